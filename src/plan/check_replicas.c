@@ -7,8 +7,9 @@
 
 /* A message under way: the pieces that it carries, as they were when it was posted. */
 struct message { bool sent, posted; uint64_t *piece; };
-/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added. */
-struct player { int at; uint64_t *sum, *came; };
+/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each kind
+ * of message how many that it posted wait for their other end, those that it sends and those that it receives. */
+struct player { int at; uint64_t *sum, *came; int sending[CHAN_KEPT + 1], coming[CHAN_KEPT + 1]; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play;
@@ -96,18 +97,26 @@ static void message_take(struct stage_play *s, int replica, const struct channel
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
-/* Whether all that was posted before action i, of these kinds and this rank, has met its other end. */
-static bool over(const struct stage_play *s, int replica, int i, unsigned come, unsigned left)
+/* Whether all that the rank has posted so far, of these kinds, has met its other end. */
+static bool over(const struct player *x, unsigned come, unsigned left)
 {
-    const struct plan *p = s->p[replica];
-    for (int k = 0; k < i; k++) {
-        const struct act *a = &p->row[s->rank][k];
-        const struct channel *h = a->chan >= 0 && a->op != ACT_G ? &p->chan[a->chan] : NULL;
-        if (!h || h->from_replica < 0) continue;
-        bool waits = (h->to_replica == replica ? come : left) >> h->kind & 1;
-        if (waits && (!s->message[a->chan].sent || !s->message[a->chan].posted)) return false;
-    }
+    for (int kind = 0; kind <= CHAN_KEPT; kind++)
+        if ((come >> kind & 1 && x->coming[kind]) || (left >> kind & 1 && x->sending[kind])) return false;
     return true;
+}
+
+/* The end that is posted now; with the second one the message goes over. */
+static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
+{
+    struct message *m = &s->message[chan];
+    int *sending = &s->play[h->from_replica].sending[h->kind], *coming = &s->play[h->to_replica].coming[h->kind];
+    *(send ? &m->sent : &m->posted) = true;
+    if (!m->sent || !m->posted) {
+        ++*(send ? sending : coming);
+        return;
+    }
+    --*(send ? coming : sending);
+    message_take(s, h->to_replica, h, chan);
 }
 
 /* 1: it ran; 0: it waits. */
@@ -118,7 +127,7 @@ static int act_play(struct stage_play *s, int replica, int i)
     enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT };
     bool ends = a->op == ACT_N || a->op == ACT_O;
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : 0;
-    if (!over(s, replica, i, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
+    if (!over(&s->play[replica], come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
     if (!h || h->from_replica < 0) return 1;
     struct message *m = &s->message[a->chan];
@@ -133,46 +142,58 @@ static int act_play(struct stage_play *s, int replica, int i)
             if (inside(s, h, k) && !(m->piece[k] = s->play[replica].sum[k]))
                 return fail(s, replica, a, "sends what is nothing");
     }
-    *(send ? &m->sent : &m->posted) = true;
-    if (m->sent && m->posted) message_take(s, h->to_replica, h, a->chan);
+    message_post(s, h, a->chan, send);
     return 1;
 }
 
-/* The posts of a pair of replicas in one direction, in the order of both rows. */
-static int order_check(const struct stage_play *s, int from, int to)
+/* Posts of a pair of replicas in one direction, in the order of a row. */
+struct link_posts { VEC(const struct act *) end[2]; };
+
+static struct link_posts *links_find(const struct stage_play *s)
 {
-    int i = -1, k = -1;
-    for (;;) {
-        const struct act *ends[2] = {NULL, NULL};
-        for (int end = 0; end < 2; end++) {
-            int replica = end ? to : from, *at = end ? &k : &i;
-            const struct plan *p = s->p[replica];
-            while (++*at < p->row_n[s->rank] && !ends[end]) {
-                const struct act *a = &p->row[s->rank][*at];
-                bool between = a->chan >= 0 && a->op != ACT_G && p->chan[a->chan].from_replica == from &&
-                               p->chan[a->chan].to_replica == to;
-                if (between) ends[end] = a;
-            }
-            if (ends[end]) --*at;
+    struct link_posts *link = mem_alloc((size_t)(s->n * s->n) * sizeof *link);
+    for (int r = 0; r < s->n; r++)
+        for (int i = 0; i < s->p[r]->row_n[s->rank]; i++) {
+            const struct act *a = &s->p[r]->row[s->rank][i];
+            const struct channel *h = a->chan >= 0 && a->op != ACT_G ? channel_of(s, r, a) : NULL;
+            if (!h || h->from_replica < 0) continue;
+            struct link_posts *l = &link[h->from_replica * s->n + h->to_replica];
+            if (h->from_replica == r) *vec_push(&l->end[0]) = a;
+            if (h->to_replica == r) *vec_push(&l->end[1]) = a;
         }
-        if (!ends[0] && !ends[1]) return 0;
-        if (!ends[0] || !ends[1] || ends[0]->chan != ends[1]->chan)
-            return fail(s, ends[0] ? from : to, ends[0] ? ends[0] : ends[1], "the link has another message first");
+    return link;
+}
+
+/* Both ends of each link have the same messages in the same order. */
+static int order_check(const struct stage_play *s)
+{
+    struct link_posts *link = links_find(s);
+    int bad = 0;
+    for (int k = 0; k < s->n * s->n; k++) {
+        struct link_posts *l = &link[k];
+        int n = l->end[0].n > l->end[1].n ? l->end[0].n : l->end[1].n;
+        for (int i = 0; i < n && !bad; i++) {
+            const struct act *from = i < l->end[0].n ? l->end[0].v[i] : NULL;
+            const struct act *to = i < l->end[1].n ? l->end[1].v[i] : NULL;
+            if (!from || !to || from->chan != to->chan)
+                bad = fail(s, from ? k / s->n : k % s->n, from ? from : to, "the link has another message first");
+        }
+        vec_free(&l->end[0]); vec_free(&l->end[1]);
     }
+    free(link);
+    return bad;
 }
 
 static int rank_play(struct stage_play *s)
 {
     const struct plan *first = s->p[0];
-    int bad = 0;
     for (int r = 0; r < s->n; r++) {
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;
         for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
     }
-    for (int from = 0; from < s->n; from++)
-        for (int to = 0; to < s->n && !bad; to++) if (from != to) bad = order_check(s, from, to);
+    int bad = order_check(s);
     for (bool moved = true; moved && bad >= 0;) {
         moved = false;
         for (int r = 0; r < s->n; r++)

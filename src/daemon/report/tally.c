@@ -169,7 +169,9 @@ static void put_label(const struct page *p, const char *label, const char *value
 static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_tally *r))
 {
     for (int i = 0; i < job_world(p->t->job); i++) {
-        text_add(p->out, "%s{stage=\"%d\"}", p->name, job_stage(p->t->job, i));
+        text_add(p->out, "%s{stage=\"%d\"", p->name, job_stage(p->t->job, i));
+        if (p->t->job->n_replicas > 1) text_add(p->out, ",replica=\"%d\"", job_replica(p->t->job, i));
+        text_add(p->out, "}");
         add_number(p->out, of(p, &p->t->rank[i]));
     }
 }

@@ -242,7 +242,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
     bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
-    if (steps && samples_step(&l->damaged, l->q.metrics, r, job_world(l->q.job), e)) return -1;
+    if (steps && samples_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
