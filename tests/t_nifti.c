@@ -348,6 +348,35 @@ START_TEST(nifti_takes_affines_as_nibabel)
 }
 END_TEST
 
+/* Half a turn about z whose quaternion has been rounded: the rest counts from three steps of the header's numbers on.
+ * Then it turns by twice its root, 6.9e-4 or 3e-8. */
+START_TEST(nifti_takes_half_turns_as_such)
+{
+    static const double below[] = {1 - 0x1p-23, 1 - 0x1p-53}, above[] = {1 - 0x1p-22, 1 - 0x1p-51},
+                        beyond[] = {1 + 0x1p-22, 1 + 0x1p-51}, angle[] = {2 * 6.9053396600248786e-4, 2 * 0x1p-25};
+    for (int k = 0; k < 2; k++) {
+        struct nifti_made m = plain(1 + k);
+        struct nifti f;
+        struct err e = {0};
+        m.sform = 0;
+        m.qform = 1;
+        m.quatern[2] = below[k];
+        nifti_put("x.nii", &m, count_up);
+        opened("x.nii", &f);
+        ck_assert(f.affine[0][1] == 0 && f.affine[1][0] == 0 && f.affine[2][2] == 4);
+        ck_assert(fabs(f.affine[0][0] + 2) < 1e-15 && fabs(f.affine[1][1] + 3) < 1e-15);   /* of a quotient's product */
+        m.quatern[2] = above[k];
+        nifti_put("x.nii", &m, count_up);
+        opened("x.nii", &f);
+        ck_assert_double_eq_tol(f.affine[0][1], -3 * angle[k], 1e-6 * 3 * angle[k]);   /* of an angle's square */
+        m.quatern[2] = beyond[k];
+        nifti_put("x.nii", &m, count_up);
+        ck_assert(nifti_open("x.nii", &f, &e));
+        expect(&e, E_DATA, "no rotation");
+    }
+}
+END_TEST
+
 /* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 static struct nifti_map map_of(int classes)
@@ -462,6 +491,7 @@ static void all(TCase *t)
     tcase_add_test(t, nifti_refuses_files_that_change);
     tcase_add_test(t, nifti_refuses_values_that_are_none);
     tcase_add_test(t, nifti_takes_affines_as_nibabel);
+    tcase_add_test(t, nifti_takes_half_turns_as_such);
     tcase_add_test(t, nifti_reads_labels);
     tcase_add_test(t, nifti_refuses_what_is_no_label);
     tcase_add_test(t, nifti_writes_labels);

@@ -205,14 +205,15 @@ static void srow_take(struct nifti *f)
 }
 
 /* A rotation by the quaternion whose first part follows from the others, then the sizes of voxels, of which the last
- * has the sign of qfac. */
+ * has the sign of qfac. A rest that is within the rounding of the others is 0, half a turn, as for nibabel from 5.1 on;
+ * its root would be 600 times that rounding. */
 static int qform_take(struct nifti *f, const double side[3], double qfac, struct err *e)
 {
     const struct layout *l = &layouts[f->version];
     const double x = real_at(f, l->quatern, 0), y = real_at(f, l->quatern, 1), z = real_at(f, l->quatern, 2);
     const double rest = 1 - (x * x + y * y + z * z), slack = 3 * (f->version == 1 ? 0x1p-23 : 0x1p-52);
-    if (!(rest >= -slack)) return field_fail(f, l->quatern, e, "no rotation: (%g, %g, %g) is longer than 1", x, y, z);
-    const double w = rest > 0 ? sqrt(rest) : 0, s = 2 / (w * w + x * x + y * y + z * z);
+    if (!(rest > -slack)) return field_fail(f, l->quatern, e, "no rotation: (%g, %g, %g) is longer than 1", x, y, z);
+    const double w = rest < slack ? 0 : sqrt(rest), s = 2 / (w * w + x * x + y * y + z * z);
     const double r[3][3] = {{1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)},
                             {s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)},
                             {s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)}};
