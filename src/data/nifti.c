@@ -381,6 +381,32 @@ int nifti_values(const struct nifti *f, float *values, struct err *e)
     return voxels_read(f, values_take, values, e);
 }
 
+/* Up to four digits, which are left behind. */
+static bool number_take(const char **s, int64_t *out)
+{
+    size_t n = strspn(*s, "0123456789");
+    if (n < 1 || n > 4) return false;
+    for (*out = 0; n--; ++*s) *out = *out * 10 + (**s - '0');
+    return true;
+}
+
+int nifti_map_add(struct nifti_map *m, const char *s, struct err *e)
+{
+    const char *at = s;
+    int64_t first = 0, last = NIFTI_MAPPED - 1, to;
+    bool good = *at == '*' ? *++at == '=' : number_take(&at, &first);
+    if (good && *s != '*') last = first;
+    if (good && *at == '-') good = number_take((++at, &at), &last);
+    if (!good || *at++ != '=' || !number_take(&at, &to) || *at)
+        return err_set(e, E_CONF, "\"%.40s\": want LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", s);
+    if (first > last || last >= NIFTI_MAPPED)
+        return err_set(e, E_CONF, "\"%.40s\": labels are 0 to %d", s, NIFTI_MAPPED - 1);
+    if (to >= m->classes) return err_set(e, E_CONF, "\"%.40s\": there are %d classes", s, m->classes);
+    for (int64_t i = first; i <= last; i++)
+        if (m->to[i] < 0) m->to[i] = (int16_t)to;
+    return 0;
+}
+
 struct labelling { const struct nifti_map *map; uint8_t *out; };
 
 static int label_fail(const struct nifti *f, const struct nifti_map *m, uint64_t voxel, double v, bool whole,
