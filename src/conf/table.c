@@ -232,7 +232,8 @@ const struct opt opt_table[] = {
              "this number"},
     {"data.cache", OPT_SIZES, AT(data.cache), NULL, 0, BIG, .of = "data.source nifti",
      .text = "memory in which each part of the data keeps volumes as they are after cropping, in each process that "
-             "reads; the default is 1GiB"},
+             "reads; where not all of them find room, there is one more, the last that was read; the default is "
+             "1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "how many training samples, of a file the first ones, of a folder of pictures every so many, of "
              "nifti volumes, whatever parts they have; 0 means all of a file, or as many as a "

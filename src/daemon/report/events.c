@@ -109,9 +109,9 @@ static void add_scores(struct events *v, const char *part, const struct sums *s,
     char tag[64];
     for (int i = 0; i < v->scores.n; i++) {
         const struct score_style k = score_style(v->scores.of[i].name);
-        if (k.tests_only && !test) continue;
+        if ((k.tests_only && !test) || (i && !score_counted(&s->score[i]))) continue;
         snprintf(tag, sizeof tag, "%s/%s", part, k.key);
-        add_value(v, tag, score_mean(&s->score[i]));
+        add_value(v, tag, score_mean(s->score, i));
     }
 }
 

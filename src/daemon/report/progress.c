@@ -144,7 +144,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     int64_t every = p->conf->service.log_every;
     p->step = r->o.step;
     p->epoch = r->epoch;
-    for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(s->score, i);
     p->samples += (uint64_t)s->samples;
     p->done++;
     p->seconds_ns += r->ns;
@@ -181,7 +181,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
     p->test_done = 0;
     for (int i = 0; i < p->scores.n; i++) {
         struct score_style k = score_style(p->scores.of[i].name);
-        p->test_score[i] = score_mean(&s->score[i]);
+        p->test_score[i] = score_mean(s->score, i);
         score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
         text_add(&t, "%s%s", i ? "  " : "", score);
     }

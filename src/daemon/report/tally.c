@@ -68,7 +68,7 @@ void tally_step(struct tally *t, const struct result *r, const struct sums *s)
     t->ended = r->ended;
     t->rate = r->o.learning_rate;
     t->norm = r->rep[0].grad_norm;
-    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(s->score, i);
     while (slot < BOUNDS && (double)r->ns > bounds[slot] * 1e9) slot++;
     t->within[slot]++;
     t->duration_ns += r->ns;
@@ -78,7 +78,7 @@ void tally_step(struct tally *t, const struct result *r, const struct sums *s)
 void tally_evaluation(struct tally *t, const struct sums *s)
 {
     t->evaluations++;
-    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(s->score, i);
 }
 
 void tally_checkpoint(struct tally *t, bool committed, uint64_t step, uint64_t ns)

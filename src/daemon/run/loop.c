@@ -166,7 +166,7 @@ static void batch_count(struct loop *l, const struct result *r)
     struct sums s = {0};
     sums_add(&s, r, job_world(l->q.job));
     l->batches.n++;
-    if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
+    if (!isfinite(score_mean(s.score, 0)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
 
 /* A run that only evaluates fails if a loss is not finite, because the loss is its result. During training such a test
