@@ -68,7 +68,7 @@ near=$(pgrep -P "$1") far=$(pgrep -P "$2")
 host() {
     case $1 in near) at=$near ;; far) at=$far ;; esac
     shift
-    nsenter -t "$at" -m -u -i -n -p sh -c 'cd "$0" && exec "$@"' "$tmp" "$@" 3>&-
+    nsenter -t "$at" -m -u -i -n -p -r sh -c 'cd "$0" && exec "$@"' "$tmp" "$@" 3>&-
 }
 nsenter -t "$near" -n ip link add cable type veth peer name cable netns "$far" 2>"$aside/err" ||
     leave_out "$(tail -n 1 "$aside/err")"
@@ -186,7 +186,7 @@ lossy_begin() {
     command -v python3 >/dev/null || { echo "there is no python3" >"$aside/lossy"; return 1; }
     python3 "$here/lossy.py" "$near" "$far" lossy >"$aside/lossy" 2>&1 3>&- & lossy=$!
     for _ in $(seq 100); do
-        ! grep -q '^ready' "$aside/lossy" || return 0
+        ! grep -qs '^ready' "$aside/lossy" || return 0
         kill -0 $lossy 2>/dev/null || return 1
         sleep 0.05
     done
