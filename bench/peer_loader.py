@@ -1,6 +1,6 @@
 """peer_loader.py FOLDER PIXELS WORKERS IMAGES WAY FRAME: torchvision's data pipeline for a folder of classes: shuffled,
-in batches of 32, two ahead. FRAME is "centre", which is resized and cut as for evaluation, or "random", a random resized
-crop and a flip as for training. WAY is how a picture becomes a tensor:
+in batches of 32, two ahead. FRAME is "centre", which is resized and cut as for evaluation, or "random", a random
+resized crop and a flip as for training. WAY is how a picture becomes a tensor:
 
   pil      ImageFolder, FRAME, ToTensor, Normalize: what torchvision's references do
   bytes    the same, but pixels stay bytes until a batch is together and is divided and normalised at once
