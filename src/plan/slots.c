@@ -65,11 +65,12 @@ static void last_uses(const struct lower *w, int rank, int *last)
 /* A slot that is being sent: until its receive is known to be posted, position pos of rank to. */
 struct sent { int cls, mb, to, pos; };
 /* slot, last: of each class and micro-batch. owed[class]: micro-batch whose slot is still being sent, -1 none. many: of
- * each stage and micro-batch, the action that it shares with others; NULL: none. Where a rank has several stages: what
- * is known, what is being sent, and of each class and micro-batch: how many of its sends; is it no longer needed. */
+ * each stage and micro-batch, the action that it shares with others; NULL: none. exact: of each class, whether what is
+ * known decides when it is free. Where that is so: what is known, what is being sent, and of each class and
+ * micro-batch: how many of its sends; is it no longer needed. */
 struct live {
     int *slot, *last; bool *busy; int *owed; const struct act **many;
-    const struct known *known; VEC(struct sent) sent; int *open; bool *over;
+    bool *exact; const struct known *known; VEC(struct sent) sent; int *open; bool *over;
 };
 
 static void many_find(const struct lower *w, int rank, struct live *l)
@@ -157,7 +158,7 @@ static void slot_release(struct lower *w, struct live *l, int cls, int mb)
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
     int give = mb;
     if (c->last == L_O) return;                          /* kept until the step ends */
-    if (l->known) {
+    if (l->exact[cls]) {
         l->over[cls * w->p->n_mb + mb] = true;
         slot_free(w, l, cls, mb);
         return;
@@ -176,7 +177,7 @@ static void row_slots(struct lower *w, int rank, struct live *l)
             int *at = &l->slot[o->cls * w->p->n_mb + a->mb];
             if (*at < 0) slot_take(w, l, o->cls, a->mb);
             o->slot = (uint16_t)*at;
-            if (l->known && act_info[a->op].kind == KIND_SEND) slot_send(w, l, a, o->cls);
+            if (l->exact[o->cls] && act_info[a->op].kind == KIND_SEND) slot_send(w, l, a, o->cls);
         }
         for (int k = 0; k < a->n_opnd; k++) {
             struct opnd *o = &w->opnd.v[(int)a->opnd + k];
@@ -245,6 +246,25 @@ static void bytes_count(struct lower *w)
     for (int r = 0; r < p->n_ranks; r++) p->load_bytes[r] = loads_of(p, r);
 }
 
+/* Classes of which a neighbour's receive cannot be counted upon one micro-batch later: all where a rank has several
+ * stages; in training those that go past a neighbour, because the rank that takes them has its turn much later, when
+ * what lies between has come and gone. */
+static bool exact_find(const struct lower *w, bool *exact)
+{
+    const struct plan *p = w->p;
+    const bool all = p->n_stages > p->n_ranks;
+    bool some = all;
+    for (int c = 0; c < w->cls.n; c++) exact[c] = all;
+    for (int rank = 0; !all && rank < p->n_ranks && p->req.mode == PLAN_TRAIN; rank++)
+        for (int i = 0; i < w->row[rank].n; i++) {
+            const struct act *a = &w->row[rank].v[i];
+            if (act_info[a->op].kind != KIND_SEND) continue;
+            const int c = post_class(w, a);
+            if (c >= 0 && abs(w->chan.v[a->chan].to_rank - rank) > 1) some = exact[c] = true;
+        }
+    return some;
+}
+
 int lower_slots(struct lower *w, struct err *e)
 {
     int pairs = w->cls.n * w->p->n_mb + 1;
@@ -253,7 +273,8 @@ int lower_slots(struct lower *w, struct err *e)
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
                      mem_alloc(((size_t)w->p->n_stages * (size_t)w->p->n_mb + 1) * sizeof(struct act *))};
     struct known known;
-    if (w->p->n_stages > w->p->n_ranks) {
+    l.exact = mem_alloc((size_t)w->cls.n + 1);
+    if (exact_find(w, l.exact)) {
         known_find(w, &known);
         l.known = &known;
         l.over = mem_alloc((size_t)pairs);
@@ -272,7 +293,7 @@ int lower_slots(struct lower *w, struct err *e)
     bytes_count(w);
     if (l.known) known_free(&known);
     vec_free(&l.sent);
-    free(l.over); free(l.open);
+    free(l.over); free(l.open); free(l.exact);
     free(l.slot); free(l.last); free(l.busy); free(l.owed); free(l.many);
     return 0;
 }
