@@ -188,7 +188,8 @@ START_TEST(resnet_initialisation)
 }
 END_TEST
 
-/* Convolutions of networks that are not torchvision's begin as torch.nn's own: within 1 / sqrt(what an output reads). */
+/* Convolutions of networks that are not torchvision's begin as torch.nn's own: within 1 / sqrt(values that an output
+ * reads). */
 START_TEST(maps_begin_as_torch_nn)
 {
     static const char *const name[] = {"unet", "unet_bilinear", "vnet", "vnet_eisen", "unet3d"};

@@ -29,7 +29,8 @@ static void network(struct made *m, const char *model, const char *loss, int sta
     char text[512];
     int cut[9];
     snprintf(text, sizeof text, "%s\ndata { source = \"synthetic\" }\n"
-             "train { steps = 1 batch_size = 32 loss = \"%s\" }\npipeline { partition = \"uniform\" stages = 2 }\n", model, loss);
+             "train { steps = 1 batch_size = 32 loss = \"%s\" }\n"
+             "pipeline { partition = \"uniform\" stages = 2 }\n", model, loss);
     *m = (struct made){0};
     m->c = conf_parse("test.conf", text, strlen(text), &m->e);
     ck_assert_msg(m->c && !conf_finish(m->c, &m->e), "%s", m->e.text);
