@@ -39,7 +39,7 @@ for f in $FUZZ; do
     status=0
     if [ $engine = yes ]; then
         mkdir -p ".corpus/$f"
-        tests/fuzz/fuzz_$f-engine -max_total_time="$seconds" -print_final_stats=1 -timeout=20 -rss_limit_mb=4096 \
+        tests/fuzz/fuzz_$f-engine -max_total_time="$seconds" -print_final_stats=1 -timeout=60 -rss_limit_mb=4096 \
             -max_len=8192 -artifact_prefix="$f-" ".corpus/$f" "$here/corpus/$f" >"$f.out" 2>&1 || status=$?
         n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$f.out")
     else
