@@ -110,6 +110,103 @@ START_TEST(wrong_sums_are_found)
 }
 END_TEST
 
+/* ---- replicas ---- */
+
+enum { MAX_REPLICAS = 4 };
+struct side { struct made m[MAX_REPLICAS]; struct plan *p[MAX_REPLICAS]; int n; };
+
+static void side_make(struct side *x, const char *graph, int stages, int n, struct plan_request q)
+{
+    *x = (struct side){.n = q.replicas = n};
+    for (q.replica = 0; q.replica < n; q.replica++) {
+        struct made *m = &x->m[q.replica];
+        *m = made_make(rig_graph(graph), &rig_plain, stages, NULL, q);
+        ck_assert_msg(m->p != NULL, "%s", m->e.text);
+        x->p[q.replica] = m->p;
+    }
+}
+
+static void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
+
+/* Actions of the row that come before its last pass. */
+static int before_last_pass(const struct plan *p, int rank, enum act_op op)
+{
+    int n = 0, found = 0;
+    for (int i = 0; i < p->row_n[rank]; i++)
+        if (act_info[p->row[rank][i].op].kind == KIND_PROGRAM) n = i;
+    for (int i = 0; i < n; i++) found += p->row[rank][i].op == op;
+    return found;
+}
+
+/* With a bucket for each weight all of them but the first layer's are under way before the last pass ends, on the rank
+ * that ends last; with one bucket none is. */
+START_TEST(gradients_go_when_they_are_final)
+{
+    struct plan_request q = rig_request(rig_schedules[_i], 13, 2, "auto");
+    struct err e = {0};
+    q.groups = 8;
+    for (int n = 2; n <= MAX_REPLICAS; n *= 2)
+        for (q.bucket = 0; q.bucket < 2; q.bucket++) {
+            struct side x;
+            side_make(&x, rig_skip, 3, n, q);
+            ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+            for (int r = 0; r < n; r++) {
+                int pieces = x.p[r]->stage[0].n_pieces;
+                ck_assert_int_eq(pieces > 1, q.bucket > 0);
+                ck_assert_int_eq(before_last_pass(x.p[r], 0, ACT_SG) >= pieces - 1 && pieces, q.bucket > 0);
+                for (int s = 0; s < 3 && !q.bucket; s++) ck_assert_int_eq(before_last_pass(x.p[r], s, ACT_SG), 0);
+            }
+            side_free(&x);
+        }
+}
+END_TEST
+
+static void rows_swap(struct act *a, struct act *b)
+{
+    struct act x = *a;
+    *a = *b;
+    *b = x;
+}
+
+/* What goes to other replicas moved before the pass that makes it final, pieces in another order, a bucket that is
+ * another's: found. */
+START_TEST(wrong_exchanges_are_found)
+{
+    struct plan_request q = rig_request(rig_schedules[_i], 13, 2, "auto");
+    struct side x;
+    int early = 0, pieces = 0;
+    q.groups = 4;
+    q.bucket = 1;
+    side_make(&x, rig_skip, 3, 2, q);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    for (int r = 0; r < 3; r++)
+        for (int i = 1; i < x.p[0]->row_n[r]; i++) {
+            struct act *a = &x.p[0]->row[r][i];
+            if (act_is_post(a->op) && a[-1].piece && act_info[a[-1].op].kind == KIND_PROGRAM) {
+                rows_swap(a - 1, a);
+                ck_assert(plan_check_replicas(x.p, NULL));
+                rows_swap(a - 1, a);
+                early++;
+            }
+            if (a->piece < 2 || act_info[a->op].kind != KIND_PROGRAM) continue;
+            a->piece--;
+            ck_assert(plan_check(x.p[0], NULL));
+            a->piece++;
+            pieces++;
+        }
+    ck_assert_int_gt(early, 0);
+    ck_assert_int_gt(pieces, 0);
+    for (int c = 0; c < x.p[0]->n_chan; c++) {
+        if (!x.p[0]->chan[c].bucket) continue;
+        for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket += 1;
+        ck_assert(plan_check_replicas(x.p, NULL));
+        for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket -= 1;
+    }
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    side_free(&x);
+}
+END_TEST
+
 /* ---- runs ---- */
 
 static void hash_of(const struct model_case *c, const char *backend, int batch, int split, int groups, char hash[33])
@@ -183,6 +280,7 @@ START_TEST(the_same_bits_with_replicas)
                 q.backward = rig_backwards[(k + q.replicas) % 3];
                 q.recompute = stages == 2 ? 5 : 0;
                 q.bundle = stages == 3 ? 2 : 0;
+                q.bucket = k == 2 ? 0 : (size_t)64 << 4 * k;   /* one a weight, few, all at once */
                 case_same(&q, &one, &r);
                 for (int i = 1; i < q.replicas; i++) ck_assert_str_eq(r.copy_hash[i], one.hash);
                 rig_free(&r);
@@ -197,6 +295,8 @@ int main(void)
     TCase *t = suite_case("sums", 600);
     tcase_add_loop_test(t, blocks_are_added_as_a_tree, 0, N_SCHEDULES);
     tcase_add_loop_test(t, wrong_sums_are_found, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, gradients_go_when_they_are_final, 0, N_SCHEDULES);
+    tcase_add_loop_test(t, wrong_exchanges_are_found, 0, N_SCHEDULES);
     tcase_add_test(t, folds_and_trees);
     tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
     tcase_add_loop_test(t, the_same_bits_with_replicas, 0, N_BOTH);

@@ -27,6 +27,44 @@ static const struct channel *channel_of(const struct stage_play *s, int replica,
     return &s->p[replica]->chan[a->chan];
 }
 
+/* What accumulates: does it add to anything of [at, end)? Of all groups that it runs every use is looked at. */
+static bool adds_to(const struct stage_play *s, const struct plan *p, const struct act *a, size_t at, size_t end)
+{
+    const struct stage_plan *st = &p->stage[a->stage];
+    int from = a->piece ? st->piece[a->piece - 1] : st->first_group;
+    int to = a->piece > 1 ? st->piece[a->piece - 2] : st->first_group + st->n_groups;
+    for (int g = from; g < to; g++) {
+        const struct group *k = &p->sel->group[g];
+        for (int i = 0; i < k->n_param; i++) {
+            size_t off = placement_use(p->pl, s->rank, k->param[i], k->use[i]);
+            if (p->pl->state[k->param[i]].trained && off >= at && off < end) return true;
+        }
+    }
+    return false;
+}
+
+/* Where gradients go from or come to, at level 0 or 1, nobody adds any more: no pass of this rank, and no
+ * other rank that has uses of the weight. And who may wait for other replicas has no messages left within its own, or
+ * these could wait for each other in a circle. */
+static int final_check(const struct stage_play *s, int replica, int i)
+{
+    const struct plan *p = s->p[replica];
+    const struct act *row = p->row[s->rank], *a = &row[i];
+    const struct channel *h = &p->chan[a->chan];
+    size_t end = h->off + h->bytes_per_sample;
+    for (int k = i + 1; k < p->row_n[s->rank]; k++) {
+        bool adds = row[k].op == ACT_B || row[k].op == ACT_W || row[k].op == ACT_D || row[k].op == ACT_A;
+        if (adds && adds_to(s, p, &row[k], h->off, end)) return fail(s, replica, a, "its gradients are not final");
+        if (row[k].op == ACT_SF || row[k].op == ACT_RF || row[k].op == ACT_SB || row[k].op == ACT_RB)
+            return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
+        if (row[k].op != ACT_RP) continue;
+        const struct channel *tied = &p->chan[row[k].chan];
+        size_t off = placement_use(p->pl, s->rank, tied->param, tied->tensor);
+        if (off >= h->off && off < end) return fail(s, replica, a, "tied gradients come later");
+    }
+    return 0;
+}
+
 /* What both ends know of a channel is the same. */
 static int channels_check(struct plan *const *p, int n, struct err *e)
 {
@@ -36,7 +74,7 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
             const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
             same = x->kind == y->kind && x->from_rank == y->from_rank && x->to_rank == y->to_rank &&
                    x->from_replica == y->from_replica && x->to_replica == y->to_replica && x->off == y->off &&
-                   x->bytes_per_sample == y->bytes_per_sample;
+                   x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket;
         }
         if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
     }
@@ -96,14 +134,36 @@ static void message_take(struct stage_play *s, int replica, const struct channel
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
-/* Whether all that was posted before action i, of these kinds and this rank, has met its other end. */
+/* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
+static int buckets_check(const struct stage_play *s)
+{
+    const struct plan *p = s->p[0];
+    for (int i = 0; i + 1 < s->n_cuts; i++) {
+        int bucket = 0;
+        for (int c = 0; c < p->n_chan; c++) {
+            const struct channel *h = &p->chan[c];
+            bool here = (h->kind == CHAN_SUM || h->kind == CHAN_SUMMED) && h->from_rank == s->rank && inside(s, h, i);
+            if (!here) continue;
+            if (h->bucket < 1 || (bucket && h->bucket != bucket))
+                return err_set(s->e, E_INTERNAL, "illegal plan: rank %d: gradients of bucket %d are in bucket %d, too",
+                               s->rank, bucket, h->bucket);
+            bucket = h->bucket;
+        }
+    }
+    return 0;
+}
+
+/* Whether all that was posted before action i, of these kinds and this rank, has met its other end; where the action is
+ * about a bucket, of that one. */
 static bool over(const struct stage_play *s, int replica, int i, unsigned come, unsigned left)
 {
     const struct plan *p = s->p[replica];
-    for (int k = 0; k < i; k++) {
+    const struct act *by = &p->row[s->rank][i];
+    int bucket = by->chan < 0 ? 0 : p->chan[by->chan].bucket;
+    for (int k = 0; k < i && (come || left); k++) {
         const struct act *a = &p->row[s->rank][k];
         const struct channel *h = a->chan >= 0 && a->op != ACT_G ? &p->chan[a->chan] : NULL;
-        if (!h || h->from_replica < 0) continue;
+        if (!h || h->from_replica < 0 || (bucket && h->bucket && h->bucket != bucket)) continue;
         bool waits = (h->to_replica == replica ? come : left) >> h->kind & 1;
         if (waits && (!s->message[a->chan].sent || !s->message[a->chan].posted)) return false;
     }
@@ -124,6 +184,7 @@ static int act_play(struct stage_play *s, int replica, int i)
     struct message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
     if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
+    if (h->kind != CHAN_KEPT && final_check(s, replica, i)) return -1;
     if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
     if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK)) return fail(s, replica, a, "the wrong end");
     if (send ? m->sent : m->posted) return fail(s, replica, a, "twice");
@@ -164,8 +225,8 @@ static int order_check(const struct stage_play *s, int from, int to)
 static int rank_play(struct stage_play *s)
 {
     const struct plan *first = s->p[0];
-    int bad = 0;
-    for (int r = 0; r < s->n; r++) {
+    int bad = buckets_check(s);
+    for (int r = 0; r < s->n && !bad; r++) {
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;

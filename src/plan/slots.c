@@ -194,7 +194,7 @@ static void in_flight_count(struct lower *w, int rank)
         const struct act *a = &w->row[rank].v[i];
         struct stage_plan *st = &w->p->stage[a->stage];
         if (a->op == ACT_F && ++now[a->stage] > st->in_flight) st->in_flight = now[a->stage];
-        bool back = act_info[a->op].phases >> PH_BWD_DATA & 1;
+        bool back = act_info[a->op].phases >> PH_BWD_DATA & 1 && a->piece <= 1;
         if (back || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage]--;
     }
     free(now);
