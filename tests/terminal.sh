@@ -28,7 +28,7 @@ as_logged() {
         { diff "$aside/screen" runs/toy/mpstaged.log | note; return 1; }
 }
 narrow() { ! grep -q '^WRAPPED ' "$aside/seen" || { grep '^WRAPPED' "$aside/seen" | note; return 1; }; }
-plain() { ! grep -q "$escape" "$1" && grep -qE '^step 2000/2000 ' "$1" || { note <"$1"; return 1; }; }
+plain() { ! grep -q "$escape" "$1" && grep -qE '^step 200/200 ' "$1" || { note <"$1"; return 1; }; }
 
 at $launched
 check "under mpirun: status 0" [ "$code" -eq 0 ]
@@ -105,26 +105,27 @@ check "40 columns: and rewritten" [ "$(grep -c "^stage [01]: " "$aside/screen")"
 [ "$tap_bad" -eq 0 ] || note <"$aside/screen"
 
 # ---- for nobody ------------------------------------------------------------------------------------------------------
+long="$launched" few="--steps 200 -o service.log_every=100 -o data.test_samples=20"; launched="$launched $few"
 at $launched --progress no
 check "--progress no: lines as in a file" \
-    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
+    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 100/200 " "$0"' "$aside/seen"
 at --background $launched
 check "in the background: lines as in a file" \
-    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
+    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 100/200 " "$0"' "$aside/seen"
 TERM=dumb; at $launched; TERM=xterm
 check "a dumb terminal: lines as in a file" \
-    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 1000/2000 " "$0"' "$aside/seen"
+    sh -c '! grep -q "^> planning" "$0" && grep -qE "^step 100/200 " "$0"' "$aside/seen"
 at sh -c "$launched 2>'$aside/file'"
 check "mpirun's standard error in a file: lines" plain "$aside/file"
 at sh -c "$launched 2>&1 | cat >'$aside/file'"
 check "mpirun's standard error in a pipe: lines" plain "$aside/file"
-at $MPIRUN $root --oversubscribe --bind-to none -np 2 sh -c "$mpstaged -c toy.conf --overwrite 2>>'$aside/own'"
+at $MPIRUN $root --oversubscribe --bind-to none -np 2 sh -c "$mpstaged -c toy.conf --overwrite $few 2>>'$aside/own'"
 check "a rank's standard error in a file: lines" plain "$aside/own"
 "$python" -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], start_new_session=True).returncode)' \
     $launched 2>"$aside/file" </dev/null || true
 check "without any terminal: lines" plain "$aside/file"
-at $launched --progress yes
+at $long --progress yes
 check "--progress yes at a terminal" saw 'step +[0-9]+/2000  .*ETA '
-$launched --progress yes >/dev/null 2>"$aside/file" </dev/null || true
+$long --progress yes >/dev/null 2>"$aside/file" </dev/null || true
 check "--progress yes into a file" grep -q "${escape}\[Kstep .*/2000 .*ETA" "$aside/file"
 tap_done

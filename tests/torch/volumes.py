@@ -16,7 +16,7 @@ from torch import nn
 from compare import safetensors_read, say
 from oracle import relative, safetensors_write
 
-SPLIT, BATCHES, STEPS, RATE = 2, 3, 10, 0.01
+SPLIT, BATCHES, STEPS, RATE, DRAWS = 2, 3, 10, 0.01, 5
 LOSS = {"vnet": "dice_ce", "vnet_eisen": "dice", "unet3d": "cross_entropy"}
 CLASSES = {"vnet": 2, "vnet_eisen": 1, "unet3d": 3}
 
@@ -219,7 +219,7 @@ def loss_of(name, out, y):
     return entropy + (dice(out, y, 2) if LOSS[name] != "cross_entropy" else 0)
 
 
-def trained(name, state, dtype, x, y):
+def trained(name, state, dtype, x, y, steps=STEPS):
     """Losses of the steps, and the first one's gradients."""
     model = network(name).to(dtype)
     model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
@@ -227,7 +227,7 @@ def trained(name, state, dtype, x, y):
     sgd = torch.optim.SGD(model.parameters(), RATE, 0.9)
     x, y = torch.from_numpy(x).to(dtype), torch.from_numpy(y).long()
     losses, first = [], None
-    for step in range(STEPS):
+    for step in range(steps):
         at = step % BATCHES * 2 * SPLIT
         sgd.zero_grad()
         losses.append(0.0)
@@ -239,6 +239,20 @@ def trained(name, state, dtype, x, y):
             first = {k: p.grad.numpy().astype(np.float64) for k, p in model.named_parameters()}
         sgd.step()
     return losses, first
+
+
+def distances(name, state, x, y, exact, single):
+    """How far PyTorch's single precision is from double precision, a gradient each: the most of a step as it is and of
+    DRAWS whose weights are moved by up to their last bit. An activation whose input is zero but for rounding has
+    either slope: one such value of all moves the gradients by 1e-4, the rounding of everything else by 1e-7; which
+    values have such inputs differs from one version of PyTorch to the next."""
+    most, rng = {k: relative(single[k], exact[k]) for k in exact}, np.random.RandomState(12)
+    for _ in range(DRAWS):
+        moved = {k: v if v.dtype == np.int64 else (v * (1 + 2.0 ** -23 * rng.uniform(-1, 1, v.shape))).astype(v.dtype)
+                 for k, v in state.items()}
+        gradients = trained(name, moved, torch.float32, x, y, 1)[1]
+        most = {k: max(d, relative(gradients[k], exact[k])) for k, d in most.items()}
+    return most
 
 
 def make(name, size, where):
@@ -257,7 +271,7 @@ def make(name, size, where):
     safetensors_write(f"{where}/{name}-exact.safetensors", exact[1])
     with open(f"{where}/{name}.json", "w") as f:
         json.dump({"losses": exact[0], "single": single[0],
-                   "distance": {k: relative(single[1][k], exact[1][k]) for k in exact[1]}}, f)
+                   "distance": distances(name, state, x, y, exact[1], single[1])}, f)
 
 
 def compare(name, where, gradients, metrics):
