@@ -1,8 +1,8 @@
 #!/bin/sh
 # replicas.sh: pipelines side by side (pipeline.replicas) end with the bits of one: loss, evaluations, weights and
 # running statistics, with batch norm, micro-batches and batches that are smaller at the end of an epoch, replicas that
-# have none of these, recomputation, bundles, buckets, several schedules and cuts; after checkpoints, with another number of
-# replicas; after a rank was killed. And what cannot be shared out is refused.
+# have none of these, recomputation, bundles, buckets, several schedules and cuts; after checkpoints, with another
+# number of replicas; after a rank was killed. And what cannot be shared out is refused.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 

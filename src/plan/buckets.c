@@ -1,6 +1,7 @@
-/* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while the first ones' are still
- * computed. Which there are follows from placement and sizes alone, so all replicas have the same ones in the same order,
- * whatever their rows; and every value is added to the same one of each other replica, so buckets decide no bits. */
+/* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while the first ones' are
+ * still computed. Which there are follows from placement and sizes alone, so all replicas have the same ones in the
+ * same order, whatever their rows; and every value is added to the same one of each other replica, so buckets decide
+ * no bits. */
 #include "plan/plan_int.h"
 
 /* Channels between replicas are numbered with others, and a piece in an action has 8 bits. */

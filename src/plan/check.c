@@ -223,7 +223,8 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
             return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         if (a->piece && piece_check(c, rank, i)) return -1;
-        if (a->piece && a->op != ACT_A && a->piece < p->stage[a->stage].n_pieces) continue;   /* counted with the last */
+        /* counted with the last */
+        if (a->piece && a->op != ACT_A && a->piece < p->stage[a->stage].n_pieces) continue;
         int at = a->stage * p->n_mb + a->mb;
         bool again = p->stage[a->stage].prog[PROG_R].n > 0;
         if (a->op == ACT_F) f[at]++;

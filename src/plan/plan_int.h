@@ -21,7 +21,7 @@ struct lower {
     struct plan *p;
     /* of each rank; and how many phases of its exchange are in its row already */
     struct buckets *bucket; int *phase;
-    int *final;                                          /* of each stage: groups from here on make no gradients any more */
+    int *final;                                          /* of each stage: gradients of groups from here on are final */
     struct sums sums;
     const struct graph *g;
     /* of each group: its results are not kept for the backward pass ... */

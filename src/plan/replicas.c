@@ -1,8 +1,9 @@
-/* What goes between replicas: what all micro-batches keep, so that each replica applies statistics in the order of the
- * whole batch; and gradients, bucket by bucket (buckets.c), by recursive halving and then doubling. In the k-th exchange
- * a rank's partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds what it got to
- * what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b + a every share of
- * the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and Gropp 2005.) */
+/* What goes between replicas: what all micro-batches keep, so that each replica applies statistics in the order of
+ * the whole batch; and gradients, bucket by bucket (buckets.c), by recursive halving and then doubling. In the k-th
+ * exchange a rank's partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds
+ * what it got to what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b +
+ * a every share of the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and
+ * Gropp 2005.) */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
