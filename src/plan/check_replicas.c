@@ -27,6 +27,14 @@ static const struct channel *channel_of(const struct stage_play *s, int replica,
     return &s->p[replica]->chan[a->chan];
 }
 
+/* Lies any of a use's accumulator in [at, end)? */
+static bool use_in(const struct stage_play *s, const struct plan *p, int param, int use, size_t at, size_t end)
+{
+    const struct state_row *r = &p->pl->state[param];
+    size_t off = placement_use(p->pl, s->rank, param, use);
+    return r->trained && off != STATE_NOWHERE && off < end && off + r->bytes > at;
+}
+
 /* What accumulates: does it add to anything of [at, end)? Of all groups that it runs every use is looked at. */
 static bool adds_to(const struct stage_play *s, const struct plan *p, const struct act *a, size_t at, size_t end)
 {
@@ -35,10 +43,7 @@ static bool adds_to(const struct stage_play *s, const struct plan *p, const stru
     int to = a->piece > 1 ? st->piece[a->piece - 2] : st->first_group + st->n_groups;
     for (int g = from; g < to; g++) {
         const struct group *k = &p->sel->group[g];
-        for (int i = 0; i < k->n_param; i++) {
-            size_t off = placement_use(p->pl, s->rank, k->param[i], k->use[i]);
-            if (p->pl->state[k->param[i]].trained && off >= at && off < end) return true;
-        }
+        for (int i = 0; i < k->n_param; i++) if (use_in(s, p, k->param[i], k->use[i], at, end)) return true;
     }
     return false;
 }
@@ -59,8 +64,7 @@ static int final_check(const struct stage_play *s, int replica, int i)
             return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
         if (row[k].op != ACT_RP) continue;
         const struct channel *tied = &p->chan[row[k].chan];
-        size_t off = placement_use(p->pl, s->rank, tied->param, tied->tensor);
-        if (off >= h->off && off < end) return fail(s, replica, a, "tied gradients come later");
+        if (use_in(s, p, tied->param, tied->tensor, h->off, end)) return fail(s, replica, a, "tied gradients come later");
     }
     return 0;
 }
