@@ -48,9 +48,9 @@ static bool adds_to(const struct stage_play *s, const struct plan *p, const stru
     return false;
 }
 
-/* Where gradients go from or come to, at level 0 or 1, nobody adds any more: no pass of this rank, and no
- * other rank that has uses of the weight. And who may wait for other replicas has no messages left within its own, or
- * these could wait for each other in a circle. */
+/* Where gradients go from or come to, at level 0 or 1, nobody adds any more: no pass of this rank, and no other rank
+ * that has uses of the weight. And who may wait for other replicas has no messages left within its own, or these
+ * could wait for each other in a circle. */
 static int final_check(const struct stage_play *s, int replica, int i)
 {
     const struct plan *p = s->p[replica];
@@ -64,7 +64,8 @@ static int final_check(const struct stage_play *s, int replica, int i)
             return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
         if (row[k].op != ACT_RP) continue;
         const struct channel *tied = &p->chan[row[k].chan];
-        if (use_in(s, p, tied->param, tied->tensor, h->off, end)) return fail(s, replica, a, "tied gradients come later");
+        if (use_in(s, p, tied->param, tied->tensor, h->off, end))
+            return fail(s, replica, a, "tied gradients come later");
     }
     return 0;
 }
