@@ -1,9 +1,10 @@
-"""peer_loader.py FOLDER PIXELS WORKERS IMAGES WAY: torchvision's data pipeline for a folder of classes: shuffled, in
-batches of 32, two ahead. WAY is how a picture becomes a tensor:
+"""peer_loader.py FOLDER PIXELS WORKERS IMAGES WAY FRAME: torchvision's data pipeline for a folder of classes: shuffled,
+in batches of 32, two ahead. FRAME is "centre", which is resized and cut as for evaluation, or "random", a random
+resized crop and a flip as for training. WAY is how a picture becomes a tensor:
 
-  pil      ImageFolder, Resize, CenterCrop, ToTensor, Normalize: what torchvision's references do
+  pil      ImageFolder, FRAME, ToTensor, Normalize: what torchvision's references do
   bytes    the same, but pixels stay bytes until a batch is together and is divided and normalised at once
-  tensor   torchvision.io.decode_jpeg, Resize(antialias=True) of tensors
+  tensor   torchvision.io.decode_jpeg, FRAME of tensors with antialias=True
   draft    as bytes, of pictures that libjpeg has shrunk (Image.draft)
 
 Prints JSON as bench/reading does; seconds of processors are those of all its processes."""
@@ -16,10 +17,15 @@ import torch
 import torchvision
 from torchvision import transforms
 
-folder, pixels, workers, images, way = sys.argv[1], *(int(a) for a in sys.argv[2:5]), sys.argv[5]
+folder, pixels, workers, images, way, kind = sys.argv[1], *(int(a) for a in sys.argv[2:5]), *sys.argv[5:7]
 torch.set_num_threads(1)
 mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-frame = [transforms.Resize(pixels), transforms.CenterCrop(pixels)]
+
+
+def frame(**antialias):
+    if kind == "random":
+        return [transforms.RandomResizedCrop(pixels, **antialias), transforms.RandomHorizontalFlip()]
+    return [transforms.Resize(pixels, **antialias), transforms.CenterCrop(pixels)]
 
 
 def drafted(path):
@@ -40,9 +46,9 @@ def together(samples):
     return x, torch.tensor([s[1] for s in samples])
 
 
-whole = {"pil": transforms.Compose([*frame, transforms.ToTensor(), transforms.Normalize(mean, std)]),
-         "bytes": transforms.Compose([*frame, transforms.PILToTensor()]),
-         "tensor": transforms.Compose([transforms.Resize(pixels, antialias=True), transforms.CenterCrop(pixels)])}
+whole = {"pil": transforms.Compose([*frame(), transforms.ToTensor(), transforms.Normalize(mean, std)]),
+         "bytes": transforms.Compose([*frame(), transforms.PILToTensor()]),
+         "tensor": transforms.Compose(frame(antialias=True))}
 whole["draft"] = whole["bytes"]
 readers = {"tensor": {"loader": decoded}, "draft": {"loader": drafted}}
 data = torchvision.datasets.ImageFolder(folder, whole[way], **readers.get(way, {}))

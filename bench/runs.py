@@ -21,6 +21,12 @@ def two_ranks(*command):
     return output_of(["mpirun", *root, "-np", "2", "--bind-to", "core", *command])
 
 
+def isa(build):
+    """The backend that computes, and its instructions: "oneDNN 2.6.3 avx512"."""
+    said = output_of([f"{build}/mpstaged", "--version"])
+    return next(line.split(":", 1)[1].strip() for line in said.splitlines() if line.startswith("backend onednn:"))
+
+
 def train(build, where, *options):
     two_ranks(f"{build}/mpstaged", "-c", CONF, "--overwrite", "--run-dir", where, *options)
 

@@ -211,7 +211,7 @@ int k_mean_absolute_error(void *stream, const struct k_loss *k, const void *x, d
 
 /* ---- classes of points: x[n][points][c]; labels[n][points], whole numbers of label_bytes -------- */
 /* sigmoid, ce, power, first, smooth: of dice and dice_ce (model/ops/dice.h); smoothing: of the cross-entropy. work:
- * k_segment_work bytes. */
+ * k_segment_work bytes, at most 4 MiB or 32 bytes a class. */
 struct k_segment {
     enum ktype type;
     int64_t n, points; int c;

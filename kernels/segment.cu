@@ -1,24 +1,66 @@
 /* Losses and scores that classify each point, x[n][points][c] against labels[n][points]: as src/model/ops has them, in
  * double. A thread has every parts-th point of a sample, so that neighbours read neighbours; a block adds up a sample's
- * threads. So the order of sums depends on the sizes alone. */
+ * threads. So the order of sums depends on a sample's sizes alone. What threads add up lies in workspace, which bounds
+ * how many there are, by parts of few threads and by launches of some of the samples: neither depends on the number of
+ * samples, so those of a micro-batch may come alone or bundled. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "model/op.h"
 #include "model/ops/segment_rule.h"
 
-/* Threads of a sample that add up for one class. */
-static int64_t parts_of(const struct k_segment *k)
+/* Sums of each thread; threads of a launch, unless there are more classes. */
+enum { SUMS = 4, AT_ONCE = 1 << 17 };
+
+/* Threads of a sample that add up for one of so many classes. */
+static int64_t parts_of(const struct k_segment *k, int64_t classes)
 {
     enum { LEAST = 64, MOST = 512 };
-    const int64_t want = div_up(k->points, LEAST);
-    return want < MOST ? want : (int64_t)MOST;
+    const int64_t want = div_up(k->points, LEAST), room = classes < AT_ONCE ? AT_ONCE / classes : 1;
+    const int64_t most = room < MOST ? room : (int64_t)MOST;
+    return want < most ? want : most;
 }
 
-enum { SUMS = 4 };                                       /* of each thread */
+/* Samples of a launch. */
+static int64_t some_of(const struct k_segment *k, int64_t classes)
+{
+    const int64_t threads = parts_of(k, classes) * classes, most = threads < AT_ONCE ? AT_ONCE / threads : 1;
+    return most < k->n ? most : k->n;
+}
+
+/* Calls f with what each launch takes: its first sample and their number. */
+template <class F> static int each_launch(const struct k_segment *k, int64_t classes, F f)
+{
+    const int64_t some = some_of(k, classes);
+    int bad = 0;
+    for (int64_t first = 0; first < k->n && !bad; first += some)
+        bad = f(first, k->n - first < some ? k->n - first : some);
+    return bad;
+}
+
+/* A call of some of the samples. */
+static struct k_segment part_of(const struct k_segment *k, int64_t first, int64_t n)
+{
+    struct k_segment s = *k;
+    s.n = n;
+    s.labels = (const char *)k->labels + first * k->points * k->label_bytes;
+    return s;
+}
+
+static const void *outputs_of(const struct k_segment *k, const void *x, int64_t first)
+{
+    return (const char *)x + first * k->points * k->c * (k->type == K_BF16 ? 2 : 4);
+}
+
 extern "C" size_t k_segment_work(const struct k_segment *k)
 {
-    return SUMS * sizeof(double) * (size_t)k->n * (size_t)parts_of(k) * (size_t)(k->c > 1 ? k->c : 2);
+    const int64_t classes[] = {1, k->c > 1 ? k->c - 1 : 1, k->c};   /* of cross-entropy, overlap and Dice */
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        const int64_t threads = some_of(k, classes[i]) * parts_of(k, classes[i]) * classes[i];
+        if (threads > most) most = threads;
+    }
+    return SUMS * sizeof(double) * (size_t)most;
 }
 
 /* One sample. */
@@ -107,12 +149,16 @@ struct point_entropy_sum {
 
 extern "C" int k_point_entropy(void *stream, const struct k_segment *k, const void *x, double *loss, void *work)
 {
-    const int64_t parts = parts_of(k);
+    const int64_t parts = parts_of(k, 1);
     double *const part = (double *)work;
-    const size_t all = (size_t)(k->n * parts);
-    const int bad = BY_TYPE(k->type, launch_one(stream, all, point_entropy<float>{*k, x, part, parts}),
-                            launch_one(stream, all, point_entropy<bf16>{*k, x, part, parts}));
-    return bad ? bad : launch(stream, k->n, THREADS, point_entropy_sum{part, loss, parts, k->points});
+    return each_launch(k, 1, [&](int64_t first, int64_t n) {
+        const struct k_segment s = part_of(k, first, n);
+        const void *const of = outputs_of(k, x, first);
+        const size_t all = (size_t)(n * parts);
+        const int bad = BY_TYPE(k->type, launch_one(stream, all, point_entropy<float>{s, of, part, parts}),
+                                launch_one(stream, all, point_entropy<bf16>{s, of, part, parts}));
+        return bad ? bad : launch(stream, n, THREADS, point_entropy_sum{part, loss + 3 * first, parts, k->points});
+    });
 }
 
 template <class T> struct point_entropy_back {
@@ -177,12 +223,17 @@ struct dice_sum {
 
 extern "C" int k_dice(void *stream, const struct k_segment *k, const void *x, double *loss, double *kept, void *work)
 {
-    const int64_t parts = parts_of(k);
+    const int64_t parts = parts_of(k, k->c);
     double *const part = (double *)work;
-    const size_t all = (size_t)(k->n * parts * k->c);
-    const int bad = BY_TYPE(k->type, launch_one(stream, all, dice_part<float>{*k, x, part, parts}),
-                            launch_one(stream, all, dice_part<bf16>{*k, x, part, parts}));
-    return bad ? bad : launch(stream, k->n, THREADS, dice_sum{*k, part, loss, kept, parts});
+    return each_launch(k, k->c, [&](int64_t first, int64_t n) {
+        const struct k_segment s = part_of(k, first, n);
+        const void *const of = outputs_of(k, x, first);
+        const size_t all = (size_t)(n * parts * k->c);
+        const int bad = BY_TYPE(k->type, launch_one(stream, all, dice_part<float>{s, of, part, parts}),
+                                launch_one(stream, all, dice_part<bf16>{s, of, part, parts}));
+        return bad ? bad : launch(stream, n, THREADS,
+                                  dice_sum{s, part, loss + first, kept + first * k->c * DICE_KEPT, parts});
+    });
 }
 
 template <class T> struct dice_back {
@@ -261,10 +312,16 @@ struct overlap_sum {
 
 extern "C" int k_overlap(void *stream, const struct k_segment *k, const void *x, double *out, void *work)
 {
-    const int64_t parts = parts_of(k), classes = k->c > 1 ? k->c - 1 : 1;
+    const int64_t classes = k->c > 1 ? k->c - 1 : 1, parts = parts_of(k, classes);
+    const int64_t columns = OVERLAP_SUMS + OVERLAP_EACH * classes;
     double *const part = (double *)work;
-    const size_t all = (size_t)(k->n * parts * classes);
-    const int bad = BY_TYPE(k->type, launch_one(stream, all, overlap_part<float>{*k, x, part, parts, classes}),
-                            launch_one(stream, all, overlap_part<bf16>{*k, x, part, parts, classes}));
-    return bad ? bad : launch(stream, k->n, THREADS, overlap_sum{part, out, parts, classes, k->points});
+    return each_launch(k, classes, [&](int64_t first, int64_t n) {
+        const struct k_segment s = part_of(k, first, n);
+        const void *const of = outputs_of(k, x, first);
+        const size_t all = (size_t)(n * parts * classes);
+        const int bad = BY_TYPE(k->type, launch_one(stream, all, overlap_part<float>{s, of, part, parts, classes}),
+                                launch_one(stream, all, overlap_part<bf16>{s, of, part, parts, classes}));
+        return bad ? bad : launch(stream, n, THREADS,
+                                  overlap_sum{part, out + first * columns, parts, classes, k->points});
+    });
 }

@@ -143,10 +143,18 @@ double ctl_part_seconds(const json_t *stage, int part)
     return sum;
 }
 
+const char *ctl_stage_name(const json_t *stage, char buf[24])
+{
+    long long n = ctl_integer_of(stage, "stage");
+    if (json_object_get(stage, "replica")) snprintf(buf, 24, "%d:%d", (int)ctl_integer_of(stage, "replica"), (int)n);
+    else snprintf(buf, 24, "%d", (int)n);
+    return buf;
+}
+
 int ctl_stage_print(const json_t *stage, double seconds, int columns)
 {
-    char line[400], *at = line, *end = line + sizeof line;
-    ctl_add(&at, end, "stage %lld: ", ctl_integer_of(stage, "stage"));
+    char line[400], *at = line, *end = line + sizeof line, name[24];
+    ctl_add(&at, end, "stage %s: ", ctl_stage_name(stage, name));
     for (int i = 0, n = 0; i < CTL_PARTS; i++) {
         double part = seconds > 0 ? ctl_part_seconds(stage, i) / seconds : 0;
         if (part >= 0.0005) ctl_add(&at, end, "%s%s %.1f %%", n++ ? ", " : "", ctl_parts[i].name, 100 * part);

@@ -93,8 +93,8 @@ static void head_print(void)
 
 static void row_print(const json_t *stage)
 {
-    char buf[16];
-    printf("%5lld", ctl_integer_of(stage, "stage"));
+    char buf[16], name[24];
+    printf("%5s", ctl_stage_name(stage, name));
     for (int i = 0; i < COLUMNS; i++) {
         double x = ctl_part_seconds(stage, column[i].part[0]);
         if (column[i].part[1] >= 0) x += ctl_part_seconds(stage, column[i].part[1]);

@@ -138,7 +138,8 @@ static void bar_print(const json_t *stage, double seconds, int columns)
 
 static void row_print(const json_t *stage, double seconds)
 {
-    printf("%5lld", ctl_integer_of(stage, "stage"));
+    char name[24];
+    printf("%5s", ctl_stage_name(stage, name));
     for (int i = 0; i < CTL_PARTS; i++)
         printf("  %5.1f %%", seconds > 0 ? 100 * ctl_part_seconds(stage, i) / seconds : 0);
     puts("");

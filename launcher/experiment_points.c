@@ -53,10 +53,13 @@ static void add_base(const struct experiment *x, struct words *w)
     }
 }
 
-/* As many stages a rank as the configured plan has; one rank has one. */
+/* As many stages a rank as the configured plan has; one rank has one. All points are one pipeline, whatever the
+ * configuration has beside it. */
 static void add_ranks(const struct experiment *x, int ranks, struct words *w)
 {
     int chunks = ranks > 1 ? x->chunks : 1;
+    words_add(w, "-o");
+    words_add(w, "pipeline.replicas=1");
     words_add(w, "--stages");
     words_add(w, "%d", ranks * chunks);
     words_add(w, "-o");
@@ -158,9 +161,13 @@ int experiment_configure(struct experiment *x, struct err *e)
     x->machine = machine_name();
 
     add_base(x, &argv); /* fails if the configured plan is not possible with these ranks */
+    words_add(&argv, "-o");
+    words_add(&argv, "pipeline.replicas=1");
     if (x->ranks) {
         words_add(&argv, "--stages");
         words_add(&argv, "%d", x->ranks);
+        words_add(&argv, "-o");
+        words_add(&argv, "pipeline.ranks=%d", x->ranks);
     }
     words_add(&argv, "--plan");
     words_add(&argv, "--json");

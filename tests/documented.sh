@@ -268,7 +268,6 @@ pipeline.rows|"some.rows"|""
 pipeline.partition|"auto"|"thirds"
 pipeline.stages|2|0
 pipeline.ranks|2|0
-pipeline.in_flight|2|0
 pipeline.bundle|2|0
 pipeline.backward|"split"|"both"
 pipeline.profile|"profile.json"|""
@@ -324,6 +323,7 @@ train.weight_decay_factors|{"*.bias=0"}|{""}
 train.ema|0.5|1
 train.label_smoothing|0.1|1.5
 train.schedule_by|"epoch"|"day"
+pipeline.in_flight|2|0
 END
 settings -o model.network=vnet_eisen -o data.source=synthetic -o train.steps=1 -o train.loss=dice <<'END'
 train.dice_power|2|3

@@ -138,6 +138,21 @@ check "the rank that stands still is the one that is not heard of: $(beat 0) and
 "$mpstagectl" mpi stop --wait >"$aside/stop" 2>&1 || true
 wait "$pid" || true
 
+# ---- replicas --------------------------------------------------------------------------------------------------------
+begin two "$mpstaged" -c long.conf --transport local -o pipeline.stages=1 -o pipeline.replicas=2 \
+    -o train.gradient_groups=2 -o service.tensorboard=yes
+well "replicas have figures of their own" replicas
+"$mpstagectl" two status --json >"$aside/status"
+check "the status names ranks and replicas" sh -c 'tr -d " \n" <"$0" | grep -qE \
+    "\"stage\":0,\"rank\":0,\"replica\":0,.*\"stage\":0,\"rank\":1,\"replica\":1,"' "$aside/status"
+timeout 1 "$mpstagectl" two top 0.2 >"$aside/top" 2>&1 || true
+check "top tells them apart" sh -c 'grep -qE "^ +0:0 .* %" "$0" && grep -qE "^ +1:0 .* %" "$0"' "$aside/top"
+check "the alert of a silent stage says of which replica" grep -q 'with $labels.replica' "$top/conf/alerts.yml"
+"$mpstagectl" two stop --wait >"$aside/stop" 2>&1 || true
+wait "$pid" || true
+check "TensorBoard has curves of each" sh -c 'grep -q bubble/replica_0_stage_0 two/events* &&
+    grep -q bubble/replica_1_stage_0 two/events*'
+
 # ---- ready, or not ---------------------------------------------------------------------------------------------------
 # Steps that take their time.
 cat >slow.conf <<'END'

@@ -91,6 +91,10 @@ for n in 1 2; do
     check "and stands in the metrics" grep -q '"event":"damaged","step":[0-9]*,"samples":3,"text":"bad/' \
         skips-$n/metrics.jsonl
 done
+trains skips-replicas 2 -c images.conf -o data.train_images=bad -o data.damaged=skip --stages 1 \
+    -o pipeline.replicas=2 -o train.gradient_groups=2 -o train.epochs=1
+check "two replicas, an epoch: what each came upon adds up" grep -q '"event":"damaged",.*"samples":3,"text":"bad/' \
+    skips-replicas/metrics.jsonl
 told() { sed -n 's/.*"event":"damaged",//p' "$1/metrics.jsonl"; }
 for n in 0 4; do
     trains skips-by-$n 1 -c images.conf -o data.train_images=bad -o data.damaged=skip -o data.workers=$n

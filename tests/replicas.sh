@@ -31,6 +31,10 @@ same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1
 same two-of-two 4 -o pipeline.bucket_kib=100 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
+same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1
+for schedule in interleaved zb-v auto; do
+    same two-$schedule 4 -o pipeline.replicas=2 -o pipeline.schedule=$schedule -o pipeline.stages=4
+done
 same two-bundles 4 -o pipeline.replicas=2 -o pipeline.schedule=naive -o pipeline.bundle=2
 trains fold 1 -c net.conf -o train.gradient_groups=1
 if [ "$hash" != "$one" ]; then ok "one block has other bits"; else not_ok "one block has other bits"; fi
@@ -75,4 +79,50 @@ refused "two replicas of one block" 78 "2 do not divide train.gradient_groups = 
     -c net.conf -o pipeline.replicas=2 \
     -o train.gradient_groups=1
 refused "three replicas" 78 "want a power of two, not 3" 3 -c net.conf -o pipeline.replicas=3
+refused "two ranks for each replica of one stage" 78 "4 ranks for 2 replicas of 1 stage; start at most" 4 \
+    -c net.conf -o pipeline.replicas=2 -o pipeline.stages=1
+
+# ---- what plans say ----
+# says TEXT PATTERN OPTIONS...: in lines that are folded
+says() {
+    says_text=$1 says_what=$2 code=0; shift 2
+    "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" </dev/null || code=$?
+    if cat "$aside/out" "$aside/err" | tr -s '\n ' '  ' | grep -qE -- "$says_what"; then ok "$says_text"
+    else why; not_ok "$says_text: $code"; fi
+}
+says "micro-batches of all replicas" \
+    'batch 11 in 6 micro-batches of 2 \(the last is smaller\), up to 2 on each of 4 replicas' \
+    -c net.conf --plan -o pipeline.replicas=4
+says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json -o pipeline.replicas=2
+says "memory that is missing, and all ranks that would do" \
+    'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \
+    -c net.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
+cat >wide.graph <<'END'
+graph wide
+input input 3x32x32
+labels labels class
+conv = conv(input) channels=8 kernel=3 padding=1
+pool = global_avg_pool(conv)
+flat = flatten(pool)
+fc = linear(flat) features=4
+loss = softmax_cross_entropy(fc, labels)
+loss loss
+output fc
+END
+cat >wide.conf <<'END'
+run      { device = "reference" }
+model    { graph = "wide.graph" }
+data     { source = "synthetic" }
+train    { batch_size = 8  split_size = 4  steps = 1  gradient_groups = 2 }
+pipeline { ranks = 2  replicas = 2 }
+END
+says "a search is for the ranks of all replicas, and its advice can be followed" \
+    '^4 ranks, batch 8, .*: pipeline.stages = 1, pipeline.replicas = 4, train.gradient_groups = 4 ' \
+    -c wide.conf --plan=search --write-config best.conf
+step=$(sed -n 's/.*search: step \(.*s\) (.*/\1/p' best.conf)
+says "what it writes is one pipeline on all of them" " on 4 ranks, .* step ${step:-none}, " -c best.conf --plan
+says "what cannot be followed is said" 'but 3 replicas are no power of two' \
+    -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
+says "and says no more than is to be set" ': pipeline.stages = 1, pipeline.replicas = 2 ' \
+    -c wide.conf --plan=search -o pipeline.ranks=1
 tap_done

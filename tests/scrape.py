@@ -48,6 +48,13 @@ def metrics(text):
     assert types.keys() == helps
     return types, samples
 
+def replicas():
+    """Two replicas of one stage: each has figures of its own."""
+    _, v = page()
+    for name in "stage_busy_seconds_total", "stage_wait_seconds_total", "stage_memory_bytes", "heartbeat_age_seconds":
+        labels = sorted(k[1] for k in v if k[0] == "mpstaged_" + name)
+        assert labels == [f'{{stage="0",replica="{r}"}}' for r in range(2)], labels
+
 def page():
     r, text = ask("GET", "/metrics")
     assert r.status == 200 and r.getheader("Content-Type").startswith("text/plain; version=0.0.4"), r.status

@@ -74,7 +74,8 @@ static double span_idle(const struct uniform *u, int rank)
     return to - from - busy;
 }
 
-/* Most micro-batches of stages that a rank keeps from F until neither B nor W needs them. */
+/* Most micro-batches of stages that a rank keeps from F until neither B nor W needs them; the plan says the same of
+ * each of its stages, each at its own peak. */
 static int kept_of(const struct plan *p, int rank)
 {
     int now = 0, most = 0;
@@ -88,7 +89,11 @@ static int kept_of(const struct plan *p, int rank)
 
 static void kept_most(const struct uniform *u, int rank, int most)
 {
-    int kept = kept_of(u->x.p, rank);
+    const struct stage_map *m = &u->x.pl->map;
+    int kept = kept_of(u->x.p, rank), told = 0;
+    for (int i = 0; i < m->n_stages_of[rank]; i++) told += u->x.p->stage[m->stages_of[rank][i]].in_flight;
+    sure(m->n_stages_of[rank] == 1 ? told == kept : told >= kept, "%s, p %d m %d: rank %d keeps %d, the plan says %d",
+         u->x.p->req.schedule, u->shape.p, u->shape.m, rank, kept, told);
     sure(kept <= most, "%s, p %d v %d m %d: rank %d keeps %d, more than %d", u->x.p->req.schedule, u->shape.p,
          u->shape.v, u->shape.m, rank, kept, most);
 }
@@ -213,16 +218,44 @@ START_TEST(auto_keeps_to_memory)
     r.cost = free_.k;
     r.limit = limit;
     for (int k = 0; k < 4; k++) {
+        size_t need = 0, of_least = 0;                   /* where nothing fits: no more than with one in flight */
         for (int i = 0; i < _i; i++) limit[i] = k < 3 ? least + (most - least) * (uint64_t)k / 2 : least / 2;
         struct plan *p = plan_make(free_.x.s, free_.x.pl, &r, &free_.x.e);
         sure(p != NULL, "%s", free_.x.e.text);
-        for (int i = 0; i < _i; i++)
-            sure(k == 3 || plan_rank_bytes(p, i) <= limit[i] || plan_rank_bytes(least_.x.p, i) > limit[i],
-                 "rank %d: %zu of %zu bytes", i, plan_rank_bytes(p, i), (size_t)limit[i]);
+        for (int i = 0; i < _i; i++) {
+            size_t one = plan_rank_bytes(least_.x.p, i), bytes = plan_rank_bytes(p, i);
+            sure(k == 3 || bytes <= limit[i] || one > limit[i], "rank %d: %zu of %zu bytes", i, bytes,
+                 (size_t)limit[i]);
+            need += bytes;
+            of_least += one;
+        }
+        sure(k < 3 || need <= of_least, "%zu bytes where %zu would do", need, of_least);
         plan_free(p);
     }
     uniform_free(&free_);
     uniform_free(&least_);
+}
+END_TEST
+
+/* Stages of unequal costs, under which ranks run further ahead of their neighbours than one micro-batch: slots that
+ * were sent must not make them wait for each other. */
+START_TEST(auto_runs_ahead)
+{
+    enum { P = 16, M = 32 };
+    struct cost *k = costs_of((struct pipe){P, 1, M}, SKEWED);
+    uint32_t x = 1 + (uint32_t)_i;
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        for (int i = 0; i < P; i++) {
+            x = x * 1664525 + 1013904223;
+            *cost_cell(k, 0, (enum phase)ph, i) = 5 + x / 65536 % 20;
+        }
+    struct plan_request r = rig_request("auto", M, 1, "split");
+    r.cost = k;
+    struct made m = made_make(rig_chain(P), &rig_plain, P, NULL, r);
+    sure(m.p != NULL, "%s", m.e.text);
+    for (int i = 0; i < P; i++) sure(kept_of(m.p, i) <= 2 * P - 1, "rank %d keeps %d", i, kept_of(m.p, i));
+    made_free(&m);
+    cost_free(k);
 }
 END_TEST
 
@@ -271,6 +304,7 @@ int main(void)
     tcase_add_loop_test(t, zb_v_meets_its_formula, 1, 9);
     tcase_add_loop_test(t, auto_is_no_slower, 1, 6);
     tcase_add_loop_test(t, auto_keeps_to_memory, 1, 4);
+    tcase_add_loop_test(t, auto_runs_ahead, 0, 8);
     tcase_add_loop_test(t, limits_are_kept, 1, 6);
     tcase_add_test(t, maps_are_refused);
     return suite_run("chunks", CK_FORK, t);

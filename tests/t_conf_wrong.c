@@ -287,6 +287,8 @@ static const struct wrong in_rules[] = {
      "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3 (another partition, such as auto, "
      "takes any number)"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
+    {OK "pipeline { schedule = rows rows = r in_flight = 2 }",
+     "f.conf:2: pipeline.in_flight: rows say themselves how many micro-batches are in flight"},
     {OK "pipeline { rows = r }", "f.conf:2: pipeline.rows: needs pipeline.schedule = \"rows\""},
     {OK "run { name = \"a/b\" }",
      "f.conf:2: run.name: must not contain a slash nor begin with a dot: it names a directory"},

@@ -84,17 +84,19 @@ END_TEST
 
 /* ---- hosts and NUMA nodes ---------------------------------------------------------------------------------------- */
 
-static const char *hosts_said(const int *host, int n, int n_stages)
+static const char *replicas_said(const int *host, int n, int of, int n_stages)
 {
     static char line[200];
     int rank_of[16];
     struct text t = {0};
-    for (int s = 0; s < n_stages; s++) rank_of[s] = s % n;
-    hosts_judge(host, n, rank_of, n_stages, &t);
+    for (int s = 0; s < n_stages; s++) rank_of[s] = s % of;
+    hosts_judge(host, n, of, rank_of, n_stages, &t);
     snprintf(line, sizeof line, "%s", t.n ? t.s : "");
     text_free(&t);
     return line;
 }
+
+static const char *hosts_said(const int *host, int n, int n_stages) { return replicas_said(host, n, n, n_stages); }
 
 START_TEST(borders_between_hosts_are_counted)
 {
@@ -110,6 +112,12 @@ START_TEST(borders_between_hosts_are_counted)
     ck_assert_str_eq(hosts_said((int[]){0, 1}, 2, 1), "");
     ck_assert_str_eq(hosts_said((int[]){0, 0, 1, 1}, 4, 8), "");   /* two rounds: back to the first host once */
     ck_assert_int_eq(atoi(hosts_said((int[]){0, 1, 1, 0}, 4, 8) + 6), 4);
+    /* replicas have no border between them */
+    ck_assert_str_eq(replicas_said((int[]){0, 1, 0, 1}, 4, 2, 2),
+                     "note: 2 of 2 borders between stages lie between hosts, 0 would do: start ranks host by host "
+                     "(mpirun --map-by slot)\n");
+    ck_assert_str_eq(replicas_said((int[]){0, 0, 2, 2}, 4, 2, 2), "");
+    ck_assert_str_eq(replicas_said((int[]){0, 1, 0, 1}, 4, 1, 1), "");
 }
 END_TEST
 

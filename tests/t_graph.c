@@ -217,6 +217,40 @@ START_TEST(text_decides)
 }
 END_TEST
 
+/* Options of Dice beside a loss of the text's own, or one that is no Dice. */
+static const struct { const char *loss, *train, *message; } dices[] = {
+    {"l = dice(a, t) power=2 background=no\n", "dice_power = 2 dice_background = no", NULL},
+    {"l = dice_ce(a, t) power=2\n", "", NULL},
+    {"", "loss = dice dice_power = 2", NULL},
+    {"l = dice(a, t)\n", "dice_power = 2",
+     "t.conf:1: train.dice_power: the graph decides, and its loss has power=1"},
+    {"l = dice_ce(a, t) power=2\n", "loss = dice_ce dice_background = no",
+     "t.conf:1: train.dice_background: the graph decides, and its loss has background=yes"},
+    {"l = softmax_cross_entropy(a, t)\n", "dice_background = no",
+     "t.conf:1: train.dice_background: is for dice and dice_ce, and the loss is softmax_cross_entropy"},
+    {"", "dice_power = 2", "t.conf:1: train.dice_power: is for dice and dice_ce, and the loss is "
+     "softmax_cross_entropy"},
+};
+
+START_TEST(text_decides_dice)
+{
+    char s[300], text[200];
+    struct err e = {0};
+    snprintf(text, sizeof text, "input x 1x6x5\nlabels t 6x5 U8\na = conv(x) channels=3 kernel=1\n%s", dices[_i].loss);
+    const char *file = file_with(text);
+    snprintf(s, sizeof s, "model { graph = \"%s\" } data { source = synthetic labels = map } train { steps = 1 %s }",
+             file, dices[_i].train);
+    struct graph *g = built(s, &e);
+    unlink(file);
+    ck_assert_msg((g != NULL) == !dices[_i].message, "%s", e.text);
+    if (dices[_i].message) {
+        ck_assert_str_eq(e.text, dices[_i].message);
+        ck_assert_int_eq(e.code, E_CONF);
+    }
+    graph_free(g);
+}
+END_TEST
+
 /* Output, labels and loss that a graph file has, or leaves to the configuration: what cannot be compared is refused, by
  * 65 where the file itself says it, by 78 where the configuration does. */
 static const char flat[] = "f = flatten(c)\ny = linear(f) features=3\n", spatial[] = "";
@@ -468,6 +502,7 @@ int main(void)
     tcase_add_test(t, text_what_is_left_out);
     tcase_add_test(t, text_in_configuration);
     tcase_add_loop_test(t, text_decides, 0, N_OF(beside));
+    tcase_add_loop_test(t, text_decides_dice, 0, N_OF(dices));
     tcase_add_loop_test(t, losses_that_fit, 0, N_OF(compared));
     tcase_add_loop_test(t, scores_by_configuration, 0, N_OF(scored));
     tcase_add_test(t, ranges_are_the_smallest);

@@ -164,34 +164,34 @@ static void doubles_check(double *got, const double *want, size_t n)
     free(got);
 }
 
-static void segment(const char *op, const char *example, enum ktype type, bool acc)
+static void segment(const char *op, const char *example, enum ktype type, bool acc, int n)
 {
     struct rig_op o;
-    rig_op_open(&o, op, example, type, 3);
+    rig_op_open(&o, op, example, type, n);
     struct k_segment k = segment_on(&o, type);
     const size_t columns = (size_t)o.g->tensor[o.node->out].shape.d[0], room = k_segment_work(&k) / 4;
     const bool dice = !strncmp(op, "dice", 4), entropy = !strcmp(op, "softmax_cross_entropy");
-    void *x = rig_last(type, o.c.in[0], 3, k.c, k.points), *work = rig_new(K_F32, room);
-    double *out = rig_new(K_F32, 3 * columns * 2), *kept = NULL;
-    float *old = rig_normals(type, 70, (size_t)(3 * k.c * k.points));
+    void *x = rig_last(type, o.c.in[0], n, k.c, k.points), *work = rig_new(K_F32, room);
+    double *out = rig_new(K_F32, (size_t)n * columns * 2), *kept = NULL;
+    float *old = rig_normals(type, 70, (size_t)(n * k.c * k.points));
     if (dice) {
         const struct dice d = dice_of(o.g, o.node);
         k.sigmoid = d.sigmoid, k.ce = d.ce, k.power = d.power, k.first = (int)d.first, k.smooth = d.smooth;
-        kept = rig_new(K_F32, (size_t)(3 * k.c) * DICE_KEPT * 2);
+        kept = rig_new(K_F32, (size_t)(n * k.c) * DICE_KEPT * 2);
         OK(k_dice(NULL, &k, x, out, kept, work));
     } else if (entropy) {
         k.smoothing = o.node->attr[0].r;
         OK(k_point_entropy(NULL, &k, x, out, work));
     } else OK(k_overlap(NULL, &k, x, out, work));
-    doubles_check(out, o.c.out, 3 * columns);
+    doubles_check(out, o.c.out, (size_t)n * columns);
     rig_guard(K_F32, work, room);
     if (dice || entropy) {
-        const struct k_grad g = {NULL, rig_place(type, old, acc, 3, k.c, k.points), acc};
+        const struct k_grad g = {NULL, rig_place(type, old, acc, n, k.c, k.points), acc};
         OK(dice ? k_dice_back(NULL, &k, &o.block, x, kept, &g)
                 : k_point_entropy_back(NULL, &k, &o.block, x, g.gx, acc));
-        rig_check(type, g.gx, o.c.gin[0], acc ? old : NULL, 3, k.c, k.points, 0.01);
+        rig_check(type, g.gx, o.c.gin[0], acc ? old : NULL, n, k.c, k.points, 0.01);
     }
-    if (dice) doubles_check(kept, o.c.extra, (size_t)(3 * k.c) * DICE_KEPT);
+    if (dice) doubles_check(kept, o.c.extra, (size_t)(n * k.c) * DICE_KEPT);
     free(x), free(work), free(old);
     rig_op_close(&o);
 }
@@ -205,11 +205,37 @@ START_TEST(classes_of_points)
         rig_way(way);
         for (int k = 0; k < 4; k++) {
             for (const char *const *e = op_find(ops[k])->examples; *e; e++)
-                if (!strstr(*e, "class") && !strstr(*e, "vector")) segment(ops[k], *e, TYPE(_i), ACC(_i));
-            segment(ops[k], "3x17x11x5 + 17x11x5 U8", TYPE(_i), ACC(_i));
+                if (!strstr(*e, "class") && !strstr(*e, "vector")) segment(ops[k], *e, TYPE(_i), ACC(_i), 3);
+            segment(ops[k], "3x17x11x5 + 17x11x5 U8", TYPE(_i), ACC(_i), 3);
         }
-        segment("dice_ce", "3x31x9 + 31x9 I64 background=no power=2", TYPE(_i), ACC(_i));
+        segment("dice_ce", "3x31x9 + 31x9 I64 background=no power=2", TYPE(_i), ACC(_i), 3);
     }
+}
+END_TEST
+
+/* Whatever a call takes: what the selection reserves is 32 MiB (cuda_select.c). */
+START_TEST(work_is_bounded)
+{
+    static const struct { int64_t n, points; int c; } cases[] = {
+        {64, 262144, 256}, {1, 262144, 2}, {1 << 20, 70, 1}, {4096, 4096, 1000}, {32, 1 << 24, 65536}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct k_segment k = {.n = cases[i].n, .points = cases[i].points, .c = cases[i].c};
+        ck_assert_uint_le(k_segment_work(&k), 4 << 20);
+    }
+    const struct k_segment small = {.n = 3, .points = 64, .c = 2};
+    ck_assert_uint_eq(k_segment_work(&small), 3 * 2 * 32);
+}
+END_TEST
+
+/* So many samples that they take several launches, the last of which is shorter. _i: type. */
+START_TEST(classes_of_points_in_parts)
+{
+    static const struct { const char *op, *example; int n; } cases[] = {
+        {"dice_ce", "3x65 + 65 U8", 23000}, {"overlap", "3x65 + 65 I32", 33000},
+        {"softmax_cross_entropy", "2x1 + 1 I64", 140000}};
+    rig_odd(false);
+    rig_way(0);
+    for (int k = 0; k < 3; k++) segment(cases[k].op, cases[k].example, TYPE(_i), false, cases[k].n);
 }
 END_TEST
 
@@ -219,5 +245,7 @@ int main(void)
     tcase_add_loop_test(t, channels, 0, 8);
     tcase_add_loop_test(t, groups, 0, 4);
     tcase_add_loop_test(t, classes_of_points, 0, 4);
+    tcase_add_loop_test(t, classes_of_points_in_parts, 0, 2);
+    tcase_add_test(t, work_is_bounded);
     return suite_run("kernels_channels", CK_FORK, t);
 }

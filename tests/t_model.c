@@ -1,5 +1,6 @@
 /* Networks: names and shapes of the zoo against torchvision's, configurations that make none, and the graph's
  * bookkeeping (readers, ties, which tensors need gradients). */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "model/zoo.h"
@@ -187,6 +188,30 @@ START_TEST(resnet_initialisation)
 }
 END_TEST
 
+/* Convolutions of networks that are not torchvision's begin as torch.nn's own: within 1 / sqrt(values that an output
+ * reads). */
+START_TEST(maps_begin_as_torch_nn)
+{
+    static const char *const name[] = {"unet", "unet_bilinear", "vnet", "vnet_eisen", "unet3d"};
+    for (size_t k = 0; k < N_OF(name); k++) {
+        struct graph *g = network(name[k]);
+        int convs = 0;
+        for (int i = 0; i < g->n_nodes; i++) {
+            const struct node *n = &g->node[i];
+            if (strcmp(n->op->name, "conv")) continue;
+            const struct param *p = &g->param[n->param[0]];
+            double reads = 1;
+            for (int d = 1; d < p->shape.n; d++) reads *= (double)p->shape.d[d];
+            ck_assert_msg(p->init == INIT_UNIFORM && fabs(p->scale * p->scale * reads - 1) < 1e-12, "%s: %s", name[k],
+                          p->name);
+            convs++;
+        }
+        ck_assert_int_gt(convs, 15);
+        graph_free(g);
+    }
+}
+END_TEST
+
 START_TEST(small_networks)
 {
     char s[96];
@@ -280,6 +305,7 @@ int main(void)
     tcase_add_test(t, resnet_shapes);
     tcase_add_test(t, resnet_small_stem);
     tcase_add_test(t, resnet_initialisation);
+    tcase_add_test(t, maps_begin_as_torch_nn);
     tcase_add_test(t, small_networks);
     tcase_add_test(t, configuration_wrong);
     tcase_add_test(t, gradients_only_below_parameters);

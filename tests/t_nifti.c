@@ -89,6 +89,10 @@ START_TEST(nifti_reads_dimensions)
     static const struct { int n; int64_t dim[7], want[4]; } cases[] = {
         {3, {2, 3, 4}, {2, 3, 4, 1}}, {4, {2, 3, 2, 2}, {2, 3, 2, 2}}, {5, {2, 3, 4, 1, 1}, {2, 3, 4, 1}},
         {7, {2, 3, 4, 1, 1, 1, 1}, {2, 3, 4, 1}}, {2, {4, 6}, {4, 6, 1, 1}}, {1, {24}, {24, 1, 1, 1}}};
+    static const struct { int n; int64_t dim[7]; const char *error; } more[] = {
+        {5, {2, 3, 2, 1, 2}, "dimension 5 is 2: only x, y, z and channels are read"},
+        {7, {2, 3, 2, 1, 1, 1, 2}, "dimension 7 is 2: only x, y, z and channels are read"},
+        {7, {2, 3, 4, 1, 1, 1, 0}, "dimension 7 is 0"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct nifti f;
         struct nifti_made m = plain(1 + (int)k % 2);
@@ -99,6 +103,55 @@ START_TEST(nifti_reads_dimensions)
         ck_assert_mem_eq(f.dim, cases[k].want, sizeof f.dim);
         values_are("x.nii", count_up, 24);
     }
+    for (size_t k = 0; k < 2 * (sizeof more / sizeof *more); k++) {
+        struct nifti f;
+        struct err e = {0};
+        struct nifti_made m = plain(1 + (int)k % 2);
+        m.n_dims = more[k / 2].n;
+        memcpy(m.dim, more[k / 2].dim, sizeof m.dim);
+        nifti_put("x.nii", &m, count_up);
+        ck_assert(nifti_open("x.nii", &f, &e));
+        expect(&e, E_DATA, more[k / 2].error);
+    }
+}
+END_TEST
+
+/* Voxels begin where the header says, whether or not that is where others would begin; SPM wants multiples of 16. */
+START_TEST(nifti_reads_from_any_offset)
+{
+    for (int k = 0; k < 4; k++) {
+        struct nifti f;
+        struct nifti_made m = plain(1 + k % 2);
+        char want[64];
+        m.offset = k / 2 ? 4001 : 560;
+        nifti_put(k / 2 ? "x.nii.gz" : "x.nii", &m, count_up);
+        opened(k / 2 ? "x.nii.gz" : "x.nii", &f);
+        snprintf(want, sizeof want, "offset %d no multiple of 16", (int)m.offset);
+        ck_assert_str_eq(f.repaired, k / 2 ? want : "");
+        values_are(k / 2 ? "x.nii.gz" : "x.nii", count_up, 24);
+    }
+}
+END_TEST
+
+/* All that is odd about a header is one text. */
+START_TEST(nifti_puts_several_things_right)
+{
+    struct nifti f;
+    struct text t = {0};
+    struct nifti_made m = plain(1);
+    m.sform = 0;
+    m.pixdim[0] = 3;
+    m.pixdim[2] = -3;
+    m.offset = 360;
+    nifti_make(&m, count_up, &t);
+    nifti_poke(&t, &m, 72, 2, 12);
+    nifti_poke(&t, &m, 252, 2, 9);
+    put("x.nii", t.s, t.n);
+    text_free(&t);
+    opened("x.nii", &f);
+    ck_assert_str_eq(f.repaired, "bitpix 12 of int16, offset 360 no multiple of 16, voxel size -3, qfac 3, "
+                     "qform code 9, no affine");
+    values_are("x.nii", count_up, 24);
 }
 END_TEST
 
@@ -242,7 +295,8 @@ END_TEST
 /* The header of a small file asks for gigabytes: refused with an address space in which they find no room. */
 START_TEST(nifti_refuses_bombs)
 {
-    static const int64_t large[][3] = {{32767, 32767, 32767}, {1024, 1024, 512}, {300, 300, 10}};
+    static const int64_t large[][3] = {{32767, 32767, 32767}, {1024, 1024, 512}, {300, 300, 10},
+                                       {1 << 24, 1 << 24, 1 << 24}};   /* more bytes than 64 bits count */
     struct rlimit was, low;
     struct nifti f;
     for (size_t k = 0; k < sizeof large / sizeof *large; k++) {
@@ -344,6 +398,35 @@ START_TEST(nifti_takes_affines_as_nibabel)
         opened("x.nii", &f);
         for (int i = 0; i < 12; i++) ck_assert(f.affine[i / 4][i % 4] == none[i / 4][i % 4]);
         ck_assert_str_eq(f.repaired, "no affine");
+    }
+}
+END_TEST
+
+/* Half a turn about z whose quaternion has been rounded: the rest counts from three steps of the header's numbers on.
+ * Then it turns by twice its root, 6.9e-4 or 3e-8. */
+START_TEST(nifti_takes_half_turns_as_such)
+{
+    static const double below[] = {1 - 0x1p-23, 1 - 0x1p-53}, above[] = {1 - 0x1p-22, 1 - 0x1p-51},
+                        beyond[] = {1 + 0x1p-22, 1 + 0x1p-51}, angle[] = {2 * 6.9053396600248786e-4, 2 * 0x1p-25};
+    for (int k = 0; k < 2; k++) {
+        struct nifti_made m = plain(1 + k);
+        struct nifti f;
+        struct err e = {0};
+        m.sform = 0;
+        m.qform = 1;
+        m.quatern[2] = below[k];
+        nifti_put("x.nii", &m, count_up);
+        opened("x.nii", &f);
+        ck_assert(f.affine[0][1] == 0 && f.affine[1][0] == 0 && f.affine[2][2] == 4);
+        ck_assert(fabs(f.affine[0][0] + 2) < 1e-15 && fabs(f.affine[1][1] + 3) < 1e-15);   /* of a quotient's product */
+        m.quatern[2] = above[k];
+        nifti_put("x.nii", &m, count_up);
+        opened("x.nii", &f);
+        ck_assert_double_eq_tol(f.affine[0][1], -3 * angle[k], 1e-6 * 3 * angle[k]);   /* of an angle's square */
+        m.quatern[2] = beyond[k];
+        nifti_put("x.nii", &m, count_up);
+        ck_assert(nifti_open("x.nii", &f, &e));
+        expect(&e, E_DATA, "no rotation");
     }
 }
 END_TEST
@@ -455,6 +538,8 @@ static void all(TCase *t)
     tcase_add_loop_test(t, nifti_reads_all_types, 0, (int)(sizeof types / sizeof *types));
     tcase_add_test(t, nifti_scales_values);
     tcase_add_test(t, nifti_reads_dimensions);
+    tcase_add_test(t, nifti_reads_from_any_offset);
+    tcase_add_test(t, nifti_puts_several_things_right);
     tcase_add_loop_test(t, nifti_meets_bad_headers, 0, (int)(sizeof spoils / sizeof *spoils));
     tcase_add_test(t, nifti_refuses_short_files);
     tcase_add_test(t, nifti_refuses_damaged_packed_files);
@@ -462,6 +547,7 @@ static void all(TCase *t)
     tcase_add_test(t, nifti_refuses_files_that_change);
     tcase_add_test(t, nifti_refuses_values_that_are_none);
     tcase_add_test(t, nifti_takes_affines_as_nibabel);
+    tcase_add_test(t, nifti_takes_half_turns_as_such);
     tcase_add_test(t, nifti_reads_labels);
     tcase_add_test(t, nifti_refuses_what_is_no_label);
     tcase_add_test(t, nifti_writes_labels);

@@ -185,6 +185,25 @@ START_TEST(bytes_of_a_layer)
 }
 END_TEST
 
+/* What is kept to the end of a step lies on each of two replicas, half of it as its own. */
+START_TEST(bytes_of_replicas)
+{
+    struct err e = {0};
+    struct part_model p[2];
+    struct made m[2];
+    for (int k = 0; k < 2; k++) {
+        m[k] = make("partition = balanced stages = 2", 2);
+        m[k].r.groups = 2;
+        m[k].r.replicas = k + 1;
+        m[k].q.plan = &m[k].r;
+        ck_assert_msg(!part_model_make(&m[k].q, &p[k], &e), "%s", e.text);
+        ck_assert_msg(!part_model_count(&m[k].q, true, &p[k], &e), "%s", e.text);
+    }
+    for (int i = 0; i < p[0].n; i++) ck_assert(p[0].leaf[i].fixed == p[1].leaf[i].fixed);
+    for (int k = 0; k < 2; k++) { part_model_free(&p[k]); unmake(&m[k]); }
+}
+END_TEST
+
 START_TEST(limits_of_other_ranks)
 {
     int at[4];
@@ -339,9 +358,10 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = schedule_for(seed, p, ranks), .cost = k, .batch = 7,
-                             .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro"};
+                             .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro",
+                             .groups = 2, .replicas = 1 + (int)(seed / 4 % 2)};
     k->latency_ns = next_random(&x) % 40;
-    k->bytes_per_ns = 1;
+    k->bytes_per_ns = r.replicas > 1 ? 100 : 1;          /* so that sums over replicas hide nothing */
     for (int ph = 0; ph < PH_COUNT; ph++)
         for (int i = 0; i < s->n_groups; i++) *cost_cell(k, 0, (enum phase)ph, i) = 10 + next_random(&x) % 90;
     if (seed % 5 == 0) {                                 /* devices of unequal speed */
@@ -498,6 +518,7 @@ int main(void)
     tcase_add_loop_test(t, accelerate_by_hand, 0, sizeof by_hand / sizeof *by_hand);
     tcase_add_loop_test(t, blocks_stay_whole, 0, sizeof policies / sizeof *policies);
     tcase_add_test(t, bytes_of_a_layer);
+    tcase_add_test(t, bytes_of_replicas);
     tcase_add_test(t, limits_of_other_ranks);
     tcase_add_test(t, no_split_names_what_there_is);
     tcase_add_test(t, manual_partitions);

@@ -1,5 +1,6 @@
 /* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks
  * auto chooses. That the bits stay is t_exec's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -22,22 +23,30 @@ struct made {
     struct err e;
 };
 
-static void resnet(struct made *m, int stages)
+/* model: section of the configuration; loss: train.loss */
+static void network(struct made *m, const char *model, const char *loss, int stages)
 {
-    static const char text[] = "model { network = \"resnet18\" input = {3, 32, 32} }\ndata { source = \"synthetic\" "
-                               "}\ntrain { steps = 1 batch_size = 32 }\n"
-                               "pipeline { partition = \"uniform\" stages = 2 }\n";
+    char text[512];
     int cut[9];
+    snprintf(text, sizeof text, "%s\ndata { source = \"synthetic\" }\n"
+             "train { steps = 1 batch_size = 32 loss = \"%s\" }\n"
+             "pipeline { partition = \"uniform\" stages = 2 }\n", model, loss);
     *m = (struct made){0};
     m->c = conf_parse("test.conf", text, strlen(text), &m->e);
     ck_assert_msg(m->c && !conf_finish(m->c, &m->e), "%s", m->e.text);
     m->g = model_build(m->c, &m->e);
+    ck_assert_msg(m->g != NULL, "%s", m->e.text);
     m->s = select_make(m->g, &rig_plain, 8, &m->e);
     ck_assert_msg(m->s != NULL, "%s", m->e.text);
     m->k = cost_estimate(m->s);
     for (int i = 0; i <= stages; i++) cut[i] = i * m->s->n_groups / stages;
     m->pl = placement_make(
         &(struct placement_request){.sel = m->s, .n_stages = stages, .n_ranks = stages, .first_group = cut}, &m->e);
+}
+
+static void resnet(struct made *m, int stages)
+{
+    network(m, "model { network = \"resnet18\" input = {3, 32, 32} }", "cross_entropy", stages);
 }
 
 static struct plan_request request(struct made *m, const char *schedule)
@@ -65,6 +74,30 @@ static void unmake(struct made *m)
 }
 
 static void mark_all(struct made *m, bool on) { for (int i = 0; i < m->s->n_groups; i++) m->again[i] = on; }
+
+/* What goes past several ranks is taken long after it was sent, and its gradient, too: with slots for neighbours alone
+ * the first rank would wait for the last one, which waits for those between them, and these for the first. */
+START_TEST(long_skips)
+{
+    static const char model[] = "model { network = \"vnet_eisen\" input = {1, 16, 16, 16} classes = 1 }";
+    for (int stages = 2; stages <= 8; stages++)
+        for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+            struct made m;
+            network(&m, model, "dice", stages);
+            for (int on = 0; on < 2; on++) {
+                mark_all(&m, on);
+                for (int split = 1; split <= 4; split *= 2) {
+                    struct plan_request r = request(&m, schedules[i]);
+                    r.split = split;
+                    struct plan *p = plan_make(m.s, m.pl, &r, &m.e);
+                    ck_assert_msg(p != NULL, "%d stages, %s, split %d: %s", stages, schedules[i], split, m.e.text);
+                    plan_free(p);
+                }
+            }
+            unmake(&m);
+        }
+}
+END_TEST
 
 static size_t kept(const struct plan *p, int stage, enum slot_writer writer)
 {
@@ -253,6 +286,7 @@ int main(void)
 {
     TCase *t = suite_case("recompute", 60);
     tcase_add_test(t, frees_memory);
+    tcase_add_test(t, long_skips);
     tcase_add_test(t, keeps_what_comes_at_once);
     tcase_add_loop_test(t, starts_before_the_gradient, 0, 2);
     tcase_add_loop_test(t, checker_wants_r, 0, 2);

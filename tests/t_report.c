@@ -182,8 +182,10 @@ static const char *events_file(void)
     return name;
 }
 
+/* _i: no case has the class that the score is about: there is no number, and no value in TensorBoard's files. */
 START_TEST(other_scores_are_told)
 {
+    const bool none = _i == 1;
     static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }";
     int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
     struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
@@ -201,6 +203,7 @@ START_TEST(other_scores_are_told)
     log_quiet(true);
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 1, .n = 8};
     r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
+    if (none) r->rep[0].score[1] = (struct score_sum){0, 0};
     sums_add(&s, r, 1);
     struct metrics_head head = {.job = &j, .numerics = "n", .plan = "p"};
     ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !events_open(dir, ".", &j, NULL, &v, &e), "%s", e.text);
@@ -209,14 +212,26 @@ START_TEST(other_scores_are_told)
     progress_evaluation(&p, 1, &s);
     ck_assert(!metrics_step(m, r, &e) && !metrics_evaluation(m, 1, 1, &s, &e));
     ck_assert(!events_step(v, r, &e) && !events_evaluation(v, 1, &s, &e));
-    ck_assert(file_has("metrics.jsonl", ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
-    ck_assert(file_has("metrics.jsonl", "\"dice\":0.75,\"top5\":1,\"samples\":8,\"evaluation_seconds\""));
-    ck_assert(file_has(events_file(), "train/dice") && file_has(events_file(), "test/top5"));
+    ck_assert(file_has("metrics.jsonl",
+                       none ? ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":null,\"lr\":0,"
+                            : ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
+    ck_assert(file_has("metrics.jsonl", none ? "\"dice\":null,\"top5\":1,\"samples\":8,\"evaluation_seconds\""
+                                             : "\"dice\":0.75,\"top5\":1,\"samples\":8,\"evaluation_seconds\""));
+    ck_assert(file_has(events_file(), "train/loss") && file_has(events_file(), "test/top5"));
+    ck_assert(file_has(events_file(), "train/dice") == !none && file_has(events_file(), "test/dice") == !none);
     json_t *o = json_object();
     progress_json(&p, false, o);
-    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), "loss 0.5, Dice 0.750");
-    ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test Dice 0.7500");
-    ck_assert(json_number_value(json_object_get(o, "test_dice")) == 0.75 && !json_object_get(o, "accuracy"));
+    ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), none ? "loss 0.5" : "loss 0.5, Dice 0.750");
+    if (none) ck_assert(!json_object_get(o, "test_scores") && !json_object_get(o, "test_dice"));
+    else ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test Dice 0.7500");
+    ck_assert(none || json_number_value(json_object_get(o, "test_dice")) == 0.75);
+    ck_assert(!json_object_get(o, "accuracy"));
+    char line[64];
+    const struct score_style style = score_style("dice");
+    score_print(&style, p.test_score[1], SCORE_TEST, line, sizeof line);
+    ck_assert_str_eq(line, none ? "Dice none" : "Dice 0.7500");
+    score_print(&style, p.score[1], SCORE_STEP, line, sizeof line);
+    ck_assert_str_eq(line, none ? "Dice none " : "Dice 0.750");
     json_decref(o);
     progress_end(&p);
     metrics_close(m);
@@ -383,6 +398,6 @@ int main(void)
     tcase_add_test(dir, run_directory_with_results_is_refused);
     tcase_add_test(dir, run_directory_of_two_starts_goes_to_the_first);
     tcase_add_test(dir, run_directory_below_a_file_is_refused);
-    tcase_add_test(dir, other_scores_are_told);
+    tcase_add_loop_test(dir, other_scores_are_told, 0, 2);
     return suite_run("report", CK_FORK, pure, dir);
 }

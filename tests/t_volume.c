@@ -1,11 +1,12 @@
-/* What becomes of volumes: orientation, resampling, cropping, values, and the way back. What interpolates is compared
- * with sums over all voxels, in double. */
+/* What becomes of volumes: orientation, resampling, cropping, values, and the way back; and what is kept of them.
+ * What interpolates is compared with sums over all voxels, in double. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 #include "base/rng.h"
 #include "data/volume.h"
+#include "data/volume_cache.h"
 #include "nifti_rig.h"
 
 /* A file of the given affine, of which only the grid matters. */
@@ -252,6 +253,94 @@ START_TEST(volume_changes_values)
 }
 END_TEST
 
+static int order(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* numpy's percentiles are where they are after sorting, also among equal values and below 0. n has them between two
+ * values or at one. */
+START_TEST(volume_finds_percentiles)
+{
+    static const int sizes[] = {1, 2, 199, 201, 2000, 4001};
+    static float x[4001], sorted[4001], want[4001];
+    const int n = sizes[_i % 6], equal = _i / 6;
+    rng_fill_normal((struct rng_at){.seed = 4, .domain = RNG_TEST}, x, (size_t)n);
+    for (int i = 0; i < n; i++) x[i] = equal ? rintf(x[i]) : 100 * x[i] * x[i] * x[i];
+    memcpy(sorted, x, sizeof sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, order);
+    float ends[2];
+    for (int k = 0; k < 2; k++) {
+        const double at = (k ? 0.995 : 0.005) * (n - 1), part = at - floor(at);
+        const double a = sorted[(int)at], b = sorted[(int)at + (part > 0)];
+        ends[k] = (float)(a + (b - a) * part);
+    }
+    for (int i = 0; i < n; i++) want[i] = fminf(fmaxf(x[i], ends[0]), ends[1]);
+    volume_values(VOLUME_ZSCORE, want, (uint64_t)n);
+    volume_values(VOLUME_PERCENTILE, x, (uint64_t)n);
+    for (int i = 0; i < n; i++) ck_assert_msg(x[i] == want[i], "%d: %.9g, not %.9g", i, (double)x[i], (double)want[i]);
+}
+END_TEST
+
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
+
+static int made_badly(void *ctx, uint64_t number, void *out, struct err *e)
+{
+    *(char *)out = (char)number;
+    return ++*(int *)ctx == 1 ? err_set(e, E_DATA, "no") : 0;
+}
+
+START_TEST(volume_cache_keeps_what_finds_room)
+{
+    struct err e = {0};
+    int calls = 0;
+    struct volume_cache *c = volume_cache_new(3, 150, 0);
+    const struct volume_maker m = {made_badly, &calls, 100};
+    ck_assert(!volume_cache_take(c, 0, &m, &e) && e.code == E_DATA && volume_cache_bytes(c) == 0);
+    for (uint64_t i = 0; i < 6; i++) {                   /* the first one stays, the others are made again */
+        const char *at = volume_cache_take(c, i % 3, &m, NULL);
+        ck_assert(at && *at == (char)(i % 3));
+        ck_assert_ptr_eq(volume_cache_take(c, i % 3, &m, NULL), at);
+        ck_assert_uint_eq(volume_cache_bytes(c), i % 3 ? 200 : 100);
+        volume_cache_give(c, i % 3);
+        volume_cache_give(c, i % 3);
+        ck_assert_uint_eq(volume_cache_bytes(c), 100);
+    }
+    ck_assert_int_eq(calls, 1 + 5);
+    volume_cache_free(c);
+}
+END_TEST
+
+/* What finds no room is made once for neighbouring uses, also when two blocks take turns; a third one takes the place
+ * of the oldest. */
+START_TEST(volume_cache_lets_rest)
+{
+    static const struct { uint64_t number; int calls; size_t bytes; } uses[] = {
+        {0, 1, 100}, {1, 2, 200}, {1, 2, 200}, {2, 3, 300}, {1, 3, 300}, {2, 3, 300}, {3, 4, 300}, {2, 4, 300},
+        {1, 5, 300}, {0, 5, 300}};
+    int calls = 1;
+    struct volume_cache *c = volume_cache_new(4, 150, 250);
+    const struct volume_maker m = {made_badly, &calls, 100};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const char *at = volume_cache_take(c, uses[i].number, &m, NULL);
+        ck_assert(at && *at == (char)uses[i].number);
+        volume_cache_give(c, uses[i].number);
+        ck_assert_int_eq(calls, 1 + uses[i].calls);
+        ck_assert_uint_eq(volume_cache_bytes(c), uses[i].bytes);
+    }
+    volume_cache_free(c);
+    c = volume_cache_new(3, 0, 150);                     /* room for one alone */
+    for (uint64_t i = 0; i < 6; i++) {
+        ck_assert(volume_cache_take(c, i / 2, &m, NULL));
+        volume_cache_give(c, i / 2);
+        ck_assert_uint_eq(volume_cache_bytes(c), 100);
+    }
+    ck_assert_int_eq(calls, 1 + 5 + 3);
+    volume_cache_free(c);
+}
+END_TEST
+
 static void all(TCase *t)
 {
     tcase_add_loop_test(t, volume_turns_all_ways, 0, 6);
@@ -263,6 +352,9 @@ static void all(TCase *t)
     tcase_add_test(t, volume_refuses_what_becomes_too_large);
     tcase_add_test(t, volume_compares_grids);
     tcase_add_test(t, volume_changes_values);
+    tcase_add_loop_test(t, volume_finds_percentiles, 0, 12);
+    tcase_add_test(t, volume_cache_keeps_what_finds_room);
+    tcase_add_test(t, volume_cache_lets_rest);
 }
 
 int main(void) { return scratch_suite("volume", all); }

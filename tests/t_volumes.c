@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "data/volume_cache.h"
 #include "data/volume_list.h"
 #include "data/volumes.h"
 #include "data_rig.h"
@@ -61,17 +60,18 @@ static void value(struct ds *d, uint64_t i, uint64_t visit, int field, void *out
     ck_assert_msg(!d->kind->read(d, i, visit, field, out, &e), "%s", e.text);
 }
 
-/* Voxel (x, y, z) of volume i is 1000 i + 100 x + 10 y + z, and its label 1 where x, y and z are above 2, 2 in one
- * corner, otherwise 0. */
+/* Voxel (x, y, z) of volume i is 1000 i + 100 x + 10 y + z or, of sides above 10, the same with the side in place of
+ * 10: no two are the same. Its label is 1 where x, y and z are above 2, 2 in one corner, otherwise 0. */
 static void volume_put(const char *image, const char *label, int i, int64_t side)
 {
     struct nifti_made m = {.version = 1, .type = 16, .n_dims = 3, .dim = {side, side, side}, .pixdim = {1, 1, 1, 1},
                            .affine = affine_1, .sform = 1};
     const size_t n = (size_t)(side * side * side);
+    const int64_t by = side > 10 ? side : 10;
     double *v = mem_alloc(n * sizeof *v), *y = mem_alloc(n * sizeof *y);
     for (size_t k = 0; k < n; k++) {
         int64_t at[3] = {(int64_t)k % side, (int64_t)k / side % side, (int64_t)k / side / side};
-        v[k] = (double)(1000 * i + 100 * at[0] + 10 * at[1] + at[2]);
+        v[k] = (double)(((i * by + at[0]) * by + at[1]) * by + at[2]);
         y[k] = at[0] > 2 && at[1] > 2 && at[2] > 2;
     }
     y[0] = 2;
@@ -149,6 +149,17 @@ START_TEST(volumes_reads_a_folder)
     d = good("source = nifti test_images = Task intensity = none", DS_TEST, want_of(1, 4, U8, 3));
     ck_assert_uint_eq(d->kind->count(d), 2);             /* those with labels */
     ds_close(d);
+    refused(FOLDER, want_of(1, 4, U8, 2), E_CONF,
+            "data.label_map: Task/dataset.json names 3 classes, the model tells 2 apart: say what they become");
+    d = good(FOLDER "label_map = binary", DS_TRAIN, want_of(1, 4, U8, 2));
+    ck_assert(!d->n_classes);
+    ds_close(d);
+    d = good(FOLDER, DS_TRAIN, want_of(1, 4, U8, 4));    /* a class more has no name, and no harm */
+    ck_assert(!d->n_classes);
+    ds_close(d);
+    struct err e = {0};
+    ck_assert_ptr_null(open_volumes(FOLDER "test_images = Task", DS_TEST, want_of(1, 4, U8, 3), &e));
+    expect(&e, E_CONF, "data.test_images: the volumes of Task that have labels are trained on: want data.folds");
 }
 END_TEST
 
@@ -351,7 +362,7 @@ END_TEST
  * 400 draws the share lies within 0.1 (four deviations) of what 0.5 and chance make of it. */
 START_TEST(volumes_draws_parts)
 {
-    enum { DRAWS = 400 };
+    enum { DRAWS = 400, SIDE = 40 };
     float x[64];
     uint8_t y[64];
     int corner = 0, far = 0;
@@ -360,11 +371,13 @@ START_TEST(volumes_draws_parts)
     for (uint64_t visit = 0; visit < DRAWS; visit++) {
         value(d, 0, visit, PAIR_INPUT, x);
         value(d, 0, visit, PAIR_TARGET, y);
-        int at[3] = {(int)x[0] / 100, 0, 0};
-        ck_assert(x[16] == x[0] + 100 && x[4] == x[0] + 10 && x[1] == x[0] + 1);
         corner += x[0] == 0;
-        far += x[0] >= 1500;
-        for (int i = 0; i < 64 && x[0] < 1000 && at[0] < 9; i++) ck_assert_uint_eq(y[i] == 2, x[i] == 0);
+        far += x[0] >= 15 * SIDE * SIDE;
+        for (int i = 0; i < 64; i++) {
+            const int v = (int)x[0] + (i / 16 * SIDE + i / 4 % 4) * SIDE + i % 4;
+            ck_assert(x[i] == (float)v);
+            ck_assert_uint_eq(y[i], v == 0 ? 2 : v / SIDE / SIDE > 2 && v / SIDE % SIDE > 2 && v % SIDE > 2);
+        }
     }
     /* a half about a class, a half of these about the one voxel of class 2, in the corner */
     ck_assert_msg(corner > DRAWS * 0.15 && corner < DRAWS * 0.35, "%d", corner);
@@ -468,8 +481,10 @@ START_TEST(volumes_are_the_same_for_all)
             ck_assert_mem_eq(x[i], x[THREADS], sizeof x[i]);
             ck_assert_mem_eq(y[i], y[THREADS], sizeof y[i]);
         }
-        ck_assert(d->kind->held(d) <= d->shared && d->shared <= (size_t)(k == 0 ? 1 << 30 : k == 1 ? 0 : 20 << 10));
-        ck_assert((d->kind->held(d) > 0) == (k != 1));
+        const size_t one_more = (13 * 13 * 13) * 5 + NIFTI_LABELS * 8;   /* an image and its labels */
+        ck_assert(d->kind->held(d) <= d->shared && d->kind->held(d) > 0);
+        ck_assert_uint_eq(d->shared, (k == 0 ? SAMPLES : 1) * one_more + (k == 2 ? 20 << 10 : 0));
+        ck_assert_ptr_null(d->warning);
         ds_close(d);
         ds_close(alone);
     }
@@ -477,32 +492,41 @@ START_TEST(volumes_are_the_same_for_all)
 }
 END_TEST
 
-/* ---- the cache --------------------------------------------------------------------------------------------------- */
+/* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
-static int made_badly(void *ctx, uint64_t number, void *out, struct err *e)
+/* The second part of a volume does not need its file. */
+START_TEST(volumes_prepares_once_for_neighbours)
 {
-    *(char *)out = (char)number;
-    return ++*(int *)ctx == 1 ? err_set(e, E_DATA, "no") : 0;
-}
-
-START_TEST(volume_cache_keeps_what_finds_room)
-{
+    float x[64];
     struct err e = {0};
-    int calls = 0;
-    struct volume_cache *c = volume_cache_new(3, 150);
-    const struct volume_maker m = {made_badly, &calls, 100};
-    ck_assert(!volume_cache_take(c, 0, &m, &e) && e.code == E_DATA && volume_cache_bytes(c) == 0);
-    for (uint64_t i = 0; i < 6; i++) {                   /* the first one stays, the others are made again */
-        const char *at = volume_cache_take(c, i % 3, &m, NULL);
-        ck_assert(at && *at == (char)(i % 3));
-        ck_assert_ptr_eq(volume_cache_take(c, i % 3, &m, NULL), at);
-        ck_assert_uint_eq(volume_cache_bytes(c), i % 3 ? 200 : 100);
-        volume_cache_give(c, i % 3);
-        volume_cache_give(c, i % 3);
-        ck_assert_uint_eq(volume_cache_bytes(c), 100);
-    }
-    ck_assert_int_eq(calls, 1 + 5);
-    volume_cache_free(c);
+    lists_put(2, 10);
+    struct ds *d = good("source = nifti test_images = images intensity = none size = 0 cache = 0", DS_TEST,
+                        want_of(1, 4, U8, 0));
+    value(d, 0, 0, PAIR_INPUT, x);
+    ck_assert(!unlink("i0.nii.gz"));
+    value(d, 26, 0, PAIR_INPUT, x);
+    ck_assert(x[63] == 999);
+    value(d, 27, 0, PAIR_INPUT, x);                      /* the other one takes its place */
+    value(d, 53, 0, PAIR_INPUT, x);
+    ck_assert(d->kind->read(d, 0, 0, PAIR_INPUT, x, &e));
+    expect(&e, E_NOINPUT, "i0.nii.gz");
+    ds_close(d);
+}
+END_TEST
+
+/* Who has not said how much may be kept hears that it is too little. */
+START_TEST(volumes_tells_what_finds_no_room)
+{
+    lists_put(3, 4);
+    struct ds *d = good(LISTS "size = 512", DS_TRAIN, want_of(1, 4, U8, 3));
+    ck_assert_ptr_nonnull(d->warning);
+    ck_assert_str_eq(d->warning, "prepared, 3 volumes take 1.88 GiB, and 1.00 GiB of that is kept: others are prepared "
+                     "again each time they are read (data.cache)");
+    ck_assert_uint_eq(d->shared, ((size_t)1 << 30) + 5 * ((size_t)1 << 27) + NIFTI_LABELS * 8);
+    ds_close(d);
+    d = good(LISTS "size = 512 cache = \"1GiB\"", DS_TRAIN, want_of(1, 4, U8, 3));
+    ck_assert_ptr_null(d->warning);
+    ds_close(d);
 }
 END_TEST
 
@@ -521,7 +545,8 @@ static void all(TCase *t)
     tcase_add_test(t, volumes_flips);
     tcase_add_test(t, volumes_covers_tests);
     tcase_add_test(t, volumes_are_the_same_for_all);
-    tcase_add_test(t, volume_cache_keeps_what_finds_room);
+    tcase_add_test(t, volumes_prepares_once_for_neighbours);
+    tcase_add_test(t, volumes_tells_what_finds_no_room);
 }
 
 int main(void) { return scratch_suite("volumes", all); }

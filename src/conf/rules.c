@@ -242,6 +242,8 @@ static int pipeline_rules(struct conf *c, struct err *e)
         return conf_error(c, "run.trace", e, "traces are of one pipeline, without pipeline.replicas");
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
+    if (c->pipeline.rows && c->pipeline.in_flight)
+        return conf_error(c, "pipeline.in_flight", e, "rows say themselves how many micro-batches are in flight");
     if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))
         return conf_error(c, "pipeline.rows", e, "needs pipeline.schedule = \"rows\"");
     return 0;

@@ -232,7 +232,8 @@ const struct opt opt_table[] = {
              "this number"},
     {"data.cache", OPT_SIZES, AT(data.cache), NULL, 0, BIG, .of = "data.source nifti",
      .text = "memory in which each part of the data keeps volumes as they are after cropping, in each process that "
-             "reads; the default is 1GiB"},
+             "reads; where not all of them find room, there is one more, the last that was read; the default is "
+             "1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "how many training samples, of a file the first ones, of a folder of pictures every so many, of "
              "nifti volumes, whatever parts they have; 0 means all of a file, or as many as a "
@@ -369,9 +370,10 @@ const struct opt opt_table[] = {
      .text = "how layers go to stages; the default is manual where there are stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "how many stages; the default is the number of stage sections under partition manual and where there is "
-             "no mpirun, otherwise the number of ranks"},
+             "no mpirun, otherwise the number of ranks that each of pipeline.replicas has"},
     {"pipeline.ranks", OPT_INT, AT(pipeline.ranks), NULL, 1, 4096,
-     .text = "where there is no mpirun: how many ranks, as threads or to plan for; the default is one a stage"},
+     .text = "where there is no mpirun: how many ranks each of pipeline.replicas has, as threads or to plan for; the "
+             "default is one a stage"},
     {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
      .text = "most micro-batches, or bundles, that a rank may keep for their backward pass; the default is what the "
              "schedule needs, see mpstaged-schedule(5)"},
@@ -393,14 +395,15 @@ const struct opt opt_table[] = {
      .text = "layers that are recomputed in any case; a name stands for everything below it"},
     {"pipeline.recompute_stages", OPT_INTS, AT(pipeline.recompute_stages), NULL, 0, 4095,
      .text = "stages, counted from 0, that are recomputed in any case"},
-    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, 64,
+    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, MAX_REPLICAS,
      .text = "on CPUs: copies of the whole pipeline that share each batch, a power of two that divides "
-             "train.gradient_groups; the number of ranks is that of the stages times this"},
+             "train.gradient_groups; there are this many times the ranks of one"},
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
      .text = "replicas exchange gradients in buckets of about so many KiB, each as soon as its gradients are final; 0: "
              "all at once"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
-     .text = "memory that a rank may use: one size for all ranks, or one a rank; without it there is no limit"},
+     .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
+             "no limit"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "how fast the ranks' devices are, relative to the one that the costs are of; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

@@ -122,33 +122,6 @@ static int sizes_take(struct nifti_set *d, const struct conf *c, struct err *e)
     return 0;
 }
 
-/* Up to four digits, which are left behind. */
-static bool number_take(const char **s, int64_t *out)
-{
-    size_t n = strspn(*s, "0123456789");
-    if (n < 1 || n > 4) return false;
-    for (*out = 0; n--; ++*s) *out = *out * 10 + (**s - '0');
-    return true;
-}
-
-/* "LABEL=CLASS", "FIRST-LAST=CLASS", "*=CLASS" */
-static int mapping_take(struct nifti_map *m, const char *s, struct err *e)
-{
-    const char *at = s;
-    int64_t first = 0, last = NIFTI_MAPPED - 1, to;
-    bool good = *at == '*' ? *++at == '=' : number_take(&at, &first);
-    if (good && *s != '*') last = first;
-    if (good && *at == '-') good = number_take((++at, &at), &last);
-    if (!good || *at++ != '=' || !number_take(&at, &to) || *at)
-        return err_set(e, E_CONF, "\"%.40s\": want LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", s);
-    if (first > last || last >= NIFTI_MAPPED)
-        return err_set(e, E_CONF, "\"%.40s\": labels are 0 to %d", s, NIFTI_MAPPED - 1);
-    if (to >= m->classes) return err_set(e, E_CONF, "\"%.40s\": there are %d classes", s, m->classes);
-    for (int64_t i = first; i <= last; i++)
-        if (m->to[i] < 0) m->to[i] = (int16_t)to;
-    return 0;
-}
-
 /* What comes first counts. Without a list every label is a class of its own. */
 static int map_take(struct nifti_set *d, const struct conf *c, struct err *e)
 {
@@ -162,7 +135,7 @@ static int map_take(struct nifti_set *d, const struct conf *c, struct err *e)
         return conf_error(c, "data.label_map", e, "binary makes 2 classes, the model has 1");
     for (int i = 0; i < NIFTI_MAPPED; i++) m->to[i] = (int16_t)(t->n || i >= m->classes ? -1 : i);
     for (int i = 0; i < t->n && !m->binary; i++)
-        if (mapping_take(m, t->v[i], &own)) return conf_error(c, "data.label_map", e, "%s", own.text);
+        if (nifti_map_add(m, t->v[i], &own)) return conf_error(c, "data.label_map", e, "%s", own.text);
     return 0;
 }
 
@@ -231,12 +204,12 @@ static int volume_open(const struct nifti_set *d, const struct volume_file *f, s
     return 0;
 }
 
-/* What reading a volume takes beside what is kept: the file's voxels, those after resampling, and where these are put
- * in order. And what is kept of it. */
+/* What reading a volume takes beside what is kept: the file's voxels, those after resampling, a table of values. And
+ * what is kept of it. */
 static size_t making_bytes(const struct nifti_set *d, const struct volume *v)
 {
     size_t stored = nifti_voxels(&v->image) * (size_t)d->channels, scaled = volume_count(v->grid.scaled);
-    return sizeof(float) * (stored + scaled * (d->intensity == VOLUME_PERCENTILE ? 2 : 1));
+    return sizeof(float) * (stored + scaled) + (d->intensity == VOLUME_PERCENTILE ? VOLUME_TABLE_BYTES : 0);
 }
 
 static size_t image_bytes(const struct nifti_set *d, const struct volume *v)
@@ -254,11 +227,21 @@ static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *
                                      first->path, first->repaired);
 }
 
+/* That volumes will be made again and again is said once, where nobody has decided it. */
+static void room_tell(struct nifti_set *d, size_t kept, size_t room)
+{
+    char all[32], some[32];
+    d->ds.warning = arena_printf(d->mem, "%s%sprepared, %llu volumes take %s, and %s of that is kept: others are "
+                                 "prepared again each time they are read (data.cache)",
+                                 d->ds.warning ? d->ds.warning : "", d->ds.warning ? "; " : "",
+                                 (unsigned long long)d->n, text_bytes(kept, all), text_bytes(room, some));
+}
+
 static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e)
 {
     uint64_t odd = 0;
     const struct nifti *first = NULL;
-    size_t kept = 0, most = 0, room = c->data.cache.n ? (size_t)c->data.cache.v[0] : (size_t)1 << 30;
+    size_t kept = 0, most = 0, largest = 0, room = c->data.cache.n ? (size_t)c->data.cache.v[0] : (size_t)1 << 30;
     d->v = mem_alloc(size_mul(d->n, sizeof *d->v));
     for (uint64_t i = 0; i < d->n; i++) {
         struct volume *v = &d->v[i];
@@ -270,19 +253,27 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
         size_t own = image_bytes(d, v) + (v->label.path ? label_bytes(v) : 0), making = making_bytes(d, v);
         kept = size_add(kept, own);
         if (making + own > most) most = making + own;
+        if (own > largest) largest = own;
     }
     warning_make(d, odd, first);
     d->ds.each = most;
-    d->ds.shared = kept < room ? kept : room;
-    d->cache = volume_cache_new(2 * d->n, d->ds.shared);
+    d->ds.shared = kept <= room ? kept : size_add(room, largest);
+    d->cache = volume_cache_new(2 * d->n, room, kept <= room ? 0 : largest);
+    if (kept > room && !c->data.cache.n) room_tell(d, kept, room);
     return 0;
 }
 
-static void names_take(struct nifti_set *d, const struct conf *c)
+/* Classes of dataset.json are the network's unless a list makes others of them. */
+static int names_take(struct nifti_set *d, const struct conf *c, struct err *e)
 {
-    if ((d->labelled && d->list.n_classes != d->map.classes) || c->data.label_map.n) return;
+    if (c->data.label_map.n) return 0;
+    if (d->labelled && d->list.n_classes > d->map.classes)
+        return conf_error(c, "data.label_map", e, "%s names %d classes, the model tells %d apart: say what they become",
+                          d->list.path, (int)d->list.n_classes, d->map.classes);
+    if (d->labelled && d->list.n_classes != d->map.classes) return 0;
     d->ds.n_classes = d->list.n_classes;
     d->ds.class_name = d->list.class_name;
+    return 0;
 }
 
 static int set_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e)
@@ -293,12 +284,11 @@ static int set_open(const struct conf *c, enum ds_part part, const struct ds_wan
     *out = NULL;
     *d = (struct nifti_set){.ds.kind = &ds_nifti, .mem = mem, .train = part == DS_TRAIN};
     int bad = want_take(d, c, want, e) || list_take(d, c, part, &none, e);
-    if (!bad && !none) bad = options_take(d, c, e) || volumes_open(d, c, e);
+    if (!bad && !none) bad = options_take(d, c, e) || names_take(d, c, e) || volumes_open(d, c, e);
     if (bad || none) {
         set_close(&d->ds);
         return bad ? -1 : 0;
     }
-    names_take(d, c);
     *out = &d->ds;
     return 0;
 }

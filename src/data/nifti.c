@@ -205,14 +205,15 @@ static void srow_take(struct nifti *f)
 }
 
 /* A rotation by the quaternion whose first part follows from the others, then the sizes of voxels, of which the last
- * has the sign of qfac. */
+ * has the sign of qfac. A rest that is within the rounding of the others is 0, half a turn, as for nibabel from 5.1 on;
+ * its root would be 600 times that rounding. */
 static int qform_take(struct nifti *f, const double side[3], double qfac, struct err *e)
 {
     const struct layout *l = &layouts[f->version];
     const double x = real_at(f, l->quatern, 0), y = real_at(f, l->quatern, 1), z = real_at(f, l->quatern, 2);
     const double rest = 1 - (x * x + y * y + z * z), slack = 3 * (f->version == 1 ? 0x1p-23 : 0x1p-52);
-    if (!(rest >= -slack)) return field_fail(f, l->quatern, e, "no rotation: (%g, %g, %g) is longer than 1", x, y, z);
-    const double w = rest > 0 ? sqrt(rest) : 0, s = 2 / (w * w + x * x + y * y + z * z);
+    if (!(rest > -slack)) return field_fail(f, l->quatern, e, "no rotation: (%g, %g, %g) is longer than 1", x, y, z);
+    const double w = rest < slack ? 0 : sqrt(rest), s = 2 / (w * w + x * x + y * y + z * z);
     const double r[3][3] = {{1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)},
                             {s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)},
                             {s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)}};
@@ -378,6 +379,32 @@ static int values_take(const struct nifti *f, void *ctx, uint64_t first, const d
 int nifti_values(const struct nifti *f, float *values, struct err *e)
 {
     return voxels_read(f, values_take, values, e);
+}
+
+/* Up to four digits, which are left behind. */
+static bool number_take(const char **s, int64_t *out)
+{
+    size_t n = strspn(*s, "0123456789");
+    if (n < 1 || n > 4) return false;
+    for (*out = 0; n--; ++*s) *out = *out * 10 + (**s - '0');
+    return true;
+}
+
+int nifti_map_add(struct nifti_map *m, const char *s, struct err *e)
+{
+    const char *at = s;
+    int64_t first = 0, last = NIFTI_MAPPED - 1, to;
+    bool good = *at == '*' ? *++at == '=' : number_take(&at, &first);
+    if (good && *s != '*') last = first;
+    if (good && *at == '-') good = number_take((++at, &at), &last);
+    if (!good || *at++ != '=' || !number_take(&at, &to) || *at)
+        return err_set(e, E_CONF, "\"%.40s\": want LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", s);
+    if (first > last || last >= NIFTI_MAPPED)
+        return err_set(e, E_CONF, "\"%.40s\": labels are 0 to %d", s, NIFTI_MAPPED - 1);
+    if (to >= m->classes) return err_set(e, E_CONF, "\"%.40s\": there are %d classes", s, m->classes);
+    for (int64_t i = first; i <= last; i++)
+        if (m->to[i] < 0) m->to[i] = (int16_t)to;
+    return 0;
 }
 
 struct labelling { const struct nifti_map *map; uint8_t *out; };

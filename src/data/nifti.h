@@ -43,6 +43,8 @@ int nifti_values(const struct nifti *f, float *values, struct err *e);
  * otherwise. classes: what they become is below that, up to NIFTI_LABELS; listed: to is of a list (for texts). */
 enum { NIFTI_MAPPED = 4096 };
 struct nifti_map { bool binary, listed; int classes; int16_t to[NIFTI_MAPPED]; };
+/* Adds "LABEL=CLASS", "FIRST-LAST=CLASS" or "*=CLASS", of labels that no other entry has named. 78 without a place. */
+int nifti_map_add(struct nifti_map *m, const char *s, struct err *e);
 /* The labels of a file of one channel. 65 where one is no whole number, or none that the map knows. */
 int nifti_labels(const struct nifti *f, const struct nifti_map *map, uint8_t *labels, struct err *e);
 

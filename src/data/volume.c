@@ -254,26 +254,56 @@ static void zscore(float *x, uint64_t n, bool nonzero)
         if (!nonzero || x[i] != 0) x[i] = (float)((x[i] - mean) / deviation);
 }
 
-static int order(const void *a, const void *b)
+/* Whole numbers in the order of finite floats, and back. */
+enum { HALF = VOLUME_TABLE_BYTES / sizeof(uint32_t) };   /* the values of half a float, each of which has a count */
+static uint32_t key_of(float x)
 {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 31 ? ~bits : bits | UINT32_C(1) << 31;
 }
 
-static double percentile(const float *sorted, uint64_t n, double share)
+static float of_key(uint32_t key)
 {
-    double at = share * (double)(n - 1);
-    uint64_t i = (uint64_t)at;
-    return between(sorted[i], sorted[i + 1 < n ? i + 1 : i], at - (double)i);
+    const uint32_t bits = key >> 31 ? key & ~(UINT32_C(1) << 31) : ~key;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The first place up to which more than *rank have been counted; *rank becomes the one within it. */
+static uint32_t place_of(const uint32_t *count, uint64_t *rank)
+{
+    uint32_t i = 0;
+    for (; count[i] <= *rank; i++) *rank -= count[i];
+    return i;
+}
+
+/* Of n values, in ascending order, number `rank`: by counting their upper halves, then the lower ones of those that
+ * share it. So the values need not be put in order, which would take three times their memory, and longer. */
+static double ranked(const float *x, uint64_t n, uint64_t rank, uint32_t *count)
+{
+    memset(count, 0, VOLUME_TABLE_BYTES);
+    for (uint64_t i = 0; i < n; i++) count[key_of(x[i]) / HALF]++;
+    const uint32_t upper = place_of(count, &rank);
+    memset(count, 0, VOLUME_TABLE_BYTES);
+    for (uint64_t i = 0; i < n; i++)
+        if (key_of(x[i]) / HALF == upper) count[key_of(x[i]) % HALF]++;
+    return of_key(upper * HALF + place_of(count, &rank));
+}
+
+static double percentile(const float *x, uint64_t n, double share, uint32_t *count)
+{
+    const double at = share * (double)(n - 1);
+    const uint64_t i = (uint64_t)at;
+    return between(ranked(x, n, i, count), ranked(x, n, i + 1 < n ? i + 1 : i, count), at - (double)i);
 }
 
 static void clip(float *x, uint64_t n)
 {
-    float *sorted = mem_alloc(n * sizeof *sorted);
-    memcpy(sorted, x, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, order);
-    const float lo = (float)percentile(sorted, n, 0.005), hi = (float)percentile(sorted, n, 0.995);
-    free(sorted);
+    uint32_t *count = mem_alloc(VOLUME_TABLE_BYTES);
+    const float lo = (float)percentile(x, n, 0.005, count), hi = (float)percentile(x, n, 0.995, count);
+    free(count);
     for (uint64_t i = 0; i < n; i++) x[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
 }
 

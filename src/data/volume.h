@@ -45,5 +45,6 @@ void volume_back(const struct volume_grid *g, const uint8_t *labels, uint8_t *st
  * Where there is no deviation it counts as 1. */
 enum volume_intensity { VOLUME_NONE, VOLUME_MINMAX, VOLUME_ZSCORE, VOLUME_NONZERO, VOLUME_PERCENTILE };
 void volume_values(enum volume_intensity how, float *x, uint64_t n);
+enum { VOLUME_TABLE_BYTES = 4 << 16 };                   /* what PERCENTILE takes */
 
 #endif

@@ -4,20 +4,22 @@
 #include "base/mem.h"
 #include "data/volume_cache.h"
 
-/* kept: its bytes count; others go with their last user */
+/* kept: its bytes count; others rest when they have no user, and go when they may not */
 struct block { void *at; size_t bytes; int users; bool making, kept; };
+enum { RESTS = 2 };
 struct volume_cache {
-    size_t most, kept, all;
-    uint64_t numbers;
+    size_t most, kept, spare, all;
+    uint64_t numbers, rest[RESTS];                       /* the oldest first */
+    int rests;
     struct block *block;
     pthread_mutex_t lock;
     pthread_cond_t made;
 };
 
-struct volume_cache *volume_cache_new(uint64_t numbers, size_t most)
+struct volume_cache *volume_cache_new(uint64_t numbers, size_t most, size_t spare)
 {
     struct volume_cache *c = mem_alloc(sizeof *c);
-    *c = (struct volume_cache){.most = most, .numbers = numbers};
+    *c = (struct volume_cache){.most = most, .spare = spare, .numbers = numbers};
     c->block = mem_alloc(size_mul(numbers + 1, sizeof *c->block));
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->made, NULL);
@@ -45,12 +47,46 @@ static int block_make(struct volume_cache *c, uint64_t number, const struct volu
     return 0;
 }
 
+/* Of what rests number i no longer does. */
+static void rest_end(struct volume_cache *c, int i)
+{
+    c->rests--;
+    for (; i < c->rests; i++) c->rest[i] = c->rest[i + 1];
+}
+
+static void block_drop(struct volume_cache *c, struct block *b)
+{
+    free(b->at);
+    b->at = NULL;
+    c->all -= b->bytes;
+}
+
+static size_t resting_bytes(const struct volume_cache *c)
+{
+    size_t n = 0;
+    for (int i = 0; i < c->rests; i++) n += c->block[c->rest[i]].bytes;
+    return n;
+}
+
+static void block_rest(struct volume_cache *c, uint64_t number)
+{
+    struct block *b = &c->block[number];
+    while (c->rests && (c->rests == RESTS || resting_bytes(c) + b->bytes > c->spare)) {
+        block_drop(c, &c->block[c->rest[0]]);
+        rest_end(c, 0);
+    }
+    if (b->bytes <= c->spare) c->rest[c->rests++] = number;
+    else block_drop(c, b);
+}
+
 const void *volume_cache_take(struct volume_cache *c, uint64_t number, const struct volume_maker *m, struct err *e)
 {
     struct block *b = &c->block[number];
     const void *at = NULL;
     pthread_mutex_lock(&c->lock);
     while (b->making) pthread_cond_wait(&c->made, &c->lock);
+    for (int i = 0; i < c->rests; i++)
+        if (c->rest[i] == number) rest_end(c, i);
     if (b->at || !block_make(c, number, m, e)) {
         b->users++;
         at = b->at;
@@ -63,11 +99,7 @@ void volume_cache_give(struct volume_cache *c, uint64_t number)
 {
     struct block *b = &c->block[number];
     pthread_mutex_lock(&c->lock);
-    if (!--b->users && !b->kept) {
-        free(b->at);
-        b->at = NULL;
-        c->all -= b->bytes;
-    }
+    if (!--b->users && !b->kept) block_rest(c, number);
     pthread_mutex_unlock(&c->lock);
 }
 

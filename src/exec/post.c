@@ -22,7 +22,7 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     size_t bytes = act_bytes(b->p, a);
     void *at = channel_buffer(s, b, a, c);
     if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
-    struct tp_tag tag = {.step = s->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint16_t)a->chan,
+    struct tp_tag tag = {.step = s->step, .plan = (uint32_t)b->index, .mb = a->mb, .chan = (uint32_t)a->chan,
                          .samples = (uint16_t)(info->has_mb ? b->p->mb_n[a->mb] : 0), .bytes = bytes};
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;

@@ -1,5 +1,6 @@
 /* Cutting the network into stages by the policy; under recompute auto, together with what that cut makes necessary to
  * run again. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "job/cut.h"
@@ -227,9 +228,13 @@ static int stages_cut(struct job *j, struct err *e)
  * neighbouring stages as one. */
 static int stages_fit(struct job *j, struct err *e)
 {
-    if (j->n_ranks > j->n_stages)
-        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s; start at most one rank a stage",
-                          j->n_ranks, j->n_stages, j->n_stages == 1 ? "" : "s");
+    if (j->n_ranks > j->n_stages) {
+        char of[32] = "";
+        int replicas = (int)j->conf->pipeline.replicas;
+        if (replicas > 1) snprintf(of, sizeof of, "%d replicas of ", replicas);
+        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage",
+                          j->n_ranks * replicas, of, j->n_stages, j->n_stages == 1 ? "" : "s");
+    }
     if (j->n_ranks == j->n_stages || j->rank_of) return 0;
     int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
     part_merge(j->first_group, j->n_stages, j->n_ranks, merged);

@@ -131,7 +131,8 @@ static void try_ranks(const struct job *j, struct text *out)
         before = more[i];
         c.pipeline.stages = j->rank_of ? more[i] * (j->n_stages / j->n_ranks) : more[i];
         if (!variant_fits(j, c, more[i])) continue;
-        found(out, fixed ? "%d ranks with pipeline.partition = \"auto\"" : "%d ranks", more[i]);
+        found(out, fixed ? "%d ranks with pipeline.partition = \"auto\"" : "%d ranks",
+              more[i] * (int)c.pipeline.replicas);
         return;
     }
 }
@@ -149,7 +150,8 @@ int fit_check(const struct job *j, struct err *e)
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);
-    conf_error(j->conf, "pipeline.max_memory", e, "rank %d needs %s, %s more than its %s; %s%s", rank,
+    conf_error(j->conf, "pipeline.max_memory", e, "rank %d%s needs %s, %s more than its %s; %s%s", rank,
+               j->conf->pipeline.replicas > 1 ? " of each replica" : "",
                text_bytes(need, b[0]), text_bytes(need - limit, b[1]), text_bytes(limit, b[2]),
                fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);

@@ -195,7 +195,7 @@ struct plan_request job_request(const struct job *j, int kind)
 /* The last plan, for all replicas but the first. */
 static int plan_others(struct job *j, struct plan_request *r, struct err *e)
 {
-    struct plan *all[64] = {j->plan[j->n_plans - 1]};
+    struct plan *all[MAX_REPLICAS] = {j->plan[j->n_plans - 1]};
     if (!j->more) j->more = mem_alloc((size_t)(j->n_replicas - 1) * sizeof *j->more);
     for (r->replica = 1; r->replica < j->n_replicas; r->replica++) {
         struct plan *p = plan_make(j->sel, j->pl, r, e);

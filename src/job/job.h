@@ -45,10 +45,11 @@ struct job {
 };
 /* Ranks of all replicas, those of the first one first. */
 static inline int job_world(const struct job *j) { return j->n_ranks * (j->n_replicas > 1 ? j->n_replicas : 1); }
+static inline int job_replica(const struct job *j, int rank) { return rank / j->n_ranks; }
 /* Of a rank among those of all replicas: its plan set, and the stage that it is called by. */
 static inline struct plan *const *job_plans(const struct job *j, int rank)
 {
-    int replica = rank / j->n_ranks;
+    int replica = job_replica(j, rank);
     return replica ? j->more[replica - 1] : j->plan;
 }
 static inline int job_stage(const struct job *j, int rank) { return placement_stage(j->pl, rank % j->n_ranks); }

@@ -188,13 +188,26 @@ static void alone_try(struct search *s, int64_t batch, struct found *best)
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
+/* What to set for it; or why it cannot be had here. */
+static void advise_replicas(const struct search *s, struct text *out)
+{
+    int n = s->ranks;
+    text_add(out, "data parallelism would be faster than this pipeline");
+    if (s->j->be->lane) text_add(out, ", but replicas are for CPUs");
+    else if (n & (n - 1)) text_add(out, ", but %d replicas are no power of two", n);
+    else if (n > MAX_REPLICAS) text_add(out, ", but there are %d replicas at most", MAX_REPLICAS);
+    else {
+        text_add(out, ": pipeline.stages = 1, pipeline.replicas = %d", n);
+        if (s->j->conf->train.gradient_groups % n) text_add(out, ", train.gradient_groups = %d", n);
+    }
+}
+
 static void advise(const struct search *s, struct text *out)
 {
     double best = s->best[0].seconds;
     if (s->one.seconds > 0 && s->one.seconds <= best)
         text_add(out, "one device would be as fast or faster than this pipeline");
-    else if (s->data.seconds > 0 && s->data.seconds < best)
-        text_add(out, "data parallelism would be faster than this pipeline: pipeline.replicas");
+    else if (s->data.seconds > 0 && s->data.seconds < best) advise_replicas(s, out);
     else text_add(out, "the pipeline is the fastest of these");
 }
 
@@ -377,9 +390,9 @@ static int best_set(const struct search *s, struct conf *c, struct err *e)
     struct text t = {0};
     c->pipeline.n_stages = 0;
     c->pipeline.rows = NULL;
-    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d", x->schedule,
-             x->recompute, x->split, s->ranks * x->chunks);
-    if (x->chunks > 1) text_add(&t, "\npipeline.ranks=%d", s->ranks);
+    text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d\n"
+             "pipeline.ranks=%d\npipeline.replicas=1", x->schedule, x->recompute, x->split, s->ranks * x->chunks,
+             s->ranks);
     int bad = 0;
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))
         bad = conf_set(c, "--plan=search", set, e);
@@ -412,7 +425,8 @@ static int best_print(const struct search *s, const char *origin, struct text *t
 
 int search_run(struct job *j, const struct search_request *r, struct text *out, struct err *e)
 {
-    struct search s = {.j = j, .q = r, .ranks = r->n_ranks ? r->n_ranks : part_rank_count(j->conf)};
+    struct search s = {.j = j, .q = r, .ranks = r->n_ranks};
+    if (!s.ranks) s.ranks = part_rank_count(j->conf) * (int)j->conf->pipeline.replicas;
     const char *origin = j->conf->pipeline.profile ? j->conf->pipeline.profile : "estimated";
     splits_find(&s);
     if (r->tell) r->tell(r->to, 0, candidates(&s));

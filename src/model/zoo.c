@@ -44,6 +44,8 @@ static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp
 
 static bool labels_map(const struct conf *c) { return c->data.labels && !strcmp(c->data.labels, "map"); }
 
+static bool dice_is(const char *op) { return !strncmp(op, "dice", 4); }
+
 enum { LOSS_ATTRS = 64 };
 /* buf: the attributes */
 static struct graph_ends ends_of(const struct conf *c, char buf[LOSS_ATTRS])
@@ -51,7 +53,7 @@ static struct graph_ends ends_of(const struct conf *c, char buf[LOSS_ATTRS])
     const char *op = loss_op(c);
     *buf = 0;
     if (c->train.label_smoothing > 0) snprintf(buf, LOSS_ATTRS, "smoothing=%.17g", c->train.label_smoothing);
-    if (!strncmp(op, "dice", 4))
+    if (dice_is(op))
         snprintf(buf, LOSS_ATTRS, "power=%d background=%s", (int)c->train.dice_power,
                  c->train.dice_background ? "yes" : "no");
     return (struct graph_ends){op, buf, labels_class(c), labels_map(c), &c->train.scores};
@@ -167,10 +169,35 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     return g;
 }
 
+/* Of a graph that has a loss. */
+static const struct node *loss_node(const struct graph *g) { return &g->node[g->tensor[g->loss].producer]; }
+
 static double smoothing_of(const struct graph *g)
 {
-    const struct node *n = g->loss >= 0 ? &g->node[g->tensor[g->loss].producer] : NULL;
-    return n && !strcmp(n->op->name, losses[0].op) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
+    const struct node *n = loss_node(g);
+    return !strcmp(n->op->name, losses[0].op) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
+}
+
+/* What the configuration says of Dice. */
+static int dice_check(const struct conf *c, const struct graph *g, struct err *e)
+{
+    const struct { const char *key, *attr; int64_t wants; } both[] = {
+        {"train.dice_power", "power", c->train.dice_power},
+        {"train.dice_background", "background", c->train.dice_background}};
+    const struct node *n = loss_node(g);
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        if (!conf_differs(c, both[i].key)) continue;
+        if (!dice_is(n->op->name))
+            return conf_error(c, both[i].key, e, "is for dice and dice_ce, and the loss is %s", n->op->name);
+        const int k = op_attr(n->op, both[i].attr);
+        const int64_t has = n->attr[k].i[0];
+        if (has == both[i].wants) continue;
+        if (n->op->attr[k].type == A_BOOL)
+            return conf_error(c, both[i].key, e, "the graph decides, and its loss has %s=%s", both[i].attr,
+                              has ? "yes" : "no");
+        return conf_error(c, both[i].key, e, "the graph decides, and its loss has %s=%d", both[i].attr, (int)has);
+    }
+    return 0;
 }
 
 /* Graph text decides; the configuration may say the same. Classes are the first dimension of the output. */
@@ -191,6 +218,7 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
     if (c->train.label_smoothing > 0 && smoothing_of(g) != c->train.label_smoothing)
         return conf_error(c, "train.label_smoothing", e, "the graph decides, and its loss has smoothing %g",
                           smoothing_of(g));
+    if (dice_check(c, g, e)) return -1;
     for (int i = 0; i < c->train.scores.n; i++)
         if (!among(g->node, g->n_nodes, c->train.scores.v[i]))
             return conf_error(c, "train.scores", e, "the graph decides, and it has a loss, but no %s: add it "

@@ -25,6 +25,9 @@ int zoo_add(const struct zoo_at *z, int in, const char *op, const char *name, co
 int zoo_add2(const struct zoo_at *z, const char *op, const char *name, int x, int y);
 /* Initial values of a node's parameter slot. */
 void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_init init, double scale);
+/* Weights of the convolutions so far as torch.nn itself begins: uniform, by how many values an output reads. The
+ * operator's own are those of torchvision's ResNet, of twice the size and more. */
+void zoo_init_convs(struct graph_builder *b);
 void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param);   /* graph_name, all prefixed */
 /* The composite module that ends here has the prefix's name. */
 void zoo_container(const struct zoo_at *z, const char *layer, int out);

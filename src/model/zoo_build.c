@@ -1,4 +1,5 @@
 /* What builders of networks share. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,17 @@ void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_ini
 {
     char buf[256];
     graph_init(z->b, full(z, name, buf), slot, init, scale);
+}
+
+void zoo_init_convs(struct graph_builder *b)
+{
+    for (int i = 0; i < b->node.n && !b->e.code; i++) {
+        const struct node *n = &b->node.v[i];
+        if (strcmp(n->op->name, "conv")) continue;
+        struct param *p = &b->param.v[n->param[0]];
+        p->init = INIT_UNIFORM;
+        p->scale = 1 / sqrt((double)(shape_count(&p->shape) / p->shape.d[0]));
+    }
 }
 
 void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param)

@@ -51,7 +51,9 @@ static int unet_build(struct graph_builder *b, const struct zoo_kind *k, const s
     int t = at[LEVELS];
     for (int i = 1; i <= LEVELS; i++) t = up(&z, net, i, t, at[LEVELS - i]);
     zoo_under(&z, "%s", "");
-    return zoo_add(&z, t, "conv", "outc.conv", "channels=%lld kernel=1", (long long)classes);
+    t = zoo_add(&z, t, "conv", "outc.conv", "channels=%lld kernel=1", (long long)classes);
+    zoo_init_convs(b);
+    return t;
 }
 
 const struct zoo_kind zoo_unet[] = {

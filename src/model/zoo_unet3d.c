@@ -64,7 +64,9 @@ static int unet3d_build(struct graph_builder *b, const struct zoo_kind *k, const
 {
     struct zoo_at z = {b, ""};
     if (zoo_halves(b, input, LEVELS)) return -1;
-    return level(&z, "model.", 0, input, classes);
+    int t = level(&z, "model.", 0, input, classes);
+    zoo_init_convs(b);
+    return t;
 }
 
 const struct zoo_kind zoo_unet3d[] = {

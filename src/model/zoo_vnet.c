@@ -1,5 +1,5 @@
 /* V-Nets (Milletari and others 2016), whose output is a map of `classes` values a point: MONAI's, by its names, and the
- * one of Eisen 0.0.5, by its names, but with torch.nn.GroupNorm. */
+ * one of Eisen 0.0.5, by its names, but with torch.nn.GroupNorm. Both begin with torch.nn's own weights. */
 #include <stdio.h>
 #include <string.h>
 #include "model/graph_int.h"
@@ -97,6 +97,7 @@ static int vnet_build(struct graph_builder *b, const struct zoo_kind *k, const s
     zoo_under(&z, "out_tr.");
     t = zoo_add(&z, conv5(&z, t, classes), "elu", "act_function1", " ");
     t = zoo_add(&z, t, "conv", "conv2", "channels=%lld kernel=1", (long long)classes);
+    zoo_init_convs(b);
     zoo_container(&z, "OutputTransition", t);
     return t;
 }
@@ -161,7 +162,9 @@ static int eisen_build(struct graph_builder *b, const struct zoo_kind *k, const 
         t = block(&z, way_up[i], zoo_add2(&z, "add", "skip", t, at[i]), FIRST << i, n_up[i]);
     }
     zoo_under(&z, "%s", "");
-    return zoo_add(&z, t, "conv", "out_conv", "channels=%lld kernel=1", (long long)classes);
+    t = zoo_add(&z, t, "conv", "out_conv", "channels=%lld kernel=1", (long long)classes);
+    zoo_init_convs(b);
+    return t;
 }
 
 const struct zoo_kind zoo_vnet[] = {

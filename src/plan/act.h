@@ -95,9 +95,9 @@ struct act {                                             /* no pointers */
     /* micro-batch, or bundle of micro-batches (plan_request.bundle); and how many from there on. Only W has more than
      * one, and their slots are neighbours. */
     uint16_t stage, mb, n_mb;
-    uint32_t opnd;                                       /* first operand in plan->opnd */
     uint16_t n_opnd;
-    int16_t chan;                                        /* posts: channel; otherwise -1 */
+    uint32_t opnd;                                       /* first operand in plan->opnd */
+    int32_t chan;                                        /* posts: channel; otherwise -1 */
 };
 
 #endif

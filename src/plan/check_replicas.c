@@ -7,11 +7,13 @@
 
 /* A message under way: the pieces that it carries, as they were when it was posted. */
 struct message { bool sent, posted; uint64_t *piece; };
-/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added. */
-struct player { int at; uint64_t *sum, *came; };
+/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
+ * bucket (0: none) and kind of message how many that it posted wait for their other end, those that it sends and those
+ * that it receives. */
+struct player { int at; uint64_t *sum, *came; int *open; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
-    struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play;
+    struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
     struct message *message; struct err *e;
 };
 
@@ -99,9 +101,11 @@ static void cuts_find(struct stage_play *s)
     s->cut = mem_alloc((size_t)(2 * p->n_chan + 2) * sizeof *s->cut);
     s->cut[n++] = 0;
     s->cut[n++] = p->pl->sum_bytes[s->rank];
+    s->n_buckets = 1;
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
+        if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }
@@ -139,6 +143,11 @@ static void message_take(struct stage_play *s, int replica, const struct channel
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
+static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
+{
+    return &s->play[replica].open[(bucket * (CHAN_KEPT + 1) + kind) * 2 + comes];
+}
+
 /* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
 static int buckets_check(const struct stage_play *s)
 {
@@ -158,21 +167,30 @@ static int buckets_check(const struct stage_play *s)
     return 0;
 }
 
-/* Whether all that was posted before action i, of these kinds and this rank, has met its other end; where the action is
- * about a bucket, of that one. */
-static bool over(const struct stage_play *s, int replica, int i, unsigned come, unsigned left)
+/* Whether all that the rank has posted so far, of these kinds and this bucket (0: any), has met its other end. */
+static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
 {
-    const struct plan *p = s->p[replica];
-    const struct act *by = &p->row[s->rank][i];
-    int bucket = by->chan < 0 ? 0 : p->chan[by->chan].bucket;
-    for (int k = 0; k < i && (come || left); k++) {
-        const struct act *a = &p->row[s->rank][k];
-        const struct channel *h = a->chan >= 0 && a->op != ACT_G ? &p->chan[a->chan] : NULL;
-        if (!h || h->from_replica < 0 || (bucket && h->bucket && h->bucket != bucket)) continue;
-        bool waits = (h->to_replica == replica ? come : left) >> h->kind & 1;
-        if (waits && (!s->message[a->chan].sent || !s->message[a->chan].posted)) return false;
-    }
+    for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
+        for (int kind = 0; kind <= CHAN_KEPT; kind++)
+            if ((come >> kind & 1 && *open_of(s, replica, b, kind, true)) ||
+                (left >> kind & 1 && *open_of(s, replica, b, kind, false)))
+                return false;
     return true;
+}
+
+/* The end that is posted now; with the second one the message goes over. */
+static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
+{
+    struct message *m = &s->message[chan];
+    int *sending = open_of(s, h->from_replica, h->bucket, h->kind, false);
+    int *coming = open_of(s, h->to_replica, h->bucket, h->kind, true);
+    *(send ? &m->sent : &m->posted) = true;
+    if (!m->sent || !m->posted) {
+        ++*(send ? sending : coming);
+        return;
+    }
+    --*(send ? coming : sending);
+    message_take(s, h->to_replica, h, chan);
 }
 
 /* 1: it ran; 0: it waits. */
@@ -183,8 +201,8 @@ static int act_play(struct stage_play *s, int replica, int i)
     enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT };
     bool ends = a->op == ACT_N || a->op == ACT_O;
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : 0;
-    if (!over(s, replica, i, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
+    if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
     if (!h || h->from_replica < 0) return 1;
     struct message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
@@ -199,32 +217,46 @@ static int act_play(struct stage_play *s, int replica, int i)
             if (inside(s, h, k) && !(m->piece[k] = s->play[replica].sum[k]))
                 return fail(s, replica, a, "sends what is nothing");
     }
-    *(send ? &m->sent : &m->posted) = true;
-    if (m->sent && m->posted) message_take(s, h->to_replica, h, a->chan);
+    message_post(s, h, a->chan, send);
     return 1;
 }
 
-/* The posts of a pair of replicas in one direction, in the order of both rows. */
-static int order_check(const struct stage_play *s, int from, int to)
+/* Posts of a pair of replicas in one direction, in the order of a row. */
+struct link_posts { VEC(const struct act *) end[2]; };
+
+static struct link_posts *links_find(const struct stage_play *s)
 {
-    int i = -1, k = -1;
-    for (;;) {
-        const struct act *ends[2] = {NULL, NULL};
-        for (int end = 0; end < 2; end++) {
-            int replica = end ? to : from, *at = end ? &k : &i;
-            const struct plan *p = s->p[replica];
-            while (++*at < p->row_n[s->rank] && !ends[end]) {
-                const struct act *a = &p->row[s->rank][*at];
-                bool between = a->chan >= 0 && a->op != ACT_G && p->chan[a->chan].from_replica == from &&
-                               p->chan[a->chan].to_replica == to;
-                if (between) ends[end] = a;
-            }
-            if (ends[end]) --*at;
+    struct link_posts *link = mem_alloc((size_t)(s->n * s->n) * sizeof *link);
+    for (int r = 0; r < s->n; r++)
+        for (int i = 0; i < s->p[r]->row_n[s->rank]; i++) {
+            const struct act *a = &s->p[r]->row[s->rank][i];
+            const struct channel *h = a->chan >= 0 && a->op != ACT_G ? channel_of(s, r, a) : NULL;
+            if (!h || h->from_replica < 0) continue;
+            struct link_posts *l = &link[h->from_replica * s->n + h->to_replica];
+            if (h->from_replica == r) *vec_push(&l->end[0]) = a;
+            if (h->to_replica == r) *vec_push(&l->end[1]) = a;
         }
-        if (!ends[0] && !ends[1]) return 0;
-        if (!ends[0] || !ends[1] || ends[0]->chan != ends[1]->chan)
-            return fail(s, ends[0] ? from : to, ends[0] ? ends[0] : ends[1], "the link has another message first");
+    return link;
+}
+
+/* Both ends of each link have the same messages in the same order. */
+static int order_check(const struct stage_play *s)
+{
+    struct link_posts *link = links_find(s);
+    int bad = 0;
+    for (int k = 0; k < s->n * s->n; k++) {
+        struct link_posts *l = &link[k];
+        int n = l->end[0].n > l->end[1].n ? l->end[0].n : l->end[1].n;
+        for (int i = 0; i < n && !bad; i++) {
+            const struct act *from = i < l->end[0].n ? l->end[0].v[i] : NULL;
+            const struct act *to = i < l->end[1].n ? l->end[1].v[i] : NULL;
+            if (!from || !to || from->chan != to->chan)
+                bad = fail(s, from ? k / s->n : k % s->n, from ? from : to, "the link has another message first");
+        }
+        vec_free(&l->end[0]); vec_free(&l->end[1]);
     }
+    free(link);
+    return bad;
 }
 
 static int rank_play(struct stage_play *s)
@@ -235,10 +267,10 @@ static int rank_play(struct stage_play *s)
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;
+        s->play[r].open = mem_alloc((size_t)s->n_buckets * (CHAN_KEPT + 1) * 2 * sizeof(int));
         for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
     }
-    for (int from = 0; from < s->n; from++)
-        for (int to = 0; to < s->n && !bad; to++) if (from != to) bad = order_check(s, from, to);
+    if (!bad) bad = order_check(s);
     for (bool moved = true; moved && bad >= 0;) {
         moved = false;
         for (int r = 0; r < s->n; r++)
@@ -273,7 +305,7 @@ int plan_check_replicas(struct plan *const *p, struct err *e)
                                .message = mem_alloc((size_t)(p[0]->n_chan + 1) * sizeof *s.message)};
         cuts_find(&s);
         int bad = rank_play(&s);
-        for (int r = 0; r < n; r++) free(s.play[r].sum);
+        for (int r = 0; r < n; r++) { free(s.play[r].sum); free(s.play[r].open); }
         for (int c = 0; c < p[0]->n_chan; c++) free(s.message[c].piece);
         free(s.play); free(s.message); free(s.cut);
         if (bad) return -1;

@@ -249,12 +249,14 @@ char *plan_draw_json(const struct plan *p, const struct cost *k)
     if (!s) return NULL;
     json_t *o =
         json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:f,s:f,s:f}", "schedule", p->req.schedule, "ranks", p->n_ranks, "stages",
-                  p->n_stages, "batch", p->req.batch, "micro_batches", p->n_micro, "costs", k->origin, "step_seconds",
-                  s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal", s->bubble_of_ideal);
+                  p->n_stages, "batch", p->req.batch, "micro_batches", plan_micro_batches(p), "costs", k->origin,
+                  "step_seconds", s->wall_ns * 1e-9, "bubble", s->bubble_of_wall, "bubble_of_ideal",
+                  s->bubble_of_ideal);
     json_t *actions = json_array(), *transfers = json_array();
     for (int r = 0; r < p->n_ranks; r++)
         for (int i = 0; i < p->row_n[r]; i++) json_array_append_new(actions, action_json(p, s, r, i));
     for (int i = 0; i < s->n_wires; i++) json_array_append_new(transfers, transfer_json(p, &s->wire[i]));
+    json_object_set_new(o, "replicas", json_integer(p->req.replicas));
     json_object_set_new(o, "actions", actions);
     json_object_set_new(o, "transfers", transfers);
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

@@ -109,23 +109,44 @@ static void pass_take(struct play *x, const struct pass *a, int r, struct sched 
     if (a->op != ACT_W) x->back[r] = a->op == ACT_B;
 }
 
+/* What each rank would take stays what it is until the rank itself, or one that its stages wait for, has run another
+ * pass. */
+struct choices { struct pass *of; bool *stale; };
+
+static void choices_spoil(const struct play *x, const struct pass *a, struct choices *c)
+{
+    const int *rank_of = x->map->rank_of;
+    int next = a->op == ACT_F ? a->stage + 1 : a->op == ACT_B ? a->stage - 1 : -1;
+    c->stale[rank_of[a->stage]] = true;
+    if (next >= 0 && next < x->map->n_stages) c->stale[rank_of[next]] = true;
+}
+
+/* The rank whose pass can begin first; -1: none has one. */
+static int rank_choose(const struct play *x, const struct greedy_ask *q, struct choices *c)
+{
+    int rank = -1;
+    for (int r = 0; r < q->map->n_ranks; r++) {
+        if (c->stale[r]) c->of[r] = pass_choose(x, q, r);
+        c->stale[r] = false;
+        if (c->of[r].stage >= 0 && (rank < 0 || c->of[r].begin < c->of[rank].begin)) rank = r;
+    }
+    return rank;
+}
+
 void greedy_rows(const struct greedy_ask *q, struct sched *out)
 {
     struct play x;
+    struct choices c = {mem_alloc((size_t)q->map->n_ranks * sizeof *c.of), mem_alloc((size_t)q->map->n_ranks)};
     play_begin(&x, q->map, q->n_mb, q->cost);
+    for (int r = 0; r < q->map->n_ranks; r++) c.stale[r] = true;
     for (int left = 3 * q->map->n_stages * q->n_mb; left; left--) {
-        struct pass first = {.stage = -1};
-        int rank = 0;
-        for (int r = 0; r < q->map->n_ranks; r++) {
-            struct pass a = pass_choose(&x, q, r);
-            if (a.stage < 0 || (first.stage >= 0 && a.begin >= first.begin)) continue;
-            first = a;
-            rank = r;
-        }
-        if (first.stage < 0) break;                      /* not with room for one micro-batch on each stage */
-        pass_take(&x, &first, rank, out);
+        int rank = rank_choose(&x, q, &c);
+        if (rank < 0) break;                             /* not with room for one micro-batch on each stage */
+        pass_take(&x, &c.of[rank], rank, out);
+        choices_spoil(&x, &c.of[rank], &c);
     }
     play_end(&x);
+    free(c.of); free(c.stale);
 }
 
 /* ---- rows that are there --------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ struct rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct m
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
 {
     return (struct act){
-        .op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1, .chan = (int16_t)chan};
+        .op = (uint8_t)op, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1, .chan = chan};
 }
 
 /* ---- joined backward passes ------------------------------------------------------------------ */

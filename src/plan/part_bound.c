@@ -6,6 +6,7 @@
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/part_bound.h"
+#include "plan/plan_int.h"
 #include "plan/sim.h"
 
 static double optimizer_ns(const struct part_request *q, const struct group *k)
@@ -19,14 +20,25 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
     return bytes * q->cost->optimizer_ns_per_byte;
 }
 
-static int last_size(const struct plan_request *r) { return r->batch % r->split ? r->batch % r->split : r->split; }
+/* The micro-batches of the plan's replica: only the last one's size differs from the others'. */
+static void sizes_find(struct bound *x)
+{
+    struct arena *mem = arena_new();
+    struct plan_request r = *x->q->plan;
+    struct portion b;
+    if (r.groups < 1) r.groups = 1;
+    if (r.replicas < 1) r.replicas = 1;
+    batch_split(mem, &r, r.replica, &b);
+    x->n_micro = b.n_micro;
+    if (b.n_micro) x->full = b.micro_n[0], x->last = b.micro_n[b.n_micro - 1];
+    arena_free(mem);
+}
 
 static void group_add(struct bound *x, int g, enum phase ph, double *all, double *least, double *most)
 {
-    const struct plan_request *r = x->q->plan;
-    int n = (r->batch - 1) / r->split;
-    double full = cost_ns(x->q->cost, ph, g, r->split < r->batch ? r->split : r->batch),
-           last = cost_ns(x->q->cost, ph, g, last_size(r));
+    int n = x->n_micro - 1;
+    double full = n < 0 ? 0 : cost_ns(x->q->cost, ph, g, x->full),
+           last = n < 0 ? 0 : cost_ns(x->q->cost, ph, g, x->last);
     all[g + 1] = all[g] + n * full + last;
     least[g + 1] = least[g] + (last < full || !n ? last : full);
     if (most) most[g + 1] = most[g] + (last > full || !n ? last : full);
@@ -68,6 +80,7 @@ void bound_make(struct bound *x, const struct part_request *q, bool eager)
     *x = (struct bound){.q = q, .n = q->sel->n_groups, .eager = eager};
     double **sum[] = {&x->f, &x->b, &x->w, &x->f1, &x->b1, &x->w1, &x->w_most, &x->opt};
     for (int i = 0; i < 8; i++) *sum[i] = mem_alloc((size_t)(x->n + 1) * sizeof(double));
+    sizes_find(x);
     readers_find(x);
     for (int g = 0; g < x->n; g++) {
         group_add(x, g, PH_FWD, x->f, x->f1, NULL);
@@ -117,8 +130,7 @@ double bound_stage(const struct bound *x, const int *cut, int i, struct bound_st
     const struct cost *k = x->q->cost;
     const char *backward = x->q->plan->backward;
     bool sends = false, train = x->q->plan->mode == PLAN_TRAIN;
-    double speed = speed_of(x->q, i), opt = part_of(x->opt, cut, i) / speed, least = last_size(x->q->plan), back = 0;
-    if (x->q->plan->split < least) least = x->q->plan->split;
+    double speed = speed_of(x->q, i), opt = part_of(x->opt, cut, i) / speed, least = x->last, back = 0;
     st[i] = (struct bound_stage){0};
     for (int g = reader_next(x, cut[i], cut[i + 1], cut[i]); g < cut[i + 1];
          g = reader_next(x, g + 1, cut[i + 1], cut[i]))

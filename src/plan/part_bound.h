@@ -8,6 +8,7 @@ struct bound_stage { double start, after; };
 struct bound {
     const struct part_request *q;
     int n;                                               /* groups */
+    int n_micro, full, last;                             /* micro-batches; samples of the first and the last */
     bool eager;                                          /* every W comes right after its B */
     /* Sums over groups [0, i): of all micro-batches; of the cheapest one; W of the dearest one; the optimizer. */
     double *f, *b, *w, *f1, *b1, *w1, *w_most, *opt;

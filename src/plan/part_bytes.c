@@ -38,8 +38,11 @@ static void fixed_count(const struct part_request *q, struct part_model *m, bool
 static void kept_add(const struct plan *p, struct part_leaf *l, const struct place *at)
 {
     if (at->space != SP_SLOT) return;
-    if (p->cls[at->cls].last == L_O) l->fixed += at->bytes * (uint64_t)p->n_mb;   /* kept until the step ends */
-    else l->kept += at->bytes;
+    const struct slot_class *k = &p->cls[at->cls];
+    if (k->last != L_O) { l->kept += at->bytes; return; }
+    l->fixed += at->bytes * (uint64_t)p->n_mb;           /* kept until the step ends, also what others send */
+    for (int i = 0; i < p->req.replicas && k->copy; i++)
+        if (i != p->req.replica) l->fixed += at->bytes * (uint64_t)p->part[i].n_mb;
 }
 
 /* A tensor belongs to the group that makes it; an input of the network to its first reader. */

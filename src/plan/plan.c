@@ -31,13 +31,14 @@ static char *full_text(const struct portion *f, int mb, char buf[16])
     return buf;
 }
 
+/* Rows are those of the first replica, which has the most micro-batches. */
 static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *mb, const char *why,
                       struct err *e)
 {
     char at[24] = "";
     if (line) snprintf(at, sizeof at, "%d:", line);
-    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a batch has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
-                   why, f->n_micro, f->n_micro == 1 ? "" : "es");
+    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a %s has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
+                   why, f->shared ? "replica" : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
 }
 
 /* A file names the micro-batches of a bundle, first to last. */
@@ -224,9 +225,9 @@ static void lower_close(struct lower *w)
     free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
 }
 
-static int lower(struct plan *p, const struct sched *s, struct err *e)
+static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e)
 {
-    struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n};
+    struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n, .sure = sure};
     sums_make(p->mem, &p->part[p->req.replica], &w.sums);
     p->n_levels = w.sums.n_levels;
     if ((p->n_levels > p->pl->n_levels || (p->req.replicas > 1 && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
@@ -265,6 +266,25 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
     return err_set(e, E_DATA, "rows: %s", why->text + skip);
 }
 
+/* A slot that was sent is free one micro-batch later, which costs no more than one slot. With several stages a rank, or
+ * where a rank runs further ahead of its neighbour than that, ranks would wait for each other: then it is free when its
+ * receive is known to be posted. */
+static struct plan *plan_lowered(const struct selection *s, const struct placement *pl, const struct plan_request *r,
+                                 const struct sched *rows, struct err *e)
+{
+    bool several = pl->n_stages > pl->n_ranks;
+    for (int sure = several; sure <= 1; sure++) {
+        struct err why = {0};
+        struct plan *p = plan_new(s, pl, r);
+        bool bad = lower(p, rows, sure, e);
+        if (!bad && !plan_check(p, &why)) return p;
+        if (!bad && sure) rows_blame(p, &why, e);
+        plan_free(p);
+        if (bad) break;
+    }
+    return NULL;
+}
+
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                        struct err *e)
 {
@@ -293,19 +313,16 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
     }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }
     if (plan_outputs_check(s, r, e)) return NULL;
-    struct plan *p = plan_new(s, pl, r);
+    struct plan *asked = plan_new(s, pl, r), *p = NULL;   /* what a schedule has to know of it */
     struct sched built = {0};
-    bool bad = p->max_n > s->max_samples
+    bool bad = asked->max_n > s->max_samples
                    ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)
                    : 0;
-    bad = bad || batch_norm_check(p, e) || (!rows && schedule_build(p, r, &built, e)) ||
-          lower(p, rows ? rows : &built, e);
-    struct err why = {0};
-    if (!bad && plan_check(p, &why)) bad = rows_blame(p, &why, e);
+    bad = bad || batch_norm_check(asked, e) || (!rows && schedule_build(asked, r, &built, e));
+    if (!bad) p = plan_lowered(s, pl, r, rows ? rows : &built, e);
     sched_free(&built);
-    if (!bad) return p;
-    plan_free(p);
-    return NULL;
+    plan_free(asked);
+    return p;
 }
 
 int act_samples(const struct plan *p, const struct act *a)
@@ -336,6 +353,8 @@ void act_groups(const struct plan *p, const struct act *a, int *first, int *end)
     *first = a->piece ? st->piece[a->piece - 1] : st->first_group;
     *end = a->piece > 1 ? st->piece[a->piece - 2] : st->first_group + st->n_groups;
 }
+
+int plan_micro_batches(const struct plan *p) { return (p->req.batch - 1) / p->req.split + 1; }
 
 size_t act_bytes(const struct plan *p, const struct act *a)
 {

@@ -122,6 +122,7 @@ struct portion {
     int first_micro, n_micro, *micro_n;                  /* the first one's number in the batch; samples of each */
     int *micro_block;                                    /* which of all blocks each lies in */
     int first_block, end_block, bundle;
+    bool shared;                                         /* others have parts of the batch, too */
     int n_mb, *mb_n, *mb_first, *mb_micro;               /* as in struct plan */
     int max_parts, max_n;                                /* of all replicas */
 };
@@ -190,6 +191,7 @@ int act_calls(const struct plan *p, const struct act *a);            /* of its p
 void act_groups(const struct plan *p, const struct act *a, int *first, int *end);
 size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: its message */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
+int plan_micro_batches(const struct plan *p);                        /* of the batch, those of all replicas */
 /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
 size_t plan_part_extra(const struct plan *p, const struct group *k);
 /* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */

@@ -1,5 +1,6 @@
 /* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), prog.c (places and programs),
- * lower.c (rows), known.c and slots.c (liveness). Nobody else. */
+ * lower.c (rows), known.c and slots.c (liveness), outputs.c, sums.c, replicas.c; part_bound.c asks how a
+ * batch is split. Nobody else. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
@@ -28,6 +29,7 @@ struct lower {
     bool *again;
     bool *rerun;                                         /* ... and somebody needs them there */
     int *stage_of_group, max_n;                          /* largest micro-batch */
+    bool sure;                                           /* slots that were sent: free when that is known (known.c) */
     /* Large networks are planned many times over, so nothing is searched for: classes of stage s are cls_at[s] ..
      * cls_at[s + 1], channels of tensor t chan_at[t] .. chan_at[t + 1]; temp_at is one program's, all zero between
      * them. */
@@ -65,7 +67,6 @@ static inline int known_receive(const struct known *k, const struct act *send)
 {
     return k->receive[send->chan * k->n_mb + send->mb];
 }
-/* slots.c */
 /* replicas.c: after lower_programs, channels between replicas; then their posts, at the end of a row */
 void lower_replicas(struct lower *w);
 void replicas_kept_emit(struct lower *w, int rank);
@@ -74,6 +75,7 @@ void replicas_sum_emit(struct lower *w, int rank);       /* all that is left */
 /* buckets.c */
 struct buckets buckets_make(struct arena *mem, const struct plan *p, int rank);
 void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, by the buckets of their ranks */
+/* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 
 enum { HOME_ACT, HOME_GRAD };

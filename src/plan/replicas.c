@@ -107,7 +107,7 @@ void lower_replicas(struct lower *w)
 static struct act post_make(const struct channel *h, int chan, enum act_kind end)
 {
     return (struct act){.op = (uint8_t)act_post(h->kind, end), .stage = (uint16_t)h->from_stage, .n_mb = 1,
-                        .chan = (int16_t)chan};
+                        .chan = chan};
 }
 
 void replicas_kept_emit(struct lower *w, int rank)

@@ -72,6 +72,18 @@ static bool most_wanted(const struct sched_request *r, int most)
     return most == end || most == p || most == p + (p - 1) / 2;
 }
 
+static bool rows_equal(const struct sched *a, const struct sched *b)
+{
+    for (int r = 0; r < a->n_ranks; r++) {
+        if (a->row[r].n != b->row[r].n) return false;
+        for (int i = 0; i < a->row[r].n; i++) {
+            const struct sched_act *x = &a->row[r].v[i], *y = &b->row[r].v[i];
+            if (x->op != y->op || x->stage != y->stage || x->mb != y->mb) return false;
+        }
+    }
+    return true;
+}
+
 /* Those that are left by their times: what fits before what does not, then the shorter step. */
 static int found_choose(const struct sched_request *r, struct found *x, int n, int *best, struct err *e)
 {
@@ -79,6 +91,7 @@ static int found_choose(const struct sched_request *r, struct found *x, int n, i
     *best = 0;
     for (int i = 0; i < n; i++) {
         double ns = x[i].ns, over = 0;
+        if (i && rows_equal(&x[i].rows, &x[i - 1].rows)) continue;   /* a larger number changes nothing */
         if (r->grade && r->grade->weigh(r->grade->to, &x[i].rows, &ns, &over, e)) return -1;
         if (i && (over > excess || (over == excess && ns >= least * (1 - WORTH)))) continue;
         *best = i;

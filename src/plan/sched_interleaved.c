@@ -28,13 +28,14 @@ struct pass { int chunk, mb; };
 /* The k-th pass of n_chunks x n_mb, through the chunks in ascending order or back. */
 static struct pass pass_of(const struct groups *g, int n_chunks, int k, bool back)
 {
-    int first = 0, size = 0;
-    for (int i = 0; ; i++) {
-        size = g->size + (i < g->larger);
-        if (k < size * n_chunks) break;
-        k -= size * n_chunks;
-        first += size;
+    int size = g->size + 1, first = 0, larger = g->larger * size * n_chunks;
+    if (k >= larger) {                                   /* behind the larger groups */
+        first = g->larger * size;
+        k -= larger;
+        size--;
     }
+    first += k / (size * n_chunks) * size;
+    k %= size * n_chunks;
     int chunk = k / size;
     return (struct pass){back ? n_chunks - 1 - chunk : chunk, first + k % size};
 }

@@ -72,7 +72,7 @@ size_t group_extra(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
 /* The numerics line (DESIGN: same bits for equal lines): device, ISA, library, precision, layouts' hash, threads,
- * micro-batch size, W-group, replicas. */
+ * micro-batch size, blocks of micro-batches; not how many replicas share these. */
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out);
 
 #endif

@@ -14,8 +14,9 @@ struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
     int *at; double *now;                                /* of each rank */
     VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
+    /* of each pair of ranks and direction; behind them, of each rank and other replica, there and back */
     double *link_free;
-    int *feed, *feed_at;                                 /* channels by the rank that receives, ascending */
+    int *feed, *feed_at;                                 /* channels by the rank here that receives, ascending */
     /* of stage, part and size (full, last); negative: not yet asked for */
     double *cost;
 };
@@ -113,6 +114,15 @@ static double act_cost(struct simulation *m, const struct act *a)
     return sum;
 }
 
+static double *link_of(const struct simulation *m, const struct channel *c)
+{
+    int n = m->p->n_ranks, me = m->p->req.replica;
+    if (c->from_replica < 0) return &m->link_free[c->from_rank * n + c->to_rank];
+    bool comes = c->to_replica == me;
+    int other = comes ? c->from_replica : c->to_replica;
+    return &m->link_free[n * n + (c->from_rank * m->p->req.replicas + other) * 2 + comes];
+}
+
 static void post(struct simulation *m, int rank, const struct act *a)
 {
     const struct channel *c = &m->p->chan[a->chan];
@@ -126,7 +136,7 @@ static void post(struct simulation *m, int rank, const struct act *a)
     else if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
     if (!w->has_send || !w->has_recv) return;
-    double *link = &m->link_free[c->from_rank * m->p->n_ranks + c->to_rank];
+    double *link = link_of(m, c);
     double start = w->sent > w->posted ? w->sent : w->posted;
     if (start < *link) start = *link;
     w->began = start;
@@ -139,8 +149,7 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
     const struct act_info *i = &act_info[a->op];
     const struct channel *own = a->chan < 0 ? NULL : &p->chan[a->chan];
     if (c->from_replica >= 0)
-        return c->to_replica == p->req.replica && (i->after_come >> c->kind & 1) &&
-               c->to_rank == p->stage[a->stage].rank &&
+        return (i->after_come >> c->kind & 1) && c->to_rank == p->stage[a->stage].rank &&
                (!own || c == own || (i->kind == KIND_SEND && c->bucket == own->bucket));
     if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1)
         return c->to_rank == p->stage[a->stage].rank && (!own || own->late);
@@ -227,7 +236,10 @@ static void feeds_find(struct simulation *m)
     m->feed = mem_alloc((size_t)(p->n_chan + 1) * sizeof *m->feed);
     m->feed_at = mem_alloc((size_t)(p->n_ranks + 1) * sizeof *m->feed_at);
     for (int r = 0, n = 0; r < p->n_ranks; m->feed_at[++r] = n)
-        for (int c = 0; c < p->n_chan; c++) if (p->chan[c].to_rank == r) m->feed[n++] = c;
+        for (int c = 0; c < p->n_chan; c++) {
+            const struct channel *h = &p->chan[c];
+            if (h->to_rank == r && (h->from_replica < 0 || h->to_replica == p->req.replica)) m->feed[n++] = c;
+        }
 }
 
 static void tables_make(struct simulation *m)
@@ -235,7 +247,7 @@ static void tables_make(struct simulation *m)
     size_t n = (size_t)m->p->n_ranks, costs = (size_t)m->p->n_stages * COSTS * 2;
     m->at = mem_alloc(n * sizeof *m->at);
     m->now = mem_alloc(n * sizeof *m->now);
-    m->link_free = mem_alloc(n * n * sizeof *m->link_free);
+    m->link_free = mem_alloc(n * (n + 2 * (size_t)m->p->req.replicas) * sizeof *m->link_free);
     m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)(m->p->n_mb + 1) * sizeof *m->wire_at);
     m->cost = mem_alloc(costs * sizeof *m->cost);
     for (size_t i = 0; i < costs; i++) m->cost[i] = -1;

@@ -187,6 +187,7 @@ static void row_slots(struct lower *w, int rank, struct live *l)
     }
 }
 
+/* A micro-batch is in flight from F until neither B nor W needs what is kept of it. */
 static void in_flight_count(struct lower *w, int rank)
 {
     int *now = mem_alloc((size_t)w->p->n_stages * sizeof *now);
@@ -194,8 +195,9 @@ static void in_flight_count(struct lower *w, int rank)
         const struct act *a = &w->row[rank].v[i];
         struct stage_plan *st = &w->p->stage[a->stage];
         if (a->op == ACT_F && ++now[a->stage] > st->in_flight) st->in_flight = now[a->stage];
-        bool back = act_info[a->op].phases >> PH_BWD_DATA & 1 && a->piece <= 1;
-        if (back || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage]--;
+        enum phase last = st->prog[PROG_W].n && !st->joined ? PH_BWD_WEIGHTS : PH_BWD_DATA;
+        bool back = act_info[a->op].phases >> last & 1 && (!a->piece || a->piece == st->n_pieces);
+        if (back || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage] -= a->n_mb;
     }
     free(now);
 }
@@ -253,7 +255,7 @@ int lower_slots(struct lower *w, struct err *e)
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
                      mem_alloc(((size_t)w->p->n_stages * (size_t)w->p->n_mb + 1) * sizeof(struct act *))};
     struct known known;
-    if (w->p->n_stages > w->p->n_ranks) {
+    if (w->sure) {
         known_find(w, &known);
         l.known = &known;
         l.over = mem_alloc((size_t)pairs);

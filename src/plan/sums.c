@@ -37,7 +37,7 @@ void batch_split(struct arena *mem, const struct plan_request *r, int replica, s
 {
     int n = (r->batch - 1) / r->split + 1, blocks = r->groups / r->replicas, most = block_first(n, r->groups, 1);
     *b = (struct portion){.bundle = r->bundle < 1 ? 1 : r->bundle > n ? n : r->bundle, .first_block = replica * blocks,
-                        .end_block = (replica + 1) * blocks};
+                        .end_block = (replica + 1) * blocks, .shared = r->replicas > 1};
     b->first_micro = block_first(n, r->groups, b->first_block);
     b->n_micro = block_first(n, r->groups, b->end_block) - b->first_micro;
     /* the first block is the largest one, and only the batch's last micro-batch is smaller than others */

@@ -173,9 +173,10 @@ static void step_text(const struct plan *p, const struct cost *k, const struct s
 
 void plan_batch_text(const struct plan *p, struct text *out)
 {
-    text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, p->n_micro, p->n_micro == 1 ? "" : "es",
-             p->micro_n[0], p->micro_n[p->n_micro - 1] != p->micro_n[0] ? " (the last is smaller)" : "");
-    if (p->req.replicas > 1) text_add(out, " on each of %d replicas", p->req.replicas);
+    int n = plan_micro_batches(p), of = p->req.replicas;
+    text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, n, n == 1 ? "" : "es",
+             n > 1 ? p->req.split : p->req.batch, n > 1 && p->req.batch % p->req.split ? " (the last is smaller)" : "");
+    if (of > 1) text_add(out, ", %s%d on each of %d replicas", n % of ? "up to " : "", p->part[0].n_micro, of);
     if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
 }
 
@@ -305,13 +306,14 @@ char *plan_json(const struct plan *p, const struct cost *k)
         text_free(&t);
     }
     json_t *all = json_pack("{s:s,s:i,s:i,s:i,s:s,s:s,s:f,s:f,s:o,s:o}", "schedule", p->req.schedule, "batch_size",
-                            p->req.batch, "split_size", p->req.split, "micro_batches", p->n_micro, "plan_hash", hash,
-                            "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0, "bubble",
-                            s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
+                            p->req.batch, "split_size", p->req.split, "micro_batches", plan_micro_batches(p),
+                            "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0,
+                            "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
     json_object_set_new(all, "slow", stand_ins_json(p->sel, true));
     json_object_set_new(all, "stand_ins", stand_ins_json(p->sel, false));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
+    json_object_set_new(all, "replicas", json_integer(p->req.replicas));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));

@@ -131,7 +131,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
-    if (p->req.replicas > 1) text_add(out, ", replica %d of %d", p->req.replica, p->req.replicas);
+    if (p->req.replicas > 1)
+        text_add(out, ", of %d on replica %d of %d", plan_micro_batches(p), p->req.replica, p->req.replicas);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++) {

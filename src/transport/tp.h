@@ -20,7 +20,7 @@
 struct tp;
 /* 32 bytes, compared whole but for digest, which is the transport's own: of the payload, where that goes through memory
  * and wires of hosts; 0: none. */
-struct tp_tag { uint64_t step; uint32_t plan, mb; uint16_t chan, samples; uint32_t digest; uint64_t bytes; };
+struct tp_tag { uint64_t step; uint32_t plan, chan; uint16_t mb, samples; uint32_t digest; uint64_t bytes; };
 
 /* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal.
  * Returns 0 or -1. */

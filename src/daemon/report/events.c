@@ -109,9 +109,9 @@ static void add_scores(struct events *v, const char *part, const struct sums *s,
     char tag[64];
     for (int i = 0; i < v->scores.n; i++) {
         const struct score_style k = score_style(v->scores.of[i].name);
-        if (k.tests_only && !test) continue;
+        if ((k.tests_only && !test) || (i && !score_counted(&s->score[i]))) continue;
         snprintf(tag, sizeof tag, "%s/%s", part, k.key);
-        add_value(v, tag, score_mean(&s->score[i]));
+        add_value(v, tag, score_mean(s->score, i));
     }
 }
 
@@ -126,8 +126,9 @@ int events_step(struct events *v, const struct result *r, struct err *e)
     add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
     for (int i = 0; i < job_world(v->job); i++) {
         uint64_t part[ACC_COUNT];
-        char tag[48];
-        snprintf(tag, sizeof tag, "bubble/stage_%d", job_stage(v->job, i));
+        char tag[64], replica[24] = "";
+        if (v->job->n_replicas > 1) snprintf(replica, sizeof replica, "replica_%d_", job_replica(v->job, i));
+        snprintf(tag, sizeof tag, "bubble/%sstage_%d", replica, job_stage(v->job, i));
         add_value(v, tag, account_of(&r->rep[i], r->ns, part));
     }
     return event_end(v, e);

@@ -95,7 +95,7 @@ static void add_scores(const struct metrics *m, struct text *t, const struct sum
 {
     for (int i = 0; i < m->scores.n; i++) {
         const struct score_style k = score_style(m->scores.of[i].name);
-        double mean = score_mean(&s->score[i]);
+        double mean = score_mean(s->score, i);
         uint64_t bits;
         memcpy(&bits, &mean, sizeof bits);
         if (k.tests_only && !test) continue;

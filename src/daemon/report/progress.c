@@ -144,7 +144,7 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     int64_t every = p->conf->service.log_every;
     p->step = r->o.step;
     p->epoch = r->epoch;
-    for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < p->scores.n; i++) p->score[i] = score_mean(s->score, i);
     p->samples += (uint64_t)s->samples;
     p->done++;
     p->seconds_ns += r->ns;
@@ -181,7 +181,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
     p->test_done = 0;
     for (int i = 0; i < p->scores.n; i++) {
         struct score_style k = score_style(p->scores.of[i].name);
-        p->test_score[i] = score_mean(&s->score[i]);
+        p->test_score[i] = score_mean(s->score, i);
         score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
         text_add(&t, "%s%s", i ? "  " : "", score);
     }
@@ -230,7 +230,8 @@ static json_t *account_json(const struct progress *p)
 {
     json_t *all = json_array();
     for (int i = 0; i < job_world(p->job); i++) {
-        json_t *o = json_pack("{s:i}", "stage", job_stage(p->job, i));
+        json_t *o = json_pack("{s:i,s:i}", "stage", job_stage(p->job, i), "rank", i);
+        if (p->job->n_replicas > 1) json_object_set_new(o, "replica", json_integer(job_replica(p->job, i)));
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
         const uint64_t *part = p->part + i * ACC_COUNT;

@@ -37,17 +37,19 @@ static int tell(struct samples *s, struct metrics *m, struct err *e)
                                       (json_int_t)s->skipped, "text", clean), e);
 }
 
-/* Ranks that are threads share the data set, so each may say the same: the most is what there is, for one rank reads
- * the pictures of a part. */
-int samples_step(struct samples *s, struct metrics *m, const struct result *r, int n_ranks, struct err *e)
+/* Of a replica the rank that says most: one reads the pictures of a part, others may come upon the same ones. Each
+ * replica reads its own part of every batch, so what they have met adds up. */
+int samples_step(struct samples *s, struct metrics *m, const struct result *r, const struct job *j, struct err *e)
 {
+    uint64_t all = 0;
     s->step = r->o.step;
-    for (int i = 0; i < n_ranks; i++) {
-        const struct report *rep = &r->rep[i];
-        if (rep->skipped <= s->skipped) continue;
-        if (!s->skipped) snprintf(s->first, sizeof s->first, "%s", rep->text);
-        s->skipped = rep->skipped;
+    for (int i = 0; i < job_world(j); i += j->n_ranks) {
+        const struct report *most = &r->rep[i];
+        for (int k = i + 1; k < i + j->n_ranks; k++) if (r->rep[k].skipped > most->skipped) most = &r->rep[k];
+        if (most->skipped && !s->skipped && !all) snprintf(s->first, sizeof s->first, "%s", most->text);
+        all += most->skipped;
     }
+    if (all > s->skipped) s->skipped = all;
     return s->skipped && s->skipped >= 2 * s->told ? tell(s, m, e) : 0;
 }
 

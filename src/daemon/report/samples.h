@@ -10,6 +10,6 @@ void samples_hello(const struct job *j);
 
 struct samples { uint64_t skipped, told, step; char first[sizeof ((struct report *)0)->text]; };
 /* Takes what ranks report, and says it the first time, whenever it has doubled, and at the end. */
-int samples_step(struct samples *s, struct metrics *m, const struct result *r, int n_ranks, struct err *e);
+int samples_step(struct samples *s, struct metrics *m, const struct result *r, const struct job *j, struct err *e);
 int samples_end(struct samples *s, struct metrics *m, struct err *e);
 #endif

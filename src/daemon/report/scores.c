@@ -58,10 +58,12 @@ bool score_rises(const char *key)
 
 bool score_better(const char *key, double a, double b) { return score_rises(key) ? a > b : a < b; }
 
-/* 0 for no samples; NaN stays NaN. */
-double score_mean(const struct score_sum *s)
+bool score_counted(const struct score_sum *s) { return s->numerator != 0 || s->denominator != 0; }
+
+double score_mean(const struct score_sum *all, int row)
 {
-    return s->numerator == 0 && s->denominator == 0 ? 0 : s->numerator / s->denominator;
+    const struct score_sum *s = &all[row];
+    return score_counted(s) ? s->numerator / s->denominator : row ? NAN : 0;
 }
 
 int score_print(const struct score_style *s, double x, enum score_form form, char *buf, size_t n)
@@ -70,5 +72,8 @@ int score_print(const struct score_style *s, double x, enum score_form form, cha
     if (isnan(x)) x = fabs(x);                            /* a NaN is printed without a sign */
     /* padded in progress lines, so that fields stay in place from step to step */
     if (s->significant) return snprintf(buf, n, "%s %-*.5g", text, form == SCORE_TEST ? 0 : 8, x);
-    return snprintf(buf, n, "%s %.*f", text, form == SCORE_TEST ? 4 : 3, x);
+    const int decimals = form == SCORE_TEST ? 4 : 3;
+    /* what counts right ones is no number only where there was none to count */
+    if (s->rises && isnan(x)) return snprintf(buf, n, "%s %-*s", text, form == SCORE_TEST ? 0 : 2 + decimals, "none");
+    return snprintf(buf, n, "%s %.*f", text, decimals, x);
 }

@@ -24,8 +24,11 @@ int scores_check(const struct job *j, struct err *e);
 /* Is more of it better? key: as score_style.key. */
 bool score_rises(const char *key);
 bool score_better(const char *key, double a, double b);   /* is a better than b? no NaN is */
-double score_mean(const struct score_sum *s);
-/* "accuracy 0.912", with four decimals for a test. Returns the length, as snprintf. */
+/* The mean of a row of a network's sums, of which the first is the loss. NaN where nothing was counted, as for the Dice
+ * of a class that no case has; but a loss of nothing is 0. */
+bool score_counted(const struct score_sum *s);
+double score_mean(const struct score_sum *all, int row);
+/* "accuracy 0.912", with four decimals for a test, or "Dice none". Returns the length, as snprintf. */
 enum score_form { SCORE_STEP, SCORE_BRIEF, SCORE_TEST };
 int score_print(const struct score_style *s, double x, enum score_form form, char *buf, size_t n);
 #endif

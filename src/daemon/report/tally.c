@@ -68,7 +68,7 @@ void tally_step(struct tally *t, const struct result *r, const struct sums *s)
     t->ended = r->ended;
     t->rate = r->o.learning_rate;
     t->norm = r->rep[0].grad_norm;
-    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(s->score, i);
     while (slot < BOUNDS && (double)r->ns > bounds[slot] * 1e9) slot++;
     t->within[slot]++;
     t->duration_ns += r->ns;
@@ -78,7 +78,7 @@ void tally_step(struct tally *t, const struct result *r, const struct sums *s)
 void tally_evaluation(struct tally *t, const struct sums *s)
 {
     t->evaluations++;
-    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(&s->score[i]);
+    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(s->score, i);
 }
 
 void tally_checkpoint(struct tally *t, bool committed, uint64_t step, uint64_t ns)
@@ -169,7 +169,9 @@ static void put_label(const struct page *p, const char *label, const char *value
 static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_tally *r))
 {
     for (int i = 0; i < job_world(p->t->job); i++) {
-        text_add(p->out, "%s{stage=\"%d\"}", p->name, job_stage(p->t->job, i));
+        text_add(p->out, "%s{stage=\"%d\"", p->name, job_stage(p->t->job, i));
+        if (p->t->job->n_replicas > 1) text_add(p->out, ",replica=\"%d\"", job_replica(p->t->job, i));
+        text_add(p->out, "}");
         add_number(p->out, of(p, &p->t->rank[i]));
     }
 }

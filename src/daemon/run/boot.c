@@ -291,6 +291,7 @@ static const struct boot_phase phases[] = {
     {cores_tell, NULL, "looking at the cores"},
     {phase_room},
     {phase_create, NULL, "making the run directory"},
+    {place_folder},
 };
 enum { N_PHASES = sizeof phases / sizeof *phases };
 

@@ -84,4 +84,7 @@ int place_room(struct boot *b, struct err *e);
 int place_connect(struct boot *b, struct err *e);
 /* After ranks have connected: adds notes on the ways by which they reach each other. Collective. */
 int place_links(struct boot *b, struct err *e);
+/* When rank 0 has made the run directory: adds a note where another host does not have it, which checkpoints want.
+ * Collective. */
+int place_folder(struct boot *b, struct err *e);
 #endif

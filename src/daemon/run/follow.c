@@ -80,7 +80,8 @@ static void own_failure(struct side *s, struct err *e)
     struct err first, none = {0}, again = {0};
     struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
     uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_GRACE);
-    if (e->code == atomic_load(fate_word()) && fate_get(&first)) *e = first;   /* otherwise this failure came first */
+    if (e->code == atomic_load(fate_word()) && fate_get(&first)) *e = first;
+    else pulse_where(s->rank, e);                         /* this failure came first */
     snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
     pulse_bye(e->code, e->text);
     fate_let_kill();

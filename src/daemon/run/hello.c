@@ -43,7 +43,7 @@ void boot_hello(struct boot *b)
                  ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
                  cores - used, cores);
-    hosts_judge(b->host, b->world->size, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    hosts_judge(b->host, b->world->size, j->n_ranks, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
     if (b->notes.n) log_lines(b->notes.s);
 }
 

@@ -34,14 +34,17 @@ static void host_by_host(const int *host, int n, int *sorted)
     }
 }
 
-void hosts_judge(const int *host, int n_ranks, const int *rank_of, int n_stages, struct text *out)
+void hosts_judge(const int *host, int n_ranks, int of, const int *rank_of, int n_stages, struct text *out)
 {
-    int *sorted = mem_alloc((size_t)n_ranks * sizeof *sorted);
+    int *sorted = mem_alloc((size_t)n_ranks * sizeof *sorted), are = 0, would = 0, all = n_ranks / of * (n_stages - 1);
     host_by_host(host, n_ranks, sorted);
-    int are = borders_between(host, rank_of, n_stages), would = borders_between(sorted, rank_of, n_stages);
+    for (int first = 0; first < n_ranks; first += of) {
+        are += borders_between(host + first, rank_of, n_stages);
+        would += borders_between(sorted + first, rank_of, n_stages);
+    }
     if (are > would)
         text_add(out, "note: %d of %d border%s between stages lie between hosts, %d would do: start ranks host by host "
-                 "(mpirun --map-by slot)\n", are, n_stages - 1, n_stages == 2 ? "" : "s", would);
+                 "(mpirun --map-by slot)\n", are, all, all == 1 ? "" : "s", would);
     free(sorted);
 }
 

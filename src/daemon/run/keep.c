@@ -91,7 +91,7 @@ bool keep_scored(struct keep *k, uint64_t step, const struct sums *s)
     if (!k->scores.n) return false;                      /* of a prediction */
     k->score.key = score_of(k, i);
     k->score.step = step;
-    k->score.value = score_mean(&s->score[i]);
+    k->score.value = score_mean(s->score, i);
     so_far_take(k);
     if (!k->conf->checkpoint.best || !isfinite(k->score.value)) return false;
     return !k->any || score_better(k->score.key, k->score.value, k->best);

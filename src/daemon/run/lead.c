@@ -295,6 +295,7 @@ void lead_fail(struct side *s, struct err *e)
     struct err none = {0}, first;
     if (e->code == E_STOPPED || e->code == E_DEVICE)
         for (uint64_t end = clock_ns() + DEADLINE_NS(DEADLINE_LISTEN); clock_ns() < end; side_pause()) side_listen(s);
+    if (!atomic_load(fate_word())) pulse_where(0, e);
     if (e->code != E_STOPPED) fate_set(e->code ? e->code : E_INTERNAL, e->text);
     if (fate_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};

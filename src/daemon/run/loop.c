@@ -166,7 +166,7 @@ static void batch_count(struct loop *l, const struct result *r)
     struct sums s = {0};
     sums_add(&s, r, job_world(l->q.job));
     l->batches.n++;
-    if (!isfinite(score_mean(s.score)) && !l->batches.bad++) l->batches.first = l->batches.n;
+    if (!isfinite(score_mean(s.score, 0)) && !l->batches.bad++) l->batches.first = l->batches.n;
 }
 
 /* A run that only evaluates fails if a loss is not finite, because the loss is its result. During training such a test
@@ -242,7 +242,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
     bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
-    if (steps && samples_step(&l->damaged, l->q.metrics, r, job_world(l->q.job), e)) return -1;
+    if (steps && samples_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);

@@ -218,3 +218,16 @@ int place_links(struct boot *b, struct err *e)
     free(all);
     return 0;
 }
+
+int place_folder(struct boot *b, struct err *e)
+{
+    struct world *w = b->world;
+    (void)e;
+    if (b->conf->run.evaluate || w->one_process) return 0;
+    int missing = w->rank && w->host != 0 && access(b->conf->run.directory, F_OK) ? w->rank : w->size;
+    int lowest = w->lowest(w, missing);
+    if (w->rank == 0 && lowest < w->size)
+        text_add(&b->notes, "note: %s does not have %s; checkpoints, which all ranks write, need it on all hosts, as "
+                 "one shared folder\n", pulse_host(lowest), b->conf->run.directory);
+    return 0;
+}

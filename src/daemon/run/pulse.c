@@ -66,6 +66,23 @@ char *pulse_who(int rank, char buf[PULSE_WHO])
     return buf;
 }
 
+const char *pulse_host(int rank)
+{
+    for (int r = 1; r < pulse.n && pulse.who; r++)
+        if (pulse.who[r].host_rank != pulse.who[0].host_rank) return pulse.who[rank].host;
+    return "";
+}
+
+int pulse_where(int rank, struct err *e)
+{
+    const char *host = pulse_host(rank);
+    int code = e->code;
+    bool its = code == E_DATA || code == E_NOINPUT || code == E_DEVICE || code == E_OS || code == E_CANTCREAT ||
+               code == E_IO || code == E_PERM;
+    if (*host && (its || (code == E_CONF && strcmp(host, pulse.who[0].host) != 0))) err_where(e, "on %.60s", host);
+    return -1;
+}
+
 void pulse_timeout(int64_t timeout_s)
 {
     atomic_store(&pulse.limit_ns, (uint64_t)timeout_s * 1000000000u);

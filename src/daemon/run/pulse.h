@@ -28,6 +28,11 @@ void pulse_device(uint64_t patience_ns);
 /* "rank 1 (host, process 4242)"; "rank 1" where there is only one process. Returns buf. */
 enum { PULSE_WHO = 120 };
 char *pulse_who(int rank, char buf[PULSE_WHO]);
+/* The name of that rank's host, where ranks are on several; otherwise "", and before ranks have met. */
+const char *pulse_host(int rank);
+/* Prepends that to an error of that rank which may be its host's (files, devices, limits), or which rank 0's host does
+ * not have. Returns -1 always. */
+int pulse_where(int rank, struct err *e);
 /* From now on the end of this process means nothing to others. Any thread. code not 0: it ends for that reason, which
  * rank 0 may not have heard; text NULL: it has. */
 void pulse_bye(int code, const char *text);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "daemon/report/rundir.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/save_int.h"
 
 /* On the executor's thread, before the next step. */
@@ -56,7 +57,11 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
     struct text shown = {0};
     char name[CKPT_NAME];
     int dir = save_folder_open(s, &shown, &e);
-    for (int i = 0; i < save_ranks(s); i++) if (part[i].code) err_set(&e, part[i].code, "%s", part[i].text);
+    for (int i = 0; i < save_ranks(s); i++) {
+        if (!part[i].code || e.code) continue;
+        err_set(&e, part[i].code, "%s", part[i].text);
+        pulse_where(i, &e);
+    }
     if (d->unwanted) err_set(&e, E_NONFINITE, "the run goes back to an earlier one");
     int bad = e.code || save_commit(s, dir, shown.s, part, &d->bytes, &e);
     if (bad && dir >= 0) {

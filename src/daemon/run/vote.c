@@ -3,10 +3,12 @@
 #include <string.h>
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
+#include "daemon/run/pulse.h"
 
 int vote_agree(const struct boot *b, struct err *e)
 {
     struct err stop;
+    if (e->code) pulse_where(b->world->rank, e);
     if (!e->code && atomic_load(fate_word()) && fate_get(&stop)) *e = stop;
     int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
     if (lowest == b->world->size) return 0;

@@ -12,6 +12,9 @@ const struct attr_kind dice_attrs[] = {
     {"batch", A_BOOL, 0, 0, 1, "over all samples of a batch: refused"},
     {NULL},
 };
+const char *const dice_examples[] = {"3x5 + 5 I64", "1x4x3 + 4x3 I64 power=2", "2x3x4x2 + 3x4x2 I32 background=no",
+                                     "4x6 + 6 I64 sigmoid=yes power=2", "3x7x5 + 7x5 I32 background=no power=2",
+                                     "16x9 + 9 U8 smooth=1", NULL};
 const struct score_row dice_rows[] = {{"loss", 0, -1}, {0}};
 
 struct dice dice_of(const struct graph *g, const struct node *n)

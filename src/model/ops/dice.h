@@ -22,4 +22,5 @@ void dice_forward(const struct op_call *c);
 void dice_backward(const struct op_call *c);
 extern const struct attr_kind dice_attrs[];
 extern const struct score_row dice_rows[];
+extern const char *const dice_examples[];
 #endif

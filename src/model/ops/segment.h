@@ -13,8 +13,8 @@ static inline int64_t label_at(struct labels l, int64_t i)
                                                                      : ((const int64_t *)l.at)[i];
 }
 
-static inline bool label_type(enum dtype t) { return t == U8 || t == I32 || t == I64; }
-static inline uint32_t label_takes(void) { return TAKES(U8) | TAKES(I32) | TAKES(I64); }
+#define LABEL_TAKES (TAKES(U8) | TAKES(I32) | TAKES(I64))   /* op_kind.takes */
+static inline bool label_type(enum dtype t) { return LABEL_TAKES & TAKES(t); }
 
 /* The target has the output's points, and a number for each. */
 static inline int segment_check(const struct node *n, const struct shape *const *in, struct err *e)

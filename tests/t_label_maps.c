@@ -1,0 +1,190 @@
+/* Label maps of predictions: where class 1 of a single channel begins, scores, and folders that are in the way. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "daemon/report/label_maps.h"
+#include "data/volumes.h"
+#include "model/zoo.h"
+#include "nifti_rig.h"
+
+enum { SIDE = 4, VOXELS = SIDE * SIDE * SIDE };
+struct rig { struct conf *c; struct job j; struct label_maps *m; };
+
+/* A volume of zeros; its labels are 1 up to x < ones, or there are none (-1). */
+static void volume_put(const char *image, const char *label, int ones)
+{
+    static const double affine[3][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
+    struct nifti_made m = {.version = 1, .type = 2, .n_dims = 3, .dim = {SIDE, SIDE, SIDE}, .pixdim = {1, 1, 1, 1},
+                           .affine = affine, .sform = 1};
+    double v[VOXELS] = {0};
+    nifti_put(image, &m, v);
+    for (int i = 0; i < VOXELS; i++) v[i] = i % SIDE < ones;
+    if (ones >= 0) nifti_put(label, &m, v);
+}
+
+/* A prediction of a network with so many channels and that loss; more: of its configuration. What other tests left is
+ * gone. */
+static void rig_open(struct rig *r, int channels, const char *loss, const char *more)
+{
+    char text[500];
+    struct err e = {0};
+    ck_assert(!system("rm -rf maps maps.tmp"));
+    snprintf(text, sizeof text, "input x 1x4x4x4\na = conv(x) channels=%d kernel=1\n", channels);
+    put_text("g", text);
+    snprintf(text, sizeof text, "run { predict = \"maps/\" init_from = w } model { graph = g } data { source = nifti "
+             "intensity = none %s } train { steps = 1 loss = %s }", more, loss);
+    *r = (struct rig){.c = conf_parse("t.conf", text, strlen(text), &e)};
+    ck_assert_msg(r->c && !conf_finish(r->c, &e), "%s", e.text);
+    struct graph *g = model_build(r->c, &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    r->j = (struct job){.conf = r->c, .graph = g, .output = g->output};
+    ck_assert_msg(!ds_open(r->c, DS_TEST, g, &r->j.data[DS_TEST], &e), "%s", e.text);
+}
+
+static int rig_begin(struct rig *r, struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    int bad = out_place("maps", &at, e) || label_maps_open(&r->j, &at, NULL, &r->m, e);
+    out_place_free(&at);
+    return bad;
+}
+
+static void rig_close(struct rig *r)
+{
+    label_maps_free(r->m);
+    ds_close(r->j.data[DS_TEST]);
+    graph_free(r->j.graph);
+    conf_free(r->c);
+}
+
+/* Predicts sample after sample, all of these outputs. */
+static void predicted(struct rig *r, const float *output, uint64_t n)
+{
+    struct err e = {0};
+    ck_assert_msg(!rig_begin(r, &e), "%s", e.text);
+    for (uint64_t i = 0; i < n; i++) ck_assert_msg(!label_maps_add(r->m, output, i, &e), "%s", e.text);
+    ck_assert_msg(!label_maps_commit(r->m, &e), "%s", e.text);
+}
+
+/* The labels in the file's order: x is the fastest. */
+static void labels_get(const char *path, uint8_t y[VOXELS])
+{
+    struct nifti f;
+    struct nifti_map map = {.classes = 256};
+    struct err e = {0};
+    for (int i = 0; i < 256; i++) map.to[i] = (int16_t)i;
+    ck_assert_msg(!nifti_open(path, &f, &e) && !nifti_labels(&f, &map, y, &e), "%s", e.text);
+}
+
+static void file_is(const char *path, const char *want)
+{
+    struct text t = {0};
+    struct err e = {0};
+    ck_assert_msg(!text_read_file(&t, path, 1 << 16, &e), "%s", e.text);
+    ck_assert_str_eq(t.s, want);
+    text_free(&t);
+}
+
+/* A single channel: the loss decides what it is. */
+START_TEST(one_channel_has_a_threshold)
+{
+    static const struct { const char *loss; float from, below; } cases[] = {
+        {"mse", 0.5f, 0.4999999f}, {"dice", 0, -1e-30f}, {"dice_ce", -0.0f, -1e-30f}};
+    struct rig r;
+    float x[VOXELS];
+    uint8_t y[VOXELS];
+    volume_put("a.nii", NULL, -1);
+    rig_open(&r, 1, cases[_i].loss, "test_images = \"a.nii\"");
+    for (int i = 0; i < VOXELS; i++) x[i] = i % 3 ? cases[_i].below : cases[_i].from;
+    predicted(&r, x, 1);
+    labels_get("maps/a.nii.gz", y);
+    for (int i = 0; i < VOXELS; i++) {                   /* [x][y][z] became z, y, x */
+        const int at = i % SIDE * SIDE * SIDE + i / SIDE % SIDE * SIDE + i / SIDE / SIDE;
+        ck_assert_uint_eq(y[i], at % 3 == 0);
+    }
+    rig_close(&r);
+    ck_assert(access("maps/scores.csv", F_OK) && !access("maps/montage.png", F_OK));   /* no labels, no scores */
+}
+END_TEST
+
+/* A volume without foreground has no Dice, nor have all together where none has any; what is predicted there counts. */
+START_TEST(scores_of_no_foreground)
+{
+    static const struct { int ones[2]; const char *csv; } cases[] = {
+        {{0, 0}, "a.nii,1,0,0,64,0,\nb.nii,1,0,0,64,0,\nall,1,0,0,128,0,\n"},
+        {{1, 0}, "a.nii,1,16,16,48,0,0.4\nb.nii,1,0,0,64,0,\nall,1,16,16,112,0,0.222222222\n"}};
+    struct rig r;
+    float x[2 * VOXELS] = {0};
+    char want[300];
+    volume_put("a.nii", "la.nii", cases[_i].ones[0]);
+    volume_put("b.nii", "lb.nii", cases[_i].ones[1]);
+    put_text("images", "a.nii\nb.nii\n");
+    put_text("labels", "la.nii\nlb.nii\n");
+    for (int i = 0; i < VOXELS; i++) x[VOXELS + i] = 1;
+    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels");
+    predicted(&r, x, 2);
+    rig_close(&r);
+    snprintf(want, sizeof want, "volume,class,voxels,true_positive,false_positive,false_negative,dice\n%s",
+             cases[_i].csv);
+    file_is("maps/scores.csv", want);
+}
+END_TEST
+
+static void refuses(struct rig *r, int code, const char *text)
+{
+    struct err e = {0};
+    ck_assert(rig_begin(r, &e));
+    expect(&e, code, text);
+    label_maps_free(r->m);
+    r->m = NULL;
+}
+
+/* What has the folder's name, or its name until it is whole, stays; and so does what is in it. */
+START_TEST(folders_in_the_way_stay)
+{
+    struct rig r;
+    struct err e = {0};
+    volume_put("a.nii", NULL, -1);
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    ck_assert(!mkdir("maps.tmp", 0700));
+    put_text("maps.tmp/mine", "precious");
+    refuses(&r, E_CANTCREAT, "maps.tmp: is in the way, perhaps of a prediction that was killed: remove it");
+    file_is("maps.tmp/mine", "precious");
+    ck_assert(!rename("maps.tmp", "maps"));
+    refuses(&r, E_CANTCREAT, "maps: is a directory");
+    file_is("maps/mine", "precious");
+    ck_assert(!unlink("maps/mine") && !rmdir("maps"));
+    put_text("maps", "precious");
+    refuses(&r, E_CANTCREAT, "maps: is there already");
+    file_is("maps", "precious");
+    ck_assert(!unlink("maps") && !rig_begin(&r, &e));
+    rig_close(&r);
+    ck_assert(access("maps", F_OK) && access("maps.tmp", F_OK));   /* without its volume nothing is left */
+}
+END_TEST
+
+START_TEST(equal_names_are_refused)
+{
+    struct rig r;
+    ck_assert(!mkdir("b", 0700));
+    volume_put("a.nii", NULL, -1);
+    volume_put("b/a.nii", NULL, -1);
+    put_text("images", "a.nii\nb/a.nii\n");
+    rig_open(&r, 1, "mse", "test_images = images");
+    refuses(&r, E_CANTCREAT, "maps: two volumes would be a.nii.gz");
+    rig_close(&r);
+}
+END_TEST
+
+static void all(TCase *t)
+{
+    tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
+    tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
+    tcase_add_test(t, folders_in_the_way_stay);
+    tcase_add_test(t, equal_names_are_refused);
+}
+
+int main(void) { return scratch_suite("label_maps", all); }
