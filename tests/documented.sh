@@ -294,6 +294,7 @@ settings -o model.network=resnet18 -o train.steps=1 <<'END'
 run.overwrite|yes|1
 train.gradient_groups|4|3
 pipeline.replicas|2|3
+pipeline.bucket_kib|64|-1
 model.zero_init_residual|yes|0
 model.small_stem|yes|0
 data.source|"idx"|"tape"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # replicas.sh: pipelines side by side (pipeline.replicas) end with the bits of one: loss, evaluations, weights and
 # running statistics, with batch norm, micro-batches and batches that are smaller at the end of an epoch, replicas that
-# have none of these, recomputation, bundles, several schedules and cuts; after checkpoints, with another number of
-# replicas; after a rank was killed. And what cannot be shared out is refused.
+# have none of these, recomputation, bundles, buckets, several schedules and cuts; after checkpoints, with another
+# number of replicas; after a rank was killed. And what cannot be shared out is refused.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 
@@ -26,7 +26,9 @@ trains one 1 -c net.conf
 one=$hash bits=$(loss_bits one/metrics.jsonl)
 same two 2 -o pipeline.replicas=2
 same four 4 -o pipeline.replicas=4
-same two-of-two 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
+same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=16
+same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1
+same two-of-two 4 -o pipeline.bucket_kib=100 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
 same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1

@@ -28,6 +28,7 @@ struct rig {
     const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */
     int bundle;                /* micro-batches; 0: 1 */
     int groups, replicas;      /* blocks of micro-batches, and pipelines that share them out; 0: 1 */
+    size_t bucket;             /* bytes of gradients that these exchange together; 0: all */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */

@@ -95,6 +95,7 @@ static const struct wrong in_file[] = {
     {"pipeline { partition = even }",
      "f.conf:1: pipeline.partition: \"even\" is none of manual, uniform, sequential, balanced, balanced_low_0, auto"},
     {"pipeline { replicas = 65 }", "f.conf:1: pipeline.replicas: 65 is not in 1 to 64"},
+    {"pipeline { bucket_kib = -1 }", "f.conf:1: pipeline.bucket_kib: -1 is not in 0 to 1073741824"},
     {"pipeline { max_memory = 4.5QB }",
      "f.conf:1: pipeline.max_memory: \"4.5QB\" is no size such as 10GiB, 8GB, 512MB or a number of bytes"},
     {"pipeline { max_memory = {1GB, -1GB} }",

@@ -135,7 +135,106 @@ START_TEST(wrong_sums_are_found)
 }
 END_TEST
 
-/* ---- what goes between replicas ---- */
+/* ---- replicas ---- */
+
+enum { SIDES = 4 };
+struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
+
+static void side_make(struct side *x, const struct way *way, int n, struct plan_request q)
+{
+    *x = (struct side){.n = q.replicas = n};
+    for (q.replica = 0; q.replica < n; q.replica++) {
+        struct made *m = &x->m[q.replica];
+        *m = way_make(way, q);
+        ck_assert_msg(m->p != NULL, "%s", m->e.text);
+        x->p[q.replica] = m->p;
+    }
+}
+
+static void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
+
+/* Actions of the row that come before its last pass. */
+static int before_last_pass(const struct plan *p, int rank, enum act_op op)
+{
+    int n = 0, found = 0;
+    for (int i = 0; i < p->row_n[rank]; i++)
+        if (act_info[p->row[rank][i].op].kind == KIND_PROGRAM) n = i;
+    for (int i = 0; i < n; i++) found += p->row[rank][i].op == op;
+    return found;
+}
+
+/* With a bucket for each weight all of them but the first layer's are under way before the last pass ends, on the rank
+ * that ends last; with one bucket none is. */
+START_TEST(gradients_go_when_they_are_final)
+{
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct err e = {0};
+    q.groups = 8;
+    for (int n = 2; n <= SIDES; n *= 2)
+        for (q.bucket = 0; q.bucket < 2; q.bucket++) {
+            struct side x;
+            side_make(&x, &ways[_i], n, q);
+            ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+            for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
+                int pieces = x.p[r]->stage[0].n_pieces;
+                ck_assert_int_eq(pieces > 1, q.bucket > 0);
+                int early = before_last_pass(x.p[r], 0, ACT_SG);
+                if (q.bucket) ck_assert_int_ge(early, pieces - 1);
+                else ck_assert_int_eq(early, 0);
+            }
+            side_free(&x);
+        }
+}
+END_TEST
+
+static void rows_swap(struct act *a, struct act *b)
+{
+    struct act x = *a;
+    *a = *b;
+    *b = x;
+}
+
+/* What goes to other replicas moved before the pass that makes it final, pieces in another order, a bucket that is
+ * another's: found. With several stages a rank what follows a piece may have been final before. */
+START_TEST(wrong_exchanges_are_found)
+{
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct side x;
+    int early = 0, pieces = 0;
+    q.groups = 4;
+    q.bucket = 1;
+    side_make(&x, &ways[_i], 2, q);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    for (int r = 0; r < ways[_i].ranks; r++)
+        for (int i = 1; i < x.p[0]->row_n[r]; i++) {
+            struct act *a = &x.p[0]->row[r][i];
+            bool goes = a->op == ACT_SG || a->op == ACT_RG;
+            if (goes && a[-1].piece && ways[_i].stages == ways[_i].ranks) {
+                rows_swap(a - 1, a);
+                sure(plan_check_replicas(x.p, NULL), "rank %d, action %d of kind %d", r, i - 1, a[-1].op);
+                rows_swap(a - 1, a);
+                early++;
+            }
+            if (a->piece < 2 || act_info[a->op].kind != KIND_PROGRAM) continue;
+            a->piece--;
+            ck_assert(plan_check(x.p[0], NULL));
+            a->piece++;
+            pieces++;
+        }
+    if (ways[_i].stages == ways[_i].ranks) {
+        ck_assert_int_gt(early, 0);
+        ck_assert_int_gt(pieces, 0);
+    }
+    for (int c = 0; c < x.p[0]->n_chan; c++) {
+        if (!x.p[0]->chan[c].bucket) continue;
+        for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket += 1;
+        sure(plan_check_replicas(x.p, NULL), "channel %d", c);
+        for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket -= 1;
+    }
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    side_free(&x);
+}
+END_TEST
 
 /* Both ways between two replicas at once: a message of the first exchange begins before the other one has ended. */
 START_TEST(ways_share_no_link)
@@ -256,6 +355,7 @@ START_TEST(the_same_bits_with_replicas)
                 q.backward = rig_backwards[(k + q.replicas) % 3];
                 q.recompute = stages == 2 ? 5 : 0;
                 q.bundle = stages == 3 ? 2 : 0;
+                q.bucket = k == 2 ? 0 : (size_t)64 << 4 * k;   /* one a weight, few, all at once */
                 case_same(&q, &one, &r);
                 for (int i = 1; i < q.replicas; i++) ck_assert_str_eq(r.copy_hash[i], one.hash);
                 rig_free(&r);
@@ -296,6 +396,8 @@ int main(void)
     tcase_add_loop_test(t, wrong_sums_are_found, 0, N_WAYS);
     tcase_add_test(t, ways_share_no_link);
     tcase_add_test(t, many_channels);
+    tcase_add_loop_test(t, gradients_go_when_they_are_final, 0, N_WAYS);
+    tcase_add_loop_test(t, wrong_exchanges_are_found, 0, N_WAYS);
     tcase_add_test(t, folds_and_trees);
     tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
     tcase_add_loop_test(t, the_same_bits_with_replicas, 0, N_BOTH);

@@ -398,6 +398,9 @@ const struct opt opt_table[] = {
     {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, MAX_REPLICAS,
      .text = "on CPUs: copies of the whole pipeline that share each batch, a power of two that divides "
              "train.gradient_groups; there are this many times the ranks of one"},
+    {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
+     .text = "replicas exchange gradients in buckets of about so many KiB, each as soon as its gradients are final; 0: "
+             "all at once"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
              "no limit"},

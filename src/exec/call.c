@@ -84,9 +84,14 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
 int prog_calls(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct prog *g = act_prog(b->p, a);
+    int first, end;
+    act_groups(b->p, a, &first, &end);
     for (int i = 0; i < a->n_mb; i++) {
         const struct act one = act_one(a, i);
-        for (int j = 0; j < g->n; j++) if (call_run(s, b, &g->k[j], &one, e)) return -1;
+        for (int j = 0; j < g->n; j++) {
+            const struct kop *k = &g->k[j];
+            if (k->group >= first && k->group < end && call_run(s, b, k, &one, e)) return -1;
+        }
     }
     meter_host(s, ACC_OTHER);
     return 0;

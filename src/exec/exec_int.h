@@ -12,6 +12,7 @@ struct pending {
     int16_t from;                                        /* the rank that sends, among those of all replicas */
     int16_t cls;
     uint16_t slot;
+    int bucket;                                          /* of gradients between replicas; 0: another message */
     const struct act_info *info;                         /* its action */
     bool done;                                           /* seen to be complete while tracing; the handle is gone */
     bool damaged;                                        /* noted in struct exec */
@@ -209,7 +210,7 @@ static inline int exec_aborted(const struct exec *s, struct err *e)
 int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e);
 enum { WAIT_ALL = -1 };                                   /* cls: all posts */
 /* For those without slots that the action's table says must be over before it. */
-int messages_wait(struct exec *s, const struct act *a, struct err *e);
+int messages_wait(struct exec *s, const struct bound *b, const struct act *a, struct err *e);
 int posts_settle(struct exec *s, struct err *e);         /* all of them, at the end of a step */
 void posts_look(struct exec *s);                         /* of a traced step: which of them are done? */
 void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */

@@ -27,7 +27,7 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
-                         .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
+                         .bucket = c->bucket, .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
                          .peer = channel_tp_rank(s, c, send)};
     p->posted = meter_host(s, info->part);
     int bad = send ? s->tp->ops->post_send(s->tp, channel_tp_rank(s, c, true), &tag, at, &p->req, e)

@@ -36,6 +36,7 @@ int calls_replay(struct exec *s, struct bound *b, int index, struct err *e)
 static bool warms_alike(const struct bound *b, const struct act *x, const struct act *y)
 {
     return x->op == y->op && x->stage == y->stage && x->flags == y->flags && x->n_mb == y->n_mb &&
+           x->piece == y->piece &&
            b->size_of[x->mb + x->n_mb - 1] == b->size_of[y->mb + y->n_mb - 1];
 }
 

@@ -57,7 +57,7 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
     for (int i = 0; i < b->p->row_n[s->rank] && s->verdict == UPDATE; i++, a++) {
         meter_act(s, i);
         beat_act(s, b, a);
-        if (exec_aborted(s, e) || operands_wait(s, b, a, e) || messages_wait(s, a, e) ||
+        if (exec_aborted(s, e) || operands_wait(s, b, a, e) || messages_wait(s, b, a, e) ||
             run_of[act_info[a->op].kind](s, b, a, e))
             return step_failed(s, act_text(b->p, a, text), e);
         meter_act_end(s);

@@ -171,9 +171,10 @@ static int share_add(struct exec *s, const struct channel *c, bool first, struct
 /* The accumulators of the next level are added to those of the action's, use by use: a use's are where its group is. */
 int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    const struct stage_plan *st = &b->p->stage[a->stage];
+    int first, end;
     if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], a->flags & ACT_FIRST, e);
-    for (int g = st->first_group; g < st->first_group + st->n_groups; g++) {
+    act_groups(b->p, a, &first, &end);
+    for (int g = first; g < end; g++) {
         const struct group *k = &s->q.sel->group[g];
         uint32_t of = group_sums(k, a->flags);
         for (int i = 0; i < k->n_param; i++) {

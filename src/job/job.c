@@ -186,7 +186,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
         .groups = (int)c->train.gradient_groups, .replicas = (int)c->pipeline.replicas,
-        .backward = c->pipeline.backward,
+        .bucket = (size_t)c->pipeline.bucket_kib * 1024, .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };

@@ -89,6 +89,9 @@ struct act {                                             /* no pointers */
     /* Level of the accumulators: of what accumulates, those that it adds to; of ACT_A, those to which the ones of the
      * next level are added. */
     uint8_t level;
+    /* D and W of a batch's last micro-batch, and the ACT_A behind them: which piece of the stage's layers, from the
+     * last ones on; 0: all of them (stage_plan.piece). */
+    uint8_t piece;
     /* micro-batch, or bundle of micro-batches (plan_request.bundle); and how many from there on. Only W has more than
      * one, and their slots are neighbours. */
     uint16_t stage, mb, n_mb;

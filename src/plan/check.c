@@ -183,6 +183,32 @@ static int count_w(const struct check *c, int rank, const struct act *a, const i
     return 0;
 }
 
+static int pieces_check(const struct check *c)
+{
+    for (int s = 0; s < c->p->n_stages; s++) {
+        const struct stage_plan *st = &c->p->stage[s];
+        int end = st->first_group + st->n_groups;
+        bool whole = !st->n_pieces || st->piece[st->n_pieces - 1] == st->first_group;
+        for (int i = 0; i < st->n_pieces && whole; end = st->piece[i++]) whole = st->piece[i] < end;
+        if (!whole) return err_set(c->e, E_INTERNAL, "illegal plan: stage %d does not consist of its pieces", s);
+    }
+    return 0;
+}
+
+/* A piece comes behind the one before it, without another program between them that would overwrite what the first one
+ * left. */
+static int piece_check(const struct check *c, int rank, int i)
+{
+    const struct act *row = c->p->row[rank], *a = &row[i];
+    if (a->op != ACT_D && a->op != ACT_W && a->op != ACT_A) return fail(c, rank, a, "it has no pieces");
+    if (a->piece > c->p->stage[a->stage].n_pieces) return fail(c, rank, a, "no such piece");
+    int k = i - 1;
+    while (k >= 0 && (carries(&row[k]) != CHAN_NONE || row[k].op == ACT_A || row[k].op == ACT_G)) k--;
+    bool follows = k >= 0 && row[k].op == a->op && row[k].stage == a->stage && row[k].mb == a->mb &&
+                   row[k].n_mb == a->n_mb && row[k].piece == a->piece - 1;
+    return a->op == ACT_A || a->piece == 1 || follows ? 0 : fail(c, rank, a, "not behind the piece before it");
+}
+
 static int count_row(const struct check *c, int rank, int *f, int *b, int *w, int *r)
 {
     const struct plan *p = c->p;
@@ -196,6 +222,9 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
         if ((posts || a->op == ACT_G) != (a->chan >= 0) || a->chan >= p->n_chan)
             return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
+        if (a->piece && piece_check(c, rank, i)) return -1;
+        /* counted with the last */
+        if (a->piece && a->op != ACT_A && a->piece < p->stage[a->stage].n_pieces) continue;
         int at = a->stage * p->n_mb + a->mb;
         bool again = p->stage[a->stage].prog[PROG_R].n > 0;
         if (a->op == ACT_F) f[at]++;
@@ -509,7 +538,7 @@ int plan_check(const struct plan *p, struct err *e)
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) c.stage_of[p->stage[s].first_group + g] = s;
     c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
-    int bad = bundles_check(&c) || homes_check(&c) || count_all(&c) || check_sums(p, c.e) ||
+    int bad = bundles_check(&c) || homes_check(&c) || pieces_check(&c) || count_all(&c) || check_sums(p, c.e) ||
               check_state(p, c.stage_of, c.e);
     struct slots slots;
     slots_make(p, &slots);

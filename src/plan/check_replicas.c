@@ -7,12 +7,13 @@
 
 /* A message under way: the pieces that it carries, as they were when it was posted. */
 struct message { bool sent, posted; uint64_t *piece; };
-/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each kind
- * of message how many that it posted wait for their other end, those that it sends and those that it receives. */
-struct player { int at; uint64_t *sum, *came; int sending[CHAN_KEPT + 1], coming[CHAN_KEPT + 1]; };
+/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
+ * bucket (0: none) and kind of message how many that it posted wait for their other end, those that it sends and those
+ * that it receives. */
+struct player { int at; uint64_t *sum, *came; int *open; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
-    struct plan *const *p; int n, rank, n_cuts; size_t *cut; struct player *play;
+    struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
     struct message *message; struct err *e;
 };
 
@@ -28,6 +29,49 @@ static const struct channel *channel_of(const struct stage_play *s, int replica,
     return &s->p[replica]->chan[a->chan];
 }
 
+/* Lies any of a use's accumulator in [at, end)? */
+static bool use_in(const struct stage_play *s, const struct plan *p, int param, int use, size_t at, size_t end)
+{
+    const struct state_row *r = &p->pl->state[param];
+    size_t off = placement_use(p->pl, s->rank, param, use);
+    return r->trained && off != STATE_NOWHERE && off < end && off + r->bytes > at;
+}
+
+/* What accumulates: does it add to anything of [at, end)? Of all groups that it runs every use is looked at. */
+static bool adds_to(const struct stage_play *s, const struct plan *p, const struct act *a, size_t at, size_t end)
+{
+    const struct stage_plan *st = &p->stage[a->stage];
+    int from = a->piece ? st->piece[a->piece - 1] : st->first_group;
+    int to = a->piece > 1 ? st->piece[a->piece - 2] : st->first_group + st->n_groups;
+    for (int g = from; g < to; g++) {
+        const struct group *k = &p->sel->group[g];
+        for (int i = 0; i < k->n_param; i++) if (use_in(s, p, k->param[i], k->use[i], at, end)) return true;
+    }
+    return false;
+}
+
+/* Where gradients go from or come to, at level 0 or 1, nobody adds any more: no pass of this rank, and no other rank
+ * that has uses of the weight. And who may wait for other replicas has no messages left within its own, or these
+ * could wait for each other in a circle. */
+static int final_check(const struct stage_play *s, int replica, int i)
+{
+    const struct plan *p = s->p[replica];
+    const struct act *row = p->row[s->rank], *a = &row[i];
+    const struct channel *h = &p->chan[a->chan];
+    size_t end = h->off + h->bytes_per_sample;
+    for (int k = i + 1; k < p->row_n[s->rank]; k++) {
+        bool adds = row[k].op == ACT_B || row[k].op == ACT_W || row[k].op == ACT_D || row[k].op == ACT_A;
+        if (adds && adds_to(s, p, &row[k], h->off, end)) return fail(s, replica, a, "its gradients are not final");
+        if (row[k].op == ACT_SF || row[k].op == ACT_RF || row[k].op == ACT_SB || row[k].op == ACT_RB)
+            return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
+        if (row[k].op != ACT_RP) continue;
+        const struct channel *tied = &p->chan[row[k].chan];
+        if (use_in(s, p, tied->param, tied->tensor, h->off, end))
+            return fail(s, replica, a, "tied gradients come later");
+    }
+    return 0;
+}
+
 /* What both ends know of a channel is the same. */
 static int channels_check(struct plan *const *p, int n, struct err *e)
 {
@@ -37,7 +81,7 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
             const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
             same = x->kind == y->kind && x->from_rank == y->from_rank && x->to_rank == y->to_rank &&
                    x->from_replica == y->from_replica && x->to_replica == y->to_replica && x->off == y->off &&
-                   x->bytes_per_sample == y->bytes_per_sample;
+                   x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket;
         }
         if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
     }
@@ -57,9 +101,11 @@ static void cuts_find(struct stage_play *s)
     s->cut = mem_alloc((size_t)(2 * p->n_chan + 2) * sizeof *s->cut);
     s->cut[n++] = 0;
     s->cut[n++] = p->pl->sum_bytes[s->rank];
+    s->n_buckets = 1;
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
+        if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }
@@ -97,11 +143,38 @@ static void message_take(struct stage_play *s, int replica, const struct channel
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
-/* Whether all that the rank has posted so far, of these kinds, has met its other end. */
-static bool over(const struct player *x, unsigned come, unsigned left)
+static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
 {
-    for (int kind = 0; kind <= CHAN_KEPT; kind++)
-        if ((come >> kind & 1 && x->coming[kind]) || (left >> kind & 1 && x->sending[kind])) return false;
+    return &s->play[replica].open[(bucket * (CHAN_KEPT + 1) + kind) * 2 + comes];
+}
+
+/* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
+static int buckets_check(const struct stage_play *s)
+{
+    const struct plan *p = s->p[0];
+    for (int i = 0; i + 1 < s->n_cuts; i++) {
+        int bucket = 0;
+        for (int c = 0; c < p->n_chan; c++) {
+            const struct channel *h = &p->chan[c];
+            bool here = (h->kind == CHAN_SUM || h->kind == CHAN_SUMMED) && h->from_rank == s->rank && inside(s, h, i);
+            if (!here) continue;
+            if (h->bucket < 1 || (bucket && h->bucket != bucket))
+                return err_set(s->e, E_INTERNAL, "illegal plan: rank %d: gradients of bucket %d are in bucket %d, too",
+                               s->rank, bucket, h->bucket);
+            bucket = h->bucket;
+        }
+    }
+    return 0;
+}
+
+/* Whether all that the rank has posted so far, of these kinds and this bucket (0: any), has met its other end. */
+static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
+{
+    for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
+        for (int kind = 0; kind <= CHAN_KEPT; kind++)
+            if ((come >> kind & 1 && *open_of(s, replica, b, kind, true)) ||
+                (left >> kind & 1 && *open_of(s, replica, b, kind, false)))
+                return false;
     return true;
 }
 
@@ -109,7 +182,8 @@ static bool over(const struct player *x, unsigned come, unsigned left)
 static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
 {
     struct message *m = &s->message[chan];
-    int *sending = &s->play[h->from_replica].sending[h->kind], *coming = &s->play[h->to_replica].coming[h->kind];
+    int *sending = open_of(s, h->from_replica, h->bucket, h->kind, false);
+    int *coming = open_of(s, h->to_replica, h->bucket, h->kind, true);
     *(send ? &m->sent : &m->posted) = true;
     if (!m->sent || !m->posted) {
         ++*(send ? sending : coming);
@@ -127,12 +201,13 @@ static int act_play(struct stage_play *s, int replica, int i)
     enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT };
     bool ends = a->op == ACT_N || a->op == ACT_O;
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : 0;
-    if (!over(&s->play[replica], come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
+    if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
     if (!h || h->from_replica < 0) return 1;
     struct message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
     if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
+    if (h->kind != CHAN_KEPT && final_check(s, replica, i)) return -1;
     if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
     if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK)) return fail(s, replica, a, "the wrong end");
     if (send ? m->sent : m->posted) return fail(s, replica, a, "twice");
@@ -187,13 +262,15 @@ static int order_check(const struct stage_play *s)
 static int rank_play(struct stage_play *s)
 {
     const struct plan *first = s->p[0];
-    for (int r = 0; r < s->n; r++) {
+    int bad = buckets_check(s);
+    for (int r = 0; r < s->n && !bad; r++) {
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;
+        s->play[r].open = mem_alloc((size_t)s->n_buckets * (CHAN_KEPT + 1) * 2 * sizeof(int));
         for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
     }
-    int bad = order_check(s);
+    if (!bad) bad = order_check(s);
     for (bool moved = true; moved && bad >= 0;) {
         moved = false;
         for (int r = 0; r < s->n; r++)
@@ -228,7 +305,7 @@ int plan_check_replicas(struct plan *const *p, struct err *e)
                                .message = mem_alloc((size_t)(p[0]->n_chan + 1) * sizeof *s.message)};
         cuts_find(&s);
         int bad = rank_play(&s);
-        for (int r = 0; r < n; r++) free(s.play[r].sum);
+        for (int r = 0; r < n; r++) { free(s.play[r].sum); free(s.play[r].open); }
         for (int c = 0; c < p[0]->n_chan; c++) free(s.message[c].piece);
         free(s.play); free(s.message); free(s.cut);
         if (bad) return -1;

@@ -135,7 +135,7 @@ static int posts_check(const struct ties *c, int rank)
                      (a->op == ACT_RU && i < norm);
         bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM;
         bool kept = a->op == ACT_SK || a->op == ACT_RK;
-        early |= (sums || kept) && i < computes_last(p, rank, -1);
+        early |= kept && i < computes_last(p, rank, -1);   /* of sums, check_replicas.c says when each may go */
         bool late = (a->op == ACT_RP || sums || kept) && i > norm;
         char s[32];
         if (early || late)

@@ -53,14 +53,15 @@ static int blocks_add(const struct tally *t, int rank, const struct act *a)
     return 0;
 }
 
-static int stage_play(const struct tally *t, int stage)
+/* piece: of the stage's layers, where some actions run only a piece of them; 0: all. */
+static int stage_play(const struct tally *t, int stage, int piece)
 {
     const struct plan *p = t->p;
     int rank = p->stage[stage].rank;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
         bool b = a->op == ACT_B || a->op == ACT_D, w = a->op == ACT_W || a->op == ACT_D;
-        if (a->stage != stage) continue;
+        if (a->stage != stage || (a->piece && a->piece != piece)) continue;
         if (a->level >= p->n_levels || (a->level && !b && !w && a->op != ACT_A))
             return sums_fail(t, rank, a, "there is no such level of accumulators");
         if (a->op == ACT_A && blocks_add(t, rank, a)) return -1;
@@ -95,13 +96,14 @@ int check_sums(const struct plan *p, struct err *e)
     int blocks = p->req.groups / p->req.replicas, first = p->req.replica * blocks;
     want = check_sum_wanted(p, first, first + blocks);
     for (int k = 0; k < MADE; k++) t.at[k] = mem_alloc(bytes);
-    for (int s = 0; s < p->n_stages && !bad; s++) {
+    for (int s = 0, piece = p->stage[0].n_pieces; s < p->n_stages && !bad;) {
         for (int k = 0; k < MADE; k++) memset(t.at[k], 0, bytes);
-        bad = stage_play(&t, s);
+        bad = stage_play(&t, s, piece);
         for (int k = 0; k < MADE && !bad; k++)
             if (t.at[k][0] != want)
                 bad = err_set(e, E_INTERNAL, "illegal plan: stage %d does not add its gradients as a tree of %d blocks",
                               s, p->req.groups);
+        if (--piece < 1 && ++s < p->n_stages) piece = p->stage[s].n_pieces;
     }
     for (int k = 0; k < MADE; k++) free(t.at[k]);
     return bad ? -1 : 0;

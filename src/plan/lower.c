@@ -8,7 +8,9 @@
 
 /* pos: index of the receiver's compute action before which it is posted */
 struct msg { int chan, mb, from_rank, pos; };
-struct rows { struct lower *w; VEC(struct act) *compute; VEC(struct msg) msg; };
+/* calm: of each rank, the action from which on it exchanges nothing more with other ranks of its pipeline. There it may
+ * wait for other replicas, and nobody waits for itself by that. */
+struct rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct msg) msg; };
 
 /* Of one micro-batch. */
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
@@ -54,12 +56,25 @@ static void sums_emit(struct rows *r, int rank, const struct act *a)
         add.level = (uint8_t)s->adds[i].level;
         if (act_info[a->op].phases >> PH_BWD_DATA & 1) add.flags |= ACT_OF_B;
         if (act_info[a->op].phases >> PH_BWD_WEIGHTS & 1) add.flags |= ACT_OF_W;
+        add.piece = a->piece;
         *vec_push(&r->compute[rank]) = add;
     }
 }
 
-/* What accumulates goes to the accumulators of its block; where it has several blocks, one after the other. */
-static void accumulate_emit(struct rows *r, int rank, struct act c)
+static void accumulator_emit(struct rows *r, int rank, struct act c, int pieces)
+{
+    for (int k = pieces ? 1 : 0; k <= pieces; k++) {
+        c.piece = (uint8_t)k;
+        *vec_push(&r->compute[rank]) = c;
+        struct act last = c;
+        last.mb = (uint16_t)(c.mb + c.n_mb - 1);
+        sums_emit(r, rank, &last);
+    }
+}
+
+/* What accumulates goes to the accumulators of its block; where it has several blocks, one after the other. pieces: of
+ * the last micro-batch's, if that is alone. */
+static void accumulate_emit(struct rows *r, int rank, struct act c, int pieces)
 {
     const struct lower *w = r->w;
     const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.replica].micro_block;
@@ -70,26 +85,51 @@ static void accumulate_emit(struct rows *r, int rank, struct act c)
         c.level = (uint8_t)w->sums.level[micro[mb]];
         c.flags = 0;                                     /* R3: ascending */
         if (!mb || block[micro[mb]] != block[micro[mb] - 1]) c.flags |= ACT_FIRST;
-        *vec_push(&r->compute[rank]) = c;
-        struct act last = c;
-        last.mb = (uint16_t)(mb + c.n_mb - 1);
-        sums_emit(r, rank, &last);
+        accumulator_emit(r, rank, c, c.n_mb == 1 && mb == w->p->n_mb - 1 ? pieces : 0);
     }
+}
+
+/* Is anything sent to other ranks of the pipeline after the action, or, unless `sends`, read from them by it? What a
+ * stage reads may come by way of any other one of its rank. */
+static bool crosses(const struct lower *w, int rank, const struct sched_act *a, bool sends)
+{
+    enum chan_kind kind = act_info[a->op].chan;
+    for (int i = 0; i < w->chan.n && kind; i++) {
+        const struct channel *c = &w->chan.v[i];
+        if (c->kind == kind && (c->from_stage == a->stage || (!sends && c->to_rank == rank))) return true;
+    }
+    return false;
+}
+
+static int last_crossing(const struct lower *w, const struct sched *s, int rank)
+{
+    int i = s->row[rank].n - 1;
+    while (i >= 0 && !crosses(w, rank, &s->row[rank].v[i], false)) i--;
+    return i;
+}
+
+/* Actions that make gradients final may run in pieces where nobody waits for all of it. */
+static int pieces_of(const struct lower *w, int rank, const struct sched_act *a, enum act_op op)
+{
+    bool weights = act_info[op].phases >> PH_BWD_WEIGHTS & 1;
+    return weights && !crosses(w, rank, a, true) ? w->p->stage[a->stage].n_pieces : 0;
 }
 
 static void compute_rows(struct rows *r, const struct sched *s)
 {
     const struct plan *p = r->w->p;
     for (int rank = 0; rank < p->n_ranks; rank++)
-        for (int i = 0; i < s->row[rank].n; i++) {
+        for (int i = 0, calm = last_crossing(r->w, s, rank); i < s->row[rank].n; i++) {
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
+            if (i == calm) r->calm[rank] = r->compute[rank].n;
             if (joined && a->op == ACT_W) continue;
             if (a->op == ACT_B && p->stage[a->stage].prog[PROG_R].n)
                 *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             c.n_mb = a->n_mb;
-            if (act_info[c.op].accumulates) accumulate_emit(r, rank, c);
+            if (act_info[c.op].accumulates)
+                accumulate_emit(r, rank, c, i >= calm ? pieces_of(r->w, rank, a, (enum act_op)c.op) : 0);
             else *vec_push(&r->compute[rank]) = c;
         }
 }
@@ -209,6 +249,19 @@ static void arrivals_find(const struct rows *r, struct arrivals *x)
     }
 }
 
+/* Behind action i: gradients that are final now go to other replicas. They are when the last micro-batch's are in, and
+ * blocks are added. */
+static void finals_emit(struct rows *r, int rank, int i)
+{
+    const struct lower *w = r->w;
+    const struct act *a = &r->compute[rank].v[i];
+    bool makes = act_info[a->op].phases >> PH_BWD_WEIGHTS & 1 || (a->op == ACT_A && (a->flags & ACT_OF_W));
+    bool added = i + 1 == r->compute[rank].n || a[1].op != ACT_A || a[1].stage != a->stage || a[1].mb != a->mb;
+    int end;
+    if (makes && added && a->mb + a->n_mb == w->p->n_mb) act_groups(w->p, a, &w->final[a->stage], &end);
+    if (i >= r->calm[rank]) replicas_final_emit(r->w, rank);
+}
+
 static void row_emit(struct rows *r, const struct index *x, const struct arrivals *in, int rank)
 {
     struct lower *w = r->w;
@@ -231,7 +284,9 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
             if (sends_after(c, a))
                 *vec_push(&w->row[rank]) = act_make(act_post(c->kind, KIND_SEND), a->stage, a->mb, x->chan[k]);
         }
+        finals_emit(r, rank, i);
     }
+    if (w->p->req.mode == PLAN_TRAIN) replicas_final_emit(w, rank);
     free(loaded);
 }
 
@@ -261,7 +316,8 @@ static void tail_emit(struct lower *w, int rank)
 
 int lower_rows(struct lower *w, const struct sched *s, struct err *e)
 {
-    struct rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute)};
+    struct rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute),
+                     .calm = mem_alloc((size_t)w->p->n_ranks * sizeof *r.calm)};
     struct index x = {0};
     struct arrivals in = {0};
     compute_rows(&r, s);
@@ -275,7 +331,7 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
         if (w->p->req.mode == PLAN_TRAIN) tail_emit(w, rank);
     }
     for (int rank = 0; rank < w->p->n_ranks; rank++) vec_free(&r.compute[rank]);
-    free(r.compute);
+    free(r.compute); free(r.calm);
     vec_free(&r.msg);
     index_free(&x);
     free(in.head); free(in.next); free(in.row);

@@ -341,7 +341,17 @@ const struct prog *act_prog(const struct plan *p, const struct act *a)
 int act_calls(const struct plan *p, const struct act *a)
 {
     const struct prog *g = act_prog(p, a);
-    return g ? g->n * a->n_mb : 0;
+    int n = 0, first, end;
+    act_groups(p, a, &first, &end);
+    for (int i = 0; g && i < g->n; i++) n += g->k[i].group >= first && g->k[i].group < end;
+    return n * a->n_mb;
+}
+
+void act_groups(const struct plan *p, const struct act *a, int *first, int *end)
+{
+    const struct stage_plan *st = &p->stage[a->stage];
+    *first = a->piece ? st->piece[a->piece - 1] : st->first_group;
+    *end = a->piece > 1 ? st->piece[a->piece - 2] : st->first_group + st->n_groups;
 }
 
 int plan_micro_batches(const struct plan *p) { return (p->req.batch - 1) / p->req.split + 1; }

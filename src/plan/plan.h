@@ -60,6 +60,9 @@ struct stage_plan {
     struct place *again_place, *again_extra;
     struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, such as to recompute */
     int in_flight;                                       /* peak number of micro-batches kept */
+    /* With replicas: the backward pass of the last micro-batch may run piece by piece, so that gradients go to other
+     * replicas as soon as they are final. piece[k]: the first group of piece k + 1, descending to the stage's first. */
+    int n_pieces, *piece;
 };
 
 /* ---- channels: from rank to rank ------------------------------------------------------------- */
@@ -72,6 +75,10 @@ struct channel {
     /* between replicas, from a rank of one to the same of another; -1: within each */
     int from_replica, to_replica;
     size_t off;                                          /* SUM, SUMMED: in the region of gradients */
+    /* SUM, SUMMED: the bucket of gradients, from 1 on, whose messages wait for each other and for no others; late: what
+     * comes of tied weights from other ranks lies in it */
+    int bucket;
+    bool late;
 };
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -95,6 +102,8 @@ struct plan_request {
     /* Which of how many pipelines side by side this plan is for, each with its own blocks of the batch, which is that
      * of all; a power of two that divides groups; 0: one */
     int replica, replicas;
+    /* these exchange gradients in buckets of about so many bytes, beside the last backward pass; 0: all at once */
+    size_t bucket;
     /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
     int in_flight;
     /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not
@@ -178,6 +187,8 @@ int act_samples(const struct plan *p, const struct act *a);
 /* NULL: it runs none */
 const struct prog *act_prog(const struct plan *p, const struct act *a);
 int act_calls(const struct plan *p, const struct act *a);            /* of its program, for all its micro-batches */
+/* Which groups of its stage a program's action runs: first up to, not with, end. */
+void act_groups(const struct plan *p, const struct act *a, int *first, int *end);
 size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: its message */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 int plan_micro_batches(const struct plan *p);                        /* of the batch, those of all replicas */

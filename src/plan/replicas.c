@@ -1,8 +1,9 @@
-/* What goes between replicas at the end of a step: what all micro-batches keep, so that each replica applies statistics
- * in the order of the whole batch; and gradients, by recursive halving and then doubling. In the k-th exchange a rank's
- * partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds what it got to what it
- * kept. So sums are added neighbours first, like the blocks below them, and since a + b is b + a every share of the
- * gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and Gropp 2005.) */
+/* What goes between replicas: what all micro-batches keep, so that each replica applies statistics in the order of
+ * the whole batch; and gradients, bucket by bucket (buckets.c), by recursive halving and then doubling. In the k-th
+ * exchange a rank's partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds
+ * what it got to what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b +
+ * a every share of the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and
+ * Gropp 2005.) */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
@@ -35,15 +36,18 @@ static bool any_of(const struct plan *p, int replica, int k)
     return false;
 }
 
-/* One that is no gradient yet is not sent: what comes from elsewhere is taken instead of added. */
-static void sum_channel(struct lower *w, int rank, int from, int k, bool summed)
+/* One that is no gradient yet is not sent: what comes from elsewhere is taken instead of added. b: bucket. */
+static void sum_channel(struct lower *w, int rank, int b, int from, int k, bool summed)
 {
     int to = from ^ (1 << k);
-    struct share s = share_of(w->p->pl->sum_bytes[rank], summed ? from : to, k + 1);
+    const struct bucket *x = &w->bucket[rank].v[b];
+    struct share s = share_of(x->end - x->at, summed ? from : to, k + 1);
     if (s.end == s.at || (!summed && !any_of(w->p, from, k))) return;
     struct channel *c = channel_between(w, summed ? CHAN_SUMMED : CHAN_SUM, rank, from, to);
-    c->off = s.at;
+    c->off = x->at + s.at;
     c->bytes_per_sample = s.end - s.at;
+    c->bucket = b + 1;
+    c->late = x->group < 0;
 }
 
 static int exchanges(const struct plan *p)
@@ -73,18 +77,29 @@ static void kept_channels(struct lower *w)
     }
 }
 
+static void bucket_channels(struct lower *w, int rank, int b)
+{
+    int n = exchanges(w->p), replicas = w->p->req.replicas;
+    for (int k = 0; k < n; k++)
+        for (int from = 0; from < replicas; from++) sum_channel(w, rank, b, from, k, false);
+    for (int k = n - 1; k >= 0; k--)
+        for (int from = 0; from < replicas; from++) sum_channel(w, rank, b, from, k, true);
+}
+
 void lower_replicas(struct lower *w)
 {
-    const struct plan *p = w->p;
-    int n = exchanges(p);
+    struct plan *p = w->p;
+    w->bucket = arena_alloc(p->mem, (size_t)p->n_ranks * sizeof *w->bucket);
+    w->phase = arena_alloc(p->mem, (size_t)p->n_ranks * sizeof *w->phase);
+    w->final = arena_alloc(p->mem, (size_t)p->n_stages * sizeof *w->final);
+    for (int s = 0; s < p->n_stages; s++) w->final[s] = p->stage[s].first_group + (p->n_mb ? p->stage[s].n_groups : 0);
     if (p->req.replicas < 2) return;
     kept_channels(w);
-    for (int rank = 0; rank < p->n_ranks && p->req.mode == PLAN_TRAIN; rank++) {
-        for (int k = 0; k < n; k++)
-            for (int from = 0; from < p->req.replicas; from++) sum_channel(w, rank, from, k, false);
-        for (int k = n - 1; k >= 0; k--)
-            for (int from = 0; from < p->req.replicas; from++) sum_channel(w, rank, from, k, true);
+    for (int rank = 0; rank < p->n_ranks; rank++) {
+        w->bucket[rank] = buckets_make(p->mem, p, rank);
+        for (int b = 0; b < w->bucket[rank].n; b++) bucket_channels(w, rank, b);
     }
+    pieces_make(p, w->bucket);
 }
 
 /* ---- posts ------------------------------------------------------------------------------------------------------- */
@@ -105,33 +120,81 @@ void replicas_kept_emit(struct lower *w, int rank)
     }
 }
 
-/* The channel of the k-th exchange in one direction; -1: nothing goes that way. */
-static int channel_find(const struct lower *w, enum chan_kind kind, int rank, int from, int to)
+/* The channel of a bucket's exchange in one direction; -1: nothing goes that way. */
+static int channel_find(const struct lower *w, enum chan_kind kind, int rank, int b, int from, int to)
 {
     for (int c = 0; c < w->chan.n; c++) {
         const struct channel *h = &w->chan.v[c];
-        if (h->kind == kind && h->from_rank == rank && h->from_replica == from && h->to_replica == to) return c;
+        bool here = h->kind == kind && h->from_rank == rank && h->bucket == b + 1;
+        if (here && h->from_replica == from && h->to_replica == to) return c;
     }
     return -1;
 }
 
-static void exchange_emit(struct lower *w, int rank, enum chan_kind kind, int k)
+static void exchange_emit(struct lower *w, int rank, int b, enum chan_kind kind, int k)
 {
     int me = w->p->req.replica, partner = me ^ (1 << k);
-    int send = channel_find(w, kind, rank, me, partner), come = channel_find(w, kind, rank, partner, me);
+    int send = channel_find(w, kind, rank, b, me, partner), come = channel_find(w, kind, rank, b, partner, me);
     if (send >= 0) *vec_push(&w->row[rank]) = post_make(&w->chan.v[send], send, KIND_SEND);
+    if (come >= 0) *vec_push(&w->row[rank]) = post_make(&w->chan.v[come], come, KIND_RECV);
+}
+
+/* What came in the k-th exchange. */
+static void add_emit(struct lower *w, int rank, int b, int k)
+{
+    int me = w->p->req.replica, come = channel_find(w, CHAN_SUM, rank, b, me ^ (1 << k), me);
     if (come < 0) return;
-    *vec_push(&w->row[rank]) = post_make(&w->chan.v[come], come, KIND_RECV);
-    if (kind != CHAN_SUM) return;
     struct act add = post_make(&w->chan.v[come], come, KIND_RECV);
     add.op = ACT_G;
     if (!any_of(w->p, me, k)) add.flags = ACT_FIRST;
     *vec_push(&w->row[rank]) = add;
 }
 
-void replicas_sum_emit(struct lower *w, int rank)
+/* A bucket goes through 2 n steps, each of which posts: halving, where what came is added first, then doubling. */
+static void step_emit(struct lower *w, int rank, int b, int step)
 {
     int n = exchanges(w->p);
-    for (int k = 0; k < n; k++) exchange_emit(w, rank, CHAN_SUM, k);
-    for (int k = n - 1; k >= 0; k--) exchange_emit(w, rank, CHAN_SUMMED, k);
+    if (step >= 1 && step <= n) add_emit(w, rank, b, step - 1);
+    if (step < n) exchange_emit(w, rank, b, CHAN_SUM, step);
+    else exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);
+}
+
+/* Phase i begins with bucket i, and takes those before it on by a step each, the oldest first: so all replicas have the
+ * same order on each link. LAG phases lie between two steps of a bucket, in which its messages travel. */
+enum { LAG = 2 };
+static int phases(const struct lower *w, int rank)
+{
+    int n = w->bucket[rank].n;
+    return n ? n + (2 * exchanges(w->p) - 1) * LAG : 0;
+}
+
+static void phase_emit(struct lower *w, int rank)
+{
+    int i = w->phase[rank]++;
+    for (int b = 0; b <= i && b < w->bucket[rank].n; b++)
+        if ((i - b) % LAG == 0 && (i - b) / LAG < 2 * exchanges(w->p)) step_emit(w, rank, b, (i - b) / LAG);
+}
+
+/* Are the gradients of a bucket final? All that lie behind it in the network are, too. */
+static bool is_final(const struct lower *w, int rank, const struct bucket *b)
+{
+    const struct plan *p = w->p;
+    bool yes = b->group >= 0;
+    for (int s = 0; s < p->n_stages && yes; s++) {
+        const struct stage_plan *st = &p->stage[s];
+        if (st->rank == rank && st->first_group + st->n_groups > b->group)
+            yes = w->final[s] <= (b->group > st->first_group ? b->group : st->first_group);
+    }
+    return yes;
+}
+
+void replicas_final_emit(struct lower *w, int rank)
+{
+    const struct buckets *b = &w->bucket[rank];
+    while (w->phase[rank] < b->n && is_final(w, rank, &b->v[w->phase[rank]])) phase_emit(w, rank);
+}
+
+void replicas_sum_emit(struct lower *w, int rank)
+{
+    while (w->phase[rank] < phases(w, rank)) phase_emit(w, rank);
 }

@@ -63,18 +63,31 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
     return false;
 }
 
-/* Of the accumulators that the action adds up, all of their stage. */
+/* Of the accumulators that the action adds up. */
 static size_t sum_bytes(const struct plan *p, const struct act *a)
 {
     size_t bytes = 0;
     if (a->chan >= 0) return act_bytes(p, a);            /* another replica's */
-    for (int g = 0; g < p->stage[a->stage].n_groups; g++) {
-        const struct group *k = &p->sel->group[p->stage[a->stage].first_group + g];
+    int first, end;
+    act_groups(p, a, &first, &end);
+    for (int g = first; g < end; g++) {
+        const struct group *k = &p->sel->group[g];
         uint32_t of = group_sums(k, a->flags);
         for (int i = 0; i < k->n_param; i++)
             if ((of >> i & 1) && p->pl->state[k->param[i]].trained) bytes += p->pl->state[k->param[i]].bytes;
     }
     return bytes;
+}
+
+/* Of the groups that the action runs: all of its stage, or a piece. */
+static double part_cost(const struct simulation *m, const struct act *a, int phase, int mb)
+{
+    int first, end;
+    double sum = 0;
+    if (!a->piece) return stage_cost(m, a->stage, act_part(a->op, phase), mb);
+    act_groups(m->p, a, &first, &end);
+    for (int g = first; g < end; g++) sum += cost_ns(m->k, (enum phase)phase, g, m->p->mb_n[mb]);
+    return sum / cost_speed(m->k, m->p->stage[a->stage].rank);
 }
 
 /* To the rank's account; the sum. */
@@ -86,7 +99,7 @@ static double act_cost(struct simulation *m, const struct act *a)
     if (i->kind == KIND_PROGRAM) {
         for (int ph = 0; ph < PH_COUNT; ph++)
             for (int k = 0; k < a->n_mb && i->phases >> ph & 1; k++) {
-                double ns = stage_cost(m, a->stage, act_part(a->op, ph), a->mb + k);
+                double ns = part_cost(m, a, ph, a->mb + k);
                 part[act_part(a->op, ph)] += ns;
                 sum += ns;
             }
@@ -134,10 +147,12 @@ static void post(struct simulation *m, int rank, const struct act *a)
 static bool channel_feeds(const struct plan *p, const struct channel *c, const struct act *a)
 {
     const struct act_info *i = &act_info[a->op];
+    const struct channel *own = a->chan < 0 ? NULL : &p->chan[a->chan];
     if (c->from_replica >= 0)
         return (i->after_come >> c->kind & 1) && c->to_rank == p->stage[a->stage].rank &&
-               (a->chan < 0 || i->kind == KIND_SEND || c == &p->chan[a->chan]);
-    if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1) return c->to_rank == p->stage[a->stage].rank;
+               (!own || c == own || (i->kind == KIND_SEND && c->bucket == own->bucket));
+    if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1)
+        return c->to_rank == p->stage[a->stage].rank && (!own || own->late);
     return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 

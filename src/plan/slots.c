@@ -196,7 +196,7 @@ static void in_flight_count(struct lower *w, int rank)
         struct stage_plan *st = &w->p->stage[a->stage];
         if (a->op == ACT_F && ++now[a->stage] > st->in_flight) st->in_flight = now[a->stage];
         enum phase last = st->prog[PROG_W].n && !st->joined ? PH_BWD_WEIGHTS : PH_BWD_DATA;
-        bool back = act_info[a->op].phases >> last & 1;
+        bool back = act_info[a->op].phases >> last & 1 && (!a->piece || a->piece == st->n_pieces);
         if (back || (a->op == ACT_F && w->p->req.mode == PLAN_EVAL)) now[a->stage] -= a->n_mb;
     }
     free(now);

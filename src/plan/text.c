@@ -30,6 +30,7 @@ char *act_text(const struct plan *p, const struct act *a, char buf[32])
         same += p->chan[c].kind == p->chan[a->chan].kind &&
                 (i->kind == KIND_SEND ? p->chan[c].from_stage : p->chan[c].to_stage) == a->stage;
     if (same > 1) snprintf(buf + n, (size_t)(32 - n), ".c%d", a->chan);
+    if (a->piece) snprintf(buf + n, (size_t)(32 - n), "/%d", a->piece);
     return buf;
 }
 
@@ -93,8 +94,10 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
             continue;
         }
         plan_stage_ends(p, s, &first, &last);
-        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d\n", s, st->rank, st->first_group,
+        text_add(out, "stage %d rank %d groups %d..%d %s..%s %s in flight %d", s, st->rank, st->first_group,
                  st->first_group + st->n_groups - 1, first, last, st->joined ? "joined" : "split", st->in_flight);
+        for (int i = 0; i < st->n_pieces; i++) text_add(out, "%s %d", i ? "" : ", pieces from", st->piece[i]);
+        text_add(out, "\n");
         if (!programs) continue;
         for (int i = 0; i < PROG_COUNT; i++) prog_print(prog[i], &st->prog[i], out);
     }
@@ -142,8 +145,10 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if (h->from_replica >= 0) {
-            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu\n", c, kind[h->kind],
+            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu", c, kind[h->kind],
                      h->from_rank, h->from_replica, h->to_replica, h->bytes_per_sample, h->off);
+            if (h->bucket) text_add(out, ", bucket %d%s", h->bucket, h->late ? " at the end" : "");
+            text_add(out, "\n");
             continue;
         }
         text_add(out, "channel %d %s %s stage %d to %d, %zu bytes\n", c, kind[h->kind],
