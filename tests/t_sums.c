@@ -236,6 +236,63 @@ START_TEST(wrong_exchanges_are_found)
 }
 END_TEST
 
+/* Of tied weights whose uses lie on several ranks, what goes to other replicas waits for what comes from these ranks,
+ * and nothing else does. */
+START_TEST(exchanges_wait_for_tied_gradients)
+{
+    struct plan_request q = rig_request("1f1b", 13, 2, "auto");
+    struct made m[2];
+    struct plan *p[2];
+    int late = 0, others = 0;
+    q.groups = q.replicas = 2;
+    q.bucket = 1;
+    for (q.replica = 0; q.replica < 2; q.replica++) {
+        m[q.replica] = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
+        p[q.replica] = m[q.replica].p;
+        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
+    }
+    ck_assert(!plan_check_replicas(p, NULL));
+    for (int c = 0; c < p[0]->n_chan; c++) {
+        if (!p[0]->chan[c].bucket) continue;
+        if (!p[0]->chan[c].late) { others++; continue; }
+        for (int r = 0; r < 2; r++) p[r]->chan[c].late = false;
+        sure(plan_check_replicas(p, NULL), "channel %d", c);
+        for (int r = 0; r < 2; r++) p[r]->chan[c].late = true;
+        late++;
+    }
+    ck_assert_int_gt(late, 0);
+    ck_assert_int_gt(others, 0);
+    for (int r = 0; r < 2; r++) made_free(&m[r]);
+}
+END_TEST
+
+/* More buckets than an action can name pieces, because tied weights lie between others: the last piece is larger. */
+START_TEST(pieces_have_an_end)
+{
+    enum { LAYERS = 260 };
+    struct text t = {0};
+    text_add(&t, "graph many\ninput input 2\nlabels labels class\na0 = linear(input) features=2 bias=no\n");
+    for (int i = 1; i < 2 * LAYERS; i++) text_add(&t, "a%d = linear(a%d) features=2 bias=no\n", i, i - 1);
+    for (int i = 0; i < LAYERS; i++) text_add(&t, "tie a%d.weight a%d.weight\n", LAYERS + i, i);
+    text_add(&t, "loss = softmax_cross_entropy(a%d, labels)\noutput a%d\nloss loss\n", 2 * LAYERS - 1, 2 * LAYERS - 1);
+    struct plan_request q = rig_request("1f1b", 4, 2, "auto");
+    struct made m[2];
+    struct plan *p[2];
+    struct err e = {0};
+    q.groups = q.replicas = 2;
+    q.bucket = 1;
+    for (q.replica = 0; q.replica < 2; q.replica++) {
+        m[q.replica] = made_make(rig_graph(t.s), &rig_plain, 2, NULL, q);
+        p[q.replica] = m[q.replica].p;
+        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
+    }
+    ck_assert_msg(!plan_check_replicas(p, &e), "%s", e.text);
+    ck_assert_int_eq(p[0]->stage[0].n_pieces, UINT8_MAX);
+    for (int r = 0; r < 2; r++) made_free(&m[r]);
+    text_free(&t);
+}
+END_TEST
+
 /* Both ways between two replicas at once: a message of the first exchange begins before the other one has ended. */
 START_TEST(ways_share_no_link)
 {
@@ -398,6 +455,8 @@ int main(void)
     tcase_add_test(t, many_channels);
     tcase_add_loop_test(t, gradients_go_when_they_are_final, 0, N_WAYS);
     tcase_add_loop_test(t, wrong_exchanges_are_found, 0, N_WAYS);
+    tcase_add_test(t, exchanges_wait_for_tied_gradients);
+    tcase_add_test(t, pieces_have_an_end);
     tcase_add_test(t, folds_and_trees);
     tcase_add_loop_test(t, the_same_bits_however_it_is_run, 0, N_BOTH);
     tcase_add_loop_test(t, the_same_bits_with_replicas, 0, N_BOTH);

@@ -81,10 +81,11 @@ int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e)
 int messages_wait(struct exec *s, const struct bound *b, const struct act *a, struct err *e)
 {
     const struct act_info *info = &act_info[a->op];
-    int bucket = a->chan < 0 ? 0 : b->p->chan[a->chan].bucket;
+    const struct channel *own = a->chan < 0 ? NULL : &b->p->chan[a->chan];
     for (int i = 0; (info->after_come || info->after_left) && i < s->n_pending;) {
         struct pending *p = &s->pending[i];
-        bool other = bucket && p->bucket && p->bucket != bucket;   /* which may still move */
+        /* those of other buckets may still move, and tied weights where none is in the bucket */
+        bool other = own && own->bucket && (p->bucket ? p->bucket != own->bucket : !own->late);
         if (other || !((p->send ? info->after_left : info->after_come) >> p->info->chan & 1)) i++;
         else if (pending_wait(s, p, e)) return -1;
     }

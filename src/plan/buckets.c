@@ -4,8 +4,9 @@
  * no bits. */
 #include "plan/plan_int.h"
 
-/* Channels between replicas are numbered with others, and a piece in an action has 8 bits. */
-enum { MAX_CHANNELS = 4096, MAX_BUCKETS = 200 };
+/* Channels between replicas are numbered with others, and a piece in an action has 8 bits. Where tied weights lie
+ * between others there may be more buckets than that; then the last piece is larger. */
+enum { MAX_CHANNELS = 4096, MAX_BUCKETS = 200, MAX_PIECES = UINT8_MAX };
 
 static size_t bucket_bytes(const struct plan *p, int rank)
 {
@@ -66,7 +67,7 @@ void pieces_make(struct plan *p, const struct buckets *b)
         struct stage_plan *st = &p->stage[s];
         const struct buckets *x = &b[st->rank];
         st->piece = arena_alloc(p->mem, (size_t)(x->n + 1) * sizeof *st->piece);
-        for (int i = 0; i < x->n && !p->sel->dev.overlap_wgrad; i++) {
+        for (int i = 0; i < x->n && st->n_pieces < MAX_PIECES - 1 && !p->sel->dev.overlap_wgrad; i++) {
             int g = x->v[i].group;
             bool inside = g > st->first_group && g < st->first_group + st->n_groups;
             if (inside && (!st->n_pieces || g < st->piece[st->n_pieces - 1])) st->piece[st->n_pieces++] = g;

@@ -59,15 +59,17 @@ static int final_check(const struct stage_play *s, int replica, int i)
     const struct act *row = p->row[s->rank], *a = &row[i];
     const struct channel *h = &p->chan[a->chan];
     size_t end = h->off + h->bytes_per_sample;
+    for (int k = 0; k < p->row_n[s->rank]; k++) {
+        const struct channel *tied = row[k].op == ACT_RP ? &p->chan[row[k].chan] : NULL;
+        bool comes = tied && use_in(s, p, tied->param, tied->tensor, h->off, end);
+        if (comes && k > i) return fail(s, replica, a, "tied gradients come later");
+        if (comes && !h->late) return fail(s, replica, a, "it does not wait for tied gradients");
+    }
     for (int k = i + 1; k < p->row_n[s->rank]; k++) {
         bool adds = row[k].op == ACT_B || row[k].op == ACT_W || row[k].op == ACT_D || row[k].op == ACT_A;
         if (adds && adds_to(s, p, &row[k], h->off, end)) return fail(s, replica, a, "its gradients are not final");
         if (row[k].op == ACT_SF || row[k].op == ACT_RF || row[k].op == ACT_SB || row[k].op == ACT_RB)
             return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
-        if (row[k].op != ACT_RP) continue;
-        const struct channel *tied = &p->chan[row[k].chan];
-        if (use_in(s, p, tied->param, tied->tensor, h->off, end))
-            return fail(s, replica, a, "tied gradients come later");
     }
     return 0;
 }
@@ -81,7 +83,7 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
             const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
             same = x->kind == y->kind && x->from_rank == y->from_rank && x->to_rank == y->to_rank &&
                    x->from_replica == y->from_replica && x->to_replica == y->to_replica && x->off == y->off &&
-                   x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket;
+                   x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket && x->late == y->late;
         }
         if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
     }
