@@ -224,8 +224,6 @@ static const struct wrong in_rules[] = {
     {OK "pipeline { replicas = 2 }", "f.conf:2: pipeline.replicas: 2 do not divide train.gradient_groups = 1"},
     {OK "pipeline { replicas = 3 }", "f.conf:2: pipeline.replicas: want a power of two, not 3"},
     {OK "train { gradient_groups = 6 }", "f.conf:2: train.gradient_groups: want a power of two, not 6"},
-    {OK "train { gradient_groups = 2 } pipeline { replicas = 2 }\nrun { trace = \"t\" }",
-     "f.conf:3: run.trace: traces are of one pipeline, without pipeline.replicas"},
     {OK "train { optimizer = adamw momentum = 0.9 }",
      "f.conf:2: train.momentum: is for train.optimizer = sgd or rmsprop, not for adamw"},
     {OK "train { optimizer = adamw\nnesterov = yes }",

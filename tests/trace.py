@@ -5,7 +5,7 @@ PLAN is the output of --plan --json.
 
 Slices of one track (pid, tid) nest or do not touch; every arrow has one beginning and one end, each inside a slice
 of its track and not backwards in time; in each traced step each rank's own track has each action of its planned row
-exactly once, and all its time lies in the step."""
+exactly once, and all its time lies in the step. Of several replicas PLAN has the rows of the first."""
 import collections
 import json
 import re
@@ -63,7 +63,7 @@ say(not late, "no arrow leads back in time", f"{late[:5]}")
 bad, seen, posts = "", 0, 0
 for rank, row in enumerate(plan["rows"]):
     want = collections.Counter(row.split())
-    posts += len(steps) * sum(bool(re.match(r"\d+S[FBPU]", a)) for a in row.split())
+    posts += len(steps) * sum(bool(re.match(r"\d+S[FBPUGMK]", a)) for a in row.split())
     own = [e for e in slices[rank, 1] if "args" in e]
     for step in steps:
         got = collections.Counter(e["name"] for e in own if e["args"]["step"] == step)
@@ -71,7 +71,10 @@ for rank, row in enumerate(plan["rows"]):
         if got != want:
             bad = f"rank {rank}, step {step}: {list((got - want) + (want - got))[:5]}"
 say(seen and not bad, "each planned action of each traced step is there once", bad)
-say(len(starts) == posts, "an arrow for each message of the plan", f"{len(starts)} arrows, {posts} sends")
+arrows = sum(v[0]["pid"] < len(plan["rows"]) for v in starts.values())
+say(arrows == posts, "an arrow for each message of the plan", f"{arrows} arrows, {posts} sends")
+ranks = len(plan["rows"]) * plan.get("replicas", 1)
+say({e["pid"] for e in events} == set(range(ranks)), f"there are {ranks} ranks")
 say({e["args"]["step"] for l in slices.values() for e in l if "args" in e} == set(steps), "no other step was traced")
 named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
 say(set(slices) <= named, "every track has a name", f"{sorted(set(slices) - named)}")

@@ -33,6 +33,10 @@ job 4 -c mlp.conf --stages 4 --run-dir four --trace four.json -o run.trace_steps
 if [ "$code" -eq 0 ]; then
     reads "four ranks, recomputing" four.json 2 --stages 4 --schedule gpipe -o pipeline.recompute=all
 else why; not_ok "four ranks: $code"; fi
+set -- -o pipeline.replicas=2 -o train.gradient_groups=2 -o train.split_size=4 -o pipeline.bucket_kib=4
+job 4 -c mlp.conf --run-dir sides --trace sides.json "$@"
+if [ "$code" -eq 0 ]; then reads "two replicas of two stages" sides.json 2,3,4 --stages 2 "$@"
+else why; not_ok "two replicas: $code"; fi
 "$mpstaged" -c mlp.conf --transport local --run-dir threads --trace threads.json --steps 1 \
     >"$aside/out" 2>"$aside/err" </dev/null && code=0 || code=$?
 if [ "$code" -eq 0 ]; then reads "threads of one process, one step" threads.json 1

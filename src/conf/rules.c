@@ -238,8 +238,6 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (c->train.gradient_groups % replicas)
         return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld",
                           (long long)replicas, (long long)c->train.gradient_groups);
-    if (replicas > 1 && c->run.trace)
-        return conf_error(c, "run.trace", e, "traces are of one pipeline, without pipeline.replicas");
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && c->pipeline.in_flight)

@@ -55,6 +55,17 @@ static struct track spans_gather(struct boot *b, int rank)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
+/* rank: among those of all replicas, as everywhere here */
+static const struct plan *plan_of(const struct job *j, int rank, const struct span *s)
+{
+    return job_plans(j, rank)[s->plan];
+}
+
+static const struct act *act_of(const struct job *j, int rank, const struct span *s)
+{
+    return &plan_of(j, rank, s)->row[rank % j->n_ranks][s->index];
+}
+
 struct writer { const struct job *job; json_t *events; uint64_t zero; };
 enum { TID_RANK = 1, TID_LINKS = 2 };                     /* of links: TID_LINKS + 2 * other rank, + 1 for sends */
 
@@ -91,8 +102,8 @@ static void act_args(const struct plan *p, const struct act *a, uint64_t step, j
 
 static void act_add(struct writer *w, int rank, const struct span *s)
 {
-    const struct plan *p = w->job->plan[s->plan];
-    const struct act *a = &p->row[rank][s->index];
+    const struct plan *p = plan_of(w->job, rank, s);
+    const struct act *a = act_of(w->job, rank, s);
     char name[32];
     json_t *o = slice(w, rank, TID_RANK, (struct slice){act_text(p, a, name), act_kind(a), s->from, s->to});
     act_args(p, a, s->step, o);
@@ -137,35 +148,47 @@ static void own_add(struct writer *w, int rank, const struct track *t)
 
 static bool is_send(const struct act *a) { return act_info[a->op].kind == KIND_SEND; }
 
-static int link_track(const struct channel *c, bool send)
+static int link_track(const struct job *j, int rank, const struct channel *c, bool send)
 {
-    return TID_LINKS + 2 * (send ? c->to_rank : c->from_rank) + send;
+    int replica = c->from_replica < 0 ? job_replica(j, rank) : send ? c->to_replica : c->from_replica;
+    return TID_LINKS + 2 * (replica * j->n_ranks + (send ? c->to_rank : c->from_rank)) + send;
 }
 
-/* Both ends of a message make the same id. */
-static void flow_id(const struct span *s, const struct act *a, char id[64])
+/* What tells a message from others at both of its ends: replicas number their channels alike, and one between them has
+ * its own number. */
+struct arrival { uint64_t step, at; int plan, replica, chan, mb; };
+
+static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
 {
-    snprintf(id, 64, "%llu.%d.%d.%d", (unsigned long long)s->step, s->plan, a->chan,
-             act_info[a->op].has_mb ? a->mb : 0);
+    const struct act *a = act_of(j, rank, s);
+    bool across = plan_of(j, rank, s)->chan[a->chan].from_replica >= 0;
+    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
+                            .replica = across ? -1 : job_replica(j, rank), .mb = act_info[a->op].has_mb ? a->mb : 0};
+}
+
+static void flow_id(const struct arrival *x, char id[64])
+{
+    snprintf(id, 64, "%llu.%d.%d.%d.%d", (unsigned long long)x->step, x->plan, x->replica, x->chan, x->mb);
 }
 
 /* A message's slice begins when the link is free for it, because messages go one after another. Its arrow leads from
  * where the send begins to where the receive ends. */
 static void message_add(struct writer *w, int rank, const struct span *s, uint64_t *link_free)
 {
-    const struct plan *p = w->job->plan[s->plan];
-    const struct act *a = &p->row[rank][s->index];
+    const struct plan *p = plan_of(w->job, rank, s);
+    const struct act *a = act_of(w->job, rank, s);
+    const struct arrival both = arrival_of(w->job, rank, s);
     const struct channel *c = &p->chan[a->chan];
     bool send = is_send(a);
     char name[32], id[64];
-    int tid = link_track(c, send);
+    int tid = link_track(w->job, rank, c, send);
     uint64_t from = s->from > link_free[tid] ? s->from : link_free[tid], to = s->to > from + 1000 ? s->to : from + 1000;
     link_free[tid] = to;
     json_t *o = slice(w, rank, tid, (struct slice){act_text(p, a, name), act_kind(a), from, to});
     act_args(p, a, s->step, o);
     json_object_set_new(json_object_get(o, "args"), "bytes", json_integer((json_int_t)act_bytes(p, a)));
     event_add(w, o);
-    flow_id(s, a, id);
+    flow_id(&both, id);
     o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",
                   id, "pid", rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
     if (!send) json_object_set_new(o, "bp", json_string("e"));
@@ -181,7 +204,7 @@ static int by_post(const void *a, const void *b)
 
 static void messages_add(struct writer *w, int rank, struct track *t)
 {
-    uint64_t *link_free = mem_alloc((size_t)(TID_LINKS + 2 * w->job->n_ranks + 2) * sizeof *link_free);
+    uint64_t *link_free = mem_alloc((size_t)(TID_LINKS + 2 * job_world(w->job) + 2) * sizeof *link_free);
     if (t->n) qsort(t->v, (size_t)t->n, sizeof *t->v, by_post);
     for (int i = 0; i < t->n; i++) if (t->v[i].kind == SPAN_MESSAGE) message_add(w, rank, &t->v[i], link_free);
     free(link_free);
@@ -189,26 +212,18 @@ static void messages_add(struct writer *w, int rank, struct track *t)
 
 /* ---- ends of sends --------------------------------------------------------------------------- */
 
-struct arrival { uint64_t step, at; int plan, chan, mb; };
-
-static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
-{
-    const struct act *a = &j->plan[s->plan]->row[rank][s->index];
-    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
-                            .mb = act_info[a->op].has_mb ? a->mb : 0};
-}
-
 static int by_message(const void *a, const void *b)
 {
     const struct arrival *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? -1 : 1;
     if (x->plan != y->plan) return x->plan - y->plan;
+    if (x->replica != y->replica) return x->replica - y->replica;
     return x->chan != y->chan ? x->chan - y->chan : x->mb - y->mb;
 }
 
 static bool is_message(const struct job *j, int rank, const struct span *s, bool send)
 {
-    return s->kind == SPAN_MESSAGE && is_send(&j->plan[s->plan]->row[rank][s->index]) == send;
+    return s->kind == SPAN_MESSAGE && is_send(act_of(j, rank, s)) == send;
 }
 
 /* A rank notices the end of a send only when it next looks, perhaps long after the message arrived. So a send ends, at
@@ -216,14 +231,14 @@ static bool is_message(const struct job *j, int rank, const struct span *s, bool
 static void sends_end(const struct job *j, struct track *track)
 {
     int n = 0;
-    for (int r = 0; r < j->n_ranks; r++) n += track[r].n;
+    for (int r = 0; r < job_world(j); r++) n += track[r].n;
     struct arrival *all = mem_alloc((size_t)(n + 1) * sizeof *all);
     n = 0;
-    for (int r = 0; r < j->n_ranks; r++)
+    for (int r = 0; r < job_world(j); r++)
         for (int i = 0; i < track[r].n; i++)
             if (is_message(j, r, &track[r].v[i], false)) all[n++] = arrival_of(j, r, &track[r].v[i]);
     qsort(all, (size_t)n, sizeof *all, by_message);
-    for (int r = 0; r < j->n_ranks; r++)
+    for (int r = 0; r < job_world(j); r++)
         for (int i = 0; i < track[r].n; i++) {
             struct span *s = &track[r].v[i];
             if (!is_message(j, r, s, true)) continue;
@@ -236,22 +251,30 @@ static void sends_end(const struct job *j, struct track *track)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+static void rank_add(const struct job *j, int rank, struct text *t)
+{
+    if (j->n_replicas > 1) text_add(t, "replica %d, ", job_replica(j, rank));
+    text_add(t, "stage %d", rank % j->n_ranks);
+}
+
 static void names_add(struct writer *w, int rank)
 {
     const struct job *j = w->job;
     const struct selection *s = j->sel;
+    const int *first = &j->first_group[rank % j->n_ranks];
     struct text t = {0};
-    text_add(&t, "stage %d", rank);
-    if (j->first_group[rank + 1] > j->first_group[rank])
-        text_add(&t, ": %s .. %s", s->g->node[s->group[j->first_group[rank]].node[0]].name,
-                 s->g->node[s->group[j->first_group[rank + 1] - 1].node[0]].name);
+    rank_add(j, rank, &t);
+    if (first[1] > first[0])
+        text_add(&t, ": %s .. %s", s->g->node[s->group[first[0]].node[0]].name,
+                 s->g->node[s->group[first[1] - 1].node[0]].name);
     name_add(w, "process_name", rank, 0, t.s);
     name_add(w, "thread_name", rank, TID_RANK, "compute");
     text_free(&t);
-    for (int other = 0; other < j->n_ranks; other++)
+    for (int other = 0; other < job_world(j); other++)
         for (int send = 0; send < 2 && other != rank; send++) {
             t = (struct text){0};
-            text_add(&t, "%s stage %d", send ? "sends to" : "receives from", other);
+            text_add(&t, "%s ", send ? "sends to" : "receives from");
+            rank_add(j, other, &t);
             name_add(w, "thread_name", rank, TID_LINKS + 2 * other + send, t.s);
             text_free(&t);
         }
@@ -261,9 +284,9 @@ static int file_write(const struct job *j, struct track *track, const struct out
 {
     struct writer w = {.job = j, .events = json_array(), .zero = UINT64_MAX};
     sends_end(j, track);
-    for (int r = 0; r < j->n_ranks; r++)
+    for (int r = 0; r < job_world(j); r++)
         for (int i = 0; i < track[r].n; i++) if (track[r].v[i].from < w.zero) w.zero = track[r].v[i].from;
-    for (int r = 0; r < j->n_ranks; r++) {
+    for (int r = 0; r < job_world(j); r++) {
         names_add(&w, r);
         own_add(&w, r, &track[r]);
         messages_add(&w, r, &track[r]);
@@ -283,15 +306,15 @@ int trace_write(struct boot *b, struct err *e)
 {
     const struct job *j = &b->job;
     if (!b->conf->run.trace) return 0;
-    struct track *t = mem_alloc((size_t)j->n_ranks * sizeof *t);
+    struct track *t = mem_alloc((size_t)job_world(j) * sizeof *t);
     int n = 0, bad = 0;
-    for (int r = 0; r < j->n_ranks; r++) {
+    for (int r = 0; r < job_world(j); r++) {
         t[r] = spans_gather(b, r);
         n += t[r].n;
     }
     if (b->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", b->conf->run.trace);
     if (b->world->rank == 0 && n) bad = file_write(j, t, &b->files.trace, e);
-    for (int r = 0; r < j->n_ranks; r++) free(t[r].v);
+    for (int r = 0; r < job_world(j); r++) free(t[r].v);
     free(t);
     return bad;
 }
