@@ -2,7 +2,7 @@
 # replicas.sh: pipelines side by side (pipeline.replicas) end with the bits of one: loss, evaluations, weights and
 # running statistics, with batch norm, micro-batches and batches that are smaller at the end of an epoch, replicas that
 # have none of these, recomputation, bundles, buckets, several schedules and cuts; after checkpoints, with another
-# number of replicas; after a rank was killed. And what cannot be shared out is refused.
+# number of replicas; after a rank was killed; with steps that are skipped. And what cannot be shared out is refused.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 
@@ -38,6 +38,22 @@ done
 same two-bundles 4 -o pipeline.replicas=2 -o pipeline.schedule=naive -o pipeline.bundle=2
 trains fold 1 -c net.conf -o train.gradient_groups=1
 if [ "$hash" != "$one" ]; then ok "one block has other bits"; else not_ok "one block has other bits"; fi
+
+# ---- steps that are not finite, which buckets are under way in ----
+cat >far.conf <<'END'
+run   { name = "far"  seed = 1 }
+model { network = "mlp"  hidden = {64, 64, 64}  input = {1, 8, 8}  classes = 4 }
+data  { source = "synthetic"  samples = 24 }
+train { batch_size = 12  split_size = 2  steps = 6  momentum = 0.9  gradient_groups = 4  learning_rate = 30000
+        nonfinite = "skip"  nonfinite_limit = 100 }
+END
+skips() { grep '"event":"skip"' "$1/metrics.jsonl"; }
+trains far 1 -c far.conf
+far=$hash
+trains far-two 4 -c far.conf -o pipeline.replicas=2 -o pipeline.bucket_kib=4
+equal "skipped steps leave the same weights" "$far" "$hash"
+equal "and are the same" "$(skips far)" "$(skips far-two)"
+if [ "$(skips far | grep -c .)" -gt 0 ]; then ok "there are some"; else not_ok "there are some"; fi
 
 # ---- checkpoints ----
 job 2 -c net.conf -o pipeline.replicas=2 -o checkpoint.every_steps=2 -o train.steps=2 --run-dir again
