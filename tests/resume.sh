@@ -157,6 +157,10 @@ trains best 2 -c mlp.conf -o checkpoint.every_steps=0 -o checkpoint.best=loss -o
 best=$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl |
     sort -g | head -1 | cut -d' ' -f2)
 check "the best evaluation stays" [ -d "best/checkpoints/$(printf step-%08d "$best")" ]
+# Nothing is learned, so all evaluations are equal, and the first one, after step 6, is the best.
+trains equal 2 -c mlp.conf -o checkpoint.best=loss -o checkpoint.keep=1 --learning-rate 0 -o train.weight_decay=0
+equal "the first of equal ones stays" "$(steps_of equal)" "step-00000006 step-00000024"
+check "which list says, too" sh -c '"$0" list equal | grep -q "^ *6 .*  best$"' "$mpstagectl"
 trains clock 2 -c mlp.conf --steps 4000 -o train.evaluate_every=0 -o checkpoint.every_steps=0 \
     -o checkpoint.every_seconds=0.05 -o service.log_every=0
 check "by the clock" [ "$(grep -c '"event":"checkpoint","step"' clock/metrics.jsonl)" -ge 2 ]
