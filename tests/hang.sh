@@ -152,6 +152,10 @@ END
     tracer_pid=$!
     for _ in $(seq 100); do [ ! -s "$aside/traced" ] || return 0; sleep 0.05; done
 }
+# thread_of PID NAME: the first thread of that name
+thread_of() {
+    for t in "/proc/$1/task"/*; do [ "$(cat "$t/comm")" != "$2" ] || echo "${t##*/}"; done | sort -n | head -n 1
+}
 # holds TEXT TID PATTERN: that thread is held, which is found
 holds() {
     tracer "$2"
@@ -165,17 +169,24 @@ holds() {
 }
 if command -v python3 >/dev/null; then
     begin 0 -c toy.conf; until_true in_step
-    for t in "/proc/$pid/task"/*; do [ "$(cat "$t/comm")" != mpstaged:1 ] || thread=${t##*/}; done
-    holds "one of two ranks in a process, its thread held" "$thread" \
+    holds "one of two ranks in a process, its thread held" "$(thread_of $pid mpstaged:1)" \
         "^mpstaged: rank 1 stands still: stage 1, .* of step [0-9]+, for "
     # Its process still says that it is there.
     begin 2 -c toy.conf; until_true in_step
     thread=$(rank_pid 1)
     holds "one of two processes, its main thread held" "$thread" \
         "^mpstaged: rank 1 \\([^ ]+, process $thread\\) stands still: .*, for "
+    # All ranks live and wait for orders that do not come. Paused, so that the thread is not held in a file.
+    for ranks in 2 0; do
+        begin $ranks -c toy.conf; until_true in_step
+        "$mpstagectl" run pause >/dev/null; sleep 0.3
+        first=$pid name="rank 0"
+        [ $ranks -eq 0 ] || first=$(rank_pid 0) name="rank 0 \\([^ ]+, process $first\\)"
+        holds "the scheduler of rank 0, held, $ranks processes" "$(thread_of "$first" mpstaged:sched)" \
+            "^mpstaged: $name stands still: its scheduler, for [0-9.]+ s\$"
+    done
 else
-    skip "one of two ranks in a process, its thread held" "apt-get install python3"
-    skip "one of two processes, its main thread held" "apt-get install python3"
+    skip "threads that are held" "apt-get install python3"
 fi
 
 # ---- devices' transports ---------------------------------------------------------------------------------------------
@@ -305,41 +316,72 @@ chmod +x mpstaged-other
 unlike "rank 1 of another version" "rank 1 \\([^ ]+, process [0-9]+\\) runs mpstaged $other, rank 0 runs $version:" \
     "$tmp/mpstaged-other"
 
-# A disk that stands still is no rank that does: rank 0 begins a checkpoint, or waits for the one before to be written.
+# A disk that stands still is no rank that does: rank 0 begins a checkpoint, waits for the one before to be written, or
+# writes down what a step came to.
 cat >"$aside/slow.c" <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-static int slow(const char *call)                        /* the second call of this name on rank 0 */
+/* The $SLOW_NTH call of the name $SLOW on rank $SLOW_RANK takes $SLOW_SECONDS. */
+static void slow(const char *call)
 {
-    static int n;
+    static atomic_int n;
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *wanted = getenv("SLOW");
-    return rank && !strcmp(rank, "0") && wanted && !strcmp(wanted, call) && n++ == 1;
+    if (!rank || !wanted || strcmp(wanted, call) || strcmp(rank, getenv("SLOW_RANK"))) return;
+    if (atomic_fetch_add(&n, 1) + 1 != atoi(getenv("SLOW_NTH"))) return;
+    close(open("held", O_CREAT | O_WRONLY, 0666));
+    sleep((unsigned)atoi(getenv("SLOW_SECONDS")));
 }
 int fsync(int fd)
 {
     int (*next)(int) = dlsym(RTLD_NEXT, "fsync");
-    if (slow("fsync")) sleep(5);
+    slow("fsync");
     return next(fd);
 }
 int mkdirat(int at, const char *path, mode_t mode)
 {
     int (*next)(int, const char *, mode_t) = dlsym(RTLD_NEXT, "mkdirat");
-    if (slow("mkdirat")) sleep(5);
+    slow("mkdirat");
     return next(at, path, mode);
 }
+ssize_t write(int fd, const void *p, size_t n)           /* of what a step came to */
+{
+    static const char step[] = "{\"event\":\"step\"";
+    ssize_t (*next)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
+    if (n > sizeof step && !memcmp(p, step, sizeof step - 1)) slow("write");
+    return next(fd, p, n);
+}
 END
-if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then
-    for call in fsync mkdirat; do
-        rm -rf run; code=0
-        SLOW=$call mpirun_n 2 env LD_PRELOAD="$aside/slow.so" "$mpstaged" -c toy.conf --run-dir run --steps 9 \
-            -o run.hang_timeout=2 -o checkpoint.every_steps=2 >"$aside/out" 2>"$aside/err" </dev/null || code=$?
-        if [ $code -eq 0 ]; then ok "a slow $call is no rank that stands still"
+# slowly RANK CALL NTH SECONDS: what begins next has a disk that does so
+slowly() {
+    rm -f held
+    export LD_PRELOAD="$aside/slow.so" SLOW_RANK="$1" SLOW="$2" SLOW_NTH="$3" SLOW_SECONDS="$4"
+}
+slow_disk() {
+    LIMIT=2
+    for call in fsync mkdirat write; do
+        slowly 0 $call 2 5
+        begin 2 -c toy.conf --steps 9 -o checkpoint.every_steps=2
+        unset LD_PRELOAD
+        code=0; wait $pid || code=$?
+        if [ $code -eq 0 ] && [ -e held ]; then ok "a slow $call is no rank that stands still"
         else why; not_ok "a slow $call is no rank that stands still: $code"; fi
     done
+    [ -n "$many" ] || return 0
+    slowly 0 write 2 1000
+    begin 2 -c toy.conf
+    unset LD_PRELOAD
+    until_true [ -e held ]
+    since=$(date +%s%N) LIMIT=600                         # DEADLINE_WRITER
+    ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) waits for metrics\.jsonl, and \
+nothing has moved for 600\.[0-9] s: the file system does not answer\$"
+}
+if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then slow_disk
 else skip "a slow disk is no rank that stands still" "no C compiler"; fi
 
 # Who asks for it may stand still as long as they like.

@@ -8,7 +8,10 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/out.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/metrics.h"
+
+static const char file_name[] = "metrics.jsonl";
 
 struct metrics {
     struct out_records file;
@@ -72,10 +75,13 @@ double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT])
  * the line says how the run ended, and may use space that is kept for it on a full disk. */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
+    const char *before = desk_at(file_name);
     text_add(&m->line, "\n");
-    if (m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e)) return -1;
-    m->held.n = 0;
-    return out_records_add(&m->file, m->line.s, m->line.n, last, e);
+    int bad = m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e);
+    if (!bad) m->held.n = 0;
+    if (!bad) bad = out_records_add(&m->file, m->line.s, m->line.n, last, e);
+    desk_at(before);
+    return bad ? -1 : 0;
 }
 
 static void add_seconds(struct text *t, const char *name, uint64_t ns)
@@ -258,10 +264,9 @@ int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struc
     *m = (struct metrics){.job = h->job, .since = clock_ns()};
     graph_scores(h->job->graph, &m->scores);
     *out = m;
-    static const char name[] = "metrics.jsonl";
     bool had = false, resume = strcmp(h->job->conf->run.resume, "no") != 0;
-    if (resume ? out_records_append(&m->file, dirfd, dir, name, &had, e)
-               : out_records_open(&m->file, dirfd, dir, name, e)) return -1;
+    if (resume ? out_records_append(&m->file, dirfd, dir, file_name, &had, e)
+               : out_records_open(&m->file, dirfd, dir, file_name, e)) return -1;
     return metrics_start(m, h, had, e);
 }
 

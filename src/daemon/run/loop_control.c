@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/boot.h"
 #include "daemon/run/fate.h"
@@ -88,12 +89,14 @@ void loop_amend(struct loop *l)
     uint64_t step = l->amends;
     struct err e = {0};
     if (!step || l->keep.writing) return;
+    const char *at = desk_at("a manifest");
     l->amends = 0;
     if (l->keep.step != step) {                           /* it could not be written, or a newer one has it */
         if (course_saves(l->course.conf)) course_checkpoint(&l->course);
     } else if (save_amend(l->q.save, step, l->course.has_rate ? l->course.rate_set : -1, &e))
         log_line("warning: the checkpoint of step %llu does not say what was set after it: %s",
                  (unsigned long long)step, e.text);
+    desk_at(at);
 }
 
 /* So that a run that is lost goes on with what has been set. */
@@ -149,7 +152,9 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     const struct text *began = l->q.file;
     if (!l->file && !(l->file = reload_make(l->q.opts, began->s, began->n, e))) return -1;
     json_t *changed = json_object();
+    const char *at = desk_at("the configuration file");
     struct conf *now = reload_read(l->q.opts, l->file, changed, e);
+    desk_at(at);
     if (now) {
         conf_take(l, now, changed);
         log_line("reloaded %s: %zu value%s changed", l->q.opts->config, json_object_size(changed),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/loop_int.h"
 #include "daemon/talk/notify.h"
@@ -36,11 +37,13 @@ static void best_back(struct loop *l)
 {
     struct ckpt c;
     struct err none = {0};
+    const char *at = desk_at(CKPT_FOLDER);
     int dir = folder_open(l);
     bool read = dir >= 0 && !ckpt_read(dir, CKPT_FOLDER, l->back.to, &c, &none);
     keep_back(&l->keep, read ? &c.best : NULL);
     if (read) ckpt_free(&c);
     if (dir >= 0) close(dir);
+    desk_at(at);
 }
 
 /* All ranks are as they were after that step. */
@@ -66,12 +69,13 @@ static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
     uint64_t *step = NULL, found = 0;
+    const char *at = desk_at(CKPT_FOLDER);
     int n = 0, dir = folder_open(l);
-    if (dir < 0) return 0;
-    ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
+    if (dir >= 0) ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
     for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
     free(step);
-    close(dir);
+    if (dir >= 0) close(dir);
+    desk_at(at);
     return found;
 }
 

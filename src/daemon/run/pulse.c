@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/mem.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/fate.h"
 #include "daemon/run/pulse.h"
@@ -46,6 +47,8 @@ static struct {
     _Atomic uint64_t limit_ns, device_ns;
     struct world *world;
     pthread_t thread;
+    struct judge_desk desk;                               /* of rank 0's scheduler */
+    uint64_t end_at;                                      /* when this thread ends the job in its place; 0: never */
     uint64_t heir_at;                                     /* rank 0 is gone: when this one speaks; 0: never */
     int bell;                                             /* an eventfd: look at what has changed */
 } pulse = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
@@ -193,6 +196,26 @@ static void stood_tell(uint64_t ns)
     doom(FATE_NOBODY, E_HANG, text);
 }
 
+/* Where the scheduler stands still, rank 0 cannot write its last lines and waits for it in vain: this thread ends the
+ * job when the scheduler would have. */
+static void desk_look_at(uint64_t now)
+{
+    char text[300], who[PULSE_WHO];
+    const char *file;
+    uint64_t count;
+    if (!desk_look(&count, &file)) { pulse.desk = (struct judge_desk){0}; return; }
+    uint64_t ns = judge_desk(&pulse.judge, &pulse.desk, count, file != NULL, now);
+    if (!ns || pulse.end_at) return;
+    double s = (double)ns * 1e-9;
+    pulse_who(0, who);
+    if (file)
+        snprintf(text, sizeof text, "%s waits for %s, and nothing has moved for %.1f s: the file system does not "
+                 "answer", who, file, s);
+    else snprintf(text, sizeof text, "%s stands still: its scheduler, for %.1f s", who, s);
+    doom(0, file ? E_IO : E_HANG, text);
+    pulse.end_at = now + DEADLINE_NS(DEADLINE_LOOP_FAIL);
+}
+
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static void gone_tell(int rank)
@@ -299,6 +322,8 @@ static void look(uint64_t now)
     beat_now();
     if (stood) stood_tell(stood);
     else if (judge_look(&pulse.judge, now, &v)) verdict_tell(&v);
+    else if (pulse.me == 0) desk_look_at(now);
+    if (pulse.end_at && now >= pulse.end_at) fate_end();
 }
 
 static void *watch(void *arg)
