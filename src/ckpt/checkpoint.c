@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
 
@@ -368,6 +369,7 @@ static int64_t hash_add(const struct reader *r, const struct ckpt_file *f, int f
         if (k <= 0) break;
         XXH3_128bits_update(hash, piece, (size_t)k);
         sum += k;
+        file_count((size_t)k);
         if (stop && atomic_load(stop)) { sum = err_set(r->e, E_STOPPED, "stopped"); break; }
     }
     free(piece);

@@ -246,11 +246,11 @@ static int phase_create(struct boot *b, struct err *e)
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
- * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. works: it may
- * compute for minutes, and waits for nobody meanwhile. */
+ * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. work: what may
+ * take minutes of it. */
 struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
-                    const char *doing; bool once, works; };
-enum { ONCE = 1, EACH = 0, WORKS = 1 };
+                    const char *doing; bool once; enum notify_work work; };
+enum { ONCE = 1, EACH = 0 };
 
 /* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
  * the maker still changes, and it is freed only when the job ends. Collective. */
@@ -274,18 +274,18 @@ static const struct boot_phase phases[] = {
     {phase_refuse, phase_refuse, "looking at the machine", ONCE},
     {cores_watch},
     {place_unit, place_unit},
-    {phase_model, phase_model, "reading data", ONCE, WORKS},
-    {phase_check, profile_check, "checking the plan", ONCE, WORKS},
-    {phase_kernels, phase_kernels, "choosing kernels", ONCE, WORKS},
+    {phase_model, phase_model, "reading data", ONCE, NOTIFY_COMPUTES},
+    {phase_check, profile_check, "checking the plan", ONCE, NOTIFY_COMPUTES},
+    {phase_kernels, phase_kernels, "choosing kernels", ONCE, NOTIFY_COMPUTES},
     {phase_share, phase_share, NULL, ONCE},
-    {phase_plan, profile_plan, "planning", ONCE, WORKS},
+    {phase_plan, profile_plan, "planning", ONCE, NOTIFY_COMPUTES},
     {vote_same, vote_same, NULL, ONCE},
-    {resume_find, NULL, "looking for a checkpoint"},
+    {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
     {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
     {place_room, place_room},
-    {phase_bind, phase_bind, "making kernels", EACH, WORKS},
-    {phase_weights, NULL, "setting weights", EACH, WORKS},
+    {phase_bind, phase_bind, "making kernels", EACH, NOTIFY_COMPUTES},
+    {phase_weights, NULL, "setting weights", EACH, NOTIFY_COMPUTES},
     {phase_connect, phase_connect, "connecting ranks"},
     {place_links},
     {cores_tell, NULL, "looking at the cores"},
@@ -303,7 +303,7 @@ static int set_up(struct boot *b, struct err *e)
         int (*make)(struct boot *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
         if (!make) continue;
         if (p->doing) ready_now(b->ready, p->doing), fate_phase(FATE_START, p->doing);
-        if (b->world->rank == 0) notify_phase(p->doing, p->works);
+        if (b->world->rank == 0) notify_phase(p->doing, p->work);
         if (!p->once || b->world->maker) make(b, e);
         if (b->world->rank == 0) notify_others();
         if (vote_agree(b, e)) return -1;

@@ -57,6 +57,7 @@ static int arrive(struct loop *l, struct err *e)
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
     best_back(l);
+    notify_disk(NOTIFY_CHECKPOINT, false);
     notify_step(&l->progress);
     tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);
@@ -123,5 +124,6 @@ int loop_back_turn(struct loop *l, struct err *e)
              "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
     course_back(&l->course, b->to, b->position);
     ctl_checkpoint_back(l->ctl, b->to);
+    notify_disk(NOTIFY_CHECKPOINT, true);
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "daemon/run/fate.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
+#include "daemon/talk/notify.h"
 
 /* ---- its contents ------------------------------------------------------------------------------------------------ */
 
@@ -142,8 +143,10 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
 static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
 {
     int bad = ckpt_read(dir, shown, step, c, e);
+    if (b->world->rank == 0) notify_phase(NULL, NOTIFY_READS);
     for (int i = b->world->rank; !bad && i < c->n_files; i += b->world->size)
         bad = ckpt_file_verify(dir, shown, c, i, fate_word(), e);
+    if (b->world->rank == 0) notify_others();
     return bad;
 }
 
