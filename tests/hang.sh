@@ -96,8 +96,7 @@ stands() {
 }
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
-ranks="0 1"
-for r in $ranks; do
+for r in 0 1; do
     begin 2 -c toy.conf; until_true hears "$r"
     stands "rank $r of 2 at its start" "$r" "."
     begin 2 -c toy.conf; until_true in_step
@@ -113,7 +112,7 @@ for r in 0 2; do
     stands "rank $r of 4 in a step" "$r" "(of step|between)"
 done
 # The moment may be missed where the machine is fast: then the run ends well, and is tried again.
-for r in $ranks; do
+for r in 0 1; do
     for _ in 1 2 3; do
         begin 2 -c big.conf
         ! until_true writes || break
@@ -349,6 +348,12 @@ int mkdirat(int at, const char *path, mode_t mode)
     slow("mkdirat");
     return next(at, path, mode);
 }
+int faccessat(int at, const char *path, int mode, int flags)   /* a run looks for the checkpoint to which it goes back */
+{
+    int (*next)(int, const char *, int, int) = dlsym(RTLD_NEXT, "faccessat");
+    if (!strncmp(path, "step-", 5)) slow("faccessat");
+    return next(at, path, mode, flags);
+}
 ssize_t write(int fd, const void *p, size_t n)           /* of what a step came to */
 {
     static const char step[] = "{\"event\":\"step\"";
@@ -357,6 +362,8 @@ ssize_t write(int fd, const void *p, size_t n)           /* of what a step came 
     return next(fd, p, n);
 }
 END
+# Its loss soon is no number.
+sed 's/learning_rate = 0.1/learning_rate = 1e6  nonfinite = "rollback"/' toy.conf >back.conf
 # slowly RANK CALL NTH SECONDS: what begins next has a disk that does so
 slowly() {
     rm -f held
@@ -371,6 +378,19 @@ slow_disk() {
         code=0; wait $pid || code=$?
         if [ $code -eq 0 ] && [ -e held ]; then ok "a slow $call is no rank that stands still"
         else why; not_ok "a slow $call is no rank that stands still: $code"; fi
+    done
+    # A rank that is stopped meanwhile is found all the same: that which is at the disk, and one that waits for it.
+    for r in 0 1; do
+        slowly 0 fsync 2 60
+        begin 2 -c toy.conf -o checkpoint.every_steps=2
+        unset LD_PRELOAD
+        until_true [ -e held ]
+        stands "rank $r of 2 while rank 0 writes a checkpoint" "$r" "."
+        slowly 0 faccessat 1 60
+        begin 2 -c back.conf -o checkpoint.every_steps=1
+        unset LD_PRELOAD
+        until_true [ -e held ]
+        stands "rank $r of 2 while rank 0 goes back to a checkpoint" "$r" "."
     done
     [ -n "$many" ] || return 0
     slowly 0 write 2 1000
