@@ -240,16 +240,18 @@ int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
-/* had: an earlier part of the run is in the file */
+/* had: an earlier part of the run is in the file. A run may also go on where somebody has removed that, or begin again
+ * behind it where there was no checkpoint. */
 static int metrics_start(struct metrics *m, const struct metrics_head *h, bool had, struct err *e)
 {
+    bool resumes = had || h->from;
     char when[32], *conf = conf_json(m->job->conf);
-    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", had ? "resume" : "start", "version",
+    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", resumes ? "resume" : "start", "version",
                           PACKAGE_VERSION, "time",
                           clock_rfc3339(when),
                           "ranks", job_world(m->job), "stage_count", m->job->n_stages, "numerics", h->numerics,
                           "plan", h->plan, "pid", (int)getpid());
-    if (had) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
+    if (resumes) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
     json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
     json_t *c = json_loads(conf, 0, NULL);
