@@ -69,8 +69,8 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
 DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
-DEADLINE_BEFORE(DEADLINE_BEAT + DEADLINE_LOOP_FAIL, DEADLINE_PROMISED_HANG,
-                "rank 0 is ended as soon as the manual says, too, where its scheduler stands still");
+DEADLINE_BEFORE(DEADLINE_ANSWER + 2 * DEADLINE_BEAT, DEADLINE_ENDED,
+                "where its scheduler stands still, rank 0 ends the job before others have given up waiting for that");
 DEADLINE_BEFORE(DEADLINE_LAUNCHER + DEADLINE_PRINT, DEADLINE_SIBLING,
                 "a rank that spoke has ended the job before the next one speaks");
 DEADLINE_BEFORE(DEADLINE_EXTEND_LOOK, DEADLINE_EXTEND, "a phase that gets on has asked again before its time is over");

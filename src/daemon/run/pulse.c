@@ -199,7 +199,7 @@ static void stood_tell(uint64_t ns)
 }
 
 /* Where the scheduler stands still, rank 0 cannot write its last lines and waits for it in vain: this thread ends the
- * job when the scheduler would have. */
+ * job when all others know of it. */
 static void desk_look_at(uint64_t now)
 {
     char text[300], who[PULSE_WHO];
@@ -217,7 +217,7 @@ static void desk_look_at(uint64_t now)
                  "answer", who, file, s);
     else snprintf(text, sizeof text, "%s stands still: its scheduler, for %.1f s", who, s);
     doom(0, file ? E_IO : E_HANG, text);
-    pulse.end_at = now + DEADLINE_NS(DEADLINE_LOOP_FAIL);
+    pulse.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
 }
 
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
