@@ -110,7 +110,7 @@ static void differences_tell(struct boot *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
-        if (!strcmp(s->key, "train.learning_rate")) b->resume.from.has_rate = false;   /* not what was set before */
+        if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* not what was set before */
         text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
                  spelled(old), spelled(s->value));
     }
@@ -255,6 +255,23 @@ int resume_find(struct boot *b, struct err *e)
     return bad;
 }
 
+int resume_rates(struct boot *b, struct err *e)
+{
+    struct resume *r = &b->resume;
+    const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
+    const struct rate_from none = {.step = r->from.step + 1};
+    if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
+    if (rates_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
+    if (r->rate_anew && (first.any || r->rates.v.n)) return rates_note(&r->rates, b->dir.fd, b->dir.path, &none, e);
+    for (int i = 0; i < r->rates.v.n; i++) {
+        const struct rate_from *f = &r->rates.v.v[i];
+        if (f->any)
+            text_add(&b->notes, "note: train.learning_rate is %.9g again from step %llu on, as it was set (%s/%s)\n",
+                     f->rate, (unsigned long long)f->step, b->dir.path, RATES_FILE);
+    }
+    return 0;
+}
+
 /* ---- reading it ----------------------------------------------------------------------------------------------- */
 
 /* One that somebody has removed meanwhile is as good as damaged. */
@@ -300,6 +317,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
 
 void resume_free(struct resume *r)
 {
+    rates_free(&r->rates);
     ckpt_free(&r->from);
     ckpt_free(&r->now);
 }
