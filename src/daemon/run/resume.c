@@ -11,6 +11,7 @@
 #include "daemon/report/scores.h"
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
 
@@ -138,13 +139,38 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
 
-/* Reads a manifest and this rank's share of the files. */
-static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+/* Reads a manifest and this rank's share of the files. hash: NULL, or of what the manifest says; "": there is no sound
+ * one. */
+static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
 {
+    struct text t = {0};
     int bad = ckpt_read(dir, shown, step, c, e);
+    if (hash) *hash = '\0';
+    if (hash && !bad) {
+        ckpt_print(c, &t);
+        text_hash(t.s, t.n, hash);
+        text_free(&t);
+    }
     for (int i = b->world->rank; !bad && i < c->n_files; i += b->world->size)
         bad = ckpt_file_verify(dir, shown, c, i, fate_word(), e);
     return bad;
+}
+
+/* Whether this rank has another manifest than rank 0, or one of both has none: then its host has another folder under
+ * that name, and one rank would go on from what the others have not. Collective; -1 on all ranks, with e on those. */
+static int same_look(struct boot *b, const char *shown, uint64_t step, const char *mine, struct err *e)
+{
+    struct world *w = b->world;
+    char first[33], name[CKPT_NAME];
+    snprintf(first, sizeof first, "%s", mine);
+    w->share(w, 0, first, sizeof first);
+    bool other = strcmp(first, mine) != 0;
+    if (w->lowest(w, other ? w->rank : w->size) == w->size) return 0;
+    if (other)
+        err_set(e, E_CONF, "%s/%s: rank %d finds %s there, rank 0%s%s %s; all hosts need one shared folder", shown,
+                ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no sound one",
+                *pulse_host(0) ? " on " : "", pulse_host(0), *first ? "one that is sound" : "none");
+    return -1;
 }
 
 /* One that is damaged on some rank is none on all: 0, and rank 0 has its fault in the notes. Where a rank cannot look
@@ -153,10 +179,13 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
 {
     struct err why = {0};
     struct world *w = b->world;
-    int bad = look(b, dir, shown, step, c, &why), damaged = bad && why.code == E_DATA;
+    char hash[33];
+    int bad = look(b, dir, shown, step, c, hash, &why), damaged = bad && why.code == E_DATA;
     int unknown = w->lowest(w, bad && !damaged ? w->rank : w->size), lowest = w->lowest(w, bad ? w->rank : w->size);
-    if (lowest == w->size) return 1;
+    int other = unknown == w->size && same_look(b, shown, step, hash, e);
+    if (lowest == w->size && !other) return 1;
     ckpt_free(c);
+    if (other) return -1;
     if (unknown < w->size) {
         if (bad && !damaged) *e = why;
         return -1;
@@ -306,7 +335,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
-    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e);
+    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, NULL, e);
     if (!bad) bad = state_read(b, &c, b->exec, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
