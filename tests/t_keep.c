@@ -1,10 +1,16 @@
 /* What rank 0's loop knows about checkpoints: which score counts as the best, what may be asked for again, which
- * learning rates were set. The writer and those who are told are doubles made here. */
+ * learning rates were set; and that a folder which cannot be read to its end is not taken for one that ends there. The
+ * writer and those who are told are doubles made here, and so is readdir. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "daemon/report/log.h"
+#include "daemon/report/rundir.h"
 #include "daemon/run/course.h"
 #include "daemon/run/keep.h"
 #include "files.h"
@@ -210,6 +216,52 @@ START_TEST(rates_that_are_damaged)
 }
 END_TEST
 
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
+
+static int reads = -1;                                   /* so many calls succeed, the next one fails; -1: all do */
+
+struct dirent *readdir(DIR *d)
+{
+    struct dirent *(*next)(DIR *) = NULL;
+    *(void **)&next = dlsym(RTLD_NEXT, "readdir64");
+    if (reads < 0 || reads-- > 0) return next(d);
+    errno = EIO;
+    return NULL;
+}
+
+START_TEST(folder_not_read_to_its_end)
+{
+    struct err e = {0};
+    uint64_t *step;
+    int n;
+    scratch_enter();
+    ck_assert(!mkdir("run", 0777) && !mkdir("run/checkpoints", 0777) && !mkdir("run/checkpoints/step-00000004", 0777));
+    ck_assert(!mkdir("run/checkpoints/step-00000008", 0777));
+    int dir = open("run/checkpoints", O_RDONLY | O_DIRECTORY);
+    ck_assert(!ckpt_list(dir, "run/checkpoints", &step, &n, &e) && n == 2 && step[0] == 8);
+    free(step);
+    for (int i = 0; i < 4; i++) {                 /* two names, . and .. */
+        reads = i;
+        ck_assert(ckpt_list(dir, "run/checkpoints", &step, &n, &e) == -1 && !step && !n);
+        expect(&e, E_IO, "run/checkpoints: Input/output error");
+        e = (struct err){0};
+    }
+    struct rundir d;
+    struct conf c = {.run = {.directory = "run", .resume = "no"}};
+    reads = 0;
+    ck_assert(rundir_check(&d, &c, RUNDIR_TRAIN, &e) == -1);
+    expect(&e, E_IO, "run/checkpoints: Input/output error");
+    rundir_close(&d);
+    e = (struct err){0};
+    reads = -1;
+    ck_assert(rundir_check(&d, &c, RUNDIR_TRAIN, &e) == -1);
+    expect(&e, E_CANTCREAT, "run: holds the results of an earlier run (checkpoints)");
+    rundir_close(&d);
+    close(dir);
+    scratch_leave();
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("keep");
@@ -220,5 +272,6 @@ int main(void)
     tcase_add_test(t, rates_by_step);
     tcase_add_test(t, rates_outlive);
     tcase_add_test(t, rates_that_are_damaged);
+    tcase_add_test(t, folder_not_read_to_its_end);
     return suite_run("keep", CK_FORK, t);
 }
