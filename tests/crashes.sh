@@ -133,4 +133,12 @@ rm -rf w record; mkdir w
 MPSTAGED_FAULT_BELOW=$tmp_real/w MPSTAGED_FAULT_RECORD=$tmp_real/record job 2 -c toy.conf --run-dir w/run
 check "the recorded run ends well" [ "$code" -eq 0 ]
 crashes "power cut" record run
+# The same of a run in place of an earlier one, whose folder of checkpoints is there already.
+rm -rf w record; mkdir w
+for how in '--steps 2' '--steps 2 --overwrite'; do
+    # shellcheck disable=SC2086
+    MPSTAGED_FAULT_BELOW=$tmp_real/w MPSTAGED_FAULT_RECORD=$tmp_real/record job 2 -c toy.conf $how --run-dir w/run
+    check "a run with $how ends well" [ "$code" -eq 0 ]
+done
+crashes "power cut, one run after another" record run
 tap_done

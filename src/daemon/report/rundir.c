@@ -318,6 +318,12 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     return c->run.evaluate || resumes(c) ? 0 : weights_aside(d, e);
 }
 
+int rundir_sync(const struct rundir *d, struct err *e)
+{
+    if (!fsync(d->fd) || errno == EINVAL) return 0;       /* EINVAL: such a file system has nothing to sync */
+    return err_set(e, E_IO, "%s: %s", d->path, strerror(errno));
+}
+
 void rundir_undo(struct rundir *d)
 {
     for (int i = 0; i < OWNS && d->fd >= 0 && d->cleared; i++) if (owns[i].old) unlinkat(d->fd, owns[i].name, 0);

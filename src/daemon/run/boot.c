@@ -221,6 +221,7 @@ static int create(struct boot *b, struct err *e)
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
         return -1;
+    if (rundir_sync(&b->dir, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
                              .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
                              .from = from, .rates = &r->rates, .best = r->any ? &r->best : NULL, .http = b->http,
