@@ -165,6 +165,11 @@ sed -i 's/progress = "yes"/progress = "auto"/' long.conf
 says "and off" 0 's: service.progress is "auto" from step' s reload
 echo 'train {' >>long.conf
 says "an error in the file is named" 78 'long.conf:[0-9]+: ' s reload
+mv long.conf kept.conf
+mkfifo long.conf
+says "a pipe that nobody writes into is not waited for" 78 'long.conf: is a FIFO, not a regular file' s reload
+rm long.conf
+mv kept.conf long.conf
 check "and the run goes on" moves s
 
 # ---- log-level -------------------------------------------------------------------------------------------------------

@@ -89,6 +89,12 @@ check "three checkpoints in a row that find no room: 74" \
     [ "$code $(grep -c '"event":"checkpoint_failed"' w/run/metrics.jsonl)" = "74 3" ]
 check "in one line" [ "$(our_lines)" -eq 1 ]
 equal "and the one before is sound" "$("$build/tests/faults/commit_rig" newest w/run 2>&1)" 4
+# Behind the last step, though, a third one does not take the final weights from the run.
+MPSTAGED_FAULT_BELOW=$tmp_real/w/last/checkpoints MPSTAGED_FAULT='*:any:1+:enospc' \
+    MPSTAGED_FAULT_WHILE=$tmp_real/again job 2 -c toy.conf --steps 3 -o checkpoint.every_steps=1 --run-dir w/last
+check "three that find no room, the third behind the last step: the weights are written" \
+    [ "$code $(grep -c '"event":"checkpoint_failed"' w/last/metrics.jsonl) $(ls w/last/weights.safetensors)" = \
+    "0 3 w/last/weights.safetensors" ]
 rm -f again
 job 2 -c toy.conf --steps 20 --run-dir w/run --resume
 check "from which the run goes on" [ "$code" -eq 0 ]

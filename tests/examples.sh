@@ -31,6 +31,9 @@ done
 head='{"bn1.bias":{"dtype":"F32","shape":[64],"data_offsets":[0,256]}}'
 { printf "\\$(printf %o ${#head})\\0\\0\\0\\0\\0\\0\\0%s" "$head"; head -c 256 /dev/zero; } >resnet18.safetensors
 
+mkdir conf
+cp "$here"/../conf/*.graph conf/
+
 # quietly COMMAND...: its output only where it fails
 quietly() { "$@" >out 2>&1 || { note <out; return 1; }; }
 for conf in "$here"/../conf/*.conf; do

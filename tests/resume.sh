@@ -137,6 +137,8 @@ for k in "-o train.optimizer=sgd -o train.clip_norm=0:train.optimizer was" "-o m
         -c mlp.conf --run-dir part --resume ${k%%:*}
     check "without advice that does not help" sh -c '! grep -q resume=anyway "$0"' "$aside/err"
 done
+refused "another schedule, named itself and not what comes with it" 78 'train.schedule was "step" and is "cosine"' \
+    2 -c mlp.conf --run-dir part --resume -o train.schedule=cosine
 refused "epochs for steps, where batches reached over their ends" 78 'a batch over the end of an epoch was allowed' \
     2 -c resnet.conf --run-dir resnet-part --resume --epochs 5 -o train.steps=0
 rm -rf other; cp -r part other
@@ -157,6 +159,10 @@ trains best 2 -c mlp.conf -o checkpoint.every_steps=0 -o checkpoint.best=loss -o
 best=$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl |
     sort -g | head -1 | cut -d' ' -f2)
 check "the best evaluation stays" [ -d "best/checkpoints/$(printf step-%08d "$best")" ]
+# Nothing is learned, so all evaluations are equal, and the first one, after step 6, is the best.
+trains equal 2 -c mlp.conf -o checkpoint.best=loss -o checkpoint.keep=1 --learning-rate 0 -o train.weight_decay=0
+equal "the first of equal ones stays" "$(steps_of equal)" "step-00000006 step-00000024"
+check "which list says, too" sh -c '"$0" list equal | grep -q "^ *6 .*  best$"' "$mpstagectl"
 trains clock 2 -c mlp.conf --steps 4000 -o train.evaluate_every=0 -o checkpoint.every_steps=0 \
     -o checkpoint.every_seconds=0.05 -o service.log_every=0
 check "by the clock" [ "$(grep -c '"event":"checkpoint","step"' clock/metrics.jsonl)" -ge 2 ]

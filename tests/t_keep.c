@@ -62,7 +62,7 @@ static void saved(uint64_t step, double loss, int code)
     ck_assert(noted.score && !strcmp(noted.score, "loss") && !strcmp(noted.best, "loss"));
     snprintf(d.score, sizeof d.score, "%s", noted.score);
     ring_put(k.done, &d);
-    ck_assert(!keep_take(&k, &e));
+    ck_assert(!keep_take(&k, false, &e));
 }
 
 /* A score is the best one only as that of a checkpoint that is there. */

@@ -39,10 +39,10 @@ size_t size_add(size_t a, size_t b)
     return a == SIZE_MAX || b == SIZE_MAX || __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-/* ---- arena: a list of blocks; large requests get their own ----------------------------------------------------- */
-enum { BLOCK = 64 << 10 };
+/* ---- arena: a list of blocks, each twice the one before; large requests get their own --------------------------- */
+enum { BLOCK_LEAST = 2 << 10, BLOCK_MOST = 64 << 10 };
 struct block { struct block *next; };
-struct arena { struct block *blocks; char *at; size_t left; };
+struct arena { struct block *blocks; char *at; size_t left, size; };
 
 struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
 
@@ -59,10 +59,12 @@ void *arena_alloc(struct arena *a, size_t bytes)
     size_t n = size_add(bytes, 15);
     if (n == SIZE_MAX) return checked(NULL, bytes);
     n &= ~(size_t)15;
-    if (n > BLOCK / 4) return block_add(a, n);
+    if (n > BLOCK_MOST / 4) return block_add(a, n);
     if (n > a->left) {
-        a->at = block_add(a, BLOCK);
-        a->left = BLOCK;
+        a->size = a->size ? a->size < BLOCK_MOST ? 2 * a->size : BLOCK_MOST : BLOCK_LEAST;
+        while (a->size < n) a->size *= 2;
+        a->at = block_add(a, a->size);
+        a->left = a->size;
     }
     void *p = a->at;
     a->at += n;

@@ -77,6 +77,8 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"units", "features"}, {"pad", "padding"}, {"epsilon", "eps"}, {"rate", "p"}, {"prob", "p"},
 };
 
+#define SYNONYMS (sizeof synonym / sizeof *synonym)
+
 static int fold(char c) { return c == '-' ? '_' : tolower((unsigned char)c); }
 
 static bool same(const char *a, size_t n, const char *b, size_t m)
@@ -86,32 +88,43 @@ static bool same(const char *a, size_t n, const char *b, size_t m)
     return true;
 }
 
+/* The first row from i on whose other name is the guess; SYNONYMS: there is none, as for nearly every guess. */
+static size_t synonym_next(const struct nearest *s, size_t i)
+{
+    while (i < SYNONYMS && !same(s->guess, s->n, synonym[i].other, strlen(synonym[i].other))) i++;
+    return i;
+}
+
 static bool synonymous(const struct nearest *s, const char *name, size_t n)
 {
-    for (size_t i = 0; i < sizeof synonym / sizeof *synonym; i++)
-        if (same(s->guess, s->n, synonym[i].other, strlen(synonym[i].other)) &&
-            same(name, n, synonym[i].ours, strlen(synonym[i].ours)))
-            return true;
+    for (size_t i = s->synonyms; i < SYNONYMS; i = synonym_next(s, i + 1))
+        if (same(name, n, synonym[i].ours, strlen(synonym[i].ours))) return true;
     return false;
 }
 
-/* Damerau and Levenshtein's distance, where no byte is changed twice (optimal string alignment). n, m <= LONGEST. */
-static unsigned distance(const char *a, size_t n, const char *b, size_t m)
+/* Damerau and Levenshtein's distance, where no byte is changed twice (optimal string alignment); where it is more than
+ * `most`, any number above that. n, m <= LONGEST. */
+static unsigned distance(const char *a, size_t n, const char *b, size_t m, size_t most)
 {
-    unsigned row[3][LONGEST + 1];
+    unsigned row[3][LONGEST + 1], before = 0;            /* before: the least of the row above */
+    int y[LONGEST];
+    for (size_t j = 0; j < m; j++) y[j] = fold(b[j]);
     for (size_t j = 0; j <= m; j++) row[0][j] = (unsigned)j;
     for (size_t i = 1; i <= n; i++) {
         unsigned *to = row[i % 3], *up = row[(i - 1) % 3], *above = row[(i + 1) % 3];   /* rows i, i - 1 and i - 2 */
-        to[0] = (unsigned)i;
+        unsigned least = to[0] = (unsigned)i;
+        const int x = fold(a[i - 1]), x_up = i > 1 ? fold(a[i - 2]) : 0;
         for (size_t j = 1; j <= m; j++) {
-            int x = fold(a[i - 1]), y = fold(b[j - 1]);
-            unsigned best = up[j - 1] + (x != y);
+            unsigned best = up[j - 1] + (x != y[j - 1]);
             if (up[j] + 1 < best) best = up[j] + 1;
             if (to[j - 1] + 1 < best) best = to[j - 1] + 1;
-            if (i > 1 && j > 1 && x == fold(b[j - 2]) && y == fold(a[i - 2]) && above[j - 2] + 1 < best)
+            if (i > 1 && j > 1 && x == y[j - 2] && x_up == y[j - 1] && above[j - 2] + 1 < best)
                 best = above[j - 2] + 1;
             to[j] = best;
+            if (best < least) least = best;
         }
+        if (least > most && before > most) return least; /* every way to the end leads through one of two rows */
+        before = least;
     }
     return row[n % 3][m];
 }
@@ -126,7 +139,9 @@ static unsigned apart(const char *a, const char *b, size_t n)
 
 struct nearest nearest_begin(const char *guess, size_t n)
 {
-    return (struct nearest){.guess = guess, .n = n, .score = ULONG_MAX};
+    struct nearest s = {.guess = guess, .n = n, .score = ULONG_MAX};
+    s.synonyms = synonym_next(&s, 0);
+    return s;
 }
 
 /* ULONG_MAX: not near */
@@ -136,7 +151,7 @@ static unsigned long score_of(const struct nearest *s, const char *name, size_t 
     if (same(s->guess, s->n, name, n)) return 0;
     if (synonymous(s, name, n)) return SYNONYM;
     if (s->n > LONGEST || n > LONGEST || longer > most) return ULONG_MAX;
-    unsigned slips = distance(s->guess, s->n, name, n);
+    unsigned slips = distance(s->guess, s->n, name, n, most);
     unsigned bytes = longer ? SLIP / RANKS - 1 : apart(s->guess, name, n);
     return slips > most ? ULONG_MAX : (unsigned long)slips * SLIP + RANKS * bytes;
 }

@@ -13,6 +13,7 @@ struct nearest {
     const char *guess; size_t n;
     const char *name; size_t name_n;                     /* the nearest so far; NULL: none */
     unsigned long score;
+    size_t synonyms;                                     /* where those of the guess begin in the table */
 };
 /* guess and all names must outlive the struct */
 struct nearest nearest_begin(const char *guess, size_t n);

@@ -146,17 +146,21 @@ static int section_body(struct conf *c, struct lex *l, const char *section, int 
     return 0;
 }
 
+static int unknown_section(struct lex *l, const char *section)
+{
+    char cited[CITE], hint[NEAREST_TELL];
+    struct nearest near = nearest_begin(section, strlen(section));
+    opt_sections_try(&near);
+    return lex_fail(l, l->at, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited),
+                    nearest_tell(&near, "", hint));
+}
+
 static int section_parse(struct conf *c, struct lex *l, enum token t)
 {
     if (t != T_WORD) return unexpected(l, t, "the name of a section");
     const char *section = l->word;
-    char cited[CITE], hint[NEAREST_TELL];
     int line = l->at;
-    struct nearest near = nearest_begin(section, strlen(section));
-    opt_sections_try(&near);
-    if (!opt_section(section))
-        return lex_fail(l, line, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited),
-                        nearest_tell(&near, "", hint));
+    if (!opt_section(section)) return unknown_section(l, section);
     t = lex_next(l);
     if (t != T_OPEN) return unexpected(l, t, "'{'");
     return section_body(c, l, section, line);

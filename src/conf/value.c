@@ -61,31 +61,45 @@ void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool buil
     }
 }
 
-struct word_search { const char *wanted; bool found, built; int n; struct text list; struct nearest near; };
+struct word_search { const char *wanted; bool found, built; };
+struct word_list { int n; struct text text; struct nearest near; };
 
 static void word_compare(const char *word, int n, bool built, void *arg)
 {
     struct word_search *s = arg;
-    if (built) text_add(&s->list, "%s%.*s", s->list.n ? ", " : "", n, word);
-    if (built) nearest_try(&s->near, word, (size_t)n, 0);
-    s->n += built;
     if (strlen(s->wanted) != (size_t)n || memcmp(s->wanted, word, (size_t)n)) return;
     s->found = true;
     s->built = built;
 }
 
+static void word_tell(const char *word, int n, bool built, void *arg)
+{
+    struct word_list *l = arg;
+    if (!built) return;
+    text_add(&l->text, "%s%.*s", l->n++ ? ", " : "", n, word);
+    nearest_try(&l->near, word, (size_t)n, 0);
+}
+
+/* What is wrong with one that is none of the words that are built. */
+static int word_refuse(const struct opt *o, const struct word_search *s, struct err *e)
+{
+    struct word_list l = {.near = nearest_begin(s->wanted, strlen(s->wanted))};
+    char cited[CITE], hint[NEAREST_TELL];
+    opt_words(o, word_tell, &l);
+    if (!s->found)
+        err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "none of", l.text.s,
+                nearest_tell(&l.near, "", hint));
+    else if (o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", s->wanted, o->why);
+    else err_set(e, E_CONF, "\"%s\" is not built, only %s", s->wanted, l.text.s);
+    text_free(&l.text);
+    return -1;
+}
+
 static int word_check(const struct opt *o, const char *wanted, struct err *e)
 {
-    struct word_search s = {.wanted = wanted, .near = nearest_begin(wanted, strlen(wanted))};
-    char cited[CITE], hint[NEAREST_TELL];
+    struct word_search s = {.wanted = wanted};
     opt_words(o, word_compare, &s);
-    if (!s.found)
-        err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(wanted, cited), s.n == 1 ? "not" : "none of", s.list.s,
-                nearest_tell(&s.near, "", hint));
-    else if (!s.built && o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", wanted, o->why);
-    else if (!s.built) err_set(e, E_CONF, "\"%s\" is not built, only %s", wanted, s.list.s);
-    text_free(&s.list);
-    return s.built ? 0 : -1;
+    return s.built ? 0 : word_refuse(o, &s, e);
 }
 
 static int number(const struct opt *o, const char *v, double *out, struct err *e)

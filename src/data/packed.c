@@ -4,6 +4,7 @@
 #include "data/packed.h"
 
 #define PIECE (UINT64_C(1) << 20)
+enum { BUFFER_MOST = 1 << 17 };
 
 int packed_fail(const struct packed *f, uint64_t at, const char *what, struct err *e)
 {
@@ -27,7 +28,7 @@ int packed_open(const char *path, uint64_t least, struct packed *f, struct err *
         close(fd);
         return err_set(e, E_INTERNAL, "%s: zlib does not open it", path);
     }
-    gzbuffer(f->gz, 1 << 17);
+    gzbuffer(f->gz, f->size < BUFFER_MOST ? (unsigned)f->size + 8 : BUFFER_MOST);
     return bad;
 }
 

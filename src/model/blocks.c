@@ -93,6 +93,7 @@ void blocks_free(struct parse *p)
     for (int i = 0; i < p->block.n; i++) vec_free(&p->block.v[i].body);
     vec_free(&p->block);
     vec_free(&p->alias);
+    names_free(&p->aliases);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -114,19 +115,14 @@ const char *scope_name(struct parse *p, const char *name)
     return arena_printf(p->b->mem, "%s%s", prefix, name);
 }
 
-static int alias_find(const struct parse *p, const char *name)
-{
-    for (int i = p->alias.n - 1; i >= 0; i--) if (!strcmp(p->alias.v[i].name, name)) return p->alias.v[i].tensor;
-    return -1;
-}
-
 int scope_tensor(const struct parse *p, const char *name)
 {
     char full[MAX_NAME + 1];
     const struct block *k = p->scope ? &p->block.v[p->scope->block] : NULL;
     for (int i = 0; k && i < k->n_in; i++) if (!strcmp(k->in[i], name)) return p->scope->in[i];
-    if (!k) return alias_find(p, name);
-    return snprintf(full, sizeof full, "%s%s", p->scope->prefix, name) < (int)sizeof full ? alias_find(p, full) : -1;
+    if (!k) return names_find(&p->aliases, name);
+    bool fits = snprintf(full, sizeof full, "%s%s", p->scope->prefix, name) < (int)sizeof full;
+    return fits ? names_find(&p->aliases, full) : -1;
 }
 
 /* ---- what stands in braces --------------------------------------------------------------------------------------- */
@@ -286,10 +282,12 @@ static int args_take(struct parse *p, const struct block_use *u, struct scope *s
 
 static void alias_add(struct parse *p, const char *name, int tensor)
 {
-    for (int i = 0; i < p->b->tensor.n; i++)
-        if (!strcmp(p->b->tensor.v[i].name, name)) graph_fail(p->b, "there is already a tensor \"%s\"", name);
-    if (alias_find(p, name) >= 0) graph_fail(p->b, "there is already a tensor \"%s\"", name);
+    if (builder_tensor(p->b, name) >= 0 || names_find(&p->aliases, name) >= 0) {
+        graph_fail(p->b, "there is already a tensor \"%s\"", name);
+        return;
+    }
     *vec_push(&p->alias) = (struct alias){name, tensor};
+    names_add(&p->aliases, name, tensor);
 }
 
 /* The statements of one use under this name, which reads in[]. Returns its output tensor, -1 on error. */

@@ -174,10 +174,13 @@ int graph_fail(struct graph_builder *b, const char *fmt, ...)
     return -1;
 }
 
-static int tensor_find(const struct graph_builder *b, const char *name)
+int builder_tensor(const struct graph_builder *b, const char *name) { return names_find(&b->named, name); }
+
+static int tensor_add(struct graph_builder *b, const struct tensor *t)
 {
-    for (int i = b->tensor.n - 1; i >= 0; i--) if (!strcmp(b->tensor.v[i].name, name)) return i;
-    return -1;
+    *vec_push(&b->tensor) = *t;
+    names_add(&b->named, t->name, b->tensor.n - 1);
+    return b->tensor.n - 1;
 }
 
 /* Sizes stay below 2^31 elements, so that products of two of them and sums over a network fit 64 bits everywhere. */
@@ -203,10 +206,9 @@ int graph_input(struct graph_builder *b, const char *name, enum role role, const
     assert(t != F64 && (s->n || t == I64));
     if (b->input.n == MAX_INPUTS) return graph_fail(b, "%s: the network has too many inputs", name);
     if (!shape_small(s)) return graph_fail(b, "\"%s\" has more than 2^31 elements a sample", name);
-    if (tensor_find(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", name);
-    int i = b->tensor.n;
-    struct tensor *x = vec_push(&b->tensor);
-    *x = (struct tensor){.name = arena_strdup(b->mem, name), .shape = *s, .type = t, .producer = -1};
+    if (builder_tensor(b, name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", name);
+    const struct tensor x = {.name = arena_strdup(b->mem, name), .shape = *s, .type = t, .producer = -1};
+    int i = tensor_add(b, &x);
     *vec_push(&b->input) = (struct input){.role = role, .tensor = i, .line = b->line};
     return i;
 }
@@ -273,9 +275,8 @@ static int node_infer(struct graph_builder *b, int node)
             return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
     n->n_param = f.n_param;
     for (int i = 0; i < f.n_param; i++) param_add(b, node, i, &f);
-    struct tensor *t = vec_push(&b->tensor);
-    *t = (struct tensor){.name = n->name, .shape = f.out, .type = f.type, .producer = node};
-    return n->out = b->tensor.n - 1;
+    const struct tensor t = {.name = n->name, .shape = f.out, .type = f.type, .producer = node};
+    return n->out = tensor_add(b, &t);
 }
 
 int graph_add(struct graph_builder *b, const struct graph_node *a)
@@ -284,7 +285,7 @@ int graph_add(struct graph_builder *b, const struct graph_node *a)
     if (b->e.code) return -1;
     const struct op_kind *k = op_find(a->op);
     if (!k) return op_unknown(b, a->name, a->op);
-    if (tensor_find(b, a->name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", a->name);
+    if (builder_tensor(b, a->name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", a->name);
     if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes", a->name);
     if (a->n_in < k->min_in || a->n_in > k->max_in)
         return graph_fail(b, "%s: wrong number of inputs for %s", a->name, a->op);
@@ -311,8 +312,8 @@ int graph_add2(struct graph_builder *b, const char *op, const char *name, int x,
 
 static struct node *node_by_name(struct graph_builder *b, const char *name)
 {
-    for (int i = 0; i < b->node.n; i++) if (!strcmp(b->node.v[i].name, name)) return &b->node.v[i];
-    return NULL;
+    int t = builder_tensor(b, name), node = t < 0 ? -1 : b->tensor.v[t].producer;
+    return node < 0 ? NULL : &b->node.v[node];
 }
 
 /* As it was added: ties change no names. */
@@ -533,6 +534,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         g = NULL;
     }
     vec_free(&b->input); vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container);
+    names_free(&b->named);
     free(b);
     return g;
 }

@@ -1,11 +1,12 @@
 /* The builder's inside, shared by graph.c and text.c. Nobody else. */
 #ifndef MODEL_GRAPH_INT_H
 #define MODEL_GRAPH_INT_H
+#include "base/names.h"
 #include "base/nearest.h"
 #include "model/graph.h"
 #include "model/op.h"
 
-/* names are found by search: hostile text must not take hours */
+/* hostile text must not take hours: parameters are found by search */
 enum { MAX_NODES = 1 << 13 };
 
 struct graph_builder {
@@ -15,6 +16,7 @@ struct graph_builder {
     VEC(struct input) input;
     VEC(struct node) node;
     VEC(struct tensor) tensor;
+    struct names named;                                  /* tensors by name */
     VEC(struct param) param;
     VEC(struct container) container;
     /* losses, scores and targets are left out, and so some tensors may have no reader; loss_op: the loss left out */
@@ -27,6 +29,8 @@ int graph_fail(struct graph_builder *b, const char *fmt, ...) __attribute__((for
 /* graph_check.c: the last step of graph_finish. Returns -1 with the builder's error set. */
 int graph_check(struct graph_builder *b, const struct graph *g);
 
+/* Tensor of this name so far; -1: there is none. */
+int builder_tensor(const struct graph_builder *b, const char *name);
 /* Tensor of the first input with this role; -1: there is none yet. */
 int builder_first(const struct graph_builder *b, enum role role);
 

@@ -98,8 +98,8 @@ static int tensor_named(struct parse *p, const char *name)
     int at = scope_tensor(p, name);
     const char *full = at < 0 ? scope_name(p, name) : NULL;
     if (at >= 0 || !full) return at;
-    for (int i = p->scope ? p->scope->first : 0; i < b->tensor.n; i++)
-        if (!strcmp(b->tensor.v[i].name, full)) return i;
+    at = builder_tensor(b, full);
+    if (at >= (p->scope ? p->scope->first : 0)) return at;
     if (p->scope) return graph_fail(b, "there is no tensor \"%s\" in this block", name);
     char hint[NEAREST_TELL];
     struct nearest near = nearest_begin(name, strlen(name));

@@ -26,9 +26,9 @@ static void times_check(const struct cost *k)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static struct selection *s;                          /* the same for all inputs */
     struct err e = {0};
-    struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
-    struct selection *s = select_make(g, &rig_plain, 8, NULL);
+    if (!s) s = select_make(graph_parse("fuzz.graph", network, strlen(network), NULL), &rig_plain, 8, NULL);
     struct cost *k = cost_parse("profile", (const char *)data, size, s, &e);
     if (k) times_check(k);
     else {
@@ -36,7 +36,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (const char *t = e.text; *t; t++) must((unsigned char)*t >= 0x20);
     }
     cost_free(k);
-    select_free(s);
-    graph_free(g);
     return 0;
 }

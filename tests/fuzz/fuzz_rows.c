@@ -1,9 +1,11 @@
 /* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the
  * simulator runs to its end and a second planning repeats, and so do short batches. Two ranks, three micro-batches,
- * each of three ways to join the backward passes; and with bundles of two. */
+ * each of three ways to join the backward passes; and with bundles of two. Rows that are not even read are tried in one
+ * of these ways. */
 #include <stdlib.h>
 #include <string.h>
 #include "../devices.h"
+#include "depth.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -22,8 +24,20 @@ static void error_check(const struct err *e)
     for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
 }
 
-static void plan_try(const struct selection *s, const struct placement *pl, const char *rows, const char *backward,
-                     int bundle)
+struct world { struct selection *s; struct placement *pl; struct cost *k; };
+
+/* What is the same for all inputs. */
+static void world_make(struct world *w)
+{
+    static const int cut[] = {0, 2, 5};
+    struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
+    w->s = select_make(g, &rig_plain, 4, NULL);
+    struct placement_request where = {.sel = w->s, .n_stages = 2, .n_ranks = 2, .first_group = cut};
+    w->pl = placement_make(&where, NULL);
+    w->k = cost_estimate(w->s);
+}
+
+static void plan_try(const struct world *w, const char *rows, const char *backward, int bundle)
 {
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = "rows",
@@ -34,11 +48,10 @@ static void plan_try(const struct selection *s, const struct placement *pl, cons
                              .backward = backward,
                              .batch_norm = "micro"};
     struct err e = {0};
-    struct plan *p = plan_make(s, pl, &r, &e);
+    struct plan *p = plan_make(w->s, w->pl, &r, &e);
     if (!p) { error_check(&e); return; }
-    struct plan *again = plan_make(s, pl, &r, &e);
-    struct cost *k = cost_estimate(s);
-    struct sim *t = plan_simulate(p, k, &e);
+    struct plan *again = plan_make(w->s, w->pl, &r, &e);
+    struct sim *t = plan_simulate(p, w->k, &e);
     char a[33], b[33];
     must(again && t);
     plan_hash(p, a);
@@ -49,37 +62,33 @@ static void plan_try(const struct selection *s, const struct placement *pl, cons
     plan_free(p);
     r.rows_micro = 3;
     for (r.batch = 4; r.batch > 0; r.batch--) {          /* what is legal stays legal without its last micro-batches */
-        must((p = plan_make(s, pl, &r, &e)) && (t = plan_simulate(p, k, &e)));
+        must((p = plan_make(w->s, w->pl, &r, &e)) && (t = plan_simulate(p, w->k, &e)));
         sim_free(t);
         plan_free(p);
     }
-    cost_free(k);
 }
 
-static void parse_try(const uint8_t *data, size_t size)
+static bool parse_try(const uint8_t *data, size_t size)
 {
     struct err e = {0};
     struct sched s = {.n_ranks = 2, .row = mem_alloc(2 * sizeof *s.row)};
-    if (sched_parse("rows", (const char *)data, size, &s, &e)) error_check(&e);
+    bool bad = sched_parse("rows", (const char *)data, size, &s, &e);
+    if (bad) error_check(&e);
     sched_free(&s);
+    return !bad;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const backward[] = {"auto", "joined", "split"};
-    static const int cut[] = {0, 2, 5};
-    struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
-    struct selection *s = select_make(g, &rig_plain, 4, NULL);
-    struct placement_request where = {.sel = s, .n_stages = 2, .n_ranks = 2, .first_group = cut};
-    struct placement *pl = placement_make(&where, NULL);
+    static struct world w;
+    bool read = parse_try(data, size);
+    if (!goes_deep()) return 0;
+    if (!w.s) world_make(&w);
     char *rows = mem_alloc(size + 1);
     if (size) memcpy(rows, data, size);
-    parse_try(data, size);
-    for (int i = 0; i < 6; i++) plan_try(s, pl, rows, backward[i % 3], 1 + i / 3);
+    for (int i = 0; i < (read ? 6 : 1); i++) plan_try(&w, rows, backward[i % 3], 1 + i / 3);
     free(rows);
-    placement_free(pl);
-    select_free(s);
-    graph_free(g);
     return 0;
 }

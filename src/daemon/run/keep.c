@@ -144,7 +144,7 @@ static int written(struct keep *k, const struct save_done *d, struct err *e)
     return metrics_event(k->metrics, o, e);
 }
 
-static int unwritten(struct keep *k, const struct save_done *d, struct err *e)
+static int unwritten(struct keep *k, const struct save_done *d, bool ends, struct err *e)
 {
     char clean[4 * sizeof d->text];
     text_printable(d->text, clean, sizeof clean);
@@ -156,18 +156,18 @@ static int unwritten(struct keep *k, const struct save_done *d, struct err *e)
     json_t *o = json_pack("{s:s,s:I,s:i,s:s}", "event", "checkpoint_failed", "step", (json_int_t)d->step,
                           "code", d->code, "text", clean);
     if (metrics_event(k->metrics, o, e)) return -1;
-    if (k->failures < MOST_FAILURES) return 0;
+    if (k->failures < MOST_FAILURES || ends) return 0;
     return err_set(e, E_IO, "%d checkpoints in a row could not be written, last: %s", k->failures, d->text);
 }
 
-int keep_take(struct keep *k, struct err *e)
+int keep_take(struct keep *k, bool ends, struct err *e)
 {
     struct save_done d;
     while (ring_get(k->done, &d, 0)) {
         k->writing--;
         k->last = (struct err){.code = d.unwanted ? 0 : d.code};
         snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
-        if (d.unwanted ? unwanted(k, &d) : d.code ? unwritten(k, &d, e) : written(k, &d, e)) return -1;
+        if (d.unwanted ? unwanted(k, &d) : d.code ? unwritten(k, &d, ends, e) : written(k, &d, e)) return -1;
     }
     return 0;
 }

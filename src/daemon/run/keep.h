@@ -43,7 +43,8 @@ void keep_back(struct keep *k, const struct ckpt_best *was);
 void keep_release(struct keep *k, const struct order *o, uint64_t skipped);
 /* It must not be: the run goes back to an earlier one. */
 void keep_forgo(struct keep *k, const struct order *o);
-/* Tells of what has been written. 74 after three failures in a row. */
-int keep_take(struct keep *k, struct err *e);
+/* Tells of what has been written. 74 after three failures in a row, unless the run ends anyway (ends): then nothing
+ * is won by it, and its weights would be lost. */
+int keep_take(struct keep *k, bool ends, struct err *e);
 void keep_end(struct keep *k);
 #endif

@@ -287,7 +287,7 @@ static void on_wake(uv_async_t *a)
         l->in_flight--;
         if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
-    if (keep_take(&l->keep, &e)) loop_fail(l, &e);
+    if (keep_take(&l->keep, l->stopped || l->course.phase >= COURSE_SAVE, &e)) loop_fail(l, &e);
     lost_take(l);
     loop_amend(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);

@@ -1,5 +1,9 @@
 /* The configuration file, read again. */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/out.h"
 #include "daemon/run/reload.h"
 
 enum { FILE_MAX = 1 << 20 };
@@ -27,10 +31,24 @@ static void change_note(void *ctx, const char *key, bool live)
     text_free(&value);
 }
 
+/* A start may read its configuration from a pipe. A run that goes on must not wait for one: its loop would stand
+ * still. */
+static int file_read(struct text *t, const char *path, struct err *e)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return text_read_file(t, path, FILE_MAX, e);   /* which says why */
+    bool file = !fstat(fd, &st) && S_ISREG(st.st_mode);
+    int bad = file ? text_read_fd(t, fd, path, FILE_MAX, e)
+                   : err_set(e, E_CONF, "%s: is %s, not a regular file", path, out_kind(st.st_mode));
+    close(fd);
+    return bad;
+}
+
 struct conf *reload_read(const struct opts *o, const struct conf *was, json_t *changed, struct err *e)
 {
     struct text file = {0};
-    if (text_read_file(&file, o->config, FILE_MAX, e)) return NULL;
+    if (file_read(&file, o->config, e)) return NULL;
     struct conf *now = reload_make(o, file.s, file.n, e);
     text_free(&file);
     if (!now) return NULL;

@@ -117,12 +117,22 @@ static void differences_tell(struct boot *b)
     }
 }
 
+/* The one that an error names. An option that decides bits only beside another one appears or goes with that, as
+ * train.steps does with train.schedule: then the other one is what somebody changed. */
+static const struct ckpt_setting *difference(const struct boot *b, const char **old)
+{
+    const struct ckpt_setting *s = ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
+    while (s && conf_follows(s->key) && (!*old || !s->value))
+        s = ckpt_differs(&b->resume.from, &b->resume.now, s, old);
+    return s ? s : ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
+}
+
 static int settings_fit(struct boot *b, const char *shown, struct err *e)
 {
     const struct ckpt *from = &b->resume.from;
     const char *old;
     char name[CKPT_NAME];
-    const struct ckpt_setting *s = ckpt_differs(from, &b->resume.now, NULL, &old);
+    const struct ckpt_setting *s = difference(b, &old);
     if (!s) return 0;
     ckpt_name(from->step, name);
     if (strcmp(b->conf->run.resume, "anyway") == 0) {

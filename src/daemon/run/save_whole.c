@@ -75,12 +75,13 @@ static bool better(const char *score, const struct ckpt *a, bool any, double bes
     return !any || score_better(score, a->value, best);
 }
 
-/* The step of the best one up to this; 0: none has that score. */
+/* The step of the best one up to this; 0: none has that score. The list begins with the newest and is read from its
+ * end, so that of equal ones the first stays, the one that the run itself calls the best (so_far_take). */
 static uint64_t best_of(const struct save *s, int dir, const char *shown, const uint64_t *step, int n)
 {
     uint64_t found = 0;
     double best = 0;
-    for (int i = 0; i < n && *s->best; i++) {
+    for (int i = n - 1; i >= 0 && *s->best; i--) {
         struct ckpt k;
         struct err none = {0};
         if (step[i] > s->o.step || ckpt_read(dir, shown, step[i], &k, &none)) continue;
