@@ -214,15 +214,17 @@ static int create(struct boot *b, struct err *e)
     b->lead.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    const struct resume *r = &b->resume;
+    struct resume *r = &b->resume;
     const struct ckpt *from = r->found ? &r->from : NULL;
+    if (resume_rates(b, e)) return -1;
     struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
         return -1;
+    if (rundir_sync(&b->dir, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
                              .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
-                             .from = from, .best = r->any ? &r->best : NULL, .http = b->http,
+                             .from = from, .rates = &r->rates, .best = r->any ? &r->best : NULL, .http = b->http,
                              .opts = b->opts, .file = &b->file};
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, fate_word(), &b->predict, e)) return -1;
     b->http = -1;                                         /* the loop closes it */

@@ -407,6 +407,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         l->lead.costs = ring_new(1, costs);
     }
     course_begin(&l->course, q->job, q->from);
+    l->course.rates = q->rates;
     keep_begin(&l->keep, q->job, q->save, q->from, q->best);
     if (q->from && keep_enough(&l->keep) && !l->course.evaluate_due) {
         course_enough(&l->course);
