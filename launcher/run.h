@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/address.h"
+#include "base/deadline.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -27,6 +28,12 @@ enum {
     RUN_GONE_S = 10,                                      /* by when killed processes have to be gone */
     RUN_NOT_STARTED = 126, RUN_NOT_FOUND = 127            /* exit codes, as of env(1) */
 };
+
+DEADLINE_BEFORE(DEADLINE_PROMISED_STOP + DEADLINE_LAUNCHER, RUN_TERM_S * 1000,
+                "a run that gets SIGTERM has ended before it is killed");
+DEADLINE_BEFORE(DEADLINE_PROCESS_FAIL + DEADLINE_PRINT + DEADLINE_ENDED + DEADLINE_LAUNCHER, RUN_FAILED_S * 1000,
+                "a run that says that it failed has ended by itself before it is ended");
+DEADLINE_BEFORE(RUN_LOOK_S, RUN_EMPTY_S, "a launcher that goes on is looked at before that is held against it");
 
 struct run_options {
     long max_restarts;                                    /* -1: any number */

@@ -99,9 +99,52 @@ rm -f again
 job 2 -c toy.conf --steps 20 --run-dir w/run --resume
 check "from which the run goes on" [ "$code" -eq 0 ]
 
+# A rate is set while the disk of checkpoints fails, so that the one that would have it is lost, and then the run is
+# killed: it goes on from the one before with that rate, at the steps that it was told of.
+rm -rf w/run again
+write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
+echo 'checkpoint { every_steps = 100000000 }' >>long.conf
+MPSTAGED_FAULT_BELOW=$tmp_real/w/run/checkpoints MPSTAGED_FAULT='*:any:1+:eio' MPSTAGED_FAULT_WHILE=$tmp_real/again \
+    "$mpstaged" -c long.conf --run-dir w/run >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+seen() { for _ in $(seq 600); do ! grep -qs "$1" w/run/metrics.jsonl || return 0; sleep 0.05; done; return 1; }
+seen '"step":20,' || not_ok "a long run begins"
+"$mpstagectl" w/run checkpoint --wait >"$aside/said" 2>&1 || true
+: >again
+from=$("$mpstagectl" w/run set train.learning_rate=0.0625 2>&1 | sed -n 's/.* step \([0-9]*\) on$/\1/p')
+check "a rate is set, from step ${from:=0}" [ "$from" -gt 0 ]
+check "its checkpoint is lost" seen '"event":"checkpoint_failed"'
+check "and it trains on" seen "\"step\":$((from + 9)),"
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+rm -f again
+newest=$("$build/tests/faults/commit_rig" newest w/run 2>&1)
+check "the newest checkpoint, of step $newest, is an older one" [ "$newest" -gt 0 -a "$newest" -lt $((from - 1)) ]
+lost_at=$(loss_bits w/run/metrics.jsonl | sort -n | tail -n 1 | cut -d " " -f 1)
+# what was done before: to be done again
+loss_bits w/run/metrics.jsonl >"$aside/before"
+"$mpstaged" -c long.conf --steps $((lost_at + 5)) --run-dir w/run --resume >"$aside/out" 2>"$aside/err" || why
+rate_of() { sed -n 's/.*"step":'"$1"',"epoch".*"lr":\([0-9.e-]*\),.*/\1/p' w/run/metrics.jsonl | tail -n 1; }
+equal "the run that goes on has it from that step on" "0.1 0.0625" "$(rate_of $((from - 1))) $(rate_of "$from")"
+loss_bits w/run/metrics.jsonl | awk -v n="$lost_at" '$1 <= n' >"$aside/after"
+check "and says so" grep -q "^note: train.learning_rate is 0.0625 again from step $from on" "$aside/err"
+check "steps that were done again have the same losses" cmp "$aside/before" "$aside/after"
+rm -rf w/whole; mkdir w/whole; cp w/run/rates.jsonl w/whole
+"$mpstaged" -c long.conf --steps $((lost_at + 5)) --run-dir w/whole --resume >"$aside/out" 2>"$aside/err" || why
+loss_bits w/run/metrics.jsonl >"$aside/after"; loss_bits w/whole/metrics.jsonl >"$aside/whole"
+check "which are those of a run in which only that was set" cmp "$aside/after" "$aside/whole"
+equal "and so are the weights" "$(hash_last w/run)" "$(hash_last w/whole)"
+
 # A power cut: what the daemon says was committed is there.
 rm -rf w record; mkdir w
 MPSTAGED_FAULT_BELOW=$tmp_real/w MPSTAGED_FAULT_RECORD=$tmp_real/record job 2 -c toy.conf --run-dir w/run
 check "the recorded run ends well" [ "$code" -eq 0 ]
 crashes "power cut" record run
+# The same of a run in place of an earlier one, whose folder of checkpoints is there already.
+rm -rf w record; mkdir w
+for how in '--steps 2' '--steps 2 --overwrite'; do
+    # shellcheck disable=SC2086
+    MPSTAGED_FAULT_BELOW=$tmp_real/w MPSTAGED_FAULT_RECORD=$tmp_real/record job 2 -c toy.conf $how --run-dir w/run
+    check "a run with $how ends well" [ "$code" -eq 0 ]
+done
+crashes "power cut, one run after another" record run
 tap_done

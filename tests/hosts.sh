@@ -176,6 +176,32 @@ check "a run directory that the other host does not have is told" \
     grep -q '^note: mpsfar does not have run; checkpoints' "$aside/err"
 check "and a checkpoint that was not written, with the host" \
     grep -q '^warning: no checkpoint of step 4: on mpsfar: run/checkpoints: No such' "$aside/err"
+# A folder of the same name that the other host has of its own, from another time: what is written there is not here.
+mkdir -p "$aside/far/own/checkpoints/step-00000004.tmp"
+hosts_run 2 -c mlp.conf -o checkpoint.every_steps=4 --run-dir own
+hosts_done "two ranks whose run directories are not the same" "$aside/near/own"
+said="rank 1 on mpsfar has written it, but here: No such file"
+check "are told that the part of one is not there" grep -q \
+    "_failed\",\"step\":4,\"code\":74,\"text\":\"own/checkpoints/step-00000004.tmp/model-[^ ]*: $said" \
+    "$aside/near/own/metrics.jsonl"
+check "and nothing has the name of a checkpoint" [ -z "$(find "$aside/near/own" "$aside/far/own" -name 'step-*[0-9]')" ]
+# Going on from folders that are not the same: another checkpoint, and none.
+trains seed1 2 -c mlp.conf -o checkpoint.every_steps=4
+trains seed2 2 -c mlp.conf -o checkpoint.every_steps=4 -o run.seed=2
+mkdir -p "$aside/near/res" "$aside/far/res"
+cp -r seed1/checkpoints "$aside/near/res"
+cp -r seed2/checkpoints "$aside/far/res"
+hosts_run 2 -c mlp.conf --run-dir res --resume
+unlike() { [ "$code$(our_lines)$(grep -cE "^mpstaged: on mpsfar: res/checkpoints/step-0000000[46]: rank 1 finds $1" \
+    "$aside/err")" = 7811 ]; }
+if unlike "another checkpoint there, rank 0 on mpsnear one that is sound"
+then ok "another checkpoint there is refused"
+else why; not_ok "another checkpoint there is refused: $code"; fi
+rm "$aside/far/res/checkpoints"/step-*/manifest.json
+hosts_run 2 -c mlp.conf --run-dir res --resume
+if unlike "no sound one there, rank 0 on mpsnear one that is sound"
+then ok "so is none, instead of a start from the beginning"
+else why; not_ok "so is none: $code"; fi
 by=node
 hosts_run 4 -c mlp.conf -o checkpoint.every_steps=4 --run-dir shared/run
 hosts_done "four ranks, dealt out in turns," "$aside/shared/run"

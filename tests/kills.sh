@@ -2,6 +2,7 @@
 # kills.sh: SIGKILL at random moments, of a rank, of all ranks or of mpirun, while starting, training, evaluating and
 # writing checkpoints. Every job ends by itself, under the supervisor or started anew with another number of stages,
 # with the weights and the losses of a run that nobody killed, and goes on from the newest checkpoint that was told of.
+# Just before a kill somebody may have set the learning rate: what was told to be set is, from the step that was named.
 # KILLS=50 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
@@ -54,7 +55,17 @@ strike() {
     esac
     [ -z "$victim" ] || kill -9 $victim 2>/dev/null || victim=
 }
-kills=0 jobs=0 slowest=0 bad=0
+kills=0 jobs=0 slowest=0 bad=0 by_hand_kills=0 changes=0 sets=0
+# No job takes more, so that each kind has its turn.
+share=$((KILLS / 4 + 1))
+[ "$share" -le 25 ] || share=25
+# set_rate RUN: notes the step if it is told that it is set
+set_rate() {
+    random 9
+    step=$(timeout 5 "$mpstagectl" "$1" set "train.learning_rate=0.00$((dice + 1))" 2>/dev/null </dev/null |
+        sed -n 's/.* from step \([0-9]*\) on$/\1/p') || true
+    [ -z "$step" ] || { echo "$step" >>"$aside/told"; sets=$((sets + 1)); }
+}
 # again RUN: is a step done that was not when $resumes and $seen were taken? Notes how long that took.
 await_step() {
     from=$(now)
@@ -70,12 +81,24 @@ await_step() {
 }
 # judge RUN HOW: the end of a job
 judge() {
-    jobs=$((jobs + 1)) wrong=
+    jobs=$((jobs + 1)) wrong= judged=$code
+    cp "$aside/whole" "$aside/wanted"
+    wanted=$whole
+    while read -r step; do
+        grep -q "^{\"step\":$step," "$1/rates.jsonl" || wrong="$wrong; what was set from step $step on is lost"
+    done <"$aside/told"
+    if [ -e "$1/rates.jsonl" ]; then                      # what a run does in which only that was set
+        rm -rf alike; mkdir alike; cp "$1/rates.jsonl" alike
+        job 2 -c k.conf --resume --run-dir alike
+        wanted=$(last_hash alike)
+        loss_bits alike/metrics.jsonl >"$aside/wanted"
+    fi
+    code=$judged
     [ "$code" -eq 0 ] || wrong="$wrong; exit $code"
-    [ "$(last_hash "$1")" = "$whole" ] || wrong="$wrong; weights $(last_hash "$1"), not $whole"
+    [ "$(last_hash "$1")" = "$wanted" ] || wrong="$wrong; weights $(last_hash "$1"), not $wanted"
     loss_bits "$1/metrics.jsonl" >"$aside/bits"
-    cmp -s "$aside/bits" "$aside/whole" ||
-        wrong="$wrong; losses differ: $(diff "$aside/bits" "$aside/whole" | sed -n 2p)"
+    cmp -s "$aside/bits" "$aside/wanted" ||
+        wrong="$wrong; losses differ: $(diff "$aside/bits" "$aside/wanted" | sed -n 2p)"
     [ "$(lost "$1")" -eq 0 ] || wrong="$wrong; $(lost "$1") checkpoints were lost"
     [ -z "$(ranks_alive)" ] || nobody_left || wrong="$wrong; ranks are left"
     [ -z "$wrong" ] && return 0
@@ -88,17 +111,20 @@ judge() {
 
 # Under the supervisor. Two kills in a row may come before a checkpoint, no more: it gives up after three.
 supervised() {
-    rm -rf run; early=0 before=
+    rm -rf run; early=0 before= most=$((kills + share))
+    : >"$aside/told"
     root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
     "$supervisor" --backoff 0 -- "$MPIRUN" $root --oversubscribe --bind-to none -np "$1" "$mpstaged" -c k.conf \
         --stages "$1" --run-dir run >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
-    while kill -0 $pid 2>/dev/null && [ "$kills" -lt "$KILLS" ]; do
+    while kill -0 $pid 2>/dev/null && [ "$kills" -lt "$KILLS" ] && [ "$kills" -lt "$most" ]; do
         random 90
         sleep "$(printf 0.%02d "$dice")"
         committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
         if [ "${committed:-0}" = "${before:-x}" ]; then early=$((early + 1)); else early=0; fi
         [ $early -lt 2 ] || continue
         resumes=$(count '"event":"resume"' run/metrics.jsonl) before=$committed
+        random 2
+        [ "$dice" -ne 0 ] || set_rate run
         strike
         [ -n "$victim" ] || continue
         kills=$((kills + 1))
@@ -108,23 +134,34 @@ supervised() {
     code=0; wait $pid || code=$?
     judge run "$1 ranks under the supervisor"
 }
-# Started by hand, each time with another number of stages.
+# Started by hand, each time with another number of stages than before, and struck when so many steps more are done.
+steps_done() { count '"event":"step"' run/metrics.jsonl; }
 by_hand() {
-    rm -rf run
+    rm -rf run; n=0 most=$((kills + share)) writer=0     # writer: how many stages wrote the newest checkpoint
+    : >"$aside/told"
     for try in $(seq 200); do
-        random 3
-        case $dice in 0) n=1 ;; 1) n=2 ;; *) n=4 ;; esac
+        last=$n
+        random 2
+        case $last-$dice in 2-0 | 4-0) n=1 ;; 1-0 | 4-1) n=2 ;; 1-1 | 2-1) n=4 ;; *) n=$((dice + 1)) ;; esac
+        began=$(steps_done) resumes=$(count '"event":"resume"' run/metrics.jsonl)
+        committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
         root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
         "$MPIRUN" $root --oversubscribe --bind-to none -np $n "$mpstaged" -c k.conf --stages $n --run-dir run --resume \
             >"$aside/out" 2>"$aside/said" </dev/null & pid=$!
-        if [ "$kills" -lt "$KILLS" ]; then
-            random 60
-            sleep "$(printf 1.%02d "$dice")"
+        if [ "$kills" -lt "$KILLS" ] && [ "$kills" -lt "$most" ]; then
+            random 300
+            until=$((began + dice + 1))
+            while kill -0 $pid 2>/dev/null && [ "$(steps_done)" -lt "$until" ]; do sleep 0.01; done
+            random 2
+            [ "$dice" -ne 0 ] || set_rate run
             strike
-            [ -z "$victim" ] || kills=$((kills + 1))
+            [ -z "$victim" ] || { kills=$((kills + 1)) by_hand_kills=$((by_hand_kills + 1)); }
         fi
         code=0; wait $pid || code=$?
         nobody_left || true
+        [ "$(count '"event":"resume"' run/metrics.jsonl)" -le "$resumes" ] || [ "$writer" -eq $n ] ||
+            changes=$((changes + 1))
+        [ "$(count '"event":"checkpoint","step"' run/metrics.jsonl)" -le "$committed" ] || writer=$n
         [ "$code" -ne 0 ] || break
     done
     judge run "other numbers of stages, $try starts"
@@ -137,5 +174,10 @@ while [ "$kills" -lt "$KILLS" ]; do
 done
 echo "# $kills kills in $jobs jobs; from a kill to the next step at most $slowest ms"
 [ "$bad" -gt 0 ] || ok "$jobs jobs, killed $kills times, end with the weights and losses of a run without a break"
+if [ "$KILLS" -ge 4 ]; then
+    check "of these $by_hand_kills by hand, and $changes resumptions had another number of stages" \
+        [ "$by_hand_kills" -gt 0 -a "$changes" -gt 0 ]
+fi
+echo "# $sets times somebody was told that a rate is set"
 check "nobody is left" nobody_left
 tap_done

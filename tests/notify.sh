@@ -79,6 +79,19 @@ sleep 0.2
 check "and the one from which a run goes on, before READY" before '^X_MPSTAGED_RESUMED=4$' '^READY=1'
 check "the status names the newest" grep -qE '^STATUS=step [56]/6, .*, checkpoint [46] ' "$heard"
 
+# A disk that is slow: the watchdog waits while a checkpoint is written, and has its own time again when a step has
+# ended after it; while checkpoints are read, bytes that come count.
+manager
+WATCHDOG_USEC=1000000; export WATCHDOG_USEC
+job 2 -c short.conf --run-dir slow -o checkpoint.every_steps=2 --steps 3
+unset WATCHDOG_USEC
+sleep 0.2
+check "while a checkpoint is written, the watchdog waits for the disk" before 'WATCHDOG_USEC=4200000000$' \
+    '^X_MPSTAGED_CHECKPOINT=2$'
+check "our units have the watchdog that the deadlines were compared with" \
+    [ "$(sed -n 's/^WatchdogSec=\([0-9]*\)min$/\1/p' "$here/../launcher/service/unit.in")" -eq \
+    $(($(sed -n 's/.*DEADLINE_WATCHDOG = \([0-9]*\),.*/\1/p' "$here/../src/base/deadline.h") / 60000)) ]
+
 # Nobody asked for that: a supervisor is told that something is lost (69), not that the run was stopped (75).
 begin orphaned
 kill -KILL "$(pgrep -P "$launcher")"

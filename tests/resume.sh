@@ -69,6 +69,10 @@ since=$(events same | tr ' ' '\n' | sed -n '/resume/,$p' | LC_ALL=C sort | uniq 
 check "the file says so" [ "$since" = 1account3checkpoint1done2evaluation1resume ]
 check "and last that it is done" [ "$(events same | sed 's/.* \([a-z]\)/\1/')" = "done " ]
 check "and from where" grep -q '"event":"resume",.*"step":14[,}]' same/metrics.jsonl
+cp -r part bare; rm bare/metrics.jsonl
+"$mpstaged" -c mlp.conf --run-dir bare --resume >"$aside/out" 2>"$aside/err" || why
+check "also where that part of the file was removed" \
+    sh -c 'head -n 1 bare/metrics.jsonl | grep -q "^{\"event\":\"resume\",.*\"step\":14[,}]"'
 goes_on "on one rank" 1 one --stages 1
 goes_on "on four ranks" 4 four --stages 4
 goes_on "on three ranks, another schedule" 3 three --stages 3 --schedule gpipe

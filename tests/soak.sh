@@ -121,7 +121,7 @@ usr2() { kill -USR2 "$pid"; }
 checkpoint() { ctl checkpoint; }
 checkpoint_wait() { ctl checkpoint --wait; }
 pause() { ctl pause; nap 100 3000; ctl resume; }
-set_rate() { ctl set train.learning_rate=0.001; }
+set_rate() { random 9; ctl set train.learning_rate=0.000$((dice + 1)); }
 reload() { random 2; write_soak s.conf $((dice + 1)); ctl reload; }
 level() { ctl log-level debug; ctl status; ctl log-level info; }
 asks() { ctl status; ctl status --json; "$mpstagectl" list "$run" >"$aside/list" 2>&1 || true; }
@@ -322,7 +322,10 @@ write_soak s.conf 0
 for r in run life; do
     n=$(field "$r" steps)
     [ -n "$n" ] || n=$(field "$r" step)
-    job 2 -c s.conf -o run.hang_timeout=0 -o "service.metrics=no" -o checkpoint.every_seconds=0 --steps "$n" \
+    # with the rates that were set, from the steps on that they were set for
+    rm -rf "whole-$r"; mkdir "whole-$r"
+    [ ! -e "$r/rates.jsonl" ] || cp "$r/rates.jsonl" "whole-$r"
+    job 2 -c s.conf --resume -o run.hang_timeout=0 -o "service.metrics=no" -o checkpoint.every_seconds=0 --steps "$n" \
         --run-dir "whole-$r"
     [ "$code" -eq 0 ] || why
     # what a life had done after the last checkpoint, and the next one has not come to again, is left out

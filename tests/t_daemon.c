@@ -500,10 +500,12 @@ START_TEST(step_rate)
     ck_assert(course_rate(&c, 2) == 1);
     ck_assert(course_rate(&c, 3) == 0.5);
     ck_assert(course_rate(&c, 4) == 0.25);
-    c.has_rate = true;                                    /* what is set goes through the schedule, too */
-    c.rate_set = 4;
-    ck_assert(course_rate(&c, 4) == 1);
-    c.has_rate = false;
+    struct rates rates = {0};
+    rates_add(&rates, &(struct rate_from){3, true, 4});   /* what is set goes through the schedule, too */
+    c.rates = &rates;
+    ck_assert(course_rate(&c, 2) == 1 && course_rate(&c, 3) == 2 && course_rate(&c, 4) == 1);
+    rates_free(&rates);
+    c.rates = NULL;
     conf.train.schedule = "constant";
     ck_assert(course_rate(&c, 9) == 1);
 }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "daemon/report/straggler.h"
 #include "daemon/run/judge.h"
 #include "daemon/run/wire.h"
@@ -249,6 +250,56 @@ START_TEST(sleep_below_the_limit_is_forgiven)
 }
 END_TEST
 
+/* The scheduler comes by, or not, for so long. Returns for how long it has stood still if that was too long. */
+static uint64_t desk_pass(struct judge_desk *d, uint64_t ms, bool comes, bool in_file)
+{
+    uint64_t ns = 0, count = d->count;
+    for (uint64_t until = now + ms * MS; now < until && !ns;) {
+        now += 250 * MS;
+        ns = judge_desk(&judge, d, count += comes, in_file, now);
+    }
+    return ns;
+}
+
+START_TEST(a_scheduler_that_does_not_come_by_is_stuck)
+{
+    struct judge_desk d = {0};
+    begin(10);
+    ck_assert_uint_eq(desk_pass(&d, 100000, true, false), 0);
+    ck_assert_uint_eq(desk_pass(&d, 10000, false, false), 0);
+    uint64_t ns = desk_pass(&d, 1000, false, false);
+    ck_assert(ns > 10 * SECOND && ns < 11 * SECOND);
+    ck_assert_uint_eq(desk_pass(&d, 1000, true, false), 0);
+    beat[2].slowest_ns = 4 * SECOND;
+    judge_hear(&judge, 2, &beat[2], now);
+    ck_assert_uint_eq(desk_pass(&d, 19000, false, false), 0);
+    ck_assert_uint_gt(desk_pass(&d, 2000, false, false), 0);
+}
+END_TEST
+
+/* A slow disk is told of when a checkpoint on it would be. */
+START_TEST(a_scheduler_may_wait_for_files)
+{
+    struct judge_desk d = {0};
+    begin(10);
+    ck_assert_uint_eq(desk_pass(&d, DEADLINE_WRITER, false, true), 0);
+    ck_assert_uint_gt(desk_pass(&d, 1000, false, true), 0);
+}
+END_TEST
+
+START_TEST(nor_is_a_scheduler_judged_while_nobody_looks)
+{
+    struct judge_desk d = {0};
+    begin(10);
+    ck_assert_uint_eq(desk_pass(&d, 5000, false, false), 0);
+    now += 3600 * SECOND;
+    ck_assert_uint_eq(desk_pass(&d, 4000, false, false), 0);
+    ck_assert_uint_gt(desk_pass(&d, 2000, false, false), 0);
+    begin(0);                                             /* 0 judges nobody */
+    ck_assert_uint_eq(desk_pass(&d, 1000000, false, false), 0);
+}
+END_TEST
+
 START_TEST(threads_are_never_silent)
 {
     struct verdict v;
@@ -445,6 +496,9 @@ int main(void)
     tcase_add_test(t, devices_are_judged_later);
     tcase_add_test(t, own_sleep_counts_against_nobody);
     tcase_add_test(t, sleep_below_the_limit_is_forgiven);
+    tcase_add_test(t, a_scheduler_that_does_not_come_by_is_stuck);
+    tcase_add_test(t, a_scheduler_may_wait_for_files);
+    tcase_add_test(t, nor_is_a_scheduler_judged_while_nobody_looks);
     tcase_add_test(t, threads_are_never_silent);
     tcase_add_test(t, beats_have_texts);
     tcase_add_test(t, strangers_stay_outside);

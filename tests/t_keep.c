@@ -1,10 +1,19 @@
-/* What rank 0's loop knows about checkpoints: which score counts as the best, what may be asked for again. The writer
- * and those who are told are doubles made here. */
+/* What rank 0's loop knows about checkpoints: which score counts as the best, what may be asked for again, which
+ * learning rates were set; and that a folder which cannot be read to its end is not taken for one that ends there. The
+ * writer and those who are told are doubles made here, and so is readdir. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "daemon/report/log.h"
+#include "daemon/report/rundir.h"
 #include "daemon/run/course.h"
 #include "daemon/run/keep.h"
+#include "files.h"
 #include "sure.h"
 
 static struct save_note noted;
@@ -128,6 +137,131 @@ START_TEST(lost_checkpoint_is_written_again)
 }
 END_TEST
 
+/* ---- rates.h ----------------------------------------------------------------------------------------------------- */
+
+static void holds(const struct rates *r, uint64_t step, bool any, double rate)
+{
+    struct rate_from f = rates_at(r, step);
+    ck_assert_msg(f.any == any && (!any || f.rate == rate), "step %lu: %d %g", (unsigned long)step, f.any, f.rate);
+}
+
+/* A later one counts instead of what was set for its step and those behind it. */
+START_TEST(rates_by_step)
+{
+    struct rates r = {.first = {.any = true, .rate = 3}};
+    holds(NULL, 5, false, 0);
+    holds(&r, 5, true, 3);
+    static const struct rate_from set[] = {{5, true, 1}, {9, true, 2}, {7, true, 0.5}, {8, false, 0}, {8, true, 4}};
+    for (int i = 0; i < 4; i++) rates_add(&r, &set[i]);
+    holds(&r, 4, true, 3);
+    holds(&r, 5, true, 1);
+    holds(&r, 6, true, 1);
+    holds(&r, 7, true, 0.5);
+    holds(&r, 9, false, 0);
+    rates_add(&r, &set[4]);
+    holds(&r, 8, true, 4);
+    rates_free(&r);
+}
+END_TEST
+
+static const struct rate_from none;
+
+/* What is noted is read again, to the bit, behind the checkpoint's step; half a line was never said. */
+START_TEST(rates_outlive)
+{
+    struct rates r = {0}, again;
+    struct err e = {0};
+    scratch_enter();
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    ck_assert(!rates_read(&r, dir, "run", 0, &none, &e) && !r.v.n);
+    static const struct rate_from set[] = {{5, true, 0.1}, {6, true, 1.0 / 3}, {9, false, 0}};
+    for (int i = 0; i < 3; i++) ck_assert_msg(!rates_note(&r, dir, "run", &set[i], &e), "%s", e.text);
+    int fd = open(RATES_FILE, O_WRONLY | O_APPEND);
+    ck_assert(fd >= 0 && write(fd, "{\"step\":11,", 11) == 11 && !close(fd));
+    ck_assert(!rates_read(&again, dir, "run", 5, &(struct rate_from){.any = true, .rate = 7}, &e) && again.v.n == 2);
+    holds(&again, 5, true, 7);
+    holds(&again, 6, true, 1.0 / 3);
+    holds(&again, 12, false, 0);
+    ck_assert(!rates_note(&again, dir, "run", &(struct rate_from){8, true, 2}, &e));
+    rates_free(&again);
+    ck_assert_msg(!rates_read(&again, dir, "run", 0, &none, &e) && again.v.n == 3, "%s", e.text);
+    holds(&again, 4, false, 0);
+    holds(&again, 12, true, 2);
+    rates_free(&again);
+    rates_free(&r);
+    close(dir);
+    scratch_leave();
+}
+END_TEST
+
+START_TEST(rates_that_are_damaged)
+{
+    static const char *const text[] = {"{\"step\":5}\n", "{\"step\":0,\"learning_rate\":1}\n", "\n", "x\n", "[]\n",
+        "{\"step\":5,\"learning_rate\":-1}\n", "{\"step\":5,\"learning_rate\":\"1\"}\n",
+        "{\"step\":5,\"learning_rate\":1,\"step\":6}\n", "{\"step\":5.5,\"learning_rate\":1}\n"};
+    scratch_enter();
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        struct rates r;
+        struct err e = {0};
+        FILE *f = fopen(RATES_FILE, "w");
+        fprintf(f, "{\"step\":3,\"learning_rate\":1}\n%s", text[i]);
+        fclose(f);
+        ck_assert_msg(rates_read(&r, dir, "run", 0, &none, &e), "%s", text[i]);
+        expect(&e, E_DATA, "run/rates.jsonl:2: ");
+        rates_free(&r);
+    }
+    close(dir);
+    scratch_leave();
+}
+END_TEST
+
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
+
+static int reads = -1;                                   /* so many calls succeed, the next one fails; -1: all do */
+
+struct dirent *readdir(DIR *d)
+{
+    struct dirent *(*next)(DIR *) = NULL;
+    *(void **)&next = dlsym(RTLD_NEXT, "readdir64");
+    if (reads < 0 || reads-- > 0) return next(d);
+    errno = EIO;
+    return NULL;
+}
+
+START_TEST(folder_not_read_to_its_end)
+{
+    struct err e = {0};
+    uint64_t *step;
+    int n;
+    scratch_enter();
+    ck_assert(!mkdir("run", 0777) && !mkdir("run/checkpoints", 0777) && !mkdir("run/checkpoints/step-00000004", 0777));
+    ck_assert(!mkdir("run/checkpoints/step-00000008", 0777));
+    int dir = open("run/checkpoints", O_RDONLY | O_DIRECTORY);
+    ck_assert(!ckpt_list(dir, "run/checkpoints", &step, &n, &e) && n == 2 && step[0] == 8);
+    free(step);
+    for (int i = 0; i < 4; i++) {                 /* two names, . and .. */
+        reads = i;
+        ck_assert(ckpt_list(dir, "run/checkpoints", &step, &n, &e) == -1 && !step && !n);
+        expect(&e, E_IO, "run/checkpoints: Input/output error");
+        e = (struct err){0};
+    }
+    struct rundir d;
+    struct conf c = {.run = {.directory = "run", .resume = "no"}};
+    reads = 0;
+    ck_assert(rundir_check(&d, &c, RUNDIR_TRAIN, &e) == -1);
+    expect(&e, E_IO, "run/checkpoints: Input/output error");
+    rundir_close(&d);
+    e = (struct err){0};
+    reads = -1;
+    ck_assert(rundir_check(&d, &c, RUNDIR_TRAIN, &e) == -1);
+    expect(&e, E_CANTCREAT, "run: holds the results of an earlier run (checkpoints)");
+    rundir_close(&d);
+    close(dir);
+    scratch_leave();
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("keep");
@@ -135,5 +269,9 @@ int main(void)
     tcase_add_test(t, patience_counts);
     tcase_add_test(t, no_number_is_no_best_score);
     tcase_add_test(t, lost_checkpoint_is_written_again);
+    tcase_add_test(t, rates_by_step);
+    tcase_add_test(t, rates_outlive);
+    tcase_add_test(t, rates_that_are_damaged);
+    tcase_add_test(t, folder_not_read_to_its_end);
     return suite_run("keep", CK_FORK, t);
 }

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/deadline.h"
+#include "base/file.h"
 #include "daemon/report/log.h"
 #include "daemon/report/screen.h"
 #include "daemon/talk/notify.h"
@@ -111,9 +113,9 @@ END_TEST
 START_TEST(phases_ask_for_time)
 {
     notify_open(NULL);
-    notify_phase("reading data", true);
+    notify_phase("reading data", NOTIFY_COMPUTES);
     hear("STATUS=reading data\nEXTEND_TIMEOUT_USEC=300000000");
-    notify_phase(NULL, false);
+    notify_phase(NULL, NOTIFY_WAITS);
     notify_others();
     hear("");
 }
@@ -124,7 +126,7 @@ END_TEST
 START_TEST(only_what_computes_gets_more_time)
 {
     notify_open(&SHORT);
-    notify_phase("planning", true);
+    notify_phase("planning", NOTIFY_COMPUTES);
     hear("STATUS=planning\nEXTEND_TIMEOUT_USEC=100000");
     compute(25);
     notify_alive();
@@ -137,7 +139,7 @@ START_TEST(only_what_computes_gets_more_time)
     compute(25);
     notify_alive();
     hear("EXTEND_TIMEOUT_USEC=100000");
-    notify_phase("connecting ranks", false);
+    notify_phase("connecting ranks", NOTIFY_WAITS);
     hear("STATUS=connecting ranks\nEXTEND_TIMEOUT_USEC=100000");
     compute(25);
     notify_alive();
@@ -145,11 +147,44 @@ START_TEST(only_what_computes_gets_more_time)
 }
 END_TEST
 
+/* A slow disk takes longer than all else, and little of a core. */
+START_TEST(what_reads_gets_more_time)
+{
+    notify_open(&SHORT);
+    notify_phase("looking for a checkpoint", NOTIFY_READS);
+    hear("STATUS=looking for a checkpoint\nEXTEND_TIMEOUT_USEC=100000");
+    for (int i = 0; i < 2; i++) {
+        file_count(1 << 20);
+        poll(NULL, 0, 25);
+        notify_alive();
+        hear("EXTEND_TIMEOUT_USEC=100000");
+    }
+    poll(NULL, 0, 25);
+    notify_alive();
+    hear("");                                             /* it stands still */
+    compute(25);
+    notify_alive();
+    hear("");                                             /* or waits for others */
+    file_count(1);
+    notify_others();
+    heard();
+    poll(NULL, 0, 25);
+    notify_alive();
+    hear("");
+    notify_phase("setting weights", NOTIFY_COMPUTES);
+    heard();
+    file_count(1);
+    poll(NULL, 0, 200);
+    notify_alive();
+    hear("EXTEND_TIMEOUT_USEC=100000");
+}
+END_TEST
+
 START_TEST(other_ranks_may_take_four_times_as_long)
 {
     unsigned long long us = 0;
     notify_open(&SHORT);
-    notify_phase("making kernels", true);
+    notify_phase("making kernels", NOTIFY_COMPUTES);
     heard();
     compute(60);
     notify_others();
@@ -170,7 +205,7 @@ START_TEST(ready_names_the_run)
     notify_open(NULL);
     notify_ready(".");
     hear(want);
-    notify_phase("making the run directory", false);
+    notify_phase("making the run directory", NOTIFY_WAITS);
     hear("");
     free(dir);
 }
@@ -218,7 +253,7 @@ START_TEST(nothing_else_feeds_the_watchdog)
 {
     setenv("WATCHDOG_USEC", "1000000", 1);
     notify_open(&SHORT);
-    notify_phase("planning", true);
+    notify_phase("planning", NOTIFY_COMPUTES);
     compute(30);
     notify_alive();
     notify_others();
@@ -261,6 +296,45 @@ START_TEST(slow_steps_lengthen_the_watchdog)
     poll(NULL, 0, 250);
     notify_step(&p);
     ck_assert_str_eq(heard(), "STATUS=step 2/90000, loss 2.3141, 812 samples/s\nWATCHDOG=1");
+}
+END_TEST
+
+/* Where no step may end until a disk answers, the watchdog waits until that would have been named. The next step brings
+ * its own time back, in the message that says that it has ended. */
+START_TEST(a_disk_may_take_longer_than_the_watchdog)
+{
+    struct progress p = run(2);
+    char longer[60];
+    snprintf(longer, sizeof longer, "WATCHDOG_USEC=%d000", DEADLINE_WATCHED);
+    setenv("WATCHDOG_USEC", "100000", 1);
+    notify_open(NULL);
+    notify_ready("/nowhere");
+    heard();
+    notify_disk(NOTIFY_CHECKPOINT, true);
+    hear(longer);
+    notify_step(&p);                                      /* it may go on beside the checkpoint */
+    ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
+    notify_disk(NOTIFY_FILE, true);
+    notify_disk(NOTIFY_CHECKPOINT, false);
+    poll(NULL, 0, 25);
+    notify_step(&p);
+    ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
+    notify_disk(NOTIFY_FILE, false);
+    hear("");
+    poll(NULL, 0, 25);
+    notify_step(&p);
+    ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1\nWATCHDOG_USEC=100000"));
+    notify_stopping("y");
+    heard();
+    notify_disk(NOTIFY_CHECKPOINT, true);
+    hear("");
+    notify_close();
+    unsetenv("WATCHDOG_USEC");
+    notify_open(NULL);                                    /* without a watchdog */
+    notify_ready("/nowhere");
+    heard();
+    notify_disk(NOTIFY_CHECKPOINT, true);
+    hear("");
 }
 END_TEST
 
@@ -424,6 +498,7 @@ int main(void)
     tcase_add_test(t, a_name_may_be_abstract);
     tcase_add_test(t, phases_ask_for_time);
     tcase_add_test(t, only_what_computes_gets_more_time);
+    tcase_add_test(t, what_reads_gets_more_time);
     tcase_add_test(t, other_ranks_may_take_four_times_as_long);
     tcase_add_test(t, ready_names_the_run);
     tcase_add_test(t, a_directory_with_a_line_end_is_not_named);
@@ -432,6 +507,7 @@ int main(void)
     tcase_add_test(t, nothing_else_feeds_the_watchdog);
     tcase_add_test(t, a_short_watchdog_hears_more_often);
     tcase_add_test(t, slow_steps_lengthen_the_watchdog);
+    tcase_add_test(t, a_disk_may_take_longer_than_the_watchdog);
     tcase_add_test(t, evaluations_and_pauses_are_told);
     tcase_add_test(t, stopping_is_said_once_and_ends_the_watchdog);
     tcase_add_test(t, a_failure_is_one_line);

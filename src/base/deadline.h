@@ -27,6 +27,10 @@ enum deadline {
     DEADLINE_PARTING = 5000,           /* all is done and nobody is judged: rank 0 waits so long for others to end */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
     DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for one to be on disk */
+    /* ---- who is seen to stand still ---- */
+    DEADLINE_BEAT = 250,               /* a process says that it is there so often, and judges what it has heard */
+    DEADLINE_JOIN = 3000,              /* a process tries for so long to reach rank 0 with its beats */
+    DEADLINE_SIBLING = 3000,           /* before ranks have met, each rank speaks so much later than the one before */
     /* ---- transports ---- */
     DEADLINE_SAID = 1000,              /* closing waits so long for messages on their way */
     DEADLINE_SETTLE = 1000,            /* ... and for transfers between devices */
@@ -34,6 +38,11 @@ enum deadline {
     DEADLINE_MEET = 1500,              /* the same where ranks connect */
     DEADLINE_TOLD = 2000,              /* and so long communicators live on after a failure, until all have heard */
     DEADLINE_RELEASE = 5000,           /* giving them back may take so long, afterwards they are abandoned */
+    /* ---- the service manager ---- */
+    DEADLINE_EXTEND = 300000,          /* a phase of set-up asks for so long at a time, */
+    DEADLINE_EXTEND_LOOK = 30000,      /* ... when it has got on in so long */
+    DEADLINE_WATCHDOG = 120000,        /* WatchdogSec of our units: for a finished step */
+    DEADLINE_WATCHED = 4200000,        /* ... and while steps may have to wait for files */
     /* ---- what others promise ---- */
     DEADLINE_PROMISED_STOP = 500,      /* mpstaged(8): from SIGTERM to the end of a process */
     DEADLINE_PROMISED_HANG = 2000,     /* from run.hang_timeout to the end of all ranks */
@@ -60,6 +69,13 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
 DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
+DEADLINE_BEFORE(DEADLINE_ANSWER + 2 * DEADLINE_BEAT, DEADLINE_ENDED,
+                "where its scheduler stands still, rank 0 ends the job before others have given up waiting for that");
+DEADLINE_BEFORE(DEADLINE_LAUNCHER + DEADLINE_PRINT, DEADLINE_SIBLING,
+                "a rank that spoke has ended the job before the next one speaks");
+DEADLINE_BEFORE(DEADLINE_EXTEND_LOOK, DEADLINE_EXTEND, "a phase that gets on has asked again before its time is over");
+DEADLINE_BEFORE(DEADLINE_COMMIT + DEADLINE_PROCESS_FAIL + DEADLINE_PRINT, DEADLINE_WATCHED,
+                "a disk that does not answer is named before the watchdog ends the service");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");
 DEADLINE_BEFORE(DEADLINE_TOLD, DEADLINE_RELEASE, "what is released late is still waited for");
 

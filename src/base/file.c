@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,11 @@ int file_open(const char *path, uint64_t *size, struct err *e)
     return -1;
 }
 
+static _Atomic uint64_t bytes;
+
+uint64_t file_bytes(void) { return atomic_load(&bytes); }
+void file_count(size_t n) { atomic_fetch_add(&bytes, n); }
+
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n, struct err *e)
 {
     for (size_t done = 0; done < n;) {
@@ -70,6 +76,7 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
             return err_set(e, E_DATA, "%s: offset %llu: the file ends here, %zu bytes too early", path,
                            (unsigned long long)(offset + done), n - done);
         done += (size_t)got;
+        file_count((size_t)got);
     }
     return 0;
 }

@@ -17,5 +17,8 @@ int file_missing(const char *path, struct err *e);
 
 /* Reads exactly n bytes at an offset. 65 "PATH: offset N: ..." if the file ends before, 74 if reading fails. */
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n, struct err *e);
-
+/* How many bytes this process has read so far, by file_read_at or as others say: whether a long look at files gets on.
+ * Any thread. */
+uint64_t file_bytes(void);
+void file_count(size_t n);
 #endif

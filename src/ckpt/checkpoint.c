@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
 
@@ -55,13 +56,18 @@ int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e
         if (fd >= 0) close(fd);
         return err_set(e, E_NOINPUT, "%s: %s", shown, strerror(errno));
     }
-    for (struct dirent *f; (f = readdir(d));) {
+    for (struct dirent *f; errno = 0, (f = readdir(d));) {
         uint64_t s;
         struct stat st;
         if (ckpt_step(f->d_name, &s) && !fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode))
             *vec_push(&all) = s;
     }
+    int why = errno;
     closedir(d);
+    if (why) {                                            /* what it has not named may be the newest */
+        vec_free(&all);
+        return err_set(e, E_IO, "%s: %s", shown, strerror(why));
+    }
     if (all.n) qsort(all.v, (size_t)all.n, sizeof *all.v, newest_first);
     *step = all.v;
     *n = all.n;
@@ -368,6 +374,7 @@ static int64_t hash_add(const struct reader *r, const struct ckpt_file *f, int f
         if (k <= 0) break;
         XXH3_128bits_update(hash, piece, (size_t)k);
         sum += k;
+        file_count((size_t)k);
         if (stop && atomic_load(stop)) { sum = err_set(r->e, E_STOPPED, "stopped"); break; }
     }
     free(piece);

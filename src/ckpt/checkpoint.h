@@ -57,8 +57,8 @@ int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, in
 const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now,
                                         const struct ckpt_setting *after, const char **old);
 void ckpt_setting_add(struct ckpt *c, const char *key, const char *value);   /* copies both */
-/* Steps of the folders of `dir` that have such names, the newest first; free it. 66. Whether they are sound is another
- * question. */
+/* Steps of the folders of `dir` that have such names, the newest first; free it. 66, 74. Whether they are sound is
+ * another question. */
 int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e);
 /* Reads a manifest; 65 names the file and what is wrong with it. */
 int ckpt_read(int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e);

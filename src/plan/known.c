@@ -1,6 +1,6 @@
 /* What is over when an action begins, whatever the time that others take: vector clocks over the rows. A slot that was
- * sent is free for sure where its receive is among what is over; with several stages a rank, waiting for that instead
- * may wait for oneself. */
+ * sent is free for sure where its receive is among what is over: so plans with several stages a rank go by it, and
+ * those with one that would lock themselves up otherwise (plan_lowered): waiting for the send may be for oneself. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"

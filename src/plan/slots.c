@@ -65,8 +65,9 @@ static void last_uses(const struct lower *w, int rank, int *last)
 /* A slot that is being sent: until its receive is known to be posted, position pos of rank to. */
 struct sent { int cls, mb, to, pos; };
 /* slot, last: of each class and micro-batch. owed[class]: micro-batch whose slot is still being sent, -1 none. many: of
- * each stage and micro-batch, the action that it shares with others; NULL: none. Where a rank has several stages: what
- * is known, what is being sent, and of each class and micro-batch: how many of its sends; is it no longer needed. */
+ * each stage and micro-batch, the action that it shares with others; NULL: none. Where sent slots
+ * go by what is known (plan_lowered): that, what is being sent, and of each class and micro-batch: how many of its
+ * sends; is it no longer needed. */
 struct live {
     int *slot, *last; bool *busy; int *owed; const struct act **many;
     const struct known *known; VEC(struct sent) sent; int *open; bool *over;

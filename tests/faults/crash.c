@@ -30,6 +30,27 @@ static void folder_empty(int dir)
     closedir(d);
 }
 
+/* Has metrics.jsonl all steps up to that of the checkpoint which is said to be committed? */
+static int metrics_look(int run, const struct moment *m, struct err *e)
+{
+    struct text t = {0}, step = {0};
+    char path[64];
+    int fd = openat(run, "metrics.jsonl", O_RDONLY);
+    if (fd < 0) return err_set(e, E_DATA, "committed was %lu, but there is no metrics.jsonl", m->committed);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int bad = text_read_file(&t, path, (size_t)1 << 30, e);
+    for (uint64_t i = 1; !bad && i <= m->committed; i++) {
+        step.n = 0;
+        text_add(&step, "{\"event\":\"step\",\"step\":%lu,", i);
+        if (!t.n || !strstr(t.s, step.s))
+            bad = err_set(e, E_DATA, "committed was %lu, but metrics.jsonl lacks step %lu", m->committed, i);
+    }
+    close(fd);
+    text_free(&step);
+    text_free(&t);
+    return bad;
+}
+
 /* What is wrong with what is there. */
 static int recover(const struct job *j, const struct moment *m, struct err *e)
 {
@@ -41,6 +62,7 @@ static int recover(const struct job *j, const struct moment *m, struct err *e)
     if (dir >= 0) close(dir);
     if (newest < m->committed || newest > m->begun)
         return err_set(e, E_DATA, "the newest is %lu, committed was %lu, begun %lu", newest, m->committed, m->begun);
+    if (m->metrics && m->committed && metrics_look(run, m, e)) return -1;
     dir = rig_checkpoints(run, e);
     if (dir < 0 || rig_save_alone(dir, next, e) || rig_newest(dir, &newest, e)) return -1;
     close(dir);

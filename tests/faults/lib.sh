@@ -20,9 +20,11 @@ faulty() {
 
 # crashes TEXT RECORD [RUN]: every state that a power cut may leave recovers
 crashes() {
-    rm -rf again; mkdir again
-    if "$build/tests/faults/crash" "$2" again "${limit:-5000}" "" "${3:-.}" >states; then ok "$1: $(tail -n 1 states)"
+    again=$(TMPDIR=$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) mktemp -d)
+    if "$build/tests/faults/crash" "$2" "$again" "${limit:-5000}" "" "${3:-.}" >states
+    then ok "$1: $(tail -n 1 states)"
     else tail -n 60 states | note; not_ok "$1: a state does not recover"; fi
+    rm -rf "$again"
 }
 # blind RECORD: without the syncs of files, of checkpoints' folders, of the folders above, holes are found
 blind() {

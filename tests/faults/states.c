@@ -10,7 +10,7 @@
 
 enum { NONE = 0, HALF, ALL };                            /* how much of a call arrived */
 /* certain: the sync that makes it so, or the number of calls */
-struct op { struct record r; const char *data; long certain; bool matters; };
+struct op { struct record r; const char *data; long certain; bool matters, metrics; };
 struct entry { const char *name; uint64_t ino; };
 struct node { bool is_folder; char *data; size_t size; VEC(struct entry) entries; };
 struct tree { struct node *node; const unsigned char *got; int n_ops; uint64_t root; };
@@ -328,11 +328,21 @@ static int some_of(const struct run *r, unsigned long limit)
 }
 
 static bool is_step(const char *name) { return !strncmp(name, "step-", 5); }
+static bool is_metrics(const struct op *o) { return on_entry(o) && !strcmp(o->r.name, "metrics.jsonl"); }
+
+/* Whether a call writes to metrics.jsonl. */
+static bool writes_metrics(const struct states *s, const struct op *o)
+{
+    for (int i = 0; i < s->op.n && on_data(o); i++)
+        if (is_metrics(&s->op.v[i]) && s->op.v[i].r.kind == REC_CREATE && s->op.v[i].r.ino == o->r.ino) return true;
+    return false;
+}
 
 /* Whether a call changes a checkpoint, or the way to it. */
 static bool matters(const struct states *s, const struct op *o)
 {
     if (on_entry(o) && (o->r.kind == REC_MKDIR || is_step(o->r.name) || is_step(o->r.to))) return true;
+    if (is_metrics(o)) return true;
     for (int i = 0; i < s->op.n; i++) {
         const struct op *x = &s->op.v[i];
         if (x->r.kind == REC_MKDIR && is_step(x->r.name) && on_entry(o) && x->r.ino == o->r.dir) return true;
@@ -351,7 +361,8 @@ static bool has_name(const struct states *s, uint64_t node, int n_ops)
     return false;
 }
 
-static int moment_try(const struct run *r, unsigned long limit)
+/* metrics: whether what is written to metrics.jsonl, but not synced, arrives. */
+static int moment_try(const struct run *r, unsigned long limit, bool metrics)
 {
     struct states *s = r->s;
     unsigned long ways = 1;
@@ -359,8 +370,8 @@ static int moment_try(const struct run *r, unsigned long limit)
     for (int i = 0; i < r->n_ops; i++) {
         const struct op *o = &s->op.v[i];
         bool open = o->matters && o->certain >= r->n_ops && (!on_data(o) || has_name(s, o->r.ino, r->n_ops));
-        s->got[i] = ALL;
-        if (!open) continue;
+        s->got[i] = open && o->metrics && !metrics ? NONE : ALL;
+        if (!open || o->metrics) continue;
         *vec_push(&s->open) = i;
         if (ways <= limit) ways *= (unsigned long)ways_of(o);
     }
@@ -376,7 +387,12 @@ static void moment_next(struct moment *m, const struct op *o)
     if (o->r.kind == REC_MARK) {
         sscanf(o->r.name, "begin %lu", &m->begun);
         sscanf(o->r.name, "committed %lu", &m->committed);
-    } else if (o->r.kind == REC_MKDIR && sscanf(o->r.name, "step-%lu.tmp", &n) == 1) m->begun = n;
+    } else if (o->r.kind == REC_MKDIR && sscanf(o->r.name, "step-%lu.tmp", &n) == 1 && n > m->begun)
+        m->begun = n;
+    if (is_metrics(o)) {
+        m->metrics = o->r.kind != REC_UNLINK;
+        if (!m->metrics) m->committed = 0;
+    }
     const char *said = o->r.kind == REC_WRITE ? memmem(o->data, o->r.n, event, sizeof event - 1) : NULL;
     if (said) m->committed = strtoull(said + sizeof event - 1, NULL, 10);
 }
@@ -386,10 +402,14 @@ int states_each(struct states *s, unsigned long limit, int (*each)(void *ctx, co
 {
     struct moment m = {0};
     int bad = 0;
-    for (int i = 0; i < s->op.n; i++) s->op.v[i].matters = matters(s, &s->op.v[i]);
+    for (int i = 0; i < s->op.n; i++) {
+        s->op.v[i].matters = matters(s, &s->op.v[i]);
+        s->op.v[i].metrics = writes_metrics(s, &s->op.v[i]);
+    }
     for (int n = 0; !bad && n <= s->op.n; n++) {
         if (n) moment_next(&m, &s->op.v[n - 1]);
-        bad = moment_try(&(struct run){s, n, &m, ctx, each}, limit);
+        struct run r = {s, n, &m, ctx, each};
+        bad = moment_try(&r, limit, true) || moment_try(&r, limit, false);
     }
     return bad;
 }

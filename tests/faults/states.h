@@ -8,6 +8,7 @@
  * - A rename is seen whole or not at all. A file whose name arrived is there, empty if nothing of it did.
  *
  * What is of no checkpoint (no folder, and neither in a folder step-* nor such a name) always arrives: nobody reads it.
+ * Of metrics.jsonl the name counts as those do, and what is written to it arrives altogether or no more than is synced.
  * So the states of a moment (a prefix of the record) are all combinations of what is not certain then. Where these are
  * more than `limit`, all with at most two missing, all with at most two there, all prefixes, and random ones up to the
  * limit stand for them. */
@@ -22,8 +23,9 @@ struct states;
 struct states *states_open(const char *path, const char *without);
 /* Calls `each` once for every state that differs from those before it in what is there or in the moment. */
 /* Numbers in the marks "begin N" and "committed N" so far; or, as the daemon says it, in the names of folders
- * step-N.tmp that were made, and in events "checkpoint" that were written. */
-struct moment { uint64_t begun, committed; };
+ * step-N.tmp that were made (the highest), and in events "checkpoint" that were written since metrics.jsonl was removed
+ * the last time. metrics: there is such a file. */
+struct moment { uint64_t begun, committed; bool metrics; };
 struct tree;
 int states_each(struct states *s, unsigned long limit, int (*each)(void *ctx, const struct moment *m,
                 const struct tree *t), void *ctx);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/out.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/events.h"
 
 static const char prefix[] = "events.out.tfevents.";
@@ -52,7 +53,10 @@ static int record_write(struct events *v, struct err *e)
     text_add_bytes(t, v->event.s, v->event.n);
     crc = crc_masked(v, v->event.s, v->event.n);
     text_add_bytes(t, &crc, sizeof crc);
-    return out_records_add(&v->file, t->s, t->n, false, e);
+    const char *before = desk_at("the event file");
+    int bad = out_records_add(&v->file, t->s, t->n, false, e);
+    desk_at(before);
+    return bad;
 }
 
 /* ---- protocol buffers -------------------------------------------------------------------------------------------- */

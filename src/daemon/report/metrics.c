@@ -8,7 +8,10 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/out.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/metrics.h"
+
+static const char file_name[] = "metrics.jsonl";
 
 struct metrics {
     struct out_records file;
@@ -72,10 +75,13 @@ double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT])
  * the line says how the run ended, and may use space that is kept for it on a full disk. */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
+    const char *before = desk_at(file_name);
     text_add(&m->line, "\n");
-    if (m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e)) return -1;
-    m->held.n = 0;
-    return out_records_add(&m->file, m->line.s, m->line.n, last, e);
+    int bad = m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e);
+    if (!bad) m->held.n = 0;
+    if (!bad) bad = out_records_add(&m->file, m->line.s, m->line.n, last, e);
+    desk_at(before);
+    return bad ? -1 : 0;
 }
 
 static void add_seconds(struct text *t, const char *name, uint64_t ns)
@@ -234,16 +240,18 @@ int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
-/* had: an earlier part of the run is in the file */
+/* had: an earlier part of the run is in the file. A run may also go on where somebody has removed that, or begin again
+ * behind it where there was no checkpoint. */
 static int metrics_start(struct metrics *m, const struct metrics_head *h, bool had, struct err *e)
 {
+    bool resumes = had || h->from;
     char when[32], *conf = conf_json(m->job->conf);
-    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", had ? "resume" : "start", "version",
+    json_t *o = json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:s,s:i}", "event", resumes ? "resume" : "start", "version",
                           PACKAGE_VERSION, "time",
                           clock_rfc3339(when),
                           "ranks", job_world(m->job), "stage_count", m->job->n_stages, "numerics", h->numerics,
                           "plan", h->plan, "pid", (int)getpid());
-    if (had) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
+    if (resumes) json_object_set_new(o, "step", json_integer(h->from ? (json_int_t)h->from->step : 0));
     json_object_set_new(o, "libraries", json_pack("{s:s}", m->job->be->name, m->job->dev.library));
     json_object_set_new(o, "planned_steps", json_integer((json_int_t)job_steps(m->job)));
     json_t *c = json_loads(conf, 0, NULL);
@@ -258,10 +266,9 @@ int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struc
     *m = (struct metrics){.job = h->job, .since = clock_ns()};
     graph_scores(h->job->graph, &m->scores);
     *out = m;
-    static const char name[] = "metrics.jsonl";
     bool had = false, resume = strcmp(h->job->conf->run.resume, "no") != 0;
-    if (resume ? out_records_append(&m->file, dirfd, dir, name, &had, e)
-               : out_records_open(&m->file, dirfd, dir, name, e)) return -1;
+    if (resume ? out_records_append(&m->file, dirfd, dir, file_name, &had, e)
+               : out_records_open(&m->file, dirfd, dir, file_name, e)) return -1;
     return metrics_start(m, h, had, e);
 }
 

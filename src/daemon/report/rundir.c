@@ -20,6 +20,7 @@ static const char weights[] = "weights.safetensors", weights_old[] = "weights.sa
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {"metrics.jsonl", T | E, T | E, S_IFREG, true},
+    {RATES_FILE, T, T, S_IFREG, true},
     {weights, T, T, S_IFREG, false},
     {weights_old, T, 0, S_IFREG, false},
     {"confusion.csv", T | E, 0, S_IFREG, true},
@@ -43,8 +44,8 @@ static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") !
 /* ---- before ------------------------------------------------------------------------------------------------------ */
 
 /* Whether a name is there, and if it is a folder, something in it: one that was made before a run, or in which a file
- * system of its own begins, holds nothing yet. */
-static bool holds(int at, const char *name, mode_t kind)
+ * system of its own begins, holds nothing yet. -1: errno, it cannot be read. */
+static int holds(int at, const char *name, mode_t kind)
 {
     static const char *const nothing[] = {".", "..", "lost+found"};
     if (faccessat(at, name, F_OK, AT_SYMLINK_NOFOLLOW)) return false;
@@ -55,20 +56,25 @@ static bool holds(int at, const char *name, mode_t kind)
         return true;
     }
     bool found = false;
-    for (struct dirent *f; !found && (f = readdir(folder));) {
+    for (struct dirent *f; !found && (errno = 0, f = readdir(folder));) {
         found = true;
         for (int i = 0; i < 3; i++) found &= strcmp(f->d_name, nothing[i]) != 0;
     }
+    int why = found ? 0 : errno;
     closedir(folder);
-    return found;
+    errno = why;
+    return why ? -1 : found;
 }
 
 static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
-    for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++)
-        if (owns[i].result & 1u << use && holds(d->fd, owns[i].name, owns[i].kind))
+    for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++) {
+        int is = owns[i].result & 1u << use ? holds(d->fd, owns[i].name, owns[i].kind) : 0;
+        if (is < 0) return err_set(e, E_IO, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
+        if (is)
             return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --resume, --overwrite or "
                            "another --run-dir", d->path, owns[i].name);
+    }
     return 0;
 }
 
@@ -310,6 +316,12 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     if (kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e)) return -1;
     if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, c, e)) return -1;
     return c->run.evaluate || resumes(c) ? 0 : weights_aside(d, e);
+}
+
+int rundir_sync(const struct rundir *d, struct err *e)
+{
+    if (!fsync(d->fd) || errno == EINVAL) return 0;       /* EINVAL: such a file system has nothing to sync */
+    return err_set(e, E_IO, "%s: %s", d->path, strerror(errno));
 }
 
 void rundir_undo(struct rundir *d)

@@ -29,6 +29,9 @@ int rundir_enter(struct rundir *d, struct err *e);
 /* Makes the directory and its parents, locks it and removes what an earlier run left. If this run will write weights,
  * the earlier ones are renamed weights.safetensors.old. 73, also for results that have appeared since the check. */
 int rundir_make(struct rundir *d, const struct conf *c, struct err *e);
+/* When the files of this run have their names, and those of an earlier one are gone: so it is after a loss of power,
+ * too. 74. */
+int rundir_sync(const struct rundir *d, struct err *e);
 /* For a run that could not begin: removes what was made since rundir_check, nothing of an earlier run. */
 void rundir_undo(struct rundir *d);
 /* After rundir_make: whether earlier weights are left, which rundir_settle will remove. */

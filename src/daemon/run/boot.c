@@ -214,15 +214,17 @@ static int create(struct boot *b, struct err *e)
     b->lead.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || outputs_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    const struct resume *r = &b->resume;
+    struct resume *r = &b->resume;
     const struct ckpt *from = r->found ? &r->from : NULL;
+    if (resume_rates(b, e)) return -1;
     struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
         return -1;
+    if (rundir_sync(&b->dir, e)) return -1;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
                              .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
-                             .from = from, .best = r->any ? &r->best : NULL, .http = b->http,
+                             .from = from, .rates = &r->rates, .best = r->any ? &r->best : NULL, .http = b->http,
                              .opts = b->opts, .file = &b->file};
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, fate_word(), &b->predict, e)) return -1;
     b->http = -1;                                         /* the loop closes it */
@@ -246,11 +248,11 @@ static int phase_create(struct boot *b, struct err *e)
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
- * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. works: it may
- * compute for minutes, and waits for nobody meanwhile. */
+ * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. work: what may
+ * take minutes of it. */
 struct boot_phase { int (*run)(struct boot *b, struct err *e), (*profile)(struct boot *b, struct err *e);
-                    const char *doing; bool once, works; };
-enum { ONCE = 1, EACH = 0, WORKS = 1 };
+                    const char *doing; bool once; enum notify_work work; };
+enum { ONCE = 1, EACH = 0 };
 
 /* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
  * the maker still changes, and it is freed only when the job ends. Collective. */
@@ -274,18 +276,18 @@ static const struct boot_phase phases[] = {
     {phase_refuse, phase_refuse, "looking at the machine", ONCE},
     {cores_watch},
     {place_unit, place_unit},
-    {phase_model, phase_model, "reading data", ONCE, WORKS},
-    {phase_check, profile_check, "checking the plan", ONCE, WORKS},
-    {phase_kernels, phase_kernels, "choosing kernels", ONCE, WORKS},
+    {phase_model, phase_model, "reading data", ONCE, NOTIFY_COMPUTES},
+    {phase_check, profile_check, "checking the plan", ONCE, NOTIFY_COMPUTES},
+    {phase_kernels, phase_kernels, "choosing kernels", ONCE, NOTIFY_COMPUTES},
     {phase_share, phase_share, NULL, ONCE},
-    {phase_plan, profile_plan, "planning", ONCE, WORKS},
+    {phase_plan, profile_plan, "planning", ONCE, NOTIFY_COMPUTES},
     {vote_same, vote_same, NULL, ONCE},
-    {resume_find, NULL, "looking for a checkpoint"},
+    {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
     {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
     {place_room, place_room},
-    {phase_bind, phase_bind, "making kernels", EACH, WORKS},
-    {phase_weights, NULL, "setting weights", EACH, WORKS},
+    {phase_bind, phase_bind, "making kernels", EACH, NOTIFY_COMPUTES},
+    {phase_weights, NULL, "setting weights", EACH, NOTIFY_COMPUTES},
     {phase_connect, phase_connect, "connecting ranks"},
     {place_links},
     {cores_tell, NULL, "looking at the cores"},
@@ -303,7 +305,7 @@ static int set_up(struct boot *b, struct err *e)
         int (*make)(struct boot *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
         if (!make) continue;
         if (p->doing) ready_now(b->ready, p->doing), fate_phase(FATE_START, p->doing);
-        if (b->world->rank == 0) notify_phase(p->doing, p->works);
+        if (b->world->rank == 0) notify_phase(p->doing, p->work);
         if (!p->once || b->world->maker) make(b, e);
         if (b->world->rank == 0) notify_others();
         if (vote_agree(b, e)) return -1;

@@ -10,7 +10,8 @@ double course_rate(const struct course *c, uint64_t step)
 {
     const struct rate_run r = {.conf = c->conf, .steps = job_steps(c->job), .samples = c->job->count[DS_TRAIN],
                                .wrap = c->job->wrap};
-    return rate_at(&r, c->has_rate ? c->rate_set : c->conf->train.learning_rate, step);
+    struct rate_from set = rates_at(c->rates, step);
+    return rate_at(&r, set.any ? set.rate : c->conf->train.learning_rate, step);
 }
 
 bool course_saves(const struct conf *c)
@@ -85,8 +86,6 @@ void course_begin(struct course *c, const struct job *j, const struct ckpt *from
     c->step = c->saved = from->step;
     c->position = batch_border(c, from->position);
     c->evaluate_due = from->evaluate && j->count[DS_TEST] > 0;
-    c->has_rate = from->has_rate;
-    c->rate_set = from->rate;
     c->epoch = epoch_of(c);
     c->phase = after_step(c);
 }
@@ -207,8 +206,9 @@ static void next_evaluate(struct course *c, struct task *t)
 
 static void next_checkpoint(struct course *c, struct task *t)
 {
+    struct rate_from set = rates_at(c->rates, c->step + 1);
     t->o = (struct order){.kind = ORDER_CHECKPOINT, .step = c->step, .position = c->position,
-                          .learning_rate = c->has_rate ? c->rate_set : -1, .what = c->evaluate_due};
+                          .learning_rate = set.any ? set.rate : -1, .what = c->evaluate_due};
     c->saved = c->step;
     c->wanted = false;
     c->phase = after_checkpoint(c);

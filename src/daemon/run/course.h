@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include "ckpt/checkpoint.h"
 #include "exec/exec.h"
+#include "daemon/run/rates.h"
 #include "job/job.h"
 
 /* An order with what rank 0 remembers about it until all reports are in, followed by max_batch sample ids. */
@@ -33,8 +34,7 @@ enum course_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 struct course {
     const struct job *job;
     const struct conf *conf;                              /* values that may change while running: now */
-    /* train.learning_rate as somebody has set it since; a checkpoint has to keep it */
-    bool has_rate; double rate_set;
+    const struct rates *rates;                            /* train.learning_rate as somebody has set it; NULL: never */
     enum course_phase phase;
     uint64_t step, steps, position, test_position, epoch;
     uint64_t part;                                        /* orders of the running evaluation so far */

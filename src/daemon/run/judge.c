@@ -1,6 +1,7 @@
 /* Who stands still. */
 #include <stdio.h>
 #include <string.h>
+#include "base/deadline.h"
 #include "daemon/run/judge.h"
 
 /* ---- beats ------------------------------------------------------------------------------------------------------- */
@@ -141,4 +142,18 @@ bool judge_look(struct judge *j, uint64_t now, struct verdict *v)
     }
     for (int r = 0; r < j->n; r++) if (in_step(&j->rank[r].beat) && chain_judge(j, r, now, v)) return true;
     return false;
+}
+
+uint64_t judge_desk(const struct judge *j, struct judge_desk *d, uint64_t count, bool in_file, uint64_t now)
+{
+    uint64_t gap = age(d->looked, now), limit = JUDGE_TIMES * slowest(j);
+    bool moves = !d->spoke || count != d->count;
+    if (limit < j->limit_ns) limit = j->limit_ns;
+    if (in_file && limit < DEADLINE_NS(DEADLINE_WRITER)) limit = DEADLINE_NS(DEADLINE_WRITER);
+    if (moves) d->moved = now;
+    else if (gap > JUDGE_FRESH_NS) d->moved += gap;
+    d->spoke = true;
+    d->count = count;
+    d->looked = now;
+    return j->limit_ns && age(d->moved, now) > limit ? age(d->moved, now) : 0;
 }

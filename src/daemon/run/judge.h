@@ -49,10 +49,17 @@ enum verdict_kind { VERDICT_SILENT, VERDICT_STUCK, VERDICT_LOST };
 /* LOST: rank waits for other. ns: for how long. */
 struct verdict { enum verdict_kind kind; int rank, other; uint64_t ns; };
 
+/* Rank 0's scheduler, which is a thread and no rank: it comes by again and again, whatever ranks do. */
+struct judge_desk { bool spoke; uint64_t count, moved, looked; };
+
 /* All n ranks are watched from now on. rank: room for n. */
 void judge_begin(struct judge *j, struct judge_rank *rank, int n, uint64_t now);
 void judge_hear(struct judge *j, int rank, const struct beat *b, uint64_t now);
 void judge_leave(struct judge *j, int rank);              /* it is watched no more */
 /* To be called several times a second. */
 bool judge_look(struct judge *j, uint64_t now, struct verdict *v);
+/* The same for the scheduler, which has come by that often, and begins with d zeroed. in_file: it waits for a file
+ * system, which may take as long as a step waits for a checkpoint (DEADLINE_WRITER). Returns for how long it has stood
+ * still, ns, if that is too long; or 0. */
+uint64_t judge_desk(const struct judge *j, struct judge_desk *d, uint64_t count, bool in_file, uint64_t now);
 #endif

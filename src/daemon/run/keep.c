@@ -48,9 +48,15 @@ void keep_ordered(struct keep *k)
     k->since = clock_ns();
     k->writing++;
     k->slow = false;
+    notify_disk(NOTIFY_CHECKPOINT, true);
 }
 
-void keep_revoked(struct keep *k) { k->writing--; }
+static void one_less(struct keep *k)
+{
+    if (!--k->writing) notify_disk(NOTIFY_CHECKPOINT, false);
+}
+
+void keep_revoked(struct keep *k) { one_less(k); }
 
 void keep_tick(struct keep *k)
 {
@@ -164,7 +170,7 @@ int keep_take(struct keep *k, bool ends, struct err *e)
 {
     struct save_done d;
     while (ring_get(k->done, &d, 0)) {
-        k->writing--;
+        one_less(k);
         k->last = (struct err){.code = d.unwanted ? 0 : d.code};
         snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
         if (d.unwanted ? unwanted(k, &d) : d.code ? unwritten(k, &d, ends, e) : written(k, &d, e)) return -1;

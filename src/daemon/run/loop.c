@@ -1,11 +1,14 @@
 /* The scheduler of rank 0. */
+#include "config.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/fate.h"
 #include "daemon/run/loop_int.h"
@@ -318,6 +321,7 @@ static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
     struct err e, none = {0};
+    desk_turn();
     progress_tick(&l->progress);
     if (is_held(l) && !l->in_flight) notify_paused(&l->progress);
     log_tick();
@@ -369,7 +373,12 @@ static void loop_end(struct loop *l, int code, const char *how)
     uv_end(l);
 }
 
-static void loop_main(void *arg) { uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT); }
+static void loop_main(void *arg)
+{
+    pthread_setname_np(pthread_self(), "mpstaged:sched");
+    desk_begin();
+    uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT);
+}
 
 static int uv_open(struct loop *l, struct err *e)
 {
@@ -398,6 +407,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         l->lead.costs = ring_new(1, costs);
     }
     course_begin(&l->course, q->job, q->from);
+    l->course.rates = q->rates;
     keep_begin(&l->keep, q->job, q->save, q->from, q->best);
     if (q->from && keep_enough(&l->keep) && !l->course.evaluate_due) {
         course_enough(&l->course);
@@ -534,6 +544,7 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     fate_wake(NULL, NULL);
     uv_async_send(&l->quit);
     uv_thread_join(&l->thread);
+    desk_end();
     if (l->failed && !code && fate_get(e)) code = e->code, text = e->text;
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};

@@ -17,6 +17,7 @@ struct loop_request {
     struct screen *screen;                                /* where the progress line goes */
     struct save *save;
     const struct ckpt *from;                              /* NULL, or the checkpoint that the run goes on from */
+    struct rates *rates;                                  /* what was set before; the loop adds to it */
     const double *best;                                   /* NULL, or the best score of those on disk */
     const struct opts *opts; const struct text *file;     /* the command line; the configuration file at the start */
     struct tp *tp;                                        /* to abort a job whose executor hangs */

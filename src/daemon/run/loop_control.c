@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/boot.h"
 #include "daemon/run/fate.h"
@@ -91,9 +92,14 @@ void loop_amend(struct loop *l)
     l->amends = 0;
     if (l->keep.step != step) {                           /* it could not be written, or a newer one has it */
         if (course_saves(l->course.conf)) course_checkpoint(&l->course);
-    } else if (save_amend(l->q.save, step, l->course.has_rate ? l->course.rate_set : -1, &e))
+        return;
+    }
+    struct rate_from set = rates_at(l->q.rates, step + 1);
+    const char *at = desk_at("a manifest");
+    if (save_amend(l->q.save, step, set.any ? set.rate : -1, &e))
         log_line("warning: the checkpoint of step %llu does not say what was set after it: %s",
                  (unsigned long long)step, e.text);
+    desk_at(at);
 }
 
 /* So that a run that is lost goes on with what has been set. */
@@ -103,7 +109,17 @@ static void preserve(struct loop *l)
     loop_amend(l);
 }
 
-/* A rate counts from the next step that ranks do not know yet. */
+static int rate_note(struct loop *l, bool any, double rate, struct err *e)
+{
+    struct rate_from f = {l->course.step + 1, any, rate};
+    const char *at = desk_at(RATES_FILE);
+    int bad = rates_note(l->q.rates, l->q.dir->fd, l->q.dir->path, &f, e);
+    desk_at(at);
+    return bad;
+}
+
+/* A rate counts from the next step that ranks do not know yet. Nobody hears of it before it is on disk: a run that is
+ * lost then goes on from an older checkpoint, and still with it. */
 static int on_set(void *ctx, const char *key, const char *value, json_t *answer, struct err *e)
 {
     struct loop *l = ctx;
@@ -112,13 +128,10 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     loop_revoke(l);
     bool late = is_ending(l) || l->course.step >= l->course.steps;
     unsigned long long step = l->course.step + 1;
-    if (!late) {
-        l->course.has_rate = true;
-        l->course.rate_set = rate;
-        preserve(l);
-    }
+    int bad = late ? err_set(e, E_STOPPED, "set: all steps are ordered") : rate_note(l, true, rate, e);
+    if (!bad) preserve(l);
     loop_orders(l);
-    if (late) return err_set(e, E_STOPPED, "set: all steps are ordered");
+    if (bad) return -1;
     log_line("%s is %.9g from step %llu on", key, rate, step);
     event_write(l, json_pack("{s:s,s:I,s:s,s:f}", "event", "set", "step", (json_int_t)step, "key", key, "value", rate));
     json_object_set_new(answer, "step", json_integer((json_int_t)step));
@@ -127,11 +140,19 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     return 0;
 }
 
-/* What the run goes by from now on. A rate that was set counts until the file has another one. */
-static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
+/* A rate that was set counts until the file has another one. */
+static int rate_unset(struct loop *l, const json_t *changed, struct err *e)
 {
     loop_revoke(l);
-    if (json_object_get(changed, "train.learning_rate")) l->course.has_rate = false;
+    bool was_set = l->q.rates->first.any || l->q.rates->v.n;
+    if (!was_set || !json_object_get(changed, "train.learning_rate") || !rate_note(l, false, 0, e)) return 0;
+    loop_orders(l);
+    return -1;
+}
+
+/* What the run goes by from now on. */
+static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
+{
     if (json_object_get(changed, "service.progress")) {
         screen_close(l->q.screen);
         screen_open(l->q.screen, now->service.progress, boot_launched());
@@ -149,8 +170,12 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     const struct text *began = l->q.file;
     if (!l->file && !(l->file = reload_make(l->q.opts, began->s, began->n, e))) return -1;
     json_t *changed = json_object();
+    const char *at = desk_at("the configuration file");
     struct conf *now = reload_read(l->q.opts, l->file, changed, e);
-    if (now) {
+    desk_at(at);
+    bool taken = now && !rate_unset(l, changed, e);
+    if (now && !taken) conf_free(now);
+    if (taken) {
         conf_take(l, now, changed);
         log_line("reloaded %s: %zu value%s changed", l->q.opts->config, json_object_size(changed),
                  json_object_size(changed) == 1 ? "" : "s");
@@ -161,7 +186,7 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
         loop_orders(l);
     }
     json_decref(changed);
-    return now ? 0 : -1;
+    return taken ? 0 : -1;
 }
 
 static int on_log_level(void *ctx, const char *level, struct err *e)

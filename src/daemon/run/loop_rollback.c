@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/loop_int.h"
 #include "daemon/talk/notify.h"
@@ -36,11 +37,13 @@ static void best_back(struct loop *l)
 {
     struct ckpt c;
     struct err none = {0};
+    const char *at = desk_at(CKPT_FOLDER);
     int dir = folder_open(l);
     bool read = dir >= 0 && !ckpt_read(dir, CKPT_FOLDER, l->back.to, &c, &none);
     keep_back(&l->keep, read ? &c.best : NULL);
     if (read) ckpt_free(&c);
     if (dir >= 0) close(dir);
+    desk_at(at);
 }
 
 /* All ranks are as they were after that step. */
@@ -54,6 +57,7 @@ static int arrive(struct loop *l, struct err *e)
     l->samples = l->back.position;
     progress_back(&l->progress, l->back.to);
     best_back(l);
+    notify_disk(NOTIFY_CHECKPOINT, false);
     notify_step(&l->progress);
     tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);
@@ -66,12 +70,13 @@ static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
     uint64_t *step = NULL, found = 0;
+    const char *at = desk_at(CKPT_FOLDER);
     int n = 0, dir = folder_open(l);
-    if (dir < 0) return 0;
-    ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
+    if (dir >= 0) ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
     for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
     free(step);
-    close(dir);
+    if (dir >= 0) close(dir);
+    desk_at(at);
     return found;
 }
 
@@ -119,5 +124,6 @@ int loop_back_turn(struct loop *l, struct err *e)
              "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
     course_back(&l->course, b->to, b->position);
     ctl_checkpoint_back(l->ctl, b->to);
+    notify_disk(NOTIFY_CHECKPOINT, true);
     return 0;
 }

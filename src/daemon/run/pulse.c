@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/mem.h"
+#include "daemon/report/desk.h"
 #include "daemon/report/log.h"
 #include "daemon/run/fate.h"
 #include "daemon/run/pulse.h"
@@ -20,8 +21,10 @@
 #include "daemon/run/speaker.h"
 #include "daemon/run/watcher.h"
 #include "daemon/run/wire.h"
+#include "daemon/talk/notify.h"
 
-enum { BEAT_MS = 250, JOIN_MS = 3000 };
+DEADLINE_BEFORE(3 * DEADLINE_BEAT, JUDGE_FRESH_NS / 1000000, "a beat that is late is not taken for silence");
+DEADLINE_BEFORE(2 * DEADLINE_JOIN, PULSE_TIMEOUT_S * 1000, "rank 0 is not taken for silent while others connect");
 
 /* What processes tell each other first, whatever their versions: its size never changes. */
 struct hello { char version[32], host[72]; int32_t pid, host_rank; struct wire_place place;
@@ -46,6 +49,8 @@ static struct {
     _Atomic uint64_t limit_ns, device_ns;
     struct world *world;
     pthread_t thread;
+    struct judge_desk desk;                               /* of rank 0's scheduler */
+    uint64_t end_at;                                      /* when this thread ends the job in its place; 0: never */
     uint64_t heir_at;                                     /* rank 0 is gone: when this one speaks; 0: never */
     int bell;                                             /* an eventfd: look at what has changed */
 } pulse = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
@@ -193,6 +198,28 @@ static void stood_tell(uint64_t ns)
     doom(FATE_NOBODY, E_HANG, text);
 }
 
+/* Where the scheduler stands still, rank 0 cannot write its last lines and waits for it in vain: this thread ends the
+ * job when all others know of it. */
+static void desk_look_at(uint64_t now)
+{
+    char text[300], who[PULSE_WHO];
+    const char *file;
+    uint64_t count;
+    if (!desk_look(&count, &file)) { pulse.desk = (struct judge_desk){0}; return; }
+    bool waits = pulse.desk.spoke && count == pulse.desk.count;
+    uint64_t ns = judge_desk(&pulse.judge, &pulse.desk, count, file != NULL, now);
+    notify_disk(NOTIFY_FILE, file && waits);
+    if (!ns || pulse.end_at) return;
+    double s = (double)ns * 1e-9;
+    pulse_who(0, who);
+    if (file)
+        snprintf(text, sizeof text, "%s waits for %s, and nothing has moved for %.1f s: the file system does not "
+                 "answer", who, file, s);
+    else snprintf(text, sizeof text, "%s stands still: its scheduler, for %.1f s", who, s);
+    doom(0, file ? E_IO : E_HANG, text);
+    pulse.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
+}
+
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static void gone_tell(int rank)
@@ -299,6 +326,8 @@ static void look(uint64_t now)
     beat_now();
     if (stood) stood_tell(stood);
     else if (judge_look(&pulse.judge, now, &v)) verdict_tell(&v);
+    else if (pulse.me == 0) desk_look_at(now);
+    if (pulse.end_at && now >= pulse.end_at) fate_end();
 }
 
 static void *watch(void *arg)
@@ -311,7 +340,7 @@ static void *watch(void *arg)
         uint64_t now = clock_ns();
         if (pulse.heir_at && now >= pulse.heir_at) pulse.heir_at = 0, gone_tell(0);
         if (now < next) continue;
-        next = now + DEADLINE_NS(BEAT_MS);
+        next = now + DEADLINE_NS(DEADLINE_BEAT);
         if (on) look(now);
         else if (!atomic_load(&pulse.on)) meeting_look(now);
     }
@@ -388,8 +417,8 @@ static void connect_all(struct world *w, struct wire_door *d)
     int lines = w->rank == 0 ? w->size : 1;
     struct wire *wire = mem_alloc((size_t)lines * sizeof *wire);
     for (int r = 0; r < lines; r++) wire[r] = WIRE_NONE;
-    if (w->rank == 0) wire_meet(d, &first->place, wire, w->size, w->size - 1, 2 * JOIN_MS);
-    else wire_join(&first->place, w->rank, pulse.who[w->rank].host_rank == first->host_rank, wire, JOIN_MS);
+    if (w->rank == 0) wire_meet(d, &first->place, wire, w->size, w->size - 1, 2 * DEADLINE_JOIN);
+    else wire_join(&first->place, w->rank, pulse.who[w->rank].host_rank == first->host_rank, wire, DEADLINE_JOIN);
     pulse.line = mem_alloc((size_t)lines * sizeof *pulse.line);
     for (int r = 0; r < lines; r++) {
         pulse.line[r].wire = wire[r];

@@ -11,8 +11,10 @@
 #include "daemon/report/scores.h"
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
+#include "daemon/talk/notify.h"
 
 /* ---- its contents ------------------------------------------------------------------------------------------------ */
 
@@ -110,7 +112,7 @@ static void differences_tell(struct boot *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
-        if (!strcmp(s->key, "train.learning_rate")) b->resume.from.has_rate = false;   /* not what was set before */
+        if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* not what was set before */
         text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
                  spelled(old), spelled(s->value));
     }
@@ -148,13 +150,40 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
 
-/* Reads a manifest and this rank's share of the files. */
-static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+/* Reads a manifest and this rank's share of the files. hash: NULL, or of what the manifest says; "": there is no sound
+ * one. */
+static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
 {
+    struct text t = {0};
     int bad = ckpt_read(dir, shown, step, c, e);
+    if (hash) *hash = '\0';
+    if (hash && !bad) {
+        ckpt_print(c, &t);
+        text_hash(t.s, t.n, hash);
+        text_free(&t);
+    }
+    if (b->world->rank == 0) notify_phase(NULL, NOTIFY_READS);
     for (int i = b->world->rank; !bad && i < c->n_files; i += b->world->size)
         bad = ckpt_file_verify(dir, shown, c, i, fate_word(), e);
+    if (b->world->rank == 0) notify_others();
     return bad;
+}
+
+/* Whether this rank has another manifest than rank 0, or one of both has none: then its host has another folder under
+ * that name, and one rank would go on from what the others have not. Collective; -1 on all ranks, with e on those. */
+static int same_look(struct boot *b, const char *shown, uint64_t step, const char *mine, struct err *e)
+{
+    struct world *w = b->world;
+    char first[33], name[CKPT_NAME];
+    snprintf(first, sizeof first, "%s", mine);
+    w->share(w, 0, first, sizeof first);
+    bool other = strcmp(first, mine) != 0;
+    if (w->lowest(w, other ? w->rank : w->size) == w->size) return 0;
+    if (other)
+        err_set(e, E_CONF, "%s/%s: rank %d finds %s there, rank 0%s%s %s; all hosts need one shared folder", shown,
+                ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no sound one",
+                *pulse_host(0) ? " on " : "", pulse_host(0), *first ? "one that is sound" : "none");
+    return -1;
 }
 
 /* One that is damaged on some rank is none on all: 0, and rank 0 has its fault in the notes. Where a rank cannot look
@@ -163,10 +192,13 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
 {
     struct err why = {0};
     struct world *w = b->world;
-    int bad = look(b, dir, shown, step, c, &why), damaged = bad && why.code == E_DATA;
+    char hash[33];
+    int bad = look(b, dir, shown, step, c, hash, &why), damaged = bad && why.code == E_DATA;
     int unknown = w->lowest(w, bad && !damaged ? w->rank : w->size), lowest = w->lowest(w, bad ? w->rank : w->size);
-    if (lowest == w->size) return 1;
+    int other = unknown == w->size && same_look(b, shown, step, hash, e);
+    if (lowest == w->size && !other) return 1;
     ckpt_free(c);
+    if (other) return -1;
     if (unknown < w->size) {
         if (bad && !damaged) *e = why;
         return -1;
@@ -265,6 +297,23 @@ int resume_find(struct boot *b, struct err *e)
     return bad;
 }
 
+int resume_rates(struct boot *b, struct err *e)
+{
+    struct resume *r = &b->resume;
+    const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
+    const struct rate_from none = {.step = r->from.step + 1};
+    if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
+    if (rates_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
+    if (r->rate_anew && (first.any || r->rates.v.n)) return rates_note(&r->rates, b->dir.fd, b->dir.path, &none, e);
+    for (int i = 0; i < r->rates.v.n; i++) {
+        const struct rate_from *f = &r->rates.v.v[i];
+        if (f->any)
+            text_add(&b->notes, "note: train.learning_rate is %.9g again from step %llu on, as it was set (%s/%s)\n",
+                     f->rate, (unsigned long long)f->step, b->dir.path, RATES_FILE);
+    }
+    return 0;
+}
+
 /* ---- reading it ----------------------------------------------------------------------------------------------- */
 
 /* One that somebody has removed meanwhile is as good as damaged. */
@@ -299,7 +348,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
-    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, e);
+    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, NULL, e);
     if (!bad) bad = state_read(b, &c, b->exec, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
@@ -310,6 +359,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
 
 void resume_free(struct resume *r)
 {
+    rates_free(&r->rates);
     ckpt_free(&r->from);
     ckpt_free(&r->now);
 }

@@ -4,15 +4,20 @@
 #include <stdbool.h>
 #include "ckpt/checkpoint.h"
 #include "conf/conf.h"
+#include "daemon/run/rates.h"
 #include "exec/exec.h"
 
 struct boot;
 struct resume {
     bool found;
+    bool rate_anew;                                       /* rank 0: the configuration has another learning rate */
     struct ckpt from;                                     /* if found; on every rank */
+    struct rates rates;                                   /* rank 0: what was set while the run went on before */
     struct ckpt now;                                      /* rank 0: what this run's checkpoints say of its settings */
     bool any; double best;                                /* rank 0: the best score on disk, by checkpoint.best */
 };
+/* Rank 0, with the run directory open: fills in rates. 65, 73, 74. */
+int resume_rates(struct boot *b, struct err *e);
 /* With run.resume finds the newest sound checkpoint of the run directory. Each rank looks at its share of the files.
  * Damaged ones are named in the notes and passed over. 78 names a setting that has changed so that bits would be
  * others, unless run.resume is anyway. */

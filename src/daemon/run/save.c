@@ -153,8 +153,8 @@ void save_leave(struct save *s)
 }
 
 /* So that the folder of checkpoints, which is new in it, outlives a loss of power. Only rank 0 makes names outside of a
- * checkpoint that resuming needs, this one and metrics.jsonl; each rank syncs its own files and the folder that they
- * are in (st_out_commit), before it tells rank 0 of them. */
+ * checkpoint that resuming needs: this one, metrics.jsonl (rundir_sync) and rates.jsonl (rates_note); each rank syncs
+ * its own files and the folder that they are in (st_out_commit), before it tells rank 0 of them. */
 static int run_sync(const struct save *s)
 {
     int fd = openat(s->lead.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,11 +1,14 @@
 /* Checkpoints: what rank 0 adds to the files of all ranks, the commit, and which old ones go. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "daemon/report/scores.h"
+#include "daemon/run/pulse.h"
 #include "daemon/run/save_int.h"
 
 static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[64], int *n, uint64_t *total)
@@ -122,6 +125,32 @@ int save_amend(struct save *s, uint64_t step, double rate, struct err *e)
     return bad ? -1 : 0;
 }
 
+/* What other ranks say that they have written has to be in the folder that gets the name: a host may have one of its
+ * own there, from another time. It is opened, by which a network file system asks its server. */
+static int part_look(const struct save *s, const struct out_folder *f, int rank, const struct ckpt_file *is,
+                     struct err *e)
+{
+    struct stat st;
+    int fd = openat(f->fd, is->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int why = fd < 0 || fstat(fd, &st) ? errno : 0;
+    if (fd >= 0) close(fd);
+    if (!why && S_ISREG(st.st_mode) && (uint64_t)st.st_size == is->bytes) return 0;
+    char size[64] = "";
+    const char *host = pulse_host(rank);
+    if (!why) snprintf(size, sizeof size, "it has %lld bytes, not %llu", (long long)st.st_size,
+                       (unsigned long long)is->bytes);
+    return err_set(e, E_IO, "%s/%s/%s/%s: rank %d%s%s has written it, but here: %s; all hosts need one shared folder",
+                   s->q.dir, CKPT_FOLDER, f->aside, is->name, rank, *host ? " on " : "", host,
+                   why ? strerror(why) : size);
+}
+
+static int parts_look(const struct save *s, const struct out_folder *f, const struct saved *part, struct err *e)
+{
+    for (int i = 0; i < save_ranks(s); i++)
+        for (int j = 0; j < part[i].n; j++) if (part_look(s, f, i, &part[i].file[j], e)) return -1;
+    return 0;
+}
+
 int save_commit(struct save *s, int dir, const char *shown, const struct saved *part, uint64_t *bytes,
                   struct err *e)
 {
@@ -129,6 +158,7 @@ int save_commit(struct save *s, int dir, const char *shown, const struct saved *
     struct ckpt_file index;
     char name[CKPT_NAME];
     int bad = out_folder_join(&f, dir, shown, ckpt_name(s->o.step, name), e);
+    if (!bad) bad = parts_look(s, &f, part, e);
     if (!bad) bad = index_write(s, &f, &index, e) || manifest_write(s, &f, &index, part, bytes, e);
     if (!bad && s->lead.metrics >= 0 && fdatasync(s->lead.metrics) && errno != EINVAL)
         bad = err_set(e, E_IO, "%s/metrics.jsonl: %s", s->q.dir, strerror(errno));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/deadline.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/text.h"
@@ -14,7 +15,6 @@
 
 /* MOST: of processes that are stopped at a time. away: a longer gap between two looks counts for nobody. */
 enum { MOST = 16, AWAY_NS = 1000000000, MAX_FILE = 1 << 20 };
-#define TURN_NS UINT64_C(3000000000)                     /* longer than a launcher takes to end the job */
 struct stopped { int pid; uint64_t since; };
 struct siblings { struct stopped at[MOST]; int n; uint64_t looked; };
 
@@ -71,7 +71,7 @@ static uint64_t patience(const struct siblings *s)
 {
     int me = rank_of((int)getpid()), before = me;
     for (int i = 0; i < s->n; i++) before -= rank_of(s->at[i].pid) < me;
-    return before > 0 ? (uint64_t)before * TURN_NS : 0;
+    return before > 0 ? (uint64_t)before * DEADLINE_NS(DEADLINE_SIBLING) : 0;
 }
 
 uint64_t siblings_look(struct siblings *s, uint64_t now, uint64_t limit_ns, char *text, size_t size)

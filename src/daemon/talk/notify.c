@@ -10,21 +10,25 @@
 #include <unistd.h>
 #include "base/address.h"
 #include "base/clock.h"
+#include "base/deadline.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "daemon/talk/notify.h"
 
 /* The watchdog's time for the first step, in which libraries prepare themselves, and for all others, in times of the
  * slowest so far: a step that is slow is no step that hangs. */
 enum { FIRST_TIMES = 10, SLOWEST_TIMES = 5, OTHERS_TIMES = 4 };
-static const struct notify_times USUAL = {.extend = 300000, .tick = 30000, .least = 1000};
+static const struct notify_times USUAL = {.extend = DEADLINE_EXTEND, .tick = DEADLINE_EXTEND_LOOK, .least = 1000};
 
 static struct {
     pthread_mutex_t lock;                                 /* guards all of it */
     int fd;                                               /* -1: nobody listens */
     struct address to;
     struct notify_times times;
-    bool works, ready, stopping;
-    uint64_t phase, alive, cpu;                           /* set-up: when the phase and the last tick began */
+    enum notify_work work;
+    bool ready, stopping;
+    uint64_t phase, alive, cpu, bytes;                    /* set-up: when the phase and the last tick began */
+    unsigned disk;                                        /* a set of enum notify_wait */
     uint64_t watchdog, wanted, slowest;                   /* given by the manager, asked for; ns. 0: none */
     uint64_t said;                                        /* when the last message about a step went out */
     bool any_checkpoint;
@@ -66,7 +70,9 @@ void notify_open(const struct notify_times *times)
     if (to.fd < 0 && name && !address_parse_unix(name, &to.to)) {
         to.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         to.times = times ? *times : USUAL;
-        to.works = to.ready = to.stopping = to.any_checkpoint = false;
+        to.work = NOTIFY_WAITS;
+        to.ready = to.stopping = to.any_checkpoint = false;
+        to.disk = 0;
         to.wanted = to.watchdog = watchdog_given();
         to.slowest = to.said = 0;
         to.phase = to.alive = clock_ns();
@@ -108,13 +114,14 @@ static void extend_add(struct text *t, uint64_t ns)
     text_add(t, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)((ns > least ? ns : least) / 1000));
 }
 
-void notify_phase(const char *doing, bool works)
+void notify_phase(const char *doing, enum notify_work work)
 {
     struct text t = {0};
     if (!begin()) return;
-    to.works = works;
+    to.work = work;
     to.phase = to.alive = clock_ns();
     to.cpu = clock_process_ns();
+    to.bytes = file_bytes();
     if (doing && !to.ready) {
         text_add(&t, "STATUS=%s\n", doing);
         extend_add(&t, 0);
@@ -128,7 +135,7 @@ void notify_others(void)
     struct text t = {0};
     if (!begin()) return;
     uint64_t took = OTHERS_TIMES * (clock_ns() - to.phase);
-    to.works = false;
+    to.work = NOTIFY_WAITS;
     if (!to.ready && took > to.times.extend * UINT64_C(1000000)) {
         extend_add(&t, took);
         lines_send(&t, true);
@@ -136,19 +143,27 @@ void notify_others(void)
     end();
 }
 
-/* A phase that computes takes most of a core; one that stands still leaves the little that other threads take. */
+/* A phase that computes takes most of a core; one that stands still leaves the little that other threads take. One that
+ * reads from a slow disk does not compute, and MPI computes while it waits. */
+static bool gets_on(uint64_t ns)
+{
+    if (to.work != NOTIFY_WAITS && file_bytes() != to.bytes) return true;
+    return to.work == NOTIFY_COMPUTES && clock_process_ns() - to.cpu >= ns / 100;
+}
+
 void notify_alive(void)
 {
     struct text t = {0};
     if (!begin()) return;
-    uint64_t now = clock_ns(), cpu = clock_process_ns();
+    uint64_t now = clock_ns();
     if (now - to.alive >= to.times.tick * UINT64_C(1000000)) {
-        if (to.works && !to.ready && cpu - to.cpu >= (now - to.alive) / 100) {
+        if (!to.ready && gets_on(now - to.alive)) {
             extend_add(&t, 0);
             lines_send(&t, false);
         }
         to.alive = now;
-        to.cpu = cpu;
+        to.cpu = clock_process_ns();
+        to.bytes = file_bytes();
     }
     end();
 }
@@ -163,6 +178,7 @@ static void run_add(const char *dir, struct text *t)
 
 static void watchdog_want(uint64_t ns, struct text *t)
 {
+    if (ns && to.disk && ns < DEADLINE_NS(DEADLINE_WATCHED)) ns = DEADLINE_NS(DEADLINE_WATCHED);
     if (!to.watchdog || to.stopping || ns == to.wanted) return;
     to.wanted = ns;
     text_add(t, "\nWATCHDOG_USEC=%llu", (unsigned long long)(ns / 1000));
@@ -233,6 +249,20 @@ void notify_step(const struct progress *p)
         text_add(&t, "\nWATCHDOG=1");
         watchdog_want(want > to.watchdog ? want : to.watchdog, &t);
         lines_send(&t, false);
+    }
+    end();
+}
+
+/* Shortened only with the next step: the manager counts from the last one, which may be long ago. */
+void notify_disk(enum notify_wait what, bool on)
+{
+    struct text t = {0};
+    if (!begin()) return;
+    to.disk = on ? to.disk | what : to.disk & ~(unsigned)what;
+    if (on && to.ready && to.wanted < DEADLINE_NS(DEADLINE_WATCHED)) {
+        watchdog_want(to.wanted, &t);
+        if (t.n) send_surely(t.s + 1);                    /* without the line end before it */
+        text_free(&t);
     }
     end();
 }

@@ -18,9 +18,11 @@ void notify_open(const struct notify_times *times);
 void notify_close(void);
 
 /* ---- set-up ---- */
-/* A phase of set-up begins. doing: what people are told; NULL: the same as before. works: it may compute for minutes,
- * without waiting for other ranks; then notify_alive asks for more time as long as the process computes. */
-void notify_phase(const char *doing, bool works);
+/* A phase of set-up begins. doing: what people are told; NULL: the same as before. What may take minutes: it computes,
+ * without waiting for other ranks, or only reads files, also between ranks that wait for each other; then notify_alive
+ * asks for more time as long as the process computes or reads, or only reads. */
+enum notify_work { NOTIFY_WAITS, NOTIFY_COMPUTES, NOTIFY_READS };
+void notify_phase(const char *doing, enum notify_work work);
 /* Rank 0 is through with its part of a phase and waits for the others, which may take four times as long as it did. */
 void notify_others(void);
 /* Called every second or so while ranks are set up. */
@@ -32,6 +34,11 @@ void notify_ready(const char *dir);
 void notify_resumed(uint64_t step);                       /* it goes on from the checkpoint of this step */
 void notify_step(const struct progress *p);               /* a step, or a batch of an evaluation, was finished */
 void notify_checkpoint(uint64_t step);                    /* the checkpoint of this step is on disk */
+/* No step may end for longer than a watchdog waits, because a checkpoint is written or read, or the scheduler waits for
+ * a file. Until that is over and a step has ended, the watchdog gets DEADLINE_WATCHED, or a disk that does not answer
+ * would never be named. */
+enum notify_wait { NOTIFY_CHECKPOINT = 1, NOTIFY_FILE = 2 };
+void notify_disk(enum notify_wait what, bool on);
 /* Called again and again while the run stands still because somebody told it to. */
 void notify_paused(const struct progress *p);
 
