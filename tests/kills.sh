@@ -66,11 +66,12 @@ set_rate() {
         sed -n 's/.* from step \([0-9]*\) on$/\1/p') || true
     [ -z "$step" ] || { echo "$step" >>"$aside/told"; sets=$((sets + 1)); }
 }
-# again RUN: is a step done that was not when $resumes and $seen were taken? Notes how long that took.
+begins() { count '"event":"\(start\|resume\)"' "$1/metrics.jsonl"; }   # also where there was no checkpoint yet
+# await_step RUN: until a job that began after $begun was counted has done a step. Notes how long that took.
 await_step() {
     from=$(now)
     while kill -0 $pid 2>/dev/null; do
-        [ "$(count '"event":"resume"' "$1/metrics.jsonl")" -le "$resumes" ] ||
+        [ "$(begins "$1")" -le "$begun" ] ||
             ! tail -n 1 "$1/metrics.jsonl" 2>/dev/null | grep -q '"event":"step"' || break
         [ $(($(now) - from)) -lt 30000 ] || break
         sleep 0.01
@@ -122,7 +123,7 @@ supervised() {
         committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
         if [ "${committed:-0}" = "${before:-x}" ]; then early=$((early + 1)); else early=0; fi
         [ $early -lt 2 ] || continue
-        resumes=$(count '"event":"resume"' run/metrics.jsonl) before=$committed
+        begun=$(begins run) before=$committed
         random 2
         [ "$dice" -ne 0 ] || set_rate run
         strike
@@ -143,7 +144,7 @@ by_hand() {
         last=$n
         random 2
         case $last-$dice in 2-0 | 4-0) n=1 ;; 1-0 | 4-1) n=2 ;; 1-1 | 2-1) n=4 ;; *) n=$((dice + 1)) ;; esac
-        began=$(steps_done) resumes=$(count '"event":"resume"' run/metrics.jsonl)
+        began=$(steps_done) begun=$(begins run)
         committed=$(count '"event":"checkpoint","step"' run/metrics.jsonl)
         root=; [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
         "$MPIRUN" $root --oversubscribe --bind-to none -np $n "$mpstaged" -c k.conf --stages $n --run-dir run --resume \
@@ -159,7 +160,7 @@ by_hand() {
         fi
         code=0; wait $pid || code=$?
         nobody_left || true
-        [ "$(count '"event":"resume"' run/metrics.jsonl)" -le "$resumes" ] || [ "$writer" -eq $n ] ||
+        [ "$(begins run)" -le "$begun" ] || [ "$writer" -eq $n ] ||
             changes=$((changes + 1))
         [ "$(count '"event":"checkpoint","step"' run/metrics.jsonl)" -le "$committed" ] || writer=$n
         [ "$code" -ne 0 ] || break
