@@ -190,8 +190,9 @@ figures() {
         [ -z "$rss" ] || echo "$p $(($(now) - began)) $rss $files" >>"$aside/$figures_of"
     done
 }
-# grown FILE: of each process, how much more it has in the last quarter of what was noted than in the second, the
-# middle of each; the most of all in KiB, then in files. Processes that were seen less than eight times do not count.
+# grown FILE: of each process, how much more memory it has in the last quarter of what was noted than in the second, the
+# middle of each, and how many files more at the least than it had at the most in the first half, since what it has open
+# comes and goes; the most of all in KiB, then in files. Processes that were seen less than eight times do not count.
 grown() {
     LC_ALL=C sort -s -k 1,1n "$1" | awk '
         function middle(a, from, to,   i, j, n, v, x) {
@@ -199,11 +200,15 @@ grown() {
             for (i = 1; i < n; i++) { x = v[i]; for (j = i; j && v[j - 1] > x; j--) v[j] = v[j - 1]; v[j] = x }
             return v[int(n / 2)]
         }
+        function extreme(a, from, to, sign,   m) {
+            for (m = a[from++]; from < to; from++) if (sign * a[from] > sign * m) m = a[from]
+            return m
+        }
         function one(   q) {
             if (n < 8) return
             q = int(n / 4); seen++
             m = middle(rss, n - q, n) - middle(rss, q, 2 * q); if (m > kib || seen == 1) kib = m
-            m = middle(fds, n - q, n) - middle(fds, q, 2 * q); if (m > files || seen == 1) files = m
+            m = extreme(fds, n - q, n, -1) - extreme(fds, 0, 2 * q, 1); if (m > files || seen == 1) files = m
         }
         $1 != p { one(); n = 0; p = $1 }
         { rss[n] = $3; fds[n++] = $4 }
