@@ -176,7 +176,7 @@ holds() {
 if command -v python3 >/dev/null; then
     begin 0 -c toy.conf; until_true in_step
     holds "one of two ranks in a process, its thread held" "$(thread_of $pid mpstaged:1)" \
-        "^mpstaged: rank 1 stands still: stage 1, .* of step [0-9]+, for "
+        "^mpstaged: rank 1 stands still: (stage 1, .* of step [0-9]+|between two steps), for "
     # Its process still says that it is there.
     begin 2 -c toy.conf; until_true in_step
     thread=$(rank_pid 1)
@@ -291,7 +291,9 @@ until_true over || true
 check "and no longer when it is not" grep -qE "^note: rank 0 .* is no longer slow" "$aside/err"
 check "both in the metrics, and the run goes on" sh -c 'kill -0 '$pid' &&
     [ "$(grep -c "\"event\":\"straggler\".*\"rank\":0," run/metrics.jsonl)" -eq 2 ]'
-kill -TERM $pid; wait $pid 2>/dev/null || true
+"$mpstagectl" run stop >/dev/null
+wait $pid || true
+check "it leaves nobody" nobody_left
 
 # ---- ranks that are not alike -------------------------------------------------------------------------------------
 # unlike TEXT PATTERN PROGRAM OPTIONS...: rank 1 is that program with these options
