@@ -20,6 +20,7 @@ check "a line that is too long is found" [ "$(longest <"$aside/known")$(longest 
 
 for program in mpstaged mpstagectl mpstage-experiment; do fits "$program --help" 80 "$build/$program" --help; done
 fits "mpstaged --version" 80 "$mpstaged" --version
+mkdir conf && cp "$conf"/*.graph conf/                    # as the configurations name them
 for file in "$conf"/*.conf; do
     name=$(basename "$file")
     for mode in --plan --plan=search --summary --print-schedule; do

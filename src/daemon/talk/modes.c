@@ -151,7 +151,7 @@ static void feeds_text(const struct job *j, struct text *out)
     if (each) text_add(out, "\n");
     if (shared) text_add(out, "  and what is kept of files up to %s, in each process that reads\n",
                          text_bytes(shared, buf));
-    if (bad) text_add(out, "  and what reading takes besides, which only the files say: %s\n", why.text);
+    if (bad) text_add(out, "  and what reading takes besides, which only the files say:\n    %s\n", why.text);
 }
 
 static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
