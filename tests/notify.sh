@@ -79,15 +79,34 @@ sleep 0.2
 check "and the one from which a run goes on, before READY" before '^X_MPSTAGED_RESUMED=4$' '^READY=1'
 check "the status names the newest" grep -qE '^STATUS=step [56]/6, .*, checkpoint [46] ' "$heard"
 
-# A disk that is slow: the watchdog waits while a checkpoint is written, and has its own time again when a step has
-# ended after it; while checkpoints are read, bytes that come count.
-manager
-WATCHDOG_USEC=1000000; export WATCHDOG_USEC
-job 2 -c short.conf --run-dir slow -o checkpoint.every_steps=2 --steps 3
-unset WATCHDOG_USEC
-sleep 0.2
-check "while a checkpoint is written, the watchdog waits for the disk" before 'WATCHDOG_USEC=4200000000$' \
-    '^X_MPSTAGED_CHECKPOINT=2$'
+# A disk that is slow: where steps wait for a checkpoint, the watchdog waits, too, and has its own time again when a
+# step has ended after it.
+cat >"$aside/slow.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+int fsync(int fd)                                          /* the eighth of rank 0 is one of a checkpoint's */
+{
+    static atomic_int n;
+    int (*next)(int) = dlsym(RTLD_NEXT, "fsync");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (rank && *rank == '0' && atomic_fetch_add(&n, 1) == 7) sleep(3);
+    return next(fd);
+}
+END
+if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then
+    manager
+    export WATCHDOG_USEC=1000000 LD_PRELOAD="$aside/slow.so"
+    job 2 -c short.conf --run-dir slow -o checkpoint.every_steps=2 --steps 9
+    unset WATCHDOG_USEC LD_PRELOAD
+    sleep 0.2
+    check "where steps wait for a checkpoint, the watchdog waits for the disk" before 'WATCHDOG_USEC=4200000000$' \
+        '^STOPPING=1'
+    check "until a step has ended" [ -n "$(sed -n '/WATCHDOG_USEC=4200000000$/,/^STOPPING=1/p' "$heard" |
+        grep -E '^STATUS=step .* \| WATCHDOG=1 \| WATCHDOG_USEC=[0-9]{7,8}$')" ]
+else skip "a watchdog that waits for a disk" "no C compiler"; fi
 check "our units have the watchdog that the deadlines were compared with" \
     [ "$(sed -n 's/^WatchdogSec=\([0-9]*\)min$/\1/p' "$here/../launcher/service/unit.in")" -eq \
     $(($(sed -n 's/.*DEADLINE_WATCHDOG = \([0-9]*\),.*/\1/p' "$here/../src/base/deadline.h") / 60000)) ]

@@ -144,6 +144,13 @@ bool judge_look(struct judge *j, uint64_t now, struct verdict *v)
     return false;
 }
 
+bool judge_hears(const struct judge *j, uint64_t now)
+{
+    for (int r = 0; r < j->n; r++)
+        if (j->rank[r].watched && age(j->rank[r].heard, now) > JUDGE_FRESH_NS) return false;
+    return true;
+}
+
 uint64_t judge_desk(const struct judge *j, struct judge_desk *d, uint64_t count, bool in_file, uint64_t now)
 {
     uint64_t gap = age(d->looked, now), limit = JUDGE_TIMES * slowest(j);

@@ -58,6 +58,8 @@ void judge_hear(struct judge *j, int rank, const struct beat *b, uint64_t now);
 void judge_leave(struct judge *j, int rank);              /* it is watched no more */
 /* To be called several times a second. */
 bool judge_look(struct judge *j, uint64_t now, struct verdict *v);
+/* Whether all that are watched have said a moment ago that they are there. */
+bool judge_hears(const struct judge *j, uint64_t now);
 /* The same for the scheduler, which has come by that often, and begins with d zeroed. in_file: it waits for a file
  * system, which may take as long as a step waits for a checkpoint (DEADLINE_WRITER). Returns for how long it has stood
  * still, ns, if that is too long; or 0. */

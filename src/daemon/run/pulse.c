@@ -327,6 +327,7 @@ static void look(uint64_t now)
     if (stood) stood_tell(stood);
     else if (judge_look(&pulse.judge, now, &v)) verdict_tell(&v);
     else if (pulse.me == 0) desk_look_at(now);
+    if (pulse.me == 0) notify_look(judge_hears(&pulse.judge, now));
     if (pulse.end_at && now >= pulse.end_at) fate_end();
 }
 

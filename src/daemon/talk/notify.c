@@ -31,6 +31,7 @@ static struct {
     unsigned disk;                                        /* a set of enum notify_wait */
     uint64_t watchdog, wanted, slowest;                   /* given by the manager, asked for; ns. 0: none */
     uint64_t said;                                        /* when the last message about a step went out */
+    uint64_t fed;                                         /* when the watchdog began to count */
     bool any_checkpoint;
     uint64_t checkpoint;                                  /* the newest on disk */
 } to = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -178,7 +179,6 @@ static void run_add(const char *dir, struct text *t)
 
 static void watchdog_want(uint64_t ns, struct text *t)
 {
-    if (ns && to.disk && ns < DEADLINE_NS(DEADLINE_WATCHED)) ns = DEADLINE_NS(DEADLINE_WATCHED);
     if (!to.watchdog || to.stopping || ns == to.wanted) return;
     to.wanted = ns;
     text_add(t, "\nWATCHDOG_USEC=%llu", (unsigned long long)(ns / 1000));
@@ -190,6 +190,7 @@ void notify_ready(const char *dir)
     if (!begin()) return;
     to.ready = true;
     text_add(&t, "READY=1\nSTATUS=the first step is running");
+    to.fed = clock_ns();
     run_add(dir, &t);
     watchdog_want(FIRST_TIMES * to.watchdog, &t);
     lines_send(&t, true);
@@ -231,7 +232,7 @@ static bool due(uint64_t now)
     uint64_t every = to.times.least * UINT64_C(1000000);
     if (to.watchdog && to.watchdog / SLOWEST_TIMES < every) every = to.watchdog / SLOWEST_TIMES;
     if (to.said && now - to.said < every) return false;
-    to.said = now;
+    to.said = to.fed = now;
     return true;
 }
 
@@ -253,14 +254,21 @@ void notify_step(const struct progress *p)
     end();
 }
 
-/* Shortened only with the next step: the manager counts from the last one, which may be long ago. */
 void notify_disk(enum notify_wait what, bool on)
+{
+    if (!begin()) return;
+    to.disk = on ? to.disk | what : to.disk & ~(unsigned)what;
+    end();
+}
+
+/* In time for the watchdog, and so late that a rank which has been stopped is not heard any more. */
+void notify_look(bool all_heard)
 {
     struct text t = {0};
     if (!begin()) return;
-    to.disk = on ? to.disk | what : to.disk & ~(unsigned)what;
-    if (on && to.ready && to.wanted < DEADLINE_NS(DEADLINE_WATCHED)) {
-        watchdog_want(to.wanted, &t);
+    bool late = to.wanted && clock_ns() - to.fed >= to.wanted / 2;
+    if (to.ready && to.disk && all_heard && late && to.wanted < DEADLINE_NS(DEADLINE_WATCHED)) {
+        watchdog_want(DEADLINE_NS(DEADLINE_WATCHED), &t);
         if (t.n) send_surely(t.s + 1);                    /* without the line end before it */
         text_free(&t);
     }

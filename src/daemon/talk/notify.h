@@ -34,11 +34,13 @@ void notify_ready(const char *dir);
 void notify_resumed(uint64_t step);                       /* it goes on from the checkpoint of this step */
 void notify_step(const struct progress *p);               /* a step, or a batch of an evaluation, was finished */
 void notify_checkpoint(uint64_t step);                    /* the checkpoint of this step is on disk */
-/* No step may end for longer than a watchdog waits, because a checkpoint is written or read, or the scheduler waits for
- * a file. Until that is over and a step has ended, the watchdog gets DEADLINE_WATCHED, or a disk that does not answer
- * would never be named. */
+/* Steps may have to wait because a checkpoint is written or read, or the scheduler waits for a file. */
 enum notify_wait { NOTIFY_CHECKPOINT = 1, NOTIFY_FILE = 2 };
 void notify_disk(enum notify_wait what, bool on);
+/* To be called several times a second. Where steps wait for files and half the watchdog's time is over, it gets
+ * DEADLINE_WATCHED until a step has ended, or a disk that does not answer would never be named; but not where some rank
+ * is not heard, since then it may be that for which they wait. */
+void notify_look(bool all_heard);
 /* Called again and again while the run stands still because somebody told it to. */
 void notify_paused(const struct progress *p);
 
