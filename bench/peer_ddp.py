@@ -11,8 +11,8 @@ A way says bucket_mb, the size of DistributedDataParallel's buckets; keep, that 
 are, in the buckets, instead of being dropped before each step.
 Besides, PyTorch is at its best: one thread, channels_last, denormals flushed as here, gradients that are views of
 buckets, no exchange but with the last micro-batch (no_sync), none of running statistics, and the optimizer in one
-kernel where this PyTorch has that. static_graph is left out: PyTorch 1.13 refuses it where no_sync comes first. Batch
-norm goes by the statistics of micro-batches, as the pipeline's does."""
+kernel where this PyTorch has that. static_graph is left out: PyTorch 1.13 and 2.15 refuse it with no_sync. Batch norm
+goes by the statistics of micro-batches, as the pipeline's does."""
 import contextlib
 import datetime
 import json
