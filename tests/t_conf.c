@@ -381,6 +381,47 @@ START_TEST(file_names_in_overrides)
 }
 END_TEST
 
+static char many_dollars[3000];
+
+static char *dollars(const char *name)
+{
+    (void)name;
+    memset(many_dollars, '$', sizeof many_dollars - 1);
+    return many_dollars;
+}
+
+/* What is accepted can be read again after it was printed, however long the names are that variables or other names
+ * made of it. */
+START_TEST(file_names_as_long_as_a_text)
+{
+    static const struct { const char *key, *before; int n; const char *after, *wrong; } of[] = {
+        {"run.init_from", "", 2047, "x", NULL},           /* 2047 times $$ and one byte: 4095 */
+        {"run.init_from", "$ALL", 0, "", "-o: a name of more than 4095 bytes"},
+        {"run.name", "", 2045, "", NULL},                 /* runs/NAME */
+        {"run.name", "", 2046, "", "f.conf: run.directory: a name of more than 4095 bytes"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct err e = {0};
+        struct text t = {0}, s = {0};
+        struct conf *c = parse("model { network = toy } data { source = synthetic } train { steps = 1 }");
+        bool is_name = !strcmp(of[i].key, "run.name");
+        text_add(&t, "%s=%s", of[i].key, of[i].before);
+        for (int k = 0; k < of[i].n; k++) text_add(&t, is_name ? "$" : "$$");
+        text_add(&t, "%s", of[i].after);
+        ck_assert_msg(!conf_set(c, "-o", t.s, &e) && !conf_finish(c, &e), "%s", e.text);
+        ck_assert_int_eq(conf_expand(c, dollars, &e), of[i].wrong ? -1 : 0);
+        if (of[i].wrong) ck_assert_msg(!strncmp(e.text, of[i].wrong, strlen(of[i].wrong)), "%s", e.text);
+        else {
+            conf_print(c, &s);
+            struct conf *again = conf_parse("f.conf", s.s, s.n, &e);
+            ck_assert_msg(again && !conf_finish(again, &e) && !conf_expand(again, dollars, &e), "%s", e.text);
+            conf_free(again);
+        }
+        text_free(&t); text_free(&s);
+        conf_free(c);
+    }
+}
+END_TEST
+
 START_TEST(table)
 {
     struct text manual = {0};
@@ -488,6 +529,7 @@ int main(void)
     tcase_add_test(t, copies);
     tcase_add_loop_test(t, file_names, 0, N_OF(names));
     tcase_add_test(t, file_names_in_overrides);
+    tcase_add_test(t, file_names_as_long_as_a_text);
     tcase_add_test(t, sizes);
     tcase_add_loop_test(t, examples, 0, 4);
     return suite_run("conf", CK_FORK, t);

@@ -1,6 +1,7 @@
 /* File names as they are meant: $NAME, ${NAME} and a leading ~/. */
 #include <ctype.h>
 #include <string.h>
+#include "conf/lex.h"
 #include "conf/table.h"
 
 static bool in_name(char c) { return c == '_' || isalnum((unsigned char)c); }
@@ -66,25 +67,36 @@ static int home(struct text *t, char *(*get)(const char *name), struct err *e)
 
 static int name_expand(struct conf *c, int i, char *(*get)(const char *name), struct err *e)
 {
-    enum { LONGEST = 4095 };                              /* what a file may hold as one text */
     const char **value = (const char **)((char *)c + opt_table[i].offset);
     struct text t = {0};
     struct err own = {0};
     if (!strpbrk(*value, "$~")) return 0;
     int bad = variables(*value, get, &t, &own) || home(&t, get, &own) || opt_text_check(t.s, &own);
     if (!bad && !t.n) bad = err_set(&own, E_CONF, "the name is empty");
-    if (!bad && t.n > LONGEST) bad = err_set(&own, E_CONF, "a name of more than %d bytes", LONGEST);
     if (bad) conf_error(c, opt_table[i].key, e, "%s", own.text);
     else *value = arena_strdup(c->mem, t.s);
     text_free(&t);
     return bad ? -1 : 0;
 }
 
+/* A name is printed with each $ doubled, and must then be no longer than what a file may hold as one text. This holds
+ * of names that were made of others, too. */
+static int length_check(const struct conf *c, int i, struct err *e)
+{
+    const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);
+    size_t n = 0;
+    for (const char *s = value; s && *s; s++) n += 1 + (*s == '$');
+    if (n <= LEX_STRING_MAX) return 0;
+    return conf_error(c, opt_table[i].key, e, "a name of more than %d bytes (each $ in it counts twice)",
+                      LEX_STRING_MAX);
+}
+
 int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e)
 {
     for (int i = 0; opt_table[i].key; i++) {
+        if (opt_table[i].type != OPT_FILE || !opt_is_set(c, i)) continue;
         bool given = c->line[i] > 0 || c->line[i] == CONF_OVERRIDE;
-        if (opt_table[i].type == OPT_FILE && given && opt_is_set(c, i) && name_expand(c, i, get, e)) return -1;
+        if ((given && name_expand(c, i, get, e)) || length_check(c, i, e)) return -1;
     }
     c->expanded = true;
     return 0;
