@@ -212,6 +212,8 @@ static const struct { const char *from, *to, *says; } wrong[] = {
     {"\"precision\": \"fp32\"", "\"precision\": \"bf16\"", "measured for precision \"bf16\", but this is \"fp32\""},
     {"\"threads\": 1", "\"threads\": 2", "threads"},
     {"\"threads\": 1", "\"threads\": null", "threads"},
+    {"\"threads\": 1", "\"threads\": 1.5", "threads"},
+    {"\"threads\": 1", "\"threads\": 10000000000000000", "threads"},
     {"\"micro_batch_sizes\"", "\"sizes\"", "micro_batch_sizes"},
     {"\"load_ns_per_sample\": 7.0", "\"load_ns_per_sample\": -7.0", "load_ns_per_sample"},
     {"\"transfer_bytes_per_ns\": 2.5", "\"transfer_bytes_per_ns\": 0", "transfer_bytes_per_ns"},

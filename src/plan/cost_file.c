@@ -119,14 +119,15 @@ static int device_read(const struct reader *r, const json_t *o)
 
 static int header_read(const struct reader *r, const json_t *o)
 {
+    enum { MAX_THREADS = 1 << 20 };
     char hash[33];
-    double threads;
     if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
     graph_hash(r->s, hash);
-    if (same_text(r, o, "graph_hash", hash) || device_read(r, o) ||
-        number(r, json_object_get(o, "threads"), "threads", 1, &threads))
-        return -1;
-    if ((int)threads == r->s->dev.threads) return 0;
+    if (same_text(r, o, "graph_hash", hash) || device_read(r, o)) return -1;
+    json_int_t threads = json_integer_value(json_object_get(o, "threads"));
+    if (threads < 1 || threads > MAX_THREADS)
+        return refuse(r, "a whole number from 1 to 1048576 is missing:", "threads");
+    if (threads == r->s->dev.threads) return 0;
     return err_set(r->e, E_DATA, "%s: measured with %d threads a rank, but these are %d", r->file, (int)threads,
                    r->s->dev.threads);
 }
