@@ -84,6 +84,7 @@ static const char *const wrong[][2] = {
     {"block a(x) {\noutput x\n}\ninput x 4\ny = a(x)\n", "t.graph:5: y: block a has no operator of its own"},
     {"block a(x) {\nr = relu(x)\noutput r\noutput r\n}\ninput x 4\ny = a(x)\n", "t.graph:4: \"output\" begins no"},
     {"block a(x) {\nr = relu(x)\nfreeze r\n}\ninput x 4\ny = a(x)\n", "t.graph:3: \"freeze\" begins no statement of a"},
+    {"block a(x) {\nr = relu(x)\n}\ninput x 4\ny = a(x) layer= \n", "t.graph:5: y: layer= names no layer"},
     {"block a(x) {\ninput z 4\n}\ninput x 4\ny = a(x)\n", "t.graph:2: \"input\" begins no statement of a block"},
     {"block a(x) {\nr = relu(x)\n}\ninput x 4\ny = a(x)\ny = relu(x)\n", "t.graph:6: there is already a tensor \"y\""},
     {"block a(x) {\nr = relu(x)\n}\ninput x 4\nx = a(x)\n", "t.graph:5: there is already a tensor \"x\""},

@@ -380,6 +380,7 @@ static const char *const wrong[][2] = {
     {"input x 70000 I64\na = embedding(x) count=3 features=70000\n", "a has more than 2^31 elements a sample"},
     {"input x 4\na = linear(x) features=0\n", "features=0 is not in 1 to 16777216"},
     {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"},
+    {"input x 4\na = relu(x) layer=\n", "t.graph:2: a: layer= names no layer"},
     {"input x 4\na = linear(x) layer=A junk\n", "\"junk\" is no NAME=VALUE"},
     {"input x 4\na = linear(x) features=99999999999999999999\n", "want a whole number"},
     {"input x 4\na = linear(x) bias=maybe\n", "want yes or no"},

@@ -274,6 +274,7 @@ static void node_parse(struct parse *p, const char *name, char *s)
     char *at = strstr(attrs, " layer=");
     if (at) {                                            /* cut out, the attributes around it stay */
         size_t len = strcspn(at + 7, " ");
+        if (!len) { graph_fail(p->b, "%s: layer= names no layer", name); return; }
         a.layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
         memset(at, ' ', len + 7);
     }
