@@ -1,5 +1,6 @@
 /* IDX files, plain and gzip: what is accepted has as many bytes as its dimensions say, and all of them can be read. */
-#include "memory_file.h"
+#define MEMORY_DESCRIPTOR                                /* zlib reads */
+#include "memory_only.h"
 #include "data/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -20,6 +21,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (size && data[0] == 0) must(n + idx_offset(&f) == size);
         free(f.data);
     }
-    close(m.fd);
+    memory_file_end(&m);
     return 0;
 }

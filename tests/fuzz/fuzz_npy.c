@@ -1,6 +1,6 @@
 /* NumPy files: what is accepted fills its file exactly, can be read to the last element, and comes back from our
  * writer. */
-#include "memory_file.h"
+#include "memory_only.h"
 #include "base/mem.h"
 #include "data/npy.h"
 
@@ -11,7 +11,6 @@ static void again(const struct npy *f, const void *data, size_t bytes)
     struct text file = {0};
     npy_add(&file, f->type, &f->shape, data);
     struct memory_file m = memory_file_make((const uint8_t *)file.s, file.n);
-    text_free(&file);
     must(!npy_open(m.path, &g, &e));
     must(g.type == f->type && shape_equal(&g.shape, &f->shape));
     char *b = mem_alloc(bytes);
@@ -19,7 +18,8 @@ static void again(const struct npy *f, const void *data, size_t bytes)
     must(!memcmp(b, data, bytes));
     free(b);
     npy_close(&g);
-    close(m.fd);
+    memory_file_end(&m);
+    text_free(&file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -44,6 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(x);
         npy_close(&f);
     }
-    close(m.fd);
+    memory_file_end(&m);
     return 0;
 }

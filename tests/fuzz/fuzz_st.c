@@ -1,6 +1,6 @@
 /* safetensors: the tensors of an accepted file tile its data, have the size of their shape, are found by name, and can
  * be read. */
-#include "memory_file.h"
+#include "memory_only.h"
 #include "base/mem.h"
 #include "ckpt/st.h"
 
@@ -31,6 +31,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         refusal_check(&e, &m);
     }
-    close(m.fd);
+    memory_file_end(&m);
     return 0;
 }
