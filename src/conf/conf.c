@@ -1,5 +1,6 @@
 /* Loading and overriding a configuration, and errors that say where a setting came from. */
 #include <assert.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,16 +8,26 @@
 
 enum { FILE_MAX = 1 << 20 };
 
+/* What the table's defaults say, read once: numbers, and texts of the table itself. */
+static struct conf defaults;
+
+static void defaults_read(void)
+{
+    for (int i = 0; opt_table[i].key; i++)
+        if (opt_table[i].def) opt_set(&defaults, i, &(struct opt_value){.n = 1, .text = {opt_table[i].def}}, NULL);
+}
+
 static struct conf *conf_new(const char *file)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct arena *mem = arena_new();
     struct conf *c = arena_alloc(mem, sizeof *c);
+    pthread_once(&once, defaults_read);
+    *c = defaults;
     c->mem = mem;
     c->file = arena_strdup(mem, file);
     c->line = arena_alloc(mem, (size_t)opt_count() * sizeof *c->line);
     c->what = arena_alloc(mem, (size_t)opt_count() * sizeof *c->what);
-    for (int i = 0; opt_table[i].key; i++)
-        if (opt_table[i].def) opt_set(c, i, &(struct opt_value){.n = 1, .text = {opt_table[i].def}}, NULL);
     return c;
 }
 
