@@ -1,7 +1,8 @@
 /* For targets of parsers that read files by base/file.h alone: the input as a file that the kernel does not know, so
  * that an execution makes no system calls but those that close a descriptor which is none. The functions of base/file.h
  * are here in place of the library's; files are held by whoever made them until memory_file_end. A target whose parser
- * gives the descriptor to a library defines MEMORY_DESCRIPTOR, and gets one of a file in memory that is written anew. */
+ * gives the descriptor to a library defines MEMORY_DESCRIPTOR, and gets that of a file in memory, which is written
+ * anew each time. */
 #ifndef FUZZ_MEMORY_ONLY_H
 #define FUZZ_MEMORY_ONLY_H
 #ifndef _GNU_SOURCE
