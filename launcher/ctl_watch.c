@@ -73,13 +73,19 @@ static void last_word(const char *line, json_t **word)
     json_decref(o);
 }
 
-/* One that was killed has no last word. */
-static void end_tell(const char *dir)
+/* The last word of a run; NULL: it was killed, and has none. */
+static json_t *end_word(const char *dir)
 {
     char *lines = last_lines(dir), *rest = NULL;
     json_t *word = NULL;
     for (char *s = lines ? strtok_r(lines, "\n", &rest) : NULL; s; s = strtok_r(NULL, "\n", &rest))
         last_word(s, &word);
+    free(lines);
+    return word;
+}
+
+static void end_tell(const char *dir, const json_t *word)
+{
     const char *event = ctl_text_of(word, "event");
     if (!strcmp(event, "failed"))
         ctl_said(dir, "the run has failed with status %lld: %s", ctl_integer_of(word, "code"),
@@ -88,16 +94,14 @@ static void end_tell(const char *dir)
         ctl_said(dir, "the run has ended after step %lld: %s", ctl_integer_of(word, "steps"),
                  ctl_text_of(word, "reason"));
     else ctl_said(dir, "the run has ended");
-    json_decref(word);
-    free(lines);
 }
 
 int ctl_follow(struct call *c, struct ctl_show *s)
 {
     json_t *last = NULL, *o;
-    bool told = false, enough = false;
+    bool told = false, enough = false, gone = false;
     int code = 0;
-    while (!code && !enough) {
+    while (!code && !enough && !gone) {
         struct err e = {0};
         if (!call_ask(c, ctl_ask_status, &o, &e)) {
             bool same = same_run(last, o);
@@ -110,10 +114,13 @@ int ctl_follow(struct call *c, struct ctl_show *s)
         } else if (c->silent) {
             ctl_silence_tell(&told, &e);
             s->lines = 0;                                 /* what was printed stays above the message */
-        } else if (c->ended && c->met) break;
+        } else if (c->ended && c->met) gone = true;
         else code = ctl_fail(e.code, "%s", e.text);
     }
-    if (!code && !enough && !s->json) end_tell(c->dir);
+    json_t *word = code || enough ? NULL : end_word(c->dir);
+    if (!code && !enough && !s->json) end_tell(c->dir, word);
+    if (gone && !word) code = E_DEVICE;
+    json_decref(word);
     json_decref(last);
     return code;
 }

@@ -104,6 +104,18 @@ check "watch ends with the run, and says how: $code" \
     sh -c 'echo "$0" | grep -qx "0r: the run has ended after step [0-9]*: stopped"' "$code$(tail -1 watched)"
 wait "$pid" || true
 says "a run that has ended" 69 'r: nothing is running there$' r watch
+for how in "" --json; do
+    begin gone
+    "$mpstagectl" gone watch 0.2 $how >watched 2>watched-err & watcher=$!
+    for _ in $(seq 100); do [ ! -s watched ] || break; sleep 0.1; done
+    kill -KILL "$pid"
+    code=0; wait "$watcher" || code=$?
+    wait "$pid" || true
+    check "watch $how of a run that is killed ends with 69: $code" [ "$code" = 69 ]
+    rm -rf gone
+done
+check "with --json that is all" sh -c '! grep -q "the run has" watched'
+pid=$kept
 
 # ---- one rank stands still -------------------------------------------------------------------------------------------
 mpirun_n 2 "$mpstaged" -c long.conf --run-dir idle >"$aside/out" 2>"$aside/err" </dev/null & launcher=$!
