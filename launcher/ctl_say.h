@@ -47,8 +47,8 @@ struct ctl_show {
     bool json;
     int lines;                                            /* on the terminal, to be rewritten */
 };
-/* Shows a run until it ends or s->pause wants no more, and says how it ended. Returns 0; 69 of a run that was killed, or
- * that is not there; 70, 74, 77 as of call_ask and ctl_output_end. */
+/* Shows a run until it ends or s->pause wants no more, and says how it ended. Returns 0; 69 of a run that was killed or
+ * is not there; 70, 74, 77 as of call_ask and ctl_output_end. */
 int ctl_follow(struct call *c, struct ctl_show *s);
 /* On a terminal goes back to the first of the lines. False: elsewhere, and the run has not moved on since. */
 bool ctl_show_again(struct ctl_show *s, const json_t *last, const json_t *o);
