@@ -378,6 +378,7 @@ static const char *const wrong[][2] = {
     {"input x 4\na = embedding(x) count=3 features=2\n", "a: input \"x\" is F32, and embedding takes I64 or I32 there"},
     {"input x 1x1x1x1x1x2 I64\na = embedding(x) count=3 features=2\n", "1x1x1x1x1x2 has no room for another dimension"},
     {"input x 70000 I64\na = embedding(x) count=3 features=70000\n", "a has more than 2^31 elements a sample"},
+    {"input x 4\na = leaky_relu(x) slope=1e28\n", "slope=1e28 is not in -1000 to 1000"},
     {"input x 4\na = linear(x) features=0\n", "features=0 is not in 1 to 16777216"},
     {"input x 4\na = linear(x) features=3 features\n", "\"features\" is no NAME=VALUE"},
     {"input x 4\na = relu(x) layer=\n", "t.graph:2: a: layer= names no layer"},

@@ -91,8 +91,9 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
     if (k->type == A_REAL) {
         double r = strtod(text, &end);
         if (end == text || *end || !(r == r)) return err_set(e, E_CONF, "%s=%s: want a number", k->name, text);
+        if (attr_range(k, r, text, e)) return -1;
         *v = (struct attr_value){.n = 1, .i = {(int64_t)r}, .r = r};
-        return attr_range(k, r, text, e);
+        return 0;
     }
     v->n = 0;
     for (const char *s = text;; s = end + 1) {
