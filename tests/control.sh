@@ -104,17 +104,24 @@ check "watch ends with the run, and says how: $code" \
     sh -c 'echo "$0" | grep -qx "0r: the run has ended after step [0-9]*: stopped"' "$code$(tail -1 watched)"
 wait "$pid" || true
 says "a run that has ended" 69 'r: nothing is running there$' r watch
-for how in "" --json; do
+# watch_killed [--json]: a run is killed while it is watched; the last line that watch has printed is in $last
+watch_killed() {
     begin gone
-    "$mpstagectl" gone watch 0.2 $how >watched 2>watched-err & watcher=$!
+    "$mpstagectl" gone watch 0.2 "$@" >watched 2>watched-err & watcher=$!
     for _ in $(seq 100); do [ ! -s watched ] || break; sleep 0.1; done
+    check "watch $* shows the run that will be killed" [ -s watched ]
+    killed=0 code=0
     kill -KILL "$pid"
-    code=0; wait "$watcher" || code=$?
-    wait "$pid" || true
-    check "watch $how of a run that is killed ends with 69: $code" [ "$code" = 69 ]
+    wait "$pid" || killed=$?
+    wait "$watcher" || code=$?
+    check "which is killed, and watch $* ends with 69: $killed $code" [ "$killed$code" = 13769 ]
+    last=$(tail -1 watched)
     rm -rf gone
-done
-check "with --json that is all" sh -c '! grep -q "the run has" watched'
+}
+watch_killed
+check "and says no more than that it has ended" [ "$last" = "gone: the run has ended" ]
+watch_killed --json
+check "with --json not even that" sh -c 'case $0 in "{"*) ;; *) exit 1 ;; esac' "$last"
 pid=$kept
 
 # ---- one rank stands still -------------------------------------------------------------------------------------------

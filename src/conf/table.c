@@ -454,7 +454,7 @@ int opt_count(void)
 int opt_find(const char *key, size_t n)
 {
     for (int i = 0; opt_table[i].key; i++)
-        if (*opt_table[i].key == *key && !strncmp(opt_table[i].key, key, n) && !opt_table[i].key[n]) return i;
+        if (strlen(opt_table[i].key) == n && !memcmp(opt_table[i].key, key, n)) return i;
     return -1;
 }
 

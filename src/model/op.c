@@ -12,7 +12,6 @@ const struct op_kind *const op_list[] = {
 
 const struct op_kind *op_find(const char *name)
 {
-    for (int i = 0; op_list[i]; i++)
-        if (*op_list[i]->name == *name && !strcmp(op_list[i]->name, name)) return op_list[i];
+    for (int i = 0; op_list[i]; i++) if (!strcmp(op_list[i]->name, name)) return op_list[i];
     return NULL;
 }

@@ -1,24 +1,13 @@
-/* For targets of parsers that open files: the input as a file in memory, which has a path, and what every refusal must
- * look like. */
+/* For targets of parsers that open files: the input as a file in memory, which has a path. */
 #ifndef FUZZ_MEMORY_FILE_H
 #define FUZZ_MEMORY_FILE_H
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE                                      /* memfd_create */
 #endif
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "base/err.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static inline void must(bool right) { if (!right) abort(); }
-
-struct memory_file { int fd; char path[32]; };
+#include "refusal.h"
 
 static inline struct memory_file memory_file_make(const uint8_t *data, size_t size)
 {
@@ -31,13 +20,6 @@ static inline struct memory_file memory_file_make(const uint8_t *data, size_t si
     }
     snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.fd);
     return f;
-}
-
-/* 65, and one line that begins with the path. */
-static inline void refusal_check(const struct err *e, const struct memory_file *f)
-{
-    must(e->code == E_DATA && !strncmp(e->text, f->path, strlen(f->path)));
-    for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
 }
 
 #endif

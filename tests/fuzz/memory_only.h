@@ -8,21 +8,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE                                      /* memfd_create */
 #endif
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static inline void must(bool right) { if (!right) abort(); }
+#include "refusal.h"
 
 enum { MEMORY_FILES = 2, MEMORY_FD = 1 << 30 };           /* no process has that many descriptors */
-struct memory_file { int fd; char path[32]; };
 static struct { bool used; const uint8_t *data; size_t size; } memory_files[MEMORY_FILES];
 
 static struct memory_file memory_file_make(const uint8_t *data, size_t size)
@@ -81,12 +73,5 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
 int file_missing(const char *path, struct err *e) { abort(); }
 uint64_t file_bytes(void) { return 0; }
 void file_count(size_t n) { }
-
-/* 65, and one line that begins with the path. */
-static inline void refusal_check(const struct err *e, const struct memory_file *f)
-{
-    must(e->code == E_DATA && !strncmp(e->text, f->path, strlen(f->path)));
-    for (const char *s = e->text; *s; s++) must((unsigned char)*s >= 0x20);
-}
 
 #endif
