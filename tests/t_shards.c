@@ -62,7 +62,7 @@ static int listed(void *ctx, const struct tar_member *m, struct err *e)
 {
     char s[100] = "";
     ck_assert(m->size < sizeof s && pread(m->fd, s, (size_t)m->size, (off_t)m->at) == (ssize_t)m->size);
-    text_add(ctx, "%s=%s\n", m->name, s);
+    text_add(ctx, "%s%s%s\n", m->name, m->link ? "@" : "=", s);
     return strstr(m->name, "enough") ? err_set(e, E_DATA, "enough") : 0;
 }
 
@@ -118,7 +118,7 @@ START_TEST(members)
     pad(&t);
     file(&t, "last", "z");
     end(&t, "all.tar");
-    text_add(&wanted, "a.txt=first\nb/c=\nold=x\nsome/prefix/tail=y\n\n%s=100\n%s=gnu\np/q.jpg=pax\n"
+    text_add(&wanted, "a.txt=first\nb/c=\nlink@\nold=x\nsome/prefix/tail=y\n\n%s=100\n%s=gnu\np/q.jpg=pax\n"
              "binary=base\nlast=z\n", exact, name);
     holds("all.tar", wanted.s);
     text_free(&wanted);
@@ -293,6 +293,17 @@ START_TEST(labels)
     file(&t, "a/x.png", "x");
     end(&t, "t.tar");
     lists("t.tar", true, NULL, "t.tar: a/x.png: a second picture of that name");
+    file(&t, "a/x.jpg", "1");
+    member(&t, POSIX, '2', "a/notes.txt", "", 0);         /* of what does not count anyway */
+    member(&t, POSIX, '1', "a/y.jpg", "", 0);
+    end(&t, "t.tar");
+    lists("t.tar", true, NULL,
+          "t.tar: a/y.jpg: is a link; tar's --dereference --hard-dereference puts the file itself there");
+    file(&t, "x.jpg", "1");
+    member(&t, GNU, '2', "x.cls", "", 0);
+    end(&t, "t.tar");
+    lists("t.tar", true, NULL,
+          "t.tar: x.cls: is a link; tar's --dereference --hard-dereference puts the file itself there");
     file(&t, "x.cls", " \n");
     end(&t, "t.tar");
     lists("t.tar", true, NULL, "t.tar: x.cls: no label");

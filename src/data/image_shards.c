@@ -161,8 +161,12 @@ static int member_take(void *ctx, const struct tar_member *m, struct err *e)
     const char *slash = strrchr(m->name, '/'), *base = slash ? slash + 1 : m->name;
     if (*base == '.' || !*holds) return 0;                /* hidden, or a name without a dot */
     group_begin(r, m->name, n);
-    if (!strcmp(holds, ".cls") && r->labels) return class_read(r, m, e);
+    bool class = !strcmp(holds, ".cls") && r->labels;
     bool picture = !strcasecmp(holds, ".jpg") || !strcasecmp(holds, ".jpeg") || !strcasecmp(holds, ".png");
+    if (m->link && (class || picture))
+        return err_set(e, E_DATA, "%s: %s: is a link; tar's --dereference --hard-dereference puts the file itself "
+                       "there", r->path, m->name);
+    if (class) return class_read(r, m, e);
     return picture ? picture_take(r, m, e) : 0;
 }
 

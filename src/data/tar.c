@@ -142,11 +142,12 @@ static int extra_read(struct tar *t, uint8_t type, uint64_t at, uint64_t size, s
 
 /* ---- members ----------------------------------------------------------------------------------------------------- */
 
-enum kind { K_FILE, K_EXTRA, K_OTHER, K_APART };
+enum kind { K_FILE, K_LINK, K_EXTRA, K_OTHER, K_APART };
 
 static enum kind kind_of(uint8_t type)
 {
     if (type == '0' || type == 0 || type == '7') return K_FILE;
+    if (type == '1' || type == '2') return K_LINK;
     if (type == 'L' || type == 'x') return K_EXTRA;
     return type == 'S' || type == 'M' ? K_APART : K_OTHER;
 }
@@ -174,13 +175,13 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
     if (size_find(t, h, extra, &size, e)) return -1;
     if (kind == K_APART) return damaged(t, t->at, "a member that is sparse, or goes on elsewhere", e);
     if (kind == K_EXTRA && extra_read(t, type, at, size, e)) return -1;
-    if (kind == K_FILE) {
+    if (kind == K_FILE || kind == K_LINK) {
         if (!t->has_name) name_take(t, h);
         const char *name = t->name.s;
         while (!strncmp(name, "./", 2)) name += 2;
         size_t n = strlen(name);
         bool file = n && name[n - 1] != '/';              /* before POSIX, folders were files whose names end so */
-        if (file && member(ctx, &(struct tar_member){name, at, size, t->fd}, e)) return -1;
+        if (file && member(ctx, &(struct tar_member){name, at, size, t->fd, kind == K_LINK}, e)) return -1;
     }
     if (!extra) t->has_name = t->has_size = false;
     uint64_t blocks = size / BLOCK + (size % BLOCK != 0);

@@ -6,12 +6,14 @@
  * that goes on in another volume cannot be read in place: 65, too. */
 #ifndef DATA_TAR_H
 #define DATA_TAR_H
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 
-/* name: without "./" at its beginning; it is gone after the call. at: offset of its bytes. fd: of the archive. */
-struct tar_member { const char *name; uint64_t at, size; int fd; };
-/* Calls member for each regular file, in their order, until it fails. */
+/* name: without "./" at its beginning; it is gone after the call. at: offset of its bytes. fd: of the archive. link:
+ * the bytes are another member's, or are not in the archive. */
+struct tar_member { const char *name; uint64_t at, size; int fd; bool link; };
+/* Calls member for each regular file and each link, in their order, until it fails. */
 int tar_read(const char *path, int (*member)(void *ctx, const struct tar_member *m, struct err *e), void *ctx,
              struct err *e);
 
