@@ -115,13 +115,23 @@ START_TEST(list_files)
     lists("l/test", true, "l/numbers", "l/test: there is no class cat in l/numbers");
     put_text("l/plain", "a b.jpg\nc.png\nd.jpg 3\n");
     lists("l/plain", false, NULL, "l/a b.jpg -1\nl/c.png -1\nl/d.jpg 3\n");
-    lists("l/plain", true, NULL, "l/plain:1: no label behind the path");
+    lists("l/plain", true, NULL, "l/plain:1: no label behind the path, after a tab or blanks");
+    put_text("l/comma", "a.jpg,dog\n");
+    lists("l/comma", true, NULL, "l/comma:1: no label behind the path, after a tab or blanks");
+    put_text("l/mark", "\xef\xbb\xbf" "a.jpg 1\nb.jpg 0\n");
+    lists("l/mark", true, NULL, "l/a.jpg 1\nl/b.jpg 0\n");
     put_text("l/bad", "a.jpg 1\n\tdog\n");
     lists("l/bad", true, NULL, "l/bad:2: no path before the label");
     put_text("l/bad", "\n\n");
     lists("l/bad", true, NULL, "l/bad: names no pictures");
     put("l/bad", "a\0b.jpg 1\n", 10);
     lists("l/bad", true, NULL, "l/bad:1: this is no text: it has a NUL byte");
+    put("l/bad", "\x1f\x8b\x08\0", 4);
+    lists("l/bad", true, NULL, "l/bad: compressed: gunzip it first");
+    give("rgb.jpg", "l/one.jpg");
+    lists("l/one.jpg", false, NULL, "l/one.jpg: is a picture; want a folder, a list or archives of pictures");
+    give("rgb.png", "l/one.png");
+    lists("l/one.png", true, NULL, "l/one.png: is a picture; want a folder, a list or archives of pictures");
     ck_assert(!mkfifo("l/pipe", 0666));
     lists("l/pipe", true, NULL, "l/pipe: neither a folder nor a list file");
 }

@@ -1,9 +1,11 @@
 /* Pictures: what decoders make of every kind against Pillow's pixels, scaling against Pillow's to the bit, orientation,
  * headers that lie, and 400 damaged files. tests/images/expected is made by tests/torch/images.py. */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <jpeglib.h>
+#include <zlib.h>
 #include "base/text.h"
 #include "data/frame.h"
 #include "data/picture.h"
@@ -249,6 +251,10 @@ START_TEST(headers_that_lie)
     t = file_of("rgb.png");
     memcpy(t.s + 16, "\0\1\0\0\0\0\0\1", 8);              /* its checksum is wrong, too */
     refused(&t, "a.jpg: damaged PNG: IHDR: CRC error");
+    memcpy(t.s + 16, "\x7f\xff\xff\xff\0\1\0\0", 8);
+    uint32_t sum = htonl((uint32_t)crc32(0, (const uint8_t *)t.s + 12, 17));
+    memcpy(t.s + 29, &sum, sizeof sum);
+    refused(&t, "the PNG says that it has 2147483647x65536 pixels; up to 65500 a side");
     text_free(&t);
 }
 END_TEST

@@ -265,7 +265,7 @@ static int line_add(struct image_list *l, const struct line *x, bool labels, con
     line_split(x, &path, &word);
     if (!path.n) return err_set(e, E_DATA, "no path before the label");
     if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
-    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path");
+    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab or blanks");
     if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
     image_list_add(l, path.s, path.n, -1);
     *label = word.n ? arena_printf(l->mem, "%.*s", (int)(word.n < PATH_MOST ? word.n : PATH_MOST), word.s) : NULL;
@@ -323,12 +323,24 @@ static int archives_read(struct image_list *l, const struct line *all, words *sh
     return 0;
 }
 
+/* Is it something else that was taken for a list? What comes before the text of some editors' files is passed. */
+static int text_check(const struct image_list *l, struct line *all, struct err *e)
+{
+    if (picture_begins((const uint8_t *)all->s, all->n))
+        return err_set(e, E_DATA, "%s: is a picture; want a folder, a list or archives of pictures", l->path);
+    if (all->n >= 2 && !memcmp(all->s, "\x1f\x8b", 2))
+        return err_set(e, E_DATA, "%s: compressed: gunzip it first", l->path);
+    if (all->n >= 3 && !memcmp(all->s, "\xef\xbb\xbf", 3)) *all = (struct line){all->s + 3, all->n - 3};
+    return 0;
+}
+
 static int list_file(struct image_list *l, bool labels, const char *classes_of, struct err *e)
 {
     struct text t = {0};
     words label = {0}, shard = {0};
     int bad = text_read_file(&t, l->path, LIST_MOST, e);
-    const struct line all = {t.s, t.n};
+    struct line all = {t.s, t.n};
+    if (!bad) bad = text_check(l, &all, e);
     if (!bad && archives_listed(&all)) {
         bad = archives_read(l, &all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
     } else if (!bad) {

@@ -20,11 +20,20 @@ static int size_check(const struct picture *p, struct err *e)
                    p->path, p->kind->name, p->width, p->height, PICTURE_SIDE, PICTURE_PIXELS);
 }
 
-int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e)
+/* KINDS: none of them. */
+static int kind_of(const uint8_t *bytes, size_t n)
 {
     int k = 0;
-    *out = NULL;
     while (k < KINDS && (n < kinds[k]->magic_n || memcmp(bytes, kinds[k]->magic, kinds[k]->magic_n))) k++;
+    return k;
+}
+
+bool picture_begins(const uint8_t *bytes, size_t n) { return kind_of(bytes, n) < KINDS; }
+
+int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e)
+{
+    int k = kind_of(bytes, n);
+    *out = NULL;
     if (k == KINDS) return err_set(e, E_DATA, "%s: %s", path, n ? "neither JPEG nor PNG" : "the file is empty");
     struct picture *p = mem_alloc(kinds[k]->bytes);
     *p = (struct picture){.kind = kinds[k], .path = path, .bytes = bytes, .n = n, .orientation = 1};

@@ -94,8 +94,8 @@ static void header_read(struct jpeg *j)
     struct jpeg_decompress_struct *d = &j->d;
     jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(d, TRUE);
-    j->p.width = d->image_width <= PICTURE_SIDE ? (int)d->image_width : PICTURE_SIDE + 1;
-    j->p.height = d->image_height <= PICTURE_SIDE ? (int)d->image_height : PICTURE_SIDE + 1;
+    j->p.width = (int)d->image_width;                    /* of 16 bits */
+    j->p.height = (int)d->image_height;
     j->p.orientation = orientation_find(d);
     bool ink = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
     d->out_color_space = ink ? JCS_CMYK : JCS_EXT_RGBX;

@@ -85,8 +85,8 @@ static int png_open(struct picture *p, struct err *e)
     png_set_read_fn(g->s, g, png_bytes);
     png_read_info(g->s, g->info);
     png_uint_32 width = png_get_image_width(g->s, g->info), height = png_get_image_height(g->s, g->info);
-    p->width = width <= PICTURE_SIDE ? (int)width : PICTURE_SIDE + 1;
-    p->height = height <= PICTURE_SIDE ? (int)height : PICTURE_SIDE + 1;
+    p->width = (int)width;                               /* libpng refuses 2^31 and more */
+    p->height = (int)height;
     p->orientation = orientation_find(g);
     return 0;
 }
