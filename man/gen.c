@@ -87,8 +87,8 @@ static void networks(struct text *out)
         for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) {
             struct shape in = {.n = k->input_n};
             memcpy(in.d, k->input, sizeof k->input);
-            item(out, "Sy", k->name, k->text);
-            text_add(out, "Input %s, %lld classes.\n", shape_text(&in, s), (long long)k->classes);
+            text_add(out, ".It Sy %s\n\\&%s.\nInput %s, %lld classes.\n", k->name, k->text, shape_text(&in, s),
+                     (long long)k->classes);
         }
 }
 

@@ -45,6 +45,8 @@ for n in 1 2; do
     trains still-$n $n $still --steps 100 --stages $n
     ended still-$n
 done
+trains once 1 $still --steps 100 --stages 1 -o train.patience=1
+check "a single evaluation is said as one" grep -q '1 evaluation without a better one than loss' once/mpstaged.log
 # resumed STEP: the same run, when all behind that step is lost
 resumed() {
     for k in $(seq $(($1 + 1)) 8); do rm -rf again/checkpoints/step-0000000"$k"; done

@@ -209,9 +209,11 @@ static void enough_tell(struct loop *l)
     l->progress.steps = l->course.steps;
     l->progress.epochs = job_epochs(l->q.job, l->course.steps);
     if (*b->score)
-        log_line("%llu evaluations without a better one than %s after step %llu: the run ends",
-                 (unsigned long long)b->waited, value, (unsigned long long)b->step);
-    else log_line("%llu evaluations without a score that is a number: the run ends", (unsigned long long)b->waited);
+        log_line("%llu evaluation%s without a better one than %s after step %llu: the run ends",
+                 (unsigned long long)b->waited, b->waited == 1 ? "" : "s", value, (unsigned long long)b->step);
+    else
+        log_line("%llu evaluation%s without a score that is a number: the run ends", (unsigned long long)b->waited,
+                 b->waited == 1 ? "" : "s");
 }
 
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
