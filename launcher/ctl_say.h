@@ -27,7 +27,7 @@ double ctl_number_of(const json_t *o, const char *key);
 int ctl_status_print(const json_t *o);                    /* returns how many lines it printed */
 /* How the account of a stage is shown: waiting is one figure, whatever the stage waits for. Names have at most 7
  * characters, so that a line fits 80 columns. sgr: of the bar on a terminal. */
-enum { CTL_PARTS = 8 };
+enum { CTL_PARTS = 9 };
 struct ctl_part { const char *name, *keys[2]; char letter; int sgr; };
 extern const struct ctl_part ctl_parts[CTL_PARTS];
 double ctl_part_seconds(const json_t *stage, int part);

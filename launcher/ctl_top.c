@@ -77,10 +77,10 @@ static const char *brief_bytes(double bytes, char buf[16])
     return buf;
 }
 
-/* The parts of a step in seven columns: the halves of the backward pass are one. */
+/* The parts of a step in seven columns: the halves of the backward pass are one, and loading is with the rest. */
 static const struct { const char *name; int part[2]; } column[] = {
     {"forward", {0, -1}}, {"backwd.", {1, 2}}, {"recomp.", {3, -1}}, {"optim.", {4, -1}},
-    {"transf.", {5, -1}}, {"waiting", {6, -1}}, {"other", {7, -1}},
+    {"transf.", {5, -1}}, {"waiting", {6, -1}}, {"other", {7, 8}},
 };
 enum { COLUMNS = sizeof column / sizeof *column, WIDTH = 5 + COLUMNS * 8 + 8 + 10 };
 

@@ -148,7 +148,7 @@ static void row_print(const json_t *stage, double seconds)
     char name[24];
     printf("%5s", ctl_stage_name(stage, name));
     for (int i = 0; i < CTL_PARTS; i++)
-        printf("  %5.1f %%", seconds > 0 ? 100 * ctl_part_seconds(stage, i) / seconds : 0);
+        printf(" %5.1f %%", seconds > 0 ? 100 * ctl_part_seconds(stage, i) / seconds : 0);
     puts("");
 }
 
@@ -159,12 +159,12 @@ static int account_print(const json_t *o)
     const json_t *account = json_object_get(o, "account"), *stage;
     double seconds = ctl_number_of(o, "step_seconds");
     int columns = ctl_columns(), lines = 0;
-    bool table = columns > 5 + CTL_PARTS * 9, bar = isatty(STDOUT_FILENO);
+    bool table = columns > 5 + CTL_PARTS * 8, bar = isatty(STDOUT_FILENO);
     size_t k;
     if (!json_array_size(account)) return 0;
     if (table) {
         printf("%5s", "stage");
-        for (int i = 0; i < CTL_PARTS; i++) printf("  %7s", ctl_parts[i].name);
+        for (int i = 0; i < CTL_PARTS; i++) printf(" %7s", ctl_parts[i].name);
         puts("");
         lines++;
     }

@@ -251,8 +251,9 @@ START_TEST(norm)
         {.relu = true, .add = true, .gx = 1, .g_add = 1, .fixed = true},
         {.relu = true, .add = true, .gx = 2, .g_add = 2, .fixed = true},
     };
+    if (IS_SANITIZED && _i % N_SHAPES % 2 != _i / N_SHAPES) return;   /* each shape in one type */
     for (int way = 0; way < 3 && !(IS_SANITIZED && slowest(_i % N_SHAPES)); way++) {
-        if (IS_SANITIZED && _i % N_SHAPES >= LARGE && way == 1 + _i % 2) continue;   /* it takes minutes otherwise */
+        if (IS_SANITIZED && _i % N_SHAPES >= LARGE && way == 1 + _i % 2) continue;
         rig_way(way);
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
             if (_i % N_SHAPES >= (IS_SANITIZED ? 1 : LARGE) && (int)i % 3 != _i % 3) continue;

@@ -406,7 +406,7 @@ START_TEST(the_same_bits_with_replicas)
         q.evaluate = k == 1;
         case_run(&q, &one);
         for (q.replicas = 2; q.replicas <= q.groups && q.replicas <= 4; q.replicas *= 2)
-            for (int stages = 1; stages <= 3; stages++) {
+            for (int stages = 1; stages <= 3; stages += STAGES_STEP) {
                 q.n_stages = stages;
                 q.schedule = rig_schedules[(k + stages) % N_SCHEDULES];
                 q.backward = rig_backwards[(k + q.replicas) % 3];

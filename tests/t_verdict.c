@@ -227,6 +227,21 @@ START_TEST(grades_stages_where_kernels_are_not_timed)
 }
 END_TEST
 
+START_TEST(names_who_waits_for_samples)
+{
+    verdict_load(0, 0.004, 0.1, 1, &said);                /* 4 % of a step */
+    verdict_load(0, 0.0005, 0.001, 1, &said);             /* too short to be worth a line */
+    ck_assert_uint_eq(said.n, 0);
+    verdict_load(2, 0.035, 0.1, 1, &said);
+    says(said.s, "slow: rank 2 waits for samples for 35 % of a step\n      likely because data.workers = 1 is too few");
+    wide_at_most_80(said.s);
+    said.n = 0;
+    verdict_load(0, 0.035, 0.1, 0, &said);
+    says(said.s, "slow: rank 0 reads samples for 35 % of a step\n      because data.workers = 0: threads would");
+    wide_at_most_80(said.s);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("verdict");
@@ -244,5 +259,6 @@ int main(void)
     tcase_add_test(t, compares_layers_with_each_other_where_costs_are_estimates);
     tcase_add_test(t, leaves_out_what_is_not_worth_a_line);
     tcase_add_test(t, grades_stages_where_kernels_are_not_timed);
+    tcase_add_test(t, names_who_waits_for_samples);
     return suite_run("verdict", CK_FORK, t);
 }

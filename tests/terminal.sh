@@ -90,7 +90,7 @@ at "$mpstagectl" watched watch 0.2
 wait $stopper || true; wait $launcher || true
 check "watch: no line is longer than the terminal" narrow
 check "watch: its lines are rewritten: in the end one table with its bars, and one line" \
-    sh -c '[ "$(grep -c "^stage  forward" "$0")" -eq 1 ] && [ "$(grep -c "^       [FBWRDOT.o]*[FBWT.]" "$0")" -eq 2 ] &&
+    sh -c '[ "$(grep -c "^stage forward" "$0")" -eq 1 ] && [ "$(grep -c "^       [FBWROT.Lo]*[FBWT.L]" "$0")" -eq 2 ] &&
         [ "$(wc -l <"$0")" -le 8 ]' "$aside/screen"
 [ "$tap_bad" -eq 0 ] || note <"$aside/screen"
 $launched --steps 3000000 --run-dir watched >/dev/null 2>&1 </dev/null & launcher=$!

@@ -3,7 +3,8 @@
 
 const char *const account_name[ACC_COUNT] = {
     "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
-    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "checkpoint_seconds", "other_seconds",
+    "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "checkpoint_seconds", "load_seconds",
+    "other_seconds",
 };
 
 #define BIT(x) (1u << (x))
@@ -20,7 +21,7 @@ enum {
      .has_mb = mb}
 
 const struct act_info act_info[ACT_COUNT] = {
-    [ACT_L] = {"L", "load the inputs that the rank's stages read", KIND_LOAD, .part = ACC_OTHER, .has_mb = true,
+    [ACT_L] = {"L", "load the inputs that the rank's stages read", KIND_LOAD, .part = ACC_LOAD, .has_mb = true,
                .writes = BIT(W_LOAD)},
     [ACT_F] = {"F", "forward pass", KIND_PROGRAM, PROG_F, BIT(PH_FWD), CHAN_ACT, .part = ACC_FORWARD, .has_mb = true,
                .writes = BIT(W_F), .reads = BIT(W_LOAD) | BIT(W_RF), .lasts = ~0u},

@@ -12,7 +12,7 @@ enum phase { PH_FWD, PH_BWD_DATA, PH_BWD_WEIGHTS, PH_COUNT };
 /* The parts of a rank's time, of which exactly one runs at any time. */
 enum account {
     ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP,
-    ACC_WAIT_DOWN, ACC_CHECKPOINT, ACC_OTHER, ACC_COUNT,
+    ACC_WAIT_DOWN, ACC_CHECKPOINT, ACC_LOAD, ACC_OTHER, ACC_COUNT,
     ACC_GRADS = ACC_COUNT                                /* both gradients, where nobody tells them apart */
 };
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */

@@ -4,7 +4,7 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* ns; loading is ACC_OTHER, and waits are what is left of the step */
+/* ns; waits are what is left of the step */
 struct sim_stage { double part[ACC_COUNT]; };
 double sim_busy(const struct sim_stage *s);
 struct sim_wire { int chan, mb; double start, end; };

@@ -137,7 +137,7 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
 {
     static const struct { const char *head; enum account part; } column[] = {
         {"forward", ACC_FORWARD}, {"in.grad", ACC_INPUT_GRAD}, {"wt.grad", ACC_WEIGHT_GRAD},
-        {"recomp.", ACC_RECOMPUTE}, {"optim.", ACC_OPTIMIZER}, {"transf.", ACC_TRANSFER}, {"load", ACC_OTHER},
+        {"recomp.", ACC_RECOMPUTE}, {"optim.", ACC_OPTIMIZER}, {"transf.", ACC_TRANSFER}, {"load", ACC_LOAD},
         {"waiting", ACC_COUNT},
     };
     enum { COLUMNS = sizeof column / sizeof *column };

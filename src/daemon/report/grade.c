@@ -185,6 +185,16 @@ void grade_costs(struct grade *g, const double *x)
     g->cost->bytes_per_ns = j->cost->bytes_per_ns;
 }
 
+/* Names the rank that waits for its samples most. */
+static void load_judge(const struct grade *g, struct text *out)
+{
+    int most = 0;
+    for (int i = 1; i < g->job->n_ranks; i++)
+        if (g->rank[i].part[ACC_LOAD] > g->rank[most].part[ACC_LOAD]) most = i;
+    double steps = (double)g->steps;
+    verdict_load(most, g->rank[most].part[ACC_LOAD] / steps, step_seconds(g), (int)g->job->conf->data.workers, out);
+}
+
 /* Judges kernels where they were timed, otherwise whole stages. */
 void grade_verdict(struct grade *g, struct text *out)
 {
@@ -196,6 +206,7 @@ void grade_verdict(struct grade *g, struct text *out)
     if (g->cost) verdict_kernels(&q, out);
     for (int i = 0; !g->n_numbers && i < g->job->n_ranks; i++)
         verdict_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
+    load_judge(g, out);
 }
 
 /* A run with a profile is always graded by it. Without one the costs of the first steps predict the others, if there
@@ -259,7 +270,7 @@ static void ranks_text(const struct grade *g, int from, int to, struct text *out
 {
     static const char *const head[ACC_COUNT] = {
         "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down",
-        "checkpoint", "other",
+        "checkpoint", "load", "other",
     };
     char name[32];
     text_add(out, "%-*s", LABEL, "");

@@ -7,6 +7,7 @@
 /* A delay below this share of its stage's step, or of a whole step, gets no line. */
 #define WORTH_SHARE 0.01
 #define WORTH_NS 1e6
+#define WORTH_LOAD 0.05
 /* A thread that had less than this of a core shared it. */
 #define SHARED_CORE 0.7
 enum { WORTH_FAULTS = 8 };
@@ -51,6 +52,16 @@ void verdict_stage(int stage, double planned, double measured, bool estimated, s
 {
     struct late l = {.stage = stage, .ns = measured * 1e9, .planned_ns = planned * 1e9, .estimated = estimated};
     if (planned > 0 && measured > VERDICT_TIMES * planned && l.ns - l.planned_ns >= WORTH_NS) late_text(&l, out);
+}
+
+void verdict_load(int rank, double load, double step, int workers, struct text *out)
+{
+    if (load * 1e9 < WORTH_NS || load < WORTH_LOAD * step) return;
+    text_add(out, "slow: rank %d %s samples for %.0f %% of a step\n      ", rank, workers ? "waits for" : "reads",
+             100 * load / step);
+    if (!workers) text_add(out, "because data.workers = 0: threads would read them beside the training\n");
+    else
+        text_add(out, "likely because data.workers = %d is too few, or they share the rank's cores\n", workers);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

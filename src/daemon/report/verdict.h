@@ -19,6 +19,8 @@ struct verdict_request {
 void verdict_kernels(const struct verdict_request *q, struct text *out);
 /* The same if only stages were timed, in seconds a step. */
 void verdict_stage(int stage, double planned, double measured, bool estimated, struct text *out);
+/* A rank that waits for its samples, in seconds of a step, or reads them itself where it has no workers. */
+void verdict_load(int rank, double load, double step, int workers, struct text *out);
 
 /* A layer or stage that is late. */
 struct late {
