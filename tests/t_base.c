@@ -92,6 +92,9 @@ START_TEST(arena_blocks)
         for (size_t k = 0; k < bytes[i]; k++)
             if (p[i][k] != (i & 0xff)) ck_abort_msg("%d overlaps", i);
     ck_assert_str_eq(arena_strdup(a, "text"), "text");
+    ck_assert_str_eq(arena_strndup(a, "text", 3), "tex");
+    ck_assert_mem_eq(arena_strndup(a, "a\0b", 3), "a\0b", 4);
+    ck_assert_str_eq(arena_strndup(a, NULL, 0), "");
     ck_assert_str_eq(arena_printf(a, "%s-%d", "stage", 12), "stage-12");
     arena_free(a);
     arena_free(NULL);

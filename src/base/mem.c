@@ -78,6 +78,13 @@ char *arena_strdup(struct arena *a, const char *s)
     return memcpy(arena_alloc(a, n), s, n);
 }
 
+char *arena_strndup(struct arena *a, const char *s, size_t n)
+{
+    char *copy = arena_alloc(a, size_add(n, 1));
+    if (n) memcpy(copy, s, n);
+    return copy;
+}
+
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
     va_list ap, again;

@@ -23,6 +23,7 @@ struct arena;
 struct arena *arena_new(void);
 void *arena_alloc(struct arena *a, size_t bytes);     /* zeroed, 16-byte aligned */
 char *arena_strdup(struct arena *a, const char *s);
+char *arena_strndup(struct arena *a, const char *s, size_t n);   /* n bytes, and a NUL behind them */
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(struct arena *a);
 

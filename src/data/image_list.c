@@ -25,7 +25,10 @@ void image_list_path(const struct image_list *l, uint64_t i, struct text *t)
     const char *name = name_at(l, l->image.v[i].name);
     t->n = 0;
     if (l->place.n) text_add(t, "%s: %s", l->shard.v[l->place.v[i].shard], name);
-    else text_add(t, "%s%s", *name == '/' ? "" : l->root, name);
+    else {
+        if (*name != '/') text_add_bytes(t, l->root, strlen(l->root));
+        text_add_bytes(t, name, strlen(name));
+    }
 }
 
 int image_list_open(const struct image_list *l, uint64_t i, struct image_bytes *b, struct err *e)
@@ -268,7 +271,7 @@ static int line_add(struct image_list *l, const struct line *x, bool labels, con
     if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab or blanks");
     if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
     image_list_add(l, path.s, path.n, -1);
-    *label = word.n ? arena_printf(l->mem, "%.*s", (int)(word.n < PATH_MOST ? word.n : PATH_MOST), word.s) : NULL;
+    *label = word.n ? arena_strndup(l->mem, word.s, word.n < PATH_MOST ? word.n : PATH_MOST) : NULL;
     return 0;
 }
 

@@ -139,7 +139,7 @@ static int class_read(struct reading *r, const struct tar_member *m, struct err 
     char *begin = s + strspn(s, " \t\r\n"), *end = s + strlen(s);
     while (end > begin && strchr(" \t\r\n", end[-1])) end--;
     if (end == begin || strlen(s) != m->size) return err_set(e, E_DATA, "%s: %s: no label", r->path, m->name);
-    r->class = arena_printf(r->mem, "%.*s", (int)(end - begin), begin);
+    r->class = arena_strndup(r->mem, begin, (size_t)(end - begin));
     return 0;
 }
 
@@ -209,7 +209,7 @@ static const char *folder_of(const struct reading *r, int i, size_t root, bool i
         end = path + root - 1;
         for (begin = end; begin > path && begin[-1] != '/'; begin--) continue;
     }
-    return end && end > begin ? arena_printf(r->mem, "%.*s", (int)(end - begin), begin) : NULL;
+    return end && end > begin ? arena_strndup(r->mem, begin, (size_t)(end - begin)) : NULL;
 }
 
 /* Labels, or else folders, for every picture. */

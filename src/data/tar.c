@@ -62,15 +62,16 @@ static bool number(const uint8_t *s, int n, uint64_t *v)
 
 static bool sum_right(const uint8_t *h)
 {
-    uint64_t told, sum = 0;
-    for (int i = 0; i < BLOCK; i++) sum += i >= SUM && i < SUM + SUM_N ? ' ' : h[i];
+    uint64_t told;
+    unsigned sum = SUM_N * ' ';                          /* which stand for the sum itself */
+    for (int i = 0; i < BLOCK; i++) sum += h[i];
+    for (int i = SUM; i < SUM + SUM_N; i++) sum -= h[i];
     return number(h + SUM, SUM_N, &told) && told == sum;
 }
 
 static bool empty(const uint8_t *h)
 {
-    for (int i = 0; i < BLOCK; i++) if (h[i]) return false;
-    return true;
+    return !h[0] && !memcmp(h, h + 1, BLOCK - 1);
 }
 
 static void field_add(struct text *t, const uint8_t *s, size_t n) { text_add_bytes(t, s, strnlen((const char *)s, n)); }

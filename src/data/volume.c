@@ -292,17 +292,36 @@ static double ranked(const float *x, uint64_t n, uint64_t rank, uint32_t *count)
     return of_key(upper * HALF + place_of(count, &rank));
 }
 
-static double percentile(const float *x, uint64_t n, double share, uint32_t *count)
+static int key_order(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The keys of few values in order, which is done before the table of many is empty; NULL: there are many. */
+static uint32_t *keys_sorted(const float *x, uint64_t n)
+{
+    enum { FEW = 512 };
+    if (n > FEW) return NULL;
+    uint32_t *key = mem_alloc(n * sizeof *key);
+    for (uint64_t i = 0; i < n; i++) key[i] = key_of(x[i]);
+    qsort(key, n, sizeof *key, key_order);
+    return key;
+}
+
+static double percentile(const float *x, uint64_t n, double share, const uint32_t *key, uint32_t *count)
 {
     const double at = share * (double)(n - 1);
-    const uint64_t i = (uint64_t)at;
-    return between(ranked(x, n, i, count), ranked(x, n, i + 1 < n ? i + 1 : i, count), at - (double)i);
+    const uint64_t i = (uint64_t)at, next = i + 1 < n ? i + 1 : i;
+    if (key) return between(of_key(key[i]), of_key(key[next]), at - (double)i);
+    return between(ranked(x, n, i, count), ranked(x, n, next, count), at - (double)i);
 }
 
 static void clip(float *x, uint64_t n)
 {
-    uint32_t *count = mem_alloc(VOLUME_TABLE_BYTES);
-    const float lo = (float)percentile(x, n, 0.005, count), hi = (float)percentile(x, n, 0.995, count);
+    uint32_t *key = keys_sorted(x, n), *count = key ? NULL : mem_alloc(VOLUME_TABLE_BYTES);
+    const float lo = (float)percentile(x, n, 0.005, key, count), hi = (float)percentile(x, n, 0.995, key, count);
+    free(key);
     free(count);
     for (uint64_t i = 0; i < n; i++) x[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
 }

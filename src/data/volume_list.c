@@ -22,11 +22,15 @@ void volume_list_free(struct volume_list *l)
     *l = (struct volume_list){0};
 }
 
-/* What a relative name is relative to: "DIR/", or "". */
-static const char *folder_of(struct arena *mem, const char *path)
+/* A name of n bytes, relative to the folder of a file. */
+static const char *beside(struct arena *mem, const char *path, const char *name, size_t n)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? arena_printf(mem, "%.*s", (int)(slash + 1 - path), path) : "";
+    const char *slash = *name == '/' ? NULL : strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+    char *s = arena_alloc(mem, folder + n + 1);
+    memcpy(s, path, folder);
+    memcpy(s + folder, name, n);
+    return s;
 }
 
 /* ---- dataset.json ------------------------------------------------------------------------------------------------ */
@@ -56,7 +60,7 @@ static int name_take(struct volume_list *l, const char *key, size_t i, const jso
     if (!*s) return err_set(e, E_DATA, "%s: %s %zu: no name of a file", l->path, key, i);
     *out = NULL;
     if (!strncmp(last ? last + 1 : s, "._", 2)) return 0;
-    *out = arena_printf(l->mem, "%s%s", folder_of(l->mem, l->path), s);
+    *out = beside(l->mem, l->path, s, strlen(s));
     return 0;
 }
 
@@ -140,7 +144,7 @@ static int line_take(struct arena *mem, const char *path, const char *s, size_t 
     if (!n) return 0;
     if (n > PATH_MOST || memchr(s, 0, n))
         return err_set(e, E_DATA, "%s: line %d: no name of a file", path, line);
-    *vec_push(out) = arena_printf(mem, "%s%.*s", *s == '/' ? "" : folder_of(mem, path), (int)n, s);
+    *vec_push(out) = beside(mem, path, s, n);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Lists of data.augment: the first two bytes are a picture's height and width, the rest the entries, a line each. A
  * list that is taken makes a sample of the model's size; one that is not has a text of one line. */
-#include "memory_file.h"
+#include "refusal.h"
+#include "depth.h"
 #include "conf/conf.h"
 #include "data/augment_int.h"
 #include "data/ds_int.h"
@@ -31,23 +32,35 @@ static void sample_make(struct augment *a, int height, int width, uint64_t visit
     canvas_free(&c);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* One without a list, made once. */
+static struct conf *conf_plain(void)
 {
     static const char plain[] = "run { seed = 3 }\ndata { source = idx }\n";
+    static struct conf *c;
+    struct err e = {0};
+    if (!c) c = conf_parse("f.conf", plain, sizeof plain - 1, &e);
+    must(c != NULL);
+    return c;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     struct err e = {0};
     struct augment *a = NULL;
     if (size < 2) return 0;
-    struct conf *c = conf_parse("f.conf", plain, sizeof plain - 1, &e);
-    char *text = arena_printf(c->mem, "%.*s", (int)(size - 2), (const char *)data + 2);
+    struct conf *c = conf_plain();
+    char *text = strndup((const char *)data + 2, size - 2);
+    must(text != NULL);
+    c->data.augment.n = 0;
     for (char *save, *s = strtok_r(text, "\n", &save); s && c->data.augment.n < CONF_LIST;
          s = strtok_r(NULL, "\n", &save))
         c->data.augment.v[c->data.augment.n++] = s;
     const struct augment_want w = {"f", 3, SIDE, SIDE, true, false};
     if (augment_open(c, DS_TRAIN, &w, &a, &e)) must(e.code == E_CONF && !strncmp(e.text, "f.conf: data.augment: ", 22));
     for (const char *s = e.text; *s; s++) must((unsigned char)*s >= 0x20);
-    for (uint64_t visit = 0; a && quick(a) && visit < 4; visit++)
+    for (uint64_t visit = 0; a && goes_deep() && quick(a) && visit < 4; visit++)
         sample_make(a, 1 + data[0] % 64, 1 + data[1] % 64, visit);
     augment_free(a);
-    conf_free(c);
+    free(text);
     return 0;
 }

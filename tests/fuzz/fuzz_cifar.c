@@ -1,21 +1,38 @@
 /* CIFAR's files: what is accepted are whole records with labels in range, each of which can be read. The input is
  * repeated to about some records; its first byte says how many and of which kind, what is too much or too little. */
-#include "memory_file.h"
-#include "base/mem.h"
+#include "memory_only.h"
 #include "data/ds_int.h"
+
+enum { LONGEST = 3074, RECORDS = 4 };
 
 static struct memory_file records_make(const uint8_t *data, size_t size)
 {
-    const size_t first = size ? data[0] : 0, record = first & 1 ? 3073 : 3074, odd = first >> 6;
+    static uint8_t all[RECORDS * LONGEST];
+    const size_t first = size ? data[0] : 0, record = first & 1 ? 3073 : LONGEST, odd = first >> 6;
     const size_t n = record * (first >> 1 & 3) + (odd == 3 ? 1 : odd == 2 ? record - 1 : 0);
-    uint8_t *all = mem_alloc(n + 1);
-    for (size_t i = 0; i < n; i++) {
-        all[i] = size > 1 ? data[1 + i % (size - 1)] : 7;
-        if (i % record < 2) all[i] %= 128;               /* or nearly all were refused for their labels */
+    size_t done = size > 1 ? size - 1 < n ? size - 1 : n : n;
+    if (size > 1) memcpy(all, data + 1, done);
+    else memset(all, 7, done);
+    for (size_t more; done < n; done += more) {
+        more = done < n - done ? done : n - done;
+        memcpy(all + done, all, more);
     }
-    struct memory_file f = memory_file_make(all, n);
-    free(all);
-    return f;
+    for (size_t i = 0; i < n; i += record)               /* or nearly all were refused for their labels */
+        for (size_t k = i; k < i + 2 && k < n; k++) all[k] %= 128;
+    return memory_file_make(all, n);
+}
+
+/* The part of the configuration that a set of this kind reads; its file is always called the same. */
+static const struct conf *conf_of(const char *path)
+{
+    static struct conf *c;
+    char text[200];
+    struct err e = {0};
+    if (c) return c;
+    snprintf(text, sizeof text, "data { source = cifar  train_images = \"%s\" }\n", path);
+    c = conf_parse("c", text, strlen(text), &e);
+    must(c != NULL);
+    return c;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -24,13 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct memory_file m = records_make(data, size);
     struct err e = {0};
     struct ds *d = NULL;
-    char text[200];
-    snprintf(text, sizeof text, "data { source = cifar  train_images = \"%s\" }\n", m.path);
-    struct conf *c = conf_parse("c", text, strlen(text), &e);
-    must(c != NULL);
     const struct ds_want want = {.n = 2, .field = {{"x", ROLE_SAMPLE, F32, {3, {3, 8, 8}}, 0},
                                                    {"t", ROLE_TARGET, I64, {0}, 100}}};
-    if (ds_cifar.open(c, DS_TRAIN, &want, &d, &e)) refusal_check(&e, &m);
+    if (ds_cifar.open(conf_of(m.path), DS_TRAIN, &want, &d, &e)) refusal_check(&e, &m);
     else {
         uint64_t n = ds_cifar.count(d);
         must(n >= 1 && n <= 3 && (d->n_classes == 10 || d->n_classes == 100));
@@ -42,7 +55,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         ds_close(d);
     }
-    conf_free(c);
-    close(m.fd);
+    memory_file_end(&m);
     return 0;
 }

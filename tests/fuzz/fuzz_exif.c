@@ -1,6 +1,6 @@
 /* EXIF: whatever it is, the orientation is one of eight. Another one than the first needs a whole entry, which a list
  * of entries that begins within the header, at byte 6, has at bytes 8 to 19. */
-#include "memory_file.h"
+#include "refusal.h"
 #include "data/picture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

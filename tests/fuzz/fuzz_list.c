@@ -1,5 +1,5 @@
 /* List files of pictures: what is accepted has a path for each, and classes in the range that is said. */
-#include "memory_file.h"
+#include "refusal.h"
 #include "data/image_list.h"
 
 static void accepted(const struct image_list *l, bool labels, size_t size)

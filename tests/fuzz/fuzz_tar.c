@@ -1,11 +1,12 @@
 /* Archives: each member lies within the file, behind the one before, and has a name; so do pictures of a set of
- * archives, which have classes in the range that is said. */
-#include "memory_file.h"
+ * archives, which have classes in the range that is said. An input of an odd size has one byte too many, and gets the
+ * checksums that belong to its blocks: hardly any change of a header would be looked at otherwise. */
+#include "memory_only.h"
 #include "base/text.h"
 #include "data/image_list_int.h"
 #include "data/tar.h"
 
-struct seen { uint64_t end, size; };
+struct seen { uint64_t end, size; int members; };
 
 static int look(void *ctx, const struct tar_member *m, struct err *e)
 {
@@ -13,7 +14,8 @@ static int look(void *ctx, const struct tar_member *m, struct err *e)
     must(*m->name && m->name[strlen(m->name) - 1] != '/' && strncmp(m->name, "./", 2));
     must(m->at >= s->end + 512 && m->at % 512 == 0 && m->size <= s->size && m->at <= s->size - m->size);
     s->end = m->at + m->size;
-    return m->size == 77 ? err_set(e, E_DATA, "%s", "/proc/self/fd/ is no error of an archive") : 0;
+    s->members++;
+    return m->size == 77 ? err_set(e, E_DATA, "this is no error of an archive") : 0;
 }
 
 static void pictures(const struct memory_file *m, size_t size, bool labels)
@@ -38,13 +40,40 @@ static void pictures(const struct memory_file *m, size_t size, bool labels)
     image_list_free(&l);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void archive(const uint8_t *data, size_t size)
 {
     struct memory_file m = memory_file_make(data, size);
     struct err e = {0};
     struct seen s = {.size = size};
-    if (tar_read(m.path, look, &s, &e) && !strstr(e.text, "is no error")) refusal_check(&e, &m);
-    for (int labels = 0; labels < 2; labels++) pictures(&m, size, labels);
-    close(m.fd);
+    if (tar_read(m.path, look, &s, &e) && strcmp(e.text, "this is no error of an archive")) refusal_check(&e, &m);
+    for (int labels = 0; labels < (s.members ? 2 : 1); labels++) pictures(&m, size, labels);
+    memory_file_end(&m);
+}
+
+/* As tar writes it: six digits, a NUL, a blank. A block of zeros stays the end of the archive. */
+static void checksum_write(uint8_t *block)
+{
+    enum { AT = 148, BYTES = 8, BLOCK = 512 };
+    unsigned sum = 0;
+    for (int i = 0; i < BLOCK; i++) sum += block[i];
+    if (!sum) return;
+    for (int i = AT; i < AT + BYTES; i++) sum += ' ' - block[i];
+    for (int i = AT + BYTES - 3; i >= AT; i--, sum /= 8) block[i] = (uint8_t)('0' + sum % 8);
+    block[AT + BYTES - 2] = 0;
+    block[AT + BYTES - 1] = ' ';
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size % 2 == 0) {
+        archive(data, size);
+        return 0;
+    }
+    uint8_t *copy = malloc(size);
+    must(copy != NULL);
+    memcpy(copy, data, size - 1);
+    for (size_t at = 0; at + 512 < size; at += 512) checksum_write(copy + at);
+    archive(copy, size - 1);
+    free(copy);
     return 0;
 }
