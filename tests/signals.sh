@@ -146,10 +146,10 @@ code_stop=$code code=0; wait "$watcher" || code=$?; watched=$code code=$code_sto
 check "watch ends with the run, with status 0, and says how" \
     sh -c 'echo "$0" | grep -qx "0ignored: the run has ended after step [0-9]*: stopped"' \
     "$watched$(tail -1 "$aside/watched")"
-check "watch shows more than one moment" [ "$(grep -c '^stage  ' "$aside/watched")" -ge 2 ]
-check "watch: both stages, each with eight shares of a step that make a hundred" awk '
-    /^ +[01]  .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ }
-        seen[$1] = 1; if (n != 8 || sum < 99 || sum > 101) bad = 1 }
+check "watch shows more than one moment" [ "$(grep -c '^stage forward' "$aside/watched")" -ge 2 ]
+check "watch: both stages, each with nine shares of a step that make a hundred" awk '
+    /^ +[01] .* %$/ { sum = 0; n = 0; for (i = 2; i < NF; i += 2) { sum += $i; n++ }
+        seen[$1] = 1; if (n != 9 || sum < 99 || sum > 101) bad = 1 }
     END { exit bad || !seen[0] || !seen[1] }' "$aside/watched"
 check "stop: final weights" [ -s ignored/weights.safetensors ]
 check "stop: the last line says why" \
