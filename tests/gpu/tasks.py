@@ -490,6 +490,8 @@ def line_operators_full(r):
 def section(r, name):
     """One of tests/gpu/run's."""
     env = {"MPSTAGED_SECONDS": f"{r.left():.0f}", "MPSTAGED_PROGRAM": r.s.mpstaged}
+    if r.s.tiny:
+        env["quick"] = "yes"
     code = r.run(["sh", f"{HERE}/run", "--build", r.s.build, "--device", r.s.device, "--out", f"{r.s.out}/{name}",
                   name], env=env)
     r.bad |= code == 1
@@ -499,6 +501,10 @@ def section(r, name):
 
 def line_memory(r):
     section(r, "memory")
+
+
+def line_volumes(r):
+    section(r, "volumes")
 
 
 def line_loss(r):
