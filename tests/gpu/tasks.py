@@ -259,8 +259,8 @@ def line_plans(r):
         return
     path = f"{r.s.out}/logs/plans.txt"
     code = r.run([f"{r.s.build}/tests/gpu/plans", "--device", "0", "--sizes", "20", f"{TOP}/conf/resnet50.conf",
-                  f"{HERE}/volume.conf",
-                  f"model.graph={HERE}/volume.graph"], path=path)
+                  f"{HERE}/volume.conf", f"model.graph={HERE}/volume.graph", "--sizes", "4", f"{TOP}/conf/vnet.conf"],
+                 path=path)
     with open(path, errors="replace") as f:
         text = f.read()
     print(text, end="")
