@@ -134,7 +134,7 @@ static void augment_add(int input, struct text *t)
         text_add(t, "    # what training makes of pictures, at random; --show-batch FILE.png draws it\n"
                     "    augment = {\"random_resized_crop\", \"horizontal_flip\"}\n");
     else
-        text_add(t, "    # for pictures that may be shifted, mirrored; --show-batch FILE.png draws them\n"
+        text_add(t, "    # for pictures that may be shifted, mirrored; --show-batch FILE.png draws it\n"
                     "    # augment = {\"random_crop padding=%d\", \"horizontal_flip\"}\n", input / 8);
 }
 
@@ -184,7 +184,7 @@ static void conf_add(const struct found *f, struct text *t)
     augment_add(input, t);
     text_add(t, "}\n");
     text_add(t, "train {\n    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
-    text_add(t, "    optimizer = \"sgd\"  learning_rate = %g  momentum = 0.9  weight_decay = 0.0005\n",
+    text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
     if (f->test) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
