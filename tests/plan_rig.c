@@ -27,7 +27,7 @@ struct graph *rig_chain(int n)
     return g;
 }
 
-static struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r)
+struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r)
 {
     struct made m = {.g = g};
     int even[33];
@@ -36,6 +36,7 @@ static struct made made_cut(struct placement_request q, struct graph *g, const s
     if (!q.first_group) q.first_group = even;
     q.buffers = rig_buffers(1);
     q.n_levels = plan_levels(r.groups, r.replicas);
+    q.sharing.replicas = r.replicas;
     m.pl = placement_make(&q, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;

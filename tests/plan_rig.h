@@ -9,6 +9,7 @@ struct graph *rig_chain(int n);                          /* n linear layers in a
 
 /* p NULL: e says why. cut: stages + 1 positions, NULL: even. Takes the graph. */
 struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
+struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r);
 struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r);
 /* The same with several stages a rank: rank_of each. */
 struct made made_on(struct graph *g, const struct device *d, int stages, int ranks, const int *rank_of,

@@ -22,11 +22,16 @@ static void way_map(const struct way *w, int rank_of[4])
     for (int i = 0; i < w->stages; i++) rank_of[i] = sched_rank_of(sched_find(w->schedule), i, w->ranks);
 }
 
-static struct made way_make(const struct way *w, struct plan_request q)
+/* How replicas share the work out (sharing.replicas follows from the request): a bucket for each weight, or one. */
+static const struct sharing apart = {.bucket = 1}, at_once = {.bucket = 0},
+                            shared_apart = {.bucket = 1, .weights = true}, shared_at_once = {.weights = true};
+
+static struct made way_make(const struct way *w, struct plan_request q, struct sharing x)
 {
     int rank_of[4];
     way_map(w, rank_of);
-    return made_on(rig_graph(rig_skip), &rig_plain, w->stages, w->ranks, rank_of, q);
+    struct placement_request where = {.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = x};
+    return made_cut(where, rig_graph(rig_skip), &rig_plain, q);
 }
 
 /* ---- the plan: played with numbers, against folds and a tree of the test's own ---- */
@@ -88,7 +93,7 @@ START_TEST(blocks_are_added_as_a_tree)
                 struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? "split" : "auto");
                 q.groups = g;
                 q.bundle = bundle;
-                struct made m = way_make(way, q);
+                struct made m = way_make(way, q, at_once);
                 bool any;
                 sure(m.p != NULL, "%d micro-batches, %d blocks: %s", n, g, m.e.text);
                 float want = tree(x, n, g, 0, g, &any);
@@ -107,7 +112,7 @@ START_TEST(wrong_sums_are_found)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "split");
     q.groups = 4;
-    struct made m = way_make(&ways[_i], q);
+    struct made m = way_make(&ways[_i], q, at_once);
     int adds = 0;
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int r = 0; r < ways[_i].ranks; r++)
@@ -140,12 +145,12 @@ END_TEST
 enum { SIDES = 4 };
 struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
 
-static void side_make(struct side *x, const struct way *way, int n, struct plan_request q)
+static void side_make(struct side *x, const struct way *way, int n, struct plan_request q, struct sharing how)
 {
     *x = (struct side){.n = q.replicas = n};
     for (q.replica = 0; q.replica < n; q.replica++) {
         struct made *m = &x->m[q.replica];
-        *m = way_make(way, q);
+        *m = way_make(way, q, how);
         ck_assert_msg(m->p != NULL, "%s", m->e.text);
         x->p[q.replica] = m->p;
     }
@@ -171,15 +176,17 @@ START_TEST(gradients_go_when_they_are_final)
     struct err e = {0};
     q.groups = 8;
     for (int n = 2; n <= SIDES; n *= 2)
-        for (q.bucket = 0; q.bucket < 2; q.bucket++) {
+        for (int how = 0; how < 4; how++) {
+            const struct sharing *all[] = {&at_once, &apart, &shared_at_once, &shared_apart};
             struct side x;
-            side_make(&x, &ways[_i], n, q);
+            side_make(&x, &ways[_i], n, q, *all[how]);
             ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
             for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
                 int pieces = x.p[r]->stage[0].n_pieces;
-                ck_assert_int_eq(pieces > 1, q.bucket > 0);
+                ck_assert_int_eq(pieces > 1, all[how]->bucket > 0);
                 int early = before_last_pass(x.p[r], 0, ACT_SG);
-                if (q.bucket) ck_assert_int_ge(early, pieces - 1);
+                if (how == 3) ck_assert_int_gt(early, 0);
+                else if (all[how]->bucket) ck_assert_int_ge(early, pieces - 1);
                 else ck_assert_int_eq(early, 0);
             }
             side_free(&x);
@@ -202,8 +209,7 @@ START_TEST(wrong_exchanges_are_found)
     struct side x;
     int early = 0, pieces = 0;
     q.groups = 4;
-    q.bucket = 1;
-    side_make(&x, &ways[_i], 2, q);
+    side_make(&x, &ways[_i], 2, q, apart);
     ck_assert(!plan_check_replicas(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++)
         for (int i = 1; i < x.p[0]->row_n[r]; i++) {
@@ -244,10 +250,10 @@ START_TEST(exchanges_wait_for_tied_gradients)
     struct made m[2];
     struct plan *p[2];
     int late = 0, others = 0;
+    const struct placement_request where = {.n_stages = 3, .n_ranks = 3, .sharing = apart};
     q.groups = q.replicas = 2;
-    q.bucket = 1;
     for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
+        m[q.replica] = made_cut(where, rig_graph(rig_tied), &rig_plain, q);
         p[q.replica] = m[q.replica].p;
         ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
     }
@@ -279,10 +285,10 @@ START_TEST(pieces_have_an_end)
     struct made m[2];
     struct plan *p[2];
     struct err e = {0};
+    const struct placement_request where = {.n_stages = 2, .n_ranks = 2, .sharing = apart};
     q.groups = q.replicas = 2;
-    q.bucket = 1;
     for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_make(rig_graph(t.s), &rig_plain, 2, NULL, q);
+        m[q.replica] = made_cut(where, rig_graph(t.s), &rig_plain, q);
         p[q.replica] = m[q.replica].p;
         ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
     }
@@ -407,6 +413,7 @@ START_TEST(the_same_bits_with_replicas)
         case_run(&q, &one);
         for (q.replicas = 2; q.replicas <= q.groups && q.replicas <= 4; q.replicas *= 2)
             for (int stages = 1; stages <= 3; stages += STAGES_STEP) {
+                q.shard = (stages + q.replicas / 2 + k) % 2;
                 q.n_stages = stages;
                 q.schedule = rig_schedules[(k + stages) % N_SCHEDULES];
                 q.backward = rig_backwards[(k + q.replicas) % 3];
@@ -439,9 +446,12 @@ START_TEST(the_same_bits_in_every_way)
     q.n_stages = w->stages;
     q.n_ranks = w->ranks;
     q.rank_of = rank_of;
-    case_same(&q, &one, &r);
-    ck_assert_str_eq(r.copy_hash[1], one.hash);
-    rig_free(&r);
+    for (int shard = 0; shard < 2; shard++) {
+        q.shard = shard;
+        case_same(&q, &one, &r);
+        ck_assert_str_eq(r.copy_hash[1], one.hash);
+        rig_free(&r);
+    }
     rig_free(&one);
 }
 END_TEST

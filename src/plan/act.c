@@ -66,8 +66,12 @@ const struct act_info act_info[ACT_COUNT] = {
                .across = true},
     [ACT_O] = {"O", "optimizer step and running statistics", KIND_OPTIMIZER, .chan = CHAN_PGRAD,
                .after_come = ENDS, .part = ACC_OPTIMIZER, .across = true},
-    [ACT_SU] = POST("SU", "post the send of an updated tied weight", KIND_SEND, ACT_RU, CHAN_PARAM,
+    [ACT_SW] = {"SW", "post the send of updated weights to another replica", KIND_SEND, .chan = CHAN_WEIGHT,
+                .peer = ACT_RW, .after_come = BIT(CHAN_WEIGHT), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
+    [ACT_RW] = POST("RW", "post the receive of weights that another replica has updated", KIND_RECV, ACT_SW, CHAN_WEIGHT,
                     ACC_WAIT_DOWN, false),
+    [ACT_SU] = {"SU", "post the send of an updated tied weight", KIND_SEND, .chan = CHAN_PARAM, .peer = ACT_RU,
+                .after_come = BIT(CHAN_WEIGHT), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,
                     ACC_WAIT_UP, false),
 };

@@ -15,6 +15,7 @@ struct part_request {
     const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
     int n_stages;
     struct state_buffers buffers;                        /* of the optimizer */
+    struct sharing sharing;                              /* of replicas, as many as the plan's */
     /* where the stages will be; 0 and NULL: one a rank */
     int n_ranks; const int *rank_of;
     struct part_found *found;                            /* NULL: not asked for */
