@@ -61,6 +61,19 @@ void made_free(struct made *m)
     graph_free(m->g);
 }
 
+void side_make(struct side *x, struct placement_request where, const char *graph, int n, struct plan_request q)
+{
+    *x = (struct side){.n = q.replicas = n};
+    for (q.replica = 0; q.replica < n; q.replica++) {
+        struct made *m = &x->m[q.replica];
+        *m = made_cut(where, rig_graph(graph), &rig_plain, q);
+        ck_assert_msg(m->p != NULL, "%s", m->e.text);
+        x->p[q.replica] = m->p;
+    }
+}
+
+void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
+
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
 {
     return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split,

@@ -22,16 +22,20 @@ static void way_map(const struct way *w, int rank_of[4])
     for (int i = 0; i < w->stages; i++) rank_of[i] = sched_rank_of(sched_find(w->schedule), i, w->ranks);
 }
 
-/* How replicas share the work out (sharing.replicas follows from the request): a bucket for each weight, or one. */
+/* How replicas share the work out: a bucket for each weight, or one. */
 static const struct sharing apart = {.bucket = 1}, at_once = {.bucket = 0},
                             shared_apart = {.bucket = 1, .weights = true}, shared_at_once = {.weights = true};
 
-static struct made way_make(const struct way *w, struct plan_request q, struct sharing x)
+static struct placement_request way_place(const struct way *w, struct sharing x)
 {
-    int rank_of[4];
+    static int rank_of[4];
     way_map(w, rank_of);
-    struct placement_request where = {.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = x};
-    return made_cut(where, rig_graph(rig_skip), &rig_plain, q);
+    return (struct placement_request){.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = x};
+}
+
+static struct made way_make(const struct way *w, struct plan_request q)
+{
+    return made_cut(way_place(w, at_once), rig_graph(rig_skip), &rig_plain, q);
 }
 
 /* ---- the plan: played with numbers, against folds and a tree of the test's own ---- */
@@ -93,7 +97,7 @@ START_TEST(blocks_are_added_as_a_tree)
                 struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? "split" : "auto");
                 q.groups = g;
                 q.bundle = bundle;
-                struct made m = way_make(way, q, at_once);
+                struct made m = way_make(way, q);
                 bool any;
                 sure(m.p != NULL, "%d micro-batches, %d blocks: %s", n, g, m.e.text);
                 float want = tree(x, n, g, 0, g, &any);
@@ -112,7 +116,7 @@ START_TEST(wrong_sums_are_found)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "split");
     q.groups = 4;
-    struct made m = way_make(&ways[_i], q, at_once);
+    struct made m = way_make(&ways[_i], q);
     int adds = 0;
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int r = 0; r < ways[_i].ranks; r++)
@@ -142,22 +146,6 @@ END_TEST
 
 /* ---- replicas ---- */
 
-enum { SIDES = 4 };
-struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
-
-static void side_make(struct side *x, const struct way *way, int n, struct plan_request q, struct sharing how)
-{
-    *x = (struct side){.n = q.replicas = n};
-    for (q.replica = 0; q.replica < n; q.replica++) {
-        struct made *m = &x->m[q.replica];
-        *m = way_make(way, q, how);
-        ck_assert_msg(m->p != NULL, "%s", m->e.text);
-        x->p[q.replica] = m->p;
-    }
-}
-
-static void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
-
 /* Actions of the row that come before its last pass. */
 static int before_last_pass(const struct plan *p, int rank, enum act_op op)
 {
@@ -175,11 +163,11 @@ START_TEST(gradients_go_when_they_are_final)
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
     struct err e = {0};
     q.groups = 8;
-    for (int n = 2; n <= SIDES; n *= 2)
+    for (int n = 2; n <= 4; n *= 2)
         for (int how = 0; how < 4; how++) {
             const struct sharing *all[] = {&at_once, &apart, &shared_at_once, &shared_apart};
             struct side x;
-            side_make(&x, &ways[_i], n, q, *all[how]);
+            side_make(&x, way_place(&ways[_i], *all[how]), rig_skip, n, q);
             ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
             for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
                 int pieces = x.p[r]->stage[0].n_pieces;
@@ -209,7 +197,7 @@ START_TEST(wrong_exchanges_are_found)
     struct side x;
     int early = 0, pieces = 0;
     q.groups = 4;
-    side_make(&x, &ways[_i], 2, q, apart);
+    side_make(&x, way_place(&ways[_i], apart), rig_skip, 2, q);
     ck_assert(!plan_check_replicas(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++)
         for (int i = 1; i < x.p[0]->row_n[r]; i++) {
@@ -247,16 +235,11 @@ END_TEST
 START_TEST(exchanges_wait_for_tied_gradients)
 {
     struct plan_request q = rig_request("1f1b", 13, 2, "auto");
-    struct made m[2];
-    struct plan *p[2];
+    struct side x;
     int late = 0, others = 0;
-    const struct placement_request where = {.n_stages = 3, .n_ranks = 3, .sharing = apart};
-    q.groups = q.replicas = 2;
-    for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_cut(where, rig_graph(rig_tied), &rig_plain, q);
-        p[q.replica] = m[q.replica].p;
-        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
-    }
+    q.groups = 2;
+    side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
+    struct plan **p = x.p;
     ck_assert(!plan_check_replicas(p, NULL));
     for (int c = 0; c < p[0]->n_chan; c++) {
         if (!p[0]->chan[c].bucket) continue;
@@ -268,7 +251,7 @@ START_TEST(exchanges_wait_for_tied_gradients)
     }
     ck_assert_int_gt(late, 0);
     ck_assert_int_gt(others, 0);
-    for (int r = 0; r < 2; r++) made_free(&m[r]);
+    side_free(&x);
 }
 END_TEST
 
@@ -282,19 +265,13 @@ START_TEST(pieces_have_an_end)
     for (int i = 0; i < LAYERS; i++) text_add(&t, "tie a%d.weight a%d.weight\n", LAYERS + i, i);
     text_add(&t, "loss = softmax_cross_entropy(a%d, labels)\noutput a%d\nloss loss\n", 2 * LAYERS - 1, 2 * LAYERS - 1);
     struct plan_request q = rig_request("1f1b", 4, 2, "auto");
-    struct made m[2];
-    struct plan *p[2];
     struct err e = {0};
-    const struct placement_request where = {.n_stages = 2, .n_ranks = 2, .sharing = apart};
-    q.groups = q.replicas = 2;
-    for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_cut(where, rig_graph(t.s), &rig_plain, q);
-        p[q.replica] = m[q.replica].p;
-        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
-    }
-    ck_assert_msg(!plan_check_replicas(p, &e), "%s", e.text);
-    ck_assert_int_eq(p[0]->stage[0].n_pieces, UINT8_MAX);
-    for (int r = 0; r < 2; r++) made_free(&m[r]);
+    struct side x;
+    q.groups = 2;
+    side_make(&x, (struct placement_request){.n_stages = 2, .n_ranks = 2, .sharing = apart}, t.s, 2, q);
+    ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+    ck_assert_int_eq(x.p[0]->stage[0].n_pieces, UINT8_MAX);
+    side_free(&x);
     text_free(&t);
 }
 END_TEST

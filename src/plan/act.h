@@ -20,7 +20,9 @@ extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", .
 /* What messages carry: an activation, its gradient, the gradient and the value of a tied weight; between replicas a
  * share of gradients that is to be added, one whose sum is complete, what is kept to the end of a step, and a share of
  * updated weights. */
-enum chan_kind { CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT };
+enum chan_kind {
+    CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT
+};
 enum prog_kind { PROG_F, PROG_B, PROG_W, PROG_D, PROG_R, PROG_COUNT };   /* of a stage */
 
 /* A class of slots: who writes it first, and who reads it last. */

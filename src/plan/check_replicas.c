@@ -107,8 +107,8 @@ static void cuts_find(struct stage_play *s)
     s->n_buckets = 1;
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
-        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
         if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
+        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }

@@ -41,7 +41,7 @@ struct placement {
     size_t *sum_bytes;                                   /* of these the first: of weights that the rank owns */
     struct sharing sharing;                              /* replicas: at least 1 */
     struct buckets *bucket;                              /* of each rank; none with one replica */
-    size_t *update_bytes;                                /* of each rank: gradients that a replica updates by, at most */
+    size_t *update_bytes;                                /* of each rank: of gradients that a replica updates by */
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
 struct placement_request {

@@ -74,9 +74,10 @@ struct channel {
     size_t bytes_per_sample;                             /* or bytes, for parameters and between replicas */
     /* between replicas, from a rank of one to the same of another; -1: within each */
     int from_replica, to_replica;
-    size_t off;                                          /* SUM, SUMMED: in the region of gradients; WEIGHT: parameters */
-    /* SUM, SUMMED, WEIGHT: the bucket, from 1 on, whose messages wait for each other and for no others; late: what comes
-     * of tied weights from other ranks lies in it */
+    /* SUM, SUMMED: in the region of gradients; WEIGHT: in that of parameters */
+    size_t off;
+    /* of these the bucket, from 1 on, whose messages wait for each other and for no others; late: what comes of tied
+     * weights from other ranks lies in it */
     int bucket;
     bool late;
 };
