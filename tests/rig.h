@@ -29,6 +29,7 @@ struct rig {
     int bundle;                /* micro-batches; 0: 1 */
     int groups, replicas;      /* blocks of micro-batches, and pipelines that share them out; 0: 1 */
     size_t bucket;             /* bytes of gradients that these exchange together; 0: all */
+    bool shard;                /* each of them updates its share of the weights */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */

@@ -401,6 +401,9 @@ const struct opt opt_table[] = {
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
      .text = "replicas exchange gradients in buckets of about so many KiB, each as soon as its gradients are final; 0: "
              "all at once"},
+    {"pipeline.shard_optimizer", OPT_BOOL, AT(pipeline.shard_optimizer), "no",
+     .text = "each replica keeps the optimizer's state of its share of the weights alone, updates these and sends them "
+             "to the others (ZeRO stage 1); the results keep every bit"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
              "no limit"},

@@ -19,7 +19,7 @@ static double posted_bytes(const struct plan *p, int rank)
 void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r)
 {
     m->optimizer_ns += (double)r->ns[ACC_OPTIMIZER];
-    m->optimizer_bytes += (double)s->q.pl->level_bytes[s->rank];
+    m->optimizer_bytes += (double)s->q.pl->update_bytes[s->rank];
     m->transfer_ns += (double)r->ns[ACC_TRANSFER];
     m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
 }

@@ -151,7 +151,8 @@ int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
  * exec_step does so for evaluation and training; who reads state asks for what he wants, on the executor's thread. */
 int exec_averages_begin(struct exec *s, struct err *e);
 int exec_averages_use(struct exec *s, bool averaged, struct err *e);
-/* After a training step (tests, --dump): the accumulated gradient of a parameter on its owner, logical row-major. */
+/* After a training step (tests, --dump): the gradient of a parameter, on the rank that speaks for it, logical
+ * row-major. */
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e);
 /* run.trace: what this rank did in the traced steps. Times are clock_ns. */
 enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };
