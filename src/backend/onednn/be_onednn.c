@@ -217,8 +217,14 @@ static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c
 
 static int onednn_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
 {
-    const struct node *n = &b->g->node[b->s->group[group].node[0]];
+    const struct group *k = &b->s->group[group];
+    const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
+    struct wino_shape w;
+    if (dnnl_conv_wino(b->s, n, 1, &w)) {
+        dnnl_conv_wino_derive(&w, param[0], k->grad_in & 1, derived);
+        return 0;
+    }
     if (!f.in_plain) weight_transpose(derived, param[0], &f, derived_in_first(&f, dnnl_conv_pointwise(b, n)));
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "backend/host.h"
 #include "backend/onednn/dnnl_api.h"
 #include "backend/onednn/dnnl_vec.h"
+#include "backend/onednn/dnnl_wino.h"
 
 struct join { struct be_key key; int part; bool yes; };   /* what a trial found (dnnl_joins.c) */
 
@@ -55,6 +56,16 @@ struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, 
                                     struct err *e);
 /* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
 kernel_maker dnnl_conv_find;
+/* Convolutions of volumes by Winograd's algorithm (dnnl_conv_wino.c). Is this one? The whole group then is, but for
+ * weight gradients that another kernel makes faster (NULL: e): its derived weights are that algorithm's. both: for input
+ * gradients, too. */
+bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
+size_t dnnl_conv_wino_work(const struct wino_shape *w);
+size_t dnnl_conv_wino_derived(const struct wino_shape *w, bool both);
+void dnnl_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *derived);
+kernel_maker dnnl_conv_wino_make;
+/* bias = or += (acc) the sum of a convolution's output gradients, after the old value, over samples, then points. */
+void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *like, size_t size);
 void kernel_free(struct be_kernel *k);

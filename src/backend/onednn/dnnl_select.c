@@ -46,11 +46,19 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
 static void sizes(const struct selection *s, struct group *k)
 {
     enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
+    const double WINO_COST = 1.25;                       /* its transforms: measured, 16 to 128 channels */
     const struct op_kind *op = s->g->node[k->node[0]].op;
     const bool conv = op->does == OP_CONV;
     const int64_t points = shape_points(&s->g->tensor[k->out].shape);
     const size_t scores = op->does == OP_ATTENTION ? dnnl_attention_work(points) : 0;
+    struct wino_shape w;
     host_sizes(s, k, op_has_windows(op) ? CONV_WORK : WORK + scores);
+    if (dnnl_conv_wino(s, &s->g->node[k->node[0]], s->max_samples, &w)) {
+        if (dnnl_conv_wino_work(&w) > CONV_WORK) host_sizes(s, k, dnnl_conv_wino_work(&w));
+        k->derived_bytes = dnnl_conv_wino_derived(&w, k->grad_in & 1);
+        k->share = WINO_COST * wino_share(&w);
+        return;
+    }
     if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
     if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
         k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
