@@ -17,7 +17,7 @@
 struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
 static const struct maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
-    {.op = "conv_transpose", .make = dnnl_product_make},
+    {.op = "conv_transpose", .make = dnnl_conv_transpose_make},
     {.op = "upsample",
      .make = dnnl_upsample_make,
      .takes = dnnl_avg_pool_takes,

@@ -315,6 +315,7 @@ struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, str
     struct err none = {0};
     struct be_kernel *wino = like->lanes ? NULL : dnnl_conv_wino_make(b, like, &none);
     if (wino) return wino;
+    if (!like->lanes && dnnl_conv_patch(b->s, n)) return dnnl_conv_patch_make(b, like);
     bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
     bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
     return mixed ? dnnl_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);

@@ -4,21 +4,14 @@
 
 struct wino_kernel { struct be_kernel base; struct wino_shape s; };
 
-static bool all_are(const struct node *n, const char *name, int64_t value)
-{
-    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
-    for (int i = 0; i < v->n; i++) if (v->i[i] != value) return false;
-    return true;
-}
-
 /* Pictures keep the kernels that they have, and with them their bits; so do ranks of several threads, which the
  * library's kernels share out. */
 bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
     if (n->op->does != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
-    if (!all_are(n, "kernel", 3) || !all_are(n, "stride", 1) || !all_are(n, "padding", 1) ||
-        !all_are(n, "dilation", 1) || !all_are(n, "groups", 1))
+    if (!node_attr_is(n, "kernel", 3) || !node_attr_is(n, "stride", 1) || !node_attr_is(n, "padding", 1) ||
+        !node_attr_is(n, "dilation", 1) || !node_attr_is(n, "groups", 1))
         return false;
     if (s->layout[n->in[0]] != s->layout[n->out]) return false;
     *w = (struct wino_shape){.n = samples, .lanes = layout_lanes(s->layout[n->out]), .in = in->d[0], .out = out->d[0]};
