@@ -19,7 +19,7 @@ struct patch_shape { int n, lanes; int64_t in_blocks, out_blocks, size[3]; };
 
 /* One table an instruction set. */
 struct patch_ops {
-    /* the coarse side = or += (add) bias, which may be NULL, + products of the fine one */
+    /* the coarse side = bias (NULL: 0) + products of the fine one, or += these (add, without bias) */
     void (*coarse)(const struct patch_shape *s, const float *fine, const float *w, const float *bias, float *coarse,
                    bool add);
     /* the fine side of the coarse one and turned weights */

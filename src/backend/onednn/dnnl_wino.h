@@ -31,8 +31,8 @@ void wino_derive(const struct wino_shape *s, const float *w, bool turned, float 
 /* Bytes of work, 64-byte aligned: of outputs and input gradients; of weight gradients. */
 size_t wino_work(const struct wino_shape *s);
 size_t wino_weights_work(const struct wino_shape *s);
-/* y = or += (add) bias + the convolution of x with transformed weights; bias may be NULL. An input gradient is that of
- * the shape whose channels are turned, of gout with turned weights. */
+/* y = bias (NULL: 0) + the convolution of x with transformed weights, or y += it (add, without bias). An input gradient
+ * is that of the shape whose channels are turned, of gout with turned weights. */
 void wino_run(const struct wino_shape *s, const float *x, const float *u, const float *bias, float *y, bool add,
               void *work);
 /* grad, as weights lie, and bias = or += their gradients; bias may be NULL. */
