@@ -1,7 +1,6 @@
 /* The loops of dnnl_wino_impl.h and dnnl_patch_impl.h on blocks of 16 channels, in what the compiler makes of such
  * vectors: so these are tested where the processor has none. */
 #include <string.h>
-#pragma GCC diagnostic ignored "-Wpsabi"                  /* all that gets such a vector is in this file */
 #define BLOCK 16
 #define ROWS_TWO 12
 #define ROWS_ONE 12

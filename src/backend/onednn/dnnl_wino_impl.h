@@ -143,9 +143,10 @@ FORCED void point_out(float *to, VEC_T y, VEC_T bias, bool add)
     VEC_STORE(to, VEC_ADD(add ? VEC_LOAD(to) : bias, y));
 }
 
-/* A row of tiles of one block of channels. */
-static void row_out(const struct wino *w, const float *m, VEC_T bias, bool add, float *y, int64_t row)
+/* A row of tiles of one block of channels; the bias's. */
+static void row_out(const struct wino *w, const float *m, const float *first, bool add, float *y, int64_t row)
 {
+    const VEC_T bias = first ? VEC_LOAD(first) : VEC_ZERO();
     const int64_t wide = w->s.size[2];
     const bool both = 2 * row + 1 < w->s.size[1];
     VEC_T t[4];
@@ -167,7 +168,7 @@ static void plane_out(const struct wino *w, const float *m, const float *bias, b
     y += (plane / depth * w->out_blocks * depth + plane % depth) * points;
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t b = 0; b < w->out_blocks; b++)
-            row_out(w, m + r * w->wide * w->s.out + b * BLOCK, bias ? VEC_LOAD(bias + b * BLOCK) : VEC_ZERO(), add,
+            row_out(w, m + r * w->wide * w->s.out + b * BLOCK, bias ? bias + b * BLOCK : NULL, add,
                     y + b * depth * points, s.row + r);
 }
 
