@@ -27,6 +27,7 @@ struct turns {
     int split, n_turns, n_plans, batch;
     const char *schedule[1 + MAX_SCHEDULES];
     struct world world;
+    struct conf *conf;
     struct job job;
     struct tp *tp;
     struct plan *plan[1 + MAX_SCHEDULES];
@@ -39,12 +40,13 @@ struct turns {
 static int configure(struct turns *t, const char *file, struct err *e)
 {
     char split[32];
-    if (!(t->job.conf = conf_load(file, e))) return -1;
+    if (!(t->conf = conf_load(file, e))) return -1;
     snprintf(split, sizeof split, "train.split_size=%d", t->split);
-    if (conf_set(t->job.conf, "turns", split, e) || conf_set(t->job.conf, "turns", "run.device=\"cpu\"", e) ||
-        conf_finish(t->job.conf, e))
+    if (conf_set(t->conf, "turns", split, e) || conf_set(t->conf, "turns", "run.device=\"cpu\"", e) ||
+        conf_finish(t->conf, e))
         return -1;
-    t->batch = (int)t->job.conf->train.batch_size;
+    t->job.conf = t->conf;
+    t->batch = (int)t->conf->train.batch_size;
     return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) ||
                    job_plan(&t->job, t->world.size, e)
                ? -1
@@ -241,9 +243,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < t.n_plans; i++)
         for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[i][k]);
     t.tp->ops->close(t.tp);
-    struct conf *c = t.job.conf;
     job_free(&t.job);
-    conf_free(c);
+    conf_free(t.conf);
     world_mpi_end();
     return 0;
 }

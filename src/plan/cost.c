@@ -109,7 +109,8 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     const struct shape *o = &s->g->tensor[g->out].shape;
     bool conv = op_has_windows(s->g->node[g->node[0]].op), point = conv && shape_count(o) == o->d[0];
     double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
-    if (conv && !v->padding) flops *= padding_left_out(s, g);
+    if (g->share > 0) flops *= g->share;
+    else if (conv && !v->padding) flops *= padding_left_out(s, g);
     double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
