@@ -248,8 +248,8 @@ static double distance(const struct trial *a, enum pass pass)
     return sqrt(off / all);
 }
 
-/* The reference adds up in double. 5.9e-7 was seen of outputs, sums of 3456 products where channels are most, and 9.9e-7
- * of weight gradients, sums of 4096; in float such sums are that far off by any algorithm. */
+/* The reference adds up in double. 5.9e-7 was seen of outputs, sums of 3456 products where channels are most, and
+ * 9.9e-7 of weight gradients, sums of 4096; in float such sums are that far off by any algorithm. */
 START_TEST(rounding_is_small)
 {
     static const double most[PASSES] = {[OUT] = 1e-6, [IN] = 1e-6, [WEIGHTS] = 2e-6};

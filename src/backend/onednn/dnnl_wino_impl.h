@@ -209,7 +209,7 @@ static void run(const struct wino *w, const float *x, const float *u, const floa
     }
 }
 
-/* ---- weight gradients: G' (B' d B . A g A') G --------------------------------------------------------------------- */
+/* ---- weight gradients: G' (B' d B . A g A') G -------------------------------------------------------------------- */
 
 /* A row of tiles of one block of channels; its points are added to bias[]. */
 static void row_gout(const struct wino *w, const float *g, int64_t row, float *m, VEC_T *bias)
