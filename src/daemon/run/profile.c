@@ -138,11 +138,13 @@ static int measure(struct boot *b, struct err *e)
 {
     struct spent m = {0};
     double spells;
-    if (steps_run(b, &m, e) || costs_gather(b->exec, 0, &m, b->costs, &spells, e)) return -1;
+    if (steps_run(b, &m, e) || costs_links_measure(b->exec, b->costs, e) ||
+        costs_gather(b->exec, 0, &m, b->costs, &spells, e))
+        return -1;
     if (b->world->rank == 0)
         log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
                  spells);
-    return costs_links_measure(b->exec, b->costs, e);
+    return 0;
 }
 
 int profile_measure(struct boot *b, struct err *e)
