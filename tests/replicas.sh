@@ -113,6 +113,12 @@ says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json 
 says "memory that is missing, and all ranks that would do" \
     'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \
     -c net.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
+"$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
+    --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
+    >"$aside/out"
+seconds() { sed -n "s/.*\"$1_seconds\": \([0-9.e-]*\).*/\1/p" "$aside/out" | head -n 1; }
+check "what an exchange in shared memory takes of a rank is planned as less than forward passes" \
+    awk "BEGIN { exit !(0 < $(seconds transfer) && $(seconds transfer) < $(seconds forward)) }"
 cat >wide.graph <<'END'
 graph wide
 input input 3x32x32
