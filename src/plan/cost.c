@@ -191,9 +191,22 @@ double cost_ns(const struct cost *k, enum phase ph, int group, int n)
 
 double cost_speed(const struct cost *k, int rank) { return rank < k->n_speed ? k->speed[rank] : 1; }
 
+struct cost *cost_take(struct cost **list, int threads)
+{
+    for (; *list; list = &(*list)->other) {
+        struct cost *k = *list;
+        if (k->threads != threads) continue;
+        *list = k->other;
+        k->other = NULL;
+        return k;
+    }
+    return NULL;
+}
+
 void cost_free(struct cost *k)
 {
     if (!k) return;
+    cost_free(k->other);
     free(k->size);
     free(k->speed);
     free(k->ns);
