@@ -102,7 +102,7 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
-/* Forward and input gradients; padding that is left out does not count. */
+/* Forward and input gradients; padding that is left out does not count. Threads share products, and nothing else. */
 static void product_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
 {
     const struct device_speed *v = s->dev.speed;
@@ -110,7 +110,8 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     bool conv = op_has_windows(s->g->node[g->node[0]].op), point = conv && shape_count(o) == o->d[0];
     double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
     if (conv && !v->padding) flops *= padding_left_out(s, g);
-    double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);
+    double threads = s->dev.threads > 1 ? 1 + v->threads * (s->dev.threads - 1) : 1;
+    double product = flops / v->flops[s->dev.precision] / threads, once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* two products forward; backward one of them again, and two gradients of each */

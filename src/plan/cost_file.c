@@ -13,6 +13,7 @@ static const char *const phase_key[PH_COUNT] = {
 };
 #define FORMAT "mpstaged profile 2"
 #define OTHERS "other_threads"
+enum { MAX_THREADS = 1 << 20 };
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
@@ -156,7 +157,6 @@ static int header_read(const struct reader *r, const json_t *o)
 
 static int threads_read(const struct reader *r, const json_t *o, int *threads)
 {
-    enum { MAX_THREADS = 1 << 20 };
     json_int_t n = json_integer_value(json_object_get(o, "threads"));
     if (n < 1 || n > MAX_THREADS) return refuse(r, "a whole number from 1 to 1048576 is missing:", "threads");
     *threads = (int)n;
@@ -268,4 +268,17 @@ struct cost *cost_parse(const char *file, const char *text, size_t n, const stru
     }
     cost_free(all);
     return k;
+}
+
+int cost_threads(const char *text, size_t n, int *threads, int most)
+{
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *more = json_object_get(o, OTHERS);
+    int known = 0;
+    for (size_t i = 0; o && i <= json_array_size(more) && known < most; i++) {
+        json_int_t v = json_integer_value(json_object_get(i ? json_array_get(more, i - 1) : o, "threads"));
+        if (v >= 1 && v <= MAX_THREADS) threads[known++] = (int)v;
+    }
+    json_decref(o);
+    return known;
 }
