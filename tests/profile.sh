@@ -48,7 +48,8 @@ check "with three it is refused, and says what it has" \
         grep -q "measured with [12], [12] threads a rank, but these are 3"' "$mpstaged"
 job 1 -c mlp.conf --stages 1 --profile --run-dir other -o pipeline.profile=two/profile.json
 check "an earlier profile of another network is left aside" \
-    sh -c '[ "$0" -eq 0 ] && ! grep -q other_threads other/profile.json && grep -q "^note: nothing is taken over" "$1"' \
+    sh -c '[ "$0" -eq 0 ] && ! grep -q other_threads other/profile.json &&
+        grep -q "^note: nothing is taken over" "$1"' \
     "$code" "$aside/err"
 job 2 -c toy.conf --run-dir two -o pipeline.profile=two/profile.json
 check "a run may use that directory, and the profile" [ "$code" -eq 0 ]

@@ -387,8 +387,8 @@ const struct opt opt_table[] = {
     {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
      .text = "gradients of inputs and weights in one pass, or apart so that the former are sent early"},
     {"pipeline.profile", OPT_FILE, AT(pipeline.profile), NULL,
-     .text = "file of measured costs, made by --profile; without it costs are estimated; with --profile an earlier one, "
-             "whose costs for other numbers of threads stand beside the new ones"},
+     .text = "file of measured costs, made by --profile; without it costs are estimated; with --profile an earlier "
+             "one, whose costs for other numbers of threads stand beside the new ones"},
     {"pipeline.profile_sizes", OPT_INTS, AT(pipeline.profile_sizes), NULL, 1, 1 << 24,
      .text =
          "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size"},

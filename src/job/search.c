@@ -8,6 +8,9 @@
 #include "plan/sched.h"
 #include "plan/sim.h"
 
+/* The schedule that each layout is tried with first; it has one stage a rank. */
+static const char FIRST[] = "1f1b";
+
 /* ---- what is tried --------------------------------------------------------------------------- */
 
 /* The divisors of the batch, the configured size, and the sizes that cut the batch into 3, 7 and 9 nearly equal parts.
@@ -31,18 +34,19 @@ static void layout_add(struct search *s, struct spread l)
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
 
-/* All that use each core; before them what is configured, as one pipeline, and behind them one device. */
+/* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
+ * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
 static void layouts_find(struct search *s)
 {
     enum { MAX_THREADS = 1024 };
     const struct conf *c = s->j->conf;
     int threads = (int)c->run.threads, batch = (int)c->train.batch_size;
     if (s->ranks * threads <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
-    for (int r = 1; r <= MAX_REPLICAS && r <= s->cores && r <= batch; r *= 2)
-        for (int p = s->cores / r; p >= 1 && s->cores % r == 0; p--) {
-            if (s->cores / r % p || s->cores / r / p > MAX_THREADS) continue;
-            if (s->j->be->lane && s->cores / r / p != threads) continue;
-            layout_add(s, (struct spread){r, p, s->cores / r / p});
+    for (int p = 1; p <= s->cores; p++)
+        for (int r = 1; r <= MAX_REPLICAS && r <= batch && r * p <= s->cores; r *= 2) {
+            int t = s->cores / (r * p);
+            if (r * p * t != s->cores || t > MAX_THREADS || (s->j->be->lane && t != threads)) continue;
+            layout_add(s, (struct spread){r, p, t});
         }
     layout_add(s, (struct spread){1, 1, threads});
 }
@@ -150,7 +154,7 @@ static int recomputed(const struct search *s, struct found *x)
 static int chunks_next(int ranks, const struct sched_kind *k, int chunks)
 {
     int n = !chunks ? (k->chunks && !k->weighs && ranks > 1 ? 2 : 1) : chunks * 2;
-    int most = k->eval ? 0 : ranks == 1 ? !strcmp(k->name, "1f1b") : !k->chunks ? 1 : k->turns ? 2 : 4;
+    int most = k->eval ? 0 : ranks == 1 ? !strcmp(k->name, FIRST) : !k->chunks ? 1 : k->turns ? 2 : 4;
     return n <= most ? n : 0;
 }
 
@@ -198,28 +202,36 @@ static void tell(struct search *s)
     if (s->q->tell) s->q->tell(s->q->to, s->done, candidates(s));
 }
 
-static void schedule_try(struct search *s, int layout, const char *schedule, int chunks)
+/* What the ranks of a layout do at all takes as long under every schedule, so where 1f1b would be too slow without any
+ * idle time, others are. What is configured is looked at in any case. idle_free: of each split size, 0: not known. */
+static bool ruled_out(const struct search *s, int layout, double idle_free)
+{
+    return layout > 0 && s->n > 0 && idle_free > s->best[0].seconds;
+}
+
+static void schedule_try(struct search *s, int layout, const char *schedule, int chunks, double *idle_free)
 {
     for (int i = 0; i < s->n_split; i++) {
         struct found x = {.at = s->layout[layout], .schedule = schedule, .recompute = s->j->conf->pipeline.recompute,
                           .split = s->split[i], .chunks = chunks};
         if (!is_shared(s, x.split, x.at.replicas)) continue;
-        s->tried++;
-        if (candidate(s, &x) && recomputed(s, &x)) s->unfit++;
-        else {
-            keep_of_layout(&s->of[layout], &x);
-            keep(s, &x);
-        }
         tell(s);
+        if (ruled_out(s, layout, idle_free[i])) continue;
+        s->tried++;
+        if (candidate(s, &x) && recomputed(s, &x)) { s->unfit++; continue; }
+        if (!strcmp(x.schedule, FIRST) && !strcmp(x.recompute, "none")) idle_free[i] = x.seconds * (1 - x.bubble);
+        keep_of_layout(&s->of[layout], &x);
+        keep(s, &x);
     }
 }
 
-static void layouts_try(struct search *s)
+static void layout_try(struct search *s, int layout)
 {
-    for (int l = 0; l < s->n_layouts; l++)
-        for (int k = 0; sched_list[k]; k++)
-            for (int v = 0; (v = chunks_next(s->layout[l].ranks, sched_list[k], v)) > 0;)
-                schedule_try(s, l, sched_list[k]->name, v);
+    double idle_free[MAX_SPLITS] = {0};
+    schedule_try(s, layout, FIRST, 1, idle_free);
+    for (int k = 0; sched_list[k]; k++)
+        for (int v = 0; (v = chunks_next(s->layout[layout].ranks, sched_list[k], v)) > 0;)
+            if (strcmp(sched_list[k]->name, FIRST)) schedule_try(s, layout, sched_list[k]->name, v, idle_free);
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
@@ -252,7 +264,7 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     layouts_find(s);
     int bad = layouts_measured(s, e);
     if (!bad && r->tell) r->tell(r->to, 0, candidates(s));
-    if (!bad) layouts_try(s);
+    for (int l = 0; l < s->n_layouts && !bad; l++) layout_try(s, l);
     if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
         bad = job_plan(j, r->n_ranks, e) ||
               conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d cores", s->cores);

@@ -55,7 +55,8 @@ static void layouts_table(const struct search *s, struct text *out)
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
     if (s->j->be->lane) text_add(out, "data parallelism on %d devices: replicas are for CPUs\n", n);
     else if (n & (n - 1)) text_add(out, "data parallelism on %d devices: they are no power of two\n", n);
-    else if (n > MAX_REPLICAS) text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_REPLICAS);
+    else if (n > MAX_REPLICAS)
+        text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_REPLICAS);
 }
 
 /* ---- the best -------------------------------------------------------------------------------- */
@@ -63,19 +64,18 @@ static void layouts_table(const struct search *s, struct text *out)
 /* Cuts stand at the end of their lines where each finds room there, otherwise below; recomputation, stages and how
  * cores are used only where these differ from what everybody has. The last column that is left out is one that follows
  * from the step. */
-struct shown { bool recompute, chunks, layout, speed, beside; };
+struct shown { bool recompute, chunks, layout, speed, beside, cuts; };
 
 static struct shown shown_of(const struct search *s, int columns)
 {
     const char heading[] = "cut before";
     size_t longest = sizeof heading - 1, before = 64;
-    bool cuts = false;
     struct shown l = {0};
     for (int i = 0; i < s->n; i++) {
         struct text cut = {0};
         search_cut(&s->best[i], &cut);
         if (cut.n > longest) longest = cut.n;
-        cuts |= cut.n > 0;
+        l.cuts |= cut.n > 0;
         text_free(&cut);
         l.recompute |= strcmp(s->best[i].recompute, "none") != 0;
         l.chunks |= s->best[i].chunks > 1;
@@ -86,7 +86,7 @@ static struct shown shown_of(const struct search *s, int columns)
     if (l.chunks) before += 7;
     l.speed = before <= 82;                                /* without the two between columns */
     if (!l.speed) before -= 10;
-    l.beside = cuts && before + longest <= (size_t)columns;
+    l.beside = l.cuts && before + longest <= (size_t)columns;
     return l;
 }
 
@@ -186,7 +186,7 @@ void search_table(const struct search *s, const char *origin, int columns, struc
                  "each with its best cut; %d do not fit or are refused\n\n", s->tried, s->unfit);
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
-    if (!l.beside) cuts_tell(s, &t);
+    if (l.cuts && !l.beside) cuts_tell(s, &t);
     text_add(&t, "\n");
     layouts_table(s, &t);
     text_add(&t, "\n");
