@@ -27,11 +27,13 @@ struct turns {
     int split, n_turns, n_plans, batch;
     const char *schedule[1 + MAX_SCHEDULES];
     struct world world;
+    struct conf *conf;
     struct job job;
     struct tp *tp;
     struct plan *plan[1 + MAX_SCHEDULES];
     struct exec *exec;
     struct cost *cost[1 + MAX_SCHEDULES][MAX_TURNS];       /* as a plan's own steps measured them */
+    struct cost *links;                                    /* links alone */
     /* ns; ns of all ranks together; sum of a micro-batch's medians */
     struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];
 };
@@ -39,12 +41,13 @@ struct turns {
 static int configure(struct turns *t, const char *file, struct err *e)
 {
     char split[32];
-    if (!(t->job.conf = conf_load(file, e))) return -1;
+    if (!(t->conf = conf_load(file, e))) return -1;
     snprintf(split, sizeof split, "train.split_size=%d", t->split);
-    if (conf_set(t->job.conf, "turns", split, e) || conf_set(t->job.conf, "turns", "run.device=\"cpu\"", e) ||
-        conf_finish(t->job.conf, e))
+    if (conf_set(t->conf, "turns", split, e) || conf_set(t->conf, "turns", "run.device=\"cpu\"", e) ||
+        conf_finish(t->conf, e))
         return -1;
-    t->batch = (int)t->job.conf->train.batch_size;
+    t->job.conf = t->conf;
+    t->batch = (int)t->conf->train.batch_size;
     return job_device(&t->job, e) || job_model(&t->job, e) || job_data(&t->job, e) ||
                    job_plan(&t->job, t->world.size, e)
                ? -1
@@ -107,23 +110,13 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
     double spells;
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
+    k->latency_ns = t->links->latency_ns;
+    k->bytes_per_ns = t->links->bytes_per_ns;
+    k->busy_ns_per_byte = t->links->busy_ns_per_byte;
     spent_add(&m, t->exec, plan, r);
     if (costs_gather(t->exec, plan, &m, k, &spells, e) == 0) return k;
     cost_free(k);
     return NULL;
-}
-
-/* When all steps are over. */
-static int links_measure(struct turns *t, struct err *e)
-{
-    struct cost *one = t->cost[0][0];
-    if (costs_links_measure(t->exec, one, e)) return -1;
-    for (int i = 0; i < t->n_plans; i++)
-        for (int k = 0; k < t->n_turns; k++) {
-            t->cost[i][k]->latency_ns = one->latency_ns;
-            t->cost[i][k]->bytes_per_ns = one->bytes_per_ns;
-        }
-    return 0;
 }
 
 /* A micro-batch's medians of all kernels on all ranks, added up, ns. */
@@ -165,8 +158,10 @@ static int turn_run(struct turns *t, int turn, uint64_t *step, struct err *e)
 static int turns_run(struct turns *t, struct err *e)
 {
     uint64_t step = 0;
+    t->links = cost_new("measured", t->job.sel->n_groups, 1);
+    if (costs_links_measure(t->exec, t->links, e)) return -1;
     for (int turn = -1; turn < t->n_turns; turn++) if (turn_run(t, turn, &step, e)) return -1;
-    return links_measure(t, e);
+    return 0;
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -240,10 +235,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
     for (int i = 0; i < t.n_plans; i++)
         for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[i][k]);
+    cost_free(t.links);
     t.tp->ops->close(t.tp);
-    struct conf *c = t.job.conf;
     job_free(&t.job);
-    conf_free(c);
+    conf_free(t.conf);
     world_mpi_end();
     return 0;
 }

@@ -268,6 +268,7 @@ pipeline.rows|"some.rows"|""
 pipeline.partition|"auto"|"thirds"
 pipeline.stages|2|0
 pipeline.ranks|2|0
+pipeline.cores|4|0
 pipeline.bundle|2|0
 pipeline.backward|"split"|"both"
 pipeline.profile|"profile.json"|""

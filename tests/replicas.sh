@@ -161,6 +161,12 @@ says "memory that is missing, and all ranks that would do" \
 says "sharing weights out among what would fit" \
     'rank 0 of each replica needs .* it would fit with pipeline.shard_optimizer = yes' \
     -c net.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
+"$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
+    --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
+    >"$aside/out"
+seconds() { sed -n "s/.*\"$1_seconds\": \([0-9.e-]*\).*/\1/p" "$aside/out" | head -n 1; }
+check "what an exchange in shared memory takes of a rank is planned as less than forward passes" \
+    awk "BEGIN { exit !(0 < $(seconds transfer) && $(seconds transfer) < $(seconds forward)) }"
 cat >wide.graph <<'END'
 graph wide
 input input 3x32x32
@@ -181,12 +187,15 @@ train    { batch_size = 8  split_size = 4  steps = 1  gradient_groups = 2 }
 pipeline { ranks = 2  replicas = 2 }
 END
 says "a search is for the ranks of all replicas, and its advice can be followed" \
-    '^4 ranks, batch 8, .*: pipeline.stages = 1, pipeline.replicas = 4, train.gradient_groups = 4 ' \
+    '^4 ranks, batch 8, .* data parallelism on 4 devices is the fastest of these: mpirun -np 4 mpstaged -c best.conf ' \
     -c wide.conf --plan=search --write-config best.conf
 step=$(sed -n 's/.*search: step \(.*s\) (.*/\1/p' best.conf)
-says "what it writes is one pipeline on all of them" " on 4 ranks, .* step ${step:-none}, " -c best.conf --plan
-says "what cannot be followed is said" 'but 3 replicas are no power of two' \
+says "what it writes is these replicas" " each of 4 replicas .* step ${step:-none}, " -c best.conf --plan
+check "and what other bits come of" grep -q '^# gradient_groups was 2: results differ' best.conf
+job 4 -c best.conf --run-dir best
+check "and runs" [ "$code" -eq 0 ]
+says "what cannot be had is said" 'data parallelism on 3 devices: they are no power of two' \
     -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
-says "and says no more than is to be set" ': pipeline.stages = 1, pipeline.replicas = 2 ' \
+says "and no bits change where none have to" 'batch norm in more. The fastest differs by split_size [0-9]+. *$' \
     -c wide.conf --plan=search -o pipeline.ranks=1
 tap_done

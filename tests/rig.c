@@ -22,7 +22,6 @@ struct world {
     atomic_int abort;
     void **plain;              /* of each copy and parameter, filled by its owner */
     int n_ranks, copies, n_tp, seat[16];
-    struct spent spent[16];
     pthread_mutex_t lock;
     pthread_barrier_t opened;
     char file[64];
@@ -209,7 +208,7 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
         if (rank >= 0) w->r->last[rank] = rep;
         if (rank >= 0 && k <= 8) w->r->nonfinite[rank][k - 1] = rep.nonfinite;
         if (k == w->q->steps) scores_add(w->r->score, &rep);
-        if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
+        if (w->q->profile) spent_add(&w->r->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
     }
     free(id);
@@ -223,7 +222,7 @@ static int costs(struct world *w, struct exec *s, int rank, struct err *e)
     struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
     k->size[0] = (int)w->c->train.split_size;
     exec_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
-    return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
+    return costs_links_measure(s, k, e) || costs_gather(s, 0, &w->r->spent[rank], k, &w->r->spells[rank], e) ? -1 : 0;
 }
 
 static int evaluate(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)

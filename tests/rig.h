@@ -61,6 +61,7 @@ struct rig_result {
     int n_groups;
     struct cost *cost[16];     /* of each rank; cost_free */
     double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
+    struct spent spent[16];    /* beside kernels */
     struct report last[16];    /* last training report of each rank */
     int nonfinite[16][8];      /* of each rank and each of the first steps */
     struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* last step, evaluation; of all ranks */

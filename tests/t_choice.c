@@ -89,20 +89,25 @@ static void network_count(struct census *c, struct graph *g, int n)
     select_free(s);
 }
 
-static struct graph *network(const char *name, const char *input)
+static struct graph *network_with(const char *name, const char *input, const char *labels, const char *loss)
 {
     char text[400];
     struct err e = {0};
     snprintf(text, sizeof text,
-             "run { name = \"c\" }\nmodel { network = \"%s\" %s }\ndata { source = \"synthetic\" labels = \"class\" }\n"
-             "train { steps = 1 batch_size = 64 split_size = 32 loss = \"cross_entropy\" }\n",
-             name, input);
+             "run { name = \"c\" }\nmodel { network = \"%s\" %s }\ndata { source = \"synthetic\" labels = \"%s\" }\n"
+             "train { steps = 1 batch_size = 64 split_size = 32 loss = \"%s\" }\n",
+             name, input, labels, loss);
     struct conf *c = conf_parse("choice", text, strlen(text), &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
     struct graph *g = model_build(c, &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     conf_free(c);
     return g;
+}
+
+static struct graph *network(const char *name, const char *input)
+{
+    return network_with(name, input, "class", "cross_entropy");
 }
 
 static void none_refers(const struct census *c)
@@ -208,6 +213,61 @@ START_TEST(large_scratch_is_named)
 }
 END_TEST
 
+/* Of V-Net's convolutions on volumes of 32x32x32: how many are made by which kernel of this backend, of each pass. */
+struct own { int wino, weights, patches, transposed; };
+
+static bool is_own(const struct be_ops *ops, struct be *b, int group, enum phase ph)
+{
+    struct err e = {0};
+    struct be_kernel *k;
+    ck_assert_msg(!ops->prepare(b, &(struct be_key){group, ph, 2, true}, &k, &e), "%s", e.text);
+    return !strcmp(k->name, "own");
+}
+
+static struct own own_count(int threads)
+{
+    const struct be_ops *ops = be_find("onednn");
+    struct graph *g = network_with("vnet_eisen", "input = {1, 32, 32, 32}", "map", "dice");
+    struct own own = {0};
+    struct err e = {0};
+    struct device d;
+    struct be *b;
+    ck_assert(!ops->describe(0, &d, &e));
+    d.threads = threads;
+    struct selection *s = select_make(g, &d, 2, &e);
+    ck_assert_msg(s && !ops->open(s, threads, 0, &b, &e), "%s", e.text);
+    for (int i = 0; i < s->n_groups; i++) {
+        const struct node *n = &g->node[s->group[i].node[0]];
+        struct wino_shape w;
+        if (n->op->does != OP_CONV && n->op->does != OP_CONV_TRANSPOSED) continue;
+        bool wino = dnnl_conv_wino(s, n, 2, &w), patch = dnnl_conv_patch(s, n);
+        ck_assert((s->group[i].share > 0) == wino && (!wino || s->group[i].share < 0.7));
+        for (int ph = 0; (wino || patch) && ph < PH_BWD_WEIGHTS; ph++) sure(is_own(ops, b, i, ph), "%s", n->name);
+        own.wino += wino;
+        own.weights += wino && wino_weights_wanted(&w) && is_own(ops, b, i, PH_BWD_WEIGHTS);
+        own.patches += patch && n->op->does == OP_CONV;
+        own.transposed += patch && n->op->does == OP_CONV_TRANSPOSED;
+    }
+    ops->close(b);
+    select_free(s);
+    graph_free(g);
+    return own;
+}
+
+/* Blocks of channels, and a thread a rank: 16 to 128 channels by Winograd's algorithm, weight gradients on planes of
+ * 8x8 points and more, and what has no overlap by products. Without blocks, or with threads to share work: none of it. */
+START_TEST(volumes)
+{
+    setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
+    const bool blocks = dnnl_isa(&(struct device){0}) > 1;
+    struct own one = own_count(1), two = own_count(2);
+    ck_assert_msg(one.wino == (blocks ? 19 : 0) && one.weights == (blocks ? 13 : 0), "%d, %d", one.wino, one.weights);
+    ck_assert_msg(one.patches == (blocks ? 4 : 0) && one.transposed == (blocks ? 4 : 0), "%d, %d", one.patches,
+                  one.transposed);
+    ck_assert(!two.wino && !two.patches && !two.transposed);
+}
+END_TEST
+
 /* A slow path has a name and a reason before anything runs, and costs what it is. */
 START_TEST(slow_is_said)
 {
@@ -237,6 +297,7 @@ int main(void)
     TCase *c = suite_case("kernels", 300);
     tcase_add_loop_test(c, zoo, 0, N_ISAS);
     tcase_add_loop_test(c, grey_pictures, 0, N_ISAS);
+    tcase_add_loop_test(c, volumes, 0, N_ISAS);
     tcase_add_test(c, slow_is_said);
     tcase_add_loop_test(c, stand_ins_are_named, 0, N_ISAS);
     tcase_add_test(c, large_scratch_is_named);

@@ -102,6 +102,10 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"32x6x6x6; conv channels=32 kernel=1; group_norm groups=2; group_norm groups=32 ^1; group_norm ^1; add @3; add @2",
      3},
     {"24x7; conv channels=48 kernel=1; instance_norm; elu alpha=0.5; prelu value=-0.25; relu ^1", 3},
+    {"3x5x6x7; conv channels=16 kernel=1; conv channels=32 kernel=3 padding=1 ^0; conv channels=32 kernel=3 padding=1 "
+     "bias=no; add @2; conv_transpose channels=16 kernel=2 stride=2; conv channels=32 kernel=2 stride=2; add @3", 3},
+    {"16x4x4x4; conv channels=32 kernel=1; conv channels=128 kernel=3 padding=1; conv channels=144 kernel=3 padding=1; "
+     "conv channels=16 kernel=3 padding=1; conv channels=16 kernel=3 padding=1 groups=2 ^4; add ^4 @5", 2},
     {"20x5x4; upsample linear=yes align_corners=yes; upsample size=7x70 ^0; relu", 3},
 };
 enum { N_ODD_CONVS = sizeof odd_convs / sizeof *odd_convs };

@@ -40,6 +40,7 @@ bool fit_all(const struct job *j)
 int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e)
 {
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .graph = j->graph, .count = {j->count[0], j->count[1]}};
+    out->dev.threads = (int)c->run.threads;
     return job_plan_only(out, n_ranks, e);
 }
 

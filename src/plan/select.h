@@ -38,6 +38,7 @@ struct group {
      * far longer than its work explains. */
     const char *stand_in;
     bool slow;
+    double share;                                        /* of its products' operations that its kernels make; 0: all */
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
     size_t derived_bytes;
     bool derived_apart;                                  /* that is padded: an optimizer's pass does not make it */

@@ -17,7 +17,7 @@
 struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
 static const struct maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
-    {.op = "conv_transpose", .make = dnnl_product_make},
+    {.op = "conv_transpose", .make = dnnl_conv_transpose_make},
     {.op = "upsample",
      .make = dnnl_upsample_make,
      .takes = dnnl_avg_pool_takes,
@@ -217,8 +217,14 @@ static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c
 
 static int onednn_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
 {
-    const struct node *n = &b->g->node[b->s->group[group].node[0]];
+    const struct group *k = &b->s->group[group];
+    const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
+    struct wino_shape w;
+    if (dnnl_conv_wino(b->s, n, 1, &w)) {
+        dnnl_conv_wino_derive(&w, param[0], k->grad_in & 1, derived);
+        return 0;
+    }
     if (!f.in_plain) weight_transpose(derived, param[0], &f, derived_in_first(&f, dnnl_conv_pointwise(b, n)));
     return 0;
 }

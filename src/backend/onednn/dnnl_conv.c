@@ -1,4 +1,5 @@
-/* Convolutions by oneDNN's direct algorithm (never Winograd: other numbers). */
+/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels: other numbers), and where those of this
+ * backend are better, by these. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +88,8 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
-/* Like a weight's, a bias's sum runs over samples, then points, after the old value. */
-static void bias_run(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc)
+/* Its order is that of a weight's sum. */
+void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc)
 {
     const struct shape *out = &b->g->tensor[k->node->out].shape;
     int64_t channels = out->d[0], points = shape_points(out);
@@ -104,7 +105,7 @@ static int own_weights_run(struct be *b, struct be_kernel *base, const struct be
 {
     if (c->pgrad[0])
         wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
-    if (c->pgrad[1]) bias_run(b, base, c->gout, c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[1]) dnnl_conv_bias(b, base, c->gout, c->pgrad[1], c->pgrad_acc);
     return 0;
 }
 
@@ -311,6 +312,10 @@ struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, str
 {
     struct weight_form f = weight_form(b, like->node->param[0]);
     const struct node *n = like->node;
+    struct err none = {0};
+    struct be_kernel *wino = like->lanes ? NULL : dnnl_conv_wino_make(b, like, &none);
+    if (wino) return wino;
+    if (!like->lanes && dnnl_conv_patch(b->s, n)) return dnnl_conv_patch_make(b, like);
     bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
     bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
     return mixed ? dnnl_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);

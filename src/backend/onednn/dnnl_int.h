@@ -9,6 +9,7 @@
 #include "backend/host.h"
 #include "backend/onednn/dnnl_api.h"
 #include "backend/onednn/dnnl_vec.h"
+#include "backend/onednn/dnnl_wino.h"
 
 struct join { struct be_key key; int part; bool yes; };   /* what a trial found (dnnl_joins.c) */
 
@@ -49,12 +50,26 @@ kernel_maker dnnl_conv_make, dnnl_linear_make, dnnl_norm_make, dnnl_relu_make, d
     dnnl_global_pool_make, dnnl_avg_pool_make, dnnl_adaptive_make, dnnl_unary_make, dnnl_multiply_make,
     dnnl_depth_make, dnnl_scale_make, dnnl_concat_make, dnnl_own_loops_make, dnnl_flatten_make, dnnl_embedding_make,
     dnnl_attention_make, dnnl_upsample_make, dnnl_prelu_make, dnnl_dropout_make, dnnl_repeat_make,
-    dnnl_group_norm_make, dnnl_reference_make, dnnl_product_make;
+    dnnl_group_norm_make, dnnl_reference_make, dnnl_product_make, dnnl_conv_transpose_make;
 /* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
 struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                     struct err *e);
 /* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
 kernel_maker dnnl_conv_find;
+/* Convolutions of volumes by Winograd's algorithm (dnnl_conv_wino.c). Is this one? The whole group then is, but for
+ * weight gradients that another kernel makes faster (NULL: e): its derived weights are that algorithm's. both: for
+ * input gradients, too. */
+bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
+size_t dnnl_conv_wino_work(const struct wino_shape *w);
+size_t dnnl_conv_wino_derived(const struct wino_shape *w, bool both);
+void dnnl_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *derived);
+kernel_maker dnnl_conv_wino_make;
+/* Convolutions of volumes without overlap, transposed or not (dnnl_conv_patch.c). Is this one? Its weights are blocked
+ * then, as those of the convolution. */
+bool dnnl_conv_patch(const struct selection *s, const struct node *n);
+struct be_kernel *dnnl_conv_patch_make(struct be *b, const struct be_kernel *like);
+/* bias = or += (acc) the sum of a convolution's output gradients, after the old value, over samples, then points. */
+void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *like, size_t size);
 void kernel_free(struct be_kernel *k);
@@ -110,6 +125,7 @@ int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e);
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */
 int tensor_lanes(const struct be *b, int tensor);
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
+bool node_attr_is(const struct node *n, const char *name, int64_t value);   /* all of an attribute's values */
 static inline size_t tensor_bytes(const struct be *b, int tensor, int n) { return host_tensor_bytes(b->g, tensor, n); }
 
 /* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is

@@ -12,6 +12,13 @@ int64_t shape_points(const struct shape *s)
     return points;
 }
 
+bool node_attr_is(const struct node *n, const char *name, int64_t value)
+{
+    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
+    for (int i = 0; i < v->n; i++) if (v->i[i] != value) return false;
+    return true;
+}
+
 struct weight_form weight_form(const struct be *b, int param)
 {
     const struct param *p = &b->g->param[param];

@@ -12,6 +12,7 @@
 #include "daemon/report/ready.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/boot.h"
+#include "daemon/run/cores.h"
 #include "daemon/run/course.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
@@ -239,8 +240,10 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
                        struct err *e)
 {
     struct text file = {0};
-    struct search_request q = {.n_ranks = n_ranks, .json = o->json, .best = o->write_config ? &file : NULL,
-                               .tell = search_tell, .to = r};
+    struct core_word here;
+    cores_look(boot_launched(), &here);
+    struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
+                               .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
     int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
               (o->write_config && out_file_named(o->write_config, &file, true, e));
     text_free(&file);
