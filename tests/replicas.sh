@@ -116,7 +116,7 @@ else why; not_ok "predictions of four are those of one"; fi
 
 # ---- a rank of the second replica is killed ----
 mpirun_n 2 "$mpstaged" -c net.conf -o pipeline.replicas=2 -o train.epochs=5000 -o train.evaluate_every=0 \
-    -o checkpoint.every_steps=2 --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
+    -o checkpoint.every_steps=2 $shared --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
 job=$!
 for i in $(seq 600); do [ -d killed/checkpoints/step-00000002 ] && break; sleep 0.1; done
 victim=$(for p in $(ranks_alive); do
@@ -158,6 +158,9 @@ says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json 
 says "memory that is missing, and all ranks that would do" \
     'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \
     -c net.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
+says "sharing weights out among what would fit" \
+    'rank 0 of each replica needs .* it would fit with pipeline.shard_optimizer = yes' \
+    -c net.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
 "$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
     --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
     >"$aside/out"

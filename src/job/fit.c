@@ -90,6 +90,14 @@ static void try_split(const struct job *j, struct text *out)
     }
 }
 
+static void try_shard(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    if (c.pipeline.replicas < 2 || c.pipeline.shard_optimizer) return;
+    c.pipeline.shard_optimizer = true;
+    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
+}
+
 static void try_bundle(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
@@ -146,6 +154,7 @@ int fit_check(const struct job *j, struct err *e)
     struct text fits = {0};
     char b[3][32];
     try_auto(j, &fits);
+    try_shard(j, &fits);
     try_bundle(j, &fits);
     try_in_flight(j, &fits);
     try_recompute(j, &fits);
