@@ -57,8 +57,8 @@ struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, 
 /* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
 kernel_maker dnnl_conv_find;
 /* Convolutions of volumes by Winograd's algorithm (dnnl_conv_wino.c). Is this one? The whole group then is, but for
- * weight gradients that another kernel makes faster (NULL: e): its derived weights are that algorithm's. both: for input
- * gradients, too. */
+ * weight gradients that another kernel makes faster (NULL: e): its derived weights are that algorithm's. both: for
+ * input gradients, too. */
 bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
 size_t dnnl_conv_wino_work(const struct wino_shape *w);
 size_t dnnl_conv_wino_derived(const struct wino_shape *w, bool both);
