@@ -255,7 +255,7 @@ static struct own own_count(int threads)
 }
 
 /* Blocks of channels, and a thread a rank: 16 to 128 channels by Winograd's algorithm, weight gradients on planes of
- * 8x8 points and more, and what has no overlap by products. Without blocks, or with threads to share work: none of it. */
+ * 8x8 points and more, and what has no overlap by products. Without blocks, or with several threads: none of it. */
 START_TEST(volumes)
 {
     setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);

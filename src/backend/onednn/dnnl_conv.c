@@ -1,5 +1,5 @@
-/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels: other numbers), and where those of this
- * backend are better, by these. */
+/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels: other numbers), and by those of this
+ * backend where they are better. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
