@@ -41,6 +41,7 @@ int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct j
 {
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .graph = j->graph, .count = {j->count[0], j->count[1]}};
     out->dev.threads = (int)c->run.threads;
+    out->first_only = true;
     return job_plan_only(out, n_ranks, e);
 }
 

@@ -214,7 +214,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
     if (!p) return plan_failed(j, kind, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
-    return j->n_replicas > 1 ? plan_others(j, &r, e) : 0;
+    return j->n_replicas > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
 }
 
 struct sharing job_sharing(const struct conf *c)

@@ -39,6 +39,7 @@ struct job {
     bool wrap;
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
     struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other replicas; NULL: there are none */
+    bool first_only;                                       /* ... nor shall there be: the first has the most to do */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;
     int output;                                            /* where job_wants: the tensor that evaluations bring */
