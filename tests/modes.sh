@@ -77,7 +77,7 @@ best=$(sed -n 's/.*search: \(step .*s\) (.*$/\1/p' found.conf)
 check "and plans the step time that was found" grep -q "^${best:-none}, " "$aside/out"
 command=$(sed -n 's/^# mpirun -np \([0-9]*\) .*mpstaged -c found.conf$/\1/p' found.conf)
 mpirun_n "${command:-99}" "$mpstaged" -c found.conf --run-dir "$aside/found" >"$aside/out" 2>"$aside/err" || why
-check "and runs by the command that it says" grep -q '"event":"end"' "$aside/found/metrics.jsonl"
+check "and runs by the command that it says" grep -q '"event":"done"' "$aside/found/metrics.jsonl"
 says "--plan=search shares out the cores that it is told" '^data parallelism on 4 devices +[0-9]+ ' \
     -c toy.conf --plan=search -o pipeline.cores=4
 says "and none beyond them" '^1 rank, batch 20, ' -c toy.conf --plan=search --stages 1

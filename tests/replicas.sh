@@ -196,6 +196,6 @@ job 4 -c best.conf --run-dir best
 check "and runs" [ "$code" -eq 0 ]
 says "what cannot be had is said" 'data parallelism on 3 devices: they are no power of two' \
     -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
-says "and no bits change where none have to" 'batch norm in more. The fastest differs by split_size [0-9]+. *$' \
+says "and no bits change where none have to" 'of these: mpirun -np 2 mpstaged .* batch norm in more. *$' \
     -c wide.conf --plan=search -o pipeline.ranks=1
 tap_done
