@@ -163,7 +163,7 @@ check "nothing was created" test ! -e none
     --no-plots --out told \
     --steps 200000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
 pid=$!
-for i in $(seq 600); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
+for i in $(seq 3000); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
 sleep 0.5
 kill -INT $pid 2>/dev/null || true
 code=0; wait $pid || code=$?
