@@ -137,8 +137,8 @@ START_TEST(estimates_know_shares)
 {
     struct graph *net;
     struct selection *q = network_select(
-        "model { network = \"vnet_eisen\" classes = 1 input = {1, 32, 32, 32} }\ndata { source = \"synthetic\" labels = \"map\" }\n"
-        "train { loss = \"dice\" }\n", _i, 2, &net);
+        "model { network = \"vnet_eisen\" classes = 1 input = {1, 32, 32, 32} }\n"
+        "data { source = \"synthetic\" labels = \"map\" }\ntrain { loss = \"dice\" }\n", _i, 2, &net);
     int i = group_named(q, "block_two.conv.0"), whole = group_named(q, "block_five.conv.0");
     struct cost *k = cost_estimate(q);
     double share = q->group[i].share, ns = passes_ns(k, i, i + 1, 2);
