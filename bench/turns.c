@@ -33,6 +33,7 @@ struct turns {
     struct plan *plan[1 + MAX_SCHEDULES];
     struct exec *exec;
     struct cost *cost[1 + MAX_SCHEDULES][MAX_TURNS];       /* as a plan's own steps measured them */
+    struct cost *links;                                    /* links alone */
     /* ns; ns of all ranks together; sum of a micro-batch's medians */
     struct turn { double took, waited, kernels; } got[1 + MAX_SCHEDULES][MAX_TURNS];
 };
@@ -109,23 +110,13 @@ static struct cost *costs_make(struct turns *t, int plan, const struct report *r
     double spells;
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
+    k->latency_ns = t->links->latency_ns;
+    k->bytes_per_ns = t->links->bytes_per_ns;
+    k->busy_ns_per_byte = t->links->busy_ns_per_byte;
     spent_add(&m, t->exec, plan, r);
     if (costs_gather(t->exec, plan, &m, k, &spells, e) == 0) return k;
     cost_free(k);
     return NULL;
-}
-
-/* When all steps are over. */
-static int links_measure(struct turns *t, struct err *e)
-{
-    struct cost *one = t->cost[0][0];
-    if (costs_links_measure(t->exec, one, e)) return -1;
-    for (int i = 0; i < t->n_plans; i++)
-        for (int k = 0; k < t->n_turns; k++) {
-            t->cost[i][k]->latency_ns = one->latency_ns;
-            t->cost[i][k]->bytes_per_ns = one->bytes_per_ns;
-        }
-    return 0;
 }
 
 /* A micro-batch's medians of all kernels on all ranks, added up, ns. */
@@ -167,8 +158,10 @@ static int turn_run(struct turns *t, int turn, uint64_t *step, struct err *e)
 static int turns_run(struct turns *t, struct err *e)
 {
     uint64_t step = 0;
+    t->links = cost_new("measured", t->job.sel->n_groups, 1);
+    if (costs_links_measure(t->exec, t->links, e)) return -1;
     for (int turn = -1; turn < t->n_turns; turn++) if (turn_run(t, turn, &step, e)) return -1;
-    return links_measure(t, e);
+    return 0;
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -242,6 +235,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
     for (int i = 0; i < t.n_plans; i++)
         for (int k = 0; k < t.n_turns; k++) cost_free(t.cost[i][k]);
+    cost_free(t.links);
     t.tp->ops->close(t.tp);
     job_free(&t.job);
     conf_free(t.conf);

@@ -27,7 +27,7 @@ struct point {
     VEC(double) seconds;             /* of one step, a mean for each repetition */
     double bound, bubble;            /* sums over repetitions */
     double warm_up;                  /* sum over runs */
-    double peak_bytes;               /* of the rank with the most */
+    double peak_bytes, measured_bytes; /* of the rank with the most: planned, and what it took; 0: not known */
     double predicted, wall;          /* wall: time of the last whole run */
     struct err err;                  /* why it has no runs, or no more */
 };
@@ -84,6 +84,8 @@ double point_deviation(const struct point *p); /* of a sample, n - 1: NAN with o
 double point_warm_up(const struct point *p);   /* of one step */
 double point_bound(const struct point *p);
 double point_predicted(const struct point *p);
+double point_planned_bytes(const struct point *p);
+double point_measured_bytes(const struct point *p);
 double point_speedup(const struct experiment *x, const struct point *p);
 enum { POINT_NAME = 100 };
 const char *point_name(const struct point *p, char buf[POINT_NAME]);   /* for people: "pipelined 1f1b"; returns buf */

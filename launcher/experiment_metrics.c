@@ -62,6 +62,15 @@ static void step_take(struct experiment *x, struct point *p, const json_t *o, st
     s->seconds = s->bound = s->bubble = 0;
 }
 
+/* What ranks took of memory. */
+static void account_take(struct point *p, const json_t *o)
+{
+    size_t i;
+    json_t *stage;
+    json_array_foreach (json_object_get(o, "stages"), i, stage)
+        p->measured_bytes = fmax(p->measured_bytes, number(json_object_get(stage, "measured"), "bytes"));
+}
+
 int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e)
 {
     struct text t = {0};
@@ -72,6 +81,7 @@ int metrics_take(struct experiment *x, struct point *p, const char *path, struct
         const char *event = json_string_value(json_object_get(o, "event"));
         const char *numerics = json_string_value(json_object_get(o, "numerics"));
         if (event && !strcmp(event, "step")) step_take(x, p, o, &s);
+        if (event && !strcmp(event, "account")) account_take(p, o);
         if (numerics && !x->numerics) x->numerics = mem_strdup(numerics);
         json_decref(o);
     }
@@ -101,6 +111,9 @@ double point_deviation(const struct point *p)
 double point_warm_up(const struct point *p) { return p->ran ? p->warm_up / p->ran : NAN; }
 
 double point_bound(const struct point *p) { return p->seconds.n ? p->bound / p->seconds.n : NAN; }
+
+double point_planned_bytes(const struct point *p) { return p->peak_bytes > 0 ? p->peak_bytes : NAN; }
+double point_measured_bytes(const struct point *p) { return p->measured_bytes > 0 ? p->measured_bytes : NAN; }
 
 double point_predicted(const struct point *p) { return p->predicted > 0 ? p->predicted : NAN; }
 

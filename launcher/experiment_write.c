@@ -175,7 +175,8 @@ static void csv_point(const struct experiment *x, const struct point *p, struct 
                               point_predicted(p),
                               point_warm_up(p),
                               p->bubble / n,
-                              p->peak_bytes > 0 ? p->peak_bytes : NAN};
+                              point_planned_bytes(p),
+                              point_measured_bytes(p)};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) csv_number(t, columns[i]);
     csv_text(t, p->err.text);
     text_add(t, "\n");
@@ -186,8 +187,8 @@ static int csv_write(const struct experiment *x, struct err *e)
     struct text t = {0};
     text_add(&t,
              "kind,schedule,ranks,split_size,micro_batches,repetitions,mean_seconds,deviation_seconds,least_seconds,"
-             "most_seconds,"
-             "samples_per_second,speedup,bound_seconds,predicted_seconds,warm_up_seconds,bubble,peak_bytes,error\n");
+             "most_seconds,samples_per_second,speedup,bound_seconds,predicted_seconds,warm_up_seconds,bubble,"
+             "peak_bytes,measured_bytes,error\n");
     for (int i = 0; i < x->points.n; i++) csv_point(x, &x->points.v[i], &t);
     int bad = experiment_file(x, "results.csv", &t, e);
     text_free(&t);
@@ -217,7 +218,8 @@ static json_t *json_point(const struct experiment *x, const struct point *p)
                 {"predicted_seconds", point_predicted(p)},
                 {"warm_up_seconds", point_warm_up(p)},
                 {"bubble", p->bubble / n},
-                {"peak_bytes", p->peak_bytes > 0 ? p->peak_bytes : NAN}};
+                {"peak_bytes", point_planned_bytes(p)},
+                {"measured_bytes", point_measured_bytes(p)}};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         json_object_set_new(o, more[i].key, real_or_null(more[i].v));
     json_object_set_new(o, "error", p->err.code ? json_string(p->err.text) : json_null());
@@ -317,6 +319,20 @@ static void best(const struct experiment *x, struct text_unit u, struct text *t)
     }
 }
 
+static void memory(const struct experiment *x, struct text *t)
+{
+    char name[POINT_NAME], planned[32], measured[32];
+    for (int i = 0, n = 0; i < x->points.n; i++) {
+        const struct point *p = &x->points.v[i];
+        if (!(p->peak_bytes > 0 && p->measured_bytes > 0)) continue;
+        if (!n++) text_add(t, "\nmemory of the rank that needs most, as planned and as measured:\n");
+        text_add(t, "%-15s %5d  ", point_name(p, name), p->split);
+        text_right(t, 12, text_bytes((uint64_t)p->peak_bytes, planned));
+        text_right(t, 13, text_bytes((uint64_t)p->measured_bytes, measured));
+        text_add(t, "\n");
+    }
+}
+
 /* The time that all speed-ups are relative to. */
 static void baseline(const struct experiment *x, struct text *t)
 {
@@ -344,4 +360,5 @@ void experiment_table(const struct experiment *x, struct text *t)
     text_add(t, "\n");
     best(x, u, t);
     baseline(x, t);
+    memory(x, t);
 }

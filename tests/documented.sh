@@ -268,6 +268,7 @@ pipeline.rows|"some.rows"|""
 pipeline.partition|"auto"|"thirds"
 pipeline.stages|2|0
 pipeline.ranks|2|0
+pipeline.cores|4|0
 pipeline.bundle|2|0
 pipeline.backward|"split"|"both"
 pipeline.profile|"profile.json"|""
@@ -295,6 +296,7 @@ run.overwrite|yes|1
 train.gradient_groups|4|3
 pipeline.replicas|2|3
 pipeline.bucket_kib|64|-1
+pipeline.shard_optimizer|yes|2
 model.zero_init_residual|yes|0
 model.small_stem|yes|0
 data.source|"idx"|"tape"

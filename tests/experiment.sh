@@ -33,13 +33,18 @@ check "the costs of each layer were measured" test -s all/profile/profile.json \
 check "the report names the best split size" grep -qE '^best split size: (5|10) \(1f1b, ' "$aside/out"
 # Nine points: single, naive, pipelined at 8, and 5, 10, 21 on one rank and pipelined.
 check "results.csv: a heading and nine points" test "$(wc -l <all/results.csv)" -eq 10
-check "results.csv: 18 columns in each row" awk -F, 'NF != 18 { bad = 1 } END { exit bad }' all/results.csv
+check "results.csv: 19 columns in each row" awk -F, 'NF != 19 { bad = 1 } END { exit bad }' all/results.csv
 check "results.csv: each point twice, refused points never" test \
     "$(awk -F, 'NR > 1 { printf "%s%s:%s ", $1, $4, $6 }' all/results.csv)" = \
     "single20:2 naive20:2 pipelined8:2 single5:2 pipelined5:2 single10:2 pipelined10:2 single21:0 pipelined21:0 "
 check "every measured point has a bound below its time, and a prediction" awk -F, \
     'NR > 1 && $6 > 0 && !($13 > 0 && $13 <= $7 * 1.000001 && $14 > 0) { print "# " $0; bad = 1 } END { exit bad }' \
     all/results.csv
+# What is not a process of its own with 128 MiB or more counts what it allocated: the plan's bytes, rounded to pages.
+check "every measured point has the bytes of its plan" awk -F, \
+    'NR > 1 && $6 > 0 { n++; d = $18 / $17 - 1; if (!(d >= 0 && d < 0.02)) { print "# " $0; bad = 1 } }
+        END { exit bad || n != 7 }' all/results.csv
+check "and these are printed" test "$(lines '^[a-z0-9 ]+ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' "$aside/out")" -eq 7
 check "what is printed fits 80 columns" \
     sh -c '[ "$0" -le 80 ]' "$(grep -hv "left out: " "$aside/out" "$aside/err" | longest)"
 check "its speed-ups have a deviation" \

@@ -53,14 +53,27 @@ if command -v python3 >/dev/null; then
     while read -r line; do
         case $line in "ok - "*) ok "${line#ok - }" ;; *) not_ok "${line#not ok - }" ;; esac
     done <"$tmp/try"
-    code=0; sh "$here/gpu/run" --build "$build" --device cpu --out "$tmp/results" inventory loss \
+    code=0; quick=yes sh "$here/gpu/run" --build "$build" --device cpu --out "$tmp/results" inventory loss volumes \
         >"$tmp/run" 2>&1 </dev/null || code=$?
-    if [ "$code" -eq 0 ] && grep -q 'a rank is killed, all end' "$tmp/run"; then ok "tests/gpu/run on the CPU"
+    if [ "$code" -eq 0 ] && grep -q 'a rank is killed, all end' "$tmp/run" &&
+        grep -q 'V-Net: equal weights over 3 runs' "$tmp/run"; then ok "tests/gpu/run on the CPU"
     else note <"$tmp/run"; not_ok "tests/gpu/run on the CPU: status $code"; fi
+    # Plain loops take minutes for these.
+    if [ -z "${LONG:-}" ]; then skip "tests/gpu/run volumes over the doubles" "LONG=1 asks for it"
+    elif [ ! -x "$build/tests/gpu/mpstaged-double" ]; then
+        skip "tests/gpu/run volumes over the doubles" "no C++ compiler when this was configured: apt-get install g++"
+    else
+        code=0; quick=yes MPSTAGED_PROGRAM=$build/tests/gpu/mpstaged-double sh "$here/gpu/run" --build "$build" \
+            --out "$tmp/results" volumes >"$tmp/run" 2>&1 </dev/null || code=$?
+        if [ "$code" -eq 0 ] && grep -q 'V-Net: equal weights over 4 runs' "$tmp/run" &&
+            grep -q 'in bf16, each loss against fp32: within' "$tmp/run"; then
+            ok "tests/gpu/run volumes over the doubles"
+        else note <"$tmp/run"; not_ok "tests/gpu/run volumes over the doubles: status $code"; fi
+    fi
     if nvidia-smi -L >/dev/null 2>&1; then skip "tests/gpu/run without a GPU" "there is one"
     else
         code=0; sh "$here/gpu/run" --build "$build" --out "$tmp/results" >"$tmp/run" 2>&1 </dev/null || code=$?
-        if [ "$code" -eq 0 ] && [ "$(grep -c '# SKIP' "$tmp/run")" -ge 7 ] && ! grep -q '^not ok' "$tmp/run"; then
+        if [ "$code" -eq 0 ] && [ "$(grep -c '# SKIP' "$tmp/run")" -ge 8 ] && ! grep -q '^not ok' "$tmp/run"; then
             ok "tests/gpu/run without a GPU skips aloud"
         else note <"$tmp/run"; not_ok "tests/gpu/run without a GPU skips aloud: status $code"; fi
     fi

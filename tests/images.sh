@@ -144,11 +144,14 @@ code=0
 "$mpstaged" --init photos >"$aside/out" 2>"$aside/err" || code=$?
 equal "--init tells what it made" "$code $(cat "$aside/out")" \
     "0 photos.conf: 21 pictures of 3 classes; next: mpstaged -c photos.conf --check-config"
+check "in lines of 80 columns, but for names of files" [ "$(grep -v '_images = ' photos.conf | longest)" -le 80 ]
 check "by what is there" grep -q 'classes = 3  input = {3, 32, 32}' photos.conf
 check "which is one" "$mpstaged" -c photos.conf --check-config
 trains initial 2 -c photos.conf --epochs 1
 check "and has the best evaluation told" \
     grep -q 'last and best evaluation: accuracy .* after step 2, in checkpoints/step-' initial/mpstaged.log
+check "a warm-up that ends behind the run is told" grep -q 'note: the warm-up is as long as the run or' \
+    initial/mpstaged.log
 code=0
 "$mpstaged" --init photos >"$aside/out" 2>"$aside/err" || code=$?
 check "and is not replaced: 73" [ "$code" -eq 73 ]

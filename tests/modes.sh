@@ -70,11 +70,17 @@ says "--plan --json" 'stage' -c toy.conf --plan --json
 check "its JSON is valid" is_json "$aside/out"
 check "its seconds and bound are there" grep -q '"bound_seconds"' "$aside/out"
 check "its stages have times by kind" grep -q '"weight_grad_seconds"' "$aside/out"
-says "--plan=search" '1f1b .* ([mµ]s|s) .* [MK]iB  [a-z]' -c toy.conf --plan=search --write-config found.conf
+says "--plan=search" '1f1b .* ([mµ]s|s) .* [MK]iB$' -c toy.conf --plan=search --write-config found.conf
 says "--plan=search tells one device and data parallelism" 'data parallelism on 2 devices' -c toy.conf --plan=search
 says "the best is a configuration that reads back" 'simulated' -c found.conf --plan
 best=$(sed -n 's/.*search: \(step .*s\) (.*$/\1/p' found.conf)
 check "and plans the step time that was found" grep -q "^${best:-none}, " "$aside/out"
+command=$(sed -n 's/^# mpirun -np \([0-9]*\) .*mpstaged -c found.conf$/\1/p' found.conf)
+mpirun_n "${command:-99}" "$mpstaged" -c found.conf --run-dir "$aside/found" >"$aside/out" 2>"$aside/err" || why
+check "and runs by the command that it says" grep -q '"event":"end"' "$aside/found/metrics.jsonl"
+says "--plan=search shares out the cores that it is told" '^data parallelism on 4 devices +[0-9]+ ' \
+    -c toy.conf --plan=search -o pipeline.cores=4
+says "and none beyond them" '^1 rank, batch 20, ' -c toy.conf --plan=search --stages 1
 says "--plan=search recomputes where memory is short" '^ +[0-9]+ +[a-z0-9-]+ .* (auto|all) ' \
     -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
@@ -83,12 +89,17 @@ check "its JSON is valid" is_json "$aside/out"
 if command -v python3 >/dev/null; then
     check "each of the best has its stages, the largest with its peak" python3 -c '
 import json, sys
-best = json.load(open(sys.argv[1]))["best"]
-for x in best:
-    assert [s["stage"] for s in x["stages"]] == [0, 1]
+found = json.load(open(sys.argv[1]))
+best = found["best"]
+assert found["ranks"] == found["cores"] == 2
+layouts = [(x["replicas"], x["ranks"], x["threads"]) for x in found["layouts"]]
+assert layouts == [(1, 2, 1), (1, 1, 2), (2, 1, 1), (1, 1, 1)]
+assert best[0]["step_seconds"] == min(x["step_seconds"] for x in found["layouts"])
+for x in best + found["layouts"]:
+    assert [s["stage"] for s in x["stages"]] == list(range(len(x["stages"]))) and len(x["stages"]) % x["ranks"] == 0
     assert max(s["peak_bytes"] for s in x["stages"]) == x["peak_bytes"] > 0
     assert x["stages"][0]["first"] == "net1" and [s["first"] for s in x["stages"][1:]] == x["cut"]
-    assert x["step_seconds"] > 0
+    assert x["step_seconds"] > 0 and x["fits"]
 assert best' "$aside/out"
 else skip "each of the best has its stages" "no python3"; fi
 says "--plan --stages 1" '.' -c toy.conf --plan --stages 1

@@ -27,7 +27,7 @@ struct graph *rig_chain(int n)
     return g;
 }
 
-static struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r)
+struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r)
 {
     struct made m = {.g = g};
     int even[33];
@@ -36,6 +36,7 @@ static struct made made_cut(struct placement_request q, struct graph *g, const s
     if (!q.first_group) q.first_group = even;
     q.buffers = rig_buffers(1);
     q.n_levels = plan_levels(r.groups, r.replicas);
+    q.sharing.replicas = r.replicas;
     m.pl = placement_make(&q, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;
@@ -59,6 +60,19 @@ void made_free(struct made *m)
     select_free(m->s);
     graph_free(m->g);
 }
+
+void side_make(struct side *x, struct placement_request where, const char *graph, int n, struct plan_request q)
+{
+    *x = (struct side){.n = q.replicas = n};
+    for (q.replica = 0; q.replica < n; q.replica++) {
+        struct made *m = &x->m[q.replica];
+        *m = made_cut(where, rig_graph(graph), &rig_plain, q);
+        ck_assert_msg(m->p != NULL, "%s", m->e.text);
+        x->p[q.replica] = m->p;
+    }
+}
+
+void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
 
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
 {

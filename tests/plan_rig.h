@@ -9,11 +9,17 @@ struct graph *rig_chain(int n);                          /* n linear layers in a
 
 /* p NULL: e says why. cut: stages + 1 positions, NULL: even. Takes the graph. */
 struct made { struct graph *g; struct selection *s; struct placement *pl; struct plan *p; struct err e; };
+struct made made_cut(struct placement_request q, struct graph *g, const struct device *d, struct plan_request r);
 struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r);
 /* The same with several stages a rank: rank_of each. */
 struct made made_on(struct graph *g, const struct device *d, int stages, int ranks, const int *rank_of,
                     struct plan_request r);
 void made_free(struct made *m);
+/* The plans of n replicas, each of which the checker has seen alone; where.sharing says how they share the work. */
+enum { SIDES = 8 };
+struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
+void side_make(struct side *x, struct placement_request where, const char *graph, int n, struct plan_request q);
+void side_free(struct side *x);
 /* of a training step */
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);
 

@@ -55,6 +55,51 @@ equal "skipped steps leave the same weights" "$far" "$hash"
 equal "and are the same" "$(skips far)" "$(skips far-two)"
 if [ "$(skips far | grep -c .)" -gt 0 ]; then ok "there are some"; else not_ok "there are some"; fi
 
+# ---- weights shared out: each replica updates its own and keeps what the optimizer wants for them ----
+shared='-o pipeline.shard_optimizer=yes'
+same two-shared 2 -o pipeline.replicas=2 $shared
+same four-shared 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=16 $shared
+same shared-stages 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.bucket_kib=100 $shared
+same shared-zb-v 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-v -o pipeline.stages=4 $shared
+trains far-shared 4 -c far.conf -o pipeline.replicas=4 -o pipeline.bucket_kib=4 -o run.rerun_every=2 $shared
+equal "shared, too, skipped steps leave the same weights" "$far" "$hash"
+equal "and are the same" "$(skips far)" "$(skips far-shared)"
+lamb='-o train.optimizer=lamb -o train.momentum=0 -o train.ema=0.9 -o train.learning_rate=0.01'
+trains lamb 1 -c net.conf $lamb -o run.dump_gradients=one.grad
+lamb_one=$hash lamb_bits=$(loss_bits lamb/metrics.jsonl)
+trains lamb-shared 4 -c net.conf $lamb -o pipeline.replicas=4 -o run.dump_gradients=four.grad $shared
+equal "LAMB, whose steps go by norms of weights, and averages of weights" "$lamb_one" "$hash"
+equal "their losses" "$lamb_bits" "$(loss_bits lamb-shared/metrics.jsonl)"
+if cmp -s one.grad four.grad && [ -s one.grad ]; then ok "gradients are written by who has them"
+else why; not_ok "gradients are written by who has them"; fi
+# keeps FROM SHARED REPLICAS TO SHARED REPLICAS: one's checkpoint, with which the other goes on
+keeps() {
+    rm -rf kept
+    job "$2" -c net.conf -o pipeline.replicas="$2" -o pipeline.shard_optimizer="$1" -o checkpoint.every_steps=2 \
+        -o train.steps=2 --run-dir kept
+    job "$4" -c net.conf -o pipeline.replicas="$4" -o pipeline.shard_optimizer="$3" --resume --run-dir kept
+    equal "$2 replicas, shared: $1, then $4, shared: $3" "$one" "$(hash_of kept | tail -n 1)"
+}
+keeps yes 4 yes 2
+keeps yes 2 no 4
+keeps no 2 yes 4
+keeps yes 4 yes 1
+# optimizer_bytes SHARED: that a replica keeps, as the summary says it; memory_of SHARED: its plan's
+optimizer_bytes() {
+    "$mpstaged" -c net.conf --summary --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
+        sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p'
+}
+all=$(optimizer_bytes no) share=$(optimizer_bytes yes)
+if [ "$share" -ge $((all / 4)) ] && [ "$share" -lt $((all * 3 / 10)) ]
+then ok "each of four keeps about a quarter"; else not_ok "each of four keeps about a quarter: $share of $all"; fi
+memory_of() {
+    "$mpstaged" -c net.conf --plan --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
+        tr -d '\n ' | sed -n 's/.*"optimizer_bytes":\([0-9]*\).*/\1/p'
+}
+all=$(memory_of no) planned=$(memory_of yes)
+if [ "$planned" -ge "$share" ] && [ "$planned" -lt $((all * 3 / 10)) ]
+then ok "and so its plan says"; else not_ok "and so its plan says: $planned of $all, $share"; fi
+
 # ---- checkpoints ----
 job 2 -c net.conf -o pipeline.replicas=2 -o checkpoint.every_steps=2 -o train.steps=2 --run-dir again
 if [ "$code" -eq 0 ]; then ok "two replicas write a checkpoint"; else why; not_ok "two replicas write a checkpoint"; fi
@@ -71,7 +116,7 @@ else why; not_ok "predictions of four are those of one"; fi
 
 # ---- a rank of the second replica is killed ----
 mpirun_n 2 "$mpstaged" -c net.conf -o pipeline.replicas=2 -o train.epochs=5000 -o train.evaluate_every=0 \
-    -o checkpoint.every_steps=2 --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
+    -o checkpoint.every_steps=2 $shared --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
 job=$!
 for i in $(seq 600); do [ -d killed/checkpoints/step-00000002 ] && break; sleep 0.1; done
 victim=$(for p in $(ranks_alive); do
@@ -113,6 +158,15 @@ says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json 
 says "memory that is missing, and all ranks that would do" \
     'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \
     -c net.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
+says "sharing weights out among what would fit" \
+    'rank 0 of each replica needs .* it would fit with pipeline.shard_optimizer = yes' \
+    -c net.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
+"$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
+    --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
+    >"$aside/out"
+seconds() { sed -n "s/.*\"$1_seconds\": \([0-9.e-]*\).*/\1/p" "$aside/out" | head -n 1; }
+check "what an exchange in shared memory takes of a rank is planned as less than forward passes" \
+    awk "BEGIN { exit !(0 < $(seconds transfer) && $(seconds transfer) < $(seconds forward)) }"
 cat >wide.graph <<'END'
 graph wide
 input input 3x32x32
@@ -133,12 +187,15 @@ train    { batch_size = 8  split_size = 4  steps = 1  gradient_groups = 2 }
 pipeline { ranks = 2  replicas = 2 }
 END
 says "a search is for the ranks of all replicas, and its advice can be followed" \
-    '^4 ranks, batch 8, .*: pipeline.stages = 1, pipeline.replicas = 4, train.gradient_groups = 4 ' \
+    '^4 ranks, batch 8, .* data parallelism on 4 devices is the fastest of these: mpirun -np 4 mpstaged -c best.conf ' \
     -c wide.conf --plan=search --write-config best.conf
 step=$(sed -n 's/.*search: step \(.*s\) (.*/\1/p' best.conf)
-says "what it writes is one pipeline on all of them" " on 4 ranks, .* step ${step:-none}, " -c best.conf --plan
-says "what cannot be followed is said" 'but 3 replicas are no power of two' \
+says "what it writes is these replicas" " each of 4 replicas .* step ${step:-none}, " -c best.conf --plan
+check "and what other bits come of" grep -q '^# gradient_groups was 2: results differ' best.conf
+job 4 -c best.conf --run-dir best
+check "and runs" [ "$code" -eq 0 ]
+says "what cannot be had is said" 'data parallelism on 3 devices: they are no power of two' \
     -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
-says "and says no more than is to be set" ': pipeline.stages = 1, pipeline.replicas = 2 ' \
+says "and no bits change where none have to" 'batch norm in more. The fastest differs by split_size [0-9]+. *$' \
     -c wide.conf --plan=search -o pipeline.ranks=1
 tap_done

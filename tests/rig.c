@@ -22,7 +22,6 @@ struct world {
     atomic_int abort;
     void **plain;              /* of each copy and parameter, filled by its owner */
     int n_ranks, copies, n_tp, seat[16];
-    struct spent spent[16];
     pthread_mutex_t lock;
     pthread_barrier_t opened;
     char file[64];
@@ -74,7 +73,6 @@ static int plans_make(struct world *w, struct err *e)
     const struct rig *q = w->q;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
                              .split = (int)w->c->train.split_size, .bundle = q->bundle, .groups = q->groups,
-                             .bucket = q->bucket,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
                              .output = w->asked, .n_outputs = w->n_asked};
     bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
@@ -142,7 +140,8 @@ static int world_make(struct world *w, struct err *e)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
                                       .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c),
-                                      .n_levels = plan_levels(q->groups, q->replicas)};
+                                      .n_levels = plan_levels(q->groups, q->replicas),
+                                      .sharing = {q->replicas, q->bucket, q->shard}};
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);
@@ -209,7 +208,7 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
         if (rank >= 0) w->r->last[rank] = rep;
         if (rank >= 0 && k <= 8) w->r->nonfinite[rank][k - 1] = rep.nonfinite;
         if (k == w->q->steps) scores_add(w->r->score, &rep);
-        if (w->q->profile) spent_add(&w->spent[rank], s, 0, &rep);
+        if (w->q->profile) spent_add(&w->r->spent[rank], s, 0, &rep);
         pthread_mutex_unlock(&w->lock);
     }
     free(id);
@@ -223,7 +222,7 @@ static int costs(struct world *w, struct exec *s, int rank, struct err *e)
     struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
     k->size[0] = (int)w->c->train.split_size;
     exec_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
-    return costs_gather(s, 0, &w->spent[rank], k, &w->r->spells[rank], e) || costs_links_measure(s, k, e) ? -1 : 0;
+    return costs_links_measure(s, k, e) || costs_gather(s, 0, &w->r->spent[rank], k, &w->r->spells[rank], e) ? -1 : 0;
 }
 
 static int evaluate(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)
@@ -248,12 +247,13 @@ static int evaluate(struct world *w, struct exec *s, const struct ds *data, int 
     return bad;
 }
 
-static int params_export(struct world *w, struct exec *s, void **plain, struct err *e)
+/* Of a copy: all that its ranks have, whoever speaks for it. */
+static int params_export(struct world *w, struct exec *s, int rank, void **plain, struct err *e)
 {
     if (exec_averages_use(s, false, e)) return -1;
     for (int i = 0; i < w->g->n_params; i++) {
         const struct param *p = &w->g->param[i];
-        if (!exec_owns(s, i)) continue;
+        if (w->pl->state[i].owner != rank) continue;
         plain[i] = mem_alloc((size_t)shape_count(&p->shape) * dtype_bytes(p->type));
         if (exec_state_get(s, i, plain[i], e)) return -1;
     }
@@ -326,7 +326,7 @@ static void *rank_main(void *p)
     if (!bad && w->q->profile) exec_profile(s, 1000);
     bad = bad || train(w, s, train_set, at, &e) || (w->q->profile && costs(w, s, a->rank, &e)) ||
           (w->q->evaluate && evaluate(w, s, test_set, at, &e)) ||
-          params_export(w, s, w->plain + a->copy * w->g->n_params, &e);
+          params_export(w, s, a->rank, w->plain + a->copy * w->g->n_params, &e);
     if (!bad && !a->copy && w->q->taken) w->r->taken[a->rank] = w->q->taken(a->rank);
     if (bad) {
         pthread_mutex_lock(&w->lock);

@@ -29,6 +29,7 @@ struct rig {
     int bundle;                /* micro-batches; 0: 1 */
     int groups, replicas;      /* blocks of micro-batches, and pipelines that share them out; 0: 1 */
     size_t bucket;             /* bytes of gradients that these exchange together; 0: all */
+    bool shard;                /* each of them updates its share of the weights */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */
@@ -60,6 +61,7 @@ struct rig_result {
     int n_groups;
     struct cost *cost[16];     /* of each rank; cost_free */
     double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
+    struct spent spent[16];    /* beside kernels */
     struct report last[16];    /* last training report of each rank */
     int nonfinite[16][8];      /* of each rank and each of the first steps */
     struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* last step, evaluation; of all ranks */

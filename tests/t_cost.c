@@ -189,6 +189,47 @@ START_TEST(there_and_back)
 }
 END_TEST
 
+/* Costs for two and four threads beside those for one. */
+static struct cost *measured_with_others(void)
+{
+    struct cost *k = measured();
+    for (int i = 1; i <= 2; i++) {
+        struct cost *o = measured();
+        o->threads = 2 * i;
+        o->load_ns = 7 + i;
+        for (int j = 0; j < o->n_sizes * PH_COUNT * o->n_groups; j++) o->ns[j] *= 1 + i;
+        o->other = k->other;
+        k->other = o;
+    }
+    return k;
+}
+
+START_TEST(other_threads)
+{
+    struct err e = {0};
+    struct cost *k = measured_with_others();
+    char *json = cost_json(k, s);
+    for (int i = 0; i <= 2; i++) {
+        s->dev.threads = i ? 2 * i : 1;
+        struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
+        ck_assert_msg(back != NULL, "%s", e.text);
+        ck_assert(back->threads == s->dev.threads && back->load_ns == 7 + i && !back->other);
+        ck_assert(cost_ns(back, PH_BWD_WEIGHTS, 1, 4) == 96 * (1 + i));
+        cost_free(back);
+    }
+    struct cost *all = cost_parse_all("profile.json", json, strlen(json), s, &e), *two = cost_take(&all, 2);
+    ck_assert(two && two->threads == 2 && !two->other && !cost_take(&all, 2) && !cost_take(&all, 3));
+    ck_assert(all && all->other && !all->other->other);
+    cost_free(two);
+    cost_free(all);
+    s->dev.threads = 3;
+    ck_assert_ptr_null(cost_parse("profile.json", json, strlen(json), s, &e));
+    ck_assert_msg(strstr(e.text, "measured with 2, 4, 1 threads a rank, but these are 3"), "%s", e.text);
+    cost_free(k);
+    free(json);
+}
+END_TEST
+
 /* Another driver may change bits, but costs stay good. */
 START_TEST(drivers)
 {
@@ -245,11 +286,16 @@ static const struct { const char *from, *to, *says; } wrong[] = {
     {"\"groups\": [", "\"groups\": [{},", "groups"},
     {"{", "", "profile.json:2"},
     {"\"network\"", "\"network\": \"two\", \"network\"", "profile.json:"},
+    {"\"other_threads\": [", "\"other_threads\": 1, \"others\": [", "other_threads"},
+    {"\"other_threads\": [", "\"other_threads\": [1, ", "threads"},
+    {"\"threads\": 4", "\"threads\": 2", "twice measured with 2 threads a rank"},
+    {"\"threads\": 4", "\"threads\": 1", "twice measured with 1 threads a rank"},
+    {"\"load_ns_per_sample\": 9.0", "\"load_ns_per_sample\": -9.0", "load_ns_per_sample"},
 };
 
 START_TEST(refuses)
 {
-    struct cost *k = measured();
+    struct cost *k = measured_with_others();
     char *json = cost_json(k, s);
     const char *at = strstr(json, wrong[_i].from);
     struct text t = {0};
@@ -275,6 +321,7 @@ int main(void)
     tcase_add_loop_test(t, estimates_know_shares, 0, 2);
     tcase_add_test(t, estimates_know_instruction_sets);
     tcase_add_test(t, there_and_back);
+    tcase_add_test(t, other_threads);
     tcase_add_test(t, drivers);
     tcase_add_test(t, supposed);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);

@@ -75,6 +75,8 @@ START_TEST(a_graph_takes_what_is_allowed)
          "the model lacks", -1},
         {{"fc.weight", "conv.weight", "aux.a", "aux.b"}, 4, NULL, NULL, "aux.*",
          "g.safetensors: 2 of 4 tensors are read; left out: aux.a, aux.b", NULL, -1},
+        {{"fc.weight", "conv.weight"}, 2, NULL, NULL, "aux.*",
+         "g.safetensors: 2 of 2 tensors are read; run.init_extra: \"aux.*\" leaves out nothing", NULL, -1},
         {{"body.fc.weight", "body.conv.weight"}, 2, "body.* -> *", NULL, NULL, "", NULL, -1},
         {{"net.body.fc.weight", "net.body.conv.weight", "other.fc.weight"}, 3, NULL, NULL, NULL, NULL,
          "; run.init_rename = {\"net.body.* -> *\"} gives 2 of them the model's names", -1},

@@ -292,6 +292,45 @@ START_TEST(nifti_refuses_damaged_packed_files)
 }
 END_TEST
 
+/* Whether a file is packed is what its first bytes say, not its name. Parts that were packed one by one count together,
+ * wherever they were cut; what comes behind them, and is not packed, does not count. The input is longer than what is
+ * read of it at a time. */
+START_TEST(nifti_reads_packed_parts)
+{
+    enum { N = 100 * 40 * 40, CUTS = 5 };
+    static double v[N];
+    static float x[N];
+    struct nifti_made m = plain(1);
+    struct text whole = {0};
+    struct nifti f;
+    uint64_t h = 1;
+    for (int i = 0; i < N; i++) v[i] = (double)((h = h * UINT64_C(6364136223846793005) + 1) >> 48) - 32768;
+    m.dim[0] = 100;
+    m.dim[1] = m.dim[2] = 40;
+    nifti_make(&m, v, &whole);
+    const size_t cut[CUTS] = {0, 1, 200, 352, whole.n - 1};
+    for (int k = 0; k < CUTS; k++) {
+        struct text packed = {0};
+        struct err e = {0};
+        gzip_put("first", whole.s, cut[k]);
+        gzip_put("second", whole.s + cut[k], whole.n - cut[k]);
+        ck_assert(!text_read_file(&packed, "first", 1 << 20, &e) && !text_read_file(&packed, "second", 1 << 20, &e));
+        ck_assert_uint_gt(packed.n, 1 << 18);
+        if (k % 2) text_add_bytes(&packed, "\x1f\x8a trailing", 11);
+        put("x.nii", packed.s, packed.n);
+        opened("x.nii", &f);
+        ck_assert_msg(!nifti_values(&f, x, &e), "%s", e.text);
+        for (int i = 0; i < N; i++) ck_assert(x[i] == (float)v[i]);
+        text_free(&packed);
+    }
+    put("x.nii.gz", whole.s, whole.n);
+    opened("x.nii.gz", &f);
+    ck_assert(!nifti_values(&f, x, &(struct err){0}));
+    for (int i = 0; i < N; i++) ck_assert(x[i] == (float)v[i]);
+    text_free(&whole);
+}
+END_TEST
+
 /* The header of a small file asks for gigabytes: refused with an address space in which they find no room. */
 START_TEST(nifti_refuses_bombs)
 {
@@ -543,6 +582,7 @@ static void all(TCase *t)
     tcase_add_loop_test(t, nifti_meets_bad_headers, 0, (int)(sizeof spoils / sizeof *spoils));
     tcase_add_test(t, nifti_refuses_short_files);
     tcase_add_test(t, nifti_refuses_damaged_packed_files);
+    tcase_add_test(t, nifti_reads_packed_parts);
     tcase_add_test(t, nifti_refuses_bombs);
     tcase_add_test(t, nifti_refuses_files_that_change);
     tcase_add_test(t, nifti_refuses_values_that_are_none);

@@ -70,10 +70,27 @@ START_TEST(the_end_is_kept)
 }
 END_TEST
 
+START_TEST(a_warm_up_ends_or_not)
+{
+    static const struct { const char *train; uint64_t steps, samples; bool at_the_end; } of[] = {
+        {"warmup_steps = 8", 9, 0, false}, {"warmup_steps = 9", 9, 0, true}, {"warmup_steps = 8", 8, 0, true},
+        {"", 1, 0, false}, {"warmup_epochs = 2", 4, 40, true}, {"warmup_epochs = 2", 5, 40, false},
+        {"schedule_by = epoch warmup_epochs = 2", 4, 40, true}, {"schedule_by = epoch warmup_epochs = 2", 5, 40, false},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct conf *c = conf_of(of[i].train);
+        struct rate_run r = {.conf = c, .steps = of[i].steps, .samples = of[i].samples};
+        ck_assert_msg(rate_warms(&r, r.steps) == of[i].at_the_end, "%s, %d steps", of[i].train, (int)r.steps);
+        conf_free(c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("rate");
     tcase_add_loop_test(t, rates_are_torchs, 0, (int)(sizeof cases / sizeof *cases));
     tcase_add_test(t, the_end_is_kept);
+    tcase_add_test(t, a_warm_up_ends_or_not);
     return suite_run("rate", CK_FORK, t);
 }

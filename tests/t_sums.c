@@ -22,11 +22,20 @@ static void way_map(const struct way *w, int rank_of[4])
     for (int i = 0; i < w->stages; i++) rank_of[i] = sched_rank_of(sched_find(w->schedule), i, w->ranks);
 }
 
+/* How replicas share the work out: a bucket for each weight, or one. */
+static const struct sharing apart = {.bucket = 1}, at_once = {.bucket = 0},
+                            shared_apart = {.bucket = 1, .weights = true}, shared_at_once = {.weights = true};
+
+static struct placement_request way_place(const struct way *w, struct sharing x)
+{
+    static int rank_of[4];
+    way_map(w, rank_of);
+    return (struct placement_request){.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = x};
+}
+
 static struct made way_make(const struct way *w, struct plan_request q)
 {
-    int rank_of[4];
-    way_map(w, rank_of);
-    return made_on(rig_graph(rig_skip), &rig_plain, w->stages, w->ranks, rank_of, q);
+    return made_cut(way_place(w, at_once), rig_graph(rig_skip), &rig_plain, q);
 }
 
 /* ---- the plan: played with numbers, against folds and a tree of the test's own ---- */
@@ -137,22 +146,6 @@ END_TEST
 
 /* ---- replicas ---- */
 
-enum { SIDES = 4 };
-struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
-
-static void side_make(struct side *x, const struct way *way, int n, struct plan_request q)
-{
-    *x = (struct side){.n = q.replicas = n};
-    for (q.replica = 0; q.replica < n; q.replica++) {
-        struct made *m = &x->m[q.replica];
-        *m = way_make(way, q);
-        ck_assert_msg(m->p != NULL, "%s", m->e.text);
-        x->p[q.replica] = m->p;
-    }
-}
-
-static void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
-
 /* Actions of the row that come before its last pass. */
 static int before_last_pass(const struct plan *p, int rank, enum act_op op)
 {
@@ -170,16 +163,18 @@ START_TEST(gradients_go_when_they_are_final)
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
     struct err e = {0};
     q.groups = 8;
-    for (int n = 2; n <= SIDES; n *= 2)
-        for (q.bucket = 0; q.bucket < 2; q.bucket++) {
+    for (int n = 2; n <= 4; n *= 2)
+        for (int how = 0; how < 4; how++) {
+            const struct sharing *all[] = {&at_once, &apart, &shared_at_once, &shared_apart};
             struct side x;
-            side_make(&x, &ways[_i], n, q);
+            side_make(&x, way_place(&ways[_i], *all[how]), rig_skip, n, q);
             ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
             for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
                 int pieces = x.p[r]->stage[0].n_pieces;
-                ck_assert_int_eq(pieces > 1, q.bucket > 0);
+                ck_assert_int_eq(pieces > 1, all[how]->bucket > 0);
                 int early = before_last_pass(x.p[r], 0, ACT_SG);
-                if (q.bucket) ck_assert_int_ge(early, pieces - 1);
+                if (how == 3) ck_assert_int_gt(early, 0);
+                else if (all[how]->bucket) ck_assert_int_ge(early, pieces - 1);
                 else ck_assert_int_eq(early, 0);
             }
             side_free(&x);
@@ -202,8 +197,7 @@ START_TEST(wrong_exchanges_are_found)
     struct side x;
     int early = 0, pieces = 0;
     q.groups = 4;
-    q.bucket = 1;
-    side_make(&x, &ways[_i], 2, q);
+    side_make(&x, way_place(&ways[_i], apart), rig_skip, 2, q);
     ck_assert(!plan_check_replicas(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++)
         for (int i = 1; i < x.p[0]->row_n[r]; i++) {
@@ -241,16 +235,11 @@ END_TEST
 START_TEST(exchanges_wait_for_tied_gradients)
 {
     struct plan_request q = rig_request("1f1b", 13, 2, "auto");
-    struct made m[2];
-    struct plan *p[2];
+    struct side x;
     int late = 0, others = 0;
-    q.groups = q.replicas = 2;
-    q.bucket = 1;
-    for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
-        p[q.replica] = m[q.replica].p;
-        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
-    }
+    q.groups = 2;
+    side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
+    struct plan **p = x.p;
     ck_assert(!plan_check_replicas(p, NULL));
     for (int c = 0; c < p[0]->n_chan; c++) {
         if (!p[0]->chan[c].bucket) continue;
@@ -262,7 +251,7 @@ START_TEST(exchanges_wait_for_tied_gradients)
     }
     ck_assert_int_gt(late, 0);
     ck_assert_int_gt(others, 0);
-    for (int r = 0; r < 2; r++) made_free(&m[r]);
+    side_free(&x);
 }
 END_TEST
 
@@ -276,19 +265,13 @@ START_TEST(pieces_have_an_end)
     for (int i = 0; i < LAYERS; i++) text_add(&t, "tie a%d.weight a%d.weight\n", LAYERS + i, i);
     text_add(&t, "loss = softmax_cross_entropy(a%d, labels)\noutput a%d\nloss loss\n", 2 * LAYERS - 1, 2 * LAYERS - 1);
     struct plan_request q = rig_request("1f1b", 4, 2, "auto");
-    struct made m[2];
-    struct plan *p[2];
     struct err e = {0};
-    q.groups = q.replicas = 2;
-    q.bucket = 1;
-    for (q.replica = 0; q.replica < 2; q.replica++) {
-        m[q.replica] = made_make(rig_graph(t.s), &rig_plain, 2, NULL, q);
-        p[q.replica] = m[q.replica].p;
-        ck_assert_msg(p[q.replica] != NULL, "%s", m[q.replica].e.text);
-    }
-    ck_assert_msg(!plan_check_replicas(p, &e), "%s", e.text);
-    ck_assert_int_eq(p[0]->stage[0].n_pieces, UINT8_MAX);
-    for (int r = 0; r < 2; r++) made_free(&m[r]);
+    struct side x;
+    q.groups = 2;
+    side_make(&x, (struct placement_request){.n_stages = 2, .n_ranks = 2, .sharing = apart}, t.s, 2, q);
+    ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+    ck_assert_int_eq(x.p[0]->stage[0].n_pieces, UINT8_MAX);
+    side_free(&x);
     text_free(&t);
 }
 END_TEST
@@ -407,6 +390,7 @@ START_TEST(the_same_bits_with_replicas)
         case_run(&q, &one);
         for (q.replicas = 2; q.replicas <= q.groups && q.replicas <= 4; q.replicas *= 2)
             for (int stages = 1; stages <= 3; stages += STAGES_STEP) {
+                q.shard = (stages + q.replicas / 2 + k) % 2;
                 q.n_stages = stages;
                 q.schedule = rig_schedules[(k + stages) % N_SCHEDULES];
                 q.backward = rig_backwards[(k + q.replicas) % 3];
@@ -439,9 +423,12 @@ START_TEST(the_same_bits_in_every_way)
     q.n_stages = w->stages;
     q.n_ranks = w->ranks;
     q.rank_of = rank_of;
-    case_same(&q, &one, &r);
-    ck_assert_str_eq(r.copy_hash[1], one.hash);
-    rig_free(&r);
+    for (int shard = 0; shard < 2; shard++) {
+        q.shard = shard;
+        case_same(&q, &one, &r);
+        ck_assert_str_eq(r.copy_hash[1], one.hash);
+        rig_free(&r);
+    }
     rig_free(&one);
 }
 END_TEST

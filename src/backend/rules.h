@@ -14,7 +14,7 @@ bool cuda_has(const struct op_kind *op);                 /* cuda_rules.has (be_c
  * connected networks show it, rounded. */
 #define HOST_SPEED \
     .weights = 10.0, .values = 1.2, .norm_back = 1.3, .channel_ns = 30.0, .point_times = 5, .latency_ns = 9000, \
-    .transfer = 4, .busy_ns_per_byte = 0.8
+    .transfer = 4, .busy_ns_per_byte = 0.2
 
 /* Of kernels in host memory: room to compute every gradient apart before it is added, and to convert layouts of all
  * values; and `beside` bytes that they want for themselves. */

@@ -16,6 +16,7 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"num_microbatches", "split_size"}, {"chunks", "split_size"}, {"n_microbatches", "split_size"}, {"gpus", "stages"},
     {"num_gpus", "stages"}, {"ngpus", "stages"}, {"devices", "stages"}, {"num_stages", "stages"},
     {"world_size", "stages"}, {"pp", "stages"}, {"pipeline_parallel_size", "stages"}, {"dp", "replicas"},
+    {"zero_stage", "shard_optimizer"}, {"zero", "shard_optimizer"}, {"use_distributed_optimizer", "shard_optimizer"},
     {"iters", "steps"}, {"iterations", "steps"}, {"max_steps", "steps"}, {"num_steps", "steps"},
     {"max_epochs", "epochs"}, {"num_epochs", "epochs"}, {"max_grad_norm", "clip_norm"}, {"grad_clip", "clip_norm"},
     {"gradient_clipping", "clip_norm"}, {"gradient_clip_val", "clip_norm"},

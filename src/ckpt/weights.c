@@ -241,14 +241,25 @@ static void hints_add(const struct match *m, const struct items *t, struct text 
         text_add(out, "; see run.init_rename, run.init_missing and run.init_extra");
 }
 
+/* Whether that pattern names a tensor of the file that is not the model's. */
+static bool names_unused(const struct items *t, const char *pattern)
+{
+    for (int i = 0; i < t->n; i++) if (!t->of[i].used && pattern_names(pattern, t->of[i].own)) return true;
+    return false;
+}
+
 static void tell(struct match *m, const char *path, const struct items *t, struct weights_told *told)
 {
+    const struct weights_patterns *extra = m->w->allow ? &m->w->allow->extra : NULL;
+    const char *idle = NULL;
+    for (int i = 0; extra && i < extra->n && !idle; i++) if (!names_unused(t, extra->v[i])) idle = extra->v[i];
     list_end(&m->fresh, ", ");
     list_end(&m->extra, ", ");
-    if (!m->fresh.n && !m->extra.n) return;
+    if (!m->fresh.n && !m->extra.n && !idle) return;
     text_add(&told->told, "%s: %d of %d tensors are read", path, m->read, t->n);
     if (m->fresh.n) text_add(&told->told, "; new: %s", m->fresh.t.s);
     if (m->extra.n) text_add(&told->told, "; left out: %s", m->extra.t.s);
+    if (idle) text_add(&told->told, "; run.init_extra: \"%s\" leaves out nothing", idle);
 }
 
 int weights_match(const char *path, const struct weights_want *w, struct st *const *file, int n,

@@ -374,6 +374,9 @@ const struct opt opt_table[] = {
     {"pipeline.ranks", OPT_INT, AT(pipeline.ranks), NULL, 1, 4096,
      .text = "where there is no mpirun: how many ranks each of pipeline.replicas has, as threads or to plan for; the "
              "default is one a stage"},
+    {"pipeline.cores", OPT_INT, AT(pipeline.cores), NULL, 1, 65536,
+     .text = "--plan=search: how many cores replicas, ranks and threads share; the default is those of the ranks that "
+             "the configuration or mpirun asks for, or, where neither does, all that may be used"},
     {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
      .text = "most micro-batches, or bundles, that a rank may keep for their backward pass; the default is what the "
              "schedule needs, see mpstaged-schedule(5)"},
@@ -384,7 +387,8 @@ const struct opt opt_table[] = {
     {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
      .text = "gradients of inputs and weights in one pass, or apart so that the former are sent early"},
     {"pipeline.profile", OPT_FILE, AT(pipeline.profile), NULL,
-     .text = "file of measured costs, made by --profile; without it costs are estimated"},
+     .text = "file of measured costs, made by --profile; without it costs are estimated; with --profile an earlier "
+             "one, whose costs for other numbers of threads stand beside the new ones"},
     {"pipeline.profile_sizes", OPT_INTS, AT(pipeline.profile_sizes), NULL, 1, 1 << 24,
      .text =
          "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size"},
@@ -401,6 +405,9 @@ const struct opt opt_table[] = {
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
      .text = "replicas exchange gradients in buckets of about so many KiB, each as soon as its gradients are final; 0: "
              "all at once"},
+    {"pipeline.shard_optimizer", OPT_BOOL, AT(pipeline.shard_optimizer), "no",
+     .text = "each replica keeps the optimizer's state of its share of the weights alone, updates these and sends them "
+             "to the others (ZeRO stage 1); the results keep every bit"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
              "no limit"},

@@ -1,3 +1,4 @@
+#include <stdlib.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
@@ -6,30 +7,34 @@
 #define PIECE (UINT64_C(1) << 20)
 enum { BUFFER_MOST = 1 << 17 };
 
+static bool is_packed(const uint8_t magic[2]) { return magic[0] == 0x1f && magic[1] == 0x8b; }
+
 int packed_fail(const struct packed *f, uint64_t at, const char *what, struct err *e)
 {
     return err_set(e, E_DATA, "%s: offset %llu: %s", f->path, (unsigned long long)at, what);
 }
 
+static int unpacking_begin(struct packed *f, struct err *e)
+{
+    enum { GZIP = 16 };                                  /* zlib's way to say that it is not its own format */
+    f->input = mem_alloc(f->size < BUFFER_MOST ? f->size : BUFFER_MOST);
+    int code = inflateInit2(&f->z, MAX_WBITS + GZIP);
+    if (code == Z_MEM_ERROR) mem_got(NULL);
+    if (code != Z_OK) return err_set(e, E_INTERNAL, "%s: zlib does not begin", f->path);
+    f->open = true;
+    return 0;
+}
+
 int packed_open(const char *path, uint64_t least, struct packed *f, struct err *e)
 {
     uint8_t magic[2] = {0};
-    *f = (struct packed){.path = path};
-    int fd = file_open(path, &f->size, e);
-    if (fd < 0) return -1;
-    if (f->size < least) {
-        close(fd);
-        return packed_fail(f, f->size, "the file ends here, too early", e);
-    }
-    int bad = file_read_at(fd, path, 0, magic, 2, e);
-    f->packed = magic[0] == 0x1f && magic[1] == 0x8b;
-    f->gz = gzdopen(fd, "rb");                           /* which reads plain files, too */
-    if (!f->gz) {
-        close(fd);
-        return err_set(e, E_INTERNAL, "%s: zlib does not open it", path);
-    }
-    gzbuffer(f->gz, f->size < BUFFER_MOST ? (unsigned)f->size + 8 : BUFFER_MOST);
-    return bad;
+    *f = (struct packed){.path = path, .fd = -1};
+    f->fd = file_open(path, &f->size, e);
+    if (f->fd < 0) return -1;
+    if (f->size < least) return packed_fail(f, f->size, "the file ends here, too early", e);
+    if (file_read_at(f->fd, path, 0, magic, 2, e)) return -1;
+    f->packed = is_packed(magic);
+    return f->packed ? unpacking_begin(f, e) : 0;
 }
 
 uint64_t packed_most(const struct packed *f)
@@ -38,17 +43,59 @@ uint64_t packed_most(const struct packed *f)
     return f->packed ? size_mul(f->size, DEFLATE_MOST) : f->size;
 }
 
-/* Reads up to n bytes; fewer at the end of the file. */
+/* Behind a packed part another one may follow; what else there is does not count, as for gzip. 1: one follows. */
+static int part_next(struct packed *f, struct err *e)
+{
+    const uint64_t here = f->read - f->z.avail_in;
+    uint8_t magic[2];
+    if (f->size - here < sizeof magic) return 0;
+    if (file_read_at(f->fd, f->path, here, magic, sizeof magic, e)) return -1;
+    if (!is_packed(magic)) return 0;
+    inflateReset(&f->z);
+    f->ended = false;
+    return 1;
+}
+
+static int input_read(struct packed *f, struct err *e)
+{
+    const uint64_t rest = f->size - f->read, n = rest < BUFFER_MOST ? rest : BUFFER_MOST;
+    if (!n) return packed_fail(f, f->at, "the compressed file is truncated", e);
+    if (file_read_at(f->fd, f->path, f->read, f->input, n, e)) return -1;
+    f->read += n;
+    f->z.next_in = f->input;
+    f->z.avail_in = (unsigned)n;
+    return 0;
+}
+
+/* Up to n bytes, of which some are there unless it is the end. */
+static int64_t some_unpack(struct packed *f, void *out, uint64_t n, struct err *e)
+{
+    f->z.next_out = out;
+    f->z.avail_out = (unsigned)(n < PIECE ? n : PIECE);
+    for (const uint8_t *begin = out; f->z.next_out == begin;) {
+        int more = f->ended ? part_next(f, e) : 1;
+        if (more <= 0) return more;
+        if (!f->z.avail_in && input_read(f, e)) return -1;
+        int code = inflate(&f->z, Z_NO_FLUSH);
+        if (code == Z_MEM_ERROR) mem_got(NULL);
+        f->ended = code == Z_STREAM_END;
+        if (code != Z_OK && code != Z_BUF_ERROR && !f->ended)
+            return packed_fail(f, f->at, f->z.msg ? f->z.msg : "the compressed file is damaged", e);
+    }
+    return f->z.next_out - (uint8_t *)out;
+}
+
+/* Reads up to n bytes; none at the end of the file. */
 static int64_t some_read(struct packed *f, void *out, uint64_t n, struct err *e)
 {
-    int code;
-    int got = gzread(f->gz, out, (unsigned)(n < PIECE ? n : PIECE));
-    const char *what = gzerror(f->gz, &code);
-    if (code == Z_MEM_ERROR) mem_got(NULL);
-    if (code == Z_BUF_ERROR) return packed_fail(f, f->at, "the compressed file is truncated", e);
-    if (got < 0)
-        return code == Z_ERRNO ? err_set(e, E_IO, "%s: reading failed", f->path) : packed_fail(f, f->at, what, e);
-    f->at += (uint64_t)got;
+    int64_t got;
+    if (f->packed) got = some_unpack(f, out, n, e);
+    else {
+        const uint64_t rest = f->size - f->at;
+        got = (int64_t)(n < rest ? n : rest);
+        if (file_read_at(f->fd, f->path, f->at, out, (size_t)got, e)) return -1;
+    }
+    if (got > 0) f->at += (uint64_t)got;
     return got;
 }
 
@@ -83,6 +130,8 @@ int packed_more(struct packed *f, struct err *e)
 
 void packed_close(struct packed *f)
 {
-    if (f->gz) gzclose(f->gz);
-    f->gz = NULL;
+    if (f->open) inflateEnd(&f->z);
+    if (f->path && f->fd >= 0) close(f->fd);
+    free(f->input);
+    *f = (struct packed){0};
 }

@@ -8,8 +8,16 @@
 #include <zlib.h>
 #include "base/err.h"
 
-/* path: the caller's; size: of the file on disk; at: of the next byte; packed: it begins as gzip's files do */
-struct packed { const char *path; gzFile gz; uint64_t at, size; bool packed; };
+/* path: the caller's; size: of the file on disk; at: of the next byte; packed: it begins as gzip files do; the rest is
+ * packed.c's own: the input that was read, up to byte `read` of the file, and where a packed part has ended */
+struct packed {
+    const char *path;
+    int fd;
+    uint64_t at, size, read;
+    bool packed, open, ended;
+    uint8_t *input;
+    z_stream z;
+};
 /* least: bytes without which it is no such file. packed_close also after a failure, of one that was {0} before. */
 int packed_open(const char *path, uint64_t least, struct packed *f, struct err *e);
 /* How many bytes it can hold at most: deflate makes no more than 1032 of one. */

@@ -16,10 +16,25 @@ static double posted_bytes(const struct plan *p, int rank)
     return sum;
 }
 
+static double calls_of(const struct plan *p, int rank)
+{
+    double n = 0;
+    for (int i = 0; i < p->row_n[rank]; i++) {
+        const struct act *a = &p->row[rank][i];
+        if (act_info[a->op].kind != KIND_PROGRAM) continue;
+        const struct prog *g = act_prog(p, a);
+        int first, end;
+        act_groups(p, a, &first, &end);
+        for (int j = 0; j < g->n; j++) if (g->k[j].group >= first && g->k[j].group < end) n += a->n_mb;
+    }
+    return n;
+}
+
 void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r)
 {
+    m->calls += calls_of(s->q.plan[plan], s->rank);
     m->optimizer_ns += (double)r->ns[ACC_OPTIMIZER];
-    m->optimizer_bytes += (double)s->q.pl->level_bytes[s->rank];
+    m->optimizer_bytes += (double)s->q.pl->update_bytes[s->rank];
     m->transfer_ns += (double)r->ns[ACC_TRANSFER];
     m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
 }
@@ -28,7 +43,7 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
 
 /* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
-enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, KERNELS, MEDIANS, SUMS };
+enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, CALLS, KERNELS, MEDIANS, SUMS };
 
 static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
 static int cell(const struct cost *k, int size, enum phase ph, int group)
@@ -40,7 +55,8 @@ int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
-    const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes};
+    const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes,
+                             mine->calls};
     int n = cells(k);
     memcpy(x, sum, sizeof sum);
     for (int i = 0; i < n; i++) {
@@ -62,13 +78,23 @@ void costs_mine(const struct exec *s, int first, const struct spent *mine, const
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
+/* A thread looks after messages behind each kernel. What that takes beyond the bytes themselves is the same with few of
+ * them and with many; so where links were measured, it is the kernels'. */
+static double beside_bytes(const struct cost *k, const double *x)
+{
+    double ns = x[TRANSFER] - k->busy_ns_per_byte * x[TRANSFER_BYTES];
+    return ns > 0 ? ratio(ns, x[CALLS]) : 0;
+}
+
 void costs_take(struct cost *k, const double *x, double *spells)
 {
+    bool known = k->busy_ns_per_byte > 0;
+    double more = known ? beside_bytes(k, x) : 0;
     *spells = x[MEDIANS] > 0 ? x[KERNELS] / x[MEDIANS] : 1;
-    for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] * *spells;
+    for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] > 0 ? x[SUMS + i] * *spells + more : 0;
     k->load_ns = x[LOAD];
     k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
-    k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
+    if (!known) k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
 }
 
 struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group)
@@ -95,14 +121,17 @@ int costs_links_measure(struct exec *s, struct cost *k, struct err *e)
     struct cost *guess = cost_estimate(s->q.sel);
     k->latency_ns = n > 1 ? 0 : guess->latency_ns;
     k->bytes_per_ns = guess->bytes_per_ns;
+    k->busy_ns_per_byte = n > 1 ? 0 : guess->busy_ns_per_byte;
     cost_free(guess);
     for (int r = 0; r + 1 < n; r++) {
-        double link[2] = {0};
-        if (link_measure(s, r, r + 1, &link[0], &link[1], e)) return -1;
-        if (s->rank != r) link[0] = link[1] = 0;
-        if (s->tp->ops->reduce(s->tp, link, 2, e)) return -1;
-        if (link[0] > k->latency_ns) k->latency_ns = link[0];
-        if (r == 0 || link[1] < k->bytes_per_ns) k->bytes_per_ns = link[1];
+        struct link l;
+        if (link_measure(s, r, r + 1, &l, e)) return -1;
+        double x[3] = {0};
+        if (s->rank == r) x[0] = l.latency_ns, x[1] = l.bytes_per_ns, x[2] = l.busy_ns_per_byte;
+        if (s->tp->ops->reduce(s->tp, x, 3, e)) return -1;
+        if (x[0] > k->latency_ns) k->latency_ns = x[0];
+        if (r == 0 || x[1] < k->bytes_per_ns) k->bytes_per_ns = x[1];
+        if (x[2] > k->busy_ns_per_byte) k->busy_ns_per_byte = x[2];
     }
     return 0;
 }

@@ -7,12 +7,14 @@
 #define EXEC_COSTS_H
 #include "exec/exec.h"
 #include "plan/cost.h"
-/* beside kernels, in profiled steps of this rank */
-struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes; };
+/* beside kernels, in profiled steps of this rank; calls: how many kernels ran */
+struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, calls; };
 /* Adds a step of that plan; local. */
 void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r);
 /* Fills all of k, which is new and has its sizes, but links; size i is what plan first + i measured since
- * exec_profile. Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each
+ * exec_profile. Where links are measured already, a rank's thread gives to bytes what was measured then, and what it
+ * gave to messages beside that, as looking after them behind each kernel, is the kernels'; otherwise all is the bytes'.
+ * Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each
  * kernel takes beside the others, and *spells, how many times that long all of them took together, how much more a step
  * is than its medians; k has it multiplied in. */
 int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
@@ -22,7 +24,7 @@ int costs_count(const struct cost *k);
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x);
 void costs_take(struct cost *k, const double *x, double *spells);
 struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group);
-/* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank.
- * exec_request.links was set. */
+/* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank. Before
+ * costs_gather; exec_request.links was set. */
 int costs_links_measure(struct exec *s, struct cost *k, struct err *e);
 #endif

@@ -151,7 +151,8 @@ int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
  * exec_step does so for evaluation and training; who reads state asks for what he wants, on the executor's thread. */
 int exec_averages_begin(struct exec *s, struct err *e);
 int exec_averages_use(struct exec *s, bool averaged, struct err *e);
-/* After a training step (tests, --dump): the accumulated gradient of a parameter on its owner, logical row-major. */
+/* After a training step (tests, --dump): the gradient of a parameter, on the rank that speaks for it, logical
+ * row-major. */
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e);
 /* run.trace: what this rank did in the traced steps. Times are clock_ns. */
 enum span_kind { SPAN_STEP, SPAN_ACT, SPAN_KERNEL, SPAN_WAIT, SPAN_MESSAGE };
@@ -178,9 +179,11 @@ struct strain { double core, faults; };
 struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
 void exec_profile_sums(const struct exec *s, int plan, double *all, double *at_medians);
-/* Ranks a and b of the plan, neighbours: time of a small message one way, and of large ones beyond it. Collective for
- * both, nothing for others; nothing may be posted, and exec_request.links was set. */
-int link_measure(struct exec *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e);
+/* Ranks a and b of the plan, neighbours: time of a small message one way, large ones beyond it, and what a rank's
+ * thread gives to each byte that it sends or receives beside its work (0 for a lane's). Collective for both, all zero
+ * for others; nothing may be posted, and exec_request.links was set. */
+struct link { double latency_ns, bytes_per_ns, busy_ns_per_byte; };
+int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e);
 /* what the plan set, and what measures links, take of the device */
 uint64_t exec_bytes(const struct exec *s);
 /* what the stage holds of it, by the backend's count where it keeps one */

@@ -67,7 +67,8 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)n * sizeof *s->norm, e)) return -1;
     if (exec_scores(s, b, s->order, s->report, e)) return -1;
-    if (exec_replica(s)) memset(s->norm, 0, (size_t)n * sizeof *s->norm);   /* all have the same */
+    /* where weights are not shared out, all replicas have the same */
+    if (exec_replica(s) && !s->q.pl->sharing.weights) memset(s->norm, 0, (size_t)n * sizeof *s->norm);
     s->norm[n] = s->report->score[0].numerator;           /* the first score is the loss */
     s->norm[n + 1] = s->report->score[0].denominator;
     damage[0] = s->damaged.n;

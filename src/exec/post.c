@@ -7,6 +7,7 @@ static void *channel_buffer(const struct exec *s, const struct bound *b, const s
     if (c->kind == CHAN_PARAM) return state_at(s, &s->q.pl->state[c->param]);
     bool send = act_info[a->op].kind == KIND_SEND;
     if (c->kind == CHAN_SUM) return level_at(s, s->grad.at + c->off, send ? 0 : 1);
+    if (c->kind == CHAN_WEIGHT) return s->param.at + c->off;
     if (c->kind == CHAN_SUMMED) return s->grad.at + c->off;
     if (c->kind == CHAN_KEPT)
         return s->slots.at + (send ? b->p->cls[c->tensor].base : b->p->cls[c->tensor].copy[c->from_replica]);

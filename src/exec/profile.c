@@ -1,5 +1,4 @@
-/* Measuring single kernels and links: the kernels run in real steps, at their place in the pipeline, beside the other
- * ranks' work. */
+/* Measuring single kernels: they run in real steps, at their place in the pipeline, beside the other ranks' work. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -135,68 +134,4 @@ void profile_free(struct profile *p)
     free(p->kernel);
     free(p->load);
     free(p);
-}
-
-/* ---- links ----------------------------------------------------------------------------------- */
-
-static int wait_done(struct exec *s, struct tp_req *r, struct err *e)
-{
-    while (s->tp->ops->test(s->tp, r) != TP_DONE)
-        if (s->tp->ops->progress(s->tp, e) || exec_aborted(s, e)) return -1;
-    return 0;
-}
-
-/* bytes: of a message, apart: between those of two trips. */
-struct trips { int peer; bool first; int n; size_t apart, bytes; };
-
-static int one_way(struct exec *s, const struct trips *k, int trip, bool send, struct err *e)
-{
-    struct tp *t = s->tp;
-    struct tp_tag tag = {.step = (uint64_t)trip, .bytes = k->bytes};
-    struct tp_req r;
-    void *at = s->link.at + (size_t)trip * k->apart;
-    if (send ? t->ops->post_send(t, k->peer, &tag, at, &r, e) : t->ops->post_recv(t, k->peer, &tag, at, &r, e))
-        return -1;
-    return wait_done(s, &r, e);
-}
-
-/* Median time of half a round trip. */
-static int half_trip(struct exec *s, const struct trips *k, double *ns, struct err *e)
-{
-    struct samples took = samples_new(k->n);
-    int bad = 0;
-    for (int i = 0; i < k->n && !bad; i++) {
-        uint64_t since = clock_ns();
-        bad = one_way(s, k, i, k->first, e) || one_way(s, k, i, !k->first, e);
-        took.ns[took.n++] = clock_ns() - since;
-    }
-    *ns = median(&took) / 2;
-    free(took.ns);
-    return bad ? -1 : 0;
-}
-
-/* Each trip has memory of its own: in a step no border tensor is in a cache. Pages that exist, not zeros. */
-static int trips_fill(struct exec *s, struct err *e)
-{
-    unsigned char *piece = mem_alloc(LINK_LARGE);
-    for (size_t i = 0; i < LINK_LARGE; i++) piece[i] = (unsigned char)(i * 2654435761u >> 13);
-    int bad = 0;
-    for (int i = 0; i < LINK_TRIPS && !bad; i++)
-        bad = s->ops->copy(s->be, s->link.at + (size_t)i * LINK_LARGE, piece, LINK_LARGE, e);
-    free(piece);
-    return bad;
-}
-
-int link_measure(struct exec *s, int a, int b, double *latency_ns, double *bytes_per_ns, struct err *e)
-{
-    enum { SMALL = 64, SMALL_TRIPS = 101 };
-    int me = s->rank, peer = tp_rank_of(s, exec_replica(s), me == a ? b : a);
-    double small = 0, large = 0;
-    if (me != a && me != b) return 0;
-    const struct trips smalls = {peer, me == a, SMALL_TRIPS, 0, SMALL};
-    const struct trips larges = {peer, me == a, LINK_TRIPS, LINK_LARGE, LINK_LARGE};
-    if (trips_fill(s, e) || half_trip(s, &smalls, &small, e) || half_trip(s, &larges, &large, e)) return -1;
-    *latency_ns = small;
-    *bytes_per_ns = large > small ? LINK_LARGE / (large - small) : LINK_LARGE;
-    return 0;
 }

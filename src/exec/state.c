@@ -39,8 +39,16 @@ int exec_state_init(struct exec *s, struct err *e)
     return exec_averages_begin(s, e) || exec_state_changed(s, e) ? -1 : 0;
 }
 
-bool exec_holds(const struct exec *s, int row) { return s->q.pl->state[row].off[s->rank] != STATE_NOWHERE; }
-bool exec_owns(const struct exec *s, int row) { return s->q.pl->state[row].owner == s->rank; }
+bool exec_holds(const struct exec *s, int row)
+{
+    const struct state_row *r = &s->q.pl->state[row];
+    bool here = r->kind != STATE_OPTIMIZER || placement_updates(s->q.pl, r, exec_replica(s), s->rank);
+    return here && r->off[s->rank] != STATE_NOWHERE;
+}
+bool exec_owns(const struct exec *s, int row)
+{
+    return placement_speaker(s->q.pl, &s->q.pl->state[row]) == all_rank(s);
+}
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
@@ -81,10 +89,9 @@ int exec_derive(struct exec *s, bool after_step, struct err *e)
 }
 
 /* Does this rank update it? Rows that are trained are the graph's weights or buffers behind them. */
-static bool trained(const struct exec *s, int param)
+static bool updates(const struct exec *s, int param)
 {
-    const struct state_row *r = &s->q.pl->state[param];
-    return r->trained && r->owner == s->rank;
+    return placement_updates(s->q.pl, &s->q.pl->state[param], exec_replica(s), s->rank);
 }
 
 /* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank
@@ -127,11 +134,11 @@ static int sums_list(struct exec *s, struct err *e)
     return 0;
 }
 
-/* The average of the weight that an optimizer step or another rank makes here. */
+/* The average of the weight that an optimizer step makes here, or another rank elsewhere. */
 static void average_list(struct exec *s, const struct state_row *r)
 {
     float *w = state_at(s, &s->q.pl->state[r->param]);
-    if (r->owner != s->rank)
+    if (!updates(s, r->param))
         s->copy[s->n_copies++] =
             (struct be_weight){.w = w, .average = state_at(s, r), .n = r->bytes / sizeof(float)};
     for (int k = 0; k < s->n_weights; k++) if (s->weight[k].w == w) s->weight[k].average = state_at(s, r);
@@ -143,12 +150,12 @@ int exec_weights_list(struct exec *s, struct err *e)
 {
     s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
-    for (int i = 0; i < s->g->n_params; i++) if (trained(s, i)) weight_list(s, i);
+    for (int i = 0; i < s->g->n_params; i++) if (updates(s, i)) weight_list(s, i);
     s->copy = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->copy);
     for (int i = s->g->n_params, k = 0; i < s->q.pl->n_state; i++) {
         const struct state_row *r = &s->q.pl->state[i];
         if (r->kind == STATE_AVERAGE && exec_holds(s, i)) average_list(s, r);
-        else if (r->kind == STATE_OPTIMIZER && r->owner == s->rank && !r->buffer) s->weight[k++].state = state_at(s, r);
+        else if (r->kind == STATE_OPTIMIZER && !r->buffer && exec_holds(s, i)) s->weight[k++].state = state_at(s, r);
     }
     return sums_list(s, e);
 }
@@ -156,7 +163,7 @@ int exec_weights_list(struct exec *s, struct err *e)
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[param];
-    if (!trained(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
+    if (!updates(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
@@ -192,7 +199,7 @@ int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e
 static int uses_add(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->g->n_params; i++)
-        for (int u = 1; u < s->g->param[i].n_uses && trained(s, i); u++)
+        for (int u = 1; u < s->g->param[i].n_uses && updates(s, i); u++)
             if (s->ops->add(s->be, use_at(s, i, 0), use_at(s, i, u), s->q.pl->state[i].bytes / sizeof(float), e))
                 return -1;
     return 0;
@@ -201,7 +208,7 @@ static int uses_add(struct exec *s, struct err *e)
 /* R6: squared norm of each unique parameter in double. Those of other ranks stay 0. */
 int exec_norm(struct exec *s, int param, struct err *e)
 {
-    if (!trained(s, param)) return 0;
+    if (!updates(s, param)) return 0;
     return s->ops->sumsq(s->be, use_at(s, param, 0), s->q.pl->state[param].bytes / sizeof(float), &s->norm_at[param],
                          e);
 }

@@ -40,6 +40,8 @@ bool fit_all(const struct job *j)
 int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e)
 {
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .graph = j->graph, .count = {j->count[0], j->count[1]}};
+    out->dev.threads = (int)c->run.threads;
+    out->first_only = true;
     return job_plan_only(out, n_ranks, e);
 }
 
@@ -87,6 +89,14 @@ static void try_split(const struct job *j, struct text *out)
         found(out, "train.split_size = %d", (int)n);
         return;
     }
+}
+
+static void try_shard(const struct job *j, struct text *out)
+{
+    struct conf c = *j->conf;
+    if (c.pipeline.replicas < 2 || c.pipeline.shard_optimizer) return;
+    c.pipeline.shard_optimizer = true;
+    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
 }
 
 static void try_bundle(const struct job *j, struct text *out)
@@ -145,6 +155,7 @@ int fit_check(const struct job *j, struct err *e)
     struct text fits = {0};
     char b[3][32];
     try_auto(j, &fits);
+    try_shard(j, &fits);
     try_bundle(j, &fits);
     try_in_flight(j, &fits);
     try_recompute(j, &fits);

@@ -186,7 +186,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
         .groups = (int)c->train.gradient_groups, .replicas = (int)c->pipeline.replicas,
-        .bucket = (size_t)c->pipeline.bucket_kib * 1024, .backward = c->pipeline.backward,
+        .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
@@ -214,7 +214,13 @@ static int plan_one(struct job *j, int kind, struct err *e)
     if (!p) return plan_failed(j, kind, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
-    return j->n_replicas > 1 ? plan_others(j, &r, e) : 0;
+    return j->n_replicas > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
+}
+
+struct sharing job_sharing(const struct conf *c)
+{
+    return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024,
+                            c->pipeline.shard_optimizer};
 }
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
@@ -223,7 +229,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = optim_buffers(j->conf),
                                   .n_levels = plan_levels((int)j->conf->train.gradient_groups,
-                                                          (int)j->conf->pipeline.replicas)};
+                                                          (int)j->conf->pipeline.replicas),
+                                  .sharing = job_sharing(j->conf)};
     return placement_make(&r, e);
 }
 

@@ -39,6 +39,7 @@ struct job {
     bool wrap;
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
     struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other replicas; NULL: there are none */
+    bool first_only;                                       /* ... nor shall there be: the first has the most to do */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples, -1: not needed */
     int max_batch;
     int output;                                            /* where job_wants: the tensor that evaluations bring */
@@ -65,6 +66,7 @@ int job_model(struct job *j, struct err *e);
 int job_data(struct job *j, struct err *e);
 /* Of the batch size of that kind, which is needed. */
 struct plan_request job_request(const struct job *j, int kind);
+struct sharing job_sharing(const struct conf *c);
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e);   /* of its stages, cut so */
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e);

@@ -34,19 +34,35 @@ static uint64_t first_of(const struct rate_run *r, uint64_t epoch)
     return r->wrap ? (epoch * n + batch - 1) / batch : epoch * ((n + batch - 1) / batch);
 }
 
+/* Time of a step, the time at which the run ends, and that at which the warm-up does, in units of train.schedule_by. */
+struct span { uint64_t t, all, warm; };
+
+static struct span span_of(const struct rate_run *r, uint64_t step)
+{
+    const struct conf *c = r->conf;
+    struct span s = {step - 1, r->steps, (uint64_t)c->train.warmup_steps};
+    if (c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch")) {
+        s.t = epoch_of(r, s.t);
+        s.all = r->steps ? epoch_of(r, r->steps - 1) + 1 : 0;
+        s.warm = (uint64_t)c->train.warmup_epochs;
+    } else if (c->train.warmup_epochs) {
+        s.warm = first_of(r, (uint64_t)c->train.warmup_epochs);
+    }
+    return s;
+}
+
+bool rate_warms(const struct rate_run *r, uint64_t step)
+{
+    struct span s = span_of(r, step);
+    return s.t < s.warm;
+}
+
 double rate_at(const struct rate_run *r, double base, uint64_t step)
 {
     const struct conf *c = r->conf;
-    bool by_epoch = c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch");
-    uint64_t t = step - 1, all = r->steps, warm = (uint64_t)c->train.warmup_steps;
-    if (by_epoch) {
-        t = epoch_of(r, t);
-        all = r->steps ? epoch_of(r, r->steps - 1) + 1 : 0;
-        warm = (uint64_t)c->train.warmup_epochs;
-    } else if (c->train.warmup_epochs) {
-        warm = first_of(r, (uint64_t)c->train.warmup_epochs);
-    }
+    struct span s = span_of(r, step);
     /* torch.optim.lr_scheduler.LinearLR(start_factor=warmup_factor, total_iters=warm), then the schedule */
-    if (t < warm) return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)t / (double)warm);
-    return find(c->train.schedule)->at(c, base, (double)(t - warm), all > warm ? (double)(all - warm) : 1);
+    if (s.t < s.warm)
+        return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)s.t / (double)s.warm);
+    return find(c->train.schedule)->at(c, base, (double)(s.t - s.warm), s.all > s.warm ? (double)(s.all - s.warm) : 1);
 }

@@ -21,5 +21,6 @@ struct rate_run {
 };
 /* Learning rate of a step (from 1) where `base` stands in train.learning_rate's place. */
 double rate_at(const struct rate_run *r, double base, uint64_t step);
+bool rate_warms(const struct rate_run *r, uint64_t step);   /* the step (from 1) is one of the warm-up */
 
 #endif

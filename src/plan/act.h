@@ -18,8 +18,11 @@ enum account {
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */
 
 /* What messages carry: an activation, its gradient, the gradient and the value of a tied weight; between replicas a
- * share of gradients that is to be added, one whose sum is complete, and what is kept to the end of a step. */
-enum chan_kind { CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT };
+ * share of gradients that is to be added, one whose sum is complete, what is kept to the end of a step, and a share of
+ * updated weights. */
+enum chan_kind {
+    CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT
+};
 enum prog_kind { PROG_F, PROG_B, PROG_W, PROG_D, PROG_R, PROG_COUNT };   /* of a stage */
 
 /* A class of slots: who writes it first, and who reads it last. */
@@ -45,6 +48,7 @@ enum act_op {
     ACT_SK, ACT_RK,   /* ... of what is kept of all micro-batches until the step ends               0SK.c9 */
     ACT_N,      /* squared norms of all gradients, the loss, over ranks  0N    */
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
+    ACT_SW, ACT_RW,   /* post the send / receive of weights that one replica has updated for all      0SW.c9 */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };

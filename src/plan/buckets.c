@@ -1,21 +1,28 @@
 /* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while the first ones' are
  * still computed. Which there are follows from placement and sizes alone, so all replicas have the same ones in the
  * same order, whatever their rows; and every value is added to the same one of each other replica, so buckets decide
- * no bits. */
+ * no bits. Each is halved between replicas, in the middle or, where each is to update its own share, at the border of
+ * two weights: then norms, what the optimizer keeps, and files are of whole weights. */
+#include <stdlib.h>
 #include "plan/plan_int.h"
 
 /* Channels between replicas are numbered with others, and a piece in an action has 8 bits. Where tied weights lie
  * between others there may be more buckets than that; then the last piece is larger. */
 enum { MAX_CHANNELS = 4096, MAX_BUCKETS = 200, MAX_PIECES = UINT8_MAX };
 
-static size_t bucket_bytes(const struct plan *p, int rank)
+int placement_halvings(const struct placement *pl)
 {
-    int n = 0, replicas = p->req.replicas;
-    while (1 << n < replicas) n++;
-    int most = MAX_CHANNELS / (2 * n * replicas * p->n_ranks);
+    int n = 0;
+    while (1 << n < pl->sharing.replicas) n++;
+    return n;
+}
+
+static size_t bucket_bytes(const struct placement *pl, int rank)
+{
+    int most = MAX_CHANNELS / (2 * placement_halvings(pl) * pl->sharing.replicas * pl->n_ranks);
     if (most > MAX_BUCKETS) most = MAX_BUCKETS;
-    size_t least = p->pl->sum_bytes[rank] / (size_t)(most > 1 ? most : 1) + 1;
-    return !p->req.bucket ? SIZE_MAX : p->req.bucket > least ? p->req.bucket : least;
+    size_t least = pl->sum_bytes[rank] / (size_t)(most > 1 ? most : 1) + 1;
+    return !pl->sharing.bucket ? SIZE_MAX : pl->sharing.bucket > least ? pl->sharing.bucket : least;
 }
 
 /* Accumulators lie in the order of weights, so from the end of the region they become final one after the other. What
@@ -42,22 +49,128 @@ static void final_first(struct buckets *b)
         }
 }
 
-struct buckets buckets_make(struct arena *mem, const struct plan *p, int rank)
+/* The group that a use's gradient comes from; -1: it comes from another rank. */
+static int use_group(const struct placement *pl, const struct selection *s, int rank, int param, int use)
 {
-    const struct placement *pl = p->pl;
-    const struct graph *g = p->sel->g;
-    struct buckets b = {0};
-    if (p->req.replicas < 2 || p->req.mode != PLAN_TRAIN) return b;
-    size_t full = bucket_bytes(p, rank);
-    b.v = arena_alloc(mem, (size_t)(pl->use_first[g->n_params] + 1) * sizeof *b.v);
-    for (int i = g->n_params - 1; i >= 0; i--)
-        for (int u = g->param[i].n_uses - 1; u >= 0 && pl->state[i].trained && pl->state[i].owner == rank; u--) {
-            bool here = pl->map.rank_of[pl->use_stage[pl->use_first[i] + u]] == rank;
-            use_add(&b, placement_use(pl, rank, i, u), pl->state[i].bytes,
-                    here ? p->sel->group_of[g->param[i].use_node[u]] : -1, full);
-        }
-    final_first(&b);
-    return b;
+    bool here = pl->map.rank_of[pl->use_stage[pl->use_first[param] + use]] == rank;
+    return here ? s->group_of[s->g->param[param].use_node[use]] : -1;
+}
+
+static bool owns(const struct placement *pl, int param, int rank)
+{
+    return pl->state[param].trained && pl->state[param].owner == rank;
+}
+
+/* Where weights are shared out, all uses of one lie in one bucket, which is final when the last of them is. */
+static void param_add(struct placement *pl, const struct selection *s, int rank, int param, size_t full)
+{
+    struct buckets *b = &pl->bucket[rank];
+    int uses = s->g->param[param].n_uses, first = use_group(pl, s, rank, param, 0);
+    size_t bytes = pl->state[param].bytes;
+    for (int u = uses - 1; u >= 0; u--) {
+        int group = use_group(pl, s, rank, param, u);
+        if (group < first) first = group;
+        if (!pl->sharing.weights) use_add(b, placement_use(pl, rank, param, u), bytes, group, full);
+    }
+    if (pl->sharing.weights) use_add(b, placement_use(pl, rank, param, 0), bytes * (size_t)uses, first, full);
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
+/* Shares are numbered so that those which are halved together are neighbours: by the replica's bits, the lowest one
+ * first. So the other way round, too. */
+static int share_of(const struct placement *pl, int replica)
+{
+    int share = 0, n = placement_halvings(pl);
+    for (int k = 0; k < n; k++) share |= (replica >> k & 1) << (n - 1 - k);
+    return share;
+}
+
+struct share placement_share(const struct placement *pl, const size_t *cut, int replica, int n)
+{
+    int together = pl->sharing.replicas >> n, first = share_of(pl, replica & ((1 << n) - 1));
+    return (struct share){cut[first], cut[first + together]};
+}
+
+/* What cuts a rank's buckets up. given: what each share has of buckets before. */
+struct cutter { struct placement *pl; int rank, n_params; struct bucket *b; size_t *given; };
+
+static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
+
+/* Where a weight ends or begins in [at, end], so that what both sides have, with what they had before, is as even as
+ * can be. */
+static size_t even_border(const struct cutter *x, size_t at, size_t end, size_t left, size_t right)
+{
+    const struct placement *pl = x->pl;
+    size_t best = at;
+    for (int i = 0; i < x->n_params; i++) {
+        if (!owns(pl, i, x->rank)) continue;
+        size_t uses = (size_t)(pl->use_first[i + 1] - pl->use_first[i]);
+        size_t to = placement_use(pl, x->rank, i, 0) + uses * pl->state[i].bytes;
+        if (to <= at || to > end) continue;
+        if (distance(left + to - at, right + end - to) < distance(left + best - at, right + end - best)) best = to;
+    }
+    return best;
+}
+
+/* Cuts what shares [first, end) have together in two. */
+static void halve(const struct cutter *x, int first, int end)
+{
+    int middle = first + (end - first) / 2;
+    size_t at = x->b->cut[first], to = x->b->cut[end], left = 0, right = 0;
+    if (end - first < 2) return;
+    for (int k = first; k < end; k++) *(k < middle ? &left : &right) += x->given[k];
+    x->b->cut[middle] = x->pl->sharing.weights ? even_border(x, at, to, left, right)
+                                               : at + size_align64((to - at) / 2);
+    halve(x, first, middle);
+    halve(x, middle, end);
+}
+
+/* Who updates the weights of a bucket; and since weights lie in the order of their gradients, the same cuts of them. */
+static void weights_share(const struct cutter *x)
+{
+    struct placement *pl = x->pl;
+    struct bucket *b = x->b;
+    int n = pl->sharing.replicas, k = 0;
+    b->weight_cut = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof *b->weight_cut);
+    for (int i = 0; i < x->n_params; i++) {
+        struct state_row *r = &pl->state[i];
+        size_t at = owns(pl, i, x->rank) ? placement_use(pl, x->rank, i, 0) : b->end;
+        if (at < b->at || at >= b->end) continue;
+        for (; k <= n && b->cut[k] <= at; k++) b->weight_cut[k] = r->off[x->rank];
+        r->replica = share_of(pl, k - 1);
+        for (int j = k; j <= n; j++) b->weight_cut[j] = r->off[x->rank] + r->bytes;
+    }
+}
+
+static void shares_make(struct placement *pl, int rank, int n_params)
+{
+    int n = pl->sharing.replicas;
+    struct buckets *b = &pl->bucket[rank];
+    struct cutter x = {pl, rank, n_params, NULL, mem_alloc((size_t)n * sizeof *x.given)};
+    for (int i = 0; i < b->n; i++) {
+        x.b = &b->v[i];
+        x.b->cut = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof *x.b->cut);
+        x.b->cut[0] = x.b->at, x.b->cut[n] = x.b->end;
+        halve(&x, 0, n);
+        for (int k = 0; k < n; k++) x.given[k] += x.b->cut[k + 1] - x.b->cut[k];
+        if (pl->sharing.weights) weights_share(&x);
+    }
+    for (int k = 0; k < n && pl->sharing.weights; k++)
+        if (x.given[k] > pl->update_bytes[rank]) pl->update_bytes[rank] = x.given[k];
+    free(x.given);
+}
+
+void buckets_make(struct placement *pl, const struct selection *s, int rank)
+{
+    struct buckets *b = &pl->bucket[rank];
+    if (!pl->sharing.weights || pl->sharing.replicas < 2) pl->update_bytes[rank] = pl->sum_bytes[rank];
+    if (pl->sharing.replicas < 2) return;
+    size_t full = bucket_bytes(pl, rank);
+    b->v = arena_alloc(pl->mem, (size_t)(pl->use_first[s->g->n_params] + 1) * sizeof *b->v);
+    for (int i = s->g->n_params - 1; i >= 0; i--) if (owns(pl, i, rank)) param_add(pl, s, rank, i, full);
+    final_first(b);
+    shares_make(pl, rank, s->g->n_params);
 }
 
 /* A stage's pieces end where a bucket of its rank becomes final. */

@@ -1,6 +1,6 @@
 /* The checker about replicas: plays what all of them exchange, each share of the gradients as a hash of how it was
- * made. Posts must meet in the order of each link, nothing may wait for ever, and every replica must end with the tree
- * over all blocks. */
+ * made. Posts must meet in the order of each link, nothing may wait for ever, and whoever updates a weight must do so
+ * by the tree over all blocks; where only one replica does, all others must end with the weight that it made. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/check_int.h"
@@ -8,13 +8,14 @@
 /* A message under way: the pieces that it carries, as they were when it was posted. */
 struct message { bool sent, posted; uint64_t *piece; };
 /* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
- * bucket (0: none) and kind of message how many that it posted wait for their other end, those that it sends and those
- * that it receives. */
-struct player { int at; uint64_t *sum, *came; int *open; };
+ * parameter whether it is what this step makes of it; of each bucket (0: none) and kind of message how many that it
+ * posted wait for their other end, those that it sends and those that it receives. */
+struct player { int at; uint64_t *sum, *came; bool *updated; int *open; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
     struct message *message; struct err *e;
+    uint64_t want;                                       /* the sum of all blocks */
 };
 
 static int fail(const struct stage_play *s, int replica, const struct act *a, const char *what)
@@ -106,8 +107,8 @@ static void cuts_find(struct stage_play *s)
     s->n_buckets = 1;
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
-        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
         if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
+        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }
@@ -119,6 +120,8 @@ static bool inside(const struct stage_play *s, const struct channel *h, int piec
 {
     return s->cut[piece] >= h->off && s->cut[piece + 1] <= h->off + h->bytes_per_sample;
 }
+
+static bool is_gradient(const struct channel *h) { return h->kind == CHAN_SUM || h->kind == CHAN_SUMMED; }
 
 static int share_add(struct stage_play *s, int replica, const struct act *a)
 {
@@ -137,17 +140,85 @@ static int share_add(struct stage_play *s, int replica, const struct act *a)
     return 0;
 }
 
-static void message_take(struct stage_play *s, int replica, const struct channel *h, int chan)
+/* ---- weights: updated by the sum of all blocks, then sent on ---- */
+
+static bool weight_in(const struct stage_play *s, const struct state_row *r, const struct channel *h)
 {
-    struct player *x = &s->play[replica];
+    size_t at = r->off[s->rank];
+    return at != STATE_NOWHERE && h->off < at + r->bytes && at < h->off + h->bytes_per_sample;
+}
+
+/* Whether all that the optimizer adds up of a parameter's uses is the sum of all blocks. */
+static bool sum_is_whole(const struct stage_play *s, int replica, int param)
+{
+    const struct plan *p = s->p[replica];
+    const struct player *x = &s->play[replica];
+    for (int u = 0; u < p->sel->g->param[param].n_uses; u++)
+        for (int i = 0; i + 1 < s->n_cuts; i++)
+            if (use_in(s, p, param, u, s->cut[i], s->cut[i + 1]) && x->sum[i] != s->want) return false;
+    return true;
+}
+
+static int weights_update(struct stage_play *s, int replica, const struct act *a)
+{
+    const struct placement *pl = s->p[replica]->pl;
+    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
+        if (!placement_updates(pl, &pl->state[i], replica, s->rank)) continue;
+        if (!sum_is_whole(s, replica, i)) return fail(s, replica, a, "it has not the sum of all blocks");
+        s->play[replica].updated[i] = true;
+    }
+    return 0;
+}
+
+/* What a message carries of weights: whole ones that the rank owns, and nothing else; who sends has their new values.
+ */
+static int weights_check(const struct stage_play *s, int replica, const struct act *a, bool send)
+{
+    const struct placement *pl = s->p[replica]->pl;
+    const struct channel *h = channel_of(s, replica, a);
+    size_t bytes = 0;
+    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (!weight_in(s, r, h)) continue;
+        bool updated = s->play[replica].updated[i];
+        if (!r->trained || r->owner != s->rank) return fail(s, replica, a, "it carries what is not trained here");
+        if (updated != send) return fail(s, replica, a, send ? "it sends an old weight" : "it has the weight already");
+        bytes += r->bytes;
+    }
+    return bytes == h->bytes_per_sample ? 0 : fail(s, replica, a, "it carries parts of weights");
+}
+
+static void weights_take(struct stage_play *s, int replica, const struct channel *h)
+{
+    const struct placement *pl = s->p[replica]->pl;
+    for (int i = 0; h->kind == CHAN_WEIGHT && i < s->p[replica]->sel->g->n_params; i++)
+        if (weight_in(s, &pl->state[i], h)) s->play[replica].updated[i] = true;
+}
+
+static int weights_end(const struct stage_play *s, int replica)
+{
+    const struct placement *pl = s->p[replica]->pl;
+    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->trained && r->owner == s->rank && !s->play[replica].updated[i])
+            return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d ends with an old %s", replica, s->rank,
+                           r->name);
+    }
+    return 0;
+}
+
+static void message_take(struct stage_play *s, int to_replica, const struct channel *h, int chan)
+{
+    struct player *x = &s->play[to_replica];
     uint64_t *to = h->kind == CHAN_SUM ? x->came : x->sum;
-    for (int i = 0; i + 1 < s->n_cuts && h->kind != CHAN_KEPT; i++)
+    weights_take(s, to_replica, h);
+    for (int i = 0; i + 1 < s->n_cuts && is_gradient(h); i++)
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
 static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
 {
-    return &s->play[replica].open[(bucket * (CHAN_KEPT + 1) + kind) * 2 + comes];
+    return &s->play[replica].open[(bucket * (CHAN_WEIGHT + 1) + kind) * 2 + comes];
 }
 
 /* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
@@ -173,7 +244,7 @@ static int buckets_check(const struct stage_play *s)
 static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
 {
     for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
-        for (int kind = 0; kind <= CHAN_KEPT; kind++)
+        for (int kind = 0; kind <= CHAN_WEIGHT; kind++)
             if ((come >> kind & 1 && *open_of(s, replica, b, kind, true)) ||
                 (left >> kind & 1 && *open_of(s, replica, b, kind, false)))
                 return false;
@@ -200,22 +271,28 @@ static int act_play(struct stage_play *s, int replica, int i)
 {
     const struct plan *p = s->p[replica];
     const struct act *a = &p->row[s->rank][i];
-    enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT };
+    enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT, WEIGHT = 1 << CHAN_WEIGHT };
     bool ends = a->op == ACT_N || a->op == ACT_O;
-    unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : 0;
+    bool weight = a->op == ACT_SW || a->op == ACT_SU;
+    unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : weight ? WEIGHT : 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
     if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
+    if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
+    if (a->op == ACT_SU && !s->play[replica].updated[h->param])
+        return fail(s, replica, a, "the weight has not come from who updates it");
     if (!h || h->from_replica < 0) return 1;
     struct message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
     if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
-    if (h->kind != CHAN_KEPT && final_check(s, replica, i)) return -1;
+    if (is_gradient(h) && final_check(s, replica, i)) return -1;
     if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
-    if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK)) return fail(s, replica, a, "the wrong end");
+    if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK || a->op == ACT_SW))
+        return fail(s, replica, a, "the wrong end");
+    if (h->kind == CHAN_WEIGHT && weights_check(s, replica, a, send)) return -1;
     if (send ? m->sent : m->posted) return fail(s, replica, a, "twice");
     if (send) {
         m->piece = mem_alloc((size_t)s->n_cuts * sizeof *m->piece);
-        for (int k = 0; k + 1 < s->n_cuts && h->kind != CHAN_KEPT; k++)
+        for (int k = 0; k + 1 < s->n_cuts && is_gradient(h); k++)
             if (inside(s, h, k) && !(m->piece[k] = s->play[replica].sum[k]))
                 return fail(s, replica, a, "sends what is nothing");
     }
@@ -265,11 +342,13 @@ static int rank_play(struct stage_play *s)
 {
     const struct plan *first = s->p[0];
     int bad = buckets_check(s);
+    s->want = check_sum_wanted(first, 0, first->req.groups);
     for (int r = 0; r < s->n && !bad; r++) {
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;
-        s->play[r].open = mem_alloc((size_t)s->n_buckets * (CHAN_KEPT + 1) * 2 * sizeof(int));
+        s->play[r].updated = mem_alloc((size_t)first->sel->g->n_params + 1);
+        s->play[r].open = mem_alloc((size_t)s->n_buckets * (CHAN_WEIGHT + 1) * 2 * sizeof(int));
         for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
     }
     if (!bad) bad = order_check(s);
@@ -283,14 +362,10 @@ static int rank_play(struct stage_play *s)
                 if (ran < 0) bad = -1;
             }
     }
-    uint64_t want = check_sum_wanted(first, 0, first->req.groups);
     for (int r = 0; r < s->n && !bad; r++) {
         int at = s->play[r].at;
         if (at < s->p[r]->row_n[s->rank]) bad = fail(s, r, &s->p[r]->row[s->rank][at], "waits for ever");
-        for (int i = 0; i + 1 < s->n_cuts && !bad && first->req.mode == PLAN_TRAIN; i++)
-            if (s->play[r].sum[i] != want)
-                bad = err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d does not end with the sum of all "
-                              "blocks", r, s->rank);
+        if (!bad && first->req.mode == PLAN_TRAIN) bad = weights_end(s, r);
     }
     for (int c = 0; c < first->n_chan && !bad; c++)
         if (first->chan[c].from_rank == s->rank && s->message[c].sent != s->message[c].posted)
@@ -307,7 +382,7 @@ int plan_check_replicas(struct plan *const *p, struct err *e)
                                .message = mem_alloc((size_t)(p[0]->n_chan + 1) * sizeof *s.message)};
         cuts_find(&s);
         int bad = rank_play(&s);
-        for (int r = 0; r < n; r++) { free(s.play[r].sum); free(s.play[r].open); }
+        for (int r = 0; r < n; r++) { free(s.play[r].sum); free(s.play[r].updated); free(s.play[r].open); }
         for (int c = 0; c < p[0]->n_chan; c++) free(s.message[c].piece);
         free(s.play); free(s.message); free(s.cut);
         if (bad) return -1;

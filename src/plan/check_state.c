@@ -47,21 +47,74 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
     return 0;
 }
 
-/* A parameter lies once on each rank that uses it, its average, too; what the optimizer keeps of it with the owner. */
-static int places_check(const struct ties *c, int rank)
+/* What lies in a region of a rank: [at, end). */
+struct lie { size_t at, end; const struct state_row *row; };
+struct lies { struct lie *v; int n; };
+
+static int by_place(const void *a, const void *b)
+{
+    const struct lie *x = a, *y = b;
+    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->end > y->end) - (x->end < y->end);
+}
+
+static int lies_check(const struct ties *c, int rank, struct lies *x, size_t region)
+{
+    if (x->n) qsort(x->v, (size_t)x->n, sizeof *x->v, by_place);
+    for (int i = 0; i < x->n; i++)
+        if (x->v[i].end > region || (i && x->v[i].at < x->v[i - 1].end))
+            return state_fail(c, x->v[i].row, rank, "lies where other state is");
+    return 0;
+}
+
+/* Where weights are shared out, what the optimizer keeps of one lies on the replica of the weight. */
+static bool row_wanted(const struct ties *c, const struct state_row *r, int replica, int rank)
+{
+    if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (!c->p->pl->sharing.weights || r->replica == replica);
+    return rank == r->owner || rank_uses(c, r->param, rank);
+}
+
+/* A parameter lies once on each rank that uses it, its average, too; what the optimizer keeps of it with the owner.
+ * Each replica has regions of its own. */
+static int places_check(const struct ties *c, int replica, int rank)
 {
     const struct placement *pl = c->p->pl;
-    size_t end[STATE_REGIONS] = {0}, grads[2] = {0, pl->sum_bytes[rank]};
     const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
-    for (int i = 0; i < pl->n_state; i++) {
-        const struct state_row *r = &pl->state[i];
-        bool is_param = i < c->p->sel->g->n_params,
-             wants = rank == r->owner || (r->kind != STATE_OPTIMIZER && rank_uses(c, r->param, rank));
-        if (r->off[rank] != STATE_NOWHERE && !lies_free(r->off[rank], r->bytes, &end[r->region], region[r->region]))
-            return state_fail(c, r, rank, "lies where other state is");
-        if (wants && r->off[rank] == STATE_NOWHERE) return state_fail(c, r, rank, "is used, but nowhere");
-        if (is_param && grads_check(c, r, rank, &grads[rank != r->owner])) return -1;
+    int bad = 0;
+    for (int k = 0; k < STATE_REGIONS && !bad; k++) {
+        struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
+        for (int i = 0; i < pl->n_state && !bad; i++) {
+            const struct state_row *r = &pl->state[i];
+            bool wants = row_wanted(c, r, replica, rank), other = r->kind == STATE_OPTIMIZER && !wants;
+            if ((int)r->region != k || other) continue;
+            if (r->off[rank] != STATE_NOWHERE)
+                x.v[x.n++] = (struct lie){r->off[rank], r->off[rank] + r->bytes, r};
+            else if (wants) bad = state_fail(c, r, rank, "is used, but nowhere");
+        }
+        bad = bad || lies_check(c, rank, &x, region[k]);
+        free(x.v);
     }
+    return bad ? -1 : 0;
+}
+
+/* Who speaks for a row is there, and a weight's rows have the same one. */
+static int speakers_check(const struct ties *c)
+{
+    const struct placement *pl = c->p->pl;
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i], *w = &pl->state[r->param];
+        int least = pl->sharing.weights ? pl->sharing.replicas : 1;
+        if (r->replica < 0 || r->replica >= least || r->replica != w->replica || r->owner != w->owner)
+            return state_fail(c, r, r->owner, "nobody speaks for it");
+    }
+    return 0;
+}
+
+static int grads_all_check(const struct ties *c, int rank)
+{
+    const struct placement *pl = c->p->pl;
+    size_t end[2] = {0, pl->sum_bytes[rank]};
+    for (int i = 0; i < c->p->sel->g->n_params; i++)
+        if (grads_check(c, &pl->state[i], rank, &end[rank != pl->state[i].owner])) return -1;
     return 0;
 }
 
@@ -131,8 +184,9 @@ static int posts_check(const struct ties *c, int rank)
     int norm = first_of(p, rank, ACT_N), update = first_of(p, rank, ACT_O);
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) || (a->op == ACT_SU && i < update) ||
-                     (a->op == ACT_RU && i < norm);
+        bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) ||
+                     ((a->op == ACT_SU || a->op == ACT_SW) && i < update) ||
+                     ((a->op == ACT_RU || a->op == ACT_RW) && i < norm);
         bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM;
         bool kept = a->op == ACT_SK || a->op == ACT_RK;
         early |= kept && i < computes_last(p, rank, -1);   /* of sums, check_replicas.c says when each may go */
@@ -167,7 +221,9 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     int bad = 0;
     c.sent = mem_alloc(2 * (size_t)(p->n_chan + 1) * sizeof *c.sent);
     c.got = c.sent + p->n_chan;
-    for (int rank = 0; rank < p->n_ranks && !bad; rank++) bad = places_check(&c, rank);
+    bad = speakers_check(&c);
+    for (int rank = 0; rank < p->n_ranks && !bad; rank++)
+        bad = places_check(&c, p->req.replica, rank) || grads_all_check(&c, rank);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
     free(c.sent);
     return bad ? -1 : 0;

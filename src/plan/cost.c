@@ -102,7 +102,7 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
-/* Forward and input gradients; padding that is left out does not count. */
+/* Forward and input gradients; padding that is left out does not count. Threads share products, and nothing else. */
 static void product_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
 {
     const struct device_speed *v = s->dev.speed;
@@ -111,7 +111,8 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     double flops = nominal_flops(s, g) * n, bytes = activation_bytes(s, g) * n;
     if (g->share > 0) flops *= g->share;
     else if (conv && !v->padding) flops *= padding_left_out(s, g);
-    double product = flops / v->flops[s->dev.precision], once = at_rate(weight_bytes(s, g), v->weights);
+    double threads = s->dev.threads > 1 ? 1 + v->threads * (s->dev.threads - 1) : 1;
+    double product = flops / v->flops[s->dev.precision] / threads, once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* two products forward; backward one of them again, and two gradients of each */
@@ -192,9 +193,22 @@ double cost_ns(const struct cost *k, enum phase ph, int group, int n)
 
 double cost_speed(const struct cost *k, int rank) { return rank < k->n_speed ? k->speed[rank] : 1; }
 
+struct cost *cost_take(struct cost **list, int threads)
+{
+    for (; *list; list = &(*list)->other) {
+        struct cost *k = *list;
+        if (k->threads != threads) continue;
+        *list = k->other;
+        k->other = NULL;
+        return k;
+    }
+    return NULL;
+}
+
 void cost_free(struct cost *k)
 {
     if (!k) return;
+    cost_free(k->other);
     free(k->size);
     free(k->speed);
     free(k->ns);

@@ -15,16 +15,23 @@ struct cost {
     double optimizer_ns_per_byte;                        /* of gradient bytes */
     /* of each rank's device, relative to the one measured; none: all alike */
     int n_speed; double *speed;
+    int threads;                                         /* computing ones of each rank; 0: the selection's */
+    struct cost *other;                                  /* a list: with other numbers of threads; owned */
 };
 double cost_speed(const struct cost *k, int rank);
 struct cost *cost_new(const char *origin, int n_groups, int n_sizes);   /* all zero */
 double *cost_cell(const struct cost *k, int size, enum phase ph, int group);  /* size: index */
 double cost_ns(const struct cost *k, enum phase ph, int group, int n);  /* of a micro-batch of n samples */
 struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes */
-/* profile.json: groups by name with their times and bytes (free() it); and back. 65 for damage, another network or
- * device. */
+/* profile.json: groups by name with their times and bytes (free() it), and the times of k->other; and back: those for
+ * the selection's number of threads, or all. 65 for damage, another network or device. */
 char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
+struct cost *cost_parse_all(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
+/* The numbers of threads that a profile has costs for, at most so many; what cannot be read has none. How many. */
+int cost_threads(const char *text, size_t n, int *threads, int most);
+/* Takes those with that number of threads out of the list; NULL: none. */
+struct cost *cost_take(struct cost **list, int threads);
 void cost_free(struct cost *k);
 
 #endif

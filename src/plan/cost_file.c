@@ -12,6 +12,8 @@ static const char *const phase_key[PH_COUNT] = {
     [PH_FWD] = "forward_ns", [PH_BWD_DATA] = "input_grad_ns", [PH_BWD_WEIGHTS] = "weight_grad_ns",
 };
 #define FORMAT "mpstaged profile 2"
+#define OTHERS "other_threads"
+enum { MAX_THREADS = 1 << 20 };
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
@@ -42,9 +44,8 @@ static int64_t param_bytes(const struct selection *s, int group)
     return sum;
 }
 
-static json_t *group_json(const struct cost *k, const struct selection *s, int group)
+static json_t *times_json(const struct cost *k, const struct selection *s, int group)
 {
-    const struct group *g = &s->group[group];
     json_t *o = json_pack("{s:s}", "name", group_name(s, group));
     for (int ph = 0; ph < PH_COUNT; ph++) {
         json_t *a = json_array();
@@ -52,6 +53,13 @@ static json_t *group_json(const struct cost *k, const struct selection *s, int g
             json_array_append_new(a, json_real(round(*cost_cell(k, i, (enum phase)ph, group))));
         json_object_set_new(o, phase_key[ph], a);
     }
+    return o;
+}
+
+static json_t *group_json(const struct cost *k, const struct selection *s, int group)
+{
+    const struct group *g = &s->group[group];
+    json_t *o = times_json(k, s, group);
     json_int_t value = (json_int_t)select_sample_bytes(s, g->out);
     json_object_set_new(o, "output_bytes", json_integer(value));
     json_object_set_new(o, "kept_bytes", json_integer((json_int_t)(group_extra(g, 2) - group_extra(g, 1))));
@@ -59,21 +67,43 @@ static json_t *group_json(const struct cost *k, const struct selection *s, int g
     return o;
 }
 
+/* What was measured with one number of threads, into o. */
+static void measured_json(json_t *o, const struct cost *k, int threads, json_t *groups)
+{
+    json_t *sizes = json_array();
+    for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
+    json_t *of = json_pack("{s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "threads", threads, "micro_batch_sizes", sizes,
+                           "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
+                           "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
+                           k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
+    json_object_update(o, of);
+    json_decref(of);
+}
+
+static json_t *others_json(const struct cost *k, const struct selection *s)
+{
+    json_t *all = json_array();
+    for (; k; k = k->other) {
+        json_t *o = json_object(), *groups = json_array();
+        for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, times_json(k, s, i));
+        measured_json(o, k, k->threads, groups);
+        json_array_append_new(all, o);
+    }
+    return all;
+}
+
 char *cost_json(const struct cost *k, const struct selection *s)
 {
     struct text dev = {0};
     char hash[33];
-    json_t *sizes = json_array(), *groups = json_array();
+    json_t *groups = json_array();
     device_text(s, &dev);
     graph_hash(s, hash);
-    for (int i = 0; i < k->n_sizes; i++) json_array_append_new(sizes, json_integer(k->size[i]));
     for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
-    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "format", FORMAT, "network",
-                          s->g->name, "graph_hash", hash, "device", dev.s, "precision",
-                          precision_name[s->dev.precision], "threads", s->dev.threads, "micro_batch_sizes", sizes,
-                          "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
-                          "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
-                          k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
+    json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s}", "format", FORMAT, "network", s->g->name, "graph_hash", hash,
+                          "device", dev.s, "precision", precision_name[s->dev.precision]);
+    measured_json(o, k, s->dev.threads, groups);
+    if (k->other) json_object_set_new(o, OTHERS, others_json(k->other, s));
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(o);
     text_free(&dev);
@@ -119,17 +149,18 @@ static int device_read(const struct reader *r, const json_t *o)
 
 static int header_read(const struct reader *r, const json_t *o)
 {
-    enum { MAX_THREADS = 1 << 20 };
     char hash[33];
     if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
     graph_hash(r->s, hash);
-    if (same_text(r, o, "graph_hash", hash) || device_read(r, o)) return -1;
-    json_int_t threads = json_integer_value(json_object_get(o, "threads"));
-    if (threads < 1 || threads > MAX_THREADS)
-        return refuse(r, "a whole number from 1 to 1048576 is missing:", "threads");
-    if (threads == r->s->dev.threads) return 0;
-    return err_set(r->e, E_DATA, "%s: measured with %d threads a rank, but these are %d", r->file, (int)threads,
-                   r->s->dev.threads);
+    return same_text(r, o, "graph_hash", hash) || device_read(r, o) ? -1 : 0;
+}
+
+static int threads_read(const struct reader *r, const json_t *o, int *threads)
+{
+    json_int_t n = json_integer_value(json_object_get(o, "threads"));
+    if (n < 1 || n > MAX_THREADS) return refuse(r, "a whole number from 1 to 1048576 is missing:", "threads");
+    *threads = (int)n;
+    return 0;
 }
 
 static int sizes_read(struct reader *r, const json_t *o)
@@ -165,14 +196,18 @@ static int group_read(const struct reader *r, const json_t *o, int group)
     return 0;
 }
 
-static int body_read(struct reader *r, const json_t *o)
+/* With one number of threads; r->k is NULL, or what was read so far. */
+static int measured_read(struct reader *r, const json_t *o)
 {
     const json_t *groups = json_object_get(o, "groups");
-    if (header_read(r, o) || sizes_read(r, o)) return -1;
+    int threads = 0;
+    if (threads_read(r, o, &threads) || sizes_read(r, o)) return -1;
+    struct cost *k = r->k;
+    k->threads = threads;
     struct { const char *key; double least, *to; } field[] = {
-        {"transfer_latency_ns", 0, &r->k->latency_ns}, {"transfer_bytes_per_ns", 1e-9, &r->k->bytes_per_ns},
-        {"transfer_busy_ns_per_byte", 0, &r->k->busy_ns_per_byte},
-        {"optimizer_ns_per_byte", 0, &r->k->optimizer_ns_per_byte}, {"load_ns_per_sample", 0, &r->k->load_ns},
+        {"transfer_latency_ns", 0, &k->latency_ns}, {"transfer_bytes_per_ns", 1e-9, &k->bytes_per_ns},
+        {"transfer_busy_ns_per_byte", 0, &k->busy_ns_per_byte},
+        {"optimizer_ns_per_byte", 0, &k->optimizer_ns_per_byte}, {"load_ns_per_sample", 0, &k->load_ns},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
@@ -184,14 +219,66 @@ static int body_read(struct reader *r, const json_t *o)
     return 0;
 }
 
-struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e)
+static bool is_known(const struct cost *k, int threads)
+{
+    for (; k; k = k->other) if (k->threads == threads) return true;
+    return false;
+}
+
+static int all_read(struct reader *r, const json_t *o)
+{
+    enum { MAX_OTHERS = 64 };
+    const json_t *more = json_object_get(o, OTHERS);
+    if (header_read(r, o) || measured_read(r, o)) return -1;
+    if (more && (!json_is_array(more) || json_array_size(more) > MAX_OTHERS))
+        return refuse(r, "a list of up to 64 is missing:", OTHERS);
+    for (size_t i = 0; i < json_array_size(more); i++) {
+        struct cost *before = r->k;
+        r->k = NULL;
+        int bad = measured_read(r, json_array_get(more, i));
+        if (!r->k) r->k = before;
+        else r->k->other = before;
+        if (bad) return -1;
+        if (is_known(before, r->k->threads))
+            return err_set(r->e, E_DATA, "%s: twice measured with %d threads a rank", r->file, r->k->threads);
+    }
+    return 0;
+}
+
+struct cost *cost_parse_all(const char *file, const char *text, size_t n, const struct selection *s, struct err *e)
 {
     json_error_t why;
     json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     struct reader r = {.file = file, .s = s, .e = e};
-    int bad = o ? body_read(&r, o) : err_set(e, E_DATA, "%s:%d: %s", file, why.line > 0 ? why.line : 1, why.text);
+    int bad = o ? all_read(&r, o) : err_set(e, E_DATA, "%s:%d: %s", file, why.line > 0 ? why.line : 1, why.text);
     json_decref(o);
     if (!bad) return r.k;
     cost_free(r.k);
     return NULL;
+}
+
+struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e)
+{
+    struct cost *all = cost_parse_all(file, text, n, s, e), *k = cost_take(&all, s->dev.threads);
+    if (!k && all) {
+        struct text known = {0};
+        for (const struct cost *x = all; x; x = x->other) text_add(&known, "%s%d", known.n ? ", " : "", x->threads);
+        err_set(e, E_DATA, "%s: measured with %s threads a rank, but these are %d", file, known.s, s->dev.threads);
+        text_free(&known);
+    }
+    cost_free(all);
+    return k;
+}
+
+int cost_threads(const char *text, size_t n, int *threads, int most)
+{
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *more = json_object_get(o, OTHERS);
+    int known = 0;
+    for (size_t i = 0; o && i <= json_array_size(more) && known < most; i++) {
+        json_int_t v = json_integer_value(json_object_get(i ? json_array_get(more, i - 1) : o, "threads"));
+        if (v >= 1 && v <= MAX_THREADS) threads[known++] = (int)v;
+    }
+    json_decref(o);
+    return known;
 }

@@ -48,6 +48,7 @@ struct device_speed {
     double point_times;                                  /* of a convolution whose output is one point a channel */
     bool padding;                                        /* is multiplied, too, instead of being left out */
     bool steady;                                         /* each sample takes as long, however many there are */
+    double threads;                                      /* what a further thread adds to products, of the first's */
     /* transfers: from a start to the first byte, bytes a ns, ns that a rank's thread gives to each byte */
     double latency_ns, transfer, busy_ns_per_byte;
 };

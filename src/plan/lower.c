@@ -290,7 +290,7 @@ static void row_emit(struct rows *r, const struct index *x, const struct arrival
     free(loaded);
 }
 
-/* ---- the step's tail: tied gradients to their owners, norms, optimizer, updated weights back --- */
+/* ---- the step's tail: tied gradients to their owners, norms, optimizer, updated weights to others --- */
 
 static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
 {
@@ -311,6 +311,7 @@ static void tail_emit(struct lower *w, int rank)
     replicas_sum_emit(w, rank);
     *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
     *vec_push(&w->row[rank]) = act_make(ACT_O, stage, 0, -1);
+    replicas_weights_emit(w, rank);
     tail_posts(w, rank, CHAN_PARAM);
 }
 

@@ -15,6 +15,7 @@ struct part_request {
     const struct plan_request *plan;                     /* the plan that is to be fast and to fit */
     int n_stages;
     struct state_buffers buffers;                        /* of the optimizer */
+    struct sharing sharing;                              /* of as many replicas as the plan's */
     /* where the stages will be; 0 and NULL: one a rank */
     int n_ranks; const int *rank_of;
     struct part_found *found;                            /* NULL: not asked for */
@@ -44,6 +45,7 @@ static inline int part_rank(const struct part_request *q, int stage)
 {
     return q->rank_of ? q->rank_of[stage] : stage % part_ranks(q);
 }
+struct sharing part_sharing(const struct part_request *q);
 /* Of the request's stages, cut so. */
 struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e);
 

@@ -17,6 +17,7 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
         if (p->kind == PARAM_WEIGHT && !p->frozen)
             bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
     }
+    if (q->sharing.weights) bytes /= part_sharing(q).replicas;
     return bytes * q->cost->optimizer_ns_per_byte;
 }
 

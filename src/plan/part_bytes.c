@@ -10,12 +10,14 @@ static uint64_t *params_count(const struct part_request *q, bool training)
     const struct selection *s = q->sel;
     uint64_t *bytes = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *bytes);
     uint64_t levels = (uint64_t)plan_levels(q->plan->groups, q->plan->replicas);
+    uint64_t replicas = (uint64_t)part_sharing(q).replicas;
     struct arena *mem = arena_new();
     struct state_row *row;
     int n = state_rows_make(mem, s, &q->buffers, &row);
     for (int i = 0; i < n; i++) {
         bool weight = row[i].kind == STATE_WEIGHT && row[i].trained;
-        if (training) bytes[row[i].param] += row[i].bytes * (weight ? 1 + levels : 1);
+        bool shared = row[i].kind == STATE_OPTIMIZER && q->sharing.weights;
+        if (training) bytes[row[i].param] += row[i].bytes * (weight ? 1 + levels : 1) / (shared ? replicas : 1);
         else if (row[i].region == IN_PARAM) bytes[row[i].param] += state_plain_bytes(&row[i]);
     }
     arena_free(mem);
@@ -62,7 +64,7 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     struct placement *pl = placement_make(
         &(struct placement_request){
             .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .buffers = q->buffers,
-            .n_levels = plan_levels(r.groups, r.replicas)}, e);
+            .n_levels = plan_levels(r.groups, r.replicas), .sharing = part_sharing(q)}, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];

@@ -1,5 +1,6 @@
 /* Where state lives: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
-#include "plan/plan.h"
+#include <stdlib.h>
+#include "plan/plan_int.h"
 
 /* Of every parameter, on which stages its uses are. */
 static void uses_find(struct placement *pl, const struct selection *s)
@@ -25,20 +26,52 @@ static size_t take(size_t *end, size_t bytes)
     return at;
 }
 
+static void row_own(struct placement *pl, struct state_row *r)
+{
+    r->owner = pl->map.rank_of[pl->use_stage[pl->use_first[r->param]]];   /* a graph has no parameter without uses */
+    r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
+    for (int rank = 0; rank < pl->n_ranks; rank++) r->off[rank] = STATE_NOWHERE;
+}
+
 /* Parameters and averages of them lie on every rank that uses them, once; buffers of the optimizer with the owner: the
  * rank of the first use. */
-static void row_place(struct placement *pl, struct state_row *r)
+static bool row_lies(const struct placement *pl, const struct state_row *r, int rank)
 {
-    size_t *end[STATE_REGIONS] = {[IN_PARAM] = pl->param_bytes, [IN_STATE] = pl->state_bytes};
-    int first = pl->use_first[r->param], uses = pl->use_first[r->param + 1] - first;
-    r->owner = pl->map.rank_of[pl->use_stage[first]];      /* a graph has no parameter without uses */
-    r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
-    for (int rank = 0; rank < pl->n_ranks; rank++) {
-        bool here = rank == r->owner;
-        for (int u = 0; u < uses && r->kind != STATE_OPTIMIZER; u++)
-            here |= pl->map.rank_of[pl->use_stage[first + u]] == rank;
-        r->off[rank] = here ? take(&end[r->region][rank], r->bytes) : STATE_NOWHERE;
+    bool here = rank == r->owner;
+    for (int k = pl->use_first[r->param]; k < pl->use_first[r->param + 1] && r->kind != STATE_OPTIMIZER; k++)
+        here |= pl->map.rank_of[pl->use_stage[k]] == rank;
+    return here;
+}
+
+/* First the weights that the rank owns and trains, in the order of their gradients, so that replicas which share them
+ * out find the same shares in both; then all others. */
+static void params_place(struct placement *pl, int n_params)
+{
+    for (int own = 1; own >= 0; own--)
+        for (int i = 0; i < n_params; i++) {
+            struct state_row *r = &pl->state[i];
+            for (int rank = 0; rank < pl->n_ranks; rank++)
+                if ((r->trained && r->owner == rank) == own && row_lies(pl, r, rank))
+                    r->off[rank] = take(&pl->param_bytes[rank], r->bytes);
+        }
+}
+
+/* Behind the parameters' rows, in the order of the registry. Of what each replica keeps of its own weights there is
+ * room for the largest share. */
+static void beside_place(struct placement *pl, int n_params)
+{
+    size_t replicas = (size_t)pl->sharing.replicas, *end = mem_alloc((size_t)pl->n_ranks * replicas * sizeof *end);
+    for (int i = n_params; i < pl->n_state; i++) {
+        struct state_row *r = &pl->state[i];
+        r->replica = pl->state[r->param].replica;
+        for (int rank = 0; rank < pl->n_ranks; rank++) {
+            size_t *all = &pl->state_bytes[rank], *own = &end[(size_t)rank * replicas + (size_t)r->replica];
+            if (!row_lies(pl, r, rank)) continue;
+            r->off[rank] = take(r->kind == STATE_OPTIMIZER ? own : all, r->bytes);
+            if (*own > *all) *all = *own;
+        }
     }
+    free(end);
 }
 
 /* First those of weights that the rank owns, which replicas exchange; then of others' that it only uses. */
@@ -81,13 +114,14 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     struct arena *mem = arena_new();
     struct placement *pl = arena_alloc(mem, sizeof *pl);
     *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks,
-                             .n_levels = r->n_levels > 1 ? r->n_levels : 1};
+                             .n_levels = r->n_levels > 1 ? r->n_levels : 1, .sharing = r->sharing};
+    if (pl->sharing.replicas < 1) pl->sharing.replicas = 1;
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
     size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes,
-                           &pl->level_bytes, &pl->sum_bytes};
-    for (int i = 0; i < 6; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
+                           &pl->level_bytes, &pl->sum_bytes, &pl->update_bytes};
+    for (int i = 0; i < 7; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
     for (int i = 0; i <= n_stages; i++) pl->first_group[i] = first_group[i];
     for (int i = 0; i < n_stages; i++)
@@ -97,11 +131,17 @@ struct placement *placement_make(const struct placement_request *r, struct err *
         }
     uses_find(pl, s);
     pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);
-    for (int i = 0; i < pl->n_state; i++) row_place(pl, &pl->state[i]);
+    for (int i = 0; i < pl->n_state; i++) row_own(pl, &pl->state[i]);
+    params_place(pl, s->g->n_params);
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
     for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);
-    for (int rank = 0; rank < n_ranks; rank++) pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
+    pl->bucket = arena_alloc(mem, (size_t)n_ranks * sizeof *pl->bucket);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        pl->grad_bytes[rank] = (size_t)pl->n_levels * pl->level_bytes[rank];
+        buckets_make(pl, s, rank);
+    }
+    beside_place(pl, s->g->n_params);
     return pl;
 }
 

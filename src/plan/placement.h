@@ -13,6 +13,16 @@ struct stage_map {
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
                    struct err *e);
 
+/* Part of a rank's gradients that replicas exchange by itself: bytes of their region, and the first of the groups that
+ * add to it; -1: some come from other ranks, at the end. Those that are final first come first. Replicas halve it, then
+ * the halves; cut: where the shares that are left begin, and the last one ends, of gradients, and where weights are
+ * shared out, of these (placement_share). */
+struct bucket { size_t at, end; int group; size_t *cut, *weight_cut; };
+struct buckets { struct bucket *v; int n; };
+/* How replicas share the work out: how many there are, about how many bytes of gradients they exchange at a time (0:
+ * all), and whether each updates only its share of the weights and keeps what the optimizer wants for these. */
+struct sharing { int replicas; size_t bucket; bool weights; };
+
 struct placement {
     struct arena *mem;
     int n_stages, n_ranks, *first_group;                 /* n_stages + 1 entries */
@@ -29,6 +39,9 @@ struct placement {
      * has the sum in the end; those above are for blocks of micro-batches whose sums are not added yet. */
     int n_levels; size_t *level_bytes;
     size_t *sum_bytes;                                   /* of these the first: of weights that the rank owns */
+    struct sharing sharing;                              /* replicas: at least 1 */
+    struct buckets *bucket;                              /* of each rank; none with one replica */
+    size_t *update_bytes;                                /* of each rank: of gradients that a replica updates by */
     size_t *derived_off;                                 /* of each group, in its rank's derived region */
 };
 struct placement_request {
@@ -38,11 +51,27 @@ struct placement_request {
     const int *rank_of;                                  /* of each stage; NULL: in turn */
     struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
     int n_levels;                                        /* plan_levels; 0: 1 */
+    struct sharing sharing;                              /* replicas 0: 1 */
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
 /* The stage that a rank is called by: the first of its own. */
 static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
+/* Among the ranks of all replicas: the one that changes a row and speaks for it. */
+static inline int placement_speaker(const struct placement *pl, const struct state_row *r)
+{
+    return r->replica * pl->n_ranks + r->owner;
+}
+/* Does a replica's rank update a weight, and keep what the optimizer wants for it? */
+static inline bool placement_updates(const struct placement *pl, const struct state_row *r, int replica, int rank)
+{
+    return r->trained && r->owner == rank && (!pl->sharing.weights || r->replica == replica);
+}
+/* The share of a bucket that a replica has when it has swapped halves n times, nearest replicas first: those whose
+ * numbers end in the same n bits have it together. */
+struct share { size_t at, end; };
+struct share placement_share(const struct placement *pl, const size_t *cut, int replica, int n);
+int placement_halvings(const struct placement *pl);      /* until each replica has a share of its own */
 /* Offset of a use's gradient on a rank. */
 static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
 {

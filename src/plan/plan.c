@@ -232,6 +232,9 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     p->n_levels = w.sums.n_levels;
     if ((p->n_levels > p->pl->n_levels || (p->req.replicas > 1 && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
         return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
+    if (p->req.replicas != p->pl->sharing.replicas)
+        return err_set(e, E_INTERNAL, "a plan of %d replicas where state lies for %d", p->req.replicas,
+                       p->pl->sharing.replicas);
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
     w.again = mem_alloc((size_t)p->sel->n_groups * sizeof *w.again);

@@ -74,9 +74,10 @@ struct channel {
     size_t bytes_per_sample;                             /* or bytes, for parameters and between replicas */
     /* between replicas, from a rank of one to the same of another; -1: within each */
     int from_replica, to_replica;
-    size_t off;                                          /* SUM, SUMMED: in the region of gradients */
-    /* SUM, SUMMED: the bucket of gradients, from 1 on, whose messages wait for each other and for no others; late: what
-     * comes of tied weights from other ranks lies in it */
+    /* SUM, SUMMED: in the region of gradients; WEIGHT: in that of parameters */
+    size_t off;
+    /* of these the bucket, from 1 on, whose messages wait for each other and for no others; late: what comes of tied
+     * weights from other ranks lies in it */
     int bucket;
     bool late;
 };
@@ -100,10 +101,8 @@ struct plan_request {
     /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
     int groups;
     /* Which of how many pipelines side by side this plan is for, each with its own blocks of the batch, which is that
-     * of all; a power of two that divides groups; 0: one */
+     * of all; a power of two that divides groups, and the placement's; 0: one */
     int replica, replicas;
-    /* these exchange gradients in buckets of about so many bytes, beside the last backward pass; 0: all at once */
-    size_t bucket;
     /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
     int in_flight;
     /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not

@@ -14,10 +14,6 @@ struct sum_add { int after, level; };
 struct sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
 void sums_make(struct arena *mem, const struct portion *b, struct sums *s);
 
-/* A part of a rank's gradients that replicas exchange by itself: bytes of their region, and the first of the groups
- * that add to it; -1: some come from other ranks, at the end. Those that are final first come first. */
-struct bucket { size_t at, end; int group; };
-struct buckets { struct bucket *v; int n; };
 struct lower {
     struct plan *p;
     /* of each rank; and how many phases of its exchange are in its row already */
@@ -72,8 +68,9 @@ void lower_replicas(struct lower *w);
 void replicas_kept_emit(struct lower *w, int rank);
 void replicas_final_emit(struct lower *w, int rank);     /* of gradients that are final (lower.final) */
 void replicas_sum_emit(struct lower *w, int rank);       /* all that is left */
+void replicas_weights_emit(struct lower *w, int rank);   /* behind the optimizer: weights that others updated */
 /* buckets.c */
-struct buckets buckets_make(struct arena *mem, const struct plan *p, int rank);
+void buckets_make(struct placement *pl, const struct selection *s, int rank);
 void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, by the buckets of their ranks */
 /* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */

@@ -3,7 +3,8 @@
  * exchange a rank's partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds
  * what it got to what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b +
  * a every share of the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and
- * Gropp 2005.) */
+ * Gropp 2005.) Where each replica updates its own share of the weights (ZeRO's first stage: Rajbhandari, Rasley, Ruwase
+ * and He 2020), these are doubled behind the optimizer instead of sums before it. */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
@@ -15,19 +16,6 @@ static struct channel *channel_between(struct lower *w, enum chan_kind kind, int
     return c;
 }
 
-/* The share that a replica has of so many bytes when it has swapped halves n times. */
-struct share { size_t at, end; };
-static struct share share_of(size_t bytes, int replica, int n)
-{
-    struct share s = {0, bytes};
-    for (int k = 0; k < n; k++) {
-        size_t middle = s.at + size_align64((s.end - s.at) / 2);
-        if (replica >> k & 1) s.at = middle;
-        else s.end = middle;
-    }
-    return s;
-}
-
 /* Has any of the 2^k replicas around this one, whose gradients are added already, a micro-batch? */
 static bool any_of(const struct plan *p, int replica, int k)
 {
@@ -36,26 +24,26 @@ static bool any_of(const struct plan *p, int replica, int k)
     return false;
 }
 
-/* One that is no gradient yet is not sent: what comes from elsewhere is taken instead of added. b: bucket. */
-static void sum_channel(struct lower *w, int rank, int b, int from, int k, bool summed)
+/* Halving sends what the partner goes on with, unless it is no gradient yet: what comes from elsewhere is taken then
+ * instead of added. Doubling sends all that is complete here. */
+static void bucket_channel(struct lower *w, enum chan_kind kind, int rank, int b, int from, int k)
 {
     int to = from ^ (1 << k);
     const struct bucket *x = &w->bucket[rank].v[b];
-    struct share s = share_of(x->end - x->at, summed ? from : to, k + 1);
-    if (s.end == s.at || (!summed && !any_of(w->p, from, k))) return;
-    struct channel *c = channel_between(w, summed ? CHAN_SUMMED : CHAN_SUM, rank, from, to);
-    c->off = x->at + s.at;
+    const size_t *cut = kind == CHAN_WEIGHT ? x->weight_cut : x->cut;
+    struct share s = placement_share(w->p->pl, cut, kind == CHAN_SUM ? to : from, k + 1);
+    if (s.end == s.at || (kind == CHAN_SUM && !any_of(w->p, from, k))) return;
+    struct channel *c = channel_between(w, kind, rank, from, to);
+    c->off = s.at;
     c->bytes_per_sample = s.end - s.at;
     c->bucket = b + 1;
     c->late = x->group < 0;
 }
 
-static int exchanges(const struct plan *p)
-{
-    int n = 0;
-    while (1 << n < p->req.replicas) n++;
-    return n;
-}
+static int exchanges(const struct plan *p) { return placement_halvings(p->pl); }
+
+/* What doubling brings: sums, or weights that were updated by them. */
+static enum chan_kind doubled(const struct plan *p) { return p->pl->sharing.weights ? CHAN_WEIGHT : CHAN_SUMMED; }
 
 /* Evaluations are read on the first replica alone. */
 static void kept_channels(struct lower *w)
@@ -81,9 +69,9 @@ static void bucket_channels(struct lower *w, int rank, int b)
 {
     int n = exchanges(w->p), replicas = w->p->req.replicas;
     for (int k = 0; k < n; k++)
-        for (int from = 0; from < replicas; from++) sum_channel(w, rank, b, from, k, false);
+        for (int from = 0; from < replicas; from++) bucket_channel(w, CHAN_SUM, rank, b, from, k);
     for (int k = n - 1; k >= 0; k--)
-        for (int from = 0; from < replicas; from++) sum_channel(w, rank, b, from, k, true);
+        for (int from = 0; from < replicas; from++) bucket_channel(w, doubled(w->p), rank, b, from, k);
 }
 
 void lower_replicas(struct lower *w)
@@ -95,8 +83,8 @@ void lower_replicas(struct lower *w)
     for (int s = 0; s < p->n_stages; s++) w->final[s] = p->stage[s].first_group + (p->n_mb ? p->stage[s].n_groups : 0);
     if (p->req.replicas < 2) return;
     kept_channels(w);
-    for (int rank = 0; rank < p->n_ranks; rank++) {
-        w->bucket[rank] = buckets_make(p->mem, p, rank);
+    for (int rank = 0; rank < p->n_ranks && p->req.mode == PLAN_TRAIN; rank++) {
+        w->bucket[rank] = p->pl->bucket[rank];
         for (int b = 0; b < w->bucket[rank].n; b++) bucket_channels(w, rank, b);
     }
     pieces_make(p, w->bucket);
@@ -150,13 +138,16 @@ static void add_emit(struct lower *w, int rank, int b, int k)
     *vec_push(&w->row[rank]) = add;
 }
 
-/* A bucket goes through 2 n steps, each of which posts: halving, where what came is added first, then doubling. */
+/* A bucket goes through 2 n steps, each of which posts: halving, where what came is added first, then doubling. Where
+ * weights are shared out, the optimizer comes between these, so the last step only adds. */
+static int steps(const struct plan *p) { return exchanges(p) + (p->pl->sharing.weights ? 1 : exchanges(p)); }
+
 static void step_emit(struct lower *w, int rank, int b, int step)
 {
     int n = exchanges(w->p);
     if (step >= 1 && step <= n) add_emit(w, rank, b, step - 1);
     if (step < n) exchange_emit(w, rank, b, CHAN_SUM, step);
-    else exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);
+    else if (!w->p->pl->sharing.weights) exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);
 }
 
 /* Phase i begins with bucket i, and takes those before it on by a step each, the oldest first: so all replicas have the
@@ -165,14 +156,14 @@ enum { LAG = 2 };
 static int phases(const struct lower *w, int rank)
 {
     int n = w->bucket[rank].n;
-    return n ? n + (2 * exchanges(w->p) - 1) * LAG : 0;
+    return n ? n + (steps(w->p) - 1) * LAG : 0;
 }
 
 static void phase_emit(struct lower *w, int rank)
 {
     int i = w->phase[rank]++;
     for (int b = 0; b <= i && b < w->bucket[rank].n; b++)
-        if ((i - b) % LAG == 0 && (i - b) / LAG < 2 * exchanges(w->p)) step_emit(w, rank, b, (i - b) / LAG);
+        if ((i - b) % LAG == 0 && (i - b) / LAG < steps(w->p)) step_emit(w, rank, b, (i - b) / LAG);
 }
 
 /* Are the gradients of a bucket final? All that lie behind it in the network are, too. */
@@ -197,4 +188,11 @@ void replicas_final_emit(struct lower *w, int rank)
 void replicas_sum_emit(struct lower *w, int rank)
 {
     while (w->phase[rank] < phases(w, rank)) phase_emit(w, rank);
+}
+
+/* Messages of one exchange travel while those of the next buckets are posted. */
+void replicas_weights_emit(struct lower *w, int rank)
+{
+    for (int k = exchanges(w->p) - 1; k >= 0 && w->p->pl->sharing.weights; k--)
+        for (int b = 0; b < w->bucket[rank].n; b++) exchange_emit(w, rank, b, CHAN_WEIGHT, k);
 }

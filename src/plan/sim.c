@@ -109,7 +109,7 @@ static double act_cost(struct simulation *m, const struct act *a)
     if (i->kind == KIND_SUM)
         sum = SUM_BYTES * m->k->optimizer_ns_per_byte * (double)sum_bytes(m->p, a) / cost_speed(m->k, st->rank);
     if (i->kind == KIND_OPTIMIZER)
-        sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->level_bytes[st->rank] / cost_speed(m->k, st->rank);
+        sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->update_bytes[st->rank] / cost_speed(m->k, st->rank);
     part[i->part] += sum;
     return sum;
 }
@@ -150,7 +150,7 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
     const struct channel *own = a->chan < 0 ? NULL : &p->chan[a->chan];
     if (c->from_replica >= 0)
         return (i->after_come >> c->kind & 1) && c->to_rank == p->stage[a->stage].rank &&
-               (!own || c == own || (i->kind == KIND_SEND && c->bucket == own->bucket));
+               (!own || c == own || (i->kind == KIND_SEND && (!own->bucket || c->bucket == own->bucket)));
     if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1)
         return c->to_rank == p->stage[a->stage].rank && (!own || own->late);
     return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
@@ -212,10 +212,22 @@ double sim_busy(const struct sim_stage *s)
     return sum;
 }
 
+/* A step ends when all is there that has come. */
+static void arrivals_wait(struct simulation *m)
+{
+    for (int r = 0; r < m->s->n_ranks; r++)
+        for (int i = m->feed_at[r]; i < m->feed_at[r + 1]; i++) {
+            bool once = m->p->chan[m->feed[i]].kind == CHAN_PARAM || m->p->chan[m->feed[i]].kind == CHAN_WEIGHT;
+            double done = once ? wire_of(m, m->feed[i], 0)->done : 0;
+            if (done > m->now[r]) m->now[r] = done;
+        }
+}
+
 static void finish(struct simulation *m)
 {
     struct sim *s = m->s;
     double busy = 0, ideal = 0;
+    arrivals_wait(m);
     wires_keep(m, s);
     for (int r = 0; r < s->n_ranks; r++) {
         if (m->now[r] > s->wall_ns) s->wall_ns = m->now[r];

@@ -21,8 +21,11 @@ struct state_row {
     enum dtype stored; enum layout layout;               /* how it lies in memory */
     enum state_region region;
     size_t bytes;                                        /* there: whole lines of 64 */
-    int owner;                                           /* the rank that changes it and speaks for it */
-    size_t *off;                                         /* [rank] in its region; STATE_NOWHERE: not on that rank */
+    /* the rank that changes it and speaks for it; of which replica, where these share weights out, otherwise 0 */
+    int owner, replica;
+    /* [rank] in its region; STATE_NOWHERE: not on that rank. What the optimizer keeps lies on the row's replica alone,
+     * where weights are shared out. */
+    size_t *off;
     bool tied;                                           /* has several uses, on any ranks; those without own copies */
     bool trained;                                        /* a weight that is not frozen: has gradients */
     double lr_factor, decay_factor;

@@ -126,7 +126,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                                                                                                "b", "send-b", "w",
                                                                                                "o"};
     static const char *const kind[] = {
-        "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept"};
+        "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept", "updated"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);

@@ -1,5 +1,4 @@
 /* IDX files, plain and gzip: what is accepted has as many bytes as its dimensions say, and all of them can be read. */
-#define MEMORY_DESCRIPTOR                                /* zlib reads */
 #include "memory_only.h"
 #include "data/idx.h"
 

@@ -2,7 +2,6 @@
  * packed, and can be written. */
 #include <math.h>
 #include <zlib.h>
-#define MEMORY_DESCRIPTOR                                /* zlib reads */
 #include "memory_only.h"
 #include "depth.h"
 #include "base/mem.h"

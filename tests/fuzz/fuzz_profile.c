@@ -1,5 +1,5 @@
 /* profile.json: an error is one line with the file's name; what is accepted gives every group a finite time from 0 for
- * every micro-batch. */
+ * every micro-batch, with each number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,5 +36,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (const char *t = e.text; *t; t++) must((unsigned char)*t >= 0x20);
     }
     cost_free(k);
+    struct cost *all = cost_parse_all("profile", (const char *)data, size, s, &e);
+    must(all || !k);
+    for (k = all; k; k = k->other) times_check(k);
+    cost_free(all);
     return 0;
 }

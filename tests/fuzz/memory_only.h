@@ -1,16 +1,9 @@
 /* For targets of parsers that read files by base/file.h alone: the input as a file that the kernel does not know, so
  * that an execution makes no system calls but those that close a descriptor which is none. The functions of base/file.h
- * are here in place of the library's; files are held by whoever made them until memory_file_end. A target whose parser
- * gives the descriptor to a library defines MEMORY_DESCRIPTOR, and gets that of a file in memory, which is written
- * anew each time. */
+ * are here in place of the library's; files are held by whoever made them until memory_file_end. */
 #ifndef FUZZ_MEMORY_ONLY_H
 #define FUZZ_MEMORY_ONLY_H
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE                                      /* memfd_create */
-#endif
 #include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "base/file.h"
 #include "refusal.h"
 
@@ -38,25 +31,11 @@ static int memory_file_of(const char *path)
     return i;
 }
 
-static int memory_descriptor(int i)
-{
-#ifdef MEMORY_DESCRIPTOR
-    static int fd = -1;
-    size_t size = memory_files[i].size;
-    if (fd < 0) fd = memfd_create("input", MFD_CLOEXEC);
-    must(fd >= 0 && !ftruncate(fd, (off_t)size) && lseek(fd, 0, SEEK_SET) == 0);
-    must(!size || pwrite(fd, memory_files[i].data, size, 0) == (ssize_t)size);
-    return dup(fd);
-#else
-    return MEMORY_FD + i;
-#endif
-}
-
 int file_open(const char *path, uint64_t *size, struct err *e)
 {
     int i = memory_file_of(path);
     *size = memory_files[i].size;
-    return memory_descriptor(i);
+    return MEMORY_FD + i;
 }
 
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n, struct err *e)

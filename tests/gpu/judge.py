@@ -11,10 +11,13 @@ hour DIR [STATES]                 what tests/gpu/hour left, whenever it was cut:
                                   the states of its lines in alphabetical order
 device FILE OTHER                 two descriptions of devices by cuDNN: where they differ
 memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
+speed DIR NAME BATCH STEPS        the runs NAME-1, NAME-2... in DIR and what PyTorch took in turn with them, NAME-1.json
+                                  and so on: samples/s in the last STEPS of each
 """
 import json
 import math
 import os
+import statistics
 import struct
 import sys
 import tarfile
@@ -189,8 +192,26 @@ def memory(where, large, small):
         f"planned {plan / 2**20:.0f}, limit 5 %")
 
 
+def speed(where, name, batch, steps):
+    """From a step's order to its last report and what passes until the next one, as PyTorch's from step to step."""
+    ours, theirs, turn = [], [], 1
+    while os.path.exists(f"{where}/{name}-{turn}.json"):
+        account = events(f"{where}/{name}-{turn}", "account")
+        between = account[-1]["stages"][0]["measured"].get("between_steps_seconds", 0.0) if account else 0.0
+        ours += [e["step_seconds"] + between for e in events(f"{where}/{name}-{turn}", "step")[-int(steps):]]
+        with open(f"{where}/{name}-{turn}.json") as f:
+            theirs += json.load(f).get("seconds", [])
+        turn += 1
+    for who, seconds in (("ours", ours), ("PyTorch", theirs)):
+        if seconds:
+            print(f"{who}: {int(batch) / statistics.median(seconds):.4g} samples/s, "
+                  f"best {int(batch) / min(seconds):.4g}")
+    ratio = statistics.median(theirs) / statistics.median(ours) if ours and theirs else None
+    say(ratio, f"{name}: {ratio:.3g} times as fast as PyTorch" if ratio else f"{name}: both are measured")
+
+
 if __name__ == "__main__":
-    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, hour, device, memory)}
+    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, hour, device, memory, speed)}
     if len(sys.argv) < 3 or sys.argv[1] not in checks or not os.path.isabs(sys.argv[2]):
         sys.exit(__doc__)
     checks[sys.argv[1]](*sys.argv[2:])

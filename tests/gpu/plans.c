@@ -1,11 +1,12 @@
 /* plans: makes every kernel plan that networks need on a GPU, by the libraries themselves, on a machine that need
  * not have one.
  *
- *   plans [--device N | --described FILE.json] [--print] [--measure] [--sizes N,N,...] CONF [KEY=VALUE...]...
+ *   plans [--device N | --described FILE.json] [--print] [--measure] [[--sizes N,N,...] CONF [KEY=VALUE...]]...
  *
- * For each configuration, arithmetic and micro-batch size all passes of all convolutions and linear layers are
- * planned, once for each shape. What has no plan fails the run. --print: the plans. --measure (on a device): times
- * the candidates and prints the kernel table, instead. Reports in TAP. */
+ * For each configuration, arithmetic and micro-batch size all passes of all convolutions, transposed ones and linear
+ * layers are planned, once for each shape. What has no plan fails the run, and so does an operator without a kernel.
+ * --sizes: of the configurations that follow. --print: the plans. --measure (on a device): times the candidates and
+ * prints the kernel table, instead. Reports in TAP. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct run {
     struct dnn *dnn;
     bool print, measure;
     int size[MAX_SIZES], n_sizes;
-    VEC(struct dnn_conv) seen;                           /* of one configuration, arithmetic and size */
+    VEC(struct dnn_conv) seen[2];                        /* of one configuration, arithmetic and size; [transposed] */
     VEC(struct dnn_linear) seen_linear;
     int n_made, n_failed, n_apart, n_tests, n_bad;       /* apart: input gradients that no engine adds by itself */
     struct text table;
@@ -55,13 +56,15 @@ static void planned(struct run *r, int bad, const struct dnn_plan *p, const stru
     text_free(&line);
 }
 
-static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
+/* turned: a transposed convolution, whose own forward pass is the input gradient, and the other way round. */
+static void conv_passes(struct run *r, const struct dnn_conv *c, bool data, bool turned)
 {
+    const enum dnn_pass forward = turned ? DNN_DATA : DNN_FORWARD, back = turned ? DNN_FORWARD : DNN_DATA;
     for (int pass = DNN_FORWARD; pass <= DNN_WEIGHTS; pass++) {
-        for (int acc = 0; acc <= (pass != DNN_FORWARD); acc++) {
+        for (int acc = 0; acc <= (pass != (int)forward); acc++) {
             struct dnn_plan *p = NULL;
             struct err e = {0};
-            if (pass == DNN_DATA && !data) continue;
+            if (pass == (int)back && !data) continue;
             int bad = r->measure ? dnn_measure(r->dnn, c, &(struct dnn_ask){pass, acc, MAX_WORK}, false, &r->table, &e)
                                  : dnn_conv_plan(r->dnn, c, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e);
             if (!r->measure || bad) planned(r, bad, p, &e);
@@ -72,10 +75,11 @@ static void conv_passes(struct run *r, const struct dnn_conv *c, bool data)
 static void conv_visit(struct run *r, const struct selection *s, const struct node *n, enum dnn_type type, int samples)
 {
     const struct graph *g = s->g;
+    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const int from = s->channels[n->in[0]], to = (int)g->tensor[n->out].shape.d[0];
     struct window w;
     struct err e = {0};
-    const struct shape *in = &g->tensor[n->in[0]].shape;
-    if (window_make(n, in, &w, &e)) {
+    if (window_of_product(n, &g->tensor[n->in[0]].shape, &w, &e)) {
         planned(r, -1, NULL, &e);
         return;
     }
@@ -83,17 +87,17 @@ static void conv_visit(struct run *r, const struct selection *s, const struct no
     memset(&c, 0, sizeof c);
     c.type = type;
     c.n = samples;
-    c.c_in = s->channels[n->in[0]];
-    c.c_out = (int)g->tensor[n->out].shape.d[0];
+    c.c_in = turned ? to : from;
+    c.c_out = turned ? from : to;
     c.groups = (int)n->attr[op_attr(n->op, "groups")].i[0];
     for (int i = 0; i < 3; i++) {
         c.in[i] = (int)w.in[i]; c.out[i] = (int)w.out[i]; c.kernel[i] = (int)w.k[i];
         c.stride[i] = (int)w.s[i]; c.pad[i] = (int)w.p[i]; c.dilation[i] = (int)w.d[i];
     }
-    for (int i = 0; i < r->seen.n; i++)
-        if (memcmp(&r->seen.v[i], &c, sizeof c) == 0) return;
-    *vec_push(&r->seen) = c;
-    conv_passes(r, &c, g->tensor[n->in[0]].needs_grad);
+    for (int i = 0; i < r->seen[turned].n; i++)
+        if (memcmp(&r->seen[turned].v[i], &c, sizeof c) == 0) return;
+    *vec_push(&r->seen[turned]) = c;
+    conv_passes(r, &c, g->tensor[n->in[0]].needs_grad, turned);
 }
 
 static void linear_visit(struct run *r, const struct graph *g, const struct node *n, enum dnn_type type, int samples)
@@ -129,10 +133,10 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
         r->n_made = r->n_failed = r->n_apart = 0;
         if (!s) planned(r, -1, NULL, &e);
         for (int i = 0; s && i < r->n_sizes; i++) {
-            r->seen.n = r->seen_linear.n = 0;
+            r->seen[0].n = r->seen[1].n = r->seen_linear.n = 0;
             for (int j = 0; j < g->n_nodes; j++) {
                 const struct node *n = &g->node[j];
-                if (strcmp(n->op->name, "conv") == 0) conv_visit(r, s, n, type, r->size[i]);
+                if (op_has_windows(n->op)) conv_visit(r, s, n, type, r->size[i]);
                 if (strcmp(n->op->name, "linear") == 0) linear_visit(r, g, n, type, r->size[i]);
             }
         }
@@ -271,8 +275,8 @@ static void compiled(struct run *r, const char *properties, int device)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: plans [--device N | --described FILE.json] [--print] [--measure] [--sizes N,N,...]\n"
-                    "             CONF [KEY=VALUE...]...\n");
+    fprintf(stderr, "usage: plans [--device N | --described FILE.json] [--print] [--measure]\n"
+                    "             [[--sizes N,N,...] CONF [KEY=VALUE...]]...\n");
     return E_USAGE;
 }
 
@@ -317,6 +321,10 @@ int main(int argc, char **argv)
     dnn_versions(&versions, &beside);
     printf("# %s, %s\n", versions.s, beside.s);
     while (i < argc) {
+        if (!strcmp(argv[i], "--sizes") && i + 2 < argc && sizes_read(&r, argv[i + 1])) {
+            i += 2;
+            continue;
+        }
         int used = conf_visit(&r, argv + i, argc - i, &e);
         if (used < 0) return fail(&e);
         i += used;
@@ -330,7 +338,8 @@ int main(int argc, char **argv)
     }
     printf("1..%d\n", r.n_tests);
     dnn_close(r.dnn);
-    vec_free(&r.seen);
+    vec_free(&r.seen[0]);
+    vec_free(&r.seen[1]);
     vec_free(&r.seen_linear);
     text_free(&r.table);
     text_free(&properties);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# plans.sh: every pass of the example networks' layers, and of a small network of volumes, has a plan on an H200, by
-# cuDNN itself; no GPU is needed.
+# plans.sh: every pass of the example networks' layers, those of volumes among them at the sizes of conf/vnet.conf's
+# experiment, has a plan on an H200, by cuDNN itself; no GPU is needed.
 # A double of the driver is used where there is no driver: run-time compiled engines
 # ask it for nothing but places to load into.
 set -eu
@@ -17,5 +17,8 @@ if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1 '; then
     export LD_LIBRARY_PATH
 fi
 set -- "$srcdir/conf/resnet50.conf" "$srcdir/conf/resnet50.conf" 'model.input={3,224,224}' "$srcdir/conf/fashion.conf" \
-    "$srcdir/conf/mlp.conf" "$srcdir/conf/toy.conf" "$here/volume.conf" "model.graph=$here/volume.graph"
+    "$srcdir/conf/mlp.conf" "$srcdir/conf/toy.conf" "$here/volume.conf" "model.graph=$here/volume.graph" \
+    --sizes 2,4,20,50 "$srcdir/conf/vnet.conf" "$srcdir/conf/vnet.conf" model.network=vnet model.classes=2 \
+    "$srcdir/conf/vnet.conf" model.network=unet3d model.classes=3 \
+    --sizes 1,2 "$srcdir/conf/hippocampus.conf" "model.graph=$srcdir/conf/hippocampus.graph"
 exec "$plans" --described "$here/h200.json" "$@"

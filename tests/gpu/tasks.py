@@ -259,8 +259,8 @@ def line_plans(r):
         return
     path = f"{r.s.out}/logs/plans.txt"
     code = r.run([f"{r.s.build}/tests/gpu/plans", "--device", "0", "--sizes", "20", f"{TOP}/conf/resnet50.conf",
-                  f"{HERE}/volume.conf",
-                  f"model.graph={HERE}/volume.graph"], path=path)
+                  f"{HERE}/volume.conf", f"model.graph={HERE}/volume.graph", "--sizes", "4", f"{TOP}/conf/vnet.conf"],
+                 path=path)
     with open(path, errors="replace") as f:
         text = f.read()
     print(text, end="")
@@ -490,6 +490,8 @@ def line_operators_full(r):
 def section(r, name):
     """One of tests/gpu/run's."""
     env = {"MPSTAGED_SECONDS": f"{r.left():.0f}", "MPSTAGED_PROGRAM": r.s.mpstaged}
+    if r.s.tiny:
+        env["quick"] = "yes"
     code = r.run(["sh", f"{HERE}/run", "--build", r.s.build, "--device", r.s.device, "--out", f"{r.s.out}/{name}",
                   name], env=env)
     r.bad |= code == 1
@@ -499,6 +501,10 @@ def section(r, name):
 
 def line_memory(r):
     section(r, "memory")
+
+
+def line_volumes(r):
+    section(r, "volumes")
 
 
 def line_loss(r):

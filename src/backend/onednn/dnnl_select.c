@@ -75,6 +75,6 @@ const struct select_rules onednn_rules = {.hardware = "cpu",
 
 /* One core of a current server. */
 const struct device_speed onednn_avx512_speed = {
-    .flops = {[FP32] = 110}, .near = 16, .mid = 11, .far = 7, .load = 7, HOST_SPEED};
+    .flops = {[FP32] = 110}, .near = 16, .mid = 11, .far = 7, .load = 7, .threads = 0.8, HOST_SPEED};
 const struct device_speed onednn_avx2_speed = {
-    .flops = {[FP32] = 65}, .near = 13, .mid = 10, .far = 8, .load = 8, HOST_SPEED};
+    .flops = {[FP32] = 65}, .near = 13, .mid = 10, .far = 8, .load = 8, .threads = 0.8, HOST_SPEED};

@@ -50,6 +50,7 @@ struct boot {
     struct exec *exec;
     struct cost *costs;                                   /* --profile: costs as measured, on every rank */
     struct plan **sized; int n_sized;                     /* --profile: a plan for each size */
+    const char *earlier;                                  /* --profile, rank 0: a profile to add to; NULL: none */
 };
 
 /* Returns -1 if a rank has failed; then e is the error of the lowest such rank, on every rank. Collective. */

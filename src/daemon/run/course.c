@@ -6,10 +6,20 @@
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
+static struct rate_run rate_run_of(const struct job *j, const struct conf *now)
+{
+    return (struct rate_run){.conf = now, .steps = job_steps(j), .samples = j->count[DS_TRAIN], .wrap = j->wrap};
+}
+
+bool course_only_warms(const struct job *j)
+{
+    const struct rate_run r = rate_run_of(j, j->conf);
+    return r.steps && rate_warms(&r, r.steps);
+}
+
 double course_rate(const struct course *c, uint64_t step)
 {
-    const struct rate_run r = {.conf = c->conf, .steps = job_steps(c->job), .samples = c->job->count[DS_TRAIN],
-                               .wrap = c->job->wrap};
+    const struct rate_run r = rate_run_of(c->job, c->conf);
     struct rate_from set = rates_at(c->rates, step);
     return rate_at(&r, set.any ? set.rate : c->conf->train.learning_rate, step);
 }

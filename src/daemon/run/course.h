@@ -74,5 +74,7 @@ bool course_rolls_back(const struct conf *c);
 bool course_saves(const struct conf *c);
 /* Learning rate of a step (1-based) by train.schedule, of what was set or of train.learning_rate. */
 double course_rate(const struct course *c, uint64_t step);
+/* The warm-up is at least as long as the run, so that the rate never reaches what it rises to. */
+bool course_only_warms(const struct job *j);
 size_t task_bytes(const struct job *j);
 #endif

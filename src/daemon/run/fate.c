@@ -24,6 +24,7 @@ static struct {
     sem_t came;                                           /* posted when the word was set */
     int patience_ms;
     pid_t launcher;                                       /* 0: there is none */
+    atomic_bool orphan;                                   /* a signal came, and the launcher was gone */
     pthread_mutex_t lock;
     struct cause first;
     atomic_uint asked;
@@ -106,7 +107,7 @@ bool fate_get(struct err *e)
     memcpy(e->text, fate.first.text, sizeof e->text);
     pthread_mutex_unlock(&fate.lock);
     int number = atomic_load(&fate.signal);
-    if (!e->code && number && launcher_gone(number))      /* nobody asked for that: the supervisor starts it again */
+    if (!e->code && number && (atomic_load(&fate.orphan) || launcher_gone(number)))   /* nobody asked for that */
         err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded", (int)fate.launcher);
     const char *doing = fate_doing();
     if (!e->code && number && doing) err_set(e, E_STOPPED, "stopped by SIG%s while %s", sigabbrev_np(number), doing);
@@ -168,8 +169,10 @@ static void leave_to_watch(const int *which, size_t n)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+/* A second signal may follow, which does not make a launcher's death somebody's wish. */
 static void on_signal(int number)
 {
+    if (launcher_gone(number)) atomic_store(&fate.orphan, true);
     atomic_store(&fate.signal, number);
     word_set(E_STOPPED);
 }

@@ -7,6 +7,7 @@
 #include "daemon/report/predict.h"
 #include "daemon/report/samples.h"
 #include "daemon/run/boot_int.h"
+#include "daemon/run/course.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/moot.h"
 #include "plan/show.h"
@@ -38,6 +39,8 @@ void boot_hello(struct boot *b)
     text_free(&slow);
     if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
         log_line("note: planned with estimated costs; --profile measures them on this machine");
+    if (!b->conf->run.evaluate && course_only_warms(j))
+        log_line("note: the warm-up is as long as the run or longer: the learning rate never reaches its full value");
     if (used < cores && !j->be->lane)
         log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
                  ranks_here == 1 ? "" : "s",

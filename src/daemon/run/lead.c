@@ -174,10 +174,11 @@ static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
     struct side *s = f->side;
     const struct state_row *r = &s->job->pl->state[i];
     if (atomic_load(fate_word())) return err_set(e, atomic_load(fate_word()), "stopped");
-    if (r->owner == 0) return weights_get(s->exec, f->what, i, buf, e);
+    int speaker = placement_speaker(s->job->pl, r);
+    if (speaker == 0) return weights_get(s->exec, f->what, i, buf, e);
     struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
-    if (s->under->ops->say(s->under, r->owner, TP_ORDER, &o, sizeof o, e)) return -1;
-    return side_hear_state(s, r->owner, buf, state_plain_bytes(r), e);
+    if (s->under->ops->say(s->under, speaker, TP_ORDER, &o, sizeof o, e)) return -1;
+    return side_hear_state(s, speaker, buf, state_plain_bytes(r), e);
 }
 
 static int get_row(void *ctx, int i, void *buf, struct err *e)

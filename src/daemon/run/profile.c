@@ -80,6 +80,7 @@ int profile_plan(struct boot *b, struct err *e)
     if (b->conf->pipeline.replicas > 1)
         return conf_error(b->conf, "pipeline.replicas", e, "--profile measures one pipeline, without replicas");
     if (profile_sizes(b->conf, &sizes, e)) return -1;
+    if (b->world->rank == 0) b->earlier = b->conf->pipeline.profile;
     struct conf *c = conf_copy(b->conf);
     conf_widest(c, &sizes);
     b->conf = b->job.conf = c;
@@ -91,9 +92,25 @@ int profile_plan(struct boot *b, struct err *e)
     return 0;
 }
 
+/* What an earlier profile has for other numbers of threads stands beside what is measured now: each is measured with as
+ * many ranks as there are cores for, so by a run of its own. One that is of no use here does not stop a new one. */
+static void earlier_take(struct boot *b)
+{
+    enum { MAX_PROFILE = 1 << 26 };
+    struct text t = {0};
+    struct err why = {0};
+    if (!b->earlier) return;
+    if (text_read_file(&t, b->earlier, MAX_PROFILE, &why) == 0)
+        b->costs->other = cost_parse_all(b->earlier, t.n ? t.s : "", t.n, b->job.sel, &why);
+    text_free(&t);
+    if (b->costs->other) cost_free(cost_take(&b->costs->other, b->job.sel->dev.threads));
+    else log_line("note: nothing is taken over from an earlier profile: %s", why.text);
+}
+
 int profile_open(struct boot *b, struct err *e)
 {
     b->costs = cost_new("measured", b->job.sel->n_groups, b->n_sized);
+    earlier_take(b);
     for (int i = 0; i < b->n_sized; i++) b->costs->size[i] = b->sized[i]->req.split;
     struct exec_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
                               .train = b->job.data[DS_TRAIN]};
@@ -138,11 +155,13 @@ static int measure(struct boot *b, struct err *e)
 {
     struct spent m = {0};
     double spells;
-    if (steps_run(b, &m, e) || costs_gather(b->exec, 0, &m, b->costs, &spells, e)) return -1;
+    if (steps_run(b, &m, e) || costs_links_measure(b->exec, b->costs, e) ||
+        costs_gather(b->exec, 0, &m, b->costs, &spells, e))
+        return -1;
     if (b->world->rank == 0)
         log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
                  spells);
-    return costs_links_measure(b->exec, b->costs, e);
+    return 0;
 }
 
 int profile_measure(struct boot *b, struct err *e)
@@ -169,7 +188,12 @@ int profile_write(struct boot *b, struct err *e)
     int bad = rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e) ||
               out_file(&at, &t, false, e) ? -1 : 0;
     if (bad) rundir_undo(&b->dir);
-    else log_line("profile: %s; use it by pipeline.profile", at.path);
+    else {
+        log_line("profile: %s; use it by pipeline.profile", at.path);
+        for (const struct cost *k = b->costs->other; k; k = k->other)
+            log_line("profile: beside it what was measured with %d thread%s a rank", k->threads,
+                     k->threads == 1 ? "" : "s");
+    }
     out_place_free(&at);
     text_free(&t);
     return bad;

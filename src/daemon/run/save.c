@@ -207,7 +207,7 @@ static uint64_t state_of_rank(const struct job *j, int rank)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < j->pl->n_state; i++)
-        if (j->pl->state[i].owner == rank) bytes += state_plain_bytes(&j->pl->state[i]);
+        if (placement_speaker(j->pl, &j->pl->state[i]) == rank) bytes += state_plain_bytes(&j->pl->state[i]);
     return bytes;
 }
 

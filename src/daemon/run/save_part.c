@@ -13,7 +13,8 @@ static bool has_rows(const struct save *s, int rank, int file)
 {
     const struct placement *pl = s->q.job->pl;
     for (int i = 0; i < pl->n_state; i++)
-        if (pl->state[i].owner == rank && weights_has(&pl->state[i], save_file_what[file])) return true;
+        if (placement_speaker(pl, &pl->state[i]) == rank && weights_has(&pl->state[i], save_file_what[file]))
+            return true;
     return false;
 }
 

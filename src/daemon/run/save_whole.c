@@ -18,7 +18,7 @@ static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
         if (!weights_has(r, WEIGHTS_ALL)) continue;
-        t[(*n)++] = (struct ckpt_tensor){r->name, name[r->owner]};
+        t[(*n)++] = (struct ckpt_tensor){r->name, name[placement_speaker(pl, r)]};
         *total += state_plain_bytes(r);
     }
 }

@@ -134,8 +134,28 @@ static void augment_add(int input, struct text *t)
         text_add(t, "    # what training makes of pictures, at random; --show-batch FILE.png draws it\n"
                     "    augment = {\"random_resized_crop\", \"horizontal_flip\"}\n");
     else
-        text_add(t, "    # for pictures that may be shifted and mirrored; --show-batch FILE.png draws them\n"
+        text_add(t, "    # for pictures that may be shifted, mirrored; --show-batch FILE.png draws it\n"
                     "    # augment = {\"random_crop padding=%d\", \"horizontal_flip\"}\n", input / 8);
+}
+
+/* What was found, as comments of at most 80 columns. */
+static void found_add(const struct found *f, struct text *t)
+{
+    struct text said = {0}, folded = {0};
+    text_add(&said, "Made by mpstaged --init. %d pictures of ", f->list.image.n);
+    classes_add(&f->list, &said);
+    text_add(&said, "\nOf %d that were looked at, shorter sides have %d to %d pixels, %d in the middle, longer ones at "
+             "most %d", f->n, f->small[0], f->small[f->n - 1], f->small[f->n / 2], f->large[f->n - 1]);
+    if (f->unread) text_add(&said, "; %d could not be read", f->unread);
+    text_add(&said, ".\n");
+    text_fold(said.s, 78, 0, &folded);
+    for (const char *line = folded.s; *line;) {
+        const int n = (int)strcspn(line, "\n");
+        text_add(t, "# %.*s\n", n, line);
+        line += n + (line[n] != 0);
+    }
+    text_free(&said);
+    text_free(&folded);
 }
 
 static void conf_add(const struct found *f, struct text *t)
@@ -143,12 +163,8 @@ static void conf_add(const struct found *f, struct text *t)
     int n = f->list.image.n, input = input_of(f->small[f->n / 2]);
     int batch, split;
     sizes_find(n, &batch, &split);
-    text_add(t, "# Made by mpstaged --init. %d pictures of ", n);
-    classes_add(&f->list, t);
-    text_add(t, "\n# Of %d that were looked at, shorter sides have %d to %d pixels, %d in the middle, longer ones at "
-             "most %d", f->n, f->small[0], f->small[f->n - 1], f->small[f->n / 2], f->large[f->n - 1]);
-    if (f->unread) text_add(t, "; %d could not be read", f->unread);
-    text_add(t, ".\n#   mpstaged -c FILE --check-config            is all as it should be?\n"
+    found_add(f, t);
+    text_add(t, "#   mpstaged -c FILE --check-config            is all as it should be?\n"
                 "#   mpirun -np 2 mpstaged -c FILE              trains in two processes\n"
                 "#   mpirun -np 2 mpstaged -c FILE --predict predictions.csv\n"
                 "# mpstaged.conf(5) has all settings.\n");
@@ -168,7 +184,7 @@ static void conf_add(const struct found *f, struct text *t)
     augment_add(input, t);
     text_add(t, "}\n");
     text_add(t, "train {\n    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
-    text_add(t, "    optimizer = \"sgd\"  learning_rate = %g  momentum = 0.9  weight_decay = 0.0005\n",
+    text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
     if (f->test) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"

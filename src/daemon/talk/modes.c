@@ -12,6 +12,7 @@
 #include "daemon/report/ready.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/boot.h"
+#include "daemon/run/cores.h"
 #include "daemon/run/course.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
@@ -53,18 +54,29 @@ static void version_text(struct text *out)
     }
 }
 
-/* Adds up what training holds, by the rows of the registry. */
-static void state_sums(const struct job *j, struct summary_run *r)
+/* What the optimizer keeps on a replica; where these share weights out, on the one that keeps most. */
+static uint64_t optimizer_bytes(const struct placement *pl)
 {
-    struct arena *mem = arena_new();
-    struct state_buffers buffers = optim_buffers(j->conf);
-    struct state_row *row;
-    int n = state_rows_make(mem, j->sel, &buffers, &row);
+    uint64_t most = 0;
+    for (int k = 0; k < pl->sharing.replicas; k++) {
+        uint64_t sum = 0;
+        for (int i = 0; i < pl->n_state; i++)
+            if (pl->state[i].kind == STATE_OPTIMIZER && (!pl->sharing.weights || pl->state[i].replica == k))
+                sum += state_plain_bytes(&pl->state[i]);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+/* Adds up what training holds, by the rows of the registry. */
+static void state_sums(const struct placement *pl, struct summary_run *r)
+{
+    const struct state_row *row = pl->state;
+    int n = pl->n_state;
     r->parameters = state_bytes(row, n, STATE_WEIGHT, false);
     r->statistics = state_bytes(row, n, STATE_STATISTIC, false) + state_bytes(row, n, STATE_COUNTER, false);
     r->gradients = state_bytes(row, n, STATE_WEIGHT, true);
-    r->buffers = state_bytes(row, n, STATE_OPTIMIZER, true) + state_bytes(row, n, STATE_AVERAGE, true);
-    arena_free(mem);
+    r->buffers = optimizer_bytes(pl) + state_bytes(row, n, STATE_AVERAGE, true);
 }
 
 static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
@@ -74,7 +86,7 @@ static int summary_text(const struct opts *o, struct job *j, struct text *out, s
     struct summary_run r = {
         .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer,
     };
-    state_sums(j, &r);
+    state_sums(j->pl, &r);
     int bad = job_stage_of(j, stage_of, e);
     if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
     else if (!bad) graph_summary(j->graph, &r, text_output_columns(), out);
@@ -110,7 +122,7 @@ static void mirrors_text(const struct job *j, struct text *out)
 {
     uint64_t most = 0;
     char buf[32];
-    for (int i = 0; i < j->n_ranks; i++)
+    for (int i = 0; i < job_world(j); i++)
         if (save_mirror_bytes(j, i) > most) most = save_mirror_bytes(j, i);
     if (!most || !course_saves(j->conf)) return;          /* otherwise only if somebody asks for one */
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
@@ -228,8 +240,10 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
                        struct err *e)
 {
     struct text file = {0};
-    struct search_request q = {.n_ranks = n_ranks, .json = o->json, .best = o->write_config ? &file : NULL,
-                               .tell = search_tell, .to = r};
+    struct core_word here;
+    cores_look(boot_launched(), &here);
+    struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
+                               .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
     int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
               (o->write_config && out_file_named(o->write_config, &file, true, e));
     text_free(&file);

@@ -1,0 +1,48 @@
+/* What the parts of the search share: search.c tries candidates, search_tell.c tells of them, search_best.c writes the
+ * best as a configuration. */
+#ifndef JOB_SEARCH_INT_H
+#define JOB_SEARCH_INT_H
+#include <jansson.h>
+#include "job/search.h"
+
+enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
+
+/* How cores are used: pipelines side by side, ranks of each, threads of a rank. */
+struct spread { int replicas, ranks, threads; };
+struct found {
+    struct spread at;
+    const char *schedule, *recompute;
+    int split, chunks;                                     /* chunks: stages a rank */
+    double seconds, bubble;                                /* seconds 0: nothing fits */
+    uint64_t peak;
+    json_t *stages;                                        /* first and last layer and bytes of each; owned */
+};
+struct search {
+    struct job *j;
+    const struct search_request *q;
+    int cores, ranks;                                      /* ranks: of all replicas, as configured */
+    int n_split, split[MAX_SPLITS], tried, unfit, done;
+    struct spread layout[MAX_LAYOUTS]; int n_layouts;
+    struct found of[MAX_LAYOUTS];                          /* the best of each layout */
+    struct found best[MAX_FOUND]; int n;
+    int unmeasured[MAX_LAYOUTS], n_unmeasured;             /* numbers of threads that the profile lacks */
+};
+
+static inline bool spread_equal(struct spread a, struct spread b)
+{
+    return a.replicas == b.replicas && a.ranks == b.ranks && a.threads == b.threads;
+}
+static inline int spread_ranks(struct spread l) { return l.replicas * l.ranks; }
+/* train.gradient_groups with so many replicas. */
+int search_groups(const struct conf *c, int replicas);
+/* c, a copy, becomes that of a candidate. */
+void search_candidate(struct conf *c, const struct found *x);
+/* Where the stages but the first begin. */
+void search_cut(const struct found *x, struct text *out);
+/* How a run of it is started. */
+void search_command(const struct search *s, const struct found *x, struct text *out);
+void search_table(const struct search *s, const char *origin, int columns, struct text *out);
+void search_json(const struct search *s, const char *origin, struct text *out);
+/* 65, 78 */
+int search_best(const struct search *s, const char *origin, struct text *out, struct err *e);
+#endif

@@ -1,0 +1,279 @@
+/* --plan=search: how cores are shared out to replicas, ranks and threads, by costs of the test's own; what is left out,
+ * and that the configuration that is written plans the step that was found. */
+#include <math.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "job/fit.h"
+#include "job/search.h"
+#include "plan/cost.h"
+#include "plan/sim.h"
+#include "sure.h"
+
+static char folder[] = "/tmp/mpstaged-search-XXXXXX", profile[64], found[64];
+
+static struct conf *conf_of(const char *text, struct err *e)
+{
+    struct conf *c = conf_parse("c.conf", text, strlen(text), e);
+    ck_assert_msg(c && !conf_finish(c, e), "%s", e->text);
+    return c;
+}
+
+static void opened(struct job *j, const char *more, struct err *e)
+{
+    char text[600];
+    snprintf(text, sizeof text,
+             "run { device = reference }\nmodel { network = mlp input = {64} hidden = {64, 64, 64} classes = 4 }\n"
+             "data { source = synthetic labels = onehot }\n"
+             "train { steps = 1 batch_size = 16 split_size = 4 loss = mse }\n%s\n", more);
+    *j = (struct job){.conf = conf_of(text, e)};
+    ck_assert_msg(!job_device(j, e) && !job_model(j, e), "%s", e->text);
+}
+
+static void job_done(struct job *j)
+{
+    struct conf *c = (struct conf *)(uintptr_t)j->conf;
+    job_free(j);
+    conf_free(c);
+}
+
+/* Each group takes 1 ms a sample, with threads of whom each takes `ns` of it instead; messages are free. */
+static struct cost *costs_with(const struct selection *s, int threads, double ns)
+{
+    struct cost *k = cost_new("test", s->n_groups, 1);
+    k->size[0] = 1;
+    k->bytes_per_ns = 1e9;
+    k->threads = threads;
+    for (int i = 0; i < PH_COUNT * k->n_groups; i++) k->ns[i] = ns;
+    return k;
+}
+
+/* A profile of one thread, and, where more is above 0, of two by which kernels take that long. */
+static void profile_write(double more)
+{
+    struct err e = {0};
+    struct job j;
+    opened(&j, "pipeline { stages = 2 }", &e);
+    ck_assert_msg(!job_plan_only(&j, 2, &e), "%s", e.text);
+    struct cost *k = costs_with(j.sel, 1, 1e6);
+    if (more > 0) k->other = costs_with(j.sel, 2, more);
+    char *json = cost_json(k, j.sel);
+    FILE *f = fopen(profile, "w");
+    ck_assert(f && fputs(json, f) >= 0 && !fclose(f));
+    free(json);
+    cost_free(k);
+    job_done(&j);
+}
+
+static void begin(void)
+{
+    strcpy(folder, "/tmp/mpstaged-search-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(profile, sizeof profile, "%s/profile.json", folder);
+    snprintf(found, sizeof found, "%s/found.conf", folder);
+}
+
+static void end(void)
+{
+    unlink(profile);
+    rmdir(folder);
+}
+
+/* The answer as JSON, and the best as a configuration. */
+static json_t *searched(const char *pipeline, struct text *best, struct err *e)
+{
+    char more[300];
+    struct job j;
+    struct text out = {0};
+    snprintf(more, sizeof more, "pipeline { profile = \"%s\" %s }", profile, pipeline);
+    opened(&j, more, e);
+    struct search_request q = {.cores = 4, .json = true, .best = best, .file = "found.conf"};
+    int bad = search_run(&j, &q, &out, e);
+    json_t *o = bad ? NULL : json_loads(out.s, 0, NULL);
+    ck_assert(bad || o);
+    text_free(&out);
+    job_done(&j);
+    return o;
+}
+
+static int number(const json_t *o, const char *key) { return (int)json_integer_value(json_object_get(o, key)); }
+
+static bool is_layout(const json_t *x, int replicas, int ranks, int threads)
+{
+    return number(x, "replicas") == replicas && number(x, "ranks") == ranks && number(x, "threads") == threads;
+}
+
+static double seconds(const json_t *o, int replicas, int ranks, int threads)
+{
+    size_t i;
+    json_t *x;
+    json_array_foreach(json_object_get(o, "layouts"), i, x)
+        if (is_layout(x, replicas, ranks, threads)) return json_real_value(json_object_get(x, "step_seconds"));
+    return -1;
+}
+
+/* What a plan of the written configuration takes, on as many ranks as it says. */
+static double planned(const struct text *best, int *world, struct err *e)
+{
+    struct job j = {.conf = conf_of(best->s, e)};
+    *world = (int)(j.conf->pipeline.ranks * j.conf->pipeline.replicas);
+    ck_assert_msg(!job_device(&j, e) && !job_model(&j, e) && !job_plan(&j, *world, e), "%s", e->text);
+    struct sim *s = plan_simulate(j.plan[j.plan_of[PLAN_FULL]], j.cost, e);
+    ck_assert_msg(s != NULL, "%s", e->text);
+    double step = s->wall_ns * 1e-9;
+    sim_free(s);
+    job_done(&j);
+    return step;
+}
+
+/* Where two threads take longer than half of one's time, two replicas halve it; where less, one rank of two is best:
+ * 48 group-samples of 3 phases at 1 ms, but for the first layer's input gradient, whoever does them. */
+static const struct { double two_threads; int replicas, ranks, threads; const char *command; } way[] = {
+    {0.9e6, 2, 1, 1, "mpirun -np 2 mpstaged -c found.conf"},
+    {0.4e6, 1, 1, 2, "mpirun -np 1 --bind-to none mpstaged -c found.conf"},
+};
+
+START_TEST(cores_are_shared_out_by_costs)
+{
+    struct err e = {0};
+    struct text best = {0};
+    int world;
+    profile_write(way[_i].two_threads);
+    json_t *o = searched("stages = 2", &best, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    const json_t *first = json_array_get(json_object_get(o, "best"), 0);
+    double step = json_real_value(json_object_get(first, "step_seconds"));
+    ck_assert(number(o, "ranks") == 2 && number(o, "cores") == 2);
+    ck_assert_int_eq(json_array_size(json_object_get(o, "layouts")), 4);
+    ck_assert(is_layout(first, way[_i].replicas, way[_i].ranks, way[_i].threads));
+    ck_assert_int_eq(number(first, "gradient_groups"), way[_i].replicas);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "command")), way[_i].command);
+    /* sums of gradients are free here, and groups even: all that one device does is halved, or goes at that rate */
+    double one = seconds(o, 1, 1, 1);
+    ck_assert_msg(fabs(seconds(o, 2, 1, 1) / one - 0.5) < 1e-9, "%g of %g", seconds(o, 2, 1, 1), one);
+    ck_assert_msg(fabs(seconds(o, 1, 1, 2) / one - way[_i].two_threads * 1e-6) < 1e-9, "%g", seconds(o, 1, 1, 2));
+    ck_assert(seconds(o, 1, 2, 1) > one / 2 && seconds(o, 1, 2, 1) < one);
+    ck_assert(json_real_value(json_object_get(json_object_get(o, "one_device"), "step_seconds")) == one);
+    ck_assert(json_real_value(json_object_get(json_object_get(o, "data_parallel"), "step_seconds")) ==
+              seconds(o, 2, 1, 1));
+    ck_assert_msg(strstr(best.s, way[_i].command) != NULL, "%s", best.s);
+    ck_assert(planned(&best, &world, &e) == step && world == way[_i].replicas * way[_i].ranks);
+    json_decref(o);
+    text_free(&best);
+}
+END_TEST
+
+START_TEST(threads_that_were_not_measured_are_left_out)
+{
+    struct err e = {0};
+    profile_write(0);
+    json_t *o = searched("stages = 2", NULL, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    ck_assert_int_eq(json_array_size(json_object_get(o, "layouts")), 3);
+    ck_assert(seconds(o, 1, 1, 2) < 0 && seconds(o, 2, 1, 1) > 0);
+    ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(o, "unmeasured_threads"), 0)), 2);
+    json_decref(o);
+}
+END_TEST
+
+/* Of cores that are asked for, or that there are where nothing says how many ranks. */
+static const struct { const char *pipeline; int cores, layouts, ranks; } many[] = {
+    {"cores = 4", 4, 6, 1},                                /* one rank of 4 threads has no costs */
+    {"", 4, 6, 1},
+    {"cores = 1 stages = 1", 1, 1, 1},
+    {"stages = 1", 1, 1, 1},
+    {"ranks = 3 stages = 3", 3, 2, 3},                     /* replicas are powers of two */
+    {"stages = 2 max_memory = {1MiB, 1MiB}", 2, 4, 2},
+    {"ranks = 1 replicas = 2", 2, 4, 2},
+};
+
+START_TEST(as_many_cores_as_asked)
+{
+    struct err e = {0};
+    char pipeline[200];
+    profile_write(0.9e6);
+    snprintf(pipeline, sizeof pipeline, "%s", many[_i].pipeline);
+    bool replicas = strstr(pipeline, "replicas") != NULL;
+    if (replicas) strcat(pipeline, " } train { gradient_groups = 2");
+    json_t *o = searched(pipeline, NULL, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    ck_assert_int_eq(number(o, "cores"), many[_i].cores);
+    ck_assert_int_eq(number(o, "ranks"), many[_i].ranks);
+    char *text = json_dumps(json_object_get(o, "layouts"), JSON_COMPACT);
+    ck_assert_msg((int)json_array_size(json_object_get(o, "layouts")) == many[_i].layouts, "%s", text);
+    size_t i;
+    json_t *x;
+    json_array_foreach(json_object_get(o, "layouts"), i, x) {
+        int used = number(x, "replicas") * number(x, "ranks") * number(x, "threads");
+        ck_assert(used == many[_i].cores || used == 1);
+    }
+    free(text);
+    json_decref(o);
+}
+END_TEST
+
+/* No layout is written that needs more than the limit, and the limit decides. */
+START_TEST(limits_hold)
+{
+    struct err e = {0};
+    profile_write(0.9e6);
+    struct text best = {0};
+    json_t *o = searched("stages = 2", NULL, &e), *all = json_object_get(o, "layouts"), *x;
+    json_int_t most = 0, least = INT64_MAX;
+    size_t i;
+    json_array_foreach(all, i, x) {
+        json_int_t peak = json_integer_value(json_object_get(x, "peak_bytes"));
+        if (is_layout(x, 2, 1, 1)) most = peak;
+        if (is_layout(x, 1, 2, 1)) least = peak;
+    }
+    ck_assert(least < most);
+    json_decref(o);
+    char pipeline[100];
+    snprintf(pipeline, sizeof pipeline, "stages = 2 max_memory = %lld", (long long)(least + 1024));
+    o = searched(pipeline, &best, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    json_array_foreach(json_object_get(o, "best"), i, x)
+        ck_assert(json_integer_value(json_object_get(x, "peak_bytes")) <= least + 1024);
+    int world;
+    ck_assert(planned(&best, &world, &e) > 0);
+    json_decref(o);
+    text_free(&best);
+    ck_assert_ptr_null(searched("stages = 2 max_memory = 1KiB", NULL, &e));
+    ck_assert_int_eq(e.code, E_CONF);
+}
+END_TEST
+
+/* In lines of 80 columns, whatever columns there are. */
+START_TEST(tables_fit)
+{
+    struct err e = {0};
+    struct text out = {0};
+    struct job j;
+    profile_write(0.9e6);
+    char more[300];
+    snprintf(more, sizeof more, "pipeline { profile = \"%s\" cores = 4 recompute = all max_memory = 1MiB }", profile);
+    opened(&j, more, &e);
+    struct search_request q = {.cores = 4};
+    ck_assert_msg(!search_run(&j, &q, &out, &e), "%s", e.text);
+    const char *must[] = {"layout", "recompute", "data parallelism on 4 devices", "4 threads a rank",
+                          "replicas x ranks of each x threads", "\n  mpirun -np 4 mpstaged -c FILE\n"};
+    for (int i = 0; i < N_OF(must); i++) ck_assert_msg(strstr(out.s, must[i]) != NULL, "%s", out.s);
+    for (const char *at = out.s, *stop; (stop = strchr(at, '\n')); at = stop + 1)
+        ck_assert_msg(stop - at <= 80 || strchr(at, '/') < stop, "%.*s", (int)(stop - at), at);
+    text_free(&out);
+    job_done(&j);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("search", 120);
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_add_loop_test(t, cores_are_shared_out_by_costs, 0, 2);
+    tcase_add_test(t, threads_that_were_not_measured_are_left_out);
+    tcase_add_loop_test(t, as_many_cores_as_asked, 0, N_OF(many));
+    tcase_add_test(t, limits_hold);
+    tcase_add_test(t, tables_fit);
+    return suite_run("search", CK_FORK, t);
+}

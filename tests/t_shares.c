@@ -1,0 +1,155 @@
+/* Weights that replicas share out (pipeline.shard_optimizer): who keeps what, and what the checker finds. That the bits
+ * are those of one pipeline, tests/t_sums.c and tests/replicas.sh say. */
+#include <string.h>
+#include "plan/sched.h"
+#include "plan_rig.h"
+#include "rig.h"
+#include "sure.h"
+
+static const struct way { const char *schedule; int stages, ranks; } ways[] = {
+    {"gpipe", 3, 3}, {"1f1b", 3, 3}, {"zb-h1", 3, 3}, {"interleaved", 4, 2}, {"zb-v", 4, 2},
+};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* A bucket for each weight. */
+static const struct sharing apart = {.bucket = 1, .weights = true};
+
+static struct placement_request way_place(int way)
+{
+    static int rank_of[4];
+    const struct way *w = &ways[way];
+    for (int i = 0; i < w->stages; i++) rank_of[i] = sched_rank_of(sched_find(w->schedule), i, w->ranks);
+    return (struct placement_request){.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = apart};
+}
+
+/* Bytes of rows of a kind that a replica's rank has; all of what has a place there, or what it speaks for. */
+static size_t row_bytes(const struct placement *pl, enum state_kind kind, int replica)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < pl->n_state; i++)
+        if (pl->state[i].kind == kind && pl->state[i].trained && pl->state[i].replica == replica)
+            bytes += pl->state[i].bytes;
+    return bytes;
+}
+
+/* Each weight belongs to one replica, with its buffers; what a rank keeps for the optimizer falls to the largest share,
+ * which no border of weights would make smaller by more than a weight for each halving; and of each bucket both halves
+ * go on, unless it is one weight. */
+START_TEST(weights_are_shared_out)
+{
+    struct plan_request q = rig_request("1f1b", 16, 1, "auto");
+    q.groups = 8;
+    size_t alone = 0, weight = 4 * 4 * sizeof(float);   /* of rig_chain; biases are smaller */
+    for (q.replicas = 1; q.replicas <= 8; q.replicas *= 2)
+        for (int how = 0; how < 2; how++) {
+            struct placement_request where = {.n_stages = 1, .n_ranks = 1,
+                                              .sharing = {.bucket = how ? 300 : 0, .weights = true}};
+            struct made m = made_cut(where, rig_chain(32), &rig_plain, q);
+            ck_assert_msg(m.p != NULL, "%s", m.e.text);
+            size_t most = 0, all = 0;
+            for (int r = 0; r < q.replicas; r++) {
+                size_t n = row_bytes(m.pl, STATE_OPTIMIZER, r);
+                ck_assert_uint_eq(n, row_bytes(m.pl, STATE_WEIGHT, r));
+                if (n > most) most = n;
+                all += n;
+            }
+            if (q.replicas == 1) alone = all;
+            ck_assert_uint_eq(all, alone);
+            ck_assert_uint_eq(m.pl->state_bytes[0], most);
+            ck_assert_uint_eq(m.pl->update_bytes[0], most);
+            ck_assert_uint_le(most, alone / (size_t)q.replicas + 3 * weight);
+            made_free(&m);
+        }
+}
+END_TEST
+
+/* Who has to wait for a weight, who owns it, and that it goes on: one thing wrong is found. */
+START_TEST(wrong_shares_are_found)
+{
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct side x;
+    int sends = 0, owned = 0;
+    q.groups = 4;
+    side_make(&x, way_place(_i), rig_skip, 4, q);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    for (int r = 0; r < ways[_i].ranks; r++) {
+        struct act *row = x.p[1]->row[r];
+        int n = x.p[1]->row_n[r], update = 0;
+        while (row[update].op != ACT_O) update++;
+        for (int i = update + 1; i < n; i++) {
+            if (row[i].op != ACT_SW && row[i].op != ACT_RW) continue;
+            struct act post = row[i];
+            memmove(row + update + 1, row + update, (size_t)(i - update) * sizeof *row);
+            row[update] = post;                          /* before the update, which is too early for what it sends */
+            sure((plan_check(x.p[1], NULL) != 0) == (post.op == ACT_SW), "rank %d, action %d: early", r, i);
+            memmove(row + update, row + update + 1, (size_t)(i - update) * sizeof *row);
+            memmove(row + i, row + i + 1, (size_t)(n - i - 1) * sizeof *row);
+            x.p[1]->row_n[r]--;
+            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: left out", r, i);
+            x.p[1]->row_n[r]++;
+            memmove(row + i + 1, row + i, (size_t)(n - i - 1) * sizeof *row);
+            row[i] = post;
+            sends++;
+        }
+    }
+    for (int i = 0; i < x.m[0].g->n_params; i++) {
+        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].replica ^= 1;
+        sure(plan_check_replicas(x.p, NULL), "%s is another replica's", x.m[0].pl->state[i].name);
+        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].replica ^= 1;
+        struct state_row *beside = &x.m[1].pl->state[x.m[1].g->n_params + i];   /* all are trained, one buffer each */
+        beside->replica ^= 1;
+        sure(plan_check(x.p[1], NULL), "%s is another replica's", beside->name);
+        beside->replica ^= 1;
+        owned++;
+    }
+    for (int c = 0; c < x.p[0]->n_chan; c++) {
+        if (x.p[0]->chan[c].kind != CHAN_WEIGHT) continue;
+        for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample -= 32;
+        sure(plan_check_replicas(x.p, NULL), "channel %d has a part of a weight", c);
+        for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample += 32;
+    }
+    ck_assert_int_gt(sends, 0);
+    ck_assert_int_gt(owned, 0);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    side_free(&x);
+}
+END_TEST
+
+/* A tied weight goes to the other ranks of its replica when it has come from the replica that updates it. */
+START_TEST(tied_copies_wait_for_weights)
+{
+    struct plan_request q = rig_request("1f1b", 13, 2, "auto");
+    struct side x;
+    int found = 0;
+    q.groups = 2;
+    side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
+    struct plan **p = x.p;
+    ck_assert(!plan_check_replicas(p, NULL));
+    for (int r = 0; r < 6; r++) {
+        struct act *row = p[r / 3]->row[r % 3];
+        int update = 0, send = 0;
+        while (row[update].op != ACT_O) update++;
+        while (send < p[r / 3]->row_n[r % 3] && row[send].op != ACT_SU) send++;
+        if (send == p[r / 3]->row_n[r % 3]) continue;
+        bool mine = x.m[0].pl->state[p[0]->chan[row[send].chan].param].replica == r / 3;
+        struct act post = row[send];
+        memmove(row + update + 2, row + update + 1, (size_t)(send - update - 1) * sizeof *row);
+        row[update + 1] = post;
+        sure((plan_check_replicas(p, NULL) != 0) == !mine, "replica %d", r / 3);
+        memmove(row + update + 1, row + update + 2, (size_t)(send - update - 1) * sizeof *row);
+        row[send] = post;
+        found++;
+    }
+    ck_assert_int_eq(found, 2);
+    side_free(&x);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("shares", 120);
+    tcase_add_test(t, weights_are_shared_out);
+    tcase_add_loop_test(t, wrong_shares_are_found, 0, N_WAYS);
+    tcase_add_test(t, tied_copies_wait_for_weights);
+    return suite_run("shares", CK_FORK, t);
+}
