@@ -132,6 +132,28 @@ START_TEST(estimates_halve_a_network)
 }
 END_TEST
 
+/* What kernels leave out of a product, its estimate leaves out: of a volume's convolution by Winograd's algorithm. */
+START_TEST(estimates_know_shares)
+{
+    struct graph *net;
+    struct selection *q = network_select(
+        "model { network = \"vnet_eisen\" classes = 1 input = {1, 32, 32, 32} }\n"
+        "data { source = \"synthetic\" labels = \"map\" }\ntrain { loss = \"dice\" }\n", _i, 2, &net);
+    int i = group_named(q, "block_two.conv.0"), whole = group_named(q, "block_five.conv.0");
+    struct cost *k = cost_estimate(q);
+    double share = q->group[i].share, ns = passes_ns(k, i, i + 1, 2);
+    cost_free(k);
+    ck_assert_msg(share > 0.4 && share < 0.7 && !q->group[whole].share, "%g, %g", share, q->group[whole].share);
+    q->group[i].share = 1;
+    k = cost_estimate(q);
+    double all = passes_ns(k, i, i + 1, 2);
+    ck_assert_msg(ns > share * all && ns < 0.75 * all, "%g ns of %g", ns, all);   /* and its values, which are few */
+    cost_free(k);
+    select_free(q);
+    graph_free(net);
+}
+END_TEST
+
 START_TEST(estimates_know_instruction_sets)
 {
     static const struct device_speed *const speed[] = {&onednn_avx512_speed, &onednn_avx2_speed, &host_speed};
@@ -296,6 +318,7 @@ int main(void)
     tcase_add_test(t, interpolates);
     tcase_add_test(t, estimates);
     tcase_add_loop_test(t, estimates_halve_a_network, 0, 2);
+    tcase_add_loop_test(t, estimates_know_shares, 0, 2);
     tcase_add_test(t, estimates_know_instruction_sets);
     tcase_add_test(t, there_and_back);
     tcase_add_test(t, other_threads);
