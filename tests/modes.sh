@@ -241,8 +241,8 @@ chained() {
 soon() { timeout 60 "$mpstaged" -c "$aside/chain.conf" "$@" >"$aside/out" 2>"$aside/err"; }
 chained 8000
 check "8,000 layers, partition auto" soon --plan
-chained 1500
-check "1,500 layers, --plan=search" soon --plan=search
+chained 800
+check "800 layers, --plan=search" soon --plan=search
 
 # ---- a reader that leaves --------------------------------------------------------------------------------------------
 { echo "graph chain"; echo "input input 8"; echo "labels labels 8"
