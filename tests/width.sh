@@ -33,10 +33,11 @@ for file in "$conf"/*.conf; do
 done
 
 # ---- long names ------------------------------------------------------------------------------------------------------
+# So much to compute that two ranks are among the best that --plan=search finds, and it has to say where to cut.
 long=encoder.block_with_a_long_name.attention_like_projection
 {
-    echo 'input x 10'; echo 'labels t class'
-    echo "$long.first = linear(x) features=5"; echo "$long.second = linear($long.first) features=5"
+    echo 'input x 700'; echo 'labels t class'
+    echo "$long.first = linear(x) features=700"; echo "$long.second = linear($long.first) features=700"
     echo "l = softmax_cross_entropy($long.second, t)"
 } >net.txt
 write_conf net.conf \
