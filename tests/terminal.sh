@@ -54,7 +54,7 @@ check "a failure after the line was shown: it is gone, the error stands alone" \
     sh -c 'grep -q "^> looking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
 
 # ---- planning that takes long ----------------------------------------------------------------------------------------
-# Planning reads the rows of a schedule, each plan of a search the profile: from a pipe, as slowly as the test wants.
+# Planning reads the rows of a schedule, a search the profile: from a pipe, as slowly as the test wants.
 # The pipe is renamed before it gives anything, so that what is read later is a file.
 slowly() { rm -f "$2"; mkfifo "$2"; (sleep "$1"; mv "$2" "$2.pipe"; cp "$3" "$2"; cat "$3" >"$2.pipe") & }
 printf 'rank 0: 0F0 0F1 0F2 0B0 0W0 0B1 0W1 0B2 0W2\nrank 1: 1F0 1F1 1F2 1B0 1W0 1B1 1W1 1B2 1W2\n' >"$aside/rows"
@@ -79,7 +79,9 @@ check "a run into a file: a note, too" grep -qE '^note: still planning \.\.\. 0:
 $mpstaged -c toy.conf --profile --run-dir profiled >/dev/null 2>&1
 slowly 4 "$aside/pipe" profiled/profile.json
 at $mpstaged -c toy.conf --plan=search -o pipeline.profile="$aside/pipe"
-check "--plan=search counts its plans" saw 'searching \.\.\. 0 of [1-9][0-9]* plans 0:00:0[23]'
+check "so does --plan=search, which does not know yet what to compare" saw 'searching \.\.\. 0:00:0[23]'
+at timeout 20 $mpstaged -c "$here/../conf/vnet.conf" --plan=search
+check "then it counts its plans" saw 'searching \.\.\. [0-9]+ of [1-9][0-9]* plans 0:00:0[2-9]'
 [ "$tap_bad" -eq 0 ] || note <"$aside/seen"
 
 # ---- mpstagectl ------------------------------------------------------------------------------------------------------
