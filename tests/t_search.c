@@ -11,6 +11,7 @@
 #include "plan/sim.h"
 #include "sure.h"
 
+static const char *written = "found.conf";
 static char folder[] = "/tmp/mpstaged-search-XXXXXX", profile[64], found[64];
 
 static struct conf *conf_of(const char *text, struct err *e)
@@ -88,7 +89,7 @@ static json_t *searched(const char *pipeline, struct text *best, struct err *e)
     struct text out = {0};
     snprintf(more, sizeof more, "pipeline { profile = \"%s\" %s }", profile, pipeline);
     opened(&j, more, e);
-    struct search_request q = {.cores = 4, .json = true, .best = best, .file = "found.conf"};
+    struct search_request q = {.cores = 4, .json = true, .best = best, .file = written};
     int bad = search_run(&j, &q, &out, e);
     json_t *o = bad ? NULL : json_loads(out.s, 0, NULL);
     ck_assert(bad || o);
@@ -244,6 +245,57 @@ START_TEST(limits_hold)
 }
 END_TEST
 
+/* What a plan of one rank and the configured split size needs. */
+static int64_t least_memory(const struct conf *c, struct err *e)
+{
+    struct job j = {.conf = c};
+    ck_assert_msg(!job_device(&j, e) && !job_model(&j, e) && !job_plan_only(&j, 1, e), "%s", e->text);
+    int64_t bytes = (int64_t)fit_bytes(&j, 0);
+    job_free(&j);
+    return bytes;
+}
+
+/* The configured split size is compared, too, where others would fill the table: of 720 samples more than 15 divisors
+ * are larger than 16; of 64 micro-batches at most, as plans take time. */
+static const struct { int split; bool tried; } given[] = {{16, true}, {13, true}, {11, false}};
+START_TEST(what_is_configured_is_compared)
+{
+    struct err e = {0};
+    struct text out = {0};
+    struct job j;
+    char more[200];
+    profile_write(0);
+    snprintf(more, sizeof more, "pipeline { profile = \"%s\" cores = 1 }", profile);
+    opened(&j, more, &e);
+    struct conf *c = (struct conf *)(uintptr_t)j.conf;
+    c->train.batch_size = 720;
+    c->train.split_size = given[_i].split;
+    struct search_request q = {.json = true};
+    /* where larger ones do not fit, unless they recompute, which takes longer */
+    c->pipeline.max_memory = (struct conf_ints){.n = 1, .v = {least_memory(c, &e)}};
+    int bad = search_run(&j, &q, &out, &e);
+    json_t *o = bad ? NULL : json_loads(out.s, 0, NULL);
+    const json_t *first = json_array_get(json_object_get(o, "best"), 0);
+    ck_assert_msg((!bad && number(first, "split_size") == given[_i].split) == given[_i].tried, "%s", e.text);
+    json_decref(o);
+    text_free(&out);
+    job_done(&j);
+}
+END_TEST
+
+/* Names of files are no UTF-8 at times; JSON is. */
+START_TEST(names_of_any_bytes)
+{
+    struct err e = {0};
+    profile_write(0);
+    written = "a\xff.conf";
+    json_t *o = searched("cores = 1", NULL, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    ck_assert_str_eq(json_string_value(json_object_get(o, "command")), "mpirun -np 1 mpstaged -c a\\xff.conf");
+    json_decref(o);
+}
+END_TEST
+
 /* In lines of 80 columns, whatever columns there are. */
 START_TEST(tables_fit)
 {
@@ -274,6 +326,8 @@ int main(void)
     tcase_add_test(t, threads_that_were_not_measured_are_left_out);
     tcase_add_loop_test(t, as_many_cores_as_asked, 0, N_OF(many));
     tcase_add_test(t, limits_hold);
+    tcase_add_loop_test(t, what_is_configured_is_compared, 0, N_OF(given));
+    tcase_add_test(t, names_of_any_bytes);
     tcase_add_test(t, tables_fit);
     return suite_run("search", CK_FORK, t);
 }

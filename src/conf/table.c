@@ -376,7 +376,7 @@ const struct opt opt_table[] = {
              "default is one a stage"},
     {"pipeline.cores", OPT_INT, AT(pipeline.cores), NULL, 1, 65536,
      .text = "--plan=search: how many cores replicas, ranks and threads share; the default is those of the ranks that "
-             "the configuration or mpirun asks for, or, where neither does, all that may be used"},
+             "the configuration or mpirun asks for, or, where neither does, all that may be used (of GPUs: one)"},
     {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
      .text = "most micro-batches, or bundles, that a rank may keep for their backward pass; the default is what the "
              "schedule needs, see mpstaged-schedule(5)"},

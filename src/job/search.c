@@ -13,14 +13,15 @@ static const char FIRST[] = "1f1b";
 
 /* ---- what is tried --------------------------------------------------------------------------- */
 
-/* The divisors of the batch, the configured size, and the sizes that cut the batch into 3, 7 and 9 nearly equal parts.
- */
+/* The largest of the batch's divisors and of the sizes that cut it into 3, 7 and 9 nearly equal parts; and, if it is no
+ * more than MAX_MICRO micro-batches, the configured size, which is what all others are compared with. */
 static void splits_find(struct search *s)
 {
     int batch = (int)s->j->conf->train.batch_size, given = (int)s->j->conf->train.split_size;
-    for (int n = batch; n > 0 && s->n_split < MAX_SPLITS && (batch - 1) / n < MAX_MICRO; n--) {
+    for (int n = batch; n > 0 && (batch - 1) / n < MAX_MICRO; n--) {
         bool near = n == (batch + 2) / 3 || n == (batch + 6) / 7 || n == (batch + 8) / 9;
-        if (batch % n == 0 || near || n == given) s->split[s->n_split++] = n;
+        bool room = s->n_split < MAX_SPLITS - (given < n);
+        if (n == given || (room && (batch % n == 0 || near))) s->split[s->n_split++] = n;
     }
 }
 
@@ -235,7 +236,7 @@ static void layout_try(struct search *s, int layout)
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
- * where neither does, those that there are. */
+ * where neither does, those that there are. Devices with a lane are no cores. */
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
@@ -243,7 +244,7 @@ static void cores_find(struct search *s)
                 c->pipeline.replicas > 1;
     s->ranks = s->q->n_ranks > 0 ? s->q->n_ranks : part_rank_count(c) * (int)c->pipeline.replicas;
     s->cores = s->ranks * (int)c->run.threads;
-    if (!told && s->q->cores > s->cores) s->cores = s->q->cores;
+    if (!told && !s->j->be->lane && s->q->cores > s->cores) s->cores = s->q->cores;
     if (c->pipeline.cores > 0) s->cores = (int)c->pipeline.cores;
 }
 

@@ -39,12 +39,12 @@ static void layout_name(const struct search *s, struct spread l, struct text *ou
 static void layouts_table(const struct search *s, struct text *out)
 {
     char b[2][32];
-    text_add(out, "%-42s %5s %10s %11s\n", "for comparison", "split", "step", "peak");
+    text_add(out, "%-46s %5s %10s %11s\n", "for comparison", "split", "step", "peak");
     for (int i = 0; i < s->n_layouts; i++) {
         const struct found *x = &s->of[i];
         struct text name = {0};
         layout_name(s, s->layout[i], &name);
-        text_add(out, "%-42s ", name.s);
+        text_add(out, "%-46s ", name.s);
         text_free(&name);
         if (x->seconds <= 0) { text_add(out, "does not fit\n"); continue; }
         text_add(out, "%5d", x->split);
@@ -228,6 +228,17 @@ static json_t *layout_json(const struct search *s, struct spread at)
     return found_json(s, at, &none);
 }
 
+/* A name of a file in it may be no UTF-8, which JSON does not take: bytes that are none become \xff. */
+static json_t *named_json(const char *s)
+{
+    const size_t room = 8 * strlen(s) + 1;
+    char *clean = mem_alloc(room);
+    json_t *o = json_string(s);
+    if (!o) o = json_string(text_printable(s, clean, room));
+    free(clean);
+    return o;
+}
+
 void search_json(const struct search *s, const char *origin, struct text *out)
 {
     json_t *best = json_array(), *layouts = json_array(), *unmeasured = json_array();
@@ -238,12 +249,12 @@ void search_json(const struct search *s, const char *origin, struct text *out)
     for (int i = 0; i < s->n; i++) json_array_append_new(best, found_json(s, s->best[i].at, &s->best[i]));
     for (int i = 0; i < s->n_layouts; i++) json_array_append_new(layouts, found_json(s, s->layout[i], &s->of[i]));
     for (int i = 0; i < s->n_unmeasured; i++) json_array_append_new(unmeasured, json_integer(s->unmeasured[i]));
-    json_t *all = json_pack("{s:i,s:i,s:I,s:s,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:s}", "ranks", s->ranks, "cores",
-                            s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs", origin,
+    json_t *all = json_pack("{s:i,s:i,s:I,s:o,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:o}", "ranks", s->ranks, "cores",
+                            s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs", named_json(origin),
                             "tried", s->tried, "unfit", s->unfit, "best", best, "one_device",
                             layout_json(s, (struct spread){1, 1, threads}), "data_parallel",
                             layout_json(s, (struct spread){s->ranks, 1, threads}), "layouts", layouts,
-                            "unmeasured_threads", unmeasured, "advice", advice.s, "command", command.s);
+                            "unmeasured_threads", unmeasured, "advice", advice.s, "command", named_json(command.s));
     char *text = json_dumps(all, JSON_INDENT(2));
     text_add(out, "%s\n", text);
     free(text);
