@@ -250,8 +250,8 @@ void search_json(const struct search *s, const char *origin, struct text *out)
     for (int i = 0; i < s->n_layouts; i++) json_array_append_new(layouts, found_json(s, s->layout[i], &s->of[i]));
     for (int i = 0; i < s->n_unmeasured; i++) json_array_append_new(unmeasured, json_integer(s->unmeasured[i]));
     json_t *all = json_pack("{s:i,s:i,s:I,s:o,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:o}", "ranks", s->ranks, "cores",
-                            s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs", named_json(origin),
-                            "tried", s->tried, "unfit", s->unfit, "best", best, "one_device",
+                            s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs",
+                            named_json(origin), "tried", s->tried, "unfit", s->unfit, "best", best, "one_device",
                             layout_json(s, (struct spread){1, 1, threads}), "data_parallel",
                             layout_json(s, (struct spread){s->ranks, 1, threads}), "layouts", layouts,
                             "unmeasured_threads", unmeasured, "advice", advice.s, "command", named_json(command.s));
