@@ -38,7 +38,8 @@ train { batch_size = 11  split_size = 2  epochs = 2  loss = "cross_entropy"  mom
         gradient_groups = 4  evaluate_every = 2 }
 pipeline { partition = "uniform" }
 END
-sed 's/graph = "net.graph"/network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4/' net.conf >large.conf
+sed 's/graph = "net.graph"/network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4/' net.conf \
+    >large.conf
 
 # same NAME RANKS OPTIONS...: ends with what `one` ended with
 same() {
@@ -53,7 +54,8 @@ same two 2 -o pipeline.replicas=2
 same four 4 -o pipeline.replicas=4
 same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=8
 same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1
-same two-of-two 4 -o pipeline.bucket_kib=10 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
+same two-of-two 4 -o pipeline.bucket_kib=10 -o pipeline.replicas=2 -o pipeline.schedule=gpipe \
+    -o pipeline.recompute=all
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
 same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1
