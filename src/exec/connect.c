@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "exec/exec_int.h"
 
+/* peer: TP_ALL is the group with which sums are made. */
 static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
 {
     for (int i = 0; i < *n; i++) if (use[i].peer == peer && use[i].send == send) return &use[i];
@@ -20,7 +21,8 @@ static void uses_of(const struct exec *s, const struct plan *p, struct tp_use *u
         const struct channel *c = &p->chan[a->chan];
         bool send = act_info[a->op].kind == KIND_SEND;
         int known = *n;
-        struct tp_use *u = use_find(use, n, channel_tp_rank(s, c, send), send);
+        int peer = c->kind == CHAN_ALL ? TP_ALL : channel_tp_rank(s, c, send);
+        struct tp_use *u = use_find(use, n, peer, send || peer == TP_ALL);
         if (*n > known) count[known] = 0;
         int posts = ++count[u - use];
         if (posts > u->posts) u->posts = posts;
@@ -41,14 +43,24 @@ static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
     }
 }
 
+/* This rank of all replicas. */
+static void members_find(const struct exec *s, int *member, struct tp_use *use, int n)
+{
+    int replicas = s->q.pl->sharing.replicas;
+    for (int r = 0; r < replicas; r++) member[r] = tp_rank_of(s, r, s->rank);
+    for (int i = 0; i < n; i++)
+        if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
+}
+
 int exec_connect(struct exec *s, struct err *e)
 {
     if (!s->ops->lane || !s->tp->ops->attach) return 0;
-    int links = 2 * s->tp->ops->size(s->tp), n = 0;
+    int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_REPLICAS];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
     int *count = mem_alloc((size_t)links * sizeof *count);
     for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);
     if (s->q.links) uses_of_measuring(s, use, &n);
+    members_find(s, member, use, n);
     int bad = s->tp->ops->attach(s->tp, s->ops->lane(s->be), use, n, e);
     free(use);
     free(count);

@@ -65,6 +65,7 @@ struct exec {
     struct tp *tp;
     struct region param, grad, state, derived, slots, tmp, work;
     struct region link;                                  /* what link_measure sends */
+    char nothing[16 << 10];                              /* zeros, for gradients of no micro-batches */
     size_t load_bytes;                                   /* the backend's, for loads on their way */
     size_t feed_bytes;                                   /* of all feeds, on the host */
     struct be_block *block;                              /* device */

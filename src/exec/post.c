@@ -8,18 +8,28 @@ static void *channel_buffer(const struct exec *s, const struct bound *b, const s
     bool send = act_info[a->op].kind == KIND_SEND;
     if (c->kind == CHAN_SUM) return level_at(s, s->grad.at + c->off, send ? 0 : 1);
     if (c->kind == CHAN_WEIGHT) return s->param.at + c->off;
-    if (c->kind == CHAN_SUMMED) return s->grad.at + c->off;
+    if (c->kind == CHAN_SUMMED || c->kind == CHAN_ALL) return s->grad.at + c->off;
     if (c->kind == CHAN_KEPT)
         return s->slots.at + (send ? b->p->cls[c->tensor].base : b->p->cls[c->tensor].copy[c->from_replica]);
     const struct stage_plan *st = &b->p->stage[a->stage];
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
 
+/* Without micro-batches there are no gradients, but those of the step before. */
+static int nothing_make(struct exec *s, void *at, size_t bytes, struct err *e)
+{
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = bytes - done < sizeof s->nothing ? bytes - done : sizeof s->nothing;
+        if (s->ops->copy(s->be, (char *)at + done, s->nothing, n, e)) return -1;
+    }
+    return 0;
+}
+
 int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
     const struct act_info *info = &act_info[a->op];
-    bool send = info->kind == KIND_SEND;
+    bool send = info->kind != KIND_RECV;
     size_t bytes = act_bytes(b->p, a);
     void *at = channel_buffer(s, b, a, c);
     if (!at) return err_set(e, E_INTERNAL, "channel %d has no buffer here", a->chan);
@@ -29,8 +39,13 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
                          .bucket = c->bucket, .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
-                         .peer = channel_tp_rank(s, c, send)};
+                         .peer = info->kind == KIND_ALL ? EXEC_WAITS_DEVICE : channel_tp_rank(s, c, send)};
     p->posted = meter_host(s, info->part);
+    if (info->kind == KIND_ALL) {
+        int bad = (!b->p->n_mb && nothing_make(s, at, bytes, e)) || s->tp->ops->post_sum(s->tp, &tag, at, &p->req, e);
+        meter_host(s, ACC_OTHER);
+        return bad ? -1 : 0;
+    }
     int bad = send ? s->tp->ops->post_send(s->tp, channel_tp_rank(s, c, true), &tag, at, &p->req, e)
                    : s->tp->ops->post_recv(s->tp, channel_tp_rank(s, c, false), &tag, at, &p->req, e);
     meter_host(s, ACC_OTHER);

@@ -32,7 +32,7 @@ static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, s
 
 static act_fn *const run_of[] = {
     [KIND_LOAD] = exec_load, [KIND_PROGRAM] = prog_run, [KIND_SUM] = sum_run,
-    [KIND_SEND] = exec_post, [KIND_RECV] = exec_post,
+    [KIND_SEND] = exec_post, [KIND_RECV] = exec_post, [KIND_ALL] = exec_post,
     [KIND_REDUCE] = optimizer_run, [KIND_OPTIMIZER] = optimizer_run,
 };
 

@@ -220,7 +220,7 @@ static int plan_one(struct job *j, int kind, struct err *e)
 struct sharing job_sharing(const struct conf *c)
 {
     return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024,
-                            c->pipeline.shard_optimizer};
+                            c->pipeline.shard_optimizer, strcmp(c->pipeline.reduce, "nccl") == 0};
 }
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
@@ -375,9 +375,23 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
     return 0;
 }
 
+/* Whole weights are no equal shares, which is what NCCL could leave with each replica. */
+static int reduce_check(const struct job *j, const struct conf *c, struct err *e)
+{
+    if (c->pipeline.replicas < 2 || strcmp(c->pipeline.reduce, "nccl") != 0) return 0;
+    if (!j->be->lane) return conf_error(c, "pipeline.reduce", e, "nccl is for GPUs, and this run computes on the CPU");
+    if (c->pipeline.shard_optimizer)
+        return conf_error(c, "pipeline.reduce", e, "nccl adds all weights' gradients up for all replicas, so "
+                          "pipeline.shard_optimizer needs \"tree\"");
+    if (strcmp(c->run.transport, "staged") == 0)
+        return conf_error(c, "pipeline.reduce", e, "nccl needs run.transport = \"nccl\", not \"staged\"");
+    return 0;
+}
+
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
-    return share_ranks(j, j->conf, &n_ranks, e) || job_plan_only(j, n_ranks, e) || fit_check(j, e) ? -1 : 0;
+    bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
+    return bad || fit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)

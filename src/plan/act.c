@@ -11,7 +11,8 @@ const char *const account_name[ACC_COUNT] = {
 enum {
     MADE = BIT(W_LOAD) | BIT(W_RF) | BIT(W_F),           /* activations of the forward pass */
     ANY = MADE | BIT(W_RB) | BIT(W_B) | BIT(W_R),
-    ENDS = BIT(CHAN_PGRAD) | BIT(CHAN_SUMMED) | BIT(CHAN_KEPT),   /* messages without which no step ends */
+    /* messages without which no step ends */
+    ENDS = BIT(CHAN_PGRAD) | BIT(CHAN_SUMMED) | BIT(CHAN_KEPT) | BIT(CHAN_ALL),
     FROM_B = BIT(L_B) | BIT(L_SB) | BIT(L_W) | BIT(L_O),
 };
 
@@ -57,12 +58,14 @@ const struct act_info act_info[ACT_COUNT] = {
                 .after_come = BIT(CHAN_SUMMED), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_RM] = POST("RM", "post the receive of gradients that are added up", KIND_RECV, ACT_SM, CHAN_SUMMED,
                     ACC_WAIT_DOWN, false),
+    [ACT_X] = {"X", "post the sum of gradients over all replicas", KIND_ALL, .chan = CHAN_ALL, .peer = ACT_X,
+               .after_come = BIT(CHAN_PGRAD), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_SK] = POST("SK", "post the send of what is kept of all micro-batches to another replica", KIND_SEND, ACT_RK,
                     CHAN_KEPT, ACC_WAIT_DOWN, false),
     [ACT_RK] = POST("RK", "post the receive of what another replica keeps", KIND_RECV, ACT_SK, CHAN_KEPT,
                     ACC_WAIT_DOWN, false),
     [ACT_N] = {"N", "norms of all gradients, and whether all is finite, over all ranks", KIND_REDUCE,
-               .chan = CHAN_PGRAD, .after_come = ENDS, .after_left = BIT(CHAN_SUMMED), .part = ACC_OPTIMIZER,
+               .chan = CHAN_PGRAD, .after_come = ENDS, .after_left = BIT(CHAN_SUMMED) | BIT(CHAN_ALL), .part = ACC_OPTIMIZER,
                .across = true},
     [ACT_O] = {"O", "optimizer step and running statistics", KIND_OPTIMIZER, .chan = CHAN_PGRAD,
                .after_come = ENDS, .part = ACC_OPTIMIZER, .across = true},
@@ -79,6 +82,7 @@ const struct act_info act_info[ACT_COUNT] = {
 enum act_op act_post(enum chan_kind kind, enum act_kind end)
 {
     int op = ACT_SF;
-    while (act_info[op].kind != KIND_SEND || act_info[op].chan != kind) op++;
-    return end == KIND_SEND ? (enum act_op)op : act_info[op].peer;
+    enum act_kind first = end == KIND_ALL ? KIND_ALL : KIND_SEND;
+    while (act_info[op].kind != first || act_info[op].chan != kind) op++;
+    return end == KIND_RECV ? act_info[op].peer : (enum act_op)op;
 }

@@ -18,10 +18,11 @@ enum account {
 extern const char *const account_name[ACC_COUNT];        /* "forward_seconds", ..., as metrics.jsonl has them */
 
 /* What messages carry: an activation, its gradient, the gradient and the value of a tied weight; between replicas a
- * share of gradients that is to be added, one whose sum is complete, what is kept to the end of a step, and a share of
- * updated weights. */
+ * share of gradients that is to be added, one whose sum is complete, what is kept to the end of a step, a share of
+ * updated weights, and gradients that the transport adds up over all replicas. */
 enum chan_kind {
-    CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT
+    CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT, CHAN_ALL,
+    CHAN_KINDS
 };
 enum prog_kind { PROG_F, PROG_B, PROG_W, PROG_D, PROG_R, PROG_COUNT };   /* of a stage */
 
@@ -45,6 +46,7 @@ enum act_op {
     ACT_SG, ACT_RG,   /* ... of a share of the gradients, to another replica that adds it           0SG.c9 */
     ACT_G,            /* add what came so to the gradients here                                     0G.c9 */
     ACT_SM, ACT_RM,   /* ... of gradients that are the sum over all replicas                        0SM.c9 */
+    ACT_X,      /* post the sum of gradients over all replicas, which takes their place               0X.c9 */
     ACT_SK, ACT_RK,   /* ... of what is kept of all micro-batches until the step ends               0SK.c9 */
     ACT_N,      /* squared norms of all gradients, the loss, over ranks  0N    */
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
@@ -52,7 +54,7 @@ enum act_op {
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };
-enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SUM, KIND_SEND, KIND_RECV, KIND_REDUCE, KIND_OPTIMIZER };
+enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SUM, KIND_SEND, KIND_RECV, KIND_ALL, KIND_REDUCE, KIND_OPTIMIZER };
 extern const struct act_info {
     const char *text, *help;
     enum act_kind kind;
@@ -72,7 +74,10 @@ extern const struct act_info {
     unsigned writes, reads, lasts;
 } act_info[ACT_COUNT];
 
-static inline bool act_is_post(int op) { return act_info[op].kind == KIND_SEND || act_info[op].kind == KIND_RECV; }
+static inline bool act_is_post(int op)
+{
+    return act_info[op].kind == KIND_SEND || act_info[op].kind == KIND_RECV || act_info[op].kind == KIND_ALL;
+}
 /* Of a call of the action's program. */
 static inline enum account act_part(int op, int phase)
 {

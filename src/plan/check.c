@@ -32,6 +32,7 @@ static enum chan_kind carries(const struct act *a)
         [ACT_SF] = CHAN_ACT,   [ACT_RF] = CHAN_ACT,   [ACT_SB] = CHAN_GRAD,  [ACT_RB] = CHAN_GRAD,
         [ACT_SP] = CHAN_PGRAD, [ACT_RP] = CHAN_PGRAD, [ACT_SU] = CHAN_PARAM, [ACT_RU] = CHAN_PARAM,
         [ACT_SG] = CHAN_SUM,   [ACT_RG] = CHAN_SUM,   [ACT_SM] = CHAN_SUMMED, [ACT_RM] = CHAN_SUMMED,
+        [ACT_X] = CHAN_ALL,
         [ACT_SK] = CHAN_KEPT,  [ACT_RK] = CHAN_KEPT,  [ACT_SW] = CHAN_WEIGHT, [ACT_RW] = CHAN_WEIGHT};
     return kind[a->op];
 }

@@ -1,16 +1,19 @@
 /* The checker about replicas: plays what all of them exchange, each share of the gradients as a hash of how it was
  * made. Posts must meet in the order of each link, nothing may wait for ever, and whoever updates a weight must do so
- * by the tree over all blocks; where only one replica does, all others must end with the weight that it made. */
+ * by the tree over all blocks; where only one replica does, all others must end with the weight that it made. What the
+ * transport adds up over all replicas counts as that tree, too, if each gave its own sum, once, in the same order. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/check_int.h"
 
-/* A message under way: the pieces that it carries, as they were when it was posted. */
-struct message { bool sent, posted; uint64_t *piece; };
+/* A message under way: the pieces that it carries, as they were when it was posted. Of a sum over all replicas: how
+ * many have posted it. */
+struct message { bool sent, posted; uint64_t *piece; int all; };
 /* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
  * parameter whether it is what this step makes of it; of each bucket (0: none) and kind of message how many that it
- * posted wait for their other end, those that it sends and those that it receives. */
-struct player { int at; uint64_t *sum, *came; bool *updated; int *open; };
+ * posted wait for their other end, those that it sends and those that it receives; own: the sum of its blocks; n_all:
+ * sums over all replicas that it has posted. */
+struct player { int at; uint64_t *sum, *came, own; bool *updated; int *open, n_all; };
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
@@ -91,6 +94,11 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
     return 0;
 }
 
+static bool is_gradient(const struct channel *h)
+{
+    return h->kind == CHAN_SUM || h->kind == CHAN_SUMMED || h->kind == CHAN_ALL;
+}
+
 static int by_size(const void *a, const void *b)
 {
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -108,7 +116,7 @@ static void cuts_find(struct stage_play *s)
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
-        if ((h->kind != CHAN_SUM && h->kind != CHAN_SUMMED) || h->from_rank != s->rank) continue;
+        if (!is_gradient(h) || h->from_rank != s->rank) continue;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }
@@ -120,8 +128,6 @@ static bool inside(const struct stage_play *s, const struct channel *h, int piec
 {
     return s->cut[piece] >= h->off && s->cut[piece + 1] <= h->off + h->bytes_per_sample;
 }
-
-static bool is_gradient(const struct channel *h) { return h->kind == CHAN_SUM || h->kind == CHAN_SUMMED; }
 
 static int share_add(struct stage_play *s, int replica, const struct act *a)
 {
@@ -218,7 +224,7 @@ static void message_take(struct stage_play *s, int to_replica, const struct chan
 
 static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
 {
-    return &s->play[replica].open[(bucket * (CHAN_WEIGHT + 1) + kind) * 2 + comes];
+    return &s->play[replica].open[(bucket * CHAN_KINDS + kind) * 2 + comes];
 }
 
 /* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
@@ -229,7 +235,7 @@ static int buckets_check(const struct stage_play *s)
         int bucket = 0;
         for (int c = 0; c < p->n_chan; c++) {
             const struct channel *h = &p->chan[c];
-            bool here = (h->kind == CHAN_SUM || h->kind == CHAN_SUMMED) && h->from_rank == s->rank && inside(s, h, i);
+            bool here = is_gradient(h) && h->from_rank == s->rank && inside(s, h, i);
             if (!here) continue;
             if (h->bucket < 1 || (bucket && h->bucket != bucket))
                 return err_set(s->e, E_INTERNAL, "illegal plan: rank %d: gradients of bucket %d are in bucket %d, too",
@@ -244,7 +250,7 @@ static int buckets_check(const struct stage_play *s)
 static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
 {
     for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
-        for (int kind = 0; kind <= CHAN_WEIGHT; kind++)
+        for (int kind = 0; kind < CHAN_KINDS; kind++)
             if ((come >> kind & 1 && *open_of(s, replica, b, kind, true)) ||
                 (left >> kind & 1 && *open_of(s, replica, b, kind, false)))
                 return false;
@@ -266,21 +272,47 @@ static void message_post(struct stage_play *s, const struct channel *h, int chan
     message_take(s, h->to_replica, h, chan);
 }
 
+/* The n-th sum that a replica posts is the n-th of all others. With the last one it is there. */
+static int all_post(struct stage_play *s, int replica, const struct act *a, int i)
+{
+    struct player *x = &s->play[replica];
+    const struct channel *h = channel_of(s, replica, a);
+    struct message *m = &s->message[a->chan];
+    if (final_check(s, replica, i)) return -1;
+    for (int k = 0, n = 0; k < s->p[0]->row_n[s->rank]; k++) {
+        const struct act *y = &s->p[0]->row[s->rank][k];
+        if (y->op == ACT_X && n++ == x->n_all && y->chan != a->chan)
+            return fail(s, replica, a, "another replica adds something else first");
+    }
+    for (int k = 0; k + 1 < s->n_cuts; k++)
+        if (inside(s, h, k) && x->sum[k] != x->own) return fail(s, replica, a, "it has not the sum of its blocks");
+    x->n_all++;
+    ++*open_of(s, replica, h->bucket, CHAN_ALL, false);
+    if (++m->all < s->n) return 1;
+    for (int r = 0; r < s->n; r++) {
+        --*open_of(s, r, h->bucket, CHAN_ALL, false);
+        for (int k = 0; k + 1 < s->n_cuts; k++) if (inside(s, h, k)) s->play[r].sum[k] = s->want;
+    }
+    return 1;
+}
+
 /* 1: it ran; 0: it waits. */
 static int act_play(struct stage_play *s, int replica, int i)
 {
     const struct plan *p = s->p[replica];
     const struct act *a = &p->row[s->rank][i];
-    enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT, WEIGHT = 1 << CHAN_WEIGHT };
+    enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT, WEIGHT = 1 << CHAN_WEIGHT,
+           ALL = 1 << CHAN_ALL };
     bool ends = a->op == ACT_N || a->op == ACT_O;
     bool weight = a->op == ACT_SW || a->op == ACT_SU;
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : weight ? WEIGHT : 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
-    if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED : 0)) return 0;
+    if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED | ALL : 0)) return 0;
     if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
     if (a->op == ACT_SU && !s->play[replica].updated[h->param])
         return fail(s, replica, a, "the weight has not come from who updates it");
     if (!h || h->from_replica < 0) return 1;
+    if (a->op == ACT_X) return all_post(s, replica, a, i);
     struct message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
     if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
@@ -310,7 +342,7 @@ static struct link_posts *links_find(const struct stage_play *s)
         for (int i = 0; i < s->p[r]->row_n[s->rank]; i++) {
             const struct act *a = &s->p[r]->row[s->rank][i];
             const struct channel *h = a->chan >= 0 && a->op != ACT_G ? channel_of(s, r, a) : NULL;
-            if (!h || h->from_replica < 0) continue;
+            if (!h || h->from_replica < 0 || h->kind == CHAN_ALL) continue;
             struct link_posts *l = &link[h->from_replica * s->n + h->to_replica];
             if (h->from_replica == r) *vec_push(&l->end[0]) = a;
             if (h->to_replica == r) *vec_push(&l->end[1]) = a;
@@ -348,7 +380,8 @@ static int rank_play(struct stage_play *s)
         s->play[r].sum = mem_alloc((size_t)(2 * s->n_cuts) * sizeof(uint64_t));
         s->play[r].came = s->play[r].sum + s->n_cuts;
         s->play[r].updated = mem_alloc((size_t)first->sel->g->n_params + 1);
-        s->play[r].open = mem_alloc((size_t)s->n_buckets * (CHAN_WEIGHT + 1) * 2 * sizeof(int));
+        s->play[r].open = mem_alloc((size_t)s->n_buckets * CHAN_KINDS * 2 * sizeof(int));
+        s->play[r].own = own;
         for (int i = 0; i < s->n_cuts; i++) s->play[r].sum[i] = own;
     }
     if (!bad) bad = order_check(s);

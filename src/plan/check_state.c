@@ -187,7 +187,8 @@ static int posts_check(const struct ties *c, int rank)
         bool early = (a->op == ACT_SP && i < computes_last(p, rank, a->stage)) ||
                      ((a->op == ACT_SU || a->op == ACT_SW) && i < update) ||
                      ((a->op == ACT_RU || a->op == ACT_RW) && i < norm);
-        bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM;
+        bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM ||
+                    a->op == ACT_X;
         bool kept = a->op == ACT_SK || a->op == ACT_RK;
         early |= kept && i < computes_last(p, rank, -1);   /* of sums, check_replicas.c says when each may go */
         bool late = (a->op == ACT_RP || sums || kept) && i > norm;

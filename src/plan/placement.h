@@ -20,8 +20,9 @@ int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank
 struct bucket { size_t at, end; int group; size_t *cut, *weight_cut; };
 struct buckets { struct bucket *v; int n; };
 /* How replicas share the work out: how many there are, about how many bytes of gradients they exchange at a time (0:
- * all), and whether each updates only its share of the weights and keeps what the optimizer wants for these. */
-struct sharing { int replicas; size_t bucket; bool weights; };
+ * all), whether each updates only its share of the weights and keeps what the optimizer wants for these, and whether
+ * the transport adds gradients up, in an order of its own, instead of the plan. */
+struct sharing { int replicas; size_t bucket; bool weights, by_transport; };
 
 struct placement {
     struct arena *mem;

@@ -4,7 +4,8 @@
  * what it got to what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b +
  * a every share of the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and
  * Gropp 2005.) Where each replica updates its own share of the weights (ZeRO's first stage: Rajbhandari, Rasley, Ruwase
- * and He 2020), these are doubled behind the optimizer instead of sums before it. */
+ * and He 2020), these are doubled behind the optimizer instead of sums before it. Or the transport adds each bucket
+ * up, over all replicas at once. */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
@@ -65,9 +66,21 @@ static void kept_channels(struct lower *w)
     }
 }
 
+/* All replicas are at both ends of it. */
+static void whole_channel(struct lower *w, int rank, int b)
+{
+    const struct bucket *x = &w->bucket[rank].v[b];
+    struct channel *c = channel_between(w, CHAN_ALL, rank, 0, 0);
+    c->off = x->at;
+    c->bytes_per_sample = x->end - x->at;
+    c->bucket = b + 1;
+    c->late = x->group < 0;
+}
+
 static void bucket_channels(struct lower *w, int rank, int b)
 {
     int n = exchanges(w->p), replicas = w->p->req.replicas;
+    if (w->p->pl->sharing.by_transport) { whole_channel(w, rank, b); return; }
     for (int k = 0; k < n; k++)
         for (int from = 0; from < replicas; from++) bucket_channel(w, CHAN_SUM, rank, b, from, k);
     for (int k = n - 1; k >= 0; k--)
@@ -138,13 +151,24 @@ static void add_emit(struct lower *w, int rank, int b, int k)
     *vec_push(&w->row[rank]) = add;
 }
 
+static void whole_emit(struct lower *w, int rank, int b)
+{
+    int c = channel_find(w, CHAN_ALL, rank, b, 0, 0);
+    *vec_push(&w->row[rank]) = post_make(&w->chan.v[c], c, KIND_ALL);
+}
+
 /* A bucket goes through 2 n steps, each of which posts: halving, where what came is added first, then doubling. Where
- * weights are shared out, the optimizer comes between these, so the last step only adds. */
-static int steps(const struct plan *p) { return exchanges(p) + (p->pl->sharing.weights ? 1 : exchanges(p)); }
+ * weights are shared out, the optimizer comes between these, so the last step only adds. The transport takes one. */
+static int steps(const struct plan *p)
+{
+    if (p->pl->sharing.by_transport) return 1;
+    return exchanges(p) + (p->pl->sharing.weights ? 1 : exchanges(p));
+}
 
 static void step_emit(struct lower *w, int rank, int b, int step)
 {
     int n = exchanges(w->p);
+    if (w->p->pl->sharing.by_transport) { whole_emit(w, rank, b); return; }
     if (step >= 1 && step <= n) add_emit(w, rank, b, step - 1);
     if (step < n) exchange_emit(w, rank, b, CHAN_SUM, step);
     else if (!w->p->pl->sharing.weights) exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);

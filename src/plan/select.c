@@ -1,6 +1,7 @@
 /* Kernel selection by operators' traits and the device's rules. A new fused kernel is a pattern here and a kernel in a
  * backend. */
 #include <stdlib.h>
+#include <string.h>
 #include "plan/select.h"
 
 const char *const precision_name[PRECISIONS] = {[FP32] = "fp32", [TF32] = "tf32", [BFLOAT16] = "bf16"};
@@ -270,4 +271,6 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     /* one group is one replica: the words are those of checkpoints from before there were groups */
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);
     else text_add(out, "replicas 1");
+    if (c->pipeline.replicas > 1 && strcmp(c->pipeline.reduce, "nccl") == 0)
+        text_add(out, ", those of %lld replicas added by NCCL", (long long)c->pipeline.replicas);
 }

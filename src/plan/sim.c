@@ -123,6 +123,12 @@ static double *link_of(const struct simulation *m, const struct channel *c)
     return &m->link_free[n * n + (c->from_rank * m->p->req.replicas + other) * 2 + comes];
 }
 
+/* Of a sum over n replicas a link carries 2 (n - 1) / n of its bytes, whoever makes it well (Patarasuk and Yuan 2009). */
+static double wire_bytes(const struct plan *p, const struct channel *c, double bytes)
+{
+    return c->kind == CHAN_ALL ? 2 * bytes * (p->req.replicas - 1) / p->req.replicas : bytes;
+}
+
 static void post(struct simulation *m, int rank, const struct act *a)
 {
     const struct channel *c = &m->p->chan[a->chan];
@@ -140,7 +146,7 @@ static void post(struct simulation *m, int rank, const struct act *a)
     double start = w->sent > w->posted ? w->sent : w->posted;
     if (start < *link) start = *link;
     w->began = start;
-    w->done = start + m->k->latency_ns + bytes / m->k->bytes_per_ns;
+    w->done = start + m->k->latency_ns + wire_bytes(m->p, c, bytes) / m->k->bytes_per_ns;
     *link = w->done;
 }
 
@@ -250,7 +256,8 @@ static void feeds_find(struct simulation *m)
     for (int r = 0, n = 0; r < p->n_ranks; m->feed_at[++r] = n)
         for (int c = 0; c < p->n_chan; c++) {
             const struct channel *h = &p->chan[c];
-            if (h->to_rank == r && (h->from_replica < 0 || h->to_replica == p->req.replica)) m->feed[n++] = c;
+            bool comes = h->from_replica < 0 || h->kind == CHAN_ALL || h->to_replica == p->req.replica;
+            if (h->to_rank == r && comes) m->feed[n++] = c;
         }
 }
 

@@ -126,7 +126,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
                                                                                                "b", "send-b", "w",
                                                                                                "o"};
     static const char *const kind[] = {
-        "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept", "updated"};
+        "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept", "updated", "total"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
@@ -145,8 +145,10 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if (h->from_replica >= 0) {
-            text_add(out, "channel %d %s rank %d of replica %d to %d, %zu bytes at %zu", c, kind[h->kind],
-                     h->from_rank, h->from_replica, h->to_replica, h->bytes_per_sample, h->off);
+            text_add(out, "channel %d %s rank %d of ", c, kind[h->kind], h->from_rank);
+            if (h->kind == CHAN_ALL) text_add(out, "all replicas");
+            else text_add(out, "replica %d to %d", h->from_replica, h->to_replica);
+            text_add(out, ", %zu bytes at %zu", h->bytes_per_sample, h->off);
             if (h->bucket) text_add(out, ", bucket %d%s", h->bucket, h->late ? " at the end" : "");
             text_add(out, "\n");
             continue;

@@ -43,8 +43,10 @@ enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 /* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
  * sent, and the buffer is filled with zeros instead. */
 struct tp_req { int slot; bool damaged; };
-/* The use of a link: the most posts that are open at a time, the most bytes of one. */
-struct tp_use { int peer; bool send; int posts; size_t bytes; };
+/* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum, whose
+ * ranks are the members, of which this is one, for all of them in the same order; borrowed by attach. */
+enum { TP_ALL = -1 };
+struct tp_use { int peer; bool send; int posts; size_t bytes; const int *member; int members; };
 
 /* The places of ranks. gpu, host: of each rank, equal numbers mean the same one; name: of this rank's host. */
 struct tp_seats { const int *gpu, *host; char name[72]; };
@@ -71,6 +73,10 @@ struct tp_ops {
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                      struct err *e);
     int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
+    /* Optional, of device transports: floats at buf become their sums over all members of this rank's group (tp_use),
+     * which post the same sums in the same order. In which order they are added is the transport's. The tag is only
+     * this rank's. NULL: there are no sums. */
+    int (*post_sum)(struct tp *t, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
     /* Drives everything posted; cheap enough to call between kernels. Returns 0, or -1 with e (mismatched tag: 70; peer
      * lost: 69; aborted: 75). A device transport that has failed says so again at each call, but still says and hears
      * small messages. */

@@ -1,5 +1,6 @@
 /* What the transports of devices share. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
@@ -13,11 +14,18 @@ int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t 
     return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "rank %d: %s: %s", d->me, what, cudaGetErrorString(status));
 }
 
+const char *dev_link_text(const struct dev_link *k, char buf[DEV_LINK_TEXT])
+{
+    if (k->peer == TP_ALL) snprintf(buf, DEV_LINK_TEXT, "sum over %d replicas", k->members);
+    else snprintf(buf, DEV_LINK_TEXT, "transfer %s rank %d", k->send ? "to" : "from", k->peer);
+    return buf;
+}
+
 int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status)
 {
     if (status == cudaSuccess) return 0;
-    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s", d->me, k->send ? "to" : "from", k->peer,
-                   cudaGetErrorString(status));
+    char text[DEV_LINK_TEXT];
+    return err_set(e, E_DEVICE, "rank %d, %s: %s", d->me, dev_link_text(k, text), cudaGetErrorString(status));
 }
 
 int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e)
@@ -41,7 +49,8 @@ void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner)
 
 static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *use, int priority, struct err *e)
 {
-    *k = (struct dev_link){.peer = use->peer, .send = use->send, .bytes = use->bytes, .first = -1, .last = -1};
+    *k = (struct dev_link){.peer = use->peer, .member = use->member, .members = use->members, .send = use->send,
+                           .bytes = use->bytes, .first = -1, .last = -1};
     if (use->posts >= POSTS) return err_set(e, E_INTERNAL, "rank %d: %d transfers on one link", d->me, use->posts);
     k->post = mem_alloc((size_t)use->posts * sizeof *k->post);
     k->n_posts = use->posts;

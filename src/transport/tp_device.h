@@ -24,7 +24,8 @@ struct dev_post {
 };
 
 struct dev_link {
-    int peer;
+    int peer;                                            /* TP_ALL: sums, with all members */
+    const int *member; int members;                      /* member: only during attach */
     bool send;
     size_t bytes;                                        /* of one post, at most */
     cudaStream_t stream;
@@ -72,6 +73,9 @@ int dev_drive(struct dev *d, struct dev_link *k, const struct dev_steps *how, st
 bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true, with the handle freed, if it was done */
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);
+/* "transfer to rank P", "transfer from rank P", "sum over N replicas" */
+enum { DEV_LINK_TEXT = 48 };
+const char *dev_link_text(const struct dev_link *k, char buf[DEV_LINK_TEXT]);
 /* The same with the link: "rank R, transfer to rank P: CUDA's words". */
 int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status);
 /* Whether the event was reached: 1, 0 not yet, -1: e. */

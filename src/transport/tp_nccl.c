@@ -13,6 +13,10 @@
  * long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
  * failed aborts all its communicators a little later, which frees its streams.
  *
+ * Sums over all replicas of a rank are a link, too: its communicator has them all, and there are no headers, because all
+ * give and take at once. Nobody asks whether others' lanes have come to it: they may compute for as long as they like,
+ * and who stands still is found by its heartbeat.
+ *
  * Links connect in a meeting of all ranks: ids are exchanged first, and whatever fails on one rank ends all of them
  * with its cause. */
 #include <pthread.h>
@@ -121,10 +125,9 @@ int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result
     cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
     bool gone = lost != cudaSuccess && lost != cudaErrorNotReady;
     const char *more = gone ? cudaGetErrorString(lost) : ncclGetLastError(NULL);
-    char advice[NCCL_ADVICE];
-    return err_set(e, E_DEVICE, "rank %d, transfer %s rank %d: %s: %s%s%s%s", n->d.me, k->send ? "to" : "from",
-                   k->peer, what, ncclGetErrorString(result),
-                   more && *more ? ": " : "", more ? more : "", n->connecting && !gone ? nccl_env_advice(advice) : "");
+    char advice[NCCL_ADVICE], text[DEV_LINK_TEXT];
+    return err_set(e, E_DEVICE, "rank %d, %s: %s: %s%s%s%s", n->d.me, dev_link_text(k, text), what,
+                   ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "", n->connecting && !gone ? nccl_env_advice(advice) : "");
 }
 
 /* ---- driving --------------------------------------------------------------------------------- */
@@ -143,11 +146,14 @@ int nccl_issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes
 {
     ncclComm_t comm = n->comm[k - n->d.link];
     int peer = k->send ? 1 : 0;                          /* the sender is rank 0 of the two */
-    ncclResult_t r = k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream)
-                             : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
+    ncclResult_t r = k->peer == TP_ALL
+                         ? ncclAllReduce(buf, buf, bytes / sizeof(float), ncclFloat32, ncclSum, comm, k->stream)
+                     : k->send ? ncclSend(buf, bytes, ncclUint8, peer, comm, k->stream)
+                               : ncclRecv(buf, bytes, ncclUint8, peer, comm, k->stream);
+    const char *what = k->peer == TP_ALL ? "adding" : k->send ? "sending" : "receiving";
     if (r == ncclSuccess || r == ncclInProgress) return 0;
     /* an earlier failure is the cause */
-    return nccl_comm_look(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, k->send ? "sending" : "receiving", e);
+    return nccl_comm_look(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, what, e);
 }
 
 /* An empty transfer is only its header. */
@@ -165,7 +171,8 @@ static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p
     int through = p->tag.bytes ? nccl_comm_look(n, k, e) : 1;
     if (through <= 0) return through;
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream))) return -1;
-    if (k->send && u->ops->post_send(u, k->peer, &header_tag, &p->tag, &p->inner, e)) return -1;
+    bool tells = k->send && k->peer != TP_ALL;
+    if (tells && u->ops->post_send(u, k->peer, &header_tag, &p->tag, &p->inner, e)) return -1;
     p->stage = FLYING;
     return 0;
 }
@@ -196,7 +203,7 @@ static int post_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     case FLYING:
         if (k->first != p - k->post || (got = dev_reached(&n->d, k, p->end, e)) == 0) return 0;
         if (got < 0) return -1;
-        if (k->send && u->ops->test(u, &p->inner) != TP_DONE) return 0;
+        if (k->send && k->peer != TP_ALL && u->ops->test(u, &p->inner) != TP_DONE) return 0;
         n->moved = n->now;
         dev_finish(k);
         return 0;
@@ -253,6 +260,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     const struct dev_post *p = dev_after(k, NULL);
     struct watch *q = k->own;
+    if (k->peer == TP_ALL) return 0;
     if (!p || p->stage == HELD || q->post != k->n_done || q->since < n->moved) return watch_begin(n, k), 0;
     uint64_t quiet = n->now - q->since;
     if (quiet * ASKS < (q->asked + 1) * n->q.patience_ns) return 0;
@@ -334,6 +342,12 @@ static int nccl_post_recv(struct tp *t, int from, const struct tp_tag *tag, void
     return p ? u->ops->post_recv(u, from, &header_tag, &p->came, &p->inner, e) : -1;
 }
 
+static int nccl_post_sum(struct tp *t, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    struct dev *d = dev_of(t);
+    return dev_post_new(d, dev_link_of(d, TP_ALL, true, e), tag, buf, out, e) ? nccl_progress(t, e) : -1;
+}
+
 static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
 {
     if (r->slot < 0) return TP_DONE;
@@ -400,7 +414,7 @@ static bool nccl_link_via(struct tp *t, int i, int *to, const char **via)
 {
     const struct nccl *n = nccl_of(t);
     for (int at = 0; at < n->d.n_links; at++) {
-        if (!n->d.link[at].send || i--) continue;
+        if (!n->d.link[at].send || n->d.link[at].peer == TP_ALL || i--) continue;
         *to = n->d.link[at].peer;
         *via = n->via[at];
         return true;
@@ -416,6 +430,7 @@ const struct tp_ops tp_nccl = {
     .size = dev_size,
     .post_send = nccl_post_send,
     .post_recv = nccl_post_recv,
+    .post_sum = nccl_post_sum,
     .progress = nccl_progress,
     .test = nccl_test,
     .reduce = dev_reduce,

@@ -10,10 +10,11 @@
 enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: the most of two ranks on one GPU */
 
 /* All ranks connect their links in one order, those of even borders first, so that neighbours connect side by side and
- * nobody waits in a circle. */
+ * nobody waits in a circle; then those of sums, of which each rank has one at most. */
 static bool goes_before(const struct nccl *n, int i, int j)
 {
     const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
+    if (k[0]->peer == TP_ALL || k[1]->peer == TP_ALL) return k[0]->peer != TP_ALL;
     int key[2][4];
     for (int x = 0; x < 2; x++) {
         int low = k[x]->peer < n->d.me ? k[x]->peer : n->d.me, from = k[x]->send ? n->d.me : k[x]->peer;
@@ -36,7 +37,7 @@ static void order_make(const struct nccl *n, int *order)
 /* Waits until NCCL's call is complete and, if given, the event is reached. */
 static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event, struct err *e)
 {
-    char advice[NCCL_ADVICE];
+    char advice[NCCL_ADVICE], text[DEV_LINK_TEXT];
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
         if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
@@ -44,8 +45,8 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
         if (through < 0) return -1;
         got = got && through;
         if (clock_ns() - began > n->q.connect_ns)
-            return err_set(e, E_DEVICE, "rank %d: no connection %s rank %d in %.0f s%s", n->d.me,
-                           k->send ? "to" : "from", k->peer, (double)n->q.connect_ns * 1e-9, nccl_env_advice(advice));
+            return err_set(e, E_DEVICE, "rank %d, %s: no connection in %.0f s%s", n->d.me, dev_link_text(k, text),
+                           (double)n->q.connect_ns * 1e-9, nccl_env_advice(advice));
         sched_yield();
     }
     return 0;
@@ -71,6 +72,24 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     return 0;
 }
 
+/* The first sum does the same for all members: of ones, so many come back. */
+static int sum_hello(struct nccl *n, const struct dev_link *k, struct err *e)
+{
+    const struct dev_post *p = &k->post[0];
+    float *one = n->heard;
+    for (size_t i = 0; i < HELLO_BYTES / sizeof *one; i++) one[i] = 1;
+    if (dev_try(&n->d, k, e, cudaMemcpyAsync(n->hello, one, HELLO_BYTES, cudaMemcpyHostToDevice, k->stream)) ||
+        nccl_issue(n, k, n->hello, HELLO_BYTES, e) || link_wait(n, k, NULL, e) ||
+        dev_try(&n->d, k, e, cudaMemcpyAsync(one, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream)) ||
+        dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e))
+        return -1;
+    for (size_t i = 0; i < HELLO_BYTES / sizeof *one; i++)
+        if (one[i] != (float)k->members)
+            return err_set(e, E_INTERNAL, "rank %d: the first sum over %d replicas is %g", n->d.me, k->members,
+                           (double)one[i]);
+    return 0;
+}
+
 /* A power of two, because NCCL rounds up to one for transfers between two ranks. */
 static int ctas_of(const struct nccl *n, bool shared)
 {
@@ -79,10 +98,23 @@ static int ctas_of(const struct nccl *n, bool shared)
     return ctas;
 }
 
+/* How many they are, which one this is, and whether any two are on one GPU. */
+static bool members_share(const struct nccl *n, const struct dev_link *k, int *ranks, int *rank)
+{
+    bool shared = false;
+    *ranks = k->members;
+    for (int i = 0; i < k->members; i++) {
+        if (k->member[i] == n->d.me) *rank = i;
+        for (int j = 0; j < i; j++) shared |= n->gpu[k->member[i]] == n->gpu[k->member[j]];
+    }
+    return shared;
+}
+
 static int link_connect(struct nccl *n, int i, struct err *e)
 {
     struct dev_link *k = &n->d.link[i];
-    bool shared = n->gpu[k->peer] == n->gpu[n->d.me];
+    int ranks = 2, rank = k->send ? 0 : 1;
+    bool shared = k->peer == TP_ALL ? members_share(n, k, &ranks, &rank) : n->gpu[k->peer] == n->gpu[n->d.me];
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
     c.cgaClusterSize = 1;                                /* clusters of 4 start only if there is room for all of them */
@@ -90,35 +122,52 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     c.maxCTAs = ctas_of(n, shared);
     if (shared) c.netName = "Socket";                    /* always works; other networks may not within one GPU */
     ncclComm_t comm = NULL;
-    ncclResult_t r = ncclCommInitRankConfig(&comm, 2, n->id[i], k->send ? 0 : 1, &c);
+    ncclResult_t r = ncclCommInitRankConfig(&comm, ranks, n->id[i], rank, &c);
     n->comm[i] = comm;
     if (r != ncclSuccess && r != ncclInProgress) return nccl_link_fail(n, k, r, "connecting", e);
-    if (link_wait(n, k, NULL, e) || link_hello(n, k, e)) return -1;
+    if (link_wait(n, k, NULL, e)) return -1;
+    if (k->peer == TP_ALL) return sum_hello(n, k, e);
+    if (link_hello(n, k, e)) return -1;
     nccl_log_via(&n->log, n->via[i]);
     return 0;
 }
 
-/* Takes the id of a link, which the sender makes. */
+static bool gives(const struct nccl *n, const struct dev_link *k)
+{
+    return k->peer == TP_ALL ? k->member[0] == n->d.me : k->send;
+}
+
+/* Takes the id of a link, which the sender makes; or that of sums, which their first member gives behind those. */
 static void id_take(void *ctx, int from, const void *gift)
 {
     struct nccl *n = ctx;
     const struct dev_link *k = dev_link_of(&n->d, from, false, NULL);
+    if (!k || n->has_id[k - n->d.link]) k = dev_link_of(&n->d, TP_ALL, true, NULL);
     /* NULL only if plans differ, and then that rank finds nobody to connect to */
     if (!k) return;
     memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
+    n->has_id[k - n->d.link] = true;
     n->n_missing--;
+}
+
+/* Makes an id where this rank does, and gives it to the others. */
+static int id_give(struct nccl *n, int i, struct err *e)
+{
+    const struct dev_link *k = &n->d.link[i];
+    if (!gives(n, k)) return 0;
+    ncclResult_t r = ncclGetUniqueId(&n->id[i]);
+    if (r != ncclSuccess) return nccl_link_fail(n, k, r, "making an id", e);
+    if (k->peer != TP_ALL) return meet_give(&n->meet, k->peer, &n->id[i], e);
+    for (int m = 1; m < k->members; m++) if (meet_give(&n->meet, k->member[m], &n->id[i], e)) return -1;
+    return 0;
 }
 
 static int ids_exchange(struct nccl *n, struct err *e)
 {
-    for (int i = 0; i < n->d.n_links; i++) n->n_missing += !n->d.link[i].send;
-    for (int i = 0; i < n->d.n_links; i++) {
-        const struct dev_link *k = &n->d.link[i];
-        if (!k->send) continue;
-        ncclResult_t r = ncclGetUniqueId(&n->id[i]);
-        if (r != ncclSuccess) return nccl_link_fail(n, k, r, "making an id", e);
-        if (meet_give(&n->meet, k->peer, &n->id[i], e)) return -1;
-    }
+    for (int i = 0; i < n->d.n_links; i++) n->n_missing += !gives(n, &n->d.link[i]);
+    for (int sums = 0; sums < 2; sums++)
+        for (int i = 0; i < n->d.n_links; i++)
+            if ((n->d.link[i].peer == TP_ALL) == sums && id_give(n, i, e)) return -1;
     while (n->n_missing > 0) {
         if (meet_hear(&n->meet, e)) return -1;
         sched_yield();
@@ -151,6 +200,7 @@ int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, s
     int *order = mem_alloc(room * sizeof *order);
     n->comm = mem_alloc(room * sizeof *n->comm);
     n->id = mem_alloc(room * sizeof *n->id);
+    n->has_id = mem_alloc(room * sizeof *n->has_id);
     n->via = mem_alloc(room * sizeof *n->via);
     nccl_env_set(&n->q.seats, n->d.me, n->d.size);
     if (n->q.alone) nccl_log_begin(&n->log);
@@ -167,5 +217,6 @@ int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, s
     }
     free(order);
     free(n->id);
+    free(n->has_id);
     return bad;
 }

@@ -32,7 +32,8 @@ struct nccl {
     char (*via)[NCCL_VIA];                               /* the way it goes */
     struct nccl_log log;
     struct meet meet;                                    /* only while connecting, like the following */
-    ncclUniqueId *id; int n_missing;                     /* of each link; how many peers have not given yet */
+    /* of each link; whether it was heard; how many peers have not given yet */
+    ncclUniqueId *id; bool *has_id; int n_missing;
     void *hello, *heard;                                 /* the first message of a link: on the device, on the host */
 };
 _Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each other");

@@ -26,10 +26,10 @@ static const char *op_text(int op)
     static const char *const name[ACT_COUNT] = {
         [ACT_L] = "loading", [ACT_F] = "forward", [ACT_B] = "backward", [ACT_W] = "weight gradients",
         [ACT_D] = "backward", [ACT_R] = "recomputation", [ACT_N] = "gradient norm", [ACT_O] = "optimizer",
-        [ACT_A] = "adding gradients", [ACT_G] = "adding gradients",
+        [ACT_A] = "adding gradients", [ACT_G] = "adding gradients", [ACT_X] = "adding gradients",
     };
     if (name[op]) return name[op];
-    return act_info[op].kind == KIND_SEND ? "sending" : "receiving";
+    return act_info[op].kind == KIND_RECV ? "receiving" : "sending";
 }
 
 /* Two sizes, so that compilers see that it fits. */

@@ -40,6 +40,8 @@ static void gpu_judge(const struct job *j, bool nccl, struct text *out)
 void moot_judge(const struct job *j, bool nccl, struct text *out)
 {
     const struct conf *c = j->conf;
+    if (j->n_replicas < 2)
+        KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib");
     if (j->be->lane) gpu_judge(j, nccl, out);
     else
         KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",

@@ -183,7 +183,8 @@ static int device_over(struct boot *b, const struct tp_ops *tp, struct err *e)
 static int device_wrap(struct boot *b, struct err *e)
 {
     const char *want = b->conf->run.transport;
-    if (strcmp(want, "auto") == 0) want = !b->shared && b->world->size > 1 ? "nccl" : "staged";
+    bool sums = b->job.n_replicas > 1 && strcmp(b->conf->pipeline.reduce, "nccl") == 0;
+    if (strcmp(want, "auto") == 0) want = sums || (!b->shared && b->world->size > 1) ? "nccl" : "staged";
     b->nccl = strcmp(want, "nccl") == 0;
     if (b->shared && b->world->one_process && b->nccl)   /* NCCL tells ranks apart by what belongs to a process */
         return conf_error(b->conf, "run.transport", e,

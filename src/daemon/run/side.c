@@ -232,6 +232,11 @@ static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *
 {
     return under(t)->ops->post_recv(under(t), from, tag, buf, out, e);
 }
+static int on_post_sum(struct tp *t, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    return under(t)->ops->post_sum ? under(t)->ops->post_sum(under(t), tag, buf, out, e)
+                                   : err_set(e, E_INTERNAL, "this transport makes no sums");
+}
 static int on_progress(struct tp *t, struct err *e) { return side_poll(side_of(t), e); }
 static enum tp_state on_test(struct tp *t, struct tp_req *r) { return under(t)->ops->test(under(t), r); }
 static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
@@ -342,8 +347,8 @@ static void on_close(struct tp *t) { (void)t; }           /* the daemon closes t
 
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
-    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .progress = on_progress,
-            .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
+    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .post_sum = on_post_sum,
+    .progress = on_progress, .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
     .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
 };
 

@@ -1,5 +1,5 @@
-/* The double of NCCL: communicators of two ranks, in processes or threads of one host, over TCP on the loopback
- * interface.
+/* The double of NCCL: communicators in processes or threads of one host, over TCP on the loopback interface. Those of two
+ * ranks send and receive; sums over all ranks go by way of the first one, which adds them one rank after the other.
  *
  * As with the real one, sends and receives hold their stream until they have met; a communicator that does not block
  * takes its time to take a call, and takes it only while somebody looks (ncclCommGetAsyncError); a lost peer is an
@@ -20,19 +20,22 @@
 #include <unistd.h>
 #include "double.h"
 
+enum { MAX_RANKS = 64 };
 struct id { char magic[8]; uint16_t port; uint64_t cookie; };
 struct listener { struct listener *next; uint64_t cookie; int fd; };
 struct hello { uint64_t cookie; int rank, gpu; char host[128], net[32]; };
 
 struct ncclComm {
     struct id id;
-    int rank, gpu, fd, users;                            /* users: its owner, its thread, transfers on streams */
+    int rank, n, gpu, users;                             /* users: its owner, its thread, transfers on streams */
+    int fd[MAX_RANKS]; int n_fds;                        /* of rank 0: to each other one; of these: to rank 0 */
     bool aborted, sends, receives;
     ncclResult_t state;
     char net[32];                                        /* that it was told to use */
     struct transfer *taken; int looks;                   /* a call that is not on its stream yet */
 };
-struct transfer { struct ncclComm *comm; bool send; void *at; uint64_t bytes; cudaStream_t stream; };
+enum what { SEND, RECEIVE, SUM };
+struct transfer { struct ncclComm *comm; enum what what; void *at; uint64_t bytes; cudaStream_t stream; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of everything here */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -96,7 +99,6 @@ static int accept_one(struct ncclComm *c, int listening)
         struct pollfd q = {.fd = listening, .events = POLLIN};
         if (poll(&q, 1, 20) > 0) fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     }
-    close(listening);
     return fd;
 }
 
@@ -117,10 +119,15 @@ static int connect_one(const struct ncclComm *c)
 static void leave(struct ncclComm *c)
 {
     if (--c->users) return;
-    if (c->fd >= 0) close(c->fd);
+    for (int i = 0; i < c->n_fds; i++) if (c->fd[i] >= 0) close(c->fd[i]);
     free(c->taken);
     free(c);
     comms_left--;
+}
+
+static void cut(const struct ncclComm *c)
+{
+    for (int i = 0; i < c->n_fds; i++) if (c->fd[i] >= 0) shutdown(c->fd[i], SHUT_RDWR);
 }
 
 static void hello_fill(const struct ncclComm *c, struct hello *h)
@@ -156,19 +163,35 @@ static void way_say(const struct ncclComm *c, const struct hello *mine, const st
     pthread_mutex_unlock(&lock);
 }
 
+/* One connection, on which both say who they are. */
+static ncclResult_t meet_one(struct ncclComm *c, int fd, const struct hello *mine, struct hello *other)
+{
+    bool good = fd >= 0 && move(c, fd, (void *)(uintptr_t)mine, sizeof *mine, true) &&
+                move(c, fd, other, sizeof *other, false) && other->cookie == mine->cookie && other->rank >= 0 &&
+                other->rank < c->n && (other->rank == 0) != (mine->rank == 0);
+    return !good ? ncclSystemError : one_gpu(mine, other) ? ncclInvalidUsage : ncclSuccess;
+}
+
 static void *init_main(void *arg)
 {
     struct ncclComm *c = arg;
-    int listening = listener_take(c->id.cookie);
-    int fd = listening >= 0 ? accept_one(c, listening) : connect_one(c);
+    int listening = listener_take(c->id.cookie), fd[MAX_RANKS];
     struct hello mine, other = {0};
+    ncclResult_t result = ncclSuccess;
     hello_fill(c, &mine);
-    bool good = fd >= 0 && move(c, fd, &mine, sizeof mine, true) && move(c, fd, &other, sizeof other, false) &&
-                other.cookie == mine.cookie && other.rank == 1 - mine.rank;
-    if (good) way_say(c, &mine, &other);
+    memset(fd, 0xff, sizeof fd);                         /* -1 */
+    for (int i = 0; i < c->n_fds && result == ncclSuccess; i++) {
+        int one = listening >= 0 ? accept_one(c, listening) : connect_one(c);
+        result = meet_one(c, one, &mine, &other);
+        int at = result == ncclSuccess && listening >= 0 ? other.rank - 1 : 0;
+        if (fd[at] < 0) fd[at] = one;
+        else if (one >= 0) close(one);
+    }
+    if (listening >= 0) close(listening);
+    if (result == ncclSuccess && c->n == 2) way_say(c, &mine, &other);
     pthread_mutex_lock(&lock);
-    c->fd = fd;
-    c->state = !good ? ncclSystemError : one_gpu(&mine, &other) ? ncclInvalidUsage : ncclSuccess;
+    memcpy(c->fd, fd, sizeof c->fd);
+    c->state = result;
     leave(c);
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -195,7 +218,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *out)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket_new();
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 1) ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, MAX_RANKS) ||
         getsockname(fd, (struct sockaddr *)&a, &n))
         return ncclSystemError;
     struct listener *l = malloc(sizeof *l);
@@ -215,13 +238,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique
     struct ncclComm *c = calloc(1, sizeof *c);
     memcpy(&c->id, &unique, sizeof c->id);
     c->rank = rank;
-    c->fd = -1;
+    c->n = n;
+    c->n_fds = rank ? 1 : n - 1;
+    memset(c->fd, 0xff, sizeof c->fd);
     c->users = 2;
     c->state = ncclInProgress;
     cudaGetDevice(&c->gpu);
     snprintf(c->net, sizeof c->net, "%s", config->netName ? config->netName : "");
     *comm = NULL;
-    bool wrong = n != 2 || rank < 0 || rank > 1 || config->blocking != 0 || strcmp(c->id.magic, "double") != 0;
+    bool wrong = n < 2 || n > MAX_RANKS || rank < 0 || rank >= n || config->blocking != 0 || strcmp(c->id.magic, "double") != 0;
     pthread_mutex_lock(&lock);
     bool refused = comms++ == double_setting("DOUBLE_COMMS", true, -1);
     asked = (struct double_comm){.cluster = config->cgaClusterSize, .ctas = config->maxCTAs};
@@ -250,7 +275,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 {
     pthread_mutex_lock(&lock);
     c->aborted = true;
-    if (c->fd >= 0) shutdown(c->fd, SHUT_RDWR);
+    cut(c);
     pthread_cond_broadcast(&changed);
     leave(c);
     pthread_mutex_unlock(&lock);
@@ -283,29 +308,54 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static bool exchange(const struct transfer *t)
+static bool misused(struct ncclComm *c)
 {
-    struct ncclComm *c = t->comm;
-    uint64_t bytes = t->bytes;
-    char met = 1;
-    if (t->send)
-        return move(c, c->fd, &bytes, sizeof bytes, true) && move(c, c->fd, t->at, t->bytes, true) &&
-               move(c, c->fd, &met, 1, false);
-    if (!move(c, c->fd, &bytes, sizeof bytes, false)) return false;
-    if (bytes == t->bytes) return move(c, c->fd, t->at, t->bytes, false) && move(c, c->fd, &met, 1, true);
     pthread_mutex_lock(&lock);
     c->state = ncclInvalidUsage;                         /* sizes differ */
     pthread_mutex_unlock(&lock);
     return false;
 }
 
+/* Sizes first, so that different ones are seen. */
+static bool sum_up(const struct transfer *t)
+{
+    struct ncclComm *c = t->comm;
+    uint64_t bytes = t->bytes;
+    float *sum = t->at, *part = malloc(bytes + 1);
+    bool good = true;
+    for (int i = 0; i < c->n_fds && good; i++) {
+        good = move(c, c->fd[i], &bytes, sizeof bytes, c->rank);
+        if (good && bytes != t->bytes) good = misused(c);
+        good = good && move(c, c->fd[i], c->rank ? t->at : part, bytes, c->rank);
+        for (uint64_t k = 0; k < bytes / sizeof *sum && good && !c->rank; k++) sum[k] += part[k];
+    }
+    for (int i = 0; i < c->n_fds && good; i++) good = move(c, c->fd[i], t->at, bytes, !c->rank);
+    free(part);
+    return good;
+}
+
+static bool exchange(const struct transfer *t)
+{
+    struct ncclComm *c = t->comm;
+    uint64_t bytes = t->bytes;
+    char met = 1;
+    int fd = c->fd[0];
+    if (t->what == SUM) return sum_up(t);
+    if (t->what == SEND)
+        return move(c, fd, &bytes, sizeof bytes, true) && move(c, fd, t->at, t->bytes, true) &&
+               move(c, fd, &met, 1, false);
+    if (!move(c, fd, &bytes, sizeof bytes, false)) return false;
+    if (bytes == t->bytes) return move(c, fd, t->at, t->bytes, false) && move(c, fd, &met, 1, true);
+    return misused(c);
+}
+
 /* Planted: from some transfer on all hang, or a connection breaks. */
 static bool faults(const struct transfer *t)
 {
-    long hang = double_setting("DOUBLE_NCCL_HANG", true, -1), cut = double_setting("DOUBLE_NCCL_CLOSE", true, -1);
+    long hang = double_setting("DOUBLE_NCCL_HANG", true, -1), ends = double_setting("DOUBLE_NCCL_CLOSE", true, -1);
     pthread_mutex_lock(&lock);
     long number = transfers++;
-    if (cut >= 0 && number >= cut) shutdown(t->comm->fd, SHUT_RDWR);
+    if (ends >= 0 && number >= ends) cut(t->comm);
     pthread_mutex_unlock(&lock);
     return hang >= 0 && number >= hang;
 }
@@ -334,28 +384,44 @@ static void transfer_drop(void *p)
     free(t);
 }
 
-static ncclResult_t take(bool is_send, void *at, size_t bytes, int peer, ncclComm_t c, cudaStream_t stream)
+static ncclResult_t take(struct transfer t)
 {
+    struct ncclComm *c = t.comm;
     pthread_mutex_lock(&lock);
-    bool misused = c->state != ncclSuccess || c->taken || peer != 1 - c->rank || (is_send ? c->receives : c->sends);
-    if (!misused) {
-        *(is_send ? &c->sends : &c->receives) = true;
+    bool wrong = c->state != ncclSuccess || c->taken || (t.what == SEND && c->receives) ||
+                 (t.what == RECEIVE && c->sends);
+    if (!wrong) {
+        c->sends |= t.what == SEND;
+        c->receives |= t.what == RECEIVE;
         c->taken = malloc(sizeof *c->taken);
-        *c->taken = (struct transfer){.comm = c, .send = is_send, .at = at, .bytes = bytes, .stream = stream};
+        *c->taken = t;
         c->looks = (int)(transfers % 3);
     }
     pthread_mutex_unlock(&lock);
-    return misused ? ncclInvalidUsage : ncclInProgress;
+    return wrong ? ncclInvalidUsage : ncclInProgress;
+}
+
+static bool is_pair(ncclComm_t c, ncclDataType_t type, int peer)
+{
+    return type == ncclUint8 && c->n == 2 && peer == 1 - c->rank;
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
 {
-    return type == ncclUint8 ? take(true, (void *)(uintptr_t)from, count, peer, c, stream) : ncclInvalidArgument;
+    return is_pair(c, type, peer) ? take((struct transfer){c, SEND, (void *)(uintptr_t)from, count, stream})
+                                  : ncclInvalidArgument;
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream)
 {
-    return type == ncclUint8 ? take(false, to, count, peer, c, stream) : ncclInvalidArgument;
+    return is_pair(c, type, peer) ? take((struct transfer){c, RECEIVE, to, count, stream}) : ncclInvalidArgument;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t stream)
+{
+    bool good = type == ncclFloat32 && op == ncclSum && from == to;   /* elsewhere nobody asked for it yet */
+    return good ? take((struct transfer){c, SUM, to, count * sizeof(float), stream}) : ncclInvalidArgument;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
@@ -375,7 +441,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
     if (!ready || double_call(ready->stream, transfer_run, transfer_drop, ready) == cudaSuccess) return ncclSuccess;
     pthread_mutex_lock(&lock);
     *state = c->state = ncclUnhandledCudaError;
-    shutdown(c->fd, SHUT_RDWR);                          /* the peer sees the end of the connection */
+    cut(c);                                              /* peers see the end of the connection */
     leave(c);
     pthread_mutex_unlock(&lock);
     free(ready);

@@ -21,7 +21,8 @@ typedef enum {
     ncclRemoteError,
     ncclInProgress
 } ncclResult_t;
-typedef enum { ncclInt8, ncclUint8 } ncclDataType_t;
+typedef enum { ncclInt8, ncclUint8, ncclFloat32 = 7 } ncclDataType_t;
+typedef enum { ncclSum } ncclRedOp_t;
 typedef struct {
     size_t size; unsigned magic, version; int blocking, cgaClusterSize, minCTAs, maxCTAs; const char *netName;
 } ncclConfig_t;
@@ -39,6 +40,8 @@ const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif
