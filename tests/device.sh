@@ -105,6 +105,36 @@ job 4 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=4 -o checkpoint
     --run-dir pair-kept
 job 2 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=2 --resume --run-dir pair-kept
 equal "two go on where four stopped: the same weights" "$one" "$(hash_of pair-kept | tail -n 1)"
+
+# Sums that NCCL makes: of two there is one order; of four the double has another than the plans' tree, but always that.
+# With eight steps the last batch leaves three of four replicas without a micro-batch.
+whole='-o pipeline.reduce=nccl -o train.steps=8'
+trains pair-longer 1 -c pair.conf --device cuda --stages 1 -o train.steps=8
+two='-o train.gradient_groups=2 -o pipeline.bucket_kib=4'
+trains pair-two 1 -c pair.conf --device cuda --stages 1 -o train.gradient_groups=2 -o train.steps=8
+two_hash=$hash
+trains whole-two 2 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=2 $two $whole
+equal "NCCL adds two up: the same weights" "$two_hash" "$hash"
+trains whole-two-of-two 4 -c pair.conf --device cuda --stages 2 -o pipeline.replicas=2 $two $whole --schedule zb-h1
+equal "on each of two stages, too" "$two_hash" "$hash"
+trains whole-four 4 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=4 -o pipeline.bucket_kib=4 $whole
+four_hash=$hash
+trains whole-four-again 4 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=4 -o pipeline.bucket_kib=4 $whole
+equal "NCCL adds four up: twice the same weights" "$four_hash" "$hash"
+check "others than those of the tree" [ "$hash" != "$(hash_of pair-longer)" ]
+near "but near" 1e-5 pair-longer whole-four
+check "the numerics line says so" grep -q '"numerics":"[^"]*gradient groups 4, those of 4 replicas added by NCCL"' \
+    whole-four/metrics.jsonl
+refused "NCCL for CPUs" 78 'pipeline.reduce: nccl is for GPUs' 2 -c pair.conf --device cpu --stages 1 \
+    -o pipeline.replicas=2 $whole
+refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"' 2 -c pair.conf --device cuda --stages 1 \
+    -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes $whole
+refused "NCCL by staged" 78 'nccl needs run.transport = "nccl"' 2 -c pair.conf --device cuda --stages 1 \
+    -o pipeline.replicas=2 --transport staged $whole
+export DOUBLE_NCCL_HANG=20
+refused "sums that hang" 81 'rank [01]' 2 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=2 \
+    -o run.hang_timeout=2 -o run.transfer_timeout=1 $whole
+unset DOUBLE_NCCL_HANG
 "$mpstaged" -c pair.conf --device cuda --plan=search -o pipeline.ranks=2 >"$aside/out" 2>"$aside/err" || why
 check "a search compares replicas of devices" grep -q '^data parallelism on 2 devices  *[0-9]' "$aside/out"
 
@@ -141,6 +171,8 @@ moot "which kernels are tried, when they are" "" --device cuda --stages 1 \
     -o run.kernel_candidates=all -o run.kernel_table=moot-table
 moot "which kernels are tried, when they were" "because run.kernel_table was measured before: run.kernel_candidates" \
     --device cuda --stages 1 -o run.kernel_candidates=all -o run.kernel_table=moot-table
+moot "what is for replicas, without any" "without replicas: pipeline.reduce, pipeline.bucket_kib" --device cuda \
+    --stages 1 -o pipeline.reduce=nccl -o pipeline.bucket_kib=8
 moot "a second branch without graphs" "without run.graphs: run.overlap_wgrad" --device cuda --stages 1 \
     -o run.overlap_wgrad=yes -o run.graphs=no
 moot "a second branch" "" --device cuda --stages 1 -o run.overlap_wgrad=yes -o pipeline.backward=joined
@@ -183,6 +215,9 @@ for transport in staged nccl; do
     apart="--stages 1 -o pipeline.replicas=2 -o train.gradient_groups=2"
     caught "a share of gradients that does not wait for its kernel" 2 0
     caught "an addition that does not wait for what comes" 0 1
+    apart="$apart -o pipeline.reduce=nccl"
+    [ $transport = staged ] || caught "a sum over replicas that does not wait for its kernel" 2 0
+    [ $transport = staged ] || caught "norms that do not wait for sums over replicas" 0 1
     apart=
 done
 

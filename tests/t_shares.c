@@ -1,5 +1,6 @@
 /* Weights that replicas share out (pipeline.shard_optimizer): who keeps what, and what the checker finds. That the bits
- * are those of one pipeline, tests/t_sums.c and tests/replicas.sh say. */
+ * are those of one pipeline, tests/t_sums.c and tests/replicas.sh say. And gradients that the transport adds up
+ * (pipeline.reduce), of which the checker knows when they are whole. */
 #include <string.h>
 #include "plan/sched.h"
 #include "plan_rig.h"
@@ -145,11 +146,75 @@ START_TEST(tied_copies_wait_for_weights)
 }
 END_TEST
 
+static void act_move(struct act *row, int from, int to)
+{
+    struct act a = row[from];
+    if (from < to) memmove(row + from, row + from + 1, (size_t)(to - from) * sizeof *row);
+    else memmove(row + to + 1, row + to, (size_t)(from - to) * sizeof *row);
+    row[to] = a;
+}
+
+/* Each replica gives all its gradients once, when they are final, in the order of the others, and before it uses them.
+ */
+START_TEST(wrong_totals_are_found)
+{
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct placement_request where = way_place(_i);
+    struct side x;
+    int n_totals = 0, swapped = 0;
+    q.groups = 4;
+    where.sharing = (struct sharing){.bucket = 1, .by_transport = true};
+    side_make(&x, where, rig_skip, 4, q);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    for (int r = 0; r < ways[_i].ranks; r++) {
+        struct act *row = x.p[1]->row[r];
+        int n = x.p[1]->row_n[r], norm = 0, before = -1;
+        while (row[norm].op != ACT_N) norm++;
+        for (int i = 0; i < n; i++) {
+            ck_assert(row[i].op != ACT_SG && row[i].op != ACT_G && row[i].op != ACT_SM);
+            if (row[i].op != ACT_X) continue;
+            ck_assert_int_lt(i, norm);
+            act_move(row, i, norm);
+            sure(plan_check(x.p[1], NULL), "rank %d, action %d: behind the norms", r, i);
+            act_move(row, norm, i);
+            act_move(row, i, 0);
+            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: before there are gradients", r, i);
+            act_move(row, 0, i);
+            act_move(row, i, n - 1);
+            x.p[1]->row_n[r]--;
+            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: left out", r, i);
+            x.p[1]->row_n[r]++;
+            act_move(row, n - 1, i);
+            if (before >= 0) {
+                int chan = row[i].chan;
+                row[i].chan = row[before].chan, row[before].chan = chan;
+                sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: in another order", r, i);
+                row[before].chan = row[i].chan, row[i].chan = chan;
+                swapped++;
+            }
+            before = i;
+            n_totals++;
+        }
+    }
+    for (int c = 0; c < x.p[0]->n_chan; c++) {
+        if (x.p[0]->chan[c].kind != CHAN_ALL) continue;
+        for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample -= 16;
+        sure(plan_check_replicas(x.p, NULL), "channel %d lacks a part of a gradient", c);
+        for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample += 16;
+    }
+    ck_assert_int_gt(n_totals, ways[_i].ranks);
+    ck_assert_int_gt(swapped, 0);
+    ck_assert(!plan_check_replicas(x.p, NULL));
+    side_free(&x);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("shares", 120);
     tcase_add_test(t, weights_are_shared_out);
     tcase_add_loop_test(t, wrong_shares_are_found, 0, N_WAYS);
     tcase_add_test(t, tied_copies_wait_for_weights);
+    tcase_add_loop_test(t, wrong_totals_are_found, 0, N_WAYS);
     return suite_run("shares", CK_FORK, t);
 }
