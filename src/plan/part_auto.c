@@ -233,8 +233,8 @@ static int starts_try(struct search *s, struct start *x)
             s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);
         if (i % 2) bounds_descend(s);
         if (start_add(s, &x[i])) return -1;
+        if (s->q->rough && i && s->least.excess == 0) return 0;
     }
-    if (s->q->rough && s->least.excess == 0) return 0;
     for (int done = 0; done < 2; done++) {
         for (int i = done + 1; i < STARTS; i++)
             if (better(x[i].score, x[done].score)) { struct start t = x[i]; x[i] = x[done]; x[done] = t; }
