@@ -128,7 +128,7 @@ START_TEST(what_does_not_fit)
     open_bad("source = cifar train_images = ten", want, 66, "ten/data_batch_3.bin: No such file");
     put_text("ten/data_batch_3.bin", "x");
     open_bad("source = cifar train_images = ten", want, 65,
-             "ten/data_batch_3.bin: 1 bytes are no records of 3073 (CIFAR-10)");
+             "ten/data_batch_3.bin: 1 byte is no records of 3073 (CIFAR-10)");
     put_text("x.bin", "");
     open_bad("source = cifar train_images = x.bin", want, 65,
              "x.bin: 0 bytes are no records of 3073 (CIFAR-10) or 3074 (CIFAR-100)");

@@ -282,7 +282,7 @@ static const struct wrong in_rules[] = {
      "f.conf:2: model.zero_init_residual: is for model.network; with model.graph, the graph decides"},
     {OK "pipeline { partition = manual }", "f.conf:2: pipeline.partition: manual needs stage sections"},
     {OK "pipeline { stages = 3 stage { first = a last = b } }",
-     "f.conf:2: pipeline.stages: want 1 stages, as many as stage sections, not 3 (another partition, such as auto, "
+     "f.conf:2: pipeline.stages: want 1 stage, as many as stage sections, not 3 (another partition, such as auto, "
      "takes any number)"},
     {OK "pipeline { schedule = rows }", "f.conf:2: pipeline.schedule: rows needs pipeline.rows"},
     {OK "pipeline { schedule = rows rows = r in_flight = 2 }",

@@ -289,7 +289,7 @@ static const struct { const char *from, *to, *says; } wrong[] = {
     {"\"other_threads\": [", "\"other_threads\": 1, \"others\": [", "other_threads"},
     {"\"other_threads\": [", "\"other_threads\": [1, ", "threads"},
     {"\"threads\": 4", "\"threads\": 2", "twice measured with 2 threads a rank"},
-    {"\"threads\": 4", "\"threads\": 1", "twice measured with 1 threads a rank"},
+    {"\"threads\": 4", "\"threads\": 1", "twice measured with 1 thread a rank"},
     {"\"load_ns_per_sample\": 9.0", "\"load_ns_per_sample\": -9.0", "load_ns_per_sample"},
 };
 
@@ -311,6 +311,32 @@ START_TEST(refuses)
 }
 END_TEST
 
+/* As many as there are. */
+START_TEST(many_other_threads)
+{
+    enum { OTHERS = 200 };
+    struct err e = {0};
+    struct cost *k = measured();
+    for (int i = 0; i < OTHERS; i++) {
+        struct cost *o = measured();
+        o->threads = 2 + i;
+        o->other = k->other;
+        k->other = o;
+    }
+    char *json = cost_json(k, s);
+    s->dev.threads = 1 + OTHERS;
+    struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
+    ck_assert_msg(back != NULL, "%s", e.text);
+    ck_assert_int_eq(back->threads, 1 + OTHERS);
+    int *threads;
+    ck_assert_int_eq(cost_threads(json, strlen(json), &threads), 1 + OTHERS);
+    free(threads);
+    cost_free(back);
+    cost_free(k);
+    free(json);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = tcase_create("cost");
@@ -322,6 +348,7 @@ int main(void)
     tcase_add_test(t, estimates_know_instruction_sets);
     tcase_add_test(t, there_and_back);
     tcase_add_test(t, other_threads);
+    tcase_add_test(t, many_other_threads);
     tcase_add_test(t, drivers);
     tcase_add_test(t, supposed);
     tcase_add_loop_test(t, refuses, 0, sizeof wrong / sizeof *wrong);

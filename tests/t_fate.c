@@ -153,6 +153,36 @@ START_TEST(the_end_is_not_awaited_for_ever)
 }
 END_TEST
 
+/* Sends it to itself and waits until the handlers' thread has taken it. */
+static void hear(int number)
+{
+    sigset_t pending;
+    if (kill(getpid(), number)) _exit(1);
+    do {
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        sigpending(&pending);
+    } while (sigismember(&pending, number));
+}
+
+/* The kernel's word that the launcher is gone comes first, while getppid still names it; who stops the process after
+ * that has not made it a wish. Where the launcher lives, it is one. */
+static const struct { bool orphan; int code; } last[] = {{true, E_DEVICE}, {false, E_STOPPED}};
+START_TEST(a_lost_launcher_stays_lost)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (!child) {
+        fate_begin(1000);
+        fate_launched();
+        if (last[_i].orphan) hear(SIGRTMIN + 1);
+        hear(SIGTERM);
+        for (;;) pause();
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == last[_i].code, "status %d", status);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("fate", 60);
@@ -161,6 +191,7 @@ int main(void)
     tcase_add_test(t, nobody_is_woken_any_more);
     tcase_add_test(t, one_process_speaks);
     tcase_add_test(t, phases_have_names);
+    tcase_add_loop_test(t, a_lost_launcher_stays_lost, 0, N_OF(last));
     tcase_add_test(t, the_end_is_not_awaited_for_ever);
     return suite_run("fate", CK_FORK, t);
 }

@@ -283,16 +283,102 @@ START_TEST(what_is_configured_is_compared)
 }
 END_TEST
 
-/* Names of files are no UTF-8 at times; JSON is. */
-START_TEST(names_of_any_bytes)
+/* The last word of the command, as a shell takes it. */
+static void last_word(const char *command, char *word, size_t room)
+{
+    char line[300];
+    snprintf(line, sizeof line, "mpirun() { for a; do :; done; printf %%s \"$a\"; }; %s", command);
+    FILE *f = popen(line, "r");
+    ck_assert(f != NULL);
+    word[fread(word, 1, room - 1, f)] = 0;
+    ck_assert_int_eq(pclose(f), 0);
+}
+
+/* What a shell would read something into is quoted. Names of files are no UTF-8 at times; JSON is. */
+static const struct { const char *file, *word; bool bare; } names[] = {
+    {"a/b-2.conf", "a/b-2.conf", true}, {"my own.conf", "my own.conf", false}, {"it's $1.conf", "it's $1.conf", false},
+    {"a;b.conf", "a;b.conf", false}, {"~/a*", "~/a*", false}, {"a\xff.conf", "a\\xff.conf", false},
+};
+
+START_TEST(names_are_words_of_a_shell)
 {
     struct err e = {0};
+    char word[100];
     profile_write(0);
-    written = "a\xff.conf";
+    written = names[_i].file;
     json_t *o = searched("cores = 1", NULL, &e);
     ck_assert_msg(o != NULL, "%s", e.text);
-    ck_assert_str_eq(json_string_value(json_object_get(o, "command")), "mpirun -np 1 mpstaged -c a\\xff.conf");
+    const char *command = json_string_value(json_object_get(o, "command"));
+    last_word(command, word, sizeof word);
+    ck_assert_str_eq(word, names[_i].word);
+    ck_assert_msg(!strchr(command, '\'') == names[_i].bare, "%s", command);
     json_decref(o);
+}
+END_TEST
+
+/* More threads than there are cores are no device to compare with. */
+START_TEST(one_device_has_no_more_than_the_cores)
+{
+    struct err e = {0};
+    profile_write(0.9e6);
+    json_t *o = searched("cores = 2 } run { threads = 4", NULL, &e);
+    ck_assert_msg(o != NULL, "%s", e.text);
+    const json_t *one = json_object_get(o, "one_device");
+    ck_assert_int_eq(number(one, "threads"), 2);
+    ck_assert(json_real_value(json_object_get(one, "step_seconds")) > 0);
+    json_decref(o);
+}
+END_TEST
+
+static void *own_lane(struct be *b) { return b; }
+
+/* Cores of this machine are no devices: a backend with a lane has one, unless more are asked for. */
+static const struct { const char *pipeline; int cores; } lanes[] = {{"", 1}, {"cores = 2", 2}, {"stages = 3", 3}};
+START_TEST(devices_with_a_lane_are_no_cores)
+{
+    struct err e = {0};
+    struct text out = {0};
+    struct job j;
+    char more[100];
+    snprintf(more, sizeof more, "pipeline { %s }", lanes[_i].pipeline);
+    opened(&j, more, &e);
+    struct be_ops lane = *j.be;
+    lane.lane = own_lane;
+    j.be = &lane;
+    struct search_request q = {.cores = 4, .json = true};
+    ck_assert_msg(!search_run(&j, &q, &out, &e), "%s", e.text);
+    json_t *o = json_loads(out.s, 0, NULL);
+    ck_assert_int_eq(number(o, "cores"), lanes[_i].cores);
+    json_decref(o);
+    text_free(&out);
+    job_done(&j);
+}
+END_TEST
+
+/* Many layouts that do not fit are told of in one line, with the one that misses least: where a pipeline of two fits by
+ * little, all that keep the whole network in one rank do not. */
+START_TEST(what_does_not_fit_is_one_line)
+{
+    struct err e = {0};
+    struct text out = {0};
+    struct job j;
+    char more[200];
+    profile_write(0.9e6);
+    json_t *o = searched("stages = 2", NULL, &e), *x;
+    json_int_t least = 0;
+    size_t i;
+    json_array_foreach(json_object_get(o, "layouts"), i, x)
+        if (is_layout(x, 1, 2, 1)) least = json_integer_value(json_object_get(x, "peak_bytes"));
+    json_decref(o);
+    snprintf(more, sizeof more, "pipeline { profile = \"%s\" stages = 2 recompute = all max_memory = %lld }", profile,
+             (long long)least);
+    opened(&j, more, &e);
+    struct search_request q = {.cores = 4};
+    ck_assert_msg(!search_run(&j, &q, &out, &e), "%s", e.text);
+    ck_assert_msg(strstr(out.s, "3 others do not fit; ") && strstr(out.s, " comes nearest, ") &&
+                  !strstr(out.s, "does not fit\n"), "%s", out.s);
+    text_free(&out);
+    job_done(&j);
 }
 END_TEST
 
@@ -327,7 +413,10 @@ int main(void)
     tcase_add_loop_test(t, as_many_cores_as_asked, 0, N_OF(many));
     tcase_add_test(t, limits_hold);
     tcase_add_loop_test(t, what_is_configured_is_compared, 0, N_OF(given));
-    tcase_add_test(t, names_of_any_bytes);
+    tcase_add_loop_test(t, names_are_words_of_a_shell, 0, N_OF(names));
+    tcase_add_test(t, one_device_has_no_more_than_the_cores);
+    tcase_add_loop_test(t, devices_with_a_lane_are_no_cores, 0, N_OF(lanes));
+    tcase_add_test(t, what_does_not_fit_is_one_line);
     tcase_add_test(t, tables_fit);
     return suite_run("search", CK_FORK, t);
 }

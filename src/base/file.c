@@ -73,8 +73,8 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
         if (got < 0)
             return err_set(e, E_IO, "%s: offset %llu: %s", path, (unsigned long long)(offset + done), strerror(errno));
         if (got == 0)
-            return err_set(e, E_DATA, "%s: offset %llu: the file ends here, %zu bytes too early", path,
-                           (unsigned long long)(offset + done), n - done);
+            return err_set(e, E_DATA, "%s: offset %llu: the file ends here, %zu byte%s too early", path,
+                           (unsigned long long)(offset + done), n - done, n - done == 1 ? "" : "s");
         done += (size_t)got;
         file_count((size_t)got);
     }

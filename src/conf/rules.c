@@ -230,8 +230,8 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
         return conf_error(
             c, "pipeline.stages", e,
-            "want %d stages, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
-            c->pipeline.n_stages, (long long)c->pipeline.stages);
+            "want %d stage%s, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
+            c->pipeline.n_stages, c->pipeline.n_stages == 1 ? "" : "s", (long long)c->pipeline.stages);
     int64_t replicas = c->pipeline.replicas;
     if (replicas & (replicas - 1))
         return conf_error(c, "pipeline.replicas", e, "want a power of two, not %lld", (long long)replicas);

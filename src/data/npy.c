@@ -122,9 +122,9 @@ static int npy_size_check(const struct npy *f, uint64_t size, struct err *e)
     uint64_t need = types[f->type].bytes;
     for (int i = 0; i < f->shape.n; i++) need = size_mul(need, (size_t)f->shape.d[i]);
     if (need == size - f->begin) return 0;
-    return err_set(e, E_DATA, "%s: offset %llu: shape %s of type %s does not fit the %llu bytes here", f->path,
+    return err_set(e, E_DATA, "%s: offset %llu: shape %s of type %s does not fit the %llu byte%s here", f->path,
                    (unsigned long long)f->begin, shape_text(&f->shape, s), types[f->type].name,
-                   (unsigned long long)(size - f->begin));
+                   (unsigned long long)(size - f->begin), size - f->begin == 1 ? "" : "s");
 }
 
 static int npy_header(struct npy *f, uint64_t size, struct err *e)

@@ -161,8 +161,9 @@ static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t
     if (t->has_size && !extra) *size = t->told_size;
     if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0;      /* links, devices, folders: what it says is not there */
     if (*size <= room) return 0;
-    return err_set(e, E_DATA, "%s: offset %llu: a member of %llu bytes, but the file ends after %llu", t->path,
-                   (unsigned long long)t->at, (unsigned long long)*size, (unsigned long long)room);
+    return err_set(e, E_DATA, "%s: offset %llu: a member of %llu byte%s, but the file ends after %llu", t->path,
+                   (unsigned long long)t->at, (unsigned long long)*size, *size == 1 ? "" : "s",
+                   (unsigned long long)room);
 }
 
 static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const struct tar_member *, struct err *),

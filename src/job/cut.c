@@ -45,6 +45,7 @@ struct recut {
     struct part_model m;                                   /* for part_may_cut */
     int *cut, *best, graded;                               /* n_stages + 1 each; how many cuts were graded */
     double least;                                          /* grade_of the best */
+    double bound;                                          /* ns that no cut can beat, whatever is recomputed */
 };
 static const double TOO_LARGE = 1e300;
 enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
@@ -54,7 +55,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
         .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
-        .sharing = job_sharing(c)};
+        .sharing = job_sharing(c), .rough = j->rough};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -93,7 +94,11 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     if (way == WAY_ALL) r.again = x->all;
     if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
     struct part_request q = cut_request(x->j, &c, &r);
-    return part->split(&q, x->cut, e) || cut_grade(x, e) ? -1 : 0;
+    struct part_found found = {0};
+    q.found = &found;
+    if (part->split(&q, x->cut, e)) return -1;
+    if (way == WAY_NOTHING) x->bound = found.least_ns;
+    return cut_grade(x, e);
 }
 
 /* 1: better so; 0: not, or no such place. */
@@ -134,8 +139,9 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
     int bad = part_limits(j->conf, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
-    bad = bad || borders_move(&x, e) ? -1 : 0;
-    j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least};
+    if (!bad && !(j->rough && x.least < TOO_LARGE)) bad = borders_move(&x, e);
+    j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least,
+                                   .least_ns = x.bound};
     part_model_free(&x.m);
     free(x.limit); free(x.all); free(x.again); free(x.cut);
     return bad;

@@ -31,6 +31,12 @@ static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, stru
     return worst;
 }
 
+uint64_t fit_missing(const struct job *j)
+{
+    uint64_t need = 0, limit = 0;
+    return worst_rank(j, &need, &limit, NULL) < 0 ? 0 : need - limit;
+}
+
 bool fit_all(const struct job *j)
 {
     uint64_t need, limit;
@@ -42,6 +48,7 @@ int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct j
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .graph = j->graph, .count = {j->count[0], j->count[1]}};
     out->dev.threads = (int)c->run.threads;
     out->first_only = true;
+    out->rough = j->rough;
     return job_plan_only(out, n_ranks, e);
 }
 

@@ -253,7 +253,9 @@ static int speed_set(struct job *j, struct err *e)
 {
     const struct conf_reals *l = &j->conf->pipeline.speed;
     if (!l->n) return 0;
-    if (l->n != j->n_ranks) return conf_error(j->conf, "pipeline.speed", e, "%d values for %d ranks", l->n, j->n_ranks);
+    if (l->n != j->n_ranks)
+        return conf_error(j->conf, "pipeline.speed", e, "%d value%s for %d rank%s", l->n, l->n == 1 ? "" : "s",
+                          j->n_ranks, j->n_ranks == 1 ? "" : "s");
     j->cost->n_speed = l->n;
     j->cost->speed = mem_alloc((size_t)l->n * sizeof *j->cost->speed);
     memcpy(j->cost->speed, l->v, (size_t)l->n * sizeof *j->cost->speed);

@@ -31,6 +31,7 @@ struct job {
     uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: none */
     int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
+    bool rough;                                            /* the first of auto's cuts that fit will do */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
     struct ds *data[2];

@@ -34,6 +34,12 @@ static void layout_add(struct search *s, struct spread l)
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
 
+struct spread search_alone(const struct search *s)
+{
+    int threads = (int)s->j->conf->run.threads;
+    return (struct spread){1, 1, threads < s->cores || s->j->be->lane ? threads : s->cores};
+}
+
 /* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
  * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
 static void layouts_find(struct search *s)
@@ -48,18 +54,18 @@ static void layouts_find(struct search *s)
             if (r * p * t != s->cores || t > MAX_THREADS || (s->j->be->lane && t != threads)) continue;
             layout_add(s, (struct spread){r, p, t});
         }
-    layout_add(s, (struct spread){1, 1, threads});
+    layout_add(s, search_alone(s));
 }
 
 /* Layouts whose threads the profile has no costs for are left out, unless nothing is left. */
 static int layouts_measured(struct search *s, struct err *e)
 {
     enum { MAX_PROFILE = 1 << 26 };
-    int known[MAX_LAYOUTS], n, left = 0;
+    int *known, n, left = 0;
     struct text t = {0};
     if (!s->j->conf->pipeline.profile) return 0;
     if (text_read_file(&t, s->j->conf->pipeline.profile, MAX_PROFILE, e)) { text_free(&t); return -1; }
-    n = cost_threads(t.n ? t.s : "", t.n, known, MAX_LAYOUTS);
+    n = cost_threads(t.n ? t.s : "", t.n, &known);
     text_free(&t);
     for (int i = 0; i < s->n_layouts; i++) {
         int k = 0, u = 0, threads = s->layout[i].threads;
@@ -69,6 +75,7 @@ static int layouts_measured(struct search *s, struct err *e)
         if (u == s->n_unmeasured) s->unmeasured[s->n_unmeasured++] = threads;
     }
     if (left) s->n_layouts = left;
+    free(known);
     return 0;
 }
 
@@ -124,12 +131,15 @@ static int candidate(const struct search *s, struct found *x)
     struct err why = {0};
     struct sim *sim = NULL;
     search_candidate(&c, x);
-    if (!fit_variant(s->j, &c, x->at.ranks, &v, &why) && is_train(&v) && fit_all(&v))
-        sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
+    bool planned = !fit_variant(s->j, &c, x->at.ranks, &v, &why) && is_train(&v);
+    x->missing = planned ? fit_missing(&v) : 0;
+    if (planned && fit_all(&v)) sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
     for (int r = 0; sim && r < x->at.ranks; r++) if (fit_bytes(&v, r) > x->peak) x->peak = fit_bytes(&v, r);
     if (sim) {
         x->seconds = sim->wall_ns * 1e-9;
         x->bubble = sim->bubble_of_wall;
+        x->least = v.found.least_ns * 1e-9;
+        x->proven = v.found.proven;
         x->stages = stages_of(&v);
     }
     int bad = !sim;
@@ -144,9 +154,12 @@ static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
     if (!c->pipeline.max_memory.n || strcmp(c->pipeline.recompute, "none") != 0) return 1;
+    uint64_t missing = x->missing;
     *x = (struct found){.at = x->at, .schedule = x->schedule, .recompute = "auto", .split = x->split,
-                        .chunks = x->chunks};
-    return candidate(s, x);
+                        .chunks = x->chunks, .layout = x->layout, .order = x->order};
+    int bad = candidate(s, x);
+    if (!x->missing) x->missing = missing;
+    return bad;
 }
 
 /* Stages a rank that are tried: one where the schedule is not for several, or chooses; two; four where each further
@@ -176,52 +189,71 @@ static int candidates(const struct search *s)
 
 /* ---- trying ---------------------------------------------------------------------------------- */
 
+/* Of the same time, what was tried first. */
+static bool is_before(const struct found *a, const struct found *b)
+{
+    return a->seconds != b->seconds ? a->seconds < b->seconds : a->order < b->order;
+}
+
 /* Takes x among the best, or drops it. */
 static void keep(struct search *s, struct found *x)
 {
     struct found *worst = &s->best[MAX_FOUND - 1];
-    if (s->n == MAX_FOUND && worst->seconds <= x->seconds) { found_drop(x); return; }
+    if (s->n == MAX_FOUND && is_before(worst, x)) { found_drop(x); return; }
     if (s->n == MAX_FOUND) found_drop(&s->best[--s->n]);
     int at = s->n++;
-    for (; at > 0 && s->best[at - 1].seconds > x->seconds; at--) s->best[at] = s->best[at - 1];
+    for (; at > 0 && is_before(x, &s->best[at - 1]); at--) s->best[at] = s->best[at - 1];
     s->best[at] = *x;
 }
 
 static void keep_of_layout(struct found *best, const struct found *x)
 {
-    if (best->seconds > 0 && best->seconds <= x->seconds) return;
+    if (best->seconds > 0 && is_before(best, x)) return;
     found_drop(best);
     *best = *x;
     json_incref(best->stages);
+}
+
+/* What a layout misses at least, where nothing fits. */
+static void missing_keep(struct search *s, const struct found *x)
+{
+    uint64_t *least = &s->missing[x->layout];
+    if (x->missing && (!*least || x->missing < *least)) *least = x->missing;
 }
 
 /* One more was tried. */
 static void tell(struct search *s)
 {
     s->done++;
-    if (s->q->tell) s->q->tell(s->q->to, s->done, candidates(s));
+    if (s->q->tell) s->q->tell(s->q->to, s->done, candidates(s) + s->rough.n);
 }
 
 /* What the ranks of a layout do at all takes as long under every schedule, so where 1f1b would be too slow without any
  * idle time, others are. What is configured is looked at in any case. idle_free: of each split size, 0: not known. */
 static bool ruled_out(const struct search *s, int layout, double idle_free)
 {
-    return layout > 0 && s->n > 0 && idle_free > s->best[0].seconds;
+    return layout > 0 && s->fastest > 0 && idle_free > s->fastest;
 }
 
+/* Only a first cut of each; those that may be among the best are cut again. */
 static void schedule_try(struct search *s, int layout, const char *schedule, int chunks, double *idle_free)
 {
     for (int i = 0; i < s->n_split; i++) {
         struct found x = {.at = s->layout[layout], .schedule = schedule, .recompute = s->j->conf->pipeline.recompute,
-                          .split = s->split[i], .chunks = chunks};
+                          .split = s->split[i], .chunks = chunks, .layout = layout, .order = s->tried};
         if (!is_shared(s, x.split, x.at.replicas)) continue;
         tell(s);
         if (ruled_out(s, layout, idle_free[i])) continue;
         s->tried++;
-        if (candidate(s, &x) && recomputed(s, &x)) { s->unfit++; continue; }
+        if (candidate(s, &x) && recomputed(s, &x)) {
+            s->unfit++;
+            missing_keep(s, &x);
+            continue;
+        }
         if (!strcmp(x.schedule, FIRST) && !strcmp(x.recompute, "none")) idle_free[i] = x.seconds * (1 - x.bubble);
-        keep_of_layout(&s->of[layout], &x);
-        keep(s, &x);
+        if (s->fastest <= 0 || x.seconds < s->fastest) s->fastest = x.seconds;
+        if (!x.proven) found_drop(&x);
+        *vec_push(&s->rough) = x;
     }
 }
 
@@ -232,6 +264,37 @@ static void layout_try(struct search *s, int layout)
     for (int k = 0; sched_list[k]; k++)
         for (int v = 0; (v = chunks_next(s->layout[layout].ranks, sched_list[k], v)) > 0;)
             if (strcmp(sched_list[k]->name, FIRST)) schedule_try(s, layout, sched_list[k]->name, v, idle_free);
+}
+
+static int rough_order(const void *a, const void *b)
+{
+    return is_before(a, b) ? -1 : is_before(b, a);
+}
+
+/* Of the time above what no cut can beat, a better cut than the first one takes away less than 0.4: up to 0.29 of it was
+ * seen, in chains and in the networks of conf/. */
+static bool may_be_best(const struct search *s, const struct found *x)
+{
+    double hoped = x->seconds - (x->seconds - x->least) * 0.4;
+    return s->n < MAX_FOUND || hoped < s->best[MAX_FOUND - 1].seconds;
+}
+
+/* From the fastest on, each of those that may be among the best gets the cut that is the best for it, and so does the
+ * first of each layout. */
+static void refine(struct search *s)
+{
+    if (s->rough.n) qsort(s->rough.v, (size_t)s->rough.n, sizeof *s->rough.v, rough_order);
+    for (int i = 0; i < s->rough.n; i++) {
+        struct found x = s->rough.v[i];
+        s->rough.v[i].stages = NULL;
+        tell(s);
+        if (s->of[x.layout].seconds > 0 && !may_be_best(s, &x)) { found_drop(&x); continue; }
+        x.peak = x.proven ? x.peak : 0;
+        if (!x.proven && candidate(s, &x)) continue;
+        keep_of_layout(&s->of[x.layout], &x);
+        keep(s, &x);
+    }
+    vec_free(&s->rough);
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
@@ -264,10 +327,14 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     layouts_find(s);
     int bad = layouts_measured(s, e);
     if (!bad && r->tell) r->tell(r->to, 0, candidates(s));
+    j->rough = true;
     for (int l = 0; l < s->n_layouts && !bad; l++) layout_try(s, l);
+    j->rough = false;
+    refine(s);
     if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
         bad = job_plan(j, r->n_ranks, e) ||
-              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d cores", s->cores);
+              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d core%s", s->cores,
+                         s->cores == 1 ? "" : "s");
     } else if (!bad) bad = search_tell(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);
     for (int i = 0; i < s->n_layouts; i++) found_drop(&s->of[i]);

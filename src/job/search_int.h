@@ -14,7 +14,10 @@ struct found {
     const char *schedule, *recompute;
     int split, chunks;                                     /* chunks: stages a rank */
     double seconds, bubble;                                /* seconds 0: nothing fits */
-    uint64_t peak;
+    double least;                                          /* seconds that no cut can beat */
+    int layout, order;                                     /* its layout's number; how many were tried before it */
+    bool proven;                                           /* no cut is faster than its */
+    uint64_t peak, missing;                                /* missing: where it does not fit, of the worst rank */
     json_t *stages;                                        /* first and last layer and bytes of each; owned */
 };
 struct search {
@@ -24,7 +27,9 @@ struct search {
     int n_split, split[MAX_SPLITS], tried, unfit, done;
     struct spread layout[MAX_LAYOUTS]; int n_layouts;
     struct found of[MAX_LAYOUTS];                          /* the best of each layout */
+    uint64_t missing[MAX_LAYOUTS];                         /* of what comes nearest to fitting; 0: not known */
     struct found best[MAX_FOUND]; int n;
+    VEC(struct found) rough; double fastest;               /* first cuts of all that fit; the fastest, 0: none */
     int unmeasured[MAX_LAYOUTS], n_unmeasured;             /* numbers of threads that the profile lacks */
 };
 
@@ -33,6 +38,8 @@ static inline bool spread_equal(struct spread a, struct spread b)
     return a.replicas == b.replicas && a.ranks == b.ranks && a.threads == b.threads;
 }
 static inline int spread_ranks(struct spread l) { return l.replicas * l.ranks; }
+/* One device: of as many threads as configured, if there are as many cores. */
+struct spread search_alone(const struct search *s);
 /* train.gradient_groups with so many replicas. */
 int search_groups(const struct conf *c, int replicas);
 /* c, a copy, becomes that of a candidate. */

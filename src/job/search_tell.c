@@ -16,11 +16,23 @@ void search_cut(const struct found *x, struct text *out)
     for (size_t i = 1; i < json_array_size(x->stages); i++) text_add(out, "%s%s", i > 1 ? " " : "", stage_first(x, i));
 }
 
+/* A name as a word for a shell: in quotes where it has more than what no shell reads anything into. */
+static void word_add(const char *name, struct text *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    bool bare = *name && !name[strspn(name, plain)];
+    for (const char *c = name; bare && *c; c++) text_add(out, "%c", *c);
+    if (bare) return;
+    text_add(out, "'");
+    for (const char *c = name; *c; c++) text_add(out, *c == '\'' ? "'\\''" : "%c", *c);
+    text_add(out, "'");
+}
+
 /* A rank with several threads needs as many cores, but a launcher binds it to one. */
 void search_command(const struct search *s, const struct found *x, struct text *out)
 {
-    text_add(out, "mpirun -np %d%s mpstaged -c %s", spread_ranks(x->at), x->at.threads > 1 ? " --bind-to none" : "",
-             s->q->file ? s->q->file : "FILE");
+    text_add(out, "mpirun -np %d%s mpstaged -c ", spread_ranks(x->at), x->at.threads > 1 ? " --bind-to none" : "");
+    word_add(s->q->file ? s->q->file : "FILE", out);
 }
 
 /* ---- for comparison -------------------------------------------------------------------------- */
@@ -29,20 +41,40 @@ static void layout_name(const struct search *s, struct spread l, struct text *ou
 {
     char each[40] = "";
     if (l.threads > 1) snprintf(each, sizeof each, " x %d threads", l.threads);
-    if (spread_ranks(l) == 1 && l.threads == s->j->conf->run.threads) text_add(out, "one device");
+    if (spread_equal(l, search_alone(s))) text_add(out, "one device");
     else if (spread_ranks(l) == 1) text_add(out, "one rank of %d thread%s", l.threads, l.threads == 1 ? "" : "s");
     else if (l.ranks == 1) text_add(out, "data parallelism on %d devices%s", l.replicas, each);
     else if (l.replicas == 1) text_add(out, "a pipeline of %d ranks%s", l.ranks, each);
     else text_add(out, "%d replicas of %d ranks%s", l.replicas, l.ranks, each);
 }
 
+/* More than one that does not fit is told of in one line. */
+static void unfit_tell(const struct search *s, int n, struct text *out)
+{
+    int nearest = -1;
+    char b[32];
+    struct text name = {0};
+    for (int i = 0; i < s->n_layouts; i++)
+        if (s->of[i].seconds <= 0 && s->missing[i] && (nearest < 0 || s->missing[i] < s->missing[nearest])) nearest = i;
+    text_add(out, "%d others do not fit", n);
+    if (nearest >= 0) {
+        layout_name(s, s->layout[nearest], &name);
+        text_add(out, "; %s comes nearest, %s above a limit", name.s, text_bytes(s->missing[nearest], b));
+    }
+    text_add(out, "\n");
+    text_free(&name);
+}
+
 static void layouts_table(const struct search *s, struct text *out)
 {
     char b[2][32];
+    int unfit = 0;
+    for (int i = 0; i < s->n_layouts; i++) unfit += s->of[i].seconds <= 0;
     text_add(out, "%-46s %5s %10s %11s\n", "for comparison", "split", "step", "peak");
     for (int i = 0; i < s->n_layouts; i++) {
         const struct found *x = &s->of[i];
         struct text name = {0};
+        if (x->seconds <= 0 && unfit > 1) continue;
         layout_name(s, s->layout[i], &name);
         text_add(out, "%-46s ", name.s);
         text_free(&name);
@@ -51,6 +83,7 @@ static void layouts_table(const struct search *s, struct text *out)
         text_right(out, 11, text_seconds(x->seconds, b[0]));
         text_add(out, " %11s\n", text_bytes(x->peak, b[1]));
     }
+    if (unfit > 1) unfit_tell(s, unfit, out);
     int n = s->ranks;
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
     if (n & (n - 1)) text_add(out, "data parallelism on %d devices: they are no power of two\n", n);
@@ -181,8 +214,9 @@ void search_table(const struct search *s, const char *origin, int columns, struc
     text_add(&t, "%d rank%s", s->ranks, s->ranks == 1 ? "" : "s");
     if (s->cores != s->ranks) text_add(&t, ", %d core%s", s->cores, s->cores == 1 ? "" : "s");
     text_add(&t, ", batch %lld, %s costs:\n", (long long)s->j->conf->train.batch_size, origin);
-    text_add(&t, "%d combinations of replicas, ranks, threads, schedule, stages and split size,\n"
-                 "each with its best cut; %d do not fit or are refused\n\n", s->tried, s->unfit);
+    text_add(&t, "%d combination%s of replicas, ranks, threads, schedule, stages and split size,\n"
+                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried, s->tried == 1 ? "" : "s", s->unfit,
+             s->unfit == 1 ? "does" : "do", s->unfit == 1 ? "is" : "are");
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
     if (l.cuts && !l.beside) cuts_tell(s, &t);
@@ -251,7 +285,7 @@ void search_json(const struct search *s, const char *origin, struct text *out)
     json_t *all = json_pack("{s:i,s:i,s:I,s:o,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:o}", "ranks", s->ranks, "cores",
                             s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs",
                             named_json(origin), "tried", s->tried, "unfit", s->unfit, "best", best, "one_device",
-                            layout_json(s, (struct spread){1, 1, threads}), "data_parallel",
+                            layout_json(s, search_alone(s)), "data_parallel",
                             layout_json(s, (struct spread){s->ranks, 1, threads}), "layouts", layouts,
                             "unmeasured_threads", unmeasured, "advice", advice.s, "command", named_json(command.s));
     char *text = json_dumps(all, JSON_INDENT(2));

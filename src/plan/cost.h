@@ -28,8 +28,8 @@ struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes
 char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 struct cost *cost_parse_all(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
-/* The numbers of threads that a profile has costs for, at most so many; what cannot be read has none. How many. */
-int cost_threads(const char *text, size_t n, int *threads, int most);
+/* The numbers of threads that a profile has costs for, to be freed; what cannot be read has none. How many. */
+int cost_threads(const char *text, size_t n, int **threads);
 /* Takes those with that number of threads out of the list; NULL: none. */
 struct cost *cost_take(struct cost **list, int threads);
 void cost_free(struct cost *k);

@@ -227,11 +227,9 @@ static bool is_known(const struct cost *k, int threads)
 
 static int all_read(struct reader *r, const json_t *o)
 {
-    enum { MAX_OTHERS = 64 };
     const json_t *more = json_object_get(o, OTHERS);
     if (header_read(r, o) || measured_read(r, o)) return -1;
-    if (more && (!json_is_array(more) || json_array_size(more) > MAX_OTHERS))
-        return refuse(r, "a list of up to 64 is missing:", OTHERS);
+    if (more && !json_is_array(more)) return refuse(r, "a list is missing:", OTHERS);
     for (size_t i = 0; i < json_array_size(more); i++) {
         struct cost *before = r->k;
         r->k = NULL;
@@ -240,7 +238,8 @@ static int all_read(struct reader *r, const json_t *o)
         else r->k->other = before;
         if (bad) return -1;
         if (is_known(before, r->k->threads))
-            return err_set(r->e, E_DATA, "%s: twice measured with %d threads a rank", r->file, r->k->threads);
+            return err_set(r->e, E_DATA, "%s: twice measured with %d thread%s a rank", r->file, r->k->threads,
+                           r->k->threads == 1 ? "" : "s");
     }
     return 0;
 }
@@ -263,21 +262,24 @@ struct cost *cost_parse(const char *file, const char *text, size_t n, const stru
     if (!k && all) {
         struct text known = {0};
         for (const struct cost *x = all; x; x = x->other) text_add(&known, "%s%d", known.n ? ", " : "", x->threads);
-        err_set(e, E_DATA, "%s: measured with %s threads a rank, but these are %d", file, known.s, s->dev.threads);
+        bool one = !all->other && all->threads == 1;
+        err_set(e, E_DATA, "%s: measured with %s thread%s a rank, but these are %d", file, known.s, one ? "" : "s",
+                s->dev.threads);
         text_free(&known);
     }
     cost_free(all);
     return k;
 }
 
-int cost_threads(const char *text, size_t n, int *threads, int most)
+int cost_threads(const char *text, size_t n, int **threads)
 {
     json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     const json_t *more = json_object_get(o, OTHERS);
     int known = 0;
-    for (size_t i = 0; o && i <= json_array_size(more) && known < most; i++) {
+    *threads = mem_alloc((json_array_size(more) + 1) * sizeof **threads);
+    for (size_t i = 0; o && i <= json_array_size(more); i++) {
         json_int_t v = json_integer_value(json_object_get(i ? json_array_get(more, i - 1) : o, "threads"));
-        if (v >= 1 && v <= MAX_THREADS) threads[known++] = (int)v;
+        if (v >= 1 && v <= MAX_THREADS) (*threads)[known++] = (int)v;
     }
     json_decref(o);
     return known;

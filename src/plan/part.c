@@ -47,8 +47,8 @@ int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *
 {
     const struct conf_ints *l = &c->pipeline.max_memory;
     if (l->n > 1 && l->n != n_ranks)
-        return conf_error(c, "pipeline.max_memory", e, "%d sizes for %d ranks: want one for all, or one a rank", l->n,
-                          n_ranks);
+        return conf_error(c, "pipeline.max_memory", e, "%d sizes for %d rank%s: want one for all, or one a rank", l->n,
+                          n_ranks, n_ranks == 1 ? "" : "s");
     for (int r = 0; r < n_ranks; r++) limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : PART_NO_LIMIT;
     return 0;
 }

@@ -6,8 +6,8 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* of auto: plans compared; proven: no cut is faster */
-struct part_found { int plans; bool proven, fits; double ns; };
+/* of auto: plans compared; proven: no cut is faster; least_ns: no cut can be */
+struct part_found { int plans; bool proven, fits; double ns, least_ns; };
 struct part_request {
     const struct selection *sel;
     const struct cost *cost;
@@ -19,6 +19,7 @@ struct part_request {
     /* where the stages will be; 0 and NULL: one a rank */
     int n_ranks; const int *rank_of;
     struct part_found *found;                            /* NULL: not asked for */
+    bool rough;                                          /* of auto: what fits at once need not be the fastest */
 };
 struct part_kind {
     const char *name, *text;

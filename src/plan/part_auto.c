@@ -14,6 +14,7 @@
 enum { MAX_PLANS = 160, MAX_CLIMB = MAX_PLANS / 4, MAX_NODES = 300000, STARTS = 4 };
 
 struct score { double excess, ns; };                     /* bytes above the limits, relative; then time */
+struct tried { int *cut; struct score score; };
 struct search {
     const struct part_request *q;
     struct part_model m;
@@ -25,15 +26,33 @@ struct search {
     struct bound_stage *st;
     struct score least;
     int plans, nodes;
+    VEC(struct tried) tried;                             /* moving borders comes back to the same cuts */
     bool limited, tied;
     struct err *e;
 };
 
 static bool better(struct score a, struct score b) { return a.excess != b.excess ? a.excess < b.excess : a.ns < b.ns; }
 
-/* Plans and simulates s->cut; keeps it if it is the best so far. */
+static const struct tried *tried_find(const struct search *s)
+{
+    size_t bytes = (size_t)(s->p + 1) * sizeof *s->cut;
+    for (int i = 0; i < s->tried.n; i++) if (!memcmp(s->tried.v[i].cut, s->cut, bytes)) return &s->tried.v[i];
+    return NULL;
+}
+
+static void tried_add(struct search *s, struct score score)
+{
+    size_t bytes = (size_t)(s->p + 1) * sizeof *s->cut;
+    struct tried t = {.cut = mem_alloc(bytes), .score = score};
+    memcpy(t.cut, s->cut, bytes);
+    *vec_push(&s->tried) = t;
+}
+
+/* Plans and simulates s->cut, unless that was done; keeps it if it is the best so far. */
 static int cut_try(struct search *s, struct score *score)
 {
+    const struct tried *before = tried_find(s);
+    if (before) { *score = before->score; return 0; }
     struct placement *pl = part_place(s->q, s->cut, s->e);
     struct plan *p = pl ? plan_make(s->q->sel, pl, s->q->plan, s->e) : NULL;
     struct sim *sim = p ? plan_simulate(p, s->q->cost, s->e) : NULL;
@@ -41,6 +60,7 @@ static int cut_try(struct search *s, struct score *score)
     s->plans++;
     if (sim) {
         *score = (struct score){part_excess(p, s->limit), sim->wall_ns};
+        tried_add(s, *score);
         const struct sched_kind *k = sched_find(s->q->plan->schedule);
         bool always = !k || !k->weighs;                  /* what is so of one cut is so of all */
         if (s->plans == 1) s->bound.eager = always && bound_eager(p);
@@ -84,26 +104,45 @@ static double weight(const struct search *s, int r, int a, int b, bool bytes)
            cost_speed(s->q->cost, part_rank(s->q, r));
 }
 
+/* Stage r ends at place j: where it best begins, and in *l the largest weight up to there. before: of the stages up to
+ * each place; behind: the least of before from a place on. What comes before grows with the place, or hardly shrinks,
+ * and the own weight shrinks, so the best place is near where they meet. Of the same weight: the first. */
+static int stage_begin(const struct search *s, int r, int j, bool bytes, const double *before, const double *behind,
+                       double *l)
+{
+    int low = r, high = j, best = 0;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        if (weight(s, r, s->at[mid], s->at[j], bytes) <= behind[mid]) high = mid;
+        else low = mid + 1;
+    }
+    *l = 1e301;
+    for (int i = low; i < j && behind[i] < *l; i++) if (before[i] < *l) *l = before[best = i];
+    for (int i = low - 1; i >= r; i--) {
+        double own = weight(s, r, s->at[i], s->at[j], bytes), max = own > before[i] ? own : before[i];
+        if (own > *l) break;
+        if (max <= *l && max < 1e301) { *l = max; best = i; }
+    }
+    return best;
+}
+
 static double bottleneck(struct search *s, bool bytes)
 {
     int n = s->n_at, *from = mem_alloc((size_t)(s->p * n) * sizeof *from);
-    double *least = mem_alloc((size_t)(s->p * n) * sizeof *least), value;
-    for (int r = 0; r < s->p; r++)
-        for (int j = 0; j < n; j++) {
-            double *l = &least[r * n + j];
-            *l = r ? 1e301 : weight(s, 0, 0, s->at[j], bytes);
-            for (int i = r; r && i < j; i++) {
-                double before = least[(r - 1) * n + i];
-                if (before >= *l) continue;              /* a longer stage before cannot help */
-                double own = weight(s, r, s->at[i], s->at[j], bytes), max = own > before ? own : before;
-                if (max < *l) { *l = max; from[r * n + j] = i; }
-            }
-        }
+    double *least = mem_alloc((size_t)(s->p * n) * sizeof *least), *behind = mem_alloc((size_t)n * sizeof *behind);
+    for (int j = 0; j < n; j++) least[j] = weight(s, 0, 0, s->at[j], bytes);
+    for (int r = 1; r < s->p; r++) {
+        const double *before = &least[(r - 1) * n];
+        for (int i = n - 1; i >= 0; i--)
+            behind[i] = i < n - 1 && behind[i + 1] < before[i] ? behind[i + 1] : before[i];
+        for (int j = 0; j < n; j++)
+            from[r * n + j] = stage_begin(s, r, j, bytes, before, behind, &least[r * n + j]);
+    }
+    double value = least[s->p * n - 1];
     s->pick[s->p] = n - 1;
     for (int r = s->p - 1; r > 0; r--) s->pick[r] = from[r * n + s->pick[r + 1]];
     s->pick[0] = 0;
-    value = least[s->p * n - 1];
-    free(from); free(least);
+    free(from); free(least); free(behind);
     return value;
 }
 
@@ -194,6 +233,7 @@ static int starts_try(struct search *s, struct start *x)
             s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);
         if (i % 2) bounds_descend(s);
         if (start_add(s, &x[i])) return -1;
+        if (s->q->rough && i && s->least.excess == 0) return 0;
     }
     for (int done = 0; done < 2; done++) {
         for (int i = done + 1; i < STARTS; i++)
@@ -250,7 +290,8 @@ static int places_find(struct search *s)
         if (g == 0 || g == s->bound.n || part_may_cut(&s->m, g)) s->at[s->n_at++] = g;
     if (s->n_at > s->p) return 0;
     return conf_error(s->q->conf, "pipeline.no_split", s->e,
-                      "%d stages, but the blocks that stay whole leave %d places to cut", s->p, s->n_at - 2);
+                      "%d stages, but the blocks that stay whole leave %d place%s to cut", s->p, s->n_at - 2,
+                      s->n_at == 3 ? "" : "s");
 }
 
 static int search_run(struct search *s)
@@ -265,6 +306,7 @@ static int search_run(struct search *s)
     for (int i = 0; i < STARTS; i++) free(x[i].pick);
     if (bad) return -1;
     s->pick[0] = s->cut[0] = 0;
+    if (s->q->rough && s->least.excess == 0 && s->p > 1) { s->nodes = MAX_NODES; return 0; }
     return cuts_try(s, 0);
 }
 
@@ -286,7 +328,10 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
     if (!bad) memcpy(first_group, s.best, n * sizeof *first_group);
     if (q->found)
         *q->found = (struct part_found){
-            .plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns};
+            .plans = s.plans, .proven = s.nodes < MAX_NODES, .fits = s.least.excess == 0, .ns = s.least.ns,
+            .least_ns = bound_rest(&s.bound, 0, 0)};
+    for (int i = 0; i < s.tried.n; i++) free(s.tried.v[i].cut);
+    vec_free(&s.tried);
     part_model_free(&s.m);
     bound_free(&s.bound);
     free(s.fixed); free(s.kept); free(s.limit);

@@ -69,7 +69,8 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
     const struct graph *g = s->g;
     int last_node = -1, n_stages = q->n_stages;
     if (n_stages != c->pipeline.n_stages)
-        return conf_error(c, "pipeline.stages", e, "%d stages, but %d stage sections", n_stages, c->pipeline.n_stages);
+        return conf_error(c, "pipeline.stages", e, "%d stage%s, but %d stage section%s", n_stages,
+                          n_stages == 1 ? "" : "s", c->pipeline.n_stages, c->pipeline.n_stages == 1 ? "" : "s");
     for (int i = 0; i < n_stages; i++) {
         first_group[i] = section_cut(s, c, i, &last_node, e);
         if (first_group[i] < 0) return -1;

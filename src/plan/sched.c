@@ -43,8 +43,8 @@ int sched_rank_of(const struct sched_kind *k, int stage, int n_ranks)
 int sched_map_check(const struct sched_kind *k, const struct stage_map *m, struct err *e)
 {
     if (!k->chunks && m->n_stages != m->n_ranks)
-        return err_set(e, E_CONF, "schedule \"%s\" wants one stage a rank, not %d stages on %d ranks", k->name,
-                       m->n_stages, m->n_ranks);
+        return err_set(e, E_CONF, "schedule \"%s\" wants one stage a rank, not %d stages on %d rank%s", k->name,
+                       m->n_stages, m->n_ranks, m->n_ranks == 1 ? "" : "s");
     if (!k->chunks) return 0;
     if (m->n_stages % m->n_ranks)
         return err_set(e, E_CONF, "schedule \"%s\" wants as many stages on each rank, not %d stages on %d ranks",

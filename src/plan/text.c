@@ -231,7 +231,8 @@ static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
             if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon)
                 return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
             if (rank < 0 || rank >= f->out->n_ranks)
-                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d ranks", file, line, rank, f->out->n_ranks);
+                return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d rank%s", file, line, rank, f->out->n_ranks,
+                               f->out->n_ranks == 1 ? "" : "s");
             if (f->seen[rank]) return err_set(e, E_DATA, "%s:%d: rank %d has a row already", file, line, rank);
             f->seen[rank] = true;
             used = i + (size_t)colon;

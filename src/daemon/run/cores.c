@@ -234,7 +234,8 @@ static void disturbed_text(const struct core_word *w, int n, struct text *out)
     if (n_bound > 1) text_add(out, " and %d more", n_bound - 1);
     text_add(out, " %s bound to cores where other programs run (", n_bound > 1 ? "are" : "is");
     where_text(&w[rank], &v, out);
-    text_add(out, "), while %d of %d cores are idle: use mpirun --bind-to none\n", CPU_COUNT(&v.idle), w[rank].allowed);
+    text_add(out, "), while %d of %d cores %s idle: use mpirun --bind-to none\n", CPU_COUNT(&v.idle),
+             w[rank].allowed, CPU_COUNT(&v.idle) == 1 ? "is" : "are");
 }
 
 /* Adds a line if one rank, or all that are bound to the same processors, have fewer of these than threads. */
