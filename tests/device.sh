@@ -125,16 +125,12 @@ check "others than those of the tree" [ "$hash" != "$(hash_of pair-longer)" ]
 near "but near" 1e-5 pair-longer whole-four
 check "the numerics line says so" grep -q '"numerics":"[^"]*gradient groups 4, those of 4 replicas added by NCCL"' \
     whole-four/metrics.jsonl
-refused "NCCL for CPUs" 78 'pipeline.reduce: nccl is for GPUs' 2 -c pair.conf --device cpu --stages 1 \
+refused "NCCL for CPUs" 78 'pipeline.reduce=nccl: nccl is for GPUs' 2 -c pair.conf --device cpu --stages 1 \
     -o pipeline.replicas=2 $whole
 refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"' 2 -c pair.conf --device cuda --stages 1 \
     -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes $whole
 refused "NCCL by staged" 78 'nccl needs run.transport = "nccl"' 2 -c pair.conf --device cuda --stages 1 \
     -o pipeline.replicas=2 --transport staged $whole
-export DOUBLE_NCCL_HANG=20
-refused "sums that hang" 81 'rank [01]' 2 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=2 \
-    -o run.hang_timeout=2 -o run.transfer_timeout=1 $whole
-unset DOUBLE_NCCL_HANG
 "$mpstaged" -c pair.conf --device cuda --plan=search -o pipeline.ranks=2 >"$aside/out" 2>"$aside/err" || why
 check "a search compares replicas of devices" grep -q '^data parallelism on 2 devices  *[0-9]' "$aside/out"
 
@@ -365,6 +361,16 @@ for DOUBLE_RANK in 0 1; do
     with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' \
         2 -c toy.conf --transport nccl -o run.transfer_timeout=2
 done
+whole='-c pair.conf --stages 1 -o pipeline.replicas=2 -o pipeline.reduce=nccl'
+# shellcheck disable=SC2086
+with DOUBLE_NCCL_CLOSE=60 breaks "a connection of sums over replicas breaks" 'rank [01].*NCCL.*remote' 2 $whole
+# All wait for such a sum, so nobody is asked whether it should have come: the heartbeat tells.
+# shellcheck disable=SC2086
+with DOUBLE_NCCL_SUMS_HANG=20 job 2 --device cuda --steps 100000 --run-dir hung $whole -o run.hang_timeout=2 \
+    -o run.transfer_timeout=1
+if [ "$code" -eq 81 ] && nobody_left &&
+    grep -q '^mpstaged: rank [01] .*stands still: stage 0, gradient norm of step' "$aside/err"
+then ok "sums over replicas move no more: 81, $took ms"; else why; not_ok "sums over replicas move no more: $code"; fi
 for DOUBLE_RANK in 0 2; do
     for transport in staged nccl; do
         with DOUBLE_VANISH=600 breaks "rank $DOUBLE_RANK of four loses its GPU while kernels are measured, $transport" \

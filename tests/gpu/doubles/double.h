@@ -13,7 +13,7 @@
  *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory;
  * DOUBLE_COMMS=N: the connection behind the first N cannot be made DOUBLE_VANISH=N     after N enqueued operations all
  * calls fail: the GPU is gone DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing
- * moves any more DOUBLE_NET=S        what NCCL says of the network between hosts (IB/0/GDRDMA) DOUBLE_NCCL_WANTS=S
+ * moves any more; DOUBLE_NCCL_SUMS_HANG=N: no sums DOUBLE_NET=S        what NCCL says of the network between hosts (IB/0/GDRDMA) DOUBLE_NCCL_WANTS=S
  * NAME=VALUE, separated by blanks: no communicator is made where NCCL would read another environment DOUBLE_DROP=N
  * waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
  *   DOUBLE_SLOW=N       the delays of stream N of a thread are those of the others twenty times

@@ -349,14 +349,16 @@ static bool exchange(const struct transfer *t)
     return misused(c);
 }
 
-/* Planted: from some transfer on all hang, or a connection breaks. */
+/* Planted: from some transfer on all hang, or all sums do, or a connection breaks. */
 static bool faults(const struct transfer *t)
 {
     long hang = double_setting("DOUBLE_NCCL_HANG", true, -1), ends = double_setting("DOUBLE_NCCL_CLOSE", true, -1);
+    long sums = double_setting("DOUBLE_NCCL_SUMS_HANG", true, -1);
     pthread_mutex_lock(&lock);
     long number = transfers++;
     if (ends >= 0 && number >= ends) cut(t->comm);
     pthread_mutex_unlock(&lock);
+    if (t->what == SUM && sums >= 0 && number >= sums) return true;
     return hang >= 0 && number >= hang;
 }
 
