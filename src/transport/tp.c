@@ -1,9 +1,13 @@
 /* What all transports share. */
+#include "config.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+#ifdef HAVE_XXH_X86DISPATCH_H
+#include <xxh_x86dispatch.h>                             /* XXH3_64bits by what the processor has: Debian's is SSE2's */
+#endif
 #include "base/mem.h"
 #include "transport/tp.h"
 

@@ -6,14 +6,25 @@
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
-typedef double vd __attribute__((vector_size(8 * LANES)));
+typedef double vd __attribute__((vector_size(4 * LANES)));  /* of half the lanes: one register, as vf is */
 typedef float vmem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef double vdmem __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef float vhalfmem __attribute__((vector_size(2 * LANES), aligned(4), may_alias));
+typedef double vdmem __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 enum { CHUNK = 64 };                                     /* points summed in float before they go to double */
 
 INLINE vf ld(const float *p) { return *(const vmem *)p; }
 INLINE void st(float *p, vf x) { *(vmem *)p = x; }
-INLINE void fold(double *sum, vf x) { *(vdmem *)sum += __builtin_convertvector(x, vd); }
+/* The lanes from LANES / 2 * half on. Compilers take vectors of two registers apart element by element. */
+INLINE vd wide(const float *p, int half)
+{
+    return __builtin_convertvector(*(const vhalfmem *)(p + LANES / 2 * half), vd);
+}
+INLINE void fold(double *sum, vf x)
+{
+    float part[LANES];
+    st(part, x);
+    for (int i = 0; i < 2; i++) *(vdmem *)(sum + LANES / 2 * i) += wide(part, i);
+}
 INLINE vf keep(vf x, vi mask) { return (vf)((vi)x & mask); }
 /* The hardware's prefetchers stop at the end of each page; with planes of several pages it pays to ask 2 KiB ahead. */
 INLINE int64_t ahead_of(int64_t points) { return points * LANES >= 4096 ? 512 : 0; }
@@ -249,16 +260,17 @@ static double sumsq(const float *x, size_t n)
 {
     enum { AHEAD = 512 };
     double lane[2 * LANES], total = 0;
-    vd sum_a = {0}, sum_b = {0};
+    vd s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
         for (int l = 0; l < 2 * LANES; l += 16) __builtin_prefetch(x + i + AHEAD + l);
-        vd a = __builtin_convertvector(ld(x + i), vd), b = __builtin_convertvector(ld(x + i + LANES), vd);
-        sum_a += a * a;
-        sum_b += b * b;
+        vd a = wide(x + i, 0), b = wide(x + i, 1), c = wide(x + i, 2), d = wide(x + i, 3);
+        s0 += a * a; s1 += b * b; s2 += c * c; s3 += d * d;
     }
-    *(vdmem *)lane = sum_a;
-    *(vdmem *)(lane + LANES) = sum_b;
+    *(vdmem *)lane = s0;
+    *(vdmem *)(lane + LANES / 2) = s1;
+    *(vdmem *)(lane + LANES) = s2;
+    *(vdmem *)(lane + LANES / 2 * 3) = s3;
     for (; i < n; i++) lane[i % LANES] += (double)x[i] * x[i];
     for (int l = 0; l < 2 * LANES; l++) total += lane[l];
     return total;
