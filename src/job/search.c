@@ -34,6 +34,8 @@ static void layout_add(struct search *s, struct spread l)
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
 
+static int cores_each(const struct search *s) { return search_lanes(s) ? 1 : (int)s->j->conf->run.threads; }
+
 /* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
  * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
 static void layouts_find(struct search *s)
@@ -41,12 +43,12 @@ static void layouts_find(struct search *s)
     enum { MAX_THREADS = 1024 };
     const struct conf *c = s->j->conf;
     int threads = (int)c->run.threads, batch = (int)c->train.batch_size;
-    if (s->ranks * threads <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
+    if (s->ranks * cores_each(s) <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
     for (int p = 1; p <= s->cores; p++)
         for (int r = 1; r <= MAX_REPLICAS && r <= batch && r * p <= s->cores; r *= 2) {
             int t = s->cores / (r * p);
-            if (r * p * t != s->cores || t > MAX_THREADS || (s->j->be->lane && t != threads)) continue;
-            layout_add(s, (struct spread){r, p, t});
+            if (r * p * t != s->cores || t > MAX_THREADS || (search_lanes(s) && t > 1)) continue;
+            layout_add(s, (struct spread){r, p, search_lanes(s) ? threads : t});
         }
     layout_add(s, (struct spread){1, 1, threads});
 }
@@ -235,15 +237,15 @@ static void layout_try(struct search *s, int layout)
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
- * where neither does, those that there are. Devices with a lane are no cores. */
+ * where neither does, those that there are, or one device with a lane. */
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
     bool told = s->q->n_ranks > 0 || c->pipeline.ranks > 0 || c->pipeline.stages > 0 || c->pipeline.n_stages > 0 ||
                 c->pipeline.replicas > 1;
     s->ranks = s->q->n_ranks > 0 ? s->q->n_ranks : part_rank_count(c) * (int)c->pipeline.replicas;
-    s->cores = s->ranks * (int)c->run.threads;
-    if (!told && !s->j->be->lane && s->q->cores > s->cores) s->cores = s->q->cores;
+    s->cores = s->ranks * cores_each(s);
+    if (!told && !search_lanes(s) && s->q->cores > s->cores) s->cores = s->q->cores;
     if (c->pipeline.cores > 0) s->cores = (int)c->pipeline.cores;
 }
 
@@ -267,7 +269,8 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     for (int l = 0; l < s->n_layouts && !bad; l++) layout_try(s, l);
     if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
         bad = job_plan(j, r->n_ranks, e) ||
-              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d cores", s->cores);
+              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d %s%s", s->cores,
+                         search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
     } else if (!bad) bad = search_tell(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);
     for (int i = 0; i < s->n_layouts; i++) found_drop(&s->of[i]);
