@@ -375,8 +375,9 @@ const struct opt opt_table[] = {
      .text = "where there is no mpirun: how many ranks each of pipeline.replicas has, as threads or to plan for; the "
              "default is one a stage"},
     {"pipeline.cores", OPT_INT, AT(pipeline.cores), NULL, 1, 65536,
-     .text = "--plan=search: how many cores replicas, ranks and threads share; the default is those of the ranks that "
-             "the configuration or mpirun asks for, or, where neither does, all that may be used (of GPUs: one)"},
+     .text = "--plan=search: how many cores replicas, ranks and threads share, or how many GPUs replicas and ranks "
+             "share; the default is those of the ranks that the configuration or mpirun asks for, or, where neither "
+             "does, all cores that may be used, or one GPU"},
     {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
      .text = "most micro-batches, or bundles, that a rank may keep for their backward pass; the default is what the "
              "schedule needs, see mpstaged-schedule(5)"},
@@ -400,8 +401,8 @@ const struct opt opt_table[] = {
     {"pipeline.recompute_stages", OPT_INTS, AT(pipeline.recompute_stages), NULL, 0, 4095,
      .text = "stages, counted from 0, that are recomputed in any case"},
     {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, MAX_REPLICAS,
-     .text = "on CPUs: copies of the whole pipeline that share each batch, a power of two that divides "
-             "train.gradient_groups; there are this many times the ranks of one"},
+     .text = "copies of the whole pipeline that share each batch, a power of two that divides train.gradient_groups; "
+             "there are this many times the ranks of one, on GPUs each with a GPU of its own"},
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
      .text = "replicas exchange gradients in buckets of about so many KiB, each as soon as its gradients are final; 0: "
              "all at once"},

@@ -37,8 +37,9 @@ static void layout_add(struct search *s, struct spread l)
 struct spread search_alone(const struct search *s)
 {
     int threads = (int)s->j->conf->run.threads;
-    return (struct spread){1, 1, threads < s->cores || s->j->be->lane ? threads : s->cores};
+    return (struct spread){1, 1, threads < s->cores || search_lanes(s) ? threads : s->cores};
 }
+static int cores_each(const struct search *s) { return search_lanes(s) ? 1 : (int)s->j->conf->run.threads; }
 
 /* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
  * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
@@ -47,12 +48,12 @@ static void layouts_find(struct search *s)
     enum { MAX_THREADS = 1024 };
     const struct conf *c = s->j->conf;
     int threads = (int)c->run.threads, batch = (int)c->train.batch_size;
-    if (s->ranks * threads <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
+    if (s->ranks * cores_each(s) <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
     for (int p = 1; p <= s->cores; p++)
         for (int r = 1; r <= MAX_REPLICAS && r <= batch && r * p <= s->cores; r *= 2) {
             int t = s->cores / (r * p);
-            if (r * p * t != s->cores || t > MAX_THREADS || (s->j->be->lane && t != threads)) continue;
-            layout_add(s, (struct spread){r, p, t});
+            if (r * p * t != s->cores || t > MAX_THREADS || (search_lanes(s) && t > 1)) continue;
+            layout_add(s, (struct spread){r, p, search_lanes(s) ? threads : t});
         }
     layout_add(s, search_alone(s));
 }
@@ -298,15 +299,15 @@ static void refine(struct search *s)
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
- * where neither does, those that there are. Devices with a lane are no cores. */
+ * where neither does, those that there are, or one device with a lane. */
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
     bool told = s->q->n_ranks > 0 || c->pipeline.ranks > 0 || c->pipeline.stages > 0 || c->pipeline.n_stages > 0 ||
                 c->pipeline.replicas > 1;
     s->ranks = s->q->n_ranks > 0 ? s->q->n_ranks : part_rank_count(c) * (int)c->pipeline.replicas;
-    s->cores = s->ranks * (int)c->run.threads;
-    if (!told && !s->j->be->lane && s->q->cores > s->cores) s->cores = s->q->cores;
+    s->cores = s->ranks * cores_each(s);
+    if (!told && !search_lanes(s) && s->q->cores > s->cores) s->cores = s->q->cores;
     if (c->pipeline.cores > 0) s->cores = (int)c->pipeline.cores;
 }
 
@@ -333,8 +334,8 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     refine(s);
     if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
         bad = job_plan(j, r->n_ranks, e) ||
-              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d core%s", s->cores,
-                         s->cores == 1 ? "" : "s");
+              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d %s%s", s->cores,
+                         search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
     } else if (!bad) bad = search_tell(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);
     for (int i = 0; i < s->n_layouts; i++) found_drop(&s->of[i]);

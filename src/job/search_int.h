@@ -7,7 +7,8 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
 
-/* How cores are used: pipelines side by side, ranks of each, threads of a rank. */
+/* How cores are used: pipelines side by side, ranks of each, threads of a rank. A device with a lane (a GPU) is one
+ * core, whatever run.threads says, which changes nothing there. */
 struct spread { int replicas, ranks, threads; };
 struct found {
     struct spread at;
@@ -37,6 +38,7 @@ static inline bool spread_equal(struct spread a, struct spread b)
 {
     return a.replicas == b.replicas && a.ranks == b.ranks && a.threads == b.threads;
 }
+static inline bool search_lanes(const struct search *s) { return s->j->be->lane != NULL; }
 static inline int spread_ranks(struct spread l) { return l.replicas * l.ranks; }
 /* One device: of as many threads as configured, if there are as many cores. */
 struct spread search_alone(const struct search *s);

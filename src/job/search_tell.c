@@ -31,7 +31,8 @@ static void word_add(const char *name, struct text *out)
 /* A rank with several threads needs as many cores, but a launcher binds it to one. */
 void search_command(const struct search *s, const struct found *x, struct text *out)
 {
-    text_add(out, "mpirun -np %d%s mpstaged -c ", spread_ranks(x->at), x->at.threads > 1 ? " --bind-to none" : "");
+    text_add(out, "mpirun -np %d%s mpstaged -c ", spread_ranks(x->at),
+             x->at.threads > 1 && !search_lanes(s) ? " --bind-to none" : "");
     word_add(s->q->file ? s->q->file : "FILE", out);
 }
 
@@ -40,7 +41,7 @@ void search_command(const struct search *s, const struct found *x, struct text *
 static void layout_name(const struct search *s, struct spread l, struct text *out)
 {
     char each[40] = "";
-    if (l.threads > 1) snprintf(each, sizeof each, " x %d threads", l.threads);
+    if (l.threads > 1 && !search_lanes(s)) snprintf(each, sizeof each, " x %d threads", l.threads);
     if (spread_equal(l, search_alone(s))) text_add(out, "one device");
     else if (spread_ranks(l) == 1) text_add(out, "one rank of %d thread%s", l.threads, l.threads == 1 ? "" : "s");
     else if (l.ranks == 1) text_add(out, "data parallelism on %d devices%s", l.replicas, each);
@@ -139,7 +140,8 @@ static void found_tell(const struct search *s, int i, struct shown l, struct tex
     const struct found *x = &s->best[i];
     char b[40];
     text_add(out, "%3d  ", i + 1);
-    snprintf(b, sizeof b, "%dx%dx%d", x->at.replicas, x->at.ranks, x->at.threads);
+    if (search_lanes(s)) snprintf(b, sizeof b, "%dx%d", x->at.replicas, x->at.ranks);
+    else snprintf(b, sizeof b, "%dx%dx%d", x->at.replicas, x->at.ranks, x->at.threads);
     if (l.layout) text_add(out, "%-8s ", b);
     text_add(out, "%-11s %5d ", x->schedule, x->split);
     if (l.chunks) text_add(out, "%6d ", x->at.ranks * x->chunks);
@@ -188,20 +190,22 @@ static void advice_text(const struct search *s, struct shown l, struct text *out
 {
     struct text bits = {0};
     const char *profile = s->j->conf->pipeline.profile;
+    bool gpus = search_lanes(s);
     advise(s, out);
     text_add(out, ":\n  ");
     search_command(s, &s->best[0], out);
     text_add(out, "\n%s\n", s->q->file ? "" : "where --write-config FILE has written FILE\n");
-    if (l.layout) text_add(out, "layout: replicas x ranks of each x threads of a rank.\n");
+    if (l.layout) text_add(out, "layout: replicas x ranks of each%s.\n", gpus ? "" : " x threads of a rank");
     for (int i = 0; i < s->n_unmeasured; i++)
         text_add(out, "Not compared, because %s has no costs for it: %d thread%s a rank.\n", profile, s->unmeasured[i],
                  s->unmeasured[i] == 1 ? "" : "s");
     if (!profile)
-        text_add(out, "Estimated costs do not know that small micro-batches take longer a sample, and\n"
-                      "guess what threads gain: measure them (--profile) before choosing.\n");
-    text_add(out, "bubble: idle / wall. Another split size, number of threads or of\n"
+        text_add(out, "Estimated costs do not know that small micro-batches take longer a sample%s\n"
+                      "%smeasure them (--profile) before choosing.\n", gpus ? ":" : ", and",
+                 gpus ? "" : "guess what threads gain: ");
+    text_add(out, "bubble: idle / wall. Another split size%s\n"
                   "gradient_groups is another arithmetic: weights change in their last bits, with\n"
-                  "batch norm in more.\n");
+                  "batch norm in more.\n", gpus ? " or number of" : ", number of threads or of");
     if (bits_text(s, &bits)) text_add(out, "The fastest differs by %s.\n", bits.s);
     text_free(&bits);
 }
@@ -212,11 +216,13 @@ void search_table(const struct search *s, const char *origin, int columns, struc
     struct text t = {0};
     struct shown l = shown_of(s, columns);
     text_add(&t, "%d rank%s", s->ranks, s->ranks == 1 ? "" : "s");
-    if (s->cores != s->ranks) text_add(&t, ", %d core%s", s->cores, s->cores == 1 ? "" : "s");
+    if (s->cores != s->ranks)
+        text_add(&t, ", %d %s%s", s->cores, search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
     text_add(&t, ", batch %lld, %s costs:\n", (long long)s->j->conf->train.batch_size, origin);
-    text_add(&t, "%d combination%s of replicas, ranks, threads, schedule, stages and split size,\n"
-                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried, s->tried == 1 ? "" : "s", s->unfit,
-             s->unfit == 1 ? "does" : "do", s->unfit == 1 ? "is" : "are");
+    text_add(&t, "%d combination%s of replicas, ranks, %sschedule, stages and split size,\n"
+                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried, s->tried == 1 ? "" : "s",
+             search_lanes(s) ? "" : "threads, ", s->unfit, s->unfit == 1 ? "does" : "do",
+             s->unfit == 1 ? "is" : "are");
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
     if (l.cuts && !l.beside) cuts_tell(s, &t);

@@ -13,6 +13,8 @@ device FILE OTHER                 two descriptions of devices by cuDNN: where th
 memory DIR LARGE SMALL            memory-N, plan-N.json and used-N in DIR for two split sizes N
 speed DIR NAME BATCH STEPS        the runs NAME-1, NAME-2... in DIR and what PyTorch took in turn with them, NAME-1.json
                                   and so on: samples/s in the last STEPS of each
+faster DIR TEXT NAME OTHER STEPS  the runs NAME-1, NAME-2... take less time a step than OTHER-1..., with which they took
+                                  turns: the median of the last STEPS of each
 """
 import json
 import math
@@ -132,10 +134,10 @@ def hashes(where, text, *runs):
     found = {}
     for r in runs:
         try:
-            done = events(f"{where}/{r}", "done")
+            done = events(f"{where}/{r}", "done")        # of what went on, the last
         except OSError:
             done = []
-        found.setdefault(done[0]["weights_hash"] if done else None, []).append(r)
+        found.setdefault(done[-1]["weights_hash"] if done else None, []).append(r)
     for h, of in found.items():
         print(f"{h}: {' '.join(of)}")
     say(len(found) == 1 and None not in found and len(runs) > 1, f"{text} over {len(runs)} runs")
@@ -210,8 +212,24 @@ def speed(where, name, batch, steps):
     say(ratio, f"{name}: {ratio:.3g} times as fast as PyTorch" if ratio else f"{name}: both are measured")
 
 
+def faster(where, text, name, other, steps):
+    seconds = {name: [], other: []}
+    for run, of in seconds.items():
+        turn = 1
+        while os.path.exists(f"{where}/{run}-{turn}/metrics.jsonl"):
+            of += [e["step_seconds"] for e in events(f"{where}/{run}-{turn}", "step")[-int(steps):]]
+            turn += 1
+        if not of:
+            say(False, f"{text}: no steps of {run}")
+            return
+        print(f"{run}: {statistics.median(of) * 1e3:.4g} ms a step, best {min(of) * 1e3:.4g}")
+    ratio = statistics.median(seconds[name]) / statistics.median(seconds[other])
+    say(ratio < 1, f"{text}: a step takes {ratio:.3g} times as long")
+
+
 if __name__ == "__main__":
-    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, hour, device, memory, speed)}
+    checks = {f.__name__: f for f in (operators, losses, oracle, gradients, hashes, hour, device, memory, speed,
+                                      faster)}
     if len(sys.argv) < 3 or sys.argv[1] not in checks or not os.path.isabs(sys.argv[2]):
         sys.exit(__doc__)
     checks[sys.argv[1]](*sys.argv[2:])

@@ -507,6 +507,10 @@ def line_volumes(r):
     section(r, "volumes")
 
 
+def line_replicas(r):
+    section(r, "replicas")
+
+
 def line_loss(r):
     section(r, "loss")
 
