@@ -216,8 +216,8 @@ void search_table(const struct search *s, const char *origin, int columns, struc
     if (s->cores != s->ranks) text_add(&t, ", %d core%s", s->cores, s->cores == 1 ? "" : "s");
     text_add(&t, ", batch %lld, %s costs:\n", (long long)s->j->conf->train.batch_size, origin);
     text_add(&t, "%d combination%s of replicas, ranks, threads, schedule, stages and split size,\n"
-                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried, s->tried == 1 ? "" : "s", s->unfit,
-             s->unfit == 1 ? "does" : "do", s->unfit == 1 ? "is" : "are");
+                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried,
+             s->tried == 1 ? "" : "s", s->unfit, s->unfit == 1 ? "does" : "do", s->unfit == 1 ? "is" : "are");
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
     if (l.cuts && !l.beside) cuts_tell(s, &t);
