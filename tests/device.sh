@@ -1,7 +1,7 @@
 #!/bin/sh
 # device.sh: mpstaged for GPUs without one: its host code as it is, over doubles of the libraries (tests/gpu/doubles),
 # with streams that run at different speeds. The same weights on one, two and four ranks,
-# by both transports and whatever the schedule; the CPU's losses; planted mistakes; what goes wrong.
+# by both transports and whatever the schedule, and from replicas; the CPU's losses; planted mistakes; what goes wrong.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 mpstaged=$build/tests/gpu/mpstaged-double
@@ -86,6 +86,28 @@ for transport in staged nccl; do
     else why; not_ok "--profile, $transport: $code"; fi
 done
 
+# ---- replicas: the bits of one pipeline, whoever carries their gradients ---------------------------------------------
+write_conf pair.conf 's,network = "toy".*input = {10},graph = "'"$source_dir"'/gpu/block.graph",
+    s/labels = "onehot"  samples = 200/samples = 50  test_samples = 7/
+    s/batch_size = 20  split_size = 8/batch_size = 7  split_size = 1  gradient_groups = 4  clip_norm = 1/
+    s/loss = "mse"/loss = "cross_entropy"/; s/rate = 0.1/rate = 0.01  momentum = 0.9/'
+trains pair 1 -c pair.conf --device cuda --stages 1
+one=$hash
+# side NAME RANKS OPTIONS...
+side() { trains "$@" -c pair.conf --device cuda -o pipeline.bucket_kib=4; equal "$1: the same weights" "$one" "$hash"; }
+trains toy-two 1 -c toy.conf --device cuda --stages 1 -o train.gradient_groups=2
+side two-nccl 2 --stages 1 --transport nccl -o pipeline.replicas=2
+side four-staged 4 --stages 1 --transport staged -o pipeline.replicas=4
+side four-nccl-shared 4 --stages 1 --transport nccl -o pipeline.replicas=4 -o pipeline.shard_optimizer=yes
+side two-of-two 4 --stages 2 --transport nccl -o pipeline.replicas=2 --schedule zb-h1
+side two-of-two-shared 4 --stages 2 --transport staged -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes
+job 4 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=4 -o checkpoint.every_steps=2 -o train.steps=2 \
+    --run-dir pair-kept
+job 2 -c pair.conf --device cuda --stages 1 -o pipeline.replicas=2 --resume --run-dir pair-kept
+equal "two go on where four stopped: the same weights" "$one" "$(hash_of pair-kept | tail -n 1)"
+"$mpstaged" -c pair.conf --device cuda --plan=search -o pipeline.ranks=2 >"$aside/out" 2>"$aside/err" || why
+check "a search compares replicas of devices" grep -q '^data parallelism on 2 devices  *[0-9]' "$aside/out"
+
 # ---- a kernel table: what the profile measures with is what runs use -------------------------------------------------
 job 1 -c block.conf --device cuda --stages 1 --profile --run-dir measured -o run.kernel_table=table
 if [ "$code" -eq 0 ] && [ -s measured/profile.json ] && grep -q 'n2 .*: loops' table; then
@@ -141,12 +163,14 @@ done
 # ---- mistakes that are planted: waits of one stream are lost ---------------------------------------------------------
 # Streams of a rank in the order in which it makes them: 0 computes, 1 loads, then the links.
 # caught TEXT STREAM RANK: the weights are others, or not finite
+apart=
 caught() {
     seen=0
     for seed in 1 2 3; do
         export DOUBLE_DROP=$2 DOUBLE_RANK=$3 DOUBLE_DELAY_US=300 DOUBLE_SEED=$seed
-        job 2 -c toy.conf --device cuda --transport "$transport" --run-dir "lost-$transport-$2-$3-$seed"
-        if [ "$code" -ne 0 ] || [ "$(hash_of "lost-$transport-$2-$3-$seed")" != "$(hash_of toy-1)" ]; then
+        # shellcheck disable=SC2086
+        job 2 -c toy.conf --device cuda --transport "$transport" $apart --run-dir lost --overwrite
+        if [ "$code" -ne 0 ] || [ "$(hash_of lost)" != "$(hash_of "toy${apart:+-two}")" ]; then
             seen=$((seen + 1))
         fi
     done
@@ -156,6 +180,10 @@ caught() {
 for transport in staged nccl; do
     caught "a send that does not wait for its kernel" 2 0
     caught "a kernel that does not wait for what it receives" 0 1
+    apart="--stages 1 -o pipeline.replicas=2 -o train.gradient_groups=2"
+    caught "a share of gradients that does not wait for its kernel" 2 0
+    caught "an addition that does not wait for what comes" 0 1
+    apart=
 done
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------

@@ -6,14 +6,40 @@
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 
+# A network of residual blocks, narrow ones: weights of a large one would be what this test writes and reads all along.
+{
+    echo 'graph net'
+    echo 'input input 3x16x16'
+    echo 'labels labels class'
+    echo 'conv0 = conv(input) channels=16 kernel=3 padding=1 bias=no'
+    echo 'bn0 = batch_norm(conv0)'
+    echo 'out0 = relu(bn0)'
+    for i in 1 2 3 4; do
+        echo "conv${i}a = conv(out$((i - 1))) channels=16 kernel=3 padding=1 bias=no"
+        echo "bn${i}a = batch_norm(conv${i}a)"
+        echo "relu${i} = relu(bn${i}a)"
+        echo "conv${i}b = conv(relu${i}) channels=16 kernel=3 padding=1 bias=no"
+        echo "bn${i}b = batch_norm(conv${i}b)"
+        echo "sum${i} = add(bn${i}b, out$((i - 1)))"
+        echo "out${i} = relu(sum${i})"
+    done
+    echo 'pool = global_avg_pool(out4)'
+    echo 'flat = flatten(pool)'
+    echo 'fc = linear(flat) features=4'
+    echo 'loss = softmax_cross_entropy(fc, labels)'
+    echo 'output fc'
+    echo 'loss loss'
+} >net.graph
 cat >net.conf <<'END'
 run   { name = "net"  seed = 1 }
-model { network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4 }
+model { graph = "net.graph" }
 data  { source = "synthetic"  samples = 24  test_samples = 7  labels = "class"  shuffle = yes }
 train { batch_size = 11  split_size = 2  epochs = 2  loss = "cross_entropy"  momentum = 0.9  clip_norm = 1
         gradient_groups = 4  evaluate_every = 2 }
 pipeline { partition = "uniform" }
 END
+sed 's/graph = "net.graph"/network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4/' net.conf \
+    >large.conf
 
 # same NAME RANKS OPTIONS...: ends with what `one` ended with
 same() {
@@ -26,9 +52,10 @@ trains one 1 -c net.conf
 one=$hash bits=$(loss_bits one/metrics.jsonl)
 same two 2 -o pipeline.replicas=2
 same four 4 -o pipeline.replicas=4
-same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=16
+same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=8
 same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1
-same two-of-two 4 -o pipeline.bucket_kib=100 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.recompute=all
+same two-of-two 4 -o pipeline.bucket_kib=10 -o pipeline.replicas=2 -o pipeline.schedule=gpipe \
+    -o pipeline.recompute=all
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
 same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1
@@ -58,8 +85,8 @@ if [ "$(skips far | grep -c .)" -gt 0 ]; then ok "there are some"; else not_ok "
 # ---- weights shared out: each replica updates its own and keeps what the optimizer wants for them ----
 shared='-o pipeline.shard_optimizer=yes'
 same two-shared 2 -o pipeline.replicas=2 $shared
-same four-shared 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=16 $shared
-same shared-stages 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.bucket_kib=100 $shared
+same four-shared 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=8 $shared
+same shared-stages 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.bucket_kib=10 $shared
 same shared-zb-v 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-v -o pipeline.stages=4 $shared
 trains far-shared 4 -c far.conf -o pipeline.replicas=4 -o pipeline.bucket_kib=4 -o run.rerun_every=2 $shared
 equal "shared, too, skipped steps leave the same weights" "$far" "$hash"
@@ -86,14 +113,14 @@ keeps no 2 yes 4
 keeps yes 4 yes 1
 # optimizer_bytes SHARED: that a replica keeps, as the summary says it; memory_of SHARED: its plan's
 optimizer_bytes() {
-    "$mpstaged" -c net.conf --summary --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
+    "$mpstaged" -c large.conf --summary --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
         sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p'
 }
 all=$(optimizer_bytes no) share=$(optimizer_bytes yes)
 if [ "$share" -ge $((all / 4)) ] && [ "$share" -lt $((all * 3 / 10)) ]
 then ok "each of four keeps about a quarter"; else not_ok "each of four keeps about a quarter: $share of $all"; fi
 memory_of() {
-    "$mpstaged" -c net.conf --plan --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
+    "$mpstaged" -c large.conf --plan --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
         tr -d '\n ' | sed -n 's/.*"optimizer_bytes":\([0-9]*\).*/\1/p'
 }
 all=$(memory_of no) planned=$(memory_of yes)
@@ -157,10 +184,10 @@ says "micro-batches of all replicas" \
 says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json -o pipeline.replicas=2
 says "memory that is missing, and all ranks that would do" \
     'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \
-    -c net.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
+    -c large.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
 says "sharing weights out among what would fit" \
     'rank 0 of each replica needs .* it would fit with pipeline.shard_optimizer = yes' \
-    -c net.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
+    -c large.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
 "$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
     --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
     >"$aside/out"

@@ -373,7 +373,6 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
     if (*n_ranks % n)
         return conf_error(c, "pipeline.replicas", e, "%d rank%s cannot be shared out to %d replicas", *n_ranks,
                           *n_ranks == 1 ? "" : "s", n);
-    if (n > 1 && j->be->lane) return conf_error(c, "pipeline.replicas", e, "replicas are for CPUs");
     *n_ranks /= n;
     return 0;
 }

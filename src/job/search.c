@@ -30,7 +30,6 @@ static void layout_add(struct search *s, struct spread l)
     const struct conf *c = s->j->conf;
     int told = c->pipeline.max_memory.n > 1 ? c->pipeline.max_memory.n : c->pipeline.speed.n;
     if (told && l.ranks != told && l.ranks != 1) return;   /* what is told of each rank is told of so many */
-    if (l.replicas > 1 && s->j->be->lane) return;
     for (int i = 0; i < s->n_layouts; i++) if (spread_equal(s->layout[i], l)) return;
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }

@@ -86,8 +86,7 @@ static void layouts_table(const struct search *s, struct text *out)
     if (unfit > 1) unfit_tell(s, unfit, out);
     int n = s->ranks;
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
-    if (s->j->be->lane) text_add(out, "data parallelism on %d devices: replicas are for CPUs\n", n);
-    else if (n & (n - 1)) text_add(out, "data parallelism on %d devices: they are no power of two\n", n);
+    if (n & (n - 1)) text_add(out, "data parallelism on %d devices: they are no power of two\n", n);
     else if (n > MAX_REPLICAS)
         text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_REPLICAS);
 }

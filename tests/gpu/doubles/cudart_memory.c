@@ -1,9 +1,11 @@
 /* The double of cudart: devices, memory, errors. */
 #include <limits.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "double_int.h"
 
 enum { ALIGN = 256, VERSION = 13000, MAX_DEVICES = 64 };
@@ -159,6 +161,15 @@ __attribute__((constructor)) static void pieces_keep(void)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+/* Pages of 2 MiB where the kernel has some: programs of a test each begin without any page, and to get small ones takes
+ * longer than all that is computed in them. */
+static void pages_ask(char *at, size_t bytes)
+{
+    const uintptr_t large = 2 << 20;
+    uintptr_t from = ((uintptr_t)at + large - 1) / large * large, to = ((uintptr_t)at + bytes) / large * large;
+    if (to > from) madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
 static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
 {
     if (double_strict()) return double_result(cudaErrorStreamCaptureUnsupported);
@@ -173,6 +184,7 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
     struct piece *p = fits ? malloc(sizeof *p) : NULL;
     char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
     if (memory) {
+        pages_ask(memory, padded);
         memset(memory, 0xff, padded);                    /* NaN */
         *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type, .device = device};
         pieces = p;
