@@ -127,8 +127,8 @@ check "the numerics line says so" grep -q '"numerics":"[^"]*gradient groups 4, t
     whole-four/metrics.jsonl
 refused "NCCL for CPUs" 78 'pipeline.reduce=nccl: nccl is for GPUs' 2 -c pair.conf --device cpu --stages 1 \
     -o pipeline.replicas=2 $whole
-refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"' 2 -c pair.conf --device cuda --stages 1 \
-    -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes $whole
+refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"' 2 -c pair.conf --device cuda \
+    --stages 1 -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes $whole
 refused "NCCL by staged" 78 'nccl needs run.transport = "nccl"' 2 -c pair.conf --device cuda --stages 1 \
     -o pipeline.replicas=2 --transport staged $whole
 "$mpstaged" -c pair.conf --device cuda --plan=search -o pipeline.ranks=2 >"$aside/out" 2>"$aside/err" || why

@@ -272,8 +272,8 @@ static int rough_order(const void *a, const void *b)
     return is_before(a, b) ? -1 : is_before(b, a);
 }
 
-/* Of the time above what no cut can beat, a better cut than the first one takes away less than 0.4: up to 0.29 of it was
- * seen, in chains and in the networks of conf/. */
+/* Of the time above what no cut can beat, a better cut than the first one takes away less than 0.4: up to 0.29 of it
+ * was seen, in chains and in the networks of conf/. */
 static bool may_be_best(const struct search *s, const struct found *x)
 {
     double hoped = x->seconds - (x->seconds - x->least) * 0.4;

@@ -123,7 +123,7 @@ static double *link_of(const struct simulation *m, const struct channel *c)
     return &m->link_free[n * n + (c->from_rank * m->p->req.replicas + other) * 2 + comes];
 }
 
-/* Of a sum over n replicas a link carries 2 (n - 1) / n of its bytes, whoever makes it well (Patarasuk and Yuan 2009). */
+/* Of a sum over n replicas a link carries at least 2 (n - 1) / n of its bytes (Patarasuk and Yuan 2009). */
 static double wire_bytes(const struct plan *p, const struct channel *c, double bytes)
 {
     return c->kind == CHAN_ALL ? 2 * bytes * (p->req.replicas - 1) / p->req.replicas : bytes;

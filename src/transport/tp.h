@@ -43,8 +43,8 @@ enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 /* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
  * sent, and the buffer is filled with zeros instead. */
 struct tp_req { int slot; bool damaged; };
-/* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum, whose
- * ranks are the members, of which this is one, for all of them in the same order; borrowed by attach. */
+/* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum,
+ * whose ranks are the members, of which this is one, for all of them in the same order; borrowed by attach. */
 enum { TP_ALL = -1 };
 struct tp_use { int peer; bool send; int posts; size_t bytes; const int *member; int members; };
 

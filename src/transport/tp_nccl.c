@@ -13,9 +13,9 @@
  * long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
  * failed aborts all its communicators a little later, which frees its streams.
  *
- * Sums over all replicas of a rank are a link, too: its communicator has them all, and there are no headers, because all
- * give and take at once. Nobody asks whether others' lanes have come to it: they may compute for as long as they like,
- * and who stands still is found by its heartbeat.
+ * Sums over all replicas of a rank are a link, too: its communicator has them all, and there are no headers, because
+ * all give and take at once. Nobody asks whether others' lanes have come to it: they may compute for as long as they
+ * like, and who stands still is found by its heartbeat.
  *
  * Links connect in a meeting of all ranks: ids are exchanged first, and whatever fails on one rank ends all of them
  * with its cause. */
@@ -127,7 +127,8 @@ int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result
     const char *more = gone ? cudaGetErrorString(lost) : ncclGetLastError(NULL);
     char advice[NCCL_ADVICE], text[DEV_LINK_TEXT];
     return err_set(e, E_DEVICE, "rank %d, %s: %s: %s%s%s%s", n->d.me, dev_link_text(k, text), what,
-                   ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "", n->connecting && !gone ? nccl_env_advice(advice) : "");
+                   ncclGetErrorString(result), more && *more ? ": " : "", more ? more : "",
+                   n->connecting && !gone ? nccl_env_advice(advice) : "");
 }
 
 /* ---- driving --------------------------------------------------------------------------------- */

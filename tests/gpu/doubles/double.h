@@ -10,12 +10,16 @@
  *   DOUBLE_OTHER=N      GPU N is of another kind than the others
  *   DOUBLE_DRIVER=V     the driver's version (13000); 0: there is no driver
  *   DOUBLE_MEMORY=N     bytes of each GPU (4 GiB); what is beyond fails
- *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory;
- * DOUBLE_COMMS=N: the connection behind the first N cannot be made DOUBLE_VANISH=N     after N enqueued operations all
- * calls fail: the GPU is gone DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing
- * moves any more; DOUBLE_NCCL_SUMS_HANG=N: no sums DOUBLE_NET=S        what NCCL says of the network between hosts (IB/0/GDRDMA) DOUBLE_NCCL_WANTS=S
- * NAME=VALUE, separated by blanks: no communicator is made where NCCL would read another environment DOUBLE_DROP=N
- * waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the first it made
+ *   DOUBLE_STREAMS=N    how many streams can be made (no limit); DOUBLE_PINNED=N: bytes of pinned memory
+ *   DOUBLE_COMMS=N      the connection behind the first N cannot be made
+ *   DOUBLE_VANISH=N     after N enqueued operations all calls fail: the GPU is gone
+ *   DOUBLE_NCCL_CLOSE=N from transfer N on connections break; DOUBLE_NCCL_HANG=N: nothing moves any more;
+ *                       DOUBLE_NCCL_SUMS_HANG=N: no sums over all ranks
+ *   DOUBLE_NET=S        what NCCL says of the network between hosts (IB/0/GDRDMA)
+ *   DOUBLE_NCCL_WANTS=S NAME=VALUE, separated by blanks: no communicator is made where NCCL would read another
+ *                       environment
+ *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the
+ *                       first it made
  *   DOUBLE_SLOW=N       the delays of stream N of a thread are those of the others twenty times
  *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY, DROP and SLOW: for rank R of an mpirun
  *                       only */

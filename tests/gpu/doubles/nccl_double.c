@@ -1,5 +1,5 @@
-/* The double of NCCL: communicators in processes or threads of one host, over TCP on the loopback interface. Those of two
- * ranks send and receive; sums over all ranks go by way of the first one, which adds them one rank after the other.
+/* The double of NCCL: communicators in processes or threads of one host, over TCP on the loopback interface. Those of
+ * two ranks send and receive; sums over all ranks go by way of the first one, which adds them one rank after the other.
  *
  * As with the real one, sends and receives hold their stream until they have met; a communicator that does not block
  * takes its time to take a call, and takes it only while somebody looks (ncclCommGetAsyncError); a lost peer is an
@@ -246,7 +246,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId unique
     cudaGetDevice(&c->gpu);
     snprintf(c->net, sizeof c->net, "%s", config->netName ? config->netName : "");
     *comm = NULL;
-    bool wrong = n < 2 || n > MAX_RANKS || rank < 0 || rank >= n || config->blocking != 0 || strcmp(c->id.magic, "double") != 0;
+    bool wrong = n < 2 || n > MAX_RANKS || rank < 0 || rank >= n || config->blocking != 0 ||
+                 strcmp(c->id.magic, "double") != 0;
     pthread_mutex_lock(&lock);
     bool refused = comms++ == double_setting("DOUBLE_COMMS", true, -1);
     asked = (struct double_comm){.cluster = config->cgaClusterSize, .ctas = config->maxCTAs};
