@@ -244,7 +244,8 @@ int exec_ahead_again(struct exec *s, struct err *e);     /* loads of all known o
 enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
 int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
-int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, where this rank updates it */
+bool exec_norms_it(const struct exec *s, int param);     /* does this rank form the norm of its gradient? */
+int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, if so */
 act_fn exec_sum;                                         /* what ACT_A and ACT_G add */
 act_fn exec_norms;                                       /* all that the step has not yet */
 /* finite.c: with the ranks, after exec_norms; fills s->norm and s->verdict, and the report's scores */

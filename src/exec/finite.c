@@ -67,8 +67,7 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)n * sizeof *s->norm, e)) return -1;
     if (exec_scores(s, b, s->order, s->report, e)) return -1;
-    /* where weights are not shared out, all replicas have the same */
-    if (exec_replica(s) && !s->q.pl->sharing.weights) memset(s->norm, 0, (size_t)n * sizeof *s->norm);
+    for (int i = 0; i < n; i++) if (!exec_norms_it(s, i)) s->norm[i] = 0;
     s->norm[n] = s->report->score[0].numerator;           /* the first score is the loss */
     s->norm[n + 1] = s->report->score[0].denominator;
     damage[0] = s->damaged.n;

@@ -167,12 +167,32 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
+/* Where weights are shared out, the last exchange of a bucket leaves sums that only this replica wants: their norms,
+ * while they are in a cache, so that behind the last bucket only its own are left. On a lane norms would only be more
+ * launches. */
+static int share_norms(struct exec *s, const struct channel *c, struct err *e)
+{
+    const struct placement *pl = s->q.pl;
+    bool last = (c->from_replica ^ c->to_replica) * 2 >= pl->sharing.replicas;
+    if (!pl->sharing.weights || !last || s->ops->lane) return 0;
+    meter_host(s, ACC_OPTIMIZER);
+    for (int i = 0; i < s->g->n_params; i++) {
+        if (!updates(s, i) || s->g->param[i].n_uses != 1) continue;
+        size_t at = placement_use(pl, s->rank, i, 0);
+        if (at < c->off || at >= c->off + c->bytes_per_sample) continue;
+        if (exec_norm(s, i, e)) return -1;
+        s->has_norm[i] = true;
+    }
+    return 0;
+}
+
 /* What came from another replica lies at level 1. With ACT_FIRST there is nothing here to which it would be added. */
 static int share_add(struct exec *s, const struct channel *c, bool first, struct err *e)
 {
     void *sum = s->grad.at + c->off, *came = level_at(s, sum, 1);
-    return first ? s->ops->copy(s->be, sum, came, c->bytes_per_sample, e)
-                 : s->ops->add(s->be, sum, came, c->bytes_per_sample / sizeof(float), e);
+    int bad = first ? s->ops->copy(s->be, sum, came, c->bytes_per_sample, e)
+                    : s->ops->add(s->be, sum, came, c->bytes_per_sample / sizeof(float), e);
+    return bad ? -1 : share_norms(s, c, e);
 }
 
 /* The accumulators of the next level are added to those of the action's, use by use: a use's are where its group is. */
@@ -205,10 +225,20 @@ static int uses_add(struct exec *s, struct err *e)
     return 0;
 }
 
+/* Where all replicas have the same sums, each forms the norms of its part of the region. */
+bool exec_norms_it(const struct exec *s, int param)
+{
+    const struct placement *pl = s->q.pl;
+    if (!updates(s, param)) return false;
+    if (pl->sharing.weights || pl->sharing.replicas < 2) return true;
+    size_t part = pl->sum_bytes[s->rank] / (size_t)pl->sharing.replicas + 1;
+    return placement_use(pl, s->rank, param, 0) / part == (size_t)exec_replica(s);
+}
+
 /* R6: squared norm of each unique parameter in double. Those of other ranks stay 0. */
 int exec_norm(struct exec *s, int param, struct err *e)
 {
-    if (!updates(s, param)) return 0;
+    if (!exec_norms_it(s, param)) return 0;
     return s->ops->sumsq(s->be, use_at(s, param, 0), s->q.pl->state[param].bytes / sizeof(float), &s->norm_at[param],
                          e);
 }
