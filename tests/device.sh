@@ -131,8 +131,17 @@ refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"
     --stages 1 -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes $whole
 refused "NCCL by staged" 78 'nccl needs run.transport = "nccl"' 2 -c pair.conf --device cuda --stages 1 \
     -o pipeline.replicas=2 --transport staged $whole
-"$mpstaged" -c pair.conf --device cuda --plan=search -o pipeline.ranks=2 >"$aside/out" 2>"$aside/err" || why
-check "a search compares replicas of devices" grep -q '^data parallelism on 2 devices  *[0-9]' "$aside/out"
+
+# A GPU is one core, whatever run.threads says, which changes nothing there.
+"$mpstaged" -c pair.conf --device cuda --stages 1 --plan=search -o pipeline.cores=4 -o run.threads=2 >"$aside/out" \
+    2>"$aside/err" || why
+for line in '1 rank, 4 GPUs, batch 7, estimated costs:' ' +[0-9]+  4x1 +1f1b .*' ' +[0-9]+  1x4 +auto .*' \
+    'data parallelism on 4 devices  +[0-9]+ .*' 'a pipeline of 4 ranks  +[0-9]+ .*' \
+    '2 replicas of 2 ranks  +[0-9]+ .*' '  mpirun -np 4 mpstaged -c FILE' 'layout: replicas x ranks of each\.'; do
+    check "a search shares out GPUs: $line" grep -qxE "$line" "$aside/out"
+done
+check "without a word of cores and threads, in 80 columns" \
+    sh -c '[ -s "$0" ] && ! grep -E "core|thread|.{81}" "$0"' "$aside/out"
 
 # ---- a kernel table: what the profile measures with is what runs use -------------------------------------------------
 job 1 -c block.conf --device cuda --stages 1 --profile --run-dir measured -o run.kernel_table=table

@@ -59,16 +59,21 @@ if command -v python3 >/dev/null; then
         grep -q 'V-Net: equal weights over 3 runs' "$tmp/run"; then ok "tests/gpu/run on the CPU"
     else note <"$tmp/run"; not_ok "tests/gpu/run on the CPU: status $code"; fi
     # Plain loops take minutes for these.
-    if [ -z "${LONG:-}" ]; then skip "tests/gpu/run volumes over the doubles" "LONG=1 asks for it"
+    if [ -z "${LONG:-}" ]; then skip "tests/gpu/run volumes, replicas over the doubles" "LONG=1 asks for it"
     elif [ ! -x "$build/tests/gpu/mpstaged-double" ]; then
-        skip "tests/gpu/run volumes over the doubles" "no C++ compiler when this was configured: apt-get install g++"
+        skip "tests/gpu/run volumes, replicas over the doubles" \
+            "no C++ compiler when this was configured: apt-get install g++"
     else
         code=0; quick=yes MPSTAGED_PROGRAM=$build/tests/gpu/mpstaged-double sh "$here/gpu/run" --build "$build" \
-            --out "$tmp/results" volumes >"$tmp/run" 2>&1 </dev/null || code=$?
+            --out "$tmp/results" volumes replicas >"$tmp/run" 2>&1 </dev/null || code=$?
         if [ "$code" -eq 0 ] && grep -q 'V-Net: equal weights over 4 runs' "$tmp/run" &&
             grep -q 'in bf16, each loss against fp32: within' "$tmp/run"; then
             ok "tests/gpu/run volumes over the doubles"
         else note <"$tmp/run"; not_ok "tests/gpu/run volumes over the doubles: status $code"; fi
+        if [ "$code" -eq 0 ] && grep -q 'in fp32, replicas: equal weights over 7 runs' "$tmp/run" &&
+            grep -q 'two GPUs: the weights of one over 4 runs' "$tmp/run"; then
+            ok "tests/gpu/run replicas over the doubles"
+        else note <"$tmp/run"; not_ok "tests/gpu/run replicas over the doubles: status $code"; fi
     fi
     if nvidia-smi -L >/dev/null 2>&1; then skip "tests/gpu/run without a GPU" "there is one"
     else

@@ -222,6 +222,17 @@ with tempfile.TemporaryDirectory() as where:
     check("equal hashes", verdict("hashes", where, "x", "a", "b") == ["ok"])
     check("other hashes, a run that left none, a single run",
           [verdict("hashes", where, "x", *r) for r in (("a", "c"), ("a", "lost"), ("a",))] == [["not ok"]] * 3)
+    with open(f"{where}/a/metrics.jsonl", "a") as f:
+        f.write(json.dumps({"event": "done", "weights_hash": "cd"}) + "\n")
+    check("of a run that went on the last hash counts", verdict("hashes", where, "x", "a", "c") == ["ok"])
+    for name, seconds in (("one-1", (9, 4, 5)), ("one-2", (9, 4, 6)), ("two-1", (9, 2, 3)), ("two-2", (1, 3, 9))):
+        os.makedirs(f"{where}/{name}")
+        with open(f"{where}/{name}/metrics.jsonl", "w") as f:
+            f.writelines(json.dumps({"event": "step", "step_seconds": s}) + "\n" for s in seconds)
+    check("faster by the median of the last steps of all turns",
+          verdict("faster", where, "x", "two", "one", "2") == ["ok"])
+    check("slower, as fast, no runs", [verdict("faster", where, "x", *r, "2") for r in
+          (("one", "two"), ("one", "one"), ("none", "one"))] == [["not ok"]] * 3)
     with open(f"{where}/operators", "w") as f:
         f.write("# cuda\nconv forward fp32 1e-07 1e-05 9 one, 3 samples\nconv data fp32 0.5 1e-05 9 two BEYOND\n"
                 "relu again fp32 0 0 3 x\nadd forward fp32 nan 1e-5 1 x\n")
