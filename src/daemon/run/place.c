@@ -119,7 +119,7 @@ struct claim { size_t bytes, beside; char device[BE_ID]; };
 
 static size_t bytes_beside(const struct boot *b)
 {
-    struct plan *const *plan = b->n_sized ? b->sized : b->job.plan;
+    struct plan *const *plan = b->n_sized ? b->sized : job_plans(&b->job, b->world->rank);
     bool profiles = b->opts->mode == MODE_PROFILE;
     struct reserve_request q = {.plan = plan, .n_plans = b->n_sized ? b->n_sized : b->job.n_plans,
                                 .rank = b->world->rank, .n_ranks = b->world->size, .links = b->nccl,

@@ -17,14 +17,22 @@ static void link_add(bool *seen, const struct reserve_request *q, int peer, bool
     r->links++;
 }
 
+/* The rank at one end of a channel, of all replicas' ranks. */
+static int end_of(const struct plan *p, int replica, int rank)
+{
+    return (replica < 0 ? p->req.replica : replica) * p->n_ranks + rank;
+}
+
 static void links_count(const struct reserve_request *q, struct reserve *r)
 {
     bool *seen = mem_alloc(2 * (size_t)q->n_ranks * sizeof *seen);
     for (int i = 0; i < q->n_plans; i++)
         for (int c = 0; c < q->plan[i]->n_chan; c++) {
             const struct channel *k = &q->plan[i]->chan[c];
-            if (k->from_rank == q->rank) link_add(seen, q, k->to_rank, true, r);
-            if (k->to_rank == q->rank) link_add(seen, q, k->from_rank, false, r);
+            int from = end_of(q->plan[i], k->from_replica, k->from_rank);
+            int to = end_of(q->plan[i], k->to_replica, k->to_rank);
+            if (from == q->rank) link_add(seen, q, to, true, r);
+            if (to == q->rank) link_add(seen, q, from, false, r);
         }
     for (int i = 0; i < 4 && q->neighbours; i++) link_add(seen, q, q->rank + (i < 2 ? -1 : 1), i % 2, r);
     free(seen);
@@ -45,7 +53,8 @@ void reserve_count(const struct reserve_request *q, struct reserve *r)
 {
     *r = (struct reserve){0};
     if (q->links) links_count(q, r);
-    for (int i = 0; i < q->n_plans && q->graphs; i++) graphs_count(q->plan[i], q->rank, r);
+    for (int i = 0; i < q->n_plans && q->graphs; i++)
+        graphs_count(q->plan[i], q->rank % q->plan[i]->n_ranks, r);
 }
 
 size_t reserve_bytes(const struct reserve *r, int ctas)

@@ -6,8 +6,8 @@
 
 /* What a rank has. links: each direction of each neighbour; graphs: recorded actions, with so many calls of kernels. */
 struct reserve { int links, graphs, calls; };
-/* links: transfers go over NCCL; neighbours: count the ranks before and after this one as neighbours in any case, for
- * --profile; graphs: actions are recorded. */
+/* plan: those of the rank's replica; rank: of n_ranks of all replicas; links: transfers go over NCCL; neighbours: count
+ * the ranks before and after this one as neighbours in any case, for --profile; graphs: actions are recorded. */
 struct reserve_request { struct plan *const *plan; int n_plans, rank, n_ranks; bool links, neighbours, graphs; };
 void reserve_count(const struct reserve_request *q, struct reserve *r);
 /* ctas: the most blocks of threads of a link, rounded down to a power of two. */
