@@ -268,13 +268,15 @@ check "and with micro-batches" [ "$(beside -o train.split_size=4)" -gt "$room" ]
 check "and with what a link may occupy" [ "$(beside -o run.nccl_max_ctas=8)" -eq $((room + 8 * 10485760)) ]
 check "which is a power of two" [ "$(beside -o run.nccl_max_ctas=5)" -eq "$room" ]
 check "links by the hosts' memory need none" [ "$(beside --transport staged -o run.graphs=no)" -eq 67108864 ]
-# The second replica has rows of its own, and links to the first one in both directions.
+# The second replica has rows of its own, links to the first one and from it, and one where NCCL adds up.
 export DOUBLE_RANK=1
-room_two=$(with DOUBLE_MEMORY=50000000 job 2 -c toy.conf --device cuda --stages 1 -o pipeline.replicas=2 \
-    -o train.gradient_groups=2 -o run.graphs=no --run-dir run
-    sed -n 's/.*rank 1: the plan needs .*, libraries an estimated \([0-9]*\) .*/\1/p' "$aside/err")
+replica() { with DOUBLE_MEMORY=50000000 job 2 -c toy.conf --device cuda --stages 1 -o pipeline.replicas=2 \
+                -o train.gradient_groups=2 -o run.graphs=no --run-dir run "$@"
+            sed -n 's/.*rank 1: the plan needs .*, libraries an estimated \([0-9]*\) .*/\1/p' "$aside/err"; }
+a_link=$(((16 + 4 * 10) * 1048576))
+equal "a replica's links to others need some" $((67108864 + 2 * a_link)) "$(replica)"
+equal "and so do sums" $((67108864 + 3 * a_link)) "$(replica -o pipeline.reduce=nccl)"
 unset DOUBLE_RANK
-check "a replica's links to others need some ($room_two)" [ "$room_two" -eq $((67108864 + 2 * (16 + 4 * 10) * 1048576)) ]
 with DOUBLE_MEMORY=$((need + room - 1)) cuda "room for the plan alone" 69 'rank 0: the plan .*, libraries an estimated'
 with DOUBLE_MEMORY=$((need + room + 1048576)) trains room-beside 2 -c toy.conf --device cuda
 # What measures links takes 128 MiB.

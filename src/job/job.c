@@ -228,8 +228,7 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = optim_buffers(j->conf),
-                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups,
-                                                          (int)j->conf->pipeline.replicas),
+                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups, job_sharing(j->conf)),
                                   .sharing = job_sharing(j->conf)};
     return placement_make(&r, e);
 }

@@ -38,7 +38,7 @@ struct placement *part_place(const struct part_request *q, const int *first_grou
 {
     struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
                                   .first_group = first_group, .rank_of = q->rank_of, .buffers = q->buffers,
-                                  .n_levels = plan_levels(q->plan->groups, q->plan->replicas),
+                                  .n_levels = plan_levels(q->plan->groups, part_sharing(q)),
                                   .sharing = part_sharing(q)};
     return placement_make(&r, e);
 }

@@ -9,7 +9,7 @@ static uint64_t *params_count(const struct part_request *q, bool training)
 {
     const struct selection *s = q->sel;
     uint64_t *bytes = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *bytes);
-    uint64_t levels = (uint64_t)plan_levels(q->plan->groups, q->plan->replicas);
+    uint64_t levels = (uint64_t)plan_levels(q->plan->groups, part_sharing(q));
     uint64_t replicas = (uint64_t)part_sharing(q).replicas;
     struct arena *mem = arena_new();
     struct state_row *row;
@@ -64,7 +64,7 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     struct placement *pl = placement_make(
         &(struct placement_request){
             .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .buffers = q->buffers,
-            .n_levels = plan_levels(r.groups, r.replicas), .sharing = part_sharing(q)}, e);
+            .n_levels = plan_levels(r.groups, part_sharing(q)), .sharing = part_sharing(q)}, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];

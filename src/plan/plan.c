@@ -230,7 +230,8 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n, .sure = sure};
     sums_make(p->mem, &p->part[p->req.replica], &w.sums);
     p->n_levels = w.sums.n_levels;
-    if ((p->n_levels > p->pl->n_levels || (p->req.replicas > 1 && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
+    bool comes = p->req.replicas > 1 && !p->pl->sharing.by_transport;   /* a share, at level 1 */
+    if ((p->n_levels > p->pl->n_levels || (comes && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
         return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
     if (p->req.replicas != p->pl->sharing.replicas)
         return err_set(e, E_INTERNAL, "a plan of %d replicas where state lies for %d", p->req.replicas,

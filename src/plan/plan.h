@@ -199,7 +199,7 @@ static inline uint32_t group_sums(const struct group *k, int flags)
     return (flags & ACT_OF_B ? (uint32_t)k->pgrad_in_b : 0) | (flags & ACT_OF_W ? (uint32_t)k->pgrad_in_w : 0);
 }
 /* Levels of accumulators that the plans of so many blocks take at most. */
-int plan_levels(int groups, int replicas);
+int plan_levels(int groups, struct sharing s);
 /* Names of the stage's first and last node; "-" where it has none. */
 void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);
 

@@ -7,11 +7,11 @@
  * they are as even again. */
 static int block_first(int n, int blocks, int b) { return (int)(((int64_t)b * n + blocks - 1) / blocks); }
 
-/* The share of another replica lies at level 1 until it is added. */
-int plan_levels(int groups, int replicas)
+/* The share of another replica lies at level 1 until it is added here. */
+int plan_levels(int groups, struct sharing s)
 {
-    int levels = replicas > 1 ? 2 : 1, own = 1;
-    for (int blocks = groups / (replicas > 1 ? replicas : 1); blocks > 1; blocks /= 2) own++;
+    int levels = s.replicas > 1 && !s.by_transport ? 2 : 1, own = 1;
+    for (int blocks = groups / (s.replicas > 1 ? s.replicas : 1); blocks > 1; blocks /= 2) own++;
     return own > levels ? own : levels;
 }
 

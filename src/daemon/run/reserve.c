@@ -25,16 +25,19 @@ static int end_of(const struct plan *p, int replica, int rank)
 
 static void links_count(const struct reserve_request *q, struct reserve *r)
 {
-    bool *seen = mem_alloc(2 * (size_t)q->n_ranks * sizeof *seen);
+    bool *seen = mem_alloc(2 * (size_t)q->n_ranks * sizeof *seen), sums = false;
     for (int i = 0; i < q->n_plans; i++)
         for (int c = 0; c < q->plan[i]->n_chan; c++) {
             const struct channel *k = &q->plan[i]->chan[c];
+            sums |= k->kind == CHAN_ALL && k->from_rank == q->rank % q->plan[i]->n_ranks;
+            if (k->kind == CHAN_ALL) continue;
             int from = end_of(q->plan[i], k->from_replica, k->from_rank);
             int to = end_of(q->plan[i], k->to_replica, k->to_rank);
             if (from == q->rank) link_add(seen, q, to, true, r);
             if (to == q->rank) link_add(seen, q, from, false, r);
         }
     for (int i = 0; i < 4 && q->neighbours; i++) link_add(seen, q, q->rank + (i < 2 ? -1 : 1), i % 2, r);
+    r->links += sums;                                    /* one communicator, whose buffers are those of a ring */
     free(seen);
 }
 

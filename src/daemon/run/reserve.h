@@ -4,7 +4,8 @@
 #define DAEMON_RUN_RESERVE_H
 #include "plan/plan.h"
 
-/* What a rank has. links: each direction of each neighbour; graphs: recorded actions, with so many calls of kernels. */
+/* What a rank has. links: each direction of each neighbour, and sums over replicas; graphs: recorded actions, with so
+ * many calls of kernels. */
 struct reserve { int links, graphs, calls; };
 /* plan: those of the rank's replica; rank: of n_ranks of all replicas; links: transfers go over NCCL; neighbours: count
  * the ranks before and after this one as neighbours in any case, for --profile; graphs: actions are recorded. */
