@@ -408,7 +408,7 @@ const struct opt opt_table[] = {
              "all at once"},
     {"pipeline.reduce", OPT_WORD, AT(pipeline.reduce), "tree", .words = "tree nccl",
      .text = "what adds the gradients of replicas up: tree, whose bits are the same for any number of replicas, or on "
-             "GPUs nccl, whose sums depend on that number and on NCCL"},
+             "GPUs nccl, whose sums depend on that number, on buckets and stages, and on NCCL"},
     {"pipeline.shard_optimizer", OPT_BOOL, AT(pipeline.shard_optimizer), "no",
      .text = "each replica keeps the optimizer's state of its share of the weights alone, updates these and sends them "
              "to the others (ZeRO stage 1); the results keep every bit"},

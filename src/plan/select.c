@@ -272,5 +272,6 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);
     else text_add(out, "replicas 1");
     if (c->pipeline.replicas > 1 && strcmp(c->pipeline.reduce, "nccl") == 0)
-        text_add(out, ", those of %lld replicas added by NCCL", (long long)c->pipeline.replicas);
+        text_add(out, ", those of %lld replicas added by NCCL in buckets of %lld KiB", (long long)c->pipeline.replicas,
+                 (long long)c->pipeline.bucket_kib);
 }

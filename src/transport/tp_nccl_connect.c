@@ -210,6 +210,7 @@ int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, s
     if (bad && n->remote) meet_cause(&n->meet, e);
     bad = meet_end(&n->meet, bad, e);
     n->connecting = false;
+    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].member = NULL;   /* the caller's */
     if (bad) {
         n->why = *e;
         nccl_fail(n);
