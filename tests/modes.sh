@@ -125,7 +125,7 @@ check "and checks for them" \
 if grep -q '^#define HAVE_CUDA 1' "$build/config.h"; then
     says "--version names cuda, with or without a GPU" '^backend cuda: ' --version
     says "--plan for GPUs, with or without one" 'stage' -c toy.conf --plan --device cuda --precision bf16
-    says "--plan=search, too" '^ +1 +[a-z0-9-]+ +[0-9]+ ' -c toy.conf --plan=search --device cuda
+    says "--plan=search, too" '^ +1 +([0-9]+x[0-9]+ +)?[a-z0-9-]+ +[0-9]+ ' -c toy.conf --plan=search --device cuda
 else check "--version names no backend that is not built in" \
     sh -c '! "$0" --version | grep -q "^backend cuda"' "$mpstaged"; fi
 

@@ -175,15 +175,15 @@ static ncclResult_t meet_one(struct ncclComm *c, int fd, const struct hello *min
 static void *init_main(void *arg)
 {
     struct ncclComm *c = arg;
-    int listening = listener_take(c->id.cookie), fd[MAX_RANKS];
+    int listening = c->rank ? -1 : listener_take(c->id.cookie), fd[MAX_RANKS];   /* rank 0 made the id */
     struct hello mine, other = {0};
     ncclResult_t result = ncclSuccess;
     hello_fill(c, &mine);
     memset(fd, 0xff, sizeof fd);                         /* -1 */
     for (int i = 0; i < c->n_fds && result == ncclSuccess; i++) {
-        int one = listening >= 0 ? accept_one(c, listening) : connect_one(c);
+        int one = c->rank ? connect_one(c) : listening >= 0 ? accept_one(c, listening) : -1;
         result = meet_one(c, one, &mine, &other);
-        int at = result == ncclSuccess && listening >= 0 ? other.rank - 1 : 0;
+        int at = result == ncclSuccess && !c->rank ? other.rank - 1 : 0;
         if (fd[at] < 0) fd[at] = one;
         else if (one >= 0) close(one);
     }
