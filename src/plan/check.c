@@ -472,7 +472,7 @@ static bool runnable(struct check *c, int rank)
         const struct post *q = &c->r[rank].post.v[i];
         const struct act *by = &c->p->row[rank][q->act];
         if (q->done) continue;
-        bool sums = a->op == ACT_O || a->op == ACT_N || a->op == ACT_SG || a->op == ACT_G;
+        bool sums = a->op == ACT_O || a->op == ACT_N || a->op == ACT_SG || a->op == ACT_G || a->op == ACT_X;
         if (sums && q->recv && c->p->chan[q->chan].kind == CHAN_PGRAD) return false;
         for (int k = 0; k < a->n_opnd && by->n_opnd; k++) {
             const struct opnd *o = &c->p->opnd[a->opnd + k], *p = &c->p->opnd[by->opnd];

@@ -188,6 +188,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     act_args(p, a, s->step, o);
     json_object_set_new(json_object_get(o, "args"), "bytes", json_integer((json_int_t)act_bytes(p, a)));
     event_add(w, o);
+    if (act_info[a->op].kind == KIND_ALL) return;         /* nobody sends a sum to somebody */
     flow_id(&both, id);
     o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",
                   id, "pid", rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
