@@ -297,7 +297,8 @@ train.gradient_groups|4|3
 pipeline.replicas|2|3
 pipeline.bucket_kib|64|-1
 pipeline.reduce|"nccl"|"sum"
-pipeline.shard_optimizer|yes|2
+pipeline.shard_optimizer|"no"|"perhaps"
+pipeline.read_in_place|no|2
 model.zero_init_residual|yes|0
 model.small_stem|yes|0
 data.source|"idx"|"tape"

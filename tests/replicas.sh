@@ -52,13 +52,18 @@ trains one 1 -c net.conf
 one=$hash bits=$(loss_bits one/metrics.jsonl)
 same two 2 -o pipeline.replicas=2
 same four 4 -o pipeline.replicas=4
-same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=8
-same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1
+whole='-o pipeline.shard_optimizer=no' messages='-o pipeline.read_in_place=no'
+same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=8 $whole
+same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1 $whole
+same four-messages 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1 $whole $messages
 same two-of-two 4 -o pipeline.bucket_kib=10 -o pipeline.replicas=2 -o pipeline.schedule=gpipe \
-    -o pipeline.recompute=all
+    -o pipeline.recompute=all $messages
+LD_PRELOAD="$build/tests/faults/noroom.so" same two-apart 2 -o pipeline.replicas=2
+check "where memory cannot be shared, that is said" \
+    grep -q 'all 2 links: via messages, as memory cannot be shared' "$aside/err"
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
-same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1
+same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1 $whole
 for schedule in interleaved zb-v auto; do
     same two-$schedule 4 -o pipeline.replicas=2 -o pipeline.schedule=$schedule -o pipeline.stages=4
 done
@@ -142,7 +147,7 @@ if cmp -s one.csv four.csv && [ -s one.csv ]; then ok "predictions of four are t
 else why; not_ok "predictions of four are those of one"; fi
 
 # ---- a rank of the second replica is killed ----
-mpirun_n 2 "$mpstaged" -c net.conf -o pipeline.replicas=2 -o train.epochs=5000 -o train.evaluate_every=0 \
+mpirun_n 2 "$mpstaged" -c net.conf -o pipeline.replicas=2 -o train.epochs=500000 -o train.evaluate_every=0 \
     -o checkpoint.every_steps=2 $shared --run-dir killed >"$aside/out" 2>"$aside/err" </dev/null &
 job=$!
 for i in $(seq 600); do [ -d killed/checkpoints/step-00000002 ] && break; sleep 0.1; done
@@ -187,7 +192,7 @@ says "memory that is missing, and all ranks that would do" \
     -c large.conf --plan -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.max_memory=150MiB
 says "sharing weights out among what would fit" \
     'rank 0 of each replica needs .* it would fit with pipeline.shard_optimizer = yes' \
-    -c large.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB
+    -c large.conf --plan -o pipeline.replicas=2 -o pipeline.max_memory=215MiB -o pipeline.shard_optimizer=no
 "$mpstaged" -c "$here/../conf/resnet50.conf" -o model.network=resnet18 -o 'model.input={3,64,64}' --stages 1 \
     --partition uniform --batch-size 16 --split-size 4 -o pipeline.replicas=2 -o train.gradient_groups=2 --plan --json \
     >"$aside/out"

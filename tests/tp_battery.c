@@ -304,6 +304,78 @@ static const char *check_bad_peer(struct tp *t)
     return NULL;
 }
 
+/* ---- what is lent ------------------------------------------------------------------------------------------------ */
+
+/* Memory of this rank that others read in place, where there is such; else the battery's own. */
+static unsigned char *room_of(struct tp *t, size_t bytes)
+{
+    static _Thread_local unsigned char *room;
+    bool has = t->ops->room != NULL;
+    if (!room && has) room = t->ops->room(t, bytes);
+    if (room) return room;
+    return tp_battery_memory.take(bytes);
+}
+
+/* All receives are borrowed, and given back from the last one to the first: then, and not before, their sends are
+ * complete. Where the memory is read in place, what its owner writes meanwhile is seen. */
+static const char *check_loans(struct tp *t)
+{
+    enum { N = 5, BYTES = 300000 };
+    int n = size(t), me = rank(t), to = (me + 1) % n, from = (me + n - 1) % n;
+    struct tp_req rs[N], rr[N];
+    if (n < 2 || !t->ops->post_borrow) return NULL;
+    unsigned char *out = room_of(t, (size_t)N * BYTES), *in = filled(255, BYTES);
+    if (t->ops->meet) OK(t->ops->meet(t, &e));
+    for (int i = 0; i < N; i++) {
+        struct tp_tag tag = tag_of(i, BYTES);
+        for (size_t k = 0; k < BYTES; k++) out[(size_t)i * BYTES + k] = pattern(i + 10 * me, k);
+        OK(t->ops->post_borrow(t, from, &tag, in, &rr[i], &e));
+        OK(t->ops->post_send(t, to, &tag, out + (size_t)i * BYTES, &rs[i], &e));
+    }
+    bool comes = !t->ops->reads || t->ops->reads(t, from), goes = !t->ops->reads || t->ops->reads(t, to);
+    for (int i = N - 1; i >= 0; i--) {
+        OK(wait_one(t, &rr[i]));
+        EXPECT(rr[i].slot >= 0 && !rr[i].damaged && rr[i].at != NULL);
+        EXPECT(comes == (rr[i].at != in));
+        const unsigned char *at = rr[i].at;
+        for (size_t k = 0; k < BYTES && comes; k++) EXPECT(at[k] == pattern(i + 10 * from, k));
+        if (goes) EXPECT(t->ops->test(t, &rs[0]) < TP_DONE);   /* the other rank has the first one still */
+        if (i) t->ops->give_back(t, &rr[i]);
+        EXPECT(!i || rr[i].slot == -1);
+    }
+    double met = 0;
+    OK(t->ops->reduce(t, &met, 1, &e));
+    if (goes) out[0] = 77;
+    OK(t->ops->reduce(t, &met, 1, &e));
+    if (comes) EXPECT(*(const unsigned char *)rr[0].at == 77);
+    t->ops->give_back(t, &rr[0]);
+    for (int i = 0; i < N; i++) OK(wait_one(t, &rs[i]));
+    tp_battery_memory.give(in);
+    return NULL;
+}
+
+/* Out of a room into a place of the receiver's own; and loans go on to be told apart. */
+static const char *check_room(struct tp *t)
+{
+    enum { N = 9000, BYTES = 64 };
+    int n = size(t), me = rank(t), to = (me + 1) % n, from = (me + n - 1) % n;
+    if (n < 2 || !t->ops->room) return NULL;
+    unsigned char *out = room_of(t, BYTES), in[BYTES + 1];
+    for (int i = 0; i < N; i++) {
+        struct tp_tag tag = tag_of(i, BYTES);
+        struct tp_req s, r;
+        for (size_t k = 0; k < BYTES; k++) out[k] = pattern(i + me, k);
+        in[BYTES] = 0xa5;
+        OK(t->ops->post_recv(t, from, &tag, in, &r, &e));
+        OK(t->ops->post_send(t, to, &tag, out, &s, &e));
+        OK(wait_one(t, &r));
+        OK(wait_one(t, &s));
+        const char *wrong = compare(in, i + from, BYTES);
+        if (wrong) return wrong;
+    }
+    return NULL;
+}
+
 const struct tp_check tp_battery[] = {
     {"all to all", check_all_to_all},
     {"big messages", check_big},
@@ -315,5 +387,7 @@ const struct tp_check tp_battery[] = {
     {"long message", check_long_message},
     {"states", check_states},
     {"bad peer", check_bad_peer},
+    {"loans", check_loans},
+    {"room", check_room},
     {NULL, NULL},
 };

@@ -63,7 +63,7 @@ say(not late, "no arrow leads back in time", f"{late[:5]}")
 bad, seen, posts = "", 0, 0
 for rank, row in enumerate(plan["rows"]):
     want = collections.Counter(row.split())
-    posts += len(steps) * sum(bool(re.match(r"\d+S[FBPUGMK]", a)) for a in row.split())
+    posts += len(steps) * sum(bool(re.match(r"\d+S[FBPUGMKW]", a)) for a in row.split())
     own = [e for e in slices[rank, 1] if "args" in e]
     for step in steps:
         got = collections.Counter(e["name"] for e in own if e["args"]["step"] == step)

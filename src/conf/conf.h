@@ -75,8 +75,8 @@ struct conf {
         const char *schedule, *partition, *rows, *backward, *profile;
         struct conf_ints profile_sizes;
         int64_t stages, replicas, bucket_kib, bundle, ranks, cores, in_flight;
-        const char *reduce;
-        bool shard_optimizer;
+        const char *reduce, *shard_optimizer;
+        bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; none: no limit */
         struct conf_reals speed;                        /* relative, one a rank; none: all alike */
         struct conf_texts no_split;

@@ -409,9 +409,13 @@ const struct opt opt_table[] = {
     {"pipeline.reduce", OPT_WORD, AT(pipeline.reduce), "tree", .words = "tree nccl",
      .text = "what adds the gradients of replicas up: tree, whose bits are the same for any number of replicas, or on "
              "GPUs nccl, whose sums depend on that number, on buckets and stages, and on NCCL"},
-    {"pipeline.shard_optimizer", OPT_BOOL, AT(pipeline.shard_optimizer), "no",
+    {"pipeline.shard_optimizer", OPT_WORD, AT(pipeline.shard_optimizer), "auto", .words = "auto yes no",
      .text = "each replica keeps the optimizer's state of its share of the weights alone, updates these and sends them "
-             "to the others (ZeRO stage 1); the results keep every bit"},
+             "to the others (ZeRO stage 1); the results keep every bit; auto: yes on CPUs, unless one weight is more "
+             "than half of all"},
+    {"pipeline.read_in_place", OPT_BOOL, AT(pipeline.read_in_place), "yes",
+     .text = "on CPUs: replicas of one host read each other's gradients and weights where they lie, instead of sending "
+             "them; the results keep every bit"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
              "no limit"},

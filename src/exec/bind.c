@@ -9,7 +9,7 @@ static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 static int region_open(struct exec *s, struct region *r, struct err *e)
 {
-    if (!r->bytes) return 0;
+    if (!r->bytes || r->at) return 0;
     r->at = s->ops->alloc(s->be, r->bytes, e);
     return r->at ? 0 : -1;
 }
@@ -40,9 +40,21 @@ static void regions_size(struct exec *s)
     }
 }
 
+/* What goes to other replicas is where those of this host can read it, if there is such memory. Both begin at whole
+ * pages. */
+static void room_open(struct exec *s)
+{
+    const size_t page = 4096, param = (s->param.bytes + page - 1) / page * page;
+    bool lends = s->q.pl->sharing.replicas > 1 && s->q.conf->pipeline.read_in_place && !s->ops->lane;
+    if (!lends || !s->tp->ops->room || !(s->room = s->tp->ops->room(s->tp, param + s->grad.bytes))) return;
+    s->param.at = s->room;
+    s->grad.at = s->room + param;
+}
+
 /* One allocation a region. */
 static int regions_open(struct exec *s, struct err *e)
 {
+    room_open(s);
     struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work, &s->link};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
@@ -120,6 +132,7 @@ static int bound_open(struct exec *s, int index, struct err *e)
     sizes_find(b);
     micro_list(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
+    b->loan = mem_alloc((size_t)(p->n_chan + 1) * sizeof *b->loan);
     if (s->ops->replay) b->graph = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->graph);
     return kernels_prepare(s, b, e);
 }
@@ -219,6 +232,7 @@ void exec_close(struct exec *s)
 {
     if (!s) return;
     exec_feeds_close(s);
+    if (s->room) s->param.at = s->grad.at = NULL;        /* the transport's */
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->derived);
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);
@@ -234,6 +248,7 @@ void exec_close(struct exec *s)
         free(s->bound[i].calls);
         free(s->bound[i].graph);
         free(s->bound[i].slot);
+        free(s->bound[i].loan);
         free((void *)s->bound[i].load);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);

@@ -52,8 +52,34 @@ static void members_find(const struct exec *s, int *member, struct tp_use *use, 
         if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
 }
 
+/* What of other ranks' rooms a step reads, which is in this one's memory too, as the system counts. */
+static size_t read_bytes(const struct exec *s, const struct plan *p)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < p->row_n[s->rank]; i++) {
+        const struct act *a = &p->row[s->rank][i];
+        if (act_info[a->op].kind != KIND_RECV) continue;
+        const struct channel *c = &p->chan[a->chan];
+        bool lent = c->kind == CHAN_SUM || c->kind == CHAN_SUMMED || c->kind == CHAN_WEIGHT;
+        if (lent && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
+    }
+    return bytes;
+}
+
+static int rooms_meet(struct exec *s, struct err *e)
+{
+    if (s->q.pl->sharing.replicas < 2 || !s->tp->ops->meet || !s->q.conf->pipeline.read_in_place) return 0;
+    if (s->tp->ops->meet(s->tp, e)) return -1;
+    for (int i = 0; i < s->n_bound; i++) {
+        size_t bytes = read_bytes(s, s->bound[i].p);
+        if (bytes > s->read_bytes) s->read_bytes = bytes;
+    }
+    return 0;
+}
+
 int exec_connect(struct exec *s, struct err *e)
 {
+    if (!s->ops->lane && rooms_meet(s, e)) return -1;
     if (!s->ops->lane || !s->tp->ops->attach) return 0;
     int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_REPLICAS];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);

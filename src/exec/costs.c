@@ -37,13 +37,17 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
     m->optimizer_bytes += (double)s->q.pl->update_bytes[s->rank];
     m->transfer_ns += (double)r->ns[ACC_TRANSFER];
     m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
+    m->sum_ns += (double)r->sum_ns;
+    m->sum_bytes += (double)r->sum_bytes;
 }
 
 /* ---- numbers that add up over ranks ---------------------------------------------------------- */
 
 /* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
-enum { LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, CALLS, KERNELS, MEDIANS, SUMS };
+enum {
+    LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, CALLS, KERNELS, MEDIANS, SUMS
+};
 
 static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
 static int cell(const struct cost *k, int size, enum phase ph, int group)
@@ -56,7 +60,7 @@ int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
     const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes,
-                             mine->calls};
+                             mine->sum_ns, mine->sum_bytes, mine->calls};
     int n = cells(k);
     memcpy(x, sum, sizeof sum);
     for (int i = 0; i < n; i++) {
@@ -94,6 +98,7 @@ void costs_take(struct cost *k, const double *x, double *spells)
     for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] > 0 ? x[SUMS + i] * *spells + more : 0;
     k->load_ns = x[LOAD];
     k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
+    k->sum_ns_per_byte = ratio(x[ADDING], x[ADDED_BYTES]);
     if (!known) k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
 }
 

@@ -40,6 +40,8 @@ struct report {
      * from, to: where exactly one did, otherwise -1 */
     int32_t damaged, damaged_from, damaged_to;
     uint64_t ns[ACC_COUNT], total_ns;
+    /* gradients that were added to others, and how long that took; on devices unknown, 0 */
+    uint64_t sum_bytes, sum_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
     /* allocated; and what the process grew by since exec_open, as the system saw it */

@@ -17,6 +17,7 @@ struct pending {
     bool done;                                           /* seen to be complete while tracing; the handle is gone */
     bool damaged;                                        /* noted in struct exec */
     int act; uint64_t posted;                            /* for the trace */
+    struct tp_req *loan;                                 /* of what is borrowed: where its handle stays; or NULL */
 };
 
 /* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those
@@ -37,6 +38,7 @@ struct bound {
     const struct act **load; int n_loads;                /* load actions, in the order of the row */
     /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
+    struct tp_req *loan;                                 /* [channel]: gradients that another replica has lent */
 };
 
 struct region { char *at; size_t bytes; };
@@ -65,6 +67,8 @@ struct exec {
     struct tp *tp;
     struct region param, grad, state, derived, slots, tmp, work;
     struct region link;                                  /* what link_measure sends */
+    char *room;                                          /* where param and grad are, if other ranks read them */
+    size_t read_bytes;                                   /* the most that a step reads of theirs */
     char nothing[16 << 10];                              /* zeros, for gradients of no micro-batches */
     size_t load_bytes;                                   /* the backend's, for loads on their way */
     size_t feed_bytes;                                   /* of all feeds, on the host */

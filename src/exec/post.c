@@ -25,6 +25,18 @@ static int nothing_make(struct exec *s, void *at, size_t bytes, struct err *e)
     return 0;
 }
 
+/* Gradients that are added here are read where they lie, if they can be; everything else comes into its place. */
+static int receive(struct exec *s, struct bound *b, const struct act *a, const struct tp_tag *tag, void *at,
+                   struct pending *p, struct err *e)
+{
+    const struct channel *c = &b->p->chan[a->chan];
+    int from = channel_tp_rank(s, c, false);
+    if (c->kind != CHAN_SUM || !s->tp->ops->post_borrow || s->ops->lane)
+        return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
+    p->loan = &b->loan[a->chan];
+    return s->tp->ops->post_borrow(s->tp, from, tag, at, &p->req, e);
+}
+
 int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
@@ -47,7 +59,7 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
         return bad ? -1 : 0;
     }
     int bad = send ? s->tp->ops->post_send(s->tp, channel_tp_rank(s, c, true), &tag, at, &p->req, e)
-                   : s->tp->ops->post_recv(s->tp, channel_tp_rank(s, c, false), &tag, at, &p->req, e);
+                   : receive(s, b, a, &tag, at, p, e);
     meter_host(s, ACC_OTHER);
     return bad;
 }

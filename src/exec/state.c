@@ -2,6 +2,7 @@
  * statistics. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/rng.h"
 #include "exec/meter.h"
 #include "optim/optim.h"
@@ -186,12 +187,26 @@ static int share_norms(struct exec *s, const struct channel *c, struct err *e)
     return 0;
 }
 
-/* What came from another replica lies at level 1. With ACT_FIRST there is nothing here to which it would be added. */
-static int share_add(struct exec *s, const struct channel *c, bool first, struct err *e)
+/* sum += more; how long that takes is known where it is over when the call is. */
+static int sum_add(struct exec *s, float *sum, const float *more, size_t n, struct err *e)
 {
-    void *sum = s->grad.at + c->off, *came = level_at(s, sum, 1);
+    uint64_t began = clock_ns();
+    if (s->ops->add(s->be, sum, more, n, e)) return -1;
+    if (s->ops->lane) return 0;
+    s->report->sum_ns += clock_ns() - began;
+    s->report->sum_bytes += n * sizeof *sum;
+    return 0;
+}
+
+/* What came from another replica lies at level 1, or there, from where it is lent. With ACT_FIRST there is nothing here
+ * to which it would be added. */
+static int share_add(struct exec *s, const struct channel *c, struct tp_req *loan, bool first, struct err *e)
+{
+    void *sum = s->grad.at + c->off;
+    const void *came = loan->at ? loan->at : level_at(s, sum, 1);
     int bad = first ? s->ops->copy(s->be, sum, came, c->bytes_per_sample, e)
-                    : s->ops->add(s->be, sum, came, c->bytes_per_sample / sizeof(float), e);
+                    : sum_add(s, sum, came, c->bytes_per_sample / sizeof(float), e);
+    if (loan->at) s->tp->ops->give_back(s->tp, loan);
     return bad ? -1 : share_norms(s, c, e);
 }
 
@@ -199,7 +214,7 @@ static int share_add(struct exec *s, const struct channel *c, bool first, struct
 int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     int first, end;
-    if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], a->flags & ACT_FIRST, e);
+    if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], &b->loan[a->chan], a->flags & ACT_FIRST, e);
     act_groups(b->p, a, &first, &end);
     for (int g = first; g < end; g++) {
         const struct group *k = &s->q.sel->group[g];
@@ -208,7 +223,7 @@ int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e
             const struct state_row *r = &s->q.pl->state[k->param[i]];
             if (!(of >> i & 1) || !r->trained) continue;
             float *sum = level_at(s, use_at(s, r->param, k->use[i]), a->level);
-            if (s->ops->add(s->be, sum, level_at(s, sum, 1), r->bytes / sizeof(float), e)) return -1;
+            if (sum_add(s, sum, level_at(s, sum, 1), r->bytes / sizeof(float), e)) return -1;
         }
     }
     return 0;

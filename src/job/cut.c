@@ -55,7 +55,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
         .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
-        .sharing = job_sharing(c), .rough = j->rough};
+        .sharing = job_sharing(j, c), .rough = j->rough};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */

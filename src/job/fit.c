@@ -101,8 +101,9 @@ static void try_split(const struct job *j, struct text *out)
 static void try_shard(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
-    if (c.pipeline.replicas < 2 || c.pipeline.shard_optimizer || job_sharing(&c).by_transport) return;
-    c.pipeline.shard_optimizer = true;
+    struct sharing now = job_sharing(j, &c);
+    if (now.replicas < 2 || now.weights || now.by_transport) return;
+    c.pipeline.shard_optimizer = "yes";
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
 }
 

@@ -217,10 +217,27 @@ static int plan_one(struct job *j, int kind, struct err *e)
     return j->n_replicas > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
 }
 
-struct sharing job_sharing(const struct conf *c)
+/* On CPUs each replica's shorter pass of the optimizer outweighs that weights travel beside nothing. The owner of a
+ * weight takes all of its gradients, so where one weight is most of all, replicas wait for its owner. */
+static bool shares_pay(const struct job *j)
 {
-    return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024,
-                            c->pipeline.shard_optimizer, strcmp(c->pipeline.reduce, "nccl") == 0};
+    int64_t all = 0, largest = 0;
+    for (int i = 0; i < j->graph->n_params; i++) {
+        const struct param *p = &j->graph->param[i];
+        int64_t n = p->frozen ? 0 : shape_count(&p->shape);
+        all += n;
+        if (n > largest) largest = n;
+    }
+    return !j->be->lane && 2 * largest <= all;
+}
+
+struct sharing job_sharing(const struct job *j, const struct conf *c)
+{
+    bool by_transport = strcmp(c->pipeline.reduce, "nccl") == 0, yes = strcmp(c->pipeline.shard_optimizer, "yes") == 0;
+    bool pays = strcmp(c->pipeline.shard_optimizer, "auto") == 0 && c->pipeline.replicas > 1 && !by_transport &&
+                shares_pay(j);
+    return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024, yes || pays,
+                            by_transport};
 }
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
@@ -228,8 +245,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = optim_buffers(j->conf),
-                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups, job_sharing(j->conf)),
-                                  .sharing = job_sharing(j->conf)};
+                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups, job_sharing(j, j->conf)),
+                                  .sharing = job_sharing(j, j->conf)};
     return placement_make(&r, e);
 }
 
@@ -381,7 +398,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 {
     if (c->pipeline.replicas < 2 || strcmp(c->pipeline.reduce, "nccl") != 0) return 0;
     if (!j->be->lane) return conf_error(c, "pipeline.reduce", e, "nccl is for GPUs, and this run computes on the CPU");
-    if (c->pipeline.shard_optimizer)
+    if (job_sharing(j, c).weights)
         return conf_error(c, "pipeline.reduce", e, "nccl adds all weights' gradients up for all replicas, so "
                           "pipeline.shard_optimizer needs \"tree\"");
     if (strcmp(c->run.transport, "staged") == 0)

@@ -67,7 +67,7 @@ int job_model(struct job *j, struct err *e);
 int job_data(struct job *j, struct err *e);
 /* Of the batch size of that kind, which is needed. */
 struct plan_request job_request(const struct job *j, int kind);
-struct sharing job_sharing(const struct conf *c);
+struct sharing job_sharing(const struct job *j, const struct conf *c);   /* of the job's network and device */
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e);   /* of its stages, cut so */
 /* Where job_kernels may measure: would job_plan refuse that configuration? After job_data. */
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e);

@@ -129,6 +129,11 @@ static bool inside(const struct stage_play *s, const struct channel *h, int piec
     return s->cut[piece] >= h->off && s->cut[piece + 1] <= h->off + h->bytes_per_sample;
 }
 
+static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
+{
+    return &s->play[replica].open[(bucket * CHAN_KINDS + kind) * 2 + comes];
+}
+
 static int share_add(struct stage_play *s, int replica, const struct act *a)
 {
     struct player *x = &s->play[replica];
@@ -143,6 +148,7 @@ static int share_add(struct stage_play *s, int replica, const struct act *a)
         x->sum[i] = first ? x->came[i] : check_sum_of(low, high);
         x->came[i] = 0;
     }
+    --*open_of(s, h->from_replica, h->bucket, CHAN_SUM, false);
     return 0;
 }
 
@@ -222,11 +228,6 @@ static void message_take(struct stage_play *s, int to_replica, const struct chan
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
-static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
-{
-    return &s->play[replica].open[(bucket * CHAN_KINDS + kind) * 2 + comes];
-}
-
 /* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
 static int buckets_check(const struct stage_play *s)
 {
@@ -257,18 +258,18 @@ static bool over(const struct stage_play *s, int replica, int bucket, unsigned c
     return true;
 }
 
-/* The end that is posted now; with the second one the message goes over. */
+/* The end that is posted now; with the second one the message goes over. What will be added may be read where its
+ * sender has it, which keeps it until then. */
 static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
 {
     struct message *m = &s->message[chan];
     int *sending = open_of(s, h->from_replica, h->bucket, h->kind, false);
     int *coming = open_of(s, h->to_replica, h->bucket, h->kind, true);
     *(send ? &m->sent : &m->posted) = true;
-    if (!m->sent || !m->posted) {
-        ++*(send ? sending : coming);
-        return;
-    }
-    --*(send ? coming : sending);
+    ++*(send ? sending : coming);
+    if (!m->sent || !m->posted) return;
+    --*coming;
+    if (h->kind != CHAN_SUM) --*sending;
     message_take(s, h->to_replica, h, chan);
 }
 
@@ -307,7 +308,8 @@ static int act_play(struct stage_play *s, int replica, int i)
     bool weight = a->op == ACT_SW || a->op == ACT_SU;
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : weight ? WEIGHT : 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
-    if (!over(s, replica, h ? h->bucket : 0, come, a->op == ACT_G ? SUM : ends ? SUMMED | ALL : 0)) return 0;
+    unsigned left = a->op == ACT_RM ? SUM : ends ? SUMMED | ALL : 0;
+    if (!over(s, replica, h ? h->bucket : 0, come, left)) return 0;
     if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
     if (a->op == ACT_SU && !s->play[replica].updated[h->param])
         return fail(s, replica, a, "the weight has not come from who updates it");

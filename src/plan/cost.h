@@ -13,6 +13,7 @@ struct cost {
     double latency_ns, bytes_per_ns;                     /* of a transfer */
     double busy_ns_per_byte;                             /* that a rank's thread gives to what it sends or receives */
     double optimizer_ns_per_byte;                        /* of gradient bytes */
+    double sum_ns_per_byte;                              /* of gradients that are added to others; 0: not measured */
     /* of each rank's device, relative to the one measured; none: all alike */
     int n_speed; double *speed;
     int threads;                                         /* computing ones of each rank; 0: the selection's */

@@ -76,6 +76,7 @@ static void measured_json(json_t *o, const struct cost *k, int threads, json_t *
                            "transfer_latency_ns", k->latency_ns, "transfer_bytes_per_ns", k->bytes_per_ns,
                            "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
                            k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
+    if (k->sum_ns_per_byte > 0) json_object_set_new(of, "sum_ns_per_byte", json_real(k->sum_ns_per_byte));
     json_object_update(o, of);
     json_decref(of);
 }
@@ -211,6 +212,8 @@ static int measured_read(struct reader *r, const json_t *o)
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
+    const json_t *sum = json_object_get(o, "sum_ns_per_byte");
+    if (sum && number(r, sum, "sum_ns_per_byte", 0, &k->sum_ns_per_byte)) return -1;
     if (json_array_size(groups) != (size_t)r->s->n_groups)
         return err_set(r->e, E_DATA, "%s: %zu groups, but the network has %d", r->file, json_array_size(groups),
                        r->s->n_groups);

@@ -7,8 +7,9 @@
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
-/* A sum goes through memory three times for each value, the optimizer with momentum five times. */
-#define SUM_BYTES 0.6
+/* A sum goes through memory three times for each value; norms, an optimizer with momentum and weights that are derived
+ * nine times. */
+#define SUM_BYTES (1.0 / 3)
 enum { COSTS = ACC_RECOMPUTE + 1 };                      /* parts of the account that are kernels */
 struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
@@ -106,8 +107,8 @@ static double act_cost(struct simulation *m, const struct act *a)
         return sum;
     }
     if (i->kind == KIND_LOAD && loads_input(m->p, st)) sum = m->k->load_ns * act_samples(m->p, a);
-    if (i->kind == KIND_SUM)
-        sum = SUM_BYTES * m->k->optimizer_ns_per_byte * (double)sum_bytes(m->p, a) / cost_speed(m->k, st->rank);
+    double added = m->k->sum_ns_per_byte > 0 ? m->k->sum_ns_per_byte : SUM_BYTES * m->k->optimizer_ns_per_byte;
+    if (i->kind == KIND_SUM) sum = added * (double)sum_bytes(m->p, a) / cost_speed(m->k, st->rank);
     if (i->kind == KIND_OPTIMIZER)
         sum = m->k->optimizer_ns_per_byte * (double)m->p->pl->update_bytes[st->rank] / cost_speed(m->k, st->rank);
     part[i->part] += sum;

@@ -28,11 +28,13 @@ int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_
     return err_set(e, E_INTERNAL, "rank %d expected from rank %d (%s), but (%s) came", rank, from, w, g);
 }
 
-uint32_t tp_digest(const void *payload, size_t bytes)
+uint32_t tp_digest_next(uint32_t before, const void *piece, size_t bytes)
 {
-    uint32_t low = (uint32_t)XXH3_64bits(payload, bytes);
+    uint32_t low = (uint32_t)XXH3_64bits_withSeed(piece, bytes, before);
     return low ? low : 1;
 }
+
+uint32_t tp_digest(const void *payload, size_t bytes) { return tp_digest_next(0, payload, bytes); }
 
 void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
 {

@@ -25,8 +25,10 @@ struct tp_tag { uint64_t step; uint32_t plan, chan; uint16_t mb, samples; uint32
 /* For transports: sets e to 70, saying what `rank` expected from rank `from` and what came, unless both are equal.
  * Returns 0 or -1. */
 int tp_tag_check(int rank, int from, const struct tp_tag *want, const struct tp_tag *got, struct err *e);
-/* For transports: 32 bits of the payload's XXH3-64, never 0. */
+/* For transports: 32 bits of the payload's XXH3-64, never 0. tp_digest_next: of a payload in pieces, the next one
+ * behind those that gave `before`, 0 for the first; both ends cut alike. */
 uint32_t tp_digest(const void *payload, size_t bytes);
+uint32_t tp_digest_next(uint32_t before, const void *piece, size_t bytes);
 
 /* For host transports: a queue of messages, oldest first, and messages whose memory is used again. A message begins
  * with a tp_held. new: one with room for `bytes` behind its first `head` bytes; pop: the oldest becomes spare. */
@@ -42,7 +44,7 @@ void tp_box_free(struct tp_box *b);
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 /* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
  * sent, and the buffer is filled with zeros instead. */
-struct tp_req { int slot; bool damaged; };
+struct tp_req { int slot; bool damaged; const void *at; };    /* at: of post_borrow */
 /* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum,
  * whose ranks are the members, of which this is one, for all of them in the same order; borrowed by attach. */
 enum { TP_ALL = -1 };
@@ -73,6 +75,18 @@ struct tp_ops {
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                      struct err *e);
     int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
+    /* Host transports; NULL in others. As post_recv, but when test says TP_DONE, which does not free the handle,
+     * out->at is where the payload lies: in buf, or where the sender has it, if this rank can read it there. give_back
+     * frees the handle, and only then is the send complete; in any order. */
+    int (*post_borrow)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
+    void (*give_back)(struct tp *t, struct tp_req *r);
+    /* Optional, of host transports: memory that other ranks of the host can read where it lies. room: zeroed, the
+     * transport's until close, at most once; NULL: there is none. Not collective. meet: collective, behind all rooms
+     * and before any post; from then on what is sent out of a room to a rank that reads it is not sent, but copied
+     * there by the receiver or lent to it, without a digest. reads: what is sent to that rank, and by it? */
+    void *(*room)(struct tp *t, size_t bytes);
+    int (*meet)(struct tp *t, struct err *e);
+    bool (*reads)(struct tp *t, int peer);
     /* Optional, of device transports: floats at buf become their sums over all members of this rank's group (tp_use),
      * which post the same sums in the same order. In which order they are added is the transport's. The tag is only
      * this rank's. NULL: there are no sums. */
@@ -99,9 +113,9 @@ struct tp_ops {
     int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
-    /* NULL if there is only one way. After attach, for the i-th link on which this rank sends: to which rank, and by
-     * which way in the library's words, "P2P/CUMEM"; "" if unknown. False: there are not so many. via is valid until
-     * close. */
+    /* NULL if there is only one way. After attach or meet, for the i-th link on which this rank sends: to which rank,
+     * and by which way, "P2P/CUMEM" in NCCL's words; "" if unknown. Of host transports only links whose way is not the
+     * usual one. False: there are not so many. via is valid until close. */
     bool (*via)(struct tp *t, int i, int *to, const char **via);
     /* Wakes all ranks; mpi ends the job with that exit code. */
     void (*abort)(struct tp *t, int code);

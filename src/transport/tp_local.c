@@ -17,7 +17,8 @@ struct post {
     struct tp_tag tag;
     void *buf;
     atomic_int state;                                    /* enum tp_state */
-    bool used;
+    bool used, borrows;
+    struct post *lender;                                 /* of what is borrowed: the send, complete with give_back */
     struct post *next;
 };
 struct queue { struct post *first, *last; };
@@ -111,6 +112,8 @@ static struct post *post_new(struct local *l, const struct tp_tag *tag, void *bu
     p->tag = *tag;
     p->buf = buf;
     p->used = true;
+    p->borrows = false;
+    p->lender = NULL;
     p->next = NULL;
     atomic_store_explicit(&p->state, TP_WAITING, memory_order_relaxed);
     out->slot = slot;
@@ -135,15 +138,37 @@ static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const
     return post_queue(k, &k->sends, post_new(l, tag, (void *)(uintptr_t)buf, out, e));
 }
 
+static int recv_queue(struct local *l, int from, struct post *p)
+{
+    struct link *k = link_at(l->hub, from, l->me);
+    if (!l->listed[from]) l->from[l->n_from++] = from;
+    l->listed[from] = true;
+    return post_queue(k, &k->recvs, p);
+}
+
 static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
                            struct err *e)
 {
     struct local *l = local_of(t);
+    return peer_check(l, from, e) ? -1 : recv_queue(l, from, post_new(l, tag, buf, out, e));
+}
+
+static int local_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                             struct err *e)
+{
+    struct local *l = local_of(t);
     if (peer_check(l, from, e)) return -1;
-    struct link *k = link_at(l->hub, from, l->me);
-    if (!l->listed[from]) l->from[l->n_from++] = from;
-    l->listed[from] = true;
-    return post_queue(k, &k->recvs, post_new(l, tag, buf, out, e));
+    struct post *p = post_new(l, tag, buf, out, e);
+    if (p) p->borrows = true;
+    return recv_queue(l, from, p);
+}
+
+static void local_give_back(struct tp *t, struct tp_req *r)
+{
+    struct post *p = post_at(local_of(t), r->slot);
+    atomic_store_explicit(&p->lender->state, TP_DONE, memory_order_release);
+    p->used = false;
+    r->slot = -1;
 }
 
 /* xorshift64*, which is good enough for delays. */
@@ -169,11 +194,12 @@ static int deliver(struct local *l, int from, struct link *k, struct err *e)
             if (now < k->due) return 0;
             k->due = 0;
         }
-        if (r->tag.bytes) memcpy(r->buf, s->buf, r->tag.bytes);
+        if (r->borrows) r->lender = s;
+        else if (r->tag.bytes) memcpy(r->buf, s->buf, r->tag.bytes);
         queue_pop(&k->sends);
         queue_pop(&k->recvs);
         atomic_store_explicit(&r->state, TP_DONE, memory_order_release);
-        atomic_store_explicit(&s->state, TP_DONE, memory_order_release);
+        if (!r->borrows) atomic_store_explicit(&s->state, TP_DONE, memory_order_release);
     }
     return 0;
 }
@@ -200,6 +226,10 @@ static enum tp_state local_test(struct tp *t, struct tp_req *r)
     struct post *p = post_at(local_of(t), r->slot);
     int state = atomic_load_explicit(&p->state, memory_order_acquire);
     if (state != TP_DONE) return (enum tp_state)state;
+    if (p->lender) {
+        r->at = p->lender->buf;
+        return TP_DONE;
+    }
     p->used = false;
     r->slot = -1;
     return TP_DONE;
@@ -366,6 +396,8 @@ const struct tp_ops tp_local = {
     .size = local_size,
     .post_send = local_post_send,
     .post_recv = local_post_recv,
+    .post_borrow = local_post_borrow,
+    .give_back = local_give_back,
     .progress = local_progress,
     .test = local_test,
     .reduce = local_reduce,

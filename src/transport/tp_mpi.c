@@ -19,25 +19,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
-#include "base/environ.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "transport/tp.h"
+#include "transport/tp_room.h"
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
 enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
-static const size_t piece_default = (size_t)1 << 30;     /* MPI counts are ints: larger payloads are sent in pieces */
+/* MPI counts are ints, so payloads are sent in pieces; and a piece that has just been copied is still in a core's cache
+ * when its digest is made. */
+static const size_t piece_default = (size_t)1 << 30, piece_cached = (size_t)1 << 18;
+
+/* What goes before a payload. place: where that lies in the sender's room, which the receiver reads (tp_room.h); 0: it
+ * follows. */
+struct head { struct tp_tag tag; uint64_t place; };
 
 struct post {
-    struct tp_tag tag, came;                             /* came: a receive's header */
+    struct head head, came;                              /* came: of a receive, what its sender says */
     void *buf;
+    const void *at;                                      /* of a receive: where it lies; in buf, or in another's room */
+    size_t piece_bytes;                                  /* of all pieces but the last */
     int peer, n_pieces, next;                            /* next: slot of the next one in its list, -1: none */
-    bool used, damaged;
+    int n_posted, n_here;                                /* pieces of a receive: posted; here and in its digest */
+    uint32_t digest;                                     /* of those that are here */
+    uint64_t loan;                                       /* what lies in a room: its number on its link, from 1 */
+    bool used, damaged, borrows;
     enum tp_state state;
     MPI_Request header, piece[MAX_PIECES];
 };
@@ -51,6 +60,8 @@ struct mpi {
     size_t piece;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
+    struct tp_rooms *rooms;
+    uint64_t *lent;                                      /* to each peer, so far */
     int n_open;                                          /* posts in those lists */
     struct tp_box said;                                  /* messages under way */
     double *own, *other; size_t cap;                     /* numbers of a sum, and room for a digest */
@@ -95,22 +106,34 @@ static int slot_find(struct mpi *m, struct err *e)
     return (m->n_chunks - 1) * CHUNK;
 }
 
+/* Both ends cut a payload alike. */
+static size_t piece_of(const struct mpi *m, size_t bytes)
+{
+    size_t piece = (bytes + MAX_PIECES - 1) / MAX_PIECES;
+    if (piece < piece_cached) piece = piece_cached;
+    return piece < m->piece ? piece : m->piece;
+}
+
 static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, void *buf, int *slot, struct err *e)
 {
     if (peer < 0 || peer >= m->n || peer == m->me)
         return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", m->me, peer), NULL;
-    size_t pieces = (tag->bytes + m->piece - 1) / m->piece;
+    size_t piece = piece_of(m, tag->bytes), pieces = (tag->bytes + piece - 1) / piece;
     if (pieces > MAX_PIECES)
         return err_set(e, E_INTERNAL, "a transfer of %zu bytes is too large", (size_t)tag->bytes), NULL;
     if (stopped(m, e) || (*slot = slot_find(m, e)) < 0) return NULL;
     struct post *p = post_at(m, *slot);
-    p->tag = *tag;
+    p->head = (struct head){.tag = *tag};
     p->buf = buf;
     p->peer = peer;
+    p->piece_bytes = piece;
     p->n_pieces = (int)pieces;
+    p->n_posted = p->n_here = 0;
+    p->digest = 0;
+    p->loan = 0;
     p->next = -1;
     p->used = true;
-    p->damaged = false;
+    p->damaged = p->borrows = false;
     p->state = TP_WAITING;
     for (int i = 0; i < p->n_pieces; i++) p->piece[i] = MPI_REQUEST_NULL;
     return p;
@@ -124,15 +147,17 @@ static void list_push(struct mpi *m, struct list *l, int slot)
     m->n_open++;
 }
 
-static void *piece_at(const struct mpi *m, const struct post *p, int i)
+static void *piece_at(const struct post *p, int i) { return (char *)p->buf + (size_t)i * p->piece_bytes; }
+
+static int piece_size(const struct post *p, int i)
 {
-    return (char *)p->buf + (size_t)i * m->piece;
+    size_t left = p->head.tag.bytes - (size_t)i * p->piece_bytes;
+    return (int)(left < p->piece_bytes ? left : p->piece_bytes);
 }
 
-static int piece_bytes(const struct mpi *m, const struct post *p, int i)
+static void piece_digest(struct post *p, int i)
 {
-    size_t left = p->tag.bytes - (size_t)i * m->piece;
-    return (int)(left < m->piece ? left : m->piece);
+    p->digest = tp_digest_next(p->digest, piece_at(p, i), (size_t)piece_size(p, i));
 }
 
 static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
@@ -141,11 +166,17 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     struct mpi *m = mpi_of(t);
     struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
-    p->tag.digest = tag->bytes ? tp_digest(buf, tag->bytes) : 0;
-    MPI_TRY(m, e, "sending", MPI_Isend(&p->tag, sizeof p->tag, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
+    p->head.place = tp_rooms_place(m->rooms, to, buf, tag->bytes);
+    if (p->head.place) {
+        p->loan = ++m->lent[to];
+        p->n_pieces = 0;
+    }
+    for (int i = 0; i < p->n_pieces; i++) piece_digest(p, i);
+    p->head.tag.digest = p->digest;
+    MPI_TRY(m, e, "sending", MPI_Isend(&p->head, sizeof p->head, MPI_BYTE, to, TAG_HEADER, m->data, &p->header));
     for (int i = 0; i < p->n_pieces; i++)
         MPI_TRY(m, e, "sending",
-                MPI_Isend(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
+                MPI_Isend(piece_at(p, i), piece_size(p, i), MPI_BYTE, to, TAG_PAYLOAD, m->data, &p->piece[i]));
     list_push(m, &m->sends[to], out->slot);
     return 0;
 }
@@ -160,13 +191,56 @@ static int mpi_post_recv(struct tp *t, int from, const struct tp_tag *tag, void 
     return 0;
 }
 
+static int mpi_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                           struct err *e)
+{
+    if (mpi_post_recv(t, from, tag, buf, out, e)) return -1;
+    post_at(mpi_of(t), out->slot)->borrows = true;
+    return 0;
+}
+
+static void mpi_give_back(struct tp *t, struct tp_req *r)
+{
+    struct mpi *m = mpi_of(t);
+    struct post *p = post_at(m, r->slot);
+    if (p->loan) tp_rooms_return(m->rooms, p->peer, p->loan);
+    p->used = false;
+    r->slot = -1;
+}
+
+/* The header says that the payload lies in its sender's room. */
+static int loan_take(struct mpi *m, struct post *p, struct err *e)
+{
+    p->at = tp_rooms_at(m->rooms, p->peer, p->came.place, p->head.tag.bytes);
+    p->loan = p->at ? tp_rooms_take(m->rooms, p->peer) : 0;
+    if (!p->loan) return err_set(e, E_INTERNAL, "rank %d cannot read what rank %d lends", m->me, p->peer);
+    p->n_pieces = 0;
+    return 0;
+}
+
+static int piece_receive(struct mpi *m, struct post *p, struct err *e)
+{
+    int i = p->n_posted++;
+    MPI_TRY(m, e, "receiving",
+            MPI_Irecv(piece_at(p, i), piece_size(p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
+    return 0;
+}
+
+/* Takes into the digest what is here. A piece that is copied at once out of the sender's memory is still in a cache
+ * then, so the next one is posted behind it; where one is not here yet, all are posted, and come as they like. */
 static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
 {
     p->state = TP_ANNOUNCED;
-    for (int i = 0; i < p->n_pieces; i++)
-        MPI_TRY(
-            m, e, "receiving",
-            MPI_Irecv(piece_at(m, p, i), piece_bytes(m, p, i), MPI_BYTE, p->peer, TAG_PAYLOAD, m->data, &p->piece[i]));
+    p->at = p->buf;
+    if (p->came.place && loan_take(m, p, e)) return -1;
+    while (p->n_here < p->n_pieces) {
+        int done;
+        if (p->n_here == p->n_posted && piece_receive(m, p, e)) return -1;
+        MPI_TRY(m, e, "receiving", MPI_Test(&p->piece[p->n_here], &done, MPI_STATUS_IGNORE));
+        if (!done) break;
+        piece_digest(p, p->n_here++);
+    }
+    while (p->n_posted < p->n_pieces) if (piece_receive(m, p, e)) return -1;
     return 0;
 }
 
@@ -197,7 +271,7 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
         int done = 1;
         if (p->header != MPI_REQUEST_NULL) MPI_TRY(m, e, "sending", MPI_Test(&p->header, &done, MPI_STATUS_IGNORE));
         if (done && pieces_test(m, p, &done, e)) return -1;
-        if (!done) break;
+        if (!done || (p->loan && tp_rooms_returned(m->rooms, p->peer) < p->loan)) break;
         p->state = TP_DONE;
     }
     list_trim(m, l);
@@ -205,10 +279,15 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 }
 
 /* Memory and wires may change bits, and what stands between them may not notice. */
-static void recv_end(struct post *p)
+static void recv_end(struct mpi *m, struct post *p)
 {
-    p->damaged = p->tag.bytes && tp_digest(p->buf, p->tag.bytes) != p->came.digest;
-    if (p->damaged) memset(p->buf, 0, p->tag.bytes);
+    if (p->loan && !p->borrows) {
+        memcpy(p->buf, p->at, p->head.tag.bytes);
+        tp_rooms_return(m->rooms, p->peer, p->loan);
+    }
+    while (p->n_here < p->n_pieces) piece_digest(p, p->n_here++);
+    p->damaged = p->digest != p->came.tag.digest;
+    if (p->damaged) memset(p->buf, 0, p->head.tag.bytes);
     p->state = TP_DONE;
 }
 
@@ -222,11 +301,11 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
         if (p->state == TP_WAITING) {
             MPI_TRY(m, e, "receiving", MPI_Test(&p->header, &here, MPI_STATUS_IGNORE));
             if (!here) break;                            /* nor is any behind it */
-            if (tp_tag_check(m->me, from, &p->tag, &p->came, e) || pieces_receive(m, p, e)) return -1;
+            if (tp_tag_check(m->me, from, &p->head.tag, &p->came.tag, e) || pieces_receive(m, p, e)) return -1;
         }
         if (pieces_test(m, p, &here, e)) return -1;
         all = all && here;
-        if (all) recv_end(p);
+        if (all) recv_end(m, p);
     }
     list_trim(m, l);
     return 0;
@@ -261,8 +340,10 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
     if (r->slot < 0) return TP_DONE;
     struct post *p = post_at(mpi_of(t), r->slot);
     if (p->state != TP_DONE) return p->state;
-    p->used = false;
     r->damaged = p->damaged;
+    r->at = p->at;
+    if (p->borrows) return TP_DONE;
+    p->used = false;
     r->slot = -1;
     return TP_DONE;
 }
@@ -398,6 +479,19 @@ static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
     return message_take(m, &what, &status, h, e);
 }
 
+/* ---- rooms ----------------------------------------------------------------------------------- */
+
+static void *mpi_room(struct tp *t, size_t bytes) { return tp_rooms_make(mpi_of(t)->rooms, bytes); }
+static int mpi_meet(struct tp *t, struct err *e) { return tp_rooms_meet(mpi_of(t)->rooms, t, e); }
+static bool mpi_reads(struct tp *t, int peer) { return tp_rooms_reads(mpi_of(t)->rooms, peer); }
+
+/* What people should know: ranks of one host that send what they might read. */
+static bool mpi_via(struct tp *t, int i, int *to, const char **via)
+{
+    *via = "messages, as memory cannot be shared";
+    return tp_rooms_shut(mpi_of(t)->rooms, i, to);
+}
+
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void mpi_abort(struct tp *t, int code)
@@ -433,6 +527,8 @@ static void mpi_close(struct tp *t)
     tp_box_free(&m->said);
     free(m->sends);
     free(m->recvs);
+    free(m->lent);
+    tp_rooms_free(m->rooms);
     free(m->own);
     free(m->other);
     free(m);
@@ -446,6 +542,12 @@ const struct tp_ops tp_mpi = {
     .size = mpi_size,
     .post_send = mpi_post_send,
     .post_recv = mpi_post_recv,
+    .post_borrow = mpi_post_borrow,
+    .give_back = mpi_give_back,
+    .room = mpi_room,
+    .meet = mpi_meet,
+    .reads = mpi_reads,
+    .via = mpi_via,
     .progress = mpi_progress,
     .test = mpi_test,
     .reduce = mpi_reduce,
@@ -456,56 +558,7 @@ const struct tp_ops tp_mpi = {
     .close = mpi_close,
 };
 
-/* ---- settings -------------------------------------------------------------------------------- */
-
-static int env_number(const char *name, int none)
-{
-    const char *s = getenv(name);
-    int n = s ? atoi(s) : 0;
-    return n > 0 ? n : none;
-}
-
-/* Sets, unless the user has, a parameter of Open MPI's shared memory transport, which is called vader until 4.1 and sm
- * later. */
-static void shared_set(const char *setting, const char *value)
-{
-    static const char *const names[] = {"vader", "sm"};
-    char name[2][64];
-    bool given = false;
-    for (int i = 0; i < 2; i++) {
-        snprintf(name[i], sizeof name[i], "OMPI_MCA_btl_%s_%s", names[i], setting);
-        given = given || getenv(name[i]);
-    }
-    for (int i = 0; i < 2 && !given; i++) environ_default(name[i], value);
-}
-
-/* Whether CMA works, tried on our own memory, where containers forbid it, too. Open MPI 4.1 tries at each copy, and
- * reports each failure. */
-static bool may_copy(void)
-{
-    char from = 1, to = 0;
-    struct iovec in = {&to, 1}, out = {&from, 1};
-    return process_vm_readv(getpid(), &in, 1, &out, 1, 0) == 1;
-}
-
-/* A rank's segment must hold eight of the largest fragments, otherwise Open MPI silently uses TCP, which is four times
- * as slow. Segments are made in /dev/shm, which is small in containers.
- *
- * A job of one host needs no IPv6: if a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
-void tp_mpi_tune(void)
-{
-    static const char fragment[] = "1048576", segment[] = "16777216";
-    struct statvfs shm;
-    int here = env_number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
-    uint64_t ranks = here ? (uint64_t)here : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), need = 2 * ranks * 16777216;
-    if (statvfs("/dev/shm", &shm) == 0 && (uint64_t)shm.f_bavail * shm.f_frsize >= need) {
-        shared_set("max_send_size", fragment);
-        shared_set("segment_size", segment);
-    }
-    if (!may_copy()) environ_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
-    bool one_host = here && here == env_number("OMPI_COMM_WORLD_SIZE", 0);
-    if (one_host) environ_default("OMPI_MCA_btl_tcp_disable_family", "6");
-}
+/* ---- opening --------------------------------------------------------------------------------- */
 
 int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
 {
@@ -526,6 +579,8 @@ int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
     MPI_Comm_set_errhandler(m->side, MPI_ERRORS_RETURN);
     m->sends = mem_alloc((size_t)m->n * sizeof *m->sends);
     m->recvs = mem_alloc((size_t)m->n * sizeof *m->recvs);
+    m->lent = mem_alloc((size_t)m->n * sizeof *m->lent);
+    m->rooms = tp_rooms_new(m->me, m->n);
     for (int i = 0; i < m->n; i++) m->sends[i].first = m->recvs[i].first = -1;
     m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
     *out = &m->tp;

@@ -41,7 +41,9 @@ void moot_judge(const struct job *j, bool nccl, struct text *out)
 {
     const struct conf *c = j->conf;
     if (j->n_replicas < 2)
-        KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib");
+        KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
+                  "pipeline.read_in_place");
+    else if (j->be->lane) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
     if (j->be->lane) gpu_judge(j, nccl, out);
     else
         KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",

@@ -345,9 +345,23 @@ static int on_hear(struct tp *t, struct tp_message *m, struct err *e) { return u
 static void on_abort(struct tp *t, int code) { under(t)->ops->abort(under(t), code); }
 static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
 
+static int on_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                          struct err *e)
+{
+    return under(t)->ops->post_borrow(under(t), from, tag, buf, out, e);
+}
+static void on_give_back(struct tp *t, struct tp_req *r) { under(t)->ops->give_back(under(t), r); }
+static void *on_room(struct tp *t, size_t bytes)
+{
+    return under(t)->ops->room ? under(t)->ops->room(under(t), bytes) : NULL;
+}
+static int on_meet(struct tp *t, struct err *e) { return under(t)->ops->meet ? under(t)->ops->meet(under(t), e) : 0; }
+static bool on_reads(struct tp *t, int peer) { return under(t)->ops->reads && under(t)->ops->reads(under(t), peer); }
+
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
     .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .post_sum = on_post_sum,
+    .post_borrow = on_post_borrow, .give_back = on_give_back, .room = on_room, .meet = on_meet, .reads = on_reads,
     .progress = on_progress, .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
     .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
 };

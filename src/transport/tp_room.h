@@ -1,0 +1,34 @@
+/* Rooms: memory of a rank that other ranks of its host read where it lies, for transports whose ranks are processes.
+ *
+ * A room is a file without a name (memfd), which its rank maps to write and others, by /proc, to read. What is sent
+ * out of it is a loan: the sender says where it lies, the receiver reads it there and returns it. A counter in the
+ * receiver's own room says how many of a sender's loans, in their order, it has returned; so two ranks have loans
+ * between them only where each reads the other's room.
+ *
+ * Thread: the executor's of the rank. */
+#ifndef TRANSPORT_TP_ROOM_H
+#define TRANSPORT_TP_ROOM_H
+#include "transport/tp.h"
+
+struct tp_rooms;
+struct tp_rooms *tp_rooms_new(int rank, int ranks);
+void tp_rooms_free(struct tp_rooms *r);                  /* and the room */
+/* Zeroed memory, whose pages are there. NULL: this system has none to give, or it was asked before. */
+void *tp_rooms_make(struct tp_rooms *r, size_t bytes);
+/* Collective, by t's reduce: who reads whose room. Once; later calls change nothing. */
+int tp_rooms_meet(struct tp_rooms *r, struct tp *t, struct err *e);
+bool tp_rooms_reads(const struct tp_rooms *r, int peer);
+/* The i-th rank of this host, after the meeting, with which there are no loans. False: there are not so many. */
+bool tp_rooms_shut(const struct tp_rooms *r, int i, int *peer);
+
+/* Sender. Where [p, p + bytes) lies in the own room, counted from 1; 0: elsewhere, or `to` cannot read it there. Then,
+ * how many of its loans that rank has returned. */
+uint64_t tp_rooms_place(const struct tp_rooms *r, int to, const void *p, size_t bytes);
+uint64_t tp_rooms_returned(const struct tp_rooms *r, int by);
+/* Receiver. That place in another's room, NULL: it has no such. The number of the loan that has come from there, 0: too
+ * many are out; and it is returned, in any order. */
+const void *tp_rooms_at(const struct tp_rooms *r, int from, uint64_t place, size_t bytes);
+uint64_t tp_rooms_take(struct tp_rooms *r, int from);
+void tp_rooms_return(struct tp_rooms *r, int to, uint64_t loan);
+
+#endif
