@@ -158,6 +158,10 @@ START_TEST(overrides)
     ck_assert_int_eq(c->train.steps, 8);
     set(c, "train.nesterov=yes");
     ck_assert(c->train.nesterov);
+    set(c, "pipeline.shard_optimizer=false");             /* words, among which are yes and no */
+    ck_assert_str_eq(c->pipeline.shard_optimizer, "no");
+    set(c, "pipeline.shard_optimizer=true");
+    ck_assert_str_eq(c->pipeline.shard_optimizer, "yes");
     set(c, "model.input={3, 4,5}");
     ck_assert(c->model.input.n == 3 && c->model.input.v[2] == 5);
     set(c, "model.input=6,7");

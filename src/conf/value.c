@@ -147,8 +147,16 @@ static int size_value(const struct opt *o, const char *v, int64_t *out, struct e
 
 /* ---- setting --------------------------------------------------------------------------------------------------- */
 
+/* Where words are yes, no and more, true and false mean what they mean elsewhere. */
+static const char *word_of(const struct opt *o, const char *v)
+{
+    const char *same = !strcmp(v, "true") ? "yes" : !strcmp(v, "false") ? "no" : v;
+    return word_among(o->words, same, (int)strlen(same)) ? same : v;
+}
+
 static int text_set(const struct opt *o, const char **to, const char *v, struct err *e)
 {
+    if (o->type == OPT_WORD) v = word_of(o, v);
     if (!*v) return err_set(e, E_CONF, "the text is empty");
     if (opt_text_check(v, e)) return -1;
     if (o->type == OPT_WORD && word_check(o, v, e)) return -1;

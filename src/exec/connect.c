@@ -60,8 +60,7 @@ static size_t read_bytes(const struct exec *s, const struct plan *p)
         const struct act *a = &p->row[s->rank][i];
         if (act_info[a->op].kind != KIND_RECV) continue;
         const struct channel *c = &p->chan[a->chan];
-        bool lent = c->kind == CHAN_SUM || c->kind == CHAN_SUMMED || c->kind == CHAN_WEIGHT;
-        if (lent && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
+        if (channel_lends(c->kind) && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
     }
     return bytes;
 }

@@ -5,13 +5,14 @@
 #include "exec/exec_int.h"
 #include "plan/cost.h"
 
-/* What this rank sends to and receives from others in a step. */
-static double posted_bytes(const struct plan *p, int rank)
+/* What this rank sends to and receives from others in a step; in_place: but for what replicas read of each other. */
+static double posted_bytes(const struct plan *p, int rank, bool in_place)
 {
     double sum = 0;
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
-        if (act_is_post(a->op)) sum += (double)act_bytes(p, a);
+        if (!act_is_post(a->op)) continue;
+        if (!in_place || !channel_lends(p->chan[a->chan].kind)) sum += (double)act_bytes(p, a);
     }
     return sum;
 }
@@ -35,8 +36,10 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
     m->calls += calls_of(s->q.plan[plan], s->rank);
     m->optimizer_ns += (double)r->ns[ACC_OPTIMIZER];
     m->optimizer_bytes += (double)s->q.pl->update_bytes[s->rank];
-    m->transfer_ns += (double)r->ns[ACC_TRANSFER];
-    m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank);
+    m->transfer_ns += (double)(r->ns[ACC_TRANSFER] - (r->read_ns < r->ns[ACC_TRANSFER] ? r->read_ns : 0));
+    m->transfer_bytes += posted_bytes(s->q.plan[plan], s->rank, r->read_bytes > 0);
+    m->read_ns += (double)r->read_ns;
+    m->read_bytes += (double)r->read_bytes;
     m->sum_ns += (double)r->sum_ns;
     m->sum_bytes += (double)r->sum_bytes;
 }
@@ -46,7 +49,8 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
 /* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
 enum {
-    LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, CALLS, KERNELS, MEDIANS, SUMS
+    LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, READING, READ_BYTES, CALLS,
+    KERNELS, MEDIANS, SUMS
 };
 
 static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
@@ -60,7 +64,7 @@ int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
     const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes,
-                             mine->sum_ns, mine->sum_bytes, mine->calls};
+                             mine->sum_ns, mine->sum_bytes, mine->read_ns, mine->read_bytes, mine->calls};
     int n = cells(k);
     memcpy(x, sum, sizeof sum);
     for (int i = 0; i < n; i++) {
@@ -98,6 +102,7 @@ void costs_take(struct cost *k, const double *x, double *spells)
     for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] > 0 ? x[SUMS + i] * *spells + more : 0;
     k->load_ns = x[LOAD];
     k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
+    k->read_ns_per_byte = ratio(x[READING], x[READ_BYTES]);
     k->sum_ns_per_byte = ratio(x[ADDING], x[ADDED_BYTES]);
     if (!known) k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
 }

@@ -8,7 +8,9 @@
 #include "exec/exec.h"
 #include "plan/cost.h"
 /* beside kernels, in profiled steps of this rank; calls: how many kernels ran */
-struct spent { double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, sum_ns, sum_bytes, calls; };
+struct spent {
+    double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, sum_ns, sum_bytes, read_ns, read_bytes, calls;
+};
 /* Adds a step of that plan; local. */
 void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r);
 /* Fills all of k, which is new and has its sizes, but links; size i is what plan first + i measured since

@@ -42,6 +42,8 @@ struct report {
     uint64_t ns[ACC_COUNT], total_ns;
     /* gradients that were added to others, and how long that took; on devices unknown, 0 */
     uint64_t sum_bytes, sum_ns;
+    /* what was copied out of other replicas' memory, and how long that took */
+    uint64_t read_bytes, read_ns;
     /* since the step before: waiting for the next order, reports, evaluation between */
     uint64_t idle_ns;
     /* allocated; and what the process grew by since exec_open, as the system saw it */

@@ -18,6 +18,7 @@ struct pending {
     bool damaged;                                        /* noted in struct exec */
     int act; uint64_t posted;                            /* for the trace */
     struct tp_req *loan;                                 /* of what is borrowed: where its handle stays; or NULL */
+    size_t bytes;
 };
 
 /* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those

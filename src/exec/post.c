@@ -31,8 +31,7 @@ static int receive(struct exec *s, struct bound *b, const struct act *a, const s
 {
     const struct channel *c = &b->p->chan[a->chan];
     int from = channel_tp_rank(s, c, false);
-    if (c->kind != CHAN_SUM || !s->tp->ops->post_borrow || s->ops->lane)
-        return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
+    if (c->kind != CHAN_SUM || s->ops->lane) return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
     p->loan = &b->loan[a->chan];
     return s->tp->ops->post_borrow(s->tp, from, tag, at, &p->req, e);
 }
@@ -50,7 +49,8 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     struct pending *p = &s->pending[s->n_pending++];
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
-                         .bucket = c->bucket, .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
+                         .bucket = c->bucket, .bytes = bytes,
+                         .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
                          .peer = info->kind == KIND_ALL ? EXEC_WAITS_DEVICE : channel_tp_rank(s, c, send)};
     p->posted = meter_host(s, info->part);
     if (info->kind == KIND_ALL) {

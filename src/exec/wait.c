@@ -25,6 +25,7 @@ static enum tp_state pending_test(struct exec *s, struct pending *p)
     if (p->done) return TP_DONE;
     enum tp_state state = s->tp->ops->test(s->tp, &p->req);
     if (state == TP_DONE && p->loan) *p->loan = p->req;
+    if (state == TP_DONE && p->req.read_ns) s->report->read_bytes += p->bytes, s->report->read_ns += p->req.read_ns;
     if (state < TP_QUEUED || !p->req.damaged || p->damaged) return state;
     p->damaged = true;
     if (!s->damaged.n++) s->damaged.from = p->from, s->damaged.to = all_rank(s);

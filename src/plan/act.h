@@ -84,6 +84,11 @@ static inline enum account act_part(int op, int phase)
     if (act_info[op].part != ACC_GRADS) return act_info[op].part;
     return phase == PH_BWD_WEIGHTS ? ACC_WEIGHT_GRAD : ACC_INPUT_GRAD;
 }
+/* Between replicas, in buckets: what its receiver may read where its sender has it. */
+static inline bool channel_lends(enum chan_kind kind)
+{
+    return kind == CHAN_SUM || kind == CHAN_SUMMED || kind == CHAN_WEIGHT;
+}
 enum act_op act_post(enum chan_kind kind, enum act_kind end);   /* the one that posts this end of such a message */
 
 /* Of actions that accumulate: the first micro-batch of a block overwrites the accumulators instead of adding to them.

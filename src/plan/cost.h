@@ -14,6 +14,8 @@ struct cost {
     double busy_ns_per_byte;                             /* that a rank's thread gives to what it sends or receives */
     double optimizer_ns_per_byte;                        /* of gradient bytes */
     double sum_ns_per_byte;                              /* of gradients that are added to others; 0: not measured */
+    /* Of what is copied out of another replica's memory, in a run whose replicas read it in place. 0: they send it. */
+    double read_ns_per_byte;
     /* of each rank's device, relative to the one measured; none: all alike */
     int n_speed; double *speed;
     int threads;                                         /* computing ones of each rank; 0: the selection's */

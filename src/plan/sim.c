@@ -134,8 +134,13 @@ static void post(struct simulation *m, int rank, const struct act *a)
 {
     const struct channel *c = &m->p->chan[a->chan];
     struct wire *w = wire_of(m, a->chan, a->mb);
-    double bytes = (double)act_bytes(m->p, a);
-    double busy = bytes * m->k->busy_ns_per_byte;
+    double bytes = (double)act_bytes(m->p, a), busy = bytes * m->k->busy_ns_per_byte;
+    bool reads = m->k->read_ns_per_byte > 0 && channel_lends(c->kind);
+    if (reads) {                                         /* the addition reads for itself, the rest is copied */
+        bool copies = act_info[a->op].kind == KIND_RECV && c->kind != CHAN_SUM;
+        busy = copies ? bytes * m->k->read_ns_per_byte : 0;
+        bytes = 0;
+    }
     m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
     /* the other replicas are where this one is, which has the most to do */

@@ -43,8 +43,9 @@ void tp_box_free(struct tp_box *b);
 /* States of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED. */
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 /* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
- * sent, and the buffer is filled with zeros instead. */
-struct tp_req { int slot; bool damaged; const void *at; };    /* at: of post_borrow */
+ * sent, and the buffer is filled with zeros instead. Set at TP_DONE: at of post_borrow; read_ns, of what was copied out
+ * of its sender's memory, how long that took this rank; 0: it was not. */
+struct tp_req { int slot; bool damaged; const void *at; uint64_t read_ns; };
 /* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum,
  * whose ranks are the members, of which this is one, for all of them in the same order; borrowed by attach. */
 enum { TP_ALL = -1 };

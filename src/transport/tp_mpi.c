@@ -46,6 +46,7 @@ struct post {
     int n_posted, n_here;                                /* pieces of a receive: posted; here and in its digest */
     uint32_t digest;                                     /* of those that are here */
     uint64_t loan;                                       /* what lies in a room: its number on its link, from 1 */
+    uint64_t read_ns;                                    /* what copying it took */
     bool used, damaged, borrows;
     enum tp_state state;
     MPI_Request header, piece[MAX_PIECES];
@@ -130,7 +131,7 @@ static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, 
     p->n_pieces = (int)pieces;
     p->n_posted = p->n_here = 0;
     p->digest = 0;
-    p->loan = 0;
+    p->loan = p->read_ns = 0;
     p->next = -1;
     p->used = true;
     p->damaged = p->borrows = false;
@@ -282,8 +283,10 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 static void recv_end(struct mpi *m, struct post *p)
 {
     if (p->loan && !p->borrows) {
+        uint64_t began = clock_ns();
         memcpy(p->buf, p->at, p->head.tag.bytes);
         tp_rooms_return(m->rooms, p->peer, p->loan);
+        p->read_ns = clock_ns() - began;
     }
     while (p->n_here < p->n_pieces) piece_digest(p, p->n_here++);
     p->damaged = p->digest != p->came.tag.digest;
@@ -342,6 +345,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
     if (p->state != TP_DONE) return p->state;
     r->damaged = p->damaged;
     r->at = p->at;
+    r->read_ns = p->read_ns;
     if (p->borrows) return TP_DONE;
     p->used = false;
     r->slot = -1;
