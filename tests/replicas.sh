@@ -61,6 +61,8 @@ same two-of-two 4 -o pipeline.bucket_kib=10 -o pipeline.replicas=2 -o pipeline.s
 LD_PRELOAD="$build/tests/faults/noroom.so" same two-apart 2 -o pipeline.replicas=2
 check "where memory cannot be shared, that is said" \
     grep -q 'all 2 links: via messages, as memory cannot be shared' "$aside/err"
+check "a run says that it has replicas" grep -q ': net, 2 replicas of 1 stage, ' "$aside/err"
+check "and of which its account is" grep -q 'of the first of 2 replicas' "$aside/err"
 trains said 4 -c net.conf -o pipeline.replicas=2 -o pipeline.stages=2
 equal "as ranks and stages say, too" "$one" "$hash"
 same two-zb-h1 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-h1 $whole

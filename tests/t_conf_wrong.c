@@ -221,7 +221,8 @@ static const struct wrong in_rules[] = {
     {FILES "data { std = 1 }", "f.conf:2: data.std: needs data.mean"},
     {OK "train { split_size = 33 }", "f.conf:2: train.split_size: 33 is larger than the batch of 32"},
     {OK "train { nesterov = yes }", "f.conf:2: train.nesterov: needs train.momentum"},
-    {OK "pipeline { replicas = 2 }", "f.conf:2: pipeline.replicas: 2 do not divide train.gradient_groups = 1"},
+    {OK "pipeline { replicas = 2 }", "f.conf:2: pipeline.replicas: 2 do not divide train.gradient_groups = 1; that is "
+                                     "what bits depend on: make it 2 or a multiple"},
     {OK "pipeline { replicas = 3 }", "f.conf:2: pipeline.replicas: want a power of two, not 3"},
     {OK "train { gradient_groups = 6 }", "f.conf:2: train.gradient_groups: want a power of two, not 6"},
     {OK "train { optimizer = adamw momentum = 0.9 }",

@@ -2,7 +2,9 @@
  * are those of one pipeline, tests/t_sums.c and tests/replicas.sh say. And gradients that the transport adds up
  * (pipeline.reduce), of which the checker knows when they are whole. */
 #include <string.h>
+#include "plan/cost.h"
 #include "plan/sched.h"
+#include "plan/sim.h"
 #include "plan_rig.h"
 #include "rig.h"
 #include "sure.h"
@@ -59,6 +61,14 @@ START_TEST(weights_are_shared_out)
             ck_assert_uint_eq(m.pl->state_bytes[0], most);
             ck_assert_uint_eq(m.pl->update_bytes[0], most);
             ck_assert_uint_le(most, alone / (size_t)q.replicas + 3 * weight);
+            struct cost *k = cost_estimate(m.s);          /* an update that is most of a step */
+            k->optimizer_ns_per_byte = 1000;
+            k->bytes_per_ns = 1e9;
+            struct sim *sim = plan_simulate(m.p, k, &m.e);
+            ck_assert_msg(sim != NULL, "%s", m.e.text);
+            sure(plan_bound(m.p, k) <= sim->wall_ns * (1 + 1e-9), "%d replicas: beats its bound", q.replicas);
+            sim_free(sim);
+            cost_free(k);
             made_free(&m);
         }
 }

@@ -236,8 +236,9 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (replicas & (replicas - 1))
         return conf_error(c, "pipeline.replicas", e, "want a power of two, not %lld", (long long)replicas);
     if (c->train.gradient_groups % replicas)
-        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld",
-                          (long long)replicas, (long long)c->train.gradient_groups);
+        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld; that "
+                          "is what bits depend on: make it %lld or a multiple", (long long)replicas,
+                          (long long)c->train.gradient_groups, (long long)replicas);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && c->pipeline.in_flight)

@@ -237,6 +237,10 @@ static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
 {
     const struct channel *c = &p->chan[w->chan];
     json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from_rank, "to_rank", c->to_rank);
+    if (c->from_replica >= 0) {
+        json_object_set_new(o, "from_replica", json_integer(c->from_replica));
+        json_object_set_new(o, "to_replica", json_integer(c->to_replica));
+    }
     if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, mb_parts(p, w->mb), o);
     json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(w->end * 1e-9));

@@ -118,6 +118,7 @@ static void box(const struct picture *c, int rank, int i)
 static void arrow(const struct picture *c, const struct sim_wire *w)
 {
     const struct channel *h = &c->p->chan[w->chan];
+    if (h->from_replica >= 0) return;                    /* the other end is in no row of this picture */
     bool down = h->to_rank > h->from_rank;
     text_add(c->out,
              "<path d=\"M%.2f,%d L%.2f,%d\" stroke=\"#333\" stroke-width=\"0.9\" fill=\"none\"%s "

@@ -192,7 +192,7 @@ static double bound_rank(const struct bound *x, const struct placement *pl, cons
 double plan_bound(const struct plan *p, const struct cost *k)
 {
     struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages,
-                             .n_ranks = p->n_ranks, .rank_of = p->pl->map.rank_of};
+                             .n_ranks = p->n_ranks, .rank_of = p->pl->map.rank_of, .sharing = p->pl->sharing};
     struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
     struct bound x;
     double most = 0;

@@ -299,6 +299,8 @@ static void account_head(const struct grade *g, struct text *out)
 {
     text_add(out, "account of %llu step%s after the first, in %s a step;\n", (unsigned long long)g->steps,
              g->steps == 1 ? "" : "s", unit_of(g).plural);
+    if (g->job->n_replicas > 1)
+        text_add(out, "of the first of %d replicas, which has the most to do\n", g->job->n_replicas);
     if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
     else if (g->origin == g->measured)
         text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n",

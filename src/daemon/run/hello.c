@@ -1,5 +1,6 @@
 /* What a run says of itself before its first step, and when it is over. */
 #include "config.h"
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -12,15 +13,27 @@
 #include "daemon/run/moot.h"
 #include "plan/show.h"
 
+/* Replicas that a full batch leaves without work. */
+static void idle_judge(const struct job *j)
+{
+    int full = j->plan_of[PLAN_FULL], idle = 0;
+    for (int r = 0; r < j->n_replicas && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
+    if (idle)
+        log_line("note: %d of %d replicas have no micro-batch of a batch: a smaller train.split_size gives them some",
+                 idle, j->n_replicas);
+}
+
 void boot_hello(struct boot *b)
 {
     const struct job *j = &b->job;
+    char replicas[32] = "";
+    if (j->n_replicas > 1) snprintf(replicas, sizeof replicas, "%d replicas of ", j->n_replicas);
     int ranks_here = b->world->here;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
     bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
-    log_line("mpstaged %s: %s, %d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, j->n_stages,
-             j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library, j->dev.isa,
-             b->dir.path);
+    log_line("mpstaged %s: %s, %s%d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, replicas,
+             j->n_stages, j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library,
+             j->dev.isa, b->dir.path);
     if (b->resume.found) {
         unsigned long long step = b->resume.from.step, last = job_steps(j);
         log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
@@ -33,6 +46,7 @@ void boot_hello(struct boot *b)
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
+    if (j->n_replicas > 1) idle_judge(j);
     struct text slow = {0};
     plan_slow_text(j->sel, &slow);
     if (slow.n) log_lines(slow.s);
