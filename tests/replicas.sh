@@ -52,6 +52,7 @@ trains one 1 -c net.conf
 one=$hash bits=$(loss_bits one/metrics.jsonl)
 same two 2 -o pipeline.replicas=2
 same four 4 -o pipeline.replicas=4
+check "which read each other's memory" sh -c '! grep -q "memory cannot be shared" "$0"' "$aside/err"
 whole='-o pipeline.shard_optimizer=no' messages='-o pipeline.read_in_place=no'
 same two-buckets 2 -o pipeline.replicas=2 -o pipeline.bucket_kib=8 $whole
 same four-buckets 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=1 $whole

@@ -412,7 +412,7 @@ const struct opt opt_table[] = {
     {"pipeline.shard_optimizer", OPT_WORD, AT(pipeline.shard_optimizer), "auto", .words = "auto yes no",
      .text = "each replica keeps the optimizer's state of its share of the weights alone, updates these and sends them "
              "to the others (ZeRO stage 1); the results keep every bit; auto: yes on CPUs, unless one weight is more "
-             "than half of all"},
+             "than half of all that are trained"},
     {"pipeline.read_in_place", OPT_BOOL, AT(pipeline.read_in_place), "yes",
      .text = "on CPUs: replicas of one host read each other's gradients and weights where they lie, instead of sending "
              "them; the results keep every bit"},

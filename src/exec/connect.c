@@ -52,7 +52,8 @@ static void members_find(const struct exec *s, int *member, struct tp_use *use, 
         if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
 }
 
-/* What of other ranks' rooms a step reads, which is in this one's memory too, as the system counts. */
+/* What of other ranks' rooms a step reads, which is in this one's memory too, as the system counts: of replicas, and of
+ * tied weights. */
 static size_t read_bytes(const struct exec *s, const struct plan *p)
 {
     size_t bytes = 0;
@@ -60,7 +61,8 @@ static size_t read_bytes(const struct exec *s, const struct plan *p)
         const struct act *a = &p->row[s->rank][i];
         if (act_info[a->op].kind != KIND_RECV) continue;
         const struct channel *c = &p->chan[a->chan];
-        if (channel_lends(c->kind) && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
+        bool lent = channel_lends(c->kind) || c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
+        if (lent && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
     }
     return bytes;
 }

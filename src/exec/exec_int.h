@@ -69,7 +69,8 @@ struct exec {
     struct region param, grad, state, derived, slots, tmp, work;
     struct region link;                                  /* what link_measure sends */
     char *room;                                          /* where param and grad are, if other ranks read them */
-    size_t read_bytes;                                   /* the most that a step reads of theirs */
+    size_t read_bytes;                                   /* the most that a training step reads of theirs */
+    bool has_read;                                       /* there was such a step */
     char nothing[16 << 10];                              /* zeros, for gradients of no micro-batches */
     size_t load_bytes;                                   /* the backend's, for loads on their way */
     size_t feed_bytes;                                   /* of all feeds, on the host */

@@ -178,7 +178,8 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     if (meter_step_end(s, bad, r, e)) bad = step_failed(s, "account", e);
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;
-    r->resident_bytes -= s->read_bytes < r->resident_bytes ? s->read_bytes : r->resident_bytes;
+    s->has_read |= !evaluates;
+    if (s->has_read) r->resident_bytes -= s->read_bytes < r->resident_bytes ? s->read_bytes : r->resident_bytes;
     r->library_bytes = s->library_bytes;
     r->feed_bytes = s->feed_bytes + held_bytes(s);
     damage_report(s, r);

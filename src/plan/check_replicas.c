@@ -309,6 +309,7 @@ static int act_play(struct stage_play *s, int replica, int i)
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : weight ? WEIGHT : 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
     unsigned left = a->op == ACT_RM ? SUM : ends ? SUMMED | ALL : 0;
+    if (a->op == ACT_N) come |= SUM, left |= SUM;        /* a row may end there: nothing is lent any more */
     if (!over(s, replica, h ? h->bucket : 0, come, left)) return 0;
     if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
     if (a->op == ACT_SU && !s->play[replica].updated[h->param])
@@ -372,10 +373,26 @@ static int order_check(const struct stage_play *s)
     return bad;
 }
 
+/* What came from another replica is added in the order in which it came, in which the transport has it returned. */
+static int adds_check(const struct stage_play *s, int replica, int from)
+{
+    const struct plan *p = s->p[replica];
+    const struct act *row = p->row[s->rank];
+    int n = p->row_n[s->rank], next = 0;
+    for (int i = 0; i < n; i++) {
+        if (row[i].op != ACT_G || p->chan[row[i].chan].from_replica != from) continue;
+        while (next < n && (row[next].op != ACT_RG || p->chan[row[next].chan].from_replica != from)) next++;
+        if (next >= i || row[next].chan != row[i].chan) return fail(s, replica, &row[i], "something else came first");
+        next++;
+    }
+    return 0;
+}
+
 static int rank_play(struct stage_play *s)
 {
     const struct plan *first = s->p[0];
     int bad = buckets_check(s);
+    for (int r = 0; r < s->n && !bad; r++) for (int from = 0; from < s->n && !bad; from++) bad = adds_check(s, r, from);
     s->want = check_sum_wanted(first, 0, first->req.groups);
     for (int r = 0; r < s->n && !bad; r++) {
         uint64_t own = check_sum_wanted(s->p[r], s->p[r]->part[r].first_block, s->p[r]->part[r].end_block);

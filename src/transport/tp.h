@@ -3,8 +3,8 @@
  *
  * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; abort alone may be called from any
  * thread. Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan
- * order, which plan_check proved. Posts are matched by their order; the 32-byte header (struct tp_tag) is only compared
- * on receipt. From post to completion the buffer belongs to the transport. The header arrives before the payload
+ * order, which plan_check proved. Posts are matched by their order; the header (struct tp_tag) is only compared on
+ * receipt. From post to completion the buffer belongs to the transport. The header arrives before the payload
  * ("announced"), which tells waiting from transferring. After abort only close is legal.
  *
  * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by

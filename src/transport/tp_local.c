@@ -226,6 +226,9 @@ static enum tp_state local_test(struct tp *t, struct tp_req *r)
     struct post *p = post_at(local_of(t), r->slot);
     int state = atomic_load_explicit(&p->state, memory_order_acquire);
     if (state != TP_DONE) return (enum tp_state)state;
+    r->damaged = false;
+    r->at = p->buf;
+    r->read_ns = 0;
     if (p->lender) {
         r->at = p->lender->buf;
         return TP_DONE;

@@ -1,13 +1,14 @@
 /* The MPI transport: ranks are processes.
  *
- * A transfer is a 32-byte header and then the payload, both posted by the sender at once on one communicator with two
- * tags. The receiver posts the receive of the header; when that has arrived, it compares it and posts the receives of
- * the payload. Headers of a link are taken in posting order, so its payload receives are posted in that order too, and
+ * A transfer is a header and then the payload, both posted by the sender at once on one communicator with two tags. The
+ * receiver posts the receive of the header; when that has arrived, it compares it and posts the receives of the
+ * payload. Headers of a link are taken in posting order, so its payload receives are posted in that order too, and
  * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
  * communicator of their own.
  *
  * The header has a digest of the payload, which the receiver compares when all of it is there. Sums and messages end
- * with one of their own; broadcasts have none.
+ * with one of their own; broadcasts have none. No payload follows where it lies in a room that the receiver reads
+ * (tp_room.h): then the header says where, and has the digest of that.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
  * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
@@ -171,6 +172,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     if (p->head.place) {
         p->loan = ++m->lent[to];
         p->n_pieces = 0;
+        p->digest = tp_digest(&p->head.place, sizeof p->head.place);
     }
     for (int i = 0; i < p->n_pieces; i++) piece_digest(p, i);
     p->head.tag.digest = p->digest;
@@ -209,9 +211,18 @@ static void mpi_give_back(struct tp *t, struct tp_req *r)
     r->slot = -1;
 }
 
+/* What is no tensor cannot come again: it is of a step's order or verdict, or of the end, or where a tensor lies. */
+static int other_came(const struct mpi *m, int from, struct err *e)
+{
+    return err_set(e, E_DEVICE, "rank %d: what rank %d said came damaged; suspect the memory or the network", m->me,
+                   from);
+}
+
 /* The header says that the payload lies in its sender's room. */
 static int loan_take(struct mpi *m, struct post *p, struct err *e)
 {
+    p->digest = tp_digest(&p->came.place, sizeof p->came.place);
+    if (p->digest != p->came.tag.digest) return other_came(m, p->peer, e);
     p->at = tp_rooms_at(m->rooms, p->peer, p->came.place, p->head.tag.bytes);
     p->loan = p->at ? tp_rooms_take(m->rooms, p->peer) : 0;
     if (!p->loan) return err_set(e, E_INTERNAL, "rank %d cannot read what rank %d lends", m->me, p->peer);
@@ -364,13 +375,6 @@ static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
         if (!done && tries > 200) sched_yield();
     }
     return 0;
-}
-
-/* What is no tensor cannot come again: it is of a step's order or verdict, or of the end. */
-static int other_came(const struct mpi *m, int from, struct err *e)
-{
-    return err_set(e, E_DEVICE, "rank %d: what rank %d said came damaged; suspect the memory or the network", m->me,
-                   from);
 }
 
 /* n numbers, and behind them room for their digest. */

@@ -81,7 +81,6 @@ void *tp_rooms_make(struct tp_rooms *r, size_t bytes)
         r->fd = -1;
         return NULL;
     }
-    madvise(p, all, MADV_HUGEPAGE);
     r->room[r->me] = (struct room){p, all};
     door_of(r, r->me)->secret = r->secret;
     return p + r->head;
