@@ -189,6 +189,16 @@ says() {
 says "micro-batches of all replicas" \
     'batch 11 in 6 micro-batches of 2 \(the last is smaller\), up to 2 on each of 4 replicas' \
     -c net.conf --plan -o pipeline.replicas=4
+cat >thin.conf <<'END'
+model { network = "mlp"  hidden = {1, 32}  input = {1, 8, 8}  classes = 4 }
+data  { source = "synthetic"  samples = 24 }
+train { batch_size = 16  split_size = 4  steps = 2  gradient_groups = 2 }
+END
+for schedule in interleaved zb-v; do
+    says "$schedule where the last stage that others wait for is recomputed, and has no weights" 'no schedule of this' \
+        -c thin.conf --plan -o pipeline.ranks=3 -o pipeline.replicas=2 -o pipeline.schedule=$schedule \
+        -o pipeline.stages=6 -o pipeline.recompute=all
+done
 says "as JSON" '"micro_batches": 6,.* "replicas": 2,' -c net.conf --plan --json -o pipeline.replicas=2
 says "memory that is missing, and all ranks that would do" \
     'rank 1 of each replica needs .* it would fit with .* 6 ranks with' \

@@ -31,7 +31,8 @@ static int receive(struct exec *s, struct bound *b, const struct act *a, const s
 {
     const struct channel *c = &b->p->chan[a->chan];
     int from = channel_tp_rank(s, c, false);
-    if (c->kind != CHAN_SUM || s->ops->lane) return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
+    bool borrows = c->kind == CHAN_SUM && s->q.conf->pipeline.read_in_place && !s->ops->lane;
+    if (!borrows) return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
     p->loan = &b->loan[a->chan];
     return s->tp->ops->post_borrow(s->tp, from, tag, at, &p->req, e);
 }

@@ -122,10 +122,10 @@ static void compute_rows(struct rows *r, const struct sched *s)
         for (int i = 0, calm = last_crossing(r->w, s, rank); i < s->row[rank].n; i++) {
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
-            if (i == calm) r->calm[rank] = r->compute[rank].n;
             if (joined && a->op == ACT_W) continue;
             if (a->op == ACT_B && p->stage[a->stage].prog[PROG_R].n)
                 *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
+            if (i == calm) r->calm[rank] = r->compute[rank].n;
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             c.n_mb = a->n_mb;
             if (act_info[c.op].accumulates)
