@@ -326,7 +326,7 @@ static const char *check_loans(struct tp *t)
     if (n < 2 || !t->ops->post_borrow) return NULL;
     struct place mine = place_take(t, (size_t)N * BYTES);
     unsigned char *out = mine.at, *in = tp_battery_memory.take((size_t)N * BYTES);
-    if (t->ops->meet) OK(t->ops->meet(t, &e));
+    if (t->ops->meet) OK(t->ops->meet(t, NULL, &e));
     for (int i = 0; i < N; i++) {
         struct tp_tag tag = tag_of(i, BYTES);
         for (size_t k = 0; k < BYTES; k++) out[(size_t)i * BYTES + k] = pattern(i + 10 * me, k);

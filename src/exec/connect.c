@@ -52,30 +52,43 @@ static void members_find(const struct exec *s, int *member, struct tp_use *use, 
         if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
 }
 
-/* What of other ranks' rooms a step reads, which is in this one's memory too, as the system counts: of replicas, and of
- * tied weights. */
-static size_t read_bytes(const struct exec *s, const struct plan *p)
+/* Of the plan's messages between replicas those that may be lent: the ranks at their other ends, as the transport
+ * numbers them; and what of others' memory a step reads, which is in this one's, too, as the system counts. */
+static size_t lending(const struct exec *s, const struct plan *p, bool *with)
 {
     size_t bytes = 0;
     for (int i = 0; i < p->row_n[s->rank]; i++) {
         const struct act *a = &p->row[s->rank][i];
-        if (act_info[a->op].kind != KIND_RECV) continue;
-        const struct channel *c = &p->chan[a->chan];
-        bool lent = channel_lends(c->kind) || c->kind == CHAN_PGRAD || c->kind == CHAN_PARAM;
-        if (lent && s->tp->ops->reads(s->tp, channel_tp_rank(s, c, false))) bytes += act_bytes(p, a);
+        const struct channel *c = act_is_post(a->op) ? &p->chan[a->chan] : NULL;
+        if (!c || !channel_lends(c->kind)) continue;
+        bool comes = act_info[a->op].kind == KIND_RECV;
+        int peer = channel_tp_rank(s, c, !comes);
+        with[peer] = true;
+        if (comes && s->tp->ops->reads(s->tp, peer)) bytes += act_bytes(p, a);
     }
     return bytes;
+}
+
+/* The most of all plans. */
+static size_t lending_most(const struct exec *s, bool *with)
+{
+    size_t most = 0;
+    for (int i = 0; i < s->n_bound; i++) {
+        size_t bytes = lending(s, s->bound[i].p, with);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static int rooms_meet(struct exec *s, struct err *e)
 {
     if (s->q.pl->sharing.replicas < 2 || !s->tp->ops->meet || !s->q.conf->pipeline.read_in_place) return 0;
-    if (s->tp->ops->meet(s->tp, e)) return -1;
-    for (int i = 0; i < s->n_bound; i++) {
-        size_t bytes = read_bytes(s, s->bound[i].p);
-        if (bytes > s->read_bytes) s->read_bytes = bytes;
-    }
-    return 0;
+    bool *with = mem_alloc((size_t)s->tp->ops->size(s->tp) * sizeof *with);
+    lending_most(s, with);
+    int bad = s->tp->ops->meet(s->tp, with, e);
+    if (!bad) s->read_bytes = lending_most(s, with);
+    free(with);
+    return bad;
 }
 
 int exec_connect(struct exec *s, struct err *e)

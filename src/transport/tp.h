@@ -83,10 +83,11 @@ struct tp_ops {
     void (*give_back)(struct tp *t, struct tp_req *r);
     /* Optional, of host transports: memory that other ranks of the host can read where it lies. room: zeroed, the
      * transport's until close, at most once; NULL: there is none. Not collective. meet: collective, behind all rooms
-     * and before any post; from then on what is sent out of a room to a rank that reads it is not sent, but copied
-     * there by the receiver or lent to it, without a digest. reads: what is sent to that rank, and by it? */
+     * and before any post, with those ranks (NULL: all), which want it, too; from then on what is sent out of a room to
+     * a rank that reads it is not sent, but copied there by the receiver or lent to it, without a digest. reads: what
+     * is sent to that rank, and by it? */
     void *(*room)(struct tp *t, size_t bytes);
-    int (*meet)(struct tp *t, struct err *e);
+    int (*meet)(struct tp *t, const bool *with, struct err *e);
     bool (*reads)(struct tp *t, int peer);
     /* Optional, of device transports: floats at buf become their sums over all members of this rank's group (tp_use),
      * which post the same sums in the same order. In which order they are added is the transport's. The tag is only

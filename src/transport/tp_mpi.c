@@ -490,7 +490,10 @@ static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
 /* ---- rooms ----------------------------------------------------------------------------------- */
 
 static void *mpi_room(struct tp *t, size_t bytes) { return tp_rooms_make(mpi_of(t)->rooms, bytes); }
-static int mpi_meet(struct tp *t, struct err *e) { return tp_rooms_meet(mpi_of(t)->rooms, t, e); }
+static int mpi_meet(struct tp *t, const bool *with, struct err *e)
+{
+    return tp_rooms_meet(mpi_of(t)->rooms, t, with, e);
+}
 static bool mpi_reads(struct tp *t, int peer) { return tp_rooms_reads(mpi_of(t)->rooms, peer); }
 
 /* What people should know: ranks of one host that send what they might read. */

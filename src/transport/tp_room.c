@@ -27,7 +27,7 @@ struct tp_rooms {
     size_t head;                                         /* bytes of the door, whole pages */
     struct room *room;                                   /* of each rank: the own one, those that it reads */
     struct loans **loans;                                /* of each rank; NULL: not both read each other's */
-    bool *near;                                          /* of each rank: another one of this host */
+    bool *near;                                          /* of each rank: one of this host that it should meet */
 };
 
 /* What each rank says of its room, in whole numbers that doubles hold exactly. */
@@ -140,19 +140,19 @@ static struct room room_read(const double *card)
     return none;
 }
 
-static void rooms_read(struct tp_rooms *r, const double *cards)
+static void rooms_read(struct tp_rooms *r, const bool *with, const double *cards)
 {
     const double *own = cards + r->me * CARD;
     for (int i = 0; i < r->n; i++) {
         const double *card = cards + i * CARD;
         bool known = card[CARD_HOST] + card[CARD_HOST_HIGH] > 0;
-        r->near[i] = i != r->me && known && card[CARD_HOST] == own[CARD_HOST] &&
+        r->near[i] = i != r->me && (!with || with[i]) && known && card[CARD_HOST] == own[CARD_HOST] &&
                      card[CARD_HOST_HIGH] == own[CARD_HOST_HIGH];
         if (r->near[i] && own[CARD_BYTES] > 0 && card[CARD_BYTES] > 0) r->room[i] = room_read(card);
     }
 }
 
-int tp_rooms_meet(struct tp_rooms *r, struct tp *t, struct err *e)
+int tp_rooms_meet(struct tp_rooms *r, struct tp *t, const bool *with, struct err *e)
 {
     if (r->met) return 0;
     r->met = true;
@@ -160,7 +160,7 @@ int tp_rooms_meet(struct tp_rooms *r, struct tp *t, struct err *e)
     double *reads = mem_alloc((size_t)(r->n * r->n) * sizeof *reads);
     card_write(r, cards + r->me * CARD);
     int bad = t->ops->reduce(t, cards, r->n * CARD, e);
-    if (!bad) rooms_read(r, cards);
+    if (!bad) rooms_read(r, with, cards);
     for (int i = 0; i < r->n; i++) reads[r->me * r->n + i] = i != r->me && r->room[i].at != NULL;
     bad = bad || t->ops->reduce(t, reads, r->n * r->n, e);
     for (int i = 0; i < r->n && !bad; i++)

@@ -15,10 +15,10 @@ struct tp_rooms *tp_rooms_new(int rank, int ranks);
 void tp_rooms_free(struct tp_rooms *r);                  /* and the room */
 /* Zeroed memory, whose pages are there. NULL: this system has none to give, or it was asked before. */
 void *tp_rooms_make(struct tp_rooms *r, size_t bytes);
-/* Collective, by t's reduce: who reads whose room. Once; later calls change nothing. */
-int tp_rooms_meet(struct tp_rooms *r, struct tp *t, struct err *e);
+/* Collective, by t's reduce: who reads whose room, of those ranks (NULL: all). Once; later calls change nothing. */
+int tp_rooms_meet(struct tp_rooms *r, struct tp *t, const bool *with, struct err *e);
 bool tp_rooms_reads(const struct tp_rooms *r, int peer);
-/* The i-th rank of this host, after the meeting, with which there are no loans. False: there are not so many. */
+/* Of those that it should have met, the i-th one of this host with which there are no loans. False: not so many. */
 bool tp_rooms_shut(const struct tp_rooms *r, int i, int *peer);
 
 /* Sender. Where [p, p + bytes) lies in the own room, counted from 1; 0: elsewhere, or `to` cannot read it there. Then,

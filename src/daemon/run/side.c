@@ -355,7 +355,10 @@ static void *on_room(struct tp *t, size_t bytes)
 {
     return under(t)->ops->room ? under(t)->ops->room(under(t), bytes) : NULL;
 }
-static int on_meet(struct tp *t, struct err *e) { return under(t)->ops->meet ? under(t)->ops->meet(under(t), e) : 0; }
+static int on_meet(struct tp *t, const bool *with, struct err *e)
+{
+    return under(t)->ops->meet ? under(t)->ops->meet(under(t), with, e) : 0;
+}
 static bool on_reads(struct tp *t, int peer) { return under(t)->ops->reads && under(t)->ops->reads(under(t), peer); }
 
 static const struct tp_ops listening = {
