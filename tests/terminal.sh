@@ -80,7 +80,7 @@ $mpstaged -c toy.conf --profile --run-dir profiled >/dev/null 2>&1
 slowly 4 "$aside/pipe" profiled/profile.json
 at $mpstaged -c toy.conf --plan=search -o pipeline.profile="$aside/pipe"
 check "so does --plan=search, which does not know yet what to compare" saw 'searching \.\.\. 0:00:0[23]'
-at timeout 20 $mpstaged -c "$here/../conf/vnet.conf" --plan=search
+at timeout 20 $mpstaged -c "$here/../conf/resnet50.conf" -o model.network=resnet152 --plan=search -o pipeline.cores=16
 check "then it counts its plans" saw 'searching \.\.\. [0-9]+ of [1-9][0-9]* plans 0:00:0[2-9]'
 [ "$tap_bad" -eq 0 ] || note <"$aside/seen"
 
