@@ -354,9 +354,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
     if (r->slot < 0) return TP_DONE;
     struct post *p = post_at(mpi_of(t), r->slot);
     if (p->state != TP_DONE) return p->state;
-    r->damaged = p->damaged;
-    r->at = p->at;
-    r->read_ns = p->read_ns;
+    *r = (struct tp_req){r->slot, p->damaged, p->at, p->read_ns};
     if (p->borrows) return TP_DONE;
     p->used = false;
     r->slot = -1;
