@@ -41,6 +41,12 @@ END
 sed 's/graph = "net.graph"/network = "resnet18"  small_stem = yes  input = {3, 16, 16}  classes = 4/' net.conf \
     >large.conf
 
+cat >thin.conf <<'END'
+model { network = "mlp"  hidden = {1, 32}  input = {1, 8, 8}  classes = 4 }
+data  { source = "synthetic"  samples = 24 }
+train { batch_size = 16  split_size = 4  steps = 2  gradient_groups = 2 }
+END
+
 # same NAME RANKS OPTIONS...: ends with what `one` ended with
 same() {
     trains "$@" -c net.conf
@@ -127,6 +133,15 @@ optimizer_bytes() {
 all=$(optimizer_bytes no) share=$(optimizer_bytes yes)
 if [ "$share" -ge $((all / 4)) ] && [ "$share" -lt $((all * 3 / 10)) ]
 then ok "each of four keeps about a quarter"; else not_ok "each of four keeps about a quarter: $share of $all"; fi
+equal "which is what happens by itself" "$share" "$(optimizer_bytes auto)"
+one_weight() {
+    "$mpstaged" -c thin.conf --summary --json -o 'model.hidden={64}' -o train.momentum=0.9 -o pipeline.replicas=2 \
+        -o pipeline.shard_optimizer="$1" | sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p'
+}
+equal "but not where one weight is more than half of all" "$(one_weight no)" "$(one_weight auto)"
+if [ "$(one_weight yes)" -lt "$(one_weight no)" ]; then ok "which would be less"; else not_ok "which would be less"; fi
+job 2 -c thin.conf -o train.split_size=16 -o pipeline.replicas=2 --run-dir idle
+check "a replica without work is told of" grep -q '^note: 1 of 2 replicas have no micro-batch of a batch' "$aside/err"
 memory_of() {
     "$mpstaged" -c large.conf --plan --json -o pipeline.replicas=4 -o pipeline.shard_optimizer="$1" |
         tr -d '\n ' | sed -n 's/.*"optimizer_bytes":\([0-9]*\).*/\1/p'
@@ -189,11 +204,6 @@ says() {
 says "micro-batches of all replicas" \
     'batch 11 in 6 micro-batches of 2 \(the last is smaller\), up to 2 on each of 4 replicas' \
     -c net.conf --plan -o pipeline.replicas=4
-cat >thin.conf <<'END'
-model { network = "mlp"  hidden = {1, 32}  input = {1, 8, 8}  classes = 4 }
-data  { source = "synthetic"  samples = 24 }
-train { batch_size = 16  split_size = 4  steps = 2  gradient_groups = 2 }
-END
 for schedule in interleaved zb-v; do
     says "$schedule where the last stage that others wait for is recomputed, and has no weights" 'no schedule of this' \
         -c thin.conf --plan -o pipeline.ranks=3 -o pipeline.replicas=2 -o pipeline.schedule=$schedule \

@@ -40,6 +40,7 @@ static struct cost *measured(void)
     k->bytes_per_ns = 2.5;
     k->optimizer_ns_per_byte = 0.25;
     k->busy_ns_per_byte = 0.5;
+    k->sum_ns_per_byte = 0.125;
     for (int i = 0; i < 3; i++) {
         k->size[i] = 2 << i;
         for (int ph = 0; ph < PH_COUNT; ph++)
@@ -178,7 +179,8 @@ START_TEST(there_and_back)
     ck_assert_msg(back != NULL, "%s", e.text);
     ck_assert_str_eq(back->origin, "profile.json");
     ck_assert(back->load_ns == 7 && back->latency_ns == 1500 && back->bytes_per_ns == 2.5);
-    ck_assert(back->optimizer_ns_per_byte == 0.25 && back->busy_ns_per_byte == 0.5);
+    ck_assert(back->optimizer_ns_per_byte == 0.25 && back->busy_ns_per_byte == 0.5 &&
+              back->sum_ns_per_byte == 0.125);
     for (int ph = 0; ph < PH_COUNT; ph++)
         for (int j = 0; j < s->n_groups; j++)
             for (int n = 1; n < 12; n++)
@@ -281,6 +283,7 @@ static const struct { const char *from, *to, *says; } wrong[] = {
     {"\"load_ns_per_sample\": 7.0", "\"load_ns_per_sample\": -7.0", "load_ns_per_sample"},
     {"\"transfer_bytes_per_ns\": 2.5", "\"transfer_bytes_per_ns\": 0", "transfer_bytes_per_ns"},
     {"\"transfer_busy_ns_per_byte\": 0.5", "\"transfer_busy_ns_per_byte\": \"0.5\"", "transfer_busy_ns_per_byte"},
+    {"\"sum_ns_per_byte\": 0.125", "\"sum_ns_per_byte\": -1", "sum_ns_per_byte"},
     {"\"name\": \"a\"", "\"name\": \"z\"", "group 0"},
     {"\"input_grad_ns\"", "\"input_grad\"", "input_grad_ns"},
     {"\"groups\": [", "\"groups\": [{},", "groups"},
