@@ -120,7 +120,8 @@ static void row_print(const struct found *f, bool best)
 {
     char bytes[32], date[32], score[60] = "-", line[200], clean[400];
     if (f->c.score) snprintf(score, sizeof score, "%.24s %.6g%s", f->c.score, f->c.value, best ? "  best" : "");
-    if (f->e.code) snprintf(score, sizeof score, "%s", f->e.code == E_DATA ? "damaged" : "unreadable");
+    if (f->e.code) snprintf(score, sizeof score, "%s", f->e.code == E_DATA ? "damaged"
+                                 : f->e.code == E_CONF ? "of another version" : "unreadable");
     snprintf(line, sizeof line, "%12llu  %11s  %-19s  %s", (unsigned long long)f->step,
              f->e.code ? "-" : text_bytes(f->bytes, bytes), when(f->time, date), score);
     puts(text_printable(line, clean, sizeof clean));

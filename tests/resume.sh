@@ -107,8 +107,8 @@ check "and named" grep -q 'note: passed over: .*step-00000014: is a symbolic lin
 part=damaged
 damage damaged/checkpoints/step-00000012/manifest.json 3
 rm damaged/checkpoints/step-00000008/model-00002-of-00002.safetensors
-goes_on "with no sound one the run begins anew" 2 anew
-check "all three are named" [ "$(grep -c 'passed over' anew/mpstaged.log)" -eq 3 ]
+refused "with no sound one nothing is begun anew" 65 'none of what is there can be used \(3 checkpoints\)' 2 \
+    -c mlp.conf --run-dir damaged --resume
 part=part
 cp part/metrics.jsonl "$aside/m"
 printf '{"event":"step","step":15,"lo' >>part/metrics.jsonl

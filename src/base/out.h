@@ -74,6 +74,10 @@ void out_folder_close(struct out_folder *f);               /* leaves it as it is
 /* Removes a committed folder, whose first loss is its name: it is never there in part, after a power cut either. None:
  * no error. 73, 74. */
 int out_folder_remove(int dir, const char *shown, const char *name, struct err *e);
+/* Gives what has the name another one, which ends in OUT_FOLDER_ASIDE. 1: done, 0: nothing is there. 73: that name is
+ * taken, too. */
+#define OUT_FOLDER_ASIDE ".old"
+int out_folder_aside(int dir, const char *shown, const char *name, struct err *e);
 /* Removes what killed processes left of folders whose names begin so. Only if nobody else writes there. */
 void out_folder_sweep(int dir, const char *prefix);
 

@@ -124,6 +124,15 @@ int out_folder_remove(int dir, const char *shown, const char *name, struct err *
     return bad ? -1 : 0;
 }
 
+int out_folder_aside(int dir, const char *shown, const char *name, struct err *e)
+{
+    char old[80];
+    snprintf(old, sizeof old, "%s" OUT_FOLDER_ASIDE, name);
+    if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
+    if (faccessat(dir, old, F_OK, AT_SYMLINK_NOFOLLOW) && !renameat(dir, name, dir, old)) return 1;
+    return err_set(e, E_CANTCREAT, "%s/%s: is in the way and cannot become %s: move it away", shown, name, old);
+}
+
 void out_folder_sweep(int dir, const char *prefix)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

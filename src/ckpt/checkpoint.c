@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
@@ -74,6 +76,33 @@ int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e
     return 0;
 }
 
+bool ckpt_is_of(const struct ckpt *c, const char *run) { return !c->run || !strcmp(c->run, run); }
+
+int ckpt_list_of(int dir, const char *shown, const char *run, uint64_t **step, int *n, struct err *e)
+{
+    int all = 0;
+    *n = 0;
+    if (ckpt_list(dir, shown, step, &all, e)) return -1;
+    for (int i = 0; i < all; i++) {
+        struct ckpt c;
+        struct err none = {0};
+        if (ckpt_read(dir, shown, (*step)[i], &c, &none)) continue;
+        if (ckpt_is_of(&c, run)) (*step)[(*n)++] = (*step)[i];
+        ckpt_free(&c);
+    }
+    return 0;
+}
+
+char *ckpt_run_make(void)
+{
+    uint64_t r[2];
+    char name[33];
+    if (getrandom(r, sizeof r, 0) != sizeof r)
+        r[0] = (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)name, r[1] = clock_ns();
+    snprintf(name, sizeof name, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
+    return mem_strdup(name);
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Takes o. */
@@ -137,6 +166,7 @@ static json_t *manifest_json(const struct ckpt *c)
                           "position", (json_int_t)c->position, "seed", seed, "numerics", c->numerics, "configuration",
                           c->config, "files", files);
     json_object_set_new(o, "settings", settings_json(c));
+    if (c->run) json_object_set_new(o, "run", json_string(c->run));
     if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
     if (c->skipped) json_object_set_new(o, "skipped_in_a_row", json_integer((json_int_t)c->skipped));
     if (c->has_rate) json_object_set_new(o, "learning_rate", json_real(c->rate));
@@ -274,6 +304,7 @@ static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
         return wrong(r, "skipped_in_a_row is no number from 0");
     c->has_rate = rate != NULL;
     c->rate = json_number_value(rate);
+    text_of(o, "run", &c->run);
     text_of(o, "written", &c->written);
     if (best_parse(r, json_object_get(o, "best"), &c->best)) return -1;
     return settings_parse(r, json_object_get(o, "settings"), c);
@@ -283,8 +314,10 @@ static int manifest_parse(const struct reader *r, const json_t *o, uint64_t step
 {
     uint64_t version;
     char *seed = NULL, *end;
-    if (!number_of(o, "version", &version)) return wrong(r, "it has no version");
-    if (version != CKPT_VERSION) return wrong(r, "it was written by another version of mpstaged");
+    if (!number_of(o, "version", &version) || !version) return wrong(r, "it has no version");
+    if (version != CKPT_VERSION)                          /* no damage: that version can use it */
+        return err_set(r->e, E_CONF, "%s/%s: it was written by another version of mpstaged (its manifest has version "
+                       "%llu, this program reads %d)", r->shown, r->name, (unsigned long long)version, CKPT_VERSION);
     if (!number_of(o, "step", &c->step) || c->step != step) return wrong(r, "its step is not that of its folder");
     bool whole = number_of(o, "position", &c->position) && text_of(o, "numerics", &c->numerics) &&
                  text_of(o, "configuration", &c->config) && text_of(o, "seed", &seed);
@@ -485,6 +518,7 @@ void ckpt_free(struct ckpt *c)
     free(c->written);
     free(c->numerics);
     free(c->config);
+    free(c->run);
     free(c->score);
     free(c->file);
     *c = (struct ckpt){0};

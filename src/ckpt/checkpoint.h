@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/out.h"
 
-#define CKPT_VERSION 1                                   /* of the manifest's form; newer ones are refused */
+#define CKPT_VERSION 1                                   /* of the manifest's form; others are refused */
 struct ckpt_file { char name[64]; uint64_t bytes; char hash[33]; };   /* hash: XXH3-128, as xxh128sum prints it */
 /* A run at a step border. What may not change without other bits has a name of its own, so that a resumed run can say
  * which of them differs. */
@@ -23,6 +23,7 @@ struct ckpt {
     uint64_t step, position;                             /* steps done; samples taken so far (feed_batch) */
     uint64_t seed;
     char *numerics, *config;                             /* the numerics line; hash of the configuration */
+    char *run;                                           /* the run that wrote it, see ckpt_run_make; NULL: unknown */
     /* of what decides the bits of a run: the configuration's options, and others by names of their own */
     int n_settings; struct ckpt_setting *setting;
     bool evaluate;                                       /* the evaluation that is due after this step is not done */
@@ -60,7 +61,13 @@ void ckpt_setting_add(struct ckpt *c, const char *key, const char *value);   /* 
 /* Steps of the folders of `dir` that have such names, the newest first; free it. 66, 74. Whether they are sound is
  * another question. */
 int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e);
-/* Reads a manifest; 65 names the file and what is wrong with it. */
+/* The same of those that a run wrote, by their manifests, and of those that do not say which run wrote them. Nobody
+ * else's may be counted, compared or removed. */
+int ckpt_list_of(int dir, const char *shown, const char *run, uint64_t **step, int *n, struct err *e);
+bool ckpt_is_of(const struct ckpt *c, const char *run);
+/* A new name for a run. It keeps the name when it is resumed. Free it. */
+char *ckpt_run_make(void);
+/* Reads a manifest; 65 names the file and what is wrong with it, 78 says that another version wrote it. */
 int ckpt_read(int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e);
 /* The same of its text, whose own hash may be wrong or missing: for tests. */
 int ckpt_parse(const char *shown, uint64_t step, const char *text, size_t n, struct ckpt *c, struct err *e);

@@ -114,8 +114,8 @@ const struct opt opt_table[] = {
              "written"},
     {"run.resume", OPT_WORD, AT(run.resume), "no", .words = "no yes anyway",
      .text = "go on with the run of the run directory, from its newest sound checkpoint, or from the start if it has "
-             "none; anyway: also where settings have changed so that the bits become others than those of a run "
-             "that was never interrupted"},
+             "neither checkpoints nor weights; anyway: also where settings have changed so that the bits become others "
+             "than those of a run that was never interrupted"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no",
      .text = "only evaluate the weights of run.init_from, on the test samples"},
     {"run.predict", OPT_FILE, AT(run.predict), NULL, .written = true,

@@ -65,14 +65,14 @@ static int arrive(struct loop *l, struct err *e)
     return metrics_rollback(l->q.metrics, &l->back, e);
 }
 
-/* The newest checkpoint before that step; 0: there is none. */
+/* The run's newest checkpoint before that step; 0: there is none. */
 static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
     uint64_t *step = NULL, found = 0;
     const char *at = desk_at(CKPT_FOLDER);
     int n = 0, dir = folder_open(l);
-    if (dir >= 0) ckpt_list(dir, CKPT_FOLDER, &step, &n, &none);
+    if (dir >= 0) ckpt_list_of(dir, CKPT_FOLDER, save_headed(l->q.save)->run, &step, &n, &none);
     for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
     free(step);
     if (dir >= 0) close(dir);

@@ -87,6 +87,7 @@ static void settings_of(const struct conf *conf, const char *numerics, struct ck
 static void settings(const struct boot *b, struct ckpt *c)
 {
     settings_of(b->conf, b->numerics.s, c);
+    c->run = ckpt_run_make();
     settings_beside(b, c);
 }
 
@@ -94,7 +95,8 @@ struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
 {
     struct ckpt *c = mem_alloc(sizeof *c), all;
     settings_of(now, was->numerics, &all);
-    *c = (struct ckpt){.seed = was->seed, .numerics = mem_strdup(was->numerics), .config = mem_strdup(all.config)};
+    *c = (struct ckpt){.seed = was->seed, .numerics = mem_strdup(was->numerics), .config = mem_strdup(all.config),
+                       .run = mem_strdup(was->run)};
     for (int i = 0; i < was->n_settings; i++) {
         const struct ckpt_setting *s = &was->setting[i];
         for (int k = 0; k < all.n_settings; k++)
@@ -200,11 +202,15 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
     ckpt_free(c);
     if (other) return -1;
     if (unknown < w->size) {
-        if (bad && !damaged) *e = why;
+        const char *more = why.code == E_CONF ? "; nothing is touched: go on with that version, move this checkpoint "
+                                                "away, or begin anew with --overwrite" : "";
+        if (bad && !damaged) err_set(e, why.code, "%.800s%s", why.text, more);
         return -1;
     }
     w->share(w, lowest, &why, sizeof why);
-    if (w->rank == 0) text_add(&b->notes, "note: a damaged checkpoint is passed over: %s\n", why.text);
+    if (w->rank != 0) return 0;
+    text_add(&b->notes, "note: a damaged checkpoint is passed over: %s\n", why.text);
+    if (!b->resume.passed) b->resume.passed = mem_strdup(why.text);
     return 0;
 }
 
@@ -242,7 +248,7 @@ static void best_find(struct boot *b, int dir, const char *shown, const uint64_t
         struct ckpt c;
         struct err none = {0};
         if (step[i] > r->from.step || ckpt_read(dir, shown, step[i], &c, &none)) continue;
-        bool scored = c.score && !strcmp(c.score, key);
+        bool scored = ckpt_is_of(&c, r->now.run) && c.score && !strcmp(c.score, key);
         if (scored && (!r->any || score_better(key, c.value, r->best)))
             r->any = true, r->best = c.value;
         ckpt_free(&c);
@@ -260,11 +266,28 @@ static void strangers_tell(struct boot *b, int dir, const char *shown)
         uint64_t step;
         struct stat st;
         if (!ckpt_step(f->d_name, &step) || (r->found && step < r->from.step)) continue;
-        if (!fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(st.st_mode))
-            text_add(&b->notes, "note: passed over: %s/%s: is %s, not a directory\n", shown, f->d_name,
-                     out_kind(st.st_mode));
+        if (fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode)) continue;
+        struct text what = {0};
+        text_add(&what, "%s/%s: is %s, not a directory", shown, f->d_name, out_kind(st.st_mode));
+        text_add(&b->notes, "note: passed over: %s\n", what.s);
+        if (!b->resume.passed) b->resume.passed = what.s;
+        else text_free(&what);
     }
     if (d) closedir(d);
+}
+
+/* What nobody may lose by a new beginning that he did not ask for. */
+static int beginning_refuse(const struct boot *b, const char *shown, int n, struct err *e)
+{
+    static const char anew[] = "--overwrite begins anew in its place, another --run-dir beside it";
+    static const char weights[] = "weights.safetensors";
+    const char *dir = b->conf->run.directory;
+    if (b->resume.passed)
+        return err_set(e, E_DATA, "%s: none of what is there can be used (%d checkpoint%s), and nothing is touched: "
+                       "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
+    if (b->dir.fd < 0 || faccessat(b->dir.fd, weights, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
+    return err_set(e, E_CONF, "%s: there is no checkpoint to go on from, but %s of an earlier run, and nothing is "
+                   "touched: put its checkpoints back; %s; --init-from takes its weights", dir, weights, anew);
 }
 
 static int newest_find(struct boot *b, int dir, const char *shown, struct err *e)
@@ -275,7 +298,12 @@ static int newest_find(struct boot *b, int dir, const char *shown, struct err *e
     for (int i = 0; i < n && !is; i++) is = sound(b, dir, shown, step[i], &r->from, e);
     r->found = is > 0;
     if (b->world->rank == 0) strangers_tell(b, dir, shown);
+    if (!r->found && !is && !bad && b->world->rank == 0) bad = beginning_refuse(b, shown, n, e);
     if (r->found && b->world->rank == 0) {
+        if (r->from.run) {
+            free(r->now.run);
+            r->now.run = mem_strdup(r->from.run);
+        }
         bad |= settings_fit(b, shown, e);
         best_find(b, dir, shown, step, n);
     }
@@ -289,6 +317,7 @@ int resume_find(struct boot *b, struct err *e)
     if (b->world->rank == 0) settings(b, &b->resume.now);
     if (strcmp(b->conf->run.resume, "no") == 0) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
+    if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
     if (!bad && !b->resume.found && b->world->rank == 0)
         text_add(&b->notes, "note: there is no checkpoint to go on from in %s; from the start\n",
                  b->conf->run.directory);
@@ -359,6 +388,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
 
 void resume_free(struct resume *r)
 {
+    free(r->passed);
     rates_free(&r->rates);
     ckpt_free(&r->from);
     ckpt_free(&r->now);

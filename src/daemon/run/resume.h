@@ -15,12 +15,14 @@ struct resume {
     struct rates rates;                                   /* rank 0: what was set while the run went on before */
     struct ckpt now;                                      /* rank 0: what this run's checkpoints say of its settings */
     bool any; double best;                                /* rank 0: the best score on disk, by checkpoint.best */
+    char *passed;                                         /* rank 0: what was passed over first, and why; NULL: none */
 };
 /* Rank 0, with the run directory open: fills in rates. 65, 73, 74. */
 int resume_rates(struct boot *b, struct err *e);
 /* With run.resume finds the newest sound checkpoint of the run directory. Each rank looks at its share of the files.
- * Damaged ones are named in the notes and passed over. 78 names a setting that has changed so that bits would be
- * others, unless run.resume is anyway. */
+ * Damaged ones are named in the notes and passed over. 65 where there are checkpoints, but no sound one. 78 names a
+ * setting that has changed so that bits would be others, unless run.resume is anyway; a newest one of another version;
+ * weights without a checkpoint. */
 int resume_find(struct boot *b, struct err *e);
 /* Reads the state that this rank begins with: of what was found, or else of run.init_from. 65, 66. */
 int resume_begin(struct boot *b, struct err *e);

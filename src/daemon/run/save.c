@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "daemon/report/log.h"
 #include "daemon/report/rundir.h"
 #include "daemon/run/pulse.h"
 #include "daemon/run/save_int.h"
@@ -169,6 +170,23 @@ static int folder_make(const struct save *s, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: cannot create: %s", s->q.dir, CKPT_FOLDER, strerror(errno));
 }
 
+/* What has the name of a checkpoint that is to be made. One of the run's own, which it has passed over as damaged,
+ * goes. Whatever else is there may be wanted by somebody, and gets another name. */
+static int room_make(struct save *s, int dir, const char *shown, uint64_t step, struct err *e)
+{
+    struct err none = {0};
+    struct ckpt c;
+    char name[CKPT_NAME];
+    ckpt_name(step, name);
+    bool own = !ckpt_read(dir, shown, step, &c, &none) && ckpt_is_of(&c, s->q.head->run);
+    if (!none.code) ckpt_free(&c);
+    if (own) return out_folder_remove(dir, shown, name, e);
+    int moved = out_folder_aside(dir, shown, name, e);
+    if (moved > 0) log_line("note: %s/%s is no checkpoint of this run that can be read: it is %s" OUT_FOLDER_ASIDE
+                            " now", shown, name, name);
+    return moved < 0 ? -1 : 0;
+}
+
 void save_prepare(struct save *s, struct order *o)
 {
     struct text shown = {0};
@@ -179,8 +197,7 @@ void save_prepare(struct save *s, struct order *o)
     bool bad = rundir_named(s->lead.dir, s->q.dir, &s->unprepared) || folder_make(s, &s->unprepared);
     int dir = bad ? -1 : save_folder_open(s, &shown, &s->unprepared);
     ckpt_name(o->step, name);
-    /* one of that step, which the run has passed over as damaged, goes first */
-    if (dir >= 0 && !out_folder_remove(dir, shown.s, name, &s->unprepared))
+    if (dir >= 0 && !room_make(s, dir, shown.s, o->step, &s->unprepared))
         out_folder_begin(&f, dir, shown.s, name, &s->unprepared);
     out_folder_close(&f);
     if (dir >= 0) close(dir);

@@ -53,7 +53,7 @@ int save_part_write(struct save *s, struct err *e);
 /* Commits what all ranks have written: the checkpoint counts when this returns 0. part: [rank]; bytes: of all files but
  * the manifest. */
 int save_commit(struct save *s, int dir, const char *shown, const struct saved *part, uint64_t *bytes, struct err *e);
-/* Removes what checkpoint.keep does not keep. Later steps than this one, of which nothing is known but that they were
- * not sound when the run went on, are left alone. */
+/* Removes what checkpoint.keep does not keep of the run's own. Later steps than this one, of which nothing is known but
+ * that they were not sound when the run went on, are left alone. */
 int save_old_remove(const struct save *s, int dir, const char *shown, struct err *e);
 #endif

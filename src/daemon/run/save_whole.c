@@ -94,7 +94,7 @@ static uint64_t best_of(const struct save *s, int dir, const char *shown, const 
 int save_old_remove(const struct save *s, int dir, const char *shown, struct err *e)
 {
     uint64_t *step;
-    int n, kept = 0, bad = ckpt_list(dir, shown, &step, &n, e);
+    int n, kept = 0, bad = ckpt_list_of(dir, shown, s->head->run, &step, &n, e);
     uint64_t best = bad ? 0 : best_of(s, dir, shown, step, n);
     for (int i = 0; i < n && !bad; i++) {
         char name[CKPT_NAME];
