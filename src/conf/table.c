@@ -184,8 +184,8 @@ const struct opt opt_table[] = {
      .bits = true, .text = "repeat a single channel so often; of images 1 makes grey ones and 3 coloured ones, and the "
                            "model decides"},
     {"data.upright", OPT_BOOL, AT(data.upright), "yes", .of = "data.source images",
-     .bits = true, .text = "turn images as their EXIF tag Orientation says; no: take them as they are stored, like "
-                           "torchvision"},
+     .bits = true, .text = "turn images as the tag Orientation of their EXIF or XMP says, like Pillow's exif_transpose; "
+                           "no: take them as they are stored, like torchvision"},
     {"data.scaled_decoding", OPT_BOOL, AT(data.scaled_decoding), "no", .of = "data.source images",
      .bits = true, .text = "decode JPEG files at a half, a quarter or an eighth of their size where that is not "
                            "smaller than what they are scaled to, as Pillow's Image.draft does: other pixels, and "

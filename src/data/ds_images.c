@@ -295,6 +295,7 @@ static void place_shrink(const struct images *d, struct augment_key k, struct pi
     }
     w->width = picture_width(p);
     w->height = picture_height(p);
+    frame_order(place);
 }
 
 static int picture_write(const struct images *d, struct room *r, struct picture *p, struct augment_key k, float *x,

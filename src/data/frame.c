@@ -45,6 +45,15 @@ static int64_t flipped(const struct span *s, bool flip)
 
 static int other_end(int all, int first, int n, bool flip) { return flip ? all - first - n : first; }
 
+void frame_order(struct frame_place *p)
+{
+    struct resample_want *w = &p->window;
+    const bool turned = p->turn.swap;
+    const int64_t down = turned ? w->width - w->to_width : w->height - w->to_height;
+    const int64_t across = turned ? w->height - w->to_height : w->width - w->to_width;
+    w->down_first = (down > 0 && down > 2 * across) != turned;
+}
+
 struct frame_place frame_cut_place(const struct frame_cut *cut, int width, int height, struct picture_turn turn)
 {
     struct span rows = span_of(cut->to_height, cut->top, cut->height);
@@ -52,14 +61,17 @@ struct frame_place frame_cut_place(const struct frame_cut *cut, int width, int h
     const struct span *down = turn.swap ? &columns : &rows, *across = turn.swap ? &rows : &columns;
     const struct canvas_part *p = &cut->part;
     struct canvas_part as = turn.swap ? (struct canvas_part){p->left, p->top, p->width, p->height} : *p;
-    return (struct frame_place){
+    struct frame_place place = {
         .window = {.width = as.width, .height = as.height, .to_width = across->scaled, .to_height = down->scaled,
                    .left = flipped(across, turn.flip_columns), .top = flipped(down, turn.flip_rows),
-                   .n_columns = across->n ? across->n : 1, .n_rows = down->n ? down->n : 1},
+                   .n_columns = across->n ? across->n : 1, .n_rows = down->n ? down->n : 1,
+                   .mirror_columns = turn.flip_columns, .mirror_rows = turn.flip_rows},
         .from_top = other_end(height, as.top, as.height, turn.flip_rows),
         .from_left = other_end(width, as.left, as.width, turn.flip_columns),
         .height = cut->height, .width = cut->width,
         .top = rows.at, .left = columns.at, .rows = rows.n, .columns = columns.n, .turn = turn};
+    frame_order(&place);
+    return place;
 }
 
 int64_t frame_centred(int64_t scaled, int64_t pad, int size)

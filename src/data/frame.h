@@ -31,6 +31,8 @@ struct frame_place frame_place(const struct frame *f, int width, int height, str
  * of that from row `top` and column `left` on, which may lie outside. width and height are the stored picture's. */
 struct frame_cut { struct canvas_part part; int64_t to_height, to_width, top, left; int height, width; };
 struct frame_place frame_cut_place(const struct frame_cut *cut, int width, int height, struct picture_turn turn);
+/* In which order the axes of its window are scaled: of the upright picture as Pillow does (resample.h). */
+void frame_order(struct frame_place *p);
 /* What the scaler holds, upright and with its padding, as a picture in memory. */
 void frame_show(const struct frame_place *p, const struct resample *r, struct canvas *c);
 /* Makes it of a picture in memory, which is as stored. */

@@ -119,36 +119,6 @@ bool picture_name(const char *name, size_t n)
     return false;
 }
 
-/* ---- EXIF -------------------------------------------------------------------------------------------------------- */
-
-/* A TIFF file: byte order, 42, place of the first folder; a folder is a count and entries of 12 bytes: tag, type,
- * count, value. */
-struct exif { const uint8_t *s; size_t n; bool big; };
-
-static uint32_t exif_at(const struct exif *x, size_t at, int bytes)
-{
-    uint32_t v = 0;
-    for (int i = 0; i < bytes; i++) v |= (uint32_t)x->s[at + (size_t)i] << 8 * (x->big ? bytes - 1 - i : i);
-    return v;
-}
-
-int picture_exif(const uint8_t *exif, size_t n)
-{
-    enum { ORIENTATION = 0x112, SHORT = 3, ENTRY = 12 };
-    struct exif x = {exif, n, n && exif[0] == 'M'};
-    if (n < 8 || (memcmp(exif, "II", 2) && memcmp(exif, "MM", 2)) || exif_at(&x, 2, 2) != 42) return 1;
-    size_t at = exif_at(&x, 4, 4);
-    if (at > n - 2) return 1;
-    size_t entries = exif_at(&x, at, 2);
-    for (at += 2; entries && at + ENTRY <= n; entries--, at += ENTRY) {
-        if (exif_at(&x, at, 2) != ORIENTATION) continue;
-        uint32_t v = exif_at(&x, at + 8, 2);
-        bool sound = exif_at(&x, at + 2, 2) == SHORT && exif_at(&x, at + 4, 4) == 1 && v >= 1 && v <= 8;
-        return sound ? (int)v : 1;
-    }
-    return 1;
-}
-
 void picture_grey(uint8_t *row, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

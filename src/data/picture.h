@@ -23,8 +23,9 @@ enum { PICTURE_SIDE = 65500, PICTURE_PIXELS = 1 << 27, PICTURE_SCANS = 200, PICT
  * that are one, libjpeg-turbo writes past the caches. */
 enum { PICTURE_BYTES = 4, PICTURE_SHIFT = 8 };
 
-/* How a picture is turned to stand upright, as in EXIF's tag Orientation: pixel (row, column) of the upright picture is
- * the stored one of (row, column), or where swap is set of (column, row), counted from the end where flip says so. */
+/* How a picture is turned to stand upright, by EXIF or else XMP, as Pillow 13's exif_transpose finds it: pixel (row,
+ * column) of the upright picture is the stored one of (row, column), or where swap is set of (column, row), counted from
+ * the end where flip says so. */
 struct picture_turn { bool swap, flip_rows, flip_columns; };
 
 struct picture;
@@ -58,9 +59,10 @@ int picture_png_write(const uint8_t *rgb, int height, int width, struct text *ou
 
 /* Is this the name of a picture: does it end with .jpg, .jpeg or .png, in letters of any case? */
 bool picture_name(const char *name, size_t n);
-/* The value of EXIF's tag Orientation, 1 to 8, in a block of EXIF (which begins with the byte order, "II" or "MM"); 1
- * where there is none or anything is odd. */
+/* The value of EXIF's tag Orientation, 1 to 8, in a block of EXIF (which begins with the byte order, "II" or "MM", or
+ * with "Exif" before that), of any type that is a number; 1: another value; 0: there is none, or anything is odd. */
 int picture_exif(const uint8_t *exif, size_t n);
+int picture_xmp(const uint8_t *xmp, size_t n);           /* the same of tiff:Orientation in a packet of XMP */
 /* Makes n pixels grey, all four bytes alike: (19595 red + 38470 green + 7471 blue + 32768) / 65536, as Pillow's "L". */
 void picture_grey(uint8_t *row, size_t n);
 

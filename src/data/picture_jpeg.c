@@ -80,13 +80,26 @@ static void progress_look(j_common_ptr d)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static bool begins(jpeg_saved_marker_ptr m, const char *with, size_t n)
+{
+    return m->data_length >= n && !memcmp(m->data, with, n);
+}
+
+/* A long EXIF goes on in further segments; of several packets of XMP the last one counts. */
 static int orientation_find(const struct jpeg_decompress_struct *d)
 {
-    static const char name[] = "Exif\0";                  /* and the NUL of the string */
-    for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next)
-        if (m->data_length > sizeof name && !memcmp(m->data, name, sizeof name))
-            return picture_exif(m->data + sizeof name, m->data_length - sizeof name);
-    return 1;
+    static const char exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";   /* and the string's NUL */
+    struct text exif = {0};
+    jpeg_saved_marker_ptr xmp = NULL;
+    for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next) {
+        if (begins(m, exif_name, sizeof exif_name))
+            text_add_bytes(&exif, m->data + sizeof exif_name, m->data_length - sizeof exif_name);
+        if (begins(m, xmp_name, sizeof xmp_name)) xmp = m;
+    }
+    int found = picture_exif((const uint8_t *)exif.s, exif.n);
+    if (!found && xmp) found = picture_xmp(xmp->data + sizeof xmp_name, xmp->data_length - sizeof xmp_name);
+    text_free(&exif);
+    return found ? found : 1;
 }
 
 static void header_read(struct jpeg *j)

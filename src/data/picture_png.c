@@ -1,9 +1,11 @@
 /* PNG by libpng. Its errors come back by longjmp, its warnings do not count. */
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <png.h>
+#include <zlib.h>
 #include "base/mem.h"
 #include "data/picture_int.h"
 
@@ -40,12 +42,110 @@ static void png_bytes(png_structp s, png_bytep out, size_t n)
     g->at += n;
 }
 
-static int orientation_find(const struct png *g)
+/* ---- which way up ------------------------------------------------------------------------------------------------ */
+
+/* libpng gives chunks behind the pixels only once these are read, so chunks are looked for in the file itself. */
+struct bytes { const uint8_t *s; size_t n; };
+struct notes { struct bytes exif, raw, xmp; bool has_exif; uint8_t *unpacked[2]; };
+
+static uint32_t number_at(const uint8_t *s)
 {
-    png_bytep exif;
-    png_uint_32 n;
-    return png_get_eXIf_1(g->s, g->info, &n, &exif) ? picture_exif(exif, n) : 1;
+    return (uint32_t)s[0] << 24 | (uint32_t)s[1] << 16 | (uint32_t)s[2] << 8 | s[3];
 }
+
+/* Takes n bytes and the NUL behind them off the front; false: there is no NUL. */
+static bool word_take(struct bytes *b, struct bytes *word)
+{
+    const uint8_t *end = b->n ? memchr(b->s, 0, b->n) : NULL;
+    if (!end) return false;
+    *word = (struct bytes){b->s, (size_t)(end - b->s)};
+    *b = (struct bytes){end + 1, b->n - word->n - 1};
+    return true;
+}
+
+static bool unpack(struct bytes *b, uint8_t **at)
+{
+    enum { MOST = 1 << 20 };                              /* of what Pillow unpacks */
+    uLongf n = MOST;
+    free(*at);
+    *at = mem_alloc(MOST);
+    if (uncompress(*at, &n, b->s, b->n) != Z_OK) return false;
+    *b = (struct bytes){*at, n};
+    return true;
+}
+
+/* tEXt: key, text; zTXt: key, 0, packed text; iTXt: key, is it packed, 0, language, key in it, text. */
+static void text_take(struct notes *k, char kind, struct bytes b)
+{
+    static const char *const names[] = {"Raw profile type exif", "XML:com.adobe.xmp"};
+    struct bytes *const to[] = {&k->raw, &k->xmp};
+    struct bytes key, none;
+    if (!word_take(&b, &key)) return;
+    if (kind == 't' && key.n == 4 && !memcmp(key.s, "exif", 4)) k->exif = b, k->has_exif = true;
+    for (int i = 0; i < 2; i++) {
+        if (key.n != strlen(names[i]) || memcmp(key.s, names[i], key.n)) continue;
+        bool packed = kind == 'z';
+        if (kind != 't' && (b.n < 2 || b.s[kind == 'i'])) return;   /* a way of packing that there is not */
+        if (kind == 'z') b.s++, b.n--;
+        if (kind == 'i') {
+            packed = b.s[0];
+            b.s += 2, b.n -= 2;
+            if (!word_take(&b, &none) || !word_take(&b, &none)) return;
+        }
+        if (!packed || unpack(&b, &k->unpacked[i])) *to[i] = b;
+    }
+}
+
+static void notes_find(const struct picture *p, struct notes *k)
+{
+    enum { HEAD = 8, SUM = 4 };
+    bool pixels = false;
+    for (size_t at = 8, n; p->n - at >= HEAD + SUM; at += HEAD + SUM + n) {
+        const uint8_t *s = p->bytes + at, *type = s + 4;
+        const struct bytes b = {s + HEAD, number_at(s)};
+        n = b.n;
+        if (n > p->n - at - HEAD - SUM || !memcmp(type, "IEND", 4) || (pixels && !memcmp(type, "fcTL", 4))) return;
+        const bool exif = !memcmp(type, "eXIf", 4), text = !memcmp(type + 1, "TXt", 3) || !memcmp(type, "tEXt", 4);
+        pixels |= !memcmp(type, "IDAT", 4);
+        if ((!exif && !text) || crc32(0, type, (uInt)n + 4) != number_at(b.s + n)) continue;
+        if (exif) k->exif = b, k->has_exif = true;
+        else if (strchr("tzi", type[0])) text_take(k, (char)type[0], b);
+    }
+}
+
+/* ImageMagick's text: three lines about it, then bytes as two digits of base 16 each, in lines. */
+static int raw_look(struct bytes b)
+{
+    struct text t = {0};
+    int half = -1;
+    for (int i = 0; i < 3; i++) {
+        const uint8_t *end = b.n ? memchr(b.s, '\n', b.n) : NULL;
+        if (!end) return 0;
+        b = (struct bytes){end + 1, b.n - (size_t)(end + 1 - b.s)};
+    }
+    for (; b.n; b.s++, b.n--) {
+        const int digit = isdigit(*b.s) ? *b.s - '0' : isxdigit(*b.s) ? tolower(*b.s) - 'a' + 10 : -1;
+        const char byte = (char)(16 * half + digit);
+        if (digit < 0) continue;
+        if (half >= 0) text_add_bytes(&t, &byte, 1);
+        half = half < 0 ? digit : -1;
+    }
+    const int found = picture_exif((const uint8_t *)t.s, t.n);
+    text_free(&t);
+    return found;
+}
+
+static int orientation_find(const struct picture *p)
+{
+    struct notes k = {0};
+    notes_find(p, &k);
+    int found = k.has_exif ? picture_exif(k.exif.s, k.exif.n) : raw_look(k.raw);
+    if (!found) found = picture_xmp(k.xmp.s, k.xmp.n);
+    for (int i = 0; i < 2; i++) free(k.unpacked[i]);
+    return found ? found : 1;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Whatever it holds becomes four bytes a pixel. */
 static int four_bytes(struct png *g, struct err *e)
@@ -87,7 +187,7 @@ static int png_open(struct picture *p, struct err *e)
     png_uint_32 width = png_get_image_width(g->s, g->info), height = png_get_image_height(g->s, g->info);
     p->width = (int)width;                               /* libpng refuses 2^31 and more */
     p->height = (int)height;
-    p->orientation = orientation_find(g);
+    p->orientation = orientation_find(p);
     return 0;
 }
 

@@ -33,7 +33,7 @@ struct taps taps_of(int64_t from, int64_t to, int64_t i, double *weight)
 /* Weights are whole numbers of 2^-22, so that a sum of 8-bit values fits into 32 bits. */
 enum { BITS = 22, HALF = 1 << (BITS - 1), PIXEL = 4 };
 /* Of one row of the window. */
-static size_t line_bytes(const struct resample_want *w) { return size_align64((size_t)w->n_columns * PIXEL); }
+static size_t window_bytes(const struct resample_want *w) { return size_align64((size_t)w->n_columns * PIXEL); }
 
 static size_t axis_bytes(int64_t most, int n)
 {
@@ -49,13 +49,18 @@ static char *axis_place(struct resample_axis *a, int64_t most, int n, char *at)
     return at + size_align64((size_t)(n * most) * sizeof *a->weight);
 }
 
-/* exact: room for the weights of one element. */
-static void axis_fill(struct resample_axis *a, int64_t from, int64_t to, int64_t first, int n, double *exact)
+/* n elements from `first` on. mirrored: both are counted from the other end. exact: room for the weights of one. */
+struct axis_want { int64_t from, to, first; int n; bool mirrored; };
+static void axis_fill(struct resample_axis *a, const struct axis_want *x, double *exact)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < x->n; i++) {
         int32_t *w = a->weight + i * a->most;
-        a->taps[i] = taps_of(from, to, first + i, exact);
-        for (int64_t k = 0; k < a->taps[i].n; k++) w[k] = (int32_t)(0.5 + exact[k] * (1 << BITS));
+        const int64_t at = x->first + i;
+        struct taps t = taps_of(x->from, x->to, x->mirrored ? x->to - 1 - at : at, exact);
+        for (int64_t k = 0; k < t.n; k++)
+            w[k] = (int32_t)(0.5 + exact[x->mirrored ? t.n - 1 - k : k] * (1 << BITS));
+        if (x->mirrored) t.first = x->from - t.first - t.n;
+        a->taps[i] = t;
     }
 }
 
@@ -81,13 +86,13 @@ static void across_plain(const struct resample *r, const uint8_t *row, uint8_t *
         }
 }
 
-/* One row of the window, of lines that have been scaled along the row. The line of the picture's row y is y modulo the
- * most that there are. */
+/* Row i of the window along the columns, of lines as wide as r->line_bytes says. The line of the picture's row y is y
+ * modulo the most that there are. */
 static void down_plain(const struct resample *r, int i, uint8_t *out)
 {
     const struct resample_axis *a = &r->rows;
     const int32_t *w = a->weight + i * a->most;
-    size_t line = line_bytes(&r->want);
+    const size_t line = r->line_bytes;
     for (size_t at = 0; at < line; at++) {
         int32_t sum = HALF;
         for (int64_t k = 0, y = a->taps[i].first % a->most; k < a->taps[i].n; k++, y = y + 1 < a->most ? y + 1 : 0)
@@ -180,20 +185,56 @@ __attribute__((target("avx2"))) static void across_wide(const struct resample *r
     }
 }
 
+/* Of two lines a byte of the first one and the same byte of the second one become a pair of 16-bit numbers, and so do
+ * their weights: the upper bits of both, then the lower ones. A line that is missing at the end has weight 0. */
+static void pairs_make(const struct resample *r, int i)
+{
+    const int32_t *w = r->rows.weight + i * r->rows.most, below = (1 << SPLIT) - 1;
+    int32_t *pair = r->pairs;
+    for (int64_t k = 0, n = r->rows.taps[i].n; k < n; k += 2, pair += 2) {
+        const int32_t next = k + 1 < n ? w[k + 1] : 0;
+        pair[0] = next >> SPLIT << 16 | w[k] >> SPLIT;
+        pair[1] = (next & below) << 16 | (w[k] & below);
+    }
+}
+
+__attribute__((target("avx2"))) static inline __m256i rows_round(__m256i upper, __m256i lower)
+{
+    __m256i all = _mm256_add_epi32(_mm256_slli_epi32(upper, SPLIT), lower);
+    return _mm256_srai_epi32(_mm256_add_epi32(all, _mm256_set1_epi32(HALF)), BITS);
+}
+
 __attribute__((target("avx2"))) static void down_wide(const struct resample *r, int i, uint8_t *out)
 {
-    const struct resample_axis *a = &r->rows;
-    const int32_t *w = a->weight + i * a->most;
-    size_t line = line_bytes(&r->want);
-    for (size_t at = 0; at < line; at += 8) {
-        __m256i sum = _mm256_set1_epi32(HALF);
-        for (int64_t k = 0, y = a->taps[i].first % a->most; k < a->taps[i].n; k++, y = y + 1 < a->most ? y + 1 : 0) {
-            __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(r->line + (size_t)y * line + at)));
-            sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(v, _mm256_set1_epi32(w[k])));
+    const int64_t n = r->rows.taps[i].n, most = r->rows.most, from = r->rows.taps[i].first % most;
+    const __m256i none = _mm256_setzero_si256();
+    pairs_make(r, i);
+    for (size_t at = 0; at < r->line_bytes; at += 32) {
+        __m256i a = none, b = none, c = none, d = none, e = none, f = none, g = none, h = none;
+        const int32_t *pair = r->pairs;
+        for (int64_t k = 0, y = from; k < n; k += 2, pair += 2) {
+            const int64_t z = y + 1 < most ? y + 1 : 0;
+            const __m256i one = _mm256_load_si256((const __m256i *)(r->line + (size_t)y * r->line_bytes + at));
+            const __m256i two = _mm256_load_si256((const __m256i *)(r->line + (size_t)z * r->line_bytes + at));
+            const __m256i upper = _mm256_set1_epi32(pair[0]), lower = _mm256_set1_epi32(pair[1]);
+            __m256i both = _mm256_unpacklo_epi8(one, two), v = _mm256_unpacklo_epi8(both, none);
+            a = _mm256_add_epi32(a, _mm256_madd_epi16(v, upper));
+            b = _mm256_add_epi32(b, _mm256_madd_epi16(v, lower));
+            v = _mm256_unpackhi_epi8(both, none);
+            c = _mm256_add_epi32(c, _mm256_madd_epi16(v, upper));
+            d = _mm256_add_epi32(d, _mm256_madd_epi16(v, lower));
+            both = _mm256_unpackhi_epi8(one, two);
+            v = _mm256_unpacklo_epi8(both, none);
+            e = _mm256_add_epi32(e, _mm256_madd_epi16(v, upper));
+            f = _mm256_add_epi32(f, _mm256_madd_epi16(v, lower));
+            v = _mm256_unpackhi_epi8(both, none);
+            g = _mm256_add_epi32(g, _mm256_madd_epi16(v, upper));
+            h = _mm256_add_epi32(h, _mm256_madd_epi16(v, lower));
+            y = z + 1 < most ? z + 1 : 0;
         }
-        sum = _mm256_srai_epi32(sum, BITS);
-        __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-        _mm_storel_epi64((__m128i *)(out + at), _mm_packus_epi16(half, half));
+        __m256i low = _mm256_packus_epi32(rows_round(a, b), rows_round(c, d));
+        __m256i high = _mm256_packus_epi32(rows_round(e, f), rows_round(g, h));
+        _mm256_store_si256((__m256i *)(out + at), _mm256_packus_epi16(low, high));
     }
 }
 #else
@@ -205,10 +246,11 @@ static bool processor_is_wide(void) { return false; }
 void resample_begin(struct resample *r, const struct resample_want *w)
 {
     int64_t across = taps_most(w->width, w->to_width), down = taps_most(w->height, w->to_height);
-    size_t line = line_bytes(w);
+    size_t row = window_bytes(w), line = w->down_first ? size_align64((size_t)w->width * PIXEL) : row;
     size_t exact = size_align64((size_t)(across > down ? across : down) * sizeof(double));
-    size_t need = axis_bytes(across, w->n_columns) + axis_bytes(down, w->n_rows) + line * (size_t)(down + w->n_rows) +
-                  groups_bytes(w, across) + exact + 64;
+    size_t pairs = size_align64((size_t)(down + 1) * sizeof(int32_t));
+    size_t need = axis_bytes(across, w->n_columns) + axis_bytes(down, w->n_rows) + line * (size_t)(down + 1) +
+                  row * (size_t)w->n_rows + groups_bytes(w, across) + pairs + exact + 64;
     if (need > r->bytes) {
         free(r->memory);
         r->memory = mem_alloc(need);
@@ -220,12 +262,17 @@ void resample_begin(struct resample *r, const struct resample_want *w)
     r->n_out = 0;
     at = axis_place(&r->columns, across, w->n_columns, at + exact);
     at = axis_place(&r->rows, down, w->n_rows, at);
-    axis_fill(&r->columns, w->width, w->to_width, w->left, w->n_columns, weight);
-    axis_fill(&r->rows, w->height, w->to_height, w->top, w->n_rows, weight);
+    const struct axis_want columns = {w->width, w->to_width, w->left, w->n_columns, w->mirror_columns};
+    const struct axis_want rows = {w->height, w->to_height, w->top, w->n_rows, w->mirror_rows};
+    axis_fill(&r->columns, &columns, weight);
+    axis_fill(&r->rows, &rows, weight);
     r->n_in = (int)r->rows.taps[0].first;
     r->wide = groups_make(r, at) && processor_is_wide();
     r->line = (uint8_t *)at + groups_bytes(w, across);
-    r->window = r->line + line * (size_t)down;
+    r->line_bytes = line;
+    r->between = r->line + line * (size_t)down;
+    r->window = r->between + line;
+    r->pairs = (int32_t *)(r->window + row * (size_t)w->n_rows);
 }
 
 void resample_free(struct resample *r)
@@ -236,17 +283,23 @@ void resample_free(struct resample *r)
 
 void resample_row(struct resample *r, const uint8_t *row)
 {
-    size_t line = line_bytes(&r->want);
+    const bool down_first = r->want.down_first;
     int y = r->n_in++;
-    (r->wide ? across_wide : across_plain)(r, row, r->line + (size_t)(y % r->rows.most) * line);
+    uint8_t *line = r->line + (size_t)(y % r->rows.most) * r->line_bytes;
+    const struct picture_part part = resample_part(r);
+    const size_t left = (size_t)part.left * PIXEL;
+    if (down_first) memcpy(line + left, row + left, (size_t)part.columns * PIXEL);
+    else (r->wide ? across_wide : across_plain)(r, row, line);
     for (; r->n_out < r->want.n_rows; r->n_out++) {
         const struct taps *t = &r->rows.taps[r->n_out];
+        uint8_t *out = r->window + (size_t)r->n_out * window_bytes(&r->want);
         if (t->first + t->n - 1 > y) return;
-        (r->wide ? down_wide : down_plain)(r, r->n_out, r->window + (size_t)r->n_out * line);
+        (r->wide ? down_wide : down_plain)(r, r->n_out, down_first ? r->between : out);
+        if (down_first) (r->wide ? across_wide : across_plain)(r, r->between, out);
     }
 }
 
 const uint8_t *resample_window(const struct resample *r, int row)
 {
-    return r->window + (size_t)row * line_bytes(&r->want);
+    return r->window + (size_t)row * window_bytes(&r->want);
 }

@@ -1,8 +1,9 @@
 /* Scaling images: bilinear between pixel centres; where an image shrinks, a triangle as wide as two pixels of the
  * result, so that no pixel is passed over. In floats that is torch.nn.functional.interpolate(mode="bilinear",
- * antialias=True, align_corners=False). Pictures of 8 bits are scaled to the bit as Pillow's Image.resize(BILINEAR)
- * does, on every machine: in whole numbers, first along rows, then along columns, rounded to 8 bits after each. For
- * data sets. */
+ * antialias=True, align_corners=False). Pictures of 8 bits are scaled to the bit as Image.resize(BILINEAR) of
+ * Pillow 13 does, on every machine: in whole numbers, along rows and along columns, rounded to 8 bits after each. The
+ * order decides the last bit: along rows first, unless the height shrinks by more than twice what the width does
+ * (Pillow 12 and older: always). For data sets. */
 #ifndef DATA_RESAMPLE_H
 #define DATA_RESAMPLE_H
 #include <stdbool.h>
@@ -22,15 +23,19 @@ struct resample_want {
     int64_t to_width, to_height;                         /* scaled */
     int64_t left, top;                                   /* of the window in the scaled picture, inside of it */
     int n_columns, n_rows;
+    bool down_first;                                     /* along the columns, then along the rows */
+    bool mirror_columns, mirror_rows;                    /* with the weights of the mirrored picture */
 };
 struct resample_axis { struct taps *taps; int32_t *weight; int64_t most; };
 struct resample {
     struct resample_want want;
     struct resample_axis columns, rows;
     int n_in, n_out;                                     /* rows: of the picture behind us, of the window done */
-    uint8_t *line, *window;                              /* line: the last taken rows, scaled along the row, in turn */
+    uint8_t *line, *between, *window;                    /* line: the last rows, in turn, scaled once or as they are */
+    size_t line_bytes;                                   /* of a line, and of between, a row that is scaled once */
     bool wide;                                           /* by AVX2, which resample_begin chooses: the same bytes */
     struct resample_groups { int n; int32_t *first; int16_t *weight; } groups;   /* then, of the columns: resample.c */
+    int32_t *pairs;                                      /* and of the row that is made */
     void *memory;
     size_t bytes;                                        /* of memory */
 };

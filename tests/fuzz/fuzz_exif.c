@@ -1,4 +1,4 @@
-/* EXIF: whatever it is, the orientation is one of eight. Another one than the first needs a whole entry, which a list
+/* EXIF: whatever it is, the orientation is one of eight, or none. Another one than the first needs a whole entry, which a list
  * of entries that begins within the header, at byte 6, has at bytes 8 to 19. */
 #include "refusal.h"
 #include "data/picture.h"
@@ -6,7 +6,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int turn = picture_exif(data, size);
-    must(turn >= 1 && turn <= 8);
-    must(turn == 1 || size >= 20);
+    must(turn >= 0 && turn <= 8);
+    must(turn <= 1 || size >= 20);
+    turn = picture_xmp(data, size);
+    must(turn >= 0 && turn <= 8);
     return 0;
 }

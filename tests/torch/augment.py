@@ -12,6 +12,7 @@ try:
     import numpy as np
     import torch
     from PIL import Image
+    import pillow13  # noqa: F401
     from torchvision.transforms import InterpolationMode, autoaugment
     from torchvision.transforms import functional as F
 except ImportError as e:
