@@ -109,6 +109,17 @@ for k in 3 6; do
     check "a bad batch behind it is met again" [ "$(events rollback part)" -eq $((k == 3 ? 2 : 1)) ]
 done
 
+# With an average that the checkpoint has not: it begins anew again where the run goes back to that checkpoint.
+for k in two less; do
+    rm -rf "any-$k"; cp -r "$k" "any-$k"
+    rm -r "any-$k"/checkpoints/step-0000000[4-9]
+done
+job 2 -c run.conf --run-dir any-two --resume=anyway -o train.ema=0.9
+job 1 -c run.conf --stages 1 --run-dir any-less --resume=anyway -o train.ema=0.9 \
+    -o data.train_images=x-less.npy -o data.train_labels=y-less.npy
+equal "new state begins anew there, too" "$(hash_of any-two)" "$(hash_of any-less)"
+check "which is other than that of the run before" [ "$(hash_of any-two)" != "$whole" ]
+
 # Nothing is learned, so the fourth evaluation behind the first one is the last: also where a run goes back to a
 # checkpoint that an earlier process has written.
 still="-c run.conf --steps 12 --learning-rate 0 -o train.evaluate_every=1 -o train.patience=4"

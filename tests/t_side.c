@@ -108,6 +108,7 @@ int exec_state_get(struct exec *s, int param, void *plain, struct err *e)
 }
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_state_get(s, param, plain, e); }
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
+int exec_state_begin(struct exec *s, int row, struct err *e) { (void)s, (void)row, (void)e; return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
 int exec_averages_begin(struct exec *s, struct err *e) { return 0; }
 int exec_averages_use(struct exec *s, bool averaged, struct err *e)

@@ -146,7 +146,7 @@ static void wanted_fault(struct match *m, const struct st_entry *p, const char *
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    if (m->w->allow && allowed(&m->w->allow->missing, p->name)) {
+    if (m->w->allow && (m->w->allow->any || allowed(&m->w->allow->missing, p->name))) {
         list_add(&m->fresh, ", ", "%.60s%s", p->name, beside);
         return;
     }
@@ -184,7 +184,7 @@ static void rest_check(struct match *m, const struct items *t)
     for (int i = 0; i < t->n; i++) {
         const struct item *k = &t->of[i];
         if (k->used) continue;
-        if (a && allowed(&a->extra, k->own)) list_add(&m->extra, ", ", "%.60s", k->name);
+        if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
         else {
             const struct item *first = item_find(t, k->own);
             if (first && first->used && first != k)

@@ -12,6 +12,7 @@ struct weights_patterns { const char *const *v; int n; };
 struct weights_allow {
     const struct pattern_rule *rename; int n_rename;     /* of a file's names: the first that matches counts */
     struct weights_patterns missing, extra;              /* as pattern_names: of the model's names, of the others */
+    bool any;                                            /* all names may be missing or extra, but not all at once */
 };
 
 /* What is looked for: n tensors, each name once. allow NULL: exactly these. */

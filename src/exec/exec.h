@@ -151,6 +151,9 @@ bool exec_holds(const struct exec *s, int row);
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
+/* As set, with what it has in a run that begins: a weight by its rule and the seed, counters and the optimizer's
+ * buffers zeros, an average the weight as it is now. */
+int exec_state_begin(struct exec *s, int row, struct err *e);
 /* train.ema: averages begin as the weights are now. And they, or the weights themselves, take the weights' place:
  * exec_step does so for evaluation and training; who reads state asks for what he wants, on the executor's thread. */
 int exec_averages_begin(struct exec *s, struct err *e);

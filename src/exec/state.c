@@ -24,18 +24,25 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     }
 }
 
-/* Counters begin as zeros, and so do the optimizer's buffers, as which the backend's memory came. */
+int exec_state_begin(struct exec *s, int row, struct err *e)
+{
+    const struct state_row *r = &s->q.pl->state[row];
+    if (r->kind == STATE_AVERAGE)
+        return s->ops->copy(s->be, state_at(s, r), state_at(s, &s->q.pl->state[r->param]), r->bytes, e);
+    void *x = mem_alloc(state_plain_bytes(r) + 1);
+    if (r->region == IN_PARAM && r->type == F32)
+        init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
+    int bad = exec_state_set(s, row, x, e);
+    free(x);
+    return bad;
+}
+
+/* The optimizer's buffers begin as zeros, as which the backend's memory came. */
 int exec_state_init(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->q.pl->n_state; i++) {
-        const struct state_row *r = &s->q.pl->state[i];
-        if (r->region != IN_PARAM || !exec_holds(s, i)) continue;
-        void *x = mem_alloc(state_plain_bytes(r) + 1);
-        if (r->type == F32)
-            init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
-        int bad = exec_state_set(s, i, x, e);
-        free(x);
-        if (bad) return -1;
+        bool here = s->q.pl->state[i].region == IN_PARAM && exec_holds(s, i);
+        if (here && exec_state_begin(s, i, e)) return -1;
     }
     return exec_averages_begin(s, e) || exec_state_changed(s, e) ? -1 : 0;
 }
@@ -288,9 +295,8 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
 int exec_averages_begin(struct exec *s, struct err *e)
 {
     for (int i = s->g->n_params; i < s->q.pl->n_state; i++) {
-        const struct state_row *r = &s->q.pl->state[i];
-        if (r->kind != STATE_AVERAGE || !exec_holds(s, i)) continue;
-        if (s->ops->copy(s->be, state_at(s, r), state_at(s, &s->q.pl->state[r->param]), r->bytes, e)) return -1;
+        bool here = s->q.pl->state[i].kind == STATE_AVERAGE && exec_holds(s, i);
+        if (here && exec_state_begin(s, i, e)) return -1;
     }
     return 0;
 }

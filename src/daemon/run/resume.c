@@ -25,8 +25,11 @@ static bool is_weights(const char *name)
     return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
 }
 
-/* s NULL: only whether it fits. */
-static int state_read(const struct boot *b, const struct ckpt *c, struct exec *s, struct err *e)
+static bool goes_anyway(const struct boot *b) { return strcmp(b->conf->run.resume, "anyway") == 0; }
+
+/* s NULL: only whether it fits. told: NULL, or gets what is not as it was. */
+static int state_read(const struct boot *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
+                      struct err *e)
 {
     struct text folder = {0};
     struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
@@ -44,7 +47,7 @@ static int state_read(const struct boot *b, const struct ckpt *c, struct exec *s
         if (file[n]) n++;
         else bad = -1;
     }
-    if (!bad) bad = weights_resume(folder.s, file, n, b->job.pl, s, e);
+    if (!bad) bad = weights_resume(&(struct weights_state){folder.s, file, n, anyway}, b->job.pl, s, told, e);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
     text_free(&folder);
@@ -138,16 +141,22 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
     const struct ckpt_setting *s = difference(b, &old);
     if (!s) return 0;
     ckpt_name(from->step, name);
-    if (strcmp(b->conf->run.resume, "anyway") == 0) {
+    if (goes_anyway(b)) {
         differences_tell(b);
         return 0;
     }
     struct err unfit = {0};
-    bool fits = !state_read(b, from, NULL, &unfit);
-    if (!fits && unfit.code != E_DATA) { *e = unfit; return -1; }
-    return err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, %s%.500s", shown, name, s->key, spelled(old),
-                   spelled(s->value), fits ? "which makes other bits than a run without a break; --resume=anyway goes "
-                   "on nevertheless" : "and its state is not this run's: ", fits ? "" : unfit.text);
+    struct text told = {0};
+    bool fits = !state_read(b, from, true, NULL, &told, &unfit);
+    if (fits)
+        err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, which makes other bits than a run without a break; "
+                "--resume=anyway goes on nevertheless%s%.400s", shown, name, s->key, spelled(old), spelled(s->value),
+                told.n ? ", with what fits: " : "", told.n ? told.s : "");
+    else if (unfit.code != E_DATA) *e = unfit;
+    else err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, and its state is not this run's: %.500s", shown, name,
+                 s->key, spelled(old), spelled(s->value), unfit.text);
+    text_free(&told);
+    return -1;
 }
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
@@ -360,11 +369,14 @@ int resume_begin(struct boot *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
     bool found = b->resume.found;
+    struct text told = {0};
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, b->exec, e)
+    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &told, e)
                     : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
     pthread_mutex_unlock(&turn);
+    if (told.n) text_add(&b->notes, "note: other state than that of a run without a break: %s\n", told.s);
+    text_free(&told);
     return bad;
 }
 
@@ -378,7 +390,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
     if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, NULL, e);
-    if (!bad) bad = state_read(b, &c, b->exec, e);
+    if (!bad) bad = state_read(b, &c, goes_anyway(b), b->exec, NULL, e);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
     ckpt_free(&c);

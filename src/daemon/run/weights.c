@@ -54,8 +54,12 @@ static int rows_read(const struct weights_from *f, const struct placement *pl, c
 {
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
     int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, told, e);
-    for (int i = 0; s && i < w->n && !bad; i++)
-        if (at[i].file && exec_holds(s, w->row[i])) bad = read_one(s, &pl->state[w->row[i]], w->row[i], at[i], e);
+    for (int i = 0; s && i < w->n && !bad; i++) {
+        int row = w->row[i];
+        if (!exec_holds(s, row)) continue;
+        if (at[i].file) bad = read_one(s, &pl->state[row], row, at[i], e);
+        else bad = exec_state_begin(s, row, e);
+    }
     free(at);
     return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
@@ -140,16 +144,21 @@ int weights_init(const struct conf *c, const struct placement *pl, struct exec *
     return bad ? -1 : 0;
 }
 
-int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
+int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
                    struct err *e)
 {
+    static const struct weights_allow any = {.any = true};
+    struct weights_told came = {.idle = -1};
     if (s && exec_averages_use(s, false, e)) return -1;
     struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
     for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
         all.row[all.n] = more.row[i];
         all.entry[all.n] = more.entry[i];
     }
-    int bad = rows_read(&(struct weights_from){shown, file, n, NULL}, pl, &all, s, NULL, e);
+    const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
+    int bad = rows_read(&from, pl, &all, s, &came, e);
+    if (!bad && told && came.told.n) text_add(told, "%s", came.told.s);
+    text_free(&came.told);
     weights_rows_free(&more);
     weights_rows_free(&all);
     return bad;

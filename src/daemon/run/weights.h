@@ -18,8 +18,10 @@ struct weights_rows { int n, *row; struct st_entry *entry; };
 struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int speaker);
 void weights_rows_free(struct weights_rows *w);
 /* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. s NULL:
- * only checks. */
-int weights_resume(const char *shown, struct st *const *file, int n, const struct placement *pl, struct exec *s,
+ * only checks. anyway: what they lack, or have in another shape, begins anew, and what the registry lacks is left out;
+ * told, which may be NULL, gets that in one line without its end. */
+struct weights_state { const char *shown; struct st *const *file; int n; bool anyway; };
+int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
                    struct err *e);
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
 /* get delivers the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or
