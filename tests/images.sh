@@ -30,6 +30,13 @@ printf 'test/apple/progressive.jpg 0\ntest/plum/grey.png 2\n' >test.list
 trains one 1 -c images.conf
 want=$hash
 check "what there is to learn from is said" grep -q '^21 training samples of 3 classes: apple, pear, plum$' "$aside/err"
+equal "what is not used is said once, with its number and the first name" \
+    "$(grep -h '^warning: .*not used' "$aside/err")" \
+    "warning: train: 1 file is not used: its name does not end with .jpg, .jpeg, .jpe, .jfif or .png; the first: \
+train/pear/README"
+"$mpstaged" -c images.conf --check-config >"$aside/checked" 2>&1
+check "--check-config says it, too" grep -q '^warning: train: 1 file is not used.*; the first: train/pear/README$' \
+    "$aside/checked"
 check "and to be tested by" grep -q '^2 test samples of 3 classes' "$aside/err"
 for n in 2 4; do
     trains ranks-$n $n -c images.conf --stages $n

@@ -315,7 +315,7 @@ START_TEST(labels)
     lists("t.tar", true, NULL, "t.tar: x.cls: a label of more than 64 bytes");
     file(&t, "x.txt", "x");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: has no picture (.jpg, .jpeg, .png)");
+    lists("t.tar", true, NULL, "t.tar: has no picture (.jpg, .jpeg, .jpe, .jfif or .png)");
 }
 END_TEST
 

@@ -1,6 +1,7 @@
 /* Which way up pictures are: EXIF of all types, XMP, PNG's chunks, and which of them counts; and that a picture that is
  * scaled as it is stored and then turned has the bits of one that is turned and then scaled. */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

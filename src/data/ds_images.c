@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "data/augment.h"
+#include "data/class_names.h"
 #include "data/ds_int.h"
 #include "data/frame.h"
 #include "data/images_int.h"
@@ -183,6 +184,17 @@ static void rings_make(struct images *d)
     free(after);
 }
 
+/* What a run should say of the files: what is not used, and classes that look like none. */
+static void warning_make(struct images *d, bool names_classes)
+{
+    struct text t = {0};
+    leftover_text(&d->list.left, d->list.path, &t);
+    if (names_classes && d->list.class_name)
+        class_names_doubt(d->list.class_name, d->list.n_classes, d->list.path, &t);
+    if (t.n) d->ds.warning = arena_strdup(d->mem, t.s);
+    text_free(&t);
+}
+
 int images_open(const struct ds_kind *kind, images_lister *lister, const struct conf *c, enum ds_part part,
                 const struct ds_want *want, struct ds **out, struct err *e)
 {
@@ -208,6 +220,7 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
     if (ds_count(c, part, &f, (uint64_t)d->list.image.n, &d->count, e)) goto fail;
     d->ds.n_classes = d->list.n_classes;
     d->ds.class_name = d->list.class_name;
+    warning_make(d, part == DS_TRAIN || c->run.evaluate);
     if (d->skip) rings_make(d);
     *out = &d->ds;
     return 0;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "data/class_names.h"
 #include "data/image_list_int.h"
 #include "data/picture.h"
 
@@ -48,6 +49,7 @@ void image_list_free(struct image_list *l)
     vec_free(&l->image);
     vec_free(&l->place);
     vec_free(&l->shard);
+    leftover_free(&l->left);
     if (l->mem) arena_free(l->mem);
     *l = (struct image_list){0};
 }
@@ -82,6 +84,10 @@ static void classes_take(struct image_list *l, const char **name, int64_t n)
 
 static int class_unknown(const struct image_list *l, const char *what, const char *classes_of, struct err *e)
 {
+    for (int64_t i = 0; l->class_name && i < l->n_classes; i++)
+        if (class_names_forms(l->class_name[i], what))
+            return err_set(e, E_DATA, "%s: the name of class %.200s has another form of Unicode (NFC, NFD) than in %s: "
+                           "rename one of them", l->path, what, classes_of);
     return err_set(e, E_DATA, "%s: there is no class %.200s in %s", l->path, what, classes_of);
 }
 
@@ -103,8 +109,25 @@ static bool is_folder(DIR *dir, const struct dirent *d)
     return !fstatat(dirfd(dir), d->d_name, &st, 0) && S_ISDIR(st.st_mode);
 }
 
-/* Folders and pictures in a folder, sorted; their names lie in mem. */
-static int folder_read(struct arena *mem, const char *path, entries *out, struct err *e)
+/* Is an entry passed over? If it holds pictures, they are counted. */
+static bool passed_over(const char *path, const struct dirent *d, bool folder, struct leftover *left)
+{
+    const char *name = d->d_name, *slash = path[strlen(path) - 1] == '/' ? "" : "/";
+    const size_t n = strlen(name);
+    const bool hidden = *name == '.' || leftover_system(name, n);
+    if (!hidden && !folder && !picture_name(name, n)) leftover_add(left, LEFT_OTHER, "%s%s%s", path, slash, name);
+    else if (hidden && !folder && picture_name(name, n)) leftover_add(left, LEFT_SYSTEM, "%s%s%s", path, slash, name);
+    else if (hidden && folder && left) {
+        struct text in = {0};
+        text_add(&in, "%s%s%s", path, slash, name);
+        leftover_folder(left, in.s);
+        text_free(&in);
+    }
+    return hidden || (!folder && !picture_name(name, n));
+}
+
+/* Folders and pictures in a folder, sorted; their names lie in mem. left: counts the rest, or NULL. */
+static int folder_read(struct arena *mem, const char *path, entries *out, struct leftover *left, struct err *e)
 {
     DIR *dir = opendir(path);
     if (!dir) return file_missing(path, e);
@@ -112,9 +135,9 @@ static int folder_read(struct arena *mem, const char *path, entries *out, struct
         errno = 0;
         const struct dirent *d = readdir(dir);
         if (!d) break;
-        if (*d->d_name == '.') continue;
+        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..")) continue;
         bool folder = is_folder(dir, d);
-        if (!folder && !picture_name(d->d_name, strlen(d->d_name))) continue;
+        if (passed_over(path, d, folder, left)) continue;
         *vec_push(out) = (struct entry){arena_strdup(mem, d->d_name), folder};
     }
     int bad = errno ? file_missing(path, e) : 0;
@@ -135,7 +158,7 @@ static int tree_read(struct image_list *l, struct arena *mem, const char *folder
     const char *path = arena_printf(mem, "%s%s", *folder ? l->root : l->path, folder);
     entries in = {0};
     int bad = deep > DEEP_MOST ? err_set(e, E_DATA, "%s: more than %d folders within folders", path, DEEP_MOST)
-                               : folder_read(mem, path, &in, e);
+                               : folder_read(mem, path, &in, &l->left, e);
     for (int i = 0; i < in.n && !bad; i++) {
         const char *name = inside(mem, folder, in.v[i].name);
         if (in.v[i].folder) bad = tree_read(l, mem, name, deep + 1, all, e);
@@ -178,48 +201,121 @@ static void classes_of_folder(struct image_list *l, const entries *in)
     free(name);
 }
 
+/* folder: a class, or NULL: all of it */
+static int no_picture(const struct image_list *l, const char *folder, struct err *e)
+{
+    const char *other = l->left.first[LEFT_OTHER];
+    return err_set(e, E_DATA, "%s%s: has no picture (" PICTURE_NAMES ")%s%.1000s", folder ? l->root : l->path,
+                   folder ? folder : "", other ? "; not read: " : "", other ? other : "");
+}
+
 static int folder_pictures(struct image_list *l, const entries *in, const char *classes_of, struct err *e)
 {
     for (int i = 0; i < in->n; i++) {
         int before = l->image.n;
         int64_t class = in->v[i].folder ? class_find(l, in->v[i].name) : 0;
-        if (!in->v[i].folder) continue;
+        if (!in->v[i].folder) {
+            leftover_add(&l->left, LEFT_OUTSIDE, "%s%s", l->root, in->v[i].name);
+            continue;
+        }
         if (class < 0) return class_unknown(l, in->v[i].name, classes_of, e);
         if (class_read(l, in->v[i].name, class, e)) return -1;
-        if (l->image.n == before && !classes_of)
-            return err_set(e, E_DATA, "%s%s: has no picture (.jpg, .jpeg, .png)", l->root, in->v[i].name);
+        if (l->image.n == before && !classes_of) return no_picture(l, in->v[i].name, e);
     }
     return 0;
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-struct line { const char *s; size_t n; };
+/* number: of the line in its file, counted from 1 */
+struct line { const char *s; size_t n; int number; };
 
-static struct line line_next(const char **at, const char *end)
+static void blanks_drop(struct line *x)
 {
-    struct line x = {*at, 0};
-    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-    if (!stop) stop = end;
-    *at = stop < end ? stop + 1 : end;
-    x.n = (size_t)(stop - x.s);
-    while (x.n && (x.s[x.n - 1] == '\r' || x.s[x.n - 1] == ' ' || x.s[x.n - 1] == '\t')) x.n--;
-    return x;
+    while (x->n && (x->s[x->n - 1] == ' ' || x->s[x->n - 1] == '\t')) x->n--;
+    while (x->n && (*x->s == ' ' || *x->s == '\t')) x->s++, x->n--;
 }
 
-/* Splits path and label at the last tab, or else the last blank; *label is empty where the line is the name of a
- * picture. */
-static void line_split(const struct line *x, struct line *path, struct line *label)
+/* A comment begins with #, unless that begins the name of a picture. */
+static bool comment(const struct line *x)
 {
-    const char *at = memrchr(x->s, '\t', x->n);
+    size_t path = x->n;
+    if (!x->n || *x->s != '#') return false;
+    while (path && !picture_name(x->s, path)) path--;
+    return !path || x->n == 1 || strchr(" \t#", x->s[1]);
+}
+
+/* The next line of those that are left that is neither empty nor a comment. Lines end with \n, \r\n or \r. */
+static bool line_next(struct image_list *l, struct line *all, struct line *x)
+{
+    while (all->n) {
+        const char *end = all->s + all->n, *stop = all->s;
+        while (stop < end && *stop != '\n' && *stop != '\r') stop++;
+        *x = (struct line){all->s, (size_t)(stop - all->s), ++all->number};
+        if (stop < end) stop += 1 + (*stop == '\r' && stop + 1 < end && stop[1] == '\n');
+        all->n = (size_t)(end - stop);
+        all->s = stop;
+        while (x->n && (x->s[x->n - 1] == ' ' || x->s[x->n - 1] == '\t')) x->n--;
+        if (!comment(x) && x->n) return true;
+        if (x->n) leftover_add(&l->left, LEFT_LINE, "line %d", x->number);
+    }
+    return false;
+}
+
+/* Takes a word in quotes off the front, where one quote stands for two; false: it has no end. */
+static bool quoted_take(struct arena *mem, struct line *x, struct line *word)
+{
+    char *to = arena_alloc(mem, x->n);
+    size_t n = 0, at = 1;
+    for (; at < x->n; at++) {
+        if (x->s[at] == '"' && (at + 1 == x->n || x->s[at + 1] != '"')) break;
+        at += x->s[at] == '"';
+        to[n++] = x->s[at];
+    }
+    if (at >= x->n) return false;
+    *word = (struct line){to, n, x->number};
+    *x = (struct line){x->s + at + 1, x->n - at - 1, x->number};
+    return true;
+}
+
+/* Splits path and label at the last tab, or else at the first comma or semicolon behind the name of a picture, or else
+ * at the last blank, or else at the last comma or semicolon; *label is empty where the line names a picture alone. */
+static void columns_split(const struct line *x, struct line *path, struct line *label)
+{
+    const char *at = memrchr(x->s, '\t', x->n), *end = x->s + x->n, *last = NULL;
     *path = *x;
-    *label = (struct line){x->s + x->n, 0};
+    *label = (struct line){end, 0, x->number};
+    for (const char *s = x->s; !at && s < end; s++) {
+        if (*s != ',' && *s != ';') continue;
+        last = s;
+        if (picture_name(x->s, (size_t)(s - x->s))) at = s;
+    }
     if (!at && picture_name(x->s, x->n)) return;
     if (!at) at = memrchr(x->s, ' ', x->n);
+    if (!at) at = last;
     if (!at) return;
-    *label = (struct line){at + 1, x->n - (size_t)(at + 1 - x->s)};
+    *label = (struct line){at + 1, (size_t)(end - at - 1), x->number};
     path->n = (size_t)(at - x->s);
-    while (path->n && (path->s[path->n - 1] == ' ' || path->s[path->n - 1] == '\t')) path->n--;
+}
+
+static int line_split(struct image_list *l, const struct line *x, struct line *path, struct line *label, struct err *e)
+{
+    struct line rest = *x;
+    bool sound = true;
+    if (*x->s != '"') columns_split(x, path, label);
+    else if ((sound = quoted_take(l->mem, &rest, path) && (!rest.n || strchr(",;\t ", *rest.s))))
+        *label = rest.n ? (struct line){rest.s + 1, rest.n - 1, x->number} : rest;
+    if (!sound) return err_set(e, E_DATA, "a quote that has no end, or something behind it");
+    const bool table = label->s > x->s && strchr(",;", label->s[-1]);
+    blanks_drop(path);
+    blanks_drop(label);
+    rest = *label;
+    if (!label->n || *label->s != '"') {
+        if (!table || (!memchr(label->s, ',', label->n) && !memchr(label->s, ';', label->n))) return 0;
+        return err_set(e, E_DATA, "more than two columns: want path and label");
+    }
+    if (quoted_take(l->mem, &rest, label) && !rest.n) return 0;
+    return err_set(e, E_DATA, "a quote that has no end, or something behind it");
 }
 
 /* The whole number that a label is; -1: it is none below 2^31. */
@@ -265,23 +361,37 @@ int image_list_find(struct image_list *l, const char **label, const char *classe
 static int line_add(struct image_list *l, const struct line *x, bool labels, const char **label, struct err *e)
 {
     struct line path, word;
-    line_split(x, &path, &word);
+    if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
+    if (line_split(l, x, &path, &word, e)) return -1;
     if (!path.n) return err_set(e, E_DATA, "no path before the label");
     if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
     if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab or blanks");
-    if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
+    if (picture_foreign(path.s, path.n)) leftover_add(&l->left, LEFT_FORMAT, "%.*s", (int)path.n, path.s);
     image_list_add(l, path.s, path.n, -1);
     *label = word.n ? arena_strndup(l->mem, word.s, word.n < PATH_MOST ? word.n : PATH_MOST) : NULL;
     return 0;
 }
 
-static int lines_read(struct image_list *l, const struct line *all, bool labels, words *label, struct err *e)
+/* A first line whose path is a mere word, where all others name pictures, names the columns. */
+static void header_drop(struct image_list *l, words *label)
 {
-    const char *at = all->s, *end = all->s + all->n;
-    for (int number = 1; at < end; number++) {
-        struct line x = line_next(&at, end);
-        if (x.n && line_add(l, &x, labels, vec_push(label), e)) return err_where(e, "%s:%d", l->path, number);
+    const char *first = l->image.n > 1 ? name_at(l, l->image.v[0].name) : "";
+    if (!*first || strpbrk(first, "./")) return;
+    for (int i = 1; i < l->image.n; i++) {
+        const char *name = name_at(l, l->image.v[i].name);
+        if (!picture_name(name, strlen(name))) return;
     }
+    leftover_add(&l->left, LEFT_LINE, "%s", first);
+    memmove(l->image.v, l->image.v + 1, (size_t)--l->image.n * sizeof *l->image.v);
+    memmove(label->v, label->v + 1, (size_t)--label->n * sizeof *label->v);
+}
+
+static int lines_read(struct image_list *l, struct line all, bool labels, words *label, struct err *e)
+{
+    struct line x;
+    while (line_next(l, &all, &x))
+        if (line_add(l, &x, labels, vec_push(label), e)) return err_where(e, "%s:%d", l->path, x.number);
+    header_drop(l, label);
     return l->image.n ? 0 : err_set(e, E_DATA, "%s: names no pictures", l->path);
 }
 
@@ -298,29 +408,27 @@ int image_list_parse(const char *path, const char *s, size_t n, bool labels, str
 {
     words label = {0};
     image_list_begin(l, path, false);
-    int bad = lines_read(l, &(struct line){s, n}, labels, &label, e);
+    int bad = lines_read(l, (struct line){s, n, 0}, labels, &label, e);
     if (!bad) image_list_number(l, label.v, true);
     vec_free(&label);
     return bad;
 }
 
 /* Does its first line name an archive? Then all do. */
-static bool archives_listed(const struct line *all)
+static bool archives_listed(struct image_list *l, struct line all)
 {
-    const char *at = all->s, *end = all->s + all->n;
-    struct line x = {0};
-    while (at < end && !x.n) x = line_next(&at, end);
-    return x.n && image_shards_named(x.s, x.n);
+    struct line x;
+    const bool listed = line_next(l, &all, &x) && image_shards_named(x.s, x.n);
+    leftover_free(&l->left);                              /* they are read again */
+    return listed;
 }
 
-static int archives_read(struct image_list *l, const struct line *all, words *shard, struct err *e)
+static int archives_read(struct image_list *l, struct line all, words *shard, struct err *e)
 {
-    const char *at = all->s, *end = all->s + all->n;
-    for (int number = 1; at < end; number++) {
-        struct line x = line_next(&at, end);
-        if (!x.n) continue;
+    struct line x;
+    while (line_next(l, &all, &x)) {
         if (!image_shards_named(x.s, x.n) || x.n > PATH_MOST || memchr(x.s, 0, x.n))
-            return err_set(e, E_DATA, "%s:%d: no archive, NAME.tar, as in the first line", l->path, number);
+            return err_set(e, E_DATA, "%s:%d: no archive, NAME.tar, as in the first line", l->path, x.number);
         *vec_push(shard) = arena_printf(l->mem, "%s%.*s", *x.s == '/' ? "" : l->root, (int)x.n, x.s);
     }
     return 0;
@@ -333,7 +441,7 @@ static int text_check(const struct image_list *l, struct line *all, struct err *
         return err_set(e, E_DATA, "%s: is a picture; want a folder, a list or archives of pictures", l->path);
     if (all->n >= 2 && !memcmp(all->s, "\x1f\x8b", 2))
         return err_set(e, E_DATA, "%s: compressed: gunzip it first", l->path);
-    if (all->n >= 3 && !memcmp(all->s, "\xef\xbb\xbf", 3)) *all = (struct line){all->s + 3, all->n - 3};
+    if (all->n >= 3 && !memcmp(all->s, "\xef\xbb\xbf", 3)) *all = (struct line){all->s + 3, all->n - 3, 0};
     return 0;
 }
 
@@ -342,12 +450,12 @@ static int list_file(struct image_list *l, bool labels, const char *classes_of, 
     struct text t = {0};
     words label = {0}, shard = {0};
     int bad = text_read_file(&t, l->path, LIST_MOST, e);
-    struct line all = {t.s, t.n};
+    struct line all = {t.s, t.n, 0};
     if (!bad) bad = text_check(l, &all, e);
-    if (!bad && archives_listed(&all)) {
-        bad = archives_read(l, &all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
+    if (!bad && archives_listed(l, all)) {
+        bad = archives_read(l, all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
     } else if (!bad) {
-        bad = lines_read(l, &all, labels, &label, e);
+        bad = lines_read(l, all, labels, &label, e);
         if (!bad && classes_of) bad = image_list_find(l, label.v, classes_of, e);
         else if (!bad) image_list_number(l, label.v, true);
     }
@@ -381,7 +489,7 @@ static int classes_read(struct image_list *l, const char *of, struct err *e)
     entries in = {0};
     if (what_is(of, &what, e)) return -1;
     image_list_begin(&other, of, what == FOLDER);
-    int bad = what == FOLDER ? folder_read(other.mem, of, &in, e)
+    int bad = what == FOLDER ? folder_read(other.mem, of, &in, NULL, e)
             : what == LIST ? list_file(&other, true, NULL, e) : image_shards_pattern(&other, true, NULL, e);
     if (!bad && what == FOLDER) classes_of_folder(&other, &in);
     if (!bad && other.class_name) {
@@ -406,7 +514,7 @@ static int folder_list(struct image_list *l, bool labels, const char *classes_of
     struct arena *mem = arena_new();
     entries in = {0};
     bool folders = false;
-    int bad = labels ? folder_read(mem, l->path, &in, e) : class_read(l, "", -1, e);
+    int bad = labels ? folder_read(mem, l->path, &in, &l->left, e) : class_read(l, "", -1, e);
     for (int i = 0; i < in.n; i++) folders |= in.v[i].folder;
     if (!bad && labels && !folders) bad = err_set(e, E_DATA, "%s: has no folders, which are the classes", l->path);
     if (!bad && labels && !classes_of) classes_of_folder(l, &in);
@@ -414,7 +522,7 @@ static int folder_list(struct image_list *l, bool labels, const char *classes_of
     vec_free(&in);
     arena_free(mem);
     if (bad || l->image.n) return bad;
-    return err_set(e, E_DATA, "%s: has no picture (.jpg, .jpeg, .png)", l->path);
+    return no_picture(l, NULL, e);
 }
 
 int image_list_read(const char *path, bool labels, const char *classes_of, struct image_list *l, struct err *e)

@@ -1,13 +1,16 @@
 /* Which pictures a folder, a list file or tar archives name, in which order, and of which classes: for data.source =
  * images. Names are read once; no picture is opened. Any thread.
  *
- * A folder is DIR/CLASS/NAME.jpg, .jpeg or .png, in letters of any case, also in folders within CLASS: what
+ * A folder is DIR/CLASS/NAME.jpg or another name of a picture (picture_name), also in folders within CLASS: what
  * torchvision's ImageFolder takes, in its order. Classes are numbered by their names in the order of bytes, and so are
- * the files of a class, folder by folder. Links are followed; what begins with a dot is left out, as is anything else.
+ * the files of a class, folder by folder. Links are followed. What begins with a dot, what systems leave
+ * (leftover_system) and anything else is left out and counted.
  *
  * A list file has a line for each picture: its path, which is relative to the list's folder, a tab or blanks, and a
  * label. Labels are either all whole numbers, the classes' own, or names, which are numbered like those of folders.
- * Where no labels are wanted a line may be a path alone. Empty lines do not count.
+ * Where no labels are wanted a line may be a path alone. Instead of the tab there may be a comma or a semicolon behind
+ * the name of a picture, and both columns may be quoted, as in CSV files. Empty lines do not count, nor do comments,
+ * which begin with #, and a header: a first line whose path is a word, while all others name pictures.
  *
  * Archives are NAME.tar, a pattern that ends so, or the lines of a list file; image_shards.c says what is in them. */
 #ifndef DATA_IMAGE_LIST_H
@@ -18,6 +21,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/leftover.h"
 
 /* name: where it begins in names; class -1: there is no label */
 struct image { uint64_t name; int64_t class; };
@@ -30,6 +34,7 @@ struct image_list {
     VEC(struct image) image;
     VEC(struct image_place) place;                       /* of each picture, where they are in archives */
     VEC(const char *) shard;                             /* the archives */
+    struct leftover left;                                /* what is not used */
     bool folder;                                         /* of classes or pictures; place is empty then */
     int raw_width, raw_height;                           /* not 0: pictures are bytes, as picture_open_raw takes them */
     /* Classes have names, unless a list numbers them: then class_name is NULL, n_classes one more than the largest. */

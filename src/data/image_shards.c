@@ -1,7 +1,8 @@
-/* Pictures in tar archives, as WebDataset lays them out: members of the same path up to the first dot of their names
- * belong together and lie behind each other, one of them the picture, KEY.jpg, .jpeg or .png, another its label,
- * KEY.cls. Where no picture has one, folders are labels as those of ImageFolder are: the first one on the way to the
- * picture from the folder that has all of them. */
+/* Pictures in tar archives, as WebDataset lays them out: members of the same path up to the first dot of their names,
+ * the key, belong together, one of them the picture, KEY.jpg or another name of one, another its label, KEY.cls. They
+ * lie behind each other; a label that lies elsewhere in the archive belongs to the only picture of its key. Where there
+ * is no label at all, folders are labels as those of ImageFolder are: the first one on the way to the picture from the
+ * folder that has all of them. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,8 @@ static int braces_add(struct shards *s, const char *name, struct err *e)
 
 /* ---- what is in them --------------------------------------------------------------------------------------------- */
 
+struct apart { const char *key, *class, *member; bool used; };
+
 struct reading {
     struct image_list *l;
     struct arena *mem;                                   /* of labels */
@@ -98,10 +101,12 @@ struct reading {
     bool labels;
     words label;                                         /* of each picture; NULL: none */
     int n_labelled;
-    /* what belongs together: its key, whether there is a picture, its label */
+    int first;                                           /* picture of the archive */
+    VEC(struct apart) apart;                             /* labels of the archive that lie beside no picture */
+    /* what belongs together: its key, whether there is a picture, its label and the member that holds it */
     struct text key;
     bool begun, picture;
-    const char *class;
+    const char *class, *class_member;
 };
 
 /* The path up to the first dot of the name; the rest is what it holds. */
@@ -116,7 +121,9 @@ static void group_end(struct reading *r)
     if (r->picture && r->class) {
         r->label.v[r->label.n - 1] = r->class;
         r->n_labelled++;
-    }
+    } else if (r->class)
+        *vec_push(&r->apart) = (struct apart){arena_strndup(r->mem, r->key.s, r->key.n), r->class, r->class_member,
+                                              false};
     r->begun = r->picture = false;
     r->class = NULL;
 }
@@ -133,6 +140,7 @@ static void group_begin(struct reading *r, const char *name, size_t n)
 static int class_read(struct reading *r, const struct tar_member *m, struct err *e)
 {
     char s[LABEL_MOST + 1] = "";
+    if (r->class) return err_set(e, E_DATA, "%s: %s: a second label of that name", r->path, m->name);
     if (m->size > LABEL_MOST) return err_set(e, E_DATA, "%s: %s: a label of more than %d bytes", r->path, m->name,
                                              LABEL_MOST);
     if (file_read_at(m->fd, r->path, m->at, s, (size_t)m->size, e)) return -1;
@@ -140,6 +148,7 @@ static int class_read(struct reading *r, const struct tar_member *m, struct err 
     while (end > begin && strchr(" \t\r\n", end[-1])) end--;
     if (end == begin || strlen(s) != m->size) return err_set(e, E_DATA, "%s: %s: no label", r->path, m->name);
     r->class = arena_strndup(r->mem, begin, (size_t)(end - begin));
+    r->class_member = arena_strdup(r->mem, m->name);
     return 0;
 }
 
@@ -153,24 +162,78 @@ static int picture_take(struct reading *r, const struct tar_member *m, struct er
     return 0;
 }
 
+/* Is it, or does it lie in, what a system has left, or is it hidden? */
+static bool passed_over(const char *name, const char *base)
+{
+    for (const char *s = name; *s;) {
+        const size_t n = strcspn(s, "/");
+        if (leftover_system(s, n)) return true;
+        s += n + (s[n] == '/');
+    }
+    return *base == '.';
+}
+
 static int member_take(void *ctx, const struct tar_member *m, struct err *e)
 {
     struct reading *r = ctx;
     size_t n = key_of(m->name);
     const char *holds = m->name + n;
     const char *slash = strrchr(m->name, '/'), *base = slash ? slash + 1 : m->name;
-    if (*base == '.' || !*holds) return 0;                /* hidden, or a name without a dot */
-    group_begin(r, m->name, n);
-    bool class = !strcmp(holds, ".cls") && r->labels;
-    bool picture = !strcasecmp(holds, ".jpg") || !strcasecmp(holds, ".jpeg") || !strcasecmp(holds, ".png");
-    if (m->link && (class || picture))
+    const bool class = !strcasecmp(holds, ".cls");
+    const bool picture = strchr(holds, '.') == strrchr(holds, '.') && picture_name(m->name, strlen(m->name));
+    if (passed_over(m->name, base)) {
+        if (picture_name(m->name, strlen(m->name))) leftover_add(&r->l->left, LEFT_SYSTEM, "%s: %s", r->path, m->name);
+        return 0;
+    }
+    if (*holds) group_begin(r, m->name, n);
+    if (m->link && (picture || (class && r->labels)))
         return err_set(e, E_DATA, "%s: %s: is a link; tar's --dereference --hard-dereference puts the file itself "
                        "there", r->path, m->name);
-    if (class) return class_read(r, m, e);
-    return picture ? picture_take(r, m, e) : 0;
+    if (picture) return picture_take(r, m, e);
+    if (class) return r->labels ? class_read(r, m, e) : 0;
+    leftover_add(&r->l->left, LEFT_OTHER, "%s: %s", r->path, m->name);
+    return 0;
 }
 
 static const char *name_of(const struct image_list *l, int i) { return l->names.s + l->image.v[i].name; }
+
+static int apart_order(const void *a, const void *b)
+{
+    return strcmp(((const struct apart *)a)->key, ((const struct apart *)b)->key);
+}
+
+static int ambiguous(const struct reading *r, const char *name, const struct apart *a, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: %s: is it the label of %s, or of another one of that name? Put each label behind "
+                   "its image", r->path, a->member, name);
+}
+
+/* Labels that lie elsewhere in the archive than their pictures. */
+static int apart_pair(struct reading *r, struct err *e)
+{
+    const int n = r->apart.n;
+    struct apart *a = r->apart.v, want = {0};
+    if (n) qsort(a, (size_t)n, sizeof *a, apart_order);
+    for (int i = 1; i < n; i++)
+        if (!strcmp(a[i - 1].key, a[i].key))
+            return err_set(e, E_DATA, "%s: %s: a second label of that name", r->path, a[i].member);
+    for (int i = r->first; i < r->l->image.n && n; i++) {
+        const char *name = name_of(r->l, i);
+        want.key = arena_strndup(r->mem, name, key_of(name));
+        struct apart *found = bsearch(&want, a, (size_t)n, sizeof *a, apart_order);
+        if (!found) continue;
+        if (found->used || r->label.v[i]) return ambiguous(r, name, found, e);
+        found->used = true;
+        leftover_add(&r->l->left, LEFT_APART, "%s: %s", r->path, found->member);
+        r->label.v[i] = found->class;
+        r->n_labelled++;
+    }
+    for (int i = 0; i < n; i++)
+        if (!a[i].used) leftover_add(&r->l->left, LEFT_LABEL, "%s: %s", r->path, a[i].member);
+    r->apart.n = 0;
+    r->first = r->l->image.n;
+    return 0;
+}
 
 /* Up to the last slash, with it. */
 static size_t folder_bytes(const char *path)
@@ -217,6 +280,9 @@ static int labels_complete(struct reading *r, struct err *e)
 {
     const size_t root = root_of(r->l);
     const bool is_nested = nested(r->l, root);
+    if (!r->n_labelled && r->l->left.n[LEFT_LABEL])
+        return err_set(e, E_DATA, "%s: no image of that name in its archive, and no other image has a label, NAME.cls",
+                       r->l->left.first[LEFT_LABEL]);
     for (int i = 0; i < r->label.n; i++) {
         const char *shard = r->l->shard.v[r->l->place.v[i].shard];
         if (r->label.v[i]) continue;
@@ -239,12 +305,14 @@ int image_shards_read(struct image_list *l, const words *shard, bool labels, con
         r.shard = i;
         bad = tar_read(r.path, member_take, &r, e);
         group_end(&r);
+        if (!bad) bad = apart_pair(&r, e);
     }
-    if (!bad && !l->image.n) bad = err_set(e, E_DATA, "%s: has no picture (.jpg, .jpeg, .png)", l->path);
+    if (!bad && !l->image.n) bad = err_set(e, E_DATA, "%s: has no picture (" PICTURE_NAMES ")", l->path);
     if (!bad && labels) bad = labels_complete(&r, e);
     if (!bad && labels && classes_of) bad = image_list_find(l, r.label.v, classes_of, e);
     else if (!bad && labels) image_list_number(l, r.label.v, r.n_labelled > 0);
     vec_free(&r.label);
+    vec_free(&r.apart);
     text_free(&r.key);
     arena_free(r.mem);
     return bad ? -1 : 0;

@@ -109,14 +109,28 @@ struct picture_turn picture_turned(const struct picture *p)
     return of[p->orientation];
 }
 
-bool picture_name(const char *name, size_t n)
+/* end: ends of names, up to a NULL */
+static bool ends_with_one(const char *name, size_t n, const char *const *end)
 {
-    static const char *const end[] = {".jpg", ".jpeg", ".png"};
-    for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
-        size_t m = strlen(end[i]);
-        if (n > m && !strncasecmp(name + n - m, end[i], m)) return true;
+    for (; *end; end++) {
+        size_t m = strlen(*end);
+        if (n > m && !strncasecmp(name + n - m, *end, m)) return true;
     }
     return false;
+}
+
+bool picture_name(const char *name, size_t n)
+{
+    static const char *const end[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", NULL};
+    return ends_with_one(name, n, end);
+}
+
+bool picture_foreign(const char *name, size_t n)
+{
+    static const char *const end[] = {".bmp", ".dib", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm",
+                                      ".jp2", ".j2k", ".jxl", ".heic", ".heif", ".avif", ".tga", ".ico", ".dcm", ".dng",
+                                      ".exr", ".hdr", ".psd", ".svg", ".npy", ".npz", NULL};
+    return ends_with_one(name, n, end);
 }
 
 void picture_grey(uint8_t *row, size_t n)

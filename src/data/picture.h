@@ -24,8 +24,8 @@ enum { PICTURE_SIDE = 65500, PICTURE_PIXELS = 1 << 27, PICTURE_SCANS = 200, PICT
 enum { PICTURE_BYTES = 4, PICTURE_SHIFT = 8 };
 
 /* How a picture is turned to stand upright, by EXIF or else XMP, as Pillow 13's exif_transpose finds it: pixel (row,
- * column) of the upright picture is the stored one of (row, column), or where swap is set of (column, row), counted from
- * the end where flip says so. */
+ * column) of the upright picture is the stored one of (row, column), or where swap is set of (column, row), counted
+ * from the end where flip says so. */
 struct picture_turn { bool swap, flip_rows, flip_columns; };
 
 struct picture;
@@ -57,8 +57,11 @@ void picture_close(struct picture *p);                   /* p may be NULL */
 /* Adds a PNG of these pixels, red, green and blue, row behind row. 70 if libpng fails. */
 int picture_png_write(const uint8_t *rgb, int height, int width, struct text *out, struct err *e);
 
-/* Is this the name of a picture: does it end with .jpg, .jpeg or .png, in letters of any case? */
+/* Is this the name of a picture: does it end with one of these, in letters of any case? picture_foreign: one that other
+ * programs know as that of a picture, but which is not read here, such as .webp. */
+#define PICTURE_NAMES ".jpg, .jpeg, .jpe, .jfif or .png"
 bool picture_name(const char *name, size_t n);
+bool picture_foreign(const char *name, size_t n);
 /* The value of EXIF's tag Orientation, 1 to 8, in a block of EXIF (which begins with the byte order, "II" or "MM", or
  * with "Exif" before that), of any type that is a number; 1: another value; 0: there is none, or anything is odd. */
 int picture_exif(const uint8_t *exif, size_t n);

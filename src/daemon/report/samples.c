@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 #include "daemon/report/log.h"
 #include "daemon/report/samples.h"
 
@@ -17,11 +18,25 @@ static void part_hello(const char *what, uint64_t count, const struct ds *d)
     text_free(&t);
 }
 
+void samples_warnings(const struct job *j, struct text *t)
+{
+    const char *last = "";
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        const char *s = j->data[part] && j->data[part]->warning ? j->data[part]->warning : "";
+        const bool told = !strcmp(s, last);               /* of the same files */
+        for (last = s; *s && !told; s += strcspn(s, "\n"), s += *s == '\n')
+            text_add(t, "warning: %.*s\n", (int)strcspn(s, "\n"), s);
+    }
+}
+
 void samples_hello(const struct job *j)
 {
+    struct text t = {0};
+    samples_warnings(j, &t);
+    for (char *save, *line = t.n ? strtok_r(t.s, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+        log_line("%s", line);
+    text_free(&t);
     static const char *const what[] = {[DS_TRAIN] = "training", [DS_TEST] = "test"};
-    for (int part = DS_TRAIN; part <= DS_TEST; part++)
-        if (j->data[part] && j->data[part]->warning) log_line("warning: %s", j->data[part]->warning);
     for (int part = DS_TRAIN; part <= DS_TEST; part++)
         if (j->data[part] && j->data[part]->n_classes) part_hello(what[part], j->count[part], j->data[part]);
 }

@@ -10,6 +10,7 @@
 #include "daemon/report/log.h"
 #include "daemon/report/outputs.h"
 #include "daemon/report/ready.h"
+#include "daemon/report/samples.h"
 #include "daemon/report/scores.h"
 #include "daemon/run/boot.h"
 #include "daemon/run/cores.h"
@@ -203,6 +204,7 @@ static int weights_check(const struct job *j, struct text *out, struct err *e)
 static int check_end(const struct job *j, struct text *out, struct err *e)
 {
     if (weights_check(j, out, e)) return -1;
+    samples_warnings(j, out);
     text_add(out, "configuration OK\n");
     return 0;
 }
