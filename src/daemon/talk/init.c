@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "base/file.h"
 #include "base/out.h"
 #include "daemon/talk/init.h"
+#include "data/class_names.h"
 #include "data/image_list.h"
 #include "data/picture.h"
 
@@ -13,6 +15,7 @@ enum { LOOKED_AT = 100, FILE_MOST = 1 << 28 };
 
 struct found {
     char *train, *test;                                    /* folders; test NULL: there is none */
+    int beside; char *first_beside;                        /* what lies beside them and is not used */
     char *name;                                            /* of the run and its file */
     struct image_list list;                                /* of train */
     int n, small[LOOKED_AT], large[LOOKED_AT], unread;     /* pictures looked at: shorter sides, longer sides */
@@ -20,22 +23,108 @@ struct found {
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-static char *folder_in(const char *dir, const char *name)
+static char *inside(const char *dir, const char *name)
 {
     struct text t = {0};
-    struct stat st;
-    text_add(&t, "%s/%s", dir, name);
-    if (!stat(t.s, &st) && S_ISDIR(st.st_mode)) return t.s;
-    text_free(&t);
-    return NULL;
+    text_add(&t, "%s%s%s", dir, dir[strlen(dir) - 1] == '/' ? "" : "/", name);
+    return t.s;
 }
 
-static void folders_find(const char *dir, struct found *f)
+static bool is_folder(const char *path)
 {
-    static const char *const tests[] = {"val", "valid", "validation", "test", NULL};
-    f->train = folder_in(dir, "train");
+    struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+typedef VEC(char *) names;
+
+static void names_free(names *n)
+{
+    for (int i = 0; i < n->n; i++) free(n->v[i]);
+    vec_free(n);
+}
+
+/* What is in a folder, but for what is hidden or what systems leave. folders: only these. */
+static int folder_names(const char *dir, bool folders, names *out, struct err *e)
+{
+    DIR *d = opendir(dir);
+    if (!d) return file_missing(dir, e);
+    for (const struct dirent *x; (x = readdir(d)) != NULL;) {
+        if (*x->d_name == '.' || leftover_system(x->d_name, strlen(x->d_name))) continue;
+        char *path = inside(dir, x->d_name);
+        if (!folders || is_folder(path)) *vec_push(out) = mem_strdup(x->d_name);
+        free(path);
+    }
+    closedir(d);
+    if (out->n) qsort(out->v, (size_t)out->n, sizeof *out->v, by_name);
+    return 0;
+}
+
+static bool has_folders(const char *dir, const char *name)
+{
+    struct err none = {0};
+    names in = {0};
+    char *path = inside(dir, name);
+    bool has = !folder_names(path, true, &in, &none) && in.n > 0;
+    free(path);
+    names_free(&in);
+    return has;
+}
+
+static int two_splits(const char *dir, const char *a, const char *b, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: holds %s and %s: rename one, or give --init a folder of classes", dir, a, b);
+}
+
+/* The folder of a part among those of dir; *found -1: there is none. */
+static int split_find(const char *dir, const names *in, enum split want, int *found, struct err *e)
+{
+    *found = -1;
+    for (int i = 0; i < in->n; i++) {
+        if (split_of(in->v[i]) != want) continue;
+        if (*found >= 0) return two_splits(dir, in->v[*found], in->v[i], e);
+        *found = i;
+    }
+    return 0;
+}
+
+/* Is the folder that is called so a part, rather than a class? Then it holds folders, as a class may, too, or another
+ * part lies beside it. */
+static int parts_find(const char *dir, const names *in, struct found *f, struct err *e)
+{
+    int train, validation, test;
+    if (split_find(dir, in, SPLIT_TRAIN, &train, e) || split_find(dir, in, SPLIT_VALIDATION, &validation, e) ||
+        split_find(dir, in, SPLIT_TEST, &test, e)) return -1;
+    const int other = validation >= 0 ? validation : test;
+    if (train < 0 && validation >= 0 && test >= 0)
+        return err_set(e, E_DATA, "%s: holds %s and %s, but no folder to train with: give --init a folder of classes",
+                       dir, in->v[validation], in->v[test]);
+    if (train < 0 || (other < 0 && !has_folders(dir, in->v[train]))) return 0;
+    if (!has_folders(dir, in->v[train]))
+        return err_set(e, E_DATA, "%s: %s and %s look like parts of a data set, but %s has no folders, which are the "
+                       "classes; see mpstaged.conf(5) for lists of images", dir, in->v[train], in->v[other],
+                       in->v[train]);
+    f->train = inside(dir, in->v[train]);
+    if (other >= 0) f->test = inside(dir, in->v[other]);
+    names all = {0};
+    if (folder_names(dir, false, &all, e)) return -1;
+    for (int i = 0; i < all.n; i++) {
+        const bool used = !strcmp(all.v[i], in->v[train]) || (other >= 0 && !strcmp(all.v[i], in->v[other]));
+        if (!used && !f->beside++) f->first_beside = inside(dir, all.v[i]);
+    }
+    names_free(&all);
+    return 0;
+}
+
+static int folders_find(const char *dir, struct found *f, struct err *e)
+{
+    names in = {0};
+    int bad = folder_names(dir, true, &in, e) || parts_find(dir, &in, f, e);
+    names_free(&in);
     if (!f->train) f->train = mem_strdup(dir);
-    else for (int i = 0; tests[i] && !f->test; i++) f->test = folder_in(dir, tests[i]);
+    return bad ? -1 : 0;
 }
 
 /* The folder's name, as far as it is one of a run and a file. */
@@ -170,8 +259,9 @@ static void conf_add(const struct found *f, struct text *t)
                 "# mpstaged.conf(5) has all settings.\n");
     text_add(t, "run { name = \"%s\" }\n", f->name);
     text_add(t, "model {\n    # also resnet34, resnet50 ...; a network of your own: graph = FILE\n"
-                "    network = \"resnet18\"  classes = %lld  input = {3, %d, %d}\n}\n", (long long)f->list.n_classes,
-             input, input);
+                "    network = \"resnet18\"  classes = %lld  input = {3, %d, %d}\n%s}\n", (long long)f->list.n_classes,
+             input, input, input > 32 ? "" : "    # of small pictures the first layers keep the size\n"
+                                             "    small_stem = yes\n");
     text_add(t, "data {\n    source = \"images\"\n    train_images = ");
     path_add(t, f->train);
     if (f->test) text_add(t, "\n    test_images = "), path_add(t, f->test);
@@ -183,7 +273,8 @@ static void conf_add(const struct found *f, struct text *t)
                 "    # \"skip\" goes on without pictures that cannot be read\n    damaged = \"error\"\n");
     augment_add(input, t);
     text_add(t, "}\n");
-    text_add(t, "train {\n    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
+    text_add(t, "train {\n    # A batch goes through the stages in micro-batches of split_size samples.\n"
+                "    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
     text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
@@ -201,11 +292,34 @@ static int found_look(const char *dir, struct found *f, struct err *e)
     struct stat st;
     if (stat(dir, &st)) return file_missing(dir, e);
     if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is no folder", dir);
-    folders_find(dir, f);
+    if (folders_find(dir, f, e)) return -1;
     f->name = name_of(dir);
     if (image_list_read(f->train, true, NULL, &f->list, e)) return -1;
     if (f->list.n_classes < 2) return err_set(e, E_DATA, "%s: has one class; want a folder for each", f->train);
     return pictures_look(f, e);
+}
+
+/* What is not used, and what else should be known of the folder, a line each. */
+static void found_say(const struct found *f, const char *dir, struct text *out)
+{
+    struct text t = {0};
+    char shown[600];
+    if (f->beside)
+        text_add(&t, "%s: %d name%s not used; the first: %s", dir, f->beside, f->beside == 1 ? " is" : "s are",
+                 text_printable(f->first_beside, shown, sizeof shown));
+    leftover_text(&f->list.left, f->train, &t);
+    class_names_doubt(f->list.class_name, f->list.n_classes, f->train, &t);
+    if (f->test) {
+        struct image_list test;
+        struct err why = {0};
+        if (image_list_read(f->test, true, f->train, &test, &why))
+            text_add(&t, "%s%s", t.n ? "\n" : "", why.text);
+        else leftover_text(&test.left, f->test, &t);
+        image_list_free(&test);
+    }
+    for (char *save, *line = t.n ? strtok_r(t.s, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+        text_add(out, "warning: %s\n", line);
+    text_free(&t);
 }
 
 int init_write(const char *dir, const char *file, struct text *out, struct err *e)
@@ -219,12 +333,16 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
         conf_add(&f, &conf);
         bad = out_file_named(file, &conf, true, e);
     }
-    if (!bad) text_add(out, "%s: %d pictures of %lld classes%s; next: mpstaged -c %s --check-config\n", file,
-                       f.list.image.n, (long long)f.list.n_classes, f.test ? "" : ", and none to test with", file);
+    if (!bad) {
+        found_say(&f, dir, out);
+        text_add(out, "%s: %d pictures of %lld classes%s; next: mpstaged -c %s --check-config\n", file, f.list.image.n,
+                 (long long)f.list.n_classes, f.test ? "" : ", and none to test with", file);
+    }
     image_list_free(&f.list);
     free(f.train);
     free(f.test);
     free(f.name);
+    free(f.first_beside);
     text_free(&conf);
     text_free(&own);
     return bad ? -1 : 0;
