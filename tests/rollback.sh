@@ -166,7 +166,6 @@ damaged() { printf '\377' | dd of="$1/model-00001-of-00002.safetensors" bs=1 see
 pauses
 sed -i 's/every_steps = 3/every_steps = 1000000/' spoilt.conf    # these are the last ones
 ctl reload || note <"$aside/status"
-# where the step had one already, the one that keeps what was reloaded is of the next step
 ctl resume
 sleep 0.2
 pauses

@@ -117,30 +117,6 @@ START_TEST(what_is_written_is_read)
 }
 END_TEST
 
-/* The files stay what they are, and so does the manifest where the new one cannot be written. */
-START_TEST(a_manifest_is_replaced)
-{
-    struct ckpt c, now;
-    save(STEP);
-    now = saved;
-    now.n_files = FILES + 1;
-    now.file = file;
-    now.has_rate = true;
-    now.rate = 0.25;
-    ck_assert_msg(!ckpt_manifest_replace(dir, "run", &now, &e), "%s", e.text);
-    ck_assert_msg(!ckpt_verify(dir, "run", STEP, NULL, &c, &e), "%s", e.text);
-    ck_assert(c.has_rate && c.rate == 0.25 && c.n_files == FILES + 1);
-    ckpt_free(&c);
-    now.step = STEP + 1;
-    ck_assert_int_eq(ckpt_manifest_replace(dir, "run", &now, &e), -1);
-    expect(&e, E_NOINPUT, "step-00001201");
-    ck_assert(!mkdir("step-00001201", 0777) && !mkdir("step-00001201/manifest.json", 0777));
-    e = (struct err){0};
-    ck_assert_int_eq(ckpt_manifest_replace(dir, "run", &now, &e), -1);
-    expect(&e, E_CANTCREAT, "manifest.json");
-}
-END_TEST
-
 START_TEST(the_newest_comes_first)
 {
     uint64_t *step;
@@ -301,7 +277,6 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, names);
     tcase_add_test(t, what_is_written_is_read);
-    tcase_add_test(t, a_manifest_is_replaced);
     tcase_add_test(t, the_newest_comes_first);
     tcase_add_test(t, damage_is_found);
     tcase_add_test(t, damage_at_random);

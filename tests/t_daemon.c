@@ -406,9 +406,8 @@ START_TEST(course_checkpoints_when_asked)
     ck_assert(course_checkpoint(&c));
     course_text(&c, &got, 1);
     ck_assert(!course_checkpoint(&c));
-    ck_assert(course_preserve(&c));                       /* that one is to say what is set now */
     course_text(&c, &got, 1);
-    ck_assert(!course_preserve(&c));                      /* what is set now is in the next one */
+    ck_assert(course_checkpoint(&c));
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! ");
     course_judged(&c, true, false);
@@ -504,6 +503,17 @@ START_TEST(step_rate)
     rates_add(&rates, &(struct rate_from){3, true, 4});   /* what is set goes through the schedule, too */
     c.rates = &rates;
     ck_assert(course_rate(&c, 2) == 1 && course_rate(&c, 3) == 2 && course_rate(&c, 4) == 1);
+    rates_free(&rates);
+    static struct conf before, behind;                    /* reloaded from step 3 on, once more from step 5 on */
+    before = behind = conf;
+    before.train.gamma = 1;
+    behind.train.learning_rate = 8;
+    rates.before = &before;
+    *vec_push(&rates.w) = (struct rate_change){3, NULL, &conf};
+    *vec_push(&rates.w) = (struct rate_change){5, NULL, &behind};
+    ck_assert(course_rate(&c, 2) == 1 && course_rate(&c, 3) == 0.5 && course_rate(&c, 4) == 0.25);
+    ck_assert(course_rate(&c, 5) == 2);
+    ck_assert(course_conf(&c, 2) == &before && course_conf(&c, 99) == &behind);
     rates_free(&rates);
     c.rates = NULL;
     conf.train.schedule = "constant";

@@ -175,14 +175,14 @@ START_TEST(rates_outlive)
     int dir = open(".", O_RDONLY | O_DIRECTORY);
     ck_assert(!rates_read(&r, dir, "run", 0, &none, &e) && !r.v.n);
     static const struct rate_from set[] = {{5, true, 0.1}, {6, true, 1.0 / 3}, {9, false, 0}};
-    for (int i = 0; i < 3; i++) ck_assert_msg(!rates_note(&r, dir, "run", &set[i], &e), "%s", e.text);
+    for (int i = 0; i < 3; i++) ck_assert_msg(!rates_note(&r, dir, "run", &set[i], NULL, &e), "%s", e.text);
     int fd = open(RATES_FILE, O_WRONLY | O_APPEND);
     ck_assert(fd >= 0 && write(fd, "{\"step\":11,", 11) == 11 && !close(fd));
     ck_assert(!rates_read(&again, dir, "run", 5, &(struct rate_from){.any = true, .rate = 7}, &e) && again.v.n == 2);
     holds(&again, 5, true, 7);
     holds(&again, 6, true, 1.0 / 3);
     holds(&again, 12, false, 0);
-    ck_assert(!rates_note(&again, dir, "run", &(struct rate_from){8, true, 2}, &e));
+    ck_assert(!rates_note(&again, dir, "run", &(struct rate_from){8, true, 2}, NULL, &e));
     rates_free(&again);
     ck_assert_msg(!rates_read(&again, dir, "run", 0, &none, &e) && again.v.n == 3, "%s", e.text);
     holds(&again, 4, false, 0);
@@ -194,11 +194,60 @@ START_TEST(rates_outlive)
 }
 END_TEST
 
+static void is(const struct rates *r, const char *key, uint64_t step, const char *value)
+{
+    const char *s = json_string_value(rates_value(r, key, step));
+    ck_assert_msg(!s == !value && (!s || !strcmp(s, value)), "%s, step %lu: %s", key, (unsigned long)step, s);
+}
+
+static struct rate_change change(uint64_t step, const char *json)
+{
+    return (struct rate_change){step, json_loads(json, 0, NULL), NULL};
+}
+
+/* What was reloaded has a value before its step, too; a later reload counts instead of those of its step and behind it,
+ * and leaves rates alone. */
+START_TEST(reloads_outlive)
+{
+    struct rates r = {0}, again;
+    struct err e = {0};
+    scratch_enter();
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    struct rate_change first = change(5, "{\"train.gamma\":[null,\"0.5\"],\"train.power\":[\"1\",\"2\"]}"),
+                       next = change(9, "{\"train.gamma\":[\"0.5\",null]}"),
+                       last = change(7, "{\"train.power\":[\"2\",\"3\"]}");
+    ck_assert(!rates_note(&r, dir, "run", NULL, &first, &e));
+    ck_assert(!rates_note(&r, dir, "run", &(struct rate_from){9, true, 0.25}, &next, &e));
+    is(&r, "train.gamma", 4, NULL);
+    is(&r, "train.gamma", 8, "0.5");
+    is(&r, "train.gamma", 9, NULL);
+    is(&r, "train.power", 1, "1");
+    is(&r, "train.power", 99, "2");
+    ck_assert(!rates_value(&r, "train.milestones", 5));
+    ck_assert(!rates_note(&r, dir, "run", NULL, &last, &e));
+    ck_assert(!rates_read(&again, dir, "run", 0, &none, &e) && again.w.n == 2 && again.v.n == 1);
+    is(&again, "train.power", 6, "2");
+    is(&again, "train.power", 7, "3");
+    is(&again, "train.gamma", 99, "0.5");
+    rates_free(&again);
+    ck_assert(!rates_read(&again, dir, "run", 5, &none, &e) && again.w.n == 1);   /* behind a checkpoint */
+    is(&again, "train.power", 6, "2");
+    ck_assert(!rates_value(&again, "train.gamma", 6));
+    rates_free(&again);
+    rates_free(&r);
+    close(dir);
+    scratch_leave();
+}
+END_TEST
+
 START_TEST(rates_that_are_damaged)
 {
     static const char *const text[] = {"{\"step\":5}\n", "{\"step\":0,\"learning_rate\":1}\n", "\n", "x\n", "[]\n",
         "{\"step\":5,\"learning_rate\":-1}\n", "{\"step\":5,\"learning_rate\":\"1\"}\n",
-        "{\"step\":5,\"learning_rate\":1,\"step\":6}\n", "{\"step\":5.5,\"learning_rate\":1}\n"};
+        "{\"step\":5,\"learning_rate\":1,\"step\":6}\n", "{\"step\":5.5,\"learning_rate\":1}\n",
+        "{\"step\":5,\"changed\":[]}\n", "{\"step\":5,\"changed\":{\"run.seed\":[\"1\",\"2\"]}}\n",
+        "{\"step\":5,\"changed\":{\"train.gamma\":[\"1\"]}}\n",
+        "{\"step\":5,\"changed\":{\"train.gamma\":[1,null]}}\n"};
     scratch_enter();
     int dir = open(".", O_RDONLY | O_DIRECTORY);
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -271,6 +320,7 @@ int main(void)
     tcase_add_test(t, lost_checkpoint_is_written_again);
     tcase_add_test(t, rates_by_step);
     tcase_add_test(t, rates_outlive);
+    tcase_add_test(t, reloads_outlive);
     tcase_add_test(t, rates_that_are_damaged);
     tcase_add_test(t, folder_not_read_to_its_end);
     return suite_run("keep", CK_FORK, t);

@@ -114,9 +114,8 @@ static void json_text(json_t *o, struct text *t)
     free(s);
 }
 
-/* fresh: there must be none yet. is: NULL, or what the file is. */
-static int json_file(const struct out_folder *f, const char *name, json_t *o, bool fresh, struct ckpt_file *is,
-                     struct err *e)
+/* There must be none yet. is: NULL, or what the file is. */
+static int json_file(const struct out_folder *f, const char *name, json_t *o, struct ckpt_file *is, struct err *e)
 {
     struct out_place at;
     struct text t = {0};
@@ -128,7 +127,7 @@ static int json_file(const struct out_folder *f, const char *name, json_t *o, bo
     }
     int bad = out_place_in(f->fd, f->shown, name, &at, e);
     if (!bad) {
-        bad = out_file(&at, &t, fresh, e);
+        bad = out_file(&at, &t, true, e);
         out_place_free(&at);
     }
     text_free(&t);
@@ -183,7 +182,7 @@ static json_t *manifest_json(const struct ckpt *c)
 
 int ckpt_manifest_write(const struct out_folder *f, const struct ckpt *c, struct err *e)
 {
-    return json_file(f, manifest, manifest_json(c), true, NULL, e);
+    return json_file(f, manifest, manifest_json(c), NULL, e);
 }
 
 void ckpt_print(const struct ckpt *c, struct text *out) { json_text(manifest_json(c), out); }
@@ -194,7 +193,7 @@ int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, in
     json_t *map = json_object();
     for (int i = 0; i < n; i++) json_object_set_new(map, t[i].name, json_string(t[i].file));
     json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
-    return json_file(f, "model.safetensors.index.json", o, true, is, e);
+    return json_file(f, "model.safetensors.index.json", o, is, e);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -445,21 +444,6 @@ static int read_at(int dir, struct reader *r, uint64_t step, bool files, const a
     close(folder);
     if (bad) ckpt_free(c);
     return bad ? -1 : 0;
-}
-
-int ckpt_manifest_replace(int dir, const char *shown, const struct ckpt *c, struct err *e)
-{
-    struct reader r = {.shown = shown, .e = e};
-    struct text path = {0};
-    ckpt_name(c->step, r.name);
-    int folder = folder_open(&r, dir);
-    if (folder < 0) return -1;
-    text_add(&path, "%s/%s", shown, r.name);
-    const struct out_folder f = {.dir = -1, .fd = folder, .shown = path.s};
-    int bad = json_file(&f, manifest, manifest_json(c), false, NULL, e);
-    text_free(&path);
-    close(folder);
-    return bad;
 }
 
 int ckpt_read(int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)

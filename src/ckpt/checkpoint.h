@@ -45,9 +45,6 @@ char *ckpt_name(uint64_t step, char name[CKPT_NAME]);    /* "step-00001200" */
 bool ckpt_step(const char *name, uint64_t *step);        /* is it such a name? */
 /* Adds the manifest to a folder that has everything else. 73, 74. */
 int ckpt_manifest_write(const struct out_folder *f, const struct ckpt *c, struct err *e);
-/* Puts another manifest in place of that of a checkpoint which is there: at any moment one of the two is there, whole.
- * 66, 73, 74. */
-int ckpt_manifest_replace(int dir, const char *shown, const struct ckpt *c, struct err *e);
 void ckpt_print(const struct ckpt *c, struct text *out); /* adds its text */
 /* The index of n tensors: name, in which file; total: their bytes. *is: the file that it made. 73, 74. */
 struct ckpt_tensor { const char *name, *file; };

@@ -132,6 +132,15 @@ static int override_set(struct conf *c, int i, const char *s, struct err *e)
     return opt_set(c, i, &v, e);
 }
 
+int conf_put(struct conf *c, const char *key, const char *value, struct err *e)
+{
+    int i = opt_find(key, strlen(key));
+    if (i < 0) return err_set(e, E_CONF, "there is no option %s", key);
+    if (value) return override_set(c, i, value, e);
+    opt_unset(c, i);
+    return 0;
+}
+
 static int no_such_option(const char *what, const char *key, size_t n, struct err *e)
 {
     char hint[OPT_HINT];

@@ -107,6 +107,8 @@ struct conf *conf_parse(const char *file, const char *text, size_t n, struct err
 /* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and
  * know no escapes. 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
+/* The value of SECTION.KEY as conf_value gives it; NULL: it has none. 78. */
+int conf_put(struct conf *c, const char *key, const char *value, struct err *e);
 void conf_stage_add(struct conf *c, struct conf_stage st);  /* one more stage section; the names are copied */
 /* The key that somebody may have meant who wrote this, with its section; NULL if none is near. */
 const char *conf_nearest(const char *name);

@@ -17,11 +17,14 @@ bool course_only_warms(const struct job *j)
     return r.steps && rate_warms(&r, r.steps);
 }
 
+const struct conf *course_conf(const struct course *c, uint64_t step) { return rates_conf(c->rates, step, c->conf); }
+
 double course_rate(const struct course *c, uint64_t step)
 {
-    const struct rate_run r = rate_run_of(c->job, c->conf);
+    const struct conf *now = course_conf(c, step);
+    const struct rate_run r = rate_run_of(c->job, now);
     struct rate_from set = rates_at(c->rates, step);
-    return rate_at(&r, set.any ? set.rate : c->conf->train.learning_rate, step);
+    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, step);
 }
 
 bool course_saves(const struct conf *c)
@@ -43,7 +46,7 @@ static enum course_phase after_checkpoint(const struct course *c)
 
 static bool checkpoint_due(const struct course *c)
 {
-    const struct conf *f = c->conf;
+    const struct conf *f = course_conf(c, c->step);
     int64_t every = f->checkpoint.every_steps;
     if (!c->step || c->step == c->saved) return false;
     return c->wanted || (every && c->step % (uint64_t)every == 0) || (course_saves(f) && at_end(c));
@@ -62,7 +65,7 @@ static enum course_phase after_step(const struct course *c)
 /* from: where the step began. An epoch that ends within a step is over behind it. */
 static bool evaluation_due(const struct course *c, uint64_t from)
 {
-    const struct conf *f = c->conf;
+    const struct conf *f = course_conf(c, c->step);
     uint64_t epochs = (uint64_t)f->train.evaluate_epochs * c->job->count[DS_TRAIN];
     bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
     due |= epochs && from / epochs != c->position / epochs;
@@ -137,12 +140,6 @@ bool course_checkpoint(struct course *c)
     c->wanted = true;
     if (c->phase == COURSE_TRAIN) c->phase = COURSE_CHECKPOINT;
     return true;
-}
-
-bool course_preserve(struct course *c)
-{
-    if (course_saves(c->conf)) course_checkpoint(c);
-    return c->step && c->step == c->saved;
 }
 
 uint64_t course_saves_step(const struct course *c)

@@ -34,7 +34,7 @@ enum course_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 struct course {
     const struct job *job;
     const struct conf *conf;                              /* values that may change while running: now */
-    const struct rates *rates;                            /* train.learning_rate as somebody has set it; NULL: never */
+    const struct rates *rates;                            /* which of them held for which step; NULL: always these */
     enum course_phase phase;
     uint64_t step, steps, position, test_position, epoch;
     uint64_t part;                                        /* orders of the running evaluation so far */
@@ -53,9 +53,6 @@ void course_stop(struct course *c, enum course_stop how);
 uint64_t course_saves_step(const struct course *c);
 /* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool course_checkpoint(struct course *c);
-/* Settings have changed: a checkpoint, so that a run that is lost goes on with them. True: there is one of this step
- * already, or it is on its way, and what it says is to be amended. */
-bool course_preserve(struct course *c);
 /* The one of that step could not be written: it may be asked for again. */
 void course_unsaved(struct course *c, uint64_t step);
 /* The evaluation is done; best: a checkpoint of it is wanted; enough: the run ends with this step (train.patience). */
@@ -72,6 +69,9 @@ void course_arrived(struct course *c);
 bool course_rolls_back(const struct conf *c);
 /* Does the run write checkpoints by itself? */
 bool course_saves(const struct conf *c);
+/* The settings of a step: what has been reloaded counts from the step on that was named, also where steps are done
+ * again. */
+const struct conf *course_conf(const struct course *c, uint64_t step);
 /* Learning rate of a step (1-based) by train.schedule, of what was set or of train.learning_rate. */
 double course_rate(const struct course *c, uint64_t step);
 /* The warm-up is at least as long as the run, so that the rate never reaches what it rises to. */

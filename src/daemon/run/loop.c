@@ -294,7 +294,6 @@ static void on_wake(uv_async_t *a)
     }
     if (keep_take(&l->keep, l->stopped || l->course.phase >= COURSE_SAVE, &e)) loop_fail(l, &e);
     lost_take(l);
-    loop_amend(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
     if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {
@@ -445,7 +444,6 @@ static void loop_free(struct loop *l)
     ring_free(l->lead.orders);
     ring_free(l->lead.results);
     ring_free(l->lead.costs);
-    conf_free(l->file);
     free(l->costs);
     free(l->task);
     free(l->result);

@@ -84,36 +84,10 @@ static int rate_parse(const char *key, const char *value, double *rate, struct e
     return bad ? -1 : 0;
 }
 
-void loop_amend(struct loop *l)
+static int rate_note(struct loop *l, const struct rate_from *f, const struct rate_change *c, struct err *e)
 {
-    uint64_t step = l->amends;
-    struct err e = {0};
-    if (!step || l->keep.writing) return;
-    l->amends = 0;
-    if (l->keep.step != step) {                           /* it could not be written, or a newer one has it */
-        if (course_saves(l->course.conf)) course_checkpoint(&l->course);
-        return;
-    }
-    struct rate_from set = rates_at(l->q.rates, step + 1);
-    const char *at = desk_at("a manifest");
-    if (save_amend(l->q.save, step, set.any ? set.rate : -1, &e))
-        log_line("warning: the checkpoint of step %llu does not say what was set after it: %s",
-                 (unsigned long long)step, e.text);
-    desk_at(at);
-}
-
-/* So that a run that is lost goes on with what has been set. */
-static void preserve(struct loop *l)
-{
-    if (course_preserve(&l->course)) l->amends = l->course.step;
-    loop_amend(l);
-}
-
-static int rate_note(struct loop *l, bool any, double rate, struct err *e)
-{
-    struct rate_from f = {l->course.step + 1, any, rate};
     const char *at = desk_at(RATES_FILE);
-    int bad = rates_note(l->q.rates, l->q.dir->fd, l->q.dir->path, &f, e);
+    int bad = rates_note(l->q.rates, l->q.dir->fd, l->q.dir->path, f, c, e);
     desk_at(at);
     return bad;
 }
@@ -128,8 +102,8 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     loop_revoke(l);
     bool late = is_ending(l) || l->course.step >= l->course.steps;
     unsigned long long step = l->course.step + 1;
-    int bad = late ? err_set(e, E_STOPPED, "set: all steps are ordered") : rate_note(l, true, rate, e);
-    if (!bad) preserve(l);
+    const struct rate_from f = {step, true, rate};
+    int bad = late ? err_set(e, E_STOPPED, "set: all steps are ordered") : rate_note(l, &f, NULL, e);
     loop_orders(l);
     if (bad) return -1;
     log_line("%s is %.9g from step %llu on", key, rate, step);
@@ -140,18 +114,68 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     return 0;
 }
 
-/* A rate that was set counts until the file has another one. */
-static int rate_unset(struct loop *l, const json_t *changed, struct err *e)
+struct compared { const struct conf *was, *now; json_t *changed; };
+
+static json_t *value_of(const struct conf *c, const char *key)
 {
+    struct text t = {0};
+    conf_value(c, key, &t);
+    json_t *v = t.n ? json_string(t.s) : json_null();
+    text_free(&t);
+    return v;
+}
+
+static void change_take(void *ctx, const char *key, bool live)
+{
+    struct compared *c = ctx;
+    if (!live || !strncmp(key, "service.", 8)) return;    /* what is only told is nothing to go on with */
+    json_object_set_new(c->changed, key, json_pack("[o,o]", value_of(c->was, key), value_of(c->now, key)));
+}
+
+static void decided_take(void *ctx, const char *key, const char *value)
+{
+    if (!conf_is_live(key)) json_object_set_new(ctx, key, value ? json_string(value) : json_null());
+}
+
+/* What begins or ceases to decide bits with that, as train.steps does with a schedule that falls over the run. */
+static void follow_take(struct compared *c)
+{
+    json_t *was = json_object(), *now = json_object(), *value;
+    const char *key;
+    conf_decides(c->was, decided_take, was);
+    conf_decides(c->now, decided_take, now);
+    json_object_foreach(now, key, value) {
+        json_t *old = json_object_get(was, key);
+        if (!json_equal(old, value)) json_object_set_new(c->changed, key, json_pack("[O,O]", old, value));
+    }
+    json_decref(was);
+    json_decref(now);
+}
+
+/* What has changed is on disk before anybody hears of it, as a rate that is set. Such a rate counts until the file has
+ * another one. */
+static int reload_note(struct loop *l, const struct conf *now, const json_t *changed, struct err *e)
+{
+    struct rates *r = l->q.rates;
     loop_revoke(l);
-    bool was_set = l->q.rates->first.any || l->q.rates->v.n;
-    if (!was_set || !json_object_get(changed, "train.learning_rate") || !rate_note(l, false, 0, e)) return 0;
+    const uint64_t step = l->course.step + 1;
+    const struct rate_from none = {.step = step};
+    struct compared c = {course_conf(&l->course, step), now, json_object()};
+    bool unset = (r->first.any || r->v.n) && json_object_get(changed, "train.learning_rate");
+    conf_compare(c.was, now, change_take, &c);
+    follow_take(&c);
+    if (l->q.job->conf->run.evaluate || (!json_object_size(c.changed) && !r->w.n)) {
+        json_decref(c.changed);
+        return 0;
+    }
+    if (!r->w.n) r->before = c.was;
+    if (!rate_note(l, unset ? &none : NULL, &(struct rate_change){step, c.changed, now}, e)) return 0;
     loop_orders(l);
     return -1;
 }
 
 /* What the run goes by from now on. */
-static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
+static void conf_take(struct loop *l, const struct conf *now, const json_t *changed)
 {
     if (json_object_get(changed, "service.progress")) {
         screen_close(l->q.screen);
@@ -159,24 +183,29 @@ static void conf_take(struct loop *l, struct conf *now, const json_t *changed)
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->course.conf = l->progress.conf = l->keep.conf = now;
-    preserve(l);
-    conf_free(l->file);
     l->file = now;
+}
+
+/* The configuration that rates now owns: steps that are done again want it as it was. */
+static const struct conf *lent(struct loop *l, struct conf *c)
+{
+    if (c) *vec_push(&l->q.rates->own) = c;
+    return c;
 }
 
 static int on_reload(void *ctx, json_t *answer, struct err *e)
 {
     struct loop *l = ctx;
     const struct text *began = l->q.file;
-    if (!l->file && !(l->file = reload_make(l->q.opts, began->s, began->n, e))) return -1;
+    if (!l->file && !(l->file = lent(l, reload_make(l->q.opts, began->s, began->n, e)))) return -1;
     json_t *changed = json_object();
     const char *at = desk_at("the configuration file");
     struct conf *now = reload_read(l->q.opts, l->file, changed, e);
     desk_at(at);
-    bool taken = now && !rate_unset(l, changed, e);
-    if (now && !taken) conf_free(now);
+    bool other = json_object_size(changed), taken = now && (!other || !reload_note(l, now, changed, e));
+    if (taken && other) conf_take(l, lent(l, now), changed);
+    else conf_free(now);
     if (taken) {
-        conf_take(l, now, changed);
         log_line("reloaded %s: %zu value%s changed", l->q.opts->config, json_object_size(changed),
                  json_object_size(changed) == 1 ? "" : "s");
         event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->course.step + 1, "changed",

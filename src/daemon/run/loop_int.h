@@ -44,14 +44,13 @@ struct loop {
     struct rollback back;                                 /* the last one */
     struct { uint64_t to, times; } reached;               /* the checkpoint gone back to last; to 0: none; how often */
     bool passed_over;                                     /* one was damaged when the run wanted to go back to it */
-    uint64_t amends;                                      /* the checkpoint that lacks what was set since; 0: none */
     bool goes_back;                                       /* one is under way: what comes in is of steps given up */
     char hash[33];
     bool stopped, done;
     bool enough;                                          /* the run ends before its last step: train.patience */
     bool failed;                                          /* the loop itself, which has set the fate of the run */
     struct { bool on; uint64_t since, step; } pause;      /* step: after which it began */
-    struct conf *file;                                    /* the configuration file as last reloaded; NULL: never */
+    const struct conf *file;                              /* as last reloaded, q.rates frees it; NULL: never */
 };
 
 /* Gives orders until enough are in flight. */
@@ -71,8 +70,6 @@ int loop_back_turn(struct loop *l, struct err *e);
 /* The end of the run is not begun before all steps are known to be finite. */
 bool loop_back_waits(const struct loop *l);
 void loop_fail(struct loop *l, const struct err *e);      /* ends the run */
-/* loop_control.c: amends a checkpoint when it is on disk. */
-void loop_amend(struct loop *l);
 void loop_pause_end(struct loop *l);                      /* loop_control.c: if it pauses */
 /* loop_control.c: opens the control socket and service.metrics. 73. */
 int loop_control(struct loop *l, struct err *e);

@@ -23,22 +23,85 @@ struct rate_from rates_at(const struct rates *r, uint64_t step)
     return n ? r->v.v[n - 1] : r ? r->first : (struct rate_from){0};
 }
 
+const struct conf *rates_conf(const struct rates *r, uint64_t step, const struct conf *now)
+{
+    int n = r ? r->w.n : 0;
+    if (!n) return now;
+    while (n && r->w.v[n - 1].step > step) n--;
+    const struct conf *c = n ? r->w.v[n - 1].conf : r->before;
+    return c ? c : now;
+}
+
+const json_t *rates_value(const struct rates *r, const char *key, uint64_t step)
+{
+    const json_t *found = NULL;
+    for (int i = 0; i < r->w.n; i++) {
+        const json_t *both = json_object_get(r->w.v[i].changed, key);
+        bool holds = r->w.v[i].step <= step;
+        if (both && (holds || !found)) found = json_array_get(both, holds ? 1 : 0);
+        if (both && !holds) break;
+    }
+    return found;
+}
+
+void rates_keys(const struct rates *r, void (*f)(void *ctx, const char *key), void *ctx)
+{
+    json_t *all = json_object(), *both;
+    const char *key;
+    for (int i = 0; i < r->w.n; i++) json_object_update(all, r->w.v[i].changed);
+    json_object_foreach(all, key, both) f(ctx, key);
+    json_decref(all);
+}
+
+static void changes_drop(struct rates *r, uint64_t from)
+{
+    while (r->w.n && r->w.v[r->w.n - 1].step >= from) json_decref(r->w.v[--r->w.n].changed);
+}
+
+static void change_add(struct rates *r, const struct rate_change *c)
+{
+    changes_drop(r, c->step);
+    *vec_push(&r->w) = *c;
+}
+
 void rates_free(struct rates *r)
 {
+    changes_drop(r, 0);
+    for (int i = 0; i < r->own.n; i++) conf_free(r->own.v[i]);
+    vec_free(&r->own);
+    vec_free(&r->w);
     vec_free(&r->v);
     *r = (struct rates){0};
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-static bool line_parse(const char *s, size_t n, struct rate_from *f)
+static bool is_value(const json_t *v) { return json_is_string(v) || json_is_null(v); }
+
+static bool changed_good(json_t *changed)
+{
+    const char *key;
+    json_t *both;
+    if (!json_is_object(changed)) return false;
+    json_object_foreach(changed, key, both)
+        if (!conf_follows(key) || json_array_size(both) != 2 || !is_value(json_array_get(both, 0)) ||
+            !is_value(json_array_get(both, 1)))
+            return false;
+    return true;
+}
+
+/* Adds what a line says. */
+static bool line_take(struct rates *r, const char *s, size_t n)
 {
     json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES, NULL), *step = json_object_get(o, "step");
-    const json_t *rate = json_object_get(o, "learning_rate");
-    *f = (struct rate_from){.any = json_is_number(rate), .rate = json_number_value(rate)};
-    f->step = json_is_integer(step) ? (uint64_t)json_integer_value(step) : 0;
-    bool good = json_is_integer(step) && json_integer_value(step) > 0 && json_object_size(o) == 2 &&
-                (json_is_null(rate) || (f->any && f->rate >= 0));
+    json_t *rate = json_object_get(o, "learning_rate"), *changed = json_object_get(o, "changed");
+    struct rate_from f = {.any = json_is_number(rate), .rate = json_number_value(rate)};
+    f.step = json_is_integer(step) ? (uint64_t)json_integer_value(step) : 0;
+    bool good = json_is_integer(step) && json_integer_value(step) > 0 && (rate || changed) &&
+                json_object_size(o) == 1u + (rate != NULL) + (changed != NULL) &&
+                (!rate || json_is_null(rate) || (f.any && f.rate >= 0)) && (!changed || changed_good(changed));
+    if (good && rate) rates_add(r, &f);
+    if (good && changed) change_add(r, &(struct rate_change){.step = f.step, .changed = json_incref(changed)});
     json_decref(o);
     return good;
 }
@@ -48,10 +111,9 @@ static int lines_take(struct rates *r, const char *shown, const char *s, size_t 
 {
     const char *end;
     for (int line = 1; (end = memchr(s, '\n', n)); line++) {
-        struct rate_from f;
-        if (!line_parse(s, (size_t)(end - s), &f))
-            return err_set(e, E_DATA, "%s/" RATES_FILE ":%d: says no step and learning rate", shown, line);
-        rates_add(r, &f);
+        if (!line_take(r, s, (size_t)(end - s)))
+            return err_set(e, E_DATA, "%s/" RATES_FILE ":%d: says no step with a learning rate or changed settings",
+                           shown, line);
         n -= (size_t)(end + 1 - s);
         s = end + 1;
     }
@@ -75,7 +137,7 @@ static int file_take(struct rates *r, const char *shown, int fd, struct err *e)
     struct stat st;
     if (fstat(fd, &st)) return err_set(e, E_IO, "%s/" RATES_FILE ": %s", shown, strerror(errno));
     if (!S_ISREG(st.st_mode) || st.st_size > MOST)
-        return err_set(e, E_DATA, "%s/" RATES_FILE ": is no list of learning rates", shown);
+        return err_set(e, E_DATA, "%s/" RATES_FILE ": is no list of what was set", shown);
     char *s = mem_alloc((size_t)st.st_size + 1);
     int bad = bytes_read(fd, s, (size_t)st.st_size);
     if (bad) err_set(e, E_IO, "%s/" RATES_FILE ": %s", shown, strerror(errno));
@@ -95,6 +157,12 @@ int rates_read(struct rates *r, int dir, const char *shown, uint64_t step, const
                      : file_take(&all, shown, fd, e);
     if (fd >= 0) close(fd);
     for (int i = 0; i < all.v.n && !bad; i++) if (all.v.v[i].step > step) rates_add(r, &all.v.v[i]);
+    for (int i = 0; i < all.w.n && !bad; i++) {
+        struct rate_change c = all.w.v[i];
+        json_incref(c.changed);
+        if (c.step > step) change_add(r, &c);
+        else json_decref(c.changed);
+    }
     rates_free(&all);
     return bad;
 }
@@ -108,14 +176,26 @@ static int record_sync(int fd, int dir)
     return bad ? -1 : 0;
 }
 
-int rates_note(struct rates *r, int dir, const char *shown, const struct rate_from *f, struct err *e)
+static void line_print(struct text *t, const struct rate_from *f, const struct rate_change *c)
+{
+    text_add(t, "{\"step\":%llu", (unsigned long long)(f ? f->step : c->step));
+    if (f && f->any) text_add(t, ",\"learning_rate\":%.17g", f->rate);
+    else if (f) text_add(t, ",\"learning_rate\":null");
+    if (c) {
+        char *changed = json_dumps(c->changed, JSON_COMPACT);
+        text_add(t, ",\"changed\":%s", changed);
+        free(changed);
+    }
+    text_add(t, "}\n");
+}
+
+int rates_note(struct rates *r, int dir, const char *shown, const struct rate_from *f, const struct rate_change *c,
+               struct err *e)
 {
     struct out_records file = {.fd = -1};
     struct text t = {0};
     bool had;
-    text_add(&t, "{\"step\":%llu,\"learning_rate\":", (unsigned long long)f->step);
-    if (f->any) text_add(&t, "%.17g}\n", f->rate);
-    else text_add(&t, "null}\n");
+    line_print(&t, f, c);
     int bad = out_records_append(&file, dir, shown, RATES_FILE, &had, e);
     off_t end = (off_t)file.size;
     if (!bad) bad = out_records_add(&file, t.s, t.n, false, e);
@@ -127,6 +207,8 @@ int rates_note(struct rates *r, int dir, const char *shown, const struct rate_fr
     }
     out_records_close(&file);
     text_free(&t);
-    if (!bad) rates_add(r, f);
+    if (!bad && f) rates_add(r, f);
+    if (!bad && c) change_add(r, c);
+    else if (c) json_decref(c->changed);
     return bad;
 }

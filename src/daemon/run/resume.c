@@ -12,6 +12,7 @@
 #include "daemon/run/boot_int.h"
 #include "daemon/run/fate.h"
 #include "daemon/run/pulse.h"
+#include "daemon/run/reload.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
 #include "daemon/talk/notify.h"
@@ -131,6 +132,29 @@ static const struct ckpt_setting *difference(const struct boot *b, const char **
     while (s && conf_follows(s->key) && (!*old || !s->value))
         s = ckpt_differs(&b->resume.from, &b->resume.now, s, old);
     return s ? s : ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
+}
+
+/* What was reloaded behind the checkpoint holds as if its manifest said so. */
+static void setting_follow(void *ctx, const char *key)
+{
+    struct resume *r = ctx;
+    const char *now = json_string_value(rates_value(&r->rates, key, UINT64_MAX));
+    for (int i = 0; i < r->from.n_settings; i++) {
+        struct ckpt_setting *s = &r->from.setting[i];
+        if (strcmp(s->key, key) != 0) continue;
+        free(s->value);
+        s->value = now ? mem_strdup(now) : NULL;
+    }
+}
+
+static int rates_take(struct boot *b, struct err *e)
+{
+    struct resume *r = &b->resume;
+    const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
+    if (b->dir.fd < 0) return 0;
+    if (rates_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
+    rates_keys(&r->rates, setting_follow, r);
+    return 0;
 }
 
 static int settings_fit(struct boot *b, const char *shown, struct err *e)
@@ -313,7 +337,7 @@ static int newest_find(struct boot *b, int dir, const char *shown, struct err *e
             free(r->now.run);
             r->now.run = mem_strdup(r->from.run);
         }
-        bad |= settings_fit(b, shown, e);
+        bad |= rates_take(b, e) || settings_fit(b, shown, e);
         best_find(b, dir, shown, step, n);
     }
     free(step);
@@ -327,6 +351,7 @@ int resume_find(struct boot *b, struct err *e)
     if (strcmp(b->conf->run.resume, "no") == 0) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
+    if (!bad && !b->resume.found && b->world->rank == 0) bad = rates_take(b, e);
     if (!bad && !b->resume.found && b->world->rank == 0)
         text_add(&b->notes, "note: there is no checkpoint to go on from in %s; from the start\n",
                  b->conf->run.directory);
@@ -335,21 +360,98 @@ int resume_find(struct boot *b, struct err *e)
     return bad;
 }
 
-int resume_rates(struct boot *b, struct err *e)
+/* ---- what was set while the run went on -------------------------------------------------------------------------- */
+
+/* now: an object that gets what the file changes at that step, or NULL. differs: the file has been changed since. */
+struct told { struct boot *b; uint64_t step; json_t *now; bool differs; };
+
+static json_t *value_now(const struct boot *b, const char *key)
 {
-    struct resume *r = &b->resume;
-    const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
-    const struct rate_from none = {.step = r->from.step + 1};
-    if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
-    if (rates_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
-    if (r->rate_anew && (first.any || r->rates.v.n)) return rates_note(&r->rates, b->dir.fd, b->dir.path, &none, e);
-    for (int i = 0; i < r->rates.v.n; i++) {
-        const struct rate_from *f = &r->rates.v.v[i];
+    struct text t = {0};
+    conf_value(b->conf, key, &t);
+    json_t *v = t.n ? json_string(t.s) : json_null();
+    text_free(&t);
+    return v;
+}
+
+/* A run that begins anew may have the file as it was at its start, too: then it does what that run did. */
+static void key_compare(void *ctx, const char *key)
+{
+    struct told *t = ctx;
+    const struct rates *r = &t->b->resume.rates;
+    if (!conf_is_live(key)) return;                       /* settings_fit sees to that */
+    json_t *now = value_now(t->b, key), *was = json_deep_copy(rates_value(r, key, t->step));
+    bool last = json_equal(now, rates_value(r, key, UINT64_MAX)), first = json_equal(now, rates_value(r, key, 0));
+    t->differs |= !last && !(first && !t->b->resume.found);
+    json_object_set_new(t->now, key, json_pack("[o,o]", was, now));
+}
+
+struct made { const struct rates *r; uint64_t step; struct conf *c; struct err *e; };
+
+static void key_put(void *ctx, const char *key)
+{
+    struct made *m = ctx;
+    struct err why = {0};
+    if (!conf_is_live(key) || !conf_put(m->c, key, json_string_value(rates_value(m->r, key, m->step)), &why)) return;
+    err_set(m->e, E_DATA, RATES_FILE ": %s: %s", key, why.text);
+}
+
+/* The settings of a step. */
+static const struct conf *conf_make(struct boot *b, uint64_t step, struct err *e)
+{
+    struct rates *r = &b->resume.rates;
+    struct made m = {r, step, reload_make(b->opts, b->file.n ? b->file.s : "", b->file.n, e), e};
+    if (!m.c) return NULL;
+    *vec_push(&r->own) = m.c;
+    rates_keys(r, key_put, &m);
+    return e->code ? NULL : m.c;
+}
+
+static int confs_make(struct boot *b, struct err *e)
+{
+    struct rates *r = &b->resume.rates;
+    if (!r->w.n) return 0;
+    if (!(r->before = conf_make(b, r->w.v[0].step - 1, e))) return -1;
+    for (int i = 0; i < r->w.n; i++) if (!(r->w.v[i].conf = conf_make(b, r->w.v[i].step, e))) return -1;
+    return 0;
+}
+
+static void rates_tell(struct boot *b)
+{
+    const struct rates *r = &b->resume.rates;
+    for (int i = 0; i < r->v.n; i++) {
+        const struct rate_from *f = &r->v.v[i];
         if (f->any)
             text_add(&b->notes, "note: train.learning_rate is %.9g again from step %llu on, as it was set (%s/%s)\n",
                      f->rate, (unsigned long long)f->step, b->dir.path, RATES_FILE);
     }
-    return 0;
+    for (int i = 0; i < r->w.n; i++) {
+        const char *key, *now;
+        json_t *both;
+        json_object_foreach(r->w.v[i].changed, key, both) {
+            if (!conf_is_live(key)) continue;
+            now = json_string_value(json_array_get(both, 1));
+            text_add(&b->notes, "note: %s is %s again from step %llu on, as it was reloaded (%s/%s)\n", key,
+                     spelled(now), (unsigned long long)r->w.v[i].step, b->dir.path, RATES_FILE);
+        }
+    }
+}
+
+int resume_rates(struct boot *b, struct err *e)
+{
+    struct resume *r = &b->resume;
+    struct told t = {.b = b, .step = r->from.step};
+    const struct rate_from none = {.step = t.step + 1};
+    if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
+    t.now = json_object();
+    rates_keys(&r->rates, key_compare, &t);
+    bool unset = r->rate_anew && (r->rates.first.any || r->rates.v.n);
+    const struct rate_change file = {.step = t.step + 1, .changed = t.differs ? json_incref(t.now) : NULL};
+    json_decref(t.now);
+    if (!unset && !t.differs) rates_tell(b);
+    else if (rates_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
+        return -1;
+    return confs_make(b, e);
 }
 
 /* ---- reading it ----------------------------------------------------------------------------------------------- */

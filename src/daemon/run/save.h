@@ -70,9 +70,6 @@ void save_forgo(struct save *s);
 /* Rank 0: what manifests say of the settings from now on; owned. And what they say. */
 void save_head(struct save *s, struct ckpt *head);
 const struct ckpt *save_headed(const struct save *s);
-/* Rank 0, on the thread of save_head: the checkpoint of that step, which is committed, says from now on what the head
- * does, and that this learning rate was set (below 0: none). 65, 66, 73, 74. */
-int save_amend(struct save *s, uint64_t step, double rate, struct err *e);
 /* The host memory that a copy of a rank's state takes from the first checkpoint on, also where one is only asked for;
  * 0: none, because it is written straight from where the state is. */
 uint64_t save_mirror_bytes(const struct job *j, int rank);

@@ -105,26 +105,6 @@ int save_old_remove(const struct save *s, int dir, const char *shown, struct err
     return bad ? -1 : 0;
 }
 
-int save_amend(struct save *s, uint64_t step, double rate, struct err *e)
-{
-    struct text shown = {0};
-    struct ckpt was;
-    int dir = save_folder_open(s, &shown, e), bad = dir < 0 || ckpt_read(dir, shown.s, step, &was, e);
-    if (!bad) {
-        struct ckpt now = was;
-        now.config = s->q.head->config;
-        now.setting = s->q.head->setting;
-        now.n_settings = s->q.head->n_settings;
-        now.has_rate = rate >= 0;
-        now.rate = rate;
-        bad = ckpt_manifest_replace(dir, shown.s, &now, e);
-        ckpt_free(&was);
-    }
-    if (dir >= 0) close(dir);
-    text_free(&shown);
-    return bad ? -1 : 0;
-}
-
 /* What other ranks say that they have written has to be in the folder that gets the name: a host may have one of its
  * own there, from another time. It is opened, by which a network file system asks its server. */
 static int part_look(const struct save *s, const struct out_folder *f, int rank, const struct ckpt_file *is,
