@@ -156,8 +156,8 @@ write_conf npy.conf "s/$synthetic/$files/"
 job 2 -c npy.conf --run-dir npy-run
 check "NumPy files train" [ "$code" -eq 0 ]
 [ "$code" -eq 0 ] || why
-refused "a batch larger than the data" 78 '--batch-size: 21 is larger than the number of training samples, 20$' \
-    2 -c npy.conf --batch-size 21 --run-dir new
+refused "a batch larger than the data" 78 '--batch-size: 21 is larger than the number of training samples, 20, so ' \
+    2 -c npy.conf --batch-size 21 -o train.last_batch=drop --run-dir new
 refused "more samples than the file has" 78 'data.samples=500: 500 samples, but x.npy has 20$' \
     2 -c npy.conf -o data.samples=500 --run-dir new
 npy nan.npy '<f4' '20, 10' 0
@@ -293,7 +293,7 @@ printf 'input x 10\nn = batch_norm(x)\ny = linear(n) features=5\n' >norm.graph
 write_conf norm.conf 's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/samples = 200/samples = 21/;
         s/steps = 3/epochs = 1/'
 refused "a last batch of one sample" \
-    78 '^mpstaged: the last batch of an epoch has 1 sample: batch norm "n" .*: choose another train\.batch_size$' \
+    78 '^mpstaged: the last batch of an epoch has 1 sample: batch norm "n" .*: choose another train\.batch_size; train\.last_batch = "drop" .*$' \
     2 -c norm.conf --run-dir new
 refused "a rest of one sample" 78 '^mpstaged: batch norm "n" .*: choose another train\.split_size$' 2 \
     -c norm.conf --split-size 19 --steps 1 --run-dir new

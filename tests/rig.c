@@ -174,7 +174,7 @@ static void scores_add(struct score_sum *sum, const struct report *r)
 /* The k-th step's order and, in id, its samples. */
 static struct order order_make(const struct world *w, const struct ds *data, int k, int64_t *id)
 {
-    struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .wrap = true};
+    struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .end = FEED_FILL};
     int batch = (int)w->c->train.batch_size;
     struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k,
                         .position = (uint64_t)(k - 1) * (uint64_t)batch, .learning_rate = w->c->train.learning_rate,

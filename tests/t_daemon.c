@@ -181,15 +181,48 @@ START_TEST(course_by_steps)
     job_by_hand();
     job.count[DS_TEST] = 0;
     conf.train.steps = 4;
-    job.wrap = true;
-    check_course("T20 T20 T20 T20 S X ");
+    for (int shuffle = 0; shuffle < 2; shuffle++) {       /* the first steps of any run, in whatever order */
+        conf.data.shuffle = shuffle;
+        conf.train.last_batch = "short";
+        check_course("T20 T20 T10 T20 S X ");
+        conf.train.last_batch = "fill";
+        check_course("T20 T20 T20 T20 S X ");
+        conf.train.last_batch = "drop";
+        check_course("T20 T20 T20 T20 S X ");
+    }
     job.count[DS_TEST] = 33;
-    conf.train.evaluate_epochs = 1;                       /* the first one ends within step 3 */
+    conf.train.evaluate_epochs = 1;
+    conf.train.last_batch = "fill";                       /* the first epoch ends within step 3 */
     check_course("T20 T20 T20 E20 E13! T20 E20 E13! S X ");
+    conf.train.last_batch = "drop";                       /* behind step 2 */
+    check_course("T20 T20 E20 E13! T20 T20 E20 E13! S X ");
+}
+END_TEST
+
+START_TEST(course_at_the_end_of_epochs)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
     job.count[DS_TEST] = 0;
-    conf.data.shuffle = true;
-    job.wrap = false;
-    check_course("T20 T20 T10 T20 S X ");
+    conf.train.last_batch = "drop";
+    check_course("T20 T20 T20 T20 S X ");
+    conf.train.last_batch = "fill";
+    check_course("T20 T20 T20 T20 T20 S X ");
+    /* from a checkpoint of a run that had no such setting, or another batch size */
+    conf.train.steps = 6;
+    conf.train.last_batch = "drop";
+    course_begin(&c, &job, &(struct ckpt){.step = 4, .position = 70});
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 T20 S X ");
+    ck_assert_uint_eq(c.position, 120);
+    ck_assert_uint_eq(course_samples(&job, c.position), 100);
+    text_free(&got);
+    course_begin(&c, &job, &(struct ckpt){.step = 4, .position = 90});   /* nothing is left of that epoch */
+    ck_assert_uint_eq(c.position, 100);
+    conf.train.last_batch = "fill";
+    course_begin(&c, &job, &(struct ckpt){.step = 4, .position = 93});
+    ck_assert_uint_eq(c.position, 93);
 }
 END_TEST
 
@@ -571,6 +604,7 @@ int main(void)
     tcase_add_test(t, ring_keeps_order_and_bounds);
     tcase_add_test(t, course_by_epochs);
     tcase_add_test(t, course_by_steps);
+    tcase_add_test(t, course_at_the_end_of_epochs);
     tcase_add_test(t, course_dumps_gradients_once);
     tcase_add_test(t, course_of_evaluation_only);
     tcase_add_test(t, course_stops);

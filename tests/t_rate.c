@@ -42,13 +42,26 @@ static struct conf *conf_of(const char *train)
     return finished(text);
 }
 
+/* wrap: batches go on over the end of an epoch */
+static struct rate_time time_of(uint64_t step, uint64_t samples, bool wrap)
+{
+    uint64_t an_epoch = (samples + 19) / 20;
+    return (struct rate_time){step, !samples ? 0 : wrap ? (step - 1) * 20 / samples : (step - 1) / an_epoch};
+}
+
+static struct rate_run run_of(const struct conf *c, uint64_t steps, uint64_t samples, bool wrap)
+{
+    return (struct rate_run){.conf = c, .steps = steps, .epochs = time_of(steps, samples, wrap).epoch + 1,
+                             .warm = (uint64_t)c->train.warmup_epochs * ((samples + 19) / 20)};
+}
+
 START_TEST(rates_are_torchs)
 {
     const struct rate_case *k = &cases[_i];
     struct conf *c = conf_of(k->train);
-    struct rate_run r = {.conf = c, .steps = k->steps, .samples = k->samples, .wrap = k->wrap};
+    struct rate_run r = run_of(c, k->steps, k->samples, k->wrap);
     for (int i = k->n - 1; i >= 0; i--) {                /* backwards: no step knows of another */
-        double got = rate_at(&r, 0.5, (uint64_t)i + 1);
+        double got = rate_at(&r, 0.5, time_of((uint64_t)i + 1, k->samples, k->wrap));
         ck_assert_msg(fabs(got - k->rate[i]) <= 1e-9, "%s: step %d: %.17g, not %.17g", k->train, i + 1, got,
                       k->rate[i]);
     }
@@ -63,8 +76,9 @@ START_TEST(the_end_is_kept)
     for (int i = 0; i < 3; i++) {
         snprintf(text, sizeof text, "schedule = %s learning_rate_end = 0.125", falling[i]);
         struct conf *c = conf_of(text);
-        struct rate_run r = {.conf = c, .steps = 4};
-        for (uint64_t step = 5; step < 20; step++) ck_assert(fabs(rate_at(&r, 0.5, step) - 0.125) < 1e-15);
+        struct rate_run r = run_of(c, 4, 0, false);
+        for (uint64_t step = 5; step < 20; step++)
+            ck_assert(fabs(rate_at(&r, 0.5, (struct rate_time){step, 0}) - 0.125) < 1e-15);
         conf_free(c);
     }
 }
@@ -79,8 +93,9 @@ START_TEST(a_warm_up_ends_or_not)
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct conf *c = conf_of(of[i].train);
-        struct rate_run r = {.conf = c, .steps = of[i].steps, .samples = of[i].samples};
-        ck_assert_msg(rate_warms(&r, r.steps) == of[i].at_the_end, "%s, %d steps", of[i].train, (int)r.steps);
+        struct rate_run r = run_of(c, of[i].steps, of[i].samples, false);
+        struct rate_time last = time_of(r.steps, of[i].samples, false);
+        ck_assert_msg(rate_warms(&r, last) == of[i].at_the_end, "%s, %d steps", of[i].train, (int)r.steps);
         conf_free(c);
     }
 }

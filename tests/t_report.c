@@ -132,16 +132,18 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
-/* 50 samples in batches of 16: four an epoch, the last of which is short, unless batches run over its end. */
+/* 50 samples in batches of 16: four an epoch, the last of which is short, or goes on into the next one, or is left out. */
 START_TEST(epochs_of_steps)
 {
     struct conf c = {.train = {.batch_size = 16}};
     struct job j = {.conf = &c, .count = {50, 0}};
-    static const uint64_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {3, 1, 1}, {4, 1, 2}, {5, 2, 2}, {8, 2, 3}, {25, 7, 8}};
+    static const uint64_t want[][4] = {{0, 0, 0, 0}, {1, 1, 1, 1}, {3, 1, 1, 1}, {4, 1, 2, 2}, {5, 2, 2, 2},
+                                       {8, 2, 3, 3}, {25, 7, 8, 9}};
+    static const char *const last[] = {"short", "fill", "drop"};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-        for (int wrap = 0; wrap < 2; wrap++) {
-            j.wrap = wrap;
-            ck_assert_uint_eq(job_epochs(&j, want[i][0]), want[i][1 + wrap]);
+        for (int k = 0; k < 3; k++) {
+            c.train.last_batch = last[k];
+            ck_assert_uint_eq(job_epochs(&j, want[i][0]), want[i][1 + k]);
         }
     j.count[DS_TRAIN] = 0;
     ck_assert_uint_eq(job_epochs(&j, 5), 0);

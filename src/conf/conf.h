@@ -54,6 +54,7 @@ struct conf {
     } data;
     struct {
         int64_t batch_size, split_size, gradient_groups, steps, epochs, evaluate_every, evaluate_epochs;
+        const char *last_batch;
         int64_t evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
         const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how often in a row */

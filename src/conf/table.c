@@ -247,14 +247,19 @@ const struct opt opt_table[] = {
              "data.prefetch micro-batches have samples; 0: the rank itself, when it needs them; they run on cores "
              "that the launcher has and that no rank is bound to, and where there are none on the rank's own"},
     {"train.batch_size", OPT_INT, AT(train.batch_size), "32", 1, 1 << 24,
-     .bits = true, .text = "samples of one optimizer step; not more than there are"},
+     .bits = true, .text = "samples of one optimizer step; where there are fewer in all, these (see last_batch)"},
+    {"train.last_batch", OPT_WORD, AT(train.last_batch), "short", .words = "short drop fill",
+     .text = "what becomes of the samples at the end of an epoch that do not fill a batch: short makes a smaller batch "
+             "of them, drop leaves them out, fill adds the first samples of the next epoch; decides bits unless "
+             "batches fill each epoch"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
      .bits = true, .text = "samples of one micro-batch; 0 means the whole batch"},
     {"train.gradient_groups", OPT_INT, AT(train.gradient_groups), "1", 1, 4096,
      .text = "a power of two: the batch's micro-batches are cut into so many blocks, whose gradients are added two by "
              "two; decides bits (numerics line)"},
     {"train.steps", OPT_INT, AT(train.steps), "0", 0, BIG, .bits_of = FALLS,
-     .text = "stop after so many optimizer steps, whatever train.epochs says"},
+     .text = "stop after so many optimizer steps, whatever train.epochs says; which samples a step has does not depend "
+             "on it"},
     {"train.epochs", OPT_INT, AT(train.epochs), "0", 0, BIG, .bits_of = FALLS,
      .text = "how many passes over the training samples"},
     {"train.evaluate", OPT_BOOL, AT(train.evaluate), "yes",

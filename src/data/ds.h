@@ -63,7 +63,7 @@ struct ds_kind {
  * an input that is one, its channels, height and width, also where the model takes it as a row; n 0: it is none. unit:
  * its values lie in 0 to 1 before data.mean and data.std. Where the kind has held, each: bytes that a thread that reads
  * takes, at most; shared: what is kept for all of them, at most. warning: what a run should say once of the files,
- * NULL: nothing. */
+ * NULL: nothing. endless: samples never run out, so no epoch's end makes a batch short. */
 struct mix;
 struct ds {
     const struct ds_kind *kind;
@@ -74,7 +74,7 @@ struct ds {
     int64_t n_classes;
     const char *const *class_name;
     struct shape picture;
-    bool unit;
+    bool unit, endless;
     size_t each, shared;
     const char *warning;
 };
@@ -101,12 +101,20 @@ char *ds_digest(const struct ds *d, char hash[33]);
 enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
 uint64_t ds_told(uint64_t count, int i);
 
-/* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples consumed since the
- * start. feed_batch fills id[0..n) for the batch that begins at position and returns its size: it is shorter at an
- * epoch's end if epochs are counted or samples are shuffled (R12), otherwise it wraps. feed_visit: how often the sample
- * at a position has come before; a batch that wraps has samples of two visits. */
-struct feed_order { uint64_t seed, count; bool shuffle, wrap; };
+/* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
+ * end: what becomes of the samples at an epoch's end that do not fill a batch (train.last_batch, R12). They are a short
+ * batch, they are left out, or the batch goes on into the next epoch; then it has samples of two visits.
+ * feed_batch: fills id[0..n) for the batch that begins at position, and returns its size.
+ * feed_next: where the next batch begins, if the last one ended at position.
+ * feed_batches: how many batches begin before the end of so many epochs.
+ * feed_taken: how many samples batches have had up to a position.
+ * feed_visit: how often the sample at a position has come before. */
+enum feed_end { FEED_SHORT, FEED_DROP, FEED_FILL };
+struct feed_order { uint64_t seed, count; bool shuffle; enum feed_end end; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
+uint64_t feed_next(const struct feed_order *o, uint64_t position, int batch);
+uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs);
+uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch);
 uint64_t feed_visit(uint64_t count, uint64_t position);
 
 /* Prefetch (feed.c): threads that read the samples of coming micro-batches into the feed's buffers, one for each wanted

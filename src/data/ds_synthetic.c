@@ -81,6 +81,7 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
                             .part = (uint32_t)part};
     ds_pair_fields(&s->ds, &pair);
     s->n_kept = kept_count(&pair);
+    s->ds.endless = endless;
     s->apart = endless ? s->n_kept : s->count;
     if (s->n_kept > s->count) s->n_kept = s->count;
     s->vector = pair.target_type == F32 && is(c->data.labels, "vector");

@@ -17,7 +17,7 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
     *epoch = 0;
     if (!o->count) return 0;
     uint64_t left = o->count - position % o->count;
-    int n = (o->shuffle || !o->wrap) && left < (uint64_t)batch ? (int)left : batch;
+    int n = o->end != FEED_FILL && left < (uint64_t)batch ? (int)left : batch;
     *epoch = feed_visit(o->count, position);
     for (int i = 0; i < n; i++) {
         uint64_t at = position + (uint64_t)i, within = at % o->count;
@@ -25,6 +25,29 @@ int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t
                                      : within);
     }
     return n;
+}
+
+uint64_t feed_next(const struct feed_order *o, uint64_t position, int batch)
+{
+    uint64_t left = o->count ? o->count - position % o->count : 0;
+    return o->end == FEED_DROP && left < (uint64_t)batch ? position + left : position;
+}
+
+uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs)
+{
+    uint64_t n = o->count, b = (uint64_t)batch;
+    switch (o->end) {
+    case FEED_SHORT: return epochs * ((n + b - 1) / b);
+    case FEED_DROP: return epochs * (n / b);
+    case FEED_FILL: break;
+    }
+    return (epochs * n + b - 1) / b;
+}
+
+uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch)
+{
+    uint64_t rest = o->end == FEED_DROP ? o->count % (uint64_t)batch : 0;
+    return position - feed_visit(o->count, position) * rest;
 }
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */

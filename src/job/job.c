@@ -11,6 +11,8 @@
 #include "plan/recompute.h"
 
 /* The GPU where there is one that works; j->no_gpu says why the CPU it is. */
+static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
+
 static const struct be_ops *device_auto(struct job *j)
 {
     const struct be_ops *gpu = be_find("cuda");
@@ -71,6 +73,17 @@ int job_model(struct job *j, struct err *e)
     return 0;
 }
 
+/* A short batch may be all samples. */
+static int batch_check(const struct job *j, struct err *e)
+{
+    const struct conf *c = j->conf;
+    unsigned long long n = j->count[DS_TRAIN];
+    if (!n) return conf_error(c, "data.source", e, "there are no training samples");
+    if (n >= (unsigned long long)c->train.batch_size || job_order(j).end == FEED_SHORT) return 0;
+    return conf_error(c, "train.batch_size", e, "%lld is larger than the number of training samples, %llu, so no batch "
+                      "is full; want a smaller one, or train.last_batch = \"short\"", (long long)c->train.batch_size, n);
+}
+
 int job_data(struct job *j, struct err *e)
 {
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
@@ -85,39 +98,63 @@ int job_data(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test_images", e, "there are no test samples");
     if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
         return conf_error(j->conf, "data.train_images", e, "training needs samples");
-    if (!j->conf->run.evaluate && j->count[DS_TRAIN] < (uint64_t)j->conf->train.batch_size)
-        return conf_error(j->conf, "train.batch_size", e, "%lld is larger than the number of training samples, %llu",
-                          (long long)j->conf->train.batch_size, (unsigned long long)j->count[DS_TRAIN]);
-    return 0;
+    return j->conf->run.evaluate ? 0 : batch_check(j, e);
 }
 
 /* ---- how many samples the orders of this run have ---------------------------------------------------------------- */
 
+struct feed_order job_order(const struct job *j)
+{
+    const struct conf *c = j->conf;
+    const char *last = c->train.last_batch;
+    bool endless = j->data[DS_TRAIN] && j->data[DS_TRAIN]->endless;
+    return (struct feed_order){.seed = (uint64_t)c->run.seed, .count = j->count[DS_TRAIN], .shuffle = c->data.shuffle,
+                               .end = endless || is(last, "fill") ? FEED_FILL : is(last, "drop") ? FEED_DROP
+                                                                                                 : FEED_SHORT};
+}
+
+void job_samples_note(const struct job *j, struct text *out)
+{
+    const struct feed_order o = job_order(j);
+    unsigned long long n = o.count, batch = (unsigned long long)j->conf->train.batch_size;
+    if (j->conf->run.evaluate || !n) return;
+    if (n < batch)
+        text_add(out, "note: there are %llu training samples, fewer than train.batch_size = %llu: each batch has all "
+                 "of them\n", n, batch);
+    else if (o.end == FEED_DROP && n % batch)
+        text_add(out, "note: each epoch leaves out %llu of %llu training samples%s (train.last_batch = \"drop\")\n",
+                 n % batch, n, o.shuffle ? "" : ", always the last ones");
+}
+
 uint64_t job_steps(const struct job *j)
 {
     const struct conf *c = j->conf;
-    uint64_t batch = (uint64_t)c->train.batch_size;
+    const struct feed_order o = job_order(j);
     if (c->run.evaluate) return 0;
     if (c->train.steps > 0) return (uint64_t)c->train.steps;
-    return (uint64_t)c->train.epochs * ((j->count[DS_TRAIN] + batch - 1) / batch);
+    return feed_batches(&o, (int)c->train.batch_size, (uint64_t)c->train.epochs);
 }
 
 uint64_t job_epochs(const struct job *j, uint64_t steps)
 {
-    uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, of_one = (n + batch - 1) / batch;
+    const struct feed_order o = job_order(j);
+    uint64_t n = o.count, batch = (uint64_t)j->conf->train.batch_size, of_one = feed_batches(&o, (int)batch, 1);
     if (!n || !steps) return 0;
-    return j->wrap ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
+    return o.end == FEED_FILL ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
 }
+
+/* Steps may come to the end of an epoch earlier than their number says: roll-backs leave batches out, and a run that is
+ * resumed anyway may have had larger ones before. */
+static bool jumps(const struct conf *c) { return is(c->train.nonfinite, "rollback") || is(c->run.resume, "anyway"); }
 
 static void batches_train(struct job *j)
 {
-    uint64_t n = j->count[DS_TRAIN], batch = (uint64_t)j->conf->train.batch_size, steps = job_steps(j);
-    j->wrap = j->conf->train.steps > 0 && !j->conf->data.shuffle;
-    if (!n || j->wrap) { j->batch[PLAN_FULL] = (int)batch; return; }
-    if (n >= batch) j->batch[PLAN_FULL] = (int)batch;
-    /* roll-backs leave batches out, so that fewer steps may see the end of an epoch */
-    bool leaves_out = j->conf->train.nonfinite && !strcmp(j->conf->train.nonfinite, "rollback");
-    if (n % batch && (steps > n / batch || leaves_out)) j->batch[PLAN_SHORT] = (int)(n % batch);
+    const struct feed_order o = job_order(j);
+    uint64_t n = o.count, batch = (uint64_t)j->conf->train.batch_size;
+    if (n && n < batch && o.end == FEED_SHORT) batch = n;
+    j->batch[PLAN_FULL] = (int)batch;
+    if (!n || o.end != FEED_SHORT || !(n % batch)) return;
+    if (job_steps(j) > n / batch || jumps(j->conf)) j->batch[PLAN_SHORT] = (int)(n % batch);
 }
 
 static void batches_test(struct job *j)
@@ -169,8 +206,9 @@ static int plan_failed(const struct job *j, int kind, const struct err *why, str
     int n = j->batch[kind];
     if (why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0)
         return err_set(e, why->code, "%s%s", j->conf->pipeline.rows, why->text + 4);
-    err_set(e, why->code, "%s", why->text);
-    return kind == PLAN_SHORT ? err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s") : -1;
+    if (kind != PLAN_SHORT) return err_set(e, why->code, "%s", why->text);
+    err_set(e, why->code, "%s; train.last_batch = \"drop\" leaves that batch out", why->text);
+    return err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s");
 }
 
 bool job_wants(const struct job *j) { return j->conf->run.predict || j->conf->train.confusion; }
@@ -179,7 +217,7 @@ struct plan_request job_request(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
-    int full = (int)c->train.batch_size;
+    int full = j->batch[PLAN_FULL] > 0 ? j->batch[PLAN_FULL] : (int)c->train.batch_size;
     return (struct plan_request){
         .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
         .rows_micro = (full - 1) / split_of(j, full) + 1,

@@ -36,8 +36,6 @@ struct job {
     /* DS_TRAIN, DS_TEST; NULL where not opened or not configured */
     struct ds *data[2];
     uint64_t count[2];                                     /* their samples; 0: unknown or none */
-    /* steps run over the end of the data without a short batch (R12) */
-    bool wrap;
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the set; batch sizes differ */
     struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other replicas; NULL: there are none */
     bool first_only;                                       /* ... nor shall there be: the first has the most to do */
@@ -81,6 +79,9 @@ int job_plan(struct job *j, int n_ranks, struct err *e);
 /* for n_ranks of one replica, without asking whether it fits pipeline.max_memory */
 int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
+struct feed_order job_order(const struct job *j);          /* of the training samples */
+/* What of the training samples batches leave out, or that there are fewer than a batch has: adds a line for people. */
+void job_samples_note(const struct job *j, struct text *out);
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* those that so many steps see any of */
 void job_free(struct job *j);

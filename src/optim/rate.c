@@ -19,48 +19,27 @@ static const struct rate_kind *find(const char *name)
     return rate_list[i];
 }
 
-/* The epoch, from 0, in which a step (from 0) begins, if no step was ever left out. */
-static uint64_t epoch_of(const struct rate_run *r, uint64_t step)
-{
-    uint64_t batch = (uint64_t)r->conf->train.batch_size, n = r->samples;
-    if (!n) return 0;
-    return r->wrap ? step * batch / n : step / ((n + batch - 1) / batch);
-}
-
-/* The first step (from 0) that begins in this epoch or later. */
-static uint64_t first_of(const struct rate_run *r, uint64_t epoch)
-{
-    uint64_t batch = (uint64_t)r->conf->train.batch_size, n = r->samples;
-    return r->wrap ? (epoch * n + batch - 1) / batch : epoch * ((n + batch - 1) / batch);
-}
-
 /* Time of a step, the time at which the run ends, and that at which the warm-up does, in units of train.schedule_by. */
 struct span { uint64_t t, all, warm; };
 
-static struct span span_of(const struct rate_run *r, uint64_t step)
+static struct span span_of(const struct rate_run *r, struct rate_time at)
 {
     const struct conf *c = r->conf;
-    struct span s = {step - 1, r->steps, (uint64_t)c->train.warmup_steps};
-    if (c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch")) {
-        s.t = epoch_of(r, s.t);
-        s.all = r->steps ? epoch_of(r, r->steps - 1) + 1 : 0;
-        s.warm = (uint64_t)c->train.warmup_epochs;
-    } else if (c->train.warmup_epochs) {
-        s.warm = first_of(r, (uint64_t)c->train.warmup_epochs);
-    }
-    return s;
+    if (c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch"))
+        return (struct span){at.epoch, r->epochs, (uint64_t)c->train.warmup_epochs};
+    return (struct span){at.step - 1, r->steps, c->train.warmup_epochs ? r->warm : (uint64_t)c->train.warmup_steps};
 }
 
-bool rate_warms(const struct rate_run *r, uint64_t step)
+bool rate_warms(const struct rate_run *r, struct rate_time at)
 {
-    struct span s = span_of(r, step);
+    struct span s = span_of(r, at);
     return s.t < s.warm;
 }
 
-double rate_at(const struct rate_run *r, double base, uint64_t step)
+double rate_at(const struct rate_run *r, double base, struct rate_time at)
 {
     const struct conf *c = r->conf;
-    struct span s = span_of(r, step);
+    struct span s = span_of(r, at);
     /* torch.optim.lr_scheduler.LinearLR(start_factor=warmup_factor, total_iters=warm), then the schedule */
     if (s.t < s.warm)
         return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)s.t / (double)s.warm);

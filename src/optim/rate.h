@@ -16,11 +16,13 @@ extern const struct rate_kind *const rate_list[];        /* NULL-terminated, ord
 
 struct rate_run {
     const struct conf *conf;
-    uint64_t steps, samples;                             /* of the whole run, of an epoch; 0 samples: unknown */
-    bool wrap;                                           /* steps run over the end of an epoch */
+    uint64_t steps, epochs;                              /* of the whole run; epochs: those in which steps begin */
+    uint64_t warm;                                       /* steps that begin within train.warmup_epochs */
 };
-/* Learning rate of a step (from 1) where `base` stands in train.learning_rate's place. */
-double rate_at(const struct rate_run *r, double base, uint64_t step);
-bool rate_warms(const struct rate_run *r, uint64_t step);   /* the step (from 1) is one of the warm-up */
+/* step: from 1; epoch: in which it begins, from 0 */
+struct rate_time { uint64_t step, epoch; };
+/* Learning rate of a step where `base` stands in train.learning_rate's place. */
+double rate_at(const struct rate_run *r, double base, struct rate_time at);
+bool rate_warms(const struct rate_run *r, struct rate_time at);   /* the step is one of the warm-up */
 
 #endif

@@ -6,15 +6,28 @@
 
 size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
 
+static int batch_of(const struct job *j) { return (int)j->conf->train.batch_size; }
+
+/* Epochs in which steps begin. */
+static uint64_t epochs_begun(const struct job *j, uint64_t steps)
+{
+    const struct feed_order o = job_order(j);
+    bool fills = o.end == FEED_FILL && o.count && steps;
+    return fills ? (steps - 1) * (uint64_t)batch_of(j) / o.count + 1 : job_epochs(j, steps);
+}
+
 static struct rate_run rate_run_of(const struct job *j, const struct conf *now)
 {
-    return (struct rate_run){.conf = now, .steps = job_steps(j), .samples = j->count[DS_TRAIN], .wrap = j->wrap};
+    const struct feed_order o = job_order(j);
+    uint64_t steps = job_steps(j);
+    return (struct rate_run){.conf = now, .steps = steps, .epochs = epochs_begun(j, steps),
+                             .warm = feed_batches(&o, batch_of(j), (uint64_t)now->train.warmup_epochs)};
 }
 
 bool course_only_warms(const struct job *j)
 {
     const struct rate_run r = rate_run_of(j, j->conf);
-    return r.steps && rate_warms(&r, r.steps);
+    return r.steps && rate_warms(&r, (struct rate_time){r.steps, r.epochs ? r.epochs - 1 : 0});
 }
 
 const struct conf *course_conf(const struct course *c, uint64_t step) { return rates_conf(c->rates, step, c->conf); }
@@ -24,7 +37,14 @@ double course_rate(const struct course *c, uint64_t step)
     const struct conf *now = course_conf(c, step);
     const struct rate_run r = rate_run_of(c->job, now);
     struct rate_from set = rates_at(c->rates, step);
-    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, step);
+    uint64_t epoch = feed_visit(c->job->count[DS_TRAIN], c->position);
+    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, (struct rate_time){step, epoch});
+}
+
+uint64_t course_samples(const struct job *j, uint64_t position)
+{
+    const struct feed_order o = job_order(j);
+    return feed_taken(&o, position, batch_of(j));
 }
 
 bool course_saves(const struct conf *c)
@@ -85,10 +105,11 @@ static uint64_t epoch_of(const struct course *c)
  * and there are plans for whole batches and for the last one of an epoch only. */
 static uint64_t batch_border(const struct course *c, uint64_t position)
 {
-    uint64_t n = c->job->count[DS_TRAIN], batch = (uint64_t)c->conf->train.batch_size;
-    if (!n || (c->job->wrap && !c->conf->data.shuffle)) return position;
+    const struct feed_order o = job_order(c->job);
+    uint64_t n = o.count, batch = (uint64_t)batch_of(c->job);
+    if (!n || o.end == FEED_FILL) return position;
     uint64_t within = position % n, next = (within + batch - 1) / batch * batch;
-    return position - within + (next < n ? next : n);
+    return feed_next(&o, position - within + (next < n ? next : n), (int)batch);
 }
 
 void course_begin(struct course *c, const struct job *j, const struct ckpt *from)
@@ -174,20 +195,18 @@ static void next_train(struct course *c, struct task *t)
 {
     const struct job *j = c->job;
     const struct conf *f = j->conf;
-    struct feed_order order = {.seed = (uint64_t)f->run.seed, .count = j->count[DS_TRAIN], .shuffle = f->data.shuffle,
-                               .wrap = j->wrap};
-    uint64_t epoch;
-    uint64_t at = c->position;
-    int n = feed_batch(&order, at, (int)f->train.batch_size, t->id, &epoch);
-    c->position += (uint64_t)n;
-    c->step++;
+    const struct feed_order order = job_order(j);
+    uint64_t epoch, at = c->position;
+    int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
+    double rate = course_rate(c, ++c->step);
+    c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
     c->evaluate_due = evaluation_due(c, at);
     t->epoch = c->epoch;
     t->last = false;
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
                           .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n),
-                          .learning_rate = course_rate(c, c->step)};
+                          .learning_rate = rate};
     c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 

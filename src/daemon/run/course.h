@@ -72,9 +72,11 @@ bool course_saves(const struct conf *c);
 /* The settings of a step: what has been reloaded counts from the step on that was named, also where steps are done
  * again. */
 const struct conf *course_conf(const struct course *c, uint64_t step);
-/* Learning rate of a step (1-based) by train.schedule, of what was set or of train.learning_rate. */
+/* Learning rate of the next step, which has that number (from 1): by train.schedule, of what was set or of
+ * train.learning_rate. */
 double course_rate(const struct course *c, uint64_t step);
 /* The warm-up is at least as long as the run, so that the rate never reaches what it rises to. */
 bool course_only_warms(const struct job *j);
+uint64_t course_samples(const struct job *j, uint64_t position);   /* that steps have had up to there */
 size_t task_bytes(const struct job *j);
 #endif

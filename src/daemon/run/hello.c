@@ -43,6 +43,7 @@ void boot_hello(struct boot *b)
     samples_hello(j);
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     moot_judge(j, b->nccl, &b->notes);
+    job_samples_note(j, &b->notes);
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");

@@ -417,7 +417,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
     if (q->from) {
         l->steps = q->from->step;
-        l->samples = q->from->position;
+        l->samples = course_samples(q->job, q->from->position);
         l->skipped_in_a_row = l->lead.skipped = q->from->skipped;
     }
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);

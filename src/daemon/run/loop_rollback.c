@@ -54,7 +54,7 @@ static int arrive(struct loop *l, struct err *e)
     l->reached.times = l->back.times;
     course_arrived(&l->course);
     l->steps = l->back.to;
-    l->samples = l->back.position;
+    l->samples = course_samples(l->q.job, l->back.position);
     progress_back(&l->progress, l->back.to);
     best_back(l);
     notify_disk(NOTIFY_CHECKPOINT, false);

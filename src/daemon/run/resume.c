@@ -59,6 +59,26 @@ static int state_read(const struct boot *b, const struct ckpt *c, bool anyway, s
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
+static const char last_batch[] = "train.last_batch";
+
+static bool last_batch_decides(const struct job *j)
+{
+    const struct feed_order o = job_order(j);
+    bool endless = j->data[DS_TRAIN] && j->data[DS_TRAIN]->endless;
+    return o.count && !endless && o.count % (uint64_t)j->conf->train.batch_size;
+}
+
+/* Checkpoints from before train.last_batch was there say it otherwise: train.steps alone let batches go on into the
+ * next epoch. */
+static void last_batch_of_old(const struct job *j, struct ckpt *c)
+{
+    static const char old[] = "a batch over the end of an epoch";
+    const char *is = NULL;
+    for (int i = 0; i < c->n_settings; i++)
+        if (!strcmp(c->setting[i].key, old)) is = c->setting[i].value ? "fill" : "short";
+    if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
+}
+
 /* What no option says: the network itself, how many samples there are and which, and last, so that an option is named
  * before it, the numerics line. */
 static void settings_beside(const struct boot *b, struct ckpt *c)
@@ -73,7 +93,7 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
     ckpt_setting_add(c, "the network", hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, "the digest of the training samples", *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
-    ckpt_setting_add(c, "a batch over the end of an epoch", b->job.wrap ? "allowed" : NULL);
+    ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? b->conf->train.last_batch : NULL);
     ckpt_setting_add(c, "the numerics line", b->numerics.s);
 }
 
@@ -159,9 +179,10 @@ static int rates_take(struct boot *b, struct err *e)
 
 static int settings_fit(struct boot *b, const char *shown, struct err *e)
 {
-    const struct ckpt *from = &b->resume.from;
+    struct ckpt *from = &b->resume.from;
     const char *old;
     char name[CKPT_NAME];
+    last_batch_of_old(&b->job, from);
     const struct ckpt_setting *s = difference(b, &old);
     if (!s) return 0;
     ckpt_name(from->step, name);

@@ -41,7 +41,7 @@ static int samples_read(struct batch *b, struct err *e)
 {
     const struct conf *c = b->c;
     const struct feed_order order = {.seed = (uint64_t)c->run.seed, .count = b->d->kind->count(b->d),
-                                     .shuffle = c->data.shuffle, .wrap = true};
+                                     .shuffle = c->data.shuffle};
     uint64_t epoch;
     size_t label = b->target >= 0 ? b->targets * dtype_bytes(b->d->field[b->target].type) : 0;
     b->id = mem_alloc((size_t)c->train.batch_size * sizeof *b->id);

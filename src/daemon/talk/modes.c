@@ -205,6 +205,7 @@ static int check_end(const struct job *j, struct text *out, struct err *e)
 {
     if (weights_check(j, out, e)) return -1;
     samples_warnings(j, out);
+    job_samples_note(j, out);
     text_add(out, "configuration OK\n");
     return 0;
 }
