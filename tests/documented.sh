@@ -237,6 +237,7 @@ data.test_samples|10|ten
 data.prefetch|4|0
 data.workers|3|-1
 train.batch_size|16|0
+train.last_batch|"drop"|"none"
 train.split_size|4|-4
 train.steps|9|1.5
 train.epochs|2|-2

@@ -142,8 +142,6 @@ for k in "-o train.optimizer=sgd -o train.clip_norm=0:train.optimizer was" "-o m
 done
 refused "another schedule, named itself and not what comes with it" 78 'train.schedule was "step" and is "cosine"' \
     2 -c mlp.conf --run-dir part --resume -o train.schedule=cosine
-refused "epochs for steps, where batches reached over their ends" 78 'a batch over the end of an epoch was allowed' \
-    2 -c resnet.conf --run-dir resnet-part --resume --epochs 5 -o train.steps=0
 rm -rf other; cp -r part other
 job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02 --seed 4
 check "--resume=anyway goes on" [ "$code" -eq 0 ]

@@ -200,6 +200,8 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
             bad = exec_prefetch(s, &coming, id, e);
         }
         struct order ord = order_make(w, data, k, id);
+        if (w->q->omit && k > w->q->omit) exec_past_set(s, &(struct exec_past){.n_skipped = 1});
+        ord.n_skipped = exec_past(s).n_skipped;
         bad = bad || exec_step(s, &ord, id, &rep, e);
         if (bad) break;
         pthread_mutex_lock(&w->lock);

@@ -85,6 +85,8 @@ START_TEST(what_is_written_is_read)
     const char *old;
     saved.evaluate = saved.has_rate = true;
     saved.skipped = 2;
+    saved.updates = STEP - 7;
+    saved.before = 11;
     saved.rate = 0.1;
     ckpt_setting_add(&saved, "train.batch_size", "32");
     ckpt_setting_add(&saved, "model.input", NULL);
@@ -95,6 +97,7 @@ START_TEST(what_is_written_is_read)
     ck_assert_str_eq(c.config, saved.config);
     ck_assert_str_eq(c.score, "accuracy");
     ck_assert(c.evaluate && c.has_rate && c.rate == 0.1 && c.skipped == 2);
+    ck_assert(c.updates == STEP - 7 && c.before == 11);
     ck_assert(c.n_settings == 2 && !ckpt_differs(&c, &saved, NULL, &old));
     ckpt_setting_add(&now, "model.input", "{3, 8}");
     ck_assert_str_eq(ckpt_differs(&c, &now, NULL, &old)->key, "model.input");
@@ -246,6 +249,8 @@ START_TEST(hostile_manifests)
         {"{\"version\":1,\"step\":7}", "its step is not"}, {"{\"version\":1,\"step\":1200}", "is missing"},
         {"{%s,\"learning_rate\":\"x\"}", "learning_rate is no number"},
         {"{%s,\"skipped_in_a_row\":-1}", "skipped_in_a_row is no number"},
+        {"{%s,\"updates\":1201}", "updates is no number from 0 to its step"}, {"{%s,\"updates\":\"x\"}", "updates is"},
+        {"{%s,\"updates\":2,\"updates_of_other_optimizers\":3}", "updates_of_other_optimizers is no number"},
         {"{%s}", "names no files"}, {"{%s,\"files\":[{}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"../x\",%s}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"a/x\",%s}]}", "a file has no name"},

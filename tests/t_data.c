@@ -1,4 +1,4 @@
-/* Data sets and the feed: synthetic data, files that are none, sample order, prefetch, and a source opened as a
+/* Data sets and the feed: synthetic data, files that are none, prefetch, and a source opened as a
  * configuration and a graph say. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -180,92 +180,6 @@ START_TEST(files_that_are_none)
         ck_assert_int_eq(npy_open(all[i].path, &a, &e), -1);
         expect(&e, all[i].code, all[i].text);
     }
-}
-END_TEST
-
-/* ---- sample order ------------------------------------------------------------------------------------------------ */
-
-START_TEST(order_in_file_order)
-{
-    int64_t id[8];
-    uint64_t epoch;
-    struct feed_order wrap = {.count = 10, .end = FEED_FILL}, stop = {.count = 10};
-    ck_assert_int_eq(feed_batch(&wrap, 8, 4, id, &epoch), 4);
-    ck_assert(id[0] == 8 && id[1] == 9 && id[2] == 0 && id[3] == 1 && epoch == 0);
-    ck_assert_int_eq(feed_batch(&stop, 8, 4, id, &epoch), 2);
-    ck_assert(id[0] == 8 && id[1] == 9 && epoch == 0);
-    ck_assert_int_eq(feed_batch(&stop, 10, 4, id, &epoch), 4);
-    ck_assert(id[0] == 0 && id[3] == 3 && epoch == 1);
-    struct feed_order tiny = {.count = 3, .end = FEED_FILL}, none = {.end = FEED_FILL};
-    ck_assert_int_eq(feed_batch(&tiny, 2, 8, id, &epoch), 8);
-    for (int i = 0; i < 8; i++) ck_assert_int_eq(id[i], (2 + i) % 3);
-    ck_assert_int_eq(feed_batch(&none, 2, 8, id, &epoch), 0);
-}
-END_TEST
-
-/* The ends of epochs: which batches there are, and where they begin. 33 samples and batches of 10, in any order. */
-START_TEST(order_at_the_end_of_an_epoch)
-{
-    static const struct { enum feed_end end; int n[8]; uint64_t at[8], batches[4], taken; } of[] = {
-        {FEED_SHORT, {10, 10, 10, 3, 10, 10, 10, 3}, {0, 10, 20, 30, 33, 43, 53, 63}, {0, 4, 8, 12}, 66},
-        {FEED_DROP, {10, 10, 10, 10, 10, 10, 10, 10}, {0, 10, 20, 33, 43, 53, 66, 76}, {0, 3, 6, 9}, 80},
-        {FEED_FILL, {10, 10, 10, 10, 10, 10, 10, 10}, {0, 10, 20, 30, 40, 50, 60, 70}, {0, 4, 7, 10}, 80},
-    };
-    for (int k = 0; k < 6; k++) {
-        struct feed_order o = {.seed = 7, .count = 33, .shuffle = k >= 3, .end = of[k % 3].end};
-        uint64_t at = 0, epoch;
-        int seen[33] = {0};
-        for (int i = 0; i < 8; i++) {
-            int64_t id[10];
-            ck_assert_uint_eq(at, of[k % 3].at[i]);
-            ck_assert_int_eq(feed_batch(&o, at, 10, id, &epoch), of[k % 3].n[i]);
-            ck_assert_uint_eq(epoch, at / 33);
-            for (int j = 0; j < of[k % 3].n[i]; j++) seen[id[j]]++;
-            at = feed_next(&o, at + (uint64_t)of[k % 3].n[i], 10);
-        }
-        ck_assert_uint_eq(feed_taken(&o, at, 10), of[k % 3].taken);
-        for (uint64_t e = 0; e < 4; e++) ck_assert_uint_eq(feed_batches(&o, 10, e), of[k % 3].batches[e]);
-        /* no sample comes a third time before all have come twice, but for those that an epoch leaves out */
-        for (int i = 0; i < 33; i++) ck_assert(seen[i] <= 3 && (o.end == FEED_DROP || seen[i] >= 2));
-    }
-    struct feed_order even = {.count = 30, .end = FEED_DROP}, all = {.count = 7};
-    ck_assert_uint_eq(feed_next(&even, 30, 10), 30);
-    ck_assert_uint_eq(feed_batches(&even, 10, 3), 9);
-    int64_t id[10];
-    uint64_t epoch;
-    ck_assert_int_eq(feed_batch(&all, 7, 10, id, &epoch), 7);   /* fewer samples than a batch has */
-    ck_assert(epoch == 1 && feed_batches(&all, 10, 3) == 3);
-}
-END_TEST
-
-START_TEST(order_shuffled)
-{
-    struct feed_order o = {.seed = 5, .count = 103, .shuffle = true}, other = o;
-    int64_t first[103], id[20];
-    uint64_t epoch, at = 0;
-    int moved = 0, differs = 0;
-    for (uint64_t e = 0; e < 3; e++) {
-        char seen[103] = {0};
-        for (int k = 0; k < 6; k++) {
-            int n = feed_batch(&o, at, 20, id, &epoch);
-            ck_assert_int_eq(n, k < 5 ? 20 : 3);
-            ck_assert_uint_eq(epoch, e);
-            for (int i = 0; i < n; i++) {
-                ck_assert_int_eq(seen[id[i]]++, 0);
-                if (!e) first[k * 20 + i] = id[i];
-                moved += e && id[i] != first[k * 20 + i];
-            }
-            at += (uint64_t)n;
-        }
-    }
-    ck_assert_uint_eq(at, 309);
-    ck_assert_int_gt(moved, 150);                        /* two permutations of 103 agree in one place on average */
-    other.seed = 6;
-    feed_batch(&other, 0, 20, id, &epoch);
-    for (int i = 0; i < 20; i++) differs += id[i] != first[i];
-    ck_assert_int_gt(differs, 10);
-    feed_batch(&o, 40, 20, id, &epoch);                  /* from the cursor alone, as after a resume */
-    ck_assert_mem_eq(id, first + 40, sizeof id);
 }
 END_TEST
 
@@ -602,9 +516,6 @@ static void all(TCase *t)
     tcase_add_test(t, synthetic_vectors_and_test_part);
     tcase_add_test(t, synthetic_whole_numbers);
     tcase_add_test(t, files_that_are_none);
-    tcase_add_test(t, order_in_file_order);
-    tcase_add_test(t, order_shuffled);
-    tcase_add_test(t, order_at_the_end_of_an_epoch);
     tcase_add_loop_test(t, feed_gives_samples_in_order, 0, WORKERS);
     tcase_add_loop_test(t, feed_reads_only_what_is_wanted_and_keeps_its_bound, 0, WORKERS);
     tcase_add_loop_test(t, feed_holds_what_is_taken, 1, WORKERS);

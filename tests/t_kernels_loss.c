@@ -220,7 +220,7 @@ START_TEST(optimizers)
     static const size_t sizes[] = {1, 3, 4, 64, 4095, 4096, 4097, 20000};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
     struct conf c = optimizer(_i / 2);
-    struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .step = 3,
+    struct be_block block = {.learning_rate = 0.1, .clip_coef = _i & 1 ? 0.3 : 1, .update = 3,
                              .clip_value = _i & 2 ? 0.5 : 0, .fresh = _i & 1 ? 0.25 : 0.75};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     optim_hyper(&c, block.hyper);

@@ -179,7 +179,7 @@ START_TEST(adamw_by_hand)
     struct conf c = {.train = {.optimizer = "adamw", .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-30,
                                .weight_decay = 0.5}};
     const struct optim_kind *k = optim_list[optim_of(&c)];
-    struct be_block b = {.learning_rate = 0.25, .clip_coef = 0.5, .step = 1};
+    struct be_block b = {.learning_rate = 0.25, .clip_coef = 0.5, .update = 1};
     float w[3] = {2, 2, -2}, g[3] = {4, -4, 4}, state[32] = {0};
     optim_hyper(&c, b.hyper);
     k->once(&b);
@@ -206,12 +206,12 @@ START_TEST(adamw_in_double)
     rng_fill_normal((struct rng_at){1, RNG_TEST}, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     optim_hyper(&c, b.hyper);
-    for (b.step = 1; b.step <= STEPS; b.step++) {
-        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.step}, g, N);
+    for (b.update = 1; b.update <= STEPS; b.update++) {
+        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.update}, g, N);
         kind->once(&b);
         kind->update(&(struct be_weight){w, g, state, NULL, N, lr_factor, decay_factor, NULL}, &b);
         for (int i = 0; i < N; i++) {
-            double t = (double)b.step, d = clip * g[i], rate = lr * lr_factor;
+            double t = (double)b.update, d = clip * g[i], rate = lr * lr_factor;
             dw[i] -= rate * decay * decay_factor * dw[i];
             m[i] = beta1 * m[i] + (1 - beta1) * d;
             v[i] = beta2 * v[i] + (1 - beta2) * d * d;
@@ -244,9 +244,9 @@ START_TEST(lamb_in_double)
     if (!(_i & 4)) rng_fill_normal((struct rng_at){1, RNG_TEST}, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     optim_hyper(&c, b.hyper);
-    for (b.step = 1; b.step <= STEPS; b.step++) {
-        double t = (double)b.step, of_w = 0, of_u = 0;
-        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.step}, g, N);
+    for (b.update = 1; b.update <= STEPS; b.update++) {
+        double t = (double)b.update, of_w = 0, of_u = 0;
+        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.update}, g, N);
         kind->once(&b);
         kind->update(&(struct be_weight){w, g, state, NULL, N, rate / lr, factor, NULL, sums}, &b);
         for (int i = 0; i < N; i++) {
@@ -301,8 +301,8 @@ START_TEST(rmsprop_in_double)
     rng_fill_normal((struct rng_at){1, RNG_TEST}, w, N);
     for (int i = 0; i < N; i++) dw[i] = w[i];
     optim_hyper(&c, b.hyper);
-    for (b.step = 1; b.step <= STEPS; b.step++) {
-        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.step}, g, N);
+    for (b.update = 1; b.update <= STEPS; b.update++) {
+        rng_fill_normal((struct rng_at){1, RNG_TEST, 1, (uint32_t)b.update}, g, N);
         kind->once(&b);
         kind->update(&(struct be_weight){w, g, state, NULL, N, lr_factor, decay_factor, NULL}, &b);
         for (int i = 0; i < N; i++) {

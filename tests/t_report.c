@@ -132,7 +132,8 @@ START_TEST(progress_lines_fit)
 }
 END_TEST
 
-/* 50 samples in batches of 16: four an epoch, the last of which is short, or goes on into the next one, or is left out. */
+/* 50 samples in batches of 16: four an epoch, the last of which is short, or goes on into the next one, or is left out.
+ */
 START_TEST(epochs_of_steps)
 {
     struct conf c = {.train = {.batch_size = 16}};

@@ -111,6 +111,7 @@ int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { 
 int exec_state_begin(struct exec *s, int row, struct err *e) { (void)s, (void)row, (void)e; return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
 int exec_averages_begin(struct exec *s, struct err *e) { return 0; }
+struct exec_past exec_past(const struct exec *s) { return (struct exec_past){0}; }
 int exec_averages_use(struct exec *s, bool averaged, struct err *e)
 {
     return s->trouble == FAIL_AVERAGES && s->rank == 1 && s->last_step == 2 ? err_set(e, E_DEVICE, "no swap") : 0;

@@ -167,6 +167,8 @@ static json_t *manifest_json(const struct ckpt *c)
     json_object_set_new(o, "settings", settings_json(c));
     if (c->run) json_object_set_new(o, "run", json_string(c->run));
     if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
+    json_object_set_new(o, "updates", json_integer((json_int_t)c->updates));
+    if (c->before) json_object_set_new(o, "updates_of_other_optimizers", json_integer((json_int_t)c->before));
     if (c->skipped) json_object_set_new(o, "skipped_in_a_row", json_integer((json_int_t)c->skipped));
     if (c->has_rate) json_object_set_new(o, "learning_rate", json_real(c->rate));
     if (c->score) json_object_set_new(o, "score", json_pack("{s:s,s:f}", "name", c->score, "value", c->value));
@@ -301,6 +303,12 @@ static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
         return wrong(r, "learning_rate is no number from 0");
     if (json_object_get(o, "skipped_in_a_row") && !number_of(o, "skipped_in_a_row", &c->skipped))
         return wrong(r, "skipped_in_a_row is no number from 0");
+    c->updates = c->step;                                 /* versions that did not count them took the step */
+    if (json_object_get(o, "updates") && (!number_of(o, "updates", &c->updates) || c->updates > c->step))
+        return wrong(r, "updates is no number from 0 to its step");
+    if (json_object_get(o, "updates_of_other_optimizers") &&
+        (!number_of(o, "updates_of_other_optimizers", &c->before) || c->before > c->updates))
+        return wrong(r, "updates_of_other_optimizers is no number from 0 to updates");
     c->has_rate = rate != NULL;
     c->rate = json_number_value(rate);
     text_of(o, "run", &c->run);

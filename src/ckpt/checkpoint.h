@@ -28,6 +28,8 @@ struct ckpt {
     int n_settings; struct ckpt_setting *setting;
     bool evaluate;                                       /* the evaluation that is due after this step is not done */
     uint64_t skipped;                                    /* steps in a row up to this one that updated nothing */
+    /* of all its steps; before: of those, the ones that were made before the optimizer's state began */
+    uint64_t updates, before;
     bool has_rate; double rate;                          /* a learning rate that was set while the run went on */
     char *score; double value;                           /* of the evaluation after this step; NULL: none */
     struct ckpt_best best;

@@ -12,17 +12,25 @@
 
 enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
 /* what rank 0 decides for a step; followed by n sample ids when sent */
+enum { ORDER_AHEAD = 2 };                                /* steps that are ordered before it is known of all others */
 struct order {
     uint32_t kind, plan;                                 /* TRAIN, EVAL: plan's index in the set */
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */
     uint64_t position;                                   /* of the first sample in the order of samples (feed_batch) */
-    double learning_rate;
+    uint64_t n_skipped;                                  /* steps before that updated nothing, as far as is known */
+    double learning_rate;                                /* if it stays so */
+    double after_skips[ORDER_AHEAD];                     /* [k]: if k + 1 more updated nothing */
     double weight;                                       /* of all its samples (ds_weight): means divide by it */
     int32_t n;                                           /* samples */
     int32_t code;                                        /* exit code: ABORT; why CHECKPOINT or ROLLBACK was none */
     int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
     uint32_t serial;                                     /* CHECKPOINT: which one, counted from 1 (save.h) */
 };
+/* skipped: how many of all steps before it updated nothing */
+static inline double order_rate(const struct order *o, uint64_t skipped)
+{
+    return skipped > o->n_skipped ? o->after_skips[skipped - o->n_skipped - 1] : o->learning_rate;
+}
 /* Of one score (graph_scores) over some samples. */
 struct score_sum { double numerator, denominator; };
 /* What is not finite: the loss, or the gradient of parameter NONFINITE_GRADIENT + i. */
@@ -140,6 +148,11 @@ int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, stru
  * and ends with 80 if that happens twice; with 69 where it cannot, in an evaluation. On failure r->code, r->text and e
  * say what happened; the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
+/* What a run that goes on has behind it: how many of its steps updated nothing, and how many updates were made before
+ * the optimizer's state began (0, unless the optimizer was changed). Optimizer, averages and rates count updates. */
+struct exec_past { uint64_t n_skipped, before; };
+void exec_past_set(struct exec *s, const struct exec_past *p);
+struct exec_past exec_past(const struct exec *s);       /* on the executor's thread, between steps */
 /* After exec_step, until the next one: output plan.output[output] of the step's plan, of all its samples in their
  * order, row-major, of the graph's type; on the rank of the first replica that the plan says. 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);

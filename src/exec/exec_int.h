@@ -106,6 +106,7 @@ struct exec {
     struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;
     uint64_t step; int plan;                             /* that are running; -1: none ever did */
+    struct exec_past past;                               /* before the step that runs */
     struct exec_beat *beat, unwatched;                   /* of the request, or the other one */
     const struct order *order; struct report *report;    /* of the step that runs */
 };

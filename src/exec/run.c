@@ -73,14 +73,22 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
     return 0;
 }
 
+void exec_past_set(struct exec *s, const struct exec_past *p) { s->past = *p; }
+struct exec_past exec_past(const struct exec *s) { return s->past; }
+
 static int block_set(struct exec *s, const struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
     struct be_block k = s->given;
     double ema = s->q.conf->train.ema;
-    k.fresh = o->step == 1 ? 1 : 1 - ema;                /* torch's AveragedModel begins as a copy */
+    uint64_t skipped = s->past.n_skipped, update = o->step - skipped;
+    if (b->p->req.mode == PLAN_TRAIN && (skipped < o->n_skipped || skipped - o->n_skipped > ORDER_AHEAD))
+        return err_set(e, E_INTERNAL, "%llu steps were skipped, %llu of them when this one was ordered",
+                       (unsigned long long)skipped, (unsigned long long)o->n_skipped);
+    k.fresh = update == 1 ? 1 : 1 - ema;                 /* torch's AveragedModel begins as a copy */
     k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: nothing in the batch counts */
-    k.learning_rate = o->learning_rate;
+    k.learning_rate = b->p->req.mode == PLAN_TRAIN ? order_rate(o, skipped) : 0;
     k.step = o->step;
+    k.update = update - s->past.before;
     optim_list[s->optimizer]->once(&k);
     if (b->p->req.batch != o->n)
         return err_set(e, E_INTERNAL, "order of %d samples for a plan of %d", o->n, b->p->req.batch);
@@ -112,6 +120,7 @@ static int attempt_judge(struct exec *s, struct err *e)
     case NOT_FINITE:
         if (s->kept) {
             s->report->nonfinite = exec_nonfinite(s);
+            s->past.n_skipped++;
             return 0;
         }
         exec_agreed_keep(s);

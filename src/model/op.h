@@ -16,13 +16,14 @@ enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
 
 /* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
  * device memory. inv_weight seeds the loss gradient (R1): 1 / sum of the weights of the whole batch's samples, their
- * number where each weighs 1. step: that of the run, from 1. hyper: the optimizer's own numbers (optim/rule.h).
+ * number where each weighs 1. step: that of the run, from 1. update: that of the optimizer's state, from 1; steps
+ * that are skipped are none. hyper: the optimizer's own numbers (optim/rule.h).
  * fresh: the part of a new weight in its average. */
 enum { MAX_HYPER = 8 };
 struct be_block {
     double inv_weight;
     double learning_rate, clip_coef, clip_value, fresh;
-    uint64_t seed, step;
+    uint64_t seed, step, update;
     double hyper[MAX_HYPER];
 };
 

@@ -1,6 +1,6 @@
 /* Adam with decoupled weight decay (arXiv:1711.05101) as torch.optim.AdamW computes it, operation by operation
- * (_single_tensor_adamw in torch/optim/adamw.py since 2.0; lerp_ in aten/src/ATen/native/Lerp.h). t: be_block.step, the
- * number of the step in the run, from 1: so a run that goes on with its state needs no count of updates.
+ * (_single_tensor_adamw in torch/optim/adamw.py since 2.0; lerp_ in aten/src/ATen/native/Lerp.h). t: be_block.update, the
+ * number of the update, from 1: a step that is skipped is none.
  *
  *   g <- clip g;  w <- w (1 - lr decay);  m <- m + (1 - beta1) (g - m);  v <- beta2 v + (1 - beta2) g g
  *   w <- w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon),  from m = v = 0
@@ -17,8 +17,8 @@ OPTIM_FN int adamw_states(const double *hyper) { (void)hyper; return 2; }
 
 static inline void adamw_once(struct be_block *b)
 {
-    b->hyper[ADAMW_CORRECTION1] = 1 - pow(b->hyper[ADAMW_BETA1], (double)b->step);
-    b->hyper[ADAMW_CORRECTION2_ROOT] = sqrt(1 - pow(b->hyper[ADAMW_BETA2], (double)b->step));
+    b->hyper[ADAMW_CORRECTION1] = 1 - pow(b->hyper[ADAMW_BETA1], (double)b->update);
+    b->hyper[ADAMW_CORRECTION2_ROOT] = sqrt(1 - pow(b->hyper[ADAMW_BETA2], (double)b->update));
 }
 
 struct adamw_step {

@@ -1,5 +1,5 @@
 /* LAMB (arXiv:1904.00962, algorithm 2, with phi(x) = x): Adam's step and decoupled weight decay, made as long as the
- * weight is. t: be_block.step, as in optim_adamw.h, which has m, v and their corrections.
+ * weight is. t: be_block.update, as in optim_adamw.h, which has m, v and their corrections.
  *
  *   g <- clip g;  m <- m + (1 - beta1) (g - m);  v <- beta2 v + (1 - beta2) g g,  from m = v = 0
  *   u = (m / (1 - beta1^t)) / (sqrt(v) / sqrt(1 - beta2^t) + epsilon) + decay w

@@ -32,13 +32,15 @@ bool course_only_warms(const struct job *j)
 
 const struct conf *course_conf(const struct course *c, uint64_t step) { return rates_conf(c->rates, step, c->conf); }
 
-double course_rate(const struct course *c, uint64_t step)
+/* Schedules count updates, as torch's do where a skipped step calls no scheduler, and epochs of data. */
+double course_rate(const struct course *c, uint64_t step, uint64_t skips)
 {
     const struct conf *now = course_conf(c, step);
     const struct rate_run r = rate_run_of(c->job, now);
     struct rate_from set = rates_at(c->rates, step);
-    uint64_t epoch = feed_visit(c->job->count[DS_TRAIN], c->position);
-    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, (struct rate_time){step, epoch});
+    uint64_t skipped = skips + (c->known ? c->known->skipped : 0);
+    struct rate_time at = {step - skipped, feed_visit(c->job->count[DS_TRAIN], c->position)};
+    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, at);
 }
 
 uint64_t course_samples(const struct job *j, uint64_t position)
@@ -191,6 +193,15 @@ static int plan_index(const struct job *j, int full, int n)
     return j->batch[full] == n ? j->plan_of[full] : j->plan_of[full + 1];
 }
 
+/* The rates that the next step may have: how many of those under way update nothing is known only when it runs. */
+static void rates_fill(const struct course *c, struct order *o)
+{
+    uint64_t ahead = c->known ? o->step - 1 - c->known->step : 0;
+    o->n_skipped = c->known ? c->known->skipped : 0;
+    o->learning_rate = course_rate(c, o->step, 0);
+    for (uint64_t k = 0; k < ahead && k < ORDER_AHEAD; k++) o->after_skips[k] = course_rate(c, o->step, k + 1);
+}
+
 static void next_train(struct course *c, struct task *t)
 {
     const struct job *j = c->job;
@@ -198,15 +209,14 @@ static void next_train(struct course *c, struct task *t)
     const struct feed_order order = job_order(j);
     uint64_t epoch, at = c->position;
     int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
-    double rate = course_rate(c, ++c->step);
+    t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = ++c->step, .n = n,
+                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n)};
+    rates_fill(c, &t->o);
     c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
     c->evaluate_due = evaluation_due(c, at);
     t->epoch = c->epoch;
     t->last = false;
-    t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = c->step, .n = n,
-                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n),
-                          .learning_rate = rate};
     c->phase = c->step == 1 && f->run.dump_gradients ? COURSE_DUMP : after_step(c);
 }
 

@@ -31,10 +31,13 @@ enum course_phase { COURSE_TRAIN, COURSE_DUMP, COURSE_EVALUATE, COURSE_JUDGE, CO
 /* How a run is stopped: with its weights, as at its end; with a checkpoint before; or with a checkpoint only, from
  * which --resume goes on. */
 enum course_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
+/* Up to which step it is known what came of each, and how many of those updated nothing. */
+struct known { uint64_t step, skipped; };
 struct course {
     const struct job *job;
     const struct conf *conf;                              /* values that may change while running: now */
     const struct rates *rates;                            /* which of them held for which step; NULL: always these */
+    const struct known *known;                            /* NULL: no step is ever skipped */
     enum course_phase phase;
     uint64_t step, steps, position, test_position, epoch;
     uint64_t part;                                        /* orders of the running evaluation so far */
@@ -72,9 +75,9 @@ bool course_saves(const struct conf *c);
 /* The settings of a step: what has been reloaded counts from the step on that was named, also where steps are done
  * again. */
 const struct conf *course_conf(const struct course *c, uint64_t step);
-/* Learning rate of the next step, which has that number (from 1): by train.schedule, of what was set or of
- * train.learning_rate. */
-double course_rate(const struct course *c, uint64_t step);
+/* Learning rate of the next step, which has that number (from 1), by train.schedule, of what was set or of
+ * train.learning_rate. skips: so many of the steps before it are skipped that are not known yet. */
+double course_rate(const struct course *c, uint64_t step, uint64_t skips);
 /* The warm-up is at least as long as the run, so that the rate never reaches what it rises to. */
 bool course_only_warms(const struct job *j);
 uint64_t course_samples(const struct job *j, uint64_t position);   /* that steps have had up to there */

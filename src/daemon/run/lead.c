@@ -213,6 +213,7 @@ static int roll_back(struct side *s, const struct lead *l, struct err *e)
     s->awaited_of = UINT64_MAX;
     if (say_all(s, &r->o, sizeof r->o, e) || side_rollback(s, &damaged, e)) return -1;
     r->o.code = damaged.code;
+    r->o.n_skipped = exec_past(s->exec).n_skipped;
     snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
     while (!ring_put(l->results, r)) exec_beat_look(s->beat), side_pause();
     l->wake(l->ctx);

@@ -126,6 +126,7 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     l->skipped_in_a_row = r->rep[0].nonfinite ? l->skipped_in_a_row + 1 : 0;
     if (!r->rep[0].nonfinite) return 0;
     l->nonfinite++;
+    l->known.skipped++;
     tally_nonfinite(l->tally);
     if (course_rolls_back(j->conf)) loop_back_begin(l, r);
     if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
@@ -152,7 +153,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s = {0};
     sums_add(&s, r, job_world(l->q.job));
-    l->steps = r->o.step;
+    l->steps = l->known.step = r->o.step;
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
     notify_step(&l->progress);
@@ -290,6 +291,8 @@ static void on_wake(uv_async_t *a)
     struct err e = {0};
     while (ring_get(l->lead.results, l->result, 0)) {
         l->in_flight--;
+        if (l->result->o.kind == ORDER_TRAIN && !l->goes_back)     /* the rate that it had */
+            l->result->o.learning_rate = order_rate(&l->result->o, l->known.skipped);
         if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
     if (keep_take(&l->keep, l->stopped || l->course.phase >= COURSE_SAVE, &e)) loop_fail(l, &e);
@@ -409,6 +412,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     }
     course_begin(&l->course, q->job, q->from);
     l->course.rates = q->rates;
+    l->course.known = &l->known;
     keep_begin(&l->keep, q->job, q->save, q->from, q->best);
     if (q->from && keep_enough(&l->keep) && !l->course.evaluate_due) {
         course_enough(&l->course);
@@ -418,6 +422,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     if (q->from) {
         l->steps = q->from->step;
         l->samples = course_samples(q->job, q->from->position);
+        l->known = (struct known){q->from->step, q->from->step - q->from->updates};
         l->skipped_in_a_row = l->lead.skipped = q->from->skipped;
     }
     progress_begin(&l->progress, q->job, l->course.steps, q->screen);

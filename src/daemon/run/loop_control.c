@@ -269,7 +269,7 @@ static json_t *on_status(void *ctx)
     progress_json(&l->progress, under_way, o);
     if (l->stopped || l->pause.on) json_object_del(o, "eta_seconds");
     if (l->course.step < l->course.steps)
-        json_object_set_new(o, "learning_rate", json_real(course_rate(&l->course, l->course.step + 1)));
+        json_object_set_new(o, "learning_rate", json_real(course_rate(&l->course, l->course.step + 1, 0)));
     if (l->keep.step) {
         json_object_set_new(o, "checkpoint_step", json_integer((json_int_t)l->keep.step));
         json_object_set_new(o, "checkpoint_seconds", json_real(floor((double)(clock_ns() - l->keep.at) * 1e-9)));

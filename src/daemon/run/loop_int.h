@@ -14,7 +14,7 @@
 #include "daemon/talk/http.h"
 
 /* orders in flight: one that runs, one that the ranks know, one in the ring */
-enum { IN_FLIGHT = 3, TICK_MS = 100 };
+enum { IN_FLIGHT = ORDER_AHEAD + 1, TICK_MS = 100 };
 
 struct loop {
     uv_loop_t uv;
@@ -41,6 +41,7 @@ struct loop {
     uint64_t steps, samples;
     struct samples damaged;
     uint64_t nonfinite, skipped_in_a_row;                 /* steps that updated nothing */
+    struct known known;                                   /* of all steps of the run */
     struct rollback back;                                 /* the last one */
     struct { uint64_t to, times; } reached;               /* the checkpoint gone back to last; to 0: none; how often */
     bool passed_over;                                     /* one was damaged when the run wanted to go back to it */

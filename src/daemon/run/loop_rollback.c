@@ -47,9 +47,10 @@ static void best_back(struct loop *l)
 }
 
 /* All ranks are as they were after that step. */
-static int arrive(struct loop *l, struct err *e)
+static int arrive(struct loop *l, const struct result *r, struct err *e)
 {
     l->goes_back = false;
+    l->known = (struct known){l->back.to, r->o.n_skipped};
     l->reached.to = l->back.to;
     l->reached.times = l->back.times;
     course_arrived(&l->course);
@@ -92,7 +93,7 @@ int loop_back_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (r->o.kind == ORDER_CHECKPOINT) keep_forgo(&l->keep, &r->o);
     if (r->o.kind != ORDER_ROLLBACK) return 0;
-    if (!r->o.code) return arrive(l, e);
+    if (!r->o.code) return arrive(l, r, e);
     pass_over(l, r->rep[0].text);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
 #include "daemon/talk/notify.h"
+#include "optim/optim.h"
 
 /* ---- its contents ------------------------------------------------------------------------------------------------ */
 
@@ -75,7 +77,7 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
     static const char old[] = "a batch over the end of an epoch";
     const char *is = NULL;
     for (int i = 0; i < c->n_settings; i++)
-        if (!strcmp(c->setting[i].key, old)) is = c->setting[i].value ? "fill" : "short";
+        if (!strcmp(c->setting[i].key, old)) is = c->setting[i].value ? "\"fill\"" : "\"short\"";
     if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
 }
 
@@ -83,8 +85,9 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
  * before it, the numerics line. */
 static void settings_beside(const struct boot *b, struct ckpt *c)
 {
-    struct text graph = {0};
+    struct text graph = {0}, last = {0};
     char hash[33], n[24] = "";
+    conf_value(b->conf, last_batch, &last);
     graph_print(b->job.graph, &graph);
     text_hash(graph.s, graph.n, hash);
     text_free(&graph);
@@ -93,8 +96,9 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
     ckpt_setting_add(c, "the network", hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, "the digest of the training samples", *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
-    ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? b->conf->train.last_batch : NULL);
+    ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? last.s : NULL);
     ckpt_setting_add(c, "the numerics line", b->numerics.s);
+    text_free(&last);
 }
 
 static void settings_of(const struct conf *conf, const char *numerics, struct ckpt *c)
@@ -488,6 +492,26 @@ static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 /* Ranks that are threads take turns, because they share the limit of open files. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
+/* Does the optimizer go on with what that checkpoint's optimizer has kept? */
+static bool optimizer_goes_on(const struct conf *conf, const struct ckpt *c)
+{
+    const char *is = optim_list[optim_of(conf)]->buffer[0];
+    for (int i = 0; i < c->n_settings; i++) {
+        char was[24] = "";
+        if (strcmp(c->setting[i].key, "train.optimizer") != 0 || !c->setting[i].value) continue;
+        sscanf(c->setting[i].value, "\"%23[^\"]", was);
+        int k = optim_find(was);
+        return k >= 0 && !strcmp(optim_list[k]->buffer[0], is);
+    }
+    return true;
+}
+
+static void past_set(const struct boot *b, const struct ckpt *c)
+{
+    uint64_t before = optimizer_goes_on(b->conf, c) ? c->before : c->updates;
+    exec_past_set(b->exec, &(struct exec_past){c->step - c->updates, before});
+}
+
 int resume_begin(struct boot *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
@@ -500,6 +524,7 @@ int resume_begin(struct boot *b, struct err *e)
     pthread_mutex_unlock(&turn);
     if (told.n) text_add(&b->notes, "note: other state than that of a run without a break: %s\n", told.s);
     text_free(&told);
+    if (!bad && found) past_set(b, &b->resume.from);
     return bad;
 }
 
@@ -514,6 +539,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
     if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, NULL, e);
     if (!bad) bad = state_read(b, &c, goes_anyway(b), b->exec, NULL, e);
+    if (!bad) past_set(b, &c);
     if (dir >= 0) close(dir);
     pthread_mutex_unlock(&turn);
     ckpt_free(&c);

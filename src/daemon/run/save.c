@@ -261,6 +261,7 @@ void save_begin(struct save *s, const struct order *o)
     struct err e = {0};
     thread_end(s);
     s->o = *o;
+    s->past = exec_past(s->q.exec);
     s->began = s->moved_at = clock_ns();
     s->mine = (struct saved){.serial = o->serial, .rank = s->q.rank};
     pthread_mutex_lock(&s->lock);

@@ -21,6 +21,7 @@ struct save {
     bool started;                                         /* thread is to be joined */
     pthread_t thread;
     struct order o;
+    struct exec_past past;                                /* up to that step */
     uint64_t began, moved, moved_at;                      /* moved: of hold, when save_await saw it change */
     struct err unprepared; uint32_t serial;               /* rank 0: of save_prepare */
     struct weights_rows rows[SAVE_FILES];                      /* that this rank owns */

@@ -45,6 +45,8 @@ static int manifest_write(struct save *s, const struct out_folder *f, const stru
     c.position = s->o.position;
     c.evaluate = s->o.what != 0;
     c.skipped = s->skipped;
+    c.updates = c.step - s->past.n_skipped;
+    c.before = s->past.before;
     c.best = s->so_far;
     c.has_rate = s->o.learning_rate >= 0;
     c.rate = s->o.learning_rate;
