@@ -73,6 +73,31 @@ for at in 1 2 3 5 6 9; do
 done
 check "the number of updates is in the checkpoint" grep -q '"updates": 9,' whole/checkpoints/step-00000012/manifest.json
 
+# ---- another optimizer, whose state begins anew, counts its own updates ----------------------------------------------
+# All batches are one, so that a run from the weights alone has the same ones.
+tail -c +129 x9.npy | head -c 400 | npy x1.npy '10, 10'
+tail -c +129 y9.npy | head -c 200 | npy y1.npy '10, 5'
+one='-o data.train_images=x1.npy -o data.train_labels=y1.npy --learning-rate 0.01 -o train.ema=0'
+# shellcheck disable=SC2086
+run sgd $one --steps 3 -o checkpoint.every_steps=3
+for k in adam lamb; do
+    rm -rf changed; cp -r sgd changed
+    # shellcheck disable=SC2086
+    run changed $one --steps 5 -o train.optimizer=$k -o checkpoint.every_steps=5 --resume=anyway
+    # shellcheck disable=SC2086
+    run changed $one --steps 7 -o train.optimizer=$k -o checkpoint.every_steps=5 --resume
+    # shellcheck disable=SC2086
+    run fresh --overwrite $one --steps 4 -o train.optimizer=$k --init-from sgd/weights.safetensors
+    equal "$k in sgd's place: as from its weights" "$(hash_of changed | tail -n 1)" "$(hash_of fresh)"
+done
+# shellcheck disable=SC2086
+run kept $one --steps 3 -o train.optimizer=adam -o checkpoint.every_steps=3
+# shellcheck disable=SC2086
+run kept $one --steps 6 -o train.optimizer=adamw -o train.weight_decay=0 --resume=anyway
+# shellcheck disable=SC2086
+run adamw $one --steps 6 -o train.optimizer=adamw -o train.weight_decay=0
+equal "adamw in adam's place goes on with its state" "$(hash_of kept | tail -n 1)" "$(hash_of adamw)"
+
 # ---- on any number of ranks, in any order ----------------------------------------------------------------------------
 hash_whole=$(hash_of whole)
 ways() {

@@ -418,9 +418,8 @@ START_TEST(course_checkpoints_when_asked)
     ck_assert(course_checkpoint(&c));
     course_text(&c, &got, 1);
     ck_assert(!course_checkpoint(&c));
-    ck_assert(course_preserve(&c));                       /* that one is to say what is set now */
     course_text(&c, &got, 1);
-    ck_assert(!course_preserve(&c));                      /* what is set now is in the next one */
+    ck_assert(course_checkpoint(&c));
     course_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! ");
     course_judged(&c, true, false);
