@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/out.h"
 #include "base/proc.h"
 #include "ctl_call.h"
 
@@ -58,7 +59,7 @@ static ssize_t file_read(int at, const char *name, char *buf, size_t size)
  * elsewhere. */
 static void pid_of_lock(struct call *c)
 {
-    char owner[32];
+    char owner[160];
     struct proc p;
     if (c->pid || file_read(c->at, "lock", owner, sizeof owner) <= 0) return;
     long pid = strtol(owner, NULL, 10);
@@ -101,6 +102,17 @@ static int socket_connect(struct call *c, uint64_t until)
     return 0;
 }
 
+/* Whether the run directory is in use, although nobody listens: a socket cannot be made everywhere. */
+static bool runs_unheard(struct call *c)
+{
+    int fd = openat(c->at, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool held = fd >= 0 && out_lock_is_held(fd);
+    if (fd >= 0) close(fd);
+    if (!held) return false;
+    pid_of_lock(c);
+    return true;
+}
+
 static int call_connect(struct call *c, uint64_t until, struct err *e)
 {
     struct ucred who;
@@ -114,6 +126,13 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
     hang_up(c);
     c->ended = bad == ENOENT || bad == ECONNREFUSED;
     if (c->ended && c->met) return err_set(e, E_DEVICE, "%s: the run has ended", c->dir);
+    if (bad == ENOENT && runs_unheard(c)) {
+        char owner[40] = "a process";
+        c->ended = false;
+        if (c->pid > 0) snprintf(owner, sizeof owner, "process %d", (int)c->pid);
+        return err_set(e, E_DEVICE, "%s: %s runs there without a control socket: service.control is no, or the file "
+                       "system has no sockets; signals reach it, see mpstaged(8)", c->dir, owner);
+    }
     if (c->ended) return err_set(e, E_DEVICE, "%s: nothing is running there", c->dir);
     if (bad == EAGAIN || bad == EINTR) return no_answer(c, e);
     return err_set(e, bad == EACCES ? E_PERM : E_INTERNAL, "%s/control.sock: %s", c->dir, strerror(bad));

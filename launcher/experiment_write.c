@@ -129,8 +129,8 @@ int experiment_folder(struct experiment *x, struct err *e)
     snprintf(path, sizeof path, "%s/metrics", x->out);
     if (folder_make(path, e)) return -1;
     x->metrics = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (x->metrics >= 0 && faccessat(x->metrics, ".", W_OK | X_OK, AT_EACCESS) == 0) return 0;
-    return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    if (x->metrics < 0) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
+    return out_folder_try(x->metrics, path, e);
 }
 
 int experiment_file(const struct experiment *x, const char *name, const struct text *t, struct err *e)

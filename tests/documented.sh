@@ -288,6 +288,7 @@ checkpoint.best|"loss"|""
 service.progress|"no"|"loud"
 service.log_every|7|-7
 service.tensorboard|yes|"on"
+service.control|"no"|"perhaps"
 service.metrics|"127.0.0.1:0"|"here"
 service.metrics_every|10|0
 service.stages_every|0|-1

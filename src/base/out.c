@@ -66,14 +66,7 @@ int out_replaceable(int dir, const char *path, const char *name, struct err *e)
     return 0;
 }
 
-/* Tries to make a file: a file system may not do what permissions allow, such as /proc. */
-static int try_out(const struct out_place *p, struct err *e)
-{
-    struct out o;
-    if (out_begin(&o, p, NULL, e)) return -1;
-    out_drop(&o);
-    return 0;
-}
+static int way_try(struct out_place *p, struct err *e);
 
 static int place_check(struct out_place *p, struct err *e)
 {
@@ -82,7 +75,7 @@ static int place_check(struct out_place *p, struct err *e)
         err_set(e, E_CANTCREAT, "%s: is a directory", p->path);
     else if (p->dir < 0) err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
     else if (!out_look(p, NULL, e) && !folder_check(p, e) && !out_replaceable(p->dir, p->path, p->name, e) &&
-             !try_out(p, e)) return 0;
+             !way_try(p, e)) return 0;
     out_place_free(p);
     return -1;
 }
@@ -90,19 +83,22 @@ static int place_check(struct out_place *p, struct err *e)
 int out_place(const char *path, struct out_place *p, struct err *e)
 {
     char *slash, *dir = mem_strdup(path);
-    *p = (struct out_place){-1, mem_strdup(path), NULL};
+    *p = (struct out_place){.dir = -1, .path = mem_strdup(path)};
     p->name = strrchr(p->path, '/') ? strrchr(p->path, '/') + 1 : p->path;
     if ((slash = strrchr(dir, '/'))) slash[slash == dir] = '\0';
     p->dir = open(slash ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     free(dir);
-    return place_check(p, e);
+    if (place_check(p, e)) return -1;
+    if (!out_sync_try(p, e)) return 0;
+    out_place_free(p);
+    return -1;
 }
 
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e)
 {
     struct text t = {0};
     text_add(&t, "%s/%s", shown, name);
-    *p = (struct out_place){fcntl(dir, F_DUPFD_CLOEXEC, 0), t.s, t.s + t.n - strlen(name)};
+    *p = (struct out_place){.dir = fcntl(dir, F_DUPFD_CLOEXEC, 0), .path = t.s, .name = t.s + t.n - strlen(name)};
     return place_check(p, e);
 }
 
@@ -146,13 +142,8 @@ static char *proc_name(const struct out *o, char buf[40])
 
 int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop, struct err *e)
 {
-    char proc[40];
     *o = (struct out){.at = at, .stop = stop, .fd = -1};
-    o->fd = openat(at->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
-    if (o->fd >= 0 && access(proc_name(o, proc), F_OK)) {    /* without /proc it could get no name later */
-        close(o->fd);
-        o->fd = -1;
-    }
+    if (!at->named) o->fd = openat(at->dir, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     if (o->fd < 0) named_open(o);
     return o->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", at->path, strerror(errno)) : 0;
 }
@@ -193,15 +184,79 @@ static int aside_link(struct out *o)
     return bad;
 }
 
-/* Gives the file its own name, unless there is such a file. */
-static int fresh_link(struct out *o)
+static int copy(int from, int to)
 {
-    char proc[40];
-    if (!*o->aside) return linkat(AT_FDCWD, proc_name(o, proc), o->at->dir, o->at->name, AT_SYMLINK_FOLLOW);
-    if (linkat(o->at->dir, o->aside, o->at->dir, o->at->name, 0)) return -1;
-    unlinkat(o->at->dir, o->aside, 0);
-    *o->aside = '\0';
+    enum { PIECE = 1 << 20 };
+    char *buf = mem_alloc(PIECE);
+    off_t at = 0;
+    for (ssize_t k; (k = pread(from, buf, PIECE, at)) != 0;) {
+        if (k > 0) k = pwrite(to, buf, (size_t)k, at);
+        if (k > 0) at += k;
+        else if (errno != EINTR) break;
+    }
+    free(buf);
+    return at == lseek(from, 0, SEEK_END) ? 0 : -1;
+}
+
+/* Links may be refused by now, although they were not when this began: then the contents go into a file with a name. */
+static int aside_copy(struct out *o)
+{
+    struct out named = {.at = o->at};
+    named_open(&named);
+    if (named.fd < 0) return -1;
+    if (copy(o->fd, named.fd) || fsync(named.fd)) {
+        int why = errno;
+        out_drop(&named);
+        errno = why;
+        return -1;
+    }
+    close(o->fd);
+    o->fd = named.fd;
+    memcpy(o->aside, named.aside, sizeof o->aside);
     return 0;
+}
+
+/* Goes the way of a file to its name: whether the folder lets it is learnt now, and not when it is complete. Where a
+ * file without a name can get none, those of this place have one from the beginning. */
+static int way_try(struct out_place *p, struct err *e)
+{
+    struct out o, other;
+    if (out_begin(&o, p, NULL, e)) return -1;
+    if (aside_link(&o)) {
+        p->named = true;
+        out_drop(&o);
+        if (out_begin(&o, p, NULL, e)) return -1;
+    }
+    close(o.fd);
+    aside_name(&other);
+    if (renameat(p->dir, o.aside, p->dir, other.aside)) {
+        err_set(e, E_CANTCREAT, "%s: files cannot be renamed there: %s", p->path, strerror(errno));
+        unlinkat(p->dir, o.aside, 0);
+        return -1;
+    }
+    if (!unlinkat(p->dir, other.aside, 0)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: files cannot be removed there: %s; %s is left", p->path, strerror(errno),
+                   other.aside);
+}
+
+/* Gives the file its own name, unless there is such a file. Where there are no links, an empty file keeps the name free
+ * of others. */
+static int fresh_name(struct out *o)
+{
+    if (aside_link(o) && aside_copy(o)) return -1;
+    if (!linkat(o->at->dir, o->aside, o->at->dir, o->at->name, 0)) {
+        unlinkat(o->at->dir, o->aside, 0);
+        return 0;
+    }
+    if (errno == EEXIST) return -1;
+    int fd = openat(o->at->dir, o->at->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return -1;
+    close(fd);
+    if (!renameat(o->at->dir, o->aside, o->at->dir, o->at->name)) return 0;
+    int why = errno;
+    unlinkat(o->at->dir, o->at->name, 0);
+    errno = why;
+    return -1;
 }
 
 /* Renames the file, if possible, to a name that out_sweep leaves alone. */
@@ -209,30 +264,65 @@ static void aside_keep(struct out *o)
 {
     char kept[sizeof o->aside + 8];
     snprintf(kept, sizeof kept, "%.*swhole", (int)(strlen(o->aside) - strlen("tmp")), o->aside);
-    if (renameat(o->at->dir, o->aside, o->at->dir, kept) == 0) snprintf(o->aside, sizeof o->aside, "%s", kept);
+    if (renameat(o->at->dir, o->aside, o->at->dir, kept)) {
+        if (linkat(o->at->dir, o->aside, o->at->dir, kept, 0)) return;
+        unlinkat(o->at->dir, o->aside, 0);
+    }
+    snprintf(o->aside, sizeof o->aside, "%s", kept);
 }
 
-/* Replaces the old file, which may have changed since it was looked at. A complete file is not thrown away. */
+/* Replaces the old file, which may have changed since it was looked at. */
 static int replace(struct out *o, struct err *e)
 {
-    struct err why = {0};
-    if (aside_link(o)) return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
-    if (!out_look(o->at, NULL, &why) && renameat(o->at->dir, o->aside, o->at->dir, o->at->name))
-        err_set(&why, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
-    if (!why.code) return 0;
+    if (aside_link(o) && aside_copy(o)) return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+    if (out_look(o->at, NULL, e)) return -1;
+    if (!renameat(o->at->dir, o->aside, o->at->dir, o->at->name)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+}
+
+static int fresh_make(struct out *o, struct err *e)
+{
+    if (!fresh_name(o)) return 0;
+    bool taken = errno == EEXIST;
+    err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
+    if (taken) out_drop(o);
+    return -1;
+}
+
+/* A complete file is not thrown away, whatever keeps its name from it. */
+static void keep(struct out *o, struct err *e)
+{
+    struct err why = *e;
+    if (!*o->aside) return;
     aside_keep(o);
-    return err_set(e, why.code, "%s; what should be there is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
-                   o->at->path, o->aside);
+    *e = (struct err){0};
+    err_set(e, why.code, "%s; what should be there is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
+            o->at->path, o->aside);
+}
+
+int out_sync(int fd)
+{
+    return fsync(fd) && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP ? -1 : 0;
 }
 
 /* Syncs the folder after the rename, so that the name survives a power cut. A folder that may be written but not read
  * cannot be opened for that. */
-static int folder_sync(const struct out_place *at, struct err *e)
+static int folder_sync(const struct out_place *at, int code, struct err *e)
 {
     int fd = openat(at->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = 0;
-    if (fd < 0) return errno == EACCES ? 0 : err_set(e, E_IO, "%s: its folder: %s", at->path, strerror(errno));
-    if (fsync(fd) && errno != EINVAL) bad = err_set(e, E_IO, "%s: its folder: %s", at->path, strerror(errno));
+    if (fd < 0) return errno == EACCES ? 0 : err_set(e, code, "%s: its folder: %s", at->path, strerror(errno));
+    if (out_sync(fd)) bad = err_set(e, code, "%s: its folder cannot be synced: %s", at->path, strerror(errno));
     close(fd);
+    return bad;
+}
+
+int out_sync_try(const struct out_place *at, struct err *e)
+{
+    struct out o;
+    if (out_begin(&o, at, NULL, e)) return -1;
+    int bad = fsync(o.fd) ? err_set(e, E_CANTCREAT, "%s: files cannot be synced there: %s", at->path, strerror(errno))
+                          : folder_sync(at, E_CANTCREAT, e);
+    out_drop(&o);
     return bad;
 }
 
@@ -243,16 +333,11 @@ int out_commit(struct out *o, bool fresh, struct err *e)
         out_drop(o);
         return -1;
     }
-    int bad = 0;
-    if (!fresh) bad = replace(o, e);
-    else if (fresh_link(o)) {
-        bad = err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
-        out_drop(o);
-        return bad;
-    }
-    close(o->fd);
+    int bad = fresh ? fresh_make(o, e) : replace(o, e);
+    if (bad) keep(o, e);
+    if (o->fd >= 0) close(o->fd);
     o->fd = -1;
-    return bad ? -1 : folder_sync(o->at, e);
+    return bad ? -1 : folder_sync(o->at, E_IO, e);
 }
 
 void out_drop(struct out *o)

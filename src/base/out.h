@@ -3,7 +3,7 @@
  * A file is reached through the descriptor of its folder, so it lands in the folder that was checked, even if that is
  * renamed meanwhile. If a file's name belongs to something other than a regular file (a symbolic link, FIFO, device,
  * socket or folder), it is refused, never followed and never replaced. A file is written without a name (O_TMPFILE;
- * where the file system cannot do that, under a random name with O_EXCL) and gets its name when all of it is on disk:
+ * where it could get no name later, under a random name with O_EXCL) and gets its name when all of it is on disk:
  * if the process ends before, the old file stays as it was.
  *
  * Errors: 73 if something cannot be created, 74 if writing fails, 75 if told to stop; texts begin with the path. Any
@@ -20,12 +20,19 @@
 #include "base/text.h"
 
 /* ---- a place: a folder, held open, and a name in it ---- */
-struct out_place { int dir; char *path; const char *name; };   /* name: the end of path */
-#define OUT_NOWHERE {-1, NULL, NULL}
-/* Opens the folder of `path` and checks what has its name. 73 if that is no regular file, or none could be made. */
+/* name: the end of path. named: a file without a name would get none here, so files have one from the beginning. */
+struct out_place { int dir; char *path; const char *name; bool named; };
+#define OUT_NOWHERE {.dir = -1}
+/* Opens the folder of `path` and checks what has its name. 73 if that is no regular file, or none could be made: one is
+ * made for a trial, and goes the whole way of a file to its name. */
 int out_place(const char *path, struct out_place *p, struct err *e);
-/* The file `name` of an open folder, whose descriptor is duplicated. `shown`: the folder's name in texts. */
+/* The file `name` of an open folder, whose descriptor is duplicated. `shown`: the folder's name in texts. The trial
+ * syncs nothing: it may be made for each checkpoint. */
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e);
+/* Whether a file, and the folder, can be synced: 73. Once, at the start of what takes long. */
+int out_sync_try(const struct out_place *p, struct err *e);
+/* fsync, of a folder, unless its file system has nothing to sync. -1: errno. */
+int out_sync(int fd);
 /* Checks again what has the name. st, if not NULL: of the file; st_nlink is 0 if there is none. 73. */
 int out_look(const struct out_place *p, struct stat *st, struct err *e);
 void out_place_free(struct out_place *p);
@@ -48,8 +55,9 @@ int out_write(struct out *o, const void *p, size_t n, struct err *e);
 /* Keeps room for so many bytes, so that a disk that is too small is told before anything is written: 74. A file system
  * that cannot do that keeps none. */
 int out_reserve(struct out *o, uint64_t bytes, struct err *e);
-/* Syncs the file and gives it its name, replacing a regular file; with `fresh` it fails (73) if there is one. A
- * complete file that cannot get its name stays under another one, which the text says. Ends the object in any case. */
+/* Syncs the file and gives it its name, replacing a regular file; with `fresh` it fails (73) if there is one, and
+ * leaves nothing. A complete file that cannot get its name stays under another one, which the text says. Ends the
+ * object in any case. */
 int out_commit(struct out *o, bool fresh, struct err *e);
 void out_drop(struct out *o);                              /* removes a file that was not committed */
 /* Writes a whole file. */
@@ -66,9 +74,11 @@ struct out_folder { int dir, fd; char *shown, name[64], aside[72]; };
 /* Makes it afresh: what an earlier attempt left goes. 73. out_folder_close or out_folder_drop after any result. */
 int out_folder_begin(struct out_folder *f, int dir, const char *shown, const char *name, struct err *e);
 int out_folder_join(struct out_folder *f, int dir, const char *shown, const char *name, struct err *e);
-/* Syncs the folder, gives it its name and syncs the folder above it. Nothing may have that name: remove it before. On
- * failure before the new name is given it is dropped; in any case it is closed. 73, 74. */
+/* Syncs the folder, gives it its name and syncs the folder above it. Nothing may have that name: remove it before. A
+ * folder that cannot get its name stays under the other one, which the text says. In any case it is closed. 73, 74. */
 int out_folder_commit(struct out_folder *f, struct err *e);
+/* Makes a folder with a file in it for a trial, and removes both. 73. */
+int out_folder_try(int dir, const char *shown, struct err *e);
 void out_folder_drop(struct out_folder *f);                /* removes it with its regular files, and closes it */
 void out_folder_close(struct out_folder *f);               /* leaves it as it is */
 /* Removes a committed folder, whose first loss is its name: it is never there in part, after a power cut either. None:
@@ -104,10 +114,12 @@ void out_stream_close(struct out_stream *s);               /* not `fd`, which is
 /* ---- a lock: a file that names the process that has it ---- */
 enum { OUT_LOCK_NONE = -2, OUT_LOCK_BUSY = -3 };
 /* Locks a file and returns its descriptor. -1: 73, also if it is no lock file of ours; NONE: there is none, and `make`
- * is not set; BUSY: another process has it, *owner or 0 if unknown. NONE and BUSY set no error. */
+ * is not set; BUSY: another process has it, *owner or 0 if unknown. NONE and BUSY set no error. Where the file system
+ * has no locks, what the file says of its owner counts; one on another host is refused, for nobody can ask it. */
 int out_lock(int dir, const char *shown, const char *name, bool make, long *owner, struct err *e);
-/* Writes this process's number into the lock file. 74. */
+/* Writes this process's number into the lock file. Where there are no locks, it is there already, with more. 74. */
 int out_lock_sign(int fd, const char *shown, const char *name, struct err *e);
+bool out_lock_is_held(int fd);                             /* whether another process has the lock of this open file */
 
 /* The kind of something that is no regular file: "a symbolic link", "a FIFO". */
 const char *out_kind(mode_t mode);

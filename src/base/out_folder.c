@@ -73,7 +73,7 @@ int out_folder_join(struct out_folder *f, int dir, const char *shown, const char
 
 static int sync_of(const struct out_folder *f, int fd, struct err *e)
 {
-    return fsync(fd) && errno != EINVAL ? fail(f, E_IO, "its folder: ", e) : 0;
+    return out_sync(fd) ? fail(f, E_IO, "its folder: ", e) : 0;
 }
 
 /* So that what was renamed in it survives a power cut, and before anything that is done later. */
@@ -88,14 +88,28 @@ static int parent_sync(const struct out_folder *f, struct err *e)
 int out_folder_commit(struct out_folder *f, struct err *e)
 {
     int bad = sync_of(f, f->fd, e);
-    if (!bad && renameat(f->dir, f->aside, f->dir, f->name)) bad = fail(f, E_CANTCREAT, "", e);
-    if (bad) {
-        out_folder_drop(f);
-        return -1;
-    }
-    bad = parent_sync(f, e);
+    if (!bad && renameat(f->dir, f->aside, f->dir, f->name))
+        bad = err_set(e, E_CANTCREAT, "%s/%s: %s; what should be there is in %s/%s", f->shown, f->name, strerror(errno),
+                      f->shown, f->aside);
+    if (!bad) bad = parent_sync(f, e);
     out_folder_close(f);
     return bad ? -1 : 0;
+}
+
+int out_folder_try(int dir, const char *shown, struct err *e)
+{
+    static const char name[] = ".mpstaged-trial", aside[] = ".mpstaged-trial.tmp";
+    struct out_folder f = {.dir = -1, .fd = -1};
+    struct out_place at = OUT_NOWHERE;
+    int bad = out_folder_remove(dir, shown, name, e) || out_folder_begin(&f, dir, shown, name, e) ||
+              out_place_in(f.fd, shown, name, &at, e) || out_sync_try(&at, e);
+    out_place_free(&at);
+    if (bad) out_folder_close(&f);
+    if (!bad && !out_folder_commit(&f, e)) return out_folder_remove(dir, shown, name, e);
+    struct err why = *e, none = {0};
+    folder_clear(dir, shown, aside, &none);
+    *e = (struct err){0};
+    return err_set(e, E_CANTCREAT, "%s: what a run makes there cannot be made: %s", shown, why.text);
 }
 
 void out_folder_drop(struct out_folder *f)

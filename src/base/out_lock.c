@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/out.h"
+#include "base/proc.h"
 
 /* A lock file of ours is a regular file with one name. */
 static int lock_check(const struct stat *st, const char *shown, const char *name, struct err *e)
@@ -23,13 +25,84 @@ static int lock_failed(const char *shown, const char *name, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: %s", shown, name, strerror(errno));
 }
 
-static int lock_busy(int fd, const char *shown, const char *name, long *owner, struct err *e)
+/* ---- who has it, by what the file says --------------------------------------------------------------------------- */
+
+/* A process: its number, when it began, and where: a number is used again, by another boot or another host, too. */
+struct owner { long pid; unsigned long long start; char boot[40], host[65]; };
+
+static struct owner owner_self(void)
 {
-    char text[32] = "";
-    if (errno != EWOULDBLOCK) return lock_failed(shown, name, e);
-    *owner = pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+    struct owner o = {.pid = (long)getpid()};
+    struct proc p;
+    struct text boot = {0};
+    if (proc_read(getpid(), &p)) o.start = p.start;
+    if (!text_read_file(&boot, "/proc/sys/kernel/random/boot_id", 64, NULL) && boot.n) sscanf(boot.s, "%39s", o.boot);
+    if (gethostname(o.host, sizeof o.host - 1) || !*o.host) snprintf(o.host, sizeof o.host, "?");
+    if (!*o.boot) snprintf(o.boot, sizeof o.boot, "?");
+    text_free(&boot);
+    return o;
+}
+
+static bool owner_read(int fd, struct owner *o)
+{
+    char s[160] = "";
+    *o = (struct owner){0};
+    return pread(fd, s, sizeof s - 1, 0) > 0 && sscanf(s, "%ld %llu %39s %64s", &o->pid, &o->start, o->boot, o->host) > 0;
+}
+
+static int owner_write(int fd)
+{
+    char s[160];
+    const struct owner o = owner_self();
+    int n = snprintf(s, sizeof s, "%ld %llu %s %s\n", o.pid, o.start, o.boot, o.host);
+    return ftruncate(fd, 0) || pwrite(fd, s, (size_t)n, 0) != n ? -1 : 0;
+}
+
+static bool is_same(const struct owner *a, const struct owner *b)
+{
+    return a->pid == b->pid && a->start == b->start && !strcmp(a->boot, b->boot);
+}
+
+/* Where the file system has no locks, the last one that has written its name into the file has it, unless one who has
+ * it lives. 0: this process. */
+static int name_lock(int fd, const char *shown, const char *name, long *owner, struct err *e)
+{
+    const struct timespec others = {.tv_nsec = 200000000};   /* until whoever came at the same time has written */
+    struct owner is, me = owner_self();
+    struct proc p;
+    bool any = owner_read(fd, &is) && *is.boot && !is_same(&is, &me);
+    if (any && strcmp(is.boot, me.boot) && strcmp(is.host, me.host))
+        return err_set(e, E_CANTCREAT, "%s/%s: this file system has no locks, and process %ld on %s may still run; if it "
+                       "does not, remove the file", shown, name, is.pid, is.host);
+    *owner = is.pid;
+    if (any && !strcmp(is.boot, me.boot) && proc_read((pid_t)is.pid, &p) && p.start == is.start && p.state != 'Z')
+        return OUT_LOCK_BUSY;
+    if (owner_write(fd)) return lock_failed(shown, name, e);
+    nanosleep(&others, NULL);
+    *owner = owner_read(fd, &is) ? is.pid : 0;
+    return is_same(&is, &me) ? 0 : OUT_LOCK_BUSY;
+}
+
+static int lock_busy(int fd, long *owner)
+{
+    struct owner is;
+    *owner = owner_read(fd, &is) ? is.pid : 0;
     return OUT_LOCK_BUSY;
 }
+
+/* By flock; a file system without it may have locks of open files. 0: locked. */
+static int any_lock(int fd, const char *shown, const char *name, long *owner, struct err *e)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (!flock(fd, LOCK_EX | LOCK_NB)) return 0;
+    if (errno == EWOULDBLOCK) return lock_busy(fd, owner);
+    if (!fcntl(fd, F_OFD_SETLK, &whole)) return 0;
+    if (errno == EAGAIN || errno == EACCES) return lock_busy(fd, owner);
+    return name_lock(fd, shown, name, owner, e);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
 
 /* 0: locked; 1: the file was removed meanwhile, so another one may exist. */
 static int lock_try(int fd, int dir, const char *shown, const char *name, long *owner, struct err *e)
@@ -38,7 +111,8 @@ static int lock_try(int fd, int dir, const char *shown, const char *name, long *
     if (fstat(fd, &st)) return lock_failed(shown, name, e);
     if (st.st_nlink == 0) return 1;
     if (lock_check(&st, shown, name, e)) return -1;
-    if (flock(fd, LOCK_EX | LOCK_NB)) return lock_busy(fd, shown, name, owner, e);
+    int bad = any_lock(fd, shown, name, owner, e);
+    if (bad) return bad;
     return fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) || named.st_ino != st.st_ino || named.st_dev != st.st_dev;
 }
 
@@ -63,9 +137,25 @@ int out_lock(int dir, const char *shown, const char *name, bool make, long *owne
 
 int out_lock_sign(int fd, const char *shown, const char *name, struct err *e)
 {
-    char owner[32];
-    int n = snprintf(owner, sizeof owner, "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) || pwrite(fd, owner, (size_t)n, 0) != n)
+    char s[32];
+    struct owner is, me = owner_self();
+    if (owner_read(fd, &is) && is_same(&is, &me)) return 0;   /* there are no locks: the rest of it counts */
+    int n = snprintf(s, sizeof s, "%ld\n", me.pid);
+    if (ftruncate(fd, 0) || pwrite(fd, s, (size_t)n, 0) != n)
         return err_set(e, E_IO, "%s/%s: %s", shown, name, strerror(errno));
     return 0;
+}
+
+bool out_lock_is_held(int fd)
+{
+    struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    struct owner is, me = owner_self();
+    struct proc p;
+    if (!flock(fd, LOCK_SH | LOCK_NB)) {
+        flock(fd, LOCK_UN);
+        return false;
+    }
+    if (errno == EWOULDBLOCK) return true;
+    if (!fcntl(fd, F_OFD_GETLK, &whole)) return whole.l_type != F_UNLCK;
+    return owner_read(fd, &is) && !strcmp(is.boot, me.boot) && proc_read((pid_t)is.pid, &p) && p.start == is.start;
 }

@@ -3,7 +3,7 @@
  *
  *   MPSTAGED_FAULT_BELOW=DIR               the folder, by its real path
  *   MPSTAGED_FAULT=RANK:CALL:N:ACTION      the N-th CALL of that rank (OMPI_COMM_WORLD_RANK, 0 without it) does ACTION:
- *                                          kill (before the call), eio, enospc, none, or short (half of what is
+ *                                          kill (before the call), eio, enospc, eperm, none, or short (half of what is
  *                                          written; other calls: nothing). CALL: open mkdir write fallocate truncate
  *                                          fsync link rename unlink close, or any. "N+": from the N-th on. RANK may
  *                                          be "*".
@@ -32,8 +32,8 @@
 enum call { C_OPEN, C_MKDIR, C_WRITE, C_FALLOCATE, C_TRUNCATE, C_FSYNC, C_LINK, C_RENAME, C_UNLINK, C_CLOSE, C_ANY };
 static const char *const call_name[] = {"open", "mkdir", "write", "fallocate", "truncate", "fsync",
                                         "link", "rename", "unlink", "close", "any"};
-enum action { A_NONE, A_KILL, A_EIO, A_ENOSPC, A_SHORT };
-static const char *const action_name[] = {"none", "kill", "eio", "enospc", "short"};
+enum action { A_NONE, A_KILL, A_EIO, A_ENOSPC, A_EPERM, A_SHORT };
+static const char *const action_name[] = {"none", "kill", "eio", "enospc", "eperm", "short"};
 
 static char below[4096];
 static int record_fd = -1, rank;
@@ -135,7 +135,7 @@ static bool fails(enum call c, size_t *n)
     hit();
     if (fault.action == A_NONE) return false;
     if (fault.action == A_SHORT && n && *n > 1) *n /= 2;
-    errno = fault.action == A_ENOSPC ? ENOSPC : EIO;
+    errno = fault.action == A_ENOSPC ? ENOSPC : fault.action == A_EPERM ? EPERM : EIO;
     return fault.action != A_SHORT;
 }
 

@@ -158,8 +158,11 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
         return err_set(e, E_CANTCREAT, "%s.tmp: is in the way, perhaps of a prediction that was killed: remove it",
                        at->path);
     text_add(&above, "%.*s", n > 1 ? (int)n - 1 : (int)n, at->path);
-    m->open = true;
-    int bad = out_folder_begin(&m->folder, at->dir, n ? above.s : ".", at->name, e);
+    int bad = out_folder_try(at->dir, n ? above.s : ".", e);
+    if (!bad) {
+        m->open = true;
+        bad = out_folder_begin(&m->folder, at->dir, n ? above.s : ".", at->name, e);
+    }
     text_free(&above);
     return bad;
 }

@@ -172,7 +172,7 @@ int outputs_enter(struct outputs *o, const struct conf *c, const struct rundir *
     char bare[PATH_MAX];
     return enter(d, c->run.trace, &o->trace, e) || enter(d, c->run.dump_gradients, &o->gradients, e) ||
            enter(d, predictions_name(c, bare), &o->predictions, e) ||
-           out_place_in(d->fd, d->path, "weights.safetensors", &o->weights, e) ? -1 : 0;
+           out_place_in(d->fd, d->path, "weights.safetensors", &o->weights, e) || out_sync_try(&o->weights, e) ? -1 : 0;
 }
 
 void outputs_free(struct outputs *o)

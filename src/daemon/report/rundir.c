@@ -87,6 +87,19 @@ static int replaceable(int fd, const char *path, const char *name, struct err *e
     return bad;
 }
 
+/* Whether checkpoints can be made, from their beginning to their removal. */
+static int saves_try(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    if (!course_saves(c)) return 0;
+    struct text shown = {0};
+    int fd = openat(d->fd, checkpoints, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    text_add(&shown, "%s%s%s", d->path, fd < 0 ? "" : "/", fd < 0 ? "" : checkpoints);
+    int bad = out_folder_try(fd < 0 ? d->fd : fd, shown.s, e);
+    if (fd >= 0) close(fd);
+    text_free(&shown);
+    return bad;
+}
+
 /* A run that is to save looks now whether it can, not after hours. */
 static int saves_check(int fd, const char *path, const struct conf *c, struct err *e)
 {
@@ -232,7 +245,7 @@ static int above_sync(const char *path)
     char *above = mem_strdup(path), *slash = strrchr(above, '/');
     if (slash) slash[slash == above] = '\0';
     int fd = open(slash ? above : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int bad = fd >= 0 && fsync(fd) && errno != EINVAL ? -1 : 0;
+    int bad = fd >= 0 ? out_sync(fd) : 0;
     if (fd >= 0) close(fd);
     free(above);
     return bad;
@@ -315,12 +328,13 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     /* another run may have begun and ended since the check, before there was a lock file */
     if (kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e)) return -1;
     if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, c, e)) return -1;
-    return c->run.evaluate || resumes(c) ? 0 : weights_aside(d, e);
+    if (c->run.evaluate) return 0;
+    return saves_try(d, c, e) || (!resumes(c) && weights_aside(d, e)) ? -1 : 0;
 }
 
 int rundir_sync(const struct rundir *d, struct err *e)
 {
-    if (!fsync(d->fd) || errno == EINVAL) return 0;       /* EINVAL: such a file system has nothing to sync */
+    if (!out_sync(d->fd)) return 0;
     return err_set(e, E_IO, "%s: %s", d->path, strerror(errno));
 }
 

@@ -311,5 +311,13 @@ int loop_control(struct loop *l, struct err *e)
     struct ctl_calls calls = {.status = on_status, .stop = on_stop, .checkpoint = on_checkpoint, .pause = on_pause,
                               .resume = on_resume, .set = on_set, .reload = on_reload, .log_level = on_log_level,
                               .ctx = l};
-    return ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, e) || http_start(l, e) ? -1 : 0;
+    const char *wanted = l->q.job->conf->service.control;
+    struct err why = {0};
+    int bad = strcmp(wanted, "no") ? ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, &why) : 0;
+    if (bad < 0 || (bad && !strcmp(wanted, "yes"))) return err_set(e, why.code, "%s", why.text);
+    if (bad) {
+        ctl_close(l->ctl, why.code, why.text);
+        log_line("note: %s; the run goes on without it, and mpstagectl cannot reach it", why.text);
+    }
+    return http_start(l, e);
 }

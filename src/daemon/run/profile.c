@@ -66,13 +66,32 @@ static int plan_size(const struct boot *b, int n, struct plan **out, struct err 
     return *out ? 0 : err_where(e, "micro-batches of %d", n);
 }
 
+static int place_of(struct boot *b, struct out_place *at, struct err *e)
+{
+    return rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", at, e) ? -1 : 0;
+}
+
+/* Whether the file can be made, before minutes of measuring. A run directory that is made for that goes again. */
+static int write_try(struct boot *b, struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    bool there = b->dir.fd >= 0;
+    int bad = place_of(b, &at, e) || out_sync_try(&at, e) ? -1 : 0;
+    out_place_free(&at);
+    if (there) return bad;
+    rundir_undo(&b->dir);
+    rundir_close(&b->dir);
+    b->dir.made = 0;
+    return bad;
+}
+
 int profile_check(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
     struct conf trial = *b->conf;
     if (profile_sizes(b->conf, &sizes, e)) return -1;
     conf_widest(&trial, &sizes);
-    return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) : 0;
+    return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) || write_try(b, e) ? -1 : 0 : 0;
 }
 
 int profile_plan(struct boot *b, struct err *e)
@@ -186,8 +205,7 @@ int profile_write(struct boot *b, struct err *e)
     char *json = cost_json(b->costs, b->job.sel);
     text_add(&t, "%s\n", json);
     free(json);
-    int bad = rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", &at, e) ||
-              out_file(&at, &t, false, e) ? -1 : 0;
+    int bad = place_of(b, &at, e) || out_file(&at, &t, false, e) ? -1 : 0;
     if (bad) rundir_undo(&b->dir);
     else {
         log_line("profile: %s; use it by pipeline.profile", at.path);

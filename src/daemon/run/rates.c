@@ -171,7 +171,7 @@ int rates_read(struct rates *r, int dir, const char *shown, uint64_t step, const
 static int record_sync(int fd, int dir)
 {
     int above = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int bad = above < 0 || fdatasync(fd) || (fsync(above) && errno != EINVAL);
+    int bad = above < 0 || fdatasync(fd) || out_sync(above);
     if (above >= 0) close(above);
     return bad ? -1 : 0;
 }

@@ -159,7 +159,7 @@ void save_leave(struct save *s)
 static int run_sync(const struct save *s)
 {
     int fd = openat(s->lead.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int bad = fd < 0 || (fsync(fd) && errno != EINVAL);
+    int bad = fd < 0 || out_sync(fd);
     if (fd >= 0) close(fd);
     return bad;
 }

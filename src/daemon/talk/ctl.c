@@ -328,6 +328,24 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */
 
+/* Its mode is that of what is bound: what has the name a moment later may be somebody else's. Threads that make files
+ * wait for this one meanwhile, for the mask is the process's. */
+static int bind_shut(uv_pipe_t *p, const char *path)
+{
+    mode_t was = umask(0117);
+    int bad = uv_pipe_bind(p, path);
+    umask(was);
+    return bad;
+}
+
+/* What file systems say that have no sockets, and policies that allow none. */
+static bool has_none(int bad)
+{
+    static const int says[] = {UV_EPERM, UV_EACCES, UV_ENOTSUP, UV_ENOSYS, UV_EINVAL, UV_EAFNOSUPPORT, UV_ENXIO, UV_EIO};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) if (bad == says[i]) return true;
+    return false;
+}
+
 int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
              struct err *e)
 {
@@ -338,21 +356,22 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
     c->loop = loop;
     c->calls = *calls;
     *out = c;
-    int bad = uv_pipe_init(loop, &c->listener, 0);
-    c->listener.data = c;
-    if (!bad) bad = uv_pipe_bind(&c->listener, path);
     struct stat st;
-    if (!bad && (fchmodat(dirfd, "control.sock", 0660, 0) || fstatat(dirfd, "control.sock", &st, 0))) bad = UV_EIO;
-    if (!bad) c->group = st.st_gid;
+    int bad = fstat(dirfd, &st) ? UV_EBADF : uv_pipe_init(loop, &c->listener, 0);
+    c->listener.data = c;
+    if (!bad) bad = bind_shut(&c->listener, path);
+    c->group = st.st_mode & S_ISGID ? st.st_gid : getegid();
     if (!bad) bad = uv_listen((uv_stream_t *)&c->listener, 16, on_connection);
     if (!bad) return 0;
-    return err_set(e, E_CANTCREAT, "%s/control.sock: %s", dir,
-                   access("/proc/self/fd", X_OK) ? "/proc is needed to make it, and is not mounted" : uv_strerror(bad));
+    if (access("/proc/self/fd", X_OK))
+        return err_set(e, E_CANTCREAT, "%s/control.sock: /proc is needed to make it, and is not mounted", dir);
+    err_set(e, E_CANTCREAT, "%s/control.sock: cannot make a unix socket: %s", dir, uv_strerror(bad));
+    return has_none(bad) ? 1 : -1;
 }
 
 void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text)
 {
-    for (struct client *k = c->clients; k; k = k->next) {
+    for (struct client *k = c ? c->clients : NULL; k; k = k->next) {
         if (k->awaits != AWAITS_CHECKPOINT || k->step > step || is_leaving(k)) continue;
         json_t *o = code ? refuse(code, text) : did("checkpoint");
         json_object_set_new(o, "step", json_integer((json_int_t)step));
@@ -363,12 +382,12 @@ void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *tex
 
 void ctl_checkpoint_back(struct ctl *c, uint64_t step)
 {
-    for (struct client *k = c->clients; k; k = k->next) if (k->step > step) k->step = step + 1;
+    for (struct client *k = c ? c->clients : NULL; k; k = k->next) if (k->step > step) k->step = step + 1;
 }
 
 void ctl_close(struct ctl *c, int code, const char *how)
 {
-    if (c->closing) return;
+    if (!c || c->closing) return;
     c->closing = true;
     uv_close((uv_handle_t *)&c->listener, NULL);
     for (struct client *k = c->clients; k; k = k->next) {

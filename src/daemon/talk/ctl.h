@@ -28,8 +28,8 @@ struct ctl_calls {
     int (*log_level)(void *ctx, const char *level, struct err *e);
     void *ctx;
 };
-/* Listens in the directory dirfd, which messages call `dir`. 73; also then *out is to be freed when the loop has
- * run. */
+/* Listens in the directory dirfd, which messages call `dir`. -1: 73; 1: 73, because no socket can be made there. Also
+ * then *out is to be closed, and to be freed when the loop has run. The other calls take NULL for no socket. */
 int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
              struct err *e);
 /* Answers the clients that wait for a checkpoint of this step or of an earlier one: code 0, or why there is none. On

@@ -1,0 +1,59 @@
+/* A place without what most have, for LD_PRELOAD. MPSTAGED_WITHOUT has the letters of what is missing: s for unix
+ * sockets with a name, f for flock, o for locks of open files. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static bool misses(char what)
+{
+    const char *s = getenv("MPSTAGED_WITHOUT");
+    return s && strchr(s, what);
+}
+
+int bind(int fd, const struct sockaddr *a, socklen_t n)
+{
+    bool named = a->sa_family == AF_UNIX && ((const struct sockaddr_un *)a)->sun_path[0];
+    if (!named || !misses('s')) return (int)syscall(SYS_bind, fd, a, n);
+    errno = EPERM;
+    return -1;
+}
+
+int flock(int fd, int how)
+{
+    if (!misses('f')) return (int)syscall(SYS_flock, fd, how);
+    errno = ENOLCK;
+    return -1;
+}
+
+static int control(int fd, int what, void *arg)
+{
+    if ((what != F_OFD_SETLK && what != F_OFD_GETLK) || !misses('o')) return (int)syscall(SYS_fcntl, fd, what, arg);
+    errno = ENOLCK;
+    return -1;
+}
+
+int fcntl(int fd, int what, ...)
+{
+    va_list ap;
+    va_start(ap, what);
+    void *arg = va_arg(ap, void *);
+    va_end(ap);
+    return control(fd, what, arg);
+}
+int fcntl64(int fd, int what, ...)
+{
+    va_list ap;
+    va_start(ap, what);
+    void *arg = va_arg(ap, void *);
+    va_end(ap);
+    return control(fd, what, arg);
+}
