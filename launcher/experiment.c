@@ -238,6 +238,7 @@ int main(int argc, char **argv)
     json_set_alloc_funcs(mem_alloc, free);
     setenv("HWLOC_COMPONENTS", "-gl", 0); /* keeps mpirun from looking for X displays */
     int said = parse(&x, argc, argv, &e);
+    if (!said && launched_once("mpstage-experiment", &e)) said = -1;
     int code = said > 0 ? 0 : said < 0 || experiment(&x, &e) ? experiment_fail(&e) : verdict(&x);
     experiment_free(&x);
     return code;

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
+#include "base/launched.h"
 #include "base/out.h"
 #include "base/text.h"
 #include "cli.h"
@@ -75,14 +78,46 @@ static int parse(struct run_options *o, int argc, char **argv, struct err *e)
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
-/* Hands signals on until the supervisor has ended, and returns its status. */
-static int guard_wait(pid_t supervisor, const sigset_t *mine)
+/* Whether the supervisor is stopped, by SIGSTOP or the like, and has been at the last look. */
+static bool stands(pid_t supervisor, bool *before)
 {
-    for (int status;;) {
-        int number = sigwaitinfo(mine, NULL);
-        if (number > 0 && number != SIGCHLD) kill(supervisor, number);
-        for (pid_t p; number == SIGCHLD && (p = waitpid(-1, &status, WNOHANG)) > 0;)
+    struct proc p;
+    bool is = proc_read(supervisor, &p) && p.state == 'T', again = is && *before;
+    *before = is;
+    return again;
+}
+
+/* A supervisor that stands still hears no signal and replaces no rank: it is made to go on. */
+static void supervisor_wake(pid_t supervisor)
+{
+    run_say("the supervisor, process %d, was stopped: it goes on", (int)supervisor);
+    kill(supervisor, SIGCONT);
+}
+
+/* Hands signals on until the supervisor has ended, and returns its status. It is looked at, too: one that is stopped
+ * goes on. One that has not ended long after it was asked to is killed, and so is the command then. */
+static int guard_wait(const struct run_options *o, pid_t supervisor, const sigset_t *mine)
+{
+    const struct timespec look = {.tv_sec = RUN_LOOK_S};
+    bool before = false;
+    for (uint64_t ends = 0;;) {
+        int status, number = sigtimedwait(mine, NULL, &look);
+        if (number > 0 && number != SIGCHLD) {
+            bool is = true;
+            if (stands(supervisor, &is)) supervisor_wake(supervisor);
+            kill(supervisor, number);
+            bool stops = number != SIGUSR2 && number != SIGUSR1;
+            if (stops && !ends) ends = clock_ns() + (uint64_t)((o->stop_timeout + RUN_DEAF_S) * 1e9);
+        }
+        for (pid_t p; (p = waitpid(-1, &status, WNOHANG)) > 0;)
             if (p == supervisor) return status;
+        if (number < 0 && stands(supervisor, &before)) supervisor_wake(supervisor);
+        if (ends && clock_ns() >= ends) {
+            run_say("the supervisor, process %d, has not ended, %g s after it was asked to", (int)supervisor,
+                    o->stop_timeout + RUN_DEAF_S);
+            kill(supervisor, SIGKILL);
+            ends = UINT64_MAX;
+        }
     }
 }
 
@@ -100,7 +135,7 @@ static int guard(const struct run_options *o, const sigset_t *mine)
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         return getppid() == self ? run_supervise(o, self) : E_INTERNAL;
     }
-    int status = guard_wait(pid, mine);
+    int status = guard_wait(o, pid, mine);
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     struct left left = {0};
     struct err e = {0};
@@ -119,6 +154,7 @@ int main(int argc, char **argv)
     struct err e = {0};
     sigset_t mine;
     int done = parse(&o, argc, argv, &e);
+    if (!done && launched_once("mpstage-run", &e)) done = -1;
     if (done < 0) run_say("%s", e.text);
     if (done) return done < 0 ? e.code : 0;
     sigemptyset(&mine);

@@ -25,6 +25,7 @@ enum {
     RUN_FAILED_S = 15,                                    /* between the word that it failed and its end */
     RUN_LOOK_S = 2,                                       /* between two looks at the processes of the command */
     RUN_EMPTY_S = 10,                                     /* how long a launcher may go on after its last process */
+    RUN_DEAF_S = 30,                                      /* beyond --stop-timeout, until a supervisor is ended */
     RUN_GONE_S = 10,                                      /* by when killed processes have to be gone */
     RUN_NOT_STARTED = 126, RUN_NOT_FOUND = 127            /* exit codes, as of env(1) */
 };

@@ -395,6 +395,16 @@ job_begin --hang-timeout 1 --max-restarts 0 -- -c long.conf
 # shellcheck disable=SC2046
 kill -STOP $(below "$pid" mpstaged); now; ended
 left_nothing "all ranks stand still" 81
+job_begin --max-restarts 0 --stop-timeout 5 -- -c long.conf
+kill -STOP "$(below "$pid" mpstage-run)"
+now; kill -TERM "$pid"; ended
+left_nothing "the supervisor stands still and is to stop" 75
+job_begin --max-restarts 0 -- -c long.conf
+kill -STOP "$(below "$pid" mpstage-run)"
+# shellcheck disable=SC2046
+now; kill -KILL $(below "$pid" mpstaged); ended
+left_nothing "the supervisor stands still while ranks die" 137
+check "which is said" grep -q '^mpstage-run: the supervisor, process [0-9]*, was stopped: it goes on$' "$aside/err"
 
 # ---- mpstaged: checkpoints and resumption ----------------------------------------------------------------------------
 write_conf saves.conf 's/steps = 3/steps = 4000/; $a checkpoint { every_steps = 50 }\nservice { log_every = 0 }'

@@ -301,6 +301,10 @@ START_TEST(narrow_ranks_are_named)
     w[0].threads = 2, w[0].bound = false;
     ck_assert_str_eq(judged(w, 1),
                      "note: 2 threads compute on 1 core\n");
+    for (int i = 0; i < 3; i++) w[i] = rank_on(none, 0, 1, 0, false, false);
+    ck_assert_str_eq(judged(w, 3), "note: 3 ranks of here, with 1 thread each, share 2 cores: each waits for the "
+                                   "others' turn\n");
+    ck_assert_str_eq(judged(w, 2), "");
 }
 END_TEST
 

@@ -104,11 +104,14 @@ int out_folder_try(int dir, const char *shown, struct err *e)
     int bad = out_folder_remove(dir, shown, name, e) || out_folder_begin(&f, dir, shown, name, e) ||
               out_place_in(f.fd, shown, name, &at, e) || out_sync_try(&at, e);
     out_place_free(&at);
+    int full = bad ? errno : 0;
     if (bad) out_folder_close(&f);
-    if (!bad && !out_folder_commit(&f, e)) return out_folder_remove(dir, shown, name, e);
+    if (!bad && !out_folder_commit(&f, e) && !out_folder_remove(dir, shown, name, e)) return 0;
+    if (!bad) full = errno;
     struct err why = *e, none = {0};
     folder_clear(dir, shown, aside, &none);
     *e = (struct err){0};
+    if (full == ENOSPC || full == EDQUOT) return 0;
     return err_set(e, E_CANTCREAT, "%s: what a run makes there cannot be made: %s", shown, why.text);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/deadline.h"
+#include "base/launched.h"
 #include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
 #include "daemon/report/predict.h"
@@ -450,9 +451,16 @@ static int run_processes(const struct opts *o, int *argc, char ***argv)
 {
     struct world w;
     struct err e = {0};
+    const struct launched_claim claim = launched_claim();
     if (pulse_begin(launched() != NULL, timeout_early(o), &e)) return log_error(e.code, e.text);
     world_mpi_begin(&w, argc, argv);
     log_quiet(w.rank != 0);
+    if (launched_check(&claim, w.size, world_mpi_library(), &e)) {
+        log_error(e.code, e.text);
+        world_mpi_end();
+        pulse_end();
+        return e.code;
+    }
     fate_end_by(job_end, &w);
     if (pulse_join(&w, &e)) {
         log_error(e.code, e.text);
@@ -523,6 +531,8 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     }
     if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
     if (n == 0) return run_processes(o, argc, argv);
+    const struct launched_claim claim = launched_claim();
+    if (launched_check(&claim, 1, world_mpi_library(), &e)) return log_error(e.code, e.text);
     int code = run_threads(o, n > 0 ? n : 1, &e);
     return e.code ? log_error(e.code, e.text) : code;
 }

@@ -238,18 +238,22 @@ static void disturbed_text(const struct core_word *w, int n, struct text *out)
              w[rank].allowed, CPU_COUNT(&v.idle) == 1 ? "is" : "are");
 }
 
-/* Adds a line if one rank, or all that are bound to the same processors, have fewer of these than threads. */
+/* Adds a line if one rank, or all that may use the same processors, have fewer of these than threads. */
 static void narrow_text(const struct core_word *w, int n, struct text *out)
 {
     for (int i = 0; i < n; i++) {
         struct view v = view_of(w, n, &w[i]);
         int k = w[i].processors;
-        if (!k || v.threads <= k || (!w[i].bound && w[i].threads <= k)) continue;
-        if (n == 1) text_add(out, "note: %d threads compute on", w[i].threads);
+        if (!k || v.threads <= k) continue;
+        if (!w[i].bound && w[i].threads <= k)
+            text_add(out, "note: %d ranks of %s, with %d thread%s each, share", v.ranks, w[i].host, w[i].threads,
+                     w[i].threads == 1 ? "" : "s");
+        else if (n == 1) text_add(out, "note: %d threads compute on", w[i].threads);
         else if (w[i].threads > k)
             text_add(out, "note: rank %d computes with %d threads, but may use", i, w[i].threads);
         else text_add(out, "note: rank %d and %d more are bound to the same", i, v.ranks - 1);
-        text_add(out, " %d core%s%s\n", k, k == 1 ? "" : "s", w[i].bound ? ": use mpirun --bind-to none" : "");
+        text_add(out, " %d core%s%s\n", k, k == 1 ? "" : "s", w[i].bound ? ": use mpirun --bind-to none" :
+                 n == 1 || w[i].threads > k ? "" : ": each waits for the others' turn");
         return;
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include "base/launched.h"
 #include "daemon/report/log.h"
 #include "daemon/report/predict.h"
 #include "daemon/report/samples.h"
@@ -62,6 +63,7 @@ void boot_hello(struct boot *b)
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
                  cores - used, cores);
     hosts_judge(b->host, b->world->size, j->n_ranks, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    launched_outer(b->world->size, &b->notes);
     if (b->notes.n) log_lines(b->notes.s);
 }
 

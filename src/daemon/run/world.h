@@ -28,6 +28,8 @@ struct world {
 /* Initialises MPI; world_mpi_end finalizes it. */
 void world_mpi_begin(struct world *w, int *argc, char ***argv);
 void world_mpi_end(void);
+/* What the MPI library calls itself, such as "Open MPI v4.1.4"; also before world_mpi_begin. */
+const char *world_mpi_library(void);
 /* An array of n ranks for n threads. NULL: e. The transports belong to whoever opens them. */
 struct world **world_local(int n, struct err *e);
 void world_local_free(struct world **w);                  /* after all threads have ended */

@@ -1,6 +1,7 @@
 /* Ranks as processes under MPI, which only this file and the transport use. */
 #include <mpi.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/deadline.h"
 #include "base/proc.h"
@@ -69,3 +70,12 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
 }
 
 void world_mpi_end(void) { MPI_Finalize(); }
+
+const char *world_mpi_library(void)
+{
+    static char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+    MPI_Get_library_version(name, &n);
+    name[strcspn(name, ",\n")] = 0;
+    return name;
+}

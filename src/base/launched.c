@@ -1,0 +1,97 @@
+/* Launchers and their variables. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/launched.h"
+
+/* size: how many ranks there are (local: on this host), or rank: its number, from which there is at least one more.
+ * wants: a variable that has to be there, too; unless: one that may not. */
+static const struct launcher { const char *name, *size, *rank, *wants, *unless, *way; bool own, local; } launchers[] = {
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", .own = true},
+    {"Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PROCID", "SLURM_PTY_PORT", "srun --mpi=pmix"},
+    {"Hydra (mpiexec of MPICH or Intel MPI)", "PMI_SIZE", "PMI_RANK"},
+    {"Hydra (mpiexec of MPICH or Intel MPI)", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", .local = true},
+    {"Hydra (mpiexec of MPICH or Intel MPI)", NULL, "PMI_ID", "PMI_PORT"},
+    {"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+    {"MVAPICH's mpirun_rsh", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_RANK"},
+    {"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "FLUX_TASK_RANK", NULL, "flux run -o mpi=openmpi"},
+    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
+    {"PALS (mpiexec or aprun of Cray)", "PALS_SIZE", "PALS_RANKID"},
+    {"PALS (mpiexec or aprun of Cray)", "PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID", .local = true},
+    {"ALPS' aprun", NULL, "ALPS_APP_PE"},
+    {"torchrun", "WORLD_SIZE", "RANK", "TORCHELASTIC_RUN_ID"},
+    {"a launcher with PMIx", NULL, "PMIX_RANK"},
+};
+
+static int number(const char *name)
+{
+    const char *s = name ? getenv(name) : NULL;
+    char *end;
+    long n = s ? strtol(s, &end, 10) : -1;
+    return !s || end == s || *end || n < 0 || n > 1 << 30 ? -1 : (int)n;
+}
+
+/* Steps that are no srun's have these numbers, or a word: batch scripts, and shells of salloc. */
+static bool is_task(void)
+{
+    const char *s = getenv("SLURM_STEP_ID");
+    char *end;
+    return !s || (strtoul(s, &end, 10) < 0xfffffff0ul && end != s && !*end);
+}
+
+static int ranks_of(const struct launcher *l)
+{
+    if ((l->wants && !getenv(l->wants)) || (l->unless && getenv(l->unless))) return 0;
+    if (l->size && !strncmp(l->size, "SLURM_", 6) && !is_task()) return 0;
+    int size = number(l->size), rank = number(l->rank);
+    return size > rank ? size : rank + 1;
+}
+
+static bool has_size(const struct launcher *l) { return number(l->size) > number(l->rank); }
+
+struct launched_claim launched_claim(void)
+{
+    struct launched_claim first = {0};
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const struct launcher *l = &launchers[i];
+        int n = ranks_of(l);
+        if (n <= first.ranks || (first.ranks && n == 1)) continue;
+        first = (struct launched_claim){l->name, has_size(l) ? l->size : l->rank, l->way, n, l->own};
+        if (l->own || n > 1) break;
+    }
+    return first;
+}
+
+static const char *at_least(const struct launched_claim *c) { return number(c->name) == c->ranks ? "" : "at least "; }
+
+int launched_check(const struct launched_claim *c, int ranks, const char *library, struct err *e)
+{
+    if (c->ranks <= ranks || ranks > 1) return 0;
+    return err_set(e, E_CONF, "%s has started %s%d processes (%s), but %s finds one, so each would train alone: "
+                   "use %s%sthe mpirun of %s, or unset %s if it is left over", c->launcher, at_least(c), c->ranks, c->name,
+                   library, c->way ? c->way : "", c->way ? " or " : "", library, c->name);
+}
+
+int launched_once(const char *program, struct err *e)
+{
+    const struct launched_claim c = launched_claim();
+    if (c.ranks < 2) return 0;
+    return err_set(e, E_CONF, "%s has started %s%d processes (%s): start %s once, and let it start the ranks; or unset "
+                   "%s if it is left over", c.launcher, at_least(&c), c.ranks, c.name, program, c.name);
+}
+
+static void outer_tell(const char *name, int ranks, struct text *out)
+{
+    int n = number(name);
+    if (n > 1 && n != ranks)
+        text_add(out, "note: %s is %d, and this run has %d rank%s: it is taken for an outer job's\n", name, n, ranks,
+                 ranks == 1 ? "" : "s");
+}
+
+void launched_outer(int ranks, struct text *out)
+{
+    outer_tell("SLURM_NTASKS", ranks, out);              /* a shell of salloc and a batch script have it, too */
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const struct launcher *l = &launchers[i];
+        if (l->size && !l->local && (!l->wants || getenv(l->wants))) outer_tell(l->size, ranks, out);
+    }
+}
