@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/launched.h"
 #include "cli.h"
 #include "config.h"
 #include "experiment.h"

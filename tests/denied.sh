@@ -111,7 +111,8 @@ for letters in s f fo sfo; do
     check "without $letters: it hears SIGTERM ($code)" [ "$code" -eq 75 ]
     code=0
     without $letters "$mpstagectl" w/run status >"$aside/said" 2>&1 || code=$?
-    check "without $letters: and is gone then ($code)" [ "$code $(grep -c 'nothing is running' "$aside/said")" = "69 1" ]
+    check "without $letters: and is gone then ($code)" \
+        [ "$code $(grep -c 'nothing is running' "$aside/said")" = "69 1" ]
     begins $letters
     kill -KILL $pid
     wait $pid 2>/dev/null || true

@@ -156,6 +156,17 @@ for mode in --profile ''; do
         1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
+# ---- a version of NCCL that hangs is named ----------------------------------------------------------------------------
+for version in 22802 22803 22808 22809; do
+    case $version in 22803 | 22808) says=1 ;; *) says=0 ;; esac
+    export DOUBLE_NCCL_VERSION=$version
+    job 2 -c block.conf --device cuda --transport nccl --steps 1 --run-dir version --overwrite
+    check "NCCL $version: $code, its warning $says times" \
+        [ "$code $(grep -c 'warning: NCCL .* known to hang' version/mpstaged.log)" = "0 $says" ]
+    check "and --version has it" [ "$("$mpstaged" --version | grep -c 'known to hang')" -eq "$says" ]
+    unset DOUBLE_NCCL_VERSION
+done
+
 # ---- settings that change nothing are named -----------------------------------------------------------------------
 # moot TEXT NOTE OPTIONS...: two steps on the CPU or over the doubles say NOTE, or nothing of that kind
 moot() {

@@ -10,6 +10,9 @@ trap 'for p in $(ranks_alive); do kill -9 "$p" 2>/dev/null || true; done; rm -rf
 if ! command -v "${MPIRUN%% *}" >/dev/null; then echo "1..0 # SKIP no mpirun"; exit 77; fi
 cd "$tmp"
 export MPIEXEC_TIMEOUT=300                              # a job that hangs fails
+# Open MPI's folder of a job bears its process number, which another mpirun may get: each suite has a place of its own.
+mkdir "$aside/session"
+export OMPI_MCA_orte_tmpdir_base="$aside/session" PRTE_MCA_prte_tmpdir_base="$aside/session"
 # Containers often forbid single copies, and Open MPI would say so. The first is for 4.1, the second for 5.0.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 

@@ -18,9 +18,8 @@ random() { state=$(((state * 1103515245 + 12345) % 2147483648)); dice=$((state /
 nap() { random $(($2 - $1 + 1)); dice=$((dice + $1)); sleep "$((dice / 1000)).$(printf %03d $((dice % 1000)))"; }
 
 # What jobs leave would be in folders of this test.
-mkdir "$aside/shm" "$aside/session" "$aside/bin"
+mkdir "$aside/shm" "$aside/bin"
 export OMPI_MCA_btl_vader_backing_directory="$aside/shm" OMPI_MCA_btl_sm_backing_directory="$aside/shm"
-export OMPI_MCA_orte_tmpdir_base="$aside/session" PRTE_MCA_prte_tmpdir_base="$aside/session"
 # The disk below run/checkpoints fails while the file "broken" is there.
 cat >"$aside/bin/mpstaged" <<END
 #!/bin/sh

@@ -325,9 +325,8 @@ check "the command's standard input is empty" sh -c 'echo word | "$0" sh -c "! r
 
 # ---- mpirun ----------------------------------------------------------------------------------------------------------
 # Sessions and segments go into folders of this test; another job has its own there, which nobody may touch.
-mkdir "$aside/shm" "$aside/session" other
+mkdir "$aside/shm" other
 export OMPI_MCA_btl_vader_backing_directory="$aside/shm" OMPI_MCA_btl_sm_backing_directory="$aside/shm"
-export OMPI_MCA_orte_tmpdir_base="$aside/session" PRTE_MCA_prte_tmpdir_base="$aside/session"
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
 (cd other && MPIEXEC_TIMEOUT=3600 mpirun_n 2 "$mpstaged" -c ../long.conf --run-dir r >out 2>&1 </dev/null) & other=$!
 for _ in $(seq 400); do ! grep -qs '"step":3,' other/r/metrics.jsonl || break; sleep 0.05; done

@@ -54,31 +54,30 @@ check "a failure after the line was shown: it is gone, the error stands alone" \
     sh -c 'grep -q "^> looking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
 
 # ---- planning that takes long ----------------------------------------------------------------------------------------
-# Planning reads the rows of a schedule, a search the profile: from a pipe, as slowly as the test wants.
-# The pipe is renamed before it gives anything, so that what is read later is a file.
-slowly() { rm -f "$2"; mkfifo "$2"; (sleep "$1"; mv "$2" "$2.pipe"; cp "$3" "$2"; cat "$3" >"$2.pipe") & }
+# Planning reads the rows of a schedule, a search the profile: these are slow to open, for four seconds.
+slowly() {
+    slow=$1; shift
+    LD_PRELOAD=$build/tests/faults/slow.so MPSTAGED_SLOW=$slow MPSTAGED_SLOW_S=4 "$@"
+}
+rows=$aside/rows
 printf 'rank 0: 0F0 0F1 0F2 0B0 0W0 0B1 0W1 0B2 0W2\nrank 1: 1F0 1F1 1F2 1B0 1W0 1B1 1W1 1B2 1W2\n' >"$aside/rows"
-plan="$mpstaged -c toy.conf -o pipeline.schedule=rows -o pipeline.rows=$aside/pipe"
-cp "$aside/rows" "$aside/pipe"
+plan="$mpstaged -c toy.conf -o pipeline.schedule=rows -o pipeline.rows=$rows"
 $plan --plan >"$aside/quick" 2>"$aside/err"
 check "a plan that is quick says nothing else" [ ! -s "$aside/err" ]
-slowly 4 "$aside/pipe" "$aside/rows"
-at sh -c "$plan --plan >'$aside/out'"
+slowly "$rows" at sh -c "$plan --plan >'$aside/out'"
 check "after two seconds --plan shows that it lives" saw 'planning \.\.\. 0:00:0[23]'
 check "not at once" sh -c '! grep -qE "^> planning \.\.\.$" "$0"' "$aside/seen"
 check "and the line goes" [ ! -s "$aside/screen" ]
 check "its output is as ever" cmp "$aside/quick" "$aside/out"
-slowly 4 "$aside/pipe" "$aside/rows"
-$plan --plan >"$aside/out" 2>"$aside/file"
+slowly "$rows" $plan --plan >"$aside/out" 2>"$aside/file"
 check "into a file: one note" sh -c \
     '[ "$(cat "$0" | grep -c .)" -eq 1 ] && grep -qE "^note: still planning \.\.\. 0:00:0[23]$" "$0"' "$aside/file"
 check "its output is as ever" cmp "$aside/quick" "$aside/out"
-slowly 4 "$aside/pipe" "$aside/rows"
-$plan --overwrite --steps 2 >/dev/null 2>"$aside/file"
+slowly "$rows" $plan --overwrite --steps 2 >/dev/null 2>"$aside/file"
 check "a run into a file: a note, too" grep -qE '^note: still planning \.\.\. 0:00:0[23]$' "$aside/file"
 $mpstaged -c toy.conf --profile --run-dir profiled >/dev/null 2>&1
-slowly 4 "$aside/pipe" profiled/profile.json
-at $mpstaged -c toy.conf --plan=search -o pipeline.profile="$aside/pipe"
+profile=$PWD/profiled/profile.json
+slowly "$profile" at $mpstaged -c toy.conf --plan=search -o pipeline.profile="$profile"
 check "so does --plan=search, which does not know yet what to compare" saw 'searching \.\.\. 0:00:0[23]'
 at timeout 20 $mpstaged -c "$here/../conf/resnet50.conf" -o model.network=resnet152 --plan=search -o pipeline.cores=16
 check "then it counts its plans" saw 'searching \.\.\. [0-9]+ of [1-9][0-9]* plans 0:00:0[2-9]'

@@ -56,6 +56,7 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
         ssize_t n = read(fd, buf, sizeof buf);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EISDIR) return err_set(e, E_DATA, "%s: is a directory", path);
+        if (n < 0 && errno == EAGAIN) return err_set(e, E_DATA, "%s: is not a regular file", path);
         if (n < 0) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
         if (n == 0) break;
         if (t->n + (size_t)n > max) return err_set(e, E_DATA, "%s: larger than %zu bytes", path, max);
@@ -87,9 +88,22 @@ int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct er
 
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
 {
+    uint64_t size;
+    int fd = file_open(path, &size, e);
+    if (fd < 0) return -1;
+    int bad = read_all(t, fd, path, max, e);
+    close(fd);
+    return bad;
+}
+
+int text_read_any(struct text *t, const char *path, size_t max, struct err *e)
+{
+    struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return file_missing(path, e);
     int bad = read_all(t, fd, path, max, e);
+    if (!bad && !t->n && !fstat(fd, &st) && !S_ISREG(st.st_mode))
+        bad = err_set(e, E_DATA, "%s: is empty, and no regular file: a pipe can be read once", path);
     close(fd);
     return bad;
 }

@@ -57,13 +57,17 @@ struct conf *conf_parse(const char *file, const char *s, size_t n, struct err *e
     return NULL;
 }
 
+int conf_text_read(const char *file, struct text *t, struct err *e)
+{
+    struct err own = {0};
+    if (!text_read_any(t, file, FILE_MAX, &own)) return 0;
+    return err_set(e, own.code == E_DATA ? E_CONF : own.code, "%s", own.text);
+}
+
 struct conf *conf_load(const char *file, struct err *e)
 {
     struct text t = {0};
-    struct err own = {0};
-    struct conf *c = NULL;
-    if (!text_read_file(&t, file, FILE_MAX, &own)) c = conf_parse(file, t.s, t.n, e);
-    else err_set(e, own.code == E_DATA ? E_CONF : own.code, "%s", own.text);
+    struct conf *c = conf_text_read(file, &t, e) ? NULL : conf_parse(file, t.s, t.n, e);
     text_free(&t);
     return c;
 }

@@ -103,6 +103,8 @@ struct conf {
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
 struct conf *conf_load(const char *file, struct err *e);
+/* Adds the text of FILE to t, for conf_parse; it may be a pipe, which can be read once. 78, 66. */
+int conf_text_read(const char *file, struct text *t, struct err *e);
 /* the same from memory; file is only named */
 struct conf *conf_parse(const char *file, const char *text, size_t n, struct err *e);
 /* "SECTION.KEY=VALUE" from -o; what = how messages call it ("-o train.steps=x", "--steps"). Texts need no quotes and

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/text.h"
 
 struct tp;
 /* 32 bytes, compared whole but for digest, which is the transport's own: of the payload, where that goes through memory
@@ -72,6 +73,9 @@ struct tp_ops {
     /* Device transports; NULL in others. Opens one on `inner`, a host transport that carries headers, ids and small
      * messages, and is closed with it. */
     int (*over)(struct tp *inner, const struct tp_request *q, struct tp **out, struct err *e);
+    /* NULL, or: adds the library that it uses, with its version, and what is known to be wrong with that version, if
+     * anything. Starts nothing. */
+    void (*library)(struct text *name, struct text *wrong);
     int (*rank)(struct tp *t); int (*size)(struct tp *t);
     int (*post_send)(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
                      struct err *e);

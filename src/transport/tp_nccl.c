@@ -427,6 +427,7 @@ const struct tp_ops tp_nccl = {
     .name = "nccl",
     .text = "tensors from GPU to GPU by NCCL",
     .over = nccl_over,
+    .library = nccl_library,
     .rank = dev_rank,
     .size = dev_size,
     .post_send = nccl_post_send,

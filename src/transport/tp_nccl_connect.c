@@ -9,6 +9,16 @@
 
 enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: the most of two ranks on one GPU */
 
+void nccl_library(struct text *name, struct text *wrong)
+{
+    enum { HANGS = 22803, LAST = 22808 };                /* NVRx asks to avoid these */
+    int v;
+    if (ncclGetVersion(&v) != ncclSuccess) return;
+    text_add(name, "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    if (v >= HANGS && v <= LAST)
+        text_add(wrong, "NCCL 2.28.3 to 2.28.8 are known to hang, and this is 2.28.%d: use another one", v % 100);
+}
+
 /* All ranks connect their links in one order, those of even borders first, so that neighbours connect side by side and
  * nobody waits in a circle; then those of sums, of which each rank has one at most. */
 static bool goes_before(const struct nccl *n, int i, int j)

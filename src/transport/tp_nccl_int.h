@@ -36,6 +36,7 @@ struct nccl {
     ncclUniqueId *id; bool *has_id; int n_missing;
     void *hello, *heard;                                 /* the first message of a link: on the device, on the host */
 };
+void nccl_library(struct text *name, struct text *wrong);   /* tp_ops.library */
 _Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each other");
 
 static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }

@@ -159,6 +159,7 @@ def line_inventory(r):
     r.run(["sh", "-c", "uname -a; ldd --version | head -n 1; nproc; free -g; df -h . ; nvidia-smi; "
            "command -v nvcc ncu cuobjdump compute-sanitizer mpirun; "
            f"echo LD_LIBRARY_PATH $LD_LIBRARY_PATH; '{s.mpstaged}' --version; ldd '{s.mpstaged}'"], 20)
+    r.verdict("known to hang" not in r.asked([s.mpstaged, "--version"]), "NCCL is none that is known to hang")
     missing = "not found" in r.asked(["ldd", s.mpstaged])
     r.verdict(not missing, "every library is found")
     gpus = r.asked(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem",

@@ -54,8 +54,6 @@ int boot_ranks(void)
 
 /* ---- phases, in order -------------------------------------------------------------------------------------------- */
 
-enum { MAX_CONF = 1 << 20 };
-
 static int descriptors_left(const struct boot *b)
 {
     const struct world *w = b->world;
@@ -73,12 +71,11 @@ static int phase_room(struct boot *b, struct err *e)
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
 }
 
-/* Rank 0 reads the configuration, so that only its host needs the file and all ranks have the same text. */
+/* Rank 0 reads the configuration, so that only its host needs the file and all ranks have the same text. What was read
+ * before counts, for a pipe can be read once. */
 static int phase_read(struct boot *b, struct err *e)
 {
-    if (b->world->rank != 0 || !text_read_file(&b->file, b->opts->config, MAX_CONF, e)) return 0;
-    if (e->code == E_DATA) e->code = E_CONF;              /* as conf_load reports a file that is no configuration */
-    return -1;
+    return b->world->rank != 0 || b->file.s ? 0 : conf_text_read(b->opts->config, &b->file, e);
 }
 
 static int phase_conf(struct boot *b, struct err *e)
@@ -409,12 +406,13 @@ static int run(struct boot *b, struct err *e)
     return 0;
 }
 
-/* One rank from start to end. Returns its exit code. */
-static int rank_run(const struct opts *o, struct world *w)
+/* One rank from start to end. file: the configuration, if it has been read; rank 0 takes it. Returns its exit code. */
+static int rank_run(const struct opts *o, struct world *w, struct text *file)
 {
     struct boot b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1},
                      .http = -1};
     struct err e = {0};
+    if (w->rank == 0) b.file = *file, *file = (struct text){0};
     if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&b, &e);
     ready_end(b.ready);
@@ -447,7 +445,7 @@ static void job_end(void *ctx, int code)
     if (code != E_STOPPED) w->end(w, code);
 }
 
-static int run_processes(const struct opts *o, int *argc, char ***argv)
+static int run_processes(const struct opts *o, int *argc, char ***argv, struct text *file)
 {
     struct world w;
     struct err e = {0};
@@ -466,14 +464,14 @@ static int run_processes(const struct opts *o, int *argc, char ***argv)
         log_error(e.code, e.text);
         w.end(&w, e.code);
     }
-    int code = rank_run(o, &w);
+    int code = rank_run(o, &w, file);
     world_mpi_end();
     fate_end_by(NULL, NULL);
     pulse_end();
     return code;
 }
 
-struct rank { pthread_t thread; const struct opts *opts; struct world *world; int code; };
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct text *file; int code; };
 
 static void *rank_main(void *arg)
 {
@@ -481,20 +479,20 @@ static void *rank_main(void *arg)
     char name[16];
     snprintf(name, sizeof name, "mpstaged:%d", r->world->rank % 1000);
     pthread_setname_np(pthread_self(), name);             /* as top -H shows it */
-    r->code = rank_run(r->opts, r->world);
+    r->code = rank_run(r->opts, r->world, r->file);
     return NULL;
 }
 
-static int run_threads(const struct opts *o, int n, struct err *e)
+static int run_threads(const struct opts *o, int n, struct text *file, struct err *e)
 {
     struct world **w = world_local(n, e);
     if (!w || pulse_threads(n, timeout_early(o), e)) return e->code;
     struct rank *r = mem_alloc((size_t)n * sizeof *r);
-    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i]};
+    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
             _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u)"));
-    r[0].code = rank_run(o, w[0]);                        /* the main thread is called as the program */
+    r[0].code = rank_run(o, w[0], file);                      /* the main thread is called as the program */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;
     pulse_end();
@@ -504,9 +502,9 @@ static int run_threads(const struct opts *o, int n, struct err *e)
 }
 
 /* How many threads to run as ranks, if there is no launcher; 0: this process is a job of one rank under MPI. */
-static int threads_wanted(const struct opts *o, int *n, struct err *e)
+static int threads_wanted(const struct opts *o, struct text *file, int *n, struct err *e)
 {
-    struct conf *c = conf_load(o->config, e);
+    struct conf *c = conf_text_read(o->config, file, e) ? NULL : conf_parse(o->config, file->s, file->n, e);
     if (!c) return -1;
     int bad = opts_apply(o, c, e);
     if (!bad)
@@ -518,6 +516,7 @@ static int threads_wanted(const struct opts *o, int *n, struct err *e)
 int boot_run(const struct opts *o, int *argc, char ***argv)
 {
     struct err e = {0};
+    struct text file = {0};
     int n;
     if (!launched()) watcher_begin();
     fate_begin(DEADLINE_PROCESS_STOP);
@@ -527,12 +526,12 @@ int boot_run(const struct opts *o, int *argc, char ***argv)
     if (launched()) {
         fate_launched();
         limits_raise(LIMITS_FIRST_RANK + boot_ranks());   /* before MPI opens what it needs */
-        return run_processes(o, argc, argv);
+        return run_processes(o, argc, argv, &file);
     }
-    if (threads_wanted(o, &n, &e)) return log_error(e.code, e.text);
-    if (n == 0) return run_processes(o, argc, argv);
+    if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);
+    if (n == 0) return run_processes(o, argc, argv, &file);
     const struct launched_claim claim = launched_claim();
     if (launched_check(&claim, 1, world_mpi_library(), &e)) return log_error(e.code, e.text);
-    int code = run_threads(o, n > 0 ? n : 1, &e);
+    int code = run_threads(o, n > 0 ? n : 1, &file, &e);
     return e.code ? log_error(e.code, e.text) : code;
 }

@@ -179,6 +179,15 @@ static int device_over(struct boot *b, const struct tp_ops *tp, struct err *e)
     return tp->over(b->tp, &q, &b->tp, e);
 }
 
+static void library_judge(const struct tp_ops *tp, struct text *notes)
+{
+    struct text name = {0}, wrong = {0};
+    if (tp->library) tp->library(&name, &wrong);
+    if (wrong.n) text_add(notes, "warning: %s\n", wrong.s);
+    text_free(&name);
+    text_free(&wrong);
+}
+
 /* Wraps the transport for devices: NCCL, unless ranks share a GPU. */
 static int device_wrap(struct boot *b, struct err *e)
 {
@@ -190,6 +199,7 @@ static int device_wrap(struct boot *b, struct err *e)
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
     const struct tp_ops *tp = tp_find(want);
+    if (tp && b->world->rank == 0) library_judge(tp, &b->notes);
     return tp ? device_over(b, tp, e) : err_set(e, E_INTERNAL, "a device without a transport");
 }
 

@@ -28,6 +28,7 @@
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/show.h"
+#include "transport/tp.h"
 
 static int print(const struct text *t, struct err *e)
 {
@@ -52,6 +53,14 @@ static void version_text(struct text *out)
             text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside,
                      d.isa);
         else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
+    }
+    for (int i = 0; tp_list[i]; i++) {
+        struct text name = {0}, wrong = {0};
+        if (tp_list[i]->library) tp_list[i]->library(&name, &wrong);
+        if (name.n) text_add(out, "transport %s: %s\n", tp_list[i]->name, name.s);
+        if (wrong.n) text_add(out, "warning: %s\n", wrong.s);
+        text_free(&name);
+        text_free(&wrong);
     }
 }
 

@@ -474,6 +474,7 @@ const char *ncclGetLastError(ncclComm_t c)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22809;
+    const char *wanted = getenv("DOUBLE_NCCL_VERSION");
+    *version = wanted ? atoi(wanted) : 22809;
     return ncclSuccess;
 }
