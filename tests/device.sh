@@ -156,7 +156,7 @@ for mode in --profile ''; do
         1 -c block.conf --device cuda --stages 1 -o run.kernel_table=other --run-dir run $mode
 done
 
-# ---- a version of NCCL that hangs is named ----------------------------------------------------------------------------
+# ---- a version of NCCL that hangs is named --------------------------------------------------------------------------
 for version in 22802 22803 22808 22809; do
     case $version in 22803 | 22808) says=1 ;; *) says=0 ;; esac
     export DOUBLE_NCCL_VERSION=$version

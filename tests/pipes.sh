@@ -13,12 +13,17 @@ piped() {
     text=$1 code=0; shift
     rm -rf run
     cat toy.conf | timeout -s KILL 60 "$@" >"$aside/out" 2>"$aside/err" || code=$?
-    if [ "$code" -eq 0 ] && [ "$(hash_of run 2>/dev/null)" = "$whole" ]; then ok "$text"; else why; not_ok "$text: $code"; fi
+    if [ "$code" -eq 0 ] && [ "$(hash_of run 2>/dev/null)" = "$whole" ]; then ok "$text"
+    else why; not_ok "$text: $code"; fi
 }
 mkfifo fifo
 piped "from standard input" "$mpstaged" -c /dev/stdin $run --run-dir run
-piped "from standard input, one process under MPI" "$mpstaged" -c /dev/stdin $run --run-dir run --transport mpi --stages 1
-piped "from standard input, under mpirun" mpirun_n 2 "$mpstaged" -c /dev/stdin $run --run-dir run
+piped "from standard input, one process under MPI" \
+    "$mpstaged" -c /dev/stdin $run --run-dir run --transport mpi --stages 1
+root=
+[ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
+piped "from standard input, under mpirun" \
+    "$MPIRUN" $root --oversubscribe --bind-to none -np 2 "$mpstaged" -c /dev/stdin $run --run-dir run
 cat toy.conf >fifo & piped "from a FIFO" "$mpstaged" -c fifo $run --run-dir run
 code=0
 cat toy.conf | "$mpstaged" -c /dev/stdin --check-config >"$aside/out" 2>"$aside/err" || code=$?
@@ -43,11 +48,13 @@ told "mpstage-experiment, which starts several runs" 78 'a pipe can be read once
     "$build/mpstage-experiment" -c /dev/stdin --out run
 for file in "$PWD/fifo" /dev/zero; do
     odd="$mpstaged -c toy.conf $run --run-dir run"
-    told "$file as model.graph" 65 "$file: is not a regular file" $odd -o model.network= -o model.graph=$file
+    write_conf graph.conf '/^model/c model { graph = "'"$file"'" }'
+    told "$file as model.graph" 65 "$file: is not a regular file" $mpstaged -c graph.conf $run --run-dir run
     told "$file as pipeline.profile" 65 "$file: is not a regular file" $odd -o pipeline.profile=$file
-    told "$file as pipeline.rows" 65 "$file: is not a regular file" $odd -o pipeline.schedule=rows -o pipeline.rows=$file
+    told "$file as pipeline.rows" 65 "$file: is not a regular file" \
+        $odd -o pipeline.schedule=rows -o pipeline.rows=$file
     told "$file as run.init_from" 65 "$file: is not a regular file" $odd --init-from $file
-    told "$file as a list of pictures" 65 "$file: is not a regular file" $odd -o data.source=images \
+    told "$file as a list of pictures" 65 "$file: neither a folder nor a list file" $odd -o data.source=images \
         -o data.train_images=$file -o model.input='{3,8,8}' -o model.network=resnet18 -o train.loss=cross_entropy
 done
 tap_done

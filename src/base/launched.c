@@ -67,8 +67,8 @@ int launched_check(const struct launched_claim *c, int ranks, const char *librar
 {
     if (c->ranks <= ranks || ranks > 1) return 0;
     return err_set(e, E_CONF, "%s has started %s%d processes (%s), but %s finds one, so each would train alone: "
-                   "use %s%sthe mpirun of %s, or unset %s if it is left over", c->launcher, at_least(c), c->ranks, c->name,
-                   library, c->way ? c->way : "", c->way ? " or " : "", library, c->name);
+                   "use %s%sthe mpirun of %s, or unset %s if it is left over", c->launcher, at_least(c), c->ranks,
+                   c->name, library, c->way ? c->way : "", c->way ? " or " : "", library, c->name);
 }
 
 int launched_once(const char *program, struct err *e)

@@ -77,7 +77,7 @@ int out_folder_join(struct out_folder *f, int dir, const char *shown, const char
 /* Syncs the folder, gives it its name and syncs the folder above it. Nothing may have that name: remove it before. A
  * folder that cannot get its name stays under the other one, which the text says. In any case it is closed. 73, 74. */
 int out_folder_commit(struct out_folder *f, struct err *e);
-/* Makes a folder with a file in it for a trial, and removes both. 73, unless it is only that the disk is full, which may
+/* Makes a folder with a file in it for a trial, and removes both. 73, unless it is only that the disk is full: it may
  * have room when it counts. */
 int out_folder_try(int dir, const char *shown, struct err *e);
 void out_folder_drop(struct out_folder *f);                /* removes it with its regular files, and closes it */

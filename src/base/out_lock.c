@@ -47,7 +47,8 @@ static bool owner_read(int fd, struct owner *o)
 {
     char s[160] = "";
     *o = (struct owner){0};
-    return pread(fd, s, sizeof s - 1, 0) > 0 && sscanf(s, "%ld %llu %39s %64s", &o->pid, &o->start, o->boot, o->host) > 0;
+    return pread(fd, s, sizeof s - 1, 0) > 0 &&
+           sscanf(s, "%ld %llu %39s %64s", &o->pid, &o->start, o->boot, o->host) > 0;
 }
 
 static int owner_write(int fd)
@@ -72,8 +73,8 @@ static int name_lock(int fd, const char *shown, const char *name, long *owner, s
     struct proc p;
     bool any = owner_read(fd, &is) && *is.boot && !is_same(&is, &me);
     if (any && strcmp(is.boot, me.boot) && strcmp(is.host, me.host))
-        return err_set(e, E_CANTCREAT, "%s/%s: this file system has no locks, and process %ld on %s may still run; if it "
-                       "does not, remove the file", shown, name, is.pid, is.host);
+        return err_set(e, E_CANTCREAT, "%s/%s: this file system has no locks, and process %ld on %s may still run; if "
+                       "it does not, remove the file", shown, name, is.pid, is.host);
     *owner = is.pid;
     if (any && !strcmp(is.boot, me.boot) && proc_read((pid_t)is.pid, &p) && p.start == is.start && p.state != 'Z')
         return OUT_LOCK_BUSY;

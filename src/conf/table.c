@@ -452,8 +452,8 @@ const struct opt opt_table[] = {
      .text = "event files for TensorBoard in the run directory: loss, accuracy, learning rate, speed, waiting, "
              "evaluations"},
     {"service.control", OPT_WORD, AT(service.control), "auto", .words = "auto yes no",
-     .text = "the socket control.sock in the run directory, by which mpstagectl(1) reaches the run; auto trains without "
-             "it where the file system has no sockets, and says so"},
+     .text = "the socket control.sock in the run directory, by which mpstagectl(1) reaches the run; auto trains "
+             "without it where the file system has no sockets, and says so"},
     {"service.metrics", OPT_STRING, AT(service.metrics), NULL,
      .text = "address and port where Prometheus reads the figures of the run, such as \"127.0.0.1:9464\" or "
              "\"[::1]:9464\"; \":9464\" is 127.0.0.1, and port 0 a free one, which the log names; anybody who reaches "

@@ -341,7 +341,8 @@ static int bind_shut(uv_pipe_t *p, const char *path)
 /* What file systems say that have no sockets, and policies that allow none. */
 static bool has_none(int bad)
 {
-    static const int says[] = {UV_EPERM, UV_EACCES, UV_ENOTSUP, UV_ENOSYS, UV_EINVAL, UV_EAFNOSUPPORT, UV_ENXIO, UV_EIO};
+    static const int says[] = {UV_EPERM, UV_EACCES, UV_ENOTSUP, UV_ENOSYS, UV_EINVAL, UV_EAFNOSUPPORT, UV_ENXIO,
+                               UV_EIO};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) if (bad == says[i]) return true;
     return false;
 }
