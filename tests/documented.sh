@@ -345,6 +345,7 @@ settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.tra
 data.upright|no|"yes"
 data.scaled_decoding|yes|"half"
 data.damaged|"skip"|"mend"
+data.validation|0.1|1
 END
 settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train_images=there <<'END'
 data.spacing|{1, 1, 2.5}|{0}

@@ -140,6 +140,41 @@ END_CONF
     equal "Fashion-MNIST as PNG files: the bits of the IDX file" "$hash" "$idx"
 else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist python3"; fi
 
+# ---- a part to test with ---------------------------------------------------------------------------------------------
+sed 's/  test_images = "test"/  validation = 0.25/' images.conf >part.conf
+"$mpstaged" -c part.conf --check-config >"$aside/checked" 2>&1
+check "--check-config says how many are kept" grep -q '^note: data.validation keeps 5 of 21 samples to test with$' \
+    "$aside/checked"
+trains part 1 -c part.conf
+part=$hash
+check "the others are trained" grep -q '^16 training samples of 3 classes' "$aside/err"
+check "those are tested" grep -q '^5 test samples of 3 classes' "$aside/err"
+trains part-2 2 -c part.conf --stages 2 -o data.workers=3
+equal "2 ranks: the same bits" "$hash" "$part"
+equal "and the same scores" "$(loss_bits part-2/metrics.jsonl | grep evaluation)" \
+    "$(loss_bits part/metrics.jsonl | grep evaluation)"
+trains part-list 1 -c part.conf -o data.train_images=train.list
+equal "of a list the same part" "$hash" "$part"
+trains part-tar 1 -c part.conf -o 'data.train_images=a-{0..1}.tar'
+equal "of archives, too" "$hash" "$part"
+
+"$mpstaged" -c part.conf --predict kept.csv --init-from part >/dev/null 2>&1
+"$mpstaged" -c part.conf --predict other.csv --init-from part --seed 2 >/dev/null 2>&1
+check "a prediction is of those that were kept" [ "$(tail -n +2 kept.csv | wc -l)" -eq 5 ]
+check "another seed keeps others" sh -c '! [ "$(cut -d, -f1 kept.csv)" = "$(cut -d, -f1 other.csv)" ]'
+trains part-going 1 -c part.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
+rm -r part-going/checkpoints/step-00000004
+refused "another share is another run" 78 'data.validation' 1 -c part.conf --run-dir part-going --resume \
+    -o data.validation=0.4
+job 1 -c part.conf --run-dir part-going --resume
+equal "a run that goes on has the bits of one that was not cut" "$(hash_of part-going | tail -n 1)" "$part"
+refused "a share that is too small" 78 'data.validation=0.01: keeps none of 21 samples' 1 -c part.conf \
+    -o data.validation=0.01 --run-dir new
+refused "images to test with beside it" 78 'data.test_images=test: data.validation is set, too' 1 -c part.conf \
+    -o data.test_images=test --run-dir new
+"$mpstaged" -c part.conf --predict given.csv --init-from part -o data.test_images=test >/dev/null 2>&1
+check "but a prediction takes them instead" [ "$(tail -n +2 given.csv | wc -l)" -eq 2 ]
+
 # ---- a first configuration -------------------------------------------------------------------------------------------
 cp images.conf own.conf
 mkdir photos
@@ -162,6 +197,14 @@ code=0
 "$mpstaged" --init photos >"$aside/out" 2>"$aside/err" || code=$?
 check "and is not replaced: 73" [ "$code" -eq 73 ]
 check "but may have another name" "$mpstaged" --init train --write-config new.conf
+check "a share is kept to test with where no folder is" grep -q '^    # validation = 0.1$' new.conf
+mkdir many
+for c in a b; do mkdir many/$c; for i in 1 2 3 4 5 6 7 8 9 10; do cp "$pictures/rgb.png" many/$c/$i.png; done; done
+"$mpstaged" --init many >"$aside/out"
+check "if there are enough" sh -c 'grep -q "20 pictures of 2 classes, a tenth to test with; next" "$0" &&
+    grep -q "^    validation = 0.1$" many.conf && grep -q "best = \"accuracy\"" many.conf' "$aside/out"
+"$mpstaged" -c many.conf --check-config >"$aside/checked" 2>&1 || true
+check "so many are said" grep -q '^note: data.validation keeps 2 of 20 samples to test with$' "$aside/checked"
 check "small pictures get the small first layers" grep -q '^    small_stem = yes$' new.conf
 check "a line says what split_size is" grep -q '# .*micro-batches of split_size' new.conf
 refused "a folder that is not there" 66 '^mpstaged: nowhere: No such file or directory' 1 --init nowhere
@@ -174,10 +217,12 @@ parts() {
 for names in 'Train Val' 'training testing' 'train_images val_images' 'TrainSet TestSet' 'train2017 dev'; do
     parts $names
     check "--init of $names: the classes in them" \
-        sh -c '[ "$0" = 0 ] && grep -q "2 classes: apple, plum" parts.conf && grep -q "^    test_images" parts.conf' $code
+        sh -c '[ "$0" = 0 ] && grep -q "2 classes: apple, plum" parts.conf &&
+            grep -q "^    test_images" parts.conf' $code
 done
 parts train val test extra
-check "what else lies there is said" grep -q '^warning: parts: 2 names are not used; the first: parts/extra$' "$aside/out"
+check "what else lies there is said" \
+    grep -q '^warning: parts: 2 names are not used; the first: parts/extra$' "$aside/out"
 parts Train
 check "a single part is no class either" grep -q '^    train_images = "parts/Train"$' parts.conf
 parts train Training

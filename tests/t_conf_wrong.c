@@ -267,6 +267,12 @@ static const struct wrong in_rules[] = {
     {NIFTI "data { cache = {1MiB, 2MiB} }", "f.conf:2: data.cache: want one size"},
     {NIFTI "run { predict = x.txt init_from = w }", "f.conf:2: run.predict: want FILE.csv, FILE.jsonl or FILE.npy, or "
      "FOLDER/ for label maps, not x.txt"},
+    {NIFTI "data { validation = 0.1 }",
+     "f.conf:2: data.validation: is for data.source = idx or npy or images or cifar, not for nifti"},
+    {FILES "data { validation = 0.1\ntest_images = b }",
+     "f.conf:3: data.test_images: data.validation is set, too: want one of the two"},
+    {FILES "data { validation = 0.1\ntest_samples = 3 }",
+     "f.conf:3: data.test_samples: data.validation is set, too: want one of the two"},
     {FILES "data { damaged = skip }", "f.conf:2: data.damaged: is for data.source = images, not for idx"},
     {FILES "data { upright = no }", "f.conf:2: data.upright: is for data.source = images, not for idx"},
     {"model { network = toy } data { source = images train_images = a resize = {1, 2, 3} } train { steps = 1 }",

@@ -46,7 +46,9 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"eval_every", "evaluate_every"}, {"val_every", "evaluate_every"}, {"eval_epochs", "evaluate_epochs"},
     {"train_dir", "train_images"}, {"train_data", "train_images"}, {"val_dir", "test_images"},
     {"val_images", "test_images"}, {"valid_images", "test_images"}, {"validation_images", "test_images"},
-    {"test_dir", "test_images"}, {"img_size", "input"}, {"image_size", "input"}, {"augmentations", "augment"},
+    {"test_dir", "test_images"}, {"validation_split", "validation"}, {"val_split", "validation"},
+    {"valid_split", "validation"}, {"test_size", "validation"}, {"val_fraction", "validation"},
+    {"img_size", "input"}, {"image_size", "input"}, {"augmentations", "augment"},
     {"augmentation", "augment"}, {"transform", "augment"}, {"transforms", "augment"},
     /* words */
     {"gpu", "cuda"}, {"float32", "fp32"}, {"bfloat16", "bf16"}, {"crossentropy", "cross_entropy"},

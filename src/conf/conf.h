@@ -49,6 +49,7 @@ struct conf {
         /* volumes: millimetres and voxels along x, y and z; "37=1", "binary"; x, y, z; bytes */
         struct conf_reals spacing; struct conf_ints size; const char *intensity, *axes;
         struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
+        double validation;                              /* the share of training samples that is kept to test with */
         /* samples: of synthetic data, or a limit on files (0: all) */
         int64_t channels, samples, test_samples, prefetch, workers;
     } data;

@@ -136,11 +136,22 @@ static int volumes_rules(struct conf *c, struct err *e)
     return 0;
 }
 
+static int validation_rules(struct conf *c, struct err *e)
+{
+    const char *key = c->data.test_images ? "data.test_images" : c->data.test_labels ? "data.test_labels"
+                    : c->data.test_samples ? "data.test_samples" : NULL;
+    if (c->run.evaluate && c->data.test_images) c->data.validation = 0;   /* nothing is trained: those alone count */
+    if (!(c->data.validation > 0)) return 0;
+    if (key) return conf_error(c, key, e, "data.validation is set, too: want one of the two");
+    return c->data.train_images ? 0 : missing(c, e, "data.train_images");
+}
+
 static int files_rules(struct conf *c, struct err *e)
 {
     if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
     if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
     if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
+    if (validation_rules(c, e)) return -1;
     bool labelled = is(c->data.source, "idx") || images_read(c), volumes = is(c->data.source, "nifti");
     bool classes = labelled && !is(c->train.loss, "mse");
     bool mixed = labels_mixed(c);

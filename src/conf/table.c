@@ -163,6 +163,10 @@ const struct opt opt_table[] = {
              "classes"},
     {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of test targets"},
+    {"data.validation", OPT_REAL, AT(data.validation), "0", 0, 0.9, .of = "data.source idx npy images cifar",
+     .bits = true,
+     .text = "without data.test_images: this share of the training samples, such as 0.1, is kept to test with, as much "
+             "of each class, drawn by run.seed; the others are trained; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
      .text = "a new order every epoch; the default is yes for idx, images, cifar and nifti, otherwise no"},
@@ -184,8 +188,8 @@ const struct opt opt_table[] = {
      .bits = true, .text = "repeat a single channel so often; of images 1 makes grey ones and 3 coloured ones, and the "
                            "model decides"},
     {"data.upright", OPT_BOOL, AT(data.upright), "yes", .of = "data.source images",
-     .bits = true, .text = "turn images as the tag Orientation of their EXIF or XMP says, like Pillow's exif_transpose; "
-                           "no: take them as they are stored, like torchvision"},
+     .bits = true, .text = "turn images as the tag Orientation of their EXIF or XMP says, like Pillow's exif_transpose;"
+                           " no: take them as they are stored, like torchvision"},
     {"data.scaled_decoding", OPT_BOOL, AT(data.scaled_decoding), "no", .of = "data.source images",
      .bits = true, .text = "decode JPEG files at a half, a quarter or an eighth of their size where that is not "
                            "smaller than what they are scaled to, as Pillow's Image.draft does: other pixels, and "

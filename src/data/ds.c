@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "data/ds_int.h"
 #include "data/mix.h"
+#include "data/validation.h"
 
 const struct ds_kind *const ds_list[] = {
 #define DATASET(name) &ds_##name,
@@ -81,7 +82,8 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
     while (*k && !(c->data.source && !strcmp((*k)->name, c->data.source))) k++;
     if (!*k)
         return conf_error(c, "data.source", e, "there is no data source \"%s\"", c->data.source ? c->data.source : "");
-    if ((*k)->open(c, part, &want, out, e)) return -1;
+    if ((c->data.validation > 0 ? validation_open(*k, c, part, &want, out, e) : (*k)->open(c, part, &want, out, e)))
+        return -1;
     struct err fit = {0};
     if (!*out) return 0;
     int bad = ds_match(*out, g, &fit) ? conf_error(c, "data.source", e, "%s", fit.text)

@@ -167,6 +167,8 @@ static int idx_open(const struct conf *c, enum ds_part part, const struct ds_wan
         goto fail;
     if (pixels_make(d, c, e) || augment_make(d, c, part, f.images, e)) goto fail;
     if (pair.has_target && labels_load(d, f.labels, f.images, e)) goto fail;
+    if (!pair.has_target && f.labels && c->data.validation > 0 && idx_file_load(f.labels, 1, 1, &d->labels, e))
+        goto fail;
     if (ds_count(c, part, &f, d->images.dim[0], &d->count, e)) goto fail;
     *out = &d->ds;
     return 0;
@@ -240,6 +242,12 @@ static void image_augment(struct idx *d, const uint8_t *image, struct augment_ke
     canvas_give(&d->canvases, c);
 }
 
+static int64_t idx_class(const struct ds *ds, uint64_t sample)
+{
+    const struct idx *d = (const struct idx *)ds;
+    return sample < d->labels.bytes ? d->labels.data[sample] : -1;
+}
+
 static uint64_t idx_count(const struct ds *ds) { return ((const struct idx *)ds)->count; }
 
 static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
@@ -264,5 +272,5 @@ static void idx_tell(const struct ds *ds, const struct ds_sink *to)
 const struct ds_kind ds_idx = {
     .name = "idx",
     .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
-    .open = idx_open, .count = idx_count, .read = idx_read, .tell = idx_tell, .close = idx_close,
+    .open = idx_open, .count = idx_count, .read = idx_read, .tell = idx_tell, .class_of = idx_class, .close = idx_close,
 };

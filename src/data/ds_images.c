@@ -168,15 +168,15 @@ static int classes_check(struct images *d, const struct conf *c, const char *key
                       (long long)d->classes);
 }
 
-static void rings_make(struct images *d)
+/* sample NULL: all n of them */
+static void rings_make(struct images *d, const uint64_t *sample, uint64_t n)
 {
-    uint64_t n = (uint64_t)d->list.image.n, none = n;
+    const uint64_t none = (uint64_t)d->list.image.n;
     uint64_t *after = mem_alloc((size_t)(d->list.n_classes + 1) * sizeof *after);   /* of each class, and of none */
-    d->next = mem_alloc(n * sizeof *d->next);
-    d->damaged = mem_alloc(n * sizeof *d->damaged);
     for (int64_t k = 0; k <= d->list.n_classes; k++) after[k] = none;
     for (uint64_t turn = 0; turn < 2; turn++)              /* in the second one, the last know the first */
-        for (uint64_t i = n; i-- > 0;) {
+        for (uint64_t j = n; j-- > 0;) {
+            const uint64_t i = sample ? sample[j] : j;
             int64_t k = d->list.image.v[i].class + 1;
             d->next[i] = after[k];
             after[k] = i;
@@ -214,19 +214,34 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
     ds_pair_fields(&d->ds, &pair);
     struct ds_files f = {.images = path, .limit = limit > 0 ? (uint64_t)limit : 0};
     if (sizes_find(d, c, e) || pixels_make(d, c, e) || augment_make(d, c, part, path, e)) goto fail;
-    if (lister(c, part, pair.has_target, &d->list, e)) goto fail;
+    if (lister(c, part, pair.has_target || c->data.validation > 0, &d->list, e)) goto fail;
     image_list_spread(&d->list, f.limit);
     if (pair.has_target && classes_check(d, c, part_key(part), e)) goto fail;
     if (ds_count(c, part, &f, (uint64_t)d->list.image.n, &d->count, e)) goto fail;
     d->ds.n_classes = d->list.n_classes;
     d->ds.class_name = d->list.class_name;
     warning_make(d, part == DS_TRAIN || c->run.evaluate);
-    if (d->skip) rings_make(d);
+    if (d->skip) {
+        d->next = mem_alloc((size_t)d->list.image.n * sizeof *d->next);
+        d->damaged = mem_alloc((size_t)d->list.image.n * sizeof *d->damaged);
+        rings_make(d, NULL, (uint64_t)d->list.image.n);
+    }
     *out = &d->ds;
     return 0;
 fail:
     images_close(&d->ds);
     return -1;
+}
+
+int64_t images_class(const struct ds *ds, uint64_t sample)
+{
+    return ((const struct images *)ds)->list.image.v[sample].class;
+}
+
+void images_only(struct ds *ds, const uint64_t *sample, uint64_t n)
+{
+    struct images *d = (struct images *)ds;
+    if (d->skip) rings_make(d, sample, n);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -453,5 +468,6 @@ const struct ds_kind ds_images = {
     .text = "folders of JPEG or PNG files, one a class, a list of files with labels, or tar archives of files "
             "(WebDataset); pixels are divided by 255",
     .open = names_open, .count = images_count, .read = images_read, .name_of = images_name,
-    .damage = images_damage, .tell = images_tell, .close = images_close, .kept = IMAGES_KEPT,
+    .damage = images_damage, .tell = images_tell,
+    .class_of = images_class, .only = images_only, .close = images_close, .kept = IMAGES_KEPT,
 };

@@ -170,6 +170,17 @@ static int classes_load(struct pair *d, struct err *e)
     return 0;
 }
 
+/* Classes that the model does not take, as in a prediction, but by which data.validation divides. */
+static int strata_load(struct pair *d, const char *path, struct err *e)
+{
+    if (npy_open(path, &d->labels, e)) return -1;
+    const struct npy *f = &d->labels;
+    const uint64_t n = f->shape.n == 1 ? (uint64_t)f->shape.d[0] : 0;
+    if (n != (uint64_t)d->images.shape.d[0] || f->type == NPY_F4 || f->type == NPY_F8) return 0;
+    d->label = mem_alloc(size_mul(n, sizeof *d->label));
+    return npy_read_integers(f, 0, n, d->label, e);
+}
+
 static int labels_open(struct pair *d, const char *path, struct err *e)
 {
     char have[96], want[96];
@@ -207,7 +218,8 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     canvas_pool_begin(&d->canvases);
     ds_pair_fields(&d->ds, &pair);
     if (images_open(d, c, part, arena_strdup(mem, f.images), e) || augment_make(d, c, part, e) ||
-        (pair.has_target && labels_open(d, arena_strdup(mem, f.labels), e))) {
+        (pair.has_target && labels_open(d, arena_strdup(mem, f.labels), e)) ||
+        (!pair.has_target && f.labels && c->data.validation > 0 && strata_load(d, arena_strdup(mem, f.labels), e))) {
         pair_close(&d->ds);
         return -1;
     }
@@ -220,6 +232,12 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static int64_t pair_class(const struct ds *ds, uint64_t sample)
+{
+    const struct pair *d = (const struct pair *)ds;
+    return d->label ? d->label[sample] : -1;
+}
 
 static uint64_t pair_count(const struct ds *ds) { return ((const struct pair *)ds)->count; }
 
@@ -352,5 +370,6 @@ const struct ds_kind ds_npy = {
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
             "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
             "int64, int32 or uint8 classes, one a sample or one a point, or float32 targets",
-    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_tell, .close = pair_close,
+    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_tell,
+    .class_of = pair_class, .close = pair_close,
 };

@@ -20,13 +20,20 @@ static void part_hello(const char *what, uint64_t count, const struct ds *d)
 
 void samples_warnings(const struct job *j, struct text *t)
 {
-    const char *last = "";
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         const char *s = j->data[part] && j->data[part]->warning ? j->data[part]->warning : "";
-        const bool told = !strcmp(s, last);               /* of the same files */
-        for (last = s; *s && !told; s += strcspn(s, "\n"), s += *s == '\n')
-            text_add(t, "warning: %.*s\n", (int)strcspn(s, "\n"), s);
+        for (int n; *s; s += n, s += *s == '\n') {
+            struct text line = {0};
+            n = (int)strcspn(s, "\n");
+            text_add(&line, "warning: %.*s\n", n, s);
+            if (!t->n || !strstr(t->s, line.s)) text_add(t, "%s", line.s);   /* both parts may be of the same files */
+            text_free(&line);
+        }
     }
+    const uint64_t train = j->count[DS_TRAIN], test = j->count[DS_TEST];
+    if (j->conf->data.validation > 0 && train && test)
+        text_add(t, "note: data.validation keeps %llu of %llu samples to test with\n", (unsigned long long)test,
+                 (unsigned long long)(train + test));
 }
 
 void samples_hello(const struct job *j)

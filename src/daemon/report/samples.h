@@ -7,7 +7,7 @@
 
 /* Logs a line for each part with classes of its own, and before them its warning. */
 void samples_hello(const struct job *j);
-/* Adds a line, "warning: ...", for each thing that a run should say of its files. */
+/* Adds a line, "warning: ..." or "note: ...", for each thing that a run should say of its files. */
 void samples_warnings(const struct job *j, struct text *t);
 
 struct samples { uint64_t skipped, told, step; char first[sizeof ((struct report *)0)->text]; };

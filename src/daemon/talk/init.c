@@ -12,6 +12,7 @@
 #include "data/picture.h"
 
 enum { LOOKED_AT = 100, FILE_MOST = 1 << 28 };
+static const double SHARE = 0.1;                           /* data.validation, where no folder is to test with */
 
 struct found {
     char *train, *test;                                    /* folders; test NULL: there is none */
@@ -247,9 +248,16 @@ static void found_add(const struct found *f, struct text *t)
     text_free(&folded);
 }
 
+/* Is there something to test with: given, or enough of each class for a share of it? */
+static bool tested(const struct found *f)
+{
+    return f->test || SHARE * f->list.image.n >= (double)f->list.n_classes;
+}
+
 static void conf_add(const struct found *f, struct text *t)
 {
-    int n = f->list.image.n, input = input_of(f->small[f->n / 2]);
+    const int kept = f->test || !tested(f) ? 0 : (int)(SHARE * f->list.image.n + 0.5);
+    int n = f->list.image.n - kept, input = input_of(f->small[f->n / 2]);
     int batch, split;
     sizes_find(n, &batch, &split);
     found_add(f, t);
@@ -265,7 +273,9 @@ static void conf_add(const struct found *f, struct text *t)
     text_add(t, "data {\n    source = \"images\"\n    train_images = ");
     path_add(t, f->train);
     if (f->test) text_add(t, "\n    test_images = "), path_add(t, f->test);
-    else text_add(t, "\n    # test_images = FOLDER: pictures to be tested with, of the same classes");
+    else text_add(t, "\n    # test_images = FOLDER: pictures to be tested with, of the same classes; without them\n"
+                     "    # this share of train_images is kept to test with\n    %svalidation = %g",
+                  tested(f) ? "" : "# ", SHARE);
     text_add(t, "\n    # the shorter side becomes so long, then the middle is cut out\n    resize = %d\n",
              input >= 128 ? input * 8 / 7 : input);
     text_add(t, "    # of ImageNet's pictures; what torchvision's weights want\n"
@@ -278,11 +288,11 @@ static void conf_add(const struct found *f, struct text *t)
     text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
-    if (f->test) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
+    if (tested(f)) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
                              "    evaluate_epochs = 1  confusion = yes\n");
     text_add(t, "}\n# One stage a process, cut so that all take the same time.\n"
                 "pipeline { schedule = \"1f1b\"  partition = \"auto\"  stages = 2 }\n");
-    if (f->test) text_add(t, "checkpoint { best = \"accuracy\" }\n");
+    if (tested(f)) text_add(t, "checkpoint { best = \"accuracy\" }\n");
     else text_add(t, "checkpoint { every_seconds = 600 }\n");
     text_add(t, "# To begin with weights that know other classes, see conf/finetune.conf.\n");
 }
@@ -335,8 +345,9 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
     }
     if (!bad) {
         found_say(&f, dir, out);
+        const char *tests = f.test ? "" : tested(&f) ? ", a tenth to test with" : ", and none to test with";
         text_add(out, "%s: %d pictures of %lld classes%s; next: mpstaged -c %s --check-config\n", file, f.list.image.n,
-                 (long long)f.list.n_classes, f.test ? "" : ", and none to test with", file);
+                 (long long)f.list.n_classes, tests, file);
     }
     image_list_free(&f.list);
     free(f.train);
