@@ -292,7 +292,7 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     words_add(&argv, "--run-dir");
     file_add(&argv, "", run);
     words_split(&argv, "--progress no -o service.log_every=0 -o service.metrics_every=1 "
-                "-o service.stages_every=1 -o train.evaluate_every=0");
+                "-o service.stages_every=1 -o train.evaluate_every=0 -o train.last_batch=fill");
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;

@@ -83,7 +83,7 @@ threads|0|threads 2,|$m --threads 2 --transport local --run-dir threads && head 
 seed|0|"seed":7,|$m --seed 7 --transport local --run-dir seed && head -n 1 seed/metrics.jsonl
 init-from|66|^mpstaged: none: |$m --init-from none --check-config
 run-dir|0|weights.safetensors|$m --transport local --run-dir elsewhere && ls elsewhere
-overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite
+overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite -o checkpoint.every_steps=50
 resume|0|"event":"resume"|$m --transport local --run-dir elsewhere --resume && cat elsewhere/metrics.jsonl
 evaluate|0|evaluation|$m --evaluate --init-from first -o data.test_samples=9 --transport local --run-dir evaluated
 predict|0|^sample,v0,|$m --predict p.csv --init-from first -o data.test_samples=9 --run-dir p --stages 1 && cat p.csv

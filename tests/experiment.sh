@@ -5,7 +5,7 @@ set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 program=$build/mpstage-experiment
 # Replicas of the configuration are no part of any point.
-write_conf toy.conf 's/learning_rate = 0.1/& gradient_groups = 2/; s/stages = 2/& ranks = 2 replicas = 2/'
+write_conf toy.conf 's/learning_rate = 0.1/& gradient_groups = 2/; s/samples = 200/samples = 50/; s/stages = 2/& ranks = 2 replicas = 2/'
 # run OPTIONS...: sets $code, leaves $aside/out and $aside/err
 run() {
     code=0
@@ -44,6 +44,8 @@ check "every measured point has a bound below its time, and a prediction" awk -F
 check "every measured point has the bytes of its plan" awk -F, \
     'NR > 1 && $6 > 0 { n++; d = $18 / $17 - 1; if (!(d >= 0 && d < 0.02)) { print "# " $0; bad = 1 } }
         END { exit bad || n != 7 }' all/results.csv
+check "every step has a whole batch" test "$(cat all/metrics/*.jsonl | grep -c '"event":"step"')" -gt 20 \
+    -a "$(cat all/metrics/*.jsonl | grep '"event":"step"' | grep -vc '"samples":20,')" -eq 0
 check "and these are printed" test "$(lines '^[a-z0-9 ]+ +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' "$aside/out")" -eq 7
 check "what is printed fits 80 columns" \
     sh -c '[ "$0" -le 80 ]' "$(grep -hv "left out: " "$aside/out" "$aside/err" | longest)"

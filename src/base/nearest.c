@@ -11,6 +11,7 @@ enum { SLIP = 10000, SYNONYM = 16, RANKS = 4 };          /* factors of a score *
 /* Names of other programs, most of all PyTorch, and ours; a caller offers those of ours that fit. */
 static const struct { const char *other, *ours; } synonym[] = {
     {"lr", "learning_rate"}, {"wd", "weight_decay"}, {"l2", "weight_decay"}, {"bs", "batch_size"},
+    {"drop_last", "last_batch"}, {"dataloader_drop_last", "last_batch"}, {"drop_remainder", "last_batch"},
     {"batch", "batch_size"}, {"mini_batch_size", "batch_size"}, {"global_batch_size", "batch_size"},
     {"micro_batch_size", "split_size"}, {"micro_batch", "split_size"}, {"microbatches", "split_size"},
     {"num_microbatches", "split_size"}, {"chunks", "split_size"}, {"n_microbatches", "split_size"}, {"gpus", "stages"},
