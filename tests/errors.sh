@@ -38,6 +38,18 @@ refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-
 refused "empty configuration" 78 '^mpstaged: bad\.conf(:[0-9]+)?: ' 2 -c bad.conf --run-dir run
 refused "missing configuration" 66 '^mpstaged: none\.conf: ' 2 -c none.conf --run-dir run
 refused "a directory as configuration" 78 '^mpstaged: \.: ' 2 -c . --run-dir run
+iconv -t UTF-16 good.conf >bad.conf
+refused "UTF-16 as configuration" 78 '^mpstaged: bad\.conf: this is UTF-16 text, .*: save it as UTF-8$' 2 -c bad.conf --run-dir run
+marked() { { printf '\357\273\277'; cat "$1"; } >"marked.$1"; }
+marked good.conf
+printf 'rank 0: 0F0 0F1 0F2 0B0 0W0 0B1 0W1 0B2 0W2\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1 1F2 1B2 1W2\n' >good.rows
+marked good.rows
+"$mpstaged" -c good.conf --print-graph >good.graph
+marked good.graph
+{ sed /^model/d good.conf; echo 'model { graph = "marked.good.graph" }'; } >graph.conf
+marked graph.conf
+check "a byte order mark before configuration, graph text and rows passes" \
+    "$mpstaged" -c marked.graph.conf --check-config -o pipeline.schedule=rows -o pipeline.rows=marked.good.rows
 refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
 refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
 

@@ -21,7 +21,7 @@ static void give(const char *name, const char *as)
     struct err e = {0};
     struct text t = {0};
     snprintf(path, sizeof path, "%s/%s", pictures, name);
-    ck_assert_msg(!text_read_file(&t, path, 1 << 20, &e), "%s", e.text);
+    ck_assert_msg(!text_read_bytes(&t, path, 1 << 20, &e), "%s", e.text);
     put(as, t.s, t.n);
     text_free(&t);
 }
@@ -127,11 +127,11 @@ START_TEST(list_files)
     put("l/bad", "a\0b.jpg 1\n", 10);
     lists("l/bad", true, NULL, "l/bad:1: this is no text: it has a NUL byte");
     put("l/bad", "\x1f\x8b\x08\0", 4);
-    lists("l/bad", true, NULL, "l/bad: compressed: gunzip it first");
+    lists("l/bad", true, NULL, "l/bad: this is a gzip file, not plain text: gunzip it first");
     give("rgb.jpg", "l/one.jpg");
-    lists("l/one.jpg", false, NULL, "l/one.jpg: is a picture; want a folder, a list or archives of pictures");
+    lists("l/one.jpg", false, NULL, "l/one.jpg: this is a JPEG picture, not plain text");
     give("rgb.png", "l/one.png");
-    lists("l/one.png", true, NULL, "l/one.png: is a picture; want a folder, a list or archives of pictures");
+    lists("l/one.png", true, NULL, "l/one.png: this is a PNG picture, not plain text");
     ck_assert(!mkfifo("l/pipe", 0666));
     lists("l/pipe", true, NULL, "l/pipe: neither a folder nor a list file");
 }
@@ -380,7 +380,7 @@ static int damaged_make(struct text *list)
         struct err e = {0};
         struct text t = {0};
         snprintf(path, sizeof path, "%s/%s", pictures, name[i % NAMES]);
-        ck_assert_msg(!text_read_file(&t, path, 1 << 20, &e), "%s", e.text);
+        ck_assert_msg(!text_read_bytes(&t, path, 1 << 20, &e), "%s", e.text);
         spoil(&t, i / NAMES % 8);
         snprintf(as, sizeof as, "spoilt%d", i);
         put(as, t.s, t.n);

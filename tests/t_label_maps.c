@@ -83,7 +83,7 @@ static void file_is(const char *path, const char *want)
 {
     struct text t = {0};
     struct err e = {0};
-    ck_assert_msg(!text_read_file(&t, path, 1 << 16, &e), "%s", e.text);
+    ck_assert_msg(!text_read_bytes(&t, path, 1 << 16, &e), "%s", e.text);
     ck_assert_str_eq(t.s, want);
     text_free(&t);
 }

@@ -268,7 +268,7 @@ START_TEST(nifti_refuses_damaged_packed_files)
     float x[24];
     struct err e = {0}, data = {0};
     nifti_put("x.nii.gz", &m, count_up);
-    ck_assert(!text_read_file(&t, "x.nii.gz", 1 << 20, &e));
+    ck_assert(!text_read_bytes(&t, "x.nii.gz", 1 << 20, &e));
     opened("x.nii.gz", &f);
     put("x.nii.gz", t.s, t.n - 9);
     ck_assert(nifti_values(&f, x, &data));
@@ -314,7 +314,7 @@ START_TEST(nifti_reads_packed_parts)
         struct err e = {0};
         gzip_put("first", whole.s, cut[k]);
         gzip_put("second", whole.s + cut[k], whole.n - cut[k]);
-        ck_assert(!text_read_file(&packed, "first", 1 << 20, &e) && !text_read_file(&packed, "second", 1 << 20, &e));
+        ck_assert(!text_read_bytes(&packed, "first", 1 << 20, &e) && !text_read_bytes(&packed, "second", 1 << 20, &e));
         ck_assert_uint_gt(packed.n, 1 << 18);
         if (k % 2) text_add_bytes(&packed, "\x1f\x8a trailing", 11);
         put("x.nii", packed.s, packed.n);

@@ -111,6 +111,26 @@ START_TEST(npy_converts_long_samples)
 }
 END_TEST
 
+/* numpy.save of NumPy 1.6 with Python 2, where numbers that were long are written so. */
+START_TEST(npy_reads_python_2)
+{
+    static const char *const shapes[] = {"(2L, 2L, 1L, 2L)", "(2L,2 ,1L , 2L,)"};
+    for (int i = 0; i < 2; i++) {
+        char b[160] = "\x93NUMPY\1\0v\0";
+        float x[4];
+        snprintf(b + 10, 119, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }%-*s\n", shapes[i],
+                 64 - (int)strlen(shapes[i]), "");
+        memcpy(b + 128, pair_x, sizeof pair_x);
+        put("x.npy", b, 128 + sizeof pair_x);
+        npy_put("y.npy", NPY_U1, (struct shape){1, {2}}, "\0\1");
+        struct ds *d = open_good(NPY, pair_class);
+        get(d, 1, x, NULL);
+        ck_assert_mem_eq(x, pair_x + 4, sizeof x);
+        ds_close(d);
+    }
+}
+END_TEST
+
 static const struct { const char *header, *text; } bad_headers[] = {
     {"", "the header is no dictionary"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2), ", "expected a string"},
@@ -128,6 +148,8 @@ static const struct { const char *header, *text; } bad_headers[] = {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (8)}", "the shape is no tuple"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, -2, 1, 2)}", "expected a dimension"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 2, 1, 2)}", "expected a comma in the shape"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2LL, 2, 1, 2)}", "expected a comma in the shape"},
+    {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 L, 2, 1, 2)}", "expected a comma in the shape"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 8)}", "too many dimensions"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999999999, 2)}", "more than 18 digits"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 999999999999999999)}",
@@ -164,7 +186,7 @@ START_TEST(npy_refuses_bad_files)
     static const struct { const char *bytes; size_t n; const char *text; } all[] = {
         {"", 0, "x.npy: offset 0: the file ends here"},
         {"\x93NUMPY\1\0", 8, "x.npy: offset 8: the file ends here"},
-        {"\x89PNG\r\n\032\n....", 12, "x.npy: offset 0: not an .npy file"},
+        {"\x89PNG\r\n\032\n....", 12, "x.npy: this is a PNG picture, not a NumPy array (.npy)"},
         {"\x93NUMPY\4\0v\0{}", 12, "x.npy: offset 6: an unknown version"},
         {"\x93NUMPY\1\1v\0{}", 12, "x.npy: offset 6: an unknown version"},
         {"\x93NUMPY\1\0\377\377{}", 12, "x.npy: offset 10: the header is longer than the file"},
@@ -353,6 +375,7 @@ static void all(TCase *t)
     tcase_add_test(t, npy_scales_bytes);
     tcase_add_test(t, npy_gives_whole_numbers);
     tcase_add_test(t, npy_converts_long_samples);
+    tcase_add_test(t, npy_reads_python_2);
     tcase_add_loop_test(t, npy_refuses_bad_headers, 0, (int)(sizeof bad_headers / sizeof *bad_headers));
     tcase_add_test(t, npy_refuses_bad_files);
     tcase_add_test(t, npy_refuses_what_does_not_fit);

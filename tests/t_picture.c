@@ -25,7 +25,7 @@ static struct text file_of(const char *name)
     char path[5000];
     struct text t = {0};
     struct err e = {0};
-    ck_assert_msg(!text_read_file(&t, path_of(name, path), 1 << 20, &e), "%s", e.text);
+    ck_assert_msg(!text_read_bytes(&t, path_of(name, path), 1 << 20, &e), "%s", e.text);
     return t;
 }
 
@@ -217,7 +217,7 @@ START_TEST(headers_that_lie)
     struct text t = {0};
     refused(&t, "a.jpg: the file is empty");
     text_add(&t, "GIF89a, this is none of them");
-    refused(&t, "a.jpg: neither JPEG nor PNG");
+    refused(&t, "a.jpg: this is a GIF picture, not JPEG or PNG");
     text_free(&t);
     t = file_of("progressive.jpg");
     size_t at = 0;                                        /* the frame: FF C2, length, 8 bits, height, width */

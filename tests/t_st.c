@@ -65,7 +65,8 @@ static const struct st_entry entries[] = {{"b", F32, {2, {2, 1}}}, {"n", I64, {0
 START_TEST(writes_the_reference_bytes)
 {
     /* Types from wide to narrow, names within a type; no spaces but those that round the header up to 8. */
-    static const char header[] = "{\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"a\\\"b\":{\"dtype\":"
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                                 "\"n\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"a\\\"b\":{\"dtype\":"
                                  "\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
                                  "\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[12,20]}}";
     static const char body[] = "\5\0\0\0\0\0\0\0" "\0\0\200\077" "\0\0\200\077\0\0\0\100";
@@ -396,29 +397,6 @@ START_TEST(doubles_are_rounded)
 }
 END_TEST
 
-/* The first bytes of what torch.save writes now and wrote before; and a header whose length looks like a pickle's. */
-START_TEST(files_of_torch_are_told)
-{
-    PUT("net.pth", "PK\3\4\0\0\10\10\0\0\0\0\0\0net/data.pkl");
-    open_bad("net.pth", 65,
-             "net.pth: this is a zip archive, as torch.save writes it, and not safetensors; to convert it: python3 -c "
-             "\"import torch, "
-             "safetensors.torch as s; d = torch.load('net.pth', 'cpu'); ");
-    open_bad("net.pth", 65, "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, 'net.pth.safetensors')\"");
-    PUT("o'ld.pt", "\200\2\212\12l\374\234F\371 j\250P\31.");
-    open_bad("o'ld.pt", 65,
-             "o'ld.pt: this is a pickle, as torch.save writes it, and not safetensors; to convert it: python3 -c ");
-    open_bad("o'ld.pt", 65, "torch.load('x.pth', 'cpu')");
-    char header[641];
-    snprintf(header, sizeof header, "%-640s", "{}");
-    st_put("long.safetensors", header, 0);               /* 640 is 0x280 */
-    struct err e = {0};
-    struct st *s = st_open("long.safetensors", &e);
-    ck_assert_msg(s != NULL, "%s", e.text);
-    st_close(s);
-}
-END_TEST
-
 /* ---- what a network wants --------------------------------------------------------------------- */
 
 static struct st_entry tensors[12];
@@ -533,7 +511,6 @@ static void all(TCase *t)
 {
     tcase_add_test(t, halves_keep_their_value);
     tcase_add_test(t, doubles_are_rounded);
-    tcase_add_test(t, files_of_torch_are_told);
     tcase_add_test(t, a_graph_finds_wrapped_tensors);
     tcase_add_test(t, writes_the_reference_bytes);
     tcase_add_test(t, reads_what_it_writes);

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/sniff.h"
 #include "base/text.h"
 
 static void reserve(struct text *t, size_t more)
@@ -80,13 +81,24 @@ char *text_duration(uint64_t seconds, char buf[24])
     return buf;
 }
 
-int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e)
+/* Editors on Windows begin UTF-8 with a byte order mark, which says nothing. */
+static int text_check(struct text *t, size_t from, const char *path, struct err *e)
 {
-    if (lseek(fd, 0, SEEK_SET)) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
-    return read_all(t, fd, path, max, e);
+    if (t->n >= from + 3 && !memcmp(t->s + from, "\xef\xbb\xbf", 3)) {
+        t->n -= 3;
+        memmove(t->s + from, t->s + from + 3, t->n - from + 1);
+    }
+    return sniff_text(path, t->s + from, t->n - from, e);
 }
 
-int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
+int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e)
+{
+    const size_t from = t->n;
+    if (lseek(fd, 0, SEEK_SET)) return err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    return read_all(t, fd, path, max, e) ? -1 : text_check(t, from, path, e);
+}
+
+int text_read_bytes(struct text *t, const char *path, size_t max, struct err *e)
 {
     uint64_t size;
     int fd = file_open(path, &size, e);
@@ -98,6 +110,7 @@ int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
 
 int text_read_any(struct text *t, const char *path, size_t max, struct err *e)
 {
+    const size_t from = t->n;
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return file_missing(path, e);
@@ -105,7 +118,13 @@ int text_read_any(struct text *t, const char *path, size_t max, struct err *e)
     if (!bad && !t->n && !fstat(fd, &st) && !S_ISREG(st.st_mode))
         bad = err_set(e, E_DATA, "%s: is empty, and no regular file: a pipe can be read once", path);
     close(fd);
-    return bad;
+    return bad ? -1 : text_check(t, from, path, e);
+}
+
+int text_read_file(struct text *t, const char *path, size_t max, struct err *e)
+{
+    const size_t from = t->n;
+    return text_read_bytes(t, path, max, e) ? -1 : text_check(t, from, path, e);
 }
 
 void text_hash(const void *p, size_t n, char out[33])

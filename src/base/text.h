@@ -11,12 +11,15 @@ void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf
 void text_add_bytes(struct text *t, const void *p, size_t n);
 void text_free(struct text *t);
 
-/* Reads a whole regular file (at most max bytes) into t. 66 if it does not exist, 65 if it is too large or anything
- * else (a pipe is never waited for), 74 if reading fails; the error text starts with the path. */
+/* Reads a whole regular file of text (at most max bytes) into t, without the byte order mark of UTF-8. 66 if it does not
+ * exist, 65 if it is too large or anything else (base/sniff.h; a pipe is never waited for), 74 if reading fails; the
+ * error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
 /* The same of what may be a pipe or a terminal, and so can be read once. 65 also for a pipe without a byte. */
 int text_read_any(struct text *t, const char *path, size_t max, struct err *e);
-/* The same of an open file, from its beginning. path: for texts. */
+/* The same of a regular file of bytes of any kind, as they are. */
+int text_read_bytes(struct text *t, const char *path, size_t max, struct err *e);
+/* As text_read_file of an open file, from its beginning. path: for texts. */
 int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e);
 
 /* XXH3-128 of some bytes as 32 hex digits, in the order xxh128sum prints. out has 33 bytes. */

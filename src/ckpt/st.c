@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/sniff.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/st.h"
+#include "ckpt/st_other.h"
 
 enum { HEADER_MAX = 100000000 };
 
@@ -145,34 +147,10 @@ static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
     return bad;
 }
 
-/* A name that can stand in a command as it is. */
-static bool plain_name(const char *path)
-{
-    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
-    return n < 150 && !path[n];
-}
-
-/* What torch.save writes, a zip archive or, before PyTorch 1.6, a pickle, is told how it becomes safetensors, whose
- * byte 8 is always {. */
-static int torch_refuse(struct st *s, struct err *e)
-{
-    unsigned char b[9] = {0};
-    if (s->size < sizeof b) return 0;
-    if (file_read_at(s->fd, s->path, 0, b, sizeof b, e)) return -1;
-    bool zip = !memcmp(b, "PK\3\4", 4), pickle = b[0] == 0x80 && b[1] >= 2 && b[1] <= 5;
-    if (b[8] == '{' || (!zip && !pickle)) return 0;
-    const char *name = plain_name(s->path) ? s->path : "x.pth";
-    return err_set(e, E_DATA,
-                   "%s: this is a %s, as torch.save writes it, and not safetensors; to convert it: python3 -c \"import "
-                   "torch, safetensors.torch as s; d = torch.load('%s', 'cpu'); d = d.get('state_dict', d); "
-                   "s.save_file({k: v.clone().contiguous() for k, v in d.items()}, '%s.safetensors')\"",
-                   s->path, zip ? "zip archive" : "pickle", name, name);
-}
-
 static int file_parse(struct st *s, struct err *e)
 {
     uint64_t n;
-    if (torch_refuse(s, e)) return -1;
+    if (st_other_refuse(s, e)) return -1;
     if (s->size < 8) return bad_file(e, s->path, s->size, "the file ends here, before the length of its header");
     if (file_read_at(s->fd, s->path, 0, &n, 8, e)) return -1;
     if (n > HEADER_MAX)
@@ -287,7 +265,7 @@ static int index_open(const char *dir, const char *index, struct st ***out, int 
     json_t *all = json_loadb(t.s, t.n, JSON_REJECT_DUPLICATES, &je), *map = json_object_get(all, "weight_map");
     int bad = 0;
     if (!all) bad = json_fail(index, 0, &je, e);
-    else if (!json_is_object(map) || !json_object_size(map)) bad = bad_file(e, index, 0, "there is no weight_map");
+    else if (!json_is_object(map) || !json_object_size(map)) bad = bad_file(e, index, 0, "this is JSON text, but no index of weights: there is no weight_map");
     if (!bad) {
         *out = mem_alloc(json_object_size(map) * sizeof **out);
         bad = shards_open(dir, index, map, *out, n, e) || shards_agree(index, map, *out, *n, e);
@@ -297,8 +275,34 @@ static int index_open(const char *dir, const char *index, struct st ***out, int 
     return bad ? -1 : 0;
 }
 
+/* A file of JSON is an index, whatever its name is. */
+static bool is_index(const char *path)
+{
+    char head[64];
+    uint64_t size;
+    const struct sniffed *is = NULL;
+    int fd = file_open(path, &size, NULL);
+    if (fd < 0) return false;
+    const size_t n = size < sizeof head ? size : sizeof head;
+    if (!file_read_at(fd, path, 0, head, n, NULL)) is = sniff(head, n);
+    close(fd);
+    return is && is->kind == SNIFF_JSON;
+}
+
+/* The shards lie beside it. */
+static int index_file_open(const char *index, struct st ***out, int *n, struct err *e)
+{
+    const char *slash = strrchr(index, '/');
+    struct text dir = {0};
+    text_add(&dir, "%.*s", slash ? (int)(slash - index) : 1, slash ? index : ".");
+    int bad = index_open(dir.s, index, out, n, e);
+    text_free(&dir);
+    return bad;
+}
+
 static int one_open(const char *path, struct st ***out, int *n, struct err *e)
 {
+    if (is_index(path)) return index_file_open(path, out, n, e);
     *out = mem_alloc(sizeof **out);
     **out = st_open(path, e);
     *n = **out != NULL;

@@ -22,11 +22,11 @@ static size_t entry_bytes(const struct st_entry *t) { return (size_t)shape_count
 static void header_make(const struct turn *o, int n, struct text *h)
 {
     uint64_t at = 0;
-    text_add(h, "{");
+    text_add(h, "{\"__metadata__\":{\"format\":\"pt\"}");   /* which some readers want: layouts are PyTorch's */
     for (int i = 0; i < n; i++) {
         json_t *name = json_string(o[i].e->name);
         char *quoted = json_dumps(name, JSON_ENCODE_ANY);
-        text_add(h, "%s%s:{\"dtype\":\"%s\",\"shape\":[", i ? "," : "", quoted, dtype_name(o[i].e->type));
+        text_add(h, ",%s:{\"dtype\":\"%s\",\"shape\":[", quoted, dtype_name(o[i].e->type));
         for (int k = 0; k < o[i].e->shape.n; k++) text_add(h, "%s%lld", k ? "," : "", (long long)o[i].e->shape.d[k]);
         text_add(h, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                  (unsigned long long)(at + entry_bytes(o[i].e)));

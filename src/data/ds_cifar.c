@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/sniff.h"
 #include "data/image_list_int.h"
 #include "data/images_int.h"
 
@@ -85,9 +86,11 @@ static int file_add(struct image_list *l, const char *path, const struct form *f
     uint64_t size;
     int fd = file_open(path, &size, e), bad = 0;
     if (fd < 0) return -1;
-    *used = f ? f : file_form(path, size, e);
+    if (size % record_of(&forms[0]) && size % record_of(&forms[1]))
+        bad = sniff_file(fd, path, size, "records of CIFAR", e);
+    *used = f ? f : bad ? NULL : file_form(path, size, e);
     if (!*used) bad = -1;
-    else if (!size || size % record_of(*used))
+    else if (!bad && (!size || size % record_of(*used)))
         bad = err_set(e, E_DATA, "%s: %llu byte%s no records of %llu (%s)", path, (unsigned long long)size,
                       size == 1 ? " is" : "s are", (unsigned long long)record_of(*used), (*used)->name);
     *vec_push(&l->shard) = path;

@@ -58,7 +58,7 @@ int idx_file_load(const char *path, int lo, int hi, struct idx_file *f, struct e
 {
     struct packed s = {0};
     *f = (struct idx_file){0};
-    int bad = packed_open(path, 4, &s, e) || idx_header(&s, lo, hi, f, e) || idx_size_check(&s, f, e) ||
+    int bad = packed_open(path, 4, "an IDX file", &s, e) || idx_header(&s, lo, hi, f, e) || idx_size_check(&s, f, e) ||
               data_read(&s, f, e);
     packed_close(&s);
     if (!bad) return 0;

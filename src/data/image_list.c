@@ -434,24 +434,12 @@ static int archives_read(struct image_list *l, struct line all, words *shard, st
     return 0;
 }
 
-/* Is it something else that was taken for a list? What comes before the text of some editors' files is passed. */
-static int text_check(const struct image_list *l, struct line *all, struct err *e)
-{
-    if (picture_begins((const uint8_t *)all->s, all->n))
-        return err_set(e, E_DATA, "%s: is a picture; want a folder, a list or archives of pictures", l->path);
-    if (all->n >= 2 && !memcmp(all->s, "\x1f\x8b", 2))
-        return err_set(e, E_DATA, "%s: compressed: gunzip it first", l->path);
-    if (all->n >= 3 && !memcmp(all->s, "\xef\xbb\xbf", 3)) *all = (struct line){all->s + 3, all->n - 3, 0};
-    return 0;
-}
-
 static int list_file(struct image_list *l, bool labels, const char *classes_of, struct err *e)
 {
     struct text t = {0};
     words label = {0}, shard = {0};
     int bad = text_read_file(&t, l->path, LIST_MOST, e);
     struct line all = {t.s, t.n, 0};
-    if (!bad) bad = text_check(l, &all, e);
     if (!bad && archives_listed(l, all)) {
         bad = archives_read(l, all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
     } else if (!bad) {

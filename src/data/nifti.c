@@ -285,7 +285,8 @@ static int affine_find(struct nifti *f, struct err *e)
 static int header_read(struct nifti *f, struct packed *from, struct err *e)
 {
     const int least = layouts[1].bytes;
-    if (packed_open(f->path, 1, from, e) || packed_read(from, f->header, (uint64_t)least, e)) return -1;
+    if (packed_open(f->path, 1, "a NIfTI file", from, e) ||
+        packed_read(from, f->header, (uint64_t)least, e)) return -1;
     if (version_find(f, e)) return -1;
     const int more = layouts[f->version].bytes - least;
     if (more && packed_read(from, f->header + least, (uint64_t)more, e)) return -1;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/sniff.h"
 #include "data/npy.h"
 
 #define HEADER_MAX (1u << 20)
@@ -78,6 +79,7 @@ static int dim_parse(struct header *h, struct shape *s, struct err *e)
         d = d * 10 + (h->s[h->at++] - '0');
     }
     if (h->at == from) return npy_fail(h, "expected a dimension", e);
+    if (h->at < h->n && h->s[h->at] == 'L') h->at++;      /* Python 2's long */
     if (s->n == MAX_DIMS) return npy_fail(h, "too many dimensions", e);
     s->d[s->n++] = d;
     return 0;
@@ -132,6 +134,7 @@ static int npy_header(struct npy *f, uint64_t size, struct err *e)
     unsigned char b[12] = {0};
     struct header h = {.path = f->path};
     if (file_read_at(f->fd, f->path, 0, b, 10, e)) return -1;
+    if (memcmp(b, "\x93NUMPY", 6) && sniff_file(f->fd, f->path, size, "a NumPy array (.npy)", e)) return -1;
     if (memcmp(b, "\x93NUMPY", 6)) return npy_fail(&h, "not an .npy file", e);
     h.base = 6;
     if (b[6] < 1 || b[6] > 3 || b[7]) return npy_fail(&h, "an unknown version of the format", e);

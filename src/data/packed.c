@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/sniff.h"
 #include "data/packed.h"
 
 #define PIECE (UINT64_C(1) << 20)
@@ -25,7 +26,7 @@ static int unpacking_begin(struct packed *f, struct err *e)
     return 0;
 }
 
-int packed_open(const char *path, uint64_t least, struct packed *f, struct err *e)
+int packed_open(const char *path, uint64_t least, const char *wanted, struct packed *f, struct err *e)
 {
     uint8_t magic[2] = {0};
     *f = (struct packed){.path = path, .fd = -1};
@@ -34,6 +35,7 @@ int packed_open(const char *path, uint64_t least, struct packed *f, struct err *
     if (f->size < least) return packed_fail(f, f->size, "the file ends here, too early", e);
     if (file_read_at(f->fd, path, 0, magic, 2, e)) return -1;
     f->packed = is_packed(magic);
+    if (!f->packed && sniff_file(f->fd, path, f->size, wanted, e)) return -1;
     return f->packed ? unpacking_begin(f, e) : 0;
 }
 

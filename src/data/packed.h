@@ -18,8 +18,9 @@ struct packed {
     uint8_t *input;
     z_stream z;
 };
-/* least: bytes without which it is no such file. packed_close also after a failure, of one that was {0} before. */
-int packed_open(const char *path, uint64_t least, struct packed *f, struct err *e);
+/* least: bytes without which it is no such file; wanted: what it should be, where it is known to be something else.
+ * packed_close also after a failure, of one that was {0} before. */
+int packed_open(const char *path, uint64_t least, const char *wanted, struct packed *f, struct err *e);
 /* How many bytes it can hold at most: deflate makes no more than 1032 of one. */
 uint64_t packed_most(const struct packed *f);
 int packed_read(struct packed *f, void *out, uint64_t n, struct err *e);   /* all of them, or it is an error */

@@ -38,7 +38,7 @@ static int metrics_look(int run, const struct moment *m, struct err *e)
     int fd = openat(run, "metrics.jsonl", O_RDONLY);
     if (fd < 0) return err_set(e, E_DATA, "committed was %lu, but there is no metrics.jsonl", m->committed);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int bad = text_read_file(&t, path, (size_t)1 << 30, e);
+    int bad = text_read_bytes(&t, path, (size_t)1 << 30, e);
     for (uint64_t i = 1; !bad && i <= m->committed; i++) {
         step.n = 0;
         text_add(&step, "{\"event\":\"step\",\"step\":%lu,", i);

@@ -108,7 +108,7 @@ struct states *states_open(const char *path, const char *without)
 {
     struct err e = {0};
     struct states *s = mem_alloc(sizeof *s);
-    if (text_read_file(&s->file, path, (size_t)1 << 30, &e)) {
+    if (text_read_bytes(&s->file, path, (size_t)1 << 30, &e)) {
         fprintf(stderr, "%s\n", e.text);
         free(s);
         return NULL;

@@ -107,43 +107,29 @@ static bool line_take(struct rates *r, const char *s, size_t n)
 }
 
 /* A last line without an end was never said to be set. */
-static int lines_take(struct rates *r, const char *shown, const char *s, size_t n, struct err *e)
+static int lines_take(struct rates *r, const char *path, const char *s, size_t n, struct err *e)
 {
     const char *end;
     for (int line = 1; (end = memchr(s, '\n', n)); line++) {
         if (!line_take(r, s, (size_t)(end - s)))
-            return err_set(e, E_DATA, "%s/" RATES_FILE ":%d: says no step with a learning rate or changed settings",
-                           shown, line);
+            return err_set(e, E_DATA, "%s:%d: says no step with a learning rate or changed settings", path, line);
         n -= (size_t)(end + 1 - s);
         s = end + 1;
     }
     return 0;
 }
 
-static int bytes_read(int fd, char *s, size_t n)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t k = pread(fd, s + done, n - done, (off_t)done);
-        if (k < 0 && errno == EINTR) continue;
-        if (k == 0) errno = EIO;
-        if (k <= 0) return -1;
-        done += (size_t)k;
-    }
-    return 0;
-}
-
 static int file_take(struct rates *r, const char *shown, int fd, struct err *e)
 {
+    struct text path = {0}, t = {0};
     struct stat st;
-    if (fstat(fd, &st)) return err_set(e, E_IO, "%s/" RATES_FILE ": %s", shown, strerror(errno));
-    if (!S_ISREG(st.st_mode) || st.st_size > MOST)
-        return err_set(e, E_DATA, "%s/" RATES_FILE ": is no list of what was set", shown);
-    char *s = mem_alloc((size_t)st.st_size + 1);
-    int bad = bytes_read(fd, s, (size_t)st.st_size);
-    if (bad) err_set(e, E_IO, "%s/" RATES_FILE ": %s", shown, strerror(errno));
-    else bad = lines_take(r, shown, s, (size_t)st.st_size, e);
-    free(s);
-    return bad;
+    text_add(&path, "%s/" RATES_FILE, shown);
+    int bad = fstat(fd, &st) ? err_set(e, E_IO, "%s: %s", path.s, strerror(errno))
+            : !S_ISREG(st.st_mode) ? err_set(e, E_DATA, "%s: is no list of what was set", path.s)
+            : text_read_fd(&t, fd, path.s, MOST, e) || lines_take(r, path.s, t.s, t.n, e);
+    text_free(&path);
+    text_free(&t);
+    return bad ? -1 : 0;
 }
 
 int rates_read(struct rates *r, int dir, const char *shown, uint64_t step, const struct rate_from *first,

@@ -35,7 +35,7 @@ static int rank_of(int pid)
     struct text all = {0};
     int rank = -1;
     snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    if (text_read_file(&all, path, MAX_FILE, NULL)) all.n = 0;
+    if (text_read_bytes(&all, path, MAX_FILE, NULL)) all.n = 0;
     for (const char *entry = all.s; rank < 0 && entry && entry < all.s + all.n; entry += strlen(entry) + 1)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (strncmp(entry, names[i], strlen(names[i])) == 0) rank = atoi(entry + strlen(names[i]));

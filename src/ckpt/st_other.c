@@ -1,0 +1,76 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/sniff.h"
+#include "ckpt/st_other.h"
+
+#define WANTED "safetensors"
+
+/* What may hold a network, and how a command loads it. */
+struct holder { const char *what, *load; };
+static const struct holder saved = {"as torch.save writes it",
+                                    "t.load(p,'cpu',**dict.fromkeys({'weights_only'}&{*t.load.__code__.co_varnames},True))"},
+    script = {"of TorchScript", "t.jit.load(p,'cpu')"},
+    arrays = {"of NumPy arrays (.npz)", "{k:t.from_numpy(v)for k,v in __import__('numpy').load(p).items()}"};
+
+/* Python that writes safetensors of the first tensors that it finds: those of a dictionary within a dictionary, such as
+ * {"model": ...}, which is not the optimizer's, come before its own. It needs nothing but PyTorch. */
+#define CONVERT_1 \
+    "import ctypes,json,sys,torch as t;p=sys.argv[1];T=t.is_tensor;" \
+    "u=lambda d:isinstance(d:=getattr(d,'state_dict',lambda:d)(),dict)and(next(filter(None,(u(d[k])for k in d " \
+    "if'opt'not in str(k))),0)or any(map(T,d.values()))and d);w={k:v.contiguous()for k,v in(u("
+#define CONVERT_2 \
+    ")or exit('no tensors')).items()if T(v)};n=0;b=lambda v:v.numel()*v.element_size();h=json.dumps({k:{'dtype':" \
+    "str(v.dtype)[6:].replace('float','F').replace('uint','U').replace('int','I').upper(),'shape':[*v.shape]," \
+    "'data_offsets':[n,n:=n+b(v)]}for k,v in w.items()}).encode();f=open(p+'.safetensors','wb');" \
+    "f.write(len(h).to_bytes(8,'little')+h);[f.write(ctypes.string_at(v.data_ptr(),b(v)))for v in w.values()]"
+
+/* A name that can stand in a command as it is. */
+static bool plain_name(const char *path)
+{
+    size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
+    return n < 80 && !path[n];
+}
+
+static bool holds(const char *s, size_t n, const char *part)
+{
+    return memmem(s, n, part, strlen(part)) != NULL;
+}
+
+/* By the names of its members, which stand at its end, or in a file that is cut off at its beginning. */
+static const struct holder *zip_holder(const struct st *s)
+{
+    enum { END = 1 << 16 };
+    const size_t n = s->size < END ? s->size : END;
+    char *end = mem_alloc(n);
+    const struct holder *h = NULL;
+    for (int front = 0; front < 2 && !h; front++) {
+        if (file_read_at(s->fd, s->path, front ? 0 : s->size - n, end, n, NULL)) break;
+        h = holds(end, n, "/constants.pkl") ? &script : holds(end, n, "/data.pkl") ? &saved
+          : holds(end, n, ".npy") ? &arrays : NULL;
+    }
+    free(end);
+    return h;
+}
+
+static int convert_say(const struct st *s, const struct sniffed *is, const struct holder *h, struct err *e)
+{
+    const char *name = plain_name(s->path) ? s->path : "x.pth";
+    return err_set(e, E_DATA, "%.150s: this is %s, %s, not " WANTED "; to convert it: python3 -c \"" CONVERT_1 "%s"
+                   CONVERT_2 "\" %s", s->path, is->name, h->what, h->load, name);
+}
+
+int st_other_refuse(const struct st *s, struct err *e)
+{
+    char head[SNIFF_BYTES];
+    const size_t n = s->size < sizeof head ? s->size : sizeof head;
+    if (file_read_at(s->fd, s->path, 0, head, n, e)) return -1;
+    const struct sniffed *is = n > 8 && head[8] == '{' ? NULL : sniff(head, n);   /* a length, whatever it looks like */
+    const struct holder *h = !is ? NULL : is->kind == SNIFF_PICKLE ? &saved : is->kind == SNIFF_ZIP ? zip_holder(s) : NULL;
+    if (!is) return 0;
+    if (h) return convert_say(s, is, h, e);
+    return err_set(e, E_DATA, "%s: this is %s, not " WANTED "%s%s", s->path, is->name, is->todo ? ": " : "",
+                   is->todo ? is->todo : "; save the weights as " WANTED ", by the names of --summary");
+}
