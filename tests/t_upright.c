@@ -85,7 +85,7 @@ static void picture_of(const char *name, struct text *t)
     char path[5000];
     struct err e = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    ck_assert_msg(!text_read_file(t, path, 1 << 20, &e), "%s", e.text);
+    ck_assert_msg(!text_read_bytes(t, path, 1 << 20, &e), "%s", e.text);
 }
 
 static void number_add(struct text *t, size_t n)

@@ -37,19 +37,25 @@ static void rotation_of(const struct nifti *f, double r[3][3])
     }
 }
 
-/* Each of the file's axes in turn takes the direction, among those left, that it goes along most. */
+/* The file's axes take their directions, the most certain one first: the axis that goes along a direction most, of all
+ * axes and directions that are left. So the order in which a file has its axes does not count. */
 static void axes_find(const struct nifti *f, struct volume_grid *g)
 {
-    double r[3][3];
-    bool taken[3] = {false};
+    enum { AXES = 3 };
+    double r[AXES][AXES];
+    bool taken[AXES] = {false}, placed[AXES] = {false};
     rotation_of(f, r);
-    for (int k = 0; k < 3; k++) {
-        int best = -1;
-        for (int i = 0; i < 3; i++)
-            if (!taken[i] && (best < 0 || fabs(r[i][k]) > fabs(r[best][k]))) best = i;
-        taken[best] = true;
-        g->axis[best] = k;
-        g->flip[best] = r[best][k] < 0;
+    for (int turn = 0; turn < AXES; turn++) {
+        int way = -1, axis = -1;
+        for (int i = 0; i < AXES; i++)
+            for (int k = 0; k < AXES; k++)
+                if (!taken[i] && !placed[k] && (way < 0 || fabs(r[i][k]) > fabs(r[way][axis]))) {
+                    way = i;
+                    axis = k;
+                }
+        taken[way] = placed[axis] = true;
+        g->axis[way] = axis;
+        g->flip[way] = r[way][axis] < 0;
     }
 }
 
