@@ -82,6 +82,29 @@ START_TEST(volume_takes_the_nearest_axes)
 }
 END_TEST
 
+/* The same strongly oblique volume, whatever the order and the directions in which its file has the axes: by 45 degrees
+ * about two axes, all of them are equally certain. */
+START_TEST(volume_turns_one_way_whatever_the_order)
+{
+    static const double degrees[][2] = {{44, 44}, {50, 50}, {44, -48}, {45, 45}, {45, 0}, {47, 46}};
+    const double x = degrees[_i][0] * 3.14159265358979 / 180, y = degrees[_i][1] * 3.14159265358979 / 180;
+    const double r[3][3] = {{cos(y), sin(x) * sin(y), cos(x) * sin(y)}, {0, cos(x), -sin(x)},
+                            {-sin(y), sin(x) * cos(y), cos(x) * cos(y)}};
+    int axis[3] = {0}, back[3] = {0};
+    for (int k = 0; k < 48; k++) {
+        double a[3][4] = {{0}};
+        for (int i = 0; i < 9; i++) a[i / 3][i % 3] = (k >> i % 3 & 1 ? -0.6 : 0.6) * r[i / 3][orders[k / 8][i % 3]];
+        const struct nifti f = file_of(sides, a);
+        const struct volume_grid g = grid_of(&f, (struct volume_want){0});
+        for (int i = 0; i < 3; i++) {
+            const int is = orders[k / 8][g.axis[i]], flips = g.flip[i] ^ (k >> g.axis[i] & 1);
+            if (!k) { axis[i] = is; back[i] = flips; }
+            ck_assert(axis[i] == is && back[i] == flips);
+        }
+    }
+}
+END_TEST
+
 /* ---- resampling -------------------------------------------------------------------------------------------------- */
 
 /* The weight of voxel k of n for element i of m: a tent about where its centre lies, which is kept within the first and
@@ -345,6 +368,7 @@ static void all(TCase *t)
 {
     tcase_add_loop_test(t, volume_turns_all_ways, 0, 6);
     tcase_add_test(t, volume_takes_the_nearest_axes);
+    tcase_add_loop_test(t, volume_turns_one_way_whatever_the_order, 0, 6);
     tcase_add_loop_test(t, volume_interpolates, 0, 4);
     tcase_add_test(t, volume_takes_the_nearest_label);
     tcase_add_loop_test(t, volume_comes_back, 0, 6);

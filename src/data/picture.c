@@ -29,8 +29,6 @@ static int kind_of(const uint8_t *bytes, size_t n)
     return k;
 }
 
-bool picture_begins(const uint8_t *bytes, size_t n) { return kind_of(bytes, n) < KINDS; }
-
 int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e)
 {
     int k = kind_of(bytes, n);

@@ -29,7 +29,6 @@ enum { PICTURE_BYTES = 4, PICTURE_SHIFT = 8 };
 struct picture_turn { bool swap, flip_rows, flip_columns; };
 
 struct picture;
-bool picture_begins(const uint8_t *bytes, size_t n);     /* with what a JPEG or a PNG begins with? */
 /* The first bytes decide whether it is a JPEG or a PNG. bytes stay until the picture is closed. *out is NULL on
  * failure. path: for texts. */
 int picture_open(const char *path, const uint8_t *bytes, size_t n, struct picture **out, struct err *e);

@@ -37,23 +37,42 @@ static void rotation_of(const struct nifti *f, double r[3][3])
     }
 }
 
-/* The file's axes take their directions, the most certain one first: the axis that goes along a direction most, of all
- * axes and directions that are left. So the order in which a file has its axes does not count. */
+/* Rotations of single precision that are equal but for rounding. */
+#define TIE 1e-5
+
+/* Whether one axis of the file goes before another one: the one that goes along some direction most, and of equal ones
+ * that whose direction comes first, so that neither their order in the file nor their signs count. */
+static bool before(const double r[3][3], int k, int other)
+{
+    double most[2] = {0}, sign[2] = {0};
+    const int axis[2] = {k, other};
+    for (int j = 0; j < 2; j++)
+        for (int i = 0; i < 3; i++) {
+            const double at = r[i][axis[j]];
+            most[j] = fmax(most[j], fabs(at));
+            if (sign[j] == 0 && fabs(at) > TIE) sign[j] = at < 0 ? -1 : 1;
+        }
+    if (fabs(most[0] - most[1]) > TIE) return most[0] > most[1];
+    for (int i = 0; i < 3; i++) {
+        const double more = sign[0] * r[i][k] - sign[1] * r[i][other];
+        if (fabs(more) > TIE) return more > 0;
+    }
+    return k < other;
+}
+
+/* The file's axes in turn, the most certain one first, take the direction, among those left, that they go along most:
+ * as nibabel 5.4 does. */
 static void axes_find(const struct nifti *f, struct volume_grid *g)
 {
-    enum { AXES = 3 };
-    double r[AXES][AXES];
-    bool taken[AXES] = {false}, placed[AXES] = {false};
+    double r[3][3];
+    bool taken[3] = {false}, placed[3] = {false};
     rotation_of(f, r);
-    for (int turn = 0; turn < AXES; turn++) {
-        int way = -1, axis = -1;
-        for (int i = 0; i < AXES; i++)
-            for (int k = 0; k < AXES; k++)
-                if (!taken[i] && !placed[k] && (way < 0 || fabs(r[i][k]) > fabs(r[way][axis]))) {
-                    way = i;
-                    axis = k;
-                }
-        taken[way] = placed[axis] = true;
+    for (int turn = 0; turn < 3; turn++) {
+        int axis = -1, way = -1;
+        for (int k = 0; k < 3; k++) if (!placed[k] && (axis < 0 || before(r, k, axis))) axis = k;
+        for (int i = 0; i < 3; i++)
+            if (!taken[i] && (way < 0 || fabs(r[i][axis]) > fabs(r[way][axis]) + TIE)) way = i;
+        placed[axis] = taken[way] = true;
         g->axis[way] = axis;
         g->flip[way] = r[way][axis] < 0;
     }
