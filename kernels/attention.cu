@@ -24,7 +24,7 @@ template <class T> struct head {
         line = 3 * out_line;
         out_from = n * a.points * out_line + h * a.width;
         from = n * a.points * line + h * a.width;
-        kept_from = i * a.points;
+        kept_from = 2 * i * a.points;
         q = x + from;
         k = q + out_line;
         v = k + out_line;
@@ -108,7 +108,10 @@ template <class T> struct attention_kernel {
                 if (h.first + i < a.points)
                     from_float(&y[h.out_from + (h.first + i) * h.out_line + c], sum[i][c] / all[i]);
             }
-            if (t < ROWS && h.first + t < a.points) kept[h.kept_from + h.first + t] = most[t] + logf(all[t]);
+            if (t < ROWS && h.first + t < a.points) {
+                kept[h.kept_from + 2 * (h.first + t)] = most[t];
+                kept[h.kept_from + 2 * (h.first + t) + 1] = 1 / all[t];
+            }
         }
     }
 };
@@ -169,7 +172,8 @@ template <class T, int OF> struct attention_back {
                 const int i = t / ROWS, j = t % ROWS;
                 float p = 0;
                 if (query + i < a.points && key + j < a.points) {
-                    p = expf(a.scale * product(q, i, k, j, a.width) - kept[h.kept_from + query + i]);
+                    const float *const row = kept + h.kept_from + 2 * (query + i);
+                    p = expf(a.scale * product(q, i, k, j, a.width) - row[0]) * row[1];
                     if (OF != OF_VALUE) p *= a.scale * (product(go, i, v, j, a.width) - mean[i]);
                 }
                 if (OF == OF_QUERY) by[i][j] = p;

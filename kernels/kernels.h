@@ -164,8 +164,8 @@ struct k_group_norm_grad {
 int k_group_norm_back(void *stream, const struct k_group_norm *k, const struct k_group_norm_grad *g);
 
 /* ---- attention: softmax(scale q k^T) v of each head, over `points` positions -------------------- */
-/* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points], as
- * op_attention keeps it. width: at most K_HEAD. */
+/* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points][2],
+ * as op_attention keeps it. width: at most K_HEAD. */
 enum { K_HEAD = 128 };
 struct k_attention { enum ktype type; int64_t n; int points, heads, width; float scale; };
 int k_attention(void *stream, const struct k_attention *a, const void *x, void *y, float *kept);

@@ -199,7 +199,8 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
     if (odd) rig_odd_among((float *)(uintptr_t)o->c.gout, count);
     if (k->extra_bytes) o->c.extra = mem_alloc(k->extra_bytes(o->g, o->node, n));
     for (int i = 0; i < o->node->n_in; i++) {
-        o->c.in[i] = input_of(o, i, type);
+        const int first = op_graph_first(o->node, i);
+        o->c.in[i] = first < i ? o->c.in[first] : input_of(o, i, type);
         if (odd && o->g->tensor[o->node->in[i]].type == F32)
             rig_odd_among((float *)(uintptr_t)o->c.in[i], (size_t)n * (size_t)shape_count(in_shape(o, i)));
         if (k->grad_in >> i & 1)
@@ -217,7 +218,10 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
 
 void rig_op_close(struct rig_op *o)
 {
-    for (int i = 0; i < o->node->n_in; i++) free((void *)(uintptr_t)o->c.in[i]), free(o->c.gin[i]);
+    for (int i = 0; i < o->node->n_in; i++) {
+        if (op_graph_first(o->node, i) == i) free((void *)(uintptr_t)o->c.in[i]);
+        free(o->c.gin[i]);
+    }
     for (int i = 0; i < o->node->n_param; i++) free(o->c.param[i]), free(o->c.pgrad[i]);
     free(o->c.out), free((void *)(uintptr_t)o->c.gout), free(o->c.extra);
     graph_free(o->g);

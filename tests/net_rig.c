@@ -132,8 +132,8 @@ void ref_forward(struct net *t, const struct group *k)
     }
 }
 
-/* Gradients of the group's inputs and parameters; those of tensors inside it are overwritten. Each is written once: no
- * node reads twice. */
+/* Gradients of the group's inputs and parameters; those of tensors inside it are overwritten. That of a tensor which
+ * a node reads more than once is the sum of what each of its inputs gets. */
 void ref_backward(struct net *t, const struct group *k)
 {
     for (int i = k->n_nodes - 1; i >= 0; i--) {
@@ -141,11 +141,14 @@ void ref_backward(struct net *t, const struct group *k)
         const struct op_kind *op = c.node->op;
         c.gout = op->is_loss ? NULL : t->gplain[c.node->out];
         for (int j = 0; j < c.node->n_in; j++)
-            if (op->grad_in >> j & 1) c.gin[j] = t->gplain[c.node->in[j]];
+            if (op->grad_in >> j & 1)
+                c.gin[j] = op_graph_first(c.node, j) < j ? calloc(tensor_floats(t, c.node->in[j]), sizeof(float))
+                                                         : t->gplain[c.node->in[j]];
         for (int j = 0; j < c.node->n_param; j++)
             if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
         if (op->backward_weights) op->backward_weights(&c);
         if (op->backward_data) op->backward_data(&c);
+        for (int j = 0; j < c.node->n_in; j++) if (c.gin[j]) op_graph_twice_add(&c, j, tensor_floats(t, c.node->in[j]));
     }
 }
 
@@ -173,7 +176,9 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
     for (int i = 0; i < k->n_in; i++) {
         c.in[i] = t->store[k->in[i]];
         if (ph == PH_BWD_DATA && gin >> i & 1) c.gin[i] = t->gstore[k->in[i]];
-        if (acc && c.gin[i] && adds(t, k->in[i])) c.gin_acc |= (uint8_t)(1u << i);
+        bool first = true;                               /* of the inputs that are this tensor */
+        for (int j = 0; j < i; j++) first &= k->in[j] != k->in[i];
+        if (c.gin[i] && (!first || (acc && adds(t, k->in[i])))) c.gin_acc |= (uint8_t)(1u << i);
     }
     for (int i = 0; i < k->n_param; i++) {
         c.param[i] = t->pstore[k->param[i]];

@@ -41,6 +41,11 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
     struct shape shape = {0}, none = {0};
     for (bool more = true; more; s += strspn(s, " +")) {
         enum dtype type = F32;
+        if (*s == '=') {
+            a.in[a.n_in++] = a.in[s[1] - '0'];
+            more = strncmp(s += 2, " +", 2) == 0;
+            continue;
+        }
         bool vector = strncmp(s, "vector", 6) == 0, is_class = strncmp(s, "class", 5) == 0;
         if (is_class) type = I64, s += 5;
         else if (vector) s += 6;
@@ -56,6 +61,21 @@ struct graph *op_graph_example(const struct op_kind *op, const char *s)
     a.attrs = s;
     int out = graph_add(b, &a);
     return made(graph_finish(b, op->rows ? a.in[0] : out, op->is_loss ? out : -1, &e), &e);
+}
+
+int op_graph_first(const struct node *n, int k)
+{
+    int i = 0;
+    while (n->in[i] != n->in[k]) i++;
+    return i;
+}
+
+void op_graph_twice_add(const struct op_call *c, int k, size_t n)
+{
+    const int first = op_graph_first(c->node, k);
+    if (first == k) return;
+    for (size_t i = 0; i < n; i++) ((float *)c->gin[first])[i] += ((float *)c->gin[k])[i];
+    free(c->gin[k]);
 }
 
 void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, void *x)

@@ -4,9 +4,14 @@
 #define TESTS_OP_GRAPHS_H
 #include "model/op.h"
 
-/* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", of a loss "5 + class", "5 +
- * vector", of integers "16 I64 count=9 features=4". */
+/* An example of an operator: "3x4x4 kernel=2", with several inputs "3x4x4 + 3x4x4", or "3x4x4 + =0" where the second is
+ * the first, of a loss "5 + class", "5 + vector", of integers "16 I64 count=9 features=4". */
 struct graph *op_graph_example(const struct op_kind *op, const char *s);
+
+/* The first of a node's inputs that is the same tensor as input k. */
+int op_graph_first(const struct node *n, int k);
+/* Adds the gradient of input k, of n values, to that of the first input that is the same tensor, and frees it. */
+void op_graph_twice_add(const struct op_call *c, int k, size_t n);
 
 /* n values of a graph input of I32 or I64, `step` apart: below its range, or as many as the output has classes. */
 void op_graph_integers(const struct graph *g, int tensor, int step, size_t n, void *x);

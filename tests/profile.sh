@@ -30,6 +30,16 @@ check "--plan without it says that it estimates" sh -c '"$0" -c toy.conf --plan 
 check "another cut and schedule are planned from the same file" \
     sh -c '"$0" -c toy.conf --stages 3 --schedule naive --plan -o pipeline.profile=two/profile.json |
         grep -q "two/profile.json"' "$mpstaged"
+# Of a single sample batch norm of vectors has no statistics, unless it is frozen.
+printf 'input x 10\na = linear(x) features=6\nn = batch_norm(a)\ny = linear(n) features=5\n' >norm.graph
+write_conf norm.conf \
+    's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/split_size = 8/split_size = 4/'
+for freeze in '' 'n'; do
+    job 1 -c norm.conf --stages 1 --profile --run-dir norm --overwrite -o "train.freeze={$freeze}"
+    check "micro-batches of one sample are measured only where batch norm is frozen: {$freeze}" \
+        [ "$code $(tr -d ' \n' <norm/profile.json | grep -o '"micro_batch_sizes":[^]]*')" = \
+        "0 \"micro_batch_sizes\":[${freeze:+1,}2,4,8" ]
+done
 job 2 -c toy.conf --profile --run-dir two
 check "an earlier profile is not overwritten" [ "$code" -eq 73 ]
 job 2 -c toy.conf --profile --run-dir two --overwrite

@@ -244,6 +244,29 @@ START_TEST(a_writer_that_moves_is_awaited)
 }
 END_TEST
 
+/* A frozen batch norm computes as in evaluation, so samples do not know each other: micro-batches of 3, 3 and 1 train
+ * as one of 7. */
+START_TEST(frozen_norms_of_one_sample)
+{
+    static const char text[] =
+        "graph frozen\ninput x 6\nlabels t class\na = linear(x) features=5\nn = batch_norm(a)\nr = relu(n)\n"
+        "y = linear(r) features=4\nloss = softmax_cross_entropy(y, t)\nfreeze n\n";
+    const struct model_case m = {"frozen", "input = {6} classes = 4", text, "class", "cross_entropy", ""};
+    const char *backend = _i ? "onednn" : "reference";
+    struct rig_result parts, whole, r;
+    struct rig q = case_rig(&m, backend);
+    case_run(&q, &parts);
+    q.n_stages = 3;
+    q.recompute = ~0u;
+    case_same(&q, &parts, &r);
+    q = case_rig(&m, backend);
+    q.conf = case_conf(&m, 1, 7, 7);
+    case_run(&q, &whole);
+    for (int i = 0; i < q.steps; i++) ck_assert_double_eq_tol(parts.loss[i], whole.loss[i], 1e-6);
+    ck_assert_double_eq_tol(parts.grad_norm, whole.grad_norm, 1e-6);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("exec", 240);
@@ -257,5 +280,6 @@ int main(void)
     tcase_add_test(t, costs_of_profiled_steps);
     tcase_add_test(t, a_writer_that_stands_still_is_found);
     tcase_add_test(t, a_writer_that_moves_is_awaited);
+    tcase_add_loop_test(t, frozen_norms_of_one_sample, 0, 2);
     return suite_run("exec", CK_NOFORK, t);
 }

@@ -13,7 +13,7 @@ static void attention(const char *example, enum ktype type, bool acc)
     rig_op_open(&o, "attention", example, type, 2);
     const struct attention a = attention_of(o.g, o.node, 2);
     const struct k_attention k = {type, a.n, (int)a.points, (int)a.heads, (int)a.width, (float)a.scale};
-    int64_t c = o.channels, points = o.points, heads = a.n * a.heads * points;
+    int64_t c = o.channels, points = o.points, heads = 2 * a.n * a.heads * points;
     void *x = rig_last(type, o.c.in[0], 2, 3 * c, points), *gy = rig_last(type, o.c.gout, 2, c, points),
          *y = rig_new(type, (size_t)(2 * c * points)), *out = rig_last(type, o.c.out, 2, c, points);
     float *kept = rig_new(K_F32, (size_t)heads), *old = rig_normals(type, 70, (size_t)(6 * c * points));

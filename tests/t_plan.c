@@ -217,6 +217,23 @@ START_TEST(one_value_batch_norm_is_refused)
 }
 END_TEST
 
+/* Frozen, it computes as in evaluation; with a weight that is trained it does not. */
+START_TEST(frozen_batch_norm_sees_one_value)
+{
+    static const char graph[] = "graph b\ninput input 4\nlabels labels class\nfc = linear(input) features=3\n"
+                                "bn = batch_norm(fc)\nloss = mse(bn, labels)\nfreeze bn.weight\n";
+    char whole[sizeof graph + 32];
+    for (int i = 0; i < 2; i++) {
+        snprintf(whole, sizeof whole, "%s%s", graph, i ? "freeze bn.bias\n" : "");
+        struct graph *g = rig_graph(whole);
+        ck_assert(i == !plan_norm_of_one(g));
+        struct made m = made_make(g, &rig_plain, 1, NULL, rig_request("gpipe", 5, i ? 1 : 2, "auto"));
+        ck_assert_msg(i == (m.p != NULL), "%s", m.e.text);
+        made_free(&m);
+    }
+}
+END_TEST
+
 /* A cut must not change what is selected: groups, layouts and sizes come from the whole graph. */
 START_TEST(fusion_patterns)
 {
@@ -286,6 +303,7 @@ int main(void)
     tcase_add_test(t, outputs_that_nobody_has_are_refused);
     tcase_add_test(t, too_many_micro_batches_are_refused);
     tcase_add_test(t, one_value_batch_norm_is_refused);
+    tcase_add_test(t, frozen_batch_norm_sees_one_value);
     tcase_add_test(t, one_tensor_twice_is_not_fused);
     tcase_add_test(t, fusion_patterns);
     tcase_add_loop_test(t, golden_plans, 0, sizeof golden / sizeof *golden);

@@ -50,7 +50,12 @@ struct be_key { int group; enum phase phase; int samples; bool train; };
  *
  * A tensor t lies in the selection's type[t] and layout[t], in channels[t] channels, select_sample_bytes(s, t) bytes a
  * sample; a parameter p in param_type[p] and param_layout[p] (plan/device.h says what the layouts are). gin[i] may be
- * gout's memory where k->grad_over is i. pgrad[i] is NULL for what is not trained. */
+ * gout's memory where k->grad_over is i. pgrad[i] is NULL for what is not trained.
+ *
+ * The same tensor may be several inputs: in[i] and in[j] are then one address, and so are gin[i] and gin[j]. So a
+ * kernel writes gin in ascending order of i, each whole before the next: the first one overwrites, and gin_acc says
+ * that the others add to it. Where gin[i] is gout's memory, no other gin is. Fused groups never have a tensor twice
+ * (plan/select.c). */
 struct be_call {
     int n;                                               /* samples: the key's */
     const struct be_block *block;

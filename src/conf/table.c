@@ -401,7 +401,8 @@ const struct opt opt_table[] = {
              "one, whose costs for other numbers of threads stand beside the new ones"},
     {"pipeline.profile_sizes", OPT_INTS, AT(pipeline.profile_sizes), NULL, 1, 1 << 24,
      .text =
-         "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size"},
+         "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size, "
+         "but no single sample where a batch norm would see one value a channel"},
     {"pipeline.recompute", OPT_WORD, AT(pipeline.recompute), "none", .words = "none all auto",
      .text = "activations that are computed again in the backward pass instead of kept: none, all, or as few blocks as "
              "pipeline.max_memory asks for"},

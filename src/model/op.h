@@ -134,15 +134,14 @@ struct op_kind {
     const struct score_row *rows;
     /* how many of the rows this node has; NULL: all */
     int (*n_rows)(const struct graph *g, const struct node *n);
-    /* forward may write out over in[0] (when nobody else reads it) */
-    bool inplace;
     void (*forward)(const struct op_call *c);
     void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
     void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
     /* Applies micro-batches' statistics (extra) to the persistent ones at the optimizer action; NULL: none. */
     void (*stats)(const struct op_stats *a);
     /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class", "5 +
-     * vector" (a target like the input before it) */
+     * vector" (a target like the input before it), "6 + =0" (input 0 once more: of operators with gradients of several
+     * inputs each pair of them is one tensor in some example) */
     const char *const *examples;
 };
 

@@ -183,20 +183,25 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     return p;
 }
 
-/* R4: a batch norm that sees one value a channel has no variance to divide by. A batch that is one micro-batch has no
- * other split. */
+/* R4: a batch norm that sees one value a channel has no variance to divide by. One that is frozen uses its running
+ * statistics. */
+const struct node *plan_norm_of_one(const struct graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct shape *s = &g->tensor[g->node[i].out].shape;
+        if (g->node[i].op->does == OP_NORM && !g->node[i].fixed && shape_count(s) == s->d[0]) return &g->node[i];
+    }
+    return NULL;
+}
+
+/* A batch that is one micro-batch has no other split. */
 static int batch_norm_check(const struct plan *p, struct err *e)
 {
-    const struct graph *g = p->sel->g;
+    const struct node *norm = plan_norm_of_one(p->sel->g);
     int n = (p->req.batch - 1) / p->req.split + 1, least = p->req.batch - (n - 1) * p->req.split;
-    for (int i = 0; p->req.mode == PLAN_TRAIN && i < g->n_nodes; i++) {
-        const struct shape *s = &g->tensor[g->node[i].out].shape;
-        if (g->node[i].op->does != OP_NORM || least * (shape_count(s) / s->d[0]) > 1) continue;
-        return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of %d "
-                       "sample%s: choose another train.%s",
-                       g->node[i].name, least, least == 1 ? "" : "s", n == 1 ? "batch_size" : "split_size");
-    }
-    return 0;
+    if (p->req.mode != PLAN_TRAIN || least > 1 || !norm) return 0;
+    return err_set(e, E_CONF, "batch norm \"%s\" would see one value a channel in a micro-batch of 1 sample: choose "
+                   "another train.%s", norm->name, n == 1 ? "batch_size" : "split_size");
 }
 
 static void *vec_keep(struct arena *a, const void *v, int n, size_t size)

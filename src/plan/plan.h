@@ -150,6 +150,8 @@ struct plan {
     /* of each rank; load: what is on its way to a device, beside the slots */
     size_t *slot_bytes, *tmp_bytes, *work_bytes, *load_bytes;
 };
+/* A batch norm that would see one value a channel in a micro-batch of one sample, which cannot be trained, or NULL. */
+const struct node *plan_norm_of_one(const struct graph *g);
 /* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. Calls plan_check before it
  * returns. */
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,

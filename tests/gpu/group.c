@@ -235,22 +235,34 @@ void ref_forward(struct net *t)
     }
 }
 
-/* Each gradient is written once: no node reads a tensor twice. */
+/* The gradient of a tensor that a node reads more than once is the sum of what each of its inputs gets. */
 void ref_backward(struct net *t)
 {
     for (int i = t->k->n_nodes - 1; i >= 0; i--) {
         struct op_call c = ref_call(t, t->k->node[i]);
         const struct op_kind *op = c.node->op;
         c.gout = op->is_loss ? NULL : t->grad[c.node->out];
-        for (int j = 0; j < c.node->n_in; j++) if (op->grad_in >> j & 1) c.gin[j] = t->grad[c.node->in[j]];
+        for (int j = 0; j < c.node->n_in; j++)
+            if (op->grad_in >> j & 1)
+                c.gin[j] = op_graph_first(c.node, j) < j ? calloc(count(t, c.node->in[j]), sizeof(float))
+                                                         : t->grad[c.node->in[j]];
         for (int j = 0; j < c.node->n_param; j++)
             if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
         if (op->backward_weights) op->backward_weights(&c);
         if (op->backward_data) op->backward_data(&c);
+        for (int j = 0; j < c.node->n_in; j++) if (c.gin[j]) op_graph_twice_add(&c, j, count(t, c.node->in[j]));
     }
 }
 
 /* ---- the backend ----------------------------------------------------------------------------- */
+
+/* The first of the group's inputs that is the same tensor. */
+static int first_in(const struct group *k, int i)
+{
+    int j = 0;
+    while (k->in[j] != k->in[i]) j++;
+    return j;
+}
 
 /* One kernel. 0, or -1: the backend has none, noted. */
 int be_phase(struct net *t, enum phase ph, int how)
@@ -270,7 +282,8 @@ int be_phase(struct net *t, enum phase ph, int how)
     for (int i = 0; i < k->n_in; i++) {
         c.in[i] = needs >> i & 1 ? t->in[i] : NULL;
         if (ph == PH_BWD_DATA && k->grad_in >> i & 1) c.gin[i] = how & OVER && i == k->grad_over ? t->gout : t->gin[i];
-        if (how & ADD && c.gin[i] && t->g->tensor[k->in[i]].n_readers > 1) c.gin_acc |= (uint8_t)(1u << i);
+        bool adds = first_in(k, i) < i || (how & ADD && t->g->tensor[k->in[i]].n_readers > 1);
+        if (c.gin[i] && adds) c.gin_acc |= (uint8_t)(1u << i);
     }
     for (int i = 0; i < k->n_param; i++) {
         c.param[i] = t->p[i];
@@ -333,6 +346,10 @@ void group_open(struct net *t, int group)
     t->group = group;
     t->train = true;
     for (int i = 0; i < k->n_in; i++) {
+        const int first = first_in(k, i);
+        t->in[i] = t->in[first];
+        t->gin[i] = t->gin[first];
+        if (first < i) continue;
         value_make(t, k->in[i]);
         t->in[i] = memory(t, bytes(t, k->in[i]));
         t->gin[i] = memory(t, bytes(t, k->in[i]));

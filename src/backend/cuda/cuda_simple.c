@@ -167,12 +167,12 @@ static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call 
     if (is_forward(k) && each) status = k_scale(b->lane, &s, c->in[0], c->in[1], c->out);
     else if (is_forward(k)) status = k_multiply(b->lane, s.type, n, c->in[0], c->in[1], c->out);
     else {
-        if (gf.gx)
-            status = each ? k_dot_back(b->lane, &s, c->in[0], &gf)
-                          : k_multiply_back(b->lane, s.type, n, c->in[0], &gf);
-        if (gx.gx && !status)
+        if (gx.gx)
             status = each ? k_scale_back(b->lane, &s, c->in[1], &gx)
                           : k_multiply_back(b->lane, s.type, n, c->in[1], &gx);
+        if (gf.gx && !status)
+            status = each ? k_dot_back(b->lane, &s, c->in[0], &gf)
+                          : k_multiply_back(b->lane, s.type, n, c->in[0], &gf);
     }
     return cuda_check(e, "multiply", status);
 }

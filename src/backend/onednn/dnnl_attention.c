@@ -32,7 +32,7 @@ static struct part part_of(const struct attention_kernel *k, const struct be_cal
 {
     const struct attention *a = &k->a;
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
-    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->extra + i * a->points};
+    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->extra + 2 * i * a->points};
     t.key = t.q + all;
     t.v = t.key + all;
     t.p = (float *)c->work;
@@ -54,11 +54,17 @@ static int scores(const struct part *t, struct err *e)
     return matmul_run((struct matmul){t->rows, n, t->k->a.width, {'T', t->q + t->at, n}, {'N', t->key, n}}, t->p, n, e);
 }
 
+static struct vec_scores scores_of(const struct part *t)
+{
+    const struct attention *a = &t->k->a;
+    return (struct vec_scores){t->rows, a->points, (float)a->scale, t->q + t->at, t->key, a->width};
+}
+
 static int forward_part(struct be *b, const struct part *t, struct err *e)
 {
-    const struct vec_scores s = {t->rows, t->k->a.points, (float)t->k->a.scale};
+    const struct vec_scores s = scores_of(t);
     if (scores(t, e)) return -1;
-    b->vec->softmax(&s, t->p, t->kept + t->at);
+    b->vec->softmax(&s, t->p, t->kept + 2 * t->at);
     const struct matmul out = {t->k->a.width, s.rows, s.n, {'N', t->v, s.n}, {'T', t->p, s.n}};
     return matmul_run(out, t->out + t->at, s.n, e);
 }
@@ -66,12 +72,12 @@ static int forward_part(struct be *b, const struct part *t, struct err *e)
 /* As op_attention.c has it; the sum of p dp over a row is taken from the row. */
 static int backward_part(struct be *b, const struct part *t, bool acc, struct err *e)
 {
-    const struct vec_scores s = {t->rows, t->k->a.points, (float)t->k->a.scale};
-    const int64_t n = s.n, rows = s.rows, width = t->k->a.width;
+    const struct vec_scores s = scores_of(t);
+    const int64_t n = s.n, rows = s.rows, width = s.width;
     const struct matrix go = {'N', t->go + t->at, n}, turned = {'T', go.at, n}, q = {'N', t->q + t->at, n};
     bool more = acc || t->at;
     if (scores(t, e)) return -1;
-    b->vec->softmax_again(&s, t->p, t->kept + t->at);
+    b->vec->softmax_again(&s, t->p, t->kept + 2 * t->at);
     if (matmul_run((struct matmul){width, n, rows, go, {'N', t->p, n}, more}, t->gv, n, e) ||
         matmul_run((struct matmul){rows, n, width, turned, {'N', t->v, n}}, t->dp, n, e))
         return -1;

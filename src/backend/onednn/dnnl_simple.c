@@ -104,10 +104,10 @@ static int multiply_backward_run(struct be *b, struct be_kernel *base, const str
     struct simple_kernel *k = (struct simple_kernel *)base;
     const float *g = c->gout;
     bool adds = c->gin_acc & 1, adds_f = c->gin_acc >> 1 & 1, each = scales(b, base->node);
-    if (c->gin[1] && each) k->vec->dot(&k->s, c->in[0], g, c->gin[1], adds_f);
-    if (c->gin[1] && !each) b->vec->multiply(c->gin[1], g, c->in[0], k->count, adds_f);
     if (c->gin[0] && each) k->vec->scale(&k->s, g, c->in[1], c->gin[0], adds);
     if (c->gin[0] && !each) b->vec->multiply(c->gin[0], g, c->in[1], k->count, adds);
+    if (c->gin[1] && each) k->vec->dot(&k->s, c->in[0], g, c->gin[1], adds_f);
+    if (c->gin[1] && !each) b->vec->multiply(c->gin[1], g, c->in[0], k->count, adds_f);
     return 0;
 }
 

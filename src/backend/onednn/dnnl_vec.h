@@ -27,8 +27,9 @@ struct vec_unary {
     void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
 };
 
-/* Rows of n scores, which are multiplied with scale > 0. */
-struct vec_scores { int64_t rows, n; float scale; };
+/* Rows of n scores, products of columns of q and key, which are multiplied with scale > 0. Both matrices have `width`
+ * rows of n; row 0 of the scores is the first column of q. */
+struct vec_scores { int64_t rows, n; float scale; const float *q, *key; int64_t width; };
 
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
@@ -88,8 +89,9 @@ struct vec_ops {
     void (*prelu_backward)(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
                            bool acc);
     void (*prelu_slopes)(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc);
-    /* Of each row: x becomes softmax(scale x), kept its log sum e^(scale x); x becomes the same again by what was kept;
-     * and the gradient of softmax(scale x), g, that of x, p being the softmax. */
+    /* Of each row: x becomes softmax(scale x), kept[2] its largest scale x and 1 / the sum of e^(scale x - that); x
+     * becomes the same again, to the bit, by what was kept; and the gradient of softmax(scale x), g, that of x, p being
+     * the softmax. */
     void (*softmax)(const struct vec_scores *s, float *x, float *kept);
     void (*softmax_again)(const struct vec_scores *s, float *x, const float *kept);
     void (*softmax_backward)(const struct vec_scores *s, const float *p, float *g);

@@ -141,21 +141,45 @@ static void row_exp(float *x, int64_t n, float scale, float less)
     for (int64_t i = 0; i < n; i++) x[i] = unary_exp(scale * x[i] - less);
 }
 
+/* The score itself, in double. */
+static double score_of(const struct vec_scores *s, int64_t r, int64_t i)
+{
+    double sum = 0;
+    for (int64_t w = 0; w < s->width; w++) sum += (double)s->q[w * s->n + r] * s->key[w * s->n + i];
+    return s->scale * sum;
+}
+
+/* x = e^(score - most) of row r. A large score in float has lost the digits that count after the difference: those that
+ * have weight are made anew, and so is the largest, whose x is 1 then. Rows of usual scores have none. */
+static void scores_exp(const struct vec_scores *s, int64_t r, float *x, float most)
+{
+    const float large = 32, counts = 0x1p-12f;
+    double top = -INFINITY;
+    row_exp(x, s->n, s->scale, most);
+    if (!(fabsf(most) > large)) return;
+    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) top = fmax(top, score_of(s, r, i));
+    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) x[i] = (float)exp(score_of(s, r, i) - top);
+}
+
 static void softmax(const struct vec_scores *s, float *x, float *kept)
 {
     for (int64_t r = 0; r < s->rows; r++, x += s->n) {
         const float most = s->scale * row_most(x, s->n);
-        row_exp(x, s->n, s->scale, most);
+        scores_exp(s, r, x, most);
         const double sum = row_sum(x, NULL, s->n);
         const float by = (float)(1 / sum);
         for (int64_t i = 0; i < s->n; i++) x[i] *= by;
-        kept[r] = (float)(most + log(sum));
+        kept[2 * r] = most;
+        kept[2 * r + 1] = by;
     }
 }
 
 static void softmax_again(const struct vec_scores *s, float *x, const float *kept)
 {
-    for (int64_t r = 0; r < s->rows; r++, x += s->n) row_exp(x, s->n, s->scale, kept[r]);
+    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+        scores_exp(s, r, x, kept[2 * r]);
+        for (int64_t i = 0; i < s->n; i++) x[i] *= kept[2 * r + 1];
+    }
 }
 
 static void softmax_backward(const struct vec_scores *s, const float *p, float *g)

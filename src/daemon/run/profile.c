@@ -20,19 +20,23 @@ static void sizes_append(struct conf_ints *to, int64_t n)
     if (n >= 1 && (!to->n || to->v[to->n - 1] < n)) to->v[to->n++] = n;
 }
 
-static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch)
+/* Without those that cannot be trained, if others are left. */
+static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch, int64_t least)
 {
     if (split > batch) split = batch;
-    sizes_append(to, split / 4);
-    sizes_append(to, split / 2);
-    sizes_append(to, split);
+    if (split / 4 >= least) sizes_append(to, split / 4);
+    if (split / 2 >= least) sizes_append(to, split / 2);
+    if (split >= least || batch < least) sizes_append(to, split);
     sizes_append(to, split * 2 < batch ? split * 2 : batch);
 }
 
-static int profile_sizes(const struct conf *c, struct conf_ints *sizes, struct err *e)
+static int profile_sizes(const struct boot *b, struct conf_ints *sizes, struct err *e)
 {
+    const struct conf *c = b->conf;
     *sizes = c->pipeline.profile_sizes;
-    if (!sizes->n) sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size);
+    if (!sizes->n)
+        sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size,
+                      plan_norm_of_one(b->job.graph) ? 2 : 1);
     for (int i = 1; i < sizes->n; i++)
         if (sizes->v[i] <= sizes->v[i - 1]) return conf_error(c, "pipeline.profile_sizes", e, "sizes must ascend");
     return 0;
@@ -89,7 +93,7 @@ int profile_check(struct boot *b, struct err *e)
 {
     struct conf_ints sizes;
     struct conf trial = *b->conf;
-    if (profile_sizes(b->conf, &sizes, e)) return -1;
+    if (profile_sizes(b, &sizes, e)) return -1;
     conf_widest(&trial, &sizes);
     return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) || write_try(b, e) ? -1 : 0 : 0;
 }
@@ -99,7 +103,7 @@ int profile_plan(struct boot *b, struct err *e)
     struct conf_ints sizes;
     if (b->conf->pipeline.replicas > 1)
         return conf_error(b->conf, "pipeline.replicas", e, "--profile measures one pipeline, without replicas");
-    if (profile_sizes(b->conf, &sizes, e)) return -1;
+    if (profile_sizes(b, &sizes, e)) return -1;
     if (b->world->rank == 0) b->earlier = b->conf->pipeline.profile;
     struct conf *c = conf_copy(b->conf);
     conf_widest(c, &sizes);

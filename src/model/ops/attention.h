@@ -1,6 +1,7 @@
 /* Shared by the attention operator and backends. What is kept of one micro-batch (op_call.extra): floats
- * [sample][head][position], the logarithm of the sum of e^score over all positions that one looks at. Kernels of every
- * backend write this layout. */
+ * [sample][head][position][2]: the largest score m of all positions that one looks at, and 1 / the sum of
+ * e^(score - m). They are apart, because a float that held m + log sum would have no digits left for the logarithm
+ * where scores are large. Kernels of every backend write this layout. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 #include <math.h>

@@ -29,7 +29,9 @@ static void backward_data(const struct op_call *c)
     for (int k = 0; k < c->node->n_in; k++) if (c->gin[k]) memcpy(c->gin[k], c->gout, (size_t)count(c) * sizeof(float));
 }
 
-static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "2x3 + 2x3 + 2x3", NULL};
+static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "2x3 + 2x3 + 2x3", "6 + =0", "16x3x3 + =0",
+                                       "2x3 + =0 + 2x3", "16x3x3 + 16x3x3 + =0", "5x2 + 5x2 + =1", "2x3 + =0 + =0",
+                                       NULL};
 const struct op_kind op_add = {
     .name = "add",
     .text = "sum of tensors of one shape",

@@ -34,7 +34,7 @@ static uint64_t flops(const struct graph *g, const struct node *n)
 static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
 {
     const struct attention a = attention_of(g, n, samples);
-    return (size_t)(a.n * a.heads * a.points) * sizeof(float);
+    return 2 * (size_t)(a.n * a.heads * a.points) * sizeof(float);
 }
 
 /* One head of one sample: matrices [width][points]. dq, dk, dv: gradients. */
@@ -47,7 +47,7 @@ static struct head head_of(const struct op_call *c, const struct attention *a, i
 {
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
     const float *x = (const float *)c->in[0] + from;
-    struct head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->extra + i * a->points,
+    struct head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->extra + 2 * i * a->points,
                      .points = a->points, .width = a->width, .scale = a->scale};
     if (c->out) h.o = h.out = (float *)c->out + i * one;
     if (!c->gin[0]) return h;
@@ -67,12 +67,20 @@ static double product(const struct head *h, const float *x, int64_t i, const flo
 }
 static double score(const struct head *h, int64_t i, int64_t j) { return h->scale * product(h, h->q, i, h->k, j); }
 
+/* Keeps the row's largest score and scale as floats; returns the logarithm of its sum. */
 static double log_sum(const struct head *h, int64_t i)
 {
     double most = score(h, i, 0), sum = 0;
     for (int64_t j = 1; j < h->points; j++) if (score(h, i, j) > most) most = score(h, i, j);
     for (int64_t j = 0; j < h->points; j++) sum += exp(score(h, i, j) - most);
+    h->kept[2 * i] = (float)most;
+    h->kept[2 * i + 1] = (float)(exp(h->kept[2 * i] - most) / sum);   /* of the score as it is kept */
     return most + log(sum);
+}
+
+static double probability(const struct head *h, int64_t i, int64_t j)
+{
+    return exp(score(h, i, j) - h->kept[2 * i]) * h->kept[2 * i + 1];
 }
 
 /* Adds column j of x, times so much, to the sums of `some` channels from `w` on. */
@@ -92,12 +100,11 @@ static void forward(const struct op_call *c)
     for (int64_t n = 0; n < a.n * a.heads; n++) {
         const struct head h = head_of(c, &a, n);
         for (int64_t i = 0; i < h.points; i++) {
-            double kept = log_sum(&h, i);
-            h.kept[i] = (float)kept;
+            const double sum_log = log_sum(&h, i);
             for (int64_t w = 0; w < h.width; w += TILE) {
                 double sum[TILE] = {0};
                 for (int64_t j = 0; j < h.points; j++)
-                    tile_add(&h, sum, exp(score(&h, i, j) - kept), h.v, j, w, some_of(&h, w));
+                    tile_add(&h, sum, exp(score(&h, i, j) - sum_log), h.v, j, w, some_of(&h, w));
                 tile_store(&h, sum, h.out, i, w, some_of(&h, w));
             }
         }
@@ -112,7 +119,7 @@ static void backward_query(const struct head *h, int64_t i)
     for (int64_t w = 0; w < h->width; w += TILE) {
         double sum[TILE] = {0};
         for (int64_t j = 0; j < h->points; j++) {
-            double p = exp(score(h, i, j) - h->kept[i]);
+            double p = probability(h, i, j);
             tile_add(h, sum, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->k, j, w, some_of(h, w));
         }
         tile_store(h, sum, h->dq, i, w, some_of(h, w));
@@ -124,7 +131,7 @@ static void backward_key(const struct head *h, int64_t j)
     for (int64_t w = 0; w < h->width; w += TILE) {
         double key[TILE] = {0}, value[TILE] = {0};
         for (int64_t i = 0; i < h->points; i++) {
-            double p = exp(score(h, i, j) - h->kept[i]), mean = product(h, h->go, i, h->o, i);
+            double p = probability(h, i, j), mean = product(h, h->go, i, h->o, i);
             tile_add(h, key, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->q, i, w, some_of(h, w));
             tile_add(h, value, p, h->go, i, w, some_of(h, w));
         }

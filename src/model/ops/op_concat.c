@@ -40,7 +40,9 @@ static void backward_data(const struct op_call *c)
         }
 }
 
-static const char *const examples[] = {"3 + 4", "2x3x3 + 4x3x3 + 1x3x3", "16x2x2 + 16x2x2", NULL};
+static const char *const examples[] = {"3 + 4", "2x3x3 + 4x3x3 + 1x3x3", "16x2x2 + 16x2x2", "3 + =0", "16x2x2 + =0",
+                                       "2x3x3 + =0 + 4x3x3", "16x3x3 + 4x3x3 + =0", "3x2 + 16x2 + =1", "3x4 + =0 + =0",
+                                       NULL};
 const struct op_kind op_concat = {
     .name = "concat",
     .text = "concatenation along channels",

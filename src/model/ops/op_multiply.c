@@ -39,7 +39,7 @@ static void backward_data(const struct op_call *c)
 }
 
 static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "16x3x3 + 16x1x1", "5x4x2 + 5x1x1",
-                                       "3x2x3x2 + 3x1x1x1", NULL};
+                                       "3x2x3x2 + 3x1x1x1", "6 + =0", "16x3x3 + =0", "5x4x2 + =0", "16x1x1 + =0", NULL};
 const struct op_kind op_multiply = {
     .name = "multiply",
     .text = "product of two tensors of one shape, or of the second's one point with all points of each channel",

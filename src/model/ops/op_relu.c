@@ -34,7 +34,6 @@ const struct op_kind op_relu = {
     .infer = infer,
     .need_b = NEED_OUT,
     .grad_in = 1,
-    .inplace = true,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,
