@@ -142,6 +142,19 @@ static void refuses(struct rig *r, int code, const char *text)
     r->m = NULL;
 }
 
+/* Labels have the classes of the network, as in training. */
+START_TEST(labels_are_classes)
+{
+    struct rig r;
+    volume_put("a.nii", "la.nii", 1);
+    put_text("images", "a.nii\n");
+    put_text("labels", "la.nii\n");
+    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels label_map = {\"0=0\", \"1=2\"}");
+    refuses(&r, E_CONF, "\"1=2\": there are 2 classes");
+    rig_close(&r);
+}
+END_TEST
+
 /* What has the folder's name, or its name until it is whole, stays; and so does what is in it. */
 START_TEST(folders_in_the_way_stay)
 {
@@ -181,6 +194,7 @@ END_TEST
 
 static void all(TCase *t)
 {
+    tcase_add_test(t, labels_are_classes);
     tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
     tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
     tcase_add_test(t, folders_in_the_way_stay);

@@ -123,12 +123,12 @@ static int sizes_take(struct nifti_set *d, const struct conf *c, struct err *e)
 }
 
 /* What comes first counts. Without a list every label is a class of its own. */
-static int map_take(struct nifti_set *d, const struct conf *c, struct err *e)
+static int map_take(struct nifti_set *d, const struct conf *c, int classes, struct err *e)
 {
     const struct conf_texts *t = &c->data.label_map;
     struct nifti_map *m = &d->map;
     struct err own = {0};
-    m->classes = d->labelled ? classes_of(&d->target) : NIFTI_LABELS;
+    m->classes = classes;
     m->listed = t->n > 0;
     m->binary = t->n == 1 && !strcmp(t->v[0], "binary");
     if (m->binary && m->classes < 2)
@@ -151,7 +151,8 @@ static int options_take(struct nifti_set *d, const struct conf *c, struct err *e
     }
     d->foreground = d->train && d->labelled ? c->data.foreground : 0;
     d->seed = (uint64_t)c->run.seed;
-    return sizes_take(d, c, e) || map_take(d, c, e) || ds_norm(c, d->channels, d->mem, &d->norm, e) ? -1 : 0;
+    const int classes = d->labelled ? classes_of(&d->target) : NIFTI_LABELS;
+    return sizes_take(d, c, e) || map_take(d, c, classes, e) || ds_norm(c, d->channels, d->mem, &d->norm, e) ? -1 : 0;
 }
 
 /* ---- opening files ----------------------------------------------------------------------------------------------- */
@@ -557,6 +558,11 @@ const struct volume *volumes_find(const struct ds *ds, uint64_t sample, int64_t 
     const struct volume *v = &d->v[volume_of(d, sample)];
     tile_find(d, v, sample, corner);
     return v;
+}
+
+int volumes_classes(struct ds *ds, const struct conf *c, int classes, struct err *e)
+{
+    return map_take((struct nifti_set *)ds, c, classes, e);
 }
 
 int volumes_stored_labels(const struct ds *ds, uint64_t i, uint8_t *out, struct err *e)

@@ -20,6 +20,9 @@ uint64_t volumes_count(const struct ds *d);              /* of volumes, not of s
 const struct volume *volumes_at(const struct ds *d, uint64_t i);
 /* Axis i of a sample is this one of x, y and z. */
 int volumes_axis(const struct ds *d, int i);
+/* Labels are of so many classes from now on, or become them by data.label_map, also where nothing was to be compared.
+ * Before the first read. 78 */
+int volumes_classes(struct ds *d, const struct conf *c, int classes, struct err *e);
 /* Its labels as they are stored, in the file's order and number. 65, 66, 74 */
 int volumes_stored_labels(const struct ds *d, uint64_t i, uint8_t *out, struct err *e);
 /* The labels of a volume, and its first channel as the network sees it, each of grid.size; borrowed until it is given

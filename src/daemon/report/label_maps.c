@@ -173,7 +173,8 @@ int label_maps_open(const struct job *j, const struct out_place *at, const atomi
     struct label_maps *m = mem_alloc(sizeof *m);
     *m = (struct label_maps){.j = j, .d = j->data[DS_TEST], .stop = stop, .shown = mem_strdup(at->path)};
     *out = m;
-    if (shape_check(m, e) || names_check(m, e) || folder_begin(m, at, e)) return -1;
+    if (shape_check(m, e) || names_check(m, e) || volumes_classes(m->d, j->conf, m->classes, e) ||
+        folder_begin(m, at, e)) return -1;
     uint64_t most = 0;
     for (uint64_t i = 0; i < volumes_count(m->d); i++) {
         uint64_t n = volume_count(volumes_at(m->d, i)->grid.size);
@@ -251,13 +252,11 @@ static int volume_end(struct label_maps *m, const struct volume *v, struct err *
     volume_back(&v->grid, m->whole, guess);
     nifti_add(&file, &v->image, guess);
     char *name = file_name(v);
-    int bad = file_write(m, name, &file, e);
+    int bad = v->label.path ? volumes_stored_labels(m->d, m->volume, truth, e) : 0;
+    if (!bad) bad = file_write(m, name, &file, e);
+    if (!bad && v->label.path) dice = scores_add(m, v, truth, guess);
     free(name);
     text_free(&file);
-    if (!bad && v->label.path) {
-        bad = volumes_stored_labels(m->d, m->volume, truth, e);
-        if (!bad) dice = scores_add(m, v, truth, guess);
-    }
     free(guess);
     free(truth);
     return bad || picture_add(m, v, dice, e) ? -1 : 0;
