@@ -99,8 +99,8 @@ rm -f again
 job 2 -c toy.conf --steps 20 --run-dir w/run --resume
 check "from which the run goes on" [ "$code" -eq 0 ]
 
-# A rate is set while the disk of checkpoints fails, so that the one that would have it is lost, and then the run is
-# killed: it goes on from the one before with that rate, at the steps that it was told of.
+# A rate is set while the disk of checkpoints fails, so that the next checkpoint is lost, and then the run is killed:
+# it goes on from the one before with that rate, at the steps that it was told of.
 rm -rf w/run again
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
 echo 'checkpoint { every_steps = 100000000 }' >>long.conf
@@ -112,7 +112,8 @@ seen '"step":20,' || not_ok "a long run begins"
 : >again
 from=$("$mpstagectl" w/run set train.learning_rate=0.0625 2>&1 | sed -n 's/.* step \([0-9]*\) on$/\1/p')
 check "a rate is set, from step ${from:=0}" [ "$from" -gt 0 ]
-check "its checkpoint is lost" seen '"event":"checkpoint_failed"'
+"$mpstagectl" w/run checkpoint >"$aside/said" 2>&1 || true
+check "the next checkpoint is lost" seen '"event":"checkpoint_failed"'
 check "and it trains on" seen "\"step\":$((from + 9)),"
 kill -KILL $pid
 wait $pid 2>/dev/null || true

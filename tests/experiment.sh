@@ -5,7 +5,8 @@ set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 program=$build/mpstage-experiment
 # Replicas of the configuration are no part of any point.
-write_conf toy.conf 's/learning_rate = 0.1/& gradient_groups = 2/; s/samples = 200/samples = 50/; s/stages = 2/& ranks = 2 replicas = 2/'
+write_conf toy.conf 's/learning_rate = 0.1/& gradient_groups = 2/; s/samples = 200/samples = 50/;
+    s/stages = 2/& ranks = 2 replicas = 2/'
 # run OPTIONS...: sets $code, leaves $aside/out and $aside/err
 run() {
     code=0

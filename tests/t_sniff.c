@@ -176,7 +176,10 @@ START_TEST(an_index_by_its_own_name)
     PUT("hf/one", "\70\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  \0\0\0\0");
     PUT("one", "\70\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}  \0\0\0\0");
     for (int i = 0; i < 3; i++) {
-        put_text(index[i], i == 1 ? "\xef\xbb\xbf {\"weight_map\": {\"a\": \"one\"}}" : "{\"weight_map\":{\"a\":\"one\"}}");
+        const char *mark = i == 1 ? "\xef\xbb\xbf " : "";
+        char text[64];
+        snprintf(text, sizeof text, "%s{\"weight_map\": {\"a\": \"one\"}}", mark);
+        put_text(index[i], text);
         ck_assert_msg(!st_open_all(index[i], &f, &n, &e), "%s", e.text);
         ck_assert_int_eq(n, 1);
         ck_assert_str_eq(f[0]->path, i < 2 ? "hf/one" : "./one");
@@ -195,7 +198,8 @@ START_TEST(files_of_torch_are_told)
     weights_bad("net.pth", "t.load(p,'cpu',");
     weights_bad("net.pth", "v in w.values()]\" net.pth");
     PUT("o'ld.pt", "\200\2\212\12l\374\234F\371 j\250P\31.");
-    weights_bad("o'ld.pt", "o'ld.pt: this is a pickle of Python, as torch.save writes it, not safetensors; to convert it: ");
+    weights_bad("o'ld.pt",
+                "o'ld.pt: this is a pickle of Python, as torch.save writes it, not safetensors; to convert it: ");
     weights_bad("o'ld.pt", "w.values()]\" x.pth");
     PUT("s.pt", "PK\3\4\0\0\10\10\0\0\0\0\0\0net/data.pkl and net/constants.pkl");
     weights_bad("s.pt", "s.pt: this is a ZIP archive, of TorchScript, not");
@@ -237,8 +241,8 @@ static void converted(const char *name)
 
 START_TEST(what_is_said_converts)
 {
-    static const char *const names[] = {"plain", "model", "state_dict", "model_state_dict", "module", "ema", "net", "in_two",
-                                        "old", "script"};
+    static const char *const names[] = {"plain", "model", "state_dict", "model_state_dict", "module", "ema", "net",
+                                        "in_two", "old", "script"};
     if (system("python3 -c 'import torch' 2>/dev/null")) {
         fprintf(stderr, "SKIPPED: PyTorch is not installed\n");
         return;

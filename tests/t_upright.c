@@ -165,7 +165,8 @@ START_TEST(png_chunks)
     const struct chunk z_way = {"zTXt", BYTES("Raw profile type exif\0\1x"), false, false};
     const struct { struct chunk c[3]; int n, want; } of[] = {
         {{exif}, 1, 6}, {{behind}, 1, 3}, {{named}, 1, 6}, {{wrong}, 1, 1}, {{raw}, 1, 8}, {{z_raw}, 1, 8},
-        {{xmp}, 1, 5}, {{i_xmp}, 1, 4}, {{bytes}, 1, 7}, {{other}, 1, 1}, {{cut}, 1, 1}, {{z_cut}, 1, 1}, {{z_way}, 1, 1},
+        {{xmp}, 1, 5}, {{i_xmp}, 1, 4}, {{bytes}, 1, 7}, {{other}, 1, 1}, {{cut}, 1, 1},
+        {{z_cut}, 1, 1}, {{z_way}, 1, 1},
         {{exif, behind}, 2, 3},                           /* the last one */
         {{raw, exif, xmp}, 3, 6}, {{raw, xmp}, 2, 8},     /* EXIF, or else the text of it, or else XMP */
         {{none, raw, xmp}, 3, 5},                         /* an empty one is there, and says nothing */

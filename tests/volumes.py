@@ -32,7 +32,7 @@ def turned_by(header):
 
 
 def upright(image):
-    """As closest canonical, the axes found as by nibabel 5.4: the one that goes along some direction most comes first."""
+    """As closest canonical, axes found as by nibabel 5.4: the one that goes along some direction most comes first."""
     rows = image.affine[:3, :3] / numpy.linalg.norm(image.affine[:3, :3], axis=0)
     u, _, v = numpy.linalg.svd(rows)
     rotation = u @ v

@@ -125,8 +125,8 @@ const struct sniffed *sniff(const void *bytes, size_t n)
 
 static int refuse(const char *path, const struct sniffed *is, const char *wanted, struct err *e)
 {
-    return err_set(e, E_DATA, "%s: this is %s, not %s%s%s", path, is->name, wanted, is->todo ? ": " : "",
-                   is->todo ? is->todo : "");
+    return err_set(e, E_DATA, "%s: this is %s, not %s%s%s", path, is->name, wanted, is->remedy ? ": " : "",
+                   is->remedy ? is->remedy : "");
 }
 
 int sniff_refuse(const char *path, const void *bytes, size_t n, const char *wanted, struct err *e)

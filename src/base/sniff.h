@@ -10,14 +10,14 @@ enum { SNIFF_BYTES = 512 };
 
 /* SNIFF_JSON and SNIFF_PLAIN: what may be right where text is wanted. */
 enum sniff_kind { SNIFF_OTHER, SNIFF_JSON, SNIFF_PLAIN, SNIFF_ZIP, SNIFF_PICKLE };
-/* name: "an HTML page"; todo: what helps, or NULL */
-struct sniffed { const char *name, *todo; enum sniff_kind kind; };
+/* name: "an HTML page"; remedy: what helps, or NULL */
+struct sniffed { const char *name, *remedy; enum sniff_kind kind; };
 
 /* What n bytes from the beginning of a file, of which SNIFF_BYTES suffice, say that it is; NULL: they do not say. */
 const struct sniffed *sniff(const void *bytes, size_t n);
 
-/* "PATH: this is an HTML page, not WANTED: TODO", 65, where these bytes say what the file is. 0: they do not say, or say that it is
- * WANTED. */
+/* 65 where these bytes say what the file is: its path, what it is, what was wanted, and what helps. 0: they do not say,
+ * or it is what was wanted. */
 int sniff_refuse(const char *path, const void *bytes, size_t n, const char *wanted, struct err *e);
 /* The same of an open file of `size` bytes. A file that cannot be read says nothing. */
 int sniff_file(int fd, const char *path, uint64_t size, const char *wanted, struct err *e);

@@ -265,7 +265,8 @@ static int index_open(const char *dir, const char *index, struct st ***out, int 
     json_t *all = json_loadb(t.s, t.n, JSON_REJECT_DUPLICATES, &je), *map = json_object_get(all, "weight_map");
     int bad = 0;
     if (!all) bad = json_fail(index, 0, &je, e);
-    else if (!json_is_object(map) || !json_object_size(map)) bad = bad_file(e, index, 0, "this is JSON text, but no index of weights: there is no weight_map");
+    else if (!json_is_object(map) || !json_object_size(map))
+        bad = bad_file(e, index, 0, "this is JSON text, but no index of weights: there is no weight_map");
     if (!bad) {
         *out = mem_alloc(json_object_size(map) * sizeof **out);
         bad = shards_open(dir, index, map, *out, n, e) || shards_agree(index, map, *out, *n, e);

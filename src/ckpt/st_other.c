@@ -10,8 +10,9 @@
 
 /* What may hold a network, and how a command loads it. */
 struct holder { const char *what, *load; };
-static const struct holder saved = {"as torch.save writes it",
-                                    "t.load(p,'cpu',**dict.fromkeys({'weights_only'}&{*t.load.__code__.co_varnames},True))"},
+static const struct holder
+    saved = {"as torch.save writes it",
+             "t.load(p,'cpu',**dict.fromkeys({'weights_only'}&{*t.load.__code__.co_varnames},True))"},
     script = {"of TorchScript", "t.jit.load(p,'cpu')"},
     arrays = {"of NumPy arrays (.npz)", "{k:t.from_numpy(v)for k,v in __import__('numpy').load(p).items()}"};
 
@@ -68,9 +69,9 @@ int st_other_refuse(const struct st *s, struct err *e)
     const size_t n = s->size < sizeof head ? s->size : sizeof head;
     if (file_read_at(s->fd, s->path, 0, head, n, e)) return -1;
     const struct sniffed *is = n > 8 && head[8] == '{' ? NULL : sniff(head, n);   /* a length, whatever it looks like */
-    const struct holder *h = !is ? NULL : is->kind == SNIFF_PICKLE ? &saved : is->kind == SNIFF_ZIP ? zip_holder(s) : NULL;
     if (!is) return 0;
+    const struct holder *h = is->kind == SNIFF_PICKLE ? &saved : is->kind == SNIFF_ZIP ? zip_holder(s) : NULL;
     if (h) return convert_say(s, is, h, e);
-    return err_set(e, E_DATA, "%s: this is %s, not " WANTED "%s%s", s->path, is->name, is->todo ? ": " : "",
-                   is->todo ? is->todo : "; save the weights as " WANTED ", by the names of --summary");
+    return err_set(e, E_DATA, "%s: this is %s, not " WANTED "%s%s", s->path, is->name, is->remedy ? ": " : "",
+                   is->remedy ? is->remedy : "; save the weights as " WANTED ", by the names of --summary");
 }

@@ -51,8 +51,8 @@ struct ds_kind {
     /* Puts what tells this data set from others that have as many samples: labels, and bytes of some of them. Quick,
      * however many there are; what cannot be read is left out. NULL: nothing does. */
     void (*tell)(const struct ds *d, const struct ds_sink *to);
-    /* The class of a sample, as far as its file says one, also where the model takes none; -1: none. For data.validation,
-     * which only formats with classes take. NULL: there are none. */
+    /* The class of a sample, as far as its file says one, also where the model takes none; -1: none. For
+     * data.validation, which only formats with classes take. NULL: there are none. */
     int64_t (*class_of)(const struct ds *d, uint64_t sample);
     /* From now on only these samples are read. NULL: it makes no difference. */
     void (*only)(struct ds *d, const uint64_t *sample, uint64_t n);

@@ -1,4 +1,4 @@
-/* data.validation: a part of the training samples is kept to test with, and the rest is trained. Inside of data sets. */
+/* data.validation: a part of the training samples is kept to test with, the rest is trained. Only data sets use it. */
 #ifndef DATA_VALIDATION_H
 #define DATA_VALIDATION_H
 #include "data/ds.h"

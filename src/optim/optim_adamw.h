@@ -1,6 +1,6 @@
 /* Adam with decoupled weight decay (arXiv:1711.05101) as torch.optim.AdamW computes it, operation by operation
- * (_single_tensor_adamw in torch/optim/adamw.py since 2.0; lerp_ in aten/src/ATen/native/Lerp.h). t: be_block.update, the
- * number of the update, from 1: a step that is skipped is none.
+ * (_single_tensor_adamw in torch/optim/adamw.py since 2.0; lerp_ in aten/src/ATen/native/Lerp.h). t: be_block.update,
+ * the number of the update, from 1: a step that is skipped is none.
  *
  *   g <- clip g;  w <- w (1 - lr decay);  m <- m + (1 - beta1) (g - m);  v <- beta2 v + (1 - beta2) g g
  *   w <- w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon),  from m = v = 0

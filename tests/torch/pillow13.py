@@ -1,5 +1,5 @@
-"""Import it where pictures are scaled: older versions of Pillow then scale in the order of Pillow 13, columns first where
-the height shrinks by more than twice what the width does."""
+"""Import it where pictures are scaled: older versions of Pillow then scale in the order of Pillow 13, columns first
+where the height shrinks by more than twice what the width does."""
 import PIL
 from PIL import Image
 
