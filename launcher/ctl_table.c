@@ -47,6 +47,7 @@ void ctl_help(struct text *out)
     char left[40];
     text_add(out, "usage: mpstagectl RUNDIR COMMAND [option]\n"
                   "       mpstagectl list|verify DIR [option]\n"
+                  "Command and directory come in either order.\n"
                   "Asks and steers the mpstaged whose run directory is RUNDIR.\n\nCommands:\n");
     for (int i = 0; i < VERBS; i++) {
         const struct ctl_verb_info *v = &ctl_verbs[i];

@@ -235,21 +235,17 @@ static int arg_check(const struct want *w)
     return ctl_fail(E_USAGE, "%s: %s is no number of seconds from 0.1 to 5", v->name, w->arg);
 }
 
-/* What is no option: a run directory and a command, or a command that looks at files and a directory. */
+/* What is no option: a directory and a command, in either order, and what the command takes. Where both are names of
+ * commands, the directory comes first, but with commands that look at files. */
 static int words_take(struct want *w, int argc, char **argv)
 {
-    int first = argc == 2 ? ctl_verb_find(argv[0]) : -1;
-    if (first >= 0 && ctl_verbs[first].files) {
-        w->verb = first;
-        w->dir = argv[1];
-        return options_check(w);
-    }
     if (argc < 2) return ctl_fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
-    w->dir = argv[0];
-    w->verb = ctl_verb_find(argv[1]);
+    int first = ctl_verb_find(argv[0]), second = ctl_verb_find(argv[1]);
+    bool turned = first >= 0 && (second < 0 || (ctl_verbs[first].files && argc == 2));
+    w->verb = turned ? first : second;
+    w->dir = argv[turned];
     if (w->verb < 0) return ctl_fail(E_USAGE, "unknown command %s (see mpstagectl --help)", argv[1]);
     const struct ctl_verb_info *v = &ctl_verbs[w->verb];
-    if (v->files) return ctl_fail(E_USAGE, "%s comes first: mpstagectl %s %s", v->name, v->name, w->dir);
     int most = v->arg ? 3 : 2;
     if (argc > most) return ctl_fail(E_USAGE, "unexpected argument %s", argv[most]);
     w->arg = argc > 2 ? argv[2] : NULL;

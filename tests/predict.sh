@@ -67,7 +67,7 @@ cp -r runs/images/checkpoints cut/
 job 1 -c images.conf --init-from "$(ls -d cut/checkpoints/* | tail -n 1)" --predict newest.csv --run-dir other
 rm -f runs/images/weights.safetensors
 predicts from-checkpoint.csv 1 -c images.conf
-check "without weights, those of the newest checkpoint" cmp newest.csv from-checkpoint.csv
+check "without weights, those of the best checkpoint, too" cmp one.csv from-checkpoint.csv
 
 # ---- against torch ---------------------------------------------------------------------------------------------------
 if /usr/bin/python3 -c 'import torch, torchvision' 2>/dev/null; then

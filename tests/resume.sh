@@ -155,6 +155,11 @@ refused "an unknown score" 78 'checkpoint.best=beauty: "beauty" is no score .*; 
 refused "the best without test samples" 78 'checkpoint.best=loss: there are no test samples' \
     2 -c resnet.conf --run-dir new -o checkpoint.best=loss
 
+# ---- what is measured ------------------------------------------------------------------------------------------------
+trains cut 2 -c mlp.conf --steps 4
+job 2 -c mlp.conf --run-dir cut --resume --steps 7
+check "the account goes by steps of this process" grep -q 'costs measured in steps 6 to 7 of this run' cut/mpstaged.log
+
 # ---- when ------------------------------------------------------------------------------------------------------------
 trains best 2 -c mlp.conf -o checkpoint.every_steps=0 -o checkpoint.best=loss -o checkpoint.keep=1
 best=$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl |

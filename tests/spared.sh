@@ -69,6 +69,26 @@ rm -r r/checkpoints/* r/weights.safetensors; mkdir r/checkpoints/step-00000004.t
 run r --resume
 equal "with nothing to lose --resume begins anew" "$code $(hash_of r | tail -n 1)" "0 $whole"
 
+# ---- what is in nobody's way -----------------------------------------------------------------------------------------
+# A run that failed before its first step, one that was killed later, half a checkpoint.
+rm -rf r; mkdir -p r/checkpoints/step-00000002.tmp
+printf '{"event":"start","steps":8}\n{"event":"failed","code":65}\n' >r/metrics.jsonl; echo old >r/mpstaged.log
+run r
+equal "a run that failed before its first step blocks nothing" "$code $(hash_of r)" "0 $whole"
+equal "and its lines go" "$(head -c 16 r/metrics.jsonl) $(grep -c '^old$' r/mpstaged.log || true)" '{"event":"start" 0'
+rm -rf r; mkdir r
+{ grep '"event":"start"' whole/metrics.jsonl; grep -m 3 '"event":"step"' whole/metrics.jsonl; } >r/metrics.jsonl
+echo old >r/mpstaged.log
+run r
+equal "nor does one that left no checkpoint" "$code $(hash_of r)" "0 $whole"
+equal "whose lines stay" "$(grep -c '"event":"step"' r/metrics.jsonl) $(head -n 1 r/mpstaged.log)" "11 old"
+check "and a line says so" grep -q 'note: r has metrics of an earlier run, which left neither ' r/mpstaged.log
+spares_in=$(state r)
+run r
+equal "one with weights and checkpoints does" "$code $(state r)" "73 $spares_in"
+rm -rf r/checkpoints; run r
+equal "and with weights alone" "$code" 73
+
 # ---- passed over -----------------------------------------------------------------------------------------------------
 copy whole r; echo '{' >r/checkpoints/step-00000008/manifest.json
 run r --resume --steps 14

@@ -165,6 +165,7 @@ static int earlier(int dirfd, bool gone)
 int events_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
 {
     bool adds = c->run.overwrite || strcmp(c->run.resume, "no");
+    adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* of a run that came to nothing: rundir.c */
     if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
                    dir, prefix);

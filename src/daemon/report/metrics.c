@@ -266,10 +266,8 @@ int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struc
     *m = (struct metrics){.job = h->job, .since = clock_ns()};
     graph_scores(h->job->graph, &m->scores);
     *out = m;
-    bool had = false, resume = strcmp(h->job->conf->run.resume, "no") != 0;
-    if (resume ? out_records_append(&m->file, dirfd, dir, file_name, &had, e)
-               : out_records_open(&m->file, dirfd, dir, file_name, e)) return -1;
-    return metrics_start(m, h, had, e);
+    bool had = false;
+    return out_records_append(&m->file, dirfd, dir, file_name, &had, e) ? -1 : metrics_start(m, h, had, e);
 }
 
 int metrics_fd(const struct metrics *m) { return m->file.fd; }

@@ -26,7 +26,7 @@ char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n);
 struct metrics;
 /* plan: hash of the plan set; from: NULL, or the checkpoint that the run goes on from */
 struct metrics_head { const struct job *job; const char *numerics, *plan; const struct ckpt *from; };
-/* With run.resume goes on with the file that is there. 73 */
+/* Goes on with the file that is there: rundir_make has removed one that is nothing to go on with. 73 */
 int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);

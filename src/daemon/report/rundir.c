@@ -13,19 +13,19 @@
 #include "daemon/run/course.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
-                  checkpoints[] = CKPT_FOLDER;
+                  checkpoints[] = CKPT_FOLDER, metrics[] = "metrics.jsonl", logged[] = "mpstaged.log";
 
 /* The files that runs make there. use: which uses make it, as bits; result: it is a result of the run; old: the next
  * run removes it. */
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
-    {"metrics.jsonl", T | E, T | E, S_IFREG, true},
-    {RATES_FILE, T, T, S_IFREG, true},
+    {metrics, T | E, 0, S_IFREG, true},
+    {RATES_FILE, T, 0, S_IFREG, true},
     {weights, T, T, S_IFREG, false},
     {weights_old, T, 0, S_IFREG, false},
     {"confusion.csv", T | E, 0, S_IFREG, true},
     {"confusion.png", T | E, 0, S_IFREG, true},
-    {"mpstaged.log", T | E, 0, S_IFREG, true},
+    {logged, T | E, 0, S_IFREG, true},
     {"control.sock", T | E, 0, S_IFSOCK, true},
     {"profile.json", P, P, S_IFREG, false},
     {checkpoints, T, T, S_IFDIR, false},
@@ -43,6 +43,13 @@ static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") !
 
 /* ---- before ------------------------------------------------------------------------------------------------------ */
 
+/* Half a checkpoint, which a process that was killed has left. */
+static bool is_half(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && !strncmp(name, "step-", 5) && !strcmp(name + n - 4, ".tmp");
+}
+
 /* Whether a name is there, and if it is a folder, something in it: one that was made before a run, or in which a file
  * system of its own begins, holds nothing yet. -1: errno, it cannot be read. */
 static int holds(int at, const char *name, mode_t kind)
@@ -57,7 +64,7 @@ static int holds(int at, const char *name, mode_t kind)
     }
     bool found = false;
     for (struct dirent *f; !found && (errno = 0, f = readdir(folder));) {
-        found = true;
+        found = !is_half(f->d_name);
         for (int i = 0; i < 3; i++) found &= strcmp(f->d_name, nothing[i]) != 0;
     }
     int why = found ? 0 : errno;
@@ -66,7 +73,45 @@ static int holds(int at, const char *name, mode_t kind)
     return why ? -1 : found;
 }
 
-static int results_refuse(const struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+/* Whether the metrics say more than how a run began and that it failed. What is no such file counts as results. -1:
+ * e. */
+static int metrics_tell(const struct rundir *d, struct err *e)
+{
+    static const char *const nothing[] = {"start", "resume", "weights", "failed"};
+    enum { LOOK = 1 << 20 };                              /* the first step's line is one of the first few */
+    int fd = openat(d->fd, metrics, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    char *s = fd < 0 ? NULL : mem_alloc(LOOK + 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, s, LOOK);
+    int why = errno;
+    bool any = false;
+    if (fd >= 0) close(fd);
+    for (char *line = s, *end; n > 0 && !any && *line; line = end) {
+        char event[12] = "";
+        bool known = false;
+        sscanf(line, "{\"event\":\"%11[a-z_]\"", event);
+        for (int i = 0; i < 4; i++) known |= !strcmp(event, nothing[i]);
+        end = strchr(line, '\n');
+        end = end ? end + 1 : line + strlen(line);
+        any = !known;
+    }
+    free(s);
+    if (n >= 0 || (fd < 0 && why == ENOENT)) return any;
+    return err_set(e, E_IO, "%s/%s: %s", d->path, metrics, strerror(why));
+}
+
+/* What a run that failed before its first step leaves is in nobody's way. Neither is what one leaves that came to no
+ * checkpoint and no weights: its metrics and log stay, and the next run adds to them. */
+static int leftovers_judge(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+{
+    int told = d->fd < 0 || c->run.overwrite || resumes(c) ? 0 : metrics_tell(d, e);
+    if (told < 0) return -1;
+    d->adds = told && use == RUNDIR_TRAIN;
+    if (!told || d->adds) return 0;
+    return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another --run-dir",
+                   d->path, metrics);
+}
+
+static int results_refuse(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
     for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++) {
         int is = owns[i].result & 1u << use ? holds(d->fd, owns[i].name, owns[i].kind) : 0;
@@ -75,7 +120,7 @@ static int results_refuse(const struct rundir *d, const struct conf *c, enum run
             return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --resume, --overwrite or "
                            "another --run-dir", d->path, owns[i].name);
     }
-    return 0;
+    return use == RUNDIR_PROFILE ? 0 : leftovers_judge(d, c, use, e);
 }
 
 static int replaceable(int fd, const char *path, const char *name, struct err *e)
@@ -312,11 +357,13 @@ static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
 {
     out_sweep(d->fd);
     for (int i = 0; i < OWNS; i++) {
-        bool goes = owns[i].old && (!resumes(c) || owns[i].kind == S_IFSOCK);
+        bool stays = resumes(c) ? owns[i].kind != S_IFSOCK : d->adds && (owns[i].name == metrics ||
+                                                                         owns[i].name == logged);
+        bool goes = owns[i].old && !stays;
         if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
     }
-    d->cleared = !resumes(c);
+    d->cleared = !resumes(c) && !d->adds;
     return c->run.evaluate ? 0 : checkpoints_clear(d, !resumes(c), e);
 }
 

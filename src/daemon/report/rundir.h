@@ -9,6 +9,7 @@ struct rundir {
     int fd, lock;                                          /* -1: not open */
     /* length of the part of path that names the first directory that we made; 0: we made none */
     size_t made;
+    bool adds;                                             /* to the metrics and log of a run that came to nothing */
     bool locked_first, cleared;                            /* we made the lock; an earlier run's files are removed */
     bool set_aside;                                        /* an earlier run's weights have been renamed */
 };

@@ -194,7 +194,7 @@ static int phase_bind(struct boot *b, struct err *e)
 static int phase_weights(struct boot *b, struct err *e)
 {
     side_exec(b->side, b->exec);
-    b->probe = probe_new(&b->job, b->exec, b->world->rank);
+    b->probe = probe_new(&b->job, b->exec, b->world->rank, b->resume.found ? b->resume.from.step : 0);
     side_probe(b->side, b->probe);
     save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
                                               .stop = fate_word(), .dir = b->conf->run.directory,
@@ -207,6 +207,16 @@ static int phase_weights(struct boot *b, struct err *e)
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
 static int phase_connect(struct boot *b, struct err *e) { return exec_connect(b->exec, e); }
 
+/* Which weights an evaluation takes. */
+static int weights_note(struct boot *b, struct err *e)
+{
+    char clean[4096];
+    if (!b->conf->run.evaluate || !b->used.path.n) return 0;
+    text_printable(b->used.path.s, clean, sizeof clean);
+    return metrics_event(b->metrics, json_pack("{s:s,s:s,s:s}", "event", "weights", "file", clean, "which",
+                                               b->used.which.n ? b->used.which.s : ""), e);
+}
+
 static int create(struct boot *b, struct err *e)
 {
     b->lead.files = &b->files;
@@ -216,7 +226,7 @@ static int create(struct boot *b, struct err *e)
     const struct ckpt *from = r->found ? &r->from : NULL;
     if (resume_rates(b, e)) return -1;
     struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
-    if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e)) return -1;
+    if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e) || weights_note(b, e)) return -1;
     if (b->conf->service.tensorboard && events_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
         return -1;
     if (rundir_sync(&b->dir, e)) return -1;
@@ -369,6 +379,7 @@ static void tear_down(struct boot *b)
     text_free(&b->numerics);
     text_free(&b->notes);
     resume_free(&b->resume);
+    weights_used_free(&b->used);
     free(b->gpu);
     free(b->host);
     free(b->cores);

@@ -11,6 +11,7 @@
 #include "daemon/run/loop.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/side.h"
+#include "daemon/run/weights.h"
 #include "daemon/run/world.h"
 #include "job/job.h"
 #include "plan/cost.h"
@@ -27,6 +28,7 @@ struct boot {
     struct screen screen;                                 /* of rank 0, like the following */
     struct ready *ready;
     int http;                                             /* the socket of service.metrics; -1: none */
+    struct weights_used used;                             /* run.init_from */
     struct text notes;                                    /* about cores, hosts and links, a line each */
     struct rundir dir;
     struct outputs files;

@@ -24,6 +24,8 @@ static struct {
     sem_t came;                                           /* posted when the word was set */
     int patience_ms;
     pid_t launcher;                                       /* 0: there is none */
+    atomic_bool trains;                                   /* then: */
+    _Atomic uint64_t saved;
     atomic_bool orphan;                                   /* a signal came, and the launcher was gone */
     pthread_mutex_t lock;
     struct cause first;
@@ -100,19 +102,41 @@ int fate_who(void)
     return who;
 }
 
+void fate_saved(uint64_t step)
+{
+    atomic_store(&fate.saved, step);
+    atomic_store(&fate.trains, true);
+}
+
+/* What is left of a run that a signal ends. */
+static const char *left_text(char *buf, size_t n)
+{
+    uint64_t step = atomic_load(&fate.saved);
+    *buf = '\0';
+    if (!atomic_load(&fate.trains)) return buf;
+    if (step) snprintf(buf, n, "; --resume goes on from checkpoints/step-%08llu", (unsigned long long)step);
+    else snprintf(buf, n, "; there is no checkpoint, so --resume would begin anew");
+    return buf;
+}
+
 bool fate_get(struct err *e)
 {
+    char left[100];
     pthread_mutex_lock(&fate.lock);
     e->code = fate.first.code;
     memcpy(e->text, fate.first.text, sizeof e->text);
     pthread_mutex_unlock(&fate.lock);
     int number = atomic_load(&fate.signal);
     if (!e->code && number && (atomic_load(&fate.orphan) || launcher_gone(number)))   /* nobody asked for that */
-        err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded", (int)fate.launcher);
+        err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded%s",
+                (int)fate.launcher, left_text(left, sizeof left));
     const char *doing = fate_doing();
-    if (!e->code && number && doing) err_set(e, E_STOPPED, "stopped by SIG%s while %s", sigabbrev_np(number), doing);
+    if (!e->code && number && doing) 
+        err_set(e, E_STOPPED, "stopped by SIG%s while %s%s", sigabbrev_np(number), doing,
+                left_text(left, sizeof left));
     else if (!e->code && number)
-        err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded", sigabbrev_np(number));
+        err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded%s", sigabbrev_np(number),
+                left_text(left, sizeof left));
     return e->code != 0;
 }
 

@@ -40,6 +40,9 @@ int fate_who(void);                                       /* of that failure */
 /* Prints the cause and ends the job. For threads other than the executor's, when that one does not. */
 _Noreturn void fate_end(void);
 
+/* Of a run that trains: the step of its newest checkpoint, 0: it has none. What a signal's line says of it. */
+void fate_saved(uint64_t step);
+
 /* ---- the phase --------------------------------------------------------------------------------------------------- */
 enum fate_phase { FATE_START, FATE_STEP, FATE_EVALUATION, FATE_END };
 /* doing: what the error line says goes on, a constant text such as "planning"; NULL: the phase's own. */

@@ -39,8 +39,14 @@ void boot_hello(struct boot *b)
         unsigned long long step = b->resume.from.step, last = job_steps(j);
         log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
     }
+    if (b->conf->run.evaluate && b->used.path.n)
+        log_line("weights: %s%s%s%s", b->used.path.s, b->used.which.n ? " (" : "",
+                 b->used.which.n ? b->used.which.s : "", b->used.which.n ? ")" : "");
     if (rundir_keeps(&b->dir, b->conf))
         log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    if (b->dir.adds)
+        log_line("note: %s has metrics of an earlier run, which left neither checkpoints nor weights: this one adds to "
+                 "them", b->dir.path);
     samples_hello(j);
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     moot_judge(j, b->nccl, &b->notes);

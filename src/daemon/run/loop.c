@@ -285,6 +285,12 @@ static void lost_take(struct loop *l)
     l->keep.lost = 0;
 }
 
+/* A run that only evaluates has nothing to go on with. */
+static void saved_tell(const struct loop *l)
+{
+    if (!l->q.job->conf->run.evaluate) fate_saved(l->keep.step);
+}
+
 static void on_wake(uv_async_t *a)
 {
     struct loop *l = a->data;
@@ -297,6 +303,7 @@ static void on_wake(uv_async_t *a)
     }
     if (keep_take(&l->keep, l->stopped || l->course.phase >= COURSE_SAVE, &e)) loop_fail(l, &e);
     lost_take(l);
+    saved_tell(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
     if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {
@@ -460,6 +467,7 @@ static int loop_start(struct loop *l, struct err *e)
     if (loop_control(l, e)) return -1;
     l->keep.ctl = l->ctl;
     fate_wake(loop_wake, l);
+    saved_tell(l);
     on_asked(l);
     loop_orders(l);
     int bad = uv_thread_create(&l->thread, loop_main, l);

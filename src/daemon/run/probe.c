@@ -6,8 +6,8 @@
 
 /* More samples tell no more about a kernel. */
 enum { MOST_SAMPLES = 64 };
-/* Kernels are timed after WARM_NS of steps, from step 2 on, when they cost what they will cost later. After LONG_NS a
- * line about slow ones is due in any case. */
+/* Kernels are timed after WARM_NS of steps, from the second of this process on, when they cost what they will cost
+ * later. After LONG_NS a line about slow ones is due in any case. */
 #define WARM_NS 0.2e9
 #define LONG_NS 10e9
 
@@ -16,7 +16,7 @@ struct probe {
     struct exec *exec;
     int rank, plan, keep, steps;
     uint64_t first, last;                                 /* steps that are timed */
-    double took_ns, ran_ns;                               /* time of timed steps, and of all since PROBE_FIRST */
+    double took_ns, ran_ns;                               /* time of timed steps, and of all since the first of them */
     bool over;
     struct spent spent;
     struct cost *k;                                       /* for its sizes */
@@ -55,13 +55,13 @@ static void window(struct probe *p, uint64_t first)
     p->took_ns = p->steps = 0;
 }
 
-struct probe *probe_new(const struct job *j, struct exec *s, int rank)
+struct probe *probe_new(const struct job *j, struct exec *s, int rank, uint64_t behind)
 {
     int n = probe_count(j);
     if (!n) return NULL;
     struct probe *p = mem_alloc(sizeof *p);
     *p = (struct probe){.job = j, .exec = s, .rank = rank, .plan = j->plan_of[PLAN_FULL], .n = n};
-    window(p, PROBE_FIRST);
+    window(p, behind + PROBE_FIRST);
     p->keep = PROBE_STEPS * full(j)->n_mb;
     if (p->keep > MOST_SAMPLES) p->keep = MOST_SAMPLES;
     p->k = probe_costs(j);
@@ -90,7 +90,7 @@ static const double *numbers(struct probe *p)
 
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r)
 {
-    if (!p || p->over || o->kind != ORDER_TRAIN || o->step < PROBE_FIRST) return NULL;
+    if (!p || p->over || o->kind != ORDER_TRAIN || o->step < p->first) return NULL;
     p->ran_ns += (double)r->total_ns;
     if ((int)o->plan == p->plan) {
         spent_add(&p->spent, p->exec, p->plan, r);

@@ -1,6 +1,7 @@
-/* Times the first steps of a run, kernel by kernel: on every rank steps 2 to 4 of the full batch as --profile times its
- * steps; fewer if they are long, later ones if they are so short that caches and clocks are still warming up. The
- * results are numbers that can be added over ranks (exec/costs.h); side sends them to rank 0, which grades with them.
+/* Times the first steps of a run, kernel by kernel: on every rank the second to the fourth of the full batch as
+ * --profile times its steps; fewer if they are long, later ones if they are so short that caches and clocks are
+ * still warming up. The results are numbers that can be added over ranks (exec/costs.h); side sends them to rank 0,
+ * which grades with them.
  * Not on GPUs, which timing single kernels would slow down.
  *
  * Who may use it: boot makes one for each rank, side calls it. Thread: the executor's. After probe_new it allocates
@@ -18,7 +19,8 @@ struct probe;
 int probe_count(const struct job *j);
 /* Costs for these numbers: one size, the full micro-batch. Only if probe_count is not 0. */
 struct cost *probe_costs(const struct job *j);
-struct probe *probe_new(const struct job *j, struct exec *s, int rank);
+/* behind: the step of the checkpoint from which the run goes on; 0: none. */
+struct probe *probe_new(const struct job *j, struct exec *s, int rank, uint64_t behind);
 /* Called around each step. probe_after returns this rank's numbers once, otherwise NULL. */
 void probe_before(struct probe *p, const struct order *o);
 const double *probe_after(struct probe *p, const struct order *o, const struct report *r);

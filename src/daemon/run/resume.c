@@ -61,6 +61,7 @@ static int state_read(const struct boot *b, const struct ckpt *c, bool anyway, s
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
+static const char numerics_key[] = "the numerics line";
 static const char last_batch[] = "train.last_batch";
 
 static bool last_batch_decides(const struct job *j)
@@ -97,7 +98,7 @@ static void settings_beside(const struct boot *b, struct ckpt *c)
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, "the digest of the training samples", *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
     ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? last.s : NULL);
-    ckpt_setting_add(c, "the numerics line", b->numerics.s);
+    ckpt_setting_add(c, numerics_key, b->numerics.s);
     text_free(&last);
 }
 
@@ -137,14 +138,25 @@ struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
 
 static const char *spelled(const char *value) { return value ? value : "unset"; }
 
+/* "KEY was VALUE and is VALUE now"; the numerics line has many words, so it is quoted. */
+static char *changed_text(const struct ckpt_setting *s, const char *old)
+{
+    const char *quote = strcmp(s->key, numerics_key) ? "" : "\"";
+    struct text t = {0};
+    text_add(&t, "%s was %s%s%s and is %s%s%s now", s->key, quote, spelled(old), quote, quote, spelled(s->value),
+             quote);
+    return t.s;
+}
+
 /* Told to go on anyway: names all that differs. */
 static void differences_tell(struct boot *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
         if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* not what was set before */
-        text_add(&b->notes, "note: other bits than those of a run without a break: %s was %s and is %s now\n", s->key,
-                 spelled(old), spelled(s->value));
+        char *what = changed_text(s, old);
+        text_add(&b->notes, "note: other bits than those of a run without a break: %s\n", what);
+        free(what);
     }
 }
 
@@ -197,13 +209,13 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
     struct err unfit = {0};
     struct text told = {0};
     bool fits = !state_read(b, from, true, NULL, &told, &unfit);
+    char *what = changed_text(s, old);
     if (fits)
-        err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, which makes other bits than a run without a break; "
-                "--resume=anyway goes on nevertheless%s%.400s", shown, name, s->key, spelled(old), spelled(s->value),
-                told.n ? ", with what fits: " : "", told.n ? told.s : "");
+        err_set(e, E_CONF, "%s/%s: %s, which makes other bits than a run without a break; --resume=anyway goes on "
+                "nevertheless%s%.400s", shown, name, what, told.n ? ", with what fits: " : "", told.n ? told.s : "");
     else if (unfit.code != E_DATA) *e = unfit;
-    else err_set(e, E_CONF, "%s/%s: %s was %s and is %s now, and its state is not this run's: %.500s", shown, name,
-                 s->key, spelled(old), spelled(s->value), unfit.text);
+    else err_set(e, E_CONF, "%s/%s: %s, and its state is not this run's: %.500s", shown, name, what, unfit.text);
+    free(what);
     text_free(&told);
     return -1;
 }
@@ -520,7 +532,7 @@ int resume_begin(struct boot *b, struct err *e)
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
     int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &told, e)
-                    : weights_init(b->conf, b->job.pl, b->exec, &b->notes, e);
+                    : weights_init(b->conf, b->job.pl, b->exec, &b->used, &b->notes, e);
     pthread_mutex_unlock(&turn);
     if (told.n) text_add(&b->notes, "note: other state than that of a run without a break: %s\n", told.s);
     text_free(&told);

@@ -2,9 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/nearest.h"
+#include "ckpt/checkpoint.h"
 #include "ckpt/st_out.h"
 #include "ckpt/weights.h"
+#include "daemon/report/scores.h"
 #include "daemon/run/weights.h"
 
 bool weights_has(const struct state_row *r, enum weights_what what)
@@ -132,11 +135,142 @@ static int weights_absent(const struct conf *c, const char *path, struct err *e)
                    why.text);
 }
 
-int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct text *told, struct err *e)
+/* ---- which weights of a run are looked at ------------------------------------------------------------------------ */
+
+static bool has(const char *dir, const char *name)
+{
+    struct text path = {0};
+    text_add(&path, "%s/%s", dir, name);
+    bool there = !access(path.s, F_OK);
+    text_free(&path);
+    return there;
+}
+
+/* The checkpoint of a run that was best by that score, or for NULL the newest one, of those with a sound manifest.
+ * False: there is none. */
+static bool checkpoint_choose(const char *run, const char *score, struct text *folder, struct ckpt *chosen)
+{
+    struct err none = {0};
+    uint64_t *step = NULL;
+    char name[CKPT_NAME];
+    bool any = false;
+    int n = 0, dir = ckpt_folder_open(-1, run, folder);
+    if (dir >= 0) ckpt_list(dir, folder->s, &step, &n, &none);
+    for (int i = n - 1; i >= 0; i--) {                    /* of equal ones the first, as the run itself does */
+        struct ckpt k;
+        none = (struct err){0};
+        if (ckpt_read(dir, folder->s, step[i], &k, &none)) continue;
+        bool takes = !score || (k.score && !strcmp(k.score, score) &&
+                                (!any || score_better(score, k.value, chosen->value)));
+        if (takes && any) ckpt_free(chosen);
+        if (takes) *chosen = k, any = true;
+        else ckpt_free(&k);
+    }
+    if (any) text_add(folder, "/%s", ckpt_name(chosen->step, name));
+    if (dir >= 0) close(dir);
+    free(step);
+    return any;
+}
+
+static bool is_average(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && !strcmp(name + n - 4, ".ema");
+}
+
+static bool is_optimizers(const struct st *s) { return strstr(s->path, "/optimizer-") != NULL; }
+
+static bool averaged(struct st *const *file, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; is_optimizers(file[i]) && k < file[i]->n; k++) {
+            const char *of = file[i]->t[k].name;
+            if (is_average(of) && !strncmp(of, name, strlen(of) - 4) && strlen(name) == strlen(of) - 4) return true;
+        }
+    return false;
+}
+
+/* Leaves the tensors that evaluations of the run had: averages, where it kept them, under the names of the weights. */
+static void averages_take(struct st **file, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int left = 0;
+        for (int k = 0; !is_optimizers(file[i]) && k < file[i]->n; k++)
+            if (!averaged(file, n, file[i]->t[k].name)) file[i]->t[left++] = file[i]->t[k];
+        if (!is_optimizers(file[i])) file[i]->n = left;
+    }
+    for (int i = 0; i < n; i++) {
+        int left = 0;
+        for (int k = 0; is_optimizers(file[i]) && k < file[i]->n; k++) {
+            struct st_tensor t = file[i]->t[k];
+            if (!is_average(t.name)) continue;
+            t.name = arena_printf(file[i]->mem, "%.*s", (int)strlen(t.name) - 4, t.name);
+            file[i]->t[left++] = t;
+        }
+        if (is_optimizers(file[i])) file[i]->n = left;
+    }
+}
+
+static int checkpoint_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
+{
+    static const char end[] = ".safetensors";
+    *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
+    *n = 0;
+    for (int i = 0; i < c->n_files; i++) {
+        const char *name = c->file[i].name;
+        struct text path = {0};
+        if (strlen(name) < sizeof end || strcmp(name + strlen(name) - (sizeof end - 1), end)) continue;
+        text_add(&path, "%s/%s", folder, name);
+        (*out)[*n] = st_open(path.s, e);
+        text_free(&path);
+        if (!(*out)[*n]) {
+            while (*n) st_close((*out)[--*n]);
+            free(*out);
+            return -1;
+        }
+        ++*n;
+    }
+    averages_take(*out, *n);
+    return 0;
+}
+
+/* Opens what run.init_from stands for. Of a run that is evaluated the best checkpoint comes first where checkpoint.best
+ * asks for one, then the final weights, then the newest checkpoint. used: gets the file or folder, and which it is. */
+static int source_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
+{
+    const char *from = c->run.init_from, *best = c->checkpoint.best;
+    struct text folder = {0};
+    struct ckpt k = {0};
+    bool run = c->run.evaluate && has(from, CKPT_FOLDER) && !has(from, "model.safetensors") &&
+               !has(from, "model.safetensors.index.json"), final = has(from, "weights.safetensors");
+    bool is_best = run && best && checkpoint_choose(from, best, &folder, &k);
+    folder.n = is_best ? folder.n : 0;
+    bool chosen = is_best || (run && !final && checkpoint_choose(from, NULL, &folder, &k));
+    int bad = chosen ? checkpoint_open(folder.s, &k, file, n, e) : st_open_all(from, file, n, e);
+    if (!bad && used) {
+        text_add(&used->path, "%s%s", chosen ? folder.s : from, !chosen && final ? "/weights.safetensors" : "");
+        if (is_best) text_add(&used->which, "the best checkpoint: %s %.6g", best, k.value);
+        else if (chosen) text_add(&used->which, "the newest checkpoint");
+        else if (final) text_add(&used->which, "final weights");
+        if (!is_best && run && best) text_add(&used->which, ", as no checkpoint has a score of %s", best);
+    }
+    ckpt_free(&k);
+    text_free(&folder);
+    return bad;
+}
+
+void weights_used_free(struct weights_used *u)
+{
+    text_free(&u->path);
+    text_free(&u->which);
+}
+
+int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
+                 struct text *told, struct err *e)
 {
     struct st **file;
     struct weights_from from = {.path = c->run.init_from};
-    if (st_open_all(from.path, &file, &from.n, e)) return weights_absent(c, from.path, e);
+    if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, from.path, e);
     from.file = file;
     int bad = init_read(c, &from, pl, s, told, e);
     for (int i = 0; i < from.n; i++) st_close(file[i]);

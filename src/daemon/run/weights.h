@@ -4,10 +4,14 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "exec/exec.h"
-/* Weights to begin with, run.init_from. Every rank checks the whole file, so that all find the same fault, and reads
- * its own weights. told: gets a line where something begins anew or is left out. 65 names the tensor, 66 the file, 78 a
- * pattern or rule that fits nothing. s NULL: only checks. */
-int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct text *told, struct err *e);
+/* Which weights were read: the file or folder, and what it is of a run, "" of nothing that a run wrote. */
+struct weights_used { struct text path, which; };
+void weights_used_free(struct weights_used *u);
+/* Weights to begin with, run.init_from; used may be NULL. Every rank checks the whole file, so that all find the same
+ * fault, and reads its own weights. told: gets a line where something begins anew or is left out. 65 names the tensor,
+ * 66 the file, 78 a pattern or rule that fits nothing. s NULL: only checks. */
+int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
+                 struct text *told, struct err *e);
 /* Contents of a file: weights, statistics and counters (a tied one once), the gradients of trained ones, or the buffers
  * of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
