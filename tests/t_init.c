@@ -87,7 +87,19 @@ START_TEST(a_graph_takes_what_is_allowed)
         {{"head.weight", "conv.weight"}, 2, "heat -> fc", NULL, NULL, NULL, "tensor fc.weight is missing; tensor he",
          0},
         {{"a.weight", "fc.weight", "conv.weight"}, 3, "a -> fc", NULL, NULL, NULL,
-         "both stand for fc.weight; run.init_extra", -1},
+         "both stand for fc.weight; let a rule of run.init_rename", -1},
+        {{"a.weight", "fc.weight", "conv.weight"}, 3, "a -> fc", NULL, "*", NULL, "both stand for fc.weight; let", -1},
+        {{"fc.weight", "conv.weight", "ema.fc.weight", "ema.conv.weight"}, 4, "ema.* -> *", NULL, "*", NULL,
+         "both stand for ", -1},
+        {{"fc.weight", "conv.weight", "ema.fc.weight", "ema.conv.weight"}, 4, NULL, NULL, NULL, NULL,
+         "; there are 2 sets of weights: take \"ema.*\" by -o 'run.init_rename={\"ema.* -> *\", \"* -> unused.*\"}' "
+         "-o 'run.init_extra={\"unused\"}', or the names without a prefix by -o 'run.init_rename="
+         "{\"ema.* -> unused.*\"}' -o 'run.init_extra={\"unused\"}'", -1},
+        {{"a.fc.weight", "a.conv.weight", "a.b.fc.weight", "a.b.conv.weight"}, 4, NULL, NULL, NULL, NULL,
+         "take \"a.b.*\" by -o 'run.init_rename={\"a.b.* -> *\", \"a.* -> unused.*\"}' -o 'run.init_extra={\"unused\"}"
+         "', or \"a.*\" by -o 'run.init_rename={\"a.b.* -> unused.*\", \"a.* -> *\"}'", -1},
+        {{"module.x.fc.weight", "module.x.conv.weight"}, 2, NULL, NULL, NULL, NULL,
+         "; run.init_rename = {\"module.x.* -> *\"} gives 2", -1},
         {{"x"}, 1, NULL, "*", "*", NULL, "g.safetensors: none of its tensors is one of the model's", -1},
     };
     const struct st_entry own[3] = {{"fc.weight", F32, {1, {2}}}, {"conv.weight", F32, {1, {2}}}, {"bn.n", I64, {0}}};

@@ -155,6 +155,39 @@ START_TEST(labels_are_classes)
 }
 END_TEST
 
+/* With run.overwrite an earlier prediction goes, but no folder with something else in it. */
+START_TEST(an_earlier_prediction_goes)
+{
+    struct rig r;
+    float x[VOXELS] = {0};
+    uint8_t y[VOXELS];
+    volume_put("a.nii", NULL, -1);
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    r.c->run.overwrite = true;
+    predicted(&r, x, 1);
+    rig_close(&r);
+    put_text("maps/b.nii.gz", "of a volume that is no longer there");
+    ck_assert(!rename("maps", "earlier"));
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    r.c->run.overwrite = true;
+    ck_assert(!rename("earlier", "maps"));
+    for (int i = 0; i < VOXELS; i++) x[i] = 1;
+    predicted(&r, x, 1);
+    labels_get("maps/a.nii.gz", y);
+    for (int i = 0; i < VOXELS; i++) ck_assert_uint_eq(y[i], 1);
+    ck_assert(access("maps/b.nii.gz", F_OK) && access("maps.old", F_OK) && access("maps.tmp", F_OK));
+    rig_close(&r);
+    put_text("maps/mine", "precious");
+    ck_assert(!rename("maps", "earlier"));
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    r.c->run.overwrite = true;
+    ck_assert(!rename("earlier", "maps"));
+    refuses(&r, E_CANTCREAT, "maps/mine: is no file of a prediction");
+    file_is("maps/mine", "precious");
+    rig_close(&r);
+}
+END_TEST
+
 /* What has the folder's name, or its name until it is whole, stays; and so does what is in it. */
 START_TEST(folders_in_the_way_stay)
 {
@@ -197,6 +230,7 @@ static void all(TCase *t)
     tcase_add_test(t, labels_are_classes);
     tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
     tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
+    tcase_add_test(t, an_earlier_prediction_goes);
     tcase_add_test(t, folders_in_the_way_stay);
     tcase_add_test(t, equal_names_are_refused);
 }

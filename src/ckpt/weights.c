@@ -116,9 +116,10 @@ static void unwrap(struct items *t, const struct weights_want *w)
 
 /* ---- one against the other --------------------------------------------------------------------------------------- */
 
-/* hint, extra: layers whose tensors are missing or unexpected, for who wants to allow that */
+/* hint, hint_extra: layers whose tensors are missing or unexpected, for who wants to allow that; n_twice: tensors whose
+ * name another one has taken */
 struct match { const struct weights_want *w; struct listed fault, fresh, extra; struct text hint, hint_extra;
-               int n_hint, n_extra, read; };
+               int n_hint, n_extra, read, n_twice; };
 
 static bool allowed(const struct weights_patterns *p, const char *name)
 {
@@ -177,22 +178,23 @@ static struct weights_at wanted_check(struct match *m, const struct st_entry *p,
     return item->at;
 }
 
-/* What no tensor of the model is, and what two are. */
+/* What no tensor of the model is, and what two are. Two are never allowed: nobody said which of them counts. */
 static void rest_check(struct match *m, const struct items *t)
 {
     const struct weights_allow *a = m->w->allow;
     for (int i = 0; i < t->n; i++) {
-        const struct item *k = &t->of[i];
+        const struct item *k = &t->of[i], *first = item_find(t, k->own);
         if (k->used) continue;
-        if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
-        else {
-            const struct item *first = item_find(t, k->own);
-            if (first && first->used && first != k)
+        if (first && first->used && first != k) {
+            if (!m->n_twice++)
                 list_add(&m->fault, "; ", "tensors %.60s and %.60s both stand for %.60s", first->name, k->name, k->own);
-            else list_add(&m->fault, "; ", "tensor %.60s is unexpected: the model has none", k->name);
+        } else if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
+        else {
+            list_add(&m->fault, "; ", "tensor %.60s is unexpected: the model has none", k->name);
             hint_add(&m->hint_extra, &m->n_extra, k->own);
         }
     }
+    if (m->n_twice > 1) list_add(&m->fault, "; ", "%d more stand for others", m->n_twice - 1);
 }
 
 /* How many of the model's tensors have their names behind the first `n` bytes of `of`. */
@@ -209,30 +211,87 @@ static int known_behind(const struct items *t, const struct weights_want *w, con
     return found;
 }
 
-/* Says so where a file has at least half of the model's tensors below one name, as of a module that holds the network.
- * Sought by the model's first tensor. */
-static bool hint_rename(const struct match *m, const struct items *t, struct text *out)
+/* A set of weights in the files: at least half of the model's tensors have their names behind these n bytes, which end
+ * with a dot, or behind none. found: so many do. */
+struct set { const char *before; int n, found; };
+enum { SETS = 3, TRIED = 32 };
+struct sets { struct set of[SETS], tried[TRIED]; int n, n_tried; };
+
+/* What stands before a name of the model at the end of that name; NULL: it is no such name. */
+static bool before_find(const struct weights_want *w, const char *name, struct set *out)
 {
-    const char *first = m->w->n ? m->w->tensor[0].name : "";
-    const size_t k = strlen(first);
-    for (int i = 0, tried = 0; i < t->n && tried < LISTED; i++) {
-        const char *own = t->of[i].own;
-        const size_t n = strlen(own);
-        if (n < k + 2 || n > k + 60 || own[n - k - 1] != '.' || strcmp(own + n - k, first)) continue;
-        tried++;
-        const int found = known_behind(t, m->w, own, (int)(n - k));
-        if (2 * found < m->w->n) continue;
-        text_add(out, "; run.init_rename = {\"%.*s* -> *\"} gives %d of them the model's names", (int)(n - k), own,
-                 found);
-        return true;
+    const size_t n = strlen(name);
+    size_t most = 0;
+    for (int i = 0; i < w->n; i++) {
+        const char *own = w->tensor[i].name;
+        const size_t k = strlen(own);
+        if (k > most && k <= n && (k == n || name[n - k - 1] == '.') && !strcmp(name + n - k, own)) most = k;
     }
-    return false;
+    *out = (struct set){.before = name, .n = (int)(n - most)};
+    return most > 0;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    return ((const struct set *)b)->n - ((const struct set *)a)->n;
+}
+
+static void sets_find(const struct items *t, const struct weights_want *w, struct sets *s)
+{
+    struct set at;
+    for (int i = 0; i < t->n && s->n < SETS && s->n_tried < TRIED; i++) {
+        bool known = !before_find(w, t->of[i].name, &at);
+        for (int k = 0; k < s->n_tried && !known; k++)
+            known = s->tried[k].n == at.n && !memcmp(s->tried[k].before, at.before, (size_t)at.n);
+        if (known) continue;
+        s->tried[s->n_tried++] = at;
+        at.found = known_behind(t, w, at.before, at.n);
+        if (2 * at.found >= w->n) s->of[s->n++] = at;
+    }
+    qsort(s->of, (size_t)s->n, sizeof *s->of, longest_first);
+}
+
+/* How to take one set and leave the others out: names of the others become unused.*. Longer prefixes come first,
+ * because they may begin with shorter ones. */
+static void set_hint(const struct sets *s, const struct set *take, struct text *out)
+{
+    if (take->n) text_add(out, " \"%.*s*\"", take->n, take->before);
+    else text_add(out, " the names without a prefix");
+    text_add(out, " by -o 'run.init_rename={");
+    for (int i = 0, any = 0; i < s->n; i++) {
+        const struct set *k = &s->of[i];
+        if (k == take && !k->n) continue;
+        text_add(out, "%s\"%.*s* -> %s*\"", any++ ? ", " : "", k->n, k->before, k == take ? "" : "unused.");
+    }
+    text_add(out, "}' -o 'run.init_extra={\"unused\"}'");
+}
+
+/* Names are those of the files, which run.init_rename sees. False: there is nothing to say of sets. */
+static bool hint_sets(const struct match *m, struct st *const *file, int n, struct text *out)
+{
+    struct sets s = {0};
+    struct items plain;
+    const bool few = 2 * m->read < m->w->n;
+    items_read(&plain, file, n, NULL);
+    sets_find(&plain, m->w, &s);
+    const bool several = s.n > 1 && (few || m->n_twice || m->n_extra), one = s.n == 1 && s.of[0].n && few;
+    if (several) text_add(out, "; there are %d sets of weights: take", s.n);
+    for (int i = 0; i < s.n && several; i++) {
+        if (i) text_add(out, ", or");
+        set_hint(&s, &s.of[i], out);
+    }
+    if (one)
+        text_add(out, "; run.init_rename = {\"%.*s* -> *\"} gives %d of them the model's names", s.of[0].n,
+                 s.of[0].before, s.of[0].found);
+    items_free(&plain);
+    return several || one;
 }
 
 /* What would allow it, where that is a short list. */
-static void hints_add(const struct match *m, const struct items *t, struct text *out)
+static void hints_add(const struct match *m, struct st *const *file, int n, struct text *out)
 {
-    if (!m->w->allow || hint_rename(m, t, out)) return;
+    if (!m->w->allow || hint_sets(m, file, n, out)) return;
+    if (m->n_twice) text_add(out, "; let a rule of run.init_rename give one of them another name");
     if (m->hint.n && m->n_hint <= 3)
         text_add(out, "; run.init_missing = {%s} begins with new values there", m->hint.s);
     if (m->hint_extra.n && m->n_extra <= 3)
@@ -272,7 +331,7 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_find(&t, w->tensor[i].name));
     rest_check(&m, &t);
     list_end(&m.fault, "; ");
-    if (m.fault.n) hints_add(&m, &t, &m.fault.t);
+    if (m.fault.n) hints_add(&m, file, n, &m.fault.t);
     int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
     if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors is one of the model's", path);
     if (told) *told = (struct weights_told){.idle = t.idle};

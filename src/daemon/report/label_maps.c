@@ -1,19 +1,24 @@
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "daemon/report/label_maps.h"
 #include "data/sheet.h"
 #include "data/slices.h"
 #include "data/volumes.h"
+
+static const char suffix[] = ".nii.gz", scores_name[] = "scores.csv", montage_name[] = "montage.png";
 
 struct label_maps {
     const struct job *j;
     struct ds *d;
     const atomic_int *stop;
     struct out_folder folder;
-    bool open;
+    bool open, replaces;                                 /* the folder; replaces: an earlier one goes */
     char *shown;                                         /* the folder's path in texts */
     int64_t channels, side[3];                           /* of the output; its axes in the sample's order */
     int classes;
@@ -82,7 +87,7 @@ static char *file_name(const struct volume *v)
     size_t n = strlen(base);
     if (n > 3 && !strcmp(base + n - 3, ".gz")) n -= 3;
     if (n > 4 && !strncmp(base + n - 4, ".nii", 4)) n -= 4;
-    text_add(&t, "%.*s.nii.gz", (int)n, base);
+    text_add(&t, "%.*s%s", (int)n, base, suffix);
     return t.s;
 }
 
@@ -143,6 +148,24 @@ static void sheet_make(struct label_maps *m)
     sheet_title(m->sheet, title);
 }
 
+/* With run.overwrite an earlier prediction may be replaced, but no folder that holds anything else. */
+static int earlier_look(const struct out_place *at, struct err *e)
+{
+    int fd = openat(at->dir, at->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0) close(fd);
+    if (!d) bad = err_set(e, E_CANTCREAT, "%s: cannot open: %s", at->path, strerror(errno));
+    for (struct dirent *f; !bad && d && (f = readdir(d));) {
+        const size_t n = strlen(f->d_name), tail = sizeof suffix - 1;
+        bool own = !strcmp(f->d_name, ".") || !strcmp(f->d_name, "..") || !strcmp(f->d_name, scores_name) ||
+                   !strcmp(f->d_name, montage_name) || (n > tail && !strcmp(f->d_name + n - tail, suffix));
+        if (!own) bad = err_set(e, E_CANTCREAT, "%s/%s: is no file of a prediction, so its folder is not replaced",
+                                at->path, f->d_name);
+    }
+    if (d) closedir(d);
+    return bad;
+}
+
 static int folder_begin(struct label_maps *m, const struct out_place *at, struct err *e)
 {
     const size_t n = strlen(at->path) - strlen(at->name);
@@ -151,12 +174,17 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
     char aside[sizeof m->folder.aside];
     if (strlen(at->name) >= sizeof m->folder.name)
         return err_set(e, E_CANTCREAT, "%s: the name is too long", at->path);
-    if (out_look(at, &st, e)) return -1;
-    if (st.st_nlink) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
+    bool there = !fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW);
+    m->replaces = there && S_ISDIR(st.st_mode) && m->j->conf->run.overwrite;
+    if (m->replaces ? earlier_look(at, e) : out_look(at, &st, e)) return -1;
+    if (there && !m->replaces) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
     snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* it would be emptied */
     if (!fstatat(at->dir, aside, &st, AT_SYMLINK_NOFOLLOW))
         return err_set(e, E_CANTCREAT, "%s.tmp: is in the way, perhaps of a prediction that was killed: remove it",
                        at->path);
+    snprintf(aside, sizeof aside, "%s" OUT_FOLDER_ASIDE, at->name);
+    if (m->replaces && !fstatat(at->dir, aside, &st, AT_SYMLINK_NOFOLLOW))
+        return err_set(e, E_CANTCREAT, "%s" OUT_FOLDER_ASIDE ": is in the way: remove it", at->path);
     text_add(&above, "%.*s", n > 1 ? (int)n - 1 : (int)n, at->path);
     int bad = out_folder_try(at->dir, n ? above.s : ".", e);
     if (!bad) {
@@ -299,15 +327,32 @@ static int scores_write(struct label_maps *m, struct err *e)
         char number[16];
         label_score_line(&m->all[k], "all", class_name(m, k, number), &m->scores);
     }
-    return m->scored ? file_write(m, "scores.csv", &m->scores, e) : 0;
+    return m->scored ? file_write(m, scores_name, &m->scores, e) : 0;
 }
 
 static int montage_write(struct label_maps *m, struct err *e)
 {
     struct text png = {0};
     if (!m->sheet) return 0;
-    int bad = sheet_png(m->sheet, &png, e) || file_write(m, "montage.png", &png, e);
+    int bad = sheet_png(m->sheet, &png, e) || file_write(m, montage_name, &png, e);
     text_free(&png);
+    return bad ? -1 : 0;
+}
+
+/* An earlier prediction goes when the new one has its name. */
+static int folder_commit(struct label_maps *m, struct err *e)
+{
+    struct text shown = {0};
+    char old[sizeof m->folder.name + sizeof OUT_FOLDER_ASIDE];
+    if (!m->replaces) return out_folder_commit(&m->folder, e);
+    int dir = dup(m->folder.dir);
+    snprintf(old, sizeof old, "%s" OUT_FOLDER_ASIDE, m->folder.name);
+    text_add(&shown, "%s", m->folder.shown);
+    int bad = out_folder_aside(dir, shown.s, m->folder.name, e) < 0;
+    if (bad) out_folder_close(&m->folder);
+    else bad = out_folder_commit(&m->folder, e) || out_folder_remove(dir, shown.s, old, e);
+    text_free(&shown);
+    close(dir);
     return bad ? -1 : 0;
 }
 
@@ -315,7 +360,7 @@ int label_maps_commit(struct label_maps *m, struct err *e)
 {
     if (scores_write(m, e) || montage_write(m, e)) return -1;
     m->open = false;
-    return out_folder_commit(&m->folder, e);
+    return folder_commit(m, e);
 }
 
 void label_maps_free(struct label_maps *m)
