@@ -386,14 +386,22 @@ begin busy $long
 "$mpstagectl" busy pause >"$aside/said"
 cp toy.conf secret.conf
 head -c 100 first/weights.safetensors >cut.safetensors
-too_large="-o model.network=mlp -o model.hidden={40000,40000}"
+# What fits no plan is refused (69); here a file of 50 MB does not fit the address space, whatever libraries take of it.
+starved() {
+    yes 'no schedule at all' | head -c 50000000 >large.rows
+    for kb in $(seq 60000 60000 2400000); do
+        code=0; (ulimit -v "$kb"; "$@" -o pipeline.schedule=rows -o pipeline.rows=large.rows 2>starved) || code=$?
+        [ "$code" -ne 70 ] || break
+    done
+    cat starved >&2; return "$code"
+}
 rows "exit status of mpstaged" <<'END'
 0|0|done: |$m --transport local --run-dir status0
 64|64|unknown option|$m --colour
 65|65|^mpstaged: cut.safetensors: |$m --init-from cut.safetensors --check-config
 66|66|^mpstaged: none.conf: |$mpstaged -c none.conf --check-config
 69|69|run.device = "cuda"|CUDA_VISIBLE_DEVICES= $m --device cuda --transport local --run-dir status69
-70|70|out of memory|ulimit -v 4000000; $m $too_large --transport local --run-dir status70
+70|70|out of memory|starved $m --plan
 71|71|limit of open files|ulimit -n 12; $m --transport local --run-dir status71
 73|73|--overwrite|$m --transport local --run-dir first
 74|74|No space left on device|$mpstaged --help >/dev/full

@@ -50,7 +50,7 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
-static int read_all(struct text *t, int fd, const char *path, size_t max, struct err *e)
+static int read_on(struct text *t, int fd, const char *path, size_t max, struct err *e)
 {
     char buf[65536];
     for (;;) {
@@ -65,6 +65,15 @@ static int read_all(struct text *t, int fd, const char *path, size_t max, struct
     }
     text_add_bytes(t, "", 0);
     return 0;
+}
+
+/* After a failure an empty text owns nothing: callers give up. */
+static int read_all(struct text *t, int fd, const char *path, size_t max, struct err *e)
+{
+    size_t before = t->n;
+    int bad = read_on(t, fd, path, max, e);
+    if (bad && !before) text_free(t);
+    return bad;
 }
 
 int text_output_end(struct err *e)

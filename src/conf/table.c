@@ -427,8 +427,8 @@ const struct opt opt_table[] = {
      .text = "on CPUs: replicas of one host read each other's gradients and weights where they lie, instead of sending "
              "them; the results keep every bit"},
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
-     .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it there is "
-             "no limit"},
+     .text = "memory that a rank may use: one size for all ranks, or one a rank of each replica; without it, on CPUs, "
+             "the planner takes what the hosts have left for their ranks as the limit, and on GPUs there is none"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "how fast the ranks' devices are, relative to the one that the costs are of; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

@@ -183,7 +183,7 @@ static int readers_start(struct feed *f, struct err *e)
         if (!(bad = reader_start(f, &f->thread[f->n_threads]))) f->n_threads++;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!bad) return 0;
-    return err_set(e, E_OS, "cannot create thread %d of %d that read samples (ulimit -u)", f->n_threads + 1,
+    return err_set(e, E_OS, "cannot create thread %d of %d that read samples (ulimit -u, ulimit -v)", f->n_threads + 1,
                    f->want.readers);
 }
 

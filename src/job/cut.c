@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/cut.h"
+#include "job/fit.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
@@ -23,12 +24,12 @@ int cut_recompute(const struct job *j, const struct placement *pl, bool *again, 
     const struct conf *c = j->conf;
     if (recompute_stages(c, pl, again, e)) return -1;
     if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
-    if (!c->pipeline.max_memory.n)
-        return conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
+    if (!fit_limited(j))                                    /* with a host that has enough nothing need be */
+        return j->host && !j->be->lane ? 0 : conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
     uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
     struct plan_request r = job_request(j, PLAN_FULL);
     struct recompute_request q = {j->sel, pl, &r, j->cost, limit};
-    int bad = part_limits(c, j->n_ranks, limit, e) || recompute_auto(&q, again, e);
+    int bad = part_limits(c, j->room, j->n_ranks, limit, e) || recompute_auto(&q, again, e);
     free(limit);
     return bad;
 }
@@ -55,7 +56,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
         .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
-        .sharing = job_sharing(j, c), .rough = j->rough};
+        .sharing = job_sharing(j, c), .room = j->room, .rough = j->rough};
 }
 
 /* ns, and beyond all times what does not fit: the further, the more is missing. */
@@ -95,6 +96,7 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
     struct part_request q = cut_request(x->j, &c, &r);
     struct part_found found = {0};
+    if (way == WAY_ROOM) q.room = NULL;
     q.found = &found;
     if (part->split(&q, x->cut, e)) return -1;
     if (way == WAY_NOTHING) x->bound = found.least_ns;
@@ -137,7 +139,7 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
                       .cut = mem_alloc(n * sizeof *x.cut),
                       .best = j->first_group};
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
-    int bad = part_limits(j->conf, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
+    int bad = part_limits(j->conf, j->room, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
     if (!bad && !(j->rough && x.least < TOO_LARGE)) bad = borders_move(&x, e);
     j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least,
@@ -223,7 +225,7 @@ static int stages_cut(struct job *j, struct err *e)
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
     bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 &&
-                j->conf->pipeline.max_memory.n;
+                fit_limited(j);
     if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = cut_request(j, j->conf, &r);

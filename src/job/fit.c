@@ -1,4 +1,6 @@
-/* Limits of memory: the check after planning, whatever the policy, and what to change where it fails. */
+/* Limits of memory, of ranks and of hosts: the check after planning, whatever the policy, and what to change where it
+ * fails. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "job/fit.h"
@@ -18,7 +20,7 @@ uint64_t fit_bytes(const struct job *j, int rank)
 static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e)
 {
     uint64_t *all = mem_alloc((size_t)j->n_ranks * sizeof *all), most = 0;
-    int worst = part_limits(j->conf, j->n_ranks, all, e) ? -2 : -1;
+    int worst = part_limits(j->conf, NULL, j->n_ranks, all, e) ? -2 : -1;
     for (int r = 0; worst > -2 && r < j->n_ranks; r++) {
         uint64_t bytes = fit_bytes(j, r);
         if (bytes <= all[r] || bytes - all[r] <= most) continue;
@@ -31,16 +33,108 @@ static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, stru
     return worst;
 }
 
+/* ---- what hosts have --------------------------------------------------------------------------------------------- */
+
+bool fit_limited(const struct job *j) { return j->conf->pipeline.max_memory.n || j->room; }
+
+/* A rank allocates each region once, as large as the plan of the set that wants most. */
+static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int r)
+{
+    size_t slots = 0, tmp = 0, work = 0, load = 0;
+    for (int i = 0; i < j->n_plans; i++) {
+        const struct plan *p = plan[i];
+        if (p->slot_bytes[r] > slots) slots = p->slot_bytes[r];
+        if (p->tmp_bytes[r] > tmp) tmp = p->tmp_bytes[r];
+        if (p->work_bytes[r] > work) work = p->work_bytes[r];
+        if (p->load_bytes[r] > load) load = p->load_bytes[r];
+    }
+    return j->pl->param_bytes[r] + j->pl->grad_bytes[r] + j->pl->state_bytes[r] + j->pl->derived_bytes[r] + slots +
+           tmp + work + load;
+}
+
+/* Of a rank among those of all replicas, on its host: nothing of the plan where a device holds that. */
+static uint64_t host_bytes(const struct job *j, int rank)
+{
+    const struct fit_host *h = j->host;
+    struct plan *const *plan = j->more && !j->first_only ? job_plans(j, rank) : j->plan;
+    uint64_t bytes = j->be->lane ? 0 : regions_bytes(j, plan, rank % j->n_ranks);
+    return bytes + (h->beside ? h->beside(j, rank) : 0);
+}
+
+static bool takes_from(const struct fit_pool *p, int rank) { return !p->of || (rank < p->n_of && p->of[rank]); }
+
+static int pool_ranks(const struct job *j, const struct fit_pool *p)
+{
+    int n = 0;
+    for (int r = 0; r < job_world(j); r++) n += takes_from(p, r);
+    return n;
+}
+
+static uint64_t pool_need(const struct job *j, const struct fit_pool *p)
+{
+    uint64_t sum = 0, most = 0;
+    for (int r = 0; r < job_world(j); r++) {
+        if (!takes_from(p, r)) continue;
+        uint64_t bytes = host_bytes(j, r);
+        sum += bytes;
+        if (bytes > most) most = bytes;
+    }
+    return p->each ? most : sum;
+}
+
+const struct fit_pool *fit_pool_short(const struct job *j, bool soft, uint64_t *need)
+{
+    const struct fit_pool *worst = NULL;
+    for (int i = 0; j->host && j->n_plans && i < j->host->n; i++) {
+        const struct fit_pool *p = &j->host->pool[i];
+        uint64_t bytes = p->soft == soft ? pool_need(j, p) : 0;
+        if (bytes <= p->bytes || (worst && bytes - p->bytes <= *need - worst->bytes)) continue;
+        worst = p;
+        *need = bytes;
+    }
+    return worst;
+}
+
+static uint64_t pool_share(const struct job *j, const struct fit_pool *p, int rank, bool evenly)
+{
+    double need = (double)pool_need(j, p), part = (double)host_bytes(j, rank) / (need > 0 ? need : 1);
+    if (p->each) return p->bytes;
+    return (uint64_t)((double)p->bytes * (evenly ? 1.0 / pool_ranks(j, p) : part));
+}
+
+void fit_share(const struct job *j, bool evenly, uint64_t *room)
+{
+    for (int r = 0; r < j->n_ranks; r++) room[r] = PART_NO_LIMIT;
+    for (int r = 0; r < job_world(j); r++) {
+        uint64_t least = PART_NO_LIMIT, beside = j->host->beside ? j->host->beside(j, r) : 0;
+        for (int i = 0; i < j->host->n; i++) {
+            const struct fit_pool *p = &j->host->pool[i];
+            uint64_t share = p->soft || !takes_from(p, r) ? least : pool_share(j, p, r, evenly);
+            if (share < least) least = share;
+        }
+        least = least > beside ? least - beside : 0;
+        if (least < room[r % j->n_ranks]) room[r % j->n_ranks] = least;
+    }
+}
+
+/* The pool that makes a plan unfit. */
+static const struct fit_pool *pool_unfit(const struct job *j, uint64_t *need)
+{
+    return j->host && !j->host->advisory ? fit_pool_short(j, false, need) : NULL;
+}
+
 uint64_t fit_missing(const struct job *j)
 {
     uint64_t need = 0, limit = 0;
-    return worst_rank(j, &need, &limit, NULL) < 0 ? 0 : need - limit;
+    if (worst_rank(j, &need, &limit, NULL) >= 0) return need - limit;
+    const struct fit_pool *p = pool_unfit(j, &need);
+    return p ? need - p->bytes : 0;
 }
 
 bool fit_all(const struct job *j)
 {
     uint64_t need, limit;
-    return worst_rank(j, &need, &limit, NULL) == -1;
+    return worst_rank(j, &need, &limit, NULL) == -1 && !pool_unfit(j, &need);
 }
 
 int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct job *out, struct err *e)
@@ -49,6 +143,7 @@ int fit_variant(const struct job *j, const struct conf *c, int n_ranks, struct j
     out->dev.threads = (int)c->run.threads;
     out->first_only = true;
     out->rough = j->rough;
+    out->host = j->host;
     return job_plan_only(out, n_ranks, e);
 }
 
@@ -155,13 +250,10 @@ static void try_ranks(const struct job *j, struct text *out)
     }
 }
 
-int fit_check(const struct job *j, struct err *e)
+/* Adds what would fit, as the end of a message. */
+static void what_fits(const struct job *j, struct text *out)
 {
-    uint64_t need = 0, limit = 0;
-    int rank = worst_rank(j, &need, &limit, e);
-    if (rank < 0) return rank == -1 ? 0 : -1;
     struct text fits = {0};
-    char b[3][32];
     try_auto(j, &fits);
     try_shard(j, &fits);
     try_bundle(j, &fits);
@@ -169,10 +261,38 @@ int fit_check(const struct job *j, struct err *e)
     try_recompute(j, &fits);
     try_split(j, &fits);
     try_ranks(j, &fits);
-    conf_error(j->conf, "pipeline.max_memory", e, "rank %d%s needs %s, %s more than its %s; %s%s", rank,
-               j->conf->pipeline.replicas > 1 ? " of each replica" : "",
-               text_bytes(need, b[0]), text_bytes(need - limit, b[1]), text_bytes(limit, b[2]),
-               fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
+    text_add(out, "%s%s", fits.n ? "it would fit with " : "nothing that was tried fits", fits.n ? fits.s : "");
     text_free(&fits);
+}
+
+int fit_pool_error(const struct job *j, int code, struct err *e)
+{
+    uint64_t need = 0;
+    const struct fit_pool *p = fit_pool_short(j, false, &need);
+    int ranks = p->each ? 1 : pool_ranks(j, p);
+    struct text way = {0};
+    char b[3][32], who[64] = "a rank needs";
+    if (ranks > 1) snprintf(who, sizeof who, "%d ranks on one host need", ranks);
+    what_fits(j, &way);
+    err_set(e, code, "%s %s of memory, %s more than the %s of %s; %s%s", who, text_bytes(need, b[0]),
+            text_bytes(need - p->bytes, b[1]), text_bytes(p->bytes, b[2]), p->name, way.s,
+            j->host->elsewhere ? "; for other machines set pipeline.max_memory" : "");
+    text_free(&way);
+    return -1;
+}
+
+int fit_check(const struct job *j, struct err *e)
+{
+    uint64_t need = 0, limit = 0;
+    int rank = worst_rank(j, &need, &limit, e);
+    if (rank == -1) return pool_unfit(j, &need) ? fit_pool_error(j, E_DEVICE, e) : 0;
+    if (rank < 0) return -1;
+    struct text way = {0};
+    char b[3][32];
+    what_fits(j, &way);
+    conf_error(j->conf, "pipeline.max_memory", e, "rank %d%s needs %s, %s more than its %s; %s", rank,
+               j->conf->pipeline.replicas > 1 ? " of each replica" : "",
+               text_bytes(need, b[0]), text_bytes(need - limit, b[1]), text_bytes(limit, b[2]), way.s);
+    text_free(&way);
     return -1;
 }

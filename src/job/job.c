@@ -298,8 +298,7 @@ static int cost_read(struct job *j, struct err *e)
         j->cost = cost_estimate(j->sel);
         return 0;
     }
-    if (text_read_file(&t, file, MAX_PROFILE, e)) return -1;
-    j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
+    if (!text_read_file(&t, file, MAX_PROFILE, e)) j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
     text_free(&t);
     return j->cost ? 0 : -1;
 }
@@ -373,9 +372,9 @@ void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels
 
 static int limits_find(struct job *j, struct err *e)
 {
-    if (!j->conf->pipeline.max_memory.n) return 0;
+    if (!fit_limited(j)) return 0;
     j->limit = mem_alloc((size_t)j->n_ranks * sizeof *j->limit);
-    return part_limits(j->conf, j->n_ranks, j->limit, e);
+    return part_limits(j->conf, j->room, j->n_ranks, j->limit, e);
 }
 
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
@@ -410,7 +409,34 @@ static int output_find(struct job *j, struct err *e)
                       dtype_name(g->tensor[j->output].type));
 }
 
-int job_plan_only(struct job *j, int n_ranks, struct err *e)
+/* Drops the plans and what they were made from, as if job_plan_only had not been called. */
+static void unplan(struct job *j)
+{
+    for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
+    for (int r = 0; j->more && r < j->n_replicas - 1; r++)
+        for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
+    free(j->more);
+    if (j->pl) placement_free(j->pl);
+    free(j->first_group);
+    free(j->rank_of);
+    free(j->limit);
+    free(j->again);
+    text_free(&j->rows);
+    if (j->cost) cost_free(j->cost);
+    if (j->sel) select_free(j->sel);
+    memset(j->plan, 0, sizeof j->plan);
+    j->n_plans = j->n_merged = 0;
+    j->more = NULL;
+    j->pl = NULL;
+    j->first_group = j->rank_of = NULL;
+    j->limit = NULL;
+    j->again = NULL;
+    j->cost = NULL;
+    j->sel = NULL;
+    j->found = (struct part_found){0};
+}
+
+static int plan_all(struct job *j, int n_ranks, struct err *e)
 {
     batches_find(j);
     if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
@@ -419,6 +445,31 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;
     return 0;
+}
+
+/* First each rank gets as much less as all need too much, then all get the same. */
+static int plan_again(struct job *j, int n_ranks, struct err *e)
+{
+    uint64_t need, *room[2];
+    int bad = 0, tried = 0;
+    for (int i = 0; i < 2; i++) fit_share(j, i, room[i] = mem_alloc((size_t)j->n_ranks * sizeof **room));
+    while (!bad && tried < 2 && fit_pool_short(j, false, &need)) {
+        unplan(j);
+        j->room = room[tried++];
+        bad = plan_all(j, n_ranks, e);
+    }
+    free(room[2 - tried]);
+    return bad;
+}
+
+int job_plan_only(struct job *j, int n_ranks, struct err *e)
+{
+    uint64_t need;
+    free(j->room);
+    j->room = NULL;
+    if (plan_all(j, n_ranks, e)) return -1;
+    if (j->conf->pipeline.max_memory.n || j->be->lane || !fit_pool_short(j, false, &need)) return 0;
+    return plan_again(j, n_ranks, e);
 }
 
 /* Ranks of one replica. */
@@ -474,19 +525,9 @@ int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 
 void job_free(struct job *j)
 {
-    for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
-    for (int r = 0; j->more && r < j->n_replicas - 1; r++)
-        for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
-    free(j->more);
-    if (j->pl) placement_free(j->pl);
-    free(j->first_group);
-    free(j->rank_of);
-    free(j->limit);
-    free(j->again);
-    text_free(&j->rows);
+    unplan(j);
+    free(j->room);
     text_free(&j->kernels);
-    if (j->cost) cost_free(j->cost);
-    if (j->sel) select_free(j->sel);
     for (int i = 0; i < 2; i++) ds_close(j->data[i]);
     if (j->graph) graph_free(j->graph);
     *j = (struct job){0};

@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 
 enum { PLAN_FULL, PLAN_SHORT, PLAN_EVAL_FULL, PLAN_EVAL_SHORT, PLAN_KINDS };
+struct fit_host;
 struct job {
     const struct conf *conf;                               /* borrowed, but for what the graph decides */
     const struct be_ops *be;
@@ -29,6 +30,8 @@ struct job {
     /* Stages after merging; ranks of one replica; replicas, 0: one. */
     int n_stages, n_ranks, n_replicas, *first_group;
     uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: none */
+    const struct fit_host *host;                           /* what the hosts have (fit.h), borrowed; NULL: not known */
+    uint64_t *room;                                        /* of each rank, where a plan without limits was too large */
     int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */
     bool rough;                                            /* the first of auto's cuts that fit will do */
@@ -76,7 +79,8 @@ void job_kernels_use(struct job *j);                       /* for the selection 
 /* Selection, cut, placement, plans for n_ranks of all replicas (0: as many as stages). job_data first, unless planning
  * without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
-/* for n_ranks of one replica, without asking whether it fits pipeline.max_memory */
+/* for n_ranks of one replica, without asking whether it fits. Where pipeline.max_memory says nothing and j->host has
+ * too little for the plan, it is made again, and the ranks' shares of what there is are their limits. Pure. */
 int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 struct feed_order job_order(const struct job *j);          /* of the training samples */

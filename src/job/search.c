@@ -1,5 +1,6 @@
 /* Every way to share out the cores to replicas, ranks and threads, with every schedule and every split size, each with
  * the cut that partition auto finds, and with recomputation where it does not fit without. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "job/fit.h"
@@ -154,8 +155,8 @@ static int candidate(const struct search *s, struct found *x)
 static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
-    if (!c->pipeline.max_memory.n || strcmp(c->pipeline.recompute, "none") != 0) return 1;
     uint64_t missing = x->missing;
+    if (!(c->pipeline.max_memory.n || missing) || strcmp(c->pipeline.recompute, "none") != 0) return 1;
     *x = (struct found){.at = x->at, .schedule = x->schedule, .recompute = "auto", .split = x->split,
                         .chunks = x->chunks, .layout = x->layout, .order = x->order};
     int bad = candidate(s, x);
@@ -319,6 +320,16 @@ static int search_tell(struct search *s, const struct search_request *r, struct 
     return r->best ? search_best(s, origin, r->best, e) : 0;
 }
 
+static int nothing_fits(const struct search *s, struct err *e)
+{
+    const struct conf *c = s->j->conf;
+    char of[40];
+    snprintf(of, sizeof of, "%d %s%s", s->cores, search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
+    if (!c->pipeline.max_memory.n)
+        return err_set(e, E_DEVICE, "no schedule and split size fits %s and the memory here", of);
+    return conf_error(c, "pipeline.max_memory", e, "no schedule and split size fits %s", of);
+}
+
 int search_run(struct job *j, const struct search_request *r, struct text *out, struct err *e)
 {
     struct search *s = mem_alloc(sizeof *s);
@@ -333,9 +344,7 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     j->rough = false;
     refine(s);
     if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
-        bad = job_plan(j, r->n_ranks, e) ||
-              conf_error(j->conf, "pipeline.max_memory", e, "no schedule and split size fits %d %s%s", s->cores,
-                         search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
+        bad = job_plan(j, r->n_ranks, e) || nothing_fits(s, e);
     } else if (!bad) bad = search_tell(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);
     for (int i = 0; i < s->n_layouts; i++) found_drop(&s->of[i]);

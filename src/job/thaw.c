@@ -31,7 +31,8 @@ static void weights_count(const struct graph *g, int64_t *frozen, int64_t *all)
 static int thawed_plan(const struct job *j, struct conf *c, struct job *out, struct err *e)
 {
     c->train.freeze.n = 0;
-    *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]}};
+    *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},
+                         .host = j->host};
     return job_model(out, e) || job_plan_only(out, j->n_ranks, e) ? -1 : 0;
 }
 

@@ -18,6 +18,7 @@ struct part_request {
     struct sharing sharing;                              /* of as many replicas as the plan's */
     /* where the stages will be; 0 and NULL: one a rank */
     int n_ranks; const int *rank_of;
+    const uint64_t *room;                                /* part_limits */
     struct part_found *found;                            /* NULL: not asked for */
     bool rough;                                          /* of auto: what fits at once need not be the fastest */
 };
@@ -54,8 +55,9 @@ struct placement *part_place(const struct part_request *q, const int *first_grou
  */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
 
-/* max_memory of each rank, PART_NO_LIMIT without one. 78 where the list does not have one value, or one a rank. */
-int part_limits(const struct conf *c, int n_ranks, uint64_t *limit, struct err *e);
+/* max_memory of each rank; without it room, and where that is NULL PART_NO_LIMIT. 78 where the list does not have one
+ * value, or one a rank. */
+int part_limits(const struct conf *c, const uint64_t *room, int n_ranks, uint64_t *limit, struct err *e);
 /* By how much a plan's ranks exceed their limits: the sum of the shares; 0 where all fit. */
 double part_excess(const struct plan *p, const uint64_t *limit);
 

@@ -130,6 +130,23 @@ static int phase_model(struct boot *b, struct err *e)
     return bad || job_data(&b->job, e) || scores_check(&b->job, e) || confusion_check(&b->job, e) ? -1 : 0;
 }
 
+/* Before anything is planned. All ranks plan with the words of all, so that their plans are the same. */
+static int phase_memory(struct boot *b, struct err *e)
+{
+    bool one = b->world->one_process;
+    int n = one ? 1 : b->world->size, me = one ? 0 : b->world->rank;
+    struct memory_word *w = mem_alloc((size_t)n * sizeof *w);
+    (void)e;
+    memory_look("", (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
+    w[me].host = b->world->host;
+    if (!one) b->world->gather(b->world, w, sizeof *w);
+    memory_make(w, n, one, &b->memory);
+    if (one) memory_all(&b->memory, 0, false);
+    memory_reads(&b->memory, &b->job);
+    b->job.host = &b->memory.host;
+    return 0;
+}
+
 /* Checks before kernels are measured, which takes minutes and leaves a file. */
 static int phase_check(struct boot *b, struct err *e)
 {
@@ -285,6 +302,7 @@ static const struct boot_phase phases[] = {
     {cores_watch},
     {place_unit, place_unit},
     {phase_model, phase_model, "reading data", ONCE, NOTIFY_COMPUTES},
+    {phase_memory, phase_memory, NULL, ONCE},
     {phase_check, profile_check, "checking the plan", ONCE, NOTIFY_COMPUTES},
     {phase_kernels, phase_kernels, "choosing kernels", ONCE, NOTIFY_COMPUTES},
     {phase_share, phase_share, NULL, ONCE},
@@ -373,7 +391,7 @@ static void tear_down(struct boot *b)
     if (b->http >= 0) close(b->http);
     if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
     if (b->world->maker) profile_plans_free(b);
-    if (b->world->maker) job_free(&b->job);
+    if (b->world->maker) job_free(&b->job), memory_free(&b->memory);
     conf_free(b->draft);
     text_free(&b->file);
     text_free(&b->numerics);
@@ -502,7 +520,7 @@ static int run_threads(const struct opts *o, int n, struct text *file, struct er
     for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
-            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u)"));
+            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"));
     r[0].code = rank_run(o, w[0], file);                      /* the main thread is called as the program */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;

@@ -9,6 +9,7 @@
 #include "daemon/run/boot.h"
 #include "daemon/run/cores.h"
 #include "daemon/run/loop.h"
+#include "daemon/run/memory.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/side.h"
 #include "daemon/run/weights.h"
@@ -29,6 +30,7 @@ struct boot {
     struct ready *ready;
     int http;                                             /* the socket of service.metrics; -1: none */
     struct weights_used used;                             /* run.init_from */
+    struct memory memory;                                 /* of the maker: what hosts have for the ranks */
     struct text notes;                                    /* about cores, hosts and links, a line each */
     struct rundir dir;
     struct outputs files;

@@ -241,7 +241,7 @@ void fate_begin(int patience_ms)
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
-    else _exit(log_error(E_OS, "cannot create a thread (ulimit -u)"));
+    else _exit(log_error(E_OS, "cannot create a thread (ulimit -u, ulimit -v)"));
     leave_to_watch(which, sizeof which / sizeof *which);
 }
 

@@ -55,6 +55,7 @@ void boot_hello(struct boot *b)
         log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
                  j->n_ranks == 1 ? "" : "s");
     if (j->n_replicas > 1) idle_judge(j);
+    memory_notes(j, &b->notes);
     struct text slow = {0};
     plan_slow_text(j->sel, &slow);
     if (slow.n) log_lines(slow.s);

@@ -357,7 +357,7 @@ static int thread_start(struct err *e)
     pthread_sigmask(SIG_BLOCK, &all, &before);            /* signals are for the other threads */
     int bad = pthread_create(&pulse.thread, NULL, watch, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return bad ? err_set(e, E_OS, "cannot create a thread (ulimit -u)") : 0;
+    return bad ? err_set(e, E_OS, "cannot create a thread (ulimit -u, ulimit -v)") : 0;
 }
 
 static void ring(void)

@@ -281,7 +281,7 @@ void save_begin(struct save *s, const struct order *o)
     if (!exec_averages_use(s->q.exec, false, &e) && !mirror_fill(s, &e)) {
         atomic_store(&s->hold.on, !far);
         if (!pthread_create(&s->thread, NULL, writer, s)) { s->started = true; return; }
-        err_set(&e, E_OS, "cannot create a thread (ulimit -u)");
+        err_set(&e, E_OS, "cannot create a thread (ulimit -u, ulimit -v)");
     }
     atomic_store(&s->hold.on, false);
     s->mine.code = e.code;

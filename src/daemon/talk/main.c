@@ -1,8 +1,10 @@
 /* mpstaged: trains a neural network as a pipeline of processes. See mpstaged(8). */
 #include <jansson.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "daemon/report/log.h"
@@ -20,11 +22,19 @@ static void out_of_memory(size_t bytes)
     _exit(log_error(E_INTERNAL, line));
 }
 
+/* Each heap of a thread reserves 64 MiB of address space, which are missing where that is limited. */
+static void heaps_limit(void)
+{
+    struct rlimit r;
+    if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+}
+
 int main(int argc, char **argv)
 {
     struct opts o;
     struct err e = {0};
     int code;
+    heaps_limit();
     mem_oom_handler(out_of_memory);
     json_set_alloc_funcs(mem_alloc, free);               /* jansson's calls cannot fail for want of memory either */
     signal(SIGXFSZ, SIG_IGN);                             /* at the limit of file sizes writing fails (74) */

@@ -15,6 +15,7 @@
 #include "daemon/run/boot.h"
 #include "daemon/run/cores.h"
 #include "daemon/run/course.h"
+#include "daemon/run/memory.h"
 #include "daemon/run/save.h"
 #include "daemon/run/weights.h"
 #include "daemon/talk/batch.h"
@@ -27,6 +28,7 @@
 #include "job/thaw.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
+#include "plan/part.h"
 #include "plan/show.h"
 #include "transport/tp.h"
 
@@ -176,6 +178,44 @@ static void feeds_text(const struct job *j, struct text *out)
     if (bad) text_add(out, "  and what reading takes besides, which only the files say:\n    %s\n", why.text);
 }
 
+/* How many of a launcher's ranks are on this host; 0: all, or nobody knows. */
+static int ranks_here(void)
+{
+    const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    return boot_launched() && n && atoi(n) > 0 ? atoi(n) : 0;
+}
+
+/* What this host has for the ranks, which are all here unless a launcher says otherwise. A run that would not fit is
+ * refused by --check-config, and by --plan unless pipeline.max_memory says what the machine will have. */
+static void memory_find(const struct opts *o, struct job *j, struct memory *m)
+{
+    struct memory_word *w = mem_alloc(sizeof *w);
+    bool own = boot_launched() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
+    bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
+    size_t each = 0, shared = 0;
+    struct err none = {0};
+    memory_look("", (int)j->conf->run.threads * (own ? 1 : part_rank_count(j->conf)), w);
+    memory_make(w, 1, !own, m);
+    memory_all(m, ranks_here(), own);
+    memory_reads(m, j);
+    if (plans && !files_memory(j, &each, &shared, &none)) memory_reads_add(m, j, each, shared);
+    m->host.elsewhere = !check;
+    m->host.advisory = !check && !(plans && !j->conf->pipeline.max_memory.n);
+    j->host = &m->host;
+}
+
+/* Where --plan is of another machine. */
+static void memory_text(const struct job *j, struct text *out)
+{
+    uint64_t need;
+    char b[2][32];
+    const struct fit_pool *p = j->host && j->host->advisory ? fit_pool_short(j, false, &need) : NULL;
+    if (p)
+        text_add(out, "note: not for this machine: ranks here would need %s,\n  more than the %s of %s\n",
+                 text_bytes(need, b[0]), text_bytes(p->bytes, b[1]), p->name);
+    memory_notes(j, out);
+}
+
 static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     const struct plan *p = shown_plan(j);
@@ -187,6 +227,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
         plan_table(p, j->cost, text_output_columns(), out);
         feeds_text(j, out);
         mirrors_text(j, out);
+        memory_text(j, out);
         return thaw_text(j, out, e);
     }
     return 0;
@@ -270,12 +311,14 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     bool check = o->mode == MODE_CHECK_CONFIG;
     struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
+    struct memory memory = {0};
     c->run.evaluate = check && c->run.evaluate;
     if (!check) c->run.predict = NULL;
     ready_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check || o->mode == MODE_SHOW_BATCH) ready_now(r, "reading data");
     bad = bad || (check && (job_data(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
+    if (!bad) memory_find(o, &j, &memory);
     if (o->mode != MODE_SHOW_BATCH) ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad && o->mode == MODE_SHOW_BATCH) bad = batch_text(o, &j, out, e);
@@ -287,6 +330,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
         else bad = plan_text(o, &j, out, e);
     }
 out:
+    memory_free(&memory);
     job_free(&j);
     return bad ? -1 : 0;
 }
