@@ -246,17 +246,26 @@ static void add_launcher(const struct experiment *x, int ranks, struct words *w)
     words_add(w, "%d", ranks);
 }
 
-void experiment_run_remove(const char *dir, const char *keep)
+/* Removes a folder and all that is in it, which are few and flat: checkpoints. */
+static void folder_remove(const char *dir)
 {
     char path[4600];
     DIR *d = opendir(dir);
     if (!d) return;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    if (keep) rename(path, keep);
-    for (struct dirent *f; (f = readdir(d));)
-        if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) unlinkat(dirfd(d), f->d_name, 0);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (!strcmp(f->d_name, ".") || !strcmp(f->d_name, "..") || !unlinkat(dirfd(d), f->d_name, 0)) continue;
+        if (snprintf(path, sizeof path, "%s/%s", dir, f->d_name) < (int)sizeof path) folder_remove(path);
+    }
     closedir(d);
     rmdir(dir);
+}
+
+void experiment_run_remove(const char *dir, const char *keep)
+{
+    char path[4600];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    if (keep) rename(path, keep);
+    folder_remove(dir);
 }
 
 /* Runs mpirun with one set of options; keeps its output only if it fails. */
@@ -292,7 +301,10 @@ static void point_run(struct experiment *x, struct point *p, int nth)
     words_add(&argv, "--run-dir");
     file_add(&argv, "", run);
     words_split(&argv, "--progress no -o service.log_every=0 -o service.metrics_every=1 "
-                "-o service.stages_every=1 -o train.evaluate_every=0 -o train.last_batch=fill");
+                "-o service.stages_every=1 -o train.last_batch=fill "
+                "-o train.evaluate_every=0 -o train.evaluate_epochs=0 -o train.patience=0 "
+                "-o train.nonfinite=stop -o checkpoint.every_steps=0 -o checkpoint.every_seconds=0");
+    /* where checkpoint.best is set the last step's evaluation saves, which no time contains and nothing is left of */
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;

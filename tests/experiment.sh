@@ -55,6 +55,13 @@ check "its speed-ups have a deviation" \
 check "a baseline that deviates by more than 10 % is pointed out, another one is not" \
     sh -c 'n=$(awk -F, "NR == 2 { print (\$8 > 0.1 * \$7) + 0 }" all/results.csv);
         [ "$(grep -c "^note: the baseline" "$0")" -eq "$n" ]' "$aside/out"
+# More than as many times as there are ranks, or times that are far from each other: what the results say, and no more.
+doubts=$(awk -F, 'NR > 1 && $6 > 0 && $1 == "single" { if (!n++) { m[1] = $7; d[1] = $8 }
+        if (!m[2] || $7 < m[2]) { m[2] = $7; d[2] = $8 } }
+    NR > 1 && $6 > 0 && $1 == "pipelined" && (!b || $7 < b) { b = $7; bd = $8; ranks = $3 }
+    END { for (i = 1; i <= 2; i++) { w = d[i] / m[i]; if (bd / b > w) w = bd / b; c += m[i] / b > ranks || w > 0.15 }
+        print c }' all/results.csv)
+check "gains that are doubtful are called so" test "$(lines '^  doubtful: ' "$aside/out")" -eq "$doubts"
 # The deviation of a quotient, from those of both.
 check "deviations of speed-ups agree with the table of figures" \
     sh -c 'awk -F, "NR == 2 { m = \$7; d = \$8 }
@@ -110,6 +117,19 @@ check "a failed run decides the exit status" test "$code" -eq 69
 check "its first line stands in the table" grep -qE '^pipelined 1f1b +8 .*failed: the dog ate it' "$aside/out"
 check "the points after it were measured" test "$(awk -F, '$6 == 1' failing/results.csv | wc -l)" -eq 4
 check "predictions without measured costs are called estimates" grep -q 'predicted with estimated costs' "$aside/out"
+
+# ---- what a run saves and evaluates ----------------------------------------------------------------------------------
+cp toy.conf plain.conf
+sed -i 's/samples = 50/& test_samples = 20/; s/steps = 3/steps = 3 evaluate_epochs = 1 patience = 2/' toy.conf
+echo 'checkpoint { every_steps = 1 best = "loss" }' >>toy.conf
+run --repeat 1 --steps 3 --splits 10 --out saving
+[ "$code" -eq 0 ] || note <"$aside/err"
+check "a configuration that saves and evaluates is measured" test "$code" -eq 0
+check "nothing is saved between measured steps, and evaluated behind the last one" \
+    sh -c 'for f in saving/metrics/*.jsonl; do
+        awk "/\"event\":\"(checkpoint|eval)/ { seen = 1 } /\"event\":\"step\"/ && seen { exit 1 }" "$f" || exit 1; done'
+check "no run directory is left" test -z "$(find saving -name 'experiment-run-*')"
+mv plain.conf toy.conf
 
 # ---- without gnuplot -------------------------------------------------------------------------------------------------
 mkdir "$aside/bin"

@@ -455,6 +455,8 @@ static const char *const wrong[][2] = {
     {"input x 4\na = linear(x) features=4\ninit a.weight constant\n", "want: init"},
     {"input x 4\na\"b = relu(x)\n", "is no name"},
     {"input x 4\na b = relu(x)\n", "is no name"},
+    {"input x 4\ny = linear(x) features={2 + 2}\n", ":2: braces are for the statements of a block"},
+    {"input x 4\nname {1} x\n", ":2: braces are for the statements of a block"},
     {"input x 4\na\x01 = relu(x)\n", "t.graph:2: a byte that is no printable"},
     {"input x 4\na\xc3\xa4 = relu(x)\n", "no printable ASCII"},
     {"a b c d e f\n", "too many words"},

@@ -313,6 +313,10 @@ void statement_parse(struct parse *p, char *line)
 {
     char *w[6], *save, *eq;
     int n = 0;
+    if (!p->scope && strpbrk(line, "{}")) {
+        graph_fail(p->b, "braces are for the statements of a block: nothing is computed outside of one");
+        return;
+    }
     if ((eq = strstr(line, " = "))) {
         *eq = 0;
         char *name = line + strspn(line, " \t");
