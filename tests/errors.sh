@@ -290,7 +290,6 @@ refusing() {
     check "$1 refused: $code" sh -c '[ "$0" -eq "$1" ] && [ "$(cat "$2")" = "$3" ] && [ ! -e new ] ||
             { cat "$2"; false; }' "$code" "$3" "$aside/err" "$4"
 }
-refusing bind EPERM 73 "mpstaged: new/run/control.sock: operation not permitted"
 refusing epoll_create1 EMFILE 71 "mpstaged: event loop: too many open files"
 if [ -e "$aside/refuse.so" ]; then
     "$mpstaged" -c good.conf --transport local --run-dir again >"$aside/out" 2>&1 </dev/null

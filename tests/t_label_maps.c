@@ -47,7 +47,8 @@ static void rig_open(struct rig *r, int channels, const char *loss, const char *
 static int rig_begin(struct rig *r, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
-    int bad = out_place("maps", &at, e) || label_maps_open(&r->j, &at, NULL, &r->m, e);
+    int bad = (r->c->run.over_predictions ? out_place_over : out_place)("maps", &at, e) ||
+              label_maps_open(&r->j, &at, NULL, &r->m, e);
     out_place_free(&at);
     return bad;
 }
@@ -163,13 +164,13 @@ START_TEST(an_earlier_prediction_goes)
     uint8_t y[VOXELS];
     volume_put("a.nii", NULL, -1);
     rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
-    r.c->run.overwrite = true;
+    r.c->run.over_predictions = true;
     predicted(&r, x, 1);
     rig_close(&r);
     put_text("maps/b.nii.gz", "of a volume that is no longer there");
     ck_assert(!rename("maps", "earlier"));
     rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
-    r.c->run.overwrite = true;
+    r.c->run.over_predictions = true;
     ck_assert(!rename("earlier", "maps"));
     for (int i = 0; i < VOXELS; i++) x[i] = 1;
     predicted(&r, x, 1);
@@ -180,7 +181,7 @@ START_TEST(an_earlier_prediction_goes)
     put_text("maps/mine", "precious");
     ck_assert(!rename("maps", "earlier"));
     rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
-    r.c->run.overwrite = true;
+    r.c->run.over_predictions = true;
     ck_assert(!rename("earlier", "maps"));
     refuses(&r, E_CANTCREAT, "maps/mine: is no file of a prediction");
     file_is("maps/mine", "precious");

@@ -34,7 +34,7 @@ int out_look(const struct out_place *p, struct stat *st, struct err *e)
         *st = (struct stat){0};
         return errno == ENOENT ? 0 : err_set(e, E_CANTCREAT, "%s: %s", p->path, strerror(errno));
     }
-    if (S_ISREG(st->st_mode)) return 0;
+    if (S_ISREG(st->st_mode) || (p->over_folder && S_ISDIR(st->st_mode))) return 0;
     return err_set(e, E_CANTCREAT, "%s: is %s, not a regular file", p->path, out_kind(st->st_mode));
 }
 
@@ -80,10 +80,10 @@ static int place_check(struct out_place *p, struct err *e)
     return -1;
 }
 
-int out_place(const char *path, struct out_place *p, struct err *e)
+static int place_find(const char *path, bool over_folder, struct out_place *p, struct err *e)
 {
     char *slash, *dir = mem_strdup(path);
-    *p = (struct out_place){.dir = -1, .path = mem_strdup(path)};
+    *p = (struct out_place){.dir = -1, .path = mem_strdup(path), .over_folder = over_folder};
     p->name = strrchr(p->path, '/') ? strrchr(p->path, '/') + 1 : p->path;
     if ((slash = strrchr(dir, '/'))) slash[slash == dir] = '\0';
     p->dir = open(slash ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -93,6 +93,10 @@ int out_place(const char *path, struct out_place *p, struct err *e)
     out_place_free(p);
     return -1;
 }
+
+int out_place(const char *path, struct out_place *p, struct err *e) { return place_find(path, false, p, e); }
+
+int out_place_over(const char *path, struct out_place *p, struct err *e) { return place_find(path, true, p, e); }
 
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e)
 {

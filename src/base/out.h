@@ -20,12 +20,14 @@
 #include "base/text.h"
 
 /* ---- a place: a folder, held open, and a name in it ---- */
-/* name: the end of path. named: a file without a name would get none here, so files have one from the beginning. */
-struct out_place { int dir; char *path; const char *name; bool named; };
+/* name: the end of path. named: a file without a name would get none here, so files have one from the beginning.
+ * over_folder: a folder may have the name, which the caller replaces. */
+struct out_place { int dir; char *path; const char *name; bool named, over_folder; };
 #define OUT_NOWHERE {.dir = -1}
 /* Opens the folder of `path` and checks what has its name. 73 if that is no regular file, or none could be made: one is
  * made for a trial, and goes the whole way of a file to its name. */
 int out_place(const char *path, struct out_place *p, struct err *e);
+int out_place_over(const char *path, struct out_place *p, struct err *e);   /* the same with over_folder */
 /* The file `name` of an open folder, whose descriptor is duplicated. `shown`: the folder's name in texts. The trial
  * syncs nothing: it may be made for each checkpoint. */
 int out_place_in(int dir, const char *shown, const char *name, struct out_place *p, struct err *e);

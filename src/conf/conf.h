@@ -29,6 +29,7 @@ struct conf {
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/pattern.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, rerun_every;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
+        bool over_predictions;                          /* no option: was run.overwrite set beside run.predict? */
     } run;
     struct {
         const char *network, *graph;                    /* exactly one is set */

@@ -280,6 +280,7 @@ static int predict_rules(struct conf *c, struct err *e)
     while (m > 1 && dir[m - 1] == '/') m--;
     if (!c->run.init_from) c->run.init_from = dir;
     if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);
+    c->run.over_predictions = c->run.overwrite;
     c->run.overwrite = true;
     return 0;
 }

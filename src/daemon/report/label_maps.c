@@ -175,7 +175,7 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
     if (strlen(at->name) >= sizeof m->folder.name)
         return err_set(e, E_CANTCREAT, "%s: the name is too long", at->path);
     bool there = !fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW);
-    m->replaces = there && S_ISDIR(st.st_mode) && m->j->conf->run.overwrite;
+    m->replaces = there && S_ISDIR(st.st_mode) && m->j->conf->run.over_predictions;
     if (m->replaces ? earlier_look(at, e) : out_look(at, &st, e)) return -1;
     if (there && !m->replaces) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
     snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* it would be emptied */

@@ -120,7 +120,9 @@ static int output_look(const struct conf *c, const char *key, const char *path, 
         return err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", path, key);
     if (strlen(name) > NAME_MAX) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(ENAMETOOLONG));
     if (inside && access(c->run.directory, F_OK)) return 0;
-    return out_place(path, p, e) || spare(c, key, p, e) ? -1 : 0;
+    bool over = !strcmp(key, "run.predict") && c->run.over_predictions &&
+                c->run.predict[strlen(c->run.predict) - 1] == '/';
+    return (over ? out_place_over : out_place)(path, p, e) || spare(c, key, p, e) ? -1 : 0;
 }
 
 static bool same_name(const struct out_place *a, const char *a_path, const struct out_place *b, const char *b_path)
