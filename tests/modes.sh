@@ -179,6 +179,12 @@ fails "--write-config alone" 64 'goes with --plan=search' -c toy.conf --plan --w
 fails "--write-config over a file" 73 'found.conf' -c toy.conf --plan=search --write-config found.conf
 fails "--plan=search with no memory" 78 'pipeline.max_memory' -c toy.conf --plan=search -o pipeline.max_memory=1KiB
 fails "--json alone" 64 '--json goes with' -c toy.conf --json
+# with much of the step in it
+printf '%s\n' 'model { network = mlp input = {10} classes = 5 hidden = {900, 900} } pipeline { stages = 2 }' \
+    'data { source = synthetic } train { batch_size = 2 steps = 1 }' >wide.conf
+"$mpstaged" -c wide.conf --draw-schedule - >"$aside/out" 2>"$aside/err" || true
+check "--draw-schedule draws the optimizer of each rank" \
+    [ "$(grep -cE '^rank [0-9].*O-' "$aside/out") $(grep -c 'O: optimizer' "$aside/out")" = "2 1" ]
 fails "--draw-schedule into a file of no known kind" 64 'x.png' -c toy.conf --draw-schedule x.png
 fails "--draw-schedule into a folder that is not there" 73 'none/x.svg' -c toy.conf --draw-schedule none/x.svg
 fails "a bad file under --check-config" 66 'none.conf' -c none.conf --check-config
@@ -198,7 +204,7 @@ says "targets of 10x14x14" 'configuration OK' -c net.conf --check-config -o "mod
 fails "a data file that is not there under --check-config" 66 'none\.npy' \
     -c net.conf --check-config -o data.source=npy -o data.samples=0 \
     -o data.train_images=none.npy -o data.train_labels=none.npy
-fails "a data file that is none under --check-config" 65 'net\.txt: offset 0: not an \.npy file' \
+fails "a data file that is none under --check-config" 65 'net\.txt: this is text, not a NumPy array' \
     -c net.conf --check-config -o data.source=npy -o data.samples=0 \
     -o data.train_images=net.txt -o data.train_labels=net.txt
 fails "weights that are not there under --check-config" 66 'none\.st' -c toy.conf --check-config --init-from none.st

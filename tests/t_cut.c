@@ -44,14 +44,14 @@ END_TEST
 /* Those that know the ranks' limits cut for ranks at once. */
 static const char *const by_rank[] = {"sequential", "balanced", "balanced_low_0", "auto"};
 
-START_TEST(policies_by_rank_merge_nothing)
+START_TEST(policies_by_rank_cut_for_ranks)
 {
     char text[100];
     struct err e = {0};
     struct job j;
     snprintf(text, sizeof text, "partition = %s stages = 4 max_memory = {1GB, 2GB}", by_rank[_i]);
     ck_assert_msg(!planned(&j, text, 2, &e), "%s", e.text);
-    ck_assert(j.n_merged == 0 && j.n_stages == 2 && j.n_ranks == 2 && j.first_group[2] == j.sel->n_groups);
+    ck_assert(j.n_merged == 4 && j.n_stages == 2 && j.n_ranks == 2 && j.first_group[2] == j.sel->n_groups);
     ck_assert_int_eq(j.found.plans > 0, !strcmp(by_rank[_i], "auto"));
     job_done(&j);
 }
@@ -138,7 +138,7 @@ int main(void)
 {
     TCase *t = suite_case("cut", 60);
     tcase_add_test(t, neighbours_are_merged);
-    tcase_add_loop_test(t, policies_by_rank_merge_nothing, 0, N_OF(by_rank));
+    tcase_add_loop_test(t, policies_by_rank_cut_for_ranks, 0, N_OF(by_rank));
     tcase_add_test(t, chunks_are_not_merged);
     tcase_add_loop_test(t, cuts_that_are_refused, 0, N_OF(wrong));
     tcase_add_test(t, cut_and_recomputation_are_one);

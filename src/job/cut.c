@@ -214,7 +214,10 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
                           j->conf->pipeline.partition);
     if (chunks_place(j, e)) return -1;
-    if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) j->n_stages = j->n_ranks;
+    if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) {
+        j->n_merged = j->n_stages;
+        j->n_stages = j->n_ranks;
+    }
     if (j->n_stages > j->sel->n_groups)
         return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
                           j->n_stages, j->sel->n_groups);

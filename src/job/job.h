@@ -25,7 +25,7 @@ struct job {
     struct cost *cost;
     bool *again;                                           /* of each group: recomputed, not kept */
     struct text rows;                                      /* of schedule "rows": the file's text */
-    /* stages that were asked for and put on fewer ranks; 0: none */
+    /* stages that were asked for, where there are as many as ranks instead; 0: all that were asked for */
     int n_merged;
     /* Stages after merging; ranks of one replica; replicas, 0: one. */
     int n_stages, n_ranks, n_replicas, *first_group;

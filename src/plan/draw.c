@@ -58,6 +58,9 @@ void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
 
 enum { LEFT = 9, CELL = 8, MOST_COLUMNS = 2000, LEAST_COLUMNS = 20 };
 
+/* What takes columns there: programs and the optimizer. A dot is waiting, or too short to be seen. */
+static bool on_terminal(int op) { return act_info[op].kind == KIND_PROGRAM || op == ACT_O; }
+
 /* Every action has CELL columns on average, so that its name fits. */
 static int columns_natural(const struct plan *p)
 {
@@ -108,7 +111,7 @@ static void row_text(const struct plan *p, const struct sim *s, int rank, const 
     for (int i = 0; i < p->row_n[rank]; i++) {
         const struct act *a = &p->row[rank][i];
         int from = (int)(s->start[rank][i] / s->wall_ns * width), end = (int)(s->end[rank][i] / s->wall_ns * width);
-        if (act_info[a->op].kind != KIND_PROGRAM || end <= x) continue;
+        if (!on_terminal(a->op) || end <= x) continue;
         if (from < x) from = x;
         if (to->plain) cell_plain(p, a, from, end, to->fold, to->plain);
         else {
@@ -176,7 +179,7 @@ static void legend_text(const struct plan *p, int columns, bool colour, struct t
     int x = LEFT;
     text_add(out, "%*s", LEFT, "");
     for (int op = 0; op < ACT_COUNT; op++) {
-        if (act_info[op].kind != KIND_PROGRAM || !op_used(p, op)) continue;
+        if (!on_terminal(op) || !op_used(p, op)) continue;
         int n = (int)strlen(kinds[op].name) + 3 + colour;
         bool first = x == LEFT, wrap = !first && x + 2 + n > columns;
         if (!first) text_add(out, wrap ? "\n%*s" : "%*s", wrap ? LEFT : 2, "");

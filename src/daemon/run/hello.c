@@ -52,8 +52,8 @@ void boot_hello(struct boot *b)
     moot_judge(j, b->nccl, &b->notes);
     job_samples_note(j, &b->notes);
     if (j->n_merged)
-        log_line("note: %d stages on %d rank%s: neighbouring stages run as one", j->n_merged, j->n_ranks,
-                 j->n_ranks == 1 ? "" : "s");
+        log_line("note: %d stages on %d rank%s: schedule %s runs one stage a rank, so the network is cut into %d",
+                 j->n_merged, j->n_ranks, j->n_ranks == 1 ? "" : "s", j->conf->pipeline.schedule, j->n_stages);
     if (j->n_replicas > 1) idle_judge(j);
     memory_notes(j, &b->notes);
     struct text slow = {0};
