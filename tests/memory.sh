@@ -48,7 +48,7 @@ check "recompute = auto without pipeline.max_memory" grep -q '^step ' out
 # ---- ulimit ----------------------------------------------------------------------------------------------------------
 limited() { kb=$1; shift; sh -c 'ulimit -c 0; ulimit -v "$1"; shift; exec "$@"' sh "$kb" "$@"; }
 # From less than libraries need to enough, which is more where CUDA is built in: clear statuses, then 0 for good.
-# 127 and lines of the loader come before main. 1 and 2: Open MPI could not begin.
+# 127 and lines of the loader come before main, as do exceptions of libraries' constructors. 1 and 2: Open MPI could not begin.
 series() {
     text=$1; shift
     kb=50000 bad= good= refused=
@@ -58,6 +58,7 @@ series() {
         0) good=$kb ;;
         69) refused=$kb; grep -q 'ulimit -v' err || bad="$bad $kb:69-without-a-word" ;;
         70 | 71 | 127) ;;
+        134) [ "$kb" -lt 100000 ] && grep -q bad_alloc err || bad="$bad $kb:134" ;;
         *) bad="$bad $kb:$code" ;;
         esac
         if [ "$code" -ne 0 ] && [ -n "$good" ]; then bad="$bad $kb:$code-after-$good"; fi
