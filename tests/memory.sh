@@ -30,7 +30,7 @@ ended() {
 
 # ---- the host's ------------------------------------------------------------------------------------------------------
 size='[0-9.]+ .iB'
-need="^mpstaged: 2 ranks on one host need $size of memory, .* more than the $size of free memory of the host"
+need="^mpstaged: 2 ranks on one host need $size of memory, which exceeds the $size of free memory of the host"
 ended "a run that no host has the memory for" 69 "$need" "$mpstaged" -c large.conf --run-dir run
 ended "--plan of it" 69 "$need.*; for other machines set pipeline.max_memory" "$mpstaged" -c large.conf --plan
 ended "--check-config of it" 69 "$need" "$mpstaged" -c large.conf --check-config
@@ -48,7 +48,8 @@ check "recompute = auto without pipeline.max_memory" grep -q '^step ' out
 # ---- ulimit ----------------------------------------------------------------------------------------------------------
 limited() { kb=$1; shift; sh -c 'ulimit -c 0; ulimit -v "$1"; shift; exec "$@"' sh "$kb" "$@"; }
 # From less than libraries need to enough, which is more where CUDA is built in: clear statuses, then 0 for good.
-# 127 and lines of the loader come before main, as do exceptions of libraries' constructors. 1 and 2: Open MPI could not begin.
+# 127 and lines of the loader come before main, as do exceptions of libraries' constructors. 1 and 2: Open MPI could
+# not begin.
 series() {
     text=$1; shift
     kb=50000 bad= good= refused=
@@ -72,7 +73,7 @@ series() {
 }
 series "no limit of address space ends a run by a signal" "$mpstaged" -c net.conf
 large_kb=4000000
-ended "a plan above ulimit -v" 69 'more than the [0-9.]+ .iB of the process.s address space \(ulimit -v\)' \
+ended "a plan above ulimit -v" 69 'exceeds the [0-9.]+ .iB of the process.s address space \(ulimit -v\)' \
     limited $large_kb "$mpstaged" -c net.conf --run-dir run -o 'model.hidden={30000, 30000}'
 ended "--check-config of it" 69 'ulimit -v' limited $large_kb "$mpstaged" -c net.conf --check-config \
     -o 'model.hidden={30000, 30000}'

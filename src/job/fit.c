@@ -274,8 +274,8 @@ int fit_pool_error(const struct job *j, int code, struct err *e)
     char b[3][32], who[64] = "a rank needs";
     if (ranks > 1) snprintf(who, sizeof who, "%d ranks on one host need", ranks);
     what_fits(j, &way);
-    err_set(e, code, "%s %s of memory, %s more than the %s of %s; %s%s", who, text_bytes(need, b[0]),
-            text_bytes(need - p->bytes, b[1]), text_bytes(p->bytes, b[2]), p->name, way.s,
+    err_set(e, code, "%s %s of memory, which exceeds the %s of %s by %s; %s%s", who, text_bytes(need, b[0]),
+            text_bytes(p->bytes, b[2]), p->name, text_bytes(need - p->bytes, b[1]), way.s,
             j->host->elsewhere ? "; for other machines set pipeline.max_memory" : "");
     text_free(&way);
     return -1;
