@@ -4,7 +4,8 @@
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 write_conf mlp.conf 's/network = "toy"/network = "mlp"  hidden = {512, 512, 512}/; s/input = {10}/input = {256}/;
-        s/batch_size = 20/batch_size = 128/; s/split_size = 8/split_size = 32/; s/steps = 3/steps = 150/'
+        s/batch_size = 20/batch_size = 128/; s/split_size = 8/split_size = 32/; s/steps = 3/steps = 150/;
+        s/samples = 200/samples = 256/'
 
 for schedule in naive gpipe 1f1b; do
     # The run takes a second: a rank that had to give up its core as the steps were ended misses more than 1 %. What

@@ -94,6 +94,7 @@ import json, struct, sys
 raw = open(sys.argv[1], "rb").read()
 n = struct.unpack("<Q", raw[:8])[0]
 header, parts, rounded, at = json.loads(raw[8:8 + n]), [], bytearray(raw), 0
+header.pop("__metadata__")
 for name, t in header.items():
     begin, end = (8 + n + x for x in t["data_offsets"])
     count = (end - begin) // 4

@@ -92,7 +92,7 @@ static const char *const wrong[][2] = {
     {"block a(x) {\nr = relu(x)\n}\ninput x 4\ny.3..1 = a(x)\n", "y.3..1: the range is empty"},
     {"block a(x) {\nr = relu(x)\n}\ninput x 4\ny.0..9999 = a(x)\n", "too many nodes"},
     {"block a(x) {\nr = relu(x)\ninit r.weight zero\n}\ninput x 4\ny = a(x)\n", "there is no parameter \"y.r.weight\""},
-    {"input x 4\ny = relu(x) {\n", "t.graph:2: braces are for the statements of a block"},
+    {"input x 4\ny = relu(x) {\n", "t.graph:2: braces outside of a block"},
 };
 
 START_TEST(blocks_wrong)

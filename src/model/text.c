@@ -314,7 +314,7 @@ void statement_parse(struct parse *p, char *line)
     char *w[6], *save, *eq;
     int n = 0;
     if (!p->scope && strpbrk(line, "{}")) {
-        graph_fail(p->b, "braces are for the statements of a block: nothing is computed outside of one");
+        graph_fail(p->b, "braces outside of a block: only blocks compute");
         return;
     }
     if ((eq = strstr(line, " = "))) {

@@ -237,7 +237,7 @@ static void net_open(struct net *t, struct graph *g, const struct device *d, int
     *t = (struct net){.ops = be_find(d->backend), .dev = *d, .g = g, .n = n};
     if (strcmp(g->name, "resnet50") != 0) grads_wanted(g, -1);
     if (!(t->s = select_make(g, d, n, &e)) || t->ops->open(t->s, 1, 0, &t->b, &e)) die(g->name, &e);
-    t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3, .clip_coef = 1};
+    t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3, .update = 3, .clip_coef = 1};
     for (int i = 0; i < 64; i++) t->sample[i] = 100 + 3 * i;
     t->value = calloc((size_t)g->n_tensors + 1, sizeof(void *));
     t->grad = calloc((size_t)g->n_tensors + 1, sizeof(void *));
@@ -375,6 +375,7 @@ static void optimizer_check(const struct device *d, int optimizer)
         ours[i] = (struct be_weight){x + from[i], x + N + from[i], x + state, NULL, n, 1 + i, i, NULL, our_sums};
     }
     for (t.block.step = 1; t.block.step <= STEPS; t.block.step++) {
+        t.block.update = t.block.step;
         kind->once(&t.block);
         move(&t, block, &t.block, sizeof t.block);
         if (t.ops->update(t.b, optimizer, w, PARTS, block, &e)) die("update", &e);
