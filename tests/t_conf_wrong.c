@@ -56,7 +56,7 @@ static const struct wrong in_file[] = {
     {"train {\n learning_rat = 3 }", "f.conf:2: unknown key train.learning_rat (did you mean train.learning_rate?)"},
     {"train { threads = 3 }", "f.conf:1: unknown key train.threads (did you mean run.threads?)"},
     {"service { every = 3 }", "f.conf:1: unknown key service.every: service has progress, log_every, tensorboard, "
-     "metrics, metrics_every, stages_every"},
+     "control, metrics, metrics_every, stages_every"},
     {"train { " HUNDRED " = 3 }", "f.conf:1: unknown key train." TEN TEN TEN TEN TEN TEN "aa..."
                                   " (see mpstaged.conf(5))"},
     {"train { steps = 3\n steps = 4 }", "f.conf:2: train.steps is already set in line 1"},

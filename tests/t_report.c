@@ -55,6 +55,7 @@ START_TEST(run_directory_with_results_is_refused)
     struct err e = {0};
     ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e) || rundir_make(&d, &conf, &e), 0);
     close(openat(d.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    close(openat(d.fd, "weights.safetensors", O_WRONLY | O_CREAT, 0666));
     rundir_close(&d);
     ck_assert_int_eq(rundir_check(&d, &conf, RUNDIR_TRAIN, &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);
@@ -75,6 +76,7 @@ START_TEST(run_directory_of_two_starts_goes_to_the_first)
     ck_assert_int_eq(rundir_check(&one, &conf, RUNDIR_TRAIN, &e) | rundir_check(&two, &conf, RUNDIR_TRAIN, &e), 0);
     ck_assert_int_eq(rundir_make(&one, &conf, &e), 0);
     close(openat(one.fd, "metrics.jsonl", O_WRONLY | O_CREAT, 0666));
+    close(openat(one.fd, "weights.safetensors", O_WRONLY | O_CREAT, 0666));
     rundir_close(&one);
     ck_assert_int_eq(rundir_make(&two, &conf, &e), -1);
     ck_assert_int_eq(e.code, E_CANTCREAT);

@@ -231,7 +231,7 @@ static void converted(const char *name)
     e = (struct err){0};
     ck_assert_msg((s = st_open(path, &e)) != NULL, "%s", e.text);
     ck_assert_int_eq(s->n, 5);
-    const int i = st_find(s, "fc.weight"), k = st_find(s, "half");
+    const int i = st_find(s, "fc.weight"), k = st_find(s, "halves");
     ck_assert(i >= 0 && k >= 0 && st_find(s, "steps") >= 0 && st_find(s, "none") >= 0 && st_find(s, "on") >= 0);
     ck_assert(!st_read_float(s, i, w, &e) && !st_read_float(s, k, h, &e));
     for (int j = 0; j < 6; j++) ck_assert(w[j] == (float)(j % 2 * 3 + j / 2));   /* stored transposed */
@@ -249,7 +249,7 @@ START_TEST(what_is_said_converts)
     }
     put_text("make.py",
              "import torch\n"
-             "w = {'fc.weight': torch.arange(6.).reshape(2, 3).t(), 'half': torch.tensor([.5, -2]).half(), 'steps':\n"
+             "w = {'fc.weight': torch.arange(6.).reshape(2, 3).t(), 'halves': torch.tensor([.5, -2]).half(), 'steps':\n"
              "     torch.tensor(3), 'none': torch.zeros(0, 2), 'on': torch.tensor([True])}\n"
              "o = {'state': {0: {'exp_avg': torch.ones(2), 'step': torch.tensor(1.)}}, 'param_groups': []}\n"
              "for k in ('model', 'state_dict', 'model_state_dict', 'module', 'ema', 'net'):\n"
@@ -262,7 +262,7 @@ START_TEST(what_is_said_converts)
              "        super().__init__()\n"
              "        s.fc = torch.nn.Module()\n"
              "        s.fc.register_buffer('weight', w['fc.weight'])\n"
-             "        for k in ('half', 'steps', 'none', 'on'): s.register_buffer(k, w[k])\n"
+             "        for k in ('halves', 'steps', 'none', 'on'): s.register_buffer(k, w[k])\n"
              "    def forward(s, x): return x\n"
              "torch.jit.trace(Net(), torch.ones(1)).save('script')\n");
     ck_assert_int_eq(system("python3 make.py 2>make.log || { cat make.log >&2; false; }"), 0);
