@@ -147,6 +147,8 @@ job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02 --seed 4
 check "--resume=anyway goes on" [ "$code" -eq 0 ]
 check "and says what differs" grep -q 'note: other bits .*run.seed was 3 and is 4' other/mpstaged.log
 check "all of it" grep -q 'note: other bits .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
+refused "other numerics, both told" 78 'the numerics line was ".*" and is ".*groups 2.*" now' 2 -c mlp.conf \
+    --run-dir part --resume -o train.gradient_groups=2
 refused "without --resume" 73 'part: holds the results of an earlier run.*--resume' 2 -c mlp.conf --run-dir part
 refused "--resume and --overwrite" 78 '--resume: goes on with a run' 2 -c mlp.conf --run-dir part --resume --overwrite
 refused "another word" 78 '--resume: .*none of no, yes, anyway' 2 -c mlp.conf --run-dir part --resume=maybe

@@ -44,6 +44,13 @@ stopped() {
 begin term-first; stopped term-first "$(first_rank term-first)" TERM
 begin term-other; stopped term-other "$(other_rank term-other)" TERM
 begin int-first; stopped int-first "$(first_rank int-first)" INT
+check "the line says that there is no checkpoint" \
+    grep -q '; there is no checkpoint, so --resume would begin anew$' "$aside/err"
+begin int-saved
+"$mpstagectl" int-saved checkpoint --wait >"$aside/saved"
+stopped int-saved "$(first_rank int-saved)" INT
+saved=$(ls int-saved/checkpoints)
+check "the line names the checkpoint" grep -q "; --resume goes on from checkpoints/${saved:-none}\$" "$aside/err"
 
 # One that computes for longer than it may take to end: the scheduler does what is to be done.
 cat >slow.conf <<'END'

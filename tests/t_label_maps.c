@@ -13,7 +13,9 @@
 enum { SIDE = 4, VOXELS = SIDE * SIDE * SIDE };
 struct rig { struct conf *c; struct job j; struct label_maps *m; };
 
-/* A volume of zeros; its labels are 1 up to x < ones, or there are none (-1). */
+static int label_value = 1;
+
+/* A volume of zeros; its labels are `label_value` up to x < ones, or there are none (-1). */
 static void volume_put(const char *image, const char *label, int ones)
 {
     static const double affine[3][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
@@ -21,7 +23,7 @@ static void volume_put(const char *image, const char *label, int ones)
                            .affine = affine, .sform = 1};
     double v[VOXELS] = {0};
     nifti_put(image, &m, v);
-    for (int i = 0; i < VOXELS; i++) v[i] = i % SIDE < ones;
+    for (int i = 0; i < VOXELS; i++) v[i] = i % SIDE < ones ? label_value : 0;
     if (ones >= 0) nifti_put(label, &m, v);
 }
 
@@ -156,6 +158,26 @@ START_TEST(labels_are_classes)
 }
 END_TEST
 
+/* A voxel that is none ends the prediction, and nothing of it stays. */
+START_TEST(voxels_are_classes)
+{
+    struct rig r;
+    struct err e = {0};
+    float x[2 * VOXELS] = {0};
+    label_value = 2;
+    volume_put("a.nii", "la.nii", 1);
+    label_value = 1;
+    put_text("images", "a.nii\n");
+    put_text("labels", "la.nii\n");
+    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels");
+    ck_assert_msg(!rig_begin(&r, &e), "%s", e.text);
+    ck_assert_int_eq(label_maps_add(r.m, x, 0, &e), -1);
+    expect(&e, E_DATA, "voxel 0x0x0 is 2, but there are 2 classes");
+    rig_close(&r);
+    ck_assert(access("maps", F_OK) && access("maps.tmp", F_OK));
+}
+END_TEST
+
 /* With run.overwrite an earlier prediction goes, but no folder with something else in it. */
 START_TEST(an_earlier_prediction_goes)
 {
@@ -229,6 +251,7 @@ END_TEST
 static void all(TCase *t)
 {
     tcase_add_test(t, labels_are_classes);
+    tcase_add_test(t, voxels_are_classes);
     tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
     tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
     tcase_add_test(t, an_earlier_prediction_goes);

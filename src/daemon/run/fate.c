@@ -131,7 +131,7 @@ bool fate_get(struct err *e)
         err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded%s",
                 (int)fate.launcher, left_text(left, sizeof left));
     const char *doing = fate_doing();
-    if (!e->code && number && doing) 
+    if (!e->code && number && doing)
         err_set(e, E_STOPPED, "stopped by SIG%s while %s%s", sigabbrev_np(number), doing,
                 left_text(left, sizeof left));
     else if (!e->code && number)
