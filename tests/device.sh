@@ -135,9 +135,9 @@ refused "NCCL by staged" 78 'nccl needs run.transport = "nccl"' 2 -c pair.conf -
 # A GPU is one core, whatever run.threads says, which changes nothing there.
 "$mpstaged" -c pair.conf --device cuda --stages 1 --plan=search -o pipeline.cores=4 -o run.threads=2 >"$aside/out" \
     2>"$aside/err" || why
-for line in '1 rank, 4 GPUs, batch 7, estimated costs:' ' +[0-9]+  4x1 +1f1b .*' ' +[0-9]+  1x4 +auto .*' \
+for line in '4 GPUs, batch 7, estimated costs:' ' +[0-9]+  4x1 +1f1b .*' ' +[0-9]+  1x4 +auto .*' \
     'data parallelism on 4 devices  +[0-9]+ .*' 'a pipeline of 4 ranks  +[0-9]+ .*' \
-    '2 replicas of 2 ranks  +[0-9]+ .*' '  mpirun -np 4 mpstaged -c FILE' 'layout: replicas x ranks of each\.'; do
+    '2 replicas of 2 ranks  +[0-9]+ .*' '  mpirun -np 4 mpstaged -c FILE' 'layout: replicas x ranks of each'; do
     check "a search shares out GPUs: $line" grep -qxE "$line" "$aside/out"
 done
 check "without a word of cores and threads, in 80 columns" \

@@ -274,6 +274,7 @@ pipeline.bundle|2|0
 pipeline.backward|"split"|"both"
 pipeline.profile|"profile.json"|""
 pipeline.profile_sizes|{4, 8}|{0}
+pipeline.profile_spread|3|0.5
 pipeline.recompute|"all"|"some"
 pipeline.recompute_layers|{"fc1"}|{""}
 pipeline.recompute_stages|{1}|{4096}
@@ -444,6 +445,8 @@ mute=$pid
 sees mute '"event":"checkpoint"' || not_ok "a run writes checkpoints"
 "$mpstagectl" mute pause >"$aside/said"
 mkdir closed kept
+# One may still be written beside the pause.
+for _ in $(seq 600); do ls mute/checkpoints | grep -q tmp || break; sleep 0.05; done
 cp -r mute/checkpoints kept/
 damaged=$(ls -d kept/checkpoints/step-* | head -n 1)
 echo cheese >>"$damaged/model-00001-of-00002.safetensors"

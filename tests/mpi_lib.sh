@@ -19,14 +19,15 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc=^cma
 # Open MPI 5.0 ends what it says of an abort with a null character, which is no reason to take all of it for binary.
 grep() { command grep -a "$@"; }
 
-# write_conf FILE [SED-SCRIPT]: the toy model on synthetic data, changed by the script
+# write_conf FILE [SED-SCRIPT]: the toy model on synthetic data, changed by the script. It takes profiles of a busy
+# machine: several suites run at once.
 write_conf() {
     sed "${2:-}" >"$1" <<'EOF'
 run      { name = "toy"  seed = 1 }
 model    { network = "toy"  classes = 5  input = {10} }
 data     { source = "synthetic"  labels = "onehot"  samples = 200 }
 train    { batch_size = 20  split_size = 8  steps = 3  loss = "mse"  optimizer = "sgd"  learning_rate = 0.1 }
-pipeline { schedule = "1f1b"  partition = "uniform"  stages = 2 }
+pipeline { schedule = "1f1b"  partition = "uniform"  stages = 2  profile_spread = 1e9 }
 EOF
 }
 

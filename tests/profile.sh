@@ -17,8 +17,9 @@ refuses() {
 job 2 -c toy.conf --profile --run-dir two -o 'pipeline.profile_sizes={2,4,8}'
 if [ "$code" -eq 0 ] && [ -s two/profile.json ]; then ok "two ranks write profile.json, $took ms"
 else why; not_ok "two ranks write profile.json: $code"; fi
-check "what all times are scaled by is said" \
-    grep -qE '^profile: all kernels together took [0-9]+\.[0-9]+ times' "$aside/err"
+check "how much the machine was disturbed is said" \
+    grep -qE '^profile: all kernels together took [0-9]+\.[0-9]+ times their shortest times' "$aside/err"
+check "and kept" grep -qE '"spread": [0-9.]+' two/profile.json
 check "nothing else is there" [ "$(ls two)" = profile.json ]
 check "four groups with three times a kind" [ "$(tr -d ' \n' <two/profile.json |
     grep -oE '"(forward|input_grad|weight_grad)_ns":\[[0-9.]+,[0-9.]+,[0-9.]+\]' | wc -l)" -eq 12 ]
@@ -91,6 +92,40 @@ check "where there are no steps beyond these, costs are estimates" grep -q '"cos
 check "stages as threads of one process" [ "$code" -eq 0 -a -s threads/profile.json ]
 job 1 -c mlp.conf --stages 1 --profile --run-dir mlp
 check "one rank" [ "$code" -eq 0 -a -s mlp/profile.json ]
+# A machine that other programs disturb. Kernels never take exactly their shortest times, so a limit of 1 refuses all.
+job 2 -c toy.conf --profile --run-dir busy -o pipeline.profile_spread=1
+check "a profile above the limit of its spread is not written: $code" [ "$code" -eq 75 -a ! -e busy ]
+check "which one line says" sh -c '[ "$1" -eq 1 ] && grep -qE \
+    "^mpstaged: --profile: the machine was busy: .* more than pipeline.profile_spread = 1: measure again" "$0"' \
+    "$aside/err" "$(our_lines)"
+# spreads NAME SPREAD: a copy of the first profile that says so
+spreads() { sed "s/\"spread\": [0-9.]*/\"spread\": $2/" two/profile.json >"$1"; }
+sed -z 's/,\n *"spread": [0-9.]*//g' two/profile.json >older.json
+spreads calm.json 1.2
+spreads busy.json 1.7
+spreads bad.json 0.5
+warning='warning: busy.json: the machine was busy: kernels took 1.70 times their shortest times'
+for mode in --plan --plan=search; do
+    for of in older calm; do
+        "$mpstaged" -c toy.conf $mode -o pipeline.profile=$of.json >"$aside/out" 2>"$aside/err" || why
+        check "$mode: no warning: $of.json" sh -c 'grep -q "$1.json costs:" "$0" && ! grep -q warning: "$0"' \
+            "$aside/out" $of
+    done
+    "$mpstaged" -c toy.conf $mode -o pipeline.profile=busy.json 2>&1 | tr '\n' ' ' | sed 's/  */ /g' >"$aside/out"
+    check "$mode warns of a busy machine" grep -q "$warning" "$aside/out"
+done
+job 2 -c toy.conf --run-dir warned -o pipeline.profile=busy.json
+check "a run warns" sh -c '[ "$0" -eq 0 ] && tr "\n" " " <"$1" | grep -q "warning: busy.json: the machine was busy"' \
+    "$code" "$aside/err"
+"$mpstaged" -c toy.conf --plan --json -o pipeline.profile=busy.json >"$aside/out"
+check "the plan's JSON has the spread" grep -q '"profile_spread": 1.7' "$aside/out"
+refuses "a spread below 1" 65 'a number from 1 is missing: spread' bad.json
+for mode in --plan --plan=search --check-config; do
+    code=0
+    "$mpstaged" -c toy.conf $mode -o pipeline.profile=busy.json -o pipeline.profile_spread=1.5 \
+        >"$aside/out" 2>"$aside/err" || code=$?
+    check "$mode refuses a profile above the limit: $code" [ "$code $(our_lines)" = "65 1" ]
+done
 write_conf slow.conf 's/network = "toy"/network = "mlp"  hidden = {1024, 1024}/'
 mpirun_n 2 "$mpstaged" -c slow.conf --profile --run-dir slow -o 'pipeline.profile_sizes={2048}' \
     >"$aside/out" 2>"$aside/err" </dev/null &

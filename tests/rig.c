@@ -220,11 +220,10 @@ static int train(struct world *w, struct exec *s, const struct ds *data, int ran
 
 static int costs(struct world *w, struct exec *s, int rank, struct err *e)
 {
-    double at_medians;
     struct cost *k = w->r->cost[rank] = cost_new("measured", w->sel->n_groups, 1);
     k->size[0] = (int)w->c->train.split_size;
-    exec_profile_sums(s, 0, &w->r->kernels_ns[rank], &at_medians);
-    return costs_links_measure(s, k, e) || costs_gather(s, 0, &w->r->spent[rank], k, &w->r->spells[rank], e) ? -1 : 0;
+    w->r->kernels_ns[rank] = exec_profile_sums(s, 0).all;
+    return costs_links_measure(s, k, e) || costs_gather(s, 0, &w->r->spent[rank], k, e) ? -1 : 0;
 }
 
 static int evaluate(struct world *w, struct exec *s, const struct ds *data, int rank, struct err *e)

@@ -60,7 +60,7 @@ struct rig_result {
     uint64_t taken[16];        /* of its device after the steps, by rig.taken */
     int n_groups;
     struct cost *cost[16];     /* of each rank; cost_free */
-    double kernels_ns[16], spells[16];   /* all that was noted; what costs_gather said */
+    double kernels_ns[16];               /* all that was noted */
     struct spent spent[16];    /* beside kernels */
     struct report last[16];    /* last training report of each rank */
     int nonfinite[16][8];      /* of each rank and each of the first steps */

@@ -174,9 +174,11 @@ START_TEST(there_and_back)
 {
     struct err e = {0};
     struct cost *k = measured();
+    k->spread = 1.25;
     char *json = cost_json(k, s);
     struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
     ck_assert_msg(back != NULL, "%s", e.text);
+    ck_assert(back->spread == 1.25);
     ck_assert_str_eq(back->origin, "profile.json");
     ck_assert(back->load_ns == 7 && back->latency_ns == 1500 && back->bytes_per_ns == 2.5);
     ck_assert(back->optimizer_ns_per_byte == 0.25 && back->busy_ns_per_byte == 0.5 &&
@@ -331,8 +333,13 @@ START_TEST(many_other_threads)
     struct cost *back = cost_parse("profile.json", json, strlen(json), s, &e);
     ck_assert_msg(back != NULL, "%s", e.text);
     ck_assert_int_eq(back->threads, 1 + OTHERS);
+    k->other->spread = 2.5;                               /* measured on a busy machine */
+    free(json);
+    json = cost_json(k, s);
     int *threads;
-    ck_assert_int_eq(cost_threads(json, strlen(json), &threads), 1 + OTHERS);
+    ck_assert_int_eq(cost_threads(json, strlen(json), 2, &threads), OTHERS);
+    free(threads);
+    ck_assert_int_eq(cost_threads(json, strlen(json), 2.5, &threads), 1 + OTHERS);
     free(threads);
     cost_free(back);
     cost_free(k);

@@ -68,8 +68,7 @@ static void layer_takes(int layer, double times)
 
 static const char *verdict(bool estimated)
 {
-    double spells;
-    costs_take(measured, x, &spells);
+    costs_take(measured, x);
     struct verdict_request q = {
         .plan = &plan, .planned = planned, .measured = measured, .x = x, .estimated = estimated};
     verdict_kernels(&q, &said);

@@ -77,6 +77,7 @@ struct conf {
     struct {
         const char *schedule, *partition, *rows, *backward, *profile;
         struct conf_ints profile_sizes;
+        double profile_spread;
         int64_t stages, replicas, bucket_kib, bundle, ranks, cores, in_flight;
         const char *reduce, *shard_optimizer;
         bool read_in_place;

@@ -403,6 +403,9 @@ const struct opt opt_table[] = {
      .text =
          "--profile measures these micro-batch sizes; the default is a quarter, a half, all and twice the split size, "
          "but no single sample where a batch norm would see one value a channel"},
+    {"pipeline.profile_spread", OPT_REAL, AT(pipeline.profile_spread), "2", 1, 1e9,
+     .text = "--profile writes nothing, and nothing is planned with a profile, whose kernels took more than this many "
+             "times their shortest times: other programs disturbed the machine; above 1.3 there is a warning"},
     {"pipeline.recompute", OPT_WORD, AT(pipeline.recompute), "none", .words = "none all auto",
      .text = "activations that are computed again in the backward pass instead of kept: none, all, or as few blocks as "
              "pipeline.max_memory asks for"},

@@ -50,7 +50,7 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
 enum {
     LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, READING, READ_BYTES, CALLS,
-    KERNELS, MEDIANS, SUMS
+    KERNELS, MEDIANS, BEST, SUMS
 };
 
 static int cells(const struct cost *k) { return k->n_sizes * PH_COUNT * k->n_groups; }
@@ -76,10 +76,10 @@ void costs_mine(const struct exec *s, int first, const struct spent *mine, const
         x[SUMS + 2 * n + i] = met.faults;
     }
     for (int i = 0; i < k->n_sizes; i++) {
-        double all, at_medians;
-        exec_profile_sums(s, first + i, &all, &at_medians);
-        x[KERNELS] += all;
-        x[MEDIANS] += at_medians;
+        struct kernel_sums kernels = exec_profile_sums(s, first + i);
+        x[KERNELS] += kernels.all;
+        x[MEDIANS] += kernels.at_medians;
+        x[BEST] += kernels.at_best;
         x[LOAD] = exec_profile_load_ns(s, first + i) / k->size[i];
     }
 }
@@ -94,12 +94,13 @@ static double beside_bytes(const struct cost *k, const double *x)
     return ns > 0 ? ratio(ns, x[CALLS]) : 0;
 }
 
-void costs_take(struct cost *k, const double *x, double *spells)
+void costs_take(struct cost *k, const double *x)
 {
     bool known = k->busy_ns_per_byte > 0;
     double more = known ? beside_bytes(k, x) : 0;
-    *spells = x[MEDIANS] > 0 ? x[KERNELS] / x[MEDIANS] : 1;
-    for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] > 0 ? x[SUMS + i] * *spells + more : 0;
+    double above = x[MEDIANS] > 0 ? x[KERNELS] / x[MEDIANS] : 1;
+    k->spread = ratio(x[KERNELS], x[BEST]);
+    for (int i = 0; i < cells(k); i++) k->ns[i] = x[SUMS + i] > 0 ? x[SUMS + i] * above + more : 0;
     k->load_ns = x[LOAD];
     k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
     k->read_ns_per_byte = ratio(x[READING], x[READ_BYTES]);
@@ -113,13 +114,13 @@ struct strain costs_strain(const struct cost *k, const double *x, int size, enum
     return (struct strain){.core = x[SUMS + n + i], .faults = x[SUMS + 2 * n + i]};
 }
 
-int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e)
+int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, struct err *e)
 {
     int n = costs_count(k);
     double *x = mem_alloc((size_t)n * sizeof *x);
     costs_mine(s, first, mine, k, x);
     int bad = s->tp->ops->reduce(s->tp, x, n, e);
-    if (!bad) costs_take(k, x, spells);
+    if (!bad) costs_take(k, x);
     free(x);
     return bad ? -1 : 0;
 }

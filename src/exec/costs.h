@@ -16,15 +16,15 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
 /* Fills all of k, which is new and has its sizes, but links; size i is what plan first + i measured since
  * exec_profile. Where links are measured already, a rank's thread gives to bytes what was measured then, and what it
  * gave to messages beside that, as looking after them behind each kernel, is the kernels'; otherwise all is the bytes'.
- * Spells in which somebody else has the core belong to a step, but hit any layer: medians say what each
- * kernel takes beside the others, and *spells, how many times that long all of them took together, how much more a step
- * is than its medians; k has it multiplied in. */
-int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, double *spells, struct err *e);
+ * Other programs take the core for a while, and hit any layer. So medians say what each kernel takes beside the others,
+ * and one factor, by which all are multiplied, makes them add up to what the kernels took together. k->spread tells how
+ * much the machine was disturbed. */
+int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, struct err *e);
 /* The same in three parts: what this rank measured, as costs_count(k) numbers; added up over ranks by whoever wants
  * them, they make the costs. Neither allocates. costs_strain: what else they say about a kernel. */
 int costs_count(const struct cost *k);
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x);
-void costs_take(struct cost *k, const double *x, double *spells);
+void costs_take(struct cost *k, const double *x);
 struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group);
 /* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank. Before
  * costs_gather; exec_request.links was set. */

@@ -197,8 +197,9 @@ double exec_profile_load_ns(const struct exec *s, int plan);
  * they came from a disk. 0, 0: never ran here. */
 struct strain { double core, faults; };
 struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group);
-/* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median. */
-void exec_profile_sums(const struct exec *s, int plan, double *all, double *at_medians);
+/* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median or its least time. */
+struct kernel_sums { double all, at_medians, at_best; };
+struct kernel_sums exec_profile_sums(const struct exec *s, int plan);
 /* Ranks a and b of the plan, neighbours: time of a small message one way, large ones beyond it, and what a rank's
  * thread gives to each byte that it sends or receives beside its work (0 for a lane's). Collective for both, all zero
  * for others; nothing may be posted, and exec_request.links was set. */

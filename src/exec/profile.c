@@ -115,15 +115,17 @@ struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph,
     return (struct strain){.core = core < 1 ? core : 1, .faults = (double)from->faults};
 }
 
-void exec_profile_sums(const struct exec *s, int plan, double *all, double *at_medians)
+struct kernel_sums exec_profile_sums(const struct exec *s, int plan)
 {
-    *all = *at_medians = 0;
     const struct profile *p = s->meter->profiled;
+    struct kernel_sums sum = {0};
     for (int i = 0; i < PH_COUNT * p->n_groups; i++) {
         const struct samples *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
-        for (int k = 0; k < from->n; k++) *all += (double)from->ns[k];
-        *at_medians += median(from) * from->n;
+        for (int k = 0; k < from->n; k++) sum.all += (double)from->ns[k];
+        sum.at_medians += median(from) * from->n;        /* which sorts them */
+        if (from->n) sum.at_best += (double)from->ns[0] * from->n;
     }
+    return sum;
 }
 
 void profile_free(struct profile *p)

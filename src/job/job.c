@@ -300,7 +300,7 @@ static int cost_read(struct job *j, struct err *e)
     }
     if (!text_read_file(&t, file, MAX_PROFILE, e)) j->cost = cost_parse(file, t.n ? t.s : "", t.n, j->sel, e);
     text_free(&t);
-    return j->cost ? 0 : -1;
+    return j->cost ? cost_spread_check(j->cost, file, j->conf->pipeline.profile_spread, E_DATA, e) : -1;
 }
 
 static int speed_set(struct job *j, struct err *e)

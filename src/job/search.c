@@ -67,7 +67,7 @@ static int layouts_measured(struct search *s, struct err *e)
     struct text t = {0};
     if (!s->j->conf->pipeline.profile) return 0;
     if (text_read_file(&t, s->j->conf->pipeline.profile, MAX_PROFILE, e)) { text_free(&t); return -1; }
-    n = cost_threads(t.n ? t.s : "", t.n, &known);
+    n = cost_threads(t.n ? t.s : "", t.n, s->j->conf->pipeline.profile_spread, &known);
     text_free(&t);
     for (int i = 0; i < s->n_layouts; i++) {
         int k = 0, u = 0, threads = s->layout[i].threads;
@@ -139,6 +139,7 @@ static int candidate(const struct search *s, struct found *x)
     for (int r = 0; sim && r < x->at.ranks; r++) if (fit_bytes(&v, r) > x->peak) x->peak = fit_bytes(&v, r);
     if (sim) {
         x->seconds = sim->wall_ns * 1e-9;
+        x->spread = v.cost->spread;
         x->bubble = sim->bubble_of_wall;
         x->least = v.found.least_ns * 1e-9;
         x->proven = v.found.proven;

@@ -18,6 +18,7 @@ struct found {
     double least;                                          /* seconds that no cut can beat */
     int layout, order;                                     /* its layout's number; how many were tried before it */
     bool proven;                                           /* no cut is faster than its */
+    double spread;                                         /* of the profile */
     uint64_t peak, missing;                                /* missing: where it does not fit, of the worst rank */
     json_t *stages;                                        /* first and last layer and bytes of each; owned */
 };

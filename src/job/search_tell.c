@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/search_int.h"
+#include "plan/cost.h"
 #include "plan/show.h"
 
 static const char *stage_first(const struct found *x, size_t stage)
@@ -186,7 +187,7 @@ static void advise(const struct search *s, struct text *out)
     text_free(&name);
 }
 
-static void advice_text(const struct search *s, struct shown l, struct text *out)
+static void advice_text(const struct search *s, struct text *out)
 {
     struct text bits = {0};
     const char *profile = s->j->conf->pipeline.profile;
@@ -195,10 +196,9 @@ static void advice_text(const struct search *s, struct shown l, struct text *out
     text_add(out, ":\n  ");
     search_command(s, &s->best[0], out);
     text_add(out, "\n%s\n", s->q->file ? "" : "where --write-config FILE has written FILE\n");
-    if (l.layout) text_add(out, "layout: replicas x ranks of each%s.\n", gpus ? "" : " x threads of a rank");
     for (int i = 0; i < s->n_unmeasured; i++)
-        text_add(out, "Not compared, because %s has no costs for it: %d thread%s a rank.\n", profile, s->unmeasured[i],
-                 s->unmeasured[i] == 1 ? "" : "s");
+        text_add(out, "Not compared, because %s has no good costs for it: %d thread%s a rank.\n", profile,
+                 s->unmeasured[i], s->unmeasured[i] == 1 ? "" : "s");
     if (!profile)
         text_add(out, "Estimated costs do not know that small micro-batches take longer a sample%s\n"
                       "%smeasure them (--profile) before choosing.\n", gpus ? ":" : ", and",
@@ -214,22 +214,26 @@ void search_table(const struct search *s, const char *origin, int columns, struc
 {
     enum { INDENT = 5 };
     struct text t = {0};
+    double spread = 0;
     struct shown l = shown_of(s, columns);
-    text_add(&t, "%d rank%s", s->ranks, s->ranks == 1 ? "" : "s");
-    if (s->cores != s->ranks)
-        text_add(&t, ", %d %s%s", s->cores, search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
-    text_add(&t, ", batch %lld, %s costs:\n", (long long)s->j->conf->train.batch_size, origin);
+    for (int i = 0; i < s->n; i++) if (s->best[i].spread > spread) spread = s->best[i].spread;
+    cost_doubt(spread, origin, &t);
+    text_add(&t, "%d %s%s, batch %lld, %s costs:\n", s->cores, search_lanes(s) ? "GPU" : "core",
+             s->cores == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin);
     text_add(&t, "%d combination%s of replicas, ranks, %sschedule, stages and split size,\n"
-                 "each with its best cut; %d %s not fit or %s refused\n\n", s->tried, s->tried == 1 ? "" : "s",
+                 "each with its best cut; %d %s not fit or %s refused\n", s->tried, s->tried == 1 ? "" : "s",
              search_lanes(s) ? "" : "threads, ", s->unfit, s->unfit == 1 ? "does" : "do",
              s->unfit == 1 ? "is" : "are");
+    if (l.layout)
+        text_add(&t, "layout: replicas x ranks of each%s\n", search_lanes(s) ? "" : " x threads of a rank");
+    text_add(&t, "\n");
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
     if (l.cuts && !l.beside) cuts_tell(s, &t);
     text_add(&t, "\n");
     layouts_table(s, &t);
     text_add(&t, "\n");
-    advice_text(s, l, &t);
+    advice_text(s, &t);
     text_fold(t.s, columns, INDENT, out);
     text_free(&t);
 }

@@ -158,6 +158,9 @@ struct summary_run {
     const char *precision, *optimizer;
     uint64_t parameters, statistics, gradients, buffers; /* bytes that training holds; buffers: the optimizer's */
 };
+/* The layer that a node is, as torchsummary shows it; of a graph without layers every operator is one. NULL: it is part
+ * of another, or the loss. */
+const char *graph_layer(const struct graph *g, int node);
 void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out);
 char *graph_summary_json(const struct graph *g, const struct summary_run *r);   /* free() it */
 

@@ -1,5 +1,5 @@
-/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MB of 2^20
- * bytes at 4 bytes an element. A row begins with the name that stage sections, recomputation and freezing know;
+/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MiB at
+ * 4 bytes an element. A row begins with the name that stage sections, recomputation and freezing know;
  * torchsummary's follows. */
 #include <jansson.h>
 #include <stdio.h>
@@ -35,8 +35,7 @@ static int64_t node_params(const struct graph *g, int i, int64_t *frozen)
     return sum;
 }
 
-/* The layer that a node is; of a graph without layers every operator is one. NULL: part of another. */
-static const char *layer_of(const struct graph *g, int i)
+const char *graph_layer(const struct graph *g, int i)
 {
     for (int k = 0; k < g->n_nodes; k++) if (g->node[k].layer) return g->node[i].layer;
     return g->node[i].op->rows ? NULL : g->node[i].op->name;
@@ -63,7 +62,7 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
         int64_t params = node_params(g, i, &t->frozen);
         t->params += params;
         t->flops += graph_flops(g, i);
-        const char *layer = layer_of(g, i);
+        const char *layer = graph_layer(g, i);
         if (layer)
             *vec_push(&rows) = (struct row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
@@ -174,7 +173,7 @@ static int stages_sum(const struct graph *g, const int *stage_of, struct stage_s
     *out = mem_alloc((size_t)(n + 1) * sizeof **out);
     for (int i = 0; i < g->n_nodes; i++) {
         struct stage_sum *s = &(*out)[stage_of[i]];
-        s->layers += layer_of(g, i) != NULL;
+        s->layers += graph_layer(g, i) != NULL;
         s->params += node_params(g, i, &frozen);
         s->flops += graph_flops(g, i);
     }
@@ -188,7 +187,7 @@ static void run_text(const struct graph *g, const struct summary_run *r, const s
     char a[32], b[32];
     int n = stages_sum(g, r->stage_of, &s);
     text_add(out, "Forward multiply-adds per sample: %s\n", thousands((int64_t)(t->flops / 2), a));
-    text_add(out, "In training at %s (MB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n",
+    text_add(out, "In training at %s (MiB): parameters %.2f, running statistics %.2f,\n    gradients %.2f, %s %.2f\n",
              r->precision, mb(r->parameters), mb(r->statistics), mb(r->gradients), r->optimizer, mb(r->buffers));
     rule(out, '-', width);
     text_add(out, "%5s %8s %15s %20s %12s\n", "Stage", "Layers", "Param #", "Multiply-adds", "Share");
@@ -209,8 +208,8 @@ void graph_summary(const struct graph *g, const struct summary_run *r, int most,
     text_add(out, "Trainable params: %s\n", thousands(t.params - t.frozen, num));
     text_add(out, "Non-trainable params: %s\n", thousands(t.frozen, num));
     rule(out, '-', width);
-    text_add(out, "Input size (MB): %.2f\nForward/backward pass size (MB): %.2f\n", t.input, t.passes);
-    text_add(out, "Params size (MB): %.2f\nEstimated Total Size (MB): %.2f\n", t.weights,
+    text_add(out, "Input size (MiB): %.2f\nForward/backward pass size (MiB): %.2f\n", t.input, t.passes);
+    text_add(out, "Params size (MiB): %.2f\nEstimated Total Size (MiB): %.2f\n", t.weights,
              t.input + t.passes + t.weights);
     rule(out, '-', width);
     if (r) run_text(g, r, &t, width, out);

@@ -215,3 +215,21 @@ void cost_free(struct cost *k)
     free(k->origin);
     free(k);
 }
+
+/* ---- what disturbed the measuring -------------------------------------------------------------------------------- */
+
+void cost_doubt(double spread, const char *what, struct text *out)
+{
+    const double WARN = 1.3;
+    if (spread > WARN)
+        text_add(out, "warning: %s: the machine was busy: kernels took %.2f times their shortest times; "
+                      "measure again when it is idle\n", what, spread);
+}
+
+int cost_spread_check(const struct cost *k, const char *what, double limit, int code, struct err *e)
+{
+    if (k->spread <= limit) return 0;
+    return err_set(e, code, "%s: the machine was busy: kernels took %.2f times their shortest times, more than "
+                            "pipeline.profile_spread = %g: measure again when it is idle, or set a higher limit", what,
+                   k->spread, limit);
+}

@@ -18,6 +18,7 @@ struct cost {
     double read_ns_per_byte;
     /* of each rank's device, relative to the one measured; none: all alike */
     int n_speed; double *speed;
+    double spread;                                       /* what kernels took, by their shortest times; 0: unknown */
     int threads;                                         /* computing ones of each rank; 0: the selection's */
     struct cost *other;                                  /* a list: with other numbers of threads; owned */
 };
@@ -31,8 +32,14 @@ struct cost *cost_estimate(const struct selection *s);   /* from FLOPs and bytes
 char *cost_json(const struct cost *k, const struct selection *s);
 struct cost *cost_parse(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
 struct cost *cost_parse_all(const char *file, const char *text, size_t n, const struct selection *s, struct err *e);
-/* The numbers of threads that a profile has costs for, to be freed; what cannot be read has none. How many. */
-int cost_threads(const char *text, size_t n, int **threads);
+/* What was measured while other programs disturbed the machine makes a bad plan. cost_doubt adds a line where the
+ * spread is above 1.3, otherwise nothing; cost_spread_check refuses what is above the limit with that code. what: the
+ * file, or --profile. */
+void cost_doubt(double spread, const char *what, struct text *out);
+int cost_spread_check(const struct cost *k, const char *what, double limit, int code, struct err *e);
+/* The numbers of threads that a profile has costs for within that limit of their spread, to be freed; what cannot be
+ * read has none. How many. */
+int cost_threads(const char *text, size_t n, double spread, int **threads);
 /* Takes those with that number of threads out of the list; NULL: none. */
 struct cost *cost_take(struct cost **list, int threads);
 void cost_free(struct cost *k);

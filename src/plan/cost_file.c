@@ -77,6 +77,7 @@ static void measured_json(json_t *o, const struct cost *k, int threads, json_t *
                            "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
                            k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
     if (k->sum_ns_per_byte > 0) json_object_set_new(of, "sum_ns_per_byte", json_real(k->sum_ns_per_byte));
+    if (k->spread > 0) json_object_set_new(of, "spread", json_real(k->spread));
     json_object_update(o, of);
     json_decref(of);
 }
@@ -124,7 +125,9 @@ static int number(const struct reader *r, const json_t *v, const char *name, dou
 {
     *out = json_number_value(v);
     if (json_is_number(v) && isfinite(*out) && *out >= least && *out <= 1e18) return 0;
-    return refuse(r, least > 0 ? "a number above 0 is missing:" : "a number from 0 is missing:", name);
+    return refuse(r, least >= 1  ? "a number from 1 is missing:"
+                     : least > 0 ? "a number above 0 is missing:"
+                                 : "a number from 0 is missing:", name);
 }
 
 static int same_text(const struct reader *r, const json_t *o, const char *key, const char *want)
@@ -212,8 +215,13 @@ static int measured_read(struct reader *r, const json_t *o)
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
-    const json_t *sum = json_object_get(o, "sum_ns_per_byte");
-    if (sum && number(r, sum, "sum_ns_per_byte", 0, &k->sum_ns_per_byte)) return -1;
+    struct { const char *key; double least, *to; } may[] = {           /* which older files lack */
+        {"sum_ns_per_byte", 0, &k->sum_ns_per_byte}, {"spread", 1, &k->spread},
+    };
+    for (size_t i = 0; i < sizeof may / sizeof *may; i++) {
+        const json_t *v = json_object_get(o, may[i].key);
+        if (v && number(r, v, may[i].key, may[i].least, may[i].to)) return -1;
+    }
     if (json_array_size(groups) != (size_t)r->s->n_groups)
         return err_set(r->e, E_DATA, "%s: %zu groups, but the network has %d", r->file, json_array_size(groups),
                        r->s->n_groups);
@@ -274,15 +282,17 @@ struct cost *cost_parse(const char *file, const char *text, size_t n, const stru
     return k;
 }
 
-int cost_threads(const char *text, size_t n, int **threads)
+int cost_threads(const char *text, size_t n, double spread, int **threads)
 {
     json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     const json_t *more = json_object_get(o, OTHERS);
     int known = 0;
     *threads = mem_alloc((json_array_size(more) + 1) * sizeof **threads);
     for (size_t i = 0; o && i <= json_array_size(more); i++) {
-        json_int_t v = json_integer_value(json_object_get(i ? json_array_get(more, i - 1) : o, "threads"));
-        if (v >= 1 && v <= MAX_THREADS) (*threads)[known++] = (int)v;
+        const json_t *of = i ? json_array_get(more, i - 1) : o;
+        json_int_t v = json_integer_value(json_object_get(of, "threads"));
+        if (v >= 1 && v <= MAX_THREADS && json_number_value(json_object_get(of, "spread")) <= spread)
+            (*threads)[known++] = (int)v;
     }
     json_decref(o);
     return known;

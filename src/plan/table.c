@@ -18,7 +18,7 @@ static struct stage_row stage_row(const struct plan *p, int s)
     struct stage_row r = {0};
     for (int i = st->first_group; i < st->first_group + st->n_groups; i++)
         for (int j = 0; j < p->sel->group[i].n_nodes; j++) {
-            r.layers++;
+            r.layers += graph_layer(g, p->sel->group[i].node[j]) != NULL;
             r.flops += graph_flops(g, p->sel->group[i].node[j]);
         }
     for (int i = 0; i < p->pl->n_state; i++) {
@@ -162,6 +162,7 @@ static void step_text(const struct plan *p, const struct cost *k, const struct s
 {
     char b[2][32];
     double bound = plan_bound(p, k), above = s->wall_ns / bound - 1;
+    cost_doubt(k->spread, k->origin, out);
     text_add(out, "simulated with %s costs:\n", k->origin);
     text_add(out, "step %s, %s samples/s\n", text_seconds(s->wall_ns * 1e-9, b[0]),
              text_number(p->req.batch / (s->wall_ns * 1e-9), b[1]));
@@ -316,6 +317,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_object_set_new(all, "replicas", json_integer(p->req.replicas));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
+    if (k->spread > 0) json_object_set_new(all, "profile_spread", json_real(k->spread));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
     char *text = json_dumps(all, JSON_INDENT(2));
     json_decref(all);

@@ -172,7 +172,6 @@ static bool estimated(const struct grade *g) { return !g->job->conf->pipeline.pr
 void grade_costs(struct grade *g, const double *x)
 {
     const struct job *j = g->job;
-    double spells;
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
     g->told = true;
     g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
@@ -180,7 +179,7 @@ void grade_costs(struct grade *g, const double *x)
              x[g->n_numbers - 1]);
     if (!g->timed) return;
     g->cost = probe_costs(j);
-    costs_take(g->cost, g->numbers, &spells);
+    costs_take(g->cost, g->numbers);
     g->cost->latency_ns = j->cost->latency_ns;
     g->cost->bytes_per_ns = j->cost->bytes_per_ns;
 }

@@ -62,6 +62,7 @@ void boot_hello(struct boot *b)
     text_free(&slow);
     if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
         log_line("note: planned with estimated costs; --profile measures them on this machine");
+    cost_doubt(j->cost->spread, j->cost->origin, &b->notes);
     if (!b->conf->run.evaluate && course_only_warms(j))
         log_line("note: the warm-up is as long as the run or longer: the learning rate never reaches its full value");
     if (used < cores && !j->be->lane)

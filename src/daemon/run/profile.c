@@ -178,13 +178,11 @@ static int steps_run(struct boot *b, struct spent *m, struct err *e)
 static int measure(struct boot *b, struct err *e)
 {
     struct spent m = {0};
-    double spells;
     if (steps_run(b, &m, e) || costs_links_measure(b->exec, b->costs, e) ||
-        costs_gather(b->exec, 0, &m, b->costs, &spells, e))
+        costs_gather(b->exec, 0, &m, b->costs, e))
         return -1;
     if (b->world->rank == 0)
-        log_line("profile: all kernels together took %.3f times their medians, and all times are scaled by that",
-                 spells);
+        log_line("profile: all kernels together took %.2f times their shortest times", b->costs->spread);
     return 0;
 }
 
@@ -206,6 +204,10 @@ int profile_write(struct boot *b, struct err *e)
     struct out_place at = OUT_NOWHERE;
     struct text t = {0};
     if (b->world->rank != 0) return 0;
+    if (cost_spread_check(b->costs, "--profile", b->conf->pipeline.profile_spread, E_STOPPED, e)) return -1;
+    cost_doubt(b->costs->spread, "--profile", &t);
+    if (t.n) log_lines(t.s);
+    t.n = 0;
     char *json = cost_json(b->costs, b->job.sel);
     text_add(&t, "%s\n", json);
     free(json);
