@@ -189,7 +189,7 @@ START_TEST(an_earlier_prediction_goes)
     r.c->run.over_predictions = true;
     predicted(&r, x, 1);
     rig_close(&r);
-    put_text("maps/b.nii.gz", "of a volume that is no longer there");
+    ck_assert(!link("maps/a.nii.gz", "maps/b.nii.gz"));   /* of a volume that is no longer there */
     ck_assert(!rename("maps", "earlier"));
     rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
     r.c->run.over_predictions = true;
@@ -207,6 +207,27 @@ START_TEST(an_earlier_prediction_goes)
     ck_assert(!rename("earlier", "maps"));
     refuses(&r, E_CANTCREAT, "maps/mine: is no file of a prediction");
     file_is("maps/mine", "precious");
+    rig_close(&r);
+}
+END_TEST
+
+/* Images and labels have the same names as maps, and tables that of scores: none of them goes. */
+START_TEST(folders_of_volumes_stay)
+{
+    static const struct { const char *file, *text, *says; } cases[] = {
+        {"maps/a.nii.gz", "precious", "maps/a.nii.gz: is no file of a prediction"},
+        {"maps/a.nii.gz", "\x1f\x8b\b\0\0\0\0\0\0\3precious", "maps/a.nii.gz: is no file of a prediction"},
+        {"maps/scores.csv", "precious", "maps: holds no map of a prediction"}};
+    struct rig r;
+    volume_put("a.nii", NULL, -1);
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    r.c->run.over_predictions = true;
+    ck_assert(!mkdir("maps", 0700));
+    put(cases[_i].file, cases[_i].text, cases[_i].text[0] == 'p' ? 8 : 18);
+    refuses(&r, E_CANTCREAT, cases[_i].says);
+    ck_assert(!access(cases[_i].file, F_OK));
+    ck_assert(!unlink(cases[_i].file) && !mkdir("maps/c.nii.gz", 0700));
+    refuses(&r, E_CANTCREAT, "maps/c.nii.gz: is no file of a prediction");
     rig_close(&r);
 }
 END_TEST
@@ -255,6 +276,7 @@ static void all(TCase *t)
     tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
     tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
     tcase_add_test(t, an_earlier_prediction_goes);
+    tcase_add_loop_test(t, folders_of_volumes_stay, 0, 3);
     tcase_add_test(t, folders_in_the_way_stay);
     tcase_add_test(t, equal_names_are_refused);
 }

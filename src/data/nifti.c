@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "data/nifti.h"
 #include "data/packed.h"
@@ -493,15 +494,27 @@ static void deflate_add(z_stream *z, const void *p, size_t n, int flush, struct 
     free(room);
 }
 
+static char mark[] = "label map of mpstaged";           /* the comment of the gzip file */
+
 void nifti_add(struct text *out, const struct nifti *f, const uint8_t *labels)
 {
-    enum { GZIP = 15 + 16, MEMORY = 8 };
+    enum { GZIP = 15 + 16, MEMORY = 8, UNIX = 3 };
     z_stream z = {0};
+    gz_header about = {.os = UNIX, .comment = (Bytef *)mark};
     unsigned char head[NIFTI_HEADER + 4] = {0};          /* four bytes of 0: there are no extensions */
     header_make(f, head);
     int bad = deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP, MEMORY, Z_DEFAULT_STRATEGY);
     if (bad) mem_got(NULL);                              /* it has no other reason to fail */
+    deflateSetHeader(&z, &about);
     deflate_add(&z, head, (size_t)layouts[f->version].first, Z_NO_FLUSH, out);
     deflate_add(&z, labels, nifti_voxels(f), Z_FINISH, out);
     deflateEnd(&z);
+}
+
+bool nifti_is_added(int fd, const char *path)
+{
+    enum { FLAGS = 3, COMMENT = 1 << 4, HEAD = 10 };
+    unsigned char b[HEAD + sizeof mark] = {0};
+    return !file_read_at(fd, path, 0, b, sizeof b, NULL) && b[0] == 0x1f && b[1] == 0x8b && b[FLAGS] == COMMENT &&
+           !memcmp(b + HEAD, mark, sizeof mark);
 }

@@ -52,5 +52,7 @@ int nifti_labels(const struct nifti *f, const struct nifti_map *map, uint8_t *la
  * without what f says of other values and without its extensions; packed by gzip. The bytes are a function of these
  * alone. */
 void nifti_add(struct text *out, const struct nifti *f, const uint8_t *labels);
+/* Was this open file made so? A comment of gzip says it, which is lost where another program writes the labels. */
+bool nifti_is_added(int fd, const char *path);
 
 #endif

@@ -148,22 +148,38 @@ static void sheet_make(struct label_maps *m)
     sheet_title(m->sheet, title);
 }
 
+/* Did a prediction write this map? Names do not say so: images and labels of others have such names, too. */
+static bool map_look(int folder, const char *name)
+{
+    const size_t n = strlen(name), tail = sizeof suffix - 1;
+    struct stat st;
+    if (n <= tail || strcmp(name + n - tail, suffix)) return false;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool own = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && nifti_is_added(fd, name);
+    if (fd >= 0) close(fd);
+    return own;
+}
+
 /* With run.overwrite an earlier prediction may be replaced, but no folder that holds anything else. */
 static int earlier_look(const struct out_place *at, struct err *e)
 {
     int fd = openat(at->dir, at->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool files = false, maps = false;
     if (!d && fd >= 0) close(fd);
-    if (!d) bad = err_set(e, E_CANTCREAT, "%s: cannot open: %s", at->path, strerror(errno));
-    for (struct dirent *f; !bad && d && (f = readdir(d));) {
-        const size_t n = strlen(f->d_name), tail = sizeof suffix - 1;
-        bool own = !strcmp(f->d_name, ".") || !strcmp(f->d_name, "..") || !strcmp(f->d_name, scores_name) ||
-                   !strcmp(f->d_name, montage_name) || (n > tail && !strcmp(f->d_name + n - tail, suffix));
-        if (!own) bad = err_set(e, E_CANTCREAT, "%s/%s: is no file of a prediction, so its folder is not replaced",
-                                at->path, f->d_name);
+    if (!d) return err_set(e, E_CANTCREAT, "%s: cannot open: %s", at->path, strerror(errno));
+    for (struct dirent *f; !bad && (f = readdir(d));) {
+        if (!strcmp(f->d_name, ".") || !strcmp(f->d_name, "..")) continue;
+        const bool map = map_look(fd, f->d_name);
+        files = true;
+        maps |= map;
+        if (!map && strcmp(f->d_name, scores_name) && strcmp(f->d_name, montage_name))
+            bad = err_set(e, E_CANTCREAT, "%s/%s: is no file of a prediction, so its folder is not replaced",
+                          at->path, f->d_name);
     }
-    if (d) closedir(d);
-    return bad;
+    closedir(d);
+    if (bad || !files || maps) return bad;
+    return err_set(e, E_CANTCREAT, "%s: holds no map of a prediction, so it is not replaced", at->path);
 }
 
 static int folder_begin(struct label_maps *m, const struct out_place *at, struct err *e)
