@@ -115,7 +115,7 @@ START_TEST(list_files)
     lists("l/test", true, "l/numbers", "l/test: there is no class cat in l/numbers");
     put_text("l/plain", "a b.jpg\nc.png\nd.jpg 3\n");
     lists("l/plain", false, NULL, "l/a b.jpg -1\nl/c.png -1\nl/d.jpg 3\n");
-    lists("l/plain", true, NULL, "l/plain:1: no label behind the path, after a tab or blanks");
+    lists("l/plain", true, NULL, "l/plain:1: no label behind the path, after a tab, blanks or a comma");
     put_text("l/comma", "a.jpg,dog\n");
     lists("l/comma", true, NULL, "l/a.jpg 0\n");
     put_text("l/mark", "\xef\xbb\xbf" "a.jpg 1\nb.jpg 0\n");

@@ -175,6 +175,9 @@ START_TEST(archives)
         {{"a.png", "a.cls=1", "a.cls.json", "b.jpe", "b.cls=0", "a.bmp", "README"}, "a.png 1, b.jpe 0",
          "t.tar: 3 files are not used: their names do not end with .jpg, .jpeg, .jpe, .jfif or .png; the first: t.tar: "
          "a.cls.json"},
+        {{"a.png", "a.cls=1", "a.mask.png", "b.png", "b.cls=0", "b.mask.png"}, "a.png 1, b.png 0",
+         "t.tar: 2 images are not used: their names have several dots, and a sample is KEY.jpg or the like; the first: "
+         "t.tar: a.mask.png"},
         {{"a/0.png", "b/0.png", "__MACOSX/a/._0.png", "a/@eaDir/0.png", "b/.x.jpg"}, "a/0.png 0, b/0.png 1",
          "t.tar: 3 images are not used: they are hidden, or a system left them; the first: t.tar: __MACOSX/a/._0.png"},
     };
@@ -215,6 +218,11 @@ START_TEST(list_files)
         {"image\na.png\n", "a.png -1", "l: 1 line is not used: it is a header or a comment; the first: image", true},
         {"# mine\n\na.png 1\n#b.png 0\n# c.png 0\n##\n#x/c.png 0\n", "a.png 1, #b.png 0, #x/c.png 0",
          "l: 3 lines are not used: they are a header or comments; the first: line 1", false},
+        {"path label\na.png 1\n# mine\nb.png 0\n", "a.png 1, b.png 0",
+         "l: 2 lines are not used: they are a header or comments; the first: path", false},
+        {"# mine\npath label\na.png 1\nb.png 0\n", "a.png 1, b.png 0",
+         "l: 2 lines are not used: they are a header or comments; the first: line 1", false},
+        {"\"a.png\" , dog\nb.png ; cat\n\"c.png\" cat\n", "a.png 1, b.png 0, c.png 0", "", false},
         {"abc 1\ndef 0\n", "abc 1, def 0", "", false},     /* names without an end are no header */
         {"x/y 1\na.png 0\n", "x/y 1, a.png 0", "", false},
         {"a.png 1\nb.bmp 0\nc.webp 1\n", "a.png 1, b.bmp 0, c.webp 1", "l: 2 names are not those of JPEG or PNG files, "
@@ -223,7 +231,7 @@ START_TEST(list_files)
         {"\"a.png,1\n", "l:1: a quote that has no end, or something behind it", "", false},
         {"\"a.png\"x 1\n", "l:1: a quote that has no end, or something behind it", "", false},
         {"a.png \"1\n", "l:1: a quote that has no end, or something behind it", "", false},
-        {"a.png,\n", "l:1: no label behind the path, after a tab or blanks", "", false},
+        {"a.png,\n", "l:1: no label behind the path, after a tab, blanks or a comma", "", false},
         {"# only\n", "l: names no pictures", "", false},
         {"no-such-name.tar\n# b.tar\n", "no-such-name.tar: No such file or directory", "", false},
     };

@@ -42,6 +42,7 @@ static const struct { const char *bytes; size_t n; const char *name; } kinds[] =
     {S("\0r\0u\0n\0 \0{"), "UTF-16 text"},
     {S("\xff\xfe\0\0a\0\0\0"), "UTF-32 text"},
     {S("RIFF\0\0\0\0WEBPVP8 "), "a WebP picture"},
+    {S("GIF89a\1\0\1\0\0\0\0"), "a GIF picture"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -76,6 +77,24 @@ START_TEST(text_passes_a_byte_order_mark)
     PUT("f", "\xef\xbb\xbf");
     ck_assert(!text_read_file(&t, "f", 10, &e) && t.n == 0 && !*t.s);
     text_free(&t);
+}
+END_TEST
+
+/* Names of files hold what others begin with. */
+START_TEST(lists_are_text)
+{
+    static const struct { const char *letters; int at; } cases[] = {
+        {"GIF8", 0}, {"TFL3", 4}, {"WEBPVP8", 8}, {"DICM", 128}, {"ustar", 257}, {"GGUF", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text t = {0}, back = {0};
+        struct err e = {0};
+        while (t.n < (size_t)cases[i].at) text_add(&t, t.n % 8 == 7 ? "\n" : "x");
+        text_add(&t, "%s.jpg 1\nother.jpg 2\n", cases[i].letters);
+        put("f", t.s, t.n);
+        ck_assert_msg(!text_read_file(&back, "f", 1000, &e), "%s", e.text);
+        text_free(&back);
+        text_free(&t);
+    }
 }
 END_TEST
 
@@ -276,6 +295,7 @@ static void all(TCase *t)
     tcase_add_loop_test(t, kinds_have_names, 0, KINDS);
     tcase_add_test(t, others_have_none);
     tcase_add_test(t, text_passes_a_byte_order_mark);
+    tcase_add_test(t, lists_are_text);
     tcase_add_test(t, text_is_told_from_the_rest);
     tcase_add_test(t, data_are_told_from_pointers_and_pages);
     tcase_add_test(t, weights_of_others);

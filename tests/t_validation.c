@@ -39,6 +39,10 @@ START_TEST(shares)
     validation_choose(class, N, 0.9, 1, kept);
     for (int i = 0; i < N; i++) ck_assert(!kept[i]);
     validation_choose(class, 0, 0.9, 1, kept);
+    /* what many classes of one sample cannot give is not taken from one that can */
+    for (int i = 0; i < N; i++) class[i] = i < 980 ? i : i < 990 ? 2000 : 3000;
+    ck_assert_uint_eq(kept_of(class, N, 0.1, 1, 2000, kept), 1);
+    ck_assert_uint_eq(kept_of(class, N, 0.15, 1, 3000, kept), 2);
 }
 END_TEST
 
@@ -201,11 +205,58 @@ START_TEST(pictures)
 }
 END_TEST
 
+/* Records of CIFAR have another size, and a part is of a file or of all of a folder's. */
+static void cifar_check(const char *data)
+{
+    static const struct ds_want pixels = {
+        2, {{"x", ROLE_SAMPLE, F32, {3, {3, 32, 32}}, 0}, {"y", ROLE_TARGET, I64, {0}, 10}}, {0, 1}};
+    static float x[3 * 32 * 32];
+    struct err e = {0};
+    int seen[50] = {0}, of[10] = {0};
+    struct ds *d[2] = {part_open(data, DS_TRAIN, &pixels), part_open(data, DS_TEST, &pixels)};
+    ck_assert_uint_eq(d[0]->kind->count(d[0]), 40);
+    ck_assert_uint_eq(d[1]->kind->count(d[1]), 10);
+    for (int k = 0; k < 2; k++) {
+        for (uint64_t i = 0; i < d[k]->kind->count(d[k]); i++) {
+            int64_t y = -1;
+            ck_assert(!d[k]->kind->read(d[k], i, 0, 0, x, &e) && !d[k]->kind->read(d[k], i, 0, 1, &y, &e));
+            const int number = (int)(x[0] * 255 + 0.5f);
+            ck_assert_int_eq(y, number % 10);
+            seen[number]++;
+            of[y] += k;
+        }
+        ds_close(d[k]);
+    }
+    for (int i = 0; i < 50; i++) ck_assert_int_eq(seen[i], 1);
+    for (int i = 0; i < 10; i++) ck_assert_int_eq(of[i], 1);
+}
+
+START_TEST(cifar)
+{
+    enum { RECORD = 1 + 3072 };
+    static uint8_t all[50 * RECORD];
+    char name[40];
+    for (int i = 0; i < 50; i++) {
+        memset(all + i * RECORD, i, RECORD);
+        all[i * RECORD] = (uint8_t)(i % 10);
+    }
+    put("c.bin", all, sizeof all);
+    cifar_check("source = cifar train_images = \"c.bin\" validation = 0.2");
+    mkdir("c", 0777);
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "c/data_batch_%d.bin", i + 1);
+        put(name, all + i * 10 * RECORD, 10 * RECORD);
+    }
+    cifar_check("source = cifar train_images = c validation = 0.2");
+}
+END_TEST
+
 static void all(TCase *t)
 {
     tcase_add_test(t, idx);
     tcase_add_test(t, npy);
     tcase_add_test(t, pictures);
+    tcase_add_test(t, cifar);
     tcase_add_test(t, shares);
     tcase_add_test(t, chances);
 }

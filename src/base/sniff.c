@@ -48,9 +48,17 @@ static const struct sniffed page = {"an HTML page, as servers send it instead of
     pickle = {"a pickle of Python", NULL, SNIFF_PICKLE}, onnx = {"an ONNX model", NULL, SNIFF_OTHER},
     tensorflow = {"a TensorFlow model", NULL, SNIFF_OTHER}, utf16 = {"UTF-16 text", UTF8, SNIFF_OTHER};
 
-/* What a magic of few bytes or letters leaves open. */
+/* No control characters but those of text. */
+static bool readable(const unsigned char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127) return false;
+    return n >= 4;
+}
+
+/* What a magic of few bytes or letters leaves open. Letters also stand in names of files that a list has. */
 static bool plausible(const struct magic *m, const unsigned char *b, size_t n)
 {
+    if ((m->at || !strcmp(m->s, "GIF8")) && readable(b, n)) return false;
     if (!strcmp(m->s, "GGUF")) return n >= 8 && b[4] && !b[6] && !b[7];
     if (!strcmp(m->s, "{\"")) return !b[4] && !b[5] && !b[6] && !b[7];
     return true;
@@ -73,13 +81,6 @@ static const struct sniffed *markup(const unsigned char *b, size_t n)
     for (size_t i = 0; i < sizeof html / sizeof *html; i++) if (begins(b, n, html[i])) return &page;
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) if (begins(b, n, other[i])) return &xml;
     return n && (*b == '{' || *b == '[') ? &json : NULL;
-}
-
-/* No control characters but those of text. */
-static bool readable(const unsigned char *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127) return false;
-    return n >= 4;
 }
 
 /* Every second byte is 0, and no other one. */

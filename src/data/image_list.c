@@ -286,9 +286,11 @@ static void columns_split(const struct line *x, struct line *path, struct line *
     *path = *x;
     *label = (struct line){end, 0, x->number};
     for (const char *s = x->s; !at && s < end; s++) {
+        struct line before = {x->s, (size_t)(s - x->s), 0};
         if (*s != ',' && *s != ';') continue;
         last = s;
-        if (picture_name(x->s, (size_t)(s - x->s))) at = s;
+        blanks_drop(&before);
+        if (picture_name(before.s, before.n)) at = s;
     }
     if (!at && picture_name(x->s, x->n)) return;
     if (!at) at = memrchr(x->s, ' ', x->n);
@@ -303,8 +305,11 @@ static int line_split(struct image_list *l, const struct line *x, struct line *p
     struct line rest = *x;
     bool sound = true;
     if (*x->s != '"') columns_split(x, path, label);
-    else if ((sound = quoted_take(l->mem, &rest, path) && (!rest.n || strchr(",;\t ", *rest.s))))
-        *label = rest.n ? (struct line){rest.s + 1, rest.n - 1, x->number} : rest;
+    else if ((sound = quoted_take(l->mem, &rest, path) && (!rest.n || strchr(",;\t ", *rest.s)))) {
+        blanks_drop(&rest);
+        const size_t mark = rest.n && strchr(",;", *rest.s) ? 1 : 0;
+        *label = (struct line){rest.s + mark, rest.n - mark, x->number};
+    }
     if (!sound) return err_set(e, E_DATA, "a quote that has no end, or something behind it");
     const bool table = label->s > x->s && strchr(",;", label->s[-1]);
     blanks_drop(path);
@@ -365,15 +370,16 @@ static int line_add(struct image_list *l, const struct line *x, bool labels, con
     if (line_split(l, x, &path, &word, e)) return -1;
     if (!path.n) return err_set(e, E_DATA, "no path before the label");
     if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
-    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab or blanks");
+    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab, blanks or a comma");
     if (picture_foreign(path.s, path.n)) leftover_add(&l->left, LEFT_FORMAT, "%.*s", (int)path.n, path.s);
     image_list_add(l, path.s, path.n, -1);
     *label = word.n ? arena_strndup(l->mem, word.s, word.n < PATH_MOST ? word.n : PATH_MOST) : NULL;
     return 0;
 }
 
-/* A first line whose path is a mere word, where all others name pictures, names the columns. */
-static void header_drop(struct image_list *l, words *label)
+/* A first line whose path is a mere word, where all others name pictures, names the columns. top: no comment is before
+ * it. */
+static void header_drop(struct image_list *l, words *label, bool top)
 {
     const char *first = l->image.n > 1 ? name_at(l, l->image.v[0].name) : "";
     if (!*first || strpbrk(first, "./")) return;
@@ -382,6 +388,10 @@ static void header_drop(struct image_list *l, words *label)
         if (!picture_name(name, strlen(name))) return;
     }
     leftover_add(&l->left, LEFT_LINE, "%s", first);
+    if (top && l->left.n[LEFT_LINE] > 1) {               /* those behind it have been counted before */
+        free(l->left.first[LEFT_LINE]);
+        l->left.first[LEFT_LINE] = mem_strdup(first);
+    }
     memmove(l->image.v, l->image.v + 1, (size_t)--l->image.n * sizeof *l->image.v);
     memmove(label->v, label->v + 1, (size_t)--label->n * sizeof *label->v);
 }
@@ -389,9 +399,12 @@ static void header_drop(struct image_list *l, words *label)
 static int lines_read(struct image_list *l, struct line all, bool labels, words *label, struct err *e)
 {
     struct line x;
-    while (line_next(l, &all, &x))
+    bool top = false;
+    while (line_next(l, &all, &x)) {
+        if (!l->image.n) top = !l->left.n[LEFT_LINE];
         if (line_add(l, &x, labels, vec_push(label), e)) return err_where(e, "%s:%d", l->path, x.number);
-    header_drop(l, label);
+    }
+    header_drop(l, label, top);
     return l->image.n ? 0 : err_set(e, E_DATA, "%s: names no pictures", l->path);
 }
 

@@ -180,9 +180,9 @@ static int member_take(void *ctx, const struct tar_member *m, struct err *e)
     const char *holds = m->name + n;
     const char *slash = strrchr(m->name, '/'), *base = slash ? slash + 1 : m->name;
     const bool class = !strcasecmp(holds, ".cls");
-    const bool picture = strchr(holds, '.') == strrchr(holds, '.') && picture_name(m->name, strlen(m->name));
+    const bool named = picture_name(m->name, strlen(m->name)), picture = named && !strchr(holds + 1, '.');
     if (passed_over(m->name, base)) {
-        if (picture_name(m->name, strlen(m->name))) leftover_add(&r->l->left, LEFT_SYSTEM, "%s: %s", r->path, m->name);
+        if (named) leftover_add(&r->l->left, LEFT_SYSTEM, "%s: %s", r->path, m->name);
         return 0;
     }
     if (*holds) group_begin(r, m->name, n);
@@ -191,7 +191,7 @@ static int member_take(void *ctx, const struct tar_member *m, struct err *e)
                        "there", r->path, m->name);
     if (picture) return picture_take(r, m, e);
     if (class) return r->labels ? class_read(r, m, e) : 0;
-    leftover_add(&r->l->left, LEFT_OTHER, "%s: %s", r->path, m->name);
+    leftover_add(&r->l->left, named ? LEFT_DOTS : LEFT_OTHER, "%s: %s", r->path, m->name);
     return 0;
 }
 

@@ -60,6 +60,8 @@ static const struct { const char *noun, *one, *several; } said[LEFT_REASONS] = {
     [LEFT_LINE] = {"line", "is not used: it is a header or a comment", "are not used: they are a header or comments"},
     [LEFT_FORMAT] = {"name", "is not that of a JPEG or PNG file, and others cannot be read", "are not those of JPEG or "
                      "PNG files, and others cannot be read"},
+    [LEFT_DOTS] = {"image", "is not used: its name has several dots, and a sample is KEY.jpg or the like",
+                   "are not used: their names have several dots, and a sample is KEY.jpg or the like"},
 };
 
 void leftover_text(const struct leftover *l, const char *of, struct text *t)

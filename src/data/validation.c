@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
@@ -96,7 +97,8 @@ static void draw(const struct member *m, uint64_t n, uint64_t k, uint64_t seed, 
     }
 }
 
-/* What is rounded off in one class is made up for in the next ones, so that the share of all is right, too. */
+/* What is rounded off in one class is made up for in the next ones, as far as rounding can, so that the share of all is
+ * right, too. */
 void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t seed, bool *kept)
 {
     struct member *m = mem_alloc(size_mul(n + 1, sizeof *m));
@@ -106,7 +108,8 @@ void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t 
     memset(kept, 0, (size_t)n * sizeof *kept);
     for (uint64_t first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n && m[end].class == m[first].class; end++) continue;
-        const uint64_t until = (uint64_t)(share * (double)end + 0.5), most = end - first - 1;
+        const uint64_t until = (uint64_t)(share * (double)end + 0.5), all = end - first;
+        const uint64_t up = (uint64_t)ceil(share * (double)all), most = up < all ? up : all - 1;
         uint64_t k = until > taken ? until - taken : 0;
         if (k > most) k = most;
         draw(m + first, end - first, k, seed, kept);
