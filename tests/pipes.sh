@@ -42,6 +42,8 @@ told() {
 }
 told "a pipe that was read before" 78 '/dev/stdin: is empty, and no regular file: a pipe can be read once' \
     "$mpstaged" -c /dev/stdin --run-dir run
+told "/dev/null is an empty configuration" 78 '/dev/null: model.network (or model.graph) is missing' \
+    "$mpstaged" -c /dev/null --run-dir run
 told "mpstage-run: the command has no standard input" 78 'a pipe can be read once' \
     "$build/mpstage-run" -- "$mpstaged" -c /dev/stdin --run-dir run
 told "mpstage-experiment, which starts several runs" 78 'a pipe can be read once' \

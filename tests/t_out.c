@@ -357,6 +357,31 @@ START_TEST(a_lock_is_ours_alone)
 }
 END_TEST
 
+/* mpstagectl asks whether a run has the lock, just when one begins. */
+START_TEST(who_asks_keeps_nobody_out)
+{
+    long owner = 0;
+    int ready[2], status;
+    char c;
+    put_text("lock", "1\n");
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t child = fork();
+    if (!child) {
+        int fd = open("lock", O_RDWR);
+        if (fd < 0 || flock(fd, LOCK_SH) || write(ready[1], "x", 1) != 1) _exit(1);
+        usleep(10000);
+        _exit(0);
+    }
+    ck_assert_int_eq(read(ready[0], &c, 1), 1);
+    int fd = out_lock(AT_FDCWD, "run", "lock", true, &owner, &e);
+    ck_assert_int_ge(fd, 0);
+    ck_assert(waitpid(child, &status, 0) == child && !status);
+    close(fd);
+    close(ready[0]);
+    close(ready[1]);
+}
+END_TEST
+
 /* ---- folders ---- */
 
 static int here(void) { return open(".", O_RDONLY | O_DIRECTORY); }
@@ -470,6 +495,7 @@ int main(void)
     tcase_add_test(t, records_go_on_in_a_file_that_was_renamed);
     tcase_add_test(t, streams_are_not_waited_for);
     tcase_add_test(t, a_lock_is_ours_alone);
+    tcase_add_test(t, who_asks_keeps_nobody_out);
     tcase_add_test(t, a_folder_is_there_whole_or_not_at_all);
     tcase_add_test(t, a_folder_replaces_none_and_keeps_what_is_not_ours);
     tcase_add_test(t, what_killed_processes_left_of_folders_goes);

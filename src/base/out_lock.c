@@ -91,11 +91,22 @@ static int lock_busy(int fd, long *owner)
     return OUT_LOCK_BUSY;
 }
 
+/* Who only asks whether a lock is held (out_lock_is_held) has it for a moment: that is waited for. */
+static int flock_try(int fd)
+{
+    const struct timespec moment = {.tv_nsec = 20000000};
+    for (int turn = 0; flock(fd, LOCK_EX | LOCK_NB); turn++) {
+        if (errno != EWOULDBLOCK || turn == 10) return -1;
+        nanosleep(&moment, NULL);
+    }
+    return 0;
+}
+
 /* By flock; a file system without it may have locks of open files. 0: locked. */
 static int any_lock(int fd, const char *shown, const char *name, long *owner, struct err *e)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (!flock(fd, LOCK_EX | LOCK_NB)) return 0;
+    if (!flock_try(fd)) return 0;
     if (errno == EWOULDBLOCK) return lock_busy(fd, owner);
     if (!fcntl(fd, F_OFD_SETLK, &whole)) return 0;
     if (errno == EAGAIN || errno == EACCES) return lock_busy(fd, owner);
@@ -103,7 +114,6 @@ static int any_lock(int fd, const char *shown, const char *name, long *owner, st
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
-
 
 /* 0: locked; 1: the file was removed meanwhile, so another one may exist. */
 static int lock_try(int fd, int dir, const char *shown, const char *name, long *owner, struct err *e)

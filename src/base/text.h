@@ -15,7 +15,8 @@ void text_free(struct text *t);
  * not exist, 65 if it is too large or anything else (base/sniff.h; a pipe is never waited for), 74 if reading fails.
  * The error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
-/* The same of what may be a pipe or a terminal, and so can be read once. 65 also for a pipe without a byte. */
+/* The same of what may be a pipe or a terminal, and so can be read once. 65 also for a pipe without a byte;
+ * /dev/null is an empty text. */
 int text_read_any(struct text *t, const char *path, size_t max, struct err *e);
 /* The same of a regular file of bytes of any kind, as they are. */
 int text_read_bytes(struct text *t, const char *path, size_t max, struct err *e);
