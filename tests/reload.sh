@@ -91,6 +91,21 @@ equal "three rates, one after the other" "$(rates_of r | cut -d' ' -f2 | uniq | 
 loss_bits r/metrics.jsonl >"$aside/a"; loss_bits alike/metrics.jsonl >"$aside/b"
 check "losses and evaluations are the same" cmp -s "$aside/a" "$aside/b"
 
+# ---- twice at one step -----------------------------------------------------------------------------------------------
+cp start.conf now.conf
+paused r 600 --overwrite
+for change in 's/learning_rate = 0.1/learning_rate = 0.05/' 's/every_steps = 500/every_steps = 700/' \
+    's/learning_rate = 0.05/learning_rate = 0.03/' 's/train  *{/& evaluate_every = 900 /'; do
+    sed -i "$change" now.conf
+    ctl r reload || note <"$aside/said"
+done
+gone
+equal "four reloads of one step" "$(grep -c changed r/rates.jsonl) $(cut -d, -f1 r/rates.jsonl | uniq | wc -l)" "4 1"
+run r --resume
+[ "$code" -eq 0 ] || why
+equal "all of them count" "$code $(rates_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.03 "
+check "the last one, too" grep -q '"event":"evaluation","step":900,' r/metrics.jsonl
+
 # ---- a file that was changed once more -------------------------------------------------------------------------------
 cp start.conf now.conf
 paused r 600 --overwrite

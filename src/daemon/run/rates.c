@@ -58,10 +58,23 @@ static void changes_drop(struct rates *r, uint64_t from)
     while (r->w.n && r->w.v[r->w.n - 1].step >= from) json_decref(r->w.v[--r->w.n].changed);
 }
 
+/* Of two of one step each key has its value before the first one, and that of the last one. */
 static void change_add(struct rates *r, const struct rate_change *c)
 {
-    changes_drop(r, c->step);
-    *vec_push(&r->w) = *c;
+    const char *key;
+    json_t *both, *earlier;
+    changes_drop(r, c->step + 1);
+    struct rate_change *last = r->w.n ? &r->w.v[r->w.n - 1] : NULL;
+    if (!last || last->step != c->step) {
+        *vec_push(&r->w) = *c;
+        return;
+    }
+    json_object_foreach(c->changed, key, both) {
+        if ((earlier = json_object_get(last->changed, key))) json_array_set(earlier, 1, json_array_get(both, 1));
+        else json_object_set(last->changed, key, both);
+    }
+    json_decref(c->changed);
+    last->conf = c->conf;
 }
 
 void rates_free(struct rates *r)
