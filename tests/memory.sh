@@ -46,7 +46,8 @@ ended "a run that no host has the memory for, under mpirun" 69 "$need" mpirun_n 
 check "recompute = auto without pipeline.max_memory" grep -q '^step ' out
 
 # ---- ulimit ----------------------------------------------------------------------------------------------------------
-limited() { kb=$1; shift; sh -c 'ulimit -c 0; ulimit -v "$1"; shift; exec "$@"' sh "$kb" "$@"; }
+over=                                                     # what starts it
+limited() { kb=$1; shift; $over sh -c 'ulimit -c 0; ulimit -v "$1"; shift; exec "$@"' sh "$kb" "$@"; }
 # From less than libraries need to enough, which is more where CUDA is built in: clear statuses, then 0 for good.
 # 127 and lines of the loader come before main, as do exceptions of libraries' constructors. 1 and 2: Open MPI could
 # not begin.
@@ -77,6 +78,25 @@ ended "a plan above ulimit -v" 69 'exceeds the [0-9.]+ .iB of the process.s addr
     limited $large_kb "$mpstaged" -c net.conf --run-dir run -o 'model.hidden={30000, 30000}'
 ended "--check-config of it" 69 'ulimit -v' limited $large_kb "$mpstaged" -c net.conf --check-config \
     -o 'model.hidden={30000, 30000}'
+
+# The least that is not refused lets a run end well, which holds each tensor once more when it writes its weights.
+suffices() {
+    text=$1; shift
+    kb=500000 refused='' code=69
+    while [ "$kb" -lt 4000000 ]; do
+        code=0; limited "$kb" "$@" --run-dir run -o 'model.hidden={5000, 5000}' -o data.samples=16 >out 2>err || code=$?
+        rm -rf run
+        [ "$code" -ne 69 ] || refused=$kb
+        [ "$code" -ne 0 ] && { [ "$code" -eq 69 ] || [ -z "$refused" ]; } || break
+        if [ -n "$refused" ]; then kb=$((kb * 102 / 100)); else kb=$((kb * 110 / 100)); fi
+    done
+    check "$text ($kb after $refused)" [ "$code" -eq 0 -a -n "$refused" ] || note <err
+}
+suffices "what is let in has the memory to write its weights" "$mpstaged" -c net.conf
+suffices "and its checkpoints" "$mpstaged" -c net.conf -o checkpoint.every_steps=1
+over='mpirun_n 2'
+suffices "and what other processes send" "$mpstaged" -c net.conf
+over=
 
 # ---- cgroups ---------------------------------------------------------------------------------------------------------
 group=

@@ -213,6 +213,23 @@ START_TEST(collectives_differ)
 }
 END_TEST
 
+/* Messages that grow, one at a time, leave the memory of the largest, not of each. */
+START_TEST(spares_grow)
+{
+    struct tp_box b = {0};
+    int spare = 0;
+    for (size_t n = 1; n <= 1 << 20; n *= 2) {
+        tp_box_add(&b, tp_box_new(&b, sizeof(struct tp_held), n));
+        ck_assert(b.first && b.first->room >= n);
+        tp_box_pop(&b);
+    }
+    for (const struct tp_held *m = b.spare; m; m = m->next) spare++;
+    ck_assert_int_eq(spare, 1);
+    ck_assert(b.spare->room == 1 << 20);
+    tp_box_free(&b);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("local", 120);
@@ -223,5 +240,6 @@ int main(void)
     tcase_add_test(t, many_open);
     tcase_add_loop_test(t, abort_wakes, 0, SLEEPERS);
     tcase_add_test(t, collectives_differ);
+    tcase_add_test(t, spares_grow);
     return suite_run("tp", CK_FORK, t);
 }

@@ -43,6 +43,9 @@ void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
         *p = m->next;
         return m;
     }
+    struct tp_held *small = b->spare;                     /* one that is larger takes its place, now and later */
+    if (small) b->spare = small->next;
+    free(small);
     struct tp_held *m = mem_alloc(head + bytes);
     m->room = bytes;
     return m;

@@ -254,13 +254,26 @@ static struct plan *const *plans_of(const struct job *j, int rank)
     return j->more && !j->first_only ? job_plans(j, rank) : j->plan;
 }
 
+/* State begins, and is written, a tensor at a time. Rank 0 writes those of all, which others send as messages, so of
+ * each there is a copy on both sides; in one process there is one for both. */
+static uint64_t tensor_largest(const struct job *j, int rank)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < j->pl->n_state; i++) {
+        const struct state_row *r = &j->pl->state[i];
+        bool passes = !rank || r->off[rank % j->n_ranks] != STATE_NOWHERE;
+        if (passes && state_plain_bytes(r) > most) most = state_plain_bytes(r);
+    }
+    return job_world(j) > 1 && (rank || !j->host->threads) ? 2 * most : most;
+}
+
 /* fit_host.beside. In one process the first rank that reads counts what is kept of files. */
 static uint64_t rank_beside(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
     uint64_t plan = fit_bytes(j, rank % j->n_ranks), more = plan / 4 < RANK_MORE ? plan / 4 : RANK_MORE;
-    uint64_t bytes =
-        RANK_LEAST + more + exec_feed_bytes(j->conf, plans_of(j, rank), j->n_plans, rank % j->n_ranks);
+    uint64_t feed = exec_feed_bytes(j->conf, plans_of(j, rank), j->n_plans, rank % j->n_ranks);
+    uint64_t bytes = RANK_LEAST + more + feed + tensor_largest(j, rank);
     bool counts = reads(j, plans_of(j, rank), rank);
     if (counts) bytes += h->reader;
     for (int r = 0; r < rank && counts && h->threads; r++) counts = !reads(j, plans_of(j, r), r);
