@@ -61,6 +61,8 @@ refused "a NUL byte in a schedule file" 65 '^mpstaged: nul\.rows:2: .*NUL byte' 
 printf 'rank 0: 0F0 0F1\nrank 1: 1F0 cheese\n' >word.rows
 refused "no action in a schedule file" 65 '^mpstaged: word\.rows:2: "cheese"' 2 -c good.conf -o pipeline.schedule=rows \
     -o pipeline.rows=word.rows
+refused "the same under a cut that is simulated" 65 '^mpstaged: word\.rows:2: "cheese"' 2 -c good.conf \
+    -o pipeline.schedule=rows -o pipeline.rows=word.rows -o pipeline.partition=auto
 
 # ---- command line ----------------------------------------------------------------------------------------------------
 refused "unknown option" 64 'unknown.*--colour' 2 -c good.conf --colour

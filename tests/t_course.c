@@ -301,6 +301,22 @@ START_TEST(course_stops_with_a_checkpoint)
 }
 END_TEST
 
+/* One that was asked for is written, also where the configuration asks for none and the run is stopped before it. */
+START_TEST(course_stops_and_keeps_its_word)
+{
+    struct course c;
+    struct text got = {0};
+    job_by_hand();
+    course_begin(&c, &job, NULL);
+    course_text(&c, &got, 2);
+    ck_assert(course_checkpoint(&c));
+    course_stop(&c, STOP_WEIGHTS);
+    course_text(&c, &got, 1000);
+    ck_assert_str_eq(got.s, "T20 T20 C S X ");
+    text_free(&got);
+}
+END_TEST
+
 /* Orders that nobody has heard of are taken back with the course before them: the checkpoint is of the step before. */
 START_TEST(course_takes_orders_back)
 {
@@ -574,6 +590,7 @@ int main(void)
     tcase_add_test(t, course_with_checkpoints);
     tcase_add_test(t, course_goes_on);
     tcase_add_test(t, course_stops_with_a_checkpoint);
+    tcase_add_test(t, course_stops_and_keeps_its_word);
     tcase_add_test(t, course_takes_orders_back);
     tcase_add_loop_test(t, course_goes_back, 0, 10);
     tcase_add_loop_test(t, course_stops_while_it_goes_back, 0, 3);

@@ -26,6 +26,21 @@ START_TEST(first_cause_wins)
 }
 END_TEST
 
+/* A rank that was stopped does not know of checkpoints; ranks that are threads of this process do. */
+START_TEST(what_is_left_is_said_once)
+{
+    struct err e;
+    fate_saved(7);
+    fate_set_of(1, E_STOPPED, "stopped by SIGTERM; the running step is discarded");
+    ck_assert(fate_get(&e));
+    ck_assert_str_eq(e.text, "stopped by SIGTERM; the running step is discarded; --resume goes on from "
+                             "checkpoints/step-00000007");
+    fate_set(E_DATA, "x.idx: offset 3: bad");             /* a cause stays as it is */
+    ck_assert(fate_get(&e));
+    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
+}
+END_TEST
+
 static atomic_int woken;
 static void on_woken(void *ctx) { atomic_fetch_add(&woken, *(int *)ctx); }
 
@@ -187,6 +202,7 @@ int main(void)
 {
     TCase *t = suite_case("fate", 60);
     tcase_add_test(t, first_cause_wins);
+    tcase_add_test(t, what_is_left_is_said_once);
     tcase_add_test(t, signals_ask);
     tcase_add_test(t, nobody_is_woken_any_more);
     tcase_add_test(t, one_process_speaks);

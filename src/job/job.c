@@ -200,13 +200,19 @@ static int rows_read(struct job *j, struct err *e)
     return 0;
 }
 
-/* The planner knows the text as "rows" and nothing of epochs; people know the file, and not what a short batch comes
- * from. */
+/* The planner knows the text as "rows"; people know the file. False: the error is about something else. */
+static bool rows_blamed(const struct job *j, const struct err *why, struct err *e)
+{
+    if (why->code != E_DATA || strncmp(why->text, "rows:", 5)) return false;
+    err_set(e, why->code, "%s%s", j->conf->pipeline.rows, why->text + 4);
+    return true;
+}
+
+/* People do not know what a short batch comes from. */
 static int plan_failed(const struct job *j, int kind, const struct err *why, struct err *e)
 {
     int n = j->batch[kind];
-    if (why->code == E_DATA && strncmp(why->text, "rows:", 5) == 0)
-        return err_set(e, why->code, "%s%s", j->conf->pipeline.rows, why->text + 4);
+    if (rows_blamed(j, why, e)) return -1;
     if (kind != PLAN_SHORT) return err_set(e, why->code, "%s", why->text);
     err_set(e, why->code, "%s; train.last_batch = \"drop\" leaves that batch out", why->text);
     return err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s");
@@ -387,7 +393,11 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
     j->n_replicas = (int)j->conf->pipeline.replicas;
-    return limits_find(j, e) || cost_read(j, e) || speed_set(j, e) || cut_stages(j, e) ? -1 : 0;
+    struct err why = {0};
+    if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
+    if (!cut_stages(j, &why)) return 0;
+    if (!rows_blamed(j, &why, e)) *e = why;               /* a cut that is simulated plans, too */
+    return -1;
 }
 
 /* What evaluations bring: the network's output, or another tensor for a prediction. */

@@ -145,7 +145,7 @@ void course_arrived(struct course *c) { c->phase = after_checkpoint(c); }
 
 void course_stop(struct course *c, enum course_stop how)
 {
-    bool wants = how != STOP_WEIGHTS || course_saves(c->conf);
+    bool wants = how != STOP_WEIGHTS || course_saves(c->conf) || c->wanted;   /* asked for before, and promised */
     bool saves = wants && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
     c->stopping = true;
     c->how = how;

@@ -119,6 +119,14 @@ static const char *left_text(char *buf, size_t n)
     return buf;
 }
 
+/* Another rank that was stopped knows of no checkpoint. Ranks that are threads of this process do. */
+static void left_add(struct err *e)
+{
+    char left[100];
+    size_t n = strlen(e->text);
+    if (!strstr(e->text, left_text(left, sizeof left))) snprintf(e->text + n, sizeof e->text - n, "%s", left);
+}
+
 bool fate_get(struct err *e)
 {
     char left[100];
@@ -126,6 +134,7 @@ bool fate_get(struct err *e)
     e->code = fate.first.code;
     memcpy(e->text, fate.first.text, sizeof e->text);
     pthread_mutex_unlock(&fate.lock);
+    if (e->code == E_STOPPED) left_add(e);
     int number = atomic_load(&fate.signal);
     if (!e->code && number && (atomic_load(&fate.orphan) || launcher_gone(number)))   /* nobody asked for that */
         err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded%s",
