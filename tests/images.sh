@@ -85,7 +85,9 @@ job 2 -c images.conf -o data.train_images=bad --run-dir error --stages 2
 check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
 why='cut\.jpg: damaged JPEG: the file ends too early|empty\.png: the file is empty'
 why="$why|text\\.jpg: this is text, not JPEG or PNG: is it the answer of a server\\?"
-check "and one line that names it" grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$" "$aside/err"
+hint='; data\.damaged = "skip" goes on without it'
+check "and one line that names it, and the way on" \
+    grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$hint$" "$aside/err"
 equal "and no other" "$(our_lines)" 1
 error=$(grep -o 'bad/.*' "$aside/err")
 for n in 1 2; do
@@ -243,6 +245,22 @@ rm -rf parts parts.conf; mkdir parts; cp -r photos/train parts/Train; cp -r phot
     -o train.batch_size=14 -o train.split_size=7 >"$aside/checked" 2>&1 || note <"$aside/checked"
 check "parts that are taken for classes are said" grep -q '^warning: parts: Train and Val are taken for classes' \
     "$aside/checked"
+# ---- what --check-config finds ---------------------------------------------------------------------------------------
+printf 'train/apple/rgb.jpg a\ntrain/gone.jpg b\ntrain/pear/grey.jpg b\ntrain/lost.png a\n' >more.txt
+refused "pictures of a list that are not there" 66 \
+    '^mpstaged: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 -c images.conf \
+    -o data.train_images=more.txt -o data.test_images=more.txt -o model.classes=2 --check-config
+refused "an empty picture" 65 \
+    '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" goes on without such; the first: bad/plum/empty.png$' \
+    1 -c images.conf -o data.train_images=bad --check-config
+check "which may be skipped" "$mpstaged" -c images.conf -o data.train_images=bad -o data.damaged=skip --check-config
+"$mpstaged" --init bad >"$aside/out" 2>"$aside/err" && code=0 || code=$?
+check "what --init cannot read is said" grep -hqE \
+    '^warning: bad: 3 of 24 pictures that were looked at cannot be read; data.damaged = "skip" .*; the first: bad/' \
+    "$aside/out" "$aside/err"
+refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' 1 --init bad
+refused "one picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
+    -o "data.train_images=$pictures/rgb.jpg" --check-config
 refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
 refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
 refused "a folder that is spelled almost so" 66 '^mpstaged: trian: No such file or directory .did you mean train..$' 1 \

@@ -32,6 +32,12 @@ static const struct wrong in_file[] = {
     {"run { name = \"\\x\" }", "f.conf:1: in a text, \\ must not stand before 'x'"},
     {"run { name = \"\x01\" }", "f.conf:1: a text must not contain '\\x01'"},
     {"run { name = @ }", "f.conf:1: unexpected character '@'"},
+    {"model { input = [1, 2] }", "f.conf:1: unexpected character '[': a list stands in braces, such as {3, 224, 224}"},
+    {"model { input = (1, 2) }", "f.conf:1: unexpected character '(': a list stands in braces, such as {3, 224, 224}"},
+    {"run { seed: 3 }", "f.conf:1: unexpected character ':': a setting is written with an equals sign: name = value"},
+    {"run { name = 'a' }", "f.conf:1: unexpected character ''': a text stands in double quotes"},
+    {"run { seed = 3; }", "f.conf:1: unexpected character ';': blanks and line ends separate settings"},
+    {"model { input = 3x4 }", "f.conf:1: model.input: \"3x4\" is no whole number; a list is written as {1, 2}"},
     {"\x7f"
      "ELF\x02\x01",
      "f.conf:1: unexpected character '\\x7f'"},

@@ -58,6 +58,7 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf -o =3", "SECTION.KEY=VALUE"},
     {"mpstaged -c a.conf b.conf", "unexpected argument b.conf"},
     {"mpstaged a.conf", "unexpected argument a.conf: a configuration file goes behind -c"},
+    {"mpstaged -c a.conf -o model.input=3 model.input=32", "unexpected argument model.input=32: -o goes before"},
     {"mpstaged -c a.conf --plan --summary", "another mode"},
     {"mpstaged -c a.conf --json", "--json"},
     {"mpstaged -c a.conf --draw-schedule x.png", "x.png"},

@@ -129,9 +129,9 @@ START_TEST(list_files)
     put("l/bad", "\x1f\x8b\x08\0", 4);
     lists("l/bad", true, NULL, "l/bad: this is a gzip file, not plain text: gunzip it first");
     give("rgb.jpg", "l/one.jpg");
-    lists("l/one.jpg", false, NULL, "l/one.jpg: this is a JPEG picture, not plain text");
+    lists("l/one.jpg", false, NULL, "l/one.jpg: is one picture: name the folder that holds it, or a list of pictures");
     give("rgb.png", "l/one.png");
-    lists("l/one.png", true, NULL, "l/one.png: this is a PNG picture, not plain text");
+    lists("l/one.png", true, NULL, "l/one.png: is one picture: name the folder that holds it, or a list of pictures");
     ck_assert(!mkfifo("l/pipe", 0666));
     lists("l/pipe", true, NULL, "l/pipe: neither a folder nor a list file");
 }
@@ -232,6 +232,8 @@ START_TEST(what_does_not_fit)
     open_bad(IMAGES "list samples = 2", w, 78, "t.conf:3: data.samples: 2 samples, but list has 1");
     w.input = (struct shape){3, {4, 8, 8}};
     open_bad(IMAGES "f", w, 78, "pictures have 1 channel or 3, the model takes 4");
+    w.input = (struct shape){3, {8, 8, 3}};
+    open_bad(IMAGES "f", w, 78, "the model takes 8: model.input has channels first");
     w.input = (struct shape){2, {8, 8}};
     open_bad(IMAGES "f", w, 78, "the model takes 8x8: pictures have channels, height and width");
     open_bad(IMAGES "f channels = 1", want, 78, "t.conf:3: data.channels: the model takes 3");

@@ -140,7 +140,7 @@ static const struct { const char *header, *text; } bad_headers[] = {
     {"{'descr': '<f4' 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "expected a comma"},
     {"{'descr' '<f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "expected a colon"},
     {"{'descr': '|O', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "object arrays are not supported"},
-    {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "its type is not one of"},
+    {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "its type >f4 is not one of"},
     {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 2, 1, 2)}", "structured types"},
     {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2, 1, 2)}", "Fortran order is not supported"},
     {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 2, 1, 2)}", "neither True nor False"},
@@ -209,13 +209,18 @@ START_TEST(npy_refuses_what_does_not_fit)
     struct shape images = {4, {2, 2, 1, 2}}, two = {1, {2}};
     npy_put("x.npy", NPY_F4, images, pair_x);
     npy_put("y.npy", NPY_I8, two, label);
-    open_bad(NPY, pair_class, 65, "y.npy: offset 136: label 3, but there are 3 classes");
+    open_bad(NPY, pair_class, 65, "y.npy: offset 136: label 3, but there are 3 classes, counted from 0");
     npy_put("y.npy", NPY_I8, two, label + 2);
     open_bad(NPY, pair_class, 65, "y.npy: offset 128: label -1, but there are 3 classes");
     npy_put("y.npy", NPY_I8, (struct shape){1, {3}}, label);
     open_bad(NPY, pair_class, 65, "y.npy: offset 10: 3 labels for the 2 images of x.npy");
     npy_put("y.npy", NPY_F4, (struct shape){2, {2, 3}}, pair_x);
     open_bad(NPY, pair_class, 65, "y.npy: offset 10: <f4 labels of shape 3, the model takes a class (<i8) a sample");
+    open_bad(NPY, pair_class, 65, "sample: y.argmax(1) makes it of these");
+    npy_put("y.npy", NPY_I8, (struct shape){2, {2, 1}}, label);
+    open_bad(NPY, pair_class, 65, "<i8 labels of shape 1, the model takes a class (<i8) a sample: y.reshape(-1) makes");
+    npy_put("y.npy", NPY_F4, two, pair_x);
+    open_bad(NPY, pair_class, 65, "labels of shape scalar, the model takes a class (<i8) a sample: y.astype('int64')");
     npy_put("y.npy", NPY_F4, images, pair_x);
     open_bad(NPY, pair_vector, 65, "<f4 labels of shape 2x1x2, the model takes <f4 targets of shape 3");
     npy_put("y.npy", NPY_I8, (struct shape){0}, label);
@@ -223,6 +228,8 @@ START_TEST(npy_refuses_what_does_not_fit)
     npy_put("y.npy", NPY_U1, two, "\0\1");
     ds_close(open_good(NPY "samples = 2", pair_class));
     open_bad(NPY "samples = 3", pair_class, 78, "t.conf:3: data.samples: 3 samples, but x.npy has 2");
+    npy_put("x.npy", NPY_F4, (struct shape){4, {2, 1, 2, 2}}, pair_x);
+    open_bad(NPY, pair_class, 65, "samples of 1x2x2, the model takes 2x1x2: channels come first, as x.transpose(0, 3");
     npy_put("x.npy", NPY_F4, (struct shape){3, {2, 2, 2}}, pair_x);
     open_bad(NPY, pair_class, 65, "x.npy: offset 10: samples of 2x2, the model takes 2x1x2");
     open_bad(NPY "pad = {3, 3}", pair_class, 78,

@@ -58,6 +58,7 @@ START_TEST(others_have_none)
     static const char header[16] = {0x40, 2, 0, 0, 0, 0, 0, 0, '{', '}'};
     ck_assert(!sniff("", 0) && !sniff("\0\0\10\3\0\0\352\140\0\0\0\34\0\0\0\34", 16));       /* IDX */
     ck_assert(!sniff(header, 10) && !sniff("\x5c\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16));         /* safetensors, NIfTI */
+    ck_assert(!sniff("\xff\xd8junk", 6));                  /* a JPEG file that is spoiled is no text */
     ck_assert(!sniff("a\0b.jpg 1\n", 10) && !sniff("PK", 2) && !sniff("\200\11\1", 3));
 }
 END_TEST

@@ -48,10 +48,10 @@ static const struct sniffed page = {"an HTML page, as servers send it instead of
     pickle = {"a pickle of Python", NULL, SNIFF_PICKLE}, onnx = {"an ONNX model", NULL, SNIFF_OTHER},
     tensorflow = {"a TensorFlow model", NULL, SNIFF_OTHER}, utf16 = {"UTF-16 text", UTF8, SNIFF_OTHER};
 
-/* No control characters but those of text. */
+/* No control characters but those of text, and no byte that UTF-8 never has. */
 static bool readable(const unsigned char *b, size_t n)
 {
-    for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127) return false;
+    for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127 || b[i] == 255) return false;
     return n >= 4;
 }
 

@@ -26,6 +26,19 @@ static enum token bad_byte(struct lex *l, const char *text)
     return T_BAD;
 }
 
+/* What people write who come from JSON, YAML or Python. */
+static enum token bad_mark(struct lex *l)
+{
+    static const char mark[] = "[(:';";
+    static const char *const want[] = {"a list stands in braces, such as {3, 224, 224}",
+        "a list stands in braces, such as {3, 224, 224}", "a setting is written with an equals sign: name = value",
+        "a text stands in double quotes", "blanks and line ends separate settings"};
+    const char *m = *l->s ? strchr(mark, *l->s) : NULL;
+    if (!m) return bad_byte(l, "unexpected character");
+    lex_fail(l, l->line, "unexpected character '%c': %s", *m, want[m - mark]);
+    return T_BAD;
+}
+
 static bool ahead(const struct lex *l, const char *s)
 {
     size_t n = strlen(s);
@@ -98,7 +111,7 @@ static enum token word_next(struct lex *l)
     while (l->s < l->end && in_word(*l->s) && !ahead(l, "//") && !ahead(l, "/*"))
         l->s += variable_length(l) ? variable_length(l) : 1;
     size_t n = (size_t)(l->s - begin);
-    if (!n) return bad_byte(l, "unexpected character");
+    if (!n) return bad_mark(l);
     if (n > LEX_WORD_MAX) return bad(l, l->at, "a word of more than 255 bytes");
     char *word = arena_alloc(l->mem, n + 1);
     memcpy(word, begin, n);

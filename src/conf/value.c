@@ -110,7 +110,8 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     /* neither nan nor 0x10 */
     bool spelled = *v && !*end && !v[strspn(v, whole ? "+-0123456789" : "+-.0123456789eE")];
     if (!spelled || !isfinite(x))
-        return err_set(e, E_CONF, "\"%s\" is no %s number", opt_cite(v, cited), whole ? "whole" : "finite");
+        return err_set(e, E_CONF, "\"%s\" is no %s number%s", opt_cite(v, cited), whole ? "whole" : "finite",
+                       opt_is_list(o->type) && strpbrk(v, "x,;[(") ? "; a list is written as {1, 2}" : "");
     if (x >= o->lo && x <= o->hi) {
         *out = x + 0.0;                                   /* -0 is 0 */
         return 0;

@@ -43,7 +43,7 @@ struct images {
     struct ds_norm norm;
     int64_t channels, classes;
     uint64_t count;
-    bool skip, upright, shrink;
+    bool skip, may_skip, upright, shrink;                /* may_skip: another setting of data.damaged would skip */
     float *pixel;                                        /* for each channel, what values 0 to 255 become */
     /* where damaged pictures are skipped: the next of the same class, in a ring; why it is damaged, if that is known */
     uint64_t *next;
@@ -88,12 +88,16 @@ static const char *part_key(enum ds_part part)
     return part == DS_TRAIN ? "data.train_images" : "data.test_images";
 }
 
+/* Heights and widths of pictures are not as small as that. */
+static bool last_is_channels(const struct shape *s) { return s->n == 3 && (s->d[2] == 1 || s->d[2] == 3); }
+
 static int channels_check(struct images *d, const struct conf *c, int64_t channels, struct err *e)
 {
     d->channels = channels;
     if (channels != 1 && channels != 3)
-        return conf_error(c, "data.source", e, "pictures have 1 channel or 3, the model takes %lld",
-                          (long long)channels);
+        return conf_error(c, "data.source", e, "pictures have 1 channel or 3, the model takes %lld%s",
+                          (long long)channels, last_is_channels(&d->want.input) ? ": model.input has channels first"
+                                                                                : "");
     if (c->data.channels && c->data.channels != channels)
         return conf_error(c, "data.channels", e, "the model takes %lld", (long long)channels);
     return 0;
@@ -208,7 +212,7 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
     struct images *d = arena_alloc(mem, sizeof *d);
     *d = (struct images){.ds.kind = kind, .mem = mem, .want = pair, .upright = c->data.upright,
                          .shrink = c->data.scaled_decoding,
-                         .skip = !strcmp(c->data.damaged, "skip") && !c->run.predict};
+                         .skip = !strcmp(c->data.damaged, "skip") && !c->run.predict, .may_skip = !c->run.predict};
     pthread_mutex_init(&d->large, NULL);
     pthread_mutex_init(&d->lock, NULL);
     ds_pair_fields(&d->ds, &pair);
@@ -412,12 +416,21 @@ static int sound_read(struct images *d, struct augment_key k, float *x, struct e
     return -1;
 }
 
+/* A damaged picture ends the run; a prediction has no other choice. */
+static int strict_read(struct images *d, struct augment_key k, float *x, struct err *e)
+{
+    struct err why = {0};
+    if (!image_read(d, k.sample, k, x, &why)) return 0;
+    const char *skip = why.code == E_DATA && d->may_skip ? "; data.damaged = \"skip\" goes on without it" : "";
+    return err_set(e, why.code, "%s%s", why.text, skip);
+}
+
 int images_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
     struct images *d = (struct images *)ds;
     if (ds_index_check(ds, index, e)) return -1;
     struct augment_key k = {index, visit};
-    if (field == PAIR_INPUT) return d->skip ? sound_read(d, k, out, e) : image_read(d, index, k, out, e);
+    if (field == PAIR_INPUT) return d->skip ? sound_read(d, k, out, e) : strict_read(d, k, out, e);
     ds_class_write(&d->want, d->classes, d->list.image.v[index].class, out);
     return 0;
 }

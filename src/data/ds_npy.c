@@ -113,6 +113,11 @@ static int frame_check(const struct pair *d, const struct conf *c, bool whole, s
     return 0;
 }
 
+static bool channels_last(const struct shape *s, const struct shape *want)
+{
+    return s->n == 3 && want->n == 3 && s->d[2] == want->d[0] && s->d[0] == want->d[1] && s->d[1] == want->d[2];
+}
+
 static int images_open(struct pair *d, const struct conf *c, enum ds_part part, const char *path, struct err *e)
 {
     char have[96], want[96];
@@ -125,8 +130,9 @@ static int images_open(struct pair *d, const struct conf *c, enum ds_part part, 
     if (frame_make(d, c, part, e)) return -1;
     if (d->framed && frame_check(d, c, part == DS_TRAIN && augment_begins_whole(c), e)) return -1;
     if (!d->framed && !shape_equal(&s, &d->want.input))
-        return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s", path, shape_text(&s, have),
-                       shape_text(&d->want.input, want));
+        return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s%s", path, shape_text(&s, have),
+                       shape_text(&d->want.input, want), channels_last(&s, &d->want.input)
+                       ? ": channels come first, as x.transpose(0, 3, 1, 2) makes it" : "");
     if (d->framed) s = d->want.input;
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
@@ -164,9 +170,9 @@ static int classes_load(struct pair *d, struct err *e)
     if (npy_read_integers(f, 0, n, d->label, e)) return -1;
     for (uint64_t i = 0; i < n; i++)
         if (d->label[i] < 0 || d->label[i] >= d->classes)
-            return err_set(e, E_DATA, "%s: offset %llu: label %lld, but there are %lld classes", f->path,
-                           (unsigned long long)(f->begin + i * npy_type_bytes(f->type)), (long long)d->label[i],
-                           (long long)d->classes);
+            return err_set(e, E_DATA, "%s: offset %llu: label %lld, but there are %lld classes, counted from 0",
+                           f->path, (unsigned long long)(f->begin + i * npy_type_bytes(f->type)),
+                           (long long)d->label[i], (long long)d->classes);
     return 0;
 }
 
@@ -179,6 +185,14 @@ static int strata_load(struct pair *d, const char *path, struct err *e)
     if (n != (uint64_t)d->images.shape.d[0] || f->type == NPY_F4 || f->type == NPY_F8) return 0;
     d->label = mem_alloc(size_mul(n, sizeof *d->label));
     return npy_read_integers(f, 0, n, d->label, e);
+}
+
+/* What makes classes of labels that are none. */
+static const char *class_hint(bool whole, const struct shape *s, int64_t classes)
+{
+    if (s->n && shape_count(s) == classes && classes > 1) return ": y.argmax(1) makes it of these";
+    if (whole && shape_count(s) == 1) return ": y.reshape(-1) makes it of these";
+    return !whole && !s->n ? ": y.astype('int64') makes it of these" : "";
 }
 
 static int labels_open(struct pair *d, const char *path, struct err *e)
@@ -201,7 +215,7 @@ static int labels_open(struct pair *d, const char *path, struct err *e)
     return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes %s%s", path,
                    npy_type_name(f->type), shape_text(&s, have),
                    vector ? "<f4 targets of shape " : "a class (<i8) a sample",
-                   vector ? shape_text(&d->want.target, want) : "");
+                   vector ? shape_text(&d->want.target, want) : class_hint(whole, &s, d->want.classes));
 }
 
 static int pair_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,

@@ -478,6 +478,8 @@ static int what_is(const char *path, enum what *what, struct err *e)
     if (image_shards_named(path, strlen(path))) return 0;
     if (stat(path, &st)) return file_missing(path, e);
     *what = S_ISDIR(st.st_mode) ? FOLDER : LIST;
+    if (S_ISREG(st.st_mode) && picture_name(path, strlen(path)))
+        return err_set(e, E_DATA, "%s: is one picture: name the folder that holds it, or a list of pictures", path);
     return S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)
          ? 0 : err_set(e, E_DATA, "%s: neither a folder nor a list file", path);
 }
@@ -536,4 +538,27 @@ int image_list_read(const char *path, bool labels, const char *classes_of, struc
     if (!labels) classes_of = NULL;
     if (what == ARCHIVES) return image_shards_pattern(l, labels, classes_of, e);
     return what == FOLDER ? folder_list(l, labels, classes_of, e) : list_file(l, labels, classes_of, e);
+}
+
+int image_list_look(const struct image_list *l, bool skips, struct err *e)
+{
+    struct text path = {0}, gone = {0}, empty = {0};
+    int n_gone = 0, n_empty = 0;
+    for (int i = 0; i < l->image.n && !l->shard.n && !l->raw_width; i++) {
+        struct stat st;
+        image_list_path(l, (uint64_t)i, &path);
+        bool there = !stat(path.s, &st);
+        if (!there && !n_gone++) text_add(&gone, "%s", path.s);
+        if (there && !st.st_size && !n_empty++) text_add(&empty, "%s", path.s);
+    }
+    int bad = 0;
+    if (n_gone) bad = err_set(e, E_NOINPUT, "%s: names %d file%s that %s not there; the first: %s", l->path, n_gone,
+                              n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are", gone.s);
+    else if (n_empty && !skips)
+        bad = err_set(e, E_DATA, "%s: %d picture%s empty; data.damaged = \"skip\" goes on without such; the first: %s",
+                      l->path, n_empty, n_empty == 1 ? " is" : "s are", empty.s);
+    text_free(&path);
+    text_free(&gone);
+    text_free(&empty);
+    return bad;
 }

@@ -58,6 +58,9 @@ int image_list_open(const struct image_list *l, uint64_t i, struct image_bytes *
 /* Of a folder, whose pictures come class by class, n of them stay, as far apart as may be, so that all classes keep
  * their part; other lists stay as they are, and so do those of n pictures or fewer. 0: all stay. */
 void image_list_spread(struct image_list *l, uint64_t n);
+/* Looks whether all pictures of a folder or a list are there, and none is empty unless `skips`: 66, 65 with the number
+ * and the first. Of archives nothing is looked at. */
+int image_list_look(const struct image_list *l, bool skips, struct err *e);
 void image_list_free(struct image_list *l);
 /* The same of a list in memory; path: whose folder the names are relative to. */
 int image_list_parse(const char *path, const char *s, size_t n, bool labels, struct image_list *l, struct err *e);

@@ -58,7 +58,9 @@ static int descr_parse(struct header *h, struct npy *f, struct err *e)
             return 0;
         }
     if (strchr(name, 'O')) return npy_fail(h, "object arrays are not supported: they hold programs, not numbers", e);
-    return npy_fail(h, "its type is not one of <f4 <f8 <i4 <i8 |u1", e);
+    char why[80];
+    snprintf(why, sizeof why, "its type %s is not one of <f4 <f8 <i4 <i8 |u1 (float32, ... uint8)", name);
+    return npy_fail(h, why, e);
 }
 
 static int order_parse(struct header *h, struct err *e)

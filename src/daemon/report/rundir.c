@@ -107,8 +107,8 @@ static int leftovers_judge(struct rundir *d, const struct conf *c, enum rundir_u
     if (told < 0) return -1;
     d->adds = told && use == RUNDIR_TRAIN;
     if (!told || d->adds) return 0;
-    return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --overwrite or another --run-dir",
-                   d->path, metrics);
+    return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use another --run-dir, or "
+                   "--overwrite, which removes its metrics and its log", d->path, metrics);
 }
 
 static int results_refuse(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)

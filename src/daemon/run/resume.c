@@ -357,7 +357,8 @@ static int beginning_refuse(const struct boot *b, const char *shown, int n, stru
                        "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
     if (b->dir.fd < 0 || faccessat(b->dir.fd, weights, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
     return err_set(e, E_CONF, "%s: there is no checkpoint to go on from, but %s of an earlier run, and nothing is "
-                   "touched: put its checkpoints back; %s; --init-from takes its weights", dir, weights, anew);
+                   "touched; %s; --init-from begins with its weights; section checkpoint says when a run writes "
+                   "checkpoints", dir, weights, anew);
 }
 
 static int newest_find(struct boot *b, int dir, const char *shown, struct err *e)

@@ -20,6 +20,7 @@ struct found {
     char *name;                                            /* of the run and its file */
     struct image_list list;                                /* of train */
     int n, small[LOOKED_AT], large[LOOKED_AT], unread;     /* pictures looked at: shorter sides, longer sides */
+    char *why_unread;                                      /* the first of those that cannot be read */
 };
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -153,7 +154,12 @@ static void picture_look(struct found *f, const char *path)
         int w = picture_width(p), h = picture_height(p);
         f->small[f->n] = w < h ? w : h;
         f->large[f->n++] = w < h ? h : w;
-    } else f->unread++;
+    } else if (!f->unread++) {
+        struct text why = {0};
+        text_add(&why, "%s", none.code ? none.text : path);
+        if (!none.code) text_add(&why, ": %s", size ? "is too large" : "the file is empty");
+        f->why_unread = why.s;
+    }
     picture_close(p);
     free(bytes);
     if (fd >= 0) close(fd);
@@ -319,6 +325,9 @@ static void found_say(const struct found *f, const char *dir, struct text *out)
                  text_printable(f->first_beside, shown, sizeof shown));
     leftover_text(&f->list.left, f->train, &t);
     class_names_doubt(f->list.class_name, f->list.n_classes, f->train, &t);
+    if (f->unread)
+        text_add(&t, "%s%s: %d of %d pictures that were looked at cannot be read; data.damaged = \"skip\" goes on "
+                 "without such; the first: %s", t.n ? "\n" : "", f->train, f->unread, f->n + f->unread, f->why_unread);
     if (f->test) {
         struct image_list test;
         struct err why = {0};
@@ -341,7 +350,8 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
         text_add(&own, "%s.conf", f.name);
         if (!file) file = own.s;
         conf_add(&f, &conf);
-        bad = out_file_named(file, &conf, true, e);
+        bad = access(file, F_OK) ? out_file_named(file, &conf, true, e)
+            : err_set(e, E_CANTCREAT, "%s: File exists; --write-config FILE takes another name", file);
     }
     if (!bad) {
         found_say(&f, dir, out);
@@ -354,6 +364,7 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
     free(f.test);
     free(f.name);
     free(f.first_beside);
+    free(f.why_unread);
     text_free(&conf);
     text_free(&own);
     return bad ? -1 : 0;

@@ -22,6 +22,7 @@
 #include "daemon/talk/http.h"
 #include "daemon/talk/init.h"
 #include "daemon/talk/modes.h"
+#include "data/image_list.h"
 #include "exec/exec.h"
 #include "job/job.h"
 #include "job/search.h"
@@ -303,6 +304,25 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
     return bad ? -1 : 0;
 }
 
+/* A list may name files that are not there, which a run finds when their turn comes. */
+static int pictures_look(const struct job *j, struct err *e)
+{
+    const struct conf *c = j->conf;
+    const char *path[] = {[DS_TRAIN] = c->data.train_images, [DS_TEST] = c->data.test_images};
+    const int64_t used[] = {[DS_TRAIN] = c->data.samples, [DS_TEST] = c->data.test_samples};
+    int bad = 0;
+    for (int i = DS_TRAIN; i <= DS_TEST && !bad && !strcmp(c->data.source, "images"); i++) {
+        struct image_list l = {0};
+        if (!j->data[i] || !path[i]) continue;
+        bad = image_list_read(path[i], false, NULL, &l, e);
+        if (!l.folder && used[i] && l.image.n > used[i]) l.image.n = (int)used[i];
+        image_list_spread(&l, (uint64_t)used[i]);
+        bad = bad || image_list_look(&l, !strcmp(c->data.damaged, "skip") && !c->run.predict, e);
+        image_list_free(&l);
+    }
+    return bad ? -1 : 0;
+}
+
 /* All modes that need the network. Of those that plan only --check-config opens data: it does all of a run that creates
  * nothing. Without data --evaluate and --predict have no batches, so the plans are those for training. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
@@ -317,7 +337,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     ready_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check || o->mode == MODE_SHOW_BATCH) ready_now(r, "reading data");
-    bad = bad || (check && (job_data(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
+    bad = bad || (check && (job_data(&j, e) || pictures_look(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
     if (!bad) memory_find(o, &j, &memory);
     if (o->mode != MODE_SHOW_BATCH) ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);

@@ -196,6 +196,14 @@ static int option_has_arg(const struct opt *p)
     return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
 }
 
+/* A shell makes several words of a list in braces without quotes. */
+static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
+{
+    static const char set[] = ": -o goes before a setting, and quotes around a list: -o 'model.input={3,32,32}'";
+    const char *why = strchr(arg, '=') ? set : o->config ? "" : ": a configuration file goes behind -c";
+    return err_set(e, E_USAGE, "unexpected argument %.700s%s", arg, why);
+}
+
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
 {
     struct option lng[N_OPTIONS + 1] = {0};
@@ -210,9 +218,7 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
         if (i < 0) return usage_error(c, argv, e);
         if (option_take(o, &options[i], optarg, e)) return -1;
     }
-    if (optind < argc)
-        return err_set(e, E_USAGE, "unexpected argument %.1000s%s", argv[optind],
-                       o->config ? "" : ": a configuration file goes behind -c");
+    if (optind < argc) return argument_refuse(o, argv[optind], e);
     return opts_check(o, e);
 }
 
@@ -225,7 +231,10 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     if (conf_finish(c, e)) return -1;
     if (c->run.predict && o->mode == MODE_PROFILE)
         return err_set(e, E_USAGE, "--profile measures training, and nothing is trained with --predict");
-    if (c->run.evaluate && !c->run.init_from) return err_set(e, E_USAGE, "--evaluate needs --init-from");
+    if (c->run.evaluate && !c->run.init_from)
+        return err_set(e, E_USAGE, "--evaluate needs --init-from; for the weights of the run in %.300s: --evaluate "
+                       "--init-from %.300s --run-dir %.300s-evaluate", c->run.directory, c->run.directory,
+                       c->run.directory);
     return 0;
 }
 
