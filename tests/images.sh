@@ -239,6 +239,9 @@ check "and parts without classes" grep -q '^mpstaged: parts: train and test look
 rm -rf parts; mkdir parts; cp -r train/apple parts/train; cp -r train/pear parts/bus
 "$mpstaged" --init parts >"$aside/out" 2>"$aside/err" && code=0 || code=$?
 check "a class may be called train" grep -q '2 classes: bus, train' parts.conf
+rm -rf parts parts.conf; mkdir parts; cp -r train/apple parts/dev1; cp -r train/pear parts/dev2
+"$mpstaged" --init parts >"$aside/out" 2>"$aside/err" && code=0 || code=$?
+check "several of a kind without others are classes" grep -q '2 classes: dev1, dev2' parts.conf
 rm -rf parts parts.conf; mkdir parts; cp -r photos/train parts/Train; cp -r photos/train parts/Val
 "$mpstaged" --init parts >/dev/null
 "$mpstaged" -c parts.conf --check-config -o data.train_images=parts -o data.test_images=parts -o model.classes=2 \

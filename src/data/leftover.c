@@ -84,17 +84,20 @@ void leftover_free(struct leftover *l)
 }
 
 /* Of Windows, macOS, Linux, Synology, QNAP, NetApp, AFP servers, Jupyter, Python and version control. A name that ends
- * with * stands for all that begin so. */
+ * with * stands for all that begin so. Case does not count, but for those that are words: they may be classes. */
 bool leftover_system(const char *name, size_t n)
 {
+    static const char *const words[] = {"RECYCLER", "RECYCLED"};
     static const char *const names[] = {
-        "$RECYCLE.BIN", "RECYCLER", "RECYCLED", "System Volume Information", "found.0*", "Thumbs.db",
+        "$RECYCLE.BIN", "System Volume Information", "found.0*", "Thumbs.db",
         "ehthumbs*", "desktop.ini", "__MACOSX", "._*", ".DS_Store", ".AppleDouble", ".AppleDB", ".AppleDesktop",
         ".Spotlight-V100", ".fseventsd", ".DocumentRevisions-V100", ".TemporaryItems", ".Trashes", "Icon\r",
         "Network Trash Folder", "Temporary Items", "lost+found", ".Trash*", ".thumbnails", ".directory", ".nfs*",
         ".snapshot*", ".zfs", "~snapshot", "@eaDir", "@tmp", "@Recycle", "@Recently-Snapshot", "@Transcode",
         ".@__thumb", "@__thumb", "#recycle", "#snapshot", "@sharesnap", "__pycache__", ".ipynb_checkpoints", ".git",
         ".svn", ".hg", ".dvc", ".cache"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (n == strlen(words[i]) && !memcmp(name, words[i], n)) return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *s = names[i], *star = strchr(s, '*');
         const size_t m = star ? (size_t)(star - s) : strlen(s);

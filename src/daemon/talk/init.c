@@ -80,30 +80,33 @@ static int two_splits(const char *dir, const char *a, const char *b, struct err 
     return err_set(e, E_DATA, "%s: holds %s and %s: rename one, or give --init a folder of classes", dir, a, b);
 }
 
-/* The folder of a part among those of dir; *found -1: there is none. */
-static int split_find(const char *dir, const names *in, enum split want, int *found, struct err *e)
+/* The folder of a part among those of a folder, or -1; *second: another one, or -1. */
+static int split_find(const names *in, enum split want, int *second)
 {
-    *found = -1;
+    int found = -1;
+    *second = -1;
     for (int i = 0; i < in->n; i++) {
         if (split_of(in->v[i]) != want) continue;
-        if (*found >= 0) return two_splits(dir, in->v[*found], in->v[i], e);
-        *found = i;
+        if (found >= 0) *second = i;
+        else found = i;
     }
-    return 0;
+    return found;
 }
 
 /* Is the folder that is called so a part, rather than a class? Then it holds folders, as a class may, too, or another
- * part lies beside it. */
+ * part lies beside it. Several of a kind and no other are classes, such as dev1 and dev2. */
 static int parts_find(const char *dir, const names *in, struct found *f, struct err *e)
 {
-    int train, validation, test;
-    if (split_find(dir, in, SPLIT_TRAIN, &train, e) || split_find(dir, in, SPLIT_VALIDATION, &validation, e) ||
-        split_find(dir, in, SPLIT_TEST, &test, e)) return -1;
-    const int other = validation >= 0 ? validation : test;
-    if (train < 0 && validation >= 0 && test >= 0)
+    int second[3], first[3];
+    for (int i = 0; i < 3; i++) first[i] = split_find(in, (enum split)(SPLIT_TRAIN + i), &second[i]);
+    const int train = first[0], validation = first[1], test = first[2], other = validation >= 0 ? validation : test;
+    const bool any = train >= 0 ? other >= 0 || has_folders(dir, in->v[train]) : validation >= 0 && test >= 0;
+    for (int i = 0; i < 3 && any; i++)
+        if (second[i] >= 0) return two_splits(dir, in->v[first[i]], in->v[second[i]], e);
+    if (!any) return 0;
+    if (train < 0)
         return err_set(e, E_DATA, "%s: holds %s and %s, but no folder to train with: give --init a folder of classes",
                        dir, in->v[validation], in->v[test]);
-    if (train < 0 || (other < 0 && !has_folders(dir, in->v[train]))) return 0;
     if (!has_folders(dir, in->v[train]))
         return err_set(e, E_DATA, "%s: %s and %s look like parts of a data set, but %s has no folders, which are the "
                        "classes; see mpstaged.conf(5) for lists of images", dir, in->v[train], in->v[other],
