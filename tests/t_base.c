@@ -266,7 +266,12 @@ START_TEST(text_reads_files)
     e = (struct err){0};
     ck_assert_int_eq(text_read_file(&t, "f", 9, &e), -1);
     expect(&e, E_DATA, "f: larger than 9 bytes");
-    text_free(&t);
+    char *large = mem_alloc(70000);                       /* more than one piece: nothing of the first one is left */
+    memset(large, 'x', 70000);
+    put("f", large, 70000);
+    free(large);
+    ck_assert_int_eq(text_read_file(&t, "f", 69999, NULL), -1);
+    ck_assert(!t.s && !t.n);
     e = (struct err){0};
     ck_assert_int_eq(text_read_file(&t, ".", 9, &e), -1);
     ck_assert_int_eq(e.code, E_DATA);
