@@ -357,6 +357,27 @@ START_TEST(a_lock_is_ours_alone)
 }
 END_TEST
 
+/* Predictions of one folder, and runs that share one for checkpoints, may begin at the same time. */
+START_TEST(trials_do_not_meet)
+{
+    enum { PROCESSES = 3, TURNS = 60 };
+    pid_t child[PROCESSES];
+    int status, dir = open(".", O_RDONLY | O_DIRECTORY);
+    for (int i = 0; i < PROCESSES; i++)
+        if (!(child[i] = fork())) {
+            for (int k = 0; k < TURNS; k++)
+                if (out_folder_try(dir, ".", &e)) {
+                    fprintf(stderr, "%s\n", e.text);
+                    _exit(1);
+                }
+            _exit(0);
+        }
+    for (int i = 0; i < PROCESSES; i++) ck_assert(waitpid(child[i], &status, 0) == child[i] && !status);
+    close(dir);
+    ck_assert(!system("test -z \"$(ls -A)\""));
+}
+END_TEST
+
 /* mpstagectl asks whether a run has the lock, just when one begins. */
 START_TEST(who_asks_keeps_nobody_out)
 {
@@ -496,6 +517,7 @@ int main(void)
     tcase_add_test(t, streams_are_not_waited_for);
     tcase_add_test(t, a_lock_is_ours_alone);
     tcase_add_test(t, who_asks_keeps_nobody_out);
+    tcase_add_test(t, trials_do_not_meet);
     tcase_add_test(t, a_folder_is_there_whole_or_not_at_all);
     tcase_add_test(t, a_folder_replaces_none_and_keeps_what_is_not_ours);
     tcase_add_test(t, what_killed_processes_left_of_folders_goes);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/out.h"
 
@@ -98,11 +99,14 @@ int out_folder_commit(struct out_folder *f, struct err *e)
 
 int out_folder_try(int dir, const char *shown, struct err *e)
 {
-    static const char name[] = ".mpstaged-trial", aside[] = ".mpstaged-trial.tmp";
     struct out_folder f = {.dir = -1, .fd = -1};
     struct out_place at = OUT_NOWHERE;
-    int bad = out_folder_remove(dir, shown, name, e) || out_folder_begin(&f, dir, shown, name, e) ||
-              out_place_in(f.fd, shown, name, &at, e) || out_sync_try(&at, e);
+    char name[sizeof f.name], aside[sizeof f.aside];
+    /* a name of its own: others may try at the same time, on other hosts, too */
+    snprintf(name, sizeof name, ".mpstaged-trial-%lx-%llx", (long)getpid(), (unsigned long long)clock_ns());
+    snprintf(aside, sizeof aside, "%s%s", name, making);
+    int bad = out_folder_begin(&f, dir, shown, name, e) || out_place_in(f.fd, shown, name, &at, e) ||
+              out_sync_try(&at, e);
     out_place_free(&at);
     int full = bad ? errno : 0;
     if (bad) out_folder_close(&f);
