@@ -133,7 +133,9 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
         return err_set(e, E_DEVICE, "%s: %s runs there without a control socket: service.control is no, or the file "
                        "system has no sockets; signals reach it, see mpstaged(8)", c->dir, owner);
     }
-    if (c->ended) return err_set(e, E_DEVICE, "%s: nothing is running there", c->dir);
+    bool log = !faccessat(c->at, "mpstaged.log", F_OK, 0);
+    if (c->ended) return err_set(e, E_DEVICE, "%s: nothing is running there%s", c->dir,
+                                 log ? "; mpstaged.log in it says how the last run ended" : "");
     if (bad == EAGAIN || bad == EINTR) return no_answer(c, e);
     return err_set(e, bad == EACCES ? E_PERM : E_INTERNAL, "%s/control.sock: %s", c->dir, strerror(bad));
 }

@@ -152,6 +152,8 @@ equal "what was set stays" 0.05 "$(status_of s learning_rate | cut -c1-4)"
 sed -i 's/learning_rate = 0.1/learning_rate = 0.025/' long.conf
 says "reload" 0 '^s: train.learning_rate is 0.025 from step [0-9]+ on$' s reload
 check "and it counts" becomes s learning_rate 0.025000000000000001
+check "the log names it" \
+    grep -qE 'reloaded .*long.conf: train.learning_rate is 0.025 from step [0-9]+ on$' s/mpstaged.log
 check "metrics.jsonl says so" grep -qE '"event":"reload","step":[0-9]*,"changed":.*0.025' s/metrics.jsonl
 sed -i 's/learning_rate = 0.025/learning_rate = 0.5/; s/seed = 1/seed = 2/' long.conf
 says "a seed is refused by name" 78 'long.conf: what a run that goes on cannot change: run.seed;' s reload

@@ -103,7 +103,7 @@ code=0; wait "$watcher" || code=$?
 check "watch ends with the run, and says how: $code" \
     sh -c 'echo "$0" | grep -qx "0r: the run has ended after step [0-9]*: stopped"' "$code$(tail -1 watched)"
 wait "$pid" || true
-says "a run that has ended" 69 'r: nothing is running there$' r watch
+says "a run that has ended" 69 'r: nothing is running there; mpstaged.log in it says how .* ended$' r watch
 # watch_killed [--json]: a run is killed while it is watched; the last line that watch has printed is in $last
 watch_killed() {
     begin gone

@@ -85,7 +85,7 @@ init-from|66|^mpstaged: none: |$m --init-from none --check-config
 run-dir|0|weights.safetensors|$m --transport local --run-dir elsewhere && ls elsewhere
 overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite -o checkpoint.every_steps=50
 resume|0|"event":"resume"|$m --transport local --run-dir elsewhere --resume && cat elsewhere/metrics.jsonl
-evaluate|0|evaluation|$m --evaluate --init-from first -o data.test_samples=9 --transport local --run-dir evaluated
+evaluate|0|9 samples: |$m --evaluate --init-from first -o data.test_samples=9 --transport local --run-dir evaluated
 predict|0|^sample,v0,|$m --predict p.csv --init-from first -o data.test_samples=9 --run-dir p --stages 1 && cat p.csv
 predict-tensor|78|did you mean net|$m --predict p.csv --predict-tensor net9 -o data.test_samples=9 --check-config
 dump-gradients|0|^dumped/g$|$m --dump-gradients dumped/g --transport local --run-dir dumped && ls dumped/g

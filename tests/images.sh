@@ -262,7 +262,7 @@ check "what --init cannot read is said" grep -hqE \
     '^warning: bad: 3 of 24 pictures that were looked at cannot be read; data.damaged = "skip" .*; the first: bad/' \
     "$aside/out" "$aside/err"
 refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' 1 --init bad
-refused "one picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
+refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
     -o "data.train_images=$pictures/rgb.jpg" --check-config
 refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
 refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf

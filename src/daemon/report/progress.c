@@ -186,8 +186,9 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
         text_add(&t, "%s%s", i ? "  " : "", score);
     }
     if (screen_columns(p->screen)) log_progress("");
-    log_line("evaluation of %lld samples after step %llu: %s", (long long)s->samples, (unsigned long long)step,
-             t.n ? t.s : "");
+    char after[40] = "";
+    if (step) snprintf(after, sizeof after, " after step %llu", (unsigned long long)step);
+    log_line("evaluation of %lld samples%s: %s", (long long)s->samples, after, t.n ? t.s : "");
     text_free(&t);
 }
 

@@ -193,6 +193,17 @@ static const struct conf *lent(struct loop *l, struct conf *c)
     return c;
 }
 
+/* The same words as mpstagectl's. */
+static void reloaded_tell(const struct loop *l, json_t *changed)
+{
+    const unsigned long long step = l->course.step + 1;
+    const char *key;
+    json_t *value;
+    if (!json_object_size(changed)) log_line("reloaded %s: nothing has changed", l->q.opts->config);
+    json_object_foreach(changed, key, value)
+        log_line("reloaded %s: %s is %s from step %llu on", l->q.opts->config, key, json_string_value(value), step);
+}
+
 static int on_reload(void *ctx, json_t *answer, struct err *e)
 {
     struct loop *l = ctx;
@@ -206,8 +217,7 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     if (taken && other) conf_take(l, lent(l, now), changed);
     else conf_free(now);
     if (taken) {
-        log_line("reloaded %s: %zu value%s changed", l->q.opts->config, json_object_size(changed),
-                 json_object_size(changed) == 1 ? "" : "s");
+        reloaded_tell(l, changed);
         event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->course.step + 1, "changed",
                                  changed));
         json_object_set_new(answer, "step", json_integer((json_int_t)l->course.step + 1));
