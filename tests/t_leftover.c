@@ -152,6 +152,7 @@ static void tar_put(const char *path, const char *const *member)
 
 START_TEST(archives)
 {
+#define NO_CLASS " is a number, but no class, which are 0, 1, 2...: write whole numbers from 0 on, or names"
 #define APART "lies apart from its image and belongs to it by its name, which other readers may not see; the first: "
     static const struct { const char *member[9], *pictures, *said; } of[] = {
         {{"p0/a.png", "p1/b.png", "p0/a.cls=1", "p1/b.CLS=0"}, "p0/a.png 1, p1/b.png 0",
@@ -178,6 +179,12 @@ START_TEST(archives)
         {{"a.png", "a.cls=1", "a.mask.png", "b.png", "b.cls=0", "b.mask.png"}, "a.png 1, b.png 0",
          "t.tar: 2 images are not used: their names have several dots, and a sample is KEY.jpg or the like; the first: "
          "t.tar: a.mask.png"},
+        {{"a.png", "a.cls=\xef\xbb\xbf" "1", "b.png", "b.cls=0\r\n"}, "a.png 1, b.png 0", ""},
+        {{"a.png", "a.cls=1", "b.png", "b.cls=-1"}, "t.tar: label -1 of b.png" NO_CLASS, ""},
+        {{"a.in.png"}, "t.tar: has no picture (.jpg, .jpeg, .jpe, .jfif or .png); not read: t.tar: a.in.png", ""},
+        {{"a/0.png", "b/0.png", ".hidden/0.png", "a/.old/1.png"}, "a/0.png 0, b/0.png 1",
+         "t.tar: 2 images are not used: they are hidden, or a system left them; the first: t.tar: .hidden/0.png"},
+        {{"../a/0.png", "./../b/0.png"}, "../a/0.png 0, ../b/0.png 1", ""},
         {{"a/0.png", "b/0.png", "__MACOSX/a/._0.png", "a/@eaDir/0.png", "b/.x.jpg"}, "a/0.png 0, b/0.png 1",
          "t.tar: 3 images are not used: they are hidden, or a system left them; the first: t.tar: __MACOSX/a/._0.png"},
     };
@@ -232,6 +239,10 @@ START_TEST(list_files)
         {"\"a.png\"x 1\n", "l:1: a quote that has no end, or something behind it", "", false},
         {"a.png \"1\n", "l:1: a quote that has no end, or something behind it", "", false},
         {"a.png,\n", "l:1: no label behind the path, after a tab, blanks or a comma", "", false},
+        {"a.png 1.0\nb.png 0.0\n", "l: label 1.0 of a.png" NO_CLASS, "", false},
+        {"a.png 1\nb.png -1\n", "l: label -1 of b.png" NO_CLASS, "", false},
+        {"a.png 0.5\nb.png 1.5\n", "a.png 0, b.png 1", "", false},
+        {"a.png -1\nb.png x\n", "a.png 0, b.png 1", "", false},
         {"# only\n", "l: names no pictures", "", false},
         {"no-such-name.tar\n# b.tar\n", "no-such-name.tar: No such file or directory", "", false},
     };

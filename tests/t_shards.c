@@ -183,6 +183,19 @@ START_TEST(archives_that_lie)
     member(&t, POSIX, 'x', "h", "22 GNU.sparse.major=1\n", 22);
     end(&t, "t.tar");
     holds("t.tar", "t.tar: offset 512: a sparse file cannot be read in place");
+    static const char zeros[10240 - 2 * BLOCK], noise[BLOCK] = "x";
+    struct text two = {0};
+    file(&t, "a", "1");
+    text_add_bytes(&two, t.s, t.n);
+    text_add_bytes(&two, zeros, sizeof zeros);
+    text_add_bytes(&two, t.s, t.n);
+    text_add_bytes(&t, zeros, sizeof zeros);
+    text_add_bytes(&t, noise, sizeof noise);
+    end(&two, "t.tar");
+    holds("t.tar", "t.tar: offset 10240: another archive begins behind the end of the first; tar --concatenate makes "
+          "one of them");
+    end(&t, "t.tar");
+    holds("t.tar", "a=1\n");
 }
 END_TEST
 
@@ -315,7 +328,7 @@ START_TEST(labels)
     lists("t.tar", true, NULL, "t.tar: x.cls: a label of more than 64 bytes");
     file(&t, "x.txt", "x");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: has no picture (.jpg, .jpeg, .jpe, .jfif or .png)");
+    lists("t.tar", true, NULL, "t.tar: has no picture (.jpg, .jpeg, .jpe, .jfif or .png); not read: t.tar: x.txt");
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,9 +335,33 @@ static int64_t number_of(const char *s)
     return *s && v <= INT32_MAX ? v : -1;
 }
 
-void image_list_number(struct image_list *l, const char **label, bool numbers)
+/* A whole number in whatever form, such as 1.0 or -1. */
+static bool is_whole(const char *s)
+{
+    char *end;
+    const double x = strtod(s, &end);
+    return end > s && !*end && !s[strspn(s, "+-.0123456789eE")] && (fabs(x) > 1e15 || x == (double)(int64_t)x);
+}
+
+/* Labels that are whole numbers, but not all of them classes: as names they would get numbers in the order of their
+ * bytes, where other readers take 1.0 for class 1, and -1 for none. */
+static int numbers_check(const struct image_list *l, const char **label, struct err *e)
+{
+    int first = -1;
+    for (int i = 0; i < l->image.n; i++) {
+        if (!label[i]) continue;
+        if (!is_whole(label[i])) return 0;
+        if (first < 0 && number_of(label[i]) < 0) first = i;
+    }
+    if (first < 0) return 0;
+    return err_set(e, E_DATA, "%s: label %.100s of %.1000s is a number, but no class, which are 0, 1, 2...: write "
+                   "whole numbers from 0 on, or names", l->path, label[first], name_at(l, l->image.v[first].name));
+}
+
+int image_list_number(struct image_list *l, const char **label, bool numbers, struct err *e)
 {
     int64_t n = 0;
+    if (numbers && numbers_check(l, label, e)) return -1;
     const char **name = mem_alloc(((size_t)l->image.n + 1) * sizeof *name);
     for (int i = 0; i < l->image.n; i++) {
         if (!label[i]) continue;
@@ -350,6 +375,7 @@ void image_list_number(struct image_list *l, const char **label, bool numbers)
         if (numbers && m->class >= l->n_classes) l->n_classes = m->class + 1;
     }
     free(name);
+    return 0;
 }
 
 int image_list_find(struct image_list *l, const char **label, const char *classes_of, struct err *e)
@@ -422,7 +448,7 @@ int image_list_parse(const char *path, const char *s, size_t n, bool labels, str
     words label = {0};
     image_list_begin(l, path, false);
     int bad = lines_read(l, (struct line){s, n, 0}, labels, &label, e);
-    if (!bad) image_list_number(l, label.v, true);
+    if (!bad) bad = image_list_number(l, label.v, true, e);
     vec_free(&label);
     return bad;
 }
@@ -458,7 +484,7 @@ static int list_file(struct image_list *l, bool labels, const char *classes_of, 
     } else if (!bad) {
         bad = lines_read(l, all, labels, &label, e);
         if (!bad && classes_of) bad = image_list_find(l, label.v, classes_of, e);
-        else if (!bad) image_list_number(l, label.v, true);
+        else if (!bad) bad = image_list_number(l, label.v, true, e);
     }
     vec_free(&label);
     vec_free(&shard);

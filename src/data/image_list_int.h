@@ -8,7 +8,7 @@ typedef VEC(const char *) words;
 void image_list_begin(struct image_list *l, const char *path, bool folder);
 void image_list_add(struct image_list *l, const char *name, size_t n, int64_t class);
 /* Labels of all pictures, NULL: none, become classes: numbers where all of them are and may be, otherwise names. */
-void image_list_number(struct image_list *l, const char **label, bool numbers);
+int image_list_number(struct image_list *l, const char **label, bool numbers, struct err *e);
 /* Labels are among the classes that l has from elsewhere. 65 */
 int image_list_find(struct image_list *l, const char **label, const char *classes_of, struct err *e);
 

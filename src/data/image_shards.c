@@ -144,7 +144,8 @@ static int class_read(struct reading *r, const struct tar_member *m, struct err 
     if (m->size > LABEL_MOST) return err_set(e, E_DATA, "%s: %s: a label of more than %d bytes", r->path, m->name,
                                              LABEL_MOST);
     if (file_read_at(m->fd, r->path, m->at, s, (size_t)m->size, e)) return -1;
-    char *begin = s + strspn(s, " \t\r\n"), *end = s + strlen(s);
+    char *begin = s + (strncmp(s, "\xef\xbb\xbf", 3) ? 0 : 3), *end = s + strlen(s);
+    begin += strspn(begin, " \t\r\n");
     while (end > begin && strchr(" \t\r\n", end[-1])) end--;
     if (end == begin || strlen(s) != m->size) return err_set(e, E_DATA, "%s: %s: no label", r->path, m->name);
     r->class = arena_strndup(r->mem, begin, (size_t)(end - begin));
@@ -162,15 +163,16 @@ static int picture_take(struct reading *r, const struct tar_member *m, struct er
     return 0;
 }
 
-/* Is it, or does it lie in, what a system has left, or is it hidden? */
-static bool passed_over(const char *name, const char *base)
+/* Is it, or does it lie in, what a system has left, or what is hidden? */
+static bool passed_over(const char *name)
 {
     for (const char *s = name; *s;) {
         const size_t n = strcspn(s, "/");
-        if (leftover_system(s, n)) return true;
+        const bool way = n <= 2 && !strncmp(s, "..", n);  /* this folder, the one above */
+        if (leftover_system(s, n) || (*s == '.' && !way)) return true;
         s += n + (s[n] == '/');
     }
-    return *base == '.';
+    return false;
 }
 
 static int member_take(void *ctx, const struct tar_member *m, struct err *e)
@@ -178,10 +180,9 @@ static int member_take(void *ctx, const struct tar_member *m, struct err *e)
     struct reading *r = ctx;
     size_t n = key_of(m->name);
     const char *holds = m->name + n;
-    const char *slash = strrchr(m->name, '/'), *base = slash ? slash + 1 : m->name;
     const bool class = !strcasecmp(holds, ".cls");
     const bool named = picture_name(m->name, strlen(m->name)), picture = named && !strchr(holds + 1, '.');
-    if (passed_over(m->name, base)) {
+    if (passed_over(m->name)) {
         if (named) leftover_add(&r->l->left, LEFT_SYSTEM, "%s: %s", r->path, m->name);
         return 0;
     }
@@ -296,6 +297,14 @@ static int labels_complete(struct reading *r, struct err *e)
     return 0;
 }
 
+static int shards_empty(const struct image_list *l, struct err *e)
+{
+    const char *const *first = (const char *const *)l->left.first;
+    const char *other = first[LEFT_DOTS] ? first[LEFT_DOTS] : first[LEFT_SYSTEM] ? first[LEFT_SYSTEM] : first[LEFT_OTHER];
+    return err_set(e, E_DATA, "%s: has no picture (" PICTURE_NAMES ")%s%.1000s", l->path, other ? "; not read: " : "",
+                   other ? other : "");
+}
+
 int image_shards_read(struct image_list *l, const words *shard, bool labels, const char *classes_of, struct err *e)
 {
     struct reading r = {.l = l, .mem = arena_new(), .labels = labels};
@@ -307,10 +316,10 @@ int image_shards_read(struct image_list *l, const words *shard, bool labels, con
         group_end(&r);
         if (!bad) bad = apart_pair(&r, e);
     }
-    if (!bad && !l->image.n) bad = err_set(e, E_DATA, "%s: has no picture (" PICTURE_NAMES ")", l->path);
+    if (!bad && !l->image.n) bad = shards_empty(l, e);
     if (!bad && labels) bad = labels_complete(&r, e);
     if (!bad && labels && classes_of) bad = image_list_find(l, r.label.v, classes_of, e);
-    else if (!bad && labels) image_list_number(l, r.label.v, r.n_labelled > 0);
+    else if (!bad && labels) bad = image_list_number(l, r.label.v, r.n_labelled > 0, e);
     vec_free(&r.label);
     vec_free(&r.apart);
     text_free(&r.key);

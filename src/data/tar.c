@@ -193,6 +193,21 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
     return 0;
 }
 
+/* Behind the end there may be zeros. Another archive, as cat leaves it there, is not read, and some readers would. */
+static int end_check(struct tar *t, struct err *e)
+{
+    enum { LOOKED_AT = 1 << 20 };
+    const uint64_t end = t->at;
+    for (uint64_t at = end; at + BLOCK <= t->size && at - end < LOOKED_AT; at += BLOCK) {
+        const uint8_t *h = block(t, at, e);
+        if (!h) return -1;
+        if (empty(h)) continue;
+        return sum_right(h) ? damaged(t, at, "another archive begins behind the end of the first; tar --concatenate "
+                                      "makes one of them", e) : 0;
+    }
+    return 0;
+}
+
 int tar_read(const char *path, int (*member)(void *ctx, const struct tar_member *m, struct err *e), void *ctx,
              struct err *e)
 {
@@ -206,8 +221,10 @@ int tar_read(const char *path, int (*member)(void *ctx, const struct tar_member 
         if (t.size < BLOCK && sniff_file(t.fd, path, t.size, "a tar archive", e)) bad = -1;
         else if (t.size - t.at < BLOCK) bad = damaged(&t, t.at, "the file ends here, within a header", e);
         else if (!(h = block(&t, t.at, e))) bad = -1;
-        else if (empty(h)) break;
-        else bad = next(&t, h, member, ctx, e);
+        else if (empty(h)) {
+            bad = end_check(&t, e);
+            break;
+        } else bad = next(&t, h, member, ctx, e);
     }
     text_free(&t.name);
     close(t.fd);
