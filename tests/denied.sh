@@ -135,6 +135,20 @@ for what in no yes; do
     [ $what = yes ] || check "and nothing is said of it" [ "$(grep -c socket "$aside/out")" -eq 0 ]
 done
 
+# ---- calls that a container refuses ----------------------------------------------------------------------------------
+rm -rf w; mkdir w
+run="$mpstaged -c toy.conf --transport local --run-dir w/run -o checkpoint.every_steps=1 -o checkpoint.keep=1"
+code=0
+without x $run >"$aside/out" 2>&1 || code=$?
+check "no statx: it trains ($code)" [ "$code $(hash_of w/run)" = "0 $whole" ]
+code=0
+without r $run --resume --steps 5 >"$aside/out" 2>&1 || code=$?
+check "checkpoints of a layer below are thinned out, too: $(ls w/run/checkpoints) ($code)" \
+    [ "$code $(ls w/run/checkpoints)" = "0 step-00000005" ]
+code=0
+without r $run --overwrite >"$aside/out" 2>&1 || code=$?
+check "and make room for another run ($code)" [ "$code $(ls w/run/checkpoints)" = "0 step-00000003" ]
+
 # The socket has its mode from the beginning, whatever the mask: no name is followed to give it.
 if command -v strace >/dev/null && strace -o "$aside/trace" true 2>/dev/null; then
     rm -rf w; mkdir w

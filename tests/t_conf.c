@@ -17,7 +17,7 @@ START_TEST(syntax)
     struct conf *c =
         parse("# a comment\n"
               "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9 # // /* \" seed=3 } // another\n"
-              "model{network=mlp/* here,\n too */input={ 3 ,32,32, }\r\n\thidden = {} zero_init_residual = true "
+              "model{network=mlp/* here,\n too */input={ 3 ,32,32, }#\r\thidden = {} zero_init_residual = true "
               "dropout = .5 }\n"
               "data { mean = {0.5, 1e-3, -2.5E+2}  std = 0.25  shuffle = false }\n"
               "pipeline { stage { first = conv1 last = \"layer2\" }\nstage { last = fc  first = layer3.0 } }\n"

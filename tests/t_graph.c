@@ -11,7 +11,7 @@ static const char all_statements[] =
     "bias=no\n\tinit d.weight normal 0.125\n"
     "tie d.weight c.weight\nfreeze c.bias\nb = batch_norm(c) eps=0.001\ninit b.weight zero\ns = add(b, d, "
     "d)\ncontainer block Pair s\n"
-    "p = max_pool(s) kernel=2 stride=2\nq = avg_pool(p) kernel=2\nm = global_avg_pool(q)\nf = flatten(m)\no = "
+    "p = max_pool(s) kernel=2 stride=2\nq\t=\tavg_pool(p)\tkernel=2\nm = global_avg_pool(q)\nf = flatten(m)\no = "
     "dropout(f) p=0.1\ny = linear(o) features=3\n"
     "loss = mse(y, t)\noutput y\nloss loss\n";
 

@@ -68,7 +68,8 @@ START_TEST(systems)
 {
     static const char *const dirs[] = {"@eaDir", "__MACOSX", "lost+found", "$RECYCLE.BIN", "$Recycle.Bin",
         "System Volume Information", ".Trash-1000", ".ipynb_checkpoints", "__pycache__", ".git", "#recycle",
-        ".snapshot", "#snapshot", "RECYCLED", ".Spotlight-V100", "found.000", "@Recycle", ".@__thumb", "Network Trash Folder"};
+        ".snapshot", "#snapshot", "RECYCLED", ".Spotlight-V100", "found.000", "@Recycle", ".@__thumb", "LOST.DIR",
+        "Network Trash Folder"};
     static const char *const files[] = {"._0.png", "Thumbs.db", "desktop.ini", ".DS_Store", "ehthumbs_vista.db",
         "Icon\r"};
     static const char *const kept[] = {"lost", "found", "recycle", "git", "snapshot", "thumbs", "trash", "foundry",

@@ -7,6 +7,7 @@
  * wants: a variable that has to be there, too; unless: one that may not. */
 static const struct launcher { const char *name, *size, *rank, *wants, *unless, *way; bool own, local; } launchers[] = {
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", .own = true},
+    {"Slurm's srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun --mpi=pmix"},
     {"Slurm's srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PROCID", "SLURM_PTY_PORT", "srun --mpi=pmix"},
     {"Hydra (mpiexec of MPICH or Intel MPI)", "PMI_SIZE", "PMI_RANK"},
     {"Hydra (mpiexec of MPICH or Intel MPI)", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", .local = true},
@@ -89,9 +90,11 @@ static void outer_tell(const char *name, int ranks, struct text *out)
 
 void launched_outer(int ranks, struct text *out)
 {
-    outer_tell("SLURM_NTASKS", ranks, out);              /* a shell of salloc and a batch script have it, too */
+    static const char everywhere[] = "SLURM_NTASKS";      /* a shell of salloc and a batch script have it, too */
+    outer_tell(everywhere, ranks, out);
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
-        if (l->size && !l->local && (!l->wants || getenv(l->wants))) outer_tell(l->size, ranks, out);
+        if (!l->size || !strcmp(l->size, everywhere)) continue;
+        if (!l->local && (!l->wants || getenv(l->wants))) outer_tell(l->size, ranks, out);
     }
 }

@@ -138,7 +138,9 @@ int out_folder_remove(int dir, const char *shown, const char *name, struct err *
 {
     struct out_folder f;
     int bad = folder_make(&f, dir, shown, name, e) || folder_clear(f.dir, shown, f.aside, e);
-    if (!bad && renameat(f.dir, f.name, f.dir, f.aside)) bad = errno == ENOENT ? 0 : fail(&f, E_CANTCREAT, "", e);
+    /* overlayfs renames no folder of a layer below: that goes in its place */
+    if (!bad && renameat(f.dir, f.name, f.dir, f.aside))
+        bad = errno == ENOENT ? 0 : errno == EXDEV ? folder_clear(f.dir, shown, name, e) : fail(&f, E_CANTCREAT, "", e);
     else if (!bad) bad = parent_sync(&f, e);
     if (!bad) bad = folder_clear(f.dir, shown, f.aside, e);
     out_folder_close(&f);

@@ -56,13 +56,24 @@ static bool block_skip(struct lex *l)
     return false;
 }
 
+/* Bytes up to the line's end, which is \n, \r\n or, in files of old editors, \r. */
+static size_t line_rest(const struct lex *l)
+{
+    size_t n = 0;
+    while (l->s + n < l->end && l->s[n] != '\n' && l->s[n] != '\r') n++;
+    return n;
+}
+
 /* Space and comments. False: an error is set. */
 static bool space_skip(struct lex *l)
 {
     while (l->s < l->end) {
-        if (*l->s == '#' || ahead(l, "//")) while (l->s < l->end && *l->s != '\n') l->s++;
+        if (*l->s == '#' || ahead(l, "//")) l->s += line_rest(l);
         else if (ahead(l, "/*")) { if (!block_skip(l)) return false; }
-        else if (*l->s == '\n' || *l->s == ' ' || *l->s == '\t' || *l->s == '\r') l->line += *l->s++ == '\n';
+        else if (*l->s == '\n' || *l->s == ' ' || *l->s == '\t' || *l->s == '\r') {
+            l->line += *l->s == '\n' || (*l->s == '\r' && !ahead(l, "\r\n"));
+            l->s++;
+        }
         else break;
     }
     return true;

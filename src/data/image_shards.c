@@ -300,7 +300,7 @@ static int labels_complete(struct reading *r, struct err *e)
 static int shards_empty(const struct image_list *l, struct err *e)
 {
     const char *const *first = (const char *const *)l->left.first;
-    const char *other = first[LEFT_DOTS] ? first[LEFT_DOTS] : first[LEFT_SYSTEM] ? first[LEFT_SYSTEM] : first[LEFT_OTHER];
+    const char *other = first[first[LEFT_DOTS] ? LEFT_DOTS : first[LEFT_SYSTEM] ? LEFT_SYSTEM : LEFT_OTHER];
     return err_set(e, E_DATA, "%s: has no picture (" PICTURE_NAMES ")%s%.1000s", l->path, other ? "; not read: " : "",
                    other ? other : "");
 }

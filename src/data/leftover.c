@@ -92,7 +92,8 @@ bool leftover_system(const char *name, size_t n)
         "$RECYCLE.BIN", "System Volume Information", "found.0*", "Thumbs.db",
         "ehthumbs*", "desktop.ini", "__MACOSX", "._*", ".DS_Store", ".AppleDouble", ".AppleDB", ".AppleDesktop",
         ".Spotlight-V100", ".fseventsd", ".DocumentRevisions-V100", ".TemporaryItems", ".Trashes", "Icon\r",
-        "Network Trash Folder", "Temporary Items", "LOST.DIR", "lost+found", ".Trash*", ".thumbnails", ".directory", ".nfs*",
+        "Network Trash Folder", "Temporary Items", "LOST.DIR", "lost+found", ".Trash*", ".thumbnails", ".directory",
+        ".nfs*",
         ".snapshot*", ".zfs", "~snapshot", "@eaDir", "@tmp", "@Recycle", "@Recently-Snapshot", "@Transcode",
         ".@__thumb", "@__thumb", "#recycle", "#snapshot", "@sharesnap", "__pycache__", ".ipynb_checkpoints", ".git",
         ".svn", ".hg", ".dvc", ".cache"};

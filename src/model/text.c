@@ -270,7 +270,6 @@ static void node_parse(struct parse *p, const char *name, char *s)
     if (left_out(p, &a)) return;
     char *attrs = close + 1;
     a.attrs = attrs;
-    for (char *c = attrs; *c; c++) if (*c == '\t') *c = ' ';
     char *at = strstr(attrs, " layer=");
     if (at) {                                            /* cut out, the attributes around it stay */
         size_t len = strcspn(at + 7, " ");
@@ -346,7 +345,8 @@ static void line_parse(struct parse *p, char *line)
             graph_fail(p->b, "a byte that is no printable ASCII character");
             return;
         }
-    char *first = line + strspn(line, " \t");
+    for (char *c = line; *c; c++) if (*c == '\t') *c = ' ';
+    char *first = line + strspn(line, " ");
     if (p->defining) block_take(p, line);
     else if (!strncmp(first, "block", 5) && strchr(" \t", first[5]) && first[5]) block_begin(p, first + 5);
     else statement_parse(p, line);
