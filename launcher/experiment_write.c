@@ -303,10 +303,11 @@ static void row(const struct experiment *x, const struct point *p, struct text_u
 }
 
 /* Ranks gain at most their number; more, or times that are far from each other, come from what else the machine did. */
-static void doubt(const struct point *one, const struct point *p, struct text *t)
+static bool doubt(const struct point *one, const struct point *p, struct text *t)
 {
     const double most = 0.15;
-    if (!one) return;
+    const size_t before = t->n;
+    if (!one) return false;
     double times = point_mean(one) / point_mean(p), x = point_deviation(one) / point_mean(one);
     double y = point_deviation(p) / point_mean(p), worst = x > y ? x : y;
     if (times > p->ranks)
@@ -314,6 +315,7 @@ static void doubt(const struct point *one, const struct point *p, struct text *t
                  "  the machine was busy, measure again\n", times, p->ranks);
     else if (worst > most)
         text_add(t, "  doubtful: times deviate by %.0f %%; the machine was busy, measure again\n", 100 * worst);
+    return t->n > before;
 }
 
 static void best(const struct experiment *x, struct text_unit u, struct text *t)
@@ -331,8 +333,7 @@ static void best(const struct experiment *x, struct text_unit u, struct text *t)
         ratio_text(t, s, p);
         text_add(t, " times as fast as one rank with its best size, %d\n", s->split);
     }
-    doubt(experiment_single(x), p, t);
-    doubt(s, p, t);
+    if (!doubt(experiment_single(x), p, t)) doubt(s, p, t);
 }
 
 static void memory(const struct experiment *x, struct text *t)

@@ -201,6 +201,15 @@ static const char *place_name(const struct run *r, char name[48])
     return name;
 }
 
+/* Told to begin anew, the command failed before its first step: it has not begun, so it is told so again, for with
+ * --resume it would go on with what it was to replace. */
+static bool begins_anew(const struct run *r)
+{
+    bool anew = false;
+    for (char **s = r->o->command; *s; s++) anew |= !strcmp(*s, "--overwrite");
+    return anew && r->words.spoke && !r->words.was_ready && r->words.committed < 0;
+}
+
 enum { AGAIN = -1 };
 
 /* Status 75: told to stop by somebody else, or, where it comes at once, another process has the run directory, perhaps
@@ -262,7 +271,7 @@ static int after(struct run *r, uint64_t *pause)
     }
     r->restarts++;
     r->vain++;
-    r->resume = true;
+    r->resume = !begins_anew(r);
     *pause = backoff(r);
     run_say("the command ended with %s; %s; restart %ld", code_name(code, name), place_name(r, place), r->restarts);
     return AGAIN;

@@ -84,12 +84,13 @@ job 2 -c good.conf --run-dir run
 check "toy trains" [ "$code" -eq 0 ]
 [ "$code" -eq 0 ] || why
 cp -r run kept
-refused "results of an earlier run" 73 '^mpstaged: run: .*--overwrite' 2 -c good.conf --run-dir run
+refused "results of an earlier run" 73 \
+    '^mpstaged: run: .*\(weights.safetensors\); use --overwrite or another --run-dir$' 2 -c good.conf --run-dir run
 check "results of an earlier run are untouched" diff -r run kept
 mkdir -p fresh/checkpoints/lost+found
 trains fresh 2 -c good.conf
 mkdir -p kept-only/checkpoints/step-00000003
-refused "checkpoints of an earlier run" 73 '^mpstaged: kept-only: holds the results .* run \(checkpoints\); ' \
+refused "checkpoints of an earlier run" 73 '^mpstaged: kept-only: holds the results .* run \(checkpoints\); use --resume,' \
     2 -c good.conf --run-dir kept-only
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]

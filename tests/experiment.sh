@@ -55,12 +55,12 @@ check "its speed-ups have a deviation" \
 check "a baseline that deviates by more than 10 % is pointed out, another one is not" \
     sh -c 'n=$(awk -F, "NR == 2 { print (\$8 > 0.1 * \$7) + 0 }" all/results.csv);
         [ "$(grep -c "^note: the baseline" "$0")" -eq "$n" ]' "$aside/out"
-# More than as many times as there are ranks, or times that are far from each other: what the results say, and no more.
+# More than as many times as there are ranks, or times that are far from each other: what the results say, once.
 doubts=$(awk -F, 'NR > 1 && $6 > 0 && $1 == "single" { if (!n++) { m[1] = $7; d[1] = $8 }
         if (!m[2] || $7 < m[2]) { m[2] = $7; d[2] = $8 } }
     NR > 1 && $6 > 0 && $1 == "pipelined" && (!b || $7 < b) { b = $7; bd = $8; ranks = $3 }
     END { for (i = 1; i <= 2; i++) { w = d[i] / m[i]; if (bd / b > w) w = bd / b; c += m[i] / b > ranks || w > 0.15 }
-        print c }' all/results.csv)
+        print (c > 0) }' all/results.csv)
 check "gains that are doubtful are called so" test "$(lines '^  doubtful: ' "$aside/out")" -eq "$doubts"
 # The deviation of a quotient, from those of both.
 check "deviations of speed-ups agree with the table of figures" \

@@ -65,6 +65,8 @@ ends "killed, crashed, ended with 1" 0 "1 2+--resume 3+--resume 4+--resume" 3 '1
 check "139 is named" grep -q ' ended with 139 (SIGSEGV); step 8 ' "$aside/err"
 run -- exit=70 / exit=0 --overwrite --steps=3
 ends "--overwrite is not said again" 0 "1+--overwrite --steps=3 2+--steps=3 --resume" 1
+run -- failed=69 exit=69 / ready kill=KILL / failed=69 exit=69 / exit=0 --overwrite
+ends "but where it failed before it began" 0 "1+--overwrite 2+--overwrite 3+--resume 4+--resume" 3
 run -- exit=81 / exit=0 --resume
 ends "--resume is not said twice" 0 "1+--resume 2+--resume" 1
 run -- exit=81 / exit=0 --resume=anyway
@@ -404,6 +406,29 @@ kill -STOP "$(below "$pid" mpstage-run)"
 now; kill -KILL $(below "$pid" mpstaged); ended
 left_nothing "the supervisor stands still while ranks die" 137
 check "which is said" grep -q '^mpstage-run: the supervisor, process [0-9]*, was stopped: it goes on$' "$aside/err"
+
+# A supervisor that a debugger holds hears nothing and cannot be made to go on.
+cat >"$aside/hold.py" <<'EOF'
+import ctypes, os, signal, sys
+signal.alarm(90)
+pid, sign = int(sys.argv[1]), sys.argv[2]
+if ctypes.CDLL(None, use_errno=True).ptrace(16, pid, None, None): sys.exit(1)   # PTRACE_ATTACH
+os.waitpid(pid, 0x40000000)
+open(sign, "w").close()
+os.waitpid(pid, 0x40000000)                               # its parent hears of its end behind this
+EOF
+begin --stop-timeout 0.5 -- note=up sleep=1000
+python3 "$aside/hold.py" "$(supervisor_of "$pid")" "$aside/held" 2>/dev/null & holder=$!
+for _ in $(seq 100); do [ ! -e "$aside/held" ] && kill -0 "$holder" 2>/dev/null || break; sleep 0.05; done
+if [ -e "$aside/held" ]; then
+    now; kill -TERM "$pid"; ended
+    ends "a supervisor that cannot be woken is killed, and so is the command: $took ms" 70 1 2 \
+        'the supervisor was ended by SIGKILL, and so the command is$'
+    check "not before its time" [ "$took" -ge 30000 ]
+    check "which is said" grep -q 'supervisor, process [0-9]*, has not ended, 30.5 s after it was asked to$' \
+        "$aside/err"
+else kill -TERM "$pid"; ended; skip "a supervisor that cannot be woken" "nothing may be traced here"; fi
+kill "$holder" 2>/dev/null || true
 
 # ---- mpstaged: checkpoints and resumption ----------------------------------------------------------------------------
 write_conf saves.conf 's/steps = 3/steps = 4000/; $a checkpoint { every_steps = 50 }\nservice { log_every = 0 }'

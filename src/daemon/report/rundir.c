@@ -116,9 +116,10 @@ static int results_refuse(struct rundir *d, const struct conf *c, enum rundir_us
     for (int i = 0; i < OWNS && !c->run.overwrite && !resumes(c); i++) {
         int is = owns[i].result & 1u << use ? holds(d->fd, owns[i].name, owns[i].kind) : 0;
         if (is < 0) return err_set(e, E_IO, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
+        bool goes_on = is > 0 && use == RUNDIR_TRAIN && holds(d->fd, checkpoints, S_IFDIR) > 0;
         if (is)
-            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use --resume, --overwrite or "
-                           "another --run-dir", d->path, owns[i].name);
+            return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use %s--overwrite or another "
+                           "--run-dir", d->path, owns[i].name, goes_on ? "--resume, " : "");
     }
     return use == RUNDIR_PROFILE ? 0 : leftovers_judge(d, c, use, e);
 }
