@@ -48,6 +48,12 @@ told "mpstage-run: the command has no standard input" 78 'a pipe can be read onc
     "$build/mpstage-run" -- "$mpstaged" -c /dev/stdin --run-dir run
 told "mpstage-experiment, which starts several runs" 78 'a pipe can be read once' \
     "$build/mpstage-experiment" -c /dev/stdin --out run
+for name in /dev/fd/5 /proc/self/fd/5; do
+    code=0
+    MPIRUN_LIMIT=30 mpirun_n 2 "$mpstaged" -c $name --run-dir run >"$aside/out" 2>"$aside/err" 5<toy.conf || code=$?
+    check "under mpirun, $name, which the launcher does not pass on: $code" \
+        sh -c '[ "$1" -eq 66 ] && grep -q "passes no open files on" "$0" && [ ! -e run ]' "$aside/err" "$code"
+done
 for file in "$PWD/fifo" /dev/zero; do
     odd="$mpstaged -c toy.conf $run --run-dir run"
     write_conf graph.conf '/^model/c model { graph = "'"$file"'" }'

@@ -211,6 +211,30 @@ START_TEST(an_earlier_prediction_goes)
 }
 END_TEST
 
+/* A file that is put into the folder while the maps are made stays, and so do the maps. */
+START_TEST(a_late_file_stays)
+{
+    struct rig r;
+    struct err e = {0};
+    float x[VOXELS] = {0};
+    volume_put("a.nii", NULL, -1);
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    predicted(&r, x, 1);
+    rig_close(&r);
+    ck_assert(!rename("maps", "earlier"));
+    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    r.c->run.over_predictions = true;
+    ck_assert(!rename("earlier", "maps"));
+    ck_assert(!rig_begin(&r, &e) && !label_maps_add(r.m, x, 0, &e));
+    put_text("maps/mine", "precious");
+    ck_assert(label_maps_commit(r.m, &e));
+    expect(&e, E_CANTCREAT, "the new maps are in ./maps.tmp: ./maps/mine: is no file of a prediction");
+    file_is("maps/mine", "precious");
+    ck_assert(!access("maps.tmp/a.nii.gz", F_OK));
+    rig_close(&r);
+}
+END_TEST
+
 /* Images and labels have the same names as maps, and tables that of scores: none of them goes. */
 START_TEST(folders_of_volumes_stay)
 {
@@ -276,6 +300,7 @@ static void all(TCase *t)
     tcase_add_loop_test(t, one_channel_has_a_threshold, 0, 3);
     tcase_add_loop_test(t, scores_of_no_foreground, 0, 2);
     tcase_add_test(t, an_earlier_prediction_goes);
+    tcase_add_test(t, a_late_file_stays);
     tcase_add_loop_test(t, folders_of_volumes_stay, 0, 3);
     tcase_add_test(t, folders_in_the_way_stay);
     tcase_add_test(t, equal_names_are_refused);

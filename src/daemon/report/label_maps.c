@@ -358,16 +358,21 @@ static int montage_write(struct label_maps *m, struct err *e)
 /* An earlier prediction goes when the new one has its name. */
 static int folder_commit(struct label_maps *m, struct err *e)
 {
-    struct text shown = {0};
+    struct text shown = {0}, path = {0};
     char old[sizeof m->folder.name + sizeof OUT_FOLDER_ASIDE];
     if (!m->replaces) return out_folder_commit(&m->folder, e);
     int dir = dup(m->folder.dir);
     snprintf(old, sizeof old, "%s" OUT_FOLDER_ASIDE, m->folder.name);
     text_add(&shown, "%s", m->folder.shown);
-    int bad = out_folder_aside(dir, shown.s, m->folder.name, e) < 0;
+    text_add(&path, "%s/%s", shown.s, m->folder.name);
+    struct out_place earlier = {.dir = dir, .path = path.s, .name = m->folder.name};
+    int bad = earlier_look(&earlier, e);                  /* again: a file may have been put there meanwhile */
+    if (bad) err_where(e, "the new maps are in %s/%s", shown.s, m->folder.aside);
+    else bad = out_folder_aside(dir, shown.s, m->folder.name, e) < 0;
     if (bad) out_folder_close(&m->folder);
     else bad = out_folder_commit(&m->folder, e) || out_folder_remove(dir, shown.s, old, e);
     text_free(&shown);
+    text_free(&path);
     close(dir);
     return bad ? -1 : 0;
 }

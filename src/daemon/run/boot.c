@@ -75,6 +75,12 @@ static int phase_room(struct boot *b, struct err *e)
  * before counts, for a pipe can be read once. */
 static int phase_read(struct boot *b, struct err *e)
 {
+    const char *file = b->opts->config;
+    int fd = -1;
+    bool open = sscanf(file, "/dev/fd/%d", &fd) == 1 || sscanf(file, "/proc/self/fd/%d", &fd) == 1;
+    if (open && fd > 2 && launched())                     /* that number is MPI's by now, and reading it never ends */
+        return err_set(e, E_NOINPUT, "%s: %s passes no open files on: pass the text as /dev/stdin, or in a file", file,
+                       launched());
     return b->world->rank != 0 || b->file.s ? 0 : conf_text_read(b->opts->config, &b->file, e);
 }
 
