@@ -90,8 +90,8 @@ check "results of an earlier run are untouched" diff -r run kept
 mkdir -p fresh/checkpoints/lost+found
 trains fresh 2 -c good.conf
 mkdir -p kept-only/checkpoints/step-00000003
-refused "checkpoints of an earlier run" 73 '^mpstaged: kept-only: holds the results .* run \(checkpoints\); use --resume,' \
-    2 -c good.conf --run-dir kept-only
+refused "checkpoints of an earlier run" 73 \
+    '^mpstaged: kept-only: holds the results .* run \(checkpoints\); use --resume,' 2 -c good.conf --run-dir kept-only
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
 refused "weights to start from that would be removed" 73 'run/weights.safetensors: --overwrite' \

@@ -8,8 +8,8 @@
 
 /* A file whose name is not that of a picture; a picture outside of the folders of classes; one that is hidden or that a
  * system has left; a label without a picture; one that lies apart from its picture, where other readers would not find
- * it; a line of a list that is a header or a comment; one that names a file of a format that is not read; a picture of an
- * archive that is a sample's second one, such as KEY.mask.png. */
+ * it; a line of a list that is a header or a comment; one that names a file of a format that is not read; a picture of
+ * an archive that is a sample's second one, such as KEY.mask.png. */
 enum leftover_why { LEFT_OTHER, LEFT_OUTSIDE, LEFT_SYSTEM, LEFT_LABEL, LEFT_APART, LEFT_LINE, LEFT_FORMAT, LEFT_DOTS,
                     LEFT_REASONS };
 /* more: there are others, which were not counted. Begin with {0}, end with leftover_free. */
