@@ -4,38 +4,38 @@
 #include "cli.h"
 
 static const struct cli_option run[RUN_OPTIONS] = {
-    [RUN_MAX_RESTARTS] = {"max-restarts", "N", "restarts at most (default: any number)"},
-    [RUN_MAX_FRUITLESS] = {"max-fruitless", "N", "restarts without a new checkpoint at most (default 3)"},
-    [RUN_BACKOFF] = {"backoff", "S", "seconds before the second of these, twice that before the third and so on "
-                                     "(default 1)"},
-    [RUN_STOP_TIMEOUT] = {"stop-timeout", "S", "seconds from a request to stop to SIGTERM (default 60)"},
-    [RUN_HANG_TIMEOUT] = {"hang-timeout", "S", "seconds of silence after which a command that was ready is ended and "
-                                               "started again (default 0: any time)"},
+    [RUN_MAX_RESTARTS] = {"max-restarts", "N", "maximum number of restarts (default: unlimited)"},
+    [RUN_MAX_FRUITLESS] = {"max-fruitless", "N", "maximum number of restarts without a new checkpoint (default 3)"},
+    [RUN_BACKOFF] = {"backoff", "S", "seconds to wait before the second restart without a new checkpoint; doubles for "
+                                     "each further one (default 1)"},
+    [RUN_STOP_TIMEOUT] = {"stop-timeout", "S", "seconds from a stop request to SIGTERM (default 60)"},
+    [RUN_HANG_TIMEOUT] = {"hang-timeout", "S", "kill and restart a command that was ready and sent nothing for this "
+                                               "many seconds (default 0: never)"},
 };
 const struct cli cli_run = {
     "mpstage-run",
     "usage: mpstage-run [option ...] -- COMMAND [argument ...]\n"
-    "Runs COMMAND, usually mpirun with mpstaged; when it fails in a way that a\n"
-    "restart can mend, starts it again to go on from its last checkpoint.\n",
+    "Runs COMMAND, usually mpirun with mpstaged. If it fails in a way that a restart\n"
+    "can repair, starts it again from its last checkpoint.\n",
     run, RUN_OPTIONS, true};
 
 static const struct cli_option experiment[EXPERIMENT_OPTIONS] = {
     [EXPERIMENT_CONFIG] = {"stage-config", "FILE", "configuration file, see mpstaged.conf(5)", .letter = 'c'},
     [EXPERIMENT_RANKS] = {"ranks", "N", "ranks of the pipeline (default: as configured)", .letter = 'n'},
-    [EXPERIMENT_REPEAT] = {"repeat", "N", "repetitions of the bars (default 5)"},
+    [EXPERIMENT_REPEAT] = {"repeat", "N", "repetitions of single, naive and pipelined (default 5)"},
     [EXPERIMENT_SWEEP_REPEAT] = {"sweep-repeat", "N", "repetitions of the sweep's other points (default 2)"},
     [EXPERIMENT_STEPS] = {"steps", "N", "measured steps of each repetition (default 1)"},
     [EXPERIMENT_WARM_UP] = {"warm-up", "N", "steps before them (default 1)"},
-    [EXPERIMENT_SPLITS] = {"splits", "N,N,...", "sizes of the sweep (default: 1/4, 1/2, 1 and 2 times the split size)"},
+    [EXPERIMENT_SPLITS] = {"splits", "N,N,...", "split sizes (default: 1/4, 1/2, 1, 2 times the configured one)"},
     [EXPERIMENT_SCHEDULES] = {"schedules", "NAME,...", "pipeline schedules (default: the configured one)",
                               .key = "pipeline.schedule"},
     [EXPERIMENT_OUT] = {"out", "DIR", "folder of the results (default experiments/NAME)"},
-    [EXPERIMENT_OVERWRITE] = {"overwrite", NULL, "replace the results of an earlier experiment"},
-    [EXPERIMENT_NO_PROFILE] = {"no-profile", NULL, "predict with estimated costs, measure none before"},
+    [EXPERIMENT_OVERWRITE] = {"overwrite", NULL, "replace results of an earlier experiment"},
+    [EXPERIMENT_NO_PROFILE] = {"no-profile", NULL, "predict with estimated instead of measured costs"},
     [EXPERIMENT_NO_PLOTS] = {"no-plots", NULL, "write no pictures"},
-    [EXPERIMENT_MPIRUN] = {"mpirun", "COMMAND", "how ranks are started (default: mpirun, bound to cores where they "
-                                                "suffice)"},
-    [EXPERIMENT_MPSTAGED] = {"mpstaged", "FILE", "the program to measure (default: beside this one)"},
+    [EXPERIMENT_MPIRUN] = {"mpirun", "COMMAND", "command that starts ranks (default: mpirun, bound to cores if there "
+                                                "are enough)"},
+    [EXPERIMENT_MPSTAGED] = {"mpstaged", "FILE", "program to measure (default: the one in the same directory)"},
 };
 const struct cli cli_experiment = {
     "mpstage-experiment",

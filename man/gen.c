@@ -115,6 +115,14 @@ static const struct { const char *name; void (*print)(struct text *out); } part[
 static void fold(char *line)
 {
     enum { WIDTH = 78 };
+    char *end = *line == '.' ? NULL : strstr(line, ". ");
+    while (end && !(end[2] >= 'A' && end[2] <= 'Z')) end = strstr(end + 1, ". ");
+    if (end) {                                             /* mdoc: a new sentence begins a new line */
+        end[1] = 0;
+        fold(line);
+        fold(end + 2);
+        return;
+    }
     while (*line != '.' && strlen(line) > WIDTH) {
         size_t n = WIDTH;
         while (n > 0 && line[n] != ' ') n--;

@@ -426,8 +426,16 @@ START_TEST(file_names_as_long_as_a_text)
 }
 END_TEST
 
+static int words_count(const char *s)
+{
+    int n = 0;
+    for (; *s; s += strcspn(s, " "), s += strspn(s, " ")) n++;
+    return n;
+}
+
 START_TEST(table)
 {
+    enum { MOST_WORDS = 40 };
     struct text manual = {0};
     struct conf *c = parse("");
     conf_manual(&manual);
@@ -438,6 +446,7 @@ START_TEST(table)
         ck_assert_ptr_nonnull(strstr(manual.s, item));
         ck_assert_int_eq(opt_find(o->key, strlen(o->key)), i);
         ck_assert_msg(strchr(o->key, '.') && o->text && *o->text, "%s", o->key);
+        ck_assert_msg(words_count(o->text) <= MOST_WORDS, "%s: %d words", o->key, words_count(o->text));
         ck_assert_msg((o->type == OPT_WORD) == (o->words != NULL), "%s", o->key);
         bool numeric = !opt_is_text(o->type) && o->type != OPT_BOOL;
         ck_assert_msg(!numeric || o->lo <= o->hi, "%s", o->key);

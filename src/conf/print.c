@@ -239,6 +239,6 @@ void conf_manual(struct text *out)
         text_add(out, ".It Ic %s\n%c%s.\n", o->key, first, o->text + 1);
         range_manual(o, out);
         if (o->def) text_add(out, "The default is\n.Cm %s .\n", o->def);
-        if (o->live) text_add(out, "A run that goes on takes another value by\n.Ql mpstagectl reload .\n");
+        if (o->live) text_add(out, "A run takes a new value by\n.Ql mpstagectl reload .\n");
     }
 }

@@ -42,29 +42,27 @@ static const struct opt options[] = {
     {"trace", "FILE", 0, "run.trace", -1, NULL},
     {"progress", "WHEN", 0, "service.progress", -1, NULL},
     {"profile", NULL, 0, NULL, MODE_PROFILE,
-     "a short run that measures what each layer costs, into profile.json in the run directory"},
+     "measure the costs of each layer in a few steps and write them to profile.json in the run directory"},
     {"check-config", NULL, 0, NULL, MODE_CHECK_CONFIG,
-     "check the configuration, the files that it reads and the names of those that a run makes, and say "
-     "\"configuration OK\""},
-    {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration; it can be read back"},
+     "check the configuration, its input files and the names of output files, and print \"configuration OK\""},
+    {"print-config", NULL, 0, NULL, MODE_PRINT_CONFIG, "print the effective configuration, which can be read back"},
     {"summary", NULL, 0, NULL, MODE_SUMMARY, "print layers, shapes and parameters"},
-    {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text; it can be read back"},
+    {"print-graph", NULL, 0, NULL, MODE_PRINT_GRAPH, "print the network as graph text, which can be read back"},
     {"plan", "[=search]", 0, NULL, MODE_PLAN,
-     "print stages with their layers, parameters, bytes and expected times; search: compare schedules, cuts and split "
-     "sizes"},
+     "print stages with their layers, parameters, bytes and predicted times; search: compare schedules, partitions "
+     "and split sizes"},
     {"init", "DIR", 0, NULL, MODE_INIT,
-     "write a first configuration for a folder of pictures, one folder in it for each class, with comments, into "
-     "NAME.conf"},
+     "write a commented configuration for a folder of pictures, with a subfolder per class, to NAME.conf"},
     {"write-config", "FILE", 0, NULL, -1,
-     "--plan=search writes the best as a configuration file; --init writes into that file"},
+     "configuration file to write: the best plan of --plan=search, or that of --init"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
-     "draw the schedule into FILE.svg, its actions with their times into FILE.json, or, with -, on the terminal"},
+     "draw the schedule to FILE.svg, write its actions with their times to FILE.json, or with - draw on the terminal"},
     {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
-     "draw what the network is given in the first batch of training, with its labels, into FILE.png"},
+     "draw the network's input in the first training batch, with labels, to FILE.png"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
-    {"version", NULL, 'V', NULL, MODE_VERSION, "print the version and those of the libraries"},
+    {"version", NULL, 'V', NULL, MODE_VERSION, "print the versions of the program and its libraries"},
 };
 enum { N_OPTIONS = sizeof options / sizeof *options, LONG_BASE = 256 };
 
