@@ -81,7 +81,7 @@ static int no_answer(struct call *c, struct err *e)
     pid_of_lock(c);
     char state = c->pid > 0 && proc_read(c->pid, &p) ? p.state : 0;
     if (c->pid > 0) snprintf(who, sizeof who, "process %d", (int)c->pid);
-    return err_set(e, E_STOPPED, "%s: %s does not answer%s", c->dir, who,
+    return err_set(e, E_STOPPED, "%s: %s does not respond%s", c->dir, who,
                    state == 'T' ? ": it is stopped" : state == 't' ? ": a debugger holds it" : "");
 }
 
@@ -131,7 +131,7 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
         c->ended = false;
         if (c->pid > 0) snprintf(owner, sizeof owner, "process %d", (int)c->pid);
         return err_set(e, E_DEVICE, "%s: %s runs there without a control socket: service.control is no, or the file "
-                       "system has no sockets; signals reach it, see mpstaged(8)", c->dir, owner);
+                                    "system has no sockets; use signals, see mpstaged(8)", c->dir, owner);
     }
     bool log = !faccessat(c->at, "mpstaged.log", F_OK, 0);
     if (c->ended) return err_set(e, E_DEVICE, "%s: nothing is running there%s", c->dir,
@@ -197,7 +197,7 @@ static enum heard line_take(struct call *c, uint64_t until, json_t **line)
 
 static int nonsense(const struct call *c, struct err *e)
 {
-    return err_set(e, E_INTERNAL, "%s: an answer that is not JSON", c->dir);
+    return err_set(e, E_INTERNAL, "%s: the answer is not JSON", c->dir);
 }
 
 static int judge(const struct call *c, json_t **answer, struct err *e)

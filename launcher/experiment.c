@@ -77,7 +77,7 @@ static int extra_check(const struct experiment *x, struct err *e)
     for (int i = 0; i < x->extra.n; i++)
         for (size_t j = 0; j < sizeof ours / sizeof *ours; j++)
             if (!strncmp(x->extra.v[i], ours[j], strlen(ours[j])) && strchr("=", x->extra.v[i][strlen(ours[j])]))
-                return err_set(e, E_USAGE, "%s cannot be handed on: the experiment sets it itself", ours[j]);
+                return err_set(e, E_USAGE, "%s cannot be passed on: the experiment sets it itself", ours[j]);
     return 0;
 }
 

@@ -24,7 +24,7 @@ static json_t *ask(const struct words *argv, struct err *e)
     if (out < 0 || error < 0) err_set(e, E_INTERNAL, "memfd_create: %s", strerror(errno));
     else code = child_run(argv, out, error, e);
     if (code == 0 && (lseek(out, 0, SEEK_SET) || !(o = json_loadfd(out, 0, NULL))))
-        err_set(e, E_INTERNAL, "%s: output that is not JSON", argv->v[0]);
+        err_set(e, E_INTERNAL, "%s: the output is not JSON", argv->v[0]);
     else if (code > 0) child_error(error, code == 127 ? E_NOINPUT : code, e);
     if (out >= 0) close(out);
     if (error >= 0) close(error);

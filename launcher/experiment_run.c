@@ -135,7 +135,7 @@ int child_error(int output, int code, struct err *e)
             }
         }
     }
-    err_set(e, code, "%s", best ? best : "ended without saying why");
+    err_set(e, code, "%s", best ? best : "exited without a message");
     text_free(&t);
     return -1;
 }

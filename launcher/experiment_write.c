@@ -113,7 +113,7 @@ static int folder_lock(struct experiment *x, struct err *e)
     if (x->dir < 0) return err_set(e, E_CANTCREAT, "%s: %s", x->out, strerror(errno));
     if (flock(x->dir, LOCK_EX | LOCK_NB) == 0) return 0;
     return err_set(e, errno == EWOULDBLOCK ? E_STOPPED : E_CANTCREAT, "%s: %s", x->out,
-                   errno == EWOULDBLOCK ? "another experiment is under way there" : strerror(errno));
+                   errno == EWOULDBLOCK ? "another experiment is running there" : strerror(errno));
 }
 
 int experiment_folder(struct experiment *x, struct err *e)

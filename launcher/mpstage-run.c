@@ -90,7 +90,7 @@ static bool stands(pid_t supervisor, bool *before)
 /* A supervisor that stands still hears no signal and replaces no rank: it is made to go on. */
 static void supervisor_wake(pid_t supervisor)
 {
-    run_say("the supervisor, process %d, was stopped: it goes on", (int)supervisor);
+    run_say("the supervisor, process %d, was stopped: continuing it", (int)supervisor);
     kill(supervisor, SIGCONT);
 }
 
@@ -113,7 +113,7 @@ static int guard_wait(const struct run_options *o, pid_t supervisor, const sigse
             if (p == supervisor) return status;
         if (number < 0 && stands(supervisor, &before)) supervisor_wake(supervisor);
         if (ends && clock_ns() >= ends) {
-            run_say("the supervisor, process %d, has not ended, %g s after it was asked to", (int)supervisor,
+            run_say("the supervisor, process %d, has not exited %g s after a stop request: killing it", (int)supervisor,
                     o->stop_timeout + RUN_DEAF_S);
             kill(supervisor, SIGKILL);
             ends = UINT64_MAX;
@@ -142,7 +142,7 @@ static int guard(const struct run_options *o, const sigset_t *mine)
     left_note_all(&left);
     tree_end(&left, 0, &status, &e);
     left_clear(&left);
-    run_say("the supervisor was ended by SIG%s, and so the command is%s%s", sigabbrev_np(WTERMSIG(status)),
+    run_say("the supervisor was killed by SIG%s; the command was killed, too%s%s", sigabbrev_np(WTERMSIG(status)),
             e.code ? "; " : "", e.text);
     return E_INTERNAL;
 }

@@ -31,7 +31,7 @@ static json_t *ask(struct call *c, json_t *o, int *code)
     char *s = json_dumps(o, JSON_COMPACT);
     text_add(&line, "%s\n", s ? s : "{}");
     if (call_ask(c, line.s, &answer, &e))
-        *code = ctl_fail(e.code, "%s%s", e.text, c->asked ? "; the request waits there" : "");
+        *code = ctl_fail(e.code, "%s%s", e.text, c->asked ? "; the request is queued" : "");
     free(s);
     text_free(&line);
     json_decref(o);
@@ -110,9 +110,9 @@ static int end_guess(struct call *c, pid_t pid)
     int bad = call_ask(c, ctl_ask_status, &o, &e);
     json_decref(o);
     if ((bad && c->ended) || (c->pid != pid && !c->silent))
-        return ctl_fail(E_DEVICE, "%s: the run ended without a word", c->dir);
+        return ctl_fail(E_DEVICE, "%s: the run ended without a message", c->dir);
     if (bad) return ctl_fail(e.code, "%s", e.text);
-    return ctl_fail(E_STOPPED, "%s: the connection was lost, the run goes on", c->dir);
+    return ctl_fail(E_STOPPED, "%s: the connection was lost; the run continues", c->dir);
 }
 
 /* Waits for the line that was promised. It prints that it waits only if the process was stopped by Ctrl-Z or SIGSTOP.
@@ -149,7 +149,7 @@ static int end_await(struct call *c)
     int code = 0;
     json_t *o = promised(c, &code);
     if (json_object_get(o, "error")) code = failed(c, o, "the run failed");
-    else if (o && !json_object_get(o, "state")) code = ctl_fail(E_INTERNAL, "%s: an answer that is not JSON", c->dir);
+    else if (o && !json_object_get(o, "state")) code = ctl_fail(E_INTERNAL, "%s: the answer is not JSON", c->dir);
     else if (o) ctl_said(c->dir, "%s", ctl_text_of(o, "state"));
     json_decref(o);
     return code;

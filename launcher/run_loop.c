@@ -35,10 +35,10 @@ static void stop_take(struct run *r, int number)
     if (!r->job.pid) return;
     job_end_further(&r->job, r->o);
     if (r->job.stage == JOB_ASKED)
-        run_say("SIG%s: the command is asked to save its work and to end; it has %g s", sigabbrev_np(number),
+        run_say("SIG%s: asking the command to save its work and exit within %g s", sigabbrev_np(number),
                 r->o->stop_timeout);
     else
-        run_say("SIG%s again: the command gets SIG%s", sigabbrev_np(number),
+        run_say("SIG%s again: sending SIG%s to the command", sigabbrev_np(number),
                 r->job.stage == JOB_TERM ? "TERM" : "KILL");
 }
 
@@ -110,7 +110,7 @@ static void hang_end(struct run *r)
     for (int i = 0; i < t.all.n && !*who; i++)
         if (t.all.v[i].state == 'T') snprintf(who, sizeof who, ", and process %d is stopped", (int)t.all.v[i].pid);
     tree_free(&t);
-    run_say("no word from the command for %.1f s%s: it is ended", (double)(clock_ns() - r->words.last) * 1e-9, who);
+    run_say("no message from the command for %.1f s%s: killing it", (double)(clock_ns() - r->words.last) * 1e-9, who);
     r->job.hung = true;
     r->job.stage = JOB_ASKED;                             /* what hangs cannot save anything */
     job_end_further(&r->job, r->o);
@@ -126,7 +126,7 @@ static uint64_t failed_at(const struct run *r)
 
 static void failed_end(struct run *r)
 {
-    run_say("%d s ago the command failed with %lld, and has not ended: it is ended", RUN_FAILED_S, r->words.failed);
+    run_say("%d s after the command failed with %lld it has not exited: killing it", RUN_FAILED_S, r->words.failed);
     r->job.said = (int)r->words.failed;
     r->job.stage = JOB_ASKED;
     job_end_further(&r->job, r->o);
@@ -147,7 +147,7 @@ static void launcher_look(struct run *r, uint64_t now)
     }
     if (!j->empty) j->empty = now;
     if (now - j->empty < RUN_EMPTY_S * 1000000000ull || j->stage >= JOB_TERM) return;
-    run_say("the launcher has not ended, %d s after all that it had started: it is ended", RUN_EMPTY_S);
+    run_say("the launcher has not exited %d s after its last process: killing it", RUN_EMPTY_S);
     j->stage = JOB_TERM;                                  /* it hears no other signal */
     job_end_further(j, r->o);
 }
@@ -165,7 +165,7 @@ static void job_watch(struct run *r)
         uint64_t now = clock_ns(), hang = hang_at(r);
         if (!job_reap(&r->job) && r->job.stage_ends && now >= r->job.stage_ends) {
             job_end_further(&r->job, r->o);
-            run_say("it has not ended: it gets SIG%s", r->job.stage == JOB_TERM ? "TERM" : "KILL");
+            run_say("the command has not exited: sending SIG%s", r->job.stage == JOB_TERM ? "TERM" : "KILL");
         }
         wish_pass(r, now);
         if (r->job.pid && hang && now >= hang) hang_end(r);
@@ -196,7 +196,7 @@ static const char *code_name(int code, char name[48])
 /* Where it goes on, for people. */
 static const char *place_name(const struct run *r, char name[48])
 {
-    if (r->words.committed < 0) return "no checkpoint is known of";
+    if (r->words.committed < 0) return "no checkpoint is known";
     snprintf(name, 48, "step %lld is saved", r->words.committed);
     return name;
 }

@@ -88,7 +88,7 @@ int tree_end(struct left *left, pid_t child, int *status, struct err *e)
         if (!t.all.n || clock_ns() > until) break;
     }
     if (t.all.n)
-        err_set(e, E_INTERNAL, "process %d of the command is still there %d s after SIGKILL", (int)t.all.v[0].pid,
+        err_set(e, E_INTERNAL, "process %d of the command still exists %d s after SIGKILL", (int)t.all.v[0].pid,
                 RUN_GONE_S);
     int bad = t.all.n ? -1 : 0;
     tree_free(&t);

@@ -16,11 +16,11 @@ changed() {
     changed_text=$1 changed_note=$2; shift 2
     rm -rf r; cp -r base r
     run r --resume --steps 12 "$@"
-    said=$(grep -c -- '--resume=anyway goes on nevertheless, with what fits: .* tensors are read' "$aside/err" || true)
+    said=$(grep -c -- '--resume=anyway resumes nevertheless, with what fits: .* tensors are read' "$aside/err" || true)
     equal "$changed_text is refused, and how to go on is said" "$code $said" "78 1"
     run r --resume=anyway --steps 12 "$@"
     if [ "$code" -eq 0 ] && [ "$(done_field r/metrics.jsonl steps | tail -n 1)" = 12 ] &&
-        grep -qE "note: other state than that of a run without a break: .*step-00000008: $changed_note" r/mpstaged.log
+        grep -qE "note: state differs from an uninterrupted run: .*step-00000008: $changed_note" r/mpstaged.log
     then ok "$changed_text goes on anyway"
     else why; grep -h note: r/mpstaged.log | note; not_ok "$changed_text goes on anyway: $code"; fi
 }

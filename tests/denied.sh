@@ -44,8 +44,8 @@ check "and one that is there stays ($code)" cmp -s w/found.conf "$aside/kept"
 tried "no renames" 'w/run/weights.safetensors.* not permitted' '*:rename:1+:eperm' $run
 tried "no syncs" 'w/run/weights.safetensors: .* cannot be synced' '*:fsync:3+:eperm' $run
 saving="$run -o checkpoint.every_steps=1"
-tried "no renames, checkpoints" 'w/run: what a run makes there cannot be made: ' '*:rename:1+:eperm' $saving
-tried "no syncs, checkpoints" 'w/run: what a run makes there cannot be made: ' '*:fsync:3+:eperm' $saving
+tried "no renames, checkpoints" 'w/run: a run cannot create its output there: ' '*:rename:1+:eperm' $saving
+tried "no syncs, checkpoints" 'w/run: a run cannot create its output there: ' '*:fsync:3+:eperm' $saving
 tried "no renames, a profile" 'cannot be renamed' '*:rename:1+:eperm' $run --profile
 tried "no syncs, a profile" 'cannot be synced' '*:fsync:2+:eperm' $run --profile
 tried "no renames, a trace" 'w/t.json: files cannot be renamed' '*:rename:1+:eperm' $run --trace w/t.json
@@ -71,7 +71,7 @@ later '*:link:1+:eperm'
 check "links are denied later: the weights are there ($code)" \
     [ "$code" -eq 0 -a -s w/run/weights.safetensors -a -z "$(left)" ]
 later '*:rename:1+:eperm'
-kept=$(sed -n 's/.*what should be there is in \(.*\)$/\1/p' "$aside/err")
+kept=$(sed -n 's/.*the new content is in \(.*\)$/\1/p' "$aside/err")
 check "renames are denied later: 73 says where the weights are ($code)" [ "$code" -eq 73 -a -s "${kept:-none}" ]
 cp "$kept" "$aside/st"
 code=0

@@ -387,7 +387,7 @@ for DOUBLE_RANK in 0 1; do
     done
     with DOUBLE_NCCL_CLOSE=200 breaks "a connection of rank $DOUBLE_RANK breaks" 'rank [01].*NCCL.*remote' \
         2 -c toy.conf --transport nccl
-    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*nothing moved on the link' \
+    with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more" 'rank [01].*no progress on the link' \
         2 -c toy.conf --transport nccl -o run.transfer_timeout=2
 done
 whole='-c pair.conf --stages 1 -o pipeline.replicas=2 -o pipeline.reduce=nccl'
@@ -398,7 +398,7 @@ with DOUBLE_NCCL_CLOSE=60 breaks "a connection of sums over replicas breaks" 'ra
 with DOUBLE_NCCL_SUMS_HANG=20 job 2 --device cuda --steps 100000 --run-dir hung $whole -o run.hang_timeout=2 \
     -o run.transfer_timeout=1
 if [ "$code" -eq 81 ] && nobody_left &&
-    grep -q '^mpstaged: rank [01] .*stands still: stage 0, gradient norm of step' "$aside/err"
+    grep -q '^mpstaged: rank [01] .*is not responding: stage 0, gradient norm of step' "$aside/err"
 then ok "sums over replicas move no more: 81, $took ms"; else why; not_ok "sums over replicas move no more: $code"; fi
 for DOUBLE_RANK in 0 2; do
     for transport in staged nccl; do
@@ -411,13 +411,13 @@ DOUBLE_RANK=1
 with DOUBLE_NCCL_CLOSE=200 breaks "a connection breaks while kernels are measured" 'rank [01].*NCCL.*remote' \
     2 -c toy.conf --transport nccl --profile
 with DOUBLE_NCCL_HANG=200 breaks "rank 1 moves nothing any more while kernels are measured" \
-    'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl --profile \
+    'rank [01].*no progress on the link' 2 -c toy.conf --transport nccl --profile \
     -o run.transfer_timeout=2
 # As long as runs wait when nobody says for how long.
 job 2 -c toy.conf --device cuda --steps 1 --run-dir started
 limit=$((17000 + took))                               # 5 s more than run.hang_timeout
 with DOUBLE_NCCL_HANG=200 breaks "rank $DOUBLE_RANK moves nothing any more, run.transfer_timeout as it is" \
-    'rank [01].*nothing moved on the link' 2 -c toy.conf --transport nccl
+    'rank [01].*no progress on the link' 2 -c toy.conf --transport nccl
 unset DOUBLE_RANK
 
 # killed RANK TRANSPORT: in the middle of a long run; mpirun names the cause, and says 128 + SIGKILL

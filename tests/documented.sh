@@ -457,7 +457,7 @@ rows "exit status of mpstagectl" <<'END'
 66|66|nowhere|$mpstagectl list nowhere
 69|69|nothing is running there|$mpstagectl first status
 74|74|No space left on device|$mpstagectl mute status >/dev/full
-75|75|does not answer|kill -STOP $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
+75|75|does not respond|kill -STOP $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
 77|77|[Pp]ermission denied|denied closed $mpstagectl closed status
 78|78|-1 is not in|$mpstagectl mute set train.learning_rate=-1
 END
@@ -500,7 +500,7 @@ pid=$mute
 "$mpstagectl" mute resume >"$aside/said"
 kill -USR1 "$mute"
 check "SIGPIPE and SIGXFSZ end no run, and SIGUSR1 does" ends 75
-check "with a checkpoint" grep -q 'which is in checkpoints/step-.*--resume goes on' "$aside/err"
+check "with a checkpoint" grep -q 'which is in checkpoints/step-.*--resume continues' "$aside/err"
 begin asked-by-signal $long
 kill -USR2 "$pid"
 check "SIGUSR2: a checkpoint" sees asked-by-signal '"event":"checkpoint"'

@@ -119,11 +119,11 @@ done
 run part --overwrite --steps 4 -o train.last_batch=fill -o checkpoint.every_steps=4
 cp -r part other
 refused "another last_batch" 78 \
-    'train.last_batch was "fill" and is "short" now, which makes other bits.*--resume=anyway' 1 \
+    'train.last_batch was "fill" and is "short" now, which changes results.*--resume=anyway' 1 \
     -c run.conf --run-dir part --resume --steps 8
 run other --steps 8 --resume=anyway
 ends "which --resume=anyway takes" 0
-check "and says" grep -q 'note: other bits .*: train.last_batch was "fill" and is "short" now' other/mpstaged.log
+check "and says" grep -q 'note: results differ .*: train.last_batch was "fill" and is "short" now' other/mpstaged.log
 equal "at the next sample at which a batch begins" "$(sizes other)" "10 10 10 10 10 10 3 10 "
 run even --steps 3 --batch-size 11 -o train.last_batch=fill -o checkpoint.every_steps=3
 run even --steps 6 --batch-size 11 -o train.last_batch=drop --resume

@@ -99,7 +99,7 @@ stands() {
     victim=$(rank_pid "$2") || { why; not_ok "$1: rank $2 is there"; return 0; }
     since=$(date +%s%N)
     kill -STOP "$victim"
-    ends "$1" 81 "^mpstaged: rank $2 \\([^ ]+, process $victim\\) stands still: .*$3.*, for [0-9.]+ s\$"
+    ends "$1" 81 "^mpstaged: rank $2 \\([^ ]+, process $victim\\) is not responding: .*$3.*, for [0-9.]+ s\$"
 }
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
@@ -138,7 +138,8 @@ fi
 # ---- one process -----------------------------------------------------------------------------------------------------
 begin 0 -c toy.conf; until_true in_step
 since=$(date +%s%N); kill -STOP $pid
-ends "a process with two ranks, stopped" 81 "^mpstaged: process $pid \\([^ ]+\\) stands still: it was stopped, .*, for "
+ends "a process with two ranks, stopped" 81 \
+    "^mpstaged: process $pid \\([^ ]+\\) is not responding: it was stopped, .*, for "
 check "the metrics say so, too" sh -c 'tail -n 1 run/metrics.jsonl | grep -q "\"event\":\"failed\",\"code\":81"'
 
 # A debugger holds one thread: the others see that it does not get on. tracer TID: holds it until the process ends.
@@ -176,12 +177,12 @@ holds() {
 if command -v python3 >/dev/null; then
     begin 0 -c toy.conf; until_true in_step
     holds "one of two ranks in a process, its thread held" "$(thread_of $pid mpstaged:1)" \
-        "^mpstaged: rank 1 stands still: (stage 1, .* of step [0-9]+|between two steps), for "
+        "^mpstaged: rank 1 is not responding: (stage 1, .* of step [0-9]+|between two steps), for "
     # Its process still says that it is there.
     begin 2 -c toy.conf; until_true in_step
     thread=$(rank_pid 1)
     holds "one of two processes, its main thread held" "$thread" \
-        "^mpstaged: rank 1 \\([^ ]+, process $thread\\) stands still: .*, for "
+        "^mpstaged: rank 1 \\([^ ]+, process $thread\\) is not responding: .*, for "
     # All ranks live and wait for orders that do not come. Paused, so that the thread is not held in a file.
     for ranks in 2 0; do
         begin $ranks -c toy.conf; until_true in_step
@@ -189,7 +190,7 @@ if command -v python3 >/dev/null; then
         first=$pid name="rank 0"
         [ $ranks -eq 0 ] || first=$(rank_pid 0) name="rank 0 \\([^ ]+, process $first\\)"
         holds "the scheduler of rank 0, held, $ranks processes" "$(thread_of "$first" mpstaged:sched)" \
-            "^mpstaged: $name stands still: its scheduler, for [0-9.]+ s\$"
+            "^mpstaged: $name is not responding: its scheduler, for [0-9.]+ s\$"
     done
 else
     skip "threads that are held" "apt-get install python3"
@@ -215,7 +216,7 @@ for r in 0 1; do
     code=0; wait $pid || code=$?
     took=$((($(date +%s%N) - since) / 1000000))
     if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] && soon 3000 &&
-        grep -qE "^mpstaged: rank $r \\([^ ]+, process $victim\\) is gone\$" "$aside/err"; then
+        grep -qE "^mpstaged: rank $r \\([^ ]+, process $victim\\) exited\$" "$aside/err"; then
         ok "rank $r is killed, and the others say so: $code after $took ms"
     else why; not_ok "rank $r is killed: $code after $took ms"; fi
     check "nobody is left" nobody_left
@@ -228,7 +229,7 @@ for victims in 0 "0 1"; do
     kill -KILL $pids
     code=0; wait $pid || code=$?
     if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] &&
-        grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) is gone\$" "$aside/err"; then
+        grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) exited\$" "$aside/err"; then
         ok "of 4 ranks are killed: $victims, and one other says so: $code"
     else why; not_ok "of 4 ranks are killed: $victims: $code, $(our_lines) lines"; fi
     check "nobody is left" nobody_left
@@ -407,8 +408,8 @@ slow_disk() {
     unset LD_PRELOAD
     until_true [ -e held ]
     since=$(date +%s%N) LIMIT=600                         # DEADLINE_WRITER
-    ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) waits for metrics\.jsonl, and \
-nothing has moved for 600\.[0-9] s: the file system does not answer\$"
+    ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) has waited for metrics\.jsonl \
+without progress for 600\.[0-9] s: the file system does not respond\$"
 }
 if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then slow_disk
 else skip "a slow disk is no rank that stands still" "no C compiler"; fi

@@ -195,12 +195,12 @@ cp -r seed2/checkpoints "$aside/far/res"
 hosts_run 2 -c mlp.conf --run-dir res --resume
 unlike() { [ "$code$(our_lines)$(grep -cE "^mpstaged: on mpsfar: res/checkpoints/step-0000000[46]: rank 1 finds $1" \
     "$aside/err")" = 7811 ]; }
-if unlike "another checkpoint there, rank 0 on mpsnear one that is sound"
+if unlike "another checkpoint there, rank 0 on mpsnear a valid one"
 then ok "another checkpoint there is refused"
 else why; not_ok "another checkpoint there is refused: $code"; fi
 rm "$aside/far/res/checkpoints"/step-*/manifest.json
 hosts_run 2 -c mlp.conf --run-dir res --resume
-if unlike "no sound one there, rank 0 on mpsnear one that is sound"
+if unlike "no valid one there, rank 0 on mpsnear a valid one"
 then ok "so is none, instead of a start from the beginning"
 else why; not_ok "so is none: $code"; fi
 by=node

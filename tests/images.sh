@@ -85,7 +85,7 @@ job 2 -c images.conf -o data.train_images=bad --run-dir error --stages 2
 check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
 why='cut\.jpg: damaged JPEG: the file ends too early|empty\.png: the file is empty'
 why="$why|text\\.jpg: this is text, not JPEG or PNG: is it the answer of a server\\?"
-hint='; data\.damaged = "skip" goes on without it'
+hint='; data\.damaged = "skip" skips it'
 check "and one line that names it, and the way on" \
     grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$hint$" "$aside/err"
 equal "and no other" "$(our_lines)" 1
@@ -146,7 +146,7 @@ else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist py
 # ---- a part to test with ---------------------------------------------------------------------------------------------
 sed 's/  test_images = "test"/  validation = 0.25/' images.conf >part.conf
 "$mpstaged" -c part.conf --check-config >"$aside/checked" 2>&1
-check "--check-config says how many are kept" grep -q '^note: data.validation keeps 5 of 21 samples to test with$' \
+check "--check-config says how many are kept" grep -q '^note: data.validation holds out 5 of 21 samples for tests$' \
     "$aside/checked"
 trains part 1 -c part.conf
 part=$hash
@@ -207,7 +207,7 @@ for c in a b; do mkdir many/$c; for i in 1 2 3 4 5 6 7 8 9 10; do cp "$pictures/
 check "if there are enough" sh -c 'grep -q "20 pictures of 2 classes, a tenth to test with; next" "$0" &&
     grep -q "^    validation = 0.1$" many.conf && grep -q "best = \"accuracy\"" many.conf' "$aside/out"
 "$mpstaged" -c many.conf --check-config >"$aside/checked" 2>&1 || true
-check "so many are said" grep -q '^note: data.validation keeps 2 of 20 samples to test with$' "$aside/checked"
+check "so many are said" grep -q '^note: data.validation holds out 2 of 20 samples for tests$' "$aside/checked"
 check "small pictures get the small first layers" grep -q '^    small_stem = yes$' new.conf
 check "a line says what split_size is" grep -q '# .*micro-batches of split_size' new.conf
 refused "a folder that is not there" 66 '^mpstaged: nowhere: No such file or directory' 1 --init nowhere
@@ -254,7 +254,7 @@ refused "pictures of a list that are not there" 66 \
     '^mpstaged: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 -c images.conf \
     -o data.train_images=more.txt -o data.test_images=more.txt -o model.classes=2 --check-config
 refused "an empty picture" 65 \
-    '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" goes on without such; the first: bad/plum/empty.png$' \
+    '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" skips such; the first: bad/plum/empty.png$' \
     1 -c images.conf -o data.train_images=bad --check-config
 check "which may be skipped" "$mpstaged" -c images.conf -o data.train_images=bad -o data.damaged=skip --check-config
 "$mpstaged" --init bad >"$aside/out" 2>"$aside/err" && code=0 || code=$?

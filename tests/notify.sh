@@ -37,7 +37,7 @@ check "READY names the run, once, by one rank" exactly "$ready" 1
 check "the main process is not ours to name" never MAINPID
 check "set-up says what it does and asks for time" \
     before '^STATUS=planning \| EXTEND_TIMEOUT_USEC=300000000$' '^READY=1'
-check "READY is said when the last phase is over" before '^STATUS=making the run directory' '^READY=1'
+check "READY is said when the last phase is over" before '^STATUS=creating the run directory' '^READY=1'
 check "nothing of set-up feeds the watchdog" before '^READY=1' 'WATCHDOG=1'
 check "the status has step, loss and speed" \
     grep -qE '^STATUS=step [0-9]+/100000000, loss [0-9.]+, [0-9.]+ samples/s \| WATCHDOG=1' "$heard"

@@ -124,8 +124,8 @@ kept "a trace in place of the run directory" 'where the run directory is made' t
 kept "gradients in place of a folder above it" 'where the run directory is made' \
     toy.conf $run --run-dir new/x --dump-gradients ./new
 ln -s nowhere dangling
-kept "a run directory that is a link to nothing" 'is a symbolic link' toy.conf $run --run-dir dangling
-kept "--check-config of that" 'is a symbolic link' toy.conf $run --run-dir dangling --check-config
+kept "a run directory that is a link to nothing" 'is a dangling symbolic link' toy.conf $run --run-dir dangling
+kept "--check-config of that" 'is a dangling symbolic link' toy.conf $run --run-dir dangling --check-config
 rm dangling
 kept "--write-config with an empty name" 'is empty' toy.conf "$mpstaged" \
     -c toy.conf --plan=search --stages 2 --write-config ""
@@ -217,7 +217,7 @@ $run --steps 3 --run-dir three -o checkpoint.every_steps=1 >/dev/null 2>&1 || tr
 code=0
 wait $pid3 || code=$?
 check "a run that checkpoints ends, once it was renamed: $code" [ "$code" -eq 74 ]
-check "it says why" grep -qx 'mpstaged: .*three: is another directory than that of this run, .*' "$aside/err3"
+check "it says why" grep -qx 'mpstaged: .*three: is no longer the directory of this run, .*' "$aside/err3"
 check "checkpoints of another run under its old name stay" \
     [ "$(cd three/checkpoints && echo *)" = "step-00000001 step-00000002 step-00000003" ]
 "$mpstagectl" verify three >/dev/null || not_ok "and are sound"
@@ -243,7 +243,7 @@ mkdir one/weights.safetensors
 for _ in $(seq 200); do ! "$mpstagectl" one stop >/dev/null 2>&1 || break; sleep 0.05; done
 code=0
 wait $pid || code=$?
-left=$(sed -n 's/.*what should be there is in \(one.*\.whole\).*/\1/p' "$aside/err")
+left=$(sed -n 's/.*the new content is in \(one.*\.whole\).*/\1/p' "$aside/err")
 if [ "$code" -eq 73 ] && [ -n "$left" ] && [ -s "$left" ]; then ok "weights that cannot get their name are not lost: 73"
 else why; not_ok "weights that cannot get their name are not lost: $code"; fi
 rm -rf one

@@ -88,7 +88,7 @@ refused "a folder that is not there" 73 '^mpstaged: none/new.csv' $predict none/
 refused "a tensor that is not there" 78 'no tensor "layer4.1.rely" .did you mean layer4.1.relu.?' \
     $predict new.csv --predict-tensor layer4.1.rely
 refused "a tensor within a kernel" 78 '"bn1" cannot be an output.*"relu" can' $predict new.csv --predict-tensor bn1
-refused "no weights" 66 '^mpstaged: runs/nothing: .*; predictions want the weights of a run that has trained' \
+refused "no weights" 66 '^mpstaged: runs/nothing: .*; predictions need the weights of a run that has trained' \
     1 -c images.conf -o run.name=nothing --predict new.csv
 echo damaged >unsorted/z.jpg
 job 2 -c images.conf --stages 2 --init-from weights.safetensors --predict new.csv -o data.test_images=unsorted \
@@ -108,7 +108,7 @@ check "and not there" sh -c '! ls -A | grep "^\.mpstaged-\|new.npy"'
 
 # ---- weights that fit in part ----------------------------------------------------------------------------------------
 new="2 -c images.conf --stages 2 --run-dir new --init-from"
-refused "another last layer" 65 'fc\.weight has shape 3x512, the model has 5x512; .*init_missing = ."fc". begins' \
+refused "another last layer" 65 'fc\.weight has shape 3x512, the model has 5x512; .*init_missing = ."fc". initialises' \
     $new weights.safetensors -o model.classes=5 -o data.source=synthetic -o data.test_samples=9 --steps 2
 refused "a pattern of nothing" 78 'init_missing=."fcc".: "fcc" is the name of no weight.*did you mean fc' \
     $new weights.safetensors -o 'run.init_missing={"fcc"}'

@@ -48,7 +48,7 @@ check "unless asked to" [ "$code" -eq 0 ]
 job 1 -c toy.conf --stages 1 --threads 2 --profile --run-dir two --overwrite -o pipeline.profile=two/profile.json
 check "what one thread took stays beside what two take" \
     sh -c 'tr -d " \n" <two/profile.json | grep -qE "\"threads\":2,.*\"other_threads\":\[\{\"threads\":1,"'
-check "which the log says" grep -q '^profile: beside it what was measured with 1 thread a rank' "$aside/err"
+check "which the log says" grep -q '^profile: it also has the costs of 1 thread a rank' "$aside/err"
 for n in 1 2; do
     check "--plan with $n threads a rank uses it" \
         sh -c '"$0" -c toy.conf --threads $1 --plan -o pipeline.profile=two/profile.json | grep -q "two/profile.json"' \
@@ -60,7 +60,7 @@ check "with three it is refused, and says what it has" \
 job 1 -c mlp.conf --stages 1 --profile --run-dir other -o pipeline.profile=two/profile.json
 check "an earlier profile of another network is left aside" \
     sh -c '[ "$0" -eq 0 ] && ! grep -q other_threads other/profile.json &&
-        grep -q "^note: nothing is taken over" "$1"' \
+        grep -q "^note: ignoring the earlier profile" "$1"' \
     "$code" "$aside/err"
 job 2 -c toy.conf --run-dir two -o pipeline.profile=two/profile.json
 check "a run may use that directory, and the profile" [ "$code" -eq 0 ]

@@ -40,7 +40,7 @@ mended() {
     [ "$(bits "$1")" = "$want" ] || wrong="$wrong other bits"
     grep -qx "{\"event\":\"rerun\",\"step\":$2,\"damaged\":1,\"from\":$3,\"to\":$4}" "$1/metrics.jsonl" ||
         wrong="$wrong no event"
-    grep -q "warning: step $2 ran again: 1 tensor came damaged from rank $3 to rank $4; suspect" "$1/mpstaged.log" ||
+    grep -q "warning: step $2 was repeated: 1 tensor corrupted .* from rank $3 to rank $4; suspect" "$1/mpstaged.log" ||
         wrong="$wrong no line"
     [ "$(grep -c '"event":"rerun"' "$1/metrics.jsonl")" -eq 1 ] || wrong="$wrong too many events"
     if [ -z "$wrong" ]; then ok "$1: the step runs again, and the bits are those of a sound run"
@@ -71,12 +71,12 @@ ends() {
 }
 flips 0 10-1000 twice 2
 ends "where it happens again the run ends" 80 \
-    'step 4: 3 tensors came damaged, for the second time in this step; suspect the memory or the network'
+    'step 4: 3 tensors corrupted in transfer, for the second time in this step; suspect the memory or the network'
 check "without weights" [ ! -e twice/weights.safetensors ]
 # The last step of training sends its last activation as the 36th.
 flips 0 37 tested 2 -o train.evaluate_every=12
 ends "in an evaluation nothing can run again" 69 \
-    'rank 1, step [0-9]*, end: what came from rank 0 is not what that rank sent'
+    'rank 1, step [0-9]*, end: data from rank 0 was corrupted in transfer'
 
 # Orders (tag 5), reports (6), and the numbers of a verdict (7).
 for what in "0 5 3" "1 6 3" "1 7 4" "0 7 4"; do
@@ -86,7 +86,7 @@ for what in "0 5 3" "1 6 3" "1 7 4" "0 7 4"; do
     flips "$1" "$3" "said-$1-$2" 2
     unset MPSTAGED_FLIP_TAG
     ends "a message of rank $1 with tag $2 that comes damaged ends the run" 69 \
-        "rank $((1 - $1)).*: what rank $1 said came damaged; suspect"
+        "rank $((1 - $1)).*: a message of rank $1 was corrupted in transfer; suspect"
 done
 
 # ---- steps that are computed twice -----------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ check "a checkpoint is a folder of weights for --init-from" [ "$code" -eq 0 ]
 rm -rf damaged; cp -r part damaged; part=damaged
 damage damaged/checkpoints/step-00000014/optimizer-00001-of-00002.safetensors 700
 goes_on "a damaged checkpoint is passed over" 2 passed
-check "and named" grep -q 'note: .*passed over: .*step-00000014/optimizer-00001-of-00002.safetensors' \
+check "and named" grep -q 'note: skipping a damaged checkpoint: .*step-00000014/optimizer-00001-of-00002.safetensors' \
     passed/mpstaged.log
 check "and made anew" [ "$(steps_of passed)" = "step-00000016 step-00000020 step-00000024" ]
 part=linked
@@ -103,11 +103,11 @@ cp -r part linked
 mv linked/checkpoints/step-00000014 linked/moved
 ln -s ../moved linked/checkpoints/step-00000014
 goes_on "a link in a checkpoint's place is passed over" 2 by-link
-check "and named" grep -q 'note: passed over: .*step-00000014: is a symbolic link' by-link/mpstaged.log
+check "and named" grep -q 'note: skipping .*step-00000014: is a symbolic link' by-link/mpstaged.log
 part=damaged
 damage damaged/checkpoints/step-00000012/manifest.json 3
 rm damaged/checkpoints/step-00000008/model-00002-of-00002.safetensors
-refused "with no sound one nothing is begun anew" 65 'none of what is there can be used \(3 checkpoints\)' 2 \
+refused "with no sound one nothing is begun anew" 65 'none of its checkpoints can be used \(3 checkpoints\)' 2 \
     -c mlp.conf --run-dir damaged --resume
 part=part
 cp part/metrics.jsonl "$aside/m"
@@ -121,7 +121,7 @@ check "which begins like any other" [ "$(head -c 16 fresh/metrics.jsonl)" = '{"e
 job 2 -c mlp.conf --run-dir fresh --resume
 check "one that has ended writes its weights again" [ "$code" -eq 0 -a "$(hash_of fresh)" = "$whole" ]
 check "and says where it goes on, and that nothing is left to train" \
-    grep -q '^going on from checkpoints/step-[0-9]*: no step is left to train$' "$aside/err"
+    grep -q '^resuming from checkpoints/step-[0-9]*: no step is left to train$' "$aside/err"
 job 2 -c mlp.conf --run-dir fresh --resume --steps 26
 check "and goes on when it gets more steps" [ "$code" -eq 0 ]
 job 2 -c mlp.conf --run-dir fresh --overwrite --steps 2
@@ -145,12 +145,12 @@ refused "another schedule, named itself and not what comes with it" 78 'train.sc
 rm -rf other; cp -r part other
 job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02 --seed 4
 check "--resume=anyway goes on" [ "$code" -eq 0 ]
-check "and says what differs" grep -q 'note: other bits .*run.seed was 3 and is 4' other/mpstaged.log
-check "all of it" grep -q 'note: other bits .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
+check "and says what differs" grep -q 'note: results differ .*run.seed was 3 and is 4' other/mpstaged.log
+check "all of it" grep -q 'note: results differ .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
 refused "other numerics, both told" 78 'the numerics line was ".*" and is ".*groups 2.*" now' 2 -c mlp.conf \
     --run-dir part --resume -o train.gradient_groups=2
 refused "without --resume" 73 'part: holds the results of an earlier run.*--resume' 2 -c mlp.conf --run-dir part
-refused "--resume and --overwrite" 78 '--resume: goes on with a run' 2 -c mlp.conf --run-dir part --resume --overwrite
+refused "--resume and --overwrite" 78 '--resume: resumes a run' 2 -c mlp.conf --run-dir part --resume --overwrite
 refused "another word" 78 '--resume: .*none of no, yes, anyway' 2 -c mlp.conf --run-dir part --resume=maybe
 refused "an unknown score" 78 'checkpoint.best=beauty: "beauty" is no score .*; it has loss, accuracy, top5' \
     2 -c mlp.conf --run-dir new -o checkpoint.best=beauty

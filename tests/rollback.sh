@@ -43,7 +43,7 @@ check "steps behind the checkpoint are done again" [ "$(steps_of one)" = "1 2 3 
 check "the one that failed is said to have updated nothing" [ "$(grep -c '"skipped":true' one/metrics.jsonl)" -eq 1 ]
 check "nothing else is told of it: no evaluation, no skip" [ "$(events evaluation one) $(events skip one)" = "2 0" ]
 check "the log says so" \
-    grep -q 'step 5: the loss is not finite; going back to the checkpoint of step 3' one/mpstaged.log
+    grep -q 'step 5: the loss is not finite; rolling back to the checkpoint of step 3' one/mpstaged.log
 check "all samples count as used" grep -q '"event":"done","steps":8,.*"trained_samples":200,' one/metrics.jsonl
 
 # The same without the samples 60 to 99 is a run without a roll-back: they are those of steps 4 and 5.
@@ -87,7 +87,7 @@ ends() {
     if [ -z "$wrong" ]; then ok "$ends_text"; else why; not_ok "$ends_text ($code)"; fi
 }
 ends "before the first checkpoint the run ends" \
-    "step 5: the loss is not finite, and there is no checkpoint to go back to" -o checkpoint.every_steps=6
+    "step 5: the loss is not finite, and there is no checkpoint to roll back to" -o checkpoint.every_steps=6
 ends "four bad batches, with three times to the same checkpoint" \
     "step 4: the loss is not finite after 3 roll-backs to the checkpoint of step 3" -o data.train_images=nans.npy
 check "of which each has an event" [ "$(events rollback ended)" -eq 3 ]
@@ -179,14 +179,14 @@ damaged "$newest"
 ctl resume
 for _ in $(seq 400); do [ "$(to_before)" -eq "$had" ] || break; sleep 0.05; done
 check "a damaged checkpoint is passed over for the one before" [ "$(to_before)" -gt "$had" ]
-check "and named" grep -q "a damaged checkpoint is passed over: .*/${newest##*/}/model-00001-of-00002.safetensors: " \
+check "and named" grep -q "skipping a damaged checkpoint: .*/${newest##*/}/model-00001-of-00002.safetensors: " \
     spoilt/mpstaged.log
 pauses
 for d in spoilt/checkpoints/step-*; do damaged "$d"; done
 ctl resume
 code=0; wait "$pid" || code=$?
 check "where all are damaged the run ends with 79" [ "$code" -eq 79 ]
-check "and says so" grep -q 'is not finite, and there is no sound checkpoint to go back to; try' "$aside/err"
+check "and says so" grep -q 'is not finite, and there is no valid checkpoint to roll back to; try' "$aside/err"
 
 # ---- told to stop ----------------------------------------------------------------------------------------------------
 "$mpstaged" -c run.conf --steps 100000000 --transport local -o service.log_every=0 -o train.evaluate_every=0 \

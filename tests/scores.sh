@@ -20,7 +20,7 @@ trains plain 1 $learns --stages 1 -o train.confusion=no
 equal "the bits of a run without it" "$hash" "$plain"
 check "which has no table" [ ! -e plain/confusion.csv ]
 equal "a header" "$(head -n 1 learns-1/confusion.csv)" "class,samples,accuracy,as_0,as_1,as_2,as_3,as_4"
-check "the log names the worst" grep -q 'told worst: [0-4] 0\.' learns-1/mpstaged.log
+check "the log names the worst" grep -q 'lowest accuracy: [0-4] 0\.' learns-1/mpstaged.log
 if /usr/bin/python3 -c 'import PIL' 2>/dev/null; then
     equal "the picture can be read" "$(/usr/bin/python3 -c 'import PIL.Image, sys
 im = PIL.Image.open(sys.argv[1]); im.load(); print(im.size, im.mode)' learns-1/confusion.png)" "(229, 231) RGB"

@@ -45,12 +45,12 @@ begin term-first; stopped term-first "$(first_rank term-first)" TERM
 begin term-other; stopped term-other "$(other_rank term-other)" TERM
 begin int-first; stopped int-first "$(first_rank int-first)" INT
 check "the line says that there is no checkpoint" \
-    grep -q '; there is no checkpoint, so --resume would begin anew$' "$aside/err"
+    grep -q '; there is no checkpoint, so --resume would start anew$' "$aside/err"
 begin int-saved
 "$mpstagectl" int-saved checkpoint --wait >"$aside/saved"
 stopped int-saved "$(first_rank int-saved)" INT
 saved=$(ls int-saved/checkpoints)
-check "the line names the checkpoint" grep -q "; --resume goes on from checkpoints/${saved:-none}\$" "$aside/err"
+check "the line names the checkpoint" grep -q "; --resume continues from checkpoints/${saved:-none}\$" "$aside/err"
 
 # One that computes for longer than it may take to end: the scheduler does what is to be done.
 cat >slow.conf <<'END'
@@ -222,7 +222,7 @@ fails() {
 }
 fails struck KILL other
 check "stop --wait of a run that is killed is no success: $code" [ "$code" -ne 0 \
-    -a "$(grep -cE '^mpstagectl: struck: the run (failed: |ended without a word)' "$aside/err-stop")" -eq 1 ]
+    -a "$(grep -cE '^mpstagectl: struck: the run (failed: |ended without a message)' "$aside/err-stop")" -eq 1 ]
 fails told TERM first
 check "stop --wait of a run that fails says why, with its status: $code" \
     [ "$code" -eq 75 -a "$(grep -c '^mpstagectl: told: the run failed: stopped by SIGTERM' "$aside/err-stop")" -eq 1 ]

@@ -46,7 +46,7 @@ check "older ones of another version do not matter" [ "$code" -eq 0 ]
 equal "and are neither counted nor removed" "$(steps_of r)" \
     "step-00000004 step-00000006 step-00000010 step-00000012 step-00000014"
 copy whole r; for m in r/checkpoints/*/manifest.json; do echo '{' >"$m"; done
-unusable='r/checkpoints: none of what is there can be used \(3 checkpoints\)'
+unusable='r/checkpoints: none of its checkpoints can be used \(3 checkpoints\)'
 spares "all damaged" 65 "$unusable.*step-00000008.*--overwrite" r
 copy whole r; rm r/checkpoints/*/model-*
 spares "all without weights" 65 "$unusable.*step-00000008/model" r
@@ -54,15 +54,15 @@ copy whole r; rm -r r/checkpoints/*/*
 spares "all empty" 65 "$unusable.*step-00000008/manifest.json" r
 copy whole r; mkdir moved
 for s in r/checkpoints/*; do mv "$s" moved; ln -s "../../moved/${s##*/}" r/checkpoints; done
-spares "links in their places" 65 'none of what is there can be used .*is a symbolic link, not a directory' r
+spares "links in their places" 65 'none of its checkpoints can be used .*is a symbolic link, not a directory' r
 copy whole r; mv r/checkpoints r/elsewhere; echo >r/checkpoints
 spares "a file in the folder's place" 73 'r/checkpoints: is a regular file, not a directory' r
 rm r/checkpoints; ln -s nowhere r/checkpoints
 spares "a link that leads nowhere" 73 'r/checkpoints: is a symbolic link, not a directory' r
 rm r/checkpoints
-spares "weights without checkpoints" 78 'no checkpoint to go on from, but weights.safetensors .*--overwrite' r
+spares "weights without checkpoints" 78 'no checkpoint to resume from, but weights.safetensors .*--overwrite' r
 mkdir r/checkpoints r/checkpoints/step-00000004.tmp
-spares "nor does half a checkpoint help" 78 'no checkpoint to go on from, but weights.safetensors' r
+spares "nor does half a checkpoint help" 78 'no checkpoint to resume from, but weights.safetensors' r
 run r --overwrite
 equal "--overwrite begins anew" "$code $(hash_of r)" "0 $whole"
 rm -r r/checkpoints/* r/weights.safetensors; mkdir r/checkpoints/step-00000004.tmp
@@ -93,10 +93,11 @@ equal "and with weights alone" "$code" 73
 copy whole r; echo '{' >r/checkpoints/step-00000008/manifest.json
 run r --resume --steps 14
 check "a damaged newest one is passed over" [ "$code" -eq 0 ]
-check "by name" grep -q 'passed over: r/checkpoints/step-00000008/manifest.json: ' r/mpstaged.log
+check "by name" grep -q 'skipping a damaged checkpoint: r/checkpoints/step-00000008/manifest.json: ' r/mpstaged.log
 equal "and is not written over: nobody knows whose it is" "$(steps_of r)" \
     "step-00000008.old step-00000010 step-00000012 step-00000014"
-check "nor without a word" grep -q 'step-00000008 is no checkpoint of this run .* step-00000008.old now' r/mpstaged.log
+check "nor without a word" \
+    grep -q 'step-00000008 is not a readable checkpoint of this run: renamed to step-00000008.old' r/mpstaged.log
 
 # ---- whose it is -----------------------------------------------------------------------------------------------------
 run other --seed 7

@@ -93,7 +93,7 @@ ends "--max-restarts 0" 69 1 1 'giving up after 0 restarts: the command ended wi
 run --max-restarts 2 -- ready saved=1 kill=KILL / saved=2 kill=KILL / saved=3 kill=KILL
 ends "--max-restarts 2" 137 "1 2+--resume 3+--resume" 3 'giving up after 2 restarts: .* 137 \(SIGKILL\); step 3'
 run --backoff 0 -- ready saved=9 kill=KILL / resumed=5 ready exit=0
-ends "a checkpoint that was passed over is told" 0 "1 2+--resume" 2 'goes on from step 5, though step 9 was saved$'
+ends "a checkpoint that was passed over is told" 0 "1 2+--resume" 2 'resumed from step 5, although step 9 was saved$'
 
 # ---- 75 --------------------------------------------------------------------------------------------------------------
 run -- ready saved=9 exit=75
@@ -119,7 +119,7 @@ timeout -k 5 120 "$runner" --max-restarts 0 -- "$aside/mpirun" log ignore=TERM c
     2>"$aside/err" </dev/null || code=$?
 took
 ends "a launcher that stays after its last process is ended: $took ms" 137 1 2 'ended with 137'
-grep -q 'the launcher has not ended, 10 s after' "$aside/err" || not_ok "it is told so"
+grep -q 'the launcher has not exited 10 s after' "$aside/err" || not_ok "it is told so"
 
 # begin OPTIONS... -- WORDS...: in the background; waits until the job has noted "up"; sets $pid
 begin() {
@@ -140,7 +140,7 @@ supervisor_of() { pgrep -P "$1"; }
 
 begin -- child=1000 note=up sleep=100
 now; kill -KILL "$(supervisor_of "$pid")"; ended
-ends "a supervisor that is killed takes the command with it: $took ms" 70 1 1 'the supervisor was ended by SIGKILL'
+ends "a supervisor that is killed takes the command with it: $took ms" 70 1 1 'the supervisor was killed by SIGKILL'
 begin -- child=1000 note=up sleep=100
 now; kill -KILL "$pid"; ended
 ends "so does the process that the user knows" 137 1 0
@@ -178,7 +178,7 @@ kill "$deaf"
 for s in TERM INT HUP; do
     begin -- ready saved=3 on=USR1:75 note=up sleep=100
     now; kill -$s "$pid"; ended
-    ends "SIG$s: the command gets SIGUSR1, saves, and 75 is the end: $took ms" 75 1 1 "SIG$s: .* it has 60 s$"
+    ends "SIG$s: the command gets SIGUSR1, saves, and 75 is the end: $took ms" 75 1 1 "SIG$s: .* within 60 s$"
     check "SIG$s: and no other signal" [ "$(grep signal log)" = "signal 10" ]
 done
 begin --stop-timeout 0.3 -- ready saved=3 on=USR1:0 on=TERM:143 note=up sleep=100
@@ -241,7 +241,7 @@ else skip "Ctrl-C is one request to stop" "apt-get install python3"; fi
 run --hang-timeout 0.5 -- ready saved=2 child=1000 stop / resumed=2 ready sleep=0.3 watchdog sleep=0.3 watchdog exit=0
 ends "--hang-timeout: a command that stands still is started again" 0 "1 2+--resume" 2 'ended with 81; step 2 is saved'
 check "who is stopped is named" \
-    grep -qE "no word from the command for 0[.0-9]* s, and process [0-9]+ is stopped: it is ended$" "$aside/err"
+    grep -qE "no message from the command for 0[.0-9]* s, and process [0-9]+ is stopped: killing it$" "$aside/err"
 run --hang-timeout 0.2 -- sleep=0.6 exit=0
 ends "nothing is a hang before it was ready" 0 1 0
 
@@ -251,9 +251,9 @@ ends "a command that failed and does not end is ended, and started again" 0 "1 2
     'ended with 1; step 2 is saved; restart 2$'
 check "after its time, with the status that it told of" \
     grep -q 'the command ended with 81; step 2 is saved; restart 1$' "$aside/err"
-check "which one that ends by itself does not get" [ "$(grep -c 'and has not ended' "$aside/err")" -eq 1 ]
+check "which one that ends by itself does not get" [ "$(grep -c 'it has not exited' "$aside/err")" -eq 1 ]
 run -- ready failed=79 sleep=1000
-ends "a status that a restart does not mend is final" 79 1 1 'failed with 79, and has not ended: it is ended$'
+ends "a status that a restart does not mend is final" 79 1 1 'failed with 79 it has not exited: killing it$'
 
 # ---- the service manager ---------------------------------------------------------------------------------------------
 "$fake" manager listen="$tmp/notify" & manager=$!
@@ -296,7 +296,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     name=$(grep '^@' log)
     NOTIFY_SOCKET=$name setpriv --reuid 65534 --clear-groups "$fake" /dev/null saved=7 2>/dev/null || true
     kill -USR1 "$pid"; ended
-    check "what other users say is not believed" grep -q 'no checkpoint is known of' "$aside/err"
+    check "what other users say is not believed" grep -q 'no checkpoint is known' "$aside/err"
 else skip "what other users say is not believed" "not root, or no setpriv"; fi
 
 # ---- the command line ------------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ kill -STOP "$(below "$pid" mpstage-run)"
 # shellcheck disable=SC2046
 now; kill -KILL $(below "$pid" mpstaged); ended
 left_nothing "the supervisor stands still while ranks die" 137
-check "which is said" grep -q '^mpstage-run: the supervisor, process [0-9]*, was stopped: it goes on$' "$aside/err"
+check "which is said" grep -q '^mpstage-run: the supervisor, process [0-9]*, was stopped: continuing it$' "$aside/err"
 
 # A supervisor that a debugger holds hears nothing and cannot be made to go on.
 cat >"$aside/hold.py" <<'EOF'
@@ -423,9 +423,9 @@ for _ in $(seq 100); do [ ! -e "$aside/held" ] && kill -0 "$holder" 2>/dev/null 
 if [ -e "$aside/held" ]; then
     now; kill -TERM "$pid"; ended
     ends "a supervisor that cannot be woken is killed, and so is the command: $took ms" 70 1 2 \
-        'the supervisor was ended by SIGKILL, and so the command is$'
+        'the supervisor was killed by SIGKILL; the command was killed, too$'
     check "not before its time" [ "$took" -ge 30000 ]
-    check "which is said" grep -q 'supervisor, process [0-9]*, has not ended, 30.5 s after it was asked to$' \
+    check "which is said" grep -q 'supervisor, process [0-9]*, has not exited 30.5 s after a stop request' \
         "$aside/err"
 else kill -TERM "$pid"; ended; skip "a supervisor that cannot be woken" "nothing may be traced here"; fi
 kill "$holder" 2>/dev/null || true

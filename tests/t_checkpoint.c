@@ -147,15 +147,15 @@ START_TEST(damage_is_found)
             ck_assert(fd >= 0 && pread(fd, &was, 1, at) == 1);
             is = (char)(was ^ 4);
             ck_assert(pwrite(fd, &is, 1, at) == 1);
-            refused("its hash is not that of its manifest");
+            refused("its hash differs from the manifest");
             expect(&e, E_DATA, file[i].name);
             ck_assert(pwrite(fd, &was, 1, at) == 1);
             close(fd);
         }
     ck_assert_int_eq(truncate(file[1].name, BYTES - 1), 0);
-    refused("another size");
+    refused("its size differs");
     ck_assert_int_eq(truncate(file[1].name, BYTES + 1), 0);
-    refused("another size");
+    refused("its size differs");
     ck_assert_int_eq(unlink(file[1].name), 0);
     refused("No such file");
     ck_assert_int_eq(symlink(file[0].name, file[1].name), 0);
@@ -259,7 +259,7 @@ START_TEST(hostile_manifests)
         {"{%s,\"files\":[{\"name\":\"x\",%s}],\"score\":{}}", "no name or value"},
         {"{%s,\"files\":[{\"name\":\"x\",%s}]}", "no hash of its own"},
         {"{%s,\"manifest_xxh3_128\":\"0123456789abcdef0123456789abcdef\",\"files\":[{\"name\":\"x\",%s}]}",
-         "is not its own"},
+         "its own hash does not match"},
     };
     ck_assert_int_eq(mkdir("step-00001200", 0777), 0);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {

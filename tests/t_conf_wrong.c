@@ -227,8 +227,8 @@ static const struct wrong in_rules[] = {
     {FILES "data { std = 1 }", "f.conf:2: data.std: needs data.mean"},
     {OK "train { split_size = 33 }", "f.conf:2: train.split_size: 33 is larger than the batch of 32"},
     {OK "train { nesterov = yes }", "f.conf:2: train.nesterov: needs train.momentum"},
-    {OK "pipeline { replicas = 2 }", "f.conf:2: pipeline.replicas: 2 do not divide train.gradient_groups = 1; that is "
-                                     "what bits depend on: make it 2 or a multiple"},
+    {OK "pipeline { replicas = 2 }", "f.conf:2: pipeline.replicas: 2 do not divide train.gradient_groups = 1, which "
+                                     "decides results: set it to 2 or a multiple"},
     {OK "pipeline { replicas = 3 }", "f.conf:2: pipeline.replicas: want a power of two, not 3"},
     {OK "train { gradient_groups = 6 }", "f.conf:2: train.gradient_groups: want a power of two, not 6"},
     {OK "train { optimizer = adamw momentum = 0.9 }",
@@ -328,7 +328,7 @@ static const struct { const char *what, *assignment, *message; int code; } in_se
     {"-o", "run.name=\xff", "-o: the text is not UTF-8 (0xff)", E_CONF},
     {"-o", "train.nesterov=maybe", "-o: \"maybe\" is none of yes, no, true, false", E_CONF},
     {"-o", "model.input={1", "-o: want ',' or '}', found the end", E_CONF},
-    {"-o", "model.input={1} 2", "-o: want nothing behind the list", E_CONF},
+    {"-o", "model.input={1} 2", "-o: unexpected text after the list", E_CONF},
     {"-o", "model.input=1 2", "-o: want ',' or '}', found \"2\"", E_CONF},
     {"-o", "data.mean=nan", "-o: \"nan\" is no finite number", E_CONF},
     {"-o", "train.colour=3", "-o: there is no option train.colour (see mpstaged.conf(5))", E_USAGE},

@@ -363,7 +363,8 @@ START_TEST(reload_takes_what_may_change_and_names_the_rest)
     reload_check(" batch_size = 7", "0.1", "{}", NULL);   /* the command line has the last word */
     reload_check("  schedule = \"step\"  milestones = {2, 3}", "0.1",
                  "{\"train.gamma\":\"0.1\",\"train.milestones\":\"{2, 3}\",\"train.schedule\":\"\\\"step\\\"\"}", NULL);
-    reload_check("  momentum = 0.9  split_size = 2", "0.2", NULL, "cannot change: train.split_size, train.momentum; n");
+    reload_check("  momentum = 0.9  split_size = 2", "0.2", NULL,
+                 "cannot change during a run: train.split_size, train.momentum; n");
     reload_check("  momentum = ", "0.2", NULL, ":3: ");
     reload_check(" } pipeline { stage { first = \"a\" last = \"b\" }", "0.1", NULL, "pipeline.stage;");
     unlink(conf_name);

@@ -33,7 +33,7 @@ START_TEST(what_is_left_is_said_once)
     fate_saved(7);
     fate_set_of(1, E_STOPPED, "stopped by SIGTERM; the running step is discarded");
     ck_assert(fate_get(&e));
-    ck_assert_str_eq(e.text, "stopped by SIGTERM; the running step is discarded; --resume goes on from "
+    ck_assert_str_eq(e.text, "stopped by SIGTERM; the running step is discarded; --resume continues from "
                              "checkpoints/step-00000007");
     fate_set(E_DATA, "x.idx: offset 3: bad");             /* a cause stays as it is */
     ck_assert(fate_get(&e));

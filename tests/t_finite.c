@@ -102,7 +102,7 @@ START_TEST(other_numbers_are_told)
 {
     struct rig q = case_rig(&cases[CASE_SKIP], _i ? "onednn" : "reference");
     struct rig_result r;
-    const char *says = "step 2 gave other numbers when it was run again: the loss was nan, then ";
+    const char *says = "step 2 gave different results when repeated: the loss was nan, then ";
     q.spoil = to_nan_once;
     for (q.n_stages = 1; q.n_stages <= 4; q.n_stages++) {
         atomic_store(&reads, 0);
@@ -153,7 +153,7 @@ START_TEST(rehearsal_finds_a_bit)
 {
     struct rig q = rehearsed(&cases[CASE_SKIP], _i ? "onednn" : "reference", 2);
     struct rig_result r;
-    const char *says = "step 2 gave other numbers when it was run again: ";
+    const char *says = "step 2 gave different results when repeated: ";
     q.spoil = to_next;
     for (q.n_stages = 1; q.n_stages <= 4; q.n_stages++) {
         atomic_store(&reads, 0);

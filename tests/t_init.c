@@ -68,10 +68,10 @@ START_TEST(a_graph_takes_what_is_allowed)
          "g.safetensors: 1 of 2 tensors are read; new: fc.weight (3 there)", NULL, -1},
         {{"conv.weight"}, 1, NULL, "f*", NULL, "g.safetensors: 1 of 1 tensors are read; new: fc.weight", NULL, -1},
         {{"fc.weight!", "conv.weight"}, 2, NULL, "conv", NULL, NULL,
-         "g.safetensors: tensor fc.weight has shape 3, the model has 2; run.init_missing = {\"fc\"} begins with new "
-         "values there", -1},
+         "g.safetensors: tensor fc.weight has shape 3, the model has 2; run.init_missing = {\"fc\"} initialises "
+         "these anew", -1},
         {{"fc.weight", "conv.weight", "aux.a"}, 3, NULL, NULL, NULL, NULL,
-         "g.safetensors: tensor aux.a is unexpected: the model has none; run.init_extra = {\"aux\"} leaves out what "
+         "g.safetensors: tensor aux.a is unexpected: the model has none; run.init_extra = {\"aux\"} ignores what "
          "the model lacks", -1},
         {{"fc.weight", "conv.weight", "aux.a", "aux.b"}, 4, NULL, NULL, "aux.*",
          "g.safetensors: 2 of 4 tensors are read; left out: aux.a, aux.b", NULL, -1},
@@ -81,7 +81,7 @@ START_TEST(a_graph_takes_what_is_allowed)
         {{"net.body.fc.weight", "net.body.conv.weight", "other.fc.weight"}, 3, NULL, NULL, NULL, NULL,
          "; run.init_rename = {\"net.body.* -> *\"} gives 2 of them the model's names", -1},
         {{"head.fc.weight", "conv.weight"}, 2, NULL, NULL, NULL, NULL,
-         "the model has none; run.init_missing = {\"fc\"} begins with new values there; run.init_extra", -1},
+         "the model has none; run.init_missing = {\"fc\"} initialises these anew; run.init_extra", -1},
         {{"head.weight", "conv.weight"}, 2, "head -> fc", NULL, NULL, "", NULL, -1},
         {{"module.head.weight", "module.conv.weight"}, 2, "*.head -> *.fc", NULL, NULL, "", NULL, -1},
         {{"head.weight", "conv.weight"}, 2, "heat -> fc", NULL, NULL, NULL, "tensor fc.weight is missing; tensor he",

@@ -453,7 +453,7 @@ START_TEST(a_folder_replaces_none_and_keeps_what_is_not_ours)
     ck_assert_int_eq(out_folder_begin(&f, dir, "points", "a", &e), 0);
     file_in(&f, "one");
     ck_assert_int_eq(out_folder_commit(&f, &e), -1);
-    expect(&e, E_CANTCREAT, "what should be there is in points/a.tmp");
+    expect(&e, E_CANTCREAT, "the new content is in points/a.tmp");
     ck_assert_int_eq(access("a.tmp/one", F_OK), 0);
     holds("a/kept", "kept");
     ck_assert(symlink("kept", "a/link") == 0);
@@ -466,7 +466,7 @@ START_TEST(a_folder_replaces_none_and_keeps_what_is_not_ours)
     out_folder_drop(&f);
     e = (struct err){0};
     ck_assert_int_eq(out_folder_join(&f, dir, "points", "c", &e), -1);
-    expect(&e, E_CANTCREAT, "points/c: cannot open what becomes it");
+    expect(&e, E_CANTCREAT, "points/c: cannot open the temporary folder");
     out_folder_close(&f);
     close(dir);
 }

@@ -320,7 +320,7 @@ START_TEST(a_checkpoint_that_never_comes_ends_the_run)
     orders_put(5, 1, 5);
     job_run();
     ck_assert(member[0].bad && member[0].e.code == E_IO && heard.n_done == 0 && heard.n);
-    ck_assert(strstr(member[0].e.text, "step-00000001: rank 0: it is not on disk"));
+    ck_assert(strstr(member[0].e.text, "step-00000001: rank 0: not on disk"));
     ck_assert_int_eq(member[0].exec.ran, 5);
     saving_end();
 }

@@ -150,7 +150,7 @@ START_TEST(volumes_reads_a_folder)
     ck_assert_uint_eq(d->kind->count(d), 2);             /* those with labels */
     ds_close(d);
     refused(FOLDER, want_of(1, 4, U8, 2), E_CONF,
-            "data.label_map: Task/dataset.json names 3 classes, the model tells 2 apart: say what they become");
+            "data.label_map: Task/dataset.json names 3 classes, the model has 2: map each label to a class");
     d = good(FOLDER "label_map = binary", DS_TRAIN, want_of(1, 4, U8, 2));
     ck_assert(!d->n_classes);
     ds_close(d);

@@ -32,7 +32,7 @@ plain() { ! grep -q "$escape" "$1" && grep -qE '^step 200/200 ' "$1" || { note <
 
 at $launched
 check "under mpirun: status 0" [ "$code" -eq 0 ]
-for doing in "reading data" planning "making kernels" "connecting ranks"; do
+for doing in "reading data" planning "creating kernels" "connecting ranks"; do
     check "under mpirun: $doing" saw "$doing \.\.\."
 done
 check "the running step" saw 'step +[0-9]+/2000  .*ETA [0-9]+:'
@@ -51,7 +51,7 @@ check "threads of one process: what is made ready, and the running step" \
     sh -c 'grep -q "^> planning" "$0" && grep -qE "^> step +[0-9]+/2000 .*ETA" "$0"' "$aside/seen"
 at $launched --steps 3 -o model.graph=toy.conf
 check "a failure after the line was shown: it is gone, the error stands alone" \
-    sh -c 'grep -q "^> looking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
+    sh -c 'grep -q "^> checking" "$0" && [ "$(grep -c "^mpstaged: " "$1")" -eq 1 ]' "$aside/seen" "$aside/screen"
 
 # ---- planning that takes long ----------------------------------------------------------------------------------------
 # Planning reads the rows of a schedule, a search the profile: these are slow to open, for four seconds.

@@ -84,8 +84,8 @@ static void outer_tell(const char *name, int ranks, struct text *out)
 {
     int n = number(name);
     if (n > 1 && n != ranks)
-        text_add(out, "note: %s is %d, and this run has %d rank%s: it is taken for an outer job's\n", name, n, ranks,
-                 ranks == 1 ? "" : "s");
+        text_add(out, "note: %s is %d, and this run has %d rank%s: assuming that it belongs to an outer job\n", name, n,
+                 ranks, ranks == 1 ? "" : "s");
 }
 
 void launched_outer(int ranks, struct text *out)

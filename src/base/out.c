@@ -302,7 +302,7 @@ static void keep(struct out *o, struct err *e)
     if (!*o->aside) return;
     aside_keep(o);
     *e = (struct err){0};
-    err_set(e, why.code, "%s; what should be there is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
+    err_set(e, why.code, "%s; the new content is in %.*s%s", why.text, (int)(o->at->name - o->at->path),
             o->at->path, o->aside);
 }
 

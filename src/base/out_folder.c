@@ -30,7 +30,7 @@ static int folder_make(struct out_folder *f, int dir, const char *shown, const c
 static int folder_enter(struct out_folder *f, struct err *e)
 {
     f->fd = openat(f->dir, f->aside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return f->fd < 0 ? fail(f, E_CANTCREAT, "cannot open what becomes it: ", e) : 0;
+    return f->fd < 0 ? fail(f, E_CANTCREAT, "cannot open the temporary folder: ", e) : 0;
 }
 
 /* Removes the regular files of a folder, then the folder. What is no regular file keeps the folder, and is named. */
@@ -90,7 +90,7 @@ int out_folder_commit(struct out_folder *f, struct err *e)
 {
     int bad = sync_of(f, f->fd, e);
     if (!bad && renameat(f->dir, f->aside, f->dir, f->name))
-        bad = err_set(e, E_CANTCREAT, "%s/%s: %s; what should be there is in %s/%s", f->shown, f->name, strerror(errno),
+        bad = err_set(e, E_CANTCREAT, "%s/%s: %s; the new content is in %s/%s", f->shown, f->name, strerror(errno),
                       f->shown, f->aside);
     if (!bad) bad = parent_sync(f, e);
     out_folder_close(f);
@@ -116,7 +116,7 @@ int out_folder_try(int dir, const char *shown, struct err *e)
     folder_clear(dir, shown, aside, &none);
     *e = (struct err){0};
     if (full == ENOSPC || full == EDQUOT) return 0;
-    return err_set(e, E_CANTCREAT, "%s: what a run makes there cannot be made: %s", shown, why.text);
+    return err_set(e, E_CANTCREAT, "%s: a run cannot create its output there: %s", shown, why.text);
 }
 
 void out_folder_drop(struct out_folder *f)

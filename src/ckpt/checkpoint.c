@@ -347,7 +347,7 @@ static int own_hash_check(const struct reader *r, json_t *o)
     snprintf(was, sizeof was, "%s", s);
     json_object_del(o, own_hash);
     json_hash(o, is);
-    return strcmp(is, was) ? wrong(r, "its hash is not its own") : 0;
+    return strcmp(is, was) ? wrong(r, "its own hash does not match") : 0;
 }
 
 /* whole: false leaves its own hash alone */
@@ -431,14 +431,14 @@ static int file_verify(const struct reader *r, int folder, const struct ckpt_fil
     XXH3_state_t *hash = mem_got(XXH3_createState());
     XXH3_128bits_reset(hash);
     bool size = !fstat(fd, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == f->bytes;
-    int64_t n = size ? hash_add(r, f, fd, stop, hash) : file_wrong(r, f, "it has another size than its manifest says");
+    int64_t n = size ? hash_add(r, f, fd, stop, hash) : file_wrong(r, f, "its size differs from the manifest");
     XXH128_hash_t h = XXH3_128bits_digest(hash);
     snprintf(is, sizeof is, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
     XXH3_freeState(hash);
     close(fd);
     if (n < 0) return -1;
     return (uint64_t)n == f->bytes && !strcmp(is, f->hash) ? 0
-                                                          : file_wrong(r, f, "its hash is not that of its manifest");
+                                                          : file_wrong(r, f, "its hash differs from the manifest");
 }
 
 static int read_at(int dir, struct reader *r, uint64_t step, bool files, const atomic_int *stop, struct ckpt *c)

@@ -293,9 +293,9 @@ static void hints_add(const struct match *m, struct st *const *file, int n, stru
     if (!m->w->allow || hint_sets(m, file, n, out)) return;
     if (m->n_twice) text_add(out, "; let a rule of run.init_rename give one of them another name");
     if (m->hint.n && m->n_hint <= 3)
-        text_add(out, "; run.init_missing = {%s} begins with new values there", m->hint.s);
+        text_add(out, "; run.init_missing = {%s} initialises these anew", m->hint.s);
     if (m->hint_extra.n && m->n_extra <= 3)
-        text_add(out, "; run.init_extra = {%s} leaves out what the model lacks", m->hint_extra.s);
+        text_add(out, "; run.init_extra = {%s} ignores what the model lacks", m->hint_extra.s);
     if (m->n_hint > 3 || m->n_extra > 3)
         text_add(out, "; see run.init_rename, run.init_missing and run.init_extra");
 }

@@ -115,7 +115,7 @@ static int override_list(struct conf *c, const char *s, struct opt_value *v, str
     if (parse_value(&l, v)) return -1;
     enum token t = lex_next(&l);
     if (t == T_END) return 0;
-    return t == T_BAD ? -1 : err_set(e, E_CONF, "want nothing behind the list");
+    return t == T_BAD ? -1 : err_set(e, E_CONF, "unexpected text after the list");
 }
 
 /* One value: all of the text as it is, without the quotes around it. */

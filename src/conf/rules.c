@@ -247,8 +247,8 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (replicas & (replicas - 1))
         return conf_error(c, "pipeline.replicas", e, "want a power of two, not %lld", (long long)replicas);
     if (c->train.gradient_groups % replicas)
-        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld; that "
-                          "is what bits depend on: make it %lld or a multiple", (long long)replicas,
+        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld, which decides "
+                                                     "results: set it to %lld or a multiple", (long long)replicas,
                           (long long)c->train.gradient_groups, (long long)replicas);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
@@ -290,7 +290,7 @@ static int run_rules(struct conf *c, struct err *e)
     if (strchr(c->run.name, '/') || c->run.name[0] == '.')
         return conf_error(c, "run.name", e, "must not contain a slash nor begin with a dot: it names a directory");
     if (!is(c->run.resume, "no") && c->run.overwrite)
-        return conf_error(c, "run.resume", e, "goes on with a run; run.overwrite would remove it");
+        return conf_error(c, "run.resume", e, "resumes a run; run.overwrite would remove it");
     if (!is(c->run.resume, "no") && c->run.evaluate)
         return conf_error(c, "run.resume", e, "is for training, not for %s", c->run.predict ?
                           "run.predict, which takes the weights of the run directory by itself" : "run.evaluate");

@@ -25,6 +25,6 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
 
 static const struct aug_param param[] = {AUG_SIZE, {0}};
 const struct aug_kind aug_center_crop = {
-    .name = "center_crop", .text = "a part of that size from the middle; where it is larger, pixels of 0 around it",
+    .name = "center_crop", .text = "centre crop of that size; zero padding where it is larger",
     .stage = AUG_PICTURE, .cuts = true, .param = param, .fit = fit, .draw = draw,
 };

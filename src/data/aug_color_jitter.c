@@ -44,6 +44,6 @@ static const struct aug_param param[] = {
     {"saturation", "0", 1, 2, 0, 100, false, true, FACTOR},
     {"hue", "0", 1, 2, -0.5, 0.5, false, true, "the same of a turn, around 0"}, {0}};
 const struct aug_kind aug_color_jitter = {
-    .name = "color_jitter", .text = "brightness, contrast, saturation and hue change, in any order",
+    .name = "color_jitter", .text = "random brightness, contrast, saturation and hue, in random order",
     .stage = AUG_PICTURE, .pixels = true, .param = param, .fit = fit, .draw = draw, .apply = apply,
 };

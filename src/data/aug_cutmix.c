@@ -31,6 +31,6 @@ static void mix(const double *v, struct canvas *c, const float *other)
 
 static const struct aug_param param[] = {MIX_PARAMS("1"), {0}};
 const struct aug_kind aug_cutmix = {
-    .name = "cutmix", .text = "a rectangle comes from another sample, and as much of the labels", .stage = AUG_MIX,
-    .param = param, .draw = draw, .mix = mix,
+    .name = "cutmix", .text = "a rectangle comes from another sample, and the same share of the labels",
+    .stage = AUG_MIX, .param = param, .draw = draw, .mix = mix,
 };

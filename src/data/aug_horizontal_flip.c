@@ -10,8 +10,8 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
     if (v[0] != 0) canvas_flip(c, false, true);
 }
 
-static const struct aug_param param[] = {{"p", "0.5", 1, 1, 0, 1, .text = "how likely"}, {0}};
+static const struct aug_param param[] = {{"p", "0.5", 1, 1, 0, 1, .text = "probability"}, {0}};
 const struct aug_kind aug_horizontal_flip = {
-    .name = "horizontal_flip", .text = "left and right change places", .stage = AUG_PICTURE, .param = param,
+    .name = "horizontal_flip", .text = "flips left and right", .stage = AUG_PICTURE, .param = param,
     .draw = draw, .apply = apply,
 };

@@ -23,10 +23,10 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
 }
 
 static const struct aug_param param[] = {
-    {"ops", "2", 1, 1, 0, OPS_MOST, true, .text = "how many changes, one after the other"},
-    {"magnitude", "9", 1, 1, 0, BINS - 1, true, .text = "how strong they are"}, {0}};
+    {"ops", "2", 1, 1, 0, OPS_MOST, true, .text = "number of changes in sequence"},
+    {"magnitude", "9", 1, 1, 0, BINS - 1, true, .text = "strength of the changes"}, {0}};
 const struct aug_kind aug_rand_augment = {
     .name = "rand_augment", .stage = AUG_PICTURE, .pixels = true,
-    .text = "some changes of fourteen, all of one strength: torchvision's RandAugment",
+    .text = "changes chosen at random from fourteen, all of one strength: torchvision's RandAugment",
     .param = param, .draw = draw, .apply = apply,
 };

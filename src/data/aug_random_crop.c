@@ -23,9 +23,9 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
 }
 
 static const struct aug_param param[] = {
-    AUG_SIZE, {"padding", "0", 1, 1, 0, 4096, true, .text = "so many pixels of 0 are put around the picture before"},
+    AUG_SIZE, {"padding", "0", 1, 1, 0, 4096, true, .text = "zero padding on each side before the crop"},
     {0}};
 const struct aug_kind aug_random_crop = {
-    .name = "random_crop", .text = "a part of that size, from anywhere", .stage = AUG_PICTURE, .cuts = true,
+    .name = "random_crop", .text = "random crop of that size", .stage = AUG_PICTURE, .cuts = true,
     .param = param, .fit = fit, .draw = draw,
 };

@@ -33,12 +33,12 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
 }
 
 static const struct aug_param param[] = {
-    {"p", "0.5", 1, 1, 0, 1, .text = "how likely"},
+    {"p", "0.5", 1, 1, 0, 1, .text = "probability"},
     {"scale", "0.02,0.33", 2, 2, 0, 1, false, true, "the rectangle's area, as a fraction of the picture's"},
     {"ratio", "0.3,3.3", 2, 2, 0.001, 1000, false, true, "its height by its width"},
-    {"value", "0", 1, 1, -1e6, 1e6, .text = "what it is filled with, behind normalisation, of which 0 is the mean"},
-    {"noise", "0", 1, 1, 0, 1, true, .text = "with 1 it is filled with standard normal numbers instead"}, {0}};
+    {"value", "0", 1, 1, -1e6, 1e6, .text = "fill value after normalisation, where 0 is the mean"},
+    {"noise", "0", 1, 1, 0, 1, true, .text = "if 1, fill with standard normal numbers instead"}, {0}};
 const struct aug_kind aug_random_erasing = {
-    .name = "random_erasing", .text = "a rectangle is overwritten", .stage = AUG_NUMBERS, .param = param,
+    .name = "random_erasing", .text = "overwrites a random rectangle", .stage = AUG_NUMBERS, .param = param,
     .draw = draw, .apply = apply,
 };

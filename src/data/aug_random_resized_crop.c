@@ -46,6 +46,6 @@ static const struct aug_param param[] = {
     {"scale", "0.08,1", 2, 2, 0, 1, false, true, "the part's area, as a fraction of the picture's"},
     {"ratio", "0.75,1.3333333333333333", 2, 2, 0.001, 1000, false, true, "its width by its height"}, {0}};
 const struct aug_kind aug_random_resized_crop = {
-    .name = "random_resized_crop", .text = "a part of any size and place of the whole picture, scaled to that size",
+    .name = "random_resized_crop", .text = "random part of the whole picture, scaled to that size",
     .stage = AUG_WHOLE, .pixels = true, .param = param, .fit = fit, .draw = draw,
 };

@@ -20,6 +20,6 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
 
 const struct aug_kind aug_trivial_augment = {
     .name = "trivial_augment", .stage = AUG_PICTURE, .pixels = true,
-    .text = "one change of fourteen, of any strength: torchvision's TrivialAugmentWide",
+    .text = "one change of fourteen, of random strength: torchvision's TrivialAugmentWide",
     .draw = draw, .apply = apply,
 };

@@ -10,8 +10,8 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
     if (v[0] != 0) canvas_flip(c, true, false);
 }
 
-static const struct aug_param param[] = {{"p", "0.5", 1, 1, 0, 1, .text = "how likely"}, {0}};
+static const struct aug_param param[] = {{"p", "0.5", 1, 1, 0, 1, .text = "probability"}, {0}};
 const struct aug_kind aug_vertical_flip = {
-    .name = "vertical_flip", .text = "top and bottom change places", .stage = AUG_PICTURE, .param = param,
+    .name = "vertical_flip", .text = "flips top and bottom", .stage = AUG_PICTURE, .param = param,
     .draw = draw, .apply = apply,
 };

@@ -70,8 +70,8 @@ void aug_size_take(struct aug *a, int param);
 /* What those take that mix: alpha of Beta(alpha, alpha), of which the part comes; and how likely they are. */
 enum { MIX_ALPHA, MIX_P };
 #define MIX_PARAMS(alpha) \
-    {"alpha", alpha, 1, 1, 0.001, 1000, .text = "the part that a sample keeps is of the distribution " \
+    {"alpha", alpha, 1, 1, 0.001, 1000, .text = "the share that a sample keeps is drawn from " \
      "Beta(alpha, alpha)"}, \
-    {"p", "1", 1, 1, 0, 1, .text = "how likely; of several such entries at most one mixes a sample"}
+    {"p", "1", 1, 1, 0, 1, .text = "probability; of several such entries at most one mixes a sample"}
 
 #endif

@@ -421,7 +421,7 @@ static int strict_read(struct images *d, struct augment_key k, float *x, struct 
 {
     struct err why = {0};
     if (!image_read(d, k.sample, k, x, &why)) return 0;
-    const char *skip = why.code == E_DATA && d->may_skip ? "; data.damaged = \"skip\" goes on without it" : "";
+    const char *skip = why.code == E_DATA && d->may_skip ? "; data.damaged = \"skip\" skips it" : "";
     return err_set(e, why.code, "%s%s", why.text, skip);
 }
 

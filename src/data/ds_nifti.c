@@ -223,8 +223,8 @@ static size_t label_bytes(const struct volume *v) { return sizeof(struct labels)
 static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *first)
 {
     if (odd)
-        d->ds.warning = arena_printf(d->mem, "%llu of %llu volumes have a header with something odd, which was put "
-                                     "right; the first: %s: %s", (unsigned long long)odd, (unsigned long long)d->n,
+        d->ds.warning = arena_printf(d->mem, "%llu of %llu volumes have an invalid header, which was corrected; the "
+                                             "first: %s: %s", (unsigned long long)odd, (unsigned long long)d->n,
                                      first->path, first->repaired);
 }
 
@@ -269,7 +269,7 @@ static int names_take(struct nifti_set *d, const struct conf *c, struct err *e)
 {
     if (c->data.label_map.n) return 0;
     if (d->labelled && d->list.n_classes > d->map.classes)
-        return conf_error(c, "data.label_map", e, "%s names %d classes, the model tells %d apart: say what they become",
+        return conf_error(c, "data.label_map", e, "%s names %d classes, the model has %d: map each label to a class",
                           d->list.path, (int)d->list.n_classes, d->map.classes);
     if (d->labelled && d->list.n_classes != d->map.classes) return 0;
     d->ds.n_classes = d->list.n_classes;

@@ -581,7 +581,7 @@ int image_list_look(const struct image_list *l, bool skips, struct err *e)
     if (n_gone) bad = err_set(e, E_NOINPUT, "%s: names %d file%s that %s not there; the first: %s", l->path, n_gone,
                               n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are", gone.s);
     else if (n_empty && !skips)
-        bad = err_set(e, E_DATA, "%s: %d picture%s empty; data.damaged = \"skip\" goes on without such; the first: %s",
+        bad = err_set(e, E_DATA, "%s: %d picture%s empty; data.damaged = \"skip\" skips such; the first: %s",
                       l->path, n_empty, n_empty == 1 ? " is" : "s are", empty.s);
     text_free(&path);
     text_free(&gone);

@@ -104,9 +104,9 @@ int exec_unsure(struct exec *s, struct err *e)
         snprintf(was, sizeof was, "%.6g (of %.17g)", x, s->norm_before[at]);
         snprintf(is, sizeof is, "%.6g (of %.17g)", y, s->norm[at]);
     }
-    return err_set(e, E_UNSURE, "step %llu gave other numbers when it was run again: %s%s was %s, then %s; suspect the "
-                   "hardware", (unsigned long long)s->step, i < n ? "the norm of the gradient of " : "the loss",
-                   i < n ? s->g->param[i].name : "", was, is);
+    return err_set(e, E_UNSURE, "step %llu gave different results when repeated: %s%s was %s, then %s; suspect the "
+                                "hardware", (unsigned long long)s->step,
+                   i < n ? "the norm of the gradient of " : "the loss", i < n ? s->g->param[i].name : "", was, is);
 }
 
 int exec_nonfinite(const struct exec *s)
@@ -128,6 +128,7 @@ int exec_damaged_tell(struct exec *s, struct err *e)
     r->damaged_to = one ? (int32_t)damage[2] : -1;
     if (!again) return 0;
     if (one) snprintf(link, sizeof link, " from rank %d to rank %d", r->damaged_from, r->damaged_to);
-    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s came damaged%s, for the second time in this step; "
-                   "suspect the memory or the network", (unsigned long long)s->step, damage[0], one ? "" : "s", link);
+    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s corrupted in transfer%s, for the second time in this step; "
+                                "suspect the memory or the network", (unsigned long long)s->step, damage[0],
+                   one ? "" : "s", link);
 }

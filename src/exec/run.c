@@ -45,7 +45,7 @@ static int step_failed(const struct exec *s, const char *where, struct err *e)
 static int damaged_late(const struct exec *s, struct err *e)
 {
     const struct damaged *d = &s->damaged;
-    return err_set(e, E_DEVICE, "what came from rank %d is not what that rank sent; suspect the memory or the network",
+    return err_set(e, E_DEVICE, "data from rank %d was corrupted in transfer; suspect the memory or the network",
                    d->from);
 }
 

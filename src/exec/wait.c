@@ -132,7 +132,7 @@ int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct e
 /* Nothing of a checkpoint has been written for that long: a file server is gone. */
 static int hold_failed(const struct exec *s, uint64_t ns, struct err *e)
 {
-    return err_set(e, E_IO, "%s/checkpoints: writing stands still for %.1f s: the file system does not answer",
+    return err_set(e, E_IO, "%s/checkpoints: writing makes no progress for %.1f s: the file system does not respond",
                    s->q.conf->run.directory, (double)ns * 1e-9);
 }
 

@@ -204,8 +204,8 @@ static void advice_text(const struct search *s, struct text *out)
                       "%smeasure them (--profile) before choosing.\n", gpus ? ":" : ", and",
                  gpus ? "" : "guess what threads gain: ");
     text_add(out, "bubble: idle / wall. Another split size%s\n"
-                  "gradient_groups is another arithmetic: weights change in their last bits, with\n"
-                  "batch norm in more.\n", gpus ? " or number of" : ", number of threads or of");
+                  "gradient_groups changes rounding, hence results: weights in their last bits,\n"
+                  "with batch norm in more.\n", gpus ? " or number of" : ", number of threads or of");
     if (bits_text(s, &bits)) text_add(out, "The fastest differs by %s.\n", bits.s);
     text_free(&bits);
 }

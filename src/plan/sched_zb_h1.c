@@ -34,5 +34,5 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 }
 
 const struct sched_kind sched_zb_h1 = {
-    .name = "zb-h1", .text = "1f1b with gradients of weights put off: a third of its bubble",
+    .name = "zb-h1", .text = "1f1b with deferred weight gradients: a third of its bubble",
     .build = build};

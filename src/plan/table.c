@@ -107,7 +107,7 @@ static void quick_text(const struct selection *s, struct text *out)
         for (int j = 0; j < i; j++) before += same_stand_in(s, i, j);
         for (int j = i + 1; j < s->n_groups; j++) behind += same_stand_in(s, i, j);
         if (!is_quick(s, i) || before) continue;
-        text_add(out, "stand-in: %s", node_of(s, i)->name);
+        text_add(out, "fallback: %s", node_of(s, i)->name);
         if (behind) text_add(out, " and %d more", behind);
         text_add(out, ", %s by %s\n", node_of(s, i)->op->name, s->group[i].stand_in);
     }

@@ -214,7 +214,8 @@ static void mpi_give_back(struct tp *t, struct tp_req *r)
 /* What is no tensor cannot come again: it is of a step's order or verdict, or of the end, or where a tensor lies. */
 static int other_came(const struct mpi *m, int from, struct err *e)
 {
-    return err_set(e, E_DEVICE, "rank %d: what rank %d said came damaged; suspect the memory or the network", m->me,
+    return err_set(e, E_DEVICE, "rank %d: a message of rank %d was corrupted in transfer; suspect the memory or the "
+                                "network", m->me,
                    from);
 }
 

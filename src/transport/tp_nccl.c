@@ -268,9 +268,9 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     int there = lane_there(n, k, q->post, e);
     if (there <= 0) return watch_begin(n, k), there;
     if (quiet >= n->q.patience_ns)
-        return err_set(e, E_DEVICE, "rank %d: nothing moved on the link %s rank %d for %.0f s, %s", n->d.me,
+        return err_set(e, E_DEVICE, "rank %d: no progress on the link %s rank %d for %.0f s, %s", n->d.me,
                        k->send ? "to" : "from", k->peer, (double)n->q.patience_ns * 1e-9,
-                       q->answered ? "although both ends have come to it" : "and that rank does not answer");
+                       q->answered ? "although both ends reached the transfer" : "and that rank does not respond");
     q->asked++;
     struct word ask = {.asks = 1, .sends = k->send, .post = q->post};
     return word_say(n, k->peer, &ask, e);

@@ -101,7 +101,7 @@ static void worst_tell(const struct confusion *c)
         char name[64];
         if (told[w] >= 0) text_add(&t, "%s%s %.3f", t.n ? ", " : "", called(c, told[w], name), least);
     }
-    if (t.n) log_line("told worst: %s", t.s);
+    if (t.n) log_line("lowest accuracy: %s", t.s);
     text_free(&t);
 }
 

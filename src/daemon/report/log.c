@@ -152,7 +152,7 @@ static void put_screen(const char *line, size_t n)
     char full[SCREEN], missed[80] = "";
     pthread_mutex_lock(&out.lock);
     if (out.missed)
-        snprintf(missed, sizeof missed, "note: %u line%s not shown here: nobody read them\n", out.missed,
+        snprintf(missed, sizeof missed, "note: %u line%s not shown: the output was not read\n", out.missed,
                  out.missed == 1 ? " was" : "s were");
     int k = snprintf(full, sizeof full, "%s%s%.*s%s", *out.progress ? "\r\033[K" : "", missed, (int)n, line,
                      out.progress);

@@ -185,7 +185,7 @@ static int look(const char *path, int *fd, struct err *e)
     if (errno != ENOENT) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
     struct stat st;
     if (!lstat(path, &st) && S_ISLNK(st.st_mode))
-        return err_set(e, E_CANTCREAT, "%s: is a symbolic link to what is not there", path);
+        return err_set(e, E_CANTCREAT, "%s: is a dangling symbolic link", path);
     char *s = mem_strdup(path);
     size_t n = strlen(s), longest = 0;
     int bad = 0;
@@ -421,7 +421,7 @@ int rundir_named(int fd, const char *path, struct err *e)
     struct stat ours, named;
     if (stat(path, &named)) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
     if (!fstatat(fd, ".", &ours, 0) && ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return 0;
-    return err_set(e, E_CANTCREAT, "%s: is another directory than that of this run, which was renamed or removed",
+    return err_set(e, E_CANTCREAT, "%s: is no longer the directory of this run, which was renamed or removed",
                    path);
 }
 

@@ -32,7 +32,7 @@ void samples_warnings(const struct job *j, struct text *t)
     }
     const uint64_t train = j->count[DS_TRAIN], test = j->count[DS_TEST];
     if (j->conf->data.validation > 0 && train && test)
-        text_add(t, "note: data.validation keeps %llu of %llu samples to test with\n", (unsigned long long)test,
+        text_add(t, "note: data.validation holds out %llu of %llu samples for tests\n", (unsigned long long)test,
                  (unsigned long long)(train + test));
 }
 
@@ -52,7 +52,7 @@ static int tell(struct samples *s, struct metrics *m, struct err *e)
 {
     char clean[4 * sizeof s->first];                      /* file names may be no UTF-8, which JSON does not take */
     s->told = s->skipped;
-    log_line("warning: %llu damaged sample%s skipped so far, others stand in; the first: %s",
+    log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
              (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
     text_printable(s->first, clean, sizeof clean);
     return metrics_event(m, json_pack("{s:s,s:I,s:I,s:s}", "event", "damaged", "step", (json_int_t)s->step, "samples",

@@ -59,7 +59,7 @@ void verdict_load(int rank, double load, double step, int workers, struct text *
     if (load * 1e9 < WORTH_NS || load < WORTH_LOAD * step) return;
     text_add(out, "slow: rank %d %s samples for %.0f %% of a step\n      ", rank, workers ? "waits for" : "reads",
              100 * load / step);
-    if (!workers) text_add(out, "because data.workers = 0: threads would read them beside the training\n");
+    if (!workers) text_add(out, "because data.workers = 0: threads would read them during training\n");
     else
         text_add(out, "likely because data.workers = %d is too few, or they share the rank's cores\n", workers);
 }

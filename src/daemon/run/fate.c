@@ -114,8 +114,8 @@ static const char *left_text(char *buf, size_t n)
     uint64_t step = atomic_load(&fate.saved);
     *buf = '\0';
     if (!atomic_load(&fate.trains)) return buf;
-    if (step) snprintf(buf, n, "; --resume goes on from checkpoints/step-%08llu", (unsigned long long)step);
-    else snprintf(buf, n, "; there is no checkpoint, so --resume would begin anew");
+    if (step) snprintf(buf, n, "; --resume continues from checkpoints/step-%08llu", (unsigned long long)step);
+    else snprintf(buf, n, "; there is no checkpoint, so --resume would start anew");
     return buf;
 }
 
@@ -137,7 +137,7 @@ bool fate_get(struct err *e)
     if (e->code == E_STOPPED) left_add(e);
     int number = atomic_load(&fate.signal);
     if (!e->code && number && (atomic_load(&fate.orphan) || launcher_gone(number)))   /* nobody asked for that */
-        err_set(e, E_DEVICE, "the launcher, process %d, is gone; the running step is discarded%s",
+        err_set(e, E_DEVICE, "the launcher, process %d, exited; the running step is discarded%s",
                 (int)fate.launcher, left_text(left, sizeof left));
     const char *doing = fate_doing();
     if (!e->code && number && doing)

@@ -37,7 +37,7 @@ void boot_hello(struct boot *b)
              j->dev.isa, b->dir.path);
     if (b->resume.found) {
         unsigned long long step = b->resume.from.step, last = job_steps(j);
-        log_line("going on from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
+        log_line("resuming from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
     }
     if (b->conf->run.evaluate && b->used.path.n)
         log_line("weights: %s%s%s%s", b->used.path.s, b->used.which.n ? " (" : "",
@@ -81,7 +81,7 @@ void boot_end(const struct boot *b)
                      : b->conf->run.evaluate ? NULL : b->files.weights.path;
     uint64_t odd = b->predict ? predict_nonfinite(b->predict) : 0;
     if (odd)
-        log_line("warning: of %llu samples what the network says is not finite", (unsigned long long)odd);
+        log_line("warning: the network's output is not finite for %llu samples", (unsigned long long)odd);
     if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
     log_line("done: %s/metrics.jsonl%s%s", b->dir.path, more ? ", " : "", more ? more : "");
 }

@@ -143,7 +143,7 @@ static int written(struct keep *k, const struct save_done *d, struct err *e)
     tally_checkpoint(k->tally, true, d->step, d->ns);
     ctl_checkpoint_done(k->ctl, d->step, 0, "");
     notify_checkpoint(d->step);
-    log_line("checkpoint %s: %s, written in %s beside the training%s%s", d->name,
+    log_line("checkpoint %s: %s, written in %s during training%s%s", d->name,
              text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time), *d->text ? "; note: " : "", d->text);
     json_t *o = json_pack("{s:s,s:I,s:s,s:I,s:f}", "event", "checkpoint", "step", (json_int_t)d->step, "name", d->name,
                           "bytes", (json_int_t)d->bytes, "seconds", (double)d->ns * 1e-9);

@@ -29,7 +29,7 @@ int lead_report(struct side *s, const struct report *r, struct err *e)
     }
     uint64_t k = s->n_reports[r->rank];
     if (k >= s->n_opened)
-        return err_set(e, E_INTERNAL, "rank %d reports step %llu, which nobody ordered", r->rank,
+        return err_set(e, E_INTERNAL, "rank %d reports step %llu, which was not ordered", r->rank,
                        (unsigned long long)r->step);
     s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
     s->ended[k % OPEN_RESULTS] = clock_ns();

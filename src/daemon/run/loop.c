@@ -143,7 +143,7 @@ static int rerun_note(struct loop *l, const struct result *r, struct err *e)
     if (!p->damaged) return 0;
     if (p->damaged_from >= 0)
         snprintf(link, sizeof link, " from rank %d to rank %d", p->damaged_from, p->damaged_to);
-    log_line("warning: step %llu ran again: %d tensor%s came damaged%s; suspect the memory or the network",
+    log_line("warning: step %llu was repeated: %d tensor%s corrupted in transfer%s; suspect the memory or the network",
              (unsigned long long)r->o.step, p->damaged, p->damaged == 1 ? "" : "s", link);
     tally_damaged(l->tally, (uint64_t)p->damaged);
     return metrics_rerun(l->q.metrics, r, e);
@@ -271,7 +271,8 @@ void loop_fail(struct loop *l, const struct err *e)
 static void on_asked(struct loop *l)
 {
     unsigned a = fate_asked();
-    if (a & FATE_ASK_CHECKPOINT && !loop_checkpoint(l)) log_line("no checkpoint: nothing is new since the last one");
+    if (a & FATE_ASK_CHECKPOINT && !loop_checkpoint(l)) log_line("no checkpoint: nothing has changed since the last "
+                                                                 "one");
     if (a & FATE_ASK_REOPEN_LOG) log_reopen();
     if (a & FATE_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
 }
@@ -530,7 +531,7 @@ static int stopped_resumable(const struct loop *l, struct err *e)
                        (unsigned long long)c->step, l->keep.last.text);
     if (c->how != STOP_RESUMABLE) return 0;
     if (!c->step) return err_set(e, E_STOPPED, "stopped before the first step");
-    return err_set(e, E_STOPPED, "stopped after step %llu, which is in checkpoints/%s; --resume goes on",
+    return err_set(e, E_STOPPED, "stopped after step %llu, which is in checkpoints/%s; --resume continues",
                    (unsigned long long)c->step, ckpt_name(c->step, name));
 }
 

@@ -64,7 +64,7 @@ static int on_resume(void *ctx, struct err *e)
     (void)e;
     if (!l->pause.on) return 0;
     loop_pause_end(l);
-    log_line("going on after step %llu", (unsigned long long)l->course.step);
+    log_line("continuing after step %llu", (unsigned long long)l->course.step);
     loop_orders(l);
     return 0;
 }
@@ -327,7 +327,7 @@ int loop_control(struct loop *l, struct err *e)
     if (bad < 0 || (bad && !strcmp(wanted, "yes"))) return err_set(e, why.code, "%s", why.text);
     if (bad) {
         ctl_close(l->ctl, why.code, why.text);
-        log_line("note: %s; the run goes on without it, and mpstagectl cannot reach it", why.text);
+        log_line("note: %s; the run continues without it, and mpstagectl cannot reach it", why.text);
     }
     return http_start(l, e);
 }

@@ -62,7 +62,7 @@ static int arrive(struct loop *l, const struct result *r, struct err *e)
     notify_step(&l->progress);
     tally_rollback(l->tally, l->back.to);
     grade_pause(l->grade);
-    log_line("gone back to step %llu", (unsigned long long)l->back.to);
+    log_line("rolled back to step %llu", (unsigned long long)l->back.to);
     return metrics_rollback(l->q.metrics, &l->back, e);
 }
 
@@ -86,7 +86,7 @@ static void pass_over(struct loop *l, const char *why)
 {
     l->passed_over = true;
     l->keep.step = older(l, l->back.to);
-    log_line("warning: a damaged checkpoint is passed over: %s", why);
+    log_line("warning: skipping a damaged checkpoint: %s", why);
 }
 
 int loop_back_take(struct loop *l, const struct result *r, struct err *e)
@@ -103,8 +103,8 @@ static int too_often(const struct loop *l, const char *what, struct err *e)
     static const char hint[] = "try a smaller train.learning_rate, and look for NaN and very large values in the data";
     unsigned long long step = l->back.step;
     if (!l->keep.step)
-        return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no %scheckpoint to go back to; %s",
-                       step, what, l->passed_over ? "sound " : "", hint);
+        return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no %scheckpoint to roll back to; %s",
+                       step, what, l->passed_over ? "valid " : "", hint);
     return err_set(e, E_NONFINITE, "step %llu: %s is not finite after %llu roll-backs to the checkpoint of step "
                    "%llu; %s", step, what, (unsigned long long)l->reached.times, (unsigned long long)l->reached.to,
                    hint);
@@ -121,8 +121,8 @@ int loop_back_turn(struct loop *l, struct err *e)
     bool again = b->times < (uint64_t)l->q.job->conf->train.nonfinite_limit;
     if (!b->to || !again) return too_often(l, what, e);
     b->times++;
-    log_line("step %llu: %s is not finite; going back to the checkpoint of step %llu, and on without the samples from "
-             "there to that step", (unsigned long long)b->step, what, (unsigned long long)b->to);
+    log_line("step %llu: %s is not finite; rolling back to the checkpoint of step %llu and skipping the samples from "
+             "there to this step", (unsigned long long)b->step, what, (unsigned long long)b->to);
     course_back(&l->course, b->to, b->position);
     ctl_checkpoint_back(l->ctl, b->to);
     notify_disk(NOTIFY_CHECKPOINT, true);

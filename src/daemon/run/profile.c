@@ -128,7 +128,7 @@ static void earlier_take(struct boot *b)
         b->costs->other = cost_parse_all(b->earlier, t.n ? t.s : "", t.n, b->job.sel, &why);
     text_free(&t);
     if (b->costs->other) cost_free(cost_take(&b->costs->other, b->job.sel->dev.threads));
-    else log_line("note: nothing is taken over from an earlier profile: %s", why.text);
+    else log_line("note: ignoring the earlier profile: %s", why.text);
 }
 
 int profile_open(struct boot *b, struct err *e)
@@ -216,7 +216,7 @@ int profile_write(struct boot *b, struct err *e)
     else {
         log_line("profile: %s; use it by pipeline.profile", at.path);
         for (const struct cost *k = b->costs->other; k; k = k->other)
-            log_line("profile: beside it what was measured with %d thread%s a rank", k->threads,
+            log_line("profile: it also has the costs of %d thread%s a rank", k->threads,
                      k->threads == 1 ? "" : "s");
     }
     out_place_free(&at);

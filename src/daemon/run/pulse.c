@@ -181,9 +181,9 @@ static void verdict_tell(const struct verdict *v)
     pulse_who(v->rank, who);
     beat_text(&pulse.ranks[v->rank].beat, at);
     if (v->kind == VERDICT_LOST)
-        snprintf(text, sizeof text, "%s waits for %s, and so on in a ring: a message is lost; %s, for %.1f s", who,
-                 pulse_who(v->other, other), at, s);
-    else snprintf(text, sizeof text, "%s stands still: %s, for %.1f s", who, at, s);
+        snprintf(text, sizeof text, "%s waits for %s, in a cycle of waiting ranks: a message was lost; %s, for %.1f s",
+                 who, pulse_who(v->other, other), at, s);
+    else snprintf(text, sizeof text, "%s is not responding: %s, for %.1f s", who, at, s);
     doom(v->rank, E_HANG, text);
 }
 
@@ -193,8 +193,8 @@ static void stood_tell(uint64_t ns)
     int r = 0;
     gethostname(host, sizeof host - 1);
     while (r + 1 < pulse.n && !(pulse.ranks[r].beat.state & BEAT_IN)) r++;
-    snprintf(text, sizeof text, "process %d (%s) stands still: it was stopped, %s, for %.1f s", (int)getpid(), host,
-             beat_text(&pulse.ranks[r].beat, at), (double)ns * 1e-9);
+    snprintf(text, sizeof text, "process %d (%s) is not responding: it was stopped, %s, for %.1f s", (int)getpid(),
+             host, beat_text(&pulse.ranks[r].beat, at), (double)ns * 1e-9);
     doom(FATE_NOBODY, E_HANG, text);
 }
 
@@ -213,9 +213,9 @@ static void desk_look_at(uint64_t now)
     double s = (double)ns * 1e-9;
     pulse_who(0, who);
     if (file)
-        snprintf(text, sizeof text, "%s waits for %s, and nothing has moved for %.1f s: the file system does not "
-                 "answer", who, file, s);
-    else snprintf(text, sizeof text, "%s stands still: its scheduler, for %.1f s", who, s);
+        snprintf(text, sizeof text, "%s has waited for %s without progress for %.1f s: the file system does not "
+                                    "respond", who, file, s);
+    else snprintf(text, sizeof text, "%s is not responding: its scheduler, for %.1f s", who, s);
     doom(0, file ? E_IO : E_HANG, text);
     pulse.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
 }
@@ -225,7 +225,7 @@ static void desk_look_at(uint64_t now)
 static void gone_tell(int rank)
 {
     char text[300], who[PULSE_WHO];
-    snprintf(text, sizeof text, "%s is gone", pulse_who(rank, who));
+    snprintf(text, sizeof text, "%s exited", pulse_who(rank, who));
     doom(rank, E_DEVICE, text);
 }
 

@@ -125,7 +125,7 @@ static int lines_take(struct rates *r, const char *path, const char *s, size_t n
     const char *end;
     for (int line = 1; (end = memchr(s, '\n', n)); line++) {
         if (!line_take(r, s, (size_t)(end - s)))
-            return err_set(e, E_DATA, "%s:%d: says no step with a learning rate or changed settings", path, line);
+            return err_set(e, E_DATA, "%s:%d: has no step with a learning rate or changed settings", path, line);
         n -= (size_t)(end + 1 - s);
         s = end + 1;
     }
@@ -138,7 +138,7 @@ static int file_take(struct rates *r, const char *shown, int fd, struct err *e)
     struct stat st;
     text_add(&path, "%s/" RATES_FILE, shown);
     int bad = fstat(fd, &st) ? err_set(e, E_IO, "%s: %s", path.s, strerror(errno))
-            : !S_ISREG(st.st_mode) ? err_set(e, E_DATA, "%s: is no list of what was set", path.s)
+            : !S_ISREG(st.st_mode) ? err_set(e, E_DATA, "%s: is not a list of changed settings", path.s)
             : text_read_fd(&t, fd, path.s, MOST, e) || lines_take(r, path.s, t.s, t.n, e);
     text_free(&path);
     text_free(&t);
@@ -202,7 +202,7 @@ int rates_note(struct rates *r, int dir, const char *shown, const struct rate_fr
         int why = errno;
         bool gone = !ftruncate(file.fd, end);
         bad = err_set(e, E_IO, "%s/" RATES_FILE ": %s%s", shown, strerror(why),
-                      gone ? "" : "; it may count all the same when the run is resumed");
+                      gone ? "" : "; it may still apply when the run is resumed");
     }
     out_records_close(&file);
     text_free(&t);

@@ -56,7 +56,8 @@ struct conf *reload_read(const struct opts *o, const struct conf *was, json_t *c
     conf_compare(was, now, change_note, &c);
     bool refused = c.fixed.n > 0;
     if (refused)
-        err_set(e, E_CONF, "%s: what a run that goes on cannot change: %s; nothing is changed", o->config, c.fixed.s);
+        err_set(e, E_CONF, "%s: settings that cannot change during a run: %s; nothing was changed",
+                o->config, c.fixed.s);
     text_free(&c.fixed);
     if (!refused) return now;
     conf_free(now);

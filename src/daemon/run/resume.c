@@ -155,7 +155,7 @@ static void differences_tell(struct boot *b)
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
         if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* not what was set before */
         char *what = changed_text(s, old);
-        text_add(&b->notes, "note: other bits than those of a run without a break: %s\n", what);
+        text_add(&b->notes, "note: results differ from an uninterrupted run: %s\n", what);
         free(what);
     }
 }
@@ -211,8 +211,8 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
     bool fits = !state_read(b, from, true, NULL, &told, &unfit);
     char *what = changed_text(s, old);
     if (fits)
-        err_set(e, E_CONF, "%s/%s: %s, which makes other bits than a run without a break; --resume=anyway goes on "
-                "nevertheless%s%.400s", shown, name, what, told.n ? ", with what fits: " : "", told.n ? told.s : "");
+        err_set(e, E_CONF, "%s/%s: %s, which changes results; --resume=anyway resumes nevertheless%s%.400s", shown,
+                name, what, told.n ? ", with what fits: " : "", told.n ? told.s : "");
     else if (unfit.code != E_DATA) *e = unfit;
     else err_set(e, E_CONF, "%s/%s: %s, and its state is not this run's: %.500s", shown, name, what, unfit.text);
     free(what);
@@ -253,8 +253,8 @@ static int same_look(struct boot *b, const char *shown, uint64_t step, const cha
     if (w->lowest(w, other ? w->rank : w->size) == w->size) return 0;
     if (other)
         err_set(e, E_CONF, "%s/%s: rank %d finds %s there, rank 0%s%s %s; all hosts need one shared folder", shown,
-                ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no sound one",
-                *pulse_host(0) ? " on " : "", pulse_host(0), *first ? "one that is sound" : "none");
+                ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no valid one",
+                *pulse_host(0) ? " on " : "", pulse_host(0), *first ? "a valid one" : "none");
     return -1;
 }
 
@@ -272,14 +272,14 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
     ckpt_free(c);
     if (other) return -1;
     if (unknown < w->size) {
-        const char *more = why.code == E_CONF ? "; nothing is touched: go on with that version, move this checkpoint "
-                                                "away, or begin anew with --overwrite" : "";
+        const char *more = why.code == E_CONF ? "; nothing was changed: resume with that version, move this "
+                                                "checkpoint away, or start anew with --overwrite" : "";
         if (bad && !damaged) err_set(e, why.code, "%.800s%s", why.text, more);
         return -1;
     }
     w->share(w, lowest, &why, sizeof why);
     if (w->rank != 0) return 0;
-    text_add(&b->notes, "note: a damaged checkpoint is passed over: %s\n", why.text);
+    text_add(&b->notes, "note: skipping a damaged checkpoint: %s\n", why.text);
     if (!b->resume.passed) b->resume.passed = mem_strdup(why.text);
     return 0;
 }
@@ -339,7 +339,7 @@ static void strangers_tell(struct boot *b, int dir, const char *shown)
         if (fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode)) continue;
         struct text what = {0};
         text_add(&what, "%s/%s: is %s, not a directory", shown, f->d_name, out_kind(st.st_mode));
-        text_add(&b->notes, "note: passed over: %s\n", what.s);
+        text_add(&b->notes, "note: skipping %s\n", what.s);
         if (!b->resume.passed) b->resume.passed = what.s;
         else text_free(&what);
     }
@@ -349,15 +349,15 @@ static void strangers_tell(struct boot *b, int dir, const char *shown)
 /* What nobody may lose by a new beginning that he did not ask for. */
 static int beginning_refuse(const struct boot *b, const char *shown, int n, struct err *e)
 {
-    static const char anew[] = "--overwrite begins anew in its place, another --run-dir beside it";
+    static const char anew[] = "use --overwrite to replace it, or another --run-dir";
     static const char weights[] = "weights.safetensors";
     const char *dir = b->conf->run.directory;
     if (b->resume.passed)
-        return err_set(e, E_DATA, "%s: none of what is there can be used (%d checkpoint%s), and nothing is touched: "
-                       "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
+        return err_set(e, E_DATA, "%s: none of its checkpoints can be used (%d checkpoint%s); nothing was changed: "
+                                  "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
     if (b->dir.fd < 0 || faccessat(b->dir.fd, weights, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
-    return err_set(e, E_CONF, "%s: there is no checkpoint to go on from, but %s of an earlier run, and nothing is "
-                   "touched; %s; --init-from begins with its weights; section checkpoint says when a run writes "
+    return err_set(e, E_CONF, "%s: there is no checkpoint to resume from, but %s of an earlier run; nothing was "
+                   "changed; %s; --init-from begins with its weights; section checkpoint says when a run writes "
                    "checkpoints", dir, weights, anew);
 }
 
@@ -391,7 +391,7 @@ int resume_find(struct boot *b, struct err *e)
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
     if (!bad && !b->resume.found && b->world->rank == 0) bad = rates_take(b, e);
     if (!bad && !b->resume.found && b->world->rank == 0)
-        text_add(&b->notes, "note: there is no checkpoint to go on from in %s; from the start\n",
+        text_add(&b->notes, "note: there is no checkpoint to resume from in %s: starting anew\n",
                  b->conf->run.directory);
     if (dir >= 0) close(dir);
     text_free(&shown);
@@ -535,7 +535,7 @@ int resume_begin(struct boot *b, struct err *e)
     int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &told, e)
                     : weights_init(b->conf, b->job.pl, b->exec, &b->used, &b->notes, e);
     pthread_mutex_unlock(&turn);
-    if (told.n) text_add(&b->notes, "note: other state than that of a run without a break: %s\n", told.s);
+    if (told.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", told.s);
     text_free(&told);
     if (!bad && found) past_set(b, &b->resume.from);
     return bad;

@@ -63,7 +63,7 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
         err_set(&e, part[i].code, "%s", part[i].text);
         pulse_where(i, &e);
     }
-    if (d->unwanted) err_set(&e, E_NONFINITE, "the run goes back to an earlier one");
+    if (d->unwanted) err_set(&e, E_NONFINITE, "the run rolls back to an earlier one");
     int bad = e.code || save_commit(s, dir, shown.s, part, &d->bytes, &e);
     if (bad && dir >= 0) {
         struct out_folder f;
@@ -182,8 +182,8 @@ static int room_make(struct save *s, int dir, const char *shown, uint64_t step, 
     if (!none.code) ckpt_free(&c);
     if (own) return out_folder_remove(dir, shown, name, e);
     int moved = out_folder_aside(dir, shown, name, e);
-    if (moved > 0) log_line("note: %s/%s is no checkpoint of this run that can be read: it is %s" OUT_FOLDER_ASIDE
-                            " now", shown, name, name);
+    if (moved > 0) log_line("note: %s/%s is not a readable checkpoint of this run: renamed to %s" OUT_FOLDER_ASIDE,
+                            shown, name, name);
     return moved < 0 ? -1 : 0;
 }
 
@@ -216,8 +216,8 @@ int save_await(struct save *s, struct err *e)
     if (moved != s->moved) s->moved = moved, s->moved_at = now;
     uint64_t ns = now - s->moved_at, limit = s->q.patience_ns ? s->q.patience_ns : DEADLINE_NS(DEADLINE_COMMIT);
     if (ns <= limit) return 0;
-    return err_set(e, E_IO, "%s/%s/%s: rank %d: it is not on disk, and nothing has moved for %.1f s: the file system "
-                   "does not answer", s->q.dir, CKPT_FOLDER, ckpt_name(s->o.step, name), s->q.rank, (double)ns * 1e-9);
+    return err_set(e, E_IO, "%s/%s/%s: rank %d: not on disk, without progress for %.1f s: the file system does not "
+                            "respond", s->q.dir, CKPT_FOLDER, ckpt_name(s->o.step, name), s->q.rank, (double)ns * 1e-9);
 }
 
 static uint64_t state_of_rank(const struct job *j, int rank)

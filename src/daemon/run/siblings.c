@@ -83,8 +83,8 @@ uint64_t siblings_look(struct siblings *s, uint64_t now, uint64_t limit_ns, char
         if (ns <= limit_ns || ns <= limit_ns + patience(s)) continue;
         gethostname(host, sizeof host - 1);
         if (rank_of(s->at[i].pid) >= 0) snprintf(rank, sizeof rank, "rank %d", rank_of(s->at[i].pid));
-        snprintf(text, size, "%s (%s, process %d) stands still: starting MPI, for %.1f s", rank, host, s->at[i].pid,
-                 (double)ns * 1e-9);
+        snprintf(text, size, "%s (%s, process %d) is not responding: starting MPI, for %.1f s", rank, host,
+                 s->at[i].pid, (double)ns * 1e-9);
         return ns;
     }
     return 0;

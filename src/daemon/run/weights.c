@@ -131,7 +131,7 @@ static int weights_absent(const struct conf *c, const char *path, struct err *e)
     const struct err why = *e;
     if (why.code != E_NOINPUT || !c->run.predict || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
     *e = (struct err){0};
-    return err_set(e, why.code, "%s; predictions want the weights of a run that has trained, or run.init_from",
+    return err_set(e, why.code, "%s; predictions need the weights of a run that has trained, or run.init_from",
                    why.text);
 }
 

@@ -230,7 +230,7 @@ static void classes_add(const struct image_list *l, struct text *t)
 static void augment_add(int input, struct text *t)
 {
     if (input >= 128)
-        text_add(t, "    # what training makes of pictures, at random; --show-batch FILE.png draws it\n"
+        text_add(t, "    # random augmentation in training; --show-batch FILE.png draws it\n"
                     "    augment = {\"random_resized_crop\", \"horizontal_flip\"}\n");
     else
         text_add(t, "    # for pictures that may be shifted, mirrored; --show-batch FILE.png draws it\n"
@@ -270,26 +270,29 @@ static void conf_add(const struct found *f, struct text *t)
     int batch, split;
     sizes_find(n, &batch, &split);
     found_add(f, t);
-    text_add(t, "#   mpstaged -c FILE --check-config            is all as it should be?\n"
+    text_add(t, "#   mpstaged -c FILE --check-config            checks everything\n"
                 "#   mpirun -np 2 mpstaged -c FILE              trains in two processes\n"
                 "#   mpirun -np 2 mpstaged -c FILE --predict predictions.csv\n"
                 "# mpstaged.conf(5) has all settings.\n");
     text_add(t, "run { name = \"%s\" }\n", f->name);
     text_add(t, "model {\n    # also resnet34, resnet50 ...; a network of your own: graph = FILE\n"
                 "    network = \"resnet18\"  classes = %lld  input = {3, %d, %d}\n%s}\n", (long long)f->list.n_classes,
-             input, input, input > 32 ? "" : "    # of small pictures the first layers keep the size\n"
+             input, input, input > 32 ? "" : "    # for small pictures: the first layers keep the size\n"
                                              "    small_stem = yes\n");
     text_add(t, "data {\n    source = \"images\"\n    train_images = ");
     path_add(t, f->train);
     if (f->test) text_add(t, "\n    test_images = "), path_add(t, f->test);
-    else text_add(t, "\n    # test_images = FOLDER: pictures to be tested with, of the same classes; without them\n"
-                     "    # this share of train_images is kept to test with\n    %svalidation = %g",
+    else text_add(t, "\n"
+                     "    # test_images = FOLDER: test pictures of the same classes; without them\n"
+                     "    # this share of train_images is held out for tests\n"
+                     "    %svalidation = %g",
                   tested(f) ? "" : "# ", SHARE);
-    text_add(t, "\n    # the shorter side becomes so long, then the middle is cut out\n    resize = %d\n",
+    text_add(t, "\n    # scales the shorter side to this, then crops the centre\n    resize = %d\n",
              input >= 128 ? input * 8 / 7 : input);
-    text_add(t, "    # of ImageNet's pictures; what torchvision's weights want\n"
+    text_add(t, "    # mean and deviation of ImageNet, as torchvision's weights need\n"
                 "    mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}\n"
-                "    # \"skip\" goes on without pictures that cannot be read\n    damaged = \"error\"\n");
+                "    # \"skip\" replaces pictures that cannot be decoded\n"
+                "    damaged = \"error\"\n");
     augment_add(input, t);
     text_add(t, "}\n");
     text_add(t, "train {\n    # A batch goes through the stages in micro-batches of split_size samples.\n"
@@ -297,13 +300,14 @@ static void conf_add(const struct found *f, struct text *t)
     text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
-    if (tested(f)) text_add(t, "    # once an epoch: scores, and which classes are taken for which\n"
-                             "    evaluate_epochs = 1  confusion = yes\n");
-    text_add(t, "}\n# One stage a process, cut so that all take the same time.\n"
+    if (tested(f)) text_add(t, "    # after each epoch: scores and the confusion matrix\n"
+                               "    evaluate_epochs = 1  confusion = yes\n");
+    text_add(t, "}\n"
+                "# One stage per process, partitioned so that all take the same time.\n"
                 "pipeline { schedule = \"1f1b\"  partition = \"auto\"  stages = 2 }\n");
     if (tested(f)) text_add(t, "checkpoint { best = \"accuracy\" }\n");
     else text_add(t, "checkpoint { every_seconds = 600 }\n");
-    text_add(t, "# To begin with weights that know other classes, see conf/finetune.conf.\n");
+    text_add(t, "# To fine-tune weights of other classes, see conf/finetune.conf.\n");
 }
 
 static int found_look(const char *dir, struct found *f, struct err *e)
