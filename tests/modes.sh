@@ -80,7 +80,7 @@ mpirun_n "${command:-99}" "$mpstaged" -c found.conf --run-dir "$aside/found" >"$
 check "and runs by the command that it says" grep -q '"event":"done"' "$aside/found/metrics.jsonl"
 says "--plan=search shares out the cores that it is told" '^data parallelism on 4 devices +[0-9]+ ' \
     -c toy.conf --plan=search -o pipeline.cores=4
-says "and none beyond them" '^1 rank, batch 20, ' -c toy.conf --plan=search --stages 1
+says "and none beyond them" '^1 core, batch 20, ' -c toy.conf --plan=search --stages 1
 says "--plan=search recomputes where memory is short" '^ +[0-9]+ +[a-z0-9-]+ .* (auto|all) ' \
     -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     --batch-size 32 --split-size 8 --stages 2 --plan=search -o pipeline.max_memory=150MiB
@@ -112,7 +112,7 @@ done
 set -- -c "$here/../conf/resnet50.conf" --device reference -o model.network=resnet18 \
     -o 'pipeline.speed={1,2}' --batch-size 8 --split-size 4
 says "another policy keeps the number of stage sections" ', 2 stages on 2 ranks' "$@" --partition auto --plan
-says "and so does the search" '^2 ranks, batch 8' "$@" --partition uniform --plan=search
+says "and so does the search" '^2 cores, batch 8' "$@" --partition uniform --plan=search
 says "its configuration reads back as it is" '^ *stage \{ first = "layer3"' "$@" --partition uniform --print-config
 mpirun_n 3 "$mpstaged" -c "$here/../conf/resnet50.conf" --device reference --partition uniform \
     --plan >"$aside/out" 2>"$aside/err" || why

@@ -333,8 +333,8 @@ static void found_say(const struct found *f, const char *dir, struct text *out)
     leftover_text(&f->list.left, f->train, &t);
     class_names_doubt(f->list.class_name, f->list.n_classes, f->train, &t);
     if (f->unread)
-        text_add(&t, "%s%s: %d of %d pictures that were looked at cannot be read; data.damaged = \"skip\" goes on "
-                 "without such; the first: %s", t.n ? "\n" : "", f->train, f->unread, f->n + f->unread, f->why_unread);
+        text_add(&t, "%s%s: %d of %d pictures that were looked at cannot be read; data.damaged = \"skip\" skips "
+                 "such; the first: %s", t.n ? "\n" : "", f->train, f->unread, f->n + f->unread, f->why_unread);
     if (f->test) {
         struct image_list test;
         struct err why = {0};
