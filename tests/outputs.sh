@@ -1,7 +1,7 @@
 #!/bin/sh
 # outputs.sh: every file that the programs make, and what may be there under its name: a link, a FIFO, a device, a
 # folder, another file's second name; a folder that may not be written, a disk that is full,
-# a folder that gets another name. The table is in HACKING.md.
+# a folder that gets another name. The table is in docs/files.md.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 write_conf toy.conf

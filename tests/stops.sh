@@ -97,7 +97,7 @@ stops "a chain of $layers layers" 500 75 "$mpstaged" -c chain.conf $local
 stops "measuring kernels" 500 75 "$mpstaged" -c resnet.conf $local --profile -o pipeline.profile_sizes=4
 stops "searching a plan" 500 75 "$mpstaged" -c chain.conf --plan=search --stages 4 --write-config found.conf
 stops "an experiment" 2200 75 "$build/mpstage-experiment" -c resnet.conf --out e --repeat 1 --splits 8 --no-plots
-# mpirun has a status of its own for that: 1 (HACKING.md, Open MPI).
+# mpirun has a status of its own for that: 1 (docs/openmpi.md).
 root=
 [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
 stops "under mpirun" 2200 "1 75" "$MPIRUN" $root --oversubscribe --bind-to none \
