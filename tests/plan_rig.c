@@ -61,9 +61,9 @@ void made_free(struct made *m)
     graph_free(m->g);
 }
 
-void side_make(struct side *x, struct placement_request where, const char *graph, int n, struct plan_request q)
+void side_make(struct control *x, struct placement_request where, const char *graph, int n, struct plan_request q)
 {
-    *x = (struct side){.n = q.replicas = n};
+    *x = (struct control){.n = q.replicas = n};
     for (q.replica = 0; q.replica < n; q.replica++) {
         struct made *m = &x->m[q.replica];
         *m = made_cut(where, rig_graph(graph), &rig_plain, q);
@@ -72,7 +72,7 @@ void side_make(struct side *x, struct placement_request where, const char *graph
     }
 }
 
-void side_free(struct side *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
+void control_free(struct control *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
 
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
 {

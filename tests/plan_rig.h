@@ -17,9 +17,9 @@ struct made made_on(struct graph *g, const struct device *d, int stages, int ran
 void made_free(struct made *m);
 /* The plans of n replicas, each of which the checker has seen alone; where.sharing says how they share the work. */
 enum { SIDES = 8 };
-struct side { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
-void side_make(struct side *x, struct placement_request where, const char *graph, int n, struct plan_request q);
-void side_free(struct side *x);
+struct control { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
+void side_make(struct control *x, struct placement_request where, const char *graph, int n, struct plan_request q);
+void control_free(struct control *x);
 /* of a training step */
 struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);
 

@@ -34,10 +34,10 @@ static void machine(const int *busy, struct core_times *before, struct core_time
 }
 
 /* A rank on processors from..to of a machine; wide: the two halves of the machine are the threads of 4 cores. */
-static struct core_word rank_on(const int *busy, int from, int to, double own, bool bound, bool wide)
+static struct core_info rank_on(const int *busy, int from, int to, double own, bool bound, bool wide)
 {
     struct core_times before, after;
-    struct core_word w = {.host = "here", .measured = true, .threads = 1, .own = own};
+    struct core_info w = {.host = "here", .measured = true, .threads = 1, .own = own};
     cpu_set_t mine, all;
     static int first[CPU_SETSIZE];
     for (int i = 0; i < CPU_SETSIZE; i++) first[i] = wide && i < 8 ? i % 4 : i;
@@ -47,15 +47,15 @@ static struct core_word rank_on(const int *busy, int from, int to, double own, b
     for (int i = from; i <= to; i++) CPU_SET(i, &mine);
     if (wide) for (int i = from; i <= to; i++) CPU_SET((i + 4) % 8, &mine);
     machine(busy, &before, &after);
-    core_word_fill(&before, &after, &mine, bound ? &all : &mine, first, &w);
+    core_info_fill(&before, &after, &mine, bound ? &all : &mine, first, &w);
     return w;
 }
 
-static char *judged(struct core_word *w, int n)
+static char *judged(struct core_info *w, int n)
 {
     static char line[400];
     struct text t = {0};
-    cores_judge(w, n, &t);
+    cores_report(w, n, &t);
     snprintf(line, sizeof line, "%s", t.n ? t.s : "");
     text_free(&t);
     return line;
@@ -64,7 +64,7 @@ static char *judged(struct core_word *w, int n)
 START_TEST(cores_of_another_job_are_named)
 {
     const int taken[8] = {100, 100, 0, 4, 0, 8, 0, 0}, alone[8] = {4, 100, 0, 4, 0, 8, 0, 0};
-    struct core_word w[2] = {rank_on(taken, 0, 0, 0.5, true, false), rank_on(taken, 1, 1, 0.5, true, false)};
+    struct core_info w[2] = {rank_on(taken, 0, 0, 0.5, true, false), rank_on(taken, 1, 1, 0.5, true, false)};
     ck_assert_int_eq(w[0].allowed, 8);
     ck_assert_int_eq(CPU_COUNT(&w[0].idle), 6);
     ck_assert_str_eq(judged(w, 2),
@@ -90,7 +90,7 @@ static const char *replicas_said(const int *host, int n, int of, int n_stages)
     int rank_of[16];
     struct text t = {0};
     for (int s = 0; s < n_stages; s++) rank_of[s] = s % of;
-    hosts_judge(host, n, of, rank_of, n_stages, &t);
+    hosts_report(host, n, of, rank_of, n_stages, &t);
     snprintf(line, sizeof line, "%s", t.n ? t.s : "");
     text_free(&t);
     return line;
@@ -168,9 +168,9 @@ static void sys_file(const char *name, const char *text)
     put_text(name, text);
 }
 
-static struct numa_word looked(const char *bus, int core)
+static struct numa_info looked(const char *bus, int core)
 {
-    struct numa_word w;
+    struct numa_info w;
     cpu_set_t mine;
     CPU_ZERO(&mine);
     CPU_SET(core, &mine);
@@ -180,7 +180,7 @@ static struct numa_word looked(const char *bus, int core)
 
 START_TEST(numa_nodes_are_read)
 {
-    struct numa_word w = looked("0000:3B:00.0", 0);
+    struct numa_info w = looked("0000:3B:00.0", 0);
     ck_assert_int_eq(w.gpu, -1);                         /* there is nothing to read */
     sys_file("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
     sys_file("sys/bus/pci/devices/0000:5e:00.0/numa_node", "-1\n");
@@ -207,11 +207,11 @@ START_TEST(numa_nodes_are_read)
 }
 END_TEST
 
-static const char *numa_said(const struct numa_word *w, int n)
+static const char *numa_said(const struct numa_info *w, int n)
 {
     static char lines[400];
     struct text t = {0};
-    numa_judge(w, n, &t);
+    numa_report(w, n, &t);
     snprintf(lines, sizeof lines, "%s", t.n ? t.s : "");
     text_free(&t);
     return lines;
@@ -219,7 +219,7 @@ static const char *numa_said(const struct numa_word *w, int n)
 
 START_TEST(cores_far_from_a_gpu_are_named)
 {
-    const struct numa_word near[] = {{0, 0, 0}, {1, 1, 0}, {-1, -1, 0}}, far[] = {{0, 0, 0}, {1, 0, 0}},
+    const struct numa_info near[] = {{0, 0, 0}, {1, 1, 0}, {-1, -1, 0}}, far[] = {{0, 0, 0}, {1, 0, 0}},
         more[] = {{1, 0, EPERM}, {0, 0, 0}, {1, 0, EPERM}};
     ck_assert_str_eq(numa_said(near, 3), "");
     ck_assert_str_eq(numa_said(far, 2),
@@ -251,7 +251,7 @@ END_TEST
 START_TEST(busy_machines_are_told_from_bound_ranks)
 {
     const int full[8] = {100, 100, 96, 100, 100, 92, 100, 100}, ours[8] = {100, 100}, none[8] = {0};
-    struct core_word w[2] = {rank_on(full, 0, 0, 0.4, true, false), rank_on(full, 1, 1, 1, true, false)};
+    struct core_info w[2] = {rank_on(full, 0, 0, 0.4, true, false), rank_on(full, 1, 1, 1, true, false)};
     ck_assert_str_eq(judged(w, 2),
                      "note: this machine is busy: other programs take 60 % of core 0, and no core is idle; steps "
                      "take longer, and their times vary\n");
@@ -275,7 +275,7 @@ END_TEST
 START_TEST(hardware_threads_share_a_core)
 {
     const int beside[8] = {100, 100, 0, 0, 100, 100, 0, 0}, little[8] = {100, 100, 0, 0, 20, 20, 0, 0};
-    struct core_word w[2] = {rank_on(beside, 0, 0, 1, true, true), rank_on(beside, 1, 1, 1, true, true)};
+    struct core_info w[2] = {rank_on(beside, 0, 0, 1, true, true), rank_on(beside, 1, 1, 1, true, true)};
     ck_assert_int_eq(w[0].processors, 2);
     ck_assert_int_eq(CPU_COUNT(&w[0].cores), 1);
     ck_assert_str_eq(judged(w, 2),
@@ -289,7 +289,7 @@ END_TEST
 START_TEST(narrow_ranks_are_named)
 {
     const int none[8] = {0};
-    struct core_word w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false),
+    struct core_info w[3] = {rank_on(none, 0, 0, 0, true, false), rank_on(none, 1, 1, 0, true, false),
                              rank_on(none, 1, 1, 0, true, false)};
     ck_assert_str_eq(judged(w, 3),
                      "note: rank 1 and 1 more are bound to the same 1 core: use mpirun --bind-to none\n");
@@ -313,7 +313,7 @@ START_TEST(spare_cores_are_nobodys)
 {
     const int none[8] = {0};
     cpu_set_t spare;
-    struct core_word w[3] = {rank_on(none, 0, 1, 0, true, false), rank_on(none, 2, 2, 0, true, false),
+    struct core_info w[3] = {rank_on(none, 0, 1, 0, true, false), rank_on(none, 2, 2, 0, true, false),
                              rank_on(none, 5, 5, 0, true, false)};
     snprintf(w[2].host, sizeof w[2].host, "there");
     cores_spare(w, 3, 1, &spare);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/metrics.h"
-#include "daemon/run/ring.h"
+#include "daemon/run/queue.h"
 #include "daemon/talk/opts.h"
 #include "sure.h"
 
@@ -96,19 +96,19 @@ END_TEST
 
 START_TEST(ring_keeps_order_and_bounds)
 {
-    struct ring *r = ring_new(3, sizeof(int));
+    struct queue *r = queue_new(3, sizeof(int));
     int x = 0;
-    ck_assert(!ring_get(r, &x, 0));
+    ck_assert(!queue_get(r, &x, 0));
     for (int round = 0; round < 5; round++) {
-        for (int i = 0; i < 3; i++) ck_assert(ring_put(r, &(int){10 * round + i}));
-        ck_assert(!ring_put(r, &x));
+        for (int i = 0; i < 3; i++) ck_assert(queue_put(r, &(int){10 * round + i}));
+        ck_assert(!queue_put(r, &x));
         for (int i = 0; i < 3; i++) {
-            ck_assert(ring_get(r, &x, 0));
+            ck_assert(queue_get(r, &x, 0));
             ck_assert_int_eq(x, 10 * round + i);
         }
     }
-    ck_assert(!ring_get(r, &x, 1));
-    ring_free(r);
+    ck_assert(!queue_get(r, &x, 1));
+    queue_free(r);
 }
 END_TEST
 

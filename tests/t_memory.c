@@ -43,7 +43,7 @@ static void proc(const char *cgroup, const char *mountinfo)
     put_in("t/proc/self", "status", "VmSize:\t  1024 kB\nVmData:\t 512 kB\n");
 }
 
-static const struct memory_pool *named(const struct memory_word *w, const char *part)
+static const struct memory_pool *named(const struct memory_info *w, const char *part)
 {
     for (int i = 0; i < w->n; i++) if (strstr(w->pool[i].name, part)) return &w->pool[i];
     return NULL;
@@ -51,7 +51,7 @@ static const struct memory_pool *named(const struct memory_word *w, const char *
 
 START_TEST(what_a_host_has_free)
 {
-    struct memory_word w;
+    struct memory_info w;
     proc("", "");
     memory_look("t", 1, &w);
     ck_assert_int_eq(w.n, 1);
@@ -69,7 +69,7 @@ END_TEST
 /* All levels count, less what they use, but for pages of files. */
 START_TEST(version_2)
 {
-    struct memory_word w;
+    struct memory_info w;
     proc("0::/a/b/c\n", "1 0 8:1 / / rw - ext4 /dev/a rw\n" V2);
     put_in("t/cg 2/a/b/c", "memory.max", "max\n");
     put_in("t/cg 2/a/b/c", "memory.high", "max\n");
@@ -96,7 +96,7 @@ END_TEST
 /* A mount of a container's own group: the path begins there, and another's path says nothing of it. */
 START_TEST(containers)
 {
-    struct memory_word w;
+    struct memory_info w;
     proc("0::/docker/x/y\n", "30 23 0:26 /docker/x /cg rw shared:4 - cgroup2 cgroup2 rw\n");
     mib_in("t/cg/y", "memory.max", 64);
     mib_in("t/cg", "memory.max", 128);
@@ -115,7 +115,7 @@ END_TEST
 
 START_TEST(version_1)
 {
-    struct memory_word w;
+    struct memory_info w;
     proc("4:cpu:/z\n9:hugetlb,memory:/job/step\n0::/\n", V1);
     put_in("t/cg/mem", "memory.limit_in_bytes", "9223372036854771712\n");
     put_in("t/cg/mem", "memory.use_hierarchy", "1\n");
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(limits_of_the_process)
 {
-    struct memory_word w;
+    struct memory_info w;
     struct rlimit keep, r;
     proc("", "");
     ck_assert(!getrlimit(RLIMIT_DATA, &keep));
@@ -156,9 +156,9 @@ END_TEST
 
 /* ---- pools ------------------------------------------------------------------------------------------------------- */
 
-static struct memory_word word_of(int host, uint64_t free, uint64_t group_id, uint64_t group)
+static struct memory_info word_of(int host, uint64_t free, uint64_t group_id, uint64_t group)
 {
-    struct memory_word w = {.host = host, .n = 3};
+    struct memory_info w = {.host = host, .n = 3};
     w.pool[0] = (struct memory_pool){.bytes = free, .name = "host"};
     w.pool[1] = (struct memory_pool){.id = group_id, .bytes = group, .name = "group"};
     w.pool[2] = (struct memory_pool){.bytes = 7, .own = true, .name = "own"};
@@ -169,7 +169,7 @@ static struct memory_word word_of(int host, uint64_t free, uint64_t group_id, ui
 START_TEST(pools_are_shared_by_host)
 {
     struct memory m;
-    struct memory_word *w = mem_alloc(3 * sizeof *w);
+    struct memory_info *w = mem_alloc(3 * sizeof *w);
     w[0] = word_of(0, 100, 5, 50);
     w[1] = word_of(0, 90, 5, 60);
     w[2] = word_of(2, 80, 5, 40);

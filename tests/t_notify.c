@@ -13,8 +13,8 @@
 #include "base/deadline.h"
 #include "base/file.h"
 #include "daemon/report/log.h"
-#include "daemon/report/screen.h"
-#include "daemon/talk/notify.h"
+#include "daemon/report/terminal.h"
+#include "daemon/talk/sd_notify.h"
 #include "files.h"
 #include "sure.h"
 
@@ -468,15 +468,15 @@ START_TEST(the_journal_is_known_by_its_file)
     int p[2], q[2], screen = dup(STDERR_FILENO);
     ck_assert(pipe(p) == 0 && pipe(q) == 0);
     unsetenv("JOURNAL_STREAM");
-    ck_assert(!screen_is_journal(false));
+    ck_assert(!terminal_is_journal(false));
     setenv("JOURNAL_STREAM", "rubbish", 1);
-    ck_assert(!screen_is_journal(false));
+    ck_assert(!terminal_is_journal(false));
     journal_is(p[1]);
-    ck_assert(!screen_is_journal(false) && !screen_is_journal(true));
+    ck_assert(!terminal_is_journal(false) && !terminal_is_journal(true));
     dup2(p[1], STDERR_FILENO);
-    bool ours = screen_is_journal(false);
+    bool ours = terminal_is_journal(false);
     dup2(q[1], STDERR_FILENO);                            /* redirected elsewhere */
-    bool other = screen_is_journal(false) || screen_is_journal(true);
+    bool other = terminal_is_journal(false) || terminal_is_journal(true);
     dup2(screen, STDERR_FILENO);
     ck_assert(ours && !other);
 }

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "daemon/report/events.h"
+#include "daemon/report/tensorboard.h"
 #include "daemon/report/log.h"
 #include "daemon/report/metrics.h"
 #include "daemon/report/progress.h"
 #include "daemon/report/rundir.h"
-#include "daemon/report/tally.h"
+#include "daemon/report/prometheus.h"
 #include "files.h"
 #include "sure.h"
 
@@ -201,7 +201,7 @@ START_TEST(other_scores_are_told)
                     .pl = &pl, .count = {8, 8}};
     struct result *r = mem_alloc(result_bytes(1));
     struct metrics *m;
-    struct events *v;
+    struct tensorboard *v;
     struct progress p;
     struct sums s = {0};
     int dir = open(".", O_RDONLY | O_DIRECTORY);
@@ -211,12 +211,13 @@ START_TEST(other_scores_are_told)
     if (none) r->rep[0].score[1] = (struct score_sum){0, 0};
     sums_add(&s, r, 1);
     struct metrics_head head = {.job = &j, .numerics = "n", .plan = "p"};
-    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !events_open(dir, ".", &j, NULL, &v, &e), "%s", e.text);
-    progress_begin(&p, &j, 1, &(struct screen){0});
+    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !tensorboard_open(dir, ".", &j, NULL, &v, &e), "%s",
+                  e.text);
+    progress_begin(&p, &j, 1, &(struct terminal){0});
     progress_step(&p, r, &s);
     progress_evaluation(&p, 1, &s);
     ck_assert(!metrics_step(m, r, &e) && !metrics_evaluation(m, 1, 1, &s, &e));
-    ck_assert(!events_step(v, r, &e) && !events_evaluation(v, 1, &s, &e));
+    ck_assert(!tensorboard_step(v, r, &e) && !tensorboard_evaluation(v, 1, &s, &e));
     ck_assert(file_has("metrics.jsonl",
                        none ? ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":null,\"lr\":0,"
                             : ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
@@ -240,7 +241,7 @@ START_TEST(other_scores_are_told)
     json_decref(o);
     progress_end(&p);
     metrics_close(m);
-    events_close(v);
+    tensorboard_close(v);
     close(dir);
     graph_free(j.graph);
     conf_free(c);
@@ -248,11 +249,11 @@ START_TEST(other_scores_are_told)
 }
 END_TEST
 
-static bool page_has(const struct tally *t, const char *line)
+static bool page_has(const struct prometheus *t, const char *line)
 {
     struct text page = {0};
     char whole[200];
-    tally_page(t, &page);
+    prometheus_page(t, &page);
     snprintf(whole, sizeof whole, "\n%s\n", line);
     bool has = strstr(page.s, whole) != NULL;
     text_free(&page);
@@ -269,38 +270,38 @@ START_TEST(figures_of_a_run)
                     .pl = &pl};
     struct result *r = mem_alloc(result_bytes(1));
     struct sums s = {0};
-    struct tally *t = tally_new(&j, 9);
+    struct prometheus *t = prometheus_new(&j, 9);
     ck_assert(page_has(t, "mpstaged_run_info{name=\"a\\\"b\\\\c\\\\x0ad\"} 1"));
-    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0") && !tally_steps(t));
+    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0") && !prometheus_steps(t));
     ck_assert(page_has(t, "# TYPE mpstaged_loss gauge\n# HELP mpstaged_score Other scores of the last step"));
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 5};
     r->ns = 600000000000;
     r->rep[0] = (struct report){.score = {{0.0 / 0.0, 8}, {8, 0}, {-1, 0}}, .samples = 8, .grad_norm = 0.5};
     sums_add(&s, r, 1);
-    tally_step(t, r, &s);
+    prometheus_step(t, r, &s);
     ck_assert(page_has(t, "mpstaged_loss NaN") && page_has(t, "mpstaged_score{score=\"dice\"} +Inf"));
     ck_assert(page_has(t, "mpstaged_grad_norm 0.5") && page_has(t, "mpstaged_step 5"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"500\"} 0"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"+Inf\"} 1"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_sum 600"));
-    tally_evaluation(t, &s);
-    ck_assert(page_has(t, "mpstaged_test_score{score=\"top5\"} -Inf") && tally_steps(t) == 2);
-    tally_checkpoint(t, true, 4, 2500000000);
-    tally_checkpoint(t, false, 5, 1);
+    prometheus_evaluation(t, &s);
+    ck_assert(page_has(t, "mpstaged_test_score{score=\"top5\"} -Inf") && prometheus_steps(t) == 2);
+    prometheus_checkpoint(t, true, 4, 2500000000);
+    prometheus_checkpoint(t, false, 5, 1);
     ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 1"));
     ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"failed\"} 1"));
     ck_assert(page_has(t, "mpstaged_checkpoint_last_step 4"));
     ck_assert(page_has(t, "mpstaged_checkpoint_duration_seconds 2.5"));
-    tally_resumed(t, 2, 3);
-    tally_nonfinite(t);
+    prometheus_resumed(t, 2, 3);
+    prometheus_nonfinite(t);
     ck_assert(page_has(t, "mpstaged_restarts_total 3") && page_has(t, "mpstaged_checkpoint_last_step 2"));
     ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1") && page_has(t, "mpstaged_step 2"));
-    tally_rollback(t, 1);
+    prometheus_rollback(t, 1);
     ck_assert(page_has(t, "mpstaged_rollbacks_total 1") && page_has(t, "mpstaged_checkpoint_last_step 1"));
-    tally_heard(t, 0, UINT64_MAX);
-    tally_heard(t, 0, 1);
+    prometheus_heard(t, 0, UINT64_MAX);
+    prometheus_heard(t, 0, 1);
     ck_assert(page_has(t, "mpstaged_heartbeat_age_seconds{stage=\"0\"} 0"));
-    tally_free(t);
+    prometheus_free(t);
     graph_free(j.graph);
     free(r);
 }

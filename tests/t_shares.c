@@ -78,7 +78,7 @@ END_TEST
 START_TEST(wrong_shares_are_found)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
-    struct side x;
+    struct control x;
     int sends = 0, owned = 0;
     q.groups = 4;
     side_make(&x, way_place(_i), rig_skip, 4, q);
@@ -122,7 +122,7 @@ START_TEST(wrong_shares_are_found)
     ck_assert_int_gt(sends, 0);
     ck_assert_int_gt(owned, 0);
     ck_assert(!plan_check_replicas(x.p, NULL));
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 
@@ -130,7 +130,7 @@ END_TEST
 START_TEST(tied_copies_wait_for_weights)
 {
     struct plan_request q = rig_request("1f1b", 13, 2, "auto");
-    struct side x;
+    struct control x;
     int found = 0;
     q.groups = 2;
     side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
@@ -152,7 +152,7 @@ START_TEST(tied_copies_wait_for_weights)
         found++;
     }
     ck_assert_int_eq(found, 2);
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 
@@ -177,7 +177,7 @@ START_TEST(loans_come_back)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
     struct placement_request where = way_place(_i);
-    struct side x;
+    struct control x;
     struct err e = {0};
     where.sharing.weights = false;
     q.groups = 2;
@@ -194,7 +194,7 @@ START_TEST(loans_come_back)
          e.text);
     a = row[first], row[first] = row[second], row[second] = a;
     ck_assert(!plan_check_replicas(x.p, NULL));
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 
@@ -204,7 +204,7 @@ START_TEST(wrong_totals_are_found)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
     struct placement_request where = way_place(_i);
-    struct side x;
+    struct control x;
     int n_totals = 0, swapped = 0;
     q.groups = 4;
     where.sharing = (struct sharing){.bucket = 1, .by_transport = true};
@@ -249,7 +249,7 @@ START_TEST(wrong_totals_are_found)
     ck_assert_int_gt(n_totals, ways[_i].ranks);
     ck_assert_int_gt(swapped, 0);
     ck_assert(!plan_check_replicas(x.p, NULL));
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 

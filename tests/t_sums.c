@@ -167,7 +167,7 @@ START_TEST(gradients_go_when_they_are_final)
     for (int n = 2; n <= 4; n *= 2)
         for (int how = 0; how < 4; how++) {
             const struct sharing *all[] = {&at_once, &apart, &shared_at_once, &shared_apart};
-            struct side x;
+            struct control x;
             side_make(&x, way_place(&ways[_i], *all[how]), rig_skip, n, q);
             ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
             for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
@@ -178,7 +178,7 @@ START_TEST(gradients_go_when_they_are_final)
                 else if (all[how]->bucket) ck_assert_int_ge(early, pieces - 1);
                 else ck_assert_int_eq(early, 0);
             }
-            side_free(&x);
+            control_free(&x);
         }
 }
 END_TEST
@@ -195,7 +195,7 @@ static void rows_swap(struct act *a, struct act *b)
 START_TEST(wrong_exchanges_are_found)
 {
     struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
-    struct side x;
+    struct control x;
     int early = 0, pieces = 0;
     q.groups = 4;
     side_make(&x, way_place(&ways[_i], apart), rig_skip, 2, q);
@@ -227,7 +227,7 @@ START_TEST(wrong_exchanges_are_found)
         for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket -= 1;
     }
     ck_assert(!plan_check_replicas(x.p, NULL));
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 
@@ -236,7 +236,7 @@ END_TEST
 START_TEST(exchanges_wait_for_tied_gradients)
 {
     struct plan_request q = rig_request("1f1b", 13, 2, "auto");
-    struct side x;
+    struct control x;
     int late = 0, others = 0;
     q.groups = 2;
     side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
@@ -252,7 +252,7 @@ START_TEST(exchanges_wait_for_tied_gradients)
     }
     ck_assert_int_gt(late, 0);
     ck_assert_int_gt(others, 0);
-    side_free(&x);
+    control_free(&x);
 }
 END_TEST
 
@@ -267,12 +267,12 @@ START_TEST(pieces_have_an_end)
     text_add(&t, "loss = softmax_cross_entropy(a%d, labels)\noutput a%d\nloss loss\n", 2 * LAYERS - 1, 2 * LAYERS - 1);
     struct plan_request q = rig_request("1f1b", 4, 2, "auto");
     struct err e = {0};
-    struct side x;
+    struct control x;
     q.groups = 2;
     side_make(&x, (struct placement_request){.n_stages = 2, .n_ranks = 2, .sharing = apart}, t.s, 2, q);
     ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
     ck_assert_int_eq(x.p[0]->stage[0].n_pieces, UINT8_MAX);
-    side_free(&x);
+    control_free(&x);
     text_free(&t);
 }
 END_TEST

@@ -24,13 +24,13 @@ enum deadline {
     DEADLINE_ENDED = 1000,             /* other ranks wait so long to be ended by mpirun, after rank 0 */
     DEADLINE_HEIR = 500,               /* rank 0 stands still: rank r speaks for the job after r - 1 times so long */
     DEADLINE_HEIR_LEFT = 2000,         /* rank 0 is gone: a rank of the next host speaks after so long */
-    DEADLINE_PARTING = 5000,           /* all is done and nobody is judged: rank 0 waits so long for others to end */
+    DEADLINE_PARTING = 5000,           /* all is done and nobody is watched: rank 0 waits so long for others to end */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
     DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for one to be on disk */
     /* ---- who is seen to stand still ---- */
     DEADLINE_BEAT = 250,               /* a process says that it is there so often, and judges what it has heard */
     DEADLINE_JOIN = 3000,              /* a process tries for so long to reach rank 0 with its beats */
-    DEADLINE_SIBLING = 3000,           /* before ranks have met, each rank speaks so much later than the one before */
+    DEADLINE_STARTUP = 3000,           /* before ranks have met, each rank speaks so much later than the one before */
     /* ---- transports ---- */
     DEADLINE_SAID = 1000,              /* closing waits so long for messages on their way */
     DEADLINE_SETTLE = 1000,            /* ... and for transfers between devices */
@@ -71,7 +71,7 @@ DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR
 DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
 DEADLINE_BEFORE(DEADLINE_ANSWER + 2 * DEADLINE_BEAT, DEADLINE_ENDED,
                 "where its scheduler stands still, rank 0 ends the job before others have given up waiting for that");
-DEADLINE_BEFORE(DEADLINE_LAUNCHER + DEADLINE_PRINT, DEADLINE_SIBLING,
+DEADLINE_BEFORE(DEADLINE_LAUNCHER + DEADLINE_PRINT, DEADLINE_STARTUP,
                 "a rank that spoke has ended the job before the next one speaks");
 DEADLINE_BEFORE(DEADLINE_EXTEND_LOOK, DEADLINE_EXTEND, "a phase that gets on has asked again before its time is over");
 DEADLINE_BEFORE(DEADLINE_COMMIT + DEADLINE_PROCESS_FAIL + DEADLINE_PRINT, DEADLINE_WATCHED,

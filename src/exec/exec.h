@@ -24,7 +24,7 @@ struct order {
     int32_t n;                                           /* samples */
     int32_t code;                                        /* exit code: ABORT; why CHECKPOINT or ROLLBACK was none */
     int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
-    uint32_t serial;                                     /* CHECKPOINT: which one, counted from 1 (save.h) */
+    uint32_t serial;                                     /* CHECKPOINT: which one, counted from 1 (ckpt_writer.h) */
 };
 /* skipped: how many of all steps before it updated nothing */
 static inline double order_rate(const struct order *o, uint64_t skipped)

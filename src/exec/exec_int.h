@@ -178,7 +178,7 @@ static inline void *kept_at(const struct exec *s, const struct bound *b, const s
     return s->slots.at + c->copy[replica] + p->off * (size_t)b->p->part[replica].n_mb + (size_t)mb * p->bytes;
 }
 
-bool output_scores(const struct exec *s, const struct output *o);        /* outputs.c: do scores lie in it? */
+bool output_scores(const struct exec *s, const struct output *o);        /* output_paths.c: do scores lie in it? */
 /* Adds up the scores of the step that has run, of the outputs on this rank. */
 int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
 uint64_t resident_peak(void);                                                                       /* bind.c */

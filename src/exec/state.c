@@ -55,7 +55,7 @@ bool exec_holds(const struct exec *s, int row)
 }
 bool exec_owns(const struct exec *s, int row)
 {
-    return placement_speaker(s->q.pl, &s->q.pl->state[row]) == all_rank(s);
+    return placement_writer(s->q.pl, &s->q.pl->state[row]) == all_rank(s);
 }
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)

@@ -1,5 +1,5 @@
 /* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart
- * from reading the files that the configuration names. Used by the modes that need no MPI and by boot.c. */
+ * from reading the files that the configuration names. Used by the modes that need no MPI and by setup.c. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 #include "backend/be.h"

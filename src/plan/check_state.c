@@ -97,7 +97,7 @@ static int places_check(const struct ties *c, int replica, int rank)
 }
 
 /* Who speaks for a row is there, and a weight's rows have the same one. */
-static int speakers_check(const struct ties *c)
+static int writers_check(const struct ties *c)
 {
     const struct placement *pl = c->p->pl;
     for (int i = 0; i < pl->n_state; i++) {
@@ -222,7 +222,7 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     int bad = 0;
     c.sent = mem_alloc(2 * (size_t)(p->n_chan + 1) * sizeof *c.sent);
     c.got = c.sent + p->n_chan;
-    bad = speakers_check(&c);
+    bad = writers_check(&c);
     for (int rank = 0; rank < p->n_ranks && !bad; rank++)
         bad = places_check(&c, p->req.replica, rank) || grads_all_check(&c, rank);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);

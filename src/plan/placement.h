@@ -59,7 +59,7 @@ void placement_free(struct placement *p);
 /* The stage that a rank is called by: the first of its own. */
 static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
 /* Among the ranks of all replicas: the one that changes a row and speaks for it. */
-static inline int placement_speaker(const struct placement *pl, const struct state_row *r)
+static inline int placement_writer(const struct placement *pl, const struct state_row *r)
 {
     return r->replica * pl->n_ranks + r->owner;
 }

@@ -1,5 +1,5 @@
 /* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), prog.c (places and programs),
- * lower.c (rows), known.c and slots.c (liveness), outputs.c, sums.c, replicas.c; part_bound.c asks how a
+ * lower.c (rows), known.c and slots.c (liveness), output_paths.c, sums.c, replicas.c; part_bound.c asks how a
  * batch is split. Nobody else. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
@@ -39,7 +39,7 @@ struct lower {
     VEC(struct opnd) opnd;
     VEC(struct act) *row;                                /* of each rank */
 };
-/* outputs.c */
+/* output_paths.c */
 int plan_outputs_check(const struct selection *s, const struct plan_request *r, struct err *e);   /* can they be had? */
 void plan_outputs_list(struct plan *p, const struct plan_request *r);
 bool plan_is_output(const struct plan *p, int tensor);

@@ -12,9 +12,9 @@
 #include "base/deadline.h"
 #include "base/out.h"
 #include "base/text.h"
-#include "daemon/report/desk.h"
+#include "daemon/report/thread_liveness.h"
 #include "daemon/report/log.h"
-#include "daemon/report/screen.h"
+#include "daemon/report/terminal.h"
 
 /* LINE: bytes of a line; SCREEN: of one as it is shown, folded and with what is around it. */
 enum { LINE = 1000, SCREEN = 2600 };
@@ -177,7 +177,7 @@ static void put_line(const char *screen, const char *line, bool last)
     if (out.quiet) return;
     put_screen(screen, strlen(screen));
     if (out.file.fd < 0) return;
-    const char *at = desk_at(file_name);
+    const char *at = liveness_wait_file(file_name);
     pthread_mutex_lock(&out.file_lock);
     bool kept = file_reopen(&e);
     unsigned before = out.lost;
@@ -185,18 +185,18 @@ static void put_line(const char *screen, const char *line, bool last)
     bool new_loss = out.lost && !before;
     if (new_loss) snprintf(e.text, sizeof e.text, "%.*s; lines are lost", (int)sizeof out.why, out.why);
     pthread_mutex_unlock(&out.file_lock);
-    desk_at(at);
+    liveness_wait_file(at);
     if (!kept || new_loss) file_complain(e.text);
 }
 
 void log_tick(void)
 {
     struct err e = {0};
-    const char *at = desk_at(file_name);
+    const char *at = liveness_wait_file(file_name);
     pthread_mutex_lock(&out.file_lock);
     bool kept = file_reopen(&e);
     pthread_mutex_unlock(&out.file_lock);
-    desk_at(at);
+    liveness_wait_file(at);
     if (!kept) file_complain(e.text);
 }
 

@@ -8,7 +8,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/out.h"
-#include "daemon/report/desk.h"
+#include "daemon/report/thread_liveness.h"
 #include "daemon/report/metrics.h"
 
 static const char file_name[] = "metrics.jsonl";
@@ -75,12 +75,12 @@ double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT])
  * the line says how the run ended, and may use space that is kept for it on a full disk. */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
-    const char *before = desk_at(file_name);
+    const char *before = liveness_wait_file(file_name);
     text_add(&m->line, "\n");
     int bad = m->held.n && out_records_add(&m->file, m->held.s, m->held.n, last, e);
     if (!bad) m->held.n = 0;
     if (!bad) bad = out_records_add(&m->file, m->line.s, m->line.n, last, e);
-    desk_at(before);
+    liveness_wait_file(before);
     return bad ? -1 : 0;
 }
 

@@ -4,7 +4,7 @@
 #define DAEMON_REPORT_METRICS_H
 #include <jansson.h>
 #include "daemon/report/scores.h"
-#include "daemon/run/course.h"
+#include "daemon/run/sequencer.h"
 
 /* A task that all ranks have reported, followed by one report of each rank. */
 struct result {

@@ -7,11 +7,11 @@
 #include "daemon/report/log.h"
 #include "daemon/report/progress.h"
 
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen)
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen)
 {
     uint64_t now = clock_ns();
     *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
-                           .columns = screen_columns(screen), .epochs = job_epochs(j, steps),
+                           .columns = terminal_columns(screen), .epochs = job_epochs(j, steps),
                            .part = mem_alloc((size_t)job_world(j) * ACC_COUNT * sizeof *p->part),
                            .bytes = mem_alloc((size_t)job_world(j) * sizeof *p->bytes)};
     graph_scores(j->graph, &p->scores);
@@ -185,7 +185,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
         score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
         text_add(&t, "%s%s", i ? "  " : "", score);
     }
-    if (screen_columns(p->screen)) log_progress("");
+    if (terminal_columns(p->screen)) log_progress("");
     char after[40] = "";
     if (step) snprintf(after, sizeof after, " after step %llu", (unsigned long long)step);
     log_line("evaluation of %lld samples%s: %s", (long long)s->samples, after, t.n ? t.s : "");
@@ -196,7 +196,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
 void progress_tick(struct progress *p)
 {
     char line[240];
-    p->columns = screen_columns(p->screen);
+    p->columns = terminal_columns(p->screen);
     log_columns(p->columns);
     if (p->columns) progress_line(p, clock_ns(), p->columns - 1, line, sizeof line);
     log_progress(p->columns ? line : NULL);
@@ -217,7 +217,7 @@ void progress_pause(struct progress *p, bool on)
 void progress_end(struct progress *p)
 {
     char line[240];
-    int columns = screen_columns(p->screen);
+    int columns = terminal_columns(p->screen);
     free(p->part);
     free(p->bytes);
     p->part = p->bytes = NULL;

@@ -4,11 +4,11 @@
 #define DAEMON_REPORT_PROGRESS_H
 #include <jansson.h>
 #include "daemon/report/metrics.h"
-#include "daemon/report/screen.h"
+#include "daemon/report/terminal.h"
 struct progress {
     const struct job *job;
     const struct conf *conf;
-    const struct screen *screen;
+    const struct terminal *screen;
     int columns;                                          /* of the terminal at the last tick; 0: nobody watches */
     uint64_t steps, step, began, samples;
     uint64_t epochs, epoch;                               /* epochs: of the whole run, 0: unknown */
@@ -25,7 +25,7 @@ struct progress {
     uint64_t step_ns, *part, *bytes;                      /* bytes: of each stage, peak_bytes of metrics.jsonl */
     bool paused;                                          /* nothing is awaited */
 };
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct screen *screen);
+void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
 void progress_evaluating(struct progress *p, const struct sums *s);   /* s: sums over its batches so far */
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "ckpt/checkpoint.h"
 #include "daemon/report/rundir.h"
-#include "daemon/run/course.h"
+#include "daemon/run/sequencer.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
                   checkpoints[] = CKPT_FOLDER, metrics[] = "metrics.jsonl", logged[] = "mpstaged.log";
@@ -20,7 +20,7 @@ static const char weights[] = "weights.safetensors", weights_old[] = "weights.sa
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {metrics, T | E, 0, S_IFREG, true},
-    {RATES_FILE, T, 0, S_IFREG, true},
+    {LR_OVERRIDES_FILE, T, 0, S_IFREG, true},
     {weights, T, T, S_IFREG, false},
     {weights_old, T, 0, S_IFREG, false},
     {"confusion.csv", T | E, 0, S_IFREG, true},
@@ -101,7 +101,7 @@ static int metrics_tell(const struct rundir *d, struct err *e)
 
 /* What a run that failed before its first step leaves is in nobody's way. Neither is what one leaves that came to no
  * checkpoint and no weights: its metrics and log stay, and the next run adds to them. */
-static int leftovers_judge(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
+static int leftovers_report(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
     int told = d->fd < 0 || c->run.overwrite || resumes(c) ? 0 : metrics_tell(d, e);
     if (told < 0) return -1;
@@ -121,7 +121,7 @@ static int results_refuse(struct rundir *d, const struct conf *c, enum rundir_us
             return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use %s--overwrite or another "
                            "--run-dir", d->path, owns[i].name, goes_on ? "--resume, " : "");
     }
-    return use == RUNDIR_PROFILE ? 0 : leftovers_judge(d, c, use, e);
+    return use == RUNDIR_PROFILE ? 0 : leftovers_report(d, c, use, e);
 }
 
 static int replaceable(int fd, const char *path, const char *name, struct err *e)
@@ -136,7 +136,7 @@ static int replaceable(int fd, const char *path, const char *name, struct err *e
 /* Whether checkpoints can be made, from their beginning to their removal. */
 static int saves_try(const struct rundir *d, const struct conf *c, struct err *e)
 {
-    if (!course_saves(c)) return 0;
+    if (!sequencer_saves(c)) return 0;
     struct text shown = {0};
     int fd = openat(d->fd, checkpoints, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     text_add(&shown, "%s%s%s", d->path, fd < 0 ? "" : "/", fd < 0 ? "" : checkpoints);
@@ -149,7 +149,7 @@ static int saves_try(const struct rundir *d, const struct conf *c, struct err *e
 /* A run that is to save looks now whether it can, not after hours. */
 static int saves_check(int fd, const char *path, const struct conf *c, struct err *e)
 {
-    if (!course_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
+    if (!sequencer_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
     return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
 }
 

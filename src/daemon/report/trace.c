@@ -13,7 +13,7 @@ struct track { int n; struct span *v; };
 
 /* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts the
  * shortest of some round trips is taken, half of it for the answer; the error is at most that half. */
-static int64_t clock_offset(struct boot *b, int rank)
+static int64_t clock_offset(struct setup *b, int rank)
 {
     enum { TRIPS = 32 };
     struct world *w = b->world;
@@ -33,7 +33,7 @@ static int64_t clock_offset(struct boot *b, int rank)
     return offset;
 }
 
-static struct track spans_gather(struct boot *b, int rank)
+static struct track spans_gather(struct setup *b, int rank)
 {
     struct world *w = b->world;
     struct track t = {0};
@@ -303,7 +303,7 @@ static int file_write(const struct job *j, struct track *track, const struct out
     return bad;
 }
 
-int trace_write(struct boot *b, struct err *e)
+int trace_write(struct setup *b, struct err *e)
 {
     const struct job *j = &b->job;
     if (!b->conf->run.trace) return 0;

@@ -5,7 +5,7 @@
  * the executor's of each rank. */
 #ifndef DAEMON_REPORT_TRACE_H
 #define DAEMON_REPORT_TRACE_H
-#include "daemon/run/boot_int.h"
+#include "daemon/run/setup_int.h"
 /* After the last step: gathers the ranks' records and writes the file on rank 0. Collective. 74. */
-int trace_write(struct boot *b, struct err *e);
+int trace_write(struct setup *b, struct err *e);
 #endif

@@ -92,8 +92,8 @@ static double share(const struct core_times *a, const struct core_times *b, int 
     return total && b->total[cpu] > a->total[cpu] ? (double)(b->busy[cpu] - a->busy[cpu]) / (double)total : 0;
 }
 
-void core_word_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
-                    const cpu_set_t *launcher, const int *first, struct core_word *w)
+void core_info_fill(const struct core_times *before, const struct core_times *after, const cpu_set_t *mine,
+                    const cpu_set_t *launcher, const int *first, struct core_info *w)
 {
     const double NOTHING = 0.25;                          /* of a processor: what an idle system uses */
     cpu_set_t all;
@@ -113,17 +113,17 @@ void core_word_fill(const struct core_times *before, const struct core_times *af
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
 }
 
-void cores_look(bool launched, struct core_word *w)
+void cores_look(bool launched, struct core_info *w)
 {
     cpu_set_t mine, launcher;
     struct core_times *none = mem_alloc(sizeof *none);
     int *first = mem_alloc(CPU_SETSIZE * sizeof *first);
-    *w = (struct core_word){0};
+    *w = (struct core_info){0};
     gethostname(w->host, sizeof w->host - 1);
     if (sched_getaffinity(0, sizeof mine, &mine) == 0) {
         if (!launched || !launcher_cores(&mine, &launcher)) launcher = mine;
         first_read(&launcher, first);
-        core_word_fill(none, none, &mine, &launcher, first, w);
+        core_info_fill(none, none, &mine, &launcher, first, w);
     }
     free(first);
     free(none);
@@ -131,12 +131,12 @@ void cores_look(bool launched, struct core_word *w)
 
 /* A tick is a hundredth of a second, so it takes a quarter of a second to see whether a core is shared. Only a rank
  * that was bound waits for that long. */
-void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
+void cores_end(struct cores *c, bool launched, int threads, struct core_info *w)
 {
     enum { ENOUGH_NS = 250000000, LEAST_NS = 150000000 };
     cpu_set_t mine, launcher;
     int *first = mem_alloc(CPU_SETSIZE * sizeof *first);
-    *w = (struct core_word){.threads = threads};
+    *w = (struct core_info){.threads = threads};
     gethostname(w->host, sizeof w->host - 1);
     if (c->there && sched_getaffinity(0, sizeof mine, &mine) == 0) {
         bool bound = launched && launcher_cores(&mine, &launcher);
@@ -146,7 +146,7 @@ void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
         w->measured = ns >= LEAST_NS && times_read(&c->after);
         w->own = (double)(own_ns() - c->own) / ns;
         first_read(&launcher, first);
-        core_word_fill(&c->before, &c->after, &mine, &launcher, first, w);
+        core_info_fill(&c->before, &c->after, &mine, &launcher, first, w);
     }
     free(first);
     free(c);
@@ -156,10 +156,10 @@ void cores_end(struct cores *c, bool launched, int threads, struct core_word *w)
 
 struct view { int ranks, threads; double others; cpu_set_t idle; };
 
-static bool same_host(const struct core_word *a, const struct core_word *b) { return strcmp(a->host, b->host) == 0; }
+static bool same_host(const struct core_info *a, const struct core_info *b) { return strcmp(a->host, b->host) == 0; }
 
 /* What ranks with a core of w's do counts as w's own. Cores of any rank are not idle, whatever ran there so far. */
-static struct view view_of(const struct core_word *all, int n, const struct core_word *w)
+static struct view view_of(const struct core_info *all, int n, const struct core_info *w)
 {
     struct view v = {.others = w->busy, .idle = w->idle};
     for (int i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ static struct view view_of(const struct core_word *all, int n, const struct core
     return v;
 }
 
-void cores_spare(const struct core_word *w, int n, int me, cpu_set_t *out)
+void cores_spare(const struct core_info *w, int n, int me, cpu_set_t *out)
 {
     CPU_ZERO(out);
     if (!w[me].bound) return;
@@ -191,7 +191,7 @@ void cores_spare(const struct core_word *w, int n, int me, cpu_set_t *out)
 }
 
 /* Whether other programs take a quarter or more of the cores that the threads need. A processor is a part of a core. */
-static bool disturbed(const struct core_word *w, const struct view *v)
+static bool disturbed(const struct core_info *w, const struct view *v)
 {
     const double QUARTER = 0.25;
     int cores = CPU_COUNT(&w->cores), need = v->threads < cores ? v->threads : cores;
@@ -200,7 +200,7 @@ static bool disturbed(const struct core_word *w, const struct view *v)
     return others - (cores - need) >= QUARTER * need;
 }
 
-static void where_text(const struct core_word *w, const struct view *v, struct text *out)
+static void where_text(const struct core_info *w, const struct view *v, struct text *out)
 {
     int core = 0;
     double part = v->others / w->processors;
@@ -211,7 +211,7 @@ static void where_text(const struct core_word *w, const struct view *v, struct t
 }
 
 /* Adds a line about ranks that are disturbed although their launcher has idle cores, and what to do about it. */
-static void disturbed_text(const struct core_word *w, int n, struct text *out)
+static void disturbed_text(const struct core_info *w, int n, struct text *out)
 {
     int bound = -1, full = -1, n_bound = 0;
     struct view v;
@@ -239,7 +239,7 @@ static void disturbed_text(const struct core_word *w, int n, struct text *out)
 }
 
 /* Adds a line if one rank, or all that may use the same processors, have fewer of these than threads. */
-static void narrow_text(const struct core_word *w, int n, struct text *out)
+static void narrow_text(const struct core_info *w, int n, struct text *out)
 {
     for (int i = 0; i < n; i++) {
         struct view v = view_of(w, n, &w[i]);
@@ -258,7 +258,7 @@ static void narrow_text(const struct core_word *w, int n, struct text *out)
     }
 }
 
-void cores_judge(const struct core_word *w, int n, struct text *out)
+void cores_report(const struct core_info *w, int n, struct text *out)
 {
     narrow_text(w, n, out);
     disturbed_text(w, n, out);

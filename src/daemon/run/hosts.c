@@ -34,7 +34,7 @@ static void host_by_host(const int *host, int n, int *sorted)
     }
 }
 
-void hosts_judge(const int *host, int n_ranks, int of, const int *rank_of, int n_stages, struct text *out)
+void hosts_report(const int *host, int n_ranks, int of, const int *rank_of, int n_stages, struct text *out)
 {
     int *sorted = mem_alloc((size_t)n_ranks * sizeof *sorted), are = 0, would = 0, all = n_ranks / of * (n_stages - 1);
     host_by_host(host, n_ranks, sorted);

@@ -18,5 +18,5 @@ void hosts_links_text(const struct hosts_links *all, int n_ranks, struct text *o
 /* Adds a line if the ranks' places put more borders between stages between hosts than if each host had successive
  * ranks. host: of each of n_ranks, equal numbers mean the same one; each `of` of them are a replica; rank_of: of each
  * of its stages, among these. */
-void hosts_judge(const int *host, int n_ranks, int of, const int *rank_of, int n_stages, struct text *out);
+void hosts_report(const int *host, int n_ranks, int of, const int *rank_of, int n_stages, struct text *out);
 #endif

@@ -8,67 +8,68 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
-#include "daemon/report/desk.h"
+#include "daemon/report/thread_liveness.h"
 #include "daemon/report/log.h"
-#include "daemon/run/fate.h"
+#include "daemon/run/shutdown.h"
 #include "daemon/run/loop_int.h"
-#include "daemon/run/pulse.h"
+#include "daemon/run/heartbeat.h"
 #include "daemon/run/weights.h"
-#include "daemon/talk/notify.h"
+#include "daemon/talk/sd_notify.h"
 
 /* ---- orders out -------------------------------------------------------------------------------------------------- */
 
 /* While the run pauses, no step or batch begins. */
 static bool is_held(const struct loop *l)
 {
-    enum course_phase p = l->course.phase;
-    bool wanted = l->course.wanted && l->course.step != l->course.saved;
-    return l->pause.on && (p == COURSE_TRAIN || (p == COURSE_EVALUATE && !wanted));
+    enum sequencer_phase p = l->sequencer.phase;
+    bool wanted = l->sequencer.wanted && l->sequencer.step != l->sequencer.saved;
+    return l->pause.on && (p == SEQUENCER_TRAIN || (p == SEQUENCER_EVALUATE && !wanted));
 }
 
 void loop_orders(struct loop *l)
 {
-    if (keep_due(&l->keep)) course_checkpoint(&l->course);
+    if (ckpt_policy_due(&l->policy)) sequencer_checkpoint(&l->sequencer);
     while (l->in_flight < IN_FLIGHT && !is_held(l) && !loop_back_waits(l)) {
-        struct course before = l->course;
-        if (!course_next(&l->course, l->task)) break;
-        if (!ring_put(l->lead.orders, l->task)) break;    /* never: the ring has room for all in flight */
+        struct sequencer before = l->sequencer;
+        if (!sequencer_next(&l->sequencer, l->task)) break;
+        if (!queue_put(l->coordinator.orders, l->task)) break; /* never: the queue has room for all in flight */
         l->before[l->n_orders++ % IN_FLIGHT] = before;
-        if (l->task->o.kind == ORDER_CHECKPOINT) keep_ordered(&l->keep);
+        if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_ordered(&l->policy);
         l->in_flight++;
     }
-    if (l->course.phase > COURSE_SAVE) notify_stopping(l->q.job->conf->run.evaluate ? "ending" : "writing weights");
+    if (l->sequencer.phase > SEQUENCER_SAVE) notify_stopping(l->q.job->conf->run.evaluate ?
+                                                             "ending" : "writing weights");
 }
 
 void loop_revoke(struct loop *l)
 {
     int n = 0;
-    bool wanted = l->course.wanted;
-    for (; ring_unput(l->lead.orders, l->task); n++)      /* the newest first: ranks may take the oldest meanwhile */
-        if (l->task->o.kind == ORDER_CHECKPOINT) keep_revoked(&l->keep);
+    bool wanted = l->sequencer.wanted;
+    for (; queue_unput(l->coordinator.orders, l->task); n++) /* the newest first: ranks may take the oldest meanwhile */
+        if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_revoked(&l->policy);
     if (!n) return;
     l->in_flight -= n;
     l->n_orders -= (uint64_t)n;
-    l->course = l->before[l->n_orders % IN_FLIGHT];
-    l->course.wanted |= wanted;
+    l->sequencer = l->before[l->n_orders % IN_FLIGHT];
+    l->sequencer.wanted |= wanted;
 }
 
-void loop_stop(struct loop *l, enum course_stop how)
+void loop_stop(struct loop *l, enum sequencer_stop how)
 {
-    if (l->stopped || l->course.phase >= COURSE_SAVE) return;
+    if (l->stopped || l->sequencer.phase >= SEQUENCER_SAVE) return;
     loop_pause_end(l);
     l->stopped = true;
     notify_stopping("stopping");
     loop_revoke(l);
-    course_stop(&l->course, how);
+    sequencer_stop(&l->sequencer, how);
     loop_orders(l);
-    log_line("stopping after step %llu", (unsigned long long)l->course.step);
+    log_line("stopping after step %llu", (unsigned long long)l->sequencer.step);
 }
 
 bool loop_checkpoint(struct loop *l)
 {
     loop_revoke(l);
-    bool wanted = course_checkpoint(&l->course);
+    bool wanted = sequencer_checkpoint(&l->sequencer);
     loop_orders(l);
     return wanted;
 }
@@ -76,10 +77,10 @@ bool loop_checkpoint(struct loop *l)
 /* ---- results in -------------------------------------------------------------------------------------------------- */
 
 /* Logs what the first steps showed. */
-static void verdict_lines(struct loop *l)
+static void slow_layers_lines(struct loop *l)
 {
     struct text t = {0};
-    grade_verdict(l->grade, &t);
+    plan_accuracy_slow(l->accuracy, &t);
     if (t.n) log_lines(t.s);
     text_free(&t);
 }
@@ -94,9 +95,9 @@ static double busy_ns(const struct report *r)
 
 static int straggler_tell(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
 {
-    char who[PULSE_WHO];
+    char who[HEARTBEAT_WHO];
     uint64_t since = l->straggler[rank].since;
-    pulse_who(rank, who);
+    heartbeat_who(rank, who);
     if (over) log_line("note: %s is no longer slow, since step %llu", who, (unsigned long long)r->o.step);
     else
         log_line("note: %s is slow: for %d steps it has been busy %.1f times as long as usual", who, STRAGGLER_STEPS,
@@ -118,7 +119,7 @@ static int stragglers_look(struct loop *l, const struct result *r, struct err *e
 }
 
 /* A step that updated nothing counts and is reported as others are, with a line and an event of its own where the run
- * goes on (judge_finite in lead.c). */
+ * goes on (check_finite in coordinator.c). */
 static int skip_note(struct loop *l, const struct result *r, struct err *e)
 {
     const struct job *j = l->q.job;
@@ -127,8 +128,8 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     if (!r->rep[0].nonfinite) return 0;
     l->nonfinite++;
     l->known.skipped++;
-    tally_nonfinite(l->tally);
-    if (course_rolls_back(j->conf)) loop_back_begin(l, r);
+    prometheus_nonfinite(l->prometheus);
+    if (sequencer_rolls_back(j->conf)) loop_back_begin(l, r);
     if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
     log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
              nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
@@ -145,7 +146,7 @@ static int rerun_note(struct loop *l, const struct result *r, struct err *e)
         snprintf(link, sizeof link, " from rank %d to rank %d", p->damaged_from, p->damaged_to);
     log_line("warning: step %llu was repeated: %d tensor%s corrupted in transfer%s; suspect the memory or the network",
              (unsigned long long)r->o.step, p->damaged, p->damaged == 1 ? "" : "s", link);
-    tally_damaged(l->tally, (uint64_t)p->damaged);
+    prometheus_damaged(l->prometheus, (uint64_t)p->damaged);
     return metrics_rerun(l->q.metrics, r, e);
 }
 
@@ -157,10 +158,10 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
     notify_step(&l->progress);
-    grade_step(l->grade, r);
-    tally_step(l->tally, r, &s);
-    verdict_lines(l);
-    if (l->q.events && events_step(l->q.events, r, e)) return -1;
+    plan_accuracy_step(l->accuracy, r);
+    prometheus_step(l->prometheus, r, &s);
+    slow_layers_lines(l);
+    if (l->q.events && tensorboard_step(l->q.events, r, e)) return -1;
     if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e) || rerun_note(l, r, e)) return -1;
     return stragglers_look(l, r, e);
 }
@@ -175,7 +176,7 @@ static void batch_count(struct loop *l, const struct result *r)
 
 /* A run that only evaluates fails if a loss is not finite, because the loss is its result. During training such a test
  * loss is only noted: weights that are not finite show in the next step, or when they are written. */
-static int batches_judge(struct loop *l, struct err *e)
+static int batches_report(struct loop *l, struct err *e)
 {
     char text[200];
     int bad = l->batches.bad;
@@ -202,13 +203,13 @@ static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
 /* train.patience is at its end, and with it the run. */
 static void enough_tell(struct loop *l)
 {
-    const struct ckpt_best *b = &l->keep.so_far;
+    const struct ckpt_best *b = &l->policy.so_far;
     char value[80];
     struct score_style style = score_style_of(b->score);
     score_print(&style, b->value, SCORE_TEST, value, sizeof value);
     l->enough = true;
-    l->progress.steps = l->course.steps;
-    l->progress.epochs = job_epochs(l->q.job, l->course.steps);
+    l->progress.steps = l->sequencer.steps;
+    l->progress.epochs = job_epochs(l->q.job, l->sequencer.steps);
     if (*b->score)
         log_line("%llu evaluation%s without a better one than %s after step %llu: the run ends",
                  (unsigned long long)b->waited, b->waited == 1 ? "" : "s", value, (unsigned long long)b->step);
@@ -224,7 +225,7 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
                  (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, job_world(l->q.job));
     batch_count(l, r);
-    grade_step(l->grade, r);
+    plan_accuracy_step(l->accuracy, r);
     if (!r->last) {
         progress_evaluating(&l->progress, &l->evaluation);
         notify_step(&l->progress);
@@ -235,24 +236,24 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
     progress_evaluation(&l->progress, l->steps, &s);
     notify_step(&l->progress);
-    tally_evaluation(l->tally, &s);
-    if (l->q.events && events_evaluation(l->q.events, l->steps, &s, e)) return -1;
+    prometheus_evaluation(l->prometheus, &s);
+    if (l->q.events && tensorboard_evaluation(l->q.events, l->steps, &s, e)) return -1;
     if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
-    bool best = keep_scored(&l->keep, l->steps, &s);
-    course_judged(&l->course, best, keep_enough(&l->keep));
-    if (keep_enough(&l->keep) && !l->stopped) enough_tell(l);
-    return batches_judge(l, e);
+    bool best = ckpt_policy_scored(&l->policy, l->steps, &s);
+    sequencer_judged(&l->sequencer, best, ckpt_policy_enough(&l->policy));
+    if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_tell(l);
+    return batches_report(l, e);
 }
 
 static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
     bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
-    if (steps && samples_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
+    if (steps && data_report_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
-    case ORDER_CHECKPOINT: keep_release(&l->keep, &r->o, l->skipped_in_a_row); return 0;
+    case ORDER_CHECKPOINT: ckpt_policy_release(&l->policy, &r->o, l->skipped_in_a_row); return 0;
     case ORDER_SAVE:
         if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
         return 0;
@@ -265,51 +266,52 @@ void loop_fail(struct loop *l, const struct err *e)
 {
     if (l->failed) return;
     l->failed = true;
-    fate_set(e->code, e->text);
+    abort_set(e->code, e->text);
 }
 
 static void on_asked(struct loop *l)
 {
-    unsigned a = fate_asked();
-    if (a & FATE_ASK_CHECKPOINT && !loop_checkpoint(l)) log_line("no checkpoint: nothing has changed since the last "
-                                                                 "one");
-    if (a & FATE_ASK_REOPEN_LOG) log_reopen();
-    if (a & FATE_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
+    unsigned a = shutdown_asked();
+    if (a & SHUTDOWN_ASK_CHECKPOINT &&
+        !loop_checkpoint(l)) log_line("no checkpoint: nothing has changed since the last "
+                                                                     "one");
+    if (a & SHUTDOWN_ASK_REOPEN_LOG) log_reopen();
+    if (a & SHUTDOWN_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
 }
 
 /* Orders that are taken back must not bring it back. */
 static void lost_take(struct loop *l)
 {
-    if (!l->keep.lost) return;
-    course_unsaved(&l->course, l->keep.lost);
-    for (int i = 0; i < IN_FLIGHT; i++) course_unsaved(&l->before[i], l->keep.lost);
-    l->keep.lost = 0;
+    if (!l->policy.lost) return;
+    sequencer_unsaved(&l->sequencer, l->policy.lost);
+    for (int i = 0; i < IN_FLIGHT; i++) sequencer_unsaved(&l->before[i], l->policy.lost);
+    l->policy.lost = 0;
 }
 
 /* A run that only evaluates has nothing to go on with. */
 static void saved_tell(const struct loop *l)
 {
-    if (!l->q.job->conf->run.evaluate) fate_saved(l->keep.step);
+    if (!l->q.job->conf->run.evaluate) shutdown_saved(l->policy.step);
 }
 
 static void on_wake(uv_async_t *a)
 {
     struct loop *l = a->data;
     struct err e = {0};
-    while (ring_get(l->lead.results, l->result, 0)) {
+    while (queue_get(l->coordinator.results, l->result, 0)) {
         l->in_flight--;
         if (l->result->o.kind == ORDER_TRAIN && !l->goes_back)     /* the rate that it had */
             l->result->o.learning_rate = order_rate(&l->result->o, l->known.skipped);
         if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
-    if (keep_take(&l->keep, l->stopped || l->course.phase >= COURSE_SAVE, &e)) loop_fail(l, &e);
+    if (ckpt_policy_take(&l->policy, l->stopped || l->sequencer.phase >= SEQUENCER_SAVE, &e)) loop_fail(l, &e);
     lost_take(l);
     saved_tell(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
-    if (l->keep.step) ctl_checkpoint_done(l->ctl, l->keep.step, 0, "");
-    if (l->lead.costs && ring_get(l->lead.costs, l->costs, 0)) {
-        grade_costs(l->grade, l->costs);
-        verdict_lines(l);
+    if (l->policy.step) ctl_checkpoint_done(l->ctl, l->policy.step, 0, "");
+    if (l->coordinator.costs && queue_get(l->coordinator.costs, l->costs, 0)) {
+        plan_accuracy_costs(l->accuracy, l->costs);
+        slow_layers_lines(l);
     }
     on_asked(l);
     loop_orders(l);
@@ -319,7 +321,7 @@ static void on_wake(uv_async_t *a)
 static void loop_saved(void *ctx, const struct save_done *d)
 {
     struct loop *l = ctx;
-    ring_put(l->keep.done, d);                            /* one is written at a time: there is room */
+    queue_put(l->policy.done, d);                         /* one is written at a time: there is room */
     uv_async_send(&l->wake);
 }
 
@@ -328,19 +330,19 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* The executor leaves soon after the abort word is set. If it hangs in a call, the job ends here; after a signal in
- * time, before the watching thread of fate.c ends the process. */
+ * time, before the watching thread of shutdown.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
     struct err e, none = {0};
-    desk_turn();
+    liveness_turn();
     progress_tick(&l->progress);
     if (is_held(l) && !l->in_flight) notify_paused(&l->progress);
     log_tick();
-    keep_tick(&l->keep);
-    if (!atomic_load(fate_word()) || !fate_get(&e)) return;
+    ckpt_policy_tick(&l->policy);
+    if (!atomic_load(abort_code()) || !shutdown_get(&e)) return;
     int patience = e.code == E_STOPPED ? DEADLINE_LOOP_STOP : DEADLINE_LOOP_FAIL;
-    uint64_t end = fate_since() + DEADLINE_NS(patience), now = clock_ns();
+    uint64_t end = shutdown_since() + DEADLINE_NS(patience), now = clock_ns();
     if (now < end) {
         uint64_t ms = (end - now) / 1000000 + 1;
         if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
@@ -388,7 +390,7 @@ static void loop_end(struct loop *l, int code, const char *how)
 static void loop_main(void *arg)
 {
     pthread_setname_np(pthread_self(), "mpstaged:sched");
-    desk_begin();
+    liveness_begin();
     uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT);
 }
 
@@ -410,38 +412,39 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     l->q = *q;
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(job_world(q->job)));
-    l->lead = (struct lead){.orders = ring_new(IN_FLIGHT, task_bytes(q->job)), .results = ring_new(IN_FLIGHT + 1,
+    l->coordinator = (struct coordinator){.orders = queue_new(IN_FLIGHT, task_bytes(q->job)),
+                                          .results = queue_new(IN_FLIGHT + 1,
             result_bytes(job_world(q->job))),
                             .wake = loop_wake, .ctx = l, .files = files};
-    size_t costs = (size_t)probe_count(q->job) * sizeof *l->costs;
+    size_t costs = (size_t)warmup_count(q->job) * sizeof *l->costs;
     if (costs) {
         l->costs = mem_alloc(costs);
-        l->lead.costs = ring_new(1, costs);
+        l->coordinator.costs = queue_new(1, costs);
     }
-    course_begin(&l->course, q->job, q->from);
-    l->course.rates = q->rates;
-    l->course.known = &l->known;
-    keep_begin(&l->keep, q->job, q->save, q->from, q->best);
-    if (q->from && keep_enough(&l->keep) && !l->course.evaluate_due) {
-        course_enough(&l->course);
+    sequencer_begin(&l->sequencer, q->job, q->from);
+    l->sequencer.rates = q->rates;
+    l->sequencer.known = &l->known;
+    ckpt_policy_begin(&l->policy, q->job, q->save, q->from, q->best);
+    if (q->from && ckpt_policy_enough(&l->policy) && !l->sequencer.evaluate_due) {
+        sequencer_enough(&l->sequencer);
         l->enough = true;
     }
     save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
     if (q->from) {
         l->steps = q->from->step;
-        l->samples = course_samples(q->job, q->from->position);
+        l->samples = sequencer_samples(q->job, q->from->position);
         l->known = (struct known){q->from->step, q->from->step - q->from->updates};
-        l->skipped_in_a_row = l->lead.skipped = q->from->skipped;
+        l->skipped_in_a_row = l->coordinator.skipped = q->from->skipped;
     }
-    progress_begin(&l->progress, q->job, l->course.steps, q->screen);
-    l->grade = grade_new(q->job, q->one_process);
+    progress_begin(&l->progress, q->job, l->sequencer.steps, q->screen);
+    l->accuracy = plan_accuracy_new(q->job, q->one_process);
     l->straggler = mem_alloc((size_t)job_world(q->job) * sizeof *l->straggler);
     for (int i = 0; i < job_world(q->job); i++)
-        l->straggler[i].planned_ns = grade_planned_ns(l->grade, i % q->job->n_ranks);
-    l->tally = tally_new(q->job, l->course.steps);
-    if (q->from) tally_resumed(l->tally, q->from->step, 1);
-    l->keep.metrics = q->metrics;
-    l->keep.tally = l->tally;
+        l->straggler[i].planned_ns = plan_accuracy_planned_ns(l->accuracy, i % q->job->n_ranks);
+    l->prometheus = prometheus_new(q->job, l->sequencer.steps);
+    if (q->from) prometheus_resumed(l->prometheus, q->from->step, 1);
+    l->policy.metrics = q->metrics;
+    l->policy.prometheus = l->prometheus;
     return l;
 }
 
@@ -450,13 +453,13 @@ static void loop_free(struct loop *l)
 {
     ctl_free(l->ctl);
     http_free(l->http);
-    grade_free(l->grade);
-    keep_end(&l->keep);
+    plan_accuracy_free(l->accuracy);
+    ckpt_policy_end(&l->policy);
     free(l->straggler);
-    tally_free(l->tally);
-    ring_free(l->lead.orders);
-    ring_free(l->lead.results);
-    ring_free(l->lead.costs);
+    prometheus_free(l->prometheus);
+    queue_free(l->coordinator.orders);
+    queue_free(l->coordinator.results);
+    queue_free(l->coordinator.costs);
     free(l->costs);
     free(l->task);
     free(l->result);
@@ -466,8 +469,8 @@ static void loop_free(struct loop *l)
 static int loop_start(struct loop *l, struct err *e)
 {
     if (loop_control(l, e)) return -1;
-    l->keep.ctl = l->ctl;
-    fate_wake(loop_wake, l);
+    l->policy.ctl = l->ctl;
+    shutdown_wake(loop_wake, l);
     saved_tell(l);
     on_asked(l);
     loop_orders(l);
@@ -475,9 +478,9 @@ static int loop_start(struct loop *l, struct err *e)
     return bad ? err_set(e, E_OS, "thread: %s", uv_strerror(bad)) : 0;
 }
 
-int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e)
+int loop_open(const struct loop_request *q, struct loop **out, struct coordinator *coordinator, struct err *e)
 {
-    struct loop *l = loop_new(q, lead->files);
+    struct loop *l = loop_new(q, coordinator->files);
     int bad = uv_open(l, e);
     if (!bad && (bad = loop_start(l, e))) {
         http_close(l->http);
@@ -488,7 +491,7 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
         loop_free(l);
         return -1;
     }
-    *lead = l->lead;
+    *coordinator = l->coordinator;
     *out = l;
     return 0;
 }
@@ -496,12 +499,12 @@ int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead
 static int account_line(struct loop *l, struct err *e)
 {
     struct text t = {0};
-    if (!grade_any(l->grade)) return 0;
-    grade_end(l->grade);
-    grade_text(l->grade, &t);
+    if (!plan_accuracy_any(l->accuracy)) return 0;
+    plan_accuracy_end(l->accuracy);
+    plan_accuracy_text(l->accuracy, &t);
     log_lines(t.s);
     text_free(&t);
-    return metrics_event(l->q.metrics, grade_json(l->grade), e);
+    return metrics_event(l->q.metrics, plan_accuracy_json(l->accuracy), e);
 }
 
 static const char *reason_of(const struct loop *l)
@@ -511,7 +514,7 @@ static const char *reason_of(const struct loop *l)
 
 static int last_lines(struct loop *l, int code, const char *text, struct err *e)
 {
-    int bad = account_line(l, e) || samples_end(&l->damaged, l->q.metrics, e);
+    int bad = account_line(l, e) || data_report_end(&l->damaged, l->q.metrics, e);
     if (bad && !code) code = e->code, text = e->text;
     if (code) return metrics_failed(l->q.metrics, code, text, e) || bad ? -1 : 0;
     struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),
@@ -523,12 +526,12 @@ static int last_lines(struct loop *l, int code, const char *text, struct err *e)
  */
 static int stopped_resumable(const struct loop *l, struct err *e)
 {
-    const struct course *c = &l->course;
+    const struct sequencer *c = &l->sequencer;
     char name[CKPT_NAME];
     if (!l->stopped || c->how == STOP_WEIGHTS) return 0;
-    if (l->keep.last.code)
-        return err_set(e, l->keep.last.code, "stopped after step %llu, but without a checkpoint of it: %s",
-                       (unsigned long long)c->step, l->keep.last.text);
+    if (l->policy.last.code)
+        return err_set(e, l->policy.last.code, "stopped after step %llu, but without a checkpoint of it: %s",
+                       (unsigned long long)c->step, l->policy.last.text);
     if (c->how != STOP_RESUMABLE) return 0;
     if (!c->step) return err_set(e, E_STOPPED, "stopped before the first step");
     return err_set(e, E_STOPPED, "stopped after step %llu, which is in checkpoints/%s; --resume continues",
@@ -538,16 +541,16 @@ static int stopped_resumable(const struct loop *l, struct err *e)
 /* Of a run that has trained and evaluated: how good its weights are, and where the best ones lie. */
 static void summary_tell(const struct loop *l)
 {
-    const struct ckpt_best *b = &l->keep.so_far;
+    const struct ckpt_best *b = &l->policy.so_far;
     struct score_style style = score_style_of(b->score);
     char last[80], best[80], name[CKPT_NAME];
     struct text at = {0};
     if (!*b->score || l->q.job->conf->run.evaluate || !l->progress.tested) return;
-    score_print(&style, keep_last(&l->keep), SCORE_TEST, last, sizeof last);
+    score_print(&style, ckpt_policy_last(&l->policy), SCORE_TEST, last, sizeof last);
     score_print(&style, b->value, SCORE_TEST, best, sizeof best);
     text_add(&at, CKPT_FOLDER "/%s", ckpt_name(b->step, name));
     bool kept = !faccessat(l->q.dir->fd, at.s, F_OK, 0), same = !b->waited;
-    if (!same) log_line("last evaluation: %s after step %llu", last, (unsigned long long)l->keep.score.step);
+    if (!same) log_line("last evaluation: %s after step %llu", last, (unsigned long long)l->policy.score.step);
     log_line("%s evaluation: %s after step %llu%s%s", same ? "last and best" : "best", best,
              (unsigned long long)b->step, kept ? ", in " : "", kept ? at.s : "");
     text_free(&at);
@@ -555,11 +558,11 @@ static void summary_tell(const struct loop *l)
 
 int loop_close(struct loop *l, int code, const char *text, struct err *e)
 {
-    fate_wake(NULL, NULL);
+    shutdown_wake(NULL, NULL);
     uv_async_send(&l->quit);
     uv_thread_join(&l->thread);
-    desk_end();
-    if (l->failed && !code && fate_get(e)) code = e->code, text = e->text;
+    liveness_end();
+    if (l->failed && !code && shutdown_get(e)) code = e->code, text = e->text;
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
     progress_end(&l->progress);

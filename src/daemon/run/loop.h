@@ -1,20 +1,20 @@
 /* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and
  * progress, and serves the control socket. It never calls MPI; the executor's thread takes its orders and brings
- * results (side.h). */
+ * results (control_channel.h). */
 #ifndef DAEMON_RUN_LOOP_H
 #define DAEMON_RUN_LOOP_H
-#include "daemon/report/events.h"
+#include "daemon/report/tensorboard.h"
 #include "daemon/report/metrics.h"
 #include "daemon/report/rundir.h"
-#include "daemon/run/side.h"
+#include "daemon/run/control_channel.h"
 #include "daemon/talk/opts.h"
 
 struct loop;
 struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
-    struct events *events;                                /* NULL: not wanted */
+    struct tensorboard *events;                           /* NULL: not wanted */
     bool one_process;                                     /* ranks are threads */
-    struct screen *screen;                                /* where the progress line goes */
+    struct terminal *screen;                              /* where the progress line goes */
     struct save *save;
     const struct ckpt *from;                              /* NULL, or the checkpoint that the run goes on from */
     struct rates *rates;                                  /* what was set before; the loop adds to it */
@@ -23,9 +23,9 @@ struct loop_request {
     struct tp *tp;                                        /* to abort a job whose executor hangs */
     int http;                                             /* bound for service.metrics, and closed by the loop; -1 */
 };
-/* Opens the control socket and starts the thread. Fills in *lead for side_lead, but for `files`. 71, 73: no loop was
- * opened. */
-int loop_open(const struct loop_request *q, struct loop **out, struct lead *lead, struct err *e);
+/* Opens the control socket and starts the thread. Fills in *lead for coordinator_run, but for `files`. 71, 73: no loop
+ * was opened. */
+int loop_open(const struct loop_request *q, struct loop **out, struct coordinator *coordinator, struct err *e);
 /* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1
  * if the loop itself failed. */
 int loop_close(struct loop *l, int code, const char *text, struct err *e);

@@ -3,12 +3,12 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "daemon/report/desk.h"
+#include "daemon/report/thread_liveness.h"
 #include "daemon/report/log.h"
-#include "daemon/run/boot.h"
-#include "daemon/run/fate.h"
+#include "daemon/run/setup.h"
+#include "daemon/run/shutdown.h"
 #include "daemon/run/loop_int.h"
-#include "daemon/run/pulse.h"
+#include "daemon/run/heartbeat.h"
 #include "daemon/run/reload.h"
 #include "daemon/run/resume.h"
 
@@ -24,7 +24,7 @@ void loop_pause_end(struct loop *l)
     if (!l->pause.on) return;
     l->pause.on = false;
     progress_pause(&l->progress, false);
-    grade_pause(l->grade);
+    plan_accuracy_pause(l->accuracy);
     event_write(l, json_pack("{s:s,s:I,s:f}", "event", "pause", "step", (json_int_t)l->pause.step, "pause_seconds",
                              (double)(clock_ns() - l->pause.since) * 1e-9));
 }
@@ -38,7 +38,7 @@ static int on_stop(void *ctx, struct err *e)
 }
 
 /* The run has come so far that no further step will be ordered. */
-static bool is_ending(const struct loop *l) { return l->stopped || l->course.phase >= COURSE_SAVE; }
+static bool is_ending(const struct loop *l) { return l->stopped || l->sequencer.phase >= SEQUENCER_SAVE; }
 
 static int on_pause(void *ctx, struct err *e)
 {
@@ -51,9 +51,9 @@ static int on_pause(void *ctx, struct err *e)
     }
     l->pause.on = true;
     l->pause.since = clock_ns();
-    l->pause.step = l->course.step;
+    l->pause.step = l->sequencer.step;
     progress_pause(&l->progress, true);
-    log_line("pausing after step %llu", (unsigned long long)l->course.step);
+    log_line("pausing after step %llu", (unsigned long long)l->sequencer.step);
     loop_orders(l);
     return 0;
 }
@@ -64,7 +64,7 @@ static int on_resume(void *ctx, struct err *e)
     (void)e;
     if (!l->pause.on) return 0;
     loop_pause_end(l);
-    log_line("continuing after step %llu", (unsigned long long)l->course.step);
+    log_line("continuing after step %llu", (unsigned long long)l->sequencer.step);
     loop_orders(l);
     return 0;
 }
@@ -86,9 +86,9 @@ static int rate_parse(const char *key, const char *value, double *rate, struct e
 
 static int rate_note(struct loop *l, const struct rate_from *f, const struct rate_change *c, struct err *e)
 {
-    const char *at = desk_at(RATES_FILE);
-    int bad = rates_note(l->q.rates, l->q.dir->fd, l->q.dir->path, f, c, e);
-    desk_at(at);
+    const char *at = liveness_wait_file(LR_OVERRIDES_FILE);
+    int bad = lr_overrides_note(l->q.rates, l->q.dir->fd, l->q.dir->path, f, c, e);
+    liveness_wait_file(at);
     return bad;
 }
 
@@ -100,8 +100,8 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     double rate = 0;
     if (rate_parse(key, value, &rate, e)) return -1;
     loop_revoke(l);
-    bool late = is_ending(l) || l->course.step >= l->course.steps;
-    unsigned long long step = l->course.step + 1;
+    bool late = is_ending(l) || l->sequencer.step >= l->sequencer.steps;
+    unsigned long long step = l->sequencer.step + 1;
     const struct rate_from f = {step, true, rate};
     int bad = late ? err_set(e, E_STOPPED, "set: all steps are ordered") : rate_note(l, &f, NULL, e);
     loop_orders(l);
@@ -158,9 +158,9 @@ static int reload_note(struct loop *l, const struct conf *now, const json_t *cha
 {
     struct rates *r = l->q.rates;
     loop_revoke(l);
-    const uint64_t step = l->course.step + 1;
+    const uint64_t step = l->sequencer.step + 1;
     const struct rate_from none = {.step = step};
-    struct compared c = {course_conf(&l->course, step), now, json_object()};
+    struct compared c = {sequencer_conf(&l->sequencer, step), now, json_object()};
     bool unset = (r->first.any || r->v.n) && json_object_get(changed, "train.learning_rate");
     conf_compare(c.was, now, change_take, &c);
     follow_take(&c);
@@ -178,11 +178,11 @@ static int reload_note(struct loop *l, const struct conf *now, const json_t *cha
 static void conf_take(struct loop *l, const struct conf *now, const json_t *changed)
 {
     if (json_object_get(changed, "service.progress")) {
-        screen_close(l->q.screen);
-        screen_open(l->q.screen, now->service.progress, boot_launched());
+        terminal_close(l->q.screen);
+        terminal_open(l->q.screen, now->service.progress, setup_launched());
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
-    l->course.conf = l->progress.conf = l->keep.conf = now;
+    l->sequencer.conf = l->progress.conf = l->policy.conf = now;
     l->file = now;
 }
 
@@ -196,7 +196,7 @@ static const struct conf *lent(struct loop *l, struct conf *c)
 /* The same words as mpstagectl's. */
 static void reloaded_tell(const struct loop *l, json_t *changed)
 {
-    const unsigned long long step = l->course.step + 1;
+    const unsigned long long step = l->sequencer.step + 1;
     const char *key;
     json_t *value;
     if (!json_object_size(changed)) log_line("reloaded %s: nothing has changed", l->q.opts->config);
@@ -210,17 +210,17 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     const struct text *began = l->q.file;
     if (!l->file && !(l->file = lent(l, reload_make(l->q.opts, began->s, began->n, e)))) return -1;
     json_t *changed = json_object();
-    const char *at = desk_at("the configuration file");
+    const char *at = liveness_wait_file("the configuration file");
     struct conf *now = reload_read(l->q.opts, l->file, changed, e);
-    desk_at(at);
+    liveness_wait_file(at);
     bool other = json_object_size(changed), taken = now && (!other || !reload_note(l, now, changed, e));
     if (taken && other) conf_take(l, lent(l, now), changed);
     else conf_free(now);
     if (taken) {
         reloaded_tell(l, changed);
-        event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->course.step + 1, "changed",
-                                 changed));
-        json_object_set_new(answer, "step", json_integer((json_int_t)l->course.step + 1));
+        event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->sequencer.step + 1,
+                                 "changed", changed));
+        json_object_set_new(answer, "step", json_integer((json_int_t)l->sequencer.step + 1));
         json_object_set(answer, "changed", changed);
         loop_orders(l);
     }
@@ -244,13 +244,13 @@ static int on_checkpoint(void *ctx, bool then_stop, uint64_t *step, struct err *
     const struct conf *c = l->q.job->conf;
     if (c->run.evaluate) return err_set(e, E_CONF, "checkpoint: a run that only evaluates has none");
     if (then_stop) loop_stop(l, STOP_CHECKPOINT);
-    else if (!loop_checkpoint(l) && !l->course.saved)
+    else if (!loop_checkpoint(l) && !l->sequencer.saved)
         return err_set(e, E_STOPPED, "checkpoint: %s", is_ending(l) ? "the run is ending" : "no step is done yet");
-    bool back = l->course.phase == COURSE_FAULT || l->course.phase == COURSE_ROLLBACK;
-    *step = then_stop && back ? l->keep.step : course_saves_step(&l->course);
-    if (then_stop && !back && *step != l->course.step)    /* it was told to end, or ended, without one */
+    bool back = l->sequencer.phase == SEQUENCER_FAULT || l->sequencer.phase == SEQUENCER_ROLLBACK;
+    *step = then_stop && back ? l->policy.step : sequencer_saves_step(&l->sequencer);
+    if (then_stop && !back && *step != l->sequencer.step) /* it was told to end, or ended, without one */
         return err_set(e, E_STOPPED, "checkpoint: the run is ending");
-    if (*step == l->keep.step) uv_async_send(&l->wake);   /* it is there, and whoever waits hears that then */
+    if (*step == l->policy.step) uv_async_send(&l->wake); /* it is there, and whoever waits hears that then */
     return 0;
 }
 
@@ -259,7 +259,8 @@ static const char *state_of(const struct loop *l, bool evaluating)
     if (l->stopped) return "stopping";
     if (l->pause.on) return l->in_flight ? "pausing" : "paused";
     if (evaluating) return "evaluating";
-    return l->goes_back || l->course.phase == COURSE_TRAIN || l->steps < l->course.step ? "training" : "saving";
+    return l->goes_back || l->sequencer.phase == SEQUENCER_TRAIN || l->steps < l->sequencer.step ?
+        "training" : "saving";
 }
 
 static json_t *on_status(void *ctx)
@@ -267,22 +268,23 @@ static json_t *on_status(void *ctx)
     struct loop *l = ctx;
     /* Orders are given before they are run: those of an evaluation while the last steps still run, its last ones while
      * it runs. */
-    bool evaluating = (l->course.phase == COURSE_EVALUATE && l->steps == l->course.step) || l->progress.test_done;
+    bool evaluating = (l->sequencer.phase == SEQUENCER_EVALUATE && l->steps == l->sequencer.step) ||
+        l->progress.test_done;
     const char *state = state_of(l, evaluating);
-    bool under_way = (evaluating || l->steps < l->course.step) && !(l->pause.on && !l->in_flight);
+    bool under_way = (evaluating || l->steps < l->sequencer.step) && !(l->pause.on && !l->in_flight);
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
                           (int)getpid(),
                           "ranks", job_world(l->q.job), "stages", l->q.job->n_stages);
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
-    json_object_set_new(o, "steps", json_integer((json_int_t)l->course.steps));
+    json_object_set_new(o, "steps", json_integer((json_int_t)l->sequencer.steps));
     if (l->nonfinite) json_object_set_new(o, "nonfinite_steps", json_integer((json_int_t)l->nonfinite));
     progress_json(&l->progress, under_way, o);
     if (l->stopped || l->pause.on) json_object_del(o, "eta_seconds");
-    if (l->course.step < l->course.steps)
-        json_object_set_new(o, "learning_rate", json_real(course_rate(&l->course, l->course.step + 1, 0)));
-    if (l->keep.step) {
-        json_object_set_new(o, "checkpoint_step", json_integer((json_int_t)l->keep.step));
-        json_object_set_new(o, "checkpoint_seconds", json_real(floor((double)(clock_ns() - l->keep.at) * 1e-9)));
+    if (l->sequencer.step < l->sequencer.steps)
+        json_object_set_new(o, "learning_rate", json_real(sequencer_rate(&l->sequencer, l->sequencer.step + 1, 0)));
+    if (l->policy.step) {
+        json_object_set_new(o, "checkpoint_step", json_integer((json_int_t)l->policy.step));
+        json_object_set_new(o, "checkpoint_seconds", json_real(floor((double)(clock_ns() - l->policy.at) * 1e-9)));
     }
     return o;
 }
@@ -290,8 +292,8 @@ static json_t *on_status(void *ctx)
 static void on_metrics(void *ctx, struct text *page)
 {
     struct loop *l = ctx;
-    for (int r = 0; r < job_world(l->q.job); r++) tally_heard(l->tally, r, pulse_heard(r));
-    tally_page(l->tally, page);
+    for (int r = 0; r < job_world(l->q.job); r++) prometheus_heard(l->prometheus, r, heartbeat_heard(r));
+    prometheus_page(l->prometheus, page);
 }
 
 /* The words are those of mpstagectl's status, and two for what it does not tell apart. */
@@ -301,8 +303,8 @@ static bool on_ready(void *ctx, struct text *word)
     struct loop *l = ctx;
     json_t *status = on_status(l);
     const char *state = json_string_value(json_object_get(status, "state"));
-    if (atomic_load(fate_word())) state = "failed";
-    else if (!tally_steps(l->tally) && strcmp(state, "training") == 0) state = "starting";
+    if (atomic_load(abort_code())) state = "failed";
+    else if (!prometheus_steps(l->prometheus) && strcmp(state, "training") == 0) state = "starting";
     bool ready = true;
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) ready &= strcmp(state, idle[i]) != 0;
     text_add(word, "%s", state);

@@ -3,17 +3,17 @@
 #ifndef DAEMON_RUN_LOOP_INT_H
 #define DAEMON_RUN_LOOP_INT_H
 #include <uv.h>
-#include "daemon/report/grade.h"
+#include "daemon/report/plan_accuracy.h"
 #include "daemon/report/progress.h"
-#include "daemon/report/samples.h"
+#include "daemon/report/data_report.h"
 #include "daemon/report/straggler.h"
-#include "daemon/report/tally.h"
-#include "daemon/run/keep.h"
+#include "daemon/report/prometheus.h"
+#include "daemon/run/ckpt_policy.h"
 #include "daemon/run/loop.h"
 #include "daemon/talk/ctl.h"
 #include "daemon/talk/http.h"
 
-/* orders in flight: one that runs, one that the ranks know, one in the ring */
+/* orders in flight: one that runs, one that the ranks know, one in the queue */
 enum { IN_FLIGHT = ORDER_AHEAD + 1, TICK_MS = 100 };
 
 struct loop {
@@ -23,8 +23,8 @@ struct loop {
     uv_timer_t tick;
     struct ctl *ctl;
     struct loop_request q;
-    struct lead lead;
-    struct course course, before[IN_FLIGHT];              /* now; before each of the last orders */
+    struct coordinator coordinator;
+    struct sequencer sequencer, before[IN_FLIGHT];        /* now; before each of the last orders */
     uint64_t n_orders;
     struct task *task;                                    /* scratch */
     struct result *result;
@@ -32,12 +32,12 @@ struct loop {
     struct sums evaluation;
     struct { int n, bad, first; } batches;                /* evaluated: all, those with no finite loss, the first */
     struct progress progress;
-    struct grade *grade;
-    struct keep keep;
+    struct plan_accuracy *accuracy;
+    struct ckpt_policy policy;
     struct straggler *straggler;                          /* of each rank */
-    struct tally *tally;
+    struct prometheus *prometheus;
     struct http *http;                                    /* NULL: service.metrics is not set */
-    double *costs;                                        /* scratch: probe_count numbers */
+    double *costs;                                        /* scratch: warmup_count numbers */
     uint64_t steps, samples;
     struct samples damaged;
     uint64_t nonfinite, skipped_in_a_row;                 /* steps that updated nothing */
@@ -49,7 +49,7 @@ struct loop {
     char hash[33];
     bool stopped, done;
     bool enough;                                          /* the run ends before its last step: train.patience */
-    bool failed;                                          /* the loop itself, which has set the fate of the run */
+    bool failed;                                          /* the loop itself, which has set the abort code */
     struct { bool on; uint64_t since, step; } pause;      /* step: after which it began */
     const struct conf *file;                              /* as last reloaded, q.rates frees it; NULL: never */
 };
@@ -58,7 +58,7 @@ struct loop {
 void loop_orders(struct loop *l);
 /* Takes back the orders that ranks do not know yet, so that what is asked counts after the steps under way. */
 void loop_revoke(struct loop *l);
-void loop_stop(struct loop *l, enum course_stop how);
+void loop_stop(struct loop *l, enum sequencer_stop how);
 /* A checkpoint at the next step border that ranks do not know of. False: nothing is new since the last one. */
 bool loop_checkpoint(struct loop *l);
 /* After a step that was not finite: what is under way comes to its end and is given up. */

@@ -5,22 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "daemon/report/desk.h"
+#include "daemon/report/thread_liveness.h"
 #include "daemon/report/log.h"
 #include "daemon/run/loop_int.h"
-#include "daemon/talk/notify.h"
+#include "daemon/talk/sd_notify.h"
 
 bool loop_back_waits(const struct loop *l)
 {
-    enum course_phase p = l->course.phase;
-    bool ends = p == COURSE_DUMP || p >= COURSE_SAVE;
-    return course_rolls_back(l->course.conf) && ends && l->in_flight > 0;
+    enum sequencer_phase p = l->sequencer.phase;
+    bool ends = p == SEQUENCER_DUMP || p >= SEQUENCER_SAVE;
+    return sequencer_rolls_back(l->sequencer.conf) && ends && l->in_flight > 0;
 }
 
 void loop_back_begin(struct loop *l, const struct result *r)
 {
     loop_revoke(l);
-    course_fault(&l->course);
+    sequencer_fault(&l->sequencer);
     l->goes_back = true;
     l->back.step = r->o.step;
     l->back.what = r->rep[0].nonfinite;
@@ -37,13 +37,13 @@ static void best_back(struct loop *l)
 {
     struct ckpt c;
     struct err none = {0};
-    const char *at = desk_at(CKPT_FOLDER);
+    const char *at = liveness_wait_file(CKPT_FOLDER);
     int dir = folder_open(l);
     bool read = dir >= 0 && !ckpt_read(dir, CKPT_FOLDER, l->back.to, &c, &none);
-    keep_back(&l->keep, read ? &c.best : NULL);
+    ckpt_policy_back(&l->policy, read ? &c.best : NULL);
     if (read) ckpt_free(&c);
     if (dir >= 0) close(dir);
-    desk_at(at);
+    liveness_wait_file(at);
 }
 
 /* All ranks are as they were after that step. */
@@ -53,15 +53,15 @@ static int arrive(struct loop *l, const struct result *r, struct err *e)
     l->known = (struct known){l->back.to, r->o.n_skipped};
     l->reached.to = l->back.to;
     l->reached.times = l->back.times;
-    course_arrived(&l->course);
+    sequencer_arrived(&l->sequencer);
     l->steps = l->back.to;
-    l->samples = course_samples(l->q.job, l->back.position);
+    l->samples = sequencer_samples(l->q.job, l->back.position);
     progress_back(&l->progress, l->back.to);
     best_back(l);
     notify_disk(NOTIFY_CHECKPOINT, false);
     notify_step(&l->progress);
-    tally_rollback(l->tally, l->back.to);
-    grade_pause(l->grade);
+    prometheus_rollback(l->prometheus, l->back.to);
+    plan_accuracy_pause(l->accuracy);
     log_line("rolled back to step %llu", (unsigned long long)l->back.to);
     return metrics_rollback(l->q.metrics, &l->back, e);
 }
@@ -71,13 +71,13 @@ static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
     uint64_t *step = NULL, found = 0;
-    const char *at = desk_at(CKPT_FOLDER);
+    const char *at = liveness_wait_file(CKPT_FOLDER);
     int n = 0, dir = folder_open(l);
     if (dir >= 0) ckpt_list_of(dir, CKPT_FOLDER, save_headed(l->q.save)->run, &step, &n, &none);
     for (int i = 0; i < n && !found; i++) if (step[i] < than) found = step[i];
     free(step);
     if (dir >= 0) close(dir);
-    desk_at(at);
+    liveness_wait_file(at);
     return found;
 }
 
@@ -85,13 +85,13 @@ static uint64_t older(const struct loop *l, uint64_t than)
 static void pass_over(struct loop *l, const char *why)
 {
     l->passed_over = true;
-    l->keep.step = older(l, l->back.to);
+    l->policy.step = older(l, l->back.to);
     log_line("warning: skipping a damaged checkpoint: %s", why);
 }
 
 int loop_back_take(struct loop *l, const struct result *r, struct err *e)
 {
-    if (r->o.kind == ORDER_CHECKPOINT) keep_forgo(&l->keep, &r->o);
+    if (r->o.kind == ORDER_CHECKPOINT) ckpt_policy_forgo(&l->policy, &r->o);
     if (r->o.kind != ORDER_ROLLBACK) return 0;
     if (!r->o.code) return arrive(l, r, e);
     pass_over(l, r->rep[0].text);
@@ -102,7 +102,7 @@ static int too_often(const struct loop *l, const char *what, struct err *e)
 {
     static const char hint[] = "try a smaller train.learning_rate, and look for NaN and very large values in the data";
     unsigned long long step = l->back.step;
-    if (!l->keep.step)
+    if (!l->policy.step)
         return err_set(e, E_NONFINITE, "step %llu: %s is not finite, and there is no %scheckpoint to roll back to; %s",
                        step, what, l->passed_over ? "valid " : "", hint);
     return err_set(e, E_NONFINITE, "step %llu: %s is not finite after %llu roll-backs to the checkpoint of step "
@@ -114,16 +114,16 @@ int loop_back_turn(struct loop *l, struct err *e)
 {
     struct rollback *b = &l->back;
     char what[300];
-    if (l->course.phase != COURSE_FAULT || l->in_flight || l->keep.writing) return 0;
+    if (l->sequencer.phase != SEQUENCER_FAULT || l->in_flight || l->policy.writing) return 0;
     nonfinite_text(l->q.job->graph, b->what, what, sizeof what);
-    b->to = l->keep.step;
+    b->to = l->policy.step;
     b->times = b->to == l->reached.to ? l->reached.times : 0;
     bool again = b->times < (uint64_t)l->q.job->conf->train.nonfinite_limit;
     if (!b->to || !again) return too_often(l, what, e);
     b->times++;
     log_line("step %llu: %s is not finite; rolling back to the checkpoint of step %llu and skipping the samples from "
              "there to this step", (unsigned long long)b->step, what, (unsigned long long)b->to);
-    course_back(&l->course, b->to, b->position);
+    sequencer_back(&l->sequencer, b->to, b->position);
     ctl_checkpoint_back(l->ctl, b->to);
     notify_disk(NOTIFY_CHECKPOINT, true);
     return 0;

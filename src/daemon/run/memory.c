@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include "daemon/run/course.h"
+#include "daemon/run/sequencer.h"
 #include "daemon/run/memory.h"
-#include "daemon/run/save.h"
+#include "daemon/run/ckpt_writer.h"
 #include "exec/exec.h"
 
 enum { FILE_MOST = 1 << 22 };
@@ -44,7 +44,7 @@ static uint64_t file_number(const char *root, const char *dir, const char *name)
 }
 
 /* Where there is no room, the pool with the most bytes is left out. */
-static struct memory_pool *pool_add(struct memory_word *w, uint64_t id, uint64_t bytes)
+static struct memory_pool *pool_add(struct memory_info *w, uint64_t id, uint64_t bytes)
 {
     int at = w->n;
     if (at == MEMORY_POOLS) {
@@ -58,7 +58,7 @@ static struct memory_pool *pool_add(struct memory_word *w, uint64_t id, uint64_t
 
 static uint64_t left(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 
-static void host_look(const char *root, struct memory_word *w)
+static void host_look(const char *root, struct memory_info *w)
 {
     struct text t = {0};
     bool there = file_read(root, "/proc", "meminfo", &t) && strstr(t.s, "MemAvailable:");
@@ -88,7 +88,7 @@ static uint64_t level_used(const char *root, const char *dir, const struct cg_ki
     return used == UINT64_MAX ? 0 : left(used, files);
 }
 
-static void level_look(const char *root, const char *dir, const struct cg_kind *k, struct memory_word *w)
+static void level_look(const char *root, const char *dir, const struct cg_kind *k, struct memory_info *w)
 {
     char path[4096];
     struct stat st;
@@ -114,7 +114,7 @@ static bool counts_below(const char *root, const char *dir)
 }
 
 /* All levels from dir up to the mount point. */
-static void levels_look(const char *root, char *dir, size_t mount, const struct cg_kind *k, struct memory_word *w)
+static void levels_look(const char *root, char *dir, size_t mount, const struct cg_kind *k, struct memory_info *w)
 {
     for (bool first = true;; first = false) {
         if (!first && k == &CG_V1 && !counts_below(root, dir)) return;
@@ -175,7 +175,7 @@ static bool group_find(const char *text, bool v2, char *out, size_t n)
 }
 
 /* Of a container the mount may begin at its own group; then the path is below that. */
-static void mount_look(const char *root, const char *line, const char *groups, struct memory_word *w)
+static void mount_look(const char *root, const char *line, const char *groups, struct memory_info *w)
 {
     char from[2048], at[2048], group[2048], dir[4200];
     bool v2;
@@ -187,7 +187,7 @@ static void mount_look(const char *root, const char *line, const char *groups, s
     levels_look(root, dir, mount, v2 ? &CG_V2 : &CG_V1, w);
 }
 
-static void cgroups_look(const char *root, struct memory_word *w)
+static void cgroups_look(const char *root, struct memory_info *w)
 {
     struct text groups = {0}, mounts = {0};
     char *save = NULL;
@@ -210,7 +210,7 @@ static uint64_t stacks_bytes(int threads)
     return (uint64_t)(threads + OTHERS) * (known ? r.rlim_cur : usual);
 }
 
-static void limits_look(const char *root, int threads, struct memory_word *w)
+static void limits_look(const char *root, int threads, struct memory_info *w)
 {
     static const struct { int which; const char *line, *name; } kind[] = {
         {RLIMIT_AS, "VmSize", "the process's address space (ulimit -v)"},
@@ -230,9 +230,9 @@ static void limits_look(const char *root, int threads, struct memory_word *w)
     text_free(&t);
 }
 
-void memory_look(const char *root, int threads, struct memory_word *w)
+void memory_look(const char *root, int threads, struct memory_info *w)
 {
-    *w = (struct memory_word){0};
+    *w = (struct memory_info){0};
     limits_look(root, threads, w);
     host_look(root, w);
     cgroups_look(root, w);
@@ -278,11 +278,11 @@ static uint64_t rank_beside(const struct job *j, int rank)
     if (counts) bytes += h->reader;
     for (int r = 0; r < rank && counts && h->threads; r++) counts = !reads(j, plans_of(j, r), r);
     if (counts) bytes += h->cache;
-    return bytes + (course_saves(j->conf) ? save_mirror_bytes(j, rank) : 0);
+    return bytes + (sequencer_saves(j->conf) ? save_staging_bytes(j, rank) : 0);
 }
 
 /* The pool of that id which an earlier rank of the host has; NULL: none. */
-static struct fit_pool *pool_shared(const struct memory *m, const struct memory_word *w, const struct memory_pool *p)
+static struct fit_pool *pool_shared(const struct memory *m, const struct memory_info *w, const struct memory_pool *p)
 {
     for (int i = 0; i < m->host.n && !p->own; i++) {
         const struct memory_pool *other = m->from[i];
@@ -307,7 +307,7 @@ static void pool_take(struct memory *m, int word, const struct memory_pool *p, i
     if (p->bytes < to->bytes) to->bytes = p->bytes;
 }
 
-void memory_make(struct memory_word *word, int words, bool threads, struct memory *m)
+void memory_make(struct memory_info *word, int words, bool threads, struct memory *m)
 {
     size_t most = (size_t)words * MEMORY_POOLS;
     *m = (struct memory){.word = word, .pool = mem_alloc(most * sizeof *m->pool),

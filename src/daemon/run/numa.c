@@ -62,10 +62,10 @@ static bool many_nodes(struct text *t, const char *sys)
     return file_get(t, sys, "devices/system/node/online") && strpbrk(t->s, "-,");
 }
 
-void numa_look(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_word *w)
+void numa_look(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_info *w)
 {
     struct text t = {0};
-    *w = (struct numa_word){.gpu = -1, .cores = -1};
+    *w = (struct numa_info){.gpu = -1, .cores = -1};
     if (many_nodes(&t, sys)) w->gpu = device_node(&t, sys, bus);
     if (w->gpu >= 0 && node_has(&t, sys, w->gpu, mine)) w->cores = w->gpu;
     for (int i = 0; i < NODES && w->gpu >= 0 && w->cores < 0; i++) if (node_has(&t, sys, i, mine)) w->cores = i;
@@ -81,14 +81,14 @@ int numa_prefer(int node)
     return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, (unsigned long)NODES) ? errno : 0;
 }
 
-static bool is_far(const struct numa_word *w) { return w->gpu >= 0 && w->cores >= 0 && w->gpu != w->cores; }
+static bool is_far(const struct numa_info *w) { return w->gpu >= 0 && w->cores >= 0 && w->gpu != w->cores; }
 
 static void more_text(struct text *out, int n)
 {
     if (n > 1) text_add(out, " and %d more", n - 1);
 }
 
-void numa_judge(const struct numa_word *w, int n, struct text *out)
+void numa_report(const struct numa_info *w, int n, struct text *out)
 {
     int far = -1, n_far = 0, refused = -1, n_refused = 0;
     for (int r = n - 1; r >= 0; r--) {

@@ -30,7 +30,7 @@ static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch, in
     sizes_append(to, split * 2 < batch ? split * 2 : batch);
 }
 
-static int profile_sizes(const struct boot *b, struct conf_ints *sizes, struct err *e)
+static int profile_sizes(const struct setup *b, struct conf_ints *sizes, struct err *e)
 {
     const struct conf *c = b->conf;
     *sizes = c->pipeline.profile_sizes;
@@ -59,7 +59,7 @@ static void conf_widest(struct conf *c, const struct conf_ints *sizes)
     c->data.shuffle = false;                              /* a few samples are used again and again */
 }
 
-static int plan_size(const struct boot *b, int n, struct plan **out, struct err *e)
+static int plan_size(const struct setup *b, int n, struct plan **out, struct err *e)
 {
     const struct conf *c = b->conf;
     struct plan_request r = {
@@ -70,13 +70,13 @@ static int plan_size(const struct boot *b, int n, struct plan **out, struct err 
     return *out ? 0 : err_where(e, "micro-batches of %d", n);
 }
 
-static int place_of(struct boot *b, struct out_place *at, struct err *e)
+static int place_of(struct setup *b, struct out_place *at, struct err *e)
 {
     return rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", at, e) ? -1 : 0;
 }
 
 /* Whether the file can be made, before minutes of measuring. A run directory that is made for that goes again. */
-static int write_try(struct boot *b, struct err *e)
+static int write_try(struct setup *b, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
     bool there = b->dir.fd >= 0;
@@ -89,7 +89,7 @@ static int write_try(struct boot *b, struct err *e)
     return bad;
 }
 
-int profile_check(struct boot *b, struct err *e)
+int profile_check(struct setup *b, struct err *e)
 {
     struct conf_ints sizes;
     struct conf trial = *b->conf;
@@ -98,7 +98,7 @@ int profile_check(struct boot *b, struct err *e)
     return b->world->rank == 0 ? job_trial(&b->job, &trial, b->world->size, e) || write_try(b, e) ? -1 : 0 : 0;
 }
 
-int profile_plan(struct boot *b, struct err *e)
+int profile_plan(struct setup *b, struct err *e)
 {
     struct conf_ints sizes;
     if (b->conf->pipeline.replicas > 1)
@@ -118,7 +118,7 @@ int profile_plan(struct boot *b, struct err *e)
 
 /* What an earlier profile has for other numbers of threads stands beside what is measured now: each is measured with as
  * many ranks as there are cores for, so by a run of its own. One that is of no use here does not stop a new one. */
-static void earlier_take(struct boot *b)
+static void earlier_take(struct setup *b)
 {
     enum { MAX_PROFILE = 1 << 26 };
     struct text t = {0};
@@ -131,19 +131,19 @@ static void earlier_take(struct boot *b)
     else log_line("note: ignoring the earlier profile: %s", why.text);
 }
 
-int profile_open(struct boot *b, struct err *e)
+int profile_open(struct setup *b, struct err *e)
 {
     b->costs = cost_new("measured", b->job.sel->n_groups, b->n_sized);
     earlier_take(b);
     for (int i = 0; i < b->n_sized; i++) b->costs->size[i] = b->sized[i]->req.split;
     struct exec_request q = {.plan = b->sized, .n_plans = b->n_sized, .links = true,
                               .train = b->job.data[DS_TRAIN]};
-    return boot_exec(b, q, e);
+    return setup_exec(b, q, e);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static int step_run(struct boot *b, int size, uint64_t step, struct report *r, struct err *e)
+static int step_run(struct setup *b, int size, uint64_t step, struct report *r, struct err *e)
 {
     struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step,
                       .position = step * (uint64_t)b->sized[size]->req.batch};
@@ -158,7 +158,7 @@ static int step_run(struct boot *b, int size, uint64_t step, struct report *r, s
     return bad;
 }
 
-static int steps_run(struct boot *b, struct spent *m, struct err *e)
+static int steps_run(struct setup *b, struct spent *m, struct err *e)
 {
     uint64_t step = 0;
     for (int round = 0; round <= ROUNDS; round++) {
@@ -175,7 +175,7 @@ static int steps_run(struct boot *b, struct spent *m, struct err *e)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static int measure(struct boot *b, struct err *e)
+static int measure(struct setup *b, struct err *e)
 {
     struct spent m = {0};
     if (steps_run(b, &m, e) || costs_links_measure(b->exec, b->costs, e) ||
@@ -186,20 +186,20 @@ static int measure(struct boot *b, struct err *e)
     return 0;
 }
 
-int profile_measure(struct boot *b, struct err *e)
+int profile_measure(struct setup *b, struct err *e)
 {
     if (measure(b, e) == 0) return 0;
-    side_fail(b->side, e);
+    control_fail(b->control, e);
     return -1;
 }
 
-void profile_plans_free(struct boot *b)
+void profile_plans_free(struct setup *b)
 {
     for (int i = 0; i < b->n_sized; i++) plan_free(b->sized[i]);
     free(b->sized);
 }
 
-int profile_write(struct boot *b, struct err *e)
+int profile_write(struct setup *b, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
     struct text t = {0};

@@ -3,18 +3,18 @@
  * Collective: every rank calls it, between votes. Thread: the executor's. */
 #ifndef DAEMON_RUN_PROFILE_H
 #define DAEMON_RUN_PROFILE_H
-#include "daemon/run/boot_int.h"
+#include "daemon/run/setup_int.h"
 /* Sets the sizes to measure and makes a plan of the widest before kernels are measured, so that errors of the
  * configuration show. 65, 66, 78. */
-int profile_check(struct boot *b, struct err *e);
+int profile_check(struct setup *b, struct err *e);
 /* Makes one plan a size; b->conf becomes a copy that describes what is measured. 65, 66, 78. */
-int profile_plan(struct boot *b, struct err *e);
+int profile_plan(struct setup *b, struct err *e);
 /* Opens the device with these plans, for binding. 69. */
-int profile_open(struct boot *b, struct err *e);
-/* Runs the steps, then the links. After a failure all ranks have been told, as by side_lead and side_follow, and
+int profile_open(struct setup *b, struct err *e);
+/* Runs the steps, then the links. After a failure all ranks have been told, as by coordinator_run and worker_run, and
  * nothing is taken down. */
-int profile_measure(struct boot *b, struct err *e);
+int profile_measure(struct setup *b, struct err *e);
 /* Rank 0: makes the directory and writes the file. 73, 74. */
-int profile_write(struct boot *b, struct err *e);
-void profile_plans_free(struct boot *b);               /* called by the maker */
+int profile_write(struct setup *b, struct err *e);
+void profile_plans_free(struct setup *b);              /* called by the maker */
 #endif

@@ -10,13 +10,13 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "daemon/report/scores.h"
-#include "daemon/run/boot_int.h"
-#include "daemon/run/fate.h"
-#include "daemon/run/pulse.h"
+#include "daemon/run/setup_int.h"
+#include "daemon/run/shutdown.h"
+#include "daemon/run/heartbeat.h"
 #include "daemon/run/reload.h"
 #include "daemon/run/resume.h"
 #include "daemon/run/weights.h"
-#include "daemon/talk/notify.h"
+#include "daemon/talk/sd_notify.h"
 #include "optim/optim.h"
 
 /* ---- its contents ------------------------------------------------------------------------------------------------ */
@@ -28,10 +28,10 @@ static bool is_weights(const char *name)
     return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
 }
 
-static bool goes_anyway(const struct boot *b) { return strcmp(b->conf->run.resume, "anyway") == 0; }
+static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "anyway") == 0; }
 
 /* s NULL: only whether it fits. told: NULL, or gets what is not as it was. */
-static int state_read(const struct boot *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
+static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
                       struct err *e)
 {
     struct text folder = {0};
@@ -84,7 +84,7 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
 
 /* What no option says: the network itself, how many samples there are and which, and last, so that an option is named
  * before it, the numerics line. */
-static void settings_beside(const struct boot *b, struct ckpt *c)
+static void settings_beside(const struct setup *b, struct ckpt *c)
 {
     struct text graph = {0}, last = {0};
     char hash[33], n[24] = "";
@@ -113,7 +113,7 @@ static void settings_of(const struct conf *conf, const char *numerics, struct ck
     conf_decides(conf, setting_take, c);
 }
 
-static void settings(const struct boot *b, struct ckpt *c)
+static void settings(const struct setup *b, struct ckpt *c)
 {
     settings_of(b->conf, b->numerics.s, c);
     c->run = ckpt_run_make();
@@ -149,7 +149,7 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
 }
 
 /* Told to go on anyway: names all that differs. */
-static void differences_tell(struct boot *b)
+static void differences_tell(struct setup *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
@@ -162,7 +162,7 @@ static void differences_tell(struct boot *b)
 
 /* The one that an error names. An option that decides bits only beside another one appears or goes with that, as
  * train.steps does with train.schedule: then the other one is what somebody changed. */
-static const struct ckpt_setting *difference(const struct boot *b, const char **old)
+static const struct ckpt_setting *difference(const struct setup *b, const char **old)
 {
     const struct ckpt_setting *s = ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
     while (s && conf_follows(s->key) && (!*old || !s->value))
@@ -174,7 +174,7 @@ static const struct ckpt_setting *difference(const struct boot *b, const char **
 static void setting_follow(void *ctx, const char *key)
 {
     struct resume *r = ctx;
-    const char *now = json_string_value(rates_value(&r->rates, key, UINT64_MAX));
+    const char *now = json_string_value(lr_overrides_value(&r->rates, key, UINT64_MAX));
     for (int i = 0; i < r->from.n_settings; i++) {
         struct ckpt_setting *s = &r->from.setting[i];
         if (strcmp(s->key, key) != 0) continue;
@@ -183,17 +183,17 @@ static void setting_follow(void *ctx, const char *key)
     }
 }
 
-static int rates_take(struct boot *b, struct err *e)
+static int lr_overrides_take(struct setup *b, struct err *e)
 {
     struct resume *r = &b->resume;
     const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
     if (b->dir.fd < 0) return 0;
-    if (rates_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
-    rates_keys(&r->rates, setting_follow, r);
+    if (lr_overrides_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
+    lr_overrides_keys(&r->rates, setting_follow, r);
     return 0;
 }
 
-static int settings_fit(struct boot *b, const char *shown, struct err *e)
+static int settings_fit(struct setup *b, const char *shown, struct err *e)
 {
     struct ckpt *from = &b->resume.from;
     const char *old;
@@ -224,7 +224,7 @@ static int settings_fit(struct boot *b, const char *shown, struct err *e)
 
 /* Reads a manifest and this rank's share of the files. hash: NULL, or of what the manifest says; "": there is no sound
  * one. */
-static int look(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
+static int look(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
 {
     struct text t = {0};
     int bad = ckpt_read(dir, shown, step, c, e);
@@ -236,14 +236,14 @@ static int look(struct boot *b, int dir, const char *shown, uint64_t step, struc
     }
     if (b->world->rank == 0) notify_phase(NULL, NOTIFY_READS);
     for (int i = b->world->rank; !bad && i < c->n_files; i += b->world->size)
-        bad = ckpt_file_verify(dir, shown, c, i, fate_word(), e);
+        bad = ckpt_file_verify(dir, shown, c, i, abort_code(), e);
     if (b->world->rank == 0) notify_others();
     return bad;
 }
 
 /* Whether this rank has another manifest than rank 0, or one of both has none: then its host has another folder under
  * that name, and one rank would go on from what the others have not. Collective; -1 on all ranks, with e on those. */
-static int same_look(struct boot *b, const char *shown, uint64_t step, const char *mine, struct err *e)
+static int same_look(struct setup *b, const char *shown, uint64_t step, const char *mine, struct err *e)
 {
     struct world *w = b->world;
     char first[33], name[CKPT_NAME];
@@ -254,13 +254,13 @@ static int same_look(struct boot *b, const char *shown, uint64_t step, const cha
     if (other)
         err_set(e, E_CONF, "%s/%s: rank %d finds %s there, rank 0%s%s %s; all hosts need one shared folder", shown,
                 ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no valid one",
-                *pulse_host(0) ? " on " : "", pulse_host(0), *first ? "a valid one" : "none");
+                *heartbeat_host(0) ? " on " : "", heartbeat_host(0), *first ? "a valid one" : "none");
     return -1;
 }
 
 /* One that is damaged on some rank is none on all: 0, and rank 0 has its fault in the notes. Where a rank cannot look
  * at it, nobody knows whether it is: -1 there, with e. */
-static int sound(struct boot *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+static int sound(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
 {
     struct err why = {0};
     struct world *w = b->world;
@@ -285,7 +285,7 @@ static int sound(struct boot *b, int dir, const char *shown, uint64_t step, stru
 }
 
 /* Opens the folder of checkpoints. -1 on every rank: there is none, or one of them cannot look into it, which has e. */
-static int folder_open(struct boot *b, struct text *shown, struct err *e)
+static int folder_open(struct setup *b, struct text *shown, struct err *e)
 {
     struct world *w = b->world;
     int dir = ckpt_folder_open(-1, b->conf->run.directory, shown), why = dir < 0 ? errno : 0, none = why == ENOENT;
@@ -298,7 +298,7 @@ static int folder_open(struct boot *b, struct text *shown, struct err *e)
 }
 
 /* Rank 0's list, which all go through together. */
-static int list_share(struct boot *b, int dir, const char *shown, uint64_t **step, int *n, struct err *e)
+static int list_share(struct setup *b, int dir, const char *shown, uint64_t **step, int *n, struct err *e)
 {
     struct world *w = b->world;
     *step = NULL;
@@ -310,7 +310,7 @@ static int list_share(struct boot *b, int dir, const char *shown, uint64_t **ste
     return bad ? -1 : 0;
 }
 
-static void best_find(struct boot *b, int dir, const char *shown, const uint64_t *step, int n)
+static void best_find(struct setup *b, int dir, const char *shown, const uint64_t *step, int n)
 {
     struct resume *r = &b->resume;
     const char *key = b->conf->checkpoint.best;
@@ -326,7 +326,7 @@ static void best_find(struct boot *b, int dir, const char *shown, const uint64_t
 }
 
 /* What has the name of a newer checkpoint, but is no folder: somebody may have moved it and left a link. */
-static void strangers_tell(struct boot *b, int dir, const char *shown)
+static void strangers_tell(struct setup *b, int dir, const char *shown)
 {
     const struct resume *r = &b->resume;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -347,7 +347,7 @@ static void strangers_tell(struct boot *b, int dir, const char *shown)
 }
 
 /* What nobody may lose by a new beginning that he did not ask for. */
-static int beginning_refuse(const struct boot *b, const char *shown, int n, struct err *e)
+static int beginning_refuse(const struct setup *b, const char *shown, int n, struct err *e)
 {
     static const char anew[] = "use --overwrite to replace it, or another --run-dir";
     static const char weights[] = "weights.safetensors";
@@ -361,7 +361,7 @@ static int beginning_refuse(const struct boot *b, const char *shown, int n, stru
                    "checkpoints", dir, weights, anew);
 }
 
-static int newest_find(struct boot *b, int dir, const char *shown, struct err *e)
+static int newest_find(struct setup *b, int dir, const char *shown, struct err *e)
 {
     struct resume *r = &b->resume;
     uint64_t *step;
@@ -375,21 +375,21 @@ static int newest_find(struct boot *b, int dir, const char *shown, struct err *e
             free(r->now.run);
             r->now.run = mem_strdup(r->from.run);
         }
-        bad |= rates_take(b, e) || settings_fit(b, shown, e);
+        bad |= lr_overrides_take(b, e) || settings_fit(b, shown, e);
         best_find(b, dir, shown, step, n);
     }
     free(step);
     return bad || is < 0 ? -1 : 0;
 }
 
-int resume_find(struct boot *b, struct err *e)
+int resume_find(struct setup *b, struct err *e)
 {
     struct text shown = {0};
     if (b->world->rank == 0) settings(b, &b->resume.now);
     if (strcmp(b->conf->run.resume, "no") == 0) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
-    if (!bad && !b->resume.found && b->world->rank == 0) bad = rates_take(b, e);
+    if (!bad && !b->resume.found && b->world->rank == 0) bad = lr_overrides_take(b, e);
     if (!bad && !b->resume.found && b->world->rank == 0)
         text_add(&b->notes, "note: there is no checkpoint to resume from in %s: starting anew\n",
                  b->conf->run.directory);
@@ -401,9 +401,9 @@ int resume_find(struct boot *b, struct err *e)
 /* ---- what was set while the run went on -------------------------------------------------------------------------- */
 
 /* now: an object that gets what the file changes at that step, or NULL. differs: the file has been changed since. */
-struct told { struct boot *b; uint64_t step; json_t *now; bool differs; };
+struct told { struct setup *b; uint64_t step; json_t *now; bool differs; };
 
-static json_t *value_now(const struct boot *b, const char *key)
+static json_t *value_now(const struct setup *b, const char *key)
 {
     struct text t = {0};
     conf_value(b->conf, key, &t);
@@ -418,8 +418,9 @@ static void key_compare(void *ctx, const char *key)
     struct told *t = ctx;
     const struct rates *r = &t->b->resume.rates;
     if (!conf_is_live(key)) return;                       /* settings_fit sees to that */
-    json_t *now = value_now(t->b, key), *was = json_deep_copy(rates_value(r, key, t->step));
-    bool last = json_equal(now, rates_value(r, key, UINT64_MAX)), first = json_equal(now, rates_value(r, key, 0));
+    json_t *now = value_now(t->b, key), *was = json_deep_copy(lr_overrides_value(r, key, t->step));
+    bool last = json_equal(now, lr_overrides_value(r, key, UINT64_MAX)),
+        first = json_equal(now, lr_overrides_value(r, key, 0));
     t->differs |= !last && !(first && !t->b->resume.found);
     json_object_set_new(t->now, key, json_pack("[o,o]", was, now));
 }
@@ -430,22 +431,23 @@ static void key_put(void *ctx, const char *key)
 {
     struct made *m = ctx;
     struct err why = {0};
-    if (!conf_is_live(key) || !conf_put(m->c, key, json_string_value(rates_value(m->r, key, m->step)), &why)) return;
-    err_set(m->e, E_DATA, RATES_FILE ": %s: %s", key, why.text);
+    if (!conf_is_live(key) || !conf_put(m->c, key, json_string_value(lr_overrides_value(m->r, key, m->step)),
+                                        &why)) return;
+    err_set(m->e, E_DATA, LR_OVERRIDES_FILE ": %s: %s", key, why.text);
 }
 
 /* The settings of a step. */
-static const struct conf *conf_make(struct boot *b, uint64_t step, struct err *e)
+static const struct conf *conf_make(struct setup *b, uint64_t step, struct err *e)
 {
     struct rates *r = &b->resume.rates;
     struct made m = {r, step, reload_make(b->opts, b->file.n ? b->file.s : "", b->file.n, e), e};
     if (!m.c) return NULL;
     *vec_push(&r->own) = m.c;
-    rates_keys(r, key_put, &m);
+    lr_overrides_keys(r, key_put, &m);
     return e->code ? NULL : m.c;
 }
 
-static int confs_make(struct boot *b, struct err *e)
+static int confs_make(struct setup *b, struct err *e)
 {
     struct rates *r = &b->resume.rates;
     if (!r->w.n) return 0;
@@ -454,14 +456,14 @@ static int confs_make(struct boot *b, struct err *e)
     return 0;
 }
 
-static void rates_tell(struct boot *b)
+static void lr_overrides_tell(struct setup *b)
 {
     const struct rates *r = &b->resume.rates;
     for (int i = 0; i < r->v.n; i++) {
         const struct rate_from *f = &r->v.v[i];
         if (f->any)
             text_add(&b->notes, "note: train.learning_rate is %.9g again from step %llu on, as it was set (%s/%s)\n",
-                     f->rate, (unsigned long long)f->step, b->dir.path, RATES_FILE);
+                     f->rate, (unsigned long long)f->step, b->dir.path, LR_OVERRIDES_FILE);
     }
     for (int i = 0; i < r->w.n; i++) {
         const char *key, *now;
@@ -470,24 +472,24 @@ static void rates_tell(struct boot *b)
             if (!conf_is_live(key)) continue;
             now = json_string_value(json_array_get(both, 1));
             text_add(&b->notes, "note: %s is %s again from step %llu on, as it was reloaded (%s/%s)\n", key,
-                     spelled(now), (unsigned long long)r->w.v[i].step, b->dir.path, RATES_FILE);
+                     spelled(now), (unsigned long long)r->w.v[i].step, b->dir.path, LR_OVERRIDES_FILE);
         }
     }
 }
 
-int resume_rates(struct boot *b, struct err *e)
+int resume_rates(struct setup *b, struct err *e)
 {
     struct resume *r = &b->resume;
     struct told t = {.b = b, .step = r->from.step};
     const struct rate_from none = {.step = t.step + 1};
     if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
     t.now = json_object();
-    rates_keys(&r->rates, key_compare, &t);
+    lr_overrides_keys(&r->rates, key_compare, &t);
     bool unset = r->rate_anew && (r->rates.first.any || r->rates.v.n);
     const struct rate_change file = {.step = t.step + 1, .changed = t.differs ? json_incref(t.now) : NULL};
     json_decref(t.now);
-    if (!unset && !t.differs) rates_tell(b);
-    else if (rates_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
+    if (!unset && !t.differs) lr_overrides_tell(b);
+    else if (lr_overrides_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
         return -1;
     return confs_make(b, e);
 }
@@ -519,13 +521,13 @@ static bool optimizer_goes_on(const struct conf *conf, const struct ckpt *c)
     return true;
 }
 
-static void past_set(const struct boot *b, const struct ckpt *c)
+static void past_set(const struct setup *b, const struct ckpt *c)
 {
     uint64_t before = optimizer_goes_on(b->conf, c) ? c->before : c->updates;
     exec_past_set(b->exec, &(struct exec_past){c->step - c->updates, before});
 }
 
-int resume_begin(struct boot *b, struct err *e)
+int resume_begin(struct setup *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
     bool found = b->resume.found;
@@ -543,7 +545,7 @@ int resume_begin(struct boot *b, struct err *e)
 
 int resume_back(void *ctx, uint64_t step, struct err *e)
 {
-    struct boot *b = ctx;
+    struct setup *b = ctx;
     struct text shown = {0};
     struct ckpt c = {0};
     pthread_mutex_lock(&turn);
@@ -563,7 +565,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
 void resume_free(struct resume *r)
 {
     free(r->passed);
-    rates_free(&r->rates);
+    lr_overrides_free(&r->rates);
     ckpt_free(&r->from);
     ckpt_free(&r->now);
 }

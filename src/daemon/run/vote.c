@@ -1,22 +1,22 @@
 /* Agreement between ranks while they start. */
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/run/boot_int.h"
-#include "daemon/run/fate.h"
-#include "daemon/run/pulse.h"
+#include "daemon/run/setup_int.h"
+#include "daemon/run/shutdown.h"
+#include "daemon/run/heartbeat.h"
 
-int vote_agree(const struct boot *b, struct err *e)
+int vote_agree(const struct setup *b, struct err *e)
 {
     struct err stop;
-    if (e->code) pulse_where(b->world->rank, e);
-    if (!e->code && atomic_load(fate_word()) && fate_get(&stop)) *e = stop;
+    if (e->code) heartbeat_where(b->world->rank, e);
+    if (!e->code && atomic_load(abort_code()) && shutdown_get(&stop)) *e = stop;
     int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
     if (lowest == b->world->size) return 0;
     b->world->share(b->world, lowest, e, sizeof *e);
     return -1;
 }
 
-void vote_share(const struct boot *b, struct text *t)
+void vote_share(const struct setup *b, struct text *t)
 {
     size_t n = t->n;
     if (b->world->one_process) return;                    /* a single maker has nobody to compare with */
@@ -29,7 +29,7 @@ void vote_share(const struct boot *b, struct text *t)
     free(s);
 }
 
-void vote_name(struct boot *b, struct plan *const *plan, int n)
+void vote_name(struct setup *b, struct plan *const *plan, int n)
 {
     struct text hashes = {0};
     numerics_line(b->job.sel, b->conf, &b->numerics);
@@ -43,7 +43,7 @@ void vote_name(struct boot *b, struct plan *const *plan, int n)
 }
 
 /* The first line that is not in both. */
-static int conf_match(const struct boot *b, char *first, struct err *e)
+static int conf_match(const struct setup *b, char *first, struct err *e)
 {
     struct text mine = {0};
     char *own_save, *first_save;
@@ -61,7 +61,7 @@ static int conf_match(const struct boot *b, char *first, struct err *e)
     return bad;
 }
 
-int vote_same(struct boot *b, struct err *e)
+int vote_same(struct setup *b, struct err *e)
 {
     struct text first = {0}, plan = {0}, conf = {0};
     int rank = b->world->rank, bad = 0;

@@ -20,13 +20,13 @@ bool weights_has(const struct state_row *r, enum weights_what what)
     return false;
 }
 
-struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int speaker)
+struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int writer)
 {
     struct weights_rows w = {.row = mem_alloc((size_t)pl->n_state * sizeof *w.row + 1),
                              .entry = mem_alloc((size_t)pl->n_state * sizeof *w.entry + 1)};
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
-        if (!weights_has(r, what) || (speaker >= 0 && placement_speaker(pl, r) != speaker)) continue;
+        if (!weights_has(r, what) || (writer >= 0 && placement_writer(pl, r) != writer)) continue;
         w.entry[w.n] = (struct st_entry){r->name, r->type, r->shape};
         w.row[w.n++] = i;
     }

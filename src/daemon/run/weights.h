@@ -16,10 +16,10 @@ int weights_init(const struct conf *c, const struct placement *pl, struct exec *
  * of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
 bool weights_has(const struct state_row *r, enum weights_what what);
-/* The rows of the registry in such a file, as it spells them; of one speaker (placement.h), -1:
+/* The rows of the registry in such a file, as it spells them; of one writer (placement.h), -1:
  * of all. */
 struct weights_rows { int n, *row; struct st_entry *entry; };
-struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int speaker);
+struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int writer);
 void weights_rows_free(struct weights_rows *w);
 /* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. s NULL:
  * only checks. anyway: what they lack, or have in another shape, begins anew, and what the registry lacks is left out;

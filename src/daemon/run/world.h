@@ -14,7 +14,7 @@ struct world {
      * identifies the host */
     int rank, size, here, rank_here, host;
     bool one_process;
-    atomic_int speaker;                                     /* which rank ends the job: 0, unless it stands still */
+    atomic_int leader;                                      /* which rank ends the job: 0, unless it stands still */
     /* This rank makes what ranks of its process share: under MPI every rank, among threads rank 0. */
     bool maker;
     int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */

@@ -37,7 +37,7 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
  * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
 static void end(struct world *w, int code)
 {
-    if (w->rank == w->speaker) {
+    if (w->rank == w->leader) {
         proc_stderr_wait();
         MPI_Abort(MPI_COMM_WORLD, code);
     }

@@ -8,17 +8,17 @@
 #include "base/out.h"
 #include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
-#include "daemon/report/outputs.h"
-#include "daemon/report/ready.h"
-#include "daemon/report/samples.h"
+#include "daemon/report/output_paths.h"
+#include "daemon/report/setup_progress.h"
+#include "daemon/report/data_report.h"
 #include "daemon/report/scores.h"
-#include "daemon/run/boot.h"
+#include "daemon/run/setup.h"
 #include "daemon/run/cores.h"
-#include "daemon/run/course.h"
+#include "daemon/run/sequencer.h"
 #include "daemon/run/memory.h"
-#include "daemon/run/save.h"
+#include "daemon/run/ckpt_writer.h"
 #include "daemon/run/weights.h"
-#include "daemon/talk/batch.h"
+#include "daemon/talk/show_batch.h"
 #include "daemon/talk/http.h"
 #include "daemon/talk/init.h"
 #include "daemon/talk/modes.h"
@@ -126,7 +126,7 @@ static int draw(const struct opts *o, const struct conf *c, const struct plan *p
     if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
     else add_json(&file, plan_draw_json(p, k));
     int bad =
-        outputs_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
+        output_paths_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
     text_free(&file);
     return bad;
 }
@@ -136,8 +136,8 @@ static void mirrors_text(const struct job *j, struct text *out)
     uint64_t most = 0;
     char buf[32];
     for (int i = 0; i < job_world(j); i++)
-        if (save_mirror_bytes(j, i) > most) most = save_mirror_bytes(j, i);
-    if (!most || !course_saves(j->conf)) return;          /* otherwise only if somebody asks for one */
+        if (save_staging_bytes(j, i) > most) most = save_staging_bytes(j, i);
+    if (!most || !sequencer_saves(j->conf)) return;       /* otherwise only if somebody asks for one */
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
@@ -183,15 +183,15 @@ static void feeds_text(const struct job *j, struct text *out)
 static int ranks_here(void)
 {
     const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    return boot_launched() && n && atoi(n) > 0 ? atoi(n) : 0;
+    return setup_launched() && n && atoi(n) > 0 ? atoi(n) : 0;
 }
 
 /* What this host has for the ranks, which are all here unless a launcher says otherwise. A run that would not fit is
  * refused by --check-config, and by --plan unless pipeline.max_memory says what the machine will have. */
 static void memory_find(const struct opts *o, struct job *j, struct memory *m)
 {
-    struct memory_word *w = mem_alloc(sizeof *w);
-    bool own = boot_launched() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
+    struct memory_info *w = mem_alloc(sizeof *w);
+    bool own = setup_launched() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
     bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
     size_t each = 0, shared = 0;
     struct err none = {0};
@@ -238,7 +238,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 static int batch_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     struct text png = {0}, said = {0};
-    int bad = outputs_spare(j->conf, "--show-batch", o->picture, e) || batch_show(j, &png, &said, e) ||
+    int bad = output_paths_spare(j->conf, "--show-batch", o->picture, e) || show_batch(j, &png, &said, e) ||
               out_file_named(o->picture, &png, false, e);
     if (!bad) text_add(out, "%s: %s", o->picture, said.s);
     text_free(&png);
@@ -255,7 +255,7 @@ static int weights_check(const struct job *j, struct text *out, struct err *e)
 static int check_end(const struct job *j, struct text *out, struct err *e)
 {
     if (weights_check(j, out, e)) return -1;
-    samples_warnings(j, out);
+    data_report_warnings(j, out);
     job_samples_note(j, out);
     text_add(out, "configuration OK\n");
     return 0;
@@ -274,7 +274,8 @@ static int address_look(const char *address, struct err *e)
 static int outputs_look(const struct conf *c, struct err *e)
 {
     if (address_look(c->service.metrics, e)) return -1;
-    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || outputs_check(NULL, c, e) ? -1 : 0;
+    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || output_paths_check(NULL, c, e) ?
+        -1 : 0;
 }
 
 /* Checks that the file of a search can be made, because a search takes long. */
@@ -288,14 +289,14 @@ static int write_look(const char *file, struct err *e)
     return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
 
-static void search_tell(void *to, int done, int all) { ready_count(to, done, all); }
+static void search_tell(void *to, int done, int all) { setup_progress_count(to, done, all); }
 
 static int search_text(const struct opts *o, int n_ranks, struct job *j, struct ready *r, struct text *out,
                        struct err *e)
 {
     struct text file = {0};
-    struct core_word here;
-    cores_look(boot_launched(), &here);
+    struct core_info here;
+    cores_look(setup_launched(), &here);
     struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
                                .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
     int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
@@ -334,12 +335,12 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct memory memory = {0};
     c->run.evaluate = check && c->run.evaluate;
     if (!check) c->run.predict = NULL;
-    ready_now(r, "reading the network");
+    setup_progress_now(r, "reading the network");
     int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
-    if (check || o->mode == MODE_SHOW_BATCH) ready_now(r, "reading data");
+    if (check || o->mode == MODE_SHOW_BATCH) setup_progress_now(r, "reading data");
     bad = bad || (check && (job_data(&j, e) || pictures_look(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
     if (!bad) memory_find(o, &j, &memory);
-    if (o->mode != MODE_SHOW_BATCH) ready_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
+    if (o->mode != MODE_SHOW_BATCH) setup_progress_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
     else if (!bad && o->mode == MODE_SHOW_BATCH) bad = batch_text(o, &j, out, e);
     else if (!bad) {
@@ -359,13 +360,13 @@ out:
 static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
 {
     enum { DELAY_S = 2 };
-    struct screen screen;
-    screen_open(&screen, c->service.progress, boot_launched());
-    log_columns(screen_columns(&screen));
-    struct ready *r = ready_begin(&screen, DELAY_S, NULL);
+    struct terminal screen;
+    terminal_open(&screen, c->service.progress, setup_launched());
+    log_columns(terminal_columns(&screen));
+    struct ready *r = setup_progress_begin(&screen, DELAY_S, NULL);
     int bad = network_text(o, n_ranks, c, r, out, e);
-    ready_end(r);
-    screen_close(&screen);
+    setup_progress_end(r);
+    terminal_close(&screen);
     return bad;
 }
 

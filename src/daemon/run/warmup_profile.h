@@ -1,0 +1,30 @@
+/* Times the first steps of a run, kernel by kernel: on every rank the second to the fourth of the full batch as
+ * --profile times its steps; fewer if they are long, later ones if they are so short that caches and clocks are
+ * still warming up. The results are numbers that can be added over ranks (exec/costs.h); side sends them to rank 0,
+ * which grades with them.
+ * Not on GPUs, which timing single kernels would slow down.
+ *
+ * Who may use it: boot makes one for each rank, side calls it. Thread: the executor's. After warmup_new it allocates
+ * nothing; a transport copies the numbers once. */
+#ifndef DAEMON_RUN_WARMUP_PROFILE_H
+#define DAEMON_RUN_WARMUP_PROFILE_H
+#include "exec/costs.h"
+#include "job/job.h"
+#include "plan/cost.h"
+
+enum { WARMUP_FIRST = 2, WARMUP_STEPS = 3 };
+struct warmup_profile;
+/* How many numbers a rank reports, 0: nothing is timed in this run. The last three are how many steps were timed, added
+ * over ranks, and the first and last of them as rank 0 has them. */
+int warmup_count(const struct job *j);
+/* Costs for these numbers: one size, the full micro-batch. Only if warmup_count is not 0. */
+struct cost *warmup_costs(const struct job *j);
+/* behind: the step of the checkpoint from which the run goes on; 0: none. */
+struct warmup_profile *warmup_new(const struct job *j, struct exec *s, int rank, uint64_t behind);
+/* Called around each step. warmup_after returns this rank's numbers once, otherwise NULL. */
+void warmup_before(struct warmup_profile *p, const struct order *o);
+const double *warmup_after(struct warmup_profile *p, const struct order *o, const struct report *r);
+/* The run goes back to that step: what is being timed is timed anew behind it. */
+void warmup_again(struct warmup_profile *p, uint64_t step);
+void warmup_free(struct warmup_profile *p);
+#endif
