@@ -142,10 +142,10 @@ enum { CHAINS = 12, ROUNDS = 2000000 };                  /* as many sums at once
         for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                               \
         for (int r = 0; r < ROUNDS; r++)                                                       \
             _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] = mul_add(sum[i], a, b); \
-        float out = 0, lane[sizeof(vec) / sizeof(float)];                                      \
+        float out = 0, stream[sizeof(vec) / sizeof(float)];                                      \
         for (int i = 0; i < CHAINS; i++) {                                                     \
-            memcpy(lane, &sum[i], sizeof lane);                                                \
-            out += lane[0];                                                                    \
+            memcpy(stream, &sum[i], sizeof stream);                                                \
+            out += stream[0];                                                                    \
         }                                                                                      \
         return out;                                                                            \
     }

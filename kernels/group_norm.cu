@@ -49,7 +49,7 @@ template <class T> struct group_moments {
 
 /* A block a sample and group. All differences are brought to those from the group's first channel's value. */
 template <class T> struct group_joined {
-    struct k_group_norm k; const T *x; const double *part; double *extra; int64_t parts, per;
+    struct k_group_norm k; const T *x; const double *part; double *saved; int64_t parts, per;
     template <class F> DEVICE double sum_of(const struct where &w, F f) const
     {
         const int width = k.s.c / k.groups;
@@ -78,14 +78,14 @@ template <class T> struct group_joined {
                      var = sq / count;
         EACH_THREAD(w, t) {
             if (t) continue;
-            extra[2 * (int64_t)w.block] = base + off;
-            extra[2 * (int64_t)w.block + 1] = 1 / sqrt((var > 0 ? var : var != var ? var : 0) + k.eps);
+            saved[2 * (int64_t)w.block] = base + off;
+            saved[2 * (int64_t)w.block + 1] = 1 / sqrt((var > 0 ? var : var != var ? var : 0) + k.eps);
         }
     }
 };
 
 template <class T, int N, class I> struct group_pass {
-    struct k_group_norm k; const T *x; T *y; const double *extra;
+    struct k_group_norm k; const T *x; T *y; const double *saved;
     DEVICE void one(I i) const
     {
         const I packs = (I)(k.s.c / N);
@@ -93,7 +93,7 @@ template <class T, int N, class I> struct group_pass {
         const int64_t n = (int64_t)(i / packs / (I)k.s.points);
         pack<T, N> v = get<N>(x + (size_t)i * N);
         UNROLL for (int j = 0; j < N; j++) {
-            const double *const of = extra + 2 * (n * k.groups + (ch + j) / width);
+            const double *const of = saved + 2 * (n * k.groups + (ch + j) / width);
             const double hat = (to_float(v.v[j]) - of[0]) * of[1];
             from_float(&v.v[j], (float)(hat * (k.weight ? k.weight[ch + j] : 1.0f) + (k.bias ? k.bias[ch + j] : 0.0f)));
         }
@@ -102,38 +102,38 @@ template <class T, int N, class I> struct group_pass {
 };
 
 template <class T>
-static int forward(void *stream, const struct k_group_norm *k, const T *x, T *y, double *extra, double *part)
+static int forward(void *stream, const struct k_group_norm *k, const T *x, T *y, double *saved, double *part)
 {
     const struct parts p = parts_of(k);
     const int c = k->s.c;
     int bad = launch_one(stream, (size_t)(k->s.n * p.count * c),
                          group_moments<T>{x, part, k->s.points, p.count, p.per, c});
     if (!bad)
-        bad = launch(stream, k->s.n * k->groups, THREADS, group_joined<T>{*k, x, part, extra, p.count, p.per});
+        bad = launch(stream, k->s.n * k->groups, THREADS, group_joined<T>{*k, x, part, saved, p.count, p.per});
     return bad ? bad : launch_packs<group_pass, T>(stream, (size_t)(k->s.n * k->s.points), c, true, *k, x, y,
-                                                   (const double *)extra);
+                                                   (const double *)saved);
 }
 
-extern "C" int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *extra,
+extern "C" int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *saved,
                             void *work)
 {
     double *const part = (double *)work;
-    return BY_TYPE(k->s.type, forward<float>(stream, k, (const float *)x, (float *)y, extra, part),
-                   forward<bf16>(stream, k, (const bf16 *)x, (bf16 *)y, extra, part));
+    return BY_TYPE(k->s.type, forward<float>(stream, k, (const float *)x, (float *)y, saved, part),
+                   forward<bf16>(stream, k, (const bf16 *)x, (bf16 *)y, saved, part));
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Of each channel of a part: the sum of g, and of g xhat. */
 template <class T> struct group_dots {
-    struct k_group_norm k; const T *x, *gy; const double *extra; double *part; int64_t parts, per;
+    struct k_group_norm k; const T *x, *gy; const double *saved; double *part; int64_t parts, per;
     DEVICE void one(size_t i) const
     {
         const int c = k.s.c;
         const int64_t ch = (int64_t)(i % (size_t)c), p = (int64_t)(i / (size_t)c) % parts,
                       n = (int64_t)(i / (size_t)c) / parts,
                       to = (p + 1) * per < k.s.points ? (p + 1) * per : k.s.points;
-        const double *const of = extra + 2 * (n * k.groups + ch / (c / k.groups));
+        const double *const of = saved + 2 * (n * k.groups + ch / (c / k.groups));
         double sum = 0, dot = 0;
         for (int64_t r = p * per; r < to; r++) {
             const int64_t at = (n * k.s.points + r) * c + ch;
@@ -185,7 +185,7 @@ struct group_weights {
 };
 
 template <class T, int N, class I> struct group_back {
-    struct k_group_norm k; const T *x, *gy; T *gx; const double *extra, *mean; bool acc;
+    struct k_group_norm k; const T *x, *gy; T *gx; const double *saved, *mean; bool acc;
     DEVICE void one(I i) const
     {
         const I packs = (I)(k.s.c / N);
@@ -196,9 +196,9 @@ template <class T, int N, class I> struct group_back {
         if (acc) to = get<N>(gx + (size_t)i * N);
         UNROLL for (int j = 0; j < N; j++) {
             const int64_t at = 2 * (n * k.groups + (ch + j) / width);
-            const double hat = (to_float(v.v[j]) - extra[at]) * extra[at + 1],
+            const double hat = (to_float(v.v[j]) - saved[at]) * saved[at + 1],
                          t = (double)to_float(g.v[j]) * (k.weight ? k.weight[ch + j] : 1.0f);
-            give(&to.v[j], (float)(extra[at + 1] * (t - mean[at] - hat * mean[at + 1])), acc);
+            give(&to.v[j], (float)(saved[at + 1] * (t - mean[at] - hat * mean[at + 1])), acc);
         }
         put<N>(gx + (size_t)i * N, to);
     }
@@ -212,14 +212,14 @@ template <class T> static int back(void *stream, const struct k_group_norm *k, c
            *const mean = channel + 2 * channels;
     const T *const x = (const T *)g->x, *const gy = (const T *)g->gy;
     int bad = launch_one(stream, (size_t)p.count * channels,
-                         group_dots<T>{*k, x, gy, g->extra, part, p.count, p.per});
+                         group_dots<T>{*k, x, gy, g->saved, part, p.count, p.per});
     if (!bad) bad = launch_one(stream, channels, group_channels{part, channel, p.count, k->s.c});
     if (!bad && (g->gw || g->gb))
         bad = launch_one(stream, (size_t)k->s.c, group_weights{channel, g->gw, g->gb, k->s.n, k->s.c, g->gp_acc});
     if (bad || !g->gx) return bad;
     bad = launch_one(stream, (size_t)k->s.n * (size_t)k->groups, group_means{*k, channel, mean});
     return bad ? bad : launch_packs<group_back, T>(stream, (size_t)(k->s.n * k->s.points), k->s.c, true, *k, x, gy,
-                                                   (T *)g->gx, g->extra, (const double *)mean, g->gx_acc);
+                                                   (T *)g->gx, g->saved, (const double *)mean, g->gx_acc);
 }
 
 extern "C" int k_group_norm_back(void *stream, const struct k_group_norm *k, const struct k_group_norm_grad *g)

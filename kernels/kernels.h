@@ -29,7 +29,7 @@ struct k_grad { const void *gy; void *gx; bool acc; };
 enum { K_COUNTERS = 8192 };
 
 /* ---- batch norm: over rows, of each channel -------------------------------------------------- */
-/* weight, bias, running mean and variance: float[c]. extra: double[2][c], mean and biased variance, as op_batch_norm
+/* weight, bias, running mean and variance: float[c]. saved: double[2][c], mean and biased variance, as op_batch_norm
  * keeps them. */
 struct k_norm {
     enum ktype type;
@@ -42,22 +42,22 @@ struct k_norm {
 size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` that training forward and backward need */
 /* y = relu?(bn(x) + add?). add may be NULL. y may be x or add. */
 struct k_norm_sum { const void *x, *add; void *y; };
-/* By statistics of this micro-batch, which go to extra; and by running ones. */
-int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra, void *work);
+/* By statistics of this micro-batch, which go to saved; and by running ones. */
+int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *saved, void *work);
 int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean, const float *var);
-/* extra NULL: by running statistics, mean and var, which are constants; then gw and gb are not wanted.
+/* saved NULL: by running statistics, mean and var, which are constants; then gw and gb are not wanted.
  * g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
  * wanted): gradient of x.  gw, gb (NULL: not wanted): of weight and bias, float.  g_add may be the memory of gy unless
  * it is added to, gx likewise when g_add is NULL. y is not read without relu; NULL with relu: its sign is computed
  * again from x, which saves reading it (only where nothing was added). */
 struct k_norm_grad {
-    const void *x, *y, *gy; const double *extra;
+    const void *x, *y, *gy; const double *saved;
     void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc;
     const float *mean, *var;
 };
 int k_norm_back(void *stream, const struct k_norm *k, const struct k_norm_grad *g, void *work);
 /* Running statistics of n batch norms at the optimizer step, as op_batch_norm's `stats`: micro (deferred false) or
- * deferred. In device memory: of[n], extra[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
+ * deferred. In device memory: of[n], saved[n][n_mb], samples[n_mb]. points of a sample; count: num_batches_tracked.
  * most_c: the largest c. */
 struct k_running {
     float *mean, *var; int64_t *count;
@@ -66,7 +66,7 @@ struct k_running {
 struct k_running_step {
     bool deferred;
     const struct k_running *of; int n, most_c;
-    int n_mb; const double *const *extra; const int *samples;
+    int n_mb; const double *const *saved; const int *samples;
 };
 int k_norm_running(void *stream, const struct k_running_step *k);
 
@@ -139,25 +139,25 @@ int k_channel_dropout(void *stream, const struct k_mask *m, const void *x, void 
 int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
 /* ---- layer norm: of each of `rows`, over its c channels --------------------------------------- */
-/* weight, bias: float[c]. extra: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm keeps them. */
+/* weight, bias: float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm keeps them. */
 struct k_layer_norm { enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; };
-int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *extra);
+int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *saved);
 int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g,
-                      const float *extra);
+                      const float *saved);
 /* gw, gb (NULL: not wanted): float[c]. work: k_layer_norm_work bytes, at most 8 KiB a channel. */
-struct k_layer_norm_grad { const void *x, *gy; const float *extra; float *gw, *gb; bool acc; void *work; };
+struct k_layer_norm_grad { const void *x, *gy; const float *saved; float *gw, *gb; bool acc; void *work; };
 int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g);
 size_t k_layer_norm_work(int64_t rows, int c);
 
 /* ---- group norm: of each sample, over the points of a group of channels ------------------------ */
-/* weight, bias: float[c], NULL: 1 and 0. extra: double[n][groups][2], mean and 1 / sqrt(var + eps), as op_group_norm
+/* weight, bias: float[c], NULL: 1 and 0. saved: double[n][groups][2], mean and 1 / sqrt(var + eps), as op_group_norm
  * keeps them. work: k_group_norm_work bytes. */
 struct k_group_norm { struct k_shape s; int groups; double eps; const float *weight, *bias; };
 size_t k_group_norm_work(const struct k_group_norm *k);
-int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *extra, void *work);
+int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *saved, void *work);
 /* gx, gw, gb (NULL: not wanted); gw, gb: float[c] */
 struct k_group_norm_grad {
-    const void *x, *gy; const double *extra;
+    const void *x, *gy; const double *saved;
     void *gx; bool gx_acc; float *gw, *gb; bool gp_acc;
     void *work;
 };
@@ -233,7 +233,7 @@ int k_overlap(void *stream, const struct k_segment *k, const void *x, double *ou
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
 /* One step of the optimizer with this place in OPTIMS, for n weights of `total` elements together; weight: table in
- * device memory. Bits are those of optim/optim.c. derived also gets the new weight in bfloat16, as k_to_bf16 rounds it.
+ * device memory. Bits are those of optim/optim.c. packed also gets the new weight in bfloat16, as k_to_bf16 rounds it.
  */
 int k_update(void *stream, int optimizer, const struct be_weight *weight, int n, size_t total,
              const struct be_block *block);

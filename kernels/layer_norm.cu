@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 
 template <class T> struct layer_norm_kernel {
-    struct k_layer_norm k; const T *x; T *y; float *extra;
+    struct k_layer_norm k; const T *x; T *y; float *saved;
     DEVICE void block(const struct where &w) const
     {
         const T *const row = x + (int64_t)w.block * k.c;
@@ -25,19 +25,19 @@ template <class T> struct layer_norm_kernel {
             for (int i = t; i < k.c; i += w.threads)
                 from_float(&to[i], (float)((to_float(row[i]) - mean) * inv * k.weight[i] + k.bias[i]));
             if (t == 0) {
-                extra[2 * (int64_t)w.block] = (float)mean;
-                extra[2 * (int64_t)w.block + 1] = (float)inv;
+                saved[2 * (int64_t)w.block] = (float)mean;
+                saved[2 * (int64_t)w.block + 1] = (float)inv;
             }
         }
     }
 };
 
 template <class T> struct layer_norm_back {
-    struct k_layer_norm k; const T *x, *gy; T *gx; const float *extra; bool acc;
+    struct k_layer_norm k; const T *x, *gy; T *gx; const float *saved; bool acc;
     DEVICE void block(const struct where &w) const
     {
         const int64_t at = (int64_t)w.block * k.c;
-        const double mean = extra[2 * (int64_t)w.block], inv = extra[2 * (int64_t)w.block + 1];
+        const double mean = saved[2 * (int64_t)w.block], inv = saved[2 * (int64_t)w.block + 1];
         const double sum = block_sum(w, [&](int t) {
             double v = 0;
             for (int i = t; i < k.c; i += w.threads) v += (double)to_float(gy[at + i]) * k.weight[i];
@@ -67,7 +67,7 @@ static int64_t part_rows(int64_t rows)
 }
 
 template <class T> struct layer_norm_part {
-    const T *x, *gy; const float *extra; double *part; int64_t rows, per; int c;
+    const T *x, *gy; const float *saved; double *part; int64_t rows, per; int c;
     DEVICE void one(size_t i) const
     {
         const int64_t p = (int64_t)(i / (size_t)c), ch = (int64_t)(i % (size_t)c);
@@ -76,7 +76,7 @@ template <class T> struct layer_norm_part {
         for (int64_t r = p * per; r < to; r++) {
             const double g = to_float(gy[r * c + ch]);
             sum += g;
-            dot += g * (((double)to_float(x[r * c + ch]) - extra[2 * r]) * extra[2 * r + 1]);
+            dot += g * (((double)to_float(x[r * c + ch]) - saved[2 * r]) * saved[2 * r + 1]);
         }
         part[2 * i] = dot;
         part[2 * i + 1] = sum;
@@ -102,31 +102,31 @@ extern "C" size_t k_layer_norm_work(int64_t rows, int c)
     return 2 * sizeof(double) * (size_t)div_up(rows, part_rows(rows)) * (size_t)c;
 }
 
-extern "C" int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *extra)
+extern "C" int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *saved)
 {
     return BY_TYPE(k->type,
-                   launch(stream, k->rows, THREADS, layer_norm_kernel<float>{*k, (const float *)x, (float *)y, extra}),
-                   launch(stream, k->rows, THREADS, layer_norm_kernel<bf16>{*k, (const bf16 *)x, (bf16 *)y, extra}));
+                   launch(stream, k->rows, THREADS, layer_norm_kernel<float>{*k, (const float *)x, (float *)y, saved}),
+                   launch(stream, k->rows, THREADS, layer_norm_kernel<bf16>{*k, (const bf16 *)x, (bf16 *)y, saved}));
 }
 
 template <class T>
-static int back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g, const float *extra)
+static int back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g, const float *saved)
 {
     return launch(stream, k->rows, THREADS,
-                  layer_norm_back<T>{*k, (const T *)x, (const T *)g->gy, (T *)g->gx, extra, g->acc});
+                  layer_norm_back<T>{*k, (const T *)x, (const T *)g->gy, (T *)g->gx, saved, g->acc});
 }
 
 extern "C" int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g,
-                                 const float *extra)
+                                 const float *saved)
 {
-    return BY_TYPE(k->type, back<float>(stream, k, x, g, extra), back<bf16>(stream, k, x, g, extra));
+    return BY_TYPE(k->type, back<float>(stream, k, x, g, saved), back<bf16>(stream, k, x, g, saved));
 }
 
 template <class T> static int parts_of(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g)
 {
     const int64_t per = part_rows(k->rows);
     return launch_one(stream, (size_t)(div_up(k->rows, per) * k->c),
-                      layer_norm_part<T>{(const T *)g->x, (const T *)g->gy, g->extra, (double *)g->work, k->rows, per,
+                      layer_norm_part<T>{(const T *)g->x, (const T *)g->gy, g->saved, (double *)g->work, k->rows, per,
                                          k->c});
 }
 

@@ -12,7 +12,7 @@
 template <class T> struct norm_values {
     const T *x, *add; T *y;
     /* training: this micro-batch's statistics; NULL: the running ones */
-    const double *extra;
+    const double *saved;
     const float *running_mean, *running_var, *weight, *bias;
     double eps; int c; bool relu;
 
@@ -25,7 +25,7 @@ template <class T> struct norm_values {
         EACH_THREAD(w, t) {
             for (int i = t; i < channels; i += w.threads) {
                 int ch = first + i;
-                lines[i] = extra ? line_of<T>(extra[ch], extra[c + ch], eps, weight[ch], bias[ch])
+                lines[i] = saved ? line_of<T>(saved[ch], saved[c + ch], eps, weight[ch], bias[ch])
                                  : line_of<T>(running_mean[ch], running_var[ch], eps, weight[ch], bias[ch]);
             }
         }
@@ -62,7 +62,7 @@ template <class T, int N> struct norm_values_kernel {
 
 template <class T, int N> struct norm_sums_kernel {
     struct sharing s; struct levels l; struct norm_values<T> values;
-    const T *x; double *extra; struct totals *group; struct moments *partial; unsigned *arrived; int c;
+    const T *x; double *saved; struct totals *group; struct moments *partial; unsigned *arrived; int c;
 
     DEVICE static void join(struct moments *a, float n, float mean, float m2, float k)
     {
@@ -154,8 +154,8 @@ template <class T, int N> struct norm_sums_kernel {
     }
     DEVICE void finish(int ch, double mean, double m2) const
     {
-        extra[ch] = mean;
-        extra[c + ch] = m2 > 0 || m2 != m2 ? m2 / (double)s.rows : 0;
+        saved[ch] = mean;
+        saved[c + ch] = m2 > 0 || m2 != m2 ? m2 / (double)s.rows : 0;
     }
 };
 
@@ -177,14 +177,14 @@ template <class T, int N> static int values_launch(void *stream, int64_t rows, c
 }
 
 template <class T, int N> static int train_launch(void *stream, int64_t rows, const struct norm_values<T> &v,
-                                                  double *extra, void *work, unsigned *arrived)
+                                                  double *saved, void *work, unsigned *arrived)
 {
     if (rows <= 0) return 0;
     struct sharing s = share_sums(rows, v.c / N, AHEAD);
     const struct levels l = levels_of(s.parts);
     if (!countable(s)) return BAD_CALL;
     const struct norm_sums_kernel<T, N> sums = {
-        s, l, v, v.x, extra, groups_of(work, v.c), partial_of(work, l, v.c), arrived, v.c
+        s, l, v, v.x, saved, groups_of(work, v.c), partial_of(work, l, v.c), arrived, v.c
     };
     int bad = launch<AHEAD>(stream, blocks_of(s), THREADS, sums);
     return bad || s.parts == 1 ? bad : values_launch<T, N>(stream, rows, v);
@@ -196,12 +196,12 @@ static struct norm_values<T> values_of(const struct k_norm *k, const struct k_no
 }
 
 template <class T>
-static int train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra, void *work)
+static int train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *saved, void *work)
 {
     struct norm_values<T> v = values_of<T>(k, s);
-    v.extra = extra;
-    return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, extra, work, k->arrived)
-                          : train_launch<T, WIDE<T>>(stream, k->rows, v, extra, work, k->arrived);
+    v.saved = saved;
+    return k->c % WIDE<T> ? train_launch<T, 1>(stream, k->rows, v, saved, work, k->arrived)
+                          : train_launch<T, WIDE<T>>(stream, k->rows, v, saved, work, k->arrived);
 }
 
 template <class T>
@@ -213,10 +213,10 @@ static int eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s
     return k->c % WIDE<T> ? values_launch<T, 1>(stream, k->rows, v) : values_launch<T, WIDE<T>>(stream, k->rows, v);
 }
 
-extern "C" int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *extra,
+extern "C" int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *saved,
                             void *work)
 {
-    return BY_TYPE(k->type, train<float>(stream, k, s, extra, work), train<bf16>(stream, k, s, extra, work));
+    return BY_TYPE(k->type, train<float>(stream, k, s, saved, work), train<bf16>(stream, k, s, saved, work));
 }
 
 extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean,
@@ -260,7 +260,7 @@ struct running_kernel {
         const int i = w.block % s.n;
         EACH_THREAD(w, t) {
             int ch = w.block / s.n * THREADS + t;
-            if (ch < s.of[i].c) one(s.of[i], s.extra + (int64_t)i * s.n_mb, ch);
+            if (ch < s.of[i].c) one(s.of[i], s.saved + (int64_t)i * s.n_mb, ch);
         }
     }
 };

@@ -12,15 +12,15 @@ struct plane { float middle, slope, tilt, shift; };
 template <class T> struct norm_grads {
     const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
     T *g_add, *gx; bool g_add_acc, gx_acc;
-    const double *extra; double *total;                  /* total: s and d of every channel */
-    const float *mean, *var;                             /* running ones, where extra is NULL */
+    const double *saved; double *total;                  /* total: s and d of every channel */
+    const float *mean, *var;                             /* running ones, where saved is NULL */
     const float *weight, *bias;
     double eps; int64_t rows; int c; bool relu;
     float *gw, *gb; bool gp_acc;
 
     DEVICE bool guess() const { return relu && !y; }
-    DEVICE double mean_at(int ch) const { return extra ? extra[ch] : mean[ch]; }
-    DEVICE double var_at(int ch) const { return extra ? extra[c + ch] : var[ch]; }
+    DEVICE double mean_at(int ch) const { return saved ? saved[ch] : mean[ch]; }
+    DEVICE double var_at(int ch) const { return saved ? saved[c + ch] : var[ch]; }
     DEVICE struct line line_at(int ch) const { return line_of<T>(mean_at(ch), var_at(ch), eps, weight[ch], bias[ch]); }
 
     /* x and the masked gradients of K rows. */
@@ -45,11 +45,11 @@ template <class T> struct norm_grads {
 
     DEVICE struct plane plane_of(int ch) const
     {
-        if (!extra) return {0, (float)(weight[ch] / sqrt(var_at(ch) + eps)), 0, 0};
-        double inv = 1 / sqrt(extra[c + ch] + eps), slope = weight[ch] * inv,
+        if (!saved) return {0, (float)(weight[ch] / sqrt(var_at(ch) + eps)), 0, 0};
+        double inv = 1 / sqrt(saved[c + ch] + eps), slope = weight[ch] * inv,
                tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
-        struct plane p = {centre<T>(extra[ch]), (float)slope, (float)tilt, 0};
-        p.shift = (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * (extra[ch] - p.middle));
+        struct plane p = {centre<T>(saved[ch]), (float)slope, (float)tilt, 0};
+        p.shift = (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * (saved[ch] - p.middle));
         return p;
     }
 
@@ -217,7 +217,7 @@ static int back(void *stream, const struct k_norm *k, const struct k_norm_grad *
 {
     struct norm_grads<T> n = {
         (const T *)g->x, (const T *)g->y, (const T *)g->gy, (T *)g->g_add, (T *)g->gx, g->g_add_acc, g->gx_acc,
-            g->extra, (double *)work, g->mean, g->var, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw,
+            g->saved, (double *)work, g->mean, g->var, k->weight, k->bias, k->eps, k->rows, k->c, k->relu, g->gw,
             g->gb, g->gp_acc
     };
     if (k->rows <= 0) return 0;

@@ -176,7 +176,7 @@ template <class Rule> struct update_kernel {
         }
         put<N>(k.w + i, w);
         averaged<N>(k, fresh, i, w);
-        if (k.derived) put<N>((bf16 *)k.derived + i, rounded);
+        if (k.packed) put<N>((bf16 *)k.packed + i, rounded);
         UNROLL for (int j = 0; j < MAX_STATE; j++)
             if (j < states) put<N>(k.state + (size_t)j * optim_stride(k.n) + i, state[j]);
     }

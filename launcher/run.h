@@ -46,7 +46,8 @@ struct run_options {
 /* Prints a line to standard error in one piece, after "mpstage-run: ". */
 void run_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- run_tree.c: processes --------------------------------------------------------------------------------------- */
+/* ---- run_processes.c: processes
+ * --------------------------------------------------------------------------------------- */
 
 struct tree { VEC(struct proc) all; };
 /* All descendants of this process, in any order. */
@@ -61,7 +62,8 @@ struct left;
  * still there (70). `child`: where the status of that child goes, as of waitpid; -1 stays if it was taken before. */
 int tree_end(struct left *left, pid_t child, int *status, struct err *e);
 
-/* ---- run_left.c: what a killed Open MPI leaves on the disk and in shared memory ---------------------------------- */
+/* ---- run_cleanup.c: what a killed Open MPI leaves on the disk and in shared memory ----------------------------------
+ * */
 
 struct left {
     VEC(pid_t) pids;                                      /* processes of the command */
@@ -72,7 +74,8 @@ void left_note_all(struct left *l);                       /* all descendants */
 /* Removes what dead processes that were noted have left, and forgets all that was noted. */
 void left_clear(struct left *l);
 
-/* ---- run_words.c: what the command says to the service manager --------------------------------------------------- */
+/* ---- run_notify.c: what the command says to the service manager ---------------------------------------------------
+ * */
 
 struct words {
     int fd, out;                                          /* out: to the service manager; -1: there is none */

@@ -181,7 +181,7 @@ static void job_watch(struct run *r)
 static bool is_final(int code)
 {
     static const int finals[] = {0, E_USAGE, E_DATA, E_NOINPUT, E_CANTCREAT, E_PERM, E_CONF, E_NONFINITE,
-                                 E_UNSURE, RUN_NOT_STARTED, RUN_NOT_FOUND};
+                                 E_CORRUPT, RUN_NOT_STARTED, RUN_NOT_FOUND};
     for (size_t i = 0; i < sizeof finals / sizeof *finals; i++) if (code == finals[i]) return true;
     return false;
 }

@@ -59,8 +59,8 @@ static void *member_main(void *p)
     struct member *m = p;
     double_drop_waits(m->drop);
     check_cuda(cudaSetDevice(m->rank));
-    m->lane = stream_new();                              /* stream 0 of this thread; the links follow */
-    if (m->tp->ops->attach(m->tp, m->lane, m->use, m->n_use, &m->e) || m->run(m)) {
+    m->stream = stream_new();                            /* stream 0 of this thread; the links follow */
+    if (m->tp->ops->attach(m->tp, m->stream, m->use, m->n_use, &m->e) || m->run(m)) {
         if (!m->text[0]) snprintf(m->text, sizeof m->text, "%s", m->e.text);
         m->tp->ops->abort(m->tp, m->e.code ? m->e.code : E_INTERNAL);
     }
@@ -85,9 +85,9 @@ void members_run(enum kind kind, int n, struct member *m)
 void members_close(int n, struct member *m)
 {
     for (int r = 0; r < n; r++) {
-        /* first: a lane may wait for a transfer that only this gives up */
+        /* first: a stream may wait for a transfer that only this gives up */
         m[r].tp->ops->close(m[r].tp);
-        cudaStreamDestroy(m[r].lane);
+        cudaStreamDestroy(m[r].stream);
     }
 }
 
@@ -107,7 +107,7 @@ int settle(struct member *m)
         if (m->tp->ops->progress(m->tp, &m->e)) return -1;
         sched_yield();
     }
-    cudaError_t status = cudaStreamSynchronize(m->lane);  /* may be the first to hear that the device is gone */
+    cudaError_t status = cudaStreamSynchronize(m->stream); /* may be the first to hear that the device is gone */
     return status == cudaSuccess ? 0 : err_set(&m->e, E_DEVICE, "rank %d: %s", m->rank, cudaGetErrorString(status));
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of transports for GPUs share: ranks as threads over the doubles of CUDA and NCCL, each with a lane of
- * its own, and tests that a busy machine cannot spoil. Uses Check's assertions. */
+/* What the tests of transports for GPUs share: ranks as threads over the doubles of CUDA and NCCL, each with a stream
+ * of its own, and tests that a busy machine cannot spoil. Uses Check's assertions. */
 #ifndef TESTS_DEVICE_RIG_H
 #define TESTS_DEVICE_RIG_H
 #include <check.h>
@@ -10,7 +10,7 @@ enum { MAX_RANKS = 4 };
 enum kind { STAGED, NCCL, KINDS };
 struct member {
     struct tp *tp;
-    cudaStream_t lane;
+    cudaStream_t stream;
     const struct tp_use *use; int n_use;
     const struct tp_check *check;
     int drop;                                            /* stream whose waits are lost, -1: none */
@@ -36,8 +36,8 @@ int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e
 void members_run(enum kind kind, int n, struct member *m);
 void members_close(int n, struct member *m);
 void two(enum kind kind, int (*run)(struct member *), struct member *m);   /* of which rank 0 sends to rank 1 */
-int come_to(struct tp *t, struct tp_req *r, struct err *e);   /* until the lane may go on after the post */
-int settle(struct member *m);                            /* until all posts and the lane are done */
+int come_to(struct tp *t, struct tp_req *r, struct err *e);   /* until the stream may go on after the post */
+int settle(struct member *m);                            /* until all posts and the stream are done */
 int one_transfer(struct member *m, struct tp_tag tag, void *p);
 
 extern uint64_t patience_s;                              /* of the try under way */

@@ -414,7 +414,7 @@ END
 kill -TERM "$pid"
 check "the run whose directory was in use" ends 75
 # What no sound machine does is made up there, where steps are computed again.
-elsewhere "exit status of mpstaged" 80 tests/t_finite.c E_UNSURE
+elsewhere "exit status of mpstaged" 80 tests/t_finite.c E_CORRUPT
 # One process that is stopped is woken by its child, to say so.
 begin still $long -o run.hang_timeout=1
 kill -STOP "$pid"

@@ -19,7 +19,7 @@ struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train)
     v->grad = mem_alloc((size_t)g->n_tensors * sizeof *v->grad);
     v->param = mem_alloc((size_t)(g->n_params + 1) * sizeof *v->param);
     v->pgrad = mem_alloc((size_t)(g->n_params + 1) * sizeof *v->pgrad);
-    v->extra = mem_alloc((size_t)g->n_nodes * sizeof *v->extra);
+    v->saved = mem_alloc((size_t)g->n_nodes * sizeof *v->saved);
     for (int i = 0; i < n; i++) v->sample[i] = i;
     for (int i = 0; i < g->n_tensors; i++) {
         v->value[i] = mem_alloc(tensor_count(v, i) * dtype_bytes(g->tensor[i].type));
@@ -32,7 +32,7 @@ struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train)
     }
     for (int i = 0; i < g->n_nodes; i++) {
         const struct op_kind *op = g->node[i].op;
-        v->extra[i] = op->extra_bytes ? mem_alloc(op->extra_bytes(g, &g->node[i], n)) : NULL;
+        v->saved[i] = op->saved_bytes ? mem_alloc(op->saved_bytes(g, &g->node[i], n)) : NULL;
     }
     return v;
 }
@@ -57,7 +57,7 @@ static struct op_call call_of(struct graph_eval *v, int node)
 {
     const struct node *n = &v->g->node[node];
     struct op_call c = {.g = v->g, .node = n, .n = v->n, .train = v->train, .block = &v->block, .sample = v->sample,
-                        .out = v->value[n->out], .extra = v->extra[node]};
+                        .out = v->value[n->out], .saved = v->saved[node]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = v->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = v->param[n->param[k]];
     return c;
@@ -138,7 +138,7 @@ void graph_eval_free(struct graph_eval *v)
     all_free((void **)v->grad, v->g->n_tensors);
     all_free(v->param, v->g->n_params);
     all_free((void **)v->pgrad, v->g->n_params);
-    all_free(v->extra, v->g->n_nodes);
+    all_free(v->saved, v->g->n_nodes);
     free(v->sample);
     free(v);
 }

@@ -15,7 +15,7 @@ struct graph_eval {
     float **grad;                                        /* NULL where no gradient is needed */
     void **param;                                        /* of each persistent tensor */
     float **pgrad;                                       /* of each weight, summed over its uses */
-    void **extra;                                        /* of each node */
+    void **saved;                                        /* of each node */
 };
 
 struct graph_eval *graph_eval_new(const struct graph *g, int n, bool train);

@@ -197,7 +197,7 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
     o->c.out = mem_alloc(count * sizeof(double));
     o->c.gout = rig_normals(type, 40, count);
     if (odd) rig_odd_among((float *)(uintptr_t)o->c.gout, count);
-    if (k->extra_bytes) o->c.extra = mem_alloc(k->extra_bytes(o->g, o->node, n));
+    if (k->saved_bytes) o->c.saved = mem_alloc(k->saved_bytes(o->g, o->node, n));
     for (int i = 0; i < o->node->n_in; i++) {
         const int first = op_graph_first(o->node, i);
         o->c.in[i] = first < i ? o->c.in[first] : input_of(o, i, type);
@@ -223,7 +223,7 @@ void rig_op_close(struct rig_op *o)
         free(o->c.gin[i]);
     }
     for (int i = 0; i < o->node->n_param; i++) free(o->c.param[i]), free(o->c.pgrad[i]);
-    free(o->c.out), free((void *)(uintptr_t)o->c.gout), free(o->c.extra);
+    free(o->c.out), free((void *)(uintptr_t)o->c.gout), free(o->c.saved);
     graph_free(o->g);
 }
 

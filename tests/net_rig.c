@@ -79,7 +79,7 @@ void net_open(struct net *t, struct graph *g, int n)
     for (int i = 0; i < 300; i++) t->sample[i] = 100 + 3 * i;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct op_kind *op = g->node[i].op;
-        if (op->extra_bytes) t->extra[i] = calloc(1, op->extra_bytes(g, &g->node[i], n));
+        if (op->saved_bytes) t->saved[i] = calloc(1, op->saved_bytes(g, &g->node[i], n));
     }
     t->block = memory(t, sizeof *t->block);
     *t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3};
@@ -104,7 +104,7 @@ void net_close(struct net *t)
         t->ops->free(t->b, t->pstore[i], n * 8 + CANARY);
         t->ops->free(t->b, t->pgstore[i], n * sizeof(float) + CANARY);
     }
-    for (int i = 0; i < t->g->n_nodes; i++) free(t->extra[i]);
+    for (int i = 0; i < t->g->n_nodes; i++) free(t->saved[i]);
     t->ops->free(t->b, t->block, sizeof *t->block + CANARY);
     t->ops->close(t->b);
     select_free(t->s);
@@ -117,7 +117,7 @@ struct op_call ref_call(struct net *t, int node)
 {
     const struct node *n = &t->g->node[node];
     struct op_call c = {.g = t->g, .node = n, .n = t->n, .train = t->train, .block = t->block, .sample = t->sample,
-                        .extra = t->extra[node]};
+                        .saved = t->saved[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->plain[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
     c.out = t->plain[n->out];
@@ -165,8 +165,8 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
     const struct group *k = &t->s->group[group];
     struct be_kernel *kernel, *again;
     struct err e = {0};
-    struct be_call c = {.n = t->n, .block = t->block, .sample = t->sample, .extra = t->bextra, .work = t->work,
-                        .derived = t->derived, .pgrad_acc = acc};
+    struct be_call c = {.n = t->n, .block = t->block, .sample = t->sample, .saved = t->bextra, .work = t->work,
+                        .packed = t->packed, .pgrad_acc = acc};
     uint32_t gin = 0, pgrad = 0;
     for (int i = 0; i < k->n_nodes; i++) {
         const struct op_kind *op = t->g->node[k->node[i]].op;
@@ -197,7 +197,7 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
 void group_memory(struct net *t, const struct group *k, bool get)
 {
     struct { void **p; size_t bytes; } m[] = {
-        {&t->bextra, group_extra(k, t->n)}, {&t->work, group_workspace(k, t->n)}, {&t->derived, k->derived_bytes}};
+        {&t->bextra, group_saved(k, t->n)}, {&t->work, group_workspace(k, t->n)}, {&t->packed, k->packed_bytes}};
     for (int i = 0; i < 3; i++) {
         if (get) *m[i].p = m[i].bytes ? memory(t, m[i].bytes) : NULL;
         else if (*m[i].p) {
@@ -205,11 +205,11 @@ void group_memory(struct net *t, const struct group *k, bool get)
             t->ops->free(t->b, *m[i].p, m[i].bytes + CANARY);
         }
     }
-    if (!get || !t->derived) return;
+    if (!get || !t->packed) return;
     struct err e = {0};
     void *param[MAX_PARAM] = {0};
     for (int i = 0; i < k->n_param; i++) param[i] = t->pstore[k->param[i]];
-    ok(t->ops->derive(t->b, (int)(k - t->s->group), param, t->derived, &e), &e);
+    ok(t->ops->pack(t->b, (int)(k - t->s->group), param, t->packed, &e), &e);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -277,7 +277,7 @@ static void terms_of(const struct net *t, const struct group *k, double *value, 
     *value = weights;
     *grad = (double)t->n * (double)shape_count(out) / (double)(out->n ? out->d[0] : 1);
     /* statistics over the micro-batch enter every value */
-    if (t->g->node[k->node[0]].op->extra_bytes) *value = *grad;
+    if (t->g->node[k->node[0]].op->saved_bytes) *value = *grad;
 }
 
 static void backward_compare(struct net *t, const struct group *k, bool acc)
@@ -333,7 +333,7 @@ void group_compare(struct net *t, int group)
     group_memory(t, k, true);
     const struct op_kind *op = t->g->node[k->node[0]].op;
     /* where evaluating differs, both */
-    for (int train = op->extra_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {
+    for (int train = op->saved_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {
         t->train = train;
         ref_forward(t, k);
         garbage_fill(t->store[k->out], tensor_size(t, k->out) / sizeof(float));

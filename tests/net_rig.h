@@ -17,8 +17,8 @@ struct net {
     float *gplain[MAX_T], *gstore[MAX_T];                /* gradients */
     void *param[MAX_T], *pstore[MAX_T];
     float *pgrad[MAX_T], *pgstore[MAX_T];
-    void *extra[MAX_T];                                  /* of each node, the reference's */
-    void *bextra, *work, *derived;
+    void *saved[MAX_T];                                  /* of each node, the reference's */
+    void *bextra, *work, *packed;
     struct be_block *block;
     int64_t sample[300];
 };
@@ -36,7 +36,7 @@ size_t param_floats(const struct net *t, int i);
 struct op_call ref_call(struct net *t, int node);
 void ref_forward(struct net *t, const struct group *k);
 void ref_backward(struct net *t, const struct group *k);
-/* The backend: extra, work and derived memory of a group, taken or given back; one pass. acc: adds to gradients. */
+/* The backend: saved, work and packed memory of a group, taken or given back; one pass. acc: adds to gradients. */
 void group_memory(struct net *t, const struct group *k, bool get);
 void be_phase(struct net *t, int group, enum phase ph, bool acc);
 /* x is y but for rounding; each value is a sum of so many terms. */

@@ -21,5 +21,5 @@ typedef float any_floats __attribute__((vector_size(BLOCK * sizeof(float)), alig
 
 extern const struct wino_ops wino_any;
 extern const struct patch_ops patch_any;
-const struct wino_ops wino_any = {derive, run, weights_run};
+const struct wino_ops wino_any = {pack, run, weights_run};
 const struct patch_ops patch_any = {patch_coarse, patch_fine, patch_weights, patch_sums};

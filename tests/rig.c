@@ -75,16 +75,16 @@ static int plans_make(struct world *w, struct err *e)
                              .split = (int)w->c->train.split_size, .bundle = q->bundle, .groups = q->groups,
                              .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
                              .output = w->asked, .n_outputs = w->n_asked};
-    bool *again = mem_alloc((size_t)w->sel->n_groups * sizeof *again);
-    for (int i = 0; i < w->sel->n_groups; i++) again[i] = q->recompute >> i % 8 & 1;
-    p.again = q->recompute ? again : NULL;
+    bool *recompute = mem_alloc((size_t)w->sel->n_groups * sizeof *recompute);
+    for (int i = 0; i < w->sel->n_groups; i++) recompute[i] = q->recompute >> i % 8 & 1;
+    p.recompute = q->recompute ? recompute : NULL;
     int n_replicas = p.replicas = q->replicas > 1 ? q->replicas : 1;
     for (p.replica = 0; !q->no_loss && p.replica < n_replicas; p.replica++)
         w->more[p.replica][0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
     p.replica = 0;
     if (!q->no_loss) w->plan[w->n_plans++] = w->more[0][0];
-    free(again);
-    p.again = NULL;
+    free(recompute);
+    p.recompute = NULL;
     if (!q->no_loss && !w->plan[0]) return -1;
     if (n_replicas > 1 && (!w->more[n_replicas - 1][0] || replicas_check(w, 0, e))) return -1;
     for (int i = 0; !q->no_loss && i < w->plan[0]->n_stages; i++)

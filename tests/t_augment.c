@@ -439,7 +439,7 @@ START_TEST(beta)
         double sum = 0, squares = 0, n = 20000;
         for (int i = 0; i < n; i++) {
             struct draws r = {.at = {3, RNG_TEST, 0, (uint32_t)i, 0}};
-            double v = draws_beta(&r, alpha[k]);
+            double v = variate_beta(&r, alpha[k]);
             ck_assert(v >= 0 && v <= 1);
             sum += v;
             squares += (v - 0.5) * (v - 0.5);

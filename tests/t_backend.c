@@ -19,7 +19,7 @@ START_TEST(tables)
         struct device d;
         struct err e = {0};
         ck_assert_ptr_eq(be_find((*b)->name), *b);
-        if ((*b)->lane && (*b)->describe(0, &d, &e)) {      /* a device may be missing, and says so */
+        if ((*b)->stream && (*b)->describe(0, &d, &e)) {    /* a device may be missing, and says so */
             ck_assert_int_eq(e.code, E_DEVICE);
             ck_assert(e.text[0]);
             continue;
@@ -44,7 +44,7 @@ struct net {
     void *value[MAX_T];
     float *grad[MAX_T]; bool written[MAX_T];
     void *param[MAX_P]; float *pgrad[MAX_P];
-    void *extra[MAX_T];                                  /* of each group; of each node in the oracle */
+    void *saved[MAX_T];                                  /* of each group; of each node in the oracle */
     struct be_block block;
     int64_t sample[SAMPLES];
 };
@@ -104,7 +104,7 @@ static void net_open(struct net *t, const char *backend, bool fuse)
             rng_fill_uniform((struct rng_at){3, RNG_TEST, (uint32_t)i, 1}, t->param[i],
                              param_bytes(t, i) / sizeof(float));
     }
-    for (int i = 0; i < t->g->n_nodes; i++) t->extra[i] = calloc(1, 4096);
+    for (int i = 0; i < t->g->n_nodes; i++) t->saved[i] = calloc(1, 4096);
     t->block = (struct be_block){.inv_weight = 0.125, .clip_coef = 1};
 }
 
@@ -112,7 +112,7 @@ static void net_close(struct net *t)
 {
     for (int i = 0; i < t->g->n_tensors; i++) { free(t->value[i]); free(t->grad[i]); }
     for (int i = 0; i < t->g->n_params; i++) { free(t->param[i]); free(t->pgrad[i]); }
-    for (int i = 0; i < t->g->n_nodes; i++) free(t->extra[i]);
+    for (int i = 0; i < t->g->n_nodes; i++) free(t->saved[i]);
     t->ops->close(t->b);
     select_free(t->s);
     graph_free(t->g);
@@ -123,7 +123,7 @@ static void oracle_node(struct net *t, int i, enum phase ph, bool train)
 {
     const struct node *n = &t->g->node[i];
     struct op_call c = {.g = t->g, .node = n, .n = SAMPLES, .train = train, .block = &t->block, .sample = t->sample,
-                        .extra = t->extra[i], .out = t->value[n->out], .gout = t->grad[n->out]};
+                        .saved = t->saved[i], .out = t->value[n->out], .gout = t->grad[n->out]};
     for (int k = 0; k < n->n_in; k++) c.in[k] = t->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = t->param[n->param[k]];
     if (ph == PH_FWD) { n->op->forward(&c); return; }
@@ -157,7 +157,7 @@ static void group_run(struct net *t, int i, enum phase ph, bool train, bool keep
     size_t work = group_workspace(k, SAMPLES);
     unsigned char *mem = malloc(work + CANARY);
     struct be_call c = {
-        .n = SAMPLES, .block = &t->block, .sample = t->sample, .extra = t->extra[i], .work = mem, .pgrad_acc = acc};
+        .n = SAMPLES, .block = &t->block, .sample = t->sample, .saved = t->saved[i], .work = mem, .pgrad_acc = acc};
     memset(mem, 0x5a, work + CANARY);
     c.out = ph == PH_FWD || keep_out || k->n_nodes == 1 ? t->value[k->out] : NULL;
     c.gout = ph == PH_FWD || k->is_loss ? NULL : t->grad[k->out];
@@ -343,7 +343,7 @@ START_TEST(null_constants)
             ck_assert_float_eq(t.pgrad[i][k], NULL_GRAD);
     ok(t.ops->sumsq(t.b, &w, 1, &sum, &e) || t.ops->add(t.b, &w, &g, 1, &e) || t.ops->done(t.b, &e) != 1, &e);
     ok(t.ops->update(t.b, 0, &(struct be_weight){&w, &g, NULL, NULL, 1, 1, 1}, 1, &b, &e) ||
-           t.ops->derive(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e),
+           t.ops->pack(t.b, 0, NULL, NULL, &e) || t.ops->copy(t.b, &w, &w, 0, &e),
        &e);
     ck_assert(w == 3 && sum == 0);
     const struct null_count *n = null_counts(t.b);
@@ -351,7 +351,7 @@ START_TEST(null_constants)
     ck_assert_uint_eq(n->run[PH_BWD_WEIGHTS], 4);        /* three convolutions, one linear layer */
     ck_assert_uint_eq(n->run[PH_BWD_DATA], (uint64_t)t.s->n_groups - 1);   /* all but the first convolution */
     ck_assert_uint_eq(n->prepare, 2 * (n->run[0] + n->run[1] + n->run[2]));
-    ck_assert(n->add == 1 && n->sumsq == 1 && n->update == 1 && n->derive == 1 && n->copy == 1 && n->done == 1);
+    ck_assert(n->add == 1 && n->sumsq == 1 && n->update == 1 && n->pack == 1 && n->copy == 1 && n->done == 1);
     void *p = t.ops->alloc(t.b, 300, &e);
     ck_assert(n->alloc == 1 && n->bytes == 300);
     t.ops->free(t.b, p, 300);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "base/proc.h"
 #include "base/rng.h"
 #include "base/text.h"
@@ -542,25 +542,25 @@ static const struct { const char *guess, *names, *meant; } guesses[] = {
 START_TEST(nearest_names)
 {
     char buf[NEAREST_TELL], want[NEAREST_TELL] = "";
-    struct nearest s = nearest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
+    struct suggest s = suggest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
     for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " "))
-        nearest_try(&s, at, strcspn(at, " "), 0);
+        suggest_try(&s, at, strcspn(at, " "), 0);
     if (*guesses[_i].meant) snprintf(want, sizeof want, " (did you mean --%s?)", guesses[_i].meant);
-    ck_assert_msg(!strcmp(nearest_tell(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
+    ck_assert_msg(!strcmp(suggest_tell(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
 }
 END_TEST
 
 START_TEST(nearest_rank_and_length)
 {
     char name[300], buf[NEAREST_TELL];
-    struct nearest s = nearest_begin("abcd", 4);
-    ck_assert(nearest_try(&s, "abcx", 4, 1) && !nearest_try(&s, "abcx", 4, 1) && nearest_try(&s, "abcx", 4, 0));
-    ck_assert(nearest_try(&s, "ABCD", 4, 1) && !nearest_try(&s, "abce", 4, 0));
+    struct suggest s = suggest_begin("abcd", 4);
+    ck_assert(suggest_try(&s, "abcx", 4, 1) && !suggest_try(&s, "abcx", 4, 1) && suggest_try(&s, "abcx", 4, 0));
+    ck_assert(suggest_try(&s, "ABCD", 4, 1) && !suggest_try(&s, "abce", 4, 0));
     memset(name, 'a', sizeof name);
-    s = nearest_begin(name, 299);
-    ck_assert(!nearest_try(&s, name, 298, 0));           /* too long to compare */
-    ck_assert(nearest_try(&s, name, 299, 0));
-    ck_assert_uint_lt(strlen(nearest_tell(&s, "", buf)), sizeof buf);
+    s = suggest_begin(name, 299);
+    ck_assert(!suggest_try(&s, name, 298, 0));           /* too long to compare */
+    ck_assert(suggest_try(&s, name, 299, 0));
+    ck_assert_uint_lt(strlen(suggest_tell(&s, "", buf)), sizeof buf);
 }
 END_TEST
 

@@ -65,8 +65,8 @@ START_TEST(bundles_keep_all_statistics)
     int seen = 0;
     for (int g = 0; g < m.s->n_groups; g++) {
         if (!m.s->group[g].has_stats) continue;
-        struct place *x = &m.p->stage[0].extra_place[g];
-        size_t one = plan_part_extra(m.p, &m.s->group[g]), bytes = x->bytes;
+        struct place *x = &m.p->stage[0].saved_place[g];
+        size_t one = plan_part_saved(m.p, &m.s->group[g]), bytes = x->bytes;
         ck_assert(x->space == SP_SLOT && one > 0 && bytes == 4 * one && m.p->cls[x->cls].n_slots == 3);
         x->bytes = bytes - 64;
         ck_assert(plan_check(m.p, NULL));
@@ -191,7 +191,7 @@ struct kernels {
 };
 
 /* One call's memory; what is written has the same values before. */
-struct call_memory { float *in, *out, *gout, *gin, *param[MAX_PARAM], *pgrad[MAX_PARAM]; void *derived, *work; };
+struct call_memory { float *in, *out, *gout, *gin, *param[MAX_PARAM], *pgrad[MAX_PARAM]; void *packed, *work; };
 
 static size_t floats_of(const struct kernels *k, int tensor)
 {
@@ -217,9 +217,9 @@ static struct call_memory memory_take(struct kernels *k, const struct group *g, 
         m.param[i] = random_floats(k, weights_of(k, g->param[i]), 5);
         m.pgrad[i] = random_floats(k, weights_of(k, g->param[i]), 6);
     }
-    if (g->derived_bytes) {
-        m.derived = k->ops->alloc(k->b, g->derived_bytes, &k->e);
-        ck_assert(!k->ops->derive(k->b, k->s->group_of[g->node[0]], (void *const *)m.param, m.derived, &k->e));
+    if (g->packed_bytes) {
+        m.packed = k->ops->alloc(k->b, g->packed_bytes, &k->e);
+        ck_assert(!k->ops->pack(k->b, k->s->group_of[g->node[0]], (void *const *)m.param, m.packed, &k->e));
     }
     m.work = k->ops->alloc(k->b, group_workspace(g, n), &k->e);
     return m;
@@ -235,7 +235,7 @@ static void memory_give(struct kernels *k, const struct group *g, struct call_me
         k->ops->free(k->b, m->param[i], weights_of(k, g->param[i]) * sizeof(float));
         k->ops->free(k->b, m->pgrad[i], weights_of(k, g->param[i]) * sizeof(float));
     }
-    k->ops->free(k->b, m->derived, g->derived_bytes);
+    k->ops->free(k->b, m->packed, g->packed_bytes);
     k->ops->free(k->b, m->work, group_workspace(g, n));
 }
 
@@ -246,7 +246,7 @@ static void calls(struct kernels *k, int group, enum phase ph, int n, int each, 
     size_t in = floats_of(k, g->in[0]), out = floats_of(k, g->out);
     for (int at = 0; at < n; at += each) {
         struct be_kernel *kernel;
-        struct be_call c = {.n = n - at < each ? n - at : each, .derived = m->derived, .work = m->work, .gin_acc = add,
+        struct be_call c = {.n = n - at < each ? n - at : each, .packed = m->packed, .work = m->work, .gin_acc = add,
                             .pgrad_acc = add || at > 0};
         c.in[0] = m->in + (size_t)at * in;
         if (ph == PH_FWD) c.out = m->out + (size_t)at * out;
@@ -314,8 +314,8 @@ START_TEST(joined_kernels)
                 const struct group *g = &k.s->group[group];
                 if ((ph == PH_BWD_DATA && !g->grad_in) || (ph == PH_BWD_WEIGHTS && !g->pgrad_in_w)) continue;
                 const struct be_key key = {group, (enum phase)ph, sizes[i][1], true};
-                if (!k.ops->joins(k.b, &key, sizes[i][0])) continue;
-                ck_assert(k.ops->joins(k.b, &key, sizes[i][0]));
+                if (!k.ops->may_batch(k.b, &key, sizes[i][0])) continue;
+                ck_assert(k.ops->may_batch(k.b, &key, sizes[i][0]));
                 n[ph]++;
                 joined_is_the_same(&k, group, (enum phase)ph, sizes[i][0], sizes[i][1], false);
                 /* others never add */
@@ -369,7 +369,7 @@ static int layer_differs(struct kernels *k, int group, enum phase ph, int part, 
         const int n = i < 2 ? (2 + i) * part : part + 1;
         size_t results = (size_t)n * floats_of(k, ph == PH_FWD ? g->out : g->in[0]);
         const char *what = NULL;
-        if (!k->ops->joins(k->b, &(struct be_key){group, ph, n, true}, part)) continue;
+        if (!k->ops->may_batch(k->b, &(struct be_key){group, ph, n, true}, part)) continue;
         for (size_t seen = 0; seen < ENOUGH && !what; seen += results, k->fill++)
             what = joined_differs(k, group, ph, part, n, false);
         if (what) printf("# %d samples by %d: other %s of %s in\n%s", n, part, what, k->g->node[g->node[0]].name, text);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "plan/cost.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
 #include "rig.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "backend/onednn/dnnl_int.h"
 #include "plan/cost.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "op_graphs.h"
 #include "sure.h"
 
@@ -41,10 +41,10 @@ static void word_check(const struct graph *g, const struct group *k, const struc
 {
     static const char *const pass[PH_COUNT] = {
         [PH_FWD] = "output", [PH_BWD_DATA] = "input gradient", [PH_BWD_WEIGHTS] = "weight gradient"};
-    const char *node = g->node[k->node[0]].name, *word = k->stand_in ? k->stand_in : "";
+    const char *node = g->node[k->node[0]].name, *word = k->fallback ? k->fallback : "";
     const struct op_kind *op = g->node[k->node[0]].op;
     bool loop = !strcmp(kernel->name, "reference");
-    bool product = !strcmp(kernel->name, "product") && op->does == OP_CONV;   /* in the place of a library's kernel */
+    bool product = !strcmp(kernel->name, "product") && op->category == OP_CONV; /* in the place of a library's kernel */
     sure(!loop || !op->draws || strstr(word, "draws"), "%s: \"%s\"", node, word);
     sure(loop == !strncmp(word, "a plain loop", 12), "%s by %s: \"%s\"", node, kernel->name, word);
     if (!k->slow || !product)
@@ -82,7 +82,7 @@ static void network_count(struct census *c, struct graph *g, int n)
     ck_assert_msg(s && !ops->open(s, 1, 0, &b, &e), "%s", e.text);
     for (int i = 0; i < s->n_groups; i++) {
         if (s->group[i].slow && !c->slow++)
-            snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].stand_in);
+            snprintf(c->first, sizeof c->first, "%s: %s", g->node[s->group[i].node[0]].name, s->group[i].fallback);
         for (int ph = 0; ph < PH_COUNT; ph++) group_count(c, ops, b, s, i, (enum phase)ph, n);
     }
     ops->close(b);
@@ -204,7 +204,7 @@ START_TEST(large_scratch_is_named)
     struct graph *g = graph_parse("wide", text, strlen(text), &e);
     ck_assert_msg(g && !be_find("onednn")->describe(0, &d, &e), "%s", e.text);
     struct selection *s = select_make(g, &d, 4, &e);
-    const char *word = s->group[1].stand_in;
+    const char *word = s->group[1].fallback;
     ck_assert_msg(word && strstr(word, "(weight gradient): the library's kernel wants more memory than is planned"),
                   "%s", word ? word : "nothing is said");
     ck_assert(!s->group[1].slow);
@@ -239,14 +239,14 @@ static struct own own_count(int threads)
     for (int i = 0; i < s->n_groups; i++) {
         const struct node *n = &g->node[s->group[i].node[0]];
         struct wino_shape w;
-        if (n->op->does != OP_CONV && n->op->does != OP_CONV_TRANSPOSED) continue;
+        if (n->op->category != OP_CONV && n->op->category != OP_CONV_TRANSPOSED) continue;
         bool wino = dnnl_conv_wino(s, n, 2, &w), patch = dnnl_conv_patch(s, n);
         ck_assert((s->group[i].share > 0) == wino && (!wino || s->group[i].share < 0.7));
         for (int ph = 0; (wino || patch) && ph < PH_BWD_WEIGHTS; ph++) sure(is_own(ops, b, i, ph), "%s", n->name);
         own.wino += wino;
         own.weights += wino && wino_weights_wanted(&w) && is_own(ops, b, i, PH_BWD_WEIGHTS);
-        own.patches += patch && n->op->does == OP_CONV;
-        own.transposed += patch && n->op->does == OP_CONV_TRANSPOSED;
+        own.patches += patch && n->op->category == OP_CONV;
+        own.transposed += patch && n->op->category == OP_CONV_TRANSPOSED;
     }
     ops->close(b);
     select_free(s);

@@ -65,7 +65,7 @@ static int lose_device(struct exec *s, struct err *e)
         return err_set(e, E_DEVICE, "rank 0: the connection to rank 1 broke");
     }
     wait_until(&begun);
-    if (s->tp->ops->say(s->tp, 0, TP_REPORT, &r, sizeof r, e)) return -1;
+    if (s->tp->ops->send_msg(s->tp, 0, TP_REPORT, &r, sizeof r, e)) return -1;
     atomic_store(&reported, true);
     return err_set(e, E_DEVICE, "%s", r.text);
 }
@@ -560,12 +560,12 @@ START_TEST(failure_ends_a_sum_that_waits)
 }
 END_TEST
 
-static void *a_lane(struct be *b) { return b; }
+static void *a_stream(struct be *b) { return b; }
 
 /* Whether the run writes checkpoints by itself or is asked for one: a copy of what is small or on a device. */
 START_TEST(copies_are_of_small_or_far_states)
 {
-    static const struct be_ops far = {.name = "far", .lane = a_lane};
+    static const struct be_ops far = {.name = "far", .stream = a_stream};
     struct state_row row[2] = {{.shape = {1, {1000}}, .type = F32, .owner = 0},
                                {.shape = {1, {100 << 20}}, .type = F32, .owner = 1}};
     struct placement pl = {.state = row, .n_state = 2};

@@ -212,7 +212,7 @@ static void replayed(struct rig q, const char *head, struct rig_result *r)
     text_free(&conf);
 }
 
-/* The streams of a backend, by number: the lane, the stream of loads, the one aside. */
+/* The streams of a backend, by number: the stream, the stream of loads, the one aside. */
 #define ASIDE "2"
 
 /* The same bits whatever the delays, in memory that is the plan's. _i: bfloat16 * 2 + ranks - 1 */
@@ -231,7 +231,8 @@ START_TEST(weight_gradients_aside)
 }
 END_TEST
 
-/* A branch that is far behind: memory of gradients that it reads is used again by calls of the lane, and they wait. */
+/* A branch that is far behind: memory of gradients that it reads is used again by calls of the stream, and they wait.
+ * */
 START_TEST(branches_are_waited_for)
 {
     struct text graph = {0};
@@ -348,7 +349,7 @@ END_TEST
 /* What one action makes at its first use, and no step makes more: the others were recorded. */
 enum { OF_ACTION = 8 };
 
-/* Whatever fails while an action is recorded, the lane does not go on recording. Who wants no graphs does without the
+/* Whatever fails while an action is recorded, the stream does not go on recording. Who wants no graphs does without the
  * rest of that recording. */
 /* Replayed or not, cut or not. _i: bfloat16 */
 START_TEST(outputs_come_down)
@@ -403,9 +404,9 @@ START_TEST(recordings_end)
 }
 END_TEST
 
-/* ---- derived weights ------------------------------------------------------------------------- */
+/* ---- packed weights ------------------------------------------------------------------------- */
 
-/* Several stages a rank share a tied weight, its derived form is made after the step, and nothing is there twice. */
+/* Several stages a rank share a tied weight, its packed form is made after the step, and nothing is there twice. */
 START_TEST(several_stages_a_rank)
 {
     static const int maps[][4] = {{0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 1, 1}};
@@ -429,8 +430,8 @@ START_TEST(several_stages_a_rank)
 }
 END_TEST
 
-/* W of several micro-batches on a lane, launched, recorded or replayed: the weights of single ones. _i: bfloat16 * 2 +
- * graphs */
+/* W of several micro-batches on a stream, launched, recorded or replayed: the weights of single ones. _i: bfloat16 * 2
+ * + graphs */
 START_TEST(weight_gradients_of_several)
 {
     static const char *const ways[] = {"gpipe", "1f1b"};

@@ -82,7 +82,7 @@ struct pipe { float *in[SLOTS], *out[SLOTS]; struct tp_req received[SLOTS], sent
 
 static void kernel(struct member *m, void (*fn)(void *), struct fill f)
 {
-    check_cuda((cudaError_t)host_launch(m->lane, fn, &f, sizeof f));
+    check_cuda((cudaError_t)host_launch(m->stream, fn, &f, sizeof f));
 }
 
 static int micro_run(struct member *m, struct pipe *q, int k)
@@ -141,7 +141,7 @@ static long pipeline(enum kind kind, int n, uint64_t seed, int rank, int drop)
     return wrong;
 }
 
-enum { LANE = 0, LINK = 1 };                             /* numbers of a rank's streams */
+enum { STREAM = 0, LINK = 1 };                           /* numbers of a rank's streams */
 
 /* _i: transport * 2 + (four ranks or two) */
 START_TEST(order_is_kept)
@@ -161,7 +161,7 @@ END_TEST
 START_TEST(missing_wait_after_a_receive)
 {
     for (uint64_t seed = 1; seed <= 10; seed++)
-        ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 1, LANE), 0);
+        ck_assert_int_gt(pipeline((enum kind)(_i / 2), _i % 2 ? 4 : 2, seed, 1, STREAM), 0);
 }
 END_TEST
 
@@ -281,7 +281,7 @@ END_TEST
 
 static int short_word_run(struct member *m)
 {
-    if (m->rank) return m->tp->ops->say(m->tp, 0, TP_WATCH, "x", 1, &m->e);
+    if (m->rank) return m->tp->ops->send_msg(m->tp, 0, TP_WATCH, "x", 1, &m->e);
     while (!m->tp->ops->progress(m->tp, &m->e)) sched_yield();
     return -1;
 }
@@ -322,27 +322,27 @@ static const char *nobody(int (*run)(struct member *))
 static int slow_run(struct member *m)
 {
     struct timespec t = long_time();
-    if (m->rank == slow_rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &t, sizeof t));
+    if (m->rank == slow_rank) check_cuda((cudaError_t)host_launch(m->stream, sleep_run, &t, sizeof t));
     return one_transfer(m, (struct tp_tag){.step = 1, .bytes = 64}, memory_take(64));
 }
 
-/* A lane that computes for long is not lost, be it the sender's or the receiver's. */
-static const char *lane_slow(int whose)
+/* A stream that computes for long is not lost, be it the sender's or the receiver's. */
+static const char *stream_slow(int whose)
 {
     slow_rank = whose;
     return nobody(slow_run);
 }
-START_TEST(slow_lane) { patiently(lane_slow, _i); }
+START_TEST(slow_stream) { patiently(stream_slow, _i); }
 END_TEST
 
-/* Both ranks stand still while the receiver's lane has not come to the transfer that both have posted. */
+/* Both ranks stand still while the receiver's stream has not come to the transfer that both have posted. */
 static int stopped_run(struct member *m)
 {
     struct tp_tag tag = {.step = 1, .bytes = 64};
     struct tp_req r;
     struct timespec t = long_time(), longer = {.tv_sec = (time_t)(3 * patience_s)};
     void *p = memory_take(64);
-    if (m->rank) check_cuda((cudaError_t)host_launch(m->lane, sleep_run, &longer, sizeof longer));
+    if (m->rank) check_cuda((cudaError_t)host_launch(m->stream, sleep_run, &longer, sizeof longer));
     if (m->rank ? m->tp->ops->post_recv(m->tp, 0, &tag, p, &r, &m->e)
                 : m->tp->ops->post_send(m->tp, 1, &tag, p, &r, &m->e))
         return -1;
@@ -398,7 +398,7 @@ int main(void)
     tcase_add_loop_test(t[2], device_vanishes_late, 0, 12 * KINDS);
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
     tcase_add_test(t[2], short_word);
-    tcase_add_loop_test(t[2], slow_lane, 0, 2);
+    tcase_add_loop_test(t[2], slow_stream, 0, 2);
     tcase_add_test(t[2], stopped_job);
     tcase_add_test(t[2], silent_peer);
     return suite_run("device", CK_FORK, t[0], t[1], t[2]);

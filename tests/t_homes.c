@@ -1,7 +1,7 @@
 /* Several stages a rank: who has them, where their tensors and weights lie, and what the checker wants there. */
 #include <string.h>
 #include "plan/cost.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
 #include "rig.h"
@@ -102,10 +102,10 @@ START_TEST(nothing_moves_within_a_rank)
 {
     for (int i = 0; i < HOMED * 6; i++) {
         struct plan_request r = rig_request(rig_schedules[i % 2], 14, 2, rig_backwards[i / 2 % 3]);
-        bool again[64];
-        for (int g = 0; g < 64; g++) again[g] = g % 3 != 1;
+        bool recompute[64];
+        for (int g = 0; g < 64; g++) recompute[g] = g % 3 != 1;
         r.bundle = 1 + i % 3;
-        r.again = i % 4 == 3 ? again : NULL;
+        r.recompute = i % 4 == 3 ? recompute : NULL;
         struct made m = on_map(_i, homed[i / 6], r);
         ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_maps[_i].name, r.schedule, m.e.text);
         homes_are_one(&m, rig_maps[_i].name);

@@ -1,7 +1,7 @@
 /* Weights to begin with: names that are changed, tensors that may be missing, of another shape, or too many. */
 #include <stdio.h>
 #include <string.h>
-#include "base/pattern.h"
+#include "base/glob.h"
 #include "ckpt/weights.h"
 #include "files.h"
 
@@ -20,14 +20,14 @@ static const struct { const char *rule, *name, *made; } renames[] = {
     {"********* -> a", "a", NULL},
 };
 
-START_TEST(pattern_rules)
+START_TEST(glob_rules)
 {
-    struct pattern_rule r;
+    struct glob_rule r;
     struct text t = {0};
-    bool parsed = pattern_rule_parse(renames[_i].rule, &r);
+    bool parsed = glob_rule_parse(renames[_i].rule, &r);
     ck_assert_int_eq(parsed, renames[_i].made != NULL);
     if (!parsed) return;
-    ck_assert_int_eq(pattern_rename(&r, renames[_i].name, &t), *renames[_i].made != 0);
+    ck_assert_int_eq(glob_rename(&r, renames[_i].name, &t), *renames[_i].made != 0);
     ck_assert_str_eq(t.n ? t.s : "", renames[_i].made);
     text_free(&t);
 }
@@ -61,7 +61,7 @@ static struct st *names_put(const char *const *name, int n)
 /* The model has fc.weight, conv.weight and the counter bn.n. told: "" means nothing; NULL: `wrong` is why not. */
 START_TEST(a_graph_takes_what_is_allowed)
 {
-    static const struct { const char *name[4]; int n; const char *rename, *missing, *extra, *told, *wrong; int idle;
+    static const struct { const char *name[4]; int n; const char *rename, *missing, *saved, *told, *wrong; int idle;
     } of[] = {
         {{"fc.weight", "conv.weight"}, 2, NULL, NULL, NULL, "", NULL, -1},   /* counters may be missing */
         {{"fc.weight!", "conv.weight"}, 2, NULL, "fc", NULL,
@@ -105,13 +105,13 @@ START_TEST(a_graph_takes_what_is_allowed)
     const struct st_entry own[3] = {{"fc.weight", F32, {1, {2}}}, {"conv.weight", F32, {1, {2}}}, {"bn.n", I64, {0}}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct err e = {0};
-        struct pattern_rule rule;
+        struct glob_rule rule;
         struct weights_told told;
         struct weights_at at[3];
-        const char *const *missing = &of[i].missing, *const *extra = &of[i].extra;
+        const char *const *missing = &of[i].missing, *const *saved = &of[i].saved;
         struct weights_allow allow = {&rule, of[i].rename != NULL, {missing, *missing != NULL},
-                                      {extra, *extra != NULL}};
-        ck_assert(!of[i].rename || pattern_rule_parse(of[i].rename, &rule));
+                                      {saved, *saved != NULL}};
+        ck_assert(!of[i].rename || glob_rule_parse(of[i].rename, &rule));
         struct st *s = names_put(of[i].name, of[i].n);
         int wrong = weights_match("g.safetensors", &(struct weights_want){own, 3, &allow}, &s, 1, at, &told, &e);
         ck_assert_msg(!wrong == !of[i].wrong, "%zu: %s", i, e.text);
@@ -127,7 +127,7 @@ END_TEST
 
 static void all(TCase *t)
 {
-    tcase_add_loop_test(t, pattern_rules, 0, (int)(sizeof renames / sizeof *renames));
+    tcase_add_loop_test(t, glob_rules, 0, (int)(sizeof renames / sizeof *renames));
     tcase_add_test(t, a_graph_takes_what_is_allowed);
 }
 

@@ -146,15 +146,15 @@ static struct k_window window_of(const struct rig_op *o, enum ktype type)
     return k;
 }
 
-/* Runs one operator's kernel forward (g NULL) or backward. extra: what forward keeps. */
-static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *extra, const struct k_grad *g)
+/* Runs one operator's kernel forward (g NULL) or backward. saved: what forward keeps. */
+static int call(const struct rig_op *o, enum ktype type, const void *x, void *y, void *saved, const struct k_grad *g)
 {
     const char *op = o->node->op->name;
     const struct k_shape s = {type, o->c.n, rig_in_points(o, 0), (int)rig_in_channels(o, 0)};
     if (strcmp(op, "max_pool") == 0 || strcmp(op, "avg_pool") == 0) {
         struct k_window w = window_of(o, type);
         if (strcmp(op, "max_pool") == 0)
-            return g ? k_max_pool_back(NULL, &w, extra, g) : k_max_pool(NULL, &w, x, y, extra);
+            return g ? k_max_pool_back(NULL, &w, saved, g) : k_max_pool(NULL, &w, x, y, saved);
         return g ? k_avg_pool_back(NULL, &w, g) : k_avg_pool(NULL, &w, x, y);
     }
     if (strcmp(op, "global_avg_pool") == 0) return g ? k_mean_back(NULL, &s, g) : k_mean(NULL, &s, x, y);
@@ -175,8 +175,8 @@ static void unary(const char *op, const char *example, enum ktype type, bool acc
     int64_t c = rig_in_channels(&o, 0), points = rig_in_points(&o, 0), out = n * o.channels * o.points;
     void *x = rig_last(type, o.c.in[0], n, c, points), *y = rig_new(type, (size_t)out),
          *gy = rig_last(type, o.c.gout, n, o.channels, o.points);
-    uint8_t *extra = rig_new(K_F32, (size_t)out);
-    OK(call(&o, type, x, y, extra, NULL));
+    uint8_t *saved = rig_new(K_F32, (size_t)out);
+    OK(call(&o, type, x, y, saved, NULL));
     if (strcmp(op, "max_pool") == 0) {                   /* a layer that keeps nothing gives the same */
         void *again = rig_new(type, (size_t)out);
         OK(call(&o, type, x, again, NULL, NULL));
@@ -186,9 +186,9 @@ static void unary(const char *op, const char *example, enum ktype type, bool acc
     rig_check(type, y, o.c.out, NULL, n, o.channels, o.points, 2);
     float *old = rig_normals(type, 70, (size_t)(n * c * points));
     void *gx = rig_place(type, old, acc, n, c, points);
-    OK(call(&o, type, x, NULL, extra, &(struct k_grad){gy, gx, acc}));
+    OK(call(&o, type, x, NULL, saved, &(struct k_grad){gy, gx, acc}));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, n, c, points, 2);
-    free(x), free(gy), free(extra), free(old);
+    free(x), free(gy), free(saved), free(old);
     rig_op_close(&o);
 }
 

@@ -104,26 +104,26 @@ static void group_norm(const char *op, const char *example, enum ktype type, boo
     size_t n = (size_t)(3 * c * points), room = k_group_norm_work(&k) / 4;
     void *x = rig_last(type, o.c.in[0], 3, c, points), *y = rig_new(type, n),
          *gy = rig_last(type, o.c.gout, 3, c, points), *work = rig_new(K_F32, room);
-    double *extra = rig_new(K_F32, (size_t)kept * 2);
+    double *saved = rig_new(K_F32, (size_t)kept * 2);
     float *old = rig_normals(type, 70, n), *gp[2] = {NULL, NULL};
-    OK(k_group_norm(NULL, &k, x, y, extra, work));
-    rig_guard(K_F32, extra, (size_t)kept * 2);
+    OK(k_group_norm(NULL, &k, x, y, saved, work));
+    rig_guard(K_F32, saved, (size_t)kept * 2);
     for (int64_t i = 0; i < kept; i++)                   /* sums of doubles in another order */
-        ck_assert_double_eq_tol(extra[i], ((double *)o.c.extra)[i], 1e-12 * (1 + fabs(((double *)o.c.extra)[i])));
+        ck_assert_double_eq_tol(saved[i], ((double *)o.c.saved)[i], 1e-12 * (1 + fabs(((double *)o.c.saved)[i])));
     rig_check(type, y, o.c.out, NULL, 3, c, points, 2);
     for (int i = 0; i < 2 && d.affine; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
-    struct k_group_norm_grad g = {x, gy, extra, rig_place(type, old, acc, 3, c, points), acc, gp[0], gp[1], acc, work};
+    struct k_group_norm_grad g = {x, gy, saved, rig_place(type, old, acc, 3, c, points), acc, gp[0], gp[1], acc, work};
     OK(k_group_norm_back(NULL, &k, &g));
     rig_check(type, g.gx, o.c.gin[0], acc ? old : NULL, 3, c, points, 4);
     for (int i = 0; i < 2 && d.affine; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
     if (d.affine) {                                      /* the first layer: nobody wants the input's gradient */
         for (int i = 0; i < 2; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
-        g = (struct k_group_norm_grad){x, gy, extra, NULL, false, gp[0], gp[1], acc, work};
+        g = (struct k_group_norm_grad){x, gy, saved, NULL, false, gp[0], gp[1], acc, work};
         OK(k_group_norm_back(NULL, &k, &g));
         for (int i = 0; i < 2; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
     }
     rig_guard(K_F32, work, room);
-    free(x), free(gy), free(extra), free(old), free(work);
+    free(x), free(gy), free(saved), free(old), free(work);
     rig_op_close(&o);
 }
 
@@ -191,7 +191,7 @@ static void segment(const char *op, const char *example, enum ktype type, bool a
                 : k_point_entropy_back(NULL, &k, &o.block, x, g.gx, acc));
         rig_check(type, g.gx, o.c.gin[0], acc ? old : NULL, n, k.c, k.points, 0.01);
     }
-    if (dice) doubles_check(kept, o.c.extra, (size_t)(n * k.c) * DICE_KEPT);
+    if (dice) doubles_check(kept, o.c.saved, (size_t)(n * k.c) * DICE_KEPT);
     free(x), free(work), free(old);
     rig_op_close(&o);
 }

@@ -184,7 +184,7 @@ static void weight_make(int i, size_t n, int states, struct be_weight *k, struct
     k->w = rig_array(K_F32, c->w, n);
     k->g = rig_array(K_F32, c->g, n);
     k->state = states ? rig_array(K_F32, state, all) : NULL;
-    k->derived = i % 3 ? rig_new(K_BF16, n) : NULL;
+    k->packed = i % 3 ? rig_new(K_BF16, n) : NULL;
     if (c->average) k->average = rig_array(K_F32, c->average, n);
     c->sums = (double *)rig_new(K_F32, 2 * optim_sums(n));
     k->sums = (double *)rig_new(K_F32, 2 * optim_sums(n));
@@ -205,11 +205,11 @@ static void weight_check(int i, int states, struct be_weight *k, struct be_weigh
         rig_guard(K_F32, k->average, k->n);
     }
     if (states) rig_guard(K_F32, k->state, (size_t)(states - 1) * optim_stride(k->n) + k->n);
-    for (size_t e = 0; k->derived && e < k->n; e++)
-        if (rig_at(K_BF16, k->derived, e) != rig_round(K_BF16, k->w[e]))
+    for (size_t e = 0; k->packed && e < k->n; e++)
+        if (rig_at(K_BF16, k->packed, e) != rig_round(K_BF16, k->w[e]))
             ck_abort_msg("rounded weight %d, element %zu", i, e);
-    if (k->derived) rig_guard(K_BF16, k->derived, k->n);
-    void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->derived, c->w, (float *)(uintptr_t)c->g, c->state,
+    if (k->packed) rig_guard(K_BF16, k->packed, k->n);
+    void *all[] = {k->w, (float *)(uintptr_t)k->g, k->state, k->packed, c->w, (float *)(uintptr_t)c->g, c->state,
                    k->average, c->average, k->sums, c->sums};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++) free(all[j]);
 }

@@ -119,9 +119,9 @@ static void check_copy(const struct one *t, enum ktype type, const void *y, cons
     rig_check(type, copy, want, NULL, t->n, t->c, t->points, 64);
 }
 
-static void extra_check(const struct one *t, const double *got)
+static void saved_check(const struct one *t, const double *got)
 {
-    const double *want = t->o.c.extra;
+    const double *want = t->o.c.saved;
     for (int64_t k = 0; k < t->c; k++) {
         double deviation = sqrt(want[t->c + k]);
         if (!isfinite(want[t->c + k])) {
@@ -138,12 +138,12 @@ static void extra_check(const struct one *t, const double *got)
     rig_same(got, 2 * (size_t)t->c * sizeof *got);
 }
 
-static void *train(struct one *t, const struct form *f, void *x, void *add, double *extra)
+static void *train(struct one *t, const struct form *f, void *x, void *add, double *saved)
 {
     float *want = expected(t, f);
     void *y = f->y_over == 1 ? x : f->y_over == 2 ? add : rig_new(f->type, (size_t)t->count);
-    OK(k_norm_train(NULL, &t->k, &(struct k_norm_sum){x, f->add ? add : NULL, y}, extra, t->work));
-    extra_check(t, extra);
+    OK(k_norm_train(NULL, &t->k, &(struct k_norm_sum){x, f->add ? add : NULL, y}, saved, t->work));
+    saved_check(t, saved);
     check_copy(t, f->type, y, want);
     free(want);
     return y;
@@ -187,13 +187,13 @@ static double steepest(const struct one *t)
 {
     double most = 0;
     for (int64_t k = 0; k < t->c; k++) {
-        double var = ((const double *)t->o.c.extra)[t->c + k];
+        double var = ((const double *)t->o.c.saved)[t->c + k];
         if (isfinite(var)) most = fmax(most, fabs(t->k.weight[k]) / sqrt(var + t->k.eps));
     }
     return most;
 }
 
-static void back(struct one *t, const struct form *f, const void *x, const void *y, const double *extra)
+static void back(struct one *t, const struct form *f, const void *x, const void *y, const double *saved)
 {
     float *g = masked_back(t, f, y), *old = rig_normals(f->type, 82, (size_t)t->count),
           *old_p = rig_normals(K_F32, 83, (size_t)t->c);
@@ -203,7 +203,7 @@ static void back(struct one *t, const struct form *f, const void *x, const void 
     float *gw = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     float *gb = f->gp_acc ? rig_array(K_F32, old_p, (size_t)t->c) : rig_new(K_F32, (size_t)t->c);
     struct k_norm_grad to = {
-        .x = x, .y = f->guess || !f->relu ? NULL : y, .gy = gy, .extra = f->fixed ? NULL : extra,
+        .x = x, .y = f->guess || !f->relu ? NULL : y, .gy = gy, .saved = f->fixed ? NULL : saved,
         .g_add = f->g_add == 3 ? gy : f->g_add ? fresh[0] : NULL, .gx = f->gx == 3 ? gy : f->gx ? fresh[1] : NULL,
         .g_add_acc = f->g_add == 2, .gx_acc = f->gx == 2,
         .gw = f->gp ? gw : NULL, .gb = f->gp ? gb : NULL, .gp_acc = f->gp_acc,
@@ -264,13 +264,13 @@ START_TEST(norm)
             one_open(&t, _i % N_SHAPES, &f);
             void *x = last(&t, f.type, t.o.c.in[0]), *x_kept = last(&t, f.type, t.o.c.in[0]),
                  *add = last(&t, f.type, t.add);
-            double *extra = rig_new(K_F32, 4 * (size_t)t.c);
+            double *saved = rig_new(K_F32, 4 * (size_t)t.c);
             void *y = f.y_over ? NULL : eval(&t, &f, x, add);
-            if (!f.fixed) free(y), y = train(&t, &f, x, add, extra);
-            back(&t, &f, x_kept, y, extra);
-            rig_guard(K_F32, extra, 4 * (size_t)t.c);
+            if (!f.fixed) free(y), y = train(&t, &f, x, add, saved);
+            back(&t, &f, x_kept, y, saved);
+            rig_guard(K_F32, saved, 4 * (size_t)t.c);
             if (y != x && y != add) free(y);
-            free(x), free(x_kept), free(add), free(extra);
+            free(x), free(x_kept), free(add), free(saved);
             one_close(&t);
         }
     }
@@ -283,15 +283,15 @@ START_TEST(norm_far_from_zero)
     enum { ROWS = 4096, C = 4 };
     struct form f = {.type = K_F32};
     float *x = mem_alloc(ROWS * C * sizeof *x), weight[C] = {1, 1, 1, 1}, bias[C] = {0};
-    double extra[2 * C];
+    double saved[2 * C];
     for (int i = 0; i < ROWS * C; i++) x[i] = 4096 + (i / C == 0);
     void *v = rig_array(f.type, x, ROWS * C), *y = rig_new(f.type, ROWS * C),
          *work = rig_new(K_F32, k_norm_work(ROWS, C) / 4);
     OK(k_norm_train(NULL, &(struct k_norm){K_F32, ROWS, C, 1e-5, false, weight, bias, rig_counters},
-                    &(struct k_norm_sum){v, NULL, y}, extra, work));
+                    &(struct k_norm_sum){v, NULL, y}, saved, work));
     for (int k = 0; k < C; k++) {
-        ck_assert_double_eq_tol(extra[k], 4096 + 1.0 / ROWS, 1e-3);
-        ck_assert_double_eq_tol(extra[C + k], 1.0 / ROWS, 1e-6);
+        ck_assert_double_eq_tol(saved[k], 4096 + 1.0 / ROWS, 1e-3);
+        ck_assert_double_eq_tol(saved[C + k], 1.0 / ROWS, 1e-6);
     }
     free(x), free(v), free(y), free(work);
 }
@@ -304,7 +304,7 @@ START_TEST(norm_running)
     static const struct { const char *example; int c, points; double momentum; } each[NORMS] = {
         {"37x5x3 momentum=0.3", 37, 15, 0.3}, {"600x2", 600, 2, 0.1}, {"256x1x1 momentum=0.5", 256, 1, 0.5}};
     const int samples[N] = {5, 5, 5, 2};
-    const double *extra[NORMS * N];
+    const double *saved[NORMS * N];
     struct k_running of[NORMS];
     int64_t count[NORMS] = {11, 0, 7}, want_count[NORMS] = {11, 0, 7};
     float *want[NORMS];
@@ -316,7 +316,7 @@ START_TEST(norm_running)
             double *e = mem_alloc((size_t)c * 2 * sizeof *e);
             float *x = rig_normals(K_F32, 10 + (uint32_t)(j * N + i), (size_t)c * 2);
             for (int k = 0; k < 2 * c; k++) e[k] = k < c ? x[k] : fabs((double)x[k]);
-            extra[j * N + i] = e;
+            saved[j * N + i] = e;
             free(x);
         }
         of[j] = (struct k_running){rig_normals(K_F32, 1, (size_t)c), rig_normals(K_F32, 2, (size_t)c),
@@ -325,18 +325,18 @@ START_TEST(norm_running)
         memcpy(want[j], of[j].mean, (size_t)c * sizeof(float));
         memcpy(want[j] + MOST, of[j].var, (size_t)c * sizeof(float));
         o.node->op->stats(&(struct op_stats){
-            o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)extra + j * N, samples,
+            o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)saved + j * N, samples,
             (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]}});
         rig_op_close(&o);
     }
-    const struct k_running_step step = {_i, of, NORMS, MOST, N, extra, samples};
+    const struct k_running_step step = {_i, of, NORMS, MOST, N, saved, samples};
     OK(k_norm_running(NULL, &step));
     for (int j = 0; j < NORMS; j++) {
         ck_assert_int_eq(count[j], want_count[j]);
         ck_assert_int_eq(memcmp(of[j].mean, want[j], (size_t)each[j].c * sizeof(float)), 0);
         ck_assert_int_eq(memcmp(of[j].var, want[j] + MOST, (size_t)each[j].c * sizeof(float)), 0);
         free(of[j].mean), free(of[j].var), free(want[j]);
-        for (int i = 0; i < N; i++) free((double *)(uintptr_t)extra[j * N + i]);
+        for (int i = 0; i < N; i++) free((double *)(uintptr_t)saved[j * N + i]);
     }
 }
 END_TEST

@@ -20,7 +20,7 @@ static void attention(const char *example, enum ktype type, bool acc)
     OK(k_attention(NULL, &k, x, y, kept));
     rig_guard(K_F32, kept, (size_t)heads);
     for (int64_t i = 0; i < heads; i++)
-        ck_assert_float_eq_tol(kept[i], ((float *)o.c.extra)[i], 2e-6f * (1 + fabsf(((float *)o.c.extra)[i])));
+        ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 2e-6f * (1 + fabsf(((float *)o.c.saved)[i])));
     rig_check(type, y, o.c.out, NULL, 2, c, points, 32);
     /* backward reads the output as it is stored */
     for (int64_t i = 0; i < 2 * c * points; i++)

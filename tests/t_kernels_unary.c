@@ -45,7 +45,7 @@ START_TEST(functions)
     for (int way = 0; way < 2; way++) {
         rig_way(way);
         for (int i = 0; op_list[i]; i++) {
-            if (op_list[i]->does != OP_UNARY) continue;
+            if (op_list[i]->category != OP_UNARY) continue;
             for (const char *const *e = op_list[i]->examples; *e; e++) unary(op_list[i], *e, TYPE(_i), ACC(_i));
             unary(op_list[i], "33x7x5", TYPE(_i), ACC(_i));
         }
@@ -182,21 +182,21 @@ static void layer_norm(const char *example, enum ktype type, bool acc)
     size_t n = (size_t)(rows * c), room = k_layer_norm_work(rows, (int)c) / 4;
     void *x = rig_last(type, o.c.in[0], 5, c, points), *y = rig_new(type, n),
          *gy = rig_last(type, o.c.gout, 5, c, points);
-    float *extra = rig_new(K_F32, (size_t)rows * 2), *old = rig_normals(type, 70, n);
-    OK(k_layer_norm(NULL, &k, x, y, extra));
+    float *saved = rig_new(K_F32, (size_t)rows * 2), *old = rig_normals(type, 70, n);
+    OK(k_layer_norm(NULL, &k, x, y, saved));
     for (int64_t i = 0; i < 2 * rows; i++)
-        ck_assert_float_eq_tol(extra[i], ((float *)o.c.extra)[i], 1e-6f * (1 + fabsf(((float *)o.c.extra)[i])));
+        ck_assert_float_eq_tol(saved[i], ((float *)o.c.saved)[i], 1e-6f * (1 + fabsf(((float *)o.c.saved)[i])));
     rig_check(type, y, o.c.out, NULL, 5, c, points, 2);
     void *gx = rig_place(type, old, acc, 5, c, points);
-    OK(k_layer_norm_back(NULL, &k, x, &(struct k_grad){gy, gx, acc}, extra));
+    OK(k_layer_norm_back(NULL, &k, x, &(struct k_grad){gy, gx, acc}, saved));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 5, c, points, 4);
     float *gp[2];
     void *work = rig_new(K_F32, room);
     for (int i = 0; i < 2; i++) gp[i] = rig_place(K_F32, old, acc, 1, c, 1);
-    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, extra, gp[0], gp[1], acc, work}));
+    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){x, gy, saved, gp[0], gp[1], acc, work}));
     for (int i = 0; i < 2; i++) rig_check(K_F32, gp[i], o.c.pgrad[i], acc ? old : NULL, 1, c, 1, 16);
     rig_guard(K_F32, work, room);
-    free(x), free(gy), free(extra), free(old), free(work);
+    free(x), free(gy), free(saved), free(old), free(work);
     rig_op_close(&o);
 }
 

@@ -17,9 +17,10 @@ static void *meeting_main(void *p)
 {
     struct member *m = p;
     check_cuda(cudaSetDevice(m->rank));
-    m->lane = stream_new();
+    m->stream = stream_new();
     if (m->rank == m->size - 1) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    if (m->tp->ops->attach(m->tp, m->lane, m->use, m->n_use, &m->e)) snprintf(m->text, sizeof m->text, "%s", m->e.text);
+    if (m->tp->ops->attach(m->tp, m->stream, m->use, m->n_use, &m->e)) snprintf(m->text, sizeof m->text, "%s",
+                                                                                m->e.text);
     return NULL;
 }
 

@@ -218,7 +218,7 @@ static uint64_t bytes_of(const char *pipeline, int n_ranks, int replicas, char h
     struct err e = {0};
     uint64_t sum = 0;
     ck_assert_msg(!planned(&j, pipeline, n_ranks, NULL, &e), "%s", e.text);
-    for (int r = 0; r < j.n_ranks; r++) sum += (uint64_t)replicas * fit_bytes(&j, r);
+    for (int r = 0; r < j.n_ranks; r++) sum += (uint64_t)replicas * limit_bytes(&j, r);
     plan_hash(j.plan[0], hash);
     job_done(&j);
     return sum;
@@ -247,7 +247,7 @@ START_TEST(plans_fit_the_host)
     p.bytes = need - need / 20;
     int bad = planned(&j, ways[_i], 2, &h, &e);
     ck_assert(j.room);
-    if (_i) ck_assert_msg(!bad && !fit_pool_short(&j, false, &is), "%s", e.text);
+    if (_i) ck_assert_msg(!bad && !limit_pool_short(&j, false, &is), "%s", e.text);
     job_done(&j);
     p.bytes = need / 100;
     e = (struct err){0};
@@ -273,17 +273,17 @@ START_TEST(what_counts)
     struct err e = {0};
     const char *two = "stages = 2 replicas = 2 shard_optimizer = no";
     ck_assert_msg(!planned(&j, two, 4, &h, &e), "%s", e.text);
-    ck_assert(fit_pool_short(&j, true, &short_of) == &p[1]);
-    fit_share(&j, true, share);
+    ck_assert(limit_pool_short(&j, true, &short_of) == &p[1]);
+    limit_share(&j, true, share);
     ck_assert(share[0] == p[0].bytes / 4 - 5 * MIB && share[1] == p[0].bytes / 4 - 3 * MIB);
-    fit_share(&j, false, share);
-    ck_assert(share[0] >= fit_bytes(&j, 0) && share[0] + share[1] < need / 2 + 2 * MIB);
+    limit_share(&j, false, share);
+    ck_assert(share[0] >= limit_bytes(&j, 0) && share[0] + share[1] < need / 2 + 2 * MIB);
     p[0].bytes = need / 2 + need / 4;                     /* too little for four, but only two of them are there */
     p[0].of = of;
     p[0].n_of = 4;
-    ck_assert(!fit_pool_short(&j, false, &short_of) || short_of < need);
+    ck_assert(!limit_pool_short(&j, false, &short_of) || short_of < need);
     p[0] = (struct fit_pool){.bytes = need, .name = "a", .each = true};
-    ck_assert(!fit_pool_short(&j, false, &short_of));
+    ck_assert(!limit_pool_short(&j, false, &short_of));
     job_done(&j);
     p[0] = (struct fit_pool){.bytes = need, .name = "a"};
     ck_assert(planned(&j, two, 4, &h, &e) && e.code == E_DEVICE);

@@ -63,7 +63,7 @@ static void one_open(struct one *o, const char *op, const char *example, int n)
     bool f64 = o->g->tensor[o->node->out].type == F64;
     o->c.out = nans(out_count(o) * (f64 ? 2 : 1));
     o->c.gout = o->op->rows ? NULL : nans(out_count(o));
-    o->c.extra = o->op->extra_bytes ? mem_alloc(o->op->extra_bytes(o->g, o->node, n)) : NULL;
+    o->c.saved = o->op->saved_bytes ? mem_alloc(o->op->saved_bytes(o->g, o->node, n)) : NULL;
     for (int k = 0; k < o->node->n_param; k++) {
         o->c.param[k] = mem_alloc(param_count(o, k) * 8);
         if (trained(o, k)) o->c.pgrad[k] = nans(param_count(o, k));
@@ -77,7 +77,7 @@ static void one_close(struct one *o)
         free(o->c.gin[k]);
     }
     for (int k = 0; k < MAX_PARAM; k++) { free(o->c.param[k]); free(o->c.pgrad[k]); }
-    free(o->c.out); free((void *)(uintptr_t)o->c.gout); free(o->c.extra);
+    free(o->c.out); free((void *)(uintptr_t)o->c.gout); free(o->c.saved);
     graph_free(o->g);
 }
 
@@ -94,7 +94,7 @@ static void values(float *x, size_t n, uint32_t stream, bool spaced, bool whole)
 
 static void one_fill(struct one *o, bool whole)
 {
-    bool spaced = o->op->does == OP_RECTIFY || o->op->does == OP_UNARY || !strcmp(o->op->name, "max_pool") ||
+    bool spaced = o->op->category == OP_RELU || o->op->category == OP_UNARY || !strcmp(o->op->name, "max_pool") ||
                   !strcmp(o->op->name, "prelu");
     for (int k = 0; k < o->node->n_in; k++) {
         void *x = (void *)(uintptr_t)o->c.in[k];
@@ -122,7 +122,7 @@ static struct op_call narrowed(const struct one *o, uint32_t need)
     struct op_call c = o->c;
     for (int k = 0; k < o->node->n_in; k++) if (!(need >> k & 1)) c.in[k] = NULL;
     if (!(need & NEED_OUT)) c.out = NULL;
-    if (!(need & NEED_EXTRA)) c.extra = NULL;
+    if (!(need & NEED_SAVED)) c.saved = NULL;
     memset(c.gin, 0, sizeof c.gin);
     memset(c.pgrad, 0, sizeof c.pgrad);
     return c;
@@ -510,19 +510,19 @@ START_TEST(batch_norm_statistics)
     } want[] = {{"micro", 3.25f, 3, 2}, {"deferred", 2, 10, 1}};
     for (int m = 0; m < 2; m++) {
         struct one o[2];
-        const void *extra[2];
+        const void *saved[2];
         static const int ns[2] = {1, 1};
         for (int i = 0; i < 2; i++) {
             one_open(&o[i], "batch_norm", "1x4 momentum=0.5", 1);
             float *x = (float *)(uintptr_t)o[i].c.in[0];
             for (int k = 0; k < 4; k++) x[k] = i ? 6 : k ? 1 : -3;
             forward(&o[i]);
-            extra[i] = o[i].c.extra;
+            saved[i] = o[i].c.saved;
         }
         float mean = 1, var = 8;
         int64_t count = 5;
         void *param[MAX_PARAM] = {[BN_MEAN] = &mean, [BN_VAR] = &var, [BN_COUNT] = &count};
-        o[0].op->stats(&(struct op_stats){o[0].g, o[0].node, want[m].mode, 2, extra, ns, param});
+        o[0].op->stats(&(struct op_stats){o[0].g, o[0].node, want[m].mode, 2, saved, ns, param});
         ck_assert_msg(mean == want[m].mean && var == want[m].var && count == 5 + want[m].count, "%s: %g %g %d",
                       want[m].mode, mean, var, (int)count);
         one_close(&o[0]);

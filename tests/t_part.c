@@ -173,7 +173,7 @@ START_TEST(bytes_of_a_layer)
         int fc = 0, kept = 0;
         while (strcmp(p.leaf[fc].name, "fc")) fc++;
         uint64_t one = 512 * 1000 * 4 + (weights ? 1000 * 4 : 4032);
-        ck_assert_int_eq((int64_t)(p.leaf[fc].fixed - (weights ? 0 : m.s->group[fc].derived_bytes)),
+        ck_assert_int_eq((int64_t)(p.leaf[fc].fixed - (weights ? 0 : m.s->group[fc].packed_bytes)),
                          (int64_t)(weights ? one : 3 * one));
         for (int i = 0; i < p.n; i++) kept += p.leaf[i].kept > 0;
         ck_assert(weights ? kept == 0 : kept > p.n / 2);

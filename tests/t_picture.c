@@ -7,7 +7,7 @@
 #include <jpeglib.h>
 #include <zlib.h>
 #include "base/text.h"
-#include "data/frame.h"
+#include "data/crop_geometry.h"
 #include "data/picture.h"
 #include "data/resample.h"
 #include "files.h"
@@ -126,14 +126,14 @@ END_TEST
 static void scaled_check(const char *line)
 {
     char hash[40], mine[33];
-    struct frame_place place = {0};
+    struct crop_place place = {0};
     struct resample_want w = {0};
     long long tw, th, left, top;
     ck_assert_int_eq(sscanf(line, "scaled %d %d %lld %lld %lld %lld %d %d %39s", &w.width, &w.height, &tw, &th, &left,
                             &top, &w.n_columns, &w.n_rows, hash), 9);
     w.to_width = tw, w.to_height = th, w.left = left, w.top = top;
     place.window = w;
-    frame_order(&place);
+    crop_order(&place);
     w = place.window;
     struct resample r = {0};
     uint8_t *row = malloc((size_t)w.width * PICTURE_BYTES);
@@ -186,7 +186,7 @@ START_TEST(frames)
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct frame f = of[i].f;
-        struct frame_place p = frame_place(&f, of[i].w, of[i].h, (struct picture_turn){0});
+        struct crop_place p = crop_place(&f, of[i].w, of[i].h, (struct picture_turn){0});
         ck_assert_msg(p.window.to_width == of[i].tw && p.window.to_height == of[i].th, "%zu: %lldx%lld", i,
                       (long long)p.window.to_width, (long long)p.window.to_height);
         ck_assert_msg(p.window.left == of[i].left && p.window.top == of[i].top && p.columns == of[i].cols &&
@@ -196,9 +196,9 @@ START_TEST(frames)
     }
     /* upside down, an odd pixel is on the other side; on its side, height and width change places */
     struct frame f = {.height = 4, .width = 4};
-    struct frame_place p = frame_place(&f, 7, 4, (struct picture_turn){.flip_columns = true});
+    struct crop_place p = crop_place(&f, 7, 4, (struct picture_turn){.flip_columns = true});
     ck_assert(p.window.left == 1 && p.columns == 4);
-    p = frame_place(&f, 7, 4, (struct picture_turn){.swap = true, .flip_rows = true});
+    p = crop_place(&f, 7, 4, (struct picture_turn){.swap = true, .flip_rows = true});
     ck_assert(p.window.to_width == 7 && p.window.to_height == 4 && p.window.left == 2 && p.window.n_rows == 4);
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* Plans: memory, outputs, what is refused, what is fused, printed plans. */
 #include <stdio.h>
 #include <string.h>
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan_rig.h"
 #include "rig.h"
 #include "sure.h"

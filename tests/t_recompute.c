@@ -19,7 +19,7 @@ struct made {
     struct placement *pl;
     struct plan *p;
     struct cost *k;
-    bool again[512];
+    bool recompute[512];
     struct err e;
 };
 
@@ -52,7 +52,7 @@ static void resnet(struct made *m, int stages)
 static struct plan_request request(struct made *m, const char *schedule)
 {
     return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8, .backward = "auto",
-                                 .batch_norm = "micro", .again = m->again};
+                                 .batch_norm = "micro", .recompute = m->recompute};
 }
 
 static void planned(struct made *m, const char *schedule)
@@ -73,7 +73,7 @@ static void unmake(struct made *m)
     conf_free(m->c);
 }
 
-static void mark_all(struct made *m, bool on) { for (int i = 0; i < m->s->n_groups; i++) m->again[i] = on; }
+static void mark_all(struct made *m, bool on) { for (int i = 0; i < m->s->n_groups; i++) m->recompute[i] = on; }
 
 /* What goes past several ranks is taken long after it was sent, and its gradient, too: with slots for neighbours alone
  * the first rank would wait for the last one, which waits for those between them, and these for the first. */
@@ -223,8 +223,8 @@ START_TEST(auto_is_frugal)
     uint64_t most = plan_rank_bytes(m.p, 0), limit[] = {most, UINT64_MAX};
     struct plan_request r = request(&m, schedules[_i]);
     struct recompute_request q = {m.s, m.pl, &r, m.k, limit};
-    ck_assert(!recompute_auto(&q, m.again, &e));
-    for (int i = 0; i < m.s->n_groups; i++) ck_assert(!m.again[i]);
+    ck_assert(!recompute_auto(&q, m.recompute, &e));
+    for (int i = 0; i < m.s->n_groups; i++) ck_assert(!m.recompute[i]);
     mark_all(&m, true);
     planned(&m, schedules[_i]);
     uint64_t least = plan_rank_bytes(m.p, 0);
@@ -234,11 +234,11 @@ START_TEST(auto_is_frugal)
         int n = 0;
         limit[0] = most - (most - least) * (uint64_t)step / 5;
         mark_all(&m, false);
-        ck_assert(!recompute_auto(&q, m.again, &e));
+        ck_assert(!recompute_auto(&q, m.recompute, &e));
         planned(&m, schedules[_i]);
         ck_assert_uint_le(plan_rank_bytes(m.p, 0), limit[0]);
-        for (int i = 0; i < m.s->n_groups; i++) n += m.again[i];
-        for (int i = m.pl->first_group[1]; i < m.s->n_groups; i++) ck_assert(!m.again[i]);
+        for (int i = 0; i < m.s->n_groups; i++) n += m.recompute[i];
+        for (int i = m.pl->first_group[1]; i < m.s->n_groups; i++) ck_assert(!m.recompute[i]);
         ck_assert_int_gt(n, 0);
         ck_assert_int_ge(n + 2, n_last);
         n_last = n;
@@ -261,7 +261,7 @@ START_TEST(names_are_checked)
     struct err e = {0};
     resnet(&m, 2);
     ck_assert(!conf_set(m.c, "-o", wrong[_i].set, &e));
-    ck_assert(recompute_named(m.c, m.s, m.again, &e) || recompute_stages(m.c, m.pl, m.again, &e));
+    ck_assert(recompute_named(m.c, m.s, m.recompute, &e) || recompute_stages(m.c, m.pl, m.recompute, &e));
     ck_assert_msg(e.code == 78 && strstr(e.text, strchr(wrong[_i].says, ':')), "%s", e.text);
     unmake(&m);
 }
@@ -272,12 +272,12 @@ START_TEST(names_mark_what_lies_below)
     struct made m;
     resnet(&m, 2);
     ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_layers={layer1.0}", &m.e) &&
-              !recompute_named(m.c, m.s, m.again, &m.e));
+              !recompute_named(m.c, m.s, m.recompute, &m.e));
     for (int i = 0; i < m.s->n_groups; i++)
-        ck_assert_int_eq(m.again[i], !strncmp(m.g->node[m.s->group[i].node[0]].name, "layer1.0.", 9));
+        ck_assert_int_eq(m.recompute[i], !strncmp(m.g->node[m.s->group[i].node[0]].name, "layer1.0.", 9));
     ck_assert(!conf_set(m.c, "-o", "pipeline.recompute_stages={1}", &m.e) &&
-              !recompute_stages(m.c, m.pl, m.again, &m.e));
-    ck_assert(m.again[m.s->n_groups - 1] && !m.again[0]);
+              !recompute_stages(m.c, m.pl, m.recompute, &m.e));
+    ck_assert(m.recompute[m.s->n_groups - 1] && !m.recompute[0]);
     unmake(&m);
 }
 END_TEST

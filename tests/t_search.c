@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "job/fit.h"
+#include "job/memory_limit.h"
 #include "job/search.h"
 #include "plan/cost.h"
 #include "plan/sim.h"
@@ -250,7 +250,7 @@ static int64_t least_memory(const struct conf *c, struct err *e)
 {
     struct job j = {.conf = c};
     ck_assert_msg(!job_device(&j, e) && !job_model(&j, e) && !job_plan_only(&j, 1, e), "%s", e->text);
-    int64_t bytes = (int64_t)fit_bytes(&j, 0);
+    int64_t bytes = (int64_t)limit_bytes(&j, 0);
     job_free(&j);
     return bytes;
 }
@@ -332,7 +332,7 @@ END_TEST
 
 static void *own_lane(struct be *b) { return b; }
 
-/* Cores of this machine are no devices: a backend with a lane has one, unless more are asked for. */
+/* Cores of this machine are no devices: a backend with a stream has one, unless more are asked for. */
 static const struct { const char *pipeline; int cores; } lanes[] = {{"", 1}, {"cores = 2", 2}, {"stages = 3", 3}};
 START_TEST(devices_with_a_lane_are_no_cores)
 {
@@ -342,9 +342,9 @@ START_TEST(devices_with_a_lane_are_no_cores)
     char more[100];
     snprintf(more, sizeof more, "pipeline { %s }", lanes[_i].pipeline);
     opened(&j, more, &e);
-    struct be_ops lane = *j.be;
-    lane.lane = own_lane;
-    j.be = &lane;
+    struct be_ops stream = *j.be;
+    stream.stream = own_lane;
+    j.be = &stream;
     struct search_request q = {.cores = 4, .json = true};
     ck_assert_msg(!search_run(&j, &q, &out, &e), "%s", e.text);
     json_t *o = json_loads(out.s, 0, NULL);

@@ -26,7 +26,7 @@ static void one_run(struct one *o, const char *op, const char *example, const fl
     const struct node *n = &o->g->node[0];
     o->block = (struct be_block){.inv_weight = 0.5};
     o->c = (struct op_call){.g = o->g, .node = n, .n = 1, .train = true, .block = &o->block, .sample = &o->sample,
-                            .in = {x, labels}, .out = o->out, .extra = o->kept};
+                            .in = {x, labels}, .out = o->out, .saved = o->kept};
     n->op->forward(&o->c);
     o->c.gin[0] = o->gx;
     if (n->op->backward_data) n->op->backward_data(&o->c);

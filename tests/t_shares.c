@@ -1,6 +1,6 @@
 /* Weights that replicas share out (pipeline.shard_optimizer): who keeps what, and what the checker finds. That the bits
- * are those of one pipeline, tests/t_sums.c and tests/replicas.sh say. And gradients that the transport adds up
- * (pipeline.reduce), of which the checker knows when they are whole. */
+ * are those of one pipeline, tests/t_reduction_tree.c and tests/replicas.sh say. And gradients that the transport adds
+ * up (pipeline.reduce), of which the checker knows when they are whole. */
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/sched.h"

@@ -120,7 +120,7 @@ END_TEST
 START_TEST(names_what_the_backend_knows)
 {
     *number(0, PH_BWD_WEIGHTS, 13) = 1100e6;
-    group[13].stand_in = "no kernel of its own";
+    group[13].fallback = "no kernel of its own";
     group[13].slow = true;
     says(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times its plan\n      no kernel of its own\n");
 }

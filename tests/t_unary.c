@@ -75,7 +75,7 @@ END_TEST
 START_TEST(all_are_compared)
 {
     for (int i = 0; op_list[i]; i++) {
-        bool found = op_list[i]->does != OP_UNARY;
+        bool found = op_list[i]->category != OP_UNARY;
         for (size_t k = 0; k < sizeof torchs / sizeof *torchs; k++) found |= !strcmp(torchs[k].op, op_list[i]->name);
         ck_assert_msg(found, "%s", op_list[i]->name);
     }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 #include "base/text.h"
-#include "data/frame.h"
+#include "data/crop_geometry.h"
 #include "data/picture.h"
 #include "files.h"
 
@@ -248,8 +248,8 @@ START_TEST(turned_then_scaled)
     for (size_t k = 0; k < sizeof turns / sizeof *turns; k++) {
         struct canvas *to = k ? &c : &want;
         stored(to, s[0], s[1], turns[k]);
-        struct frame_place p = frame_place(&f, to->width, to->height, turns[k]);
-        frame_scale(&p, to);
+        struct crop_place p = crop_place(&f, to->width, to->height, turns[k]);
+        crop_scale(&p, to);
         ck_assert(to->height == s[2] && to->width == s[3]);
         ck_assert_msg(!memcmp(to->at, want.at, (size_t)(s[2] * s[3]) * sizeof *to->at), "turn %zu", k + 1);
     }

@@ -142,7 +142,7 @@ static void wino_pass(const struct trial *a, enum pass pass, const float *bias, 
     const struct wino_ops *ops = a->t->wino;
     if (pass == WEIGHTS) ops->weights(&w, a->bx, a->bg, r, NULL, add, a->work);
     else {
-        ops->derive(&w, a->bw, pass == IN, a->turned);
+        ops->pack(&w, a->bw, pass == IN, a->turned);
         ops->run(pass == IN ? &t : &w, pass == IN ? a->bg : a->bx, a->turned, bias, r, add, a->work);
     }
 }

@@ -198,7 +198,7 @@ static int hear_wait(struct tp *t, int from, int stream, void *p, size_t max, si
 {
     struct tp_message m = {from, stream, p, max};
     int got;
-    while ((got = t->ops->hear(t, &m, &e)) == 0) {
+    while ((got = t->ops->recv_msg(t, &m, &e)) == 0) {
         if (t->ops->progress(t, &e)) return -1;
         sched_yield();
     }
@@ -217,14 +217,14 @@ static const char *check_messages(struct tp *t)
     for (int k = 0; k < MESSAGES && me == 0; k++)
         for (int r = 1; r < n; r++) {
             memset(p, k + r, sizeof p);
-            OK(t->ops->say(t, r, TP_ORDER, p, (size_t)k * 4, &e));
+            OK(t->ops->send_msg(t, r, TP_ORDER, p, (size_t)k * 4, &e));
         }
     memset(p, me, sizeof p);
     for (int k = 0; k < MESSAGES && me; k++) {
         p[1] = (unsigned char)k;
-        OK(t->ops->say(t, 0, TP_REPORT, p, 2, &e));
+        OK(t->ops->send_msg(t, 0, TP_REPORT, p, 2, &e));
     }
-    if (me) OK(t->ops->say(t, 0, TP_STATE, big, LONG, &e));
+    if (me) OK(t->ops->send_msg(t, 0, TP_STATE, big, LONG, &e));
     for (int k = 0; k < MESSAGES && me; k++) {
         OK(hear_wait(t, 0, TP_ORDER, p, sizeof p, &got));
         EXPECT(got == (size_t)k * 4 && (!k || p[got - 1] == (unsigned char)(k + me)));
@@ -243,7 +243,7 @@ static const char *check_messages(struct tp *t)
         EXPECT(got == LONG);
         tp_battery_memory.give(in);
     }
-    EXPECT(t->ops->hear(t, &(struct tp_message){-1, TP_STATE, p, sizeof p}, &e) == 0);
+    EXPECT(t->ops->recv_msg(t, &(struct tp_message){-1, TP_STATE, p, sizeof p}, &e) == 0);
     OK(t->ops->bcast(t, p, 1, &e));
     tp_battery_memory.give(big);
     return NULL;
@@ -254,7 +254,7 @@ static const char *check_long_message(struct tp *t)
 {
     unsigned char p[10] = {0}, none = 0;
     size_t got = 0;
-    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->say(t, r, TP_ORDER, "0123456789abcdef", 16, &e));
+    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->send_msg(t, r, TP_ORDER, "0123456789abcdef", 16, &e));
     if (rank(t)) {
         OK(hear_wait(t, 0, TP_ORDER, p, 4, &got));
         EXPECT(got == 16 && memcmp(p, "0123\0\0", 6) == 0);
@@ -278,7 +278,7 @@ static const char *check_states(struct tp *t)
             OK(t->ops->progress(t, &e));
             EXPECT(t->ops->test(t, &r) == TP_WAITING && r.slot >= 0);
         }
-        OK(t->ops->say(t, 0, TP_REPORT, &go, 1, &e));
+        OK(t->ops->send_msg(t, 0, TP_REPORT, &go, 1, &e));
         OK(wait_one(t, &r));
         const char *wrong = compare(p, 8, bytes);
         if (wrong) return wrong;
@@ -323,14 +323,14 @@ static const char *check_loans(struct tp *t)
     enum { N = 5, BYTES = 300000 };
     int n = size(t), me = rank(t), to = (me + 1) % n, from = (me + n - 1) % n;
     struct tp_req rs[N], rr[N];
-    if (n < 2 || !t->ops->post_borrow) return NULL;
+    if (n < 2 || !t->ops->post_get) return NULL;
     struct place mine = place_take(t, (size_t)N * BYTES);
     unsigned char *out = mine.at, *in = tp_battery_memory.take((size_t)N * BYTES);
     if (t->ops->meet) OK(t->ops->meet(t, NULL, &e));
     for (int i = 0; i < N; i++) {
         struct tp_tag tag = tag_of(i, BYTES);
         for (size_t k = 0; k < BYTES; k++) out[(size_t)i * BYTES + k] = pattern(i + 10 * me, k);
-        OK(t->ops->post_borrow(t, from, &tag, in + (size_t)i * BYTES, &rr[i], &e));
+        OK(t->ops->post_get(t, from, &tag, in + (size_t)i * BYTES, &rr[i], &e));
         OK(t->ops->post_send(t, to, &tag, out + (size_t)i * BYTES, &rs[i], &e));
     }
     bool comes = !t->ops->reads || t->ops->reads(t, from), goes = !t->ops->reads || t->ops->reads(t, to);
@@ -342,7 +342,7 @@ static const char *check_loans(struct tp *t)
         const unsigned char *at = rr[i].at;
         for (size_t k = 0; k < BYTES; k++) EXPECT(at[k] == pattern(i + 10 * from, k));
         if (goes) EXPECT(t->ops->test(t, &rs[0]) < TP_DONE);   /* the other rank has the first one still */
-        if (i) t->ops->give_back(t, &rr[i]);
+        if (i) t->ops->get_release(t, &rr[i]);
         EXPECT(!i || rr[i].slot == -1);
     }
     double met = 0;
@@ -350,7 +350,7 @@ static const char *check_loans(struct tp *t)
     if (goes) out[0] = 77;
     OK(t->ops->reduce(t, &met, 1, &e));
     if (comes) EXPECT(*(const unsigned char *)rr[0].at == 77);
-    t->ops->give_back(t, &rr[0]);
+    t->ops->get_release(t, &rr[0]);
     for (int i = 0; i < N; i++) OK(wait_one(t, &rs[i]));
     tp_battery_memory.give(in);
     place_give(mine);

@@ -107,7 +107,7 @@ static int idle(struct tp *t)
     printf("rank %d: progress with %s open: %.0f ns\n", me, me ? "a receive" : "nothing",
            (double)(clock_ns() - start) / CALLS);
     start = clock_ns();
-    for (int i = 0; i < CALLS; i++) t->ops->hear(t, &m, &e);
+    for (int i = 0; i < CALLS; i++) t->ops->recv_msg(t, &m, &e);
     printf("rank %d: hear: %.0f ns\n", me, (double)(clock_ns() - start) / CALLS);
     if (me == 0 && t->ops->post_send(t, 1, &tag, &x, &r, &e)) return 1;
     while (t->ops->test(t, &r) != TP_DONE) if (t->ops->progress(t, &e)) return 1;

@@ -8,10 +8,10 @@
  * What has to be there: every entry that is not said to be optional. The smallest backend is be_null.c, the plainest
  * that computes be_reference.c. An optional entry that is NULL is not called; its comment says what happens instead.
  *
- * Time: without a `lane` everything has happened on return. With one, calls are enqueued and run in order on the
+ * Time: without a `stream` everything has happened on return. With one, calls are enqueued and run in order on the
  * device; host code sees results when `done` says so, or after a copy or an export to the host.
- * Set-up (open, alloc, prepare, joins, load_room, mark_room, recording) may be slow, allocate and measure; what a step
- * calls may do neither.
+ * Set-up (open, alloc, prepare, may_batch, load_room, event_reserve, recording) may be slow, allocate and measure; what
+ * a step calls may do neither.
  *
  * Errors: functions that return int return 0, or -1 with one line in e and its exit code: 69 (E_DEVICE) what the
  * device or its library refuses, 70 (E_INTERNAL) out of host memory or a broken contract, 78 (E_CONF) what this backend
@@ -40,12 +40,12 @@ struct be_key { int group; enum phase phase; int samples; bool train; };
  *   sample    n int64: ids of the samples                all phases
  *   in[i]     n samples of tensor k->in[i]               forward; backward data those in need_b, weights in need_w
  *   out       n samples of tensor k->out                 forward writes it; backward reads it if NEED_OUT
- *   extra     group_extra(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_EXTRA
+ *   saved     group_saved(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_SAVED
  *   gout      gradient of out, which lies as out does    both backwards; NULL of a loss (block->inv_weight)
  *   gin[i]    gradient of in[i], which lies as that does backward data, those in grad_in
  *   param[i]  parameter k->param[i]                      all phases
  *   pgrad[i]  gradient of param[i]: float, in its layout backward data those in pgrad_in_b, weights in pgrad_in_w
- *   derived   k->derived_bytes, as `derive` made them    all phases
+ *   packed   k->packed_bytes, as `derive` made them    all phases
  *   work      group_workspace(k, n) bytes of no contents all phases
  *
  * A tensor t lies in the selection's type[t] and layout[t], in channels[t] channels, select_sample_bytes(s, t) bytes a
@@ -60,12 +60,12 @@ struct be_call {
     int n;                                               /* samples: the key's */
     const struct be_block *block;
     const int64_t *sample;
-    const void *in[MAX_IN]; void *out, *extra;
+    const void *in[MAX_IN]; void *out, *saved;
     const void *gout; void *gin[MAX_IN];
     uint8_t gin_acc;                                     /* bit i: gin[i] += instead of = */
     void *param[MAX_PARAM], *pgrad[MAX_PARAM];
     bool pgrad_acc;                                      /* pgrad[i] += instead of =, for all i */
-    void *derived, *work;
+    void *packed, *work;
 };
 
 /* A group with running statistics, and its parameters in device memory. */
@@ -76,7 +76,7 @@ struct be_stats {
     const struct be_running *of; int n;
     const char *mode;                                    /* "micro" or "deferred": op_kind.stats */
     int n_mb; const int *ns;                             /* [n_mb] samples of each, ascending */
-    const void *const *extra;                            /* [n][n_mb] be_call.extra of each, device memory */
+    const void *const *saved;                            /* [n][n_mb] be_call.saved of each, device memory */
 };
 
 /* a device's name among all, and its place, with their ends */
@@ -124,11 +124,11 @@ struct be_ops {
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     /* Optional: may one call of this key stand for calls on `part` of its samples after each other (the last may have
      * fewer)? Only if it leaves the same bits, gradients of weights being added part by part. NULL: never. */
-    bool (*joins)(struct be *b, const struct be_key *key, int part);
+    bool (*may_batch)(struct be *b, const struct be_key *key, int part);
 
     /* ---- state ---- */
-    /* Rebuilds a group's derived weights from its parameters; only for groups with derived_bytes. */
-    int (*derive)(struct be *b, int group, void *const *param, void *derived, struct err *e);
+    /* Rebuilds a group's packed weights from its parameters; only for groups with packed_bytes. */
+    int (*pack)(struct be *b, int group, void *const *param, void *packed, struct err *e);
     /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major host memory
      * (checkpoints, initialisation). What the selection stores in another type than the graph's is converted: only
      * backends whose rules ask for that (frozen_type) meet it. */
@@ -141,44 +141,46 @@ struct be_ops {
      * until close. */
     int (*update)(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                   struct err *e);
-    /* Whether update makes be_weight.derived in the same pass. false: that is NULL, and `derive` is called. */
-    bool derives;
+    /* Whether update makes be_weight.packed in the same pass. false: that is NULL, and `derive` is called. */
+    bool packs;
     int (*stats)(struct be *b, const struct be_stats *s, struct err *e);
 
     /* ---- samples in and out: n of a tensor, storage <-> row-major host memory in the graph's type ---- */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
-    /* Optional, all three or none: import in two steps, so that the way to the device overlaps with the lane.
+    /* Optional, all three or none: import in two steps, so that the way to the device overlaps with the stream.
      * load_room (set-up): this rank will send that tensor. send copies n samples away (plain may be reused on return)
-     * and yields a ticket; take puts them into storage, in order with the lane; into NULL: they are given up.
+     * and yields a ticket; take puts them into storage, in order with the stream; into NULL: they are given up.
      * Tickets are taken in the order they were given, and two a tensor may be open. NULL: tensor_import. */
     int (*load_room)(struct be *b, int tensor, struct err *e);
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
 
-    /* ---- the lane ---- */
+    /* ---- the stream ---- */
     int (*done)(struct be *b, struct err *e);            /* 1: everything run so far is done, 0: not yet, -1: e */
-    /* Optional: the lane's own handle, for transports that order theirs behind it. NULL: the backend has no lane, and
-     * all that follows is NULL, too; times are the host's, and every call is made anew in every step. */
-    void *(*lane)(struct be *b);
-    /* Its clock. mark_room (set-up): how many marks there may be; mark: i is when the lane comes here; between: ns
-     * from mark i to j, once done. hold keeps the lane busy so long: what is enqueued meanwhile follows at once. */
-    int (*mark_room)(struct be *b, int n, struct err *e);
-    int (*mark)(struct be *b, int i, struct err *e);
-    double (*between)(struct be *b, int i, int j);
-    int (*hold)(struct be *b, uint64_t ns, struct err *e);
+    /* Optional: the stream's own handle, for transports that order theirs behind it. NULL: the backend has no stream,
+     * and all that follows is NULL, too; times are the host's, and every call is made anew in every step. */
+    void *(*stream)(struct be *b);
+    /* Its clock. event_reserve (set-up): how many events there may be; event_record: i is when the stream comes here;
+     * event_elapsed: ns from event_record i to j, once done. spin keeps the stream busy so long: what is enqueued
+     * meanwhile follows at once. */
+    int (*event_reserve)(struct be *b, int n, struct err *e);
+    int (*event_record)(struct be *b, int i, struct err *e);
+    double (*event_elapsed)(struct be *b, int i, int j);
+    int (*spin)(struct be *b, uint64_t ns, struct err *e);
 
-    /* ---- recording: NULL without a lane ---- */
-    /* Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live
-     * until close. What the calls need at their first use is made while they are recorded. out NULL: the recording is
-     * thrown away, also one that an error broke off. capture_end returns 1 with e if something that was called cannot
-     * be recorded, though it may run. */
+    /* ---- recording: NULL without a stream ---- */
+    /* Calls event_elapsed capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs
+     * live until close. What the calls need at their first use is made while they are recorded. out NULL: the recording
+     * is thrown away, also one that an error broke off. capture_end returns 1 with e if something that was called
+     * cannot be recorded, though it may run. */
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);
-    /* Optional, both or none, between capture_begin and capture_end. aside(true): what follows runs beside the lane,
-     * after all that the lane has been given; aside(false): on the lane again. join: the lane goes on after the first n
-     * such pieces of this recording; whoever made some joins them all. NULL: device.overlap_wgrad stays false. */
+    /* Optional, both or none, event_elapsed capture_begin and capture_end. aside(true): what follows runs beside the
+     * stream, after all that the stream has been given; aside(false): on the stream again. join: the stream goes on
+     * after the first n such pieces of this recording; whoever made some may_batch them all. NULL: device.overlap_wgrad
+     * stays false. */
     int (*aside)(struct be *b, bool on, struct err *e);
     int (*join)(struct be *b, int n, struct err *e);
 };

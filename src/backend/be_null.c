@@ -89,9 +89,9 @@ static void fill_tensor(const struct be *b, int tensor, void *p, int samples, in
 }
 
 /* Micro-batch statistics of batch norm are read by the optimizer: the constant there too. */
-static void fill_extra(const struct group *k, void *p, int samples)
+static void fill_saved(const struct group *k, void *p, int samples)
 {
-    for (size_t i = 0; p && k->has_stats && i < group_extra(k, samples) / sizeof(double); i++)
+    for (size_t i = 0; p && k->has_stats && i < group_saved(k, samples) / sizeof(double); i++)
         ((double *)p)[i] = NULL_OUT;
 }
 
@@ -103,7 +103,7 @@ static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     b->count.run[k->key.phase]++;
     if (k->key.phase == PH_FWD) {
         fill_tensor(b, g->out, c->out, c->n, NULL_OUT);
-        fill_extra(g, c->extra, c->n);
+        fill_saved(g, c->saved, c->n);
         return 0;
     }
     for (int i = 0; i < g->n_in && k->key.phase == PH_BWD_DATA; i++)
@@ -117,9 +117,9 @@ static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int null_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+static int null_pack(struct be *b, int group, void *const *param, void *packed, struct err *e)
 {
-    b->count.derive++;
+    b->count.pack++;
     return 0;
 }
 
@@ -172,7 +172,7 @@ const struct be_ops be_null = {
     .copy = null_copy,
     .prepare = null_prepare,
     .run = null_run,
-    .derive = null_derive,
+    .pack = null_pack,
     .param_import = null_param_copy,
     .param_export = null_param_copy,
     .add = null_add,

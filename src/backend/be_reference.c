@@ -114,7 +114,7 @@ static void chain_inputs(struct be *b, const struct be_kernel *k, const struct b
                                    .train = k->key.train,
                                    .block = call->block,
                                    .sample = call->sample};
-        c->o[i].extra = n->op->extra_bytes ? call->extra : NULL;
+        c->o[i].saved = n->op->saved_bytes ? call->saved : NULL;
         for (int j = 0; j < n->n_in; j++)
             if (c->link[i].external[j] >= 0) c->o[i].in[j] = call->in[c->link[i].external[j]];
         for (int j = 0; j < n->n_param; j++)
@@ -140,7 +140,7 @@ static void chain_again(struct be *b, const struct be_kernel *k, struct chain *c
     chain_outputs(b, k, carve(w, host_tensor_bytes(b->host.g, last->out, k->key.samples)), c, w);
     for (int i = 0; i < k->k->n_nodes; i++) {
         struct op_call o = c->o[i];
-        if (o.extra || !w->at) o.extra = carve(w, group_extra(k->k, k->key.samples));
+        if (o.saved || !w->at) o.saved = carve(w, group_saved(k->k, k->key.samples));
         if (w->at) o.node->op->forward(&o);
     }
 }
@@ -258,7 +258,7 @@ static int reference_run(struct be *b, struct be_kernel *k, const struct be_call
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int reference_derive(struct be *b, int group, void *const *param, void *derived, struct err *e) { return 0; }
+static int reference_pack(struct be *b, int group, void *const *param, void *packed, struct err *e) { return 0; }
 
 static int reference_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
@@ -306,7 +306,7 @@ const struct be_ops be_reference = {
     .copy = host_copy,
     .prepare = reference_prepare,
     .run = reference_run,
-    .derive = reference_derive,
+    .pack = reference_pack,
     .param_import = reference_param_import,
     .param_export = reference_param_export,
     .add = reference_add,

@@ -6,7 +6,7 @@
 /* every element of what a forward and a backward kernel writes */
 enum { NULL_OUT = 1, NULL_GRAD = 2 };
 struct null_count {
-    uint64_t alloc, free, bytes, copy, prepare, run[PH_COUNT], derive, add, sumsq, update, stats, done;
+    uint64_t alloc, free, bytes, copy, prepare, run[PH_COUNT], pack, add, sumsq, update, stats, done;
 };
 /* Since open; bytes: allocated and not freed. Thread: the one that opened b. */
 const struct null_count *null_counts(const struct be *b);

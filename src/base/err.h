@@ -19,7 +19,7 @@ enum err_code {
     E_PERM = 77,      /* not permitted */
     E_CONF = 78,      /* bad configuration */
     E_NONFINITE = 79, /* loss or gradient not finite */
-    E_UNSURE = 80,    /* what was computed again came out differently */
+    E_CORRUPT = 80,   /* what was computed again came out differently */
     E_HANG = 81       /* a rank stands still */
 };
 

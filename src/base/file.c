@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/suggest.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files hold little-endian numbers, which are read as they are");
@@ -23,11 +23,11 @@ static void near_find(const char *path, char near[NAME_MAX + 1])
     char *folder = slash ? mem_strdup(path) : mem_strdup(".");
     if (slash) folder[slash == path ? 1 : slash - path] = 0;
     DIR *dir = *name ? opendir(folder) : NULL;
-    struct nearest s = nearest_begin(name, strlen(name));
+    struct suggest s = suggest_begin(name, strlen(name));
     for (int i = 0; dir && i < MOST; i++) {
         const struct dirent *d = readdir(dir);
         if (!d) break;
-        if (strcmp(d->d_name, name) && nearest_try(&s, d->d_name, strlen(d->d_name), 0))
+        if (strcmp(d->d_name, name) && suggest_try(&s, d->d_name, strlen(d->d_name), 0))
             snprintf(near, NAME_MAX + 1, "%s", d->d_name);
     }
     if (dir) closedir(dir);

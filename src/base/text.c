@@ -11,7 +11,7 @@
 #include <xxhash.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "base/text.h"
 
 static void reserve(struct text *t, size_t more)
@@ -97,7 +97,7 @@ static int text_check(struct text *t, size_t from, const char *path, struct err 
         t->n -= 3;
         memmove(t->s + from, t->s + from + 3, t->n - from + 1);
     }
-    return sniff_text(path, t->s + from, t->n - from, e);
+    return file_kind_text(path, t->s + from, t->n - from, e);
 }
 
 int text_read_fd(struct text *t, int fd, const char *path, size_t max, struct err *e)

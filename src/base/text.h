@@ -12,8 +12,8 @@ void text_add_bytes(struct text *t, const void *p, size_t n);
 void text_free(struct text *t);
 
 /* Reads a whole regular file of text (at most max bytes) into t, without the byte order mark of UTF-8. 66 if it does
- * not exist, 65 if it is too large or anything else (base/sniff.h; a pipe is never waited for), 74 if reading fails.
- * The error text starts with the path. */
+ * not exist, 65 if it is too large or anything else (base/file_kind.h; a pipe is never waited for), 74 if reading
+ * fails. The error text starts with the path. */
 int text_read_file(struct text *t, const char *path, size_t max, struct err *e);
 /* The same of what may be a pipe or a terminal, and so can be read once. 65 also for a pipe without a byte;
  * /dev/null is an empty text. */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/st.h"
 #include "ckpt/st_other.h"
@@ -285,7 +285,7 @@ static bool is_index(const char *path)
     int fd = file_open(path, &size, NULL);
     if (fd < 0) return false;
     const size_t n = size < sizeof head ? size : sizeof head;
-    if (!file_read_at(fd, path, 0, head, n, NULL)) is = sniff(head, n);
+    if (!file_read_at(fd, path, 0, head, n, NULL)) is = file_kind(head, n);
     close(fd);
     return is && is->kind == SNIFF_JSON;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "ckpt/st_other.h"
 
 #define WANTED "safetensors"
@@ -68,7 +68,8 @@ int st_other_refuse(const struct st *s, struct err *e)
     char head[SNIFF_BYTES];
     const size_t n = s->size < sizeof head ? s->size : sizeof head;
     if (file_read_at(s->fd, s->path, 0, head, n, e)) return -1;
-    const struct sniffed *is = n > 8 && head[8] == '{' ? NULL : sniff(head, n);   /* a length, whatever it looks like */
+    /* a length, whatever it looks like */
+    const struct sniffed *is = n > 8 && head[8] == '{' ? NULL : file_kind(head, n);
     if (!is) return 0;
     const struct holder *h = is->kind == SNIFF_PICKLE ? &saved : is->kind == SNIFF_ZIP ? zip_holder(s) : NULL;
     if (h) return convert_say(s, is, h, e);

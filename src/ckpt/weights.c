@@ -33,7 +33,7 @@ static const char *renamed(struct items *t, const struct weights_allow *a, const
 {
     for (int i = 0; a && i < a->n_rename; i++) {
         struct text s = {0};
-        if (!pattern_rename(&a->rename[i], name, &s)) continue;
+        if (!glob_rename(&a->rename[i], name, &s)) continue;
         did[i] = true;
         name = arena_strdup(t->mem, s.s);
         text_free(&s);
@@ -123,7 +123,7 @@ struct match { const struct weights_want *w; struct listed fault, fresh, extra; 
 
 static bool allowed(const struct weights_patterns *p, const char *name)
 {
-    for (int i = 0; i < p->n; i++) if (pattern_names(p->v[i], name)) return true;
+    for (int i = 0; i < p->n; i++) if (glob_names(p->v[i], name)) return true;
     return false;
 }
 
@@ -303,7 +303,7 @@ static void hints_add(const struct match *m, struct st *const *file, int n, stru
 /* Whether that pattern names a tensor of the file that is not the model's. */
 static bool names_unused(const struct items *t, const char *pattern)
 {
-    for (int i = 0; i < t->n; i++) if (!t->of[i].used && pattern_names(pattern, t->of[i].own)) return true;
+    for (int i = 0; i < t->n; i++) if (!t->of[i].used && glob_names(pattern, t->of[i].own)) return true;
     return false;
 }
 

@@ -1,7 +1,7 @@
 /* The state of a run against the tensors of weight files, by name. Pure; any thread. */
 #ifndef CKPT_WEIGHTS_H
 #define CKPT_WEIGHTS_H
-#include "base/pattern.h"
+#include "base/glob.h"
 #include "ckpt/st.h"
 
 /* st_read_float(at.file, at.tensor, ...) for an F32 tensor, otherwise st_read; file NULL: it is not read */
@@ -10,8 +10,8 @@ struct weights_at { struct st *file; int tensor; };
 /* What need not be as the model has it (run.init_rename, run.init_missing, run.init_extra). */
 struct weights_patterns { const char *const *v; int n; };
 struct weights_allow {
-    const struct pattern_rule *rename; int n_rename;     /* of a file's names: the first that matches counts */
-    struct weights_patterns missing, extra;              /* as pattern_names: of the model's names, of the others */
+    const struct glob_rule *rename; int n_rename;        /* of a file's names: the first that matches counts */
+    struct weights_patterns missing, extra;              /* as glob_names: of the model's names, of the others */
     bool any;                                            /* all names may be missing or extra, but not all at once */
 };
 

@@ -26,7 +26,7 @@ struct conf {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
         const char *kernel_candidates, *resume;         /* resume: no, yes, anyway */
         const char *predict, *predict_tensor;           /* predict set: evaluate, too, but without labels */
-        struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/pattern.h) */
+        struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, rerun_every;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
         bool over_predictions;                          /* no option: was run.overwrite set beside run.predict? */

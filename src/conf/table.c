@@ -482,11 +482,11 @@ const char *opt_nearest(const char *key, size_t n)
 {
     const char *dot = memchr(key, '.', n), *name = dot ? dot + 1 : key, *found = NULL;
     size_t section = (size_t)(name - key);
-    struct nearest s = nearest_begin(name, n - section);
+    struct suggest s = suggest_begin(name, n - section);
     for (int i = 0; opt_table[i].key; i++) {
         const char *own = strchr(opt_table[i].key, '.') + 1;
         bool elsewhere = (size_t)(own - opt_table[i].key) != section || memcmp(opt_table[i].key, key, section);
-        if (nearest_try(&s, own, strlen(own), elsewhere)) found = opt_table[i].key;
+        if (suggest_try(&s, own, strlen(own), elsewhere)) found = opt_table[i].key;
     }
     return found;
 }
@@ -509,8 +509,8 @@ const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
     return buf;
 }
 
-void opt_sections_try(struct nearest *s)
+void opt_sections_try(struct suggest *s)
 {
     for (const char *name = OPT_SECTIONS; *name; name += strcspn(name, " "), name += strspn(name, " "))
-        nearest_try(s, name, strcspn(name, ", "), 0);
+        suggest_try(s, name, strcspn(name, ", "), 0);
 }

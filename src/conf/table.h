@@ -3,7 +3,7 @@
 #ifndef CONF_TABLE_H
 #define CONF_TABLE_H
 #include <stddef.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "conf/conf.h"
 
 enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES,
@@ -30,7 +30,7 @@ int opt_count(void);
 int opt_find(const char *key, size_t n);                 /* index, -1 */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
-void opt_sections_try(struct nearest *s);
+void opt_sections_try(struct suggest *s);
 /* What to say behind an unknown key: the nearest one, or all of its section if that finds room, or where they are; ""
  * where there is no such section. Returns buf. */
 enum { OPT_HINT = 160 };

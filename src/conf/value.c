@@ -62,7 +62,7 @@ void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool buil
 }
 
 struct word_search { const char *wanted; bool found, built; };
-struct word_list { int n; struct text text; struct nearest near; };
+struct word_list { int n; struct text text; struct suggest near; };
 
 static void word_compare(const char *word, int n, bool built, void *arg)
 {
@@ -77,18 +77,18 @@ static void word_tell(const char *word, int n, bool built, void *arg)
     struct word_list *l = arg;
     if (!built) return;
     text_add(&l->text, "%s%.*s", l->n++ ? ", " : "", n, word);
-    nearest_try(&l->near, word, (size_t)n, 0);
+    suggest_try(&l->near, word, (size_t)n, 0);
 }
 
 /* What is wrong with one that is none of the words that are built. */
 static int word_refuse(const struct opt *o, const struct word_search *s, struct err *e)
 {
-    struct word_list l = {.near = nearest_begin(s->wanted, strlen(s->wanted))};
+    struct word_list l = {.near = suggest_begin(s->wanted, strlen(s->wanted))};
     char cited[CITE], hint[NEAREST_TELL];
     opt_words(o, word_tell, &l);
     if (!s->found)
         err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "none of", l.text.s,
-                nearest_tell(&l.near, "", hint));
+                suggest_tell(&l.near, "", hint));
     else if (o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", s->wanted, o->why);
     else err_set(e, E_CONF, "\"%s\" is not built, only %s", s->wanted, l.text.s);
     text_free(&l.text);

@@ -21,11 +21,11 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     for (int i = 0; i < FOUR; i++) {
-        int k = (int)draws_below(r, (uint64_t)i + 1);
+        int k = (int)variate_below(r, (uint64_t)i + 1);
         v[i] = v[k];
         v[k] = i;
     }
-    for (int i = 0; i < FOUR; i++) v[FOUR + i] = draws_between(r, a->of[i].v[0], a->of[i].v[1]);
+    for (int i = 0; i < FOUR; i++) v[FOUR + i] = variate_between(r, a->of[i].v[0], a->of[i].v[1]);
 }
 
 static void apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)

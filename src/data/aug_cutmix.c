@@ -3,7 +3,7 @@
 
 static void span(struct draws *r, int size, double part, double *begin, double *end)
 {
-    double at = (double)draws_below(r, (uint64_t)size), half = floor(part * size);
+    double at = (double)variate_below(r, (uint64_t)size), half = floor(part * size);
     *begin = fmax(at - half, 0);
     *end = fmin(at + half, size);
 }
@@ -12,7 +12,7 @@ static void span(struct draws *r, int size, double part, double *begin, double *
  * border, and labels go by what is left of it. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
-    double part = 0.5 * sqrt(1 - draws_beta(r, a->of[MIX_ALPHA].v[0]));
+    double part = 0.5 * sqrt(1 - variate_beta(r, a->of[MIX_ALPHA].v[0]));
     span(r, width, part, &v[3], &v[4]);
     span(r, height, part, &v[1], &v[2]);
     v[0] = 1 - (v[4] - v[3]) * (v[2] - v[1]) / ((double)width * height);

@@ -2,7 +2,7 @@
 
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
-    v[0] = draws_beta(r, a->of[MIX_ALPHA].v[0]);
+    v[0] = variate_beta(r, a->of[MIX_ALPHA].v[0]);
 }
 
 static void mix(const double *v, struct canvas *c, const float *other)

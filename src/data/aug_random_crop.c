@@ -18,8 +18,8 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
 {
     double padding = a->of[PADDING].v[0];
     int64_t down = height - a->height + 2 * (int64_t)padding, across = width - a->width + 2 * (int64_t)padding;
-    v[0] = (double)draws_below(r, (uint64_t)down + 1) - padding;
-    v[1] = (double)draws_below(r, (uint64_t)across + 1) - padding;
+    v[0] = (double)variate_below(r, (uint64_t)down + 1) - padding;
+    v[1] = (double)variate_below(r, (uint64_t)across + 1) - padding;
 }
 
 static const struct aug_param param[] = {

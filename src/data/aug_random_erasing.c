@@ -8,14 +8,14 @@ enum { P, SCALE, RATIO, VALUE, NOISE };
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     const double *scale = a->of[SCALE].v, *ratio = a->of[RATIO].v, all = (double)height * width;
-    bool does = draws_uniform(r) < a->of[P].v[0];
+    bool does = variate_uniform(r) < a->of[P].v[0];
     for (int i = 0; does && i < 10; i++) {
-        double area = all * draws_between(r, scale[0], scale[1]);
-        double shape = exp(draws_between(r, log(ratio[0]), log(ratio[1])));
+        double area = all * variate_between(r, scale[0], scale[1]);
+        double shape = exp(variate_between(r, log(ratio[0]), log(ratio[1])));
         double h = rint(sqrt(area * shape)), w = rint(sqrt(area / shape));
         if (!(h >= 1 && w >= 1 && h < height && w < width)) continue;
-        v[0] = (double)draws_below(r, (uint64_t)(height - h) + 1);
-        v[1] = (double)draws_below(r, (uint64_t)(width - w) + 1);
+        v[0] = (double)variate_below(r, (uint64_t)(height - h) + 1);
+        v[1] = (double)variate_below(r, (uint64_t)(width - w) + 1);
         v[2] = h;
         v[3] = w;
         return;
@@ -29,7 +29,7 @@ static void apply(const struct aug *a, const double *v, struct draws *r, struct 
     for (int k = 0; k < c->planes; k++, x += (size_t)c->height * (size_t)c->width)
         for (int i = (int)v[0]; i < (int)(v[0] + v[2]); i++)
             for (int j = (int)v[1]; j < (int)(v[1] + v[3]); j++)
-                x[(size_t)i * (size_t)c->width + (size_t)j] = noise ? (float)draws_normal(r) : value;
+                x[(size_t)i * (size_t)c->width + (size_t)j] = noise ? (float)variate_normal(r) : value;
 }
 
 static const struct aug_param param[] = {

@@ -28,12 +28,12 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
     v[4] = a->height;
     v[5] = a->width;
     for (int i = 0; i < 10; i++) {
-        double area = all * draws_between(r, scale[0], scale[1]);
-        double shape = exp(draws_between(r, log(ratio[0]), log(ratio[1])));
+        double area = all * variate_between(r, scale[0], scale[1]);
+        double shape = exp(variate_between(r, log(ratio[0]), log(ratio[1])));
         double w = rint(sqrt(area * shape)), h = rint(sqrt(area / shape));
         if (!(w >= 1 && w <= width && h >= 1 && h <= height)) continue;
-        v[0] = (double)draws_below(r, (uint64_t)(height - h) + 1);
-        v[1] = (double)draws_below(r, (uint64_t)(width - w) + 1);
+        v[0] = (double)variate_below(r, (uint64_t)(height - h) + 1);
+        v[1] = (double)variate_below(r, (uint64_t)(width - w) + 1);
         v[2] = h;
         v[3] = w;
         return;

@@ -2,7 +2,7 @@
 
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
-    v[0] = draws_uniform(r) < a->of[0].v[0];
+    v[0] = variate_uniform(r) < a->of[0].v[0];
 }
 
 static void apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "data/augment_int.h"
 #include "data/ds_int.h"
 
@@ -20,13 +20,13 @@ static int kind_unknown(const char *name, size_t n, struct err *e)
 {
     char hint[NEAREST_TELL];
     struct text all = {0};
-    struct nearest near = nearest_begin(name, n);
+    struct suggest near = suggest_begin(name, n);
     for (int i = 0; aug_list[i]; i++) {
-        nearest_try(&near, aug_list[i]->name, strlen(aug_list[i]->name), 0);
+        suggest_try(&near, aug_list[i]->name, strlen(aug_list[i]->name), 0);
         text_add(&all, "%s%s", i ? ", " : "", aug_list[i]->name);
     }
     err_set(e, E_CONF, "there is no augmentation \"%.*s\", only %s%s", n < 60 ? (int)n : 60, name, all.s,
-            nearest_tell(&near, "", hint));
+            suggest_tell(&near, "", hint));
     text_free(&all);
     return -1;
 }
@@ -220,14 +220,14 @@ bool augment_pixels(const struct augment *a) { return a->want.pixels; }
 /* A cut that follows a whole picture's scaling is made with it: what it leaves out is not scaled. */
 static bool cut_follows(const struct augment *a) { return a->n > 1 && a->entry[1].kind->cuts; }
 
-struct frame_place augment_place(const struct augment *a, struct augment_key k, int width, int height,
-                                 struct picture_turn turn)
+struct crop_place augment_place(const struct augment *a, struct augment_key k, int width, int height,
+                                struct picture_turn turn)
 {
     double v[AUG_DRAWN] = {0}, at[AUG_DRAWN] = {0};
     struct draws r = aug_draws(a, 0, k), next = aug_draws(a, 1, k);
     a->entry[0].kind->draw(&a->entry[0], &r, turn.swap ? width : height, turn.swap ? height : width, v);
-    struct frame_cut cut = {.part = {(int)v[0], (int)v[1], (int)v[2], (int)v[3]}, .to_height = (int64_t)v[4],
-                            .to_width = (int64_t)v[5], .height = (int)v[4], .width = (int)v[5]};
+    struct crop_cut cut = {.part = {(int)v[0], (int)v[1], (int)v[2], (int)v[3]}, .to_height = (int64_t)v[4],
+                           .to_width = (int64_t)v[5], .height = (int)v[4], .width = (int)v[5]};
     if (cut_follows(a)) {
         a->entry[1].kind->draw(&a->entry[1], &next, (int)v[4], (int)v[5], at);
         cut.top = (int64_t)at[0];
@@ -235,7 +235,7 @@ struct frame_place augment_place(const struct augment *a, struct augment_key k, 
         cut.height = a->entry[1].height;
         cut.width = a->entry[1].width;
     }
-    return frame_cut_place(&cut, width, height, turn);
+    return crop_cut_place(&cut, width, height, turn);
 }
 
 static void entry_run(const struct augment *all, const struct aug *a, struct augment_key k, struct canvas *c)
@@ -275,8 +275,8 @@ void augment_values(const struct augment *a, struct augment_key k, const struct 
 {
     int first = augment_whole(a) ? 1 + cut_follows(a) : 0;
     if (augment_whole(a) && !w->scaled) {
-        struct frame_place place = augment_place(a, k, c->width, c->height, (struct picture_turn){0});
-        frame_scale(&place, c);
+        struct crop_place place = augment_place(a, k, c->width, c->height, (struct picture_turn){0});
+        crop_scale(&place, c);
     }
     if (a) stage_run(a, AUG_PICTURE, first, k, c);
     (c->pixels ? pixels_values : floats_values)(c, w, x);

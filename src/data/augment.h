@@ -10,7 +10,7 @@
 #define DATA_AUGMENT_H
 #include "data/canvas.h"
 #include "data/ds.h"
-#include "data/frame.h"
+#include "data/crop_geometry.h"
 
 /* What the model takes, and what the format's pictures are: pixels of 8 bits (of 1 or 3 channels), or floats. row: they
  * are no pictures at all. file: for texts. */
@@ -28,9 +28,9 @@ bool augment_begins_whole(const struct conf *c);
 /* Does the list begin with the whole picture? Otherwise it is given what an evaluation shows. */
 bool augment_whole(const struct augment *a);
 bool augment_pixels(const struct augment *a);            /* as it was wanted: are the pictures pixels? */
-/* Of a whole picture of this size, as stored: which part of it is scaled to which size (frame.h). */
-struct frame_place augment_place(const struct augment *a, struct augment_key k, int width, int height,
-                                 struct picture_turn turn);
+/* Of a whole picture of this size, as stored: which part of it is scaled to which size (crop_geometry.h). */
+struct crop_place augment_place(const struct augment *a, struct augment_key k, int width, int height,
+                                struct picture_turn turn);
 /* Makes a sample of a picture: all entries on pictures, then normalisation (norm; level: ds_norm_levels of it), then
  * the entries on numbers; x has channels x height x width. scaled: the whole picture is scaled already, by
  * augment_place. a NULL: no entries. The canvas is used up. */

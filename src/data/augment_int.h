@@ -3,7 +3,7 @@
 #ifndef DATA_AUGMENT_INT_H
 #define DATA_AUGMENT_INT_H
 #include "data/augment.h"
-#include "data/draws.h"
+#include "data/random_variates.h"
 
 enum { AUG_PARAMS = 5, AUG_VALUES = 2, AUG_DRAWN = 24 };
 

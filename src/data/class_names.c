@@ -30,7 +30,7 @@ static int word_of(const char *s, size_t n)
 }
 
 /* Letters are one word, or two without anything between them, such as trainset. */
-static bool letters_take(const char *s, size_t n, enum split *found)
+static bool font5x7_draw(const char *s, size_t n, enum split *found)
 {
     for (size_t first = n; first > 0; first--) {
         const int a = word_of(s, first), b = first < n ? word_of(s + first, n - first) : a;
@@ -56,7 +56,7 @@ enum split split_of(const char *name)
     for (const char *at = s; *at;) {
         const size_t skip = strspn(at, "_-. 0123456789()"), letters = strspn(at + skip, "abcdefghijklmnopqrstuvwxyz");
         if (!skip && !letters) return SPLIT_NONE;
-        if (letters && !letters_take(at + skip, letters, &found)) return SPLIT_NONE;
+        if (letters && !font5x7_draw(at + skip, letters, &found)) return SPLIT_NONE;
         at += skip + letters;
     }
     return found;

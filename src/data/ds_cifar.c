@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "data/image_list_int.h"
 #include "data/images_int.h"
 
@@ -87,7 +87,7 @@ static int file_add(struct image_list *l, const char *path, const struct form *f
     int fd = file_open(path, &size, e), bad = 0;
     if (fd < 0) return -1;
     if (size % record_of(&forms[0]) && size % record_of(&forms[1]))
-        bad = sniff_file(fd, path, size, "records of CIFAR", e);
+        bad = file_kind_file(fd, path, size, "records of CIFAR", e);
     *used = f ? f : bad ? NULL : file_form(path, size, e);
     if (!*used) bad = -1;
     else if (!bad && (!size || size % record_of(*used)))
@@ -100,7 +100,7 @@ static int file_add(struct image_list *l, const char *path, const struct form *f
 }
 
 /* A name a line, as many as there are classes; otherwise they have none. */
-static void names_read(struct image_list *l, const struct form *f)
+static void name_table_read(struct image_list *l, const struct form *f)
 {
     struct text t = {0};
     int64_t n = 0;
@@ -120,7 +120,7 @@ static int folder_add(struct image_list *l, enum ds_part part, struct err *e)
         const char *name = part == DS_TRAIN ? f->train[i] : f->test;
         if (file_add(l, arena_printf(l->mem, "%s%s", l->root, name), f, &used, e)) return -1;
     }
-    names_read(l, f);
+    name_table_read(l, f);
     l->n_classes = f->classes;
     return 0;
 }

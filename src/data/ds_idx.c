@@ -75,8 +75,8 @@ static void crop(struct idx *d, const struct conf *c)
     bool crops = in->n == 3 && (c->data.resize.n || c->data.pad.n);
     if (crops && in->d[1] < height) d->out_height = in->d[1];
     if (crops && in->d[2] < width) d->out_width = in->d[2];
-    d->top = frame_centred(d->scaled_height, height, (int)d->out_height);
-    d->left = frame_centred(d->scaled_width, width, (int)d->out_width);
+    d->top = crop_centred(d->scaled_height, height, (int)d->out_height);
+    d->left = crop_centred(d->scaled_width, width, (int)d->out_width);
 }
 
 static int idx_sizes(struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)

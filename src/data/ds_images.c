@@ -1,5 +1,5 @@
 /* Pictures in folders or archives or named by a list (image_list.h), decoded when they are read (picture.h), scaled and
- * cropped to the model's input (frame.h). A pixel becomes x / 255, then (x - mean) / std per channel, like
+ * cropped to the model's input (crop_geometry.h). A pixel becomes x / 255, then (x - mean) / std per channel, like
  * torchvision's ToTensor and Normalize; padding is pixels of 0.
  *
  * A sample is a function of files and the configuration alone. Where data.damaged is skip, the next sound picture of
@@ -15,7 +15,7 @@
 #include "data/augment.h"
 #include "data/class_names.h"
 #include "data/ds_int.h"
-#include "data/frame.h"
+#include "data/crop_geometry.h"
 #include "data/images_int.h"
 #include "data/picture.h"
 
@@ -304,11 +304,11 @@ static int file_load(struct images *d, uint64_t i, struct room *r, struct err *e
     return bad;
 }
 
-static struct frame_place place_of(const struct images *d, struct augment_key k, int width, int height,
-                                   struct picture_turn turn)
+static struct crop_place place_of(const struct images *d, struct augment_key k, int width, int height,
+                                  struct picture_turn turn)
 {
     if (augment_whole(d->augment)) return augment_place(d->augment, k, width, height, turn);
-    return frame_place(&d->frame, width, height, turn);
+    return crop_place(&d->frame, width, height, turn);
 }
 
 /* Of so many pixels that `part` of them are `to`. */
@@ -316,7 +316,7 @@ static int64_t whole_side(int64_t to, int part, int all) { return (to * all + pa
 
 /* The picture is decoded smaller, but not so small that what is shown of it would have to grow. What a list shows of
  * it is found anew. */
-static void place_shrink(const struct images *d, struct augment_key k, struct picture *p, struct frame_place *place)
+static void place_shrink(const struct images *d, struct augment_key k, struct picture *p, struct crop_place *place)
 {
     struct resample_want *w = &place->window;
     picture_shrink(p, whole_side(w->to_width, w->width, picture_width(p)),
@@ -327,7 +327,7 @@ static void place_shrink(const struct images *d, struct augment_key k, struct pi
     }
     w->width = picture_width(p);
     w->height = picture_height(p);
-    frame_order(place);
+    crop_order(place);
 }
 
 static int picture_write(const struct images *d, struct room *r, struct picture *p, struct augment_key k, float *x,
@@ -335,7 +335,7 @@ static int picture_write(const struct images *d, struct room *r, struct picture 
 {
     struct picture_turn none = {0}, turn = d->upright ? picture_turned(p) : none;
     int width = picture_width(p), height = picture_height(p);
-    struct frame_place place = place_of(d, k, width, height, turn);
+    struct crop_place place = place_of(d, k, width, height, turn);
     const struct augment_values values = {&d->norm, d->pixel, d->channels, true};
     if (d->shrink) place_shrink(d, k, p, &place);
     uint8_t *row = room_for(&r->row, &r->row_bytes, (size_t)picture_width(p) * PICTURE_BYTES + PICTURE_SHIFT) +
@@ -350,7 +350,7 @@ static int picture_write(const struct images *d, struct room *r, struct picture 
         if (d->channels == 1) picture_grey(row + part.left * PICTURE_BYTES, (size_t)part.columns);
         resample_row(&r->r, row + (size_t)place.from_left * PICTURE_BYTES);
     }
-    frame_show(&place, &r->r, &r->canvas);
+    crop_show(&place, &r->r, &r->canvas);
     augment_values(d->augment, k, &values, &r->canvas, x);
     return picture_finish(p, e);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "data/draws.h"
+#include "data/random_variates.h"
 #include "data/ds_int.h"
 #include "data/volume_cache.h"
 #include "data/volume_list.h"
@@ -399,8 +399,8 @@ static bool foreground_draw(const struct nifti_set *d, const struct volume *v, c
     int64_t at[3];
     for (int k = 1; k < NIFTI_LABELS; k++) there += l->count[k] > 0;
     if (!there) return false;
-    for (int64_t left = (int64_t)draws_below(r, (uint64_t)there); left >= 0;) left -= l->count[++class] > 0;
-    voxel_find(v, l, class, draws_below(r, l->count[class]), at);
+    for (int64_t left = (int64_t)variate_below(r, (uint64_t)there); left >= 0;) left -= l->count[++class] > 0;
+    voxel_find(v, l, class, variate_below(r, l->count[class]), at);
     for (int k = 0; k < 3; k++) {
         int64_t last = v->grid.size[k] - d->patch[k];
         corner[k] = at[k] - d->patch[k] / 2;
@@ -418,18 +418,18 @@ static int cut_draw(struct nifti_set *d, uint64_t sample, uint64_t visit, struct
                              (uint32_t)sample}};
     bool whole = true, found = false;
     for (int i = 0; i < 3; i++) {
-        cut->flip[i] = draws_uniform(&r) < 0.5 && d->flip[i];
+        cut->flip[i] = variate_uniform(&r) < 0.5 && d->flip[i];
         whole &= v->grid.size[i] == d->patch[i];
     }
     if (whole) return 0;
-    if (draws_uniform(&r) < d->foreground) {
+    if (variate_uniform(&r) < d->foreground) {
         const struct labels *l = labels_take(d, sample, e);
         if (!l) return -1;
         found = foreground_draw(d, v, l, &r, cut->corner);
         volume_cache_give(d->cache, label_block(sample));
     }
     for (int i = 0; i < 3 && !found; i++)
-        cut->corner[i] = (int64_t)draws_below(&r, (uint64_t)(v->grid.size[i] - d->patch[i] + 1));
+        cut->corner[i] = (int64_t)variate_below(&r, (uint64_t)(v->grid.size[i] - d->patch[i] + 1));
     return 0;
 }
 

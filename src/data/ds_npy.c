@@ -75,7 +75,7 @@ static bool is_picture(const struct pair *d)
 
 /* Which pictures are made of those of the file: by data.resize, data.pad and data.channels, and cropped, or by a list
  * that begins with the whole picture. */
-static int frame_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
+static int crop_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
 {
     char have[96];
     const struct shape *in = &d->want.input, *s = &d->stored;
@@ -94,7 +94,7 @@ static int frame_make(struct pair *d, const struct conf *c, enum ds_part part, s
 }
 
 /* Checks that the frame fills what the model takes, and that channels are those of the file or a single one's. */
-static int frame_check(const struct pair *d, const struct conf *c, bool whole, struct err *e)
+static int crop_check(const struct pair *d, const struct conf *c, bool whole, struct err *e)
 {
     char want[96];
     const struct shape *in = &d->want.input;
@@ -127,8 +127,8 @@ static int images_open(struct pair *d, const struct conf *c, enum ds_part part, 
     if (!f->shape.n || !f->shape.d[0])
         return err_set(e, E_DATA, "%s: offset 10: shape %s: no samples", path, shape_text(&f->shape, have));
     if (images_type(d, c, path, e)) return -1;
-    if (frame_make(d, c, part, e)) return -1;
-    if (d->framed && frame_check(d, c, part == DS_TRAIN && augment_begins_whole(c), e)) return -1;
+    if (crop_make(d, c, part, e)) return -1;
+    if (d->framed && crop_check(d, c, part == DS_TRAIN && augment_begins_whole(c), e)) return -1;
     if (!d->framed && !shape_equal(&s, &d->want.input))
         return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s%s", path, shape_text(&s, have),
                        shape_text(&d->want.input, want), channels_last(&s, &d->want.input)
@@ -289,8 +289,8 @@ static int picture_show(const struct pair *d, uint64_t index, struct canvas *c, 
     if (!bad) bytes_show(bytes, &d->stored, c);
     free(bytes);
     if (bad || !d->framed || augment_whole(d->augment)) return bad;
-    struct frame_place place = frame_place(&d->frame, c->width, c->height, (struct picture_turn){0});
-    frame_scale(&place, c);
+    struct crop_place place = crop_place(&d->frame, c->width, c->height, (struct picture_turn){0});
+    crop_scale(&place, c);
     return 0;
 }
 

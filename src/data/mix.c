@@ -96,9 +96,9 @@ static const struct aug *entry_of(const struct mix *m, struct augment_key k, uin
 {
     enum { CHOICE = 255 };                               /* no place in a list */
     struct draws choice = aug_draws(&m->all, CHOICE, k);
-    double u = draws_uniform(&choice);
+    double u = variate_uniform(&choice);
     int i = 0;
-    *other = draws_below(&choice, m->count);
+    *other = variate_below(&choice, m->count);
     while (i < m->n && u >= m->upto[i]) i++;
     if (i == m->n) return NULL;
     *r = aug_draws(&m->all, m->entry[i], k);

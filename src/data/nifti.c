@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/nifti.h"
-#include "data/packed.h"
+#include "data/gzip_file.h"
 
 /* Where fields begin. Version 2 has dimensions of 64 bits instead of 16, codes of 32 instead of 16, reals of 64 instead
  * of 32. */
@@ -164,7 +164,7 @@ static int dims_find(struct nifti *f, struct err *e)
 }
 
 /* Where voxels begin, and whether the file can hold them. most: bytes that it can have; certain: that it has. */
-static int place_find(struct nifti *f, const struct packed *from, struct err *e)
+static int place_find(struct nifti *f, const struct gzip_file *from, struct err *e)
 {
     const struct layout *l = &layouts[f->version];
     double at = f->version == 1 ? real_at(f, l->offset, 0) : (double)whole_at(f, l->offset, 8);
@@ -172,7 +172,7 @@ static int place_find(struct nifti *f, const struct packed *from, struct err *e)
         return field_fail(f, l->offset, e, "voxels begin at byte %g, want a whole number from %d on", at, l->first);
     f->begin = f->version == 1 ? (uint64_t)at : (uint64_t)whole_at(f, l->offset, 8);
     if (f->begin % 16) repaired(f, "offset %llu no multiple of 16", (unsigned long long)f->begin);
-    uint64_t n = (uint64_t)types[f->type].bytes, most = packed_most(from);
+    uint64_t n = (uint64_t)types[f->type].bytes, most = gzip_most(from);
     for (int i = 0; i < NIFTI_DIMS; i++) n = size_mul(n, (size_t)f->dim[i]);
     uint64_t need = size_add(n, f->begin);
     if (need > most)
@@ -283,24 +283,24 @@ static int affine_find(struct nifti *f, struct err *e)
 }
 
 /* Leaves the file behind the header. */
-static int header_read(struct nifti *f, struct packed *from, struct err *e)
+static int header_read(struct nifti *f, struct gzip_file *from, struct err *e)
 {
     const int least = layouts[1].bytes;
-    if (packed_open(f->path, 1, "a NIfTI file", from, e) ||
-        packed_read(from, f->header, (uint64_t)least, e)) return -1;
+    if (gzip_open(f->path, 1, "a NIfTI file", from, e) ||
+        gzip_read(from, f->header, (uint64_t)least, e)) return -1;
     if (version_find(f, e)) return -1;
     const int more = layouts[f->version].bytes - least;
-    if (more && packed_read(from, f->header + least, (uint64_t)more, e)) return -1;
+    if (more && gzip_read(from, f->header + least, (uint64_t)more, e)) return -1;
     return magic_check(f, e) || type_find(f, e) || dims_find(f, e) || place_find(f, from, e) || scale_find(f, e) ||
            affine_find(f, e) ? -1 : 0;
 }
 
 int nifti_open(const char *path, struct nifti *f, struct err *e)
 {
-    struct packed from = {0};
+    struct gzip_file from = {0};
     *f = (struct nifti){.path = path};
     int bad = header_read(f, &from, e);
-    packed_close(&from);
+    gzip_close(&from);
     return bad;
 }
 
@@ -333,17 +333,17 @@ static int voxels_fail(const struct nifti *f, uint64_t voxel, double v, const ch
                    v, what);
 }
 
-static int pieces_read(const struct nifti *f, struct packed *from, voxels_take *take, void *ctx, struct err *e)
+static int pieces_read(const struct nifti *f, struct gzip_file *from, voxels_take *take, void *ctx, struct err *e)
 {
     unsigned char raw[PIECE * 8];
     double v[PIECE];
     const int bytes = types[f->type].bytes;
     const uint64_t all = nifti_voxels(f) * (uint64_t)f->dim[3];
-    if (packed_skip(from, f->begin - from->at, e)) return -1;
+    if (gzip_skip(from, f->begin - from->at, e)) return -1;
     for (uint64_t first = 0; first < all; first += PIECE) {
         int n = all - first < PIECE ? (int)(all - first) : PIECE;
         struct err own = {0};
-        if (packed_read(from, raw, (uint64_t)(n * bytes), &own)) {
+        if (gzip_read(from, raw, (uint64_t)(n * bytes), &own)) {
             if (own.code != E_DATA) return err_set(e, own.code, "%s", own.text);
             return err_set(e, own.code, "%s (its voxels end at %llu)", own.text,
                            (unsigned long long)(f->begin + all * (uint64_t)bytes));
@@ -352,19 +352,19 @@ static int pieces_read(const struct nifti *f, struct packed *from, voxels_take *
         for (int i = 0; i < n && f->slope != 0; i++) v[i] = f->slope * v[i] + f->inter;
         if (take(f, ctx, first, v, n, e)) return -1;
     }
-    return packed_more(from, e) < 0 ? -1 : 0;
+    return gzip_more(from, e) < 0 ? -1 : 0;
 }
 
 /* The header is read again, for the file may have been replaced. */
 static int voxels_read(const struct nifti *f, voxels_take *take, void *ctx, struct err *e)
 {
     struct nifti now = {.path = f->path};
-    struct packed from = {0};
+    struct gzip_file from = {0};
     int bad = header_read(&now, &from, e);
     if (!bad && memcmp(now.header, f->header, sizeof now.header))
         bad = err_set(e, E_DATA, "%s: offset 0: the header is no longer the one that was read at the start", f->path);
     if (!bad) bad = pieces_read(f, &from, take, ctx, e);
-    packed_close(&from);
+    gzip_close(&from);
     return bad;
 }
 

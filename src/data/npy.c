@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "data/npy.h"
 
 #define HEADER_MAX (1u << 20)
@@ -136,7 +136,7 @@ static int npy_header(struct npy *f, uint64_t size, struct err *e)
     unsigned char b[12] = {0};
     struct header h = {.path = f->path};
     if (file_read_at(f->fd, f->path, 0, b, 10, e)) return -1;
-    if (memcmp(b, "\x93NUMPY", 6) && sniff_file(f->fd, f->path, size, "a NumPy array (.npy)", e)) return -1;
+    if (memcmp(b, "\x93NUMPY", 6) && file_kind_file(f->fd, f->path, size, "a NumPy array (.npy)", e)) return -1;
     if (memcmp(b, "\x93NUMPY", 6)) return npy_fail(&h, "not an .npy file", e);
     h.base = 6;
     if (b[6] < 1 || b[6] > 3 || b[7]) return npy_fail(&h, "an unknown version of the format", e);

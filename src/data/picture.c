@@ -2,7 +2,7 @@
 #include <string.h>
 #include <strings.h>
 #include "base/mem.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "data/picture_int.h"
 
 static const struct picture_kind *const kinds[] = {&picture_jpeg, &picture_png};
@@ -33,7 +33,7 @@ int picture_open(const char *path, const uint8_t *bytes, size_t n, struct pictur
 {
     int k = kind_of(bytes, n);
     *out = NULL;
-    if (k == KINDS && sniff_refuse(path, bytes, n, "JPEG or PNG", e)) return -1;
+    if (k == KINDS && file_kind_refuse(path, bytes, n, "JPEG or PNG", e)) return -1;
     if (k == KINDS) return err_set(e, E_DATA, "%s: %s", path, n ? "neither JPEG nor PNG" : "the file is empty");
     struct picture *p = mem_alloc(kinds[k]->bytes);
     *p = (struct picture){.kind = kinds[k], .path = path, .bytes = bytes, .n = n, .orientation = 1};

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/sniff.h"
+#include "base/file_kind.h"
 #include "base/text.h"
 #include "data/tar.h"
 
@@ -172,7 +172,7 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
 {
     const uint8_t type = h[TYPE];
     uint64_t at = t->at + BLOCK, size;
-    if (!sum_right(h) && !t->at && sniff_file(t->fd, t->path, t->size, "a tar archive", e)) return -1;
+    if (!sum_right(h) && !t->at && file_kind_file(t->fd, t->path, t->size, "a tar archive", e)) return -1;
     if (!sum_right(h)) return damaged(t, t->at, "no header of a tar archive: its checksum is wrong", e);
     enum kind kind = kind_of(type);
     bool extra = kind == K_EXTRA || type == 'g';
@@ -218,7 +218,7 @@ int tar_read(const char *path, int (*member)(void *ctx, const struct tar_member 
     if (!t.size) bad = err_set(e, E_DATA, "%s: the file is empty", path);
     while (!bad && t.at < t.size) {
         const uint8_t *h = NULL;
-        if (t.size < BLOCK && sniff_file(t.fd, path, t.size, "a tar archive", e)) bad = -1;
+        if (t.size < BLOCK && file_kind_file(t.fd, path, t.size, "a tar archive", e)) bad = -1;
         else if (t.size - t.at < BLOCK) bad = damaged(&t, t.at, "the file ends here, within a header", e);
         else if (!(h = block(&t, t.at, e))) bad = -1;
         else if (empty(h)) {

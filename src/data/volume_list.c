@@ -148,7 +148,7 @@ static int line_take(struct arena *mem, const char *path, const char *s, size_t 
     return 0;
 }
 
-static int names_read(struct arena *mem, const char *path, names *out, struct err *e)
+static int name_table_read(struct arena *mem, const char *path, names *out, struct err *e)
 {
     struct text t = {0};
     if (ends(path, ".nii") || ends(path, ".nii.gz")) {
@@ -173,7 +173,7 @@ static int lists_read(const char *images, const char *labels, struct volume_list
     names image = {0}, label = {0};
     *l = (struct volume_list){.mem = arena_new()};
     l->path = arena_strdup(l->mem, images);
-    int bad = names_read(l->mem, images, &image, e) || (labels && names_read(l->mem, labels, &label, e));
+    int bad = name_table_read(l->mem, images, &image, e) || (labels && name_table_read(l->mem, labels, &label, e));
     if (!bad && labels && image.n != label.n)
         bad = err_set(e, E_DATA, "%s: names %d volumes of labels for the %d of %s", labels, label.n, image.n, images);
     for (int i = 0; i < image.n && !bad; i++)

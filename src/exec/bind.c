@@ -28,7 +28,7 @@ static void regions_size(struct exec *s)
     s->param.bytes = pl->param_bytes[r];
     s->grad.bytes = pl->grad_bytes[r];
     s->state.bytes = pl->state_bytes[r];
-    s->derived.bytes = pl->derived_bytes[r];
+    s->packed.bytes = pl->packed_bytes[r];
     if (s->q.links && s->tp->ops->size(s->tp) > 1) s->link.bytes = (size_t)LINK_LARGE * LINK_TRIPS;
     for (int i = 0; i < s->q.n_plans; i++) {
         const struct plan *p = s->q.plan[i];
@@ -45,7 +45,7 @@ static void regions_size(struct exec *s)
 static void room_open(struct exec *s)
 {
     const size_t page = 4096, param = (s->param.bytes + page - 1) / page * page;
-    bool lends = s->q.pl->sharing.replicas > 1 && s->q.conf->pipeline.read_in_place && !s->ops->lane;
+    bool lends = s->q.pl->sharing.replicas > 1 && s->q.conf->pipeline.read_in_place && !s->ops->stream;
     if (!lends || !s->tp->ops->room || !(s->room = s->tp->ops->room(s->tp, param + s->grad.bytes))) return;
     s->param.at = s->room;
     s->grad.at = s->room + param;
@@ -55,7 +55,7 @@ static void room_open(struct exec *s)
 static int regions_open(struct exec *s, struct err *e)
 {
     room_open(s);
-    struct region *all[] = {&s->param, &s->grad, &s->state, &s->derived, &s->slots, &s->tmp, &s->work, &s->link};
+    struct region *all[] = {&s->param, &s->grad, &s->state, &s->packed, &s->slots, &s->tmp, &s->work, &s->link};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
     s->sample = s->ops->alloc(s->be, (size_t)s->max_batch * sizeof *s->sample, e);
@@ -88,7 +88,7 @@ static int calls_prepare(struct exec *s, const struct plan *p, const struct kop 
     bool trains = p->req.mode == PLAN_TRAIN && !s->q.sel->group[k->group].fixed;
     struct be_key key = {k->group, (enum phase)k->phase, samples, trains}, rest = key;
     int part = p->req.split;
-    bool one = samples <= part || (s->ops->joins && s->ops->joins(s->be, &key, part));
+    bool one = samples <= part || (s->ops->may_batch && s->ops->may_batch(s->be, &key, part));
     c->n = key.samples = one ? samples : part;
     rest.samples = samples % c->n;
     if (s->ops->prepare(s->be, &key, &c->kernel, e) || (rest.samples && s->ops->prepare(s->be, &rest, &c->rest, e)))
@@ -132,7 +132,7 @@ static int bound_open(struct exec *s, int index, struct err *e)
     sizes_find(b);
     micro_list(b);
     b->slot = mem_alloc((size_t)(p->n_cls * p->n_mb + 1) * sizeof *b->slot);
-    b->loan = mem_alloc((size_t)(p->n_chan + 1) * sizeof *b->loan);
+    b->lent = mem_alloc((size_t)(p->n_chan + 1) * sizeof *b->lent);
     if (s->ops->replay) b->graph = mem_alloc((size_t)(p->row_n[s->rank] + 1) * sizeof *b->graph);
     return kernels_prepare(s, b, e);
 }
@@ -212,17 +212,17 @@ int exec_bind(struct exec *s, struct err *e)
     for (int i = 0; i < r->n_plans; i++) scores = max_size(scores, scores_bytes(s, r->plan[i]));
     s->scores_host = mem_alloc(scores + 1);
     s->running = mem_alloc((size_t)r->sel->n_groups * sizeof *s->running);
-    s->extra = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->extra);
+    s->saved = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->saved);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
     if (meter_open(s, e) || exec_feeds_open(s, e) || exec_state_init(s, e)) return -1;
-    for (int i = 0; i < s->n_bound && s->ops->lane; i++)
+    for (int i = 0; i < s->n_bound && s->ops->stream; i++)
         if (exec_warm(s, &s->bound[i], e) || exec_record(s, &s->bound[i], e)) return -1;
     return 0;
 }
 
 uint64_t exec_bytes(const struct exec *s)
 {
-    return s->param.bytes + s->grad.bytes + s->state.bytes + s->derived.bytes + s->slots.bytes + s->tmp.bytes +
+    return s->param.bytes + s->grad.bytes + s->state.bytes + s->packed.bytes + s->slots.bytes + s->tmp.bytes +
            s->work.bytes + s->link.bytes + s->load_bytes;
 }
 
@@ -234,7 +234,7 @@ void exec_close(struct exec *s)
     exec_feeds_close(s);
     if (s->room) s->param.at = s->grad.at = NULL;        /* the transport's */
     if (s->be) {
-        region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->derived);
+        region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->packed);
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);
         if (s->block) s->ops->free(s->be, s->block, sizeof *s->block);
         if (s->sample) s->ops->free(s->be, s->sample, (size_t)s->max_batch * sizeof *s->sample);
@@ -248,7 +248,7 @@ void exec_close(struct exec *s)
         free(s->bound[i].calls);
         free(s->bound[i].graph);
         free(s->bound[i].slot);
-        free(s->bound[i].loan);
+        free(s->bound[i].lent);
         free((void *)s->bound[i].load);
     }
     for (int i = 0; i < AHEAD; i++) free(s->ahead[i].id);
@@ -259,10 +259,10 @@ void exec_close(struct exec *s)
     free(s->has_norm);
     free(s->weight);
     free(s->copy);
-    free(s->derived_by_update);
+    free(s->packed_by_update);
     free(s->pending);
     free(s->scores_host);
     free(s->running);
-    free((void *)s->extra);
+    free((void *)s->saved);
     free(s);
 }

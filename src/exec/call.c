@@ -23,15 +23,15 @@ static void call_make(const struct exec *s, const struct bound *b, const struct 
     }
     c->out = samples_at(s, place_at(s, b, &k->out, mb), g->out, at);
     c->gout = samples_at(s, place_at(s, b, &k->gout, mb), g->out, at);
-    c->extra = place_at(s, b, &k->extra, mb);
-    if (c->extra) c->extra = (char *)c->extra + (size_t)(at / b->p->req.split) * plan_part_extra(b->p, g);
+    c->saved = place_at(s, b, &k->saved, mb);
+    if (c->saved) c->saved = (char *)c->saved + (size_t)(at / b->p->req.split) * plan_part_saved(b->p, g);
     c->gin_acc = k->gin_acc;
     for (int i = 0; i < g->n_param; i++) {
         c->param[i] = place_at(s, b, &k->param[i], mb);
         c->pgrad[i] = level_at(s, place_at(s, b, &k->pgrad[i], mb), a->level);
     }
     c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
-    c->derived = place_at(s, b, &k->derived, mb);
+    c->packed = place_at(s, b, &k->packed, mb);
     c->work = k->work.space == SP_NONE ? s->work.at : place_at(s, b, &k->work, mb);
 }
 
@@ -67,14 +67,14 @@ static int norms_early(struct exec *s, const struct kop *k, struct err *e)
     return 0;
 }
 
-/* One of the program, beside which everybody else is heard. On a lane norms would only be more launches. */
+/* One of the program, beside which everybody else is heard. On a stream norms would only be more launches. */
 static int call_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     beat_moves(s);
     bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->req.replicas == 1;
-    if (!s->ops->lane && last && norms_early(s, k, e)) return -1;
+    if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: this is where another rank's failure is heard */
     if (s->tp->ops->progress(s->tp, e)) return -1;
     if (meter_messages(s)) posts_look(s);

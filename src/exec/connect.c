@@ -1,4 +1,4 @@
-/* What the transport of a device has to know before the first step: the lane, and the most that each link will carry.
+/* What the transport of a device has to know before the first step: the stream, and the most that each link will carry.
  */
 #include <stdlib.h>
 #include "exec/exec_int.h"
@@ -93,15 +93,15 @@ static int rooms_meet(struct exec *s, struct err *e)
 
 int exec_connect(struct exec *s, struct err *e)
 {
-    if (!s->ops->lane && rooms_meet(s, e)) return -1;
-    if (!s->ops->lane || !s->tp->ops->attach) return 0;
+    if (!s->ops->stream && rooms_meet(s, e)) return -1;
+    if (!s->ops->stream || !s->tp->ops->attach) return 0;
     int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_REPLICAS];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
     int *count = mem_alloc((size_t)links * sizeof *count);
     for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);
     if (s->q.links) uses_of_measuring(s, use, &n);
     members_find(s, member, use, n);
-    int bad = s->tp->ops->attach(s->tp, s->ops->lane(s->be), use, n, e);
+    int bad = s->tp->ops->attach(s->tp, s->ops->stream(s->be), use, n, e);
     free(use);
     free(count);
     return bad;

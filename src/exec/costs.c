@@ -70,7 +70,7 @@ void costs_mine(const struct exec *s, int first, const struct spent *mine, const
     for (int i = 0; i < n; i++) {
         int size = i / (PH_COUNT * k->n_groups), group = i % k->n_groups;
         enum phase ph = (enum phase)(i / k->n_groups % PH_COUNT);
-        struct strain met = exec_profile_strain(s, first + size, ph, group);
+        struct pressure met = exec_profile_pressure(s, first + size, ph, group);
         x[SUMS + i] = exec_profile_ns(s, first + size, ph, group);
         x[SUMS + n + i] = met.core;
         x[SUMS + 2 * n + i] = met.faults;
@@ -108,10 +108,10 @@ void costs_take(struct cost *k, const double *x)
     if (!known) k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
 }
 
-struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group)
+struct pressure costs_pressure(const struct cost *k, const double *x, int size, enum phase ph, int group)
 {
     int n = cells(k), i = cell(k, size, ph, group);
-    return (struct strain){.core = x[SUMS + n + i], .faults = x[SUMS + 2 * n + i]};
+    return (struct pressure){.core = x[SUMS + n + i], .faults = x[SUMS + 2 * n + i]};
 }
 
 int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, struct err *e)

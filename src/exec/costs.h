@@ -2,7 +2,7 @@
  *
  * Who may use it: daemon, bench and tests, between steps. costs_gather and costs_links_measure are collective, and all
  * ranks end with the same numbers; a rank that fails (69, 70, 75) tells the others as after a step. Thread: the
- * executor's, but costs_take and costs_strain are pure. */
+ * executor's, but costs_take and costs_pressure are pure. */
 #ifndef EXEC_COSTS_H
 #define EXEC_COSTS_H
 #include "exec/exec.h"
@@ -21,11 +21,11 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
  * much the machine was disturbed. */
 int costs_gather(struct exec *s, int first, const struct spent *mine, struct cost *k, struct err *e);
 /* The same in three parts: what this rank measured, as costs_count(k) numbers; added up over ranks by whoever wants
- * them, they make the costs. Neither allocates. costs_strain: what else they say about a kernel. */
+ * them, they make the costs. Neither allocates. costs_pressure: what else they say about a kernel. */
 int costs_count(const struct cost *k);
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x);
 void costs_take(struct cost *k, const double *x);
-struct strain costs_strain(const struct cost *k, const double *x, int size, enum phase ph, int group);
+struct pressure costs_pressure(const struct cost *k, const double *x, int size, enum phase ph, int group);
 /* The slowest of the links between neighbours: a plan knows one. An estimate where there is one rank. Before
  * costs_gather; exec_request.links was set. */
 int costs_links_measure(struct exec *s, struct cost *k, struct err *e);

@@ -134,7 +134,7 @@ int exec_room(struct exec *s, size_t *room, struct err *e);
 /* Once, after exec_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies too).
  * 69/70. */
 int exec_bind(struct exec *s, struct err *e);
-/* Tells a device transport which lane computes and which links it will serve; with other transports nothing.
+/* Tells a device transport which stream computes and which links it will serve; with other transports nothing.
  * Collective, after all ranks have bound their stage, before the first step. 69 */
 int exec_connect(struct exec *s, struct err *e);
 /* Bytes on the host of a rank's buffers for samples that are read ahead, under such a plan set. Pure. */
@@ -163,7 +163,7 @@ bool exec_owns(const struct exec *s, int row);
 bool exec_holds(const struct exec *s, int row);
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
-int exec_state_changed(struct exec *s, struct err *e);  /* derived weights */
+int exec_state_changed(struct exec *s, struct err *e);  /* packed weights */
 /* As set, with what it has in a run that begins: a weight by its rule and the seed, counters and the optimizer's
  * buffers zeros, an average the weight as it is now. */
 int exec_state_begin(struct exec *s, int row, struct err *e);
@@ -195,13 +195,13 @@ double exec_profile_best_ns(const struct exec *s, int plan, enum phase ph, int g
 double exec_profile_load_ns(const struct exec *s, int plan);
 /* What a kernel met while it was noted: how much of a core its thread had, 0 to 1, and pages that it waited for until
  * they came from a disk. 0, 0: never ran here. */
-struct strain { double core, faults; };
-struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group);
+struct pressure { double core, faults; };
+struct pressure exec_profile_pressure(const struct exec *s, int plan, enum phase ph, int group);
 /* Of a plan's kernels, ns: all times noted, added up, and the same if each had taken its median or its least time. */
 struct kernel_sums { double all, at_medians, at_best; };
 struct kernel_sums exec_profile_sums(const struct exec *s, int plan);
 /* Ranks a and b of the plan, neighbours: time of a small message one way, large ones beyond it, and what a rank's
- * thread gives to each byte that it sends or receives beside its work (0 for a lane's). Collective for both, all zero
+ * thread gives to each byte that it sends or receives beside its work (0 for a stream's). Collective for both, all zero
  * for others; nothing may be posted, and exec_request.links was set. */
 struct link { double latency_ns, bytes_per_ns, busy_ns_per_byte; };
 int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e);

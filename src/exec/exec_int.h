@@ -17,7 +17,7 @@ struct pending {
     bool done;                                           /* seen to be complete while tracing; the handle is gone */
     bool damaged;                                        /* noted in struct exec */
     int act; uint64_t posted;                            /* for the trace */
-    struct tp_req *loan;                                 /* of what is borrowed: where its handle stays; or NULL */
+    struct tp_req *lent;                                 /* of what is borrowed: where its handle stays; or NULL */
     size_t bytes;
 };
 
@@ -39,14 +39,14 @@ struct bound {
     const struct act **load; int n_loads;                /* load actions, in the order of the row */
     /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
-    struct tp_req *loan;                                 /* [channel]: gradients that another replica has lent */
+    struct tp_req *lent;                                 /* [channel]: gradients that another replica has lent */
 };
 
 struct region { char *at; size_t bytes; };
 
 /* What all ranks know of an attempt at a training step before anything is updated. UPDATE: nothing against it, so far
- * or for good; UNSURE: its numbers are not those that were kept. */
-enum verdict { UPDATE, NOT_FINITE, DAMAGED, REHEARSED, UNSURE };
+ * or for good; CORRUPT: its numbers are not those that were kept. */
+enum outcome { UPDATE, NOT_FINITE, DAMAGED, VERIFIED, CORRUPT };
 /* tensors that came damaged to this rank in this attempt, the first one's ranks */
 struct damaged { int n, from, to; };
 
@@ -66,7 +66,7 @@ struct exec {
     const struct be_ops *ops;
     struct be *be;
     struct tp *tp;
-    struct region param, grad, state, derived, slots, tmp, work;
+    struct region param, grad, state, packed, slots, tmp, work;
     struct region link;                                  /* what link_measure sends */
     char *room;                                          /* where param and grad are, if other ranks read them */
     size_t read_bytes;                                   /* the most that a training step reads of theirs */
@@ -90,18 +90,18 @@ struct exec {
      * what came damaged. Those of an attempt before, if kept. The squared norms in the backend's memory. */
     double *norm, *norm_before, *norm_at;
     bool *has_norm;                                      /* of each parameter: norm_at is of this step */
-    bool rehearses, kept;                                /* the step runs twice; norm_before is of this step */
-    enum verdict verdict;
+    bool verifies, kept;                                 /* the step runs twice; norm_before is of this step */
+    enum outcome outcome;
     struct damaged damaged;
     struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
     double *sums; size_t n_sums;                         /* all their be_weight.sums */
     /* copies of other ranks' weights, whose averages are taken here; are averages in the weights' place now? */
     struct be_weight *copy; int n_copies;
     bool averaged;
-    bool *derived_by_update;                             /* [group]: its derived weights, too */
+    bool *packed_by_update;                              /* [group]: its packed weights, too */
     struct scores scores;
     double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
-    struct be_running *running; const void **extra;      /* of a step's running statistics; [group][micro-batch] */
+    struct be_running *running; const void **saved;      /* of a step's running statistics; [group][micro-batch] */
     double grad_norm;
     struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;
@@ -163,7 +163,7 @@ static inline void *place_at(const struct exec *s, const struct bound *b, const 
     case SP_TMP: return s->tmp.at + p->off;
     case SP_PARAM: return s->param.at + p->off;
     case SP_GRAD: return s->grad.at + p->off;
-    case SP_DERIVED: return s->derived.at + p->off;
+    case SP_PACKED: return s->packed.at + p->off;
     case SP_WORK: return s->work.at + p->off;
     case SP_NONE: break;
     }
@@ -224,7 +224,7 @@ void posts_look(struct exec *s);                         /* of a traced step: wh
 void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
 int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 int state_wait(struct exec *s, struct err *e);           /* until nobody reads the state any more that a step changes */
-/* until the lane has done all, hearing aborts and the transport */
+/* until the stream has done all, hearing aborts and the transport */
 int exec_drain(struct exec *s, struct err *e);
 
 act_fn exec_post, exec_load;                                                                /* post.c, load.c */
@@ -239,7 +239,7 @@ act_fn prog_calls;
 int calls_replay(struct exec *s, struct bound *b, int index, struct err *e);                   /* record.c */
 int exec_warm(struct exec *s, struct bound *b, struct err *e);
 int exec_record(struct exec *s, struct bound *b, struct err *e);
-/* load.c: sends what the feed has ready, while the device computes; without a lane nothing */
+/* load.c: sends what the feed has ready, while the device computes; without a stream nothing */
 int exec_load_early(struct exec *s, struct err *e);
 void exec_loads_list(struct exec *s, struct bound *b);
 int exec_feeds_open(struct exec *s, struct err *e);
@@ -255,7 +255,7 @@ bool exec_norms_it(const struct exec *s, int param);     /* does this rank form 
 int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, if so */
 act_fn exec_sum;                                         /* what ACT_A and ACT_G add */
 act_fn exec_norms;                                       /* all that the step has not yet */
-/* finite.c: with the ranks, after exec_norms; fills s->norm and s->verdict, and the report's scores */
+/* finite.c: with the ranks, after exec_norms; fills s->norm and s->outcome, and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);
 int exec_agreed_numbers(const struct exec *s);           /* length of s->norm */
 void exec_agreed_keep(struct exec *s);                   /* for the next attempt */
@@ -264,7 +264,7 @@ int exec_damaged_tell(struct exec *s, struct err *e);    /* reports what came da
 int exec_unsure(struct exec *s, struct err *e);          /* which numbers are not those that were kept: 80 */
 /* is there anything to derive after a step that the step itself did not? not from frozen weights */
 bool exec_derives(const struct exec *s, int group);
-int exec_derive(struct exec *s, bool after_step, struct err *e);
+int exec_pack(struct exec *s, bool after_step, struct err *e);
 int exec_optimize(struct exec *s, struct bound *b, struct err *e);
 int exec_averages_copies(struct exec *s, struct err *e); /* of weights that have just come from their owners */
 

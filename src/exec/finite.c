@@ -1,7 +1,7 @@
 /* Before anything is updated all ranks learn the norms of all gradients, the loss and what came damaged from rank to
  * rank. If any of the numbers is not finite, or something came damaged, nothing is updated: the step runs again at
  * once, on the same samples. What was computed from sound tensors must have the same bits then; steps that are
- * rehearsed (run.rerun_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
+ * verified (run.rerun_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
  * seen. */
 #include <math.h>
 #include <stdio.h>
@@ -51,19 +51,19 @@ static int differing(const struct exec *s)
     return i;
 }
 
-static enum verdict verdict_of(const struct exec *s)
+static enum outcome outcome_of(const struct exec *s)
 {
     if (s->norm[numbers(s)] > 0) return DAMAGED;
-    if (s->kept && differing(s) >= 0) return UNSURE;
+    if (s->kept && differing(s) >= 0) return CORRUPT;
     if (!all_finite(s)) return NOT_FINITE;
-    return s->rehearses && !s->kept ? REHEARSED : UPDATE;
+    return s->verifies && !s->kept ? VERIFIED : UPDATE;
 }
 
 int exec_agree(struct exec *s, struct bound *b, struct err *e)
 {
     int n = s->g->n_params;
     double *damage = s->norm + numbers(s);
-    /* copies wait for the lane, and would hear neither aborts nor the transport */
+    /* copies wait for the stream, and would hear neither aborts nor the transport */
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)n * sizeof *s->norm, e)) return -1;
     if (exec_scores(s, b, s->order, s->report, e)) return -1;
@@ -74,8 +74,8 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
     damage[1] = s->damaged.n ? s->damaged.from : 0;
     damage[2] = s->damaged.n ? s->damaged.to : 0;
     if (share(s, e)) return -1;
-    s->verdict = verdict_of(s);
-    return s->verdict == UPDATE ? clip(s, e) : 0;
+    s->outcome = outcome_of(s);
+    return s->outcome == UPDATE ? clip(s, e) : 0;
 }
 
 /* ---- again ------------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ int exec_unsure(struct exec *s, struct err *e)
         snprintf(was, sizeof was, "%.6g (of %.17g)", x, s->norm_before[at]);
         snprintf(is, sizeof is, "%.6g (of %.17g)", y, s->norm[at]);
     }
-    return err_set(e, E_UNSURE, "step %llu gave different results when repeated: %s%s was %s, then %s; suspect the "
+    return err_set(e, E_CORRUPT, "step %llu gave different results when repeated: %s%s was %s, then %s; suspect the "
                                 "hardware", (unsigned long long)s->step,
                    i < n ? "the norm of the gradient of " : "the loss", i < n ? s->g->param[i].name : "", was, is);
 }
@@ -128,7 +128,7 @@ int exec_damaged_tell(struct exec *s, struct err *e)
     r->damaged_to = one ? (int32_t)damage[2] : -1;
     if (!again) return 0;
     if (one) snprintf(link, sizeof link, " from rank %d to rank %d", r->damaged_from, r->damaged_to);
-    return err_set(e, E_UNSURE, "step %llu: %.0f tensor%s corrupted in transfer%s, for the second time in this step; "
+    return err_set(e, E_CORRUPT, "step %llu: %.0f tensor%s corrupted in transfer%s, for the second time in this step; "
                                 "suspect the memory or the network", (unsigned long long)s->step, damage[0],
                    one ? "" : "s", link);
 }

@@ -113,5 +113,5 @@ int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e)
     if (trips_fill(s, e) || half_trip(s, &smalls, &l->latency_ns, e) || half_trip(s, &larges, &large, e)) return -1;
     l->bytes_per_ns = large > l->latency_ns ? LINK_LARGE / (large - l->latency_ns) : LINK_LARGE;
     /* what a device's thread does is not what the device takes */
-    return s->ops->lane ? 0 : busy_measure(s, &larges, &l->busy_ns_per_byte, e);
+    return s->ops->stream ? 0 : busy_measure(s, &larges, &l->busy_ns_per_byte, e);
 }

@@ -6,14 +6,14 @@
 int meter_to(struct exec *s, enum account part, struct err *e)
 {
     meter_host(s, part);
-    return lane_to(s, part, e);
+    return stream_to(s, part, e);
 }
 
 /* What the device did when is known by its marks. */
 static void span_add(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
-    bool of_lane = s->meter->lane && kind != SPAN_MESSAGE && kind != SPAN_STEP;
-    if (s->meter->trace && !of_lane) trace_span(s, kind, from, to, index);
+    bool of_stream = s->meter->stream && kind != SPAN_MESSAGE && kind != SPAN_STEP;
+    if (s->meter->trace && !of_stream) trace_span(s, kind, from, to, index);
 }
 
 int meter_open(struct exec *s, struct err *e)
@@ -21,7 +21,7 @@ int meter_open(struct exec *s, struct err *e)
     s->meter = mem_alloc(sizeof *s->meter);
     s->meter->part = ACC_OTHER;
     trace_open(s);
-    return lane_open(s, e);
+    return stream_open(s, e);
 }
 
 void meter_close(struct exec *s)
@@ -29,7 +29,7 @@ void meter_close(struct exec *s)
     if (!s->meter) return;
     profile_free(s->meter->profiled);
     trace_close(s);
-    lane_close(s);
+    stream_close(s);
     free(s->meter);
 }
 
@@ -44,9 +44,9 @@ int meter_step(struct exec *s, const struct order *o, struct report *r, struct e
     m->began = m->since = clock_ns();
     if (m->ended) r->idle_ns = m->began - m->ended;
     trace_step(s, o);
-    int bad = lane_step(s, e);
+    int bad = stream_step(s, e);
     m->traced = trace_on(s);
-    m->watched = m->profile || m->traced || lane_fine(s);
+    m->watched = m->profile || m->traced || stream_fine(s);
     return bad;
 }
 
@@ -54,7 +54,7 @@ int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e)
 {
     struct meter *m = s->meter;
     m->ended = meter_host(s, ACC_OTHER);
-    int bad = failed ? 0 : lane_collect(s, m->began, m->ended, e);
+    int bad = failed ? 0 : stream_collect(s, m->began, m->ended, e);
     span_add(s, SPAN_STEP, m->began, m->ended, 0);
     for (int i = 0; i < ACC_COUNT; i++) { r->ns[i] = m->ns[i]; r->total_ns += m->ns[i]; }
     return bad;
@@ -73,11 +73,11 @@ void meter_act_end(struct exec *s)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-bool meter_marks_calls(const struct exec *s) { return lane_fine(s); }
+bool meter_marks_calls(const struct exec *s) { return stream_fine(s); }
 
 int meter_program(struct exec *s, enum account part, struct err *e)
 {
-    return lane_fine(s) ? 0 : lane_to(s, part, e);
+    return stream_fine(s) ? 0 : stream_to(s, part, e);
 }
 
 static int call_index(const struct exec *s, const struct kop *k) { return k->phase * s->q.sel->n_groups + k->group; }
@@ -96,14 +96,14 @@ int meter_watch_begin(struct exec *s, const struct kop *k, const struct act *a, 
     m->call.ns = 0;
     if (call_noted(s, a)) noted_begin(&m->call);
     m->call_began = meter_host(s, part);
-    return lane_fine(s) ? lane_kernel(s, part, call_index(s, k), e) : 0;
+    return stream_fine(s) ? stream_kernel(s, part, call_index(s, k), e) : 0;
 }
 
 int meter_watch_run(struct exec *s, struct be_kernel *kernel, const struct be_call *c, struct err *e)
 {
     uint64_t ns;
-    if (!s->meter->lane || !s->meter->profile) return s->ops->run(s->be, kernel, c, e);
-    if (lane_timed(s, kernel, c, &ns, e)) return -1;
+    if (!s->meter->stream || !s->meter->profile) return s->ops->run(s->be, kernel, c, e);
+    if (stream_timed(s, kernel, c, &ns, e)) return -1;
     s->meter->call.ns += ns;
     return 0;
 }
@@ -113,7 +113,7 @@ void meter_watch_end(struct exec *s, const struct kop *k, const struct act *a)
     struct meter *m = s->meter;
     uint64_t now = meter_host(s, ACC_TRANSFER);
     if (call_noted(s, a)) {
-        if (!m->lane) m->call.ns = now - m->call_began;
+        if (!m->stream) m->call.ns = now - m->call_began;
         noted_end(&m->call);
         profile_note(m->profile, s->plan, (enum phase)k->phase, k->group, &m->call);
     }
@@ -134,7 +134,7 @@ int meter_wait_for(struct exec *s, struct meter_wait *w, enum account part, stru
     if (w->part != ACC_COUNT) span_add(s, SPAN_WAIT, w->from, now, (int)w->part);
     w->part = part;
     w->from = now;
-    return lane_to(s, part, e);
+    return stream_to(s, part, e);
 }
 
 void meter_wait_end(struct exec *s, struct meter_wait *w)

@@ -2,8 +2,8 @@
  * the notes of single kernels. The other files of exec say here what happens, and nothing else about time.
  *
  * In a step exactly one part of the account runs at any moment. Where a device computes, the account comes from marks
- * on its lane (lane.c): the device is behind the host, and what the host does meanwhile is no part of it. Otherwise the
- * host's clock says it. */
+ * on its stream (stream.c): the device is behind the host, and what the host does meanwhile is no part of it. Otherwise
+ * the host's clock says it. */
 #ifndef EXEC_METER_H
 #define EXEC_METER_H
 #include "base/clock.h"
@@ -18,7 +18,7 @@ struct meter {
     bool traced, watched;                                /* this step; each of its calls, by whomever */
     int act; uint64_t act_began;                         /* the action that runs; since when, in a traced step */
     uint64_t call_began; struct noted call;              /* the call that runs, where calls are watched */
-    struct lane *lane;                                   /* NULL: the backend runs at once */
+    struct stream *stream;                               /* NULL: the backend runs at once */
     struct trace *trace;                                 /* NULL: nothing is traced */
     struct profile *profile;                             /* NULL: kernels are not noted one by one */
     struct profile *profiled;                            /* what was noted, or the memory for it */
@@ -30,12 +30,12 @@ int meter_open(struct exec *s, struct err *e);          /* after all plans are b
 void meter_close(struct exec *s);
 /* A step begins: exec.step and exec.plan say which. Fills r->idle_ns. */
 int meter_step(struct exec *s, const struct order *o, struct report *r, struct err *e);
-/* It is over. Waits for the lane, unless the step failed: then its marks say nothing. Fills the report's account. */
+/* It is over. Waits for the stream, unless the step failed: then its marks say nothing. Fills the report's account. */
 int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e);
 void meter_act(struct exec *s, int act);                /* what follows belongs to this action of the row */
 void meter_act_end(struct exec *s);
 
-/* What the host does from here on: no part of a lane's account. Returns clock_ns. */
+/* What the host does from here on: no part of a stream's account. Returns clock_ns. */
 static inline uint64_t meter_host(struct exec *s, enum account part)
 {
     struct meter *m = s->meter;
@@ -45,9 +45,9 @@ static inline uint64_t meter_host(struct exec *s, enum account part)
     m->part = part;
     return now;
 }
-/* What follows belongs to a part, on the host and on the lane. */
+/* What follows belongs to a part, on the host and on the stream. */
 int meter_to(struct exec *s, enum account part, struct err *e);
-/* As meter_to for a program, unless its calls are marked on the lane one by one. */
+/* As meter_to for a program, unless its calls are marked on the stream one by one. */
 int meter_program(struct exec *s, enum account part, struct err *e);
 bool meter_marks_calls(const struct exec *s);           /* ... which they are not where they are replayed */
 

@@ -1,22 +1,22 @@
-/* Whom the meter feeds: marks on a lane, spans, notes of kernels. Nobody else calls them. */
+/* Whom the meter feeds: marks on a stream, spans, notes of kernels. Nobody else calls them. */
 #ifndef EXEC_METER_INT_H
 #define EXEC_METER_INT_H
 #include "exec/meter.h"
 
-/* Time on an asynchronous lane (lane.c); without one all of them do nothing. The account of a step is then made of
- * marks on the lane. */
-int lane_open(struct exec *s, struct err *e);
-void lane_close(struct exec *s);
-int lane_step(struct exec *s, struct err *e);            /* a step begins */
-/* from here on the lane's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
-int lane_to(struct exec *s, enum account part, struct err *e);
-/* as lane_to, in a fine step, for one kernel (index as in spans) */
-int lane_kernel(struct exec *s, enum account part, int index, struct err *e);
-bool lane_fine(const struct exec *s);                    /* does this step mark every change, also within an action? */
+/* Time on an asynchronous stream (stream.c); without one all of them do nothing. The account of a step is then made of
+ * marks on the stream. */
+int stream_open(struct exec *s, struct err *e);
+void stream_close(struct exec *s);
+int stream_step(struct exec *s, struct err *e);          /* a step begins */
+/* from here on the stream's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
+int stream_to(struct exec *s, enum account part, struct err *e);
+/* as stream_to, in a fine step, for one kernel (index as in spans) */
+int stream_kernel(struct exec *s, enum account part, int index, struct err *e);
+bool stream_fine(const struct exec *s);                  /* does this step mark every change, also within an action? */
 /* when all is done: the meter's account from the marks, spans of a traced step; from, to: clock_ns of the step */
-int lane_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e);
+int stream_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e);
 /* runs one kernel alone and times it */
-int lane_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
+int stream_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
 
 void trace_open(struct exec *s);                                                                /* trace.c */
 void trace_close(struct exec *s);

@@ -31,10 +31,10 @@ static int receive(struct exec *s, struct bound *b, const struct act *a, const s
 {
     const struct channel *c = &b->p->chan[a->chan];
     int from = channel_tp_rank(s, c, false);
-    bool borrows = c->kind == CHAN_SUM && s->q.conf->pipeline.read_in_place && !s->ops->lane;
+    bool borrows = c->kind == CHAN_SUM && s->q.conf->pipeline.read_in_place && !s->ops->stream;
     if (!borrows) return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
-    p->loan = &b->loan[a->chan];
-    return s->tp->ops->post_borrow(s->tp, from, tag, at, &p->req, e);
+    p->lent = &b->lent[a->chan];
+    return s->tp->ops->post_get(s->tp, from, tag, at, &p->req, e);
 }
 
 int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *e)

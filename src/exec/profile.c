@@ -107,12 +107,12 @@ double exec_profile_best_ns(const struct exec *s, int plan, enum phase ph, int g
 
 double exec_profile_load_ns(const struct exec *s, int plan) { return median(&s->meter->profiled->load[plan]); }
 
-struct strain exec_profile_strain(const struct exec *s, int plan, enum phase ph, int group)
+struct pressure exec_profile_pressure(const struct exec *s, int plan, enum phase ph, int group)
 {
     const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
-    if (!from->wall_ns) return (struct strain){0};
+    if (!from->wall_ns) return (struct pressure){0};
     double core = (double)from->core_ns / (double)from->wall_ns;
-    return (struct strain){.core = core < 1 ? core : 1, .faults = (double)from->faults};
+    return (struct pressure){.core = core < 1 ? core : 1, .faults = (double)from->faults};
 }
 
 struct kernel_sums exec_profile_sums(const struct exec *s, int plan)

@@ -7,7 +7,7 @@ static int optimize(struct exec *s, struct bound *b, const struct act *a, struct
 }
 static int params_changed(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
-    return exec_averages_copies(s, e) || exec_derive(s, true, e) ? -1 : 0;
+    return exec_averages_copies(s, e) || exec_pack(s, true, e) ? -1 : 0;
 }
 
 /* Of an action of the row, or with the row's length as index, of what comes after it; NULL: it calls nothing. */
@@ -83,7 +83,7 @@ static int prog_branches(struct exec *s, struct bound *b, const struct act *a, s
     return 0;
 }
 
-/* An error in between must not leave the lane recording. Who wants no graphs does without those that cannot be
+/* An error in between must not leave the stream recording. Who wants no graphs does without those that cannot be
  * recorded. */
 static int record(struct exec *s, struct bound *b, int index, struct err *e)
 {
@@ -104,13 +104,13 @@ static int record(struct exec *s, struct bound *b, int index, struct err *e)
 int exec_record(struct exec *s, struct bound *b, struct err *e)
 {
     int n = b->p->row_n[s->rank];
-    bool derives = false;
+    bool packs = false;
     if (!b->graph) return 0;
     for (int i = 0; i < n; i++) {
         operands_place(b, &b->p->row[s->rank][i]);
         if (record(s, b, i, e)) return -1;
     }
-    for (int g = 0; g < s->q.sel->n_groups; g++) derives |= exec_derives(s, g);
-    derives |= s->n_copies > 0;
-    return b->p->req.mode == PLAN_TRAIN && derives ? record(s, b, n, e) : 0;
+    for (int g = 0; g < s->q.sel->n_groups; g++) packs |= exec_derives(s, g);
+    packs |= s->n_copies > 0;
+    return b->p->req.mode == PLAN_TRAIN && packs ? record(s, b, n, e) : 0;
 }

@@ -54,7 +54,7 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
     char text[32];
-    for (int i = 0; i < b->p->row_n[s->rank] && s->verdict == UPDATE; i++, a++) {
+    for (int i = 0; i < b->p->row_n[s->rank] && s->outcome == UPDATE; i++, a++) {
         meter_act(s, i);
         beat_act(s, b, a);
         if (exec_aborted(s, e) || operands_wait(s, b, a, e) || messages_wait(s, b, a, e) ||
@@ -63,11 +63,11 @@ static int row_run(struct exec *s, struct bound *b, struct err *e)
         meter_act_end(s);
     }
     if (posts_settle(s, e)) return step_failed(s, "end", e);
-    if (s->verdict == UPDATE && s->damaged.n) {
+    if (s->outcome == UPDATE && s->damaged.n) {
         damaged_late(s, e);
         return step_failed(s, "end", e);
     }
-    if (b->p->req.mode != PLAN_TRAIN || s->verdict != UPDATE) return 0;
+    if (b->p->req.mode != PLAN_TRAIN || s->outcome != UPDATE) return 0;
     if (meter_to(s, ACC_OPTIMIZER, e) || calls_replay(s, b, b->p->row_n[s->rank], e))
         return step_failed(s, "optimizer", e);
     return 0;
@@ -102,17 +102,17 @@ static int block_set(struct exec *s, const struct bound *b, const struct order *
 
 static int attempt(struct exec *s, struct bound *b, const struct order *o, const int64_t *id, struct err *e)
 {
-    s->verdict = UPDATE;
+    s->outcome = UPDATE;
     s->damaged.n = 0;
     memset(s->has_norm, 0, (size_t)s->g->n_params * sizeof *s->has_norm);
     return block_set(s, b, o, id, e) ? step_failed(s, "begin", e) : row_run(s, b, e);
 }
 
-/* What follows from an attempt's verdict, on all ranks alike. Returns 1: the same order again, for which the samples
+/* What follows from an attempt's outcome, on all ranks alike. Returns 1: the same order again, for which the samples
  * are read again. */
 static int attempt_judge(struct exec *s, struct err *e)
 {
-    switch (s->verdict) {
+    switch (s->outcome) {
     case UPDATE: return 0;
     case DAMAGED:
         if (exec_damaged_tell(s, e)) return -1;
@@ -125,13 +125,13 @@ static int attempt_judge(struct exec *s, struct err *e)
         }
         exec_agreed_keep(s);
         break;
-    case REHEARSED: exec_agreed_keep(s); break;
-    case UNSURE: return exec_unsure(s, e);
+    case VERIFIED: exec_agreed_keep(s); break;
+    case CORRUPT: return exec_unsure(s, e);
     }
     return exec_ahead_again(s, e) ? step_failed(s, "again", e) : 1;
 }
 
-static bool is_rehearsed(const struct exec *s, const struct bound *b)
+static bool is_verified(const struct exec *s, const struct bound *b)
 {
     int64_t every = s->q.conf->run.rerun_every;
     return every && b->p->req.mode == PLAN_TRAIN && s->step % (uint64_t)every == 0;
@@ -142,7 +142,7 @@ static int step_run(struct exec *s, const struct order *o, const int64_t *id, st
     struct bound *b = &s->bound[o->plan];
     int again = 1;
     s->kept = false;
-    s->rehearses = is_rehearsed(s, b);
+    s->verifies = is_verified(s, b);
     while (again > 0) if (attempt(s, b, o, id, e) || (again = attempt_judge(s, e)) < 0) return -1;
     if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e)) return step_failed(s, "end", e);
     if (b->p->req.mode != PLAN_TRAIN && exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);

@@ -70,27 +70,27 @@ int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)
     return s->ops->param_import(s->be, r->param, state_at(s, r), plain, e);
 }
 
-int exec_state_changed(struct exec *s, struct err *e) { return exec_derive(s, false, e); }
+int exec_state_changed(struct exec *s, struct err *e) { return exec_pack(s, false, e); }
 
 bool exec_derives(const struct exec *s, int group)
 {
     const struct group *k = &s->q.sel->group[group];
     bool changes = false;
     for (int j = 0; j < k->n_param; j++) changes |= !s->g->param[k->param[j]].frozen;
-    return changes && k->derived_bytes && !s->derived_by_update[group];
+    return changes && k->packed_bytes && !s->packed_by_update[group];
 }
 
-int exec_derive(struct exec *s, bool after_step, struct err *e)
+int exec_pack(struct exec *s, bool after_step, struct err *e)
 {
     const struct selection *sel = s->q.sel;
     for (int n = 0; n < s->n_own; n++) {
         int i = s->own[n];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &sel->group[g];
-            if (!k->derived_bytes || (after_step && !exec_derives(s, g))) continue;
+            if (!k->packed_bytes || (after_step && !exec_derives(s, g))) continue;
             void *param[MAX_PARAM] = {0};
             for (int j = 0; j < k->n_param; j++) param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
-            if (s->ops->derive(s->be, g, param, s->derived.at + s->q.pl->derived_off[g], e)) return -1;
+            if (s->ops->pack(s->be, g, param, s->packed.at + s->q.pl->packed_off[g], e)) return -1;
         }
     }
     return 0;
@@ -102,17 +102,17 @@ static bool updates(const struct exec *s, int param)
     return placement_updates(s->q.pl, &s->q.pl->state[param], exec_replica(s), s->rank);
 }
 
-/* The group whose derived weights one pass of the optimizer can make with the weight itself: the only one on this rank
+/* The group whose packed weights one pass of the optimizer can make with the weight itself: the only one on this rank
  * that derives any from it. -1: none. */
-static int derived_with(const struct exec *s, int param)
+static int packed_with(const struct exec *s, int param)
 {
     int found = -1;
-    for (int n = 0; n < s->n_own && s->ops->derives; n++) {
+    for (int n = 0; n < s->n_own && s->ops->packs; n++) {
         int i = s->own[n];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++) {
             const struct group *k = &s->q.sel->group[g];
-            if (!k->derived_bytes || k->param[0] != param) continue;
-            if (found >= 0 || k->derived_apart) return -1;
+            if (!k->packed_bytes || k->param[0] != param) continue;
+            if (found >= 0 || k->packed_apart) return -1;
             found = g;
         }
     }
@@ -123,11 +123,11 @@ static void weight_list(struct exec *s, int param)
 {
     const struct state_row *r = &s->q.pl->state[param];
     size_t n = r->bytes / sizeof(float);
-    int with = derived_with(s, param);
-    if (with >= 0) s->derived_by_update[with] = true;
+    int with = packed_with(s, param);
+    if (with >= 0) s->packed_by_update[with] = true;
     s->weight[s->n_weights++] = (struct be_weight){
         .w = state_at(s, r), .g = use_at(s, param, 0), .n = n, .lr_factor = r->lr_factor,
-        .decay_factor = r->decay_factor, .derived = with >= 0 ? s->derived.at + s->q.pl->derived_off[with] : NULL,
+        .decay_factor = r->decay_factor, .packed = with >= 0 ? s->packed.at + s->q.pl->packed_off[with] : NULL,
     };
 }
 
@@ -156,7 +156,7 @@ static void average_list(struct exec *s, const struct state_row *r)
  * other, and rows of buffers come in the order of their weights. */
 int exec_weights_list(struct exec *s, struct err *e)
 {
-    s->derived_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->derived_by_update);
+    s->packed_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->packed_by_update);
     s->weight = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->weight);
     for (int i = 0; i < s->g->n_params; i++) if (updates(s, i)) weight_list(s, i);
     s->copy = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *s->copy);
@@ -176,13 +176,13 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 }
 
 /* Where weights are shared out, the last exchange of a bucket leaves sums that only this replica wants: their norms,
- * while they are in a cache, so that behind the last bucket only its own are left. On a lane norms would only be more
+ * while they are in a cache, so that behind the last bucket only its own are left. On a stream norms would only be more
  * launches. */
 static int share_norms(struct exec *s, const struct channel *c, struct err *e)
 {
     const struct placement *pl = s->q.pl;
     bool last = (c->from_replica ^ c->to_replica) * 2 >= pl->sharing.replicas;
-    if (!pl->sharing.weights || !last || s->ops->lane) return 0;
+    if (!pl->sharing.weights || !last || s->ops->stream) return 0;
     meter_host(s, ACC_OPTIMIZER);
     for (int i = 0; i < s->g->n_params; i++) {
         if (!updates(s, i) || s->g->param[i].n_uses != 1) continue;
@@ -199,7 +199,7 @@ static int sum_add(struct exec *s, float *sum, const float *more, size_t n, stru
 {
     uint64_t began = clock_ns();
     if (s->ops->add(s->be, sum, more, n, e)) return -1;
-    if (s->ops->lane) return 0;
+    if (s->ops->stream) return 0;
     s->report->sum_ns += clock_ns() - began;
     s->report->sum_bytes += n * sizeof *sum;
     return 0;
@@ -207,13 +207,13 @@ static int sum_add(struct exec *s, float *sum, const float *more, size_t n, stru
 
 /* What came from another replica lies at level 1, or there, from where it is lent. With ACT_FIRST there is nothing here
  * to which it would be added. */
-static int share_add(struct exec *s, const struct channel *c, struct tp_req *loan, bool first, struct err *e)
+static int share_add(struct exec *s, const struct channel *c, struct tp_req *lent, bool first, struct err *e)
 {
     void *sum = s->grad.at + c->off;
-    const void *came = loan->at ? loan->at : level_at(s, sum, 1);
+    const void *came = lent->at ? lent->at : level_at(s, sum, 1);
     int bad = first ? s->ops->copy(s->be, sum, came, c->bytes_per_sample, e)
                     : sum_add(s, sum, came, c->bytes_per_sample / sizeof(float), e);
-    if (loan->at) s->tp->ops->give_back(s->tp, loan);
+    if (lent->at) s->tp->ops->get_release(s->tp, lent);
     return bad ? -1 : share_norms(s, c, e);
 }
 
@@ -221,7 +221,7 @@ static int share_add(struct exec *s, const struct channel *c, struct tp_req *loa
 int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     int first, end;
-    if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], &b->loan[a->chan], a->flags & ACT_FIRST, e);
+    if (a->chan >= 0) return share_add(s, &b->p->chan[a->chan], &b->lent[a->chan], a->flags & ACT_FIRST, e);
     act_groups(b->p, a, &first, &end);
     for (int g = first; g < end; g++) {
         const struct group *k = &s->q.sel->group[g];
@@ -278,13 +278,13 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
 {
     const struct group *k = &s->q.sel->group[group];
     const struct plan *p = b->p;
-    const struct place *at = &p->stage[stage].extra_place[group - p->stage[stage].first_group];
-    const void **extra = s->extra + n * b->n_micro;
+    const struct place *at = &p->stage[stage].saved_place[group - p->stage[stage].first_group];
+    const void **saved = s->saved + n * b->n_micro;
     for (int r = 0; r < p->req.replicas; r++)
         for (int mb = 0; mb < p->part[r].n_mb; mb++)
             for (int i = p->part[r].mb_micro[mb]; i < p->part[r].mb_micro[mb + 1]; i++)
-                *extra++ = (char *)kept_at(s, b, at, r, mb) +
-                           (size_t)(i - p->part[r].mb_micro[mb]) * plan_part_extra(p, k);
+                *saved++ = (char *)kept_at(s, b, at, r, mb) +
+                           (size_t)(i - p->part[r].mb_micro[mb]) * plan_part_saved(p, k);
     s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
         s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);
@@ -322,7 +322,7 @@ static int averages_swap(struct exec *s, bool averaged, struct err *e)
         if (s->ops->copy(s->be, w, averaged ? state_at(s, r) : spare, r->bytes, e)) return -1;
     }
     s->averaged = averaged;
-    return any ? exec_derive(s, false, e) : 0;
+    return any ? exec_pack(s, false, e) : 0;
 }
 
 int exec_averages_use(struct exec *s, bool averaged, struct err *e)
@@ -347,6 +347,6 @@ int exec_optimize(struct exec *s, struct bound *b, struct err *e)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
     const struct be_stats all = {.of = s->running, .n = n, .mode = b->p->req.batch_norm, .n_mb = b->n_micro,
-                                 .ns = b->micro_n, .extra = s->extra};
+                                 .ns = b->micro_n, .saved = s->saved};
     return n ? s->ops->stats(s->be, &all, e) : 0;
 }

@@ -1,4 +1,4 @@
-/* Waiting: for posts and whatever an action's operands wait for, for the lane, and politely. */
+/* Waiting: for posts and whatever an action's operands wait for, for the stream, and politely. */
 #include <sched.h>
 #include <time.h>
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static enum tp_state pending_test(struct exec *s, struct pending *p)
 {
     if (p->done) return TP_DONE;
     enum tp_state state = s->tp->ops->test(s->tp, &p->req);
-    if (state == TP_DONE && p->loan) *p->loan = p->req;
+    if (state == TP_DONE && p->lent) *p->lent = p->req;
     if (state == TP_DONE && p->req.read_ns) s->report->read_bytes += p->bytes, s->report->read_ns += p->req.read_ns;
     if (state < TP_QUEUED || !p->req.damaged || p->damaged) return state;
     p->damaged = true;
@@ -44,8 +44,9 @@ void posts_look(struct exec *s)
     }
 }
 
-/* Until the post is done, or its end is queued and joined by the lane. Waits are marked on the lane, too: the device
- * gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no time. */
+/* Until the post is done, or its end is queued and joined by the stream. Waits are marked on the stream, too: the
+ * device gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no
+ * time. */
 static int pending_wait(struct exec *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
@@ -94,7 +95,7 @@ int messages_wait(struct exec *s, const struct bound *b, const struct act *a, st
     return 0;
 }
 
-/* What was joined by the lane still moves, and after the step nobody may drive it for a while. */
+/* What was joined by the stream still moves, and after the step nobody may drive it for a while. */
 int posts_settle(struct exec *s, struct err *e)
 {
     if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;

@@ -1,10 +1,10 @@
 /* From a configuration to a plan set: the chain of pure functions, in order. */
 #include <stdlib.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "base/out.h"
-#include "job/cut.h"
-#include "job/fit.h"
+#include "job/partition.h"
+#include "job/memory_limit.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
@@ -34,7 +34,7 @@ static int precision_find(struct job *j, struct err *e)
  * micro-batches. */
 static int bundle_refuse(const struct job *j, struct err *e)
 {
-    if (!j->be->lane || j->conf->pipeline.bundle <= 1) return 0;
+    if (!j->be->stream || j->conf->pipeline.bundle <= 1) return 0;
     return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU take a larger train.split_size");
 }
 
@@ -93,7 +93,7 @@ int job_data(struct job *j, struct err *e)
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
         if (!j->data[part]) continue;
         j->count[part] = j->data[part]->kind->count(j->data[part]);
-        if (j->be->lane && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
+        if (j->be->stream && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
     }
     if (j->conf->run.evaluate && !j->data[DS_TEST])
         return conf_error(j->conf, "data.test_images", e, "there are no test samples");
@@ -232,7 +232,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
         .groups = (int)c->train.gradient_groups, .replicas = (int)c->pipeline.replicas,
         .backward = c->pipeline.backward,
-        .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .again = j->again,
+        .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .recompute = j->recompute,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
     };
 }
@@ -273,7 +273,7 @@ static bool shares_pay(const struct job *j)
         all += n;
         if (n > largest) largest = n;
     }
-    return !j->be->lane && 2 * largest <= all;
+    return !j->be->stream && 2 * largest <= all;
 }
 
 struct sharing job_sharing(const struct job *j, const struct conf *c)
@@ -378,7 +378,7 @@ void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels
 
 static int limits_find(struct job *j, struct err *e)
 {
-    if (!fit_limited(j)) return 0;
+    if (!limit_limited(j)) return 0;
     j->limit = mem_alloc((size_t)j->n_ranks * sizeof *j->limit);
     return part_limits(j->conf, j->room, j->n_ranks, j->limit, e);
 }
@@ -387,15 +387,15 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
 {
     j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!j->sel) return -1;
-    j->again = mem_alloc((size_t)j->sel->n_groups * sizeof *j->again);
-    if (recompute_named(j->conf, j->sel, j->again, e)) return -1;
+    j->recompute = mem_alloc((size_t)j->sel->n_groups * sizeof *j->recompute);
+    if (recompute_named(j->conf, j->sel, j->recompute, e)) return -1;
     if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
     j->n_stages = part_stage_count(j->conf, n_ranks);
     j->n_ranks = n_ranks ? n_ranks : j->n_stages;
     j->n_replicas = (int)j->conf->pipeline.replicas;
     struct err why = {0};
     if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
-    if (!cut_stages(j, &why)) return 0;
+    if (!partition_stages(j, &why)) return 0;
     if (!rows_blamed(j, &why, e)) *e = why;               /* a cut that is simulated plans, too */
     return -1;
 }
@@ -408,12 +408,12 @@ static int output_find(struct job *j, struct err *e)
     char hint[NEAREST_TELL];
     j->output = g->output;
     if (!j->conf->run.predict || !name) return 0;
-    struct nearest near = nearest_begin(name, strlen(name));
-    for (int i = 0; i < g->n_tensors; i++) nearest_try(&near, g->tensor[i].name, strlen(g->tensor[i].name), 0);
+    struct suggest near = suggest_begin(name, strlen(name));
+    for (int i = 0; i < g->n_tensors; i++) suggest_try(&near, g->tensor[i].name, strlen(g->tensor[i].name), 0);
     j->output = graph_tensor_find(g, name);
     if (j->output < 0)
         return conf_error(j->conf, "run.predict_tensor", e, "the network has no tensor \"%.60s\"%s", name,
-                          nearest_tell(&near, "", hint));
+                          suggest_tell(&near, "", hint));
     if (g->tensor[j->output].type == F32) return 0;
     return conf_error(j->conf, "run.predict_tensor", e, "\"%s\" has values of type %s, not F32", name,
                       dtype_name(g->tensor[j->output].type));
@@ -430,7 +430,7 @@ static void unplan(struct job *j)
     free(j->first_group);
     free(j->rank_of);
     free(j->limit);
-    free(j->again);
+    free(j->recompute);
     text_free(&j->rows);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
@@ -440,7 +440,7 @@ static void unplan(struct job *j)
     j->pl = NULL;
     j->first_group = j->rank_of = NULL;
     j->limit = NULL;
-    j->again = NULL;
+    j->recompute = NULL;
     j->cost = NULL;
     j->sel = NULL;
     j->found = (struct part_found){0};
@@ -451,19 +451,19 @@ static int plan_all(struct job *j, int n_ranks, struct err *e)
     batches_find(j);
     if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
     j->pl = job_place(j, j->first_group, e);
-    if (!j->pl || cut_recompute(j, j->pl, j->again, e)) return -1;
+    if (!j->pl || partition_recompute(j, j->pl, j->recompute, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;
     return 0;
 }
 
 /* First each rank gets as much less as all need too much, then all get the same. */
-static int plan_again(struct job *j, int n_ranks, struct err *e)
+static int plan_recompute(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need, *room[2];
     int bad = 0, tried = 0;
-    for (int i = 0; i < 2; i++) fit_share(j, i, room[i] = mem_alloc((size_t)j->n_ranks * sizeof **room));
-    while (!bad && tried < 2 && fit_pool_short(j, false, &need)) {
+    for (int i = 0; i < 2; i++) limit_share(j, i, room[i] = mem_alloc((size_t)j->n_ranks * sizeof **room));
+    while (!bad && tried < 2 && limit_pool_short(j, false, &need)) {
         unplan(j);
         j->room = room[tried++];
         bad = plan_all(j, n_ranks, e);
@@ -478,8 +478,8 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     free(j->room);
     j->room = NULL;
     if (plan_all(j, n_ranks, e)) return -1;
-    if (j->conf->pipeline.max_memory.n || j->be->lane || !fit_pool_short(j, false, &need)) return 0;
-    return plan_again(j, n_ranks, e);
+    if (j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
+    return plan_recompute(j, n_ranks, e);
 }
 
 /* Ranks of one replica. */
@@ -497,7 +497,8 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
 static int reduce_check(const struct job *j, const struct conf *c, struct err *e)
 {
     if (c->pipeline.replicas < 2 || strcmp(c->pipeline.reduce, "nccl") != 0) return 0;
-    if (!j->be->lane) return conf_error(c, "pipeline.reduce", e, "nccl is for GPUs, and this run computes on the CPU");
+    if (!j->be->stream) return conf_error(c, "pipeline.reduce", e,
+                                          "nccl is for GPUs, and this run computes on the CPU");
     if (job_sharing(j, c).weights)
         return conf_error(c, "pipeline.reduce", e, "nccl adds all weights' gradients up for all replicas, so "
                           "pipeline.shard_optimizer needs \"tree\"");
@@ -509,7 +510,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || fit_check(j, e) ? -1 : 0;
+    return bad || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)
@@ -517,8 +518,8 @@ int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err
     struct job trial;
     if (!c->run.kernel_table || !j->be->tune) return 0;
     if (share_ranks(j, c, &n_ranks, e)) return -1;
-    int bad = fit_variant(j, c, n_ranks, &trial, e) || fit_check(&trial, e);
-    fit_variant_free(&trial);
+    int bad = limit_variant(j, c, n_ranks, &trial, e) || limit_check(&trial, e);
+    limit_variant_free(&trial);
     return bad ? -1 : 0;
 }
 

@@ -23,14 +23,14 @@ struct job {
     struct graph *graph;
     struct selection *sel;
     struct cost *cost;
-    bool *again;                                           /* of each group: recomputed, not kept */
+    bool *recompute;                                       /* of each group: recomputed, not kept */
     struct text rows;                                      /* of schedule "rows": the file's text */
     /* stages that were asked for, where there are as many as ranks instead; 0: all that were asked for */
     int n_merged;
     /* Stages after merging; ranks of one replica; replicas, 0: one. */
     int n_stages, n_ranks, n_replicas, *first_group;
     uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: none */
-    const struct fit_host *host;                           /* what the hosts have (fit.h), borrowed; NULL: not known */
+    const struct fit_host *host; /* what the hosts have (memory_limit.h), borrowed; NULL: not known */
     uint64_t *room;                                        /* of each rank, where a plan without limits was too large */
     int *rank_of;                                          /* of each stage; NULL: one a rank */
     struct part_found found;                               /* what auto says of its cut; plans 0: another policy */

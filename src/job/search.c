@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "job/fit.h"
+#include "job/memory_limit.h"
 #include "job/search_int.h"
 #include "plan/part.h"
 #include "plan/sched.h"
@@ -26,21 +26,21 @@ static void splits_find(struct search *s)
     }
 }
 
-static void layout_add(struct search *s, struct spread l)
+static void layout_add(struct search *s, struct run_layout l)
 {
     const struct conf *c = s->j->conf;
     int told = c->pipeline.max_memory.n > 1 ? c->pipeline.max_memory.n : c->pipeline.speed.n;
     if (told && l.ranks != told && l.ranks != 1) return;   /* what is told of each rank is told of so many */
-    for (int i = 0; i < s->n_layouts; i++) if (spread_equal(s->layout[i], l)) return;
+    for (int i = 0; i < s->n_layouts; i++) if (run_layout_equal(s->layout[i], l)) return;
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
 
-struct spread search_alone(const struct search *s)
+struct run_layout search_alone(const struct search *s)
 {
     int threads = (int)s->j->conf->run.threads;
-    return (struct spread){1, 1, threads < s->cores || search_lanes(s) ? threads : s->cores};
+    return (struct run_layout){1, 1, threads < s->cores || search_gpus(s) ? threads : s->cores};
 }
-static int cores_each(const struct search *s) { return search_lanes(s) ? 1 : (int)s->j->conf->run.threads; }
+static int cores_each(const struct search *s) { return search_gpus(s) ? 1 : (int)s->j->conf->run.threads; }
 
 /* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
  * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
@@ -49,12 +49,12 @@ static void layouts_find(struct search *s)
     enum { MAX_THREADS = 1024 };
     const struct conf *c = s->j->conf;
     int threads = (int)c->run.threads, batch = (int)c->train.batch_size;
-    if (s->ranks * cores_each(s) <= s->cores) layout_add(s, (struct spread){1, s->ranks, threads});
+    if (s->ranks * cores_each(s) <= s->cores) layout_add(s, (struct run_layout){1, s->ranks, threads});
     for (int p = 1; p <= s->cores; p++)
         for (int r = 1; r <= MAX_REPLICAS && r <= batch && r * p <= s->cores; r *= 2) {
             int t = s->cores / (r * p);
-            if (r * p * t != s->cores || t > MAX_THREADS || (search_lanes(s) && t > 1)) continue;
-            layout_add(s, (struct spread){r, p, search_lanes(s) ? threads : t});
+            if (r * p * t != s->cores || t > MAX_THREADS || (search_gpus(s) && t > 1)) continue;
+            layout_add(s, (struct run_layout){r, p, search_gpus(s) ? threads : t});
         }
     layout_add(s, search_alone(s));
 }
@@ -91,7 +91,7 @@ static json_t *stages_of(const struct job *v)
         int rank = v->pl->map.rank_of[i];
         plan_stage_ends(v->plan[v->plan_of[PLAN_FULL]], i, &first, &last);
         json_array_append_new(all, json_pack("{s:i,s:i,s:s,s:s,s:I}", "stage", i, "rank", rank, "first", first, "last",
-                                             last, "peak_bytes", (json_int_t)fit_bytes(v, rank)));
+                                             last, "peak_bytes", (json_int_t)limit_bytes(v, rank)));
     }
     return all;
 }
@@ -133,10 +133,10 @@ static int candidate(const struct search *s, struct found *x)
     struct err why = {0};
     struct sim *sim = NULL;
     search_candidate(&c, x);
-    bool planned = !fit_variant(s->j, &c, x->at.ranks, &v, &why) && is_train(&v);
-    x->missing = planned ? fit_missing(&v) : 0;
-    if (planned && fit_all(&v)) sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
-    for (int r = 0; sim && r < x->at.ranks; r++) if (fit_bytes(&v, r) > x->peak) x->peak = fit_bytes(&v, r);
+    bool planned = !limit_variant(s->j, &c, x->at.ranks, &v, &why) && is_train(&v);
+    x->missing = planned ? limit_missing(&v) : 0;
+    if (planned && limit_all(&v)) sim = plan_simulate(v.plan[v.plan_of[PLAN_FULL]], v.cost, &why);
+    for (int r = 0; sim && r < x->at.ranks; r++) if (limit_bytes(&v, r) > x->peak) x->peak = limit_bytes(&v, r);
     if (sim) {
         x->seconds = sim->wall_ns * 1e-9;
         x->spread = v.cost->spread;
@@ -147,7 +147,7 @@ static int candidate(const struct search *s, struct found *x)
     }
     int bad = !sim;
     sim_free(sim);
-    fit_variant_free(&v);
+    limit_variant_free(&v);
     return bad;
 }
 
@@ -301,7 +301,7 @@ static void refine(struct search *s)
 }
 
 /* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
- * where neither does, those that there are, or one device with a lane. */
+ * where neither does, those that there are, or one device with a stream. */
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
@@ -309,7 +309,7 @@ static void cores_find(struct search *s)
                 c->pipeline.replicas > 1;
     s->ranks = s->q->n_ranks > 0 ? s->q->n_ranks : part_rank_count(c) * (int)c->pipeline.replicas;
     s->cores = s->ranks * cores_each(s);
-    if (!told && !search_lanes(s) && s->q->cores > s->cores) s->cores = s->q->cores;
+    if (!told && !search_gpus(s) && s->q->cores > s->cores) s->cores = s->q->cores;
     if (c->pipeline.cores > 0) s->cores = (int)c->pipeline.cores;
 }
 
@@ -325,7 +325,7 @@ static int nothing_fits(const struct search *s, struct err *e)
 {
     const struct conf *c = s->j->conf;
     char of[40];
-    snprintf(of, sizeof of, "%d %s%s", s->cores, search_lanes(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
+    snprintf(of, sizeof of, "%d %s%s", s->cores, search_gpus(s) ? "GPU" : "core", s->cores == 1 ? "" : "s");
     if (!c->pipeline.max_memory.n)
         return err_set(e, E_DEVICE, "no schedule and split size fits %s and the memory here", of);
     return conf_error(c, "pipeline.max_memory", e, "no schedule and split size fits %s", of);

@@ -1,6 +1,6 @@
 /* The best as a configuration. */
 #include <string.h>
-#include "job/fit.h"
+#include "job/memory_limit.h"
 #include "job/search_int.h"
 
 /* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels
@@ -12,7 +12,7 @@ static int stages_set(const struct search *s, struct conf *c, struct err *e)
     struct job v, w = {0};
     struct err none = {0};
     search_candidate(&trial, x);
-    int bad = fit_variant(s->j, &trial, x->at.ranks, &v, e);
+    int bad = limit_variant(s->j, &trial, x->at.ranks, &v, e);
     for (int i = 0; !bad && i < v.n_stages; i++) {
         const char *first, *last;
         plan_stage_ends(v.plan[0], i, &first, &last);
@@ -21,11 +21,11 @@ static int stages_set(const struct search *s, struct conf *c, struct err *e)
     trial = *c;
     trial.pipeline.partition = "manual";
     trial.pipeline.stages = x->at.ranks * x->chunks;
-    bool same = !bad && !fit_variant(s->j, &trial, x->at.ranks, &w, &none) &&
+    bool same = !bad && !limit_variant(s->j, &trial, x->at.ranks, &w, &none) &&
                 !memcmp(v.first_group, w.first_group, (size_t)v.n_stages * sizeof *v.first_group);
     if (!same) c->pipeline.n_stages = 0;
-    fit_variant_free(&w);
-    fit_variant_free(&v);
+    limit_variant_free(&w);
+    limit_variant_free(&v);
     return bad;
 }
 

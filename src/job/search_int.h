@@ -7,11 +7,11 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
 
-/* How cores are used: pipelines side by side, ranks of each, threads of a rank. A device with a lane (a GPU) is one
+/* How cores are used: pipelines side by side, ranks of each, threads of a rank. A device with a stream (a GPU) is one
  * core, whatever run.threads says, which changes nothing there. */
-struct spread { int replicas, ranks, threads; };
+struct run_layout { int replicas, ranks, threads; };
 struct found {
-    struct spread at;
+    struct run_layout at;
     const char *schedule, *recompute;
     int split, chunks;                                     /* chunks: stages a rank */
     double seconds, bubble;                                /* seconds 0: nothing fits */
@@ -27,7 +27,7 @@ struct search {
     const struct search_request *q;
     int cores, ranks;                                      /* ranks: of all replicas, as configured */
     int n_split, split[MAX_SPLITS], tried, unfit, done;
-    struct spread layout[MAX_LAYOUTS]; int n_layouts;
+    struct run_layout layout[MAX_LAYOUTS]; int n_layouts;
     struct found of[MAX_LAYOUTS];                          /* the best of each layout */
     uint64_t missing[MAX_LAYOUTS];                         /* of what comes nearest to fitting; 0: not known */
     struct found best[MAX_FOUND]; int n;
@@ -35,14 +35,14 @@ struct search {
     int unmeasured[MAX_LAYOUTS], n_unmeasured;             /* numbers of threads that the profile lacks */
 };
 
-static inline bool spread_equal(struct spread a, struct spread b)
+static inline bool run_layout_equal(struct run_layout a, struct run_layout b)
 {
     return a.replicas == b.replicas && a.ranks == b.ranks && a.threads == b.threads;
 }
-static inline bool search_lanes(const struct search *s) { return s->j->be->lane != NULL; }
-static inline int spread_ranks(struct spread l) { return l.replicas * l.ranks; }
+static inline bool search_gpus(const struct search *s) { return s->j->be->stream != NULL; }
+static inline int run_layout_ranks(struct run_layout l) { return l.replicas * l.ranks; }
 /* One device: of as many threads as configured, if there are as many cores. */
-struct spread search_alone(const struct search *s);
+struct run_layout search_alone(const struct search *s);
 /* train.gradient_groups with so many replicas. */
 int search_groups(const struct conf *c, int replicas);
 /* c, a copy, becomes that of a candidate. */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "job/search_int.h"
 #include "plan/cost.h"
-#include "plan/show.h"
+#include "plan/render.h"
 
 static const char *stage_first(const struct found *x, size_t stage)
 {
@@ -32,19 +32,19 @@ static void word_add(const char *name, struct text *out)
 /* A rank with several threads needs as many cores, but a launcher binds it to one. */
 void search_command(const struct search *s, const struct found *x, struct text *out)
 {
-    text_add(out, "mpirun -np %d%s mpstaged -c ", spread_ranks(x->at),
-             x->at.threads > 1 && !search_lanes(s) ? " --bind-to none" : "");
+    text_add(out, "mpirun -np %d%s mpstaged -c ", run_layout_ranks(x->at),
+             x->at.threads > 1 && !search_gpus(s) ? " --bind-to none" : "");
     word_add(s->q->file ? s->q->file : "FILE", out);
 }
 
 /* ---- for comparison -------------------------------------------------------------------------- */
 
-static void layout_name(const struct search *s, struct spread l, struct text *out)
+static void layout_name(const struct search *s, struct run_layout l, struct text *out)
 {
     char each[40] = "";
-    if (l.threads > 1 && !search_lanes(s)) snprintf(each, sizeof each, " x %d threads", l.threads);
-    if (spread_equal(l, search_alone(s))) text_add(out, "one device");
-    else if (spread_ranks(l) == 1) text_add(out, "one rank of %d thread%s", l.threads, l.threads == 1 ? "" : "s");
+    if (l.threads > 1 && !search_gpus(s)) snprintf(each, sizeof each, " x %d threads", l.threads);
+    if (run_layout_equal(l, search_alone(s))) text_add(out, "one device");
+    else if (run_layout_ranks(l) == 1) text_add(out, "one rank of %d thread%s", l.threads, l.threads == 1 ? "" : "s");
     else if (l.ranks == 1) text_add(out, "data parallelism on %d devices%s", l.replicas, each);
     else if (l.replicas == 1) text_add(out, "a pipeline of %d ranks%s", l.ranks, each);
     else text_add(out, "%d replicas of %d ranks%s", l.replicas, l.ranks, each);
@@ -113,7 +113,7 @@ static struct shown shown_of(const struct search *s, int columns)
         text_free(&cut);
         l.recompute |= strcmp(s->best[i].recompute, "none") != 0;
         l.chunks |= s->best[i].chunks > 1;
-        l.layout |= !spread_equal(s->best[i].at, (struct spread){1, s->ranks, (int)s->j->conf->run.threads});
+        l.layout |= !run_layout_equal(s->best[i].at, (struct run_layout){1, s->ranks, (int)s->j->conf->run.threads});
     }
     if (l.layout) before += 9;
     if (l.recompute) before += 10;
@@ -141,7 +141,7 @@ static void found_tell(const struct search *s, int i, struct shown l, struct tex
     const struct found *x = &s->best[i];
     char b[40];
     text_add(out, "%3d  ", i + 1);
-    if (search_lanes(s)) snprintf(b, sizeof b, "%dx%d", x->at.replicas, x->at.ranks);
+    if (search_gpus(s)) snprintf(b, sizeof b, "%dx%d", x->at.replicas, x->at.ranks);
     else snprintf(b, sizeof b, "%dx%dx%d", x->at.replicas, x->at.ranks, x->at.threads);
     if (l.layout) text_add(out, "%-8s ", b);
     text_add(out, "%-11s %5d ", x->schedule, x->split);
@@ -191,7 +191,7 @@ static void advice_text(const struct search *s, struct text *out)
 {
     struct text bits = {0};
     const char *profile = s->j->conf->pipeline.profile;
-    bool gpus = search_lanes(s);
+    bool gpus = search_gpus(s);
     advise(s, out);
     text_add(out, ":\n  ");
     search_command(s, &s->best[0], out);
@@ -218,14 +218,14 @@ void search_table(const struct search *s, const char *origin, int columns, struc
     struct shown l = shown_of(s, columns);
     for (int i = 0; i < s->n; i++) if (s->best[i].spread > spread) spread = s->best[i].spread;
     cost_doubt(spread, origin, &t);
-    text_add(&t, "%d %s%s, batch %lld, %s costs:\n", s->cores, search_lanes(s) ? "GPU" : "core",
+    text_add(&t, "%d %s%s, batch %lld, %s costs:\n", s->cores, search_gpus(s) ? "GPU" : "core",
              s->cores == 1 ? "" : "s", (long long)s->j->conf->train.batch_size, origin);
     text_add(&t, "%d combination%s of replicas, ranks, %sschedule, stages and split size,\n"
                  "each with its best cut; %d %s not fit or %s refused\n", s->tried, s->tried == 1 ? "" : "s",
-             search_lanes(s) ? "" : "threads, ", s->unfit, s->unfit == 1 ? "does" : "do",
+             search_gpus(s) ? "" : "threads, ", s->unfit, s->unfit == 1 ? "does" : "do",
              s->unfit == 1 ? "is" : "are");
     if (l.layout)
-        text_add(&t, "layout: replicas x ranks of each%s\n", search_lanes(s) ? "" : " x threads of a rank");
+        text_add(&t, "layout: replicas x ranks of each%s\n", search_gpus(s) ? "" : " x threads of a rank");
     text_add(&t, "\n");
     heading_tell(l, &t);
     for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
@@ -248,7 +248,7 @@ static json_t *cut_json(const struct found *x)
     return names;
 }
 
-static json_t *found_json(const struct search *s, struct spread at, const struct found *x)
+static json_t *found_json(const struct search *s, struct run_layout at, const struct found *x)
 {
     json_t *o = json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:o,s:b}", "cut", cut_json(x), "schedule",
                           x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size",
@@ -263,11 +263,11 @@ static json_t *found_json(const struct search *s, struct spread at, const struct
 }
 
 /* The best of a layout, which may not have been tried. */
-static json_t *layout_json(const struct search *s, struct spread at)
+static json_t *layout_json(const struct search *s, struct run_layout at)
 {
     static const struct found none;
     for (int i = 0; i < s->n_layouts; i++)
-        if (spread_equal(s->layout[i], at)) return found_json(s, at, &s->of[i]);
+        if (run_layout_equal(s->layout[i], at)) return found_json(s, at, &s->of[i]);
     return found_json(s, at, &none);
 }
 
@@ -296,7 +296,7 @@ void search_json(const struct search *s, const char *origin, struct text *out)
                             s->cores, "batch_size", (json_int_t)s->j->conf->train.batch_size, "costs",
                             named_json(origin), "tried", s->tried, "unfit", s->unfit, "best", best, "one_device",
                             layout_json(s, search_alone(s)), "data_parallel",
-                            layout_json(s, (struct spread){s->ranks, 1, threads}), "layouts", layouts,
+                            layout_json(s, (struct run_layout){s->ranks, 1, threads}), "layouts", layouts,
                             "unmeasured_threads", unmeasured, "advice", advice.s, "command", named_json(command.s));
     char *text = json_dumps(all, JSON_INDENT(2));
     text_add(out, "%s\n", text);

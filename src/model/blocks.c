@@ -93,7 +93,7 @@ void blocks_free(struct parse *p)
     for (int i = 0; i < p->block.n; i++) vec_free(&p->block.v[i].body);
     vec_free(&p->block);
     vec_free(&p->alias);
-    names_free(&p->aliases);
+    name_table_free(&p->aliases);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -120,9 +120,9 @@ int scope_tensor(const struct parse *p, const char *name)
     char full[MAX_NAME + 1];
     const struct block *k = p->scope ? &p->block.v[p->scope->block] : NULL;
     for (int i = 0; k && i < k->n_in; i++) if (!strcmp(k->in[i], name)) return p->scope->in[i];
-    if (!k) return names_find(&p->aliases, name);
+    if (!k) return name_table_find(&p->aliases, name);
     bool fits = snprintf(full, sizeof full, "%s%s", p->scope->prefix, name) < (int)sizeof full;
-    return fits ? names_find(&p->aliases, full) : -1;
+    return fits ? name_table_find(&p->aliases, full) : -1;
 }
 
 /* ---- what stands in braces --------------------------------------------------------------------------------------- */
@@ -282,12 +282,12 @@ static int args_take(struct parse *p, const struct block_use *u, struct scope *s
 
 static void alias_add(struct parse *p, const char *name, int tensor)
 {
-    if (builder_tensor(p->b, name) >= 0 || names_find(&p->aliases, name) >= 0) {
+    if (builder_tensor(p->b, name) >= 0 || name_table_find(&p->aliases, name) >= 0) {
         graph_fail(p->b, "there is already a tensor \"%s\"", name);
         return;
     }
     *vec_push(&p->alias) = (struct alias){name, tensor};
-    names_add(&p->aliases, name, tensor);
+    name_table_add(&p->aliases, name, tensor);
 }
 
 /* The statements of one use under this name, which reads in[]. Returns its output tensor, -1 on error. */

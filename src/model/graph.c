@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "model/graph_int.h"
 
 static const struct { const char *name; size_t bytes; bool floats; } types[DTYPES] = {
@@ -111,10 +111,10 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
 static int attr_unknown(const struct op_kind *k, const char *s, size_t n, struct err *e)
 {
     char hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(s, n);
-    for (int i = 0; k->attr && k->attr[i].name; i++) nearest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
+    struct suggest near = suggest_begin(s, n);
+    for (int i = 0; k->attr && k->attr[i].name; i++) suggest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
     return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s,
-                   nearest_tell(&near, "", hint));
+                   suggest_tell(&near, "", hint));
 }
 
 static int attrs_parse(struct node *n, const char *s, struct err *e)
@@ -145,9 +145,9 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
 static int op_unknown(struct graph_builder *b, const char *node, const char *op)
 {
     char what[300], hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(op, strlen(op));
-    for (int i = 0; op_list[i]; i++) nearest_try(&near, op_list[i]->name, strlen(op_list[i]->name), 0);
-    snprintf(what, sizeof what, "\"%.100s\"%s", op, nearest_tell(&near, "", hint));
+    struct suggest near = suggest_begin(op, strlen(op));
+    for (int i = 0; op_list[i]; i++) suggest_try(&near, op_list[i]->name, strlen(op_list[i]->name), 0);
+    snprintf(what, sizeof what, "\"%.100s\"%s", op, suggest_tell(&near, "", hint));
     return graph_fail(b, "%s: there is no operator %s", node, what);
 }
 
@@ -175,12 +175,12 @@ int graph_fail(struct graph_builder *b, const char *fmt, ...)
     return -1;
 }
 
-int builder_tensor(const struct graph_builder *b, const char *name) { return names_find(&b->named, name); }
+int builder_tensor(const struct graph_builder *b, const char *name) { return name_table_find(&b->named, name); }
 
 static int tensor_add(struct graph_builder *b, const struct tensor *t)
 {
     *vec_push(&b->tensor) = *t;
-    names_add(&b->named, t->name, b->tensor.n - 1);
+    name_table_add(&b->named, t->name, b->tensor.n - 1);
     return b->tensor.n - 1;
 }
 
@@ -535,7 +535,7 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
         g = NULL;
     }
     vec_free(&b->input); vec_free(&b->node); vec_free(&b->tensor); vec_free(&b->param); vec_free(&b->container);
-    names_free(&b->named);
+    name_table_free(&b->named);
     free(b);
     return g;
 }

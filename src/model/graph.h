@@ -115,8 +115,8 @@ void graph_name(struct graph_builder *b, const char *name, int k, const char *pa
 /* Marks where a composite module ended (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out);
 /* Tries a layer's name, and those that it begins with: layer1.0.conv1, layer1.0, layer1. */
-struct nearest;                                         /* base/nearest.h */
-void layer_names_try(struct nearest *s, const char *name);
+struct suggest;                                         /* base/suggest.h */
+void layer_names_try(struct suggest *s, const char *name);
 /* Infers shapes, lists readers and parameters, checks; frees the builder. NULL on failure (78; 65 with FILE:LINE for
  * graph text). */
 struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct err *e);

@@ -1,8 +1,8 @@
 /* The builder's inside, shared by graph.c and text.c. Nobody else. */
 #ifndef MODEL_GRAPH_INT_H
 #define MODEL_GRAPH_INT_H
-#include "base/names.h"
-#include "base/nearest.h"
+#include "base/name_table.h"
+#include "base/suggest.h"
 #include "model/graph.h"
 #include "model/op.h"
 
@@ -16,7 +16,7 @@ struct graph_builder {
     VEC(struct input) input;
     VEC(struct node) node;
     VEC(struct tensor) tensor;
-    struct names named;                                  /* tensors by name */
+    struct name_table named;                             /* tensors by name */
     VEC(struct param) param;
     VEC(struct container) container;
     /* losses, scores and targets are left out, and so some tensors may have no reader; loss_op: the loss left out */

@@ -2,23 +2,23 @@
  * graph_finish, which then knows where gradients are wanted. */
 #include <stdlib.h>
 #include <string.h>
-#include "base/pattern.h"
+#include "base/glob.h"
 #include "model/graph_int.h"
 
 static bool word_matches(const char *pattern, const char *word)
 {
-    return word && pattern_matches(pattern, word, strlen(word));
+    return word && glob_matches(pattern, word, strlen(word));
 }
 
 /* By its name, or by the class (BatchNorm2d) or operator (batch_norm) of the node that has it. */
 static bool matches(const char *pattern, const struct node *n, const char *name)
 {
-    return pattern_names(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
+    return glob_names(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
 }
 
-void layer_names_try(struct nearest *s, const char *name)
+void layer_names_try(struct suggest *s, const char *name)
 {
-    for (size_t n = strlen(name); n; n--) if (!name[n] || name[n] == '.') nearest_try(s, name, n, 0);
+    for (size_t n = strlen(name); n; n--) if (!name[n] || name[n] == '.') suggest_try(s, name, n, 0);
 }
 
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value)
@@ -46,13 +46,13 @@ static void decay_set(struct param *p, double value) { p->decay_factor = value; 
 
 const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL])
 {
-    struct nearest near = nearest_begin(pattern, pattern_stem(pattern));
+    struct suggest near = suggest_begin(pattern, glob_stem(pattern));
     for (int i = 0; i < b->param.n; i++)
         if (b->param.v[i].kind == PARAM_WEIGHT) layer_names_try(&near, b->param.v[i].name);
     for (int i = 0; i < b->node.n; i++)
         if (b->node.v[i].layer && b->node.v[i].n_param)
-            nearest_try(&near, b->node.v[i].layer, strlen(b->node.v[i].layer), 0);
-    return nearest_tell(&near, "", hint);
+            suggest_try(&near, b->node.v[i].layer, strlen(b->node.v[i].layer), 0);
+    return suggest_tell(&near, "", hint);
 }
 
 static int unmatched(const struct graph_builder *b, const struct conf *c, const char *key, const char *pattern,

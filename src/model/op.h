@@ -12,7 +12,7 @@ enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };
 /* like: an earlier attribute (integers) whose value this one takes where it is not given; def is not looked at. */
 struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text, *like; };
 
-enum need { NEED_OUT = 1 << 16, NEED_EXTRA = 1 << 17 };  /* bits 0..7: inputs */
+enum need { NEED_OUT = 1 << 16, NEED_SAVED = 1 << 17 };  /* bits 0..7: inputs */
 
 /* Numbers that change from step to step or micro-batch to micro-batch reach kernels through this block, which lives in
  * device memory. inv_weight seeds the loss gradient (R1): 1 / sum of the weights of the whole batch's samples, their
@@ -27,12 +27,12 @@ struct be_block {
     double hyper[MAX_HYPER];
 };
 
-/* One weight of an optimizer step. state: optimizer buffers behind each other (optim_stride), NULL: none. derived: a
- * group's derived weights, which the step makes anew (only where be_ops.derives), NULL: none. average: the weight's,
+/* One weight of an optimizer step. state: optimizer buffers behind each other (optim_stride), NULL: none. packed: a
+ * group's packed weights, which the step makes anew (only where be_ops.derives), NULL: none. average: the weight's,
  * which takes the new weight up, NULL: none. g NULL: only the average; the weight is another rank's. sums: room for
  * what a rule with optim_kind.whole adds up over the weight (optim/rule.h), else NULL. */
 struct be_weight {
-    float *w; const float *g; float *state, *average; size_t n; double lr_factor, decay_factor; void *derived;
+    float *w; const float *g; float *state, *average; size_t n; double lr_factor, decay_factor; void *packed;
     double *sums;
 };
 
@@ -49,8 +49,8 @@ struct op_call {
     const int64_t *sample;                              /* n global sample ids, for dropout */
     const void *in[MAX_IN];
     void *out;
-    /* op_kind.extra_bytes: kept from forward to backward (and to the optimizer: stats) */
-    void *extra;
+    /* op_kind.saved_bytes: kept from forward to backward (and to the optimizer: stats) */
+    void *saved;
     const void *gout;                                   /* gradient of out */
     void *gin[MAX_IN];                                  /* gradients of inputs; NULL: not wanted */
     void *param[MAX_PARAM];
@@ -63,7 +63,7 @@ struct op_stats {
     const struct node *node;
     const char *mode;
     int n_mb;
-    const void *const *extra;
+    const void *const *saved;
     const int *ns;
     void *const *param;
 };
@@ -85,7 +85,7 @@ struct infer {
 };
 
 /* What an operator computes, for those who know none by name: kernel selection, cost estimates, backends. */
-enum op_does {
+enum op_category {
     OP_OTHER,                                            /* what nobody asks for */
     OP_CONV,      /* products over windows; has the attributes kernel, stride, padding, dilation and groups */
     OP_CONV_TRANSPOSED,  /* the input gradient of an OP_CONV as an operator: the same attributes and weights */
@@ -93,8 +93,8 @@ enum op_does {
     OP_NORM,                                             /* each channel by its mean and variance */
     OP_NORM_SAMPLES,                                     /* channels or groups of them, of each sample for itself */
     OP_REPEAT,                                           /* its channels again: its output may lie in any layout */
-    OP_SUM,                                              /* of inputs of one shape */
-    OP_RECTIFY,                                          /* max(x, 0), whose output tells where gradients pass */
+    OP_ADD,                                              /* of inputs of one shape */
+    OP_RELU,                                             /* max(x, 0), whose output tells where gradients pass */
     OP_UNARY,                                            /* a function of one value: unary says which */
     OP_ATTENTION,                                        /* products of all positions with all; nothing of them kept */
 };
@@ -104,7 +104,7 @@ struct score_row { const char *name; int numerator, denominator; };
 
 struct op_kind {
     const char *name, *text;                            /* as in graph text; one line for the manual */
-    enum op_does does;
+    enum op_category category;
     int unary;                                          /* enum unary (ops/unary.h) */
     /* works channel by channel, with space as it is: the output may lie in memory as the inputs do */
     bool keeps_layout;
@@ -119,7 +119,7 @@ struct op_kind {
     /* Of an integer input: its values are 0 to so many - 1, and data sets refuse others; NULL: it has none. */
     int64_t (*range)(const struct graph *g, const struct node *n, int in);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
-    size_t (*extra_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
+    size_t (*saved_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
     /* what backward-data / backward-weights read besides gout and parameters */
     uint32_t need_b, need_w;
     uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
@@ -137,7 +137,7 @@ struct op_kind {
     void (*forward)(const struct op_call *c);
     void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
     void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
-    /* Applies micro-batches' statistics (extra) to the persistent ones at the optimizer action; NULL: none. */
+    /* Applies micro-batches' statistics (saved) to the persistent ones at the optimizer action; NULL: none. */
     void (*stats)(const struct op_stats *a);
     /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class", "5 +
      * vector" (a target like the input before it), "6 + =0" (input 0 once more: of operators with gradients of several
@@ -161,10 +161,10 @@ static inline int op_rows(const struct graph *g, const struct node *n)
 }
 static inline bool op_has_windows(const struct op_kind *k)
 {
-    return k->does == OP_CONV || k->does == OP_CONV_TRANSPOSED;
+    return k->category == OP_CONV || k->category == OP_CONV_TRANSPOSED;
 }
 /* Of weights, at slot 0, and an input. */
-static inline bool op_is_product(const struct op_kind *k) { return op_has_windows(k) || k->does == OP_MATRIX; }
+static inline bool op_is_product(const struct op_kind *k) { return op_has_windows(k) || k->category == OP_MATRIX; }
 extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
 float unary_attr(const struct node *n);                 /* of OP_UNARY: the function's second argument */
 int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "model/text_int.h"
 
 static const char *const init_word[] = {
@@ -102,10 +102,10 @@ static int tensor_named(struct parse *p, const char *name)
     if (at >= (p->scope ? p->scope->first : 0)) return at;
     if (p->scope) return graph_fail(b, "there is no tensor \"%s\" in this block", name);
     char hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(name, strlen(name));
-    for (int i = 0; i < b->tensor.n; i++) nearest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
-    for (int i = 0; i < p->alias.n; i++) nearest_try(&near, p->alias.v[i].name, strlen(p->alias.v[i].name), 0);
-    return graph_fail(b, "there is no tensor \"%s\"%s", name, nearest_tell(&near, "", hint));
+    struct suggest near = suggest_begin(name, strlen(name));
+    for (int i = 0; i < b->tensor.n; i++) suggest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
+    for (int i = 0; i < p->alias.n; i++) suggest_try(&near, p->alias.v[i].name, strlen(p->alias.v[i].name), 0);
+    return graph_fail(b, "there is no tensor \"%s\"%s", name, suggest_tell(&near, "", hint));
 }
 
 /* "layer1.conv.weight" -> node and slot. The builder's parameters stand in the order of nodes and keep their names: one
@@ -119,9 +119,9 @@ static struct node *param_named(struct parse *p, const char *said, int *slot)
         for (int k = 0; k < b->node.v[i].n_param; k++, at++)
             if (!strcmp(b->param.v[at].name, name)) { *slot = k; return &b->node.v[i]; }
     char hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(name, strlen(name));
-    for (int i = 0; i < b->param.n; i++) nearest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
-    graph_fail(b, "there is no parameter \"%s\"%s", name, nearest_tell(&near, "", hint));
+    struct suggest near = suggest_begin(name, strlen(name));
+    for (int i = 0; i < b->param.n; i++) suggest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
+    graph_fail(b, "there is no parameter \"%s\"%s", name, suggest_tell(&near, "", hint));
     return NULL;
 }
 

@@ -29,7 +29,7 @@ struct parse {
     struct graph_builder *b;
     int output, loss, read;                              /* read: what a loss that was left out reads */
     VEC(struct block) block;
-    VEC(struct alias) alias; struct names aliases;       /* by name: the tensor */
+    VEC(struct alias) alias; struct name_table aliases;  /* by name: the tensor */
     bool defining;                                       /* lines go into the last block */
     struct scope *scope;                                 /* NULL: outside of all blocks */
     int statements;                                      /* of all uses so far */

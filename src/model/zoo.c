@@ -1,7 +1,7 @@
 /* From configuration to graph: a network of the zoo or graph text, the labels it is compared with, and the loss. */
 #include <stdio.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
@@ -107,14 +107,14 @@ static int scores_known(const struct conf *c, struct err *e)
         if (k && is_score(k)) continue;
         char hint[NEAREST_TELL];
         struct text all = {0};
-        struct nearest near = nearest_begin(word, strlen(word));
+        struct suggest near = suggest_begin(word, strlen(word));
         for (int j = 0; op_list[j]; j++) {
             if (!is_score(op_list[j])) continue;
-            nearest_try(&near, op_list[j]->name, strlen(op_list[j]->name), 0);
+            suggest_try(&near, op_list[j]->name, strlen(op_list[j]->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", op_list[j]->name);
         }
         conf_error(c, "train.scores", e, "there is no score \"%.60s\", only %s%s", word, all.s,
-                   nearest_tell(&near, "", hint));
+                   suggest_tell(&near, "", hint));
         text_free(&all);
         return -1;
     }
@@ -245,14 +245,14 @@ static int network_unknown(const struct conf *c, struct err *e)
 {
     char hint[NEAREST_TELL];
     struct text all = {0};
-    struct nearest near = nearest_begin(c->model.network, strlen(c->model.network));
+    struct suggest near = suggest_begin(c->model.network, strlen(c->model.network));
     for (int f = 0; zoo_list[f]; f++)
         for (const struct zoo_kind *k = zoo_list[f]; k->name; k++) {
-            nearest_try(&near, k->name, strlen(k->name), 0);
+            suggest_try(&near, k->name, strlen(k->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }
     conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s,
-               nearest_tell(&near, "", hint));
+               suggest_tell(&near, "", hint));
     text_free(&all);
     return -1;
 }

@@ -67,8 +67,8 @@ static int bundles_check(const struct check *c)
         return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) {
-            const struct place *x = &p->stage[s].extra_place[g];
-            size_t want = plan_part_extra(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)p->max_parts;
+            const struct place *x = &p->stage[s].saved_place[g];
+            size_t want = plan_part_saved(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)p->max_parts;
             if (x->space == SP_SLOT && x->bytes < want)
                 return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
         }
@@ -227,15 +227,15 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
         /* counted with the last */
         if (a->piece && a->op != ACT_A && a->piece < p->stage[a->stage].n_pieces) continue;
         int at = a->stage * p->n_mb + a->mb;
-        bool again = p->stage[a->stage].prog[PROG_R].n > 0;
+        bool recompute = p->stage[a->stage].prog[PROG_R].n > 0;
         if (a->op == ACT_F) f[at]++;
         if (a->op == ACT_R) {
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
-            if (!again || r[at]++) return fail(c, rank, a, "nothing is to be recomputed");
+            if (!recompute || r[at]++) return fail(c, rank, a, "nothing is to be recomputed");
         }
         if (a->op == ACT_B || a->op == ACT_D) {
             if (!f[at]) return fail(c, rank, a, "before its forward pass");
-            if (again && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
+            if (recompute && !r[at]) return fail(c, rank, a, "before what it reads was recomputed");
             b[at]++;
         }
         if (a->op == ACT_B && a->mb && !b[at - 1])
@@ -249,9 +249,9 @@ static int count_all(const struct check *c)
 {
     const struct plan *p = c->p;
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
-    int *f = mem_alloc(4 * n * sizeof *f), *b = f + n, *w = b + n, *again = w + n, bad = 0,
+    int *f = mem_alloc(4 * n * sizeof *f), *b = f + n, *w = b + n, *recompute = w + n, bad = 0,
         want = p->req.mode == PLAN_TRAIN;
-    for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w, again);
+    for (int r = 0; r < p->n_ranks && !bad; r++) bad = count_row(c, r, f, b, w, recompute);
     for (size_t i = 0; i < n && !bad; i++)
         if (f[i] != 1 || b[i] != want || w[i] != want)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: stage %d, micro-batch %d: %d F, %d B, %d W",
@@ -277,7 +277,7 @@ static void touches_find(struct touches *t, const struct prog *g)
         const struct kop *k = &g->k[n];
         const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
         touch_add(t, &k->out, made);
-        touch_add(t, &k->extra, made);
+        touch_add(t, &k->saved, made);
         touch_add(t, &k->gout, any);
         for (int i = 0; i < MAX_IN; i++) {
             touch_add(t, &k->in[i], any);

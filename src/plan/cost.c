@@ -70,7 +70,7 @@ static double inside(const struct node *n, int dim, int64_t in, int64_t out, int
 static double padding_left_out(const struct selection *s, const struct group *g)
 {
     const struct node *n = &s->g->node[g->node[0]];
-    bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    bool turned = n->op->category == OP_CONV_TRANSPOSED;
     const struct shape *in = &s->g->tensor[turned ? g->out : g->in[0]].shape,
                        *out = &s->g->tensor[turned ? g->in[0] : g->out].shape, *w = &s->g->param[g->param[0]].shape;
     double share = 1;
@@ -116,7 +116,7 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* two products forward; backward one of them again, and two gradients of each */
-    if (s->g->node[g->node[0]].op->does == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
+    if (s->g->node[g->node[0]].op->category == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
 }
 
 /* Of a micro-batch of n samples: products by their operations, and their weights once, which counts where samples are
@@ -127,8 +127,8 @@ static void group_ns(const struct selection *s, const struct group *g, int n, do
     const struct op_kind *op = s->g->node[g->node[0]].op;
     double bytes = activation_bytes(s, g) * n, pass = pass_ns(v, bytes);
     ns[PH_FWD] = ns[PH_BWD_DATA] = ns[PH_BWD_WEIGHTS] = pass;
-    if (op->does == OP_NORM || op->does == OP_NORM_SAMPLES) {
-        double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0] * (op->does == OP_NORM ? 1 : n);
+    if (op->category == OP_NORM || op->category == OP_NORM_SAMPLES) {
+        double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0] * (op->category == OP_NORM ? 1 : n);
         ns[PH_FWD] += channels;
         ns[PH_BWD_DATA] = v->norm_back * pass + channels;
     } else if (op->draws || g->is_loss) {

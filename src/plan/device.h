@@ -28,9 +28,9 @@ struct select_rules {
     enum layout (*param_layout)(const struct selection *s, int node, int slot);
     /* in which type a frozen parameter is stored: enum dtype. NULL: in its own */
     int (*frozen_type)(const struct selection *s, int param);
-    void (*sizes)(const struct selection *s, struct group *k);   /* workspace, library and derived bytes */
+    void (*sizes)(const struct selection *s, struct group *k);   /* workspace, library and packed bytes */
     /* group.stand_in and slow of all groups; may ask its library. NULL: there are none */
-    void (*stand_ins)(struct selection *s);
+    void (*fallbacks)(struct selection *s);
 };
 
 /* What a device reaches, for estimates, in operations and bytes a nanosecond; a rate of 0: costs nothing worth

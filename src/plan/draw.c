@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/cost.h"
 #include "plan/draw_int.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan/sim.h"
 
 static const struct draw_kind kinds[ACT_COUNT] = {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/draw_int.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan/sim.h"
 
 /* pixels */

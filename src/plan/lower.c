@@ -36,7 +36,7 @@ static bool adjacent(const struct sched *s, int rank, int stage)
 /* auto: joined unless an early send right after B shortens somebody's wait, that is where the stage sends gradients
  * (architecture: idle time falls from (p-1)(F+B+W) to (p-1)(F+B); the price, output gradients of one micro-batch, is in
  * the plan's bytes). */
-static bool joins(const struct lower *w, const struct sched *s, int stage)
+static bool may_batch(const struct lower *w, const struct sched *s, int stage)
 {
     bool sends = false;
     for (int i = 0; i < w->chan.n; i++) sends |= w->chan.v[i].kind == CHAN_GRAD && w->chan.v[i].from_stage == stage;
@@ -356,9 +356,9 @@ void lower_join(struct lower *w, const struct sched *s)
 {
     for (int i = 0; i < w->p->n_stages; i++) {
         struct stage_plan *st = &w->p->stage[i];
-        st->joined = w->p->req.mode == PLAN_TRAIN && joins(w, s, i);
-        bool drop = w->p->req.again && !keeps_anyway(s, st->rank, i);
+        st->joined = w->p->req.mode == PLAN_TRAIN && may_batch(w, s, i);
+        bool drop = w->p->req.recompute && !keeps_anyway(s, st->rank, i);
         for (int g = st->first_group; drop && g < st->first_group + st->n_groups; g++)
-            w->again[g] = w->p->req.again[g] && !w->p->sel->group[g].is_loss;
+            w->recompute[g] = w->p->req.recompute[g] && !w->p->sel->group[g].is_loss;
     }
 }

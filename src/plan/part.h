@@ -2,7 +2,7 @@
 #ifndef PLAN_PART_H
 #define PLAN_PART_H
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 

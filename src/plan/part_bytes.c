@@ -32,7 +32,7 @@ static void fixed_count(const struct part_request *q, struct part_model *m, bool
         const struct group *k = &s->group[i];
         for (int j = 0; j < k->n_param; j++)
             if (training || k->use[j] == 0) m->leaf[i].fixed += bytes[k->param[j]];
-        if (training) m->leaf[i].fixed += k->derived_bytes;
+        if (training) m->leaf[i].fixed += k->packed_bytes;
     }
     free(bytes);
 }
@@ -71,7 +71,7 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
         kept_add(p, l, &p->stage[0].act_place[t]);
         kept_add(p, l, &p->stage[0].grad_place[t]);
     }
-    for (int i = 0; p && i < m->n; i++) kept_add(p, &m->leaf[i], &p->stage[0].extra_place[i]);
+    for (int i = 0; p && i < m->n; i++) kept_add(p, &m->leaf[i], &p->stage[0].saved_place[i]);
     bool bad = !p;
     plan_free(p);
     placement_free(pl);
@@ -107,15 +107,15 @@ static bool no_split_known(const struct graph *g, const char *entry)
 static int no_block(const struct conf *c, const struct graph *g, const char *entry, struct err *e)
 {
     char hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(entry, strlen(entry));
+    struct suggest near = suggest_begin(entry, strlen(entry));
     for (int i = 0; i < g->n_nodes; i++) {
         layer_names_try(&near, g->node[i].name);
-        if (g->node[i].layer) nearest_try(&near, g->node[i].layer, strlen(g->node[i].layer), 0);
+        if (g->node[i].layer) suggest_try(&near, g->node[i].layer, strlen(g->node[i].layer), 0);
     }
     for (int i = 0; i < g->n_containers; i++)
-        nearest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
+        suggest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
     return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"%s", entry,
-                      nearest_tell(&near, "", hint));
+                      suggest_tell(&near, "", hint));
 }
 
 static int no_split_check(const struct conf *c, const struct graph *g, struct err *e)

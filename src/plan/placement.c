@@ -118,8 +118,8 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     if (pl->sharing.replicas < 1) pl->sharing.replicas = 1;
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
-    pl->derived_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->derived_off);
-    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->derived_bytes,
+    pl->packed_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->packed_off);
+    size_t **per_rank[] = {&pl->param_bytes, &pl->grad_bytes, &pl->state_bytes, &pl->packed_bytes,
                            &pl->level_bytes, &pl->sum_bytes, &pl->update_bytes};
     for (int i = 0; i < 7; i++) *per_rank[i] = arena_alloc(mem, (size_t)n_ranks * sizeof(size_t));
     pl->stage_of_group = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->stage_of_group);
@@ -127,7 +127,7 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     for (int i = 0; i < n_stages; i++)
         for (int g = first_group[i]; g < first_group[i + 1]; g++) {
             pl->stage_of_group[g] = i;
-            pl->derived_off[g] = take(&pl->derived_bytes[pl->map.rank_of[i]], s->group[g].derived_bytes);
+            pl->packed_off[g] = take(&pl->packed_bytes[pl->map.rank_of[i]], s->group[g].packed_bytes);
         }
     uses_find(pl, s);
     pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);

@@ -35,7 +35,7 @@ struct placement {
      * of a parameter all of them. */
     int *use_first, *use_stage;
     size_t **use_off;                                    /* [rank] */
-    size_t *param_bytes, *grad_bytes, *state_bytes, *derived_bytes; /* of each rank */
+    size_t *param_bytes, *grad_bytes, *state_bytes, *packed_bytes; /* of each rank */
     /* Accumulators are there n_levels times, level_bytes of a rank apart: use_off is where they are at level 0, which
      * has the sum in the end; those above are for blocks of micro-batches whose sums are not added yet. */
     int n_levels; size_t *level_bytes;
@@ -43,7 +43,7 @@ struct placement {
     struct sharing sharing;                              /* replicas: at least 1 */
     struct buckets *bucket;                              /* of each rank; none with one replica */
     size_t *update_bytes;                                /* of each rank: of gradients that a replica updates by */
-    size_t *derived_off;                                 /* of each group, in its rank's derived region */
+    size_t *packed_off;                                  /* of each group, in its rank's packed region */
 };
 struct placement_request {
     const struct selection *sel;

@@ -162,12 +162,12 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
     p->req.output = NULL, p->req.n_outputs = 0;          /* they are in the list */
     plan_outputs_list(p, r);
-    p->req.again = NULL;
+    p->req.recompute = NULL;
     p->req.cost = NULL, p->req.limit = NULL;
-    if (r->again && r->mode == PLAN_TRAIN) {
-        bool *again = arena_alloc(mem, (size_t)s->n_groups * sizeof *again);
-        memcpy(again, r->again, (size_t)s->n_groups * sizeof *again);
-        p->req.again = again;
+    if (r->recompute && r->mode == PLAN_TRAIN) {
+        bool *recompute = arena_alloc(mem, (size_t)s->n_groups * sizeof *recompute);
+        memcpy(recompute, r->recompute, (size_t)s->n_groups * sizeof *recompute);
+        p->req.recompute = recompute;
     }
     batch_take(p, &p->req);
     p->stage = arena_alloc(mem, (size_t)p->n_stages * sizeof *p->stage);
@@ -189,7 +189,7 @@ const struct node *plan_norm_of_one(const struct graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const struct shape *s = &g->tensor[g->node[i].out].shape;
-        if (g->node[i].op->does == OP_NORM && !g->node[i].fixed && shape_count(s) == s->d[0]) return &g->node[i];
+        if (g->node[i].op->category == OP_NORM && !g->node[i].fixed && shape_count(s) == s->d[0]) return &g->node[i];
     }
     return NULL;
 }
@@ -223,8 +223,8 @@ static void lower_close(struct lower *w)
     }
     vec_free(&w->cls); vec_free(&w->chan); vec_free(&w->opnd);
     free(w->row);
-    free(w->again);
-    free(w->rerun);
+    free(w->recompute);
+    free(w->recomputed);
     free(w->stage_of_group);
     free(w->home[HOME_ACT]); free(w->home[HOME_GRAD]); free(w->users);
     free(w->cls_at); free(w->chan_at); free(w->temp_at[0]); free(w->temp_at[1]);
@@ -233,7 +233,7 @@ static void lower_close(struct lower *w)
 static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e)
 {
     struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n, .sure = sure};
-    sums_make(p->mem, &p->part[p->req.replica], &w.sums);
+    reduction_tree_make(p->mem, &p->part[p->req.replica], &w.sums);
     p->n_levels = w.sums.n_levels;
     bool comes = p->req.replicas > 1 && !p->pl->sharing.by_transport;   /* a share, at level 1 */
     if ((p->n_levels > p->pl->n_levels || (comes && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
@@ -243,8 +243,8 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
                        p->pl->sharing.replicas);
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
-    w.again = mem_alloc((size_t)p->sel->n_groups * sizeof *w.again);
-    w.rerun = mem_alloc((size_t)p->sel->n_groups * sizeof *w.rerun);
+    w.recompute = mem_alloc((size_t)p->sel->n_groups * sizeof *w.recompute);
+    w.recomputed = mem_alloc((size_t)p->sel->n_groups * sizeof *w.recomputed);
     w.cls_at = mem_alloc((size_t)(p->n_stages + 1) * sizeof *w.cls_at);
     w.chan_at = mem_alloc((size_t)(w.g->n_tensors + 1) * sizeof *w.chan_at);
     w.users = mem_alloc((size_t)p->n_stages * sizeof *w.users);
@@ -373,7 +373,7 @@ size_t act_bytes(const struct plan *p, const struct act *a)
 size_t plan_rank_bytes(const struct plan *p, int rank)
 {
     const struct placement *pl = p->pl;
-    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->derived_bytes[rank] +
+    return pl->param_bytes[rank] + pl->grad_bytes[rank] + pl->state_bytes[rank] + pl->packed_bytes[rank] +
            p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] + p->load_bytes[rank];
 }
 

@@ -11,7 +11,7 @@
 #include "plan/placement.h"
 
 /* ---- where values live ----------------------------------------------------------------------- */
-enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_DERIVED, SP_WORK };
+enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_PACKED, SP_WORK };
 /* A value of n samples at: SLOT  class base + off * n_slots + slot * bytes   (tensor-major, so slots of one tensor are
  * neighbours) others  region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
@@ -29,17 +29,17 @@ struct slot_class {
     /* Kept to the end, with replicas: there, too, where the slots of each other one lie when they have come. NULL:
      * they do not come. */
     size_t *copy;
-    bool again;                                          /* to L_O: R reads some of it, too */
+    bool recompute;                                      /* to L_O: R reads some of it, too */
 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
 struct kop {                                             /* one kernel call */
     uint8_t phase;
     int16_t group;
-    struct place in[MAX_IN], out, extra, gout, gin[MAX_IN];
+    struct place in[MAX_IN], out, saved, gout, gin[MAX_IN];
     /* bit k: add to gin[k] instead of overwriting (later reader already wrote) */
     uint8_t gin_acc;
-    struct place param[MAX_PARAM], pgrad[MAX_PARAM], derived;
+    struct place param[MAX_PARAM], pgrad[MAX_PARAM], packed;
     struct place work;                                   /* SP_NONE: the beginning of the workspace */
 };
 /* Where weight gradients run aside, in a branch beside the other calls, call i begins when those up to call
@@ -55,9 +55,9 @@ struct stage_plan {
     int load_stage, n_load, *load;
     /* of each graph tensor in this stage (SP_NONE: not here); only slots, never tmp */
     struct place *act_place, *grad_place;
-    struct place *extra_place;                           /* of each group (index group - first_group) */
+    struct place *saved_place;                           /* of each group (index group - first_group) */
     /* the same as R and the backward pass see them: what is recomputed lies elsewhere */
-    struct place *again_place, *again_extra;
+    struct place *recompute_place, *recompute_saved;
     struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, such as to recompute */
     int in_flight;                                       /* peak number of micro-batches kept */
     /* With replicas: the backward pass of the last micro-batch may run piece by piece, so that gradients go to other
@@ -112,7 +112,7 @@ struct plan_request {
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
     /* of each group: not kept for the backward pass but recomputed; NULL: none */
-    const bool *again;
+    const bool *recompute;
     /* tensors that are asked for as outputs, beside those that scores lie in, which always are */
     const int *output; int n_outputs;
 };
@@ -194,7 +194,7 @@ size_t act_bytes(const struct plan *p, const struct act *a);         /* of a pos
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 int plan_micro_batches(const struct plan *p);                        /* of the batch, those of all replicas */
 /* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
-size_t plan_part_extra(const struct plan *p, const struct group *k);
+size_t plan_part_saved(const struct plan *p, const struct group *k);
 /* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */
 static inline uint32_t group_sums(const struct group *k, int flags)
 {

@@ -1,18 +1,18 @@
-/* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), prog.c (places and programs),
- * lower.c (rows), known.c and slots.c (liveness), output_paths.c, sums.c, replicas.c; part_bound.c asks how a
- * batch is split. Nobody else. */
+/* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), stage_program.c (places and
+ * programs), lower.c (rows), happens_before.c and slots.c (liveness), output_paths.c, reduction_tree.c, replicas.c;
+ * part_bound.c asks how a batch is split. Nobody else. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-/* sums.c */
+/* reduction_tree.c */
 void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b);
 /* How gradients are added: the level of accumulators that each micro-batch adds to; then, in this order and behind
  * micro-batch `after`, what is at level + 1 to what is at level. */
 struct sum_add { int after, level; };
 struct sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
-void sums_make(struct arena *mem, const struct portion *b, struct sums *s);
+void reduction_tree_make(struct arena *mem, const struct portion *b, struct sums *s);
 
 struct lower {
     struct plan *p;
@@ -22,10 +22,10 @@ struct lower {
     struct sums sums;
     const struct graph *g;
     /* of each group: its results are not kept for the backward pass ... */
-    bool *again;
-    bool *rerun;                                         /* ... and somebody needs them there */
+    bool *recompute;
+    bool *recomputed;                                    /* ... and somebody needs them there */
     int *stage_of_group, max_n;                          /* largest micro-batch */
-    bool sure;                                           /* slots that were sent: free when that is known (known.c) */
+    bool sure; /* slots that were sent: free when that is known (happens_before.c) */
     /* Large networks are planned many times over, so nothing is searched for: classes of stage s are cls_at[s] ..
      * cls_at[s + 1], channels of tensor t chan_at[t] .. chan_at[t + 1]; temp_at is one program's, all zero between
      * them. */
@@ -45,21 +45,23 @@ void plan_outputs_list(struct plan *p, const struct plan_request *r);
 bool plan_is_output(const struct plan *p, int tensor);
 void lower_outputs(struct lower *w);                     /* once all values have their places */
 void lower_channels(struct lower *w);                    /* channels.c: chan, home, and who loads */
-/* prog.c */
+/* stage_program.c */
 int lower_programs(struct lower *w, struct err *e);      /* places of all values, programs of all stages */
 /* lower.c */
 void lower_join(struct lower *w, const struct sched *s);  /* which stages join B and W; before lower_programs */
 int lower_rows(struct lower *w, const struct sched *s, struct err *e);
-/* known.c: what an action can be sure of. For each action of each rank, how many actions of every rank, from the first
- * of its row, are over when it begins, by the order of rows and because messages that were read had been sent. */
-struct known { int n_ranks, n_mb, **of, *receive; };     /* receive: of each channel and micro-batch, its position */
-void known_find(const struct lower *w, struct known *k);
-void known_free(struct known *k);
-static inline int known_of(const struct known *k, int rank, int act, int other)
+/* happens_before.c: what an action can be sure of. For each action of each rank, how many actions of every rank, from
+ * the first of its row, are over when it begins, by the order of rows and because messages that were read had been
+ * sent. */
+/* receive: of each channel and micro-batch, its position */
+struct happens_before { int n_ranks, n_mb, **of, *receive; };
+void before_find(const struct lower *w, struct happens_before *k);
+void before_free(struct happens_before *k);
+static inline int before_of(const struct happens_before *k, int rank, int act, int other)
 {
     return k->of[rank][act * k->n_ranks + other];
 }
-static inline int known_receive(const struct known *k, const struct act *send)
+static inline int before_receive(const struct happens_before *k, const struct act *send)
 {
     return k->receive[send->chan * k->n_mb + send->mb];
 }

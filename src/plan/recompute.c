@@ -10,36 +10,36 @@ static const char *group_name(const struct selection *s, int g) { return s->g->n
 static int no_layer(const struct conf *c, const struct selection *s, const char *layer, struct err *e)
 {
     char hint[NEAREST_TELL];
-    struct nearest near = nearest_begin(layer, strlen(layer));
+    struct suggest near = suggest_begin(layer, strlen(layer));
     for (int g = 0; g < s->n_groups; g++) layer_names_try(&near, group_name(s, g));
     return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"%s", layer,
-                      nearest_tell(&near, "", hint));
+                      suggest_tell(&near, "", hint));
 }
 
-int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e)
+int recompute_named(const struct conf *c, const struct selection *s, bool *recompute, struct err *e)
 {
     const struct conf_texts *t = &c->pipeline.recompute_layers;
     bool all = !strcmp(c->pipeline.recompute, "all");
-    for (int g = 0; g < s->n_groups; g++) again[g] = all;
+    for (int g = 0; g < s->n_groups; g++) recompute[g] = all;
     for (int i = 0; i < t->n; i++) {
         bool found = false;
         for (int g = 0; g < s->n_groups; g++) {
             if (!layer_covers(t->v[i], group_name(s, g))) continue;
-            again[g] = found = true;
+            recompute[g] = found = true;
         }
         if (!found) return no_layer(c, s, t->v[i], e);
     }
     return 0;
 }
 
-int recompute_stages(const struct conf *c, const struct placement *pl, bool *again, struct err *e)
+int recompute_stages(const struct conf *c, const struct placement *pl, bool *recompute, struct err *e)
 {
     const struct conf_ints *l = &c->pipeline.recompute_stages;
     for (int i = 0; i < l->n; i++) {
         if (l->v[i] >= pl->n_stages)
             return conf_error(c, "pipeline.recompute_stages", e, "there is no stage %lld of %d", (long long)l->v[i],
                               pl->n_stages);
-        for (int g = pl->first_group[l->v[i]]; g < pl->first_group[l->v[i] + 1]; g++) again[g] = true;
+        for (int g = pl->first_group[l->v[i]]; g < pl->first_group[l->v[i] + 1]; g++) recompute[g] = true;
     }
     return 0;
 }
@@ -48,7 +48,7 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *aga
 
 /* neighbouring groups of one block; value: bytes freed a nanosecond */
 struct unit { int first, end; double value; bool on; };
-struct choice { const struct recompute_request *q; bool *again; VEC(struct unit) unit; };
+struct choice { const struct recompute_request *q; bool *recompute; VEC(struct unit) unit; };
 
 /* The innermost block around a group, by its name; "" for a layer that is in none. */
 static size_t block_of(const struct graph *g, const char *name)
@@ -72,11 +72,11 @@ static double kept_bytes(const struct plan *p, int stage, int group)
 {
     const struct stage_plan *st = &p->stage[stage];
     const struct place *out = &st->act_place[p->sel->group[group].out],
-                       *extra = &st->extra_place[group - st->first_group];
+                       *saved = &st->saved_place[group - st->first_group];
     double sum = 0;
     const struct slot_class *c = out->space == SP_SLOT ? &p->cls[out->cls] : NULL;
     if (c && c->writer == W_F && c->last > L_R && !c->n_users) sum += (double)out->bytes;
-    if (extra->space == SP_SLOT && p->cls[extra->cls].last != L_O) sum += (double)extra->bytes;
+    if (saved->space == SP_SLOT && p->cls[saved->cls].last != L_O) sum += (double)saved->bytes;
     return sum;
 }
 
@@ -94,7 +94,7 @@ static void units_add(struct choice *c, const struct plan *p, int stage)
         }
         u.end = end;
         u.value = bytes / ns;
-        if (!c->again[g]) *vec_push(&c->unit) = u;
+        if (!c->recompute[g]) *vec_push(&c->unit) = u;
     }
 }
 
@@ -106,7 +106,7 @@ static int by_value(const void *a, const void *b)
 
 static void unit_set(struct choice *c, struct unit *u, bool on)
 {
-    for (int g = u->first; g < u->end; g++) c->again[g] = on;
+    for (int g = u->first; g < u->end; g++) c->recompute[g] = on;
     u->on = on;
 }
 
@@ -114,7 +114,7 @@ static void unit_set(struct choice *c, struct unit *u, bool on)
 static int fits(const struct choice *c, int rank, struct err *e)
 {
     struct plan_request r = *c->q->plan;
-    r.again = c->again;
+    r.recompute = c->recompute;
     struct plan *p = plan_make(c->q->sel, c->q->pl, &r, e);
     if (!p) return -1;
     int yes = plan_rank_bytes(p, rank) <= c->q->limit[rank];
@@ -142,16 +142,16 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
     return ok < 0 ? -1 : 0;
 }
 
-int recompute_auto(const struct recompute_request *q, bool *again, struct err *e)
+int recompute_auto(const struct recompute_request *q, bool *recompute, struct err *e)
 {
     const struct placement *pl = q->pl;
     struct plan_request bare = *q->plan;
-    bare.again = again;
+    bare.recompute = recompute;
     struct plan *p = plan_make(q->sel, pl, &bare, e);
     int bad = p ? 0 : -1;
     for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
         if (plan_rank_bytes(p, rank) <= q->limit[rank]) continue;
-        struct choice c = {.q = q, .again = again};
+        struct choice c = {.q = q, .recompute = recompute};
         for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, i);
         bad = rank_choose(&c, rank, e);
         vec_free(&c.unit);

@@ -8,9 +8,9 @@
 
 /* What the configuration marks whatever the cut: everything, or what lies below named layers. 78 names a layer that is
  * not there. */
-int recompute_named(const struct conf *c, const struct selection *s, bool *again, struct err *e);
+int recompute_named(const struct conf *c, const struct selection *s, bool *recompute, struct err *e);
 /* Whole stages. 78 for one that is not there. */
-int recompute_stages(const struct conf *c, const struct placement *pl, bool *again, struct err *e);
+int recompute_stages(const struct conf *c, const struct placement *pl, bool *recompute, struct err *e);
 /* recompute = auto: marks blocks, cheapest in time for the memory they free first, until no rank needs more than
  * limit[rank] (UINT64_MAX: any), and no block that need not be. Where nothing helps, all blocks of that rank stay
  * marked: the check of limits tells. */
@@ -21,5 +21,5 @@ struct recompute_request {
     const struct cost *cost;
     const uint64_t *limit;
 };
-int recompute_auto(const struct recompute_request *q, bool *again, struct err *e);
+int recompute_auto(const struct recompute_request *q, bool *recompute, struct err *e);
 #endif

@@ -94,7 +94,7 @@ static struct sched_cost stage_cost(const struct plan *p, const struct plan_requ
     for (int g = st->first_group; g < end; g++) {
         double f = cost_ns(k, PH_FWD, g, n);
         c.f += f / speed;
-        c.b += (cost_ns(k, PH_BWD_DATA, g, n) + (r->again && r->again[g] ? f : 0)) / speed;
+        c.b += (cost_ns(k, PH_BWD_DATA, g, n) + (r->recompute && r->recompute[g] ? f : 0)) / speed;
         c.w += cost_ns(k, PH_BWD_WEIGHTS, g, n) / speed;
     }
     c.down = k->latency_ns + border_bytes(p->sel, end) * n / k->bytes_per_ns;

@@ -14,9 +14,9 @@ static int only_reader(const struct graph *g, int node)
     return t->n_readers == 1 && g->node[node].out != g->output ? t->reader[0] : -1;
 }
 
-static bool does(const struct graph *g, int node, enum op_does what)
+static bool does(const struct graph *g, int node, enum op_category what)
 {
-    return node >= 0 && g->node[node].op->does == what;
+    return node >= 0 && g->node[node].op->category == what;
 }
 
 /* norm -> ReLU, or norm -> sum -> ReLU where the norm is the first summand. Returns the number of nodes, 0 if the
@@ -27,14 +27,14 @@ static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
     int next = only_reader(g, bn);
     node[0] = bn;
     node[1] = next;
-    if (does(g, next, OP_RECTIFY)) return 2;
-    if (!does(g, next, OP_SUM) || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out ||
+    if (does(g, next, OP_RELU)) return 2;
+    if (!does(g, next, OP_ADD) || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out ||
         g->node[next].in[1] == g->node[bn].out)
         return 0;
     /* both gradients would be one tensor: no kernel that adds to it twice */
     if (g->node[next].in[1] == g->node[bn].in[0]) return 0;
     node[2] = only_reader(g, next);
-    return does(g, node[2], OP_RECTIFY) ? 3 : 0;
+    return does(g, node[2], OP_RELU) ? 3 : 0;
 }
 
 static int use_index(const struct graph *g, int param, int node, int slot)
@@ -78,10 +78,10 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
     } else {
         k->in[k->n_in++] = first->in[0];
         if (kind == GROUP_BN_ADD_RELU) k->in[k->n_in++] = g->node[node[1]].in[1];
-        k->need_b = 1 << 0 | NEED_OUT | NEED_EXTRA;      /* the output is the ReLU mask */
+        k->need_b = 1 << 0 | NEED_OUT | NEED_SAVED;      /* the output is the ReLU mask */
         k->grad_in = (1u << k->n_in) - 1;
     }
-    if (k->fixed) k->need_b &= ~(uint32_t)NEED_EXTRA;
+    if (k->fixed) k->need_b &= ~(uint32_t)NEED_SAVED;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
     if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* what only a score reads */
 }
@@ -191,12 +191,12 @@ static void sizes_make(struct selection *s)
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
         s->dev.rules->sizes(s, k);
-        if (n->op->extra_bytes && !k->fixed) {
-            size_t one = n->op->extra_bytes(g, n, 1), two = n->op->extra_bytes(g, n, 2);
-            k->extra_bytes[1] = two - one;
-            k->extra_bytes[0] = one - k->extra_bytes[1];
+        if (n->op->saved_bytes && !k->fixed) {
+            size_t one = n->op->saved_bytes(g, n, 1), two = n->op->saved_bytes(g, n, 2);
+            k->saved_bytes[1] = two - one;
+            k->saved_bytes[0] = one - k->saved_bytes[1];
         }
-        k->derived_apart = k->derived_bytes && select_pads(s, k);
+        k->packed_apart = k->packed_bytes && select_pads(s, k);
     }
 }
 
@@ -222,14 +222,14 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     groups_make(s);
     layouts_make(s);
     sizes_make(s);
-    if (dev->rules->stand_ins) dev->rules->stand_ins(s);
+    if (dev->rules->fallbacks) dev->rules->fallbacks(s);
     return s;
 }
 
 void select_free(struct selection *s) { if (s) arena_free(s->mem); }
 
 static size_t sized(const size_t b[2], int samples) { return b[0] + b[1] * (size_t)samples; }
-size_t group_extra(const struct group *k, int samples) { return sized(k->extra_bytes, samples); }
+size_t group_saved(const struct group *k, int samples) { return sized(k->saved_bytes, samples); }
 size_t group_workspace(const struct group *k, int samples) { return sized(k->workspace_bytes, samples); }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -248,8 +248,8 @@ void select_print(const struct selection *s, struct text *out)
         if (k->fixed) text_add(out, " fixed");
         if (select_pads(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);
         text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]],
-                 k->need_b, k->need_w, k->extra_bytes[0], k->extra_bytes[1], k->workspace_bytes[0],
-                 k->workspace_bytes[1], k->derived_bytes);
+                 k->need_b, k->need_w, k->saved_bytes[0], k->saved_bytes[1], k->workspace_bytes[0],
+                 k->workspace_bytes[1], k->packed_bytes);
     }
 }
 

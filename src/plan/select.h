@@ -22,26 +22,26 @@ struct group {
     int n_in, in[MAX_IN];
     int out;
     int n_param, param[MAX_PARAM], use[MAX_PARAM];       /* graph->param and which of its uses this is */
-    uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, extra */
+    uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, saved */
     uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
     bool is_loss, has_stats;
     bool fixed;                                          /* node.fixed of the first: its kernels are evaluation's */
     /* input whose gradient may be written over the output's, -1: none */
     int grad_over;
-    /* kept per micro-batch: fixed part, and part per sample (extra_of()) */
-    size_t extra_bytes[2];
+    /* kept per micro-batch: fixed part, and part per sample (saved_of()) */
+    size_t saved_bytes[2];
     /* worst case over forward and both backwards: fixed, and per sample */
     size_t workspace_bytes[2];
     /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     size_t library_bytes;
     /* What serves this group for want of a kernel made for it, and why, for people; NULL: it has one. slow: that takes
      * far longer than its work explains. */
-    const char *stand_in;
+    const char *fallback;
     bool slow;
     double share;                                        /* of its products' operations that its kernels make; 0: all */
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
-    size_t derived_bytes;
-    bool derived_apart;                                  /* that is padded: an optimizer's pass does not make it */
+    size_t packed_bytes;
+    bool packed_apart;                                   /* that is padded: an optimizer's pass does not make it */
 };
 
 struct selection {
@@ -69,7 +69,7 @@ bool select_pads(const struct selection *s, const struct group *k);  /* its firs
 size_t select_param_bytes(const struct selection *s, int param);     /* as stored, whole lines of 64 bytes */
 /* Host bytes of the largest micro-batch of a graph input. */
 size_t select_load_bytes(const struct selection *s, int tensor);
-size_t group_extra(const struct group *k, int samples);
+size_t group_saved(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
 /* The numerics line (DESIGN: same bits for equal lines): device, ISA, library, precision, layouts' hash, threads,

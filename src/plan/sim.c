@@ -7,7 +7,7 @@
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
-/* A sum goes through memory three times for each value; norms, an optimizer with momentum and weights that are derived
+/* A sum goes through memory three times for each value; norms, an optimizer with momentum and weights that are packed
  * nine times. */
 #define SUM_BYTES (1.0 / 3)
 enum { COSTS = ACC_RECOMPUTE + 1 };                      /* parts of the account that are kernels */
@@ -37,11 +37,11 @@ static double cost_sum(const struct simulation *m, const struct stage_plan *st, 
 {
     static const enum phase phase[] = {
         [ACC_FORWARD] = PH_FWD, [ACC_INPUT_GRAD] = PH_BWD_DATA, [ACC_WEIGHT_GRAD] = PH_BWD_WEIGHTS};
-    const struct prog *again = &st->prog[PROG_R];
+    const struct prog *recompute = &st->prog[PROG_R];
     double sum = 0;
     if (part == ACC_RECOMPUTE)
-        for (int i = 0; i < again->n; i++)
-            sum += cost_ns(m->k, (enum phase)again->k[i].phase, again->k[i].group, n);
+        for (int i = 0; i < recompute->n; i++)
+            sum += cost_ns(m->k, (enum phase)recompute->k[i].phase, recompute->k[i].group, n);
     else
         for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
             sum += cost_ns(m->k, phase[part], g, n);

@@ -18,7 +18,7 @@ static uint8_t class_mode(const struct act *a, const struct slot_class *c)
     struct slot_user u;
     if (!class_seen(c, a->stage, &u)) return 0;
     /* what is kept to the end, R of its stage may read, too */
-    unsigned last = 1u << u.last | (c->again && a->stage == c->stage ? 1u << L_R : 0);
+    unsigned last = 1u << u.last | (c->recompute && a->stage == c->stage ? 1u << L_R : 0);
     bool writes = i->writes >> u.as & 1, reads = (i->reads >> u.as & 1) && (i->lasts & last);
     return (uint8_t)((writes ? OPND_WRITE : 0) | (reads ? OPND_READ : 0));
 }
@@ -70,7 +70,7 @@ struct sent { int cls, mb, to, pos; };
  * sends; is it no longer needed. */
 struct live {
     int *slot, *last; bool *busy; int *owed; const struct act **many;
-    const struct known *known; VEC(struct sent) sent; int *open; bool *over;
+    const struct happens_before *known; VEC(struct sent) sent; int *open; bool *over;
 };
 
 static void many_find(const struct lower *w, int rank, struct live *l)
@@ -117,7 +117,7 @@ static void sends_settle(const struct lower *w, struct live *l, int rank, int i)
     int n = 0;
     for (int k = 0; k < l->sent.n; k++) {
         struct sent x = l->sent.v[k];
-        if (known_of(l->known, rank, i, x.to) <= x.pos) { l->sent.v[n++] = x; continue; }
+        if (before_of(l->known, rank, i, x.to) <= x.pos) { l->sent.v[n++] = x; continue; }
         l->open[x.cls * w->p->n_mb + x.mb]--;
         slot_free(w, l, x.cls, x.mb);
     }
@@ -126,7 +126,7 @@ static void sends_settle(const struct lower *w, struct live *l, int rank, int i)
 
 static void slot_send(const struct lower *w, struct live *l, const struct act *a, int cls)
 {
-    *vec_push(&l->sent) = (struct sent){cls, a->mb, w->chan.v[a->chan].to_rank, known_receive(l->known, a)};
+    *vec_push(&l->sent) = (struct sent){cls, a->mb, w->chan.v[a->chan].to_rank, before_receive(l->known, a)};
     l->open[cls * w->p->n_mb + a->mb]++;
 }
 
@@ -255,9 +255,9 @@ int lower_slots(struct lower *w, struct err *e)
                      mem_alloc((size_t)(w->cls.n + 1) * (size_t)(w->p->n_mb + 1)),
                      mem_alloc((size_t)(w->cls.n + 1) * sizeof(int)),
                      mem_alloc(((size_t)w->p->n_stages * (size_t)w->p->n_mb + 1) * sizeof(struct act *))};
-    struct known known;
+    struct happens_before known;
     if (w->sure) {
-        known_find(w, &known);
+        before_find(w, &known);
         l.known = &known;
         l.over = mem_alloc((size_t)pairs);
         l.open = mem_alloc((size_t)pairs * sizeof *l.open);
@@ -273,7 +273,7 @@ int lower_slots(struct lower *w, struct err *e)
         l.sent.n = 0;
     }
     bytes_count(w);
-    if (l.known) known_free(&known);
+    if (l.known) before_free(&known);
     vec_free(&l.sent);
     free(l.over); free(l.open);
     free(l.slot); free(l.last); free(l.busy); free(l.owed); free(l.many);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/plan.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "plan/sim.h"
 
 struct stage_row { int layers; int64_t params; uint64_t flops; };
@@ -33,7 +33,7 @@ static struct stage_row stage_row(const struct plan *p, int s)
 static struct rank_row rank_row(const struct plan *p, int rank)
 {
     const struct stage_map *m = &p->pl->map;
-    struct rank_row r = {.weights = p->pl->param_bytes[rank] + p->pl->derived_bytes[rank],
+    struct rank_row r = {.weights = p->pl->param_bytes[rank] + p->pl->packed_bytes[rank],
                          .gradients = p->pl->grad_bytes[rank],
                          .optimizer = p->pl->state_bytes[rank],
                          .activations = p->slot_bytes[rank] + p->tmp_bytes[rank] + p->work_bytes[rank] +
@@ -84,36 +84,36 @@ void plan_slow_text(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
         const struct node *n = node_of(s, i);
-        if (s->group[i].slow) text_add(out, "slow: %s, %s by %s\n", n->name, n->op->name, s->group[i].stand_in);
+        if (s->group[i].slow) text_add(out, "slow: %s, %s by %s\n", n->name, n->op->name, s->group[i].fallback);
     }
 }
 
 static bool is_quick(const struct selection *s, int group)
 {
-    return s->group[group].stand_in && !s->group[group].slow;
+    return s->group[group].fallback && !s->group[group].slow;
 }
 
-static bool same_stand_in(const struct selection *s, int a, int b)
+static bool same_fallback(const struct selection *s, int a, int b)
 {
     return is_quick(s, a) && is_quick(s, b) && node_of(s, a)->op == node_of(s, b)->op &&
-           !strcmp(s->group[a].stand_in, s->group[b].stand_in);
+           !strcmp(s->group[a].fallback, s->group[b].fallback);
 }
 
-/* The other stand-ins, for which costs count nothing extra; the same ones of an operator in one line. */
+/* The other fallback kernel, for which costs count nothing saved; the same ones of an operator in one line. */
 static void quick_text(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
         int before = 0, behind = 0;
-        for (int j = 0; j < i; j++) before += same_stand_in(s, i, j);
-        for (int j = i + 1; j < s->n_groups; j++) behind += same_stand_in(s, i, j);
+        for (int j = 0; j < i; j++) before += same_fallback(s, i, j);
+        for (int j = i + 1; j < s->n_groups; j++) behind += same_fallback(s, i, j);
         if (!is_quick(s, i) || before) continue;
         text_add(out, "fallback: %s", node_of(s, i)->name);
         if (behind) text_add(out, " and %d more", behind);
-        text_add(out, ", %s by %s\n", node_of(s, i)->op->name, s->group[i].stand_in);
+        text_add(out, ", %s by %s\n", node_of(s, i)->op->name, s->group[i].fallback);
     }
 }
 
-static void stand_ins(const struct selection *s, struct text *out)
+static void fallbacks(const struct selection *s, struct text *out)
 {
     size_t before = out->n;
     plan_slow_text(s, out);
@@ -122,13 +122,13 @@ static void stand_ins(const struct selection *s, struct text *out)
 }
 
 /* Stand-ins that are slow, or those that are not. */
-static json_t *stand_ins_json(const struct selection *s, bool slow)
+static json_t *fallbacks_json(const struct selection *s, bool slow)
 {
     json_t *list = json_array();
     for (int i = 0; i < s->n_groups; i++)
-        if (s->group[i].stand_in && s->group[i].slow == slow)
+        if (s->group[i].fallback && s->group[i].slow == slow)
             json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "layer", node_of(s, i)->name, "operator",
-                                                  node_of(s, i)->op->name, "reason", s->group[i].stand_in));
+                                                  node_of(s, i)->op->name, "reason", s->group[i].fallback));
     return list;
 }
 
@@ -251,7 +251,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     layer_table(p, columns, &t);
     memory_table(p, &t);
     recompute_table(p, &t);
-    stand_ins(p->sel, &t);
+    fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
     if (s) step_text(p, k, s, &t);
     text_fold(t.s, columns, INDENT, out);
@@ -291,10 +291,10 @@ char *plan_json(const struct plan *p, const struct cost *k)
                                 "params", (json_int_t)r.params, "multiply_adds", (json_int_t)(r.flops / 2));
         if (stands) rank_json(row, p, rank);
         json_object_set_new(row, "in_flight", json_integer(p->stage[i].in_flight));
-        json_t *again = json_array();
+        json_t *recompute = json_array();
         const struct prog *run = &p->stage[i].prog[PROG_R];
-        for (int j = 0; j < run->n; j++) json_array_append_new(again, json_string(call_name(p, &run->k[j])));
-        json_object_set_new(row, "recomputed", again);
+        for (int j = 0; j < run->n; j++) json_array_append_new(recompute, json_string(call_name(p, &run->k[j])));
+        json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
         json_array_append_new(stages, row);
     }
@@ -311,8 +311,8 @@ char *plan_json(const struct plan *p, const struct cost *k)
                             "plan_hash", hash, "costs", k->origin, "step_seconds", s ? s->wall_ns * 1e-9 : 0.0,
                             "bubble", s ? s->bubble_of_wall : 0.0, "stages", stages, "rows", rows);
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
-    json_object_set_new(all, "slow", stand_ins_json(p->sel, true));
-    json_object_set_new(all, "stand_ins", stand_ins_json(p->sel, false));
+    json_object_set_new(all, "slow", fallbacks_json(p->sel, true));
+    json_object_set_new(all, "stand_ins", fallbacks_json(p->sel, false));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "replicas", json_integer(p->req.replicas));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));

@@ -60,7 +60,7 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
         text_add(out, "    %s %d", phase[k->phase], k->group);
         for (int j = 0; j < MAX_IN; j++) place_print("in", &k->in[j], out);
         place_print("out", &k->out, out);
-        place_print("extra", &k->extra, out);
+        place_print("extra", &k->saved, out);
         place_print("work", &k->work, out);
         place_print("gout", &k->gout, out);
         for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
@@ -68,7 +68,7 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
             place_print("p", &k->param[j], out);
             place_print("g", &k->pgrad[j], out);
         }
-        place_print("derived", &k->derived, out);
+        place_print("derived", &k->packed, out);
         text_add(out, "\n");
     }
 }
@@ -162,7 +162,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
         text_add(out,
                  "bytes rank %d: parameters %zu gradients %zu optimizer %zu derived %zu slots %zu temporary %zu "
                  "workspace %zu",
-                 r, p->pl->param_bytes[r], p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->derived_bytes[r],
+                 r, p->pl->param_bytes[r], p->pl->grad_bytes[r], p->pl->state_bytes[r], p->pl->packed_bytes[r],
                  p->slot_bytes[r], p->tmp_bytes[r], p->work_bytes[r]);
         if (p->load_bytes[r]) text_add(out, " loads %zu", p->load_bytes[r]);
         text_add(out, "\n");

@@ -7,10 +7,10 @@
  * receipt. From post to completion the buffer belongs to the transport. The header arrives before the payload
  * ("announced"), which tells waiting from transferring. After abort only close is legal.
  *
- * Device transports move device memory. They are attached to the lane (stream) that computes and order themselves by
- * events: a post counts as made when that lane gets to it, and its end can be QUEUED, which means that it will come on
- * a lane of the transport's own. join makes the computing lane wait for that end, so the host need not. A QUEUED post
- * becomes DONE by itself; a DONE post needs no join. */
+ * Device transports move device memory. They are attached to the stream (stream) that computes and order themselves by
+ * events: a post counts as made when that stream gets to it, and its end can be QUEUED, which means that it will come
+ * on a stream of the transport's own. join makes the computing stream wait for that end, so the host need not. A QUEUED
+ * post becomes DONE by itself; a DONE post needs no join. */
 #ifndef TRANSPORT_TP_H
 #define TRANSPORT_TP_H
 #include <stdbool.h>
@@ -44,7 +44,7 @@ void tp_box_free(struct tp_box *b);
 /* States of a post, in this order; sends are never ANNOUNCED, host transports never QUEUED. */
 enum tp_state { TP_WAITING, TP_ANNOUNCED, TP_QUEUED, TP_DONE };
 /* Handle of a post; slot < 0: none. damaged: of a receive, set by test from TP_QUEUED on: what came is not what was
- * sent, and the buffer is filled with zeros instead. Set at TP_DONE: at of post_borrow; read_ns, of what was copied out
+ * sent, and the buffer is filled with zeros instead. Set at TP_DONE: at of post_get; read_ns, of what was copied out
  * of its sender's memory, how long that took this rank; 0: it was not. */
 struct tp_req { int slot; bool damaged; const void *at; uint64_t read_ns; };
 /* The use of a link: the most posts that are open at a time, the most bytes of one. peer TP_ALL, send: of post_sum,
@@ -65,7 +65,7 @@ struct tp_request {
     bool alone;                                          /* the only rank in its process: NCCL's log is about it */
 };
 
-/* A message to hear: from rank `from` (-1: any), at most `max` bytes into p. n: its length, which may be larger. */
+/* A message to recv_msg: from rank `from` (-1: any), at most `max` bytes into p. n: its length, which may be larger. */
 struct tp_message { int from, stream; void *p; size_t max, n; };
 
 struct tp_ops {
@@ -81,10 +81,10 @@ struct tp_ops {
                      struct err *e);
     int (*post_recv)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
     /* Host transports; NULL in others. As post_recv, but when test says TP_DONE, which does not free the handle,
-     * out->at is where the payload lies: in buf, or where the sender has it, if this rank can read it there. give_back
-     * frees the handle, and only then is the send complete; in any order. */
-    int (*post_borrow)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
-    void (*give_back)(struct tp *t, struct tp_req *r);
+     * out->at is where the payload lies: in buf, or where the sender has it, if this rank can read it there.
+     * get_release frees the handle, and only then is the send complete; in any order. */
+    int (*post_get)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
+    void (*get_release)(struct tp *t, struct tp_req *r);
     /* Optional, of host transports: memory that other ranks of the host can read where it lies. room: zeroed, the
      * transport's until close, at most once; NULL: there is none. Not collective. meet: collective, behind all rooms
      * and before any post, with those ranks (NULL: all), which want it, too; from then on what is sent out of a room to
@@ -108,15 +108,15 @@ struct tp_ops {
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
     /* Small messages outside the plan: orders from rank 0 (to = each), reports and state tensors to rank 0. Each stream
-     * (enum tp_stream) is first in first out by itself. say copies and never blocks; hear returns 1 and fills m in, or
-     * 0 if nothing is there. */
-    int (*say)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
-    int (*hear)(struct tp *t, struct tp_message *m, struct err *e);
-    /* Device transports; NULL in others. attach: once before any post, on the thread and device of the lane; use: all
+     * (enum tp_stream) is first in first out by itself. send_msg copies and never blocks; recv_msg returns 1 and fills
+     * m in, or 0 if nothing is there. */
+    int (*send_msg)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
+    int (*recv_msg)(struct tp *t, struct tp_message *m, struct err *e);
+    /* Device transports; NULL in others. attach: once before any post, on the thread and device of the stream; use: all
      * links of this rank, so that posts allocate nothing. Collective. 69, on all ranks and with one cause where they
      * need each other. join: of a QUEUED post; frees the handle as DONE does. idle: whether all posts of this rank are
      * done, also joined ones; until then somebody must call progress, because other ranks may need it. */
-    int (*attach)(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e);
+    int (*attach)(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e);
     int (*join)(struct tp *t, struct tp_req *r, struct err *e);
     bool (*idle)(struct tp *t);
     /* NULL if there is only one way. After attach or meet, for the i-th link on which this rank sends: to which rank,

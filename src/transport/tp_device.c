@@ -66,10 +66,10 @@ static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *u
 }
 
 /* Transfers go before kernels that have not begun, because another rank waits for them. */
-int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e)
+int dev_attach(struct dev *d, void *stream, const struct tp_use *use, int n, struct err *e)
 {
     int least, greatest;
-    d->lane = lane;
+    d->stream = stream;
     d->link = mem_alloc((size_t)(n + 1) * sizeof *d->link);
     if (dev_check(d, e, "opening links", cudaDeviceGetStreamPriorityRange(&least, &greatest))) return -1;
     for (int i = 0; i < n; i++) if (link_attach(d, &d->link[d->n_links++], &use[i], greatest, e)) return -1;
@@ -119,7 +119,7 @@ struct dev_post *dev_post_new(struct dev *d, struct dev_link *k, const struct tp
     if (i == k->n_posts)
         return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers on a link", d->me, k->n_posts), NULL;
     struct dev_post *p = &k->post[i];
-    if (dev_check(d, e, k->send ? "sending" : "receiving", cudaEventRecord(p->ready, d->lane))) return NULL;
+    if (dev_check(d, e, k->send ? "sending" : "receiving", cudaEventRecord(p->ready, d->stream))) return NULL;
     *p = (struct dev_post){.tag = *tag,
                            .buf = (void *)(uintptr_t)buf,
                            .next = -1,
@@ -191,7 +191,7 @@ int dev_join(struct tp *t, struct tp_req *r, struct err *e)
     struct dev *d = dev_of(t);
     if (r->slot < 0) return 0;
     struct dev_post *p = dev_post_of(d, r, NULL);
-    if (dev_check(d, e, "waiting for a transfer", cudaStreamWaitEvent(d->lane, p->end, 0))) return -1;
+    if (dev_check(d, e, "waiting for a transfer", cudaStreamWaitEvent(d->stream, p->end, 0))) return -1;
     p->let_go = true;
     r->slot = -1;
     return 0;
@@ -203,12 +203,12 @@ static struct tp *inner(struct tp *t) { return dev_of(t)->inner; }
 int dev_rank(struct tp *t) { return dev_of(t)->me; }
 int dev_size(struct tp *t) { return dev_of(t)->size; }
 
-int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+int dev_send_msg(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
-    return inner(t)->ops->say(inner(t), to, stream, p, bytes, e);
+    return inner(t)->ops->send_msg(inner(t), to, stream, p, bytes, e);
 }
 
-int dev_hear(struct tp *t, struct tp_message *m, struct err *e) { return inner(t)->ops->hear(inner(t), m, e); }
+int dev_recv_msg(struct tp *t, struct tp_message *m, struct err *e) { return inner(t)->ops->recv_msg(inner(t), m, e); }
 
 void dev_abort(struct tp *t, int code) { inner(t)->ops->abort(inner(t), code); }
 
@@ -219,7 +219,7 @@ static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *
 {
     struct tp_message m = {from, TP_UNDER, p, bytes};
     int got;
-    while ((got = dev_hear(&d->tp, &m, e)) == 0) {
+    while ((got = dev_recv_msg(&d->tp, &m, e)) == 0) {
         if (d->tp.ops->progress(&d->tp, e)) return -1;
         sched_yield();
     }
@@ -233,12 +233,12 @@ static int reduce_piece(struct dev *d, double *x, int n, struct err *e)
 {
     double term[REDUCE_PIECE];
     size_t bytes = (size_t)n * sizeof *x;
-    if (d->me) return dev_say(&d->tp, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
+    if (d->me) return dev_send_msg(&d->tp, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
     for (int r = 1; r < d->size; r++) {
         if (hear_all(d, r, term, bytes, e)) return -1;
         for (int i = 0; i < n; i++) x[i] += term[i];
     }
-    for (int r = 1; r < d->size; r++) if (dev_say(&d->tp, r, TP_UNDER, x, bytes, e)) return -1;
+    for (int r = 1; r < d->size; r++) if (dev_send_msg(&d->tp, r, TP_UNDER, x, bytes, e)) return -1;
     return 0;
 }
 
@@ -254,6 +254,6 @@ int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 {
     struct dev *d = dev_of(t);
     if (d->me) return hear_all(d, 0, p, bytes, e);
-    for (int r = 1; r < d->size; r++) if (dev_say(t, r, TP_UNDER, p, bytes, e)) return -1;
+    for (int r = 1; r < d->size; r++) if (dev_send_msg(t, r, TP_UNDER, p, bytes, e)) return -1;
     return 0;
 }

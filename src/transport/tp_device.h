@@ -1,8 +1,8 @@
-/* What the transports of devices share: they stand on a host transport, follow the computing lane by events, and have a
- * stream for each link.
+/* What the transports of devices share: they stand on a host transport, follow the computing stream by events, and have
+ * a stream for each link.
  *
  * Who may use it: tp_staged.c, tp_nccl.c. Thread: the executor's, the one that attached; abort alone may come from any.
- * CUDA's current device is the lane's. After attach nothing is allocated. */
+ * CUDA's current device is the stream's. After attach nothing is allocated. */
 #ifndef TRANSPORT_TP_DEVICE_H
 #define TRANSPORT_TP_DEVICE_H
 #include <cuda_runtime_api.h>
@@ -20,7 +20,7 @@ struct dev_post {
     bool damaged;                                        /* as in struct tp_req */
     struct tp_req inner;                                 /* its post on the host transport */
     int piece;                                           /* its piece of pinned memory */
-    cudaEvent_t ready, end;                              /* the lane's place when it was posted; the transfer's end */
+    cudaEvent_t ready, end;                              /* the stream's place when it was posted; the transfer's end */
 };
 
 struct dev_link {
@@ -38,7 +38,7 @@ struct dev_link {
 struct dev {                                             /* first member of a transport's own struct */
     struct tp tp;
     struct tp *inner;                                    /* closed with this one */
-    cudaStream_t lane;
+    cudaStream_t stream;
     struct dev_link *link; int n_links;
     int me, size;
 };
@@ -46,7 +46,7 @@ struct dev {                                             /* first member of a tr
 static inline struct dev *dev_of(struct tp *t) { return (struct dev *)t; }
 void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner);
 /* Makes streams, events and posts for all links. 69; dev_close frees what was made. */
-int dev_attach(struct dev *d, void *lane, const struct tp_use *use, int n, struct err *e);
+int dev_attach(struct dev *d, void *stream, const struct tp_use *use, int n, struct err *e);
 /* For close: drives transfers to their end, but for a second at most, because the other end may not complete them. */
 void dev_settle(struct tp *t);
 /* Frees streams and events, if the device still answers, and closes the inner transport. */
@@ -54,7 +54,7 @@ void dev_close(struct dev *d);
 
 struct dev_link *dev_link_of(struct dev *d, int peer, bool send, struct err *e);    /* NULL: e, there is none (70) */
 
-/* Adds a post to the end of a link, in stage DEV_OWN, with the lane's place. NULL: e (70: too large, too many), also
+/* Adds a post to the end of a link, in stage DEV_OWN, with the stream's place. NULL: e (70: too large, too many), also
  * with k NULL from dev_link_of. */
 struct dev_post *dev_post_new(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf,
                               struct tp_req *out, struct err *e);
@@ -87,7 +87,7 @@ bool dev_idle(struct tp *t);
 int dev_join(struct tp *t, struct tp_req *r, struct err *e);
 int dev_reduce(struct tp *t, double *x, int n, struct err *e);
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e);
-int dev_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
-int dev_hear(struct tp *t, struct tp_message *m, struct err *e);
+int dev_send_msg(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
+int dev_recv_msg(struct tp *t, struct tp_message *m, struct err *e);
 void dev_abort(struct tp *t, int code);
 #endif

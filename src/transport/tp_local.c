@@ -18,7 +18,7 @@ struct post {
     void *buf;
     atomic_int state;                                    /* enum tp_state */
     bool used, borrows;
-    struct post *lender;                                 /* of what is borrowed: the send, complete with give_back */
+    struct post *lender;                                 /* of what is borrowed: the send, complete with get_release */
     struct post *next;
 };
 struct queue { struct post *first, *last; };
@@ -153,8 +153,8 @@ static int local_post_recv(struct tp *t, int from, const struct tp_tag *tag, voi
     return peer_check(l, from, e) ? -1 : recv_queue(l, from, post_new(l, tag, buf, out, e));
 }
 
-static int local_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
-                             struct err *e)
+static int local_post_get(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                          struct err *e)
 {
     struct local *l = local_of(t);
     if (peer_check(l, from, e)) return -1;
@@ -163,7 +163,7 @@ static int local_post_borrow(struct tp *t, int from, const struct tp_tag *tag, v
     return recv_queue(l, from, p);
 }
 
-static void local_give_back(struct tp *t, struct tp_req *r)
+static void local_get_release(struct tp *t, struct tp_req *r)
 {
     struct post *p = post_at(local_of(t), r->slot);
     atomic_store_explicit(&p->lender->state, TP_DONE, memory_order_release);
@@ -314,7 +314,7 @@ static int stream_check(const struct local *l, int peer, int stream, struct err 
     return stopped(l->hub, e);
 }
 
-static int local_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+static int local_send_msg(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
     struct local *l = local_of(t);
     if (stream_check(l, to, stream, e)) return -1;
@@ -339,7 +339,7 @@ static bool box_hear(struct tp_box *b, struct tp_message *heard)
     return true;
 }
 
-static int local_hear(struct tp *t, struct tp_message *m, struct err *e)
+static int local_recv_msg(struct tp *t, struct tp_message *m, struct err *e)
 {
     struct local *l = local_of(t);
     struct hub *h = l->hub;
@@ -399,14 +399,14 @@ const struct tp_ops tp_local = {
     .size = local_size,
     .post_send = local_post_send,
     .post_recv = local_post_recv,
-    .post_borrow = local_post_borrow,
-    .give_back = local_give_back,
+    .post_get = local_post_get,
+    .get_release = local_get_release,
     .progress = local_progress,
     .test = local_test,
     .reduce = local_reduce,
     .bcast = local_bcast,
-    .say = local_say,
-    .hear = local_hear,
+    .send_msg = local_send_msg,
+    .recv_msg = local_recv_msg,
     .abort = local_abort,
     .close = local_close,
 };

@@ -8,7 +8,7 @@
  *
  * The header has a digest of the payload, which the receiver compares when all of it is there. Sums and messages end
  * with one of their own; broadcasts have none. No payload follows where it lies in a room that the receiver reads
- * (tp_room.h): then the header says where, and has the digest of that.
+ * (tp_shm.h): then the header says where, and has the digest of that.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
  * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
@@ -26,7 +26,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "transport/tp.h"
-#include "transport/tp_room.h"
+#include "transport/tp_shm.h"
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
 enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
@@ -34,7 +34,7 @@ enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
  * when its digest is made. */
 static const size_t piece_default = (size_t)1 << 30, piece_cached = (size_t)1 << 18;
 
-/* What goes before a payload. place: where that lies in the sender's room, which the receiver reads (tp_room.h); 0: it
+/* What goes before a payload. place: where that lies in the sender's room, which the receiver reads (tp_shm.h); 0: it
  * follows. */
 struct head { struct tp_tag tag; uint64_t place; };
 
@@ -46,7 +46,7 @@ struct post {
     int peer, n_pieces, next;                            /* next: slot of the next one in its list, -1: none */
     int n_posted, n_here;                                /* pieces of a receive: posted; here and in its digest */
     uint32_t digest;                                     /* of those that are here */
-    uint64_t loan;                                       /* what lies in a room: its number on its link, from 1 */
+    uint64_t lent;                                       /* what lies in a room: its number on its link, from 1 */
     uint64_t read_ns;                                    /* what copying it took */
     bool used, damaged, borrows;
     enum tp_state state;
@@ -62,7 +62,7 @@ struct mpi {
     size_t piece;
     struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
-    struct tp_rooms *rooms;
+    struct tp_shm *rooms;
     uint64_t *lent;                                      /* to each peer, so far */
     int n_open;                                          /* posts in those lists */
     struct tp_box said;                                  /* messages under way */
@@ -132,7 +132,7 @@ static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, 
     p->n_pieces = (int)pieces;
     p->n_posted = p->n_here = 0;
     p->digest = 0;
-    p->loan = p->read_ns = 0;
+    p->lent = p->read_ns = 0;
     p->next = -1;
     p->used = true;
     p->damaged = p->borrows = false;
@@ -168,9 +168,9 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     struct mpi *m = mpi_of(t);
     struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
-    p->head.place = tp_rooms_place(m->rooms, to, buf, tag->bytes);
+    p->head.place = tp_shm_place(m->rooms, to, buf, tag->bytes);
     if (p->head.place) {
-        p->loan = ++m->lent[to];
+        p->lent = ++m->lent[to];
         p->n_pieces = 0;
         p->digest = tp_digest(&p->head.place, sizeof p->head.place);
     }
@@ -194,19 +194,19 @@ static int mpi_post_recv(struct tp *t, int from, const struct tp_tag *tag, void 
     return 0;
 }
 
-static int mpi_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
-                           struct err *e)
+static int mpi_post_get(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                        struct err *e)
 {
     if (mpi_post_recv(t, from, tag, buf, out, e)) return -1;
     post_at(mpi_of(t), out->slot)->borrows = true;
     return 0;
 }
 
-static void mpi_give_back(struct tp *t, struct tp_req *r)
+static void mpi_get_release(struct tp *t, struct tp_req *r)
 {
     struct mpi *m = mpi_of(t);
     struct post *p = post_at(m, r->slot);
-    if (p->loan) tp_rooms_return(m->rooms, p->peer, p->loan);
+    if (p->lent) tp_shm_return(m->rooms, p->peer, p->lent);
     p->used = false;
     r->slot = -1;
 }
@@ -224,9 +224,9 @@ static int loan_take(struct mpi *m, struct post *p, struct err *e)
 {
     p->digest = tp_digest(&p->came.place, sizeof p->came.place);
     if (p->digest != p->came.tag.digest) return other_came(m, p->peer, e);
-    p->at = tp_rooms_at(m->rooms, p->peer, p->came.place, p->head.tag.bytes);
-    p->loan = p->at ? tp_rooms_take(m->rooms, p->peer) : 0;
-    if (!p->loan) return err_set(e, E_INTERNAL, "rank %d cannot read what rank %d lends", m->me, p->peer);
+    p->at = tp_shm_at(m->rooms, p->peer, p->came.place, p->head.tag.bytes);
+    p->lent = p->at ? tp_shm_take(m->rooms, p->peer) : 0;
+    if (!p->lent) return err_set(e, E_INTERNAL, "rank %d cannot read what rank %d lends", m->me, p->peer);
     p->n_pieces = 0;
     return 0;
 }
@@ -284,7 +284,7 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
         int done = 1;
         if (p->header != MPI_REQUEST_NULL) MPI_TRY(m, e, "sending", MPI_Test(&p->header, &done, MPI_STATUS_IGNORE));
         if (done && pieces_test(m, p, &done, e)) return -1;
-        if (!done || (p->loan && tp_rooms_returned(m->rooms, p->peer) < p->loan)) break;
+        if (!done || (p->lent && tp_shm_returned(m->rooms, p->peer) < p->lent)) break;
         p->state = TP_DONE;
     }
     list_trim(m, l);
@@ -294,10 +294,10 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 /* Memory and wires may change bits, and what stands between them may not notice. */
 static void recv_end(struct mpi *m, struct post *p)
 {
-    if (p->loan && !p->borrows) {
+    if (p->lent && !p->borrows) {
         uint64_t began = clock_ns();
         memcpy(p->buf, p->at, p->head.tag.bytes);
-        tp_rooms_return(m->rooms, p->peer, p->loan);
+        tp_shm_return(m->rooms, p->peer, p->lent);
         p->read_ns = clock_ns() - began;
     }
     while (p->n_here < p->n_pieces) piece_digest(p, p->n_here++);
@@ -435,7 +435,7 @@ static int mpi_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static int mpi_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+static int mpi_send_msg(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
     struct mpi *m = mpi_of(t);
     if (to < 0 || to >= m->n || stream < 0 || stream >= TP_STREAMS || bytes > INT32_MAX - sizeof(uint32_t))
@@ -471,7 +471,7 @@ static int message_take(struct mpi *m, MPI_Message *what, const MPI_Status *stat
     return sound ? 1 : other_came(m, status->MPI_SOURCE, e);
 }
 
-static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
+static int mpi_recv_msg(struct tp *t, struct tp_message *h, struct err *e)
 {
     struct mpi *m = mpi_of(t);
     MPI_Message what;
@@ -488,18 +488,18 @@ static int mpi_hear(struct tp *t, struct tp_message *h, struct err *e)
 
 /* ---- rooms ----------------------------------------------------------------------------------- */
 
-static void *mpi_room(struct tp *t, size_t bytes) { return tp_rooms_make(mpi_of(t)->rooms, bytes); }
+static void *mpi_room(struct tp *t, size_t bytes) { return tp_shm_make(mpi_of(t)->rooms, bytes); }
 static int mpi_meet(struct tp *t, const bool *with, struct err *e)
 {
-    return tp_rooms_meet(mpi_of(t)->rooms, t, with, e);
+    return tp_shm_meet(mpi_of(t)->rooms, t, with, e);
 }
-static bool mpi_reads(struct tp *t, int peer) { return tp_rooms_reads(mpi_of(t)->rooms, peer); }
+static bool mpi_reads(struct tp *t, int peer) { return tp_shm_reads(mpi_of(t)->rooms, peer); }
 
 /* What people should know: ranks of one host that send what they might read. */
 static bool mpi_via(struct tp *t, int i, int *to, const char **via)
 {
     *via = "messages, as memory cannot be shared";
-    return tp_rooms_shut(mpi_of(t)->rooms, i, to);
+    return tp_shm_shut(mpi_of(t)->rooms, i, to);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -538,7 +538,7 @@ static void mpi_close(struct tp *t)
     free(m->sends);
     free(m->recvs);
     free(m->lent);
-    tp_rooms_free(m->rooms);
+    tp_shm_free(m->rooms);
     free(m->own);
     free(m->other);
     free(m);
@@ -552,8 +552,8 @@ const struct tp_ops tp_mpi = {
     .size = mpi_size,
     .post_send = mpi_post_send,
     .post_recv = mpi_post_recv,
-    .post_borrow = mpi_post_borrow,
-    .give_back = mpi_give_back,
+    .post_get = mpi_post_get,
+    .get_release = mpi_get_release,
     .room = mpi_room,
     .meet = mpi_meet,
     .reads = mpi_reads,
@@ -562,8 +562,8 @@ const struct tp_ops tp_mpi = {
     .test = mpi_test,
     .reduce = mpi_reduce,
     .bcast = mpi_bcast,
-    .say = mpi_say,
-    .hear = mpi_hear,
+    .send_msg = mpi_send_msg,
+    .recv_msg = mpi_recv_msg,
     .abort = mpi_abort,
     .close = mpi_close,
 };
@@ -590,7 +590,7 @@ int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
     m->sends = mem_alloc((size_t)m->n * sizeof *m->sends);
     m->recvs = mem_alloc((size_t)m->n * sizeof *m->recvs);
     m->lent = mem_alloc((size_t)m->n * sizeof *m->lent);
-    m->rooms = tp_rooms_new(m->me, m->n);
+    m->rooms = tp_shm_new(m->me, m->n);
     for (int i = 0; i < m->n; i++) m->sends[i].first = m->recvs[i].first = -1;
     m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
     *out = &m->tp;

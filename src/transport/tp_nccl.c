@@ -3,14 +3,14 @@
  *
  * Each link (rank pair and direction) has a communicator of two ranks and a stream of its own, so that each carries
  * messages one way, in order, and waits follow the flow of data. Both calls block their stream until they meet. A send
- * is issued at once, behind the lane's place at the post; its header follows, and the receive is issued when the header
- * has come. Otherwise a receive could spin on the device for long and block kernels that the sender depends on by way
- * of other ranks. One thread makes all calls. Communicators do not block the host: a call keeps its link busy until
- * ncclCommGetAsyncError says that it is complete, and only then its end is recorded.
+ * is issued at once, behind the stream's place at the post; its header follows, and the receive is issued when the
+ * header has come. Otherwise a receive could spin on the device for long and block kernels that the sender depends on
+ * by way of other ranks. One thread makes all calls. Communicators do not block the host: a call keeps its link busy
+ * until ncclCommGetAsyncError says that it is complete, and only then its end is recorded.
  *
- * A lost peer shows as an asynchronous error, or not at all. So a rank whose lane has come to a transfer that does not
- * move asks the other end, again and again, whether its lane has come there, too; if not, that rank only computes for
- * long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
+ * A lost peer shows as an asynchronous error, or not at all. So a rank whose stream has come to a transfer that does
+ * not move asks the other end, again and again, whether its stream has come there, too; if not, that rank only computes
+ * for long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
  * failed aborts all its communicators a little later, which frees its streams.
  *
  * Sums over all replicas of a rank are a link, too: its communicator has them all, and there are no headers, because
@@ -221,9 +221,9 @@ static const struct dev_steps steps = {post_step, has_gone};
 
 /* ---- looking after peers --------------------------------------------------------------------- */
 
-/* Whether this rank's lane has come to that post of the link: 1, 0, -1. A receive that waits for its header counts as
+/* Whether this rank's stream has come to that post of the link: 1, 0, -1. A receive that waits for its header counts as
  * not: the sender must come first. */
-static int lane_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
+static int stream_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
 {
     const struct dev_post *p = dev_after(k, NULL);
     if (k->n_done > post) return 1;
@@ -233,7 +233,7 @@ static int lane_there(struct nccl *n, const struct dev_link *k, uint64_t post, s
 static int word_say(struct nccl *n, int to, struct word *w, struct err *e)
 {
     w->from = n->d.me;
-    return dev_say(&n->d.tp, to, TP_WATCH, w, sizeof *w, e);
+    return dev_send_msg(&n->d.tp, to, TP_WATCH, w, sizeof *w, e);
 }
 
 static void watch_begin(const struct nccl *n, const struct dev_link *k)
@@ -246,7 +246,7 @@ static int word_take(struct nccl *n, struct word *w, struct err *e)
     const struct dev_link *k = dev_link_of(&n->d, w->from, !w->sends, e);
     if (!k) return -1;
     if (w->asks) {
-        int there = lane_there(n, k, w->post, e);
+        int there = stream_there(n, k, w->post, e);
         if (there < 0) return -1;
         struct word answer = {.sends = k->send, .there = there == 1, .post = w->post};
         return word_say(n, w->from, &answer, e);
@@ -265,7 +265,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     if (!p || p->stage == HELD || q->post != k->n_done || q->since < n->moved) return watch_begin(n, k), 0;
     uint64_t quiet = n->now - q->since;
     if (quiet * ASKS < (q->asked + 1) * n->q.patience_ns) return 0;
-    int there = lane_there(n, k, q->post, e);
+    int there = stream_there(n, k, q->post, e);
     if (there <= 0) return watch_begin(n, k), there;
     if (quiet >= n->q.patience_ns)
         return err_set(e, E_DEVICE, "rank %d: no progress on the link %s rank %d for %.0f s, %s", n->d.me,
@@ -287,7 +287,7 @@ static int peers_look(struct nccl *n, struct err *e)
     n->now += gap < away_ns ? gap : 0;
     if (n->now - n->looked < look_ns) return 0;
     n->looked = n->now;
-    while ((got = dev_hear(&n->d.tp, &m, e)) > 0) {
+    while ((got = dev_recv_msg(&n->d.tp, &m, e)) > 0) {
         if (m.n != sizeof w)
             return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, m.n,
                            sizeof w);
@@ -437,8 +437,8 @@ const struct tp_ops tp_nccl = {
     .test = nccl_test,
     .reduce = dev_reduce,
     .bcast = dev_bcast,
-    .say = dev_say,
-    .hear = dev_hear,
+    .send_msg = dev_send_msg,
+    .recv_msg = dev_recv_msg,
     .attach = nccl_attach,
     .join = dev_join,
     .idle = dev_idle,

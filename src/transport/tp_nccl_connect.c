@@ -50,7 +50,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
     char advice[NCCL_ADVICE], text[DEV_LINK_TEXT];
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
-        if (meet_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
+        if (handshake_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
         int through = nccl_comm_look(n, k, e);
         if (through < 0) return -1;
         got = got && through;
@@ -167,8 +167,8 @@ static int id_give(struct nccl *n, int i, struct err *e)
     if (!gives(n, k)) return 0;
     ncclResult_t r = ncclGetUniqueId(&n->id[i]);
     if (r != ncclSuccess) return nccl_link_fail(n, k, r, "making an id", e);
-    if (k->peer != TP_ALL) return meet_give(&n->meet, k->peer, &n->id[i], e);
-    for (int m = 1; m < k->members; m++) if (meet_give(&n->meet, k->member[m], &n->id[i], e)) return -1;
+    if (k->peer != TP_ALL) return handshake_give(&n->meet, k->peer, &n->id[i], e);
+    for (int m = 1; m < k->members; m++) if (handshake_give(&n->meet, k->member[m], &n->id[i], e)) return -1;
     return 0;
 }
 
@@ -179,7 +179,7 @@ static int ids_exchange(struct nccl *n, struct err *e)
         for (int i = 0; i < n->d.n_links; i++)
             if ((n->d.link[i].peer == TP_ALL) == sums && id_give(n, i, e)) return -1;
     while (n->n_missing > 0) {
-        if (meet_hear(&n->meet, e)) return -1;
+        if (handshake_hear(&n->meet, e)) return -1;
         sched_yield();
     }
     return 0;
@@ -193,9 +193,9 @@ static int links_connect(struct nccl *n, int *order, struct err *e)
     return 0;
 }
 
-static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int n_use, struct err *e)
+static int links_open(struct nccl *n, void *stream, const struct tp_use *use, int n_use, struct err *e)
 {
-    if (dev_attach(&n->d, lane, use, n_use, e) ||
+    if (dev_attach(&n->d, stream, use, n_use, e) ||
         dev_check(&n->d, e, "connecting", cudaMalloc(&n->hello, HELLO_BYTES)) ||
         dev_check(&n->d, e, "connecting", cudaMallocHost(&n->heard, HELLO_BYTES)))
         return -1;
@@ -203,7 +203,7 @@ static int links_open(struct nccl *n, void *lane, const struct tp_use *use, int 
     return 0;
 }
 
-int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, struct err *e)
+int nccl_attach(struct tp *t, void *stream, const struct tp_use *use, int n_use, struct err *e)
 {
     struct nccl *n = nccl_of(t);
     size_t room = (size_t)n_use + 1;
@@ -215,10 +215,10 @@ int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, s
     nccl_env_set(&n->q.seats, n->d.me, n->d.size);
     if (n->q.alone) nccl_log_begin(&n->log);
     n->connecting = true;
-    meet_begin(&n->meet, n->d.inner, id_take, n);
-    int bad = links_open(n, lane, use, n_use, e) || links_connect(n, order, e);
-    if (bad && n->remote) meet_cause(&n->meet, e);
-    bad = meet_end(&n->meet, bad, e);
+    handshake_begin(&n->meet, n->d.inner, id_take, n);
+    int bad = links_open(n, stream, use, n_use, e) || links_connect(n, order, e);
+    if (bad && n->remote) handshake_cause(&n->meet, e);
+    bad = handshake_end(&n->meet, bad, e);
     n->connecting = false;
     for (int i = 0; i < n->d.n_links; i++) n->d.link[i].member = NULL;   /* the caller's */
     if (bad) {

@@ -3,15 +3,15 @@
 #define TRANSPORT_TP_NCCL_INT_H
 #include <nccl.h>
 #include "transport/tp_device.h"
-#include "transport/tp_meet.h"
+#include "transport/tp_handshake.h"
 #include "transport/tp_nccl_env.h"
 
 /* HELD: waits for its turn or its header. ISSUED: NCCL has been called. FLYING: it and its end are on its stream. */
 enum stage { HELD = DEV_OWN, ISSUED, FLYING };
 
-/* A watch on the oldest post of a link: how long it has not moved although this rank's lane has come to it. */
+/* A watch on the oldest post of a link: how long it has not moved although this rank's stream has come to it. */
 struct watch { uint64_t post, since; unsigned asked; bool answered; };
-/* A message on TP_WATCH. asks: has your lane come to that post of the link on which I send (sends) or receive?
+/* A message on TP_WATCH. asks: has your stream come to that post of the link on which I send (sends) or receive?
  * Otherwise the answer. */
 struct word { int32_t from; uint8_t asks, sends, there; uint64_t post; };
 
@@ -42,7 +42,7 @@ _Static_assert(sizeof(ncclUniqueId) == MEET_GIFT, "an id is what ranks give each
 static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }
 
 /* tp_ops.attach */
-int nccl_attach(struct tp *t, void *lane, const struct tp_use *use, int n_use, struct err *e);
+int nccl_attach(struct tp *t, void *stream, const struct tp_use *use, int n_use, struct err *e);
 /* Whether NCCL has completed its call for this link: 1, 0 not yet, -1: e. */
 int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e);
 /* Calls NCCL to send or receive on the link's communicator. */

@@ -1,10 +1,10 @@
 /* The staged transport: tensors of a device go through pinned host memory and a host transport. It needs devices only
  * for copies, so it works wherever the host transport does, and the nccl transport is compared with it.
  *
- * A send: when the lane gets to the post, the link's stream copies to a piece of pinned memory; when that is done, the
- * host transport sends the piece. The device's memory is free after the copy, the piece after the send. A receive: the
- * host transport receives into a piece at once; when the message is there, the link's stream waits until the lane has
- * got to the post and copies the piece up.
+ * A send: when the stream gets to the post, the link's stream copies to a piece of pinned memory; when that is done,
+ * the host transport sends the piece. The device's memory is free after the copy, the piece after the send. A receive:
+ * the host transport receives into a piece at once; when the message is there, the link's stream waits until the stream
+ * has got to the post and copies the piece up.
  *
  * A link has a few pieces, made for its largest post. A post that finds none free waits for one before it on the same
  * link; plan_check allows for that, because it simulates sends that end only when their receiver has posted. */
@@ -31,7 +31,7 @@ static int piece_take(struct pieces *q)
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* Copies down to the post's piece or up from it, on the link's stream after the lane has got to the post, and records
+/* Copies down to the post's piece or up from it, on the link's stream after the stream has got to the post, and records
  * its end. */
 static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
@@ -151,10 +151,10 @@ static enum tp_state staged_test(struct tp *t, struct tp_req *r)
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-static int staged_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
+static int staged_attach(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e)
 {
     struct dev *d = dev_of(t);
-    if (dev_attach(d, lane, use, n, e)) return -1;
+    if (dev_attach(d, stream, use, n, e)) return -1;
     for (int i = 0; i < d->n_links; i++) {
         struct dev_link *k = &d->link[i];
         struct pieces *q = k->own = mem_alloc(sizeof *q);
@@ -202,8 +202,8 @@ const struct tp_ops tp_staged = {
     .test = staged_test,
     .reduce = dev_reduce,
     .bcast = dev_bcast,
-    .say = dev_say,
-    .hear = dev_hear,
+    .send_msg = dev_send_msg,
+    .recv_msg = dev_recv_msg,
     .attach = staged_attach,
     .join = dev_join,
     .idle = dev_idle,

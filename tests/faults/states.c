@@ -31,9 +31,9 @@ struct states {
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 struct known { uint64_t ino, node; };
-struct names { VEC(struct known) k; uint64_t next; };
+struct name_table { VEC(struct known) k; uint64_t next; };
 
-static uint64_t node_new(struct names *n, uint64_t ino)
+static uint64_t node_new(struct name_table *n, uint64_t ino)
 {
     for (int i = 0; i < n->k.n; i++)
         if (n->k.v[i].ino == ino) return n->k.v[i].node = ++n->next;
@@ -41,7 +41,7 @@ static uint64_t node_new(struct names *n, uint64_t ino)
     return n->next;
 }
 
-static uint64_t node_of(const struct names *n, uint64_t ino)
+static uint64_t node_of(const struct name_table *n, uint64_t ino)
 {
     for (int i = 0; i < n->k.n; i++)
         if (n->k.v[i].ino == ino) return n->k.v[i].node;
@@ -85,7 +85,7 @@ static bool left_out(const struct states *s, uint64_t node, const char *without)
 
 static void records_parse(struct states *s, const char *without)
 {
-    struct names names = {0};
+    struct name_table names = {0};
     for (size_t at = 0; at + sizeof(struct record) <= s->file.n;) {
         struct op o = {.data = s->file.s + at + sizeof o.r};
         memcpy(&o.r, s->file.s + at, sizeof o.r);

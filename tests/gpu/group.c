@@ -220,7 +220,7 @@ static struct op_call ref_call(struct net *t, int node)
                         .train = t->train,
                         .block = &t->block,
                         .sample = t->sample,
-                        .extra = t->extra[node]};
+                        .saved = t->saved[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->value[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
     c.out = t->value[n->out];
@@ -274,9 +274,9 @@ int be_phase(struct net *t, enum phase ph, int how)
     struct be_call c = {.n = t->n,
                         .block = t->block_at,
                         .sample = t->sample_at,
-                        .extra = t->kept,
+                        .saved = t->kept,
                         .work = t->work,
-                        .derived = t->derived,
+                        .packed = t->packed,
                         .pgrad_acc = how & ADD};
     uint32_t needs = ph == PH_FWD ? ~0u : ph == PH_BWD_DATA ? k->need_b : k->need_w;
     for (int i = 0; i < k->n_in; i++) {
@@ -358,20 +358,20 @@ void group_open(struct net *t, int group)
     for (int i = 0; i < k->n_nodes; i++) {
         const struct node *n = &t->g->node[k->node[i]];
         value_make(t, n->out);
-        if (n->op->extra_bytes) t->extra[k->node[i]] = calloc(1, n->op->extra_bytes(t->g, n, t->n));
+        if (n->op->saved_bytes) t->saved[k->node[i]] = calloc(1, n->op->saved_bytes(t->g, n, t->n));
     }
     t->out = memory(t, bytes(t, k->out));
     t->gout = memory(t, bytes(t, k->out));
     put(t, k->out, t->gout, t->grad[k->out]);
     params_make(t);
-    t->kept = group_extra(k, t->n) ? memory(t, group_extra(k, t->n)) : NULL;
+    t->kept = group_saved(k, t->n) ? memory(t, group_saved(k, t->n)) : NULL;
     t->work = group_workspace(k, t->n) ? memory(t, group_workspace(k, t->n)) : NULL;
-    t->derived = k->derived_bytes ? memory(t, k->derived_bytes) : NULL;
+    t->packed = k->packed_bytes ? memory(t, k->packed_bytes) : NULL;
     t->block_at = memory(t, sizeof t->block);
     t->sample_at = memory(t, sizeof t->sample);
     move(t, t->block_at, &t->block, sizeof t->block);
     move(t, t->sample_at, t->sample, sizeof t->sample);
-    if (t->derived && t->ops->derive(t->b, group, t->p, t->derived, &e)) die("derive", &e);
+    if (t->packed && t->ops->pack(t->b, group, t->p, t->packed, &e)) die("derive", &e);
 }
 
 void group_close(struct net *t)
@@ -389,7 +389,7 @@ void group_close(struct net *t)
         t->param[i] = NULL;
         t->pgrad[i] = NULL;
     }
-    for (int i = 0; i < t->g->n_nodes; i++) { free(t->extra[i]); t->extra[i] = NULL; }
+    for (int i = 0; i < t->g->n_nodes; i++) { free(t->saved[i]); t->saved[i] = NULL; }
 }
 
 bool results_print(void)

@@ -17,11 +17,11 @@ struct net {
     int64_t sample[64], *sample_at;
     VEC(struct piece) piece;                             /* the backend's memory of the group under test */
     /* By tensor, parameter and node, row-major: what the reference sees. */
-    void **value, **param, **extra;
+    void **value, **param, **saved;
     float **grad, **pgrad;
     /* The group and the backend's memory of it. */
     const struct group *k; int group; bool train;
-    void *in[MAX_IN], *gin[MAX_IN], *out, *gout, *p[MAX_PARAM], *pg[MAX_PARAM], *kept, *work, *derived;
+    void *in[MAX_IN], *gin[MAX_IN], *out, *gout, *p[MAX_PARAM], *pg[MAX_PARAM], *kept, *work, *packed;
     char op[40], text[200];
 };
 

@@ -131,16 +131,16 @@ static void stats_check(struct net *t)
 {
     static const char *const modes[] = {"micro", "deferred"};
     const struct node *n = &t->g->node[t->k->node[0]];
-    size_t host = n->op->extra_bytes(t->g, n, t->n), x = count(t, n->in[0]);
+    size_t host = n->op->saved_bytes(t->g, n, t->n), x = count(t, n->in[0]);
     struct err e = {0};
     int ns[2] = {t->n, t->n};
-    void *kept[2] = {t->kept, memory(t, group_extra(t->k, t->n))}, *ref[2] = {malloc(host), malloc(host)};
+    void *kept[2] = {t->kept, memory(t, group_saved(t->k, t->n))}, *ref[2] = {malloc(host), malloc(host)};
     for (int mb = 0; mb < 2; mb++) {
         for (size_t i = 0; mb && i < x; i++) ((float *)t->value[n->in[0]])[i] *= 2;
         put(t, n->in[0], t->in[0], t->value[n->in[0]]);
         t->kept = kept[mb];
         ref_forward(t);
-        memcpy(ref[mb], t->extra[t->k->node[0]], host);
+        memcpy(ref[mb], t->saved[t->k->node[0]], host);
         if (be_phase(t, PH_FWD, 0)) goto out;
     }
     for (int m = 0; m < 2; m++) {
@@ -178,7 +178,7 @@ static void group_check(struct net *t, int group, const char *name)
                                             : "");
     snprintf(t->text, sizeof t->text, "%s of %s, %d samples", t->g->node[k->node[0]].name, name, t->n);
     group_open(t, group);
-    if (op->extra_bytes || !strcmp(op->name, "dropout")) {   /* evaluating differs from training */
+    if (op->saved_bytes || !strcmp(op->name, "dropout")) {   /* evaluating differs from training */
         t->train = false;
         ref_forward(t);
         if (!be_phase(t, PH_FWD, 0)) value_check(t, "evaluate");
@@ -243,12 +243,12 @@ static void net_open(struct net *t, struct graph *g, const struct device *d, int
     t->grad = calloc((size_t)g->n_tensors + 1, sizeof(void *));
     t->param = calloc((size_t)g->n_params + 1, sizeof(void *));
     t->pgrad = calloc((size_t)g->n_params + 1, sizeof(void *));
-    t->extra = calloc((size_t)g->n_nodes + 1, sizeof(void *));
+    t->saved = calloc((size_t)g->n_nodes + 1, sizeof(void *));
 }
 
 static void net_close(struct net *t)
 {
-    free(t->value); free(t->grad); free(t->param); free(t->pgrad); free(t->extra);
+    free(t->value); free(t->grad); free(t->param); free(t->pgrad); free(t->saved);
     vec_free(&t->piece);
     t->ops->close(t->b);
     select_free(t->s);

@@ -75,7 +75,7 @@ static void conv_passes(struct run *r, const struct dnn_conv *c, bool data, bool
 static void conv_visit(struct run *r, const struct selection *s, const struct node *n, enum dnn_type type, int samples)
 {
     const struct graph *g = s->g;
-    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = n->op->category == OP_CONV_TRANSPOSED;
     const int from = s->channels[n->in[0]], to = (int)g->tensor[n->out].shape.d[0];
     struct window w;
     struct err e = {0};

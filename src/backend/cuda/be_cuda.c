@@ -1,7 +1,7 @@
 /* The GPU backend: cuDNN and cuBLASLt behind dnn.h for convolutions and matrix products, own kernels (kernels/) for the
  * rest.
  *
- * Everything is enqueued on one stream, the lane. The host waits only where it asks for values (copy to the host,
+ * Everything is enqueued on one stream, the stream. The host waits only where it asks for values (copy to the host,
  * exports). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,19 +90,19 @@ static int device_open(struct be *b, struct err *e)
     int least, greatest;
     if (cuda_check(e, "choosing the GPU", cudaSetDevice(b->unit)) ||
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
-        cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->lane, cudaStreamNonBlocking, least)) ||
+        cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->stream, cudaStreamNonBlocking, least)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
         (b->s->dev.overlap_wgrad && side_open(b, least, e)) ||
         cuda_check(e, "device memory", cuda_take(b, &b->sums, k_sum_work())) ||
         cuda_check(e, "device memory", cuda_take(b, (void **)&b->counters, K_COUNTERS * sizeof *b->counters)) ||
-        cuda_check(e, "device memory", cudaMemsetAsync(b->counters, 0, K_COUNTERS * sizeof *b->counters, b->lane)))
+        cuda_check(e, "device memory", cudaMemsetAsync(b->counters, 0, K_COUNTERS * sizeof *b->counters, b->stream)))
         return -1;
-    b->main = b->lane;
+    b->main = b->stream;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) ||
             cuda_event_new(&b->up[i].sent, e))
             return -1;
-    return dnn_open(b->unit, NULL, b->lane, b->s->dev.kernels, &b->dnn, e);
+    return dnn_open(b->unit, NULL, b->stream, b->s->dev.kernels, &b->dnn, e);
 }
 
 static int cuda_open(const struct selection *s, int threads, int unit, struct be **out, struct err *e)
@@ -124,8 +124,8 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
 static void cuda_close(struct be *b)
 {
     if (b->copy) cudaStreamSynchronize(b->copy);
-    if (b->main) b->lane = b->main;
-    if (b->lane) cudaStreamSynchronize(b->lane);
+    if (b->main) b->stream = b->main;
+    if (b->stream) cudaStreamSynchronize(b->stream);
     for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
     for (int i = 0; i < b->graph.n; i++) {
         cudaGraphExecDestroy(b->graph.v[i]->exec);
@@ -154,7 +154,7 @@ static void cuda_close(struct be *b)
     cudaFree(b->sums);
     cudaFree(b->counters);
     if (b->copy) cudaStreamDestroy(b->copy);
-    if (b->lane) cudaStreamDestroy(b->lane);
+    if (b->stream) cudaStreamDestroy(b->stream);
     vec_free(&b->kernel);
     vec_free(&b->graph);
     vec_free(&b->mirror);
@@ -207,7 +207,7 @@ static const struct maker { const char *op; kernel_maker *make; } maker[] = {
 static const struct maker *maker_find(const struct op_kind *op)
 {
     static const struct maker unary = {NULL, cuda_unary_make};
-    if (op->does == OP_UNARY) return &unary;
+    if (op->category == OP_UNARY) return &unary;
     for (size_t i = 0; i < sizeof maker / sizeof *maker; i++) if (!strcmp(maker[i].op, op->name)) return &maker[i];
     return NULL;
 }
@@ -248,14 +248,14 @@ static int cuda_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     return k->run(b, k, c, e);
 }
 
-static int cuda_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+static int cuda_pack(struct be *b, int group, void *const *param, void *packed, struct err *e)
 {
     const struct group *k = &b->s->group[group];
     size_t n = (size_t)shape_count(&b->g->param[k->param[0]].shape);
     int in = k->in[0], c = channels(b, in);
-    if (!k->derived_apart) return cuda_check(e, "rounding weights", k_to_bf16(b->lane, n, param[0], derived));
+    if (!k->packed_apart) return cuda_check(e, "rounding weights", k_to_bf16(b->stream, n, param[0], packed));
     const struct k_shape s = {K_BF16, (int64_t)n / c, 1, c};
-    return cuda_check(e, "rounding weights", k_import_padded(b->lane, &s, param[0], derived));
+    return cuda_check(e, "rounding weights", k_import_padded(b->stream, &s, param[0], packed));
 }
 
 /* Every distinct layer once: dnn knows what its table holds already. */
@@ -276,12 +276,12 @@ static int cuda_tune(const struct selection *s, int unit, const int *sizes, int 
 
 static int cuda_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
 {
-    return cuda_check(e, "adding gradients", k_copy(b->lane, K_F32, n, x, y, true));
+    return cuda_check(e, "adding gradients", k_copy(b->stream, K_F32, n, x, y, true));
 }
 
 static int cuda_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
 {
-    return cuda_check(e, "gradient norm", k_sum_squares(b->lane, x, n, out, b->sums, b->counters));
+    return cuda_check(e, "gradient norm", k_sum_squares(b->stream, x, n, out, b->sums, b->counters));
 }
 
 static int cuda_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
@@ -291,14 +291,14 @@ static int cuda_update(struct be *b, int optimizer, const struct be_weight *w, i
     if (!n) return 0;
     for (int i = 0; i < n; i++) total += w[i].n;
     const struct be_weight *at = cuda_mirror(b, w, w, (size_t)n * sizeof *w, e);
-    return at ? cuda_check(e, "optimizer", k_update(b->lane, optimizer, at, n, total, block)) : -1;
+    return at ? cuda_check(e, "optimizer", k_update(b->stream, optimizer, at, n, total, block)) : -1;
 }
 
-/* ---- the lane -------------------------------------------------------------------------------- */
+/* ---- the stream -------------------------------------------------------------------------------- */
 
 static int cuda_done(struct be *b, struct err *e)
 {
-    cudaError_t status = cudaStreamQuery(b->lane);
+    cudaError_t status = cudaStreamQuery(b->stream);
     if (status == cudaErrorNotReady) {
         /* no failure, but noted as one, and the next launch would be told */
         cudaGetLastError();
@@ -307,13 +307,13 @@ static int cuda_done(struct be *b, struct err *e)
     return cuda_check(e, "the device", status) ? -1 : 1;
 }
 
-static void *cuda_lane(struct be *b) { return b->main; }
-static int cuda_hold(struct be *b, uint64_t ns, struct err *e)
+static void *cuda_stream(struct be *b) { return b->main; }
+static int cuda_spin(struct be *b, uint64_t ns, struct err *e)
 {
-    return cuda_check(e, "holding the lane", k_hold(b->lane, ns));
+    return cuda_check(e, "holding the lane", k_hold(b->stream, ns));
 }
 
-static int cuda_mark_room(struct be *b, int n, struct err *e)
+static int cuda_event_reserve(struct be *b, int n, struct err *e)
 {
     b->mark = mem_alloc((size_t)n * sizeof *b->mark);
     for (; b->n_marks < n; b->n_marks++)
@@ -321,21 +321,21 @@ static int cuda_mark_room(struct be *b, int n, struct err *e)
     return 0;
 }
 
-static int cuda_mark(struct be *b, int i, struct err *e)
+static int cuda_event_record(struct be *b, int i, struct err *e)
 {
-    return cuda_check(e, "marking time", cudaEventRecord(b->mark[i], b->lane));
+    return cuda_check(e, "marking time", cudaEventRecord(b->mark[i], b->stream));
 }
 
-static double cuda_between(struct be *b, int i, int j)
+static double cuda_event_elapsed(struct be *b, int i, int j)
 {
     float ms = 0;
     return cudaEventElapsedTime(&ms, b->mark[i], b->mark[j]) == cudaSuccess ? 1e6 * (double)ms : 0;
 }
 
-static int lane_take(struct be *b, cudaStream_t lane, struct err *e)
+static int stream_take(struct be *b, cudaStream_t stream, struct err *e)
 {
-    b->lane = lane;
-    return dnn_lane(b->dnn, lane, e);
+    b->stream = stream;
+    return dnn_stream(b->dnn, stream, e);
 }
 
 /* Events within a recording become edges of its graph. */
@@ -344,12 +344,12 @@ static int cuda_aside(struct be *b, bool on, struct err *e)
     if (on) {
         int bad = cuda_check(e, "a branch", cudaEventRecord(b->forked, b->main)) ||
                   cuda_check(e, "a branch", cudaStreamWaitEvent(b->side, b->forked, 0));
-        return bad ? -1 : lane_take(b, b->side, e);
+        return bad ? -1 : stream_take(b, b->side, e);
     }
     cudaEvent_t *end = b->n_pieces < b->piece.n ? &b->piece.v[b->n_pieces] : vec_push(&b->piece);
     b->n_pieces++;
     if (!*end && cuda_event_new(end, e)) return -1;
-    return cuda_check(e, "a branch", cudaEventRecord(*end, b->side)) || lane_take(b, b->main, e) ? -1 : 0;
+    return cuda_check(e, "a branch", cudaEventRecord(*end, b->side)) || stream_take(b, b->main, e) ? -1 : 0;
 }
 
 /* Pieces follow each other, so the last one's end is that of all. */
@@ -361,14 +361,14 @@ static int cuda_join(struct be *b, int n, struct err *e)
 static int cuda_capture_begin(struct be *b, struct err *e)
 {
     b->n_pieces = 0;
-    return cuda_check(e, "recording", cudaStreamBeginCapture(b->lane, cudaStreamCaptureModeRelaxed));
+    return cuda_check(e, "recording", cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeRelaxed));
 }
 
 static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 {
     cudaGraph_t graph = NULL;
-    if (b->lane != b->main && lane_take(b, b->main, e)) return -1;   /* what broke it off was aside */
-    cudaError_t status = cudaStreamEndCapture(b->lane, &graph);
+    if (b->stream != b->main && stream_take(b, b->main, e)) return -1; /* what broke it off was aside */
+    cudaError_t status = cudaStreamEndCapture(b->stream, &graph);
     bool never = status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread;
     if (!out || status != cudaSuccess) {
         if (graph) cudaGraphDestroy(graph);
@@ -387,7 +387,7 @@ static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 
 static int cuda_replay(struct be *b, struct be_graph *g, struct err *e)
 {
-    return cuda_check(e, "replaying", cudaGraphLaunch(g->exec, b->lane));
+    return cuda_check(e, "replaying", cudaGraphLaunch(g->exec, b->stream));
 }
 
 const struct be_ops be_cuda = {
@@ -407,13 +407,13 @@ const struct be_ops be_cuda = {
     .taken = cuda_taken,
     .prepare = cuda_prepare,
     .run = cuda_run,
-    .derive = cuda_derive,
+    .pack = cuda_pack,
     .param_import = cuda_param_import,
     .param_export = cuda_param_export,
     .add = cuda_add,
     .sumsq = cuda_sumsq,
     .update = cuda_update,
-    .derives = true,
+    .packs = true,
     .stats = cuda_stats,
     .tensor_import = cuda_tensor_import,
     .load_room = cuda_load_room,
@@ -421,11 +421,11 @@ const struct be_ops be_cuda = {
     .tensor_take = cuda_tensor_take,
     .tensor_export = cuda_tensor_export,
     .done = cuda_done,
-    .lane = cuda_lane,
-    .mark_room = cuda_mark_room,
-    .mark = cuda_mark,
-    .hold = cuda_hold,
-    .between = cuda_between,
+    .stream = cuda_stream,
+    .event_reserve = cuda_event_reserve,
+    .event_record = cuda_event_record,
+    .spin = cuda_spin,
+    .event_elapsed = cuda_event_elapsed,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,

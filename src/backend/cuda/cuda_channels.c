@@ -9,9 +9,9 @@ static int prelu_run(struct be *b, struct be_kernel *k, const struct be_call *c,
 {
     const struct k_prelu p = {shape_of(b, k->k->out, c->n), c->param[0], prelu_of(b->g, k->node).shared};
     const struct k_grad g = grad_of(c, 0), a = {c->gout, c->pgrad[0], c->pgrad_acc};
-    int status = is_forward(k)                       ? k_prelu(b->lane, &p, c->in[0], c->out)
-                 : k->key.phase == PH_BWD_WEIGHTS ? k_prelu_slopes(b->lane, &p, c->in[0], &a, c->work)
-                                                  : k_prelu_back(b->lane, &p, c->in[0], &g);
+    int status = is_forward(k)                       ? k_prelu(b->stream, &p, c->in[0], c->out)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_prelu_slopes(b->stream, &p, c->in[0], &a, c->work)
+                                                  : k_prelu_back(b->stream, &p, c->in[0], &g);
     return cuda_check(e, "prelu", status);
 }
 
@@ -26,8 +26,8 @@ static int repeat_run(struct be *b, struct be_kernel *k, const struct be_call *c
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
     const struct k_grad g = grad_of(c, 0);
     const int times = (int)repeat_of(b->g, k->node).count;
-    return cuda_check(e, "repeat", is_forward(k) ? k_repeat(b->lane, &s, times, c->in[0], c->out)
-                                                 : k_repeat_back(b->lane, &s, times, &g));
+    return cuda_check(e, "repeat", is_forward(k) ? k_repeat(b->stream, &s, times, c->in[0], c->out)
+                                                 : k_repeat_back(b->stream, &s, times, &g));
 }
 
 struct be_kernel *cuda_repeat_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -39,8 +39,8 @@ static int softmax_run(struct be *b, struct be_kernel *k, const struct be_call *
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "softmax", is_forward(k) ? k_softmax(b->lane, &s, c->in[0], c->out)
-                                                  : k_softmax_back(b->lane, &s, c->out, &g));
+    return cuda_check(e, "softmax", is_forward(k) ? k_softmax(b->stream, &s, c->in[0], c->out)
+                                                  : k_softmax_back(b->stream, &s, c->out, &g));
 }
 
 struct be_kernel *cuda_softmax_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -60,13 +60,13 @@ static int group_norm_run(struct be *b, struct be_kernel *k, const struct be_cal
     const bool affine = k->k->n_param > 0;
     n.weight = affine ? c->param[GN_WEIGHT] : NULL;
     n.bias = affine ? c->param[GN_BIAS] : NULL;
-    const struct k_group_norm_grad g = {.x = c->in[0], .gy = c->gout, .extra = c->extra, .gx = c->gin[0],
+    const struct k_group_norm_grad g = {.x = c->in[0], .gy = c->gout, .saved = c->saved, .gx = c->gin[0],
                                         .gx_acc = adds(c, 0), .gw = affine ? c->pgrad[GN_WEIGHT] : NULL,
                                         .gb = affine ? c->pgrad[GN_BIAS] : NULL, .gp_acc = c->pgrad_acc,
                                         .work = c->work};
     return cuda_check(e, k->node->op->name,
-                      is_forward(k) ? k_group_norm(b->lane, &n, c->in[0], c->out, c->extra, c->work)
-                                    : k_group_norm_back(b->lane, &n, &g));
+                      is_forward(k) ? k_group_norm(b->stream, &n, c->in[0], c->out, c->saved, c->work)
+                                    : k_group_norm_back(b->stream, &n, &g));
 }
 
 struct be_kernel *cuda_group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)

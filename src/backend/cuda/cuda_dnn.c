@@ -89,7 +89,7 @@ void dnn_close(struct dnn *d)
     free(d);
 }
 
-int dnn_lane(struct dnn *d, void *stream, struct err *e)
+int dnn_stream(struct dnn *d, void *stream, struct err *e)
 {
     d->stream = stream;
     return d->handle ? dnn_status(e, "no stream", cudnnSetStream(d->handle, d->stream)) : 0;

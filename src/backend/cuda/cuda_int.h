@@ -1,9 +1,9 @@
 /* The inside of the cuda backend: shared by be_cuda.c and cuda_*.c. Nobody else.
  *
  * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and
- * own kernels on the lane. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
+ * own kernels on the stream. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
  * and the optimizer's state in float. Weights of convolutions are [out][points][in / groups]. Where activations are
- * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.derived), which is made anew after
+ * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made anew after
  * every step. */
 #ifndef BACKEND_CUDA_CUDA_INT_H
 #define BACKEND_CUDA_CUDA_INT_H
@@ -29,7 +29,7 @@ struct be {
     const struct selection *s;
     const struct graph *g;
     int unit;
-    cudaStream_t lane;                                   /* where calls go: the compute lane, or the one aside */
+    cudaStream_t stream;                                 /* where calls go: the compute stream, or the one aside */
     cudaStream_t main, side;                             /* these two; side: NULL where nothing runs aside */
     cudaEvent_t forked; VEC(cudaEvent_t) piece; int n_pieces;   /* of a recording: the end of each piece aside */
     struct dnn *dnn;
@@ -38,11 +38,11 @@ struct be {
     VEC(struct mirror) mirror;
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
-    cudaStream_t copy;                                   /* loads come this way, beside the lane */
+    cudaStream_t copy;                                   /* loads come this way, beside the stream */
     struct ways ways[MAX_INPUTS];                        /* of each graph input; bytes: of the largest load */
     void *sums;                                          /* k_sum_work */
     char *running; size_t running_bytes;                 /* on the host: where cuda_stats puts its table together */
-    unsigned *counters;                                  /* K_COUNTERS, of kernels on the lane */
+    unsigned *counters;                                  /* K_COUNTERS, of kernels on the stream */
     size_t taken;                                        /* bytes of the device */
 };
 

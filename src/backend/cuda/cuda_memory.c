@@ -1,4 +1,4 @@
-/* Memory of the device, and copies between it and the host, in order with the lane. */
+/* Memory of the device, and copies between it and the host, in order with the stream. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
@@ -40,7 +40,7 @@ void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
                 text_bytes(room, have));
         return NULL;
     }
-    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->lane))) { cuda_free(b, p, bytes); return NULL; }
+    if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->stream))) { cuda_free(b, p, bytes); return NULL; }
     return p;
 }
 
@@ -56,7 +56,7 @@ static struct up *up_take(struct be *b, struct err *e)
     return u;
 }
 
-/* Host memory to the device in order with the lane, by way of pinned memory: src may be reused on return. */
+/* Host memory to the device in order with the stream, by way of pinned memory: src may be reused on return. */
 int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += UP_BYTES) {
@@ -65,8 +65,8 @@ int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *
         if (!u) return -1;
         memcpy(u->at, (const char *)src + at, n);
         if (cuda_check(e, "copying to the device",
-                       cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->lane)) ||
-            cuda_check(e, "copying to the device", cudaEventRecord(u->sent, b->lane)))
+                       cudaMemcpyAsync((char *)dst + at, u->at, n, cudaMemcpyHostToDevice, b->stream)) ||
+            cuda_check(e, "copying to the device", cudaEventRecord(u->sent, b->stream)))
             return -1;
         u->busy = true;
     }
@@ -80,8 +80,8 @@ int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err
         struct up *u = up_take(b, e);
         if (!u) return -1;
         if (cuda_check(e, "copying to the host",
-                       cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->lane)) ||
-            cuda_check(e, "copying to the host", cudaStreamSynchronize(b->lane)))
+                       cudaMemcpyAsync(u->at, (const char *)src + at, n, cudaMemcpyDeviceToHost, b->stream)) ||
+            cuda_check(e, "copying to the host", cudaStreamSynchronize(b->stream)))
             return -1;
         memcpy((char *)dst + at, u->at, n);
     }
@@ -101,7 +101,7 @@ int cuda_copy(struct be *b, void *dst, const void *src, size_t bytes, struct err
     if (!bytes) return 0;
     if (to && from)
         return cuda_check(e, "copying on the device",
-                          cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->lane));
+                          cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, b->stream));
     if (to) return cuda_up(b, dst, src, bytes, e);
     if (from) return cuda_down(b, dst, src, bytes, e);
     memcpy(dst, src, bytes);
@@ -119,7 +119,7 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
     m = vec_push(&b->mirror);
     *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
-    /* Beside the lane, and to its end: the lane may be recording. */
+    /* Beside the stream, and to its end: the stream may be recording. */
     bool bad = cuda_check(e, "copying to the device",
                           cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
                cuda_check(e, "copying to the device", cudaStreamSynchronize(b->copy));

@@ -15,17 +15,17 @@ struct product {
 
 static const void *weights_of(const struct be *b, const struct be_call *c)
 {
-    return product_type(b) == DNN_BF16 ? c->derived : c->param[0];
+    return product_type(b) == DNN_BF16 ? c->packed : c->param[0];
 }
 
 static int forward(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
-    bool fused = p->k.node->op->does == OP_MATRIX;
+    bool fused = p->k.node->op->category == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
     const struct dnn_operands o = {c->in[0], weights_of(b, c), c->out, c->work, fused ? bias : NULL};
     if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
     if (!bias || fused) return 0;
-    return cuda_check(e, "bias", k_bias(b->lane, &p->out, bias, c->out));
+    return cuda_check(e, "bias", k_bias(b->stream, &p->out, bias, c->out));
 }
 
 static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
@@ -45,20 +45,20 @@ static int padded_back(struct be *b, struct product *p, const struct be_call *c,
     const struct k_grad g = {c->work, c->pgrad[0], c->pgrad_acc};
     const struct dnn_operands o = {c->in[0], c->gout, c->work, (char *)c->work + p->padded, NULL};
     if (dnn_run(b->dnn, p->plan[0], &o, e)) return -1;
-    return cuda_check(e, "weight gradient", k_concat_back(b->lane, &used, &g));
+    return cuda_check(e, "weight gradient", k_concat_back(b->stream, &used, &g));
 }
 
 static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
 {
     struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
     if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
-    const bool turned = p->k.node->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = p->k.node->op->category == OP_CONV_TRANSPOSED;
     const void *x = turned ? c->gout : c->in[0], *gy = turned ? c->in[0] : c->gout;
     const struct dnn_operands o = {x, gy, c->pgrad[0], c->work, NULL};
     if (c->pgrad[0] && !p->padded && dnn_run(b->dnn, plan, &o, e)) return -1;
     if (!p->bias || !c->pgrad[1]) return 0;
     return cuda_check(e, "bias gradient",
-                      k_bias_back(b->lane, &p->out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
+                      k_bias_back(b->stream, &p->out, c->gout, c->pgrad[1], c->pgrad_acc, c->work));
 }
 
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -89,7 +89,7 @@ static enum dnn_pass pass_of(const struct node *n, enum phase ph)
         [PH_FWD] = DNN_FORWARD, [PH_BWD_DATA] = DNN_DATA, [PH_BWD_WEIGHTS] = DNN_WEIGHTS},
         turned[PH_COUNT] = {
         [PH_FWD] = DNN_DATA, [PH_BWD_DATA] = DNN_FORWARD, [PH_BWD_WEIGHTS] = DNN_WEIGHTS};
-    return (n->op->does == OP_CONV_TRANSPOSED ? turned : pass)[ph];
+    return (n->op->category == OP_CONV_TRANSPOSED ? turned : pass)[ph];
 }
 
 /* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
@@ -124,7 +124,7 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
 {
     const struct shape *in = &b->g->tensor[n->in[0]].shape;
     struct window w;
-    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = n->op->category == OP_CONV_TRANSPOSED;
     const int from = stored(b, n->in[0]), to = channels(b, n->out);
     if (window_of_product(n, in, &w, e)) return -1;
     *c = (struct dnn_conv){.type = product_type(b), .n = samples, .c_in = turned ? to : from,

@@ -23,8 +23,8 @@ static int point_entropy_run(struct be *b, struct be_kernel *k, const struct be_
     struct k_segment s = segment_on(b, k, c->n, c->in[1]);
     s.smoothing = k->node->attr[op_attr(k->node->op, "smoothing")].r;
     return cuda_check(e, "loss",
-                      is_forward(k) ? k_point_entropy(b->lane, &s, c->in[0], c->out, c->work)
-                                    : k_point_entropy_back(b->lane, &s, c->block, c->in[0], c->gin[0], adds(c, 0)));
+                      is_forward(k) ? k_point_entropy(b->stream, &s, c->in[0], c->out, c->work)
+                                    : k_point_entropy_back(b->stream, &s, c->block, c->in[0], c->gin[0], adds(c, 0)));
 }
 
 struct be_kernel *cuda_point_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -42,8 +42,9 @@ static int dice_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     s.power = d.power;
     s.first = (int)d.first;
     s.smooth = d.smooth;
-    return cuda_check(e, k->node->op->name, is_forward(k) ? k_dice(b->lane, &s, c->in[0], c->out, c->extra, c->work)
-                                                          : k_dice_back(b->lane, &s, c->block, c->in[0], c->extra, &g));
+    return cuda_check(e, k->node->op->name, is_forward(k) ? k_dice(b->stream, &s, c->in[0], c->out, c->saved, c->work)
+                                                          : k_dice_back(b->stream, &s, c->block, c->in[0], c->saved,
+                                                                        &g));
 }
 
 struct be_kernel *cuda_dice_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -54,7 +55,7 @@ struct be_kernel *cuda_dice_make(struct be *b, const struct be_kernel *like, str
 static int overlap_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_segment s = segment_on(b, k, c->n, c->in[1]);
-    return cuda_check(e, "score", k_overlap(b->lane, &s, c->in[0], c->out, c->work));
+    return cuda_check(e, "score", k_overlap(b->stream, &s, c->in[0], c->out, c->work));
 }
 
 struct be_kernel *cuda_overlap_make(struct be *b, const struct be_kernel *like, struct err *e)

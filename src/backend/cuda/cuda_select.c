@@ -26,7 +26,7 @@ static int padded(const struct selection *s, int tensor)
     if (t->producer >= 0 || t->needs_grad || tensor == g->output || t->shape.d[0] >= PADDED) return 0;
     for (int i = 0; i < t->n_readers; i++) {
         const struct node *n = &g->node[t->reader[i]];
-        if (n->op->does != OP_CONV || n->attr[op_attr(n->op, "groups")].i[0] != 1) return 0;
+        if (n->op->category != OP_CONV || n->attr[op_attr(n->op, "groups")].i[0] != 1) return 0;
     }
     return t->n_readers > 0 ? PADDED : 0;
 }
@@ -52,7 +52,7 @@ static void sizes(const struct selection *s, struct group *k)
     k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
     k->workspace_bytes[0] = k->library_bytes + beside + 64 + (bias ? 8 * (size_t)s->g->tensor[k->out].shape.d[0] : 0);
     k->workspace_bytes[1] = bias;
-    if (s->dev.precision == BFLOAT16) k->derived_bytes = size_align64(weights * 2);
+    if (s->dev.precision == BFLOAT16) k->packed_bytes = size_align64(weights * 2);
 }
 
 const struct select_rules cuda_rules = {

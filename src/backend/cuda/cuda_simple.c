@@ -37,8 +37,8 @@ static int norm_forward(struct be *b, struct be_kernel *k, const struct be_call 
     struct k_norm n = norm_of(b, k, c);
     const void *add = k->k->kind == GROUP_BN_ADD_RELU ? c->in[1] : NULL;
     const struct k_norm_sum s = {c->in[0], add, c->out};
-    int status = k->key.train ? k_norm_train(b->lane, &n, &s, c->extra, c->work)
-                              : k_norm_eval(b->lane, &n, &s, c->param[BN_MEAN], c->param[BN_VAR]);
+    int status = k->key.train ? k_norm_train(b->stream, &n, &s, c->saved, c->work)
+                              : k_norm_eval(b->stream, &n, &s, c->param[BN_MEAN], c->param[BN_VAR]);
     return cuda_check(e, "batch norm", status);
 }
 
@@ -47,7 +47,7 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
     struct k_norm n = norm_of(b, k, c);
     struct k_norm_grad g = {.x = c->in[0],
                             .gy = c->gout,
-                            .extra = k->key.train ? c->extra : NULL,
+                            .saved = k->key.train ? c->saved : NULL,
                             .gx = c->gin[0],
                             .gx_acc = adds(c, 0),
                             .gw = c->pgrad[BN_WEIGHT],
@@ -60,7 +60,7 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
         g.g_add = c->gin[1];
         g.g_add_acc = adds(c, 1);
     }
-    return cuda_check(e, "batch norm backward", k_norm_back(b->lane, &n, &g, c->work));
+    return cuda_check(e, "batch norm backward", k_norm_back(b->stream, &n, &g, c->work));
 }
 
 struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -76,11 +76,11 @@ static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_cal
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_layer_norm n = {s.type, s.n * s.points, s.c, layer_norm_eps(k->node), c->param[0], c->param[1]};
     const struct k_grad g = grad_of(c, 0);
-    const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .extra = c->extra, .gw = c->pgrad[0],
+    const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .saved = c->saved, .gw = c->pgrad[0],
                                         .gb = c->pgrad[1], .acc = c->pgrad_acc, .work = c->work};
-    int status = is_forward(k)                       ? k_layer_norm(b->lane, &n, c->in[0], c->out, c->extra)
-                 : k->key.phase == PH_BWD_WEIGHTS ? k_layer_norm_weights(b->lane, &n, &w)
-                                                  : k_layer_norm_back(b->lane, &n, c->in[0], &g, c->extra);
+    int status = is_forward(k)                       ? k_layer_norm(b->stream, &n, c->in[0], c->out, c->saved)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_layer_norm_weights(b->stream, &n, &w)
+                                                  : k_layer_norm_back(b->stream, &n, c->in[0], &g, c->saved);
     return cuda_check(e, "layer norm", status);
 }
 
@@ -97,12 +97,12 @@ struct be_kernel *cuda_layer_norm_make(struct be *b, const struct be_kernel *lik
 int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
 {
     struct k_running *of;
-    size_t kept = (size_t)s->n * sizeof *of, samples = kept + (size_t)s->n * (size_t)s->n_mb * sizeof *s->extra;
+    size_t kept = (size_t)s->n * sizeof *of, samples = kept + (size_t)s->n * (size_t)s->n_mb * sizeof *s->saved;
     size_t bytes = samples + (size_t)s->n_mb * sizeof *s->ns;
     if (bytes > b->running_bytes) b->running = mem_resize(b->running, b->running_bytes = bytes);
     of = (struct k_running *)b->running;
     memset(of, 0, kept);
-    memcpy(b->running + kept, s->extra, samples - kept);
+    memcpy(b->running + kept, s->saved, samples - kept);
     memcpy(b->running + samples, s->ns, bytes - samples);
     int most = 0;
     for (int i = 0; i < s->n; i++) {
@@ -120,8 +120,8 @@ int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
     if (!at) return -1;
     const struct k_running_step k = {
         .deferred = strcmp(s->mode, "deferred") == 0, .of = (const struct k_running *)at, .n = s->n, .most_c = most,
-        .n_mb = s->n_mb, .extra = (const double *const *)(at + kept), .samples = (const int *)(at + samples)};
-    return cuda_check(e, "running statistics", k_norm_running(b->lane, &k));
+        .n_mb = s->n_mb, .saved = (const double *const *)(at + kept), .samples = (const int *)(at + samples)};
+    return cuda_check(e, "running statistics", k_norm_running(b->stream, &k));
 }
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
@@ -132,8 +132,8 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
     size_t n = count(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "relu",
-                      is_forward(k) ? k_relu(b->lane, type, n, c->in[0], c->out)
-                                    : k_relu_back(b->lane, type, n, c->out, &g));
+                      is_forward(k) ? k_relu(b->stream, type, n, c->in[0], c->out)
+                                    : k_relu_back(b->stream, type, n, c->out, &g));
 }
 
 struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -147,8 +147,8 @@ static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     const struct k_unary u = {type_of(b, k->k->out), op->unary, unary_attr(k->node), count(b, k->k->out, c->n)};
     const struct k_grad g = grad_of(c, 0);
     const void *v = op->need_b & NEED_OUT ? c->out : c->in[0];
-    return cuda_check(e, op->name, is_forward(k) ? k_unary(b->lane, &u, c->in[0], c->out)
-                                                 : k_unary_back(b->lane, &u, v, &g));
+    return cuda_check(e, op->name, is_forward(k) ? k_unary(b->stream, &u, c->in[0], c->out)
+                                                 : k_unary_back(b->stream, &u, v, &g));
 }
 
 struct be_kernel *cuda_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -164,15 +164,15 @@ static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call 
     const struct k_grad gx = grad_of(c, 0), gf = grad_of(c, 1);
     size_t n = count(b, k->k->out, c->n);
     int status = 0;
-    if (is_forward(k) && each) status = k_scale(b->lane, &s, c->in[0], c->in[1], c->out);
-    else if (is_forward(k)) status = k_multiply(b->lane, s.type, n, c->in[0], c->in[1], c->out);
+    if (is_forward(k) && each) status = k_scale(b->stream, &s, c->in[0], c->in[1], c->out);
+    else if (is_forward(k)) status = k_multiply(b->stream, s.type, n, c->in[0], c->in[1], c->out);
     else {
         if (gx.gx)
-            status = each ? k_scale_back(b->lane, &s, c->in[1], &gx)
-                          : k_multiply_back(b->lane, s.type, n, c->in[1], &gx);
+            status = each ? k_scale_back(b->stream, &s, c->in[1], &gx)
+                          : k_multiply_back(b->stream, s.type, n, c->in[1], &gx);
         if (gf.gx && !status)
-            status = each ? k_dot_back(b->lane, &s, c->in[0], &gf)
-                          : k_multiply_back(b->lane, s.type, n, c->in[0], &gf);
+            status = each ? k_dot_back(b->stream, &s, c->in[0], &gf)
+                          : k_multiply_back(b->stream, s.type, n, c->in[0], &gf);
     }
     return cuda_check(e, "multiply", status);
 }
@@ -186,9 +186,9 @@ static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c,
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0), w = {c->gout, c->pgrad[0], c->pgrad_acc};
-    int status = is_forward(k)                       ? k_weigh(b->lane, &s, c->in[0], c->param[0], c->out)
-                 : k->key.phase == PH_BWD_WEIGHTS ? k_weigh_weights(b->lane, &s, c->in[0], &w, c->work)
-                                                  : k_weigh_back(b->lane, &s, c->param[0], &g);
+    int status = is_forward(k)                       ? k_weigh(b->stream, &s, c->in[0], c->param[0], c->out)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_weigh_weights(b->stream, &s, c->in[0], &w, c->work)
+                                                  : k_weigh_back(b->stream, &s, c->param[0], &g);
     return cuda_check(e, "scale", status);
 }
 
@@ -204,9 +204,9 @@ static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
     size_t n = count(b, k->k->out, c->n);
     int status = 0;
     for (int i = 1; is_forward(k) && i < k->k->n_in && !status; i++)
-        status = k_add(b->lane, type, n, i == 1 ? c->in[0] : c->out, c->in[i], c->out);
+        status = k_add(b->stream, type, n, i == 1 ? c->in[0] : c->out, c->in[i], c->out);
     for (int i = 0; !is_forward(k) && i < k->k->n_in && !status; i++)
-        if (c->gin[i]) status = k_copy(b->lane, type, n, c->gout, c->gin[i], adds(c, i));
+        if (c->gin[i]) status = k_copy(b->stream, type, n, c->gout, c->gin[i], adds(c, i));
     return cuda_check(e, "add", status);
 }
 
@@ -223,8 +223,8 @@ static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c
     for (int i = 0; i < k->k->n_in && !status; i++, s.first += s.c) {
         const struct k_grad g = grad_of(c, i);
         s.c = channels(b, k->k->in[i]);
-        if (is_forward(k)) status = k_concat(b->lane, &s, c->in[i], c->out);
-        else if (g.gx) status = k_concat_back(b->lane, &s, &g);
+        if (is_forward(k)) status = k_concat(b->stream, &s, c->in[i], c->out);
+        else if (g.gx) status = k_concat_back(b->stream, &s, &g);
     }
     return cuda_check(e, "concat", status);
 }
@@ -240,10 +240,10 @@ static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *
     const struct k_grad g = grad_of(c, 0);
     const bool stay = k->node->attr[op_attr(k->node->op, "first")].i[0] > 0;   /* channels lie last on both sides */
     const size_t n = count(b, k->k->out, c->n);
-    int status = stay && is_forward(k) ? k_copy(b->lane, s.type, n, c->in[0], c->out, false)
-                 : stay                ? k_copy(b->lane, s.type, n, g.gy, g.gx, g.acc)
-                 : is_forward(k)       ? k_flatten(b->lane, &s, c->in[0], c->out)
-                                       : k_flatten_back(b->lane, &s, &g);
+    int status = stay && is_forward(k) ? k_copy(b->stream, s.type, n, c->in[0], c->out, false)
+                 : stay                ? k_copy(b->stream, s.type, n, g.gy, g.gx, g.acc)
+                 : is_forward(k)       ? k_flatten(b->stream, &s, c->in[0], c->out)
+                                       : k_flatten_back(b->stream, &s, &g);
     return cuda_check(e, "flatten", status);
 }
 
@@ -262,11 +262,11 @@ static int dropout_run(struct be *b, struct be_kernel *k, const struct be_call *
     const void *x = is_forward(k) ? c->in[0] : c->gout;
     void *y = is_forward(k) ? c->out : c->gin[0];
     bool acc = !is_forward(k) && adds(c, 0);
-    if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->lane, type_of(b, t), count(b, t, c->n), x, y, acc));
+    if (!k->key.train) return cuda_check(e, "dropout", k_copy(b->stream, type_of(b, t), count(b, t, c->n), x, y, acc));
     double p = k->node->attr[op_attr(k->node->op, "p")].r;
     const struct k_mask m = {.shape = shape_of(b, t, c->n), .p = p, .layer = (uint32_t)(k->node - b->g->node),
                              .block = c->block, .sample = c->sample};
-    return cuda_check(e, k->node->op->name, ((struct masked *)k)->mask(b->lane, &m, x, y, acc));
+    return cuda_check(e, k->node->op->name, ((struct masked *)k)->mask(b->stream, &m, x, y, acc));
 }
 
 static struct be_kernel *masked_make(const struct be_kernel *like, mask_kernel *mask)
@@ -314,16 +314,16 @@ static int max_pool_run(struct be *b, struct be_kernel *k, const struct be_call 
 {
     const struct k_window *w = &((struct pool *)k)->w;
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "max pool", is_forward(k) ? k_max_pool(b->lane, w, c->in[0], c->out, c->extra)
-                                                   : k_max_pool_back(b->lane, w, c->extra, &g));
+    return cuda_check(e, "max pool", is_forward(k) ? k_max_pool(b->stream, w, c->in[0], c->out, c->saved)
+                                                   : k_max_pool_back(b->stream, w, c->saved, &g));
 }
 
 static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_window *w = &((struct pool *)k)->w;
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "average pool", is_forward(k) ? k_avg_pool(b->lane, w, c->in[0], c->out)
-                                                       : k_avg_pool_back(b->lane, w, &g));
+    return cuda_check(e, "average pool", is_forward(k) ? k_avg_pool(b->stream, w, c->in[0], c->out)
+                                                       : k_avg_pool_back(b->stream, w, &g));
 }
 
 struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -344,8 +344,8 @@ static int adaptive_run(struct be *b, struct be_kernel *k, const struct be_call 
         w.in[d] = (int)a.in[d];
         w.out[d] = (int)a.out[d];
     }
-    return cuda_check(e, "adaptive average pool", is_forward(k) ? k_adaptive_pool(b->lane, &w, c->in[0], c->out)
-                                                                : k_adaptive_pool_back(b->lane, &w, &g));
+    return cuda_check(e, "adaptive average pool", is_forward(k) ? k_adaptive_pool(b->stream, &w, c->in[0], c->out)
+                                                                : k_adaptive_pool_back(b->stream, &w, &g));
 }
 
 struct be_kernel *cuda_adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -357,8 +357,8 @@ static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
 {
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "global average pool", is_forward(k) ? k_mean(b->lane, &s, c->in[0], c->out)
-                                                              : k_mean_back(b->lane, &s, &g));
+    return cuda_check(e, "global average pool", is_forward(k) ? k_mean(b->stream, &s, c->in[0], c->out)
+                                                              : k_mean_back(b->stream, &s, &g));
 }
 
 struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -371,8 +371,8 @@ static int upsample_run(struct be *b, struct be_kernel *k, const struct be_call 
     const struct upsample u = upsample_of(b->g, k->node, c->n, 1);
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "upsample", is_forward(k) ? k_upsample(b->lane, &s, &u, c->in[0], c->out)
-                                                   : k_upsample_back(b->lane, &s, &u, &g));
+    return cuda_check(e, "upsample", is_forward(k) ? k_upsample(b->stream, &s, &u, c->in[0], c->out)
+                                                   : k_upsample_back(b->stream, &s, &u, &g));
 }
 
 struct be_kernel *cuda_upsample_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -397,16 +397,16 @@ static int cross_entropy_run(struct be *b, struct be_kernel *k, const struct be_
     struct k_loss l = loss_of(b, k, c);
     l.smoothing = k->node->attr[op_attr(k->node->op, "smoothing")].r;
     return cuda_check(e, "loss",
-                      is_forward(k) ? k_cross_entropy(b->lane, &l, c->in[0], c->out)
-                                    : k_cross_entropy_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
+                      is_forward(k) ? k_cross_entropy(b->stream, &l, c->in[0], c->out)
+                                    : k_cross_entropy_back(b->stream, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
 }
 
 static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_loss l = loss_of(b, k, c);
     return cuda_check(e, "loss",
-                      is_forward(k) ? k_mse(b->lane, &l, c->in[0], c->out)
-                                    : k_mse_back(b->lane, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
+                      is_forward(k) ? k_mse(b->stream, &l, c->in[0], c->out)
+                                    : k_mse_back(b->stream, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
 }
 
 struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -423,7 +423,7 @@ struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *like, stru
 static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_loss l = loss_of(b, k, c);
-    return cuda_check(e, "score", k_mean_absolute_error(b->lane, &l, c->in[0], c->out));
+    return cuda_check(e, "score", k_mean_absolute_error(b->stream, &l, c->in[0], c->out));
 }
 
 struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -444,8 +444,8 @@ static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call
                        .count = table->d[0],
                        .c = (int)table->d[1]};
     return cuda_check(e, "embedding",
-                      is_forward(k) ? k_embed(b->lane, type, &r, c->param[0], c->out)
-                                    : k_embed_back(b->lane, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
+                      is_forward(k) ? k_embed(b->stream, type, &r, c->param[0], c->out)
+                                    : k_embed_back(b->stream, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
 }
 
 struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)

@@ -9,8 +9,8 @@ static int slice_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     const struct slice s = slice_of(b->g, k->node, c->n, true);
     const struct k_slice part = {type_of(b, k->k->out), s.outer, (int)s.width, (int)s.first, (int)s.part};
     const struct k_grad taken = {c->in[0], c->out, false}, g = grad_of(c, 0);
-    return cuda_check(e, "slice", is_forward(k) ? k_concat_back(b->lane, &part, &taken)
-                                                : k_slice_back(b->lane, &part, &g));
+    return cuda_check(e, "slice", is_forward(k) ? k_concat_back(b->stream, &part, &taken)
+                                                : k_slice_back(b->stream, &part, &g));
 }
 
 struct be_kernel *cuda_slice_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -28,10 +28,10 @@ static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *
     const struct k_grad g = grad_of(c, 0);
     int status;
     if (k->key.phase == PH_BWD_WEIGHTS)
-        status = k_learned_weights(b->lane, &first, c->gout, c->pgrad[0], c->pgrad_acc);
-    else if (!is_forward(k)) status = k_concat_back(b->lane, &rest, &g);
-    else if (!(status = k_learned(b->lane, &first, c->param[0], NULL, c->out)))
-        status = k_concat(b->lane, &rest, c->in[0], c->out);
+        status = k_learned_weights(b->stream, &first, c->gout, c->pgrad[0], c->pgrad_acc);
+    else if (!is_forward(k)) status = k_concat_back(b->stream, &rest, &g);
+    else if (!(status = k_learned(b->stream, &first, c->param[0], NULL, c->out)))
+        status = k_concat(b->stream, &rest, c->in[0], c->out);
     return cuda_check(e, "learned points", status);
 }
 
@@ -44,10 +44,10 @@ static int positions_run(struct be *b, struct be_kernel *k, const struct be_call
 {
     const int width = (int)shape_count(&b->g->tensor[k->k->out].shape);
     const struct k_slice all = {type_of(b, k->k->out), c->n, width, 0, width};
-    int status = is_forward(k) ? k_learned(b->lane, &all, c->param[0], c->in[0], c->out)
+    int status = is_forward(k) ? k_learned(b->stream, &all, c->param[0], c->in[0], c->out)
                  : k->key.phase == PH_BWD_WEIGHTS
-                     ? k_learned_weights(b->lane, &all, c->gout, c->pgrad[0], c->pgrad_acc)
-                     : k_copy(b->lane, all.type, count(b, k->k->out, c->n), c->gout, c->gin[0], adds(c, 0));
+                     ? k_learned_weights(b->stream, &all, c->gout, c->pgrad[0], c->pgrad_acc)
+                     : k_copy(b->stream, all.type, count(b, k->k->out, c->n), c->gout, c->gin[0], adds(c, 0));
     return cuda_check(e, "positions", status);
 }
 
@@ -61,10 +61,10 @@ static int attention_run(struct be *b, struct be_kernel *k, const struct be_call
     const struct attention a = attention_of(b->g, k->node, c->n);
     const struct k_attention t = {type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.width,
                                   (float)a.scale};
-    const struct k_attention_kept kept = {c->in[0], c->out, c->extra};
+    const struct k_attention_kept kept = {c->in[0], c->out, c->saved};
     const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "attention", is_forward(k) ? k_attention(b->lane, &t, c->in[0], c->out, c->extra)
-                                                    : k_attention_back(b->lane, &t, &kept, &g));
+    return cuda_check(e, "attention", is_forward(k) ? k_attention(b->stream, &t, c->in[0], c->out, c->saved)
+                                                    : k_attention_back(b->stream, &t, &kept, &g));
 }
 
 struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like, struct err *e)

@@ -69,7 +69,7 @@ int cuda_load_room(struct be *b, int tensor, struct err *e)
     return 0;
 }
 
-/* Beside the lane: the device may still compute with what was loaded before. */
+/* Beside the stream: the device may still compute with what was loaded before. */
 int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
@@ -95,18 +95,18 @@ int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ti
 static int tensor_turn(struct be *b, int tensor, int n, const void *from, void *storage)
 {
     const struct k_shape s = shape_of(b, tensor, n);
-    return (padded(b, tensor) ? k_import_padded : k_import)(b->lane, &s, from, storage);
+    return (padded(b, tensor) ? k_import_padded : k_import)(b->stream, &s, from, storage);
 }
 
 int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e)
 {
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
-    if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->lane, w->sent, 0))) return -1;
+    if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->stream, w->sent, 0))) return -1;
     int status = 0;
     if (storage && as_loaded(b, tensor))                 /* classes, too, which have no channels */
-        status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->lane);
+        status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->stream);
     else if (storage) status = tensor_turn(b, tensor, n, w->at, storage);
-    return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->lane)) ? -1 : 0;
+    return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->stream)) ? -1 : 0;
 }
 
 int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
@@ -127,7 +127,7 @@ int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void 
     if (as_loaded(b, tensor)) return cuda_down(b, plain, storage, bytes, e);
     if (!(at = cuda_alloc(b, bytes, e))) return -1;
     const struct k_shape s = shape_of(b, tensor, n);
-    int status = (padded(b, tensor) ? k_export_padded : k_export)(b->lane, &s, storage, at);
+    int status = (padded(b, tensor) ? k_export_padded : k_export)(b->stream, &s, storage, at);
     int bad = cuda_check(e, "export", status) || cuda_down(b, plain, at, bytes, e);
     cuda_free(b, at, bytes);
     return bad ? -1 : 0;

@@ -33,7 +33,7 @@ struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
 void dnn_close(struct dnn *d);
 /* Runs that follow go to this stream instead. */
-int dnn_lane(struct dnn *d, void *stream, struct err *e);
+int dnn_stream(struct dnn *d, void *stream, struct err *e);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 

@@ -87,7 +87,7 @@ static const struct maker *maker_find(const struct op_kind *op)
 {
     static const struct maker unary = {.make = dnnl_unary_make, .takes = dnnl_relu_takes,
                                        .not_taken = "a plain loop: input and output in different layouts"};
-    if (op->does == OP_UNARY) return &unary;
+    if (op->category == OP_UNARY) return &unary;
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
         if (strcmp(makers[i].op, op->name) == 0) return &makers[i];
     return NULL;
@@ -215,17 +215,17 @@ static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c
     return k->run(b, k, c, e);
 }
 
-static int onednn_derive(struct be *b, int group, void *const *param, void *derived, struct err *e)
+static int onednn_pack(struct be *b, int group, void *const *param, void *packed, struct err *e)
 {
     const struct group *k = &b->s->group[group];
     const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
     struct wino_shape w;
     if (dnnl_conv_wino(b->s, n, 1, &w)) {
-        dnnl_conv_wino_derive(&w, param[0], k->grad_in & 1, derived);
+        dnnl_conv_wino_derive(&w, param[0], k->grad_in & 1, packed);
         return 0;
     }
-    if (!f.in_plain) weight_transpose(derived, param[0], &f, derived_in_first(&f, dnnl_conv_pointwise(b, n)));
+    if (!f.in_plain) weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
     return 0;
 }
 
@@ -294,8 +294,8 @@ const struct be_ops be_onednn = {
     .copy = host_copy,
     .prepare = onednn_prepare,
     .run = onednn_run,
-    .joins = dnnl_joins,
-    .derive = onednn_derive,
+    .may_batch = dnnl_may_batch,
+    .pack = onednn_pack,
     .param_import = onednn_param_import,
     .param_export = onednn_param_export,
     .add = onednn_add,

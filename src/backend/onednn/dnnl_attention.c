@@ -32,7 +32,7 @@ static struct part part_of(const struct attention_kernel *k, const struct be_cal
 {
     const struct attention *a = &k->a;
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
-    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->extra + 2 * i * a->points};
+    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->saved + 2 * i * a->points};
     t.key = t.q + all;
     t.v = t.key + all;
     t.p = (float *)c->work;

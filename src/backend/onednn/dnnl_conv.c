@@ -10,7 +10,7 @@
 struct conv_kernel {
     struct be_kernel base;
     struct prim p, acc;                                  /* acc: adds to its output (1x1 backward-data) */
-    bool has_acc, derived;                               /* derived: backward-data reads the derived weights */
+    bool has_acc, packed;                                /* packed: backward-data reads the packed weights */
     struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
     struct vec_depthwise depthwise;                      /* own weight gradient of a depthwise convolution */
     size_t out_bytes[2]; /* of what is computed: input gradient; or weight and bias gradient */
@@ -66,7 +66,7 @@ static int data_run(struct be *b, struct be_kernel *base, const struct be_call *
 {
     struct conv_kernel *k = (struct conv_kernel *)base;
     bool acc = c->gin_acc & 1;
-    void *wei = k->derived ? c->derived : c->param[0];
+    void *wei = k->packed ? c->packed : c->param[0];
     if (acc && k->has_acc) return prim_run(b, &k->acc, c->work, (void *[]){(void *)c->gout, wei, c->gin[0]}, e);
     float *out = acc ? (float *)((char *)c->work + size_align64(k->p.scratch)) : c->gin[0];
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->gout, wei, out}, e)) return -1;
@@ -173,7 +173,7 @@ static size_t data_apart(const struct be *b, const struct conv_kernel *k)
     return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? size_align64(k->out_bytes[0]) : 0;
 }
 
-/* Source and destination change places; the derived weights are the forward weights of that convolution. */
+/* Source and destination change places; the packed weights are the forward weights of that convolution. */
 static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, bool add, struct err *e)
 {
     struct conv_shape s = *d;
@@ -181,7 +181,7 @@ static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct
     s.src = d->dst;
     s.dst = d->src;
     s.bias.n = 0;
-    form_derived(b, k->base.node->param[0], true, &s.wei);
+    form_packed(b, k->base.node->param[0], true, &s.wei);
     struct wanted want = {CONV_FORWARD, add, room_of(k, add ? 0 : data_apart(b, k))};
     dnnl_primitive_desc_t pd = library_find(b, &s, want, e);
     return pd ? prim_make(b, add ? &k->acc : &k->p, pd, 3, arg, e) : 1;
@@ -192,8 +192,8 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     const struct node *n = k->base.node;
     k->base.run = data_run;
     k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.key.samples);
-    k->derived = k->base.k->derived_bytes && !weight_form(b, n->param[0]).in_plain;
-    if (dnnl_conv_pointwise(b, n) && k->derived) {
+    k->packed = k->base.k->packed_bytes && !weight_form(b, n->param[0]).in_plain;
+    if (dnnl_conv_pointwise(b, n) && k->packed) {
         int made = pointwise_data_make(b, k, d, false, e);
         if (made || b->g->tensor[n->in[0]].n_readers == 1) return made;
         made = pointwise_data_make(b, k, d, true, e);
@@ -203,7 +203,7 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     struct conv_shape w = *d;
     const struct prim_arg arg[] = {{DNNL_ARG_DIFF_DST, &w.dst}, {DNNL_ARG_WEIGHTS, &w.wei},
                                    {DNNL_ARG_DIFF_SRC, &w.src}};
-    if (k->derived) form_derived(b, n->param[0], false, &w.wei);
+    if (k->packed) form_packed(b, n->param[0], false, &w.wei);
     dnnl_primitive_desc_t pd = library_find(b, &w, (struct wanted){CONV_DATA, false, room_of(k, data_apart(b, k))}, e);
     return pd ? prim_make(b, &k->p, pd, 3, arg, e) : 1;
 }

@@ -12,10 +12,10 @@ struct patch_kernel {
 /* Ranks of several threads have the library's kernels and products, which share out their work. */
 static bool is_patch(const struct selection *s, const struct node *n)
 {
-    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = n->op->category == OP_CONV_TRANSPOSED;
     const struct shape *fine = &s->g->tensor[turned ? n->out : n->in[0]].shape,
                        *coarse = &s->g->tensor[turned ? n->in[0] : n->out].shape;
-    if ((n->op->does != OP_CONV && !turned) || fine->n != 4 || s->dev.threads > 1) return false;
+    if ((n->op->category != OP_CONV && !turned) || fine->n != 4 || s->dev.threads > 1) return false;
     for (int i = 1; i < 4; i++) if (fine->d[i] != 2 * coarse->d[i]) return false;
     return node_attr_is(n, "kernel", 2) && node_attr_is(n, "stride", 2) && node_attr_is(n, "padding", 0) &&
            node_attr_is(n, "dilation", 1) && node_attr_is(n, "groups", 1);
@@ -42,8 +42,8 @@ static int coarse_run(struct be *b, struct be_kernel *base, const struct be_call
 static int fine_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct patch_kernel *k = (struct patch_kernel *)base;
-    if (base->key.phase == PH_FWD) k->ops->fine(&k->s, c->in[0], c->derived, bias_of(c), c->out, false);
-    else k->ops->fine(&k->s, c->gout, c->derived, NULL, c->gin[0], c->gin_acc & 1);
+    if (base->key.phase == PH_FWD) k->ops->fine(&k->s, c->in[0], c->packed, bias_of(c), c->out, false);
+    else k->ops->fine(&k->s, c->gout, c->packed, NULL, c->gin[0], c->gin_acc & 1);
     return 0;
 }
 
@@ -51,7 +51,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 {
     const struct patch_kernel *k = (struct patch_kernel *)base;
     const struct shape *out = &b->g->tensor[base->node->out].shape;
-    const bool turned = base->node->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = base->node->op->category == OP_CONV_TRANSPOSED;
     if (c->pgrad[0])
         k->ops->weights(&k->s, turned ? c->gout : c->in[0], turned ? c->in[0] : c->gout, c->pgrad[0], c->pgrad_acc);
     if (c->pgrad[1])
@@ -62,7 +62,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 struct be_kernel *dnnl_conv_patch_make(struct be *b, const struct be_kernel *like)
 {
     const struct node *n = like->node;
-    const bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    const bool turned = n->op->category == OP_CONV_TRANSPOSED;
     const int fine = turned ? n->out : n->in[0], coarse = turned ? n->in[0] : n->out;
     const struct shape *size = &b->g->tensor[coarse].shape;
     struct patch_kernel *k = kernel_new(like, sizeof *k);

@@ -9,7 +9,7 @@ struct wino_kernel { struct be_kernel base; struct wino_shape s; };
 bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
-    if (n->op->does != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
+    if (n->op->category != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
     if (!node_attr_is(n, "kernel", 3) || !node_attr_is(n, "stride", 1) || !node_attr_is(n, "padding", 1) ||
         !node_attr_is(n, "dilation", 1) || !node_attr_is(n, "groups", 1))
         return false;
@@ -37,18 +37,18 @@ size_t dnnl_conv_wino_work(const struct wino_shape *s)
     return larger(larger(wino_work(s), wino_work(&t)), wino_weights_work(s));
 }
 
-size_t dnnl_conv_wino_derived(const struct wino_shape *s, bool both) { return (both ? 2 : 1) * form_bytes(s); }
+size_t dnnl_conv_wino_packed(const struct wino_shape *s, bool both) { return (both ? 2 : 1) * form_bytes(s); }
 
-void dnnl_conv_wino_derive(const struct wino_shape *s, const float *w, bool both, void *derived)
+void dnnl_conv_wino_derive(const struct wino_shape *s, const float *w, bool both, void *packed)
 {
-    wino_derive(s, w, false, derived);
-    if (both) wino_derive(s, w, true, (float *)((char *)derived + form_bytes(s)));
+    wino_pack(s, w, false, packed);
+    if (both) wino_pack(s, w, true, (float *)((char *)packed + form_bytes(s)));
 }
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct wino_kernel *k = (struct wino_kernel *)base;
-    wino_run(&k->s, c->in[0], c->derived, c->param[1], c->out, false, c->work);
+    wino_run(&k->s, c->in[0], c->packed, c->param[1], c->out, false, c->work);
     return 0;
 }
 
@@ -56,7 +56,7 @@ static int data_run(struct be *b, struct be_kernel *base, const struct be_call *
 {
     const struct wino_kernel *k = (struct wino_kernel *)base;
     const struct wino_shape t = turned(&k->s);
-    wino_run(&t, c->gout, (float *)((char *)c->derived + form_bytes(&k->s)), NULL, c->gin[0], c->gin_acc & 1, c->work);
+    wino_run(&t, c->gout, (float *)((char *)c->packed + form_bytes(&k->s)), NULL, c->gin[0], c->gin_acc & 1, c->work);
     return 0;
 }
 

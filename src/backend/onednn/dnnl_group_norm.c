@@ -50,7 +50,7 @@ static int group_forward_run(struct be *b, struct be_kernel *base, const struct 
     struct group_kernel *k = (struct group_kernel *)base;
     struct vec_norm a = {.s = k->s, .to = k->s.blocks, .mean = k->fmean, .scale = k->scale,
                          .beta = k->d.affine ? c->param[GN_BIAS] : k->beta};
-    double *kept = c->extra;
+    double *kept = c->saved;
     for (int n = 0; n < base->key.samples; n++) {
         a.x = sample(k, c->in[0], n);
         a.y = sample(k, c->out, n);
@@ -98,7 +98,7 @@ static int group_backward_run(struct be *b, struct be_kernel *base, const struct
                          .mask = MASK_NONE, .sum_g = k->sum_g, .sum_gx = k->sum_gx, .c0 = k->c0, .c1 = k->c1,
                          .gx_acc = c->gin_acc & 1};
     for (int n = 0; n < base->key.samples; n++) {
-        const double *kept = (const double *)c->extra + 2 * n * k->d.groups;
+        const double *kept = (const double *)c->saved + 2 * n * k->d.groups;
         a.x = sample(k, c->in[0], n);
         a.out = a.gout = sample(k, c->gout, n);          /* out: read under no mask, but stepped along */
         for (int64_t g = 0; g < k->d.groups; g++) scale_find(k, c, g, kept + 2 * g);

@@ -11,7 +11,7 @@
 #include "backend/onednn/dnnl_vec.h"
 #include "backend/onednn/dnnl_wino.h"
 
-struct join { struct be_key key; int part; bool yes; };   /* what a trial found (dnnl_joins.c) */
+struct join { struct be_key key; int part; bool yes; };   /* what a trial found (dnnl_may_batch.c) */
 
 extern const struct be_ops be_onednn;
 
@@ -57,12 +57,12 @@ struct be_kernel *dnnl_convert_make(struct be *b, const struct be_kernel *like, 
 /* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
 kernel_maker dnnl_conv_find;
 /* Convolutions of volumes by Winograd's algorithm (dnnl_conv_wino.c). Is this one? The whole group then is, but for
- * weight gradients that another kernel makes faster (NULL: e): its derived weights are that algorithm's. both: for
+ * weight gradients that another kernel makes faster (NULL: e): its packed weights are that algorithm's. both: for
  * input gradients, too. */
 bool dnnl_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
 size_t dnnl_conv_wino_work(const struct wino_shape *w);
-size_t dnnl_conv_wino_derived(const struct wino_shape *w, bool both);
-void dnnl_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *derived);
+size_t dnnl_conv_wino_packed(const struct wino_shape *w, bool both);
+void dnnl_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *packed);
 kernel_maker dnnl_conv_wino_make;
 /* Convolutions of volumes without overlap, transposed or not (dnnl_conv_patch.c). Is this one? Its weights are blocked
  * then, as those of the convolution. */
@@ -91,9 +91,9 @@ const char *dnnl_loop(const struct be *b, const struct be_kernel *like);
 /* Where more than a loss or score or random numbers are computed, a plain loop is slow: of these a loss costs next to
  * nothing, and random numbers what they cost in any loop, about 10 ns an element. */
 static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->rows || op->draws; }
-void dnnl_stand_ins(struct selection *s);                 /* select_rules.stand_ins (dnnl_stand_in.c) */
+void dnnl_fallbacks(struct selection *s);                 /* select_rules.stand_ins (dnnl_fallback.c) */
 bool dnnl_alike(const struct be *b, const struct group *x, const struct group *y);   /* oneDNN sees the same problem */
-bool dnnl_joins(struct be *b, const struct be_key *key, int part);   /* be_ops.joins (dnnl_joins.c) */
+bool dnnl_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.joins (dnnl_may_batch.c) */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name for the status; returns -1 */
@@ -138,12 +138,12 @@ bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
 /* Groups of one input or one output channel in plain layout: the library's products are then a hundred times slower
  * than of many channels, ours ten times. */
 bool dnnl_conv_is_meagre(const struct be *b, const struct node *n);
-/* n samples of a tensor in a layout, a convolution's weights, its derived copy. */
+/* n samples of a tensor in a layout, a convolution's weights, its packed copy. */
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
 void form_weight(const struct be *b, int param, int64_t groups, struct form *f);
-/* Outer order of the derived weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
-bool derived_in_first(const struct weight_form *f, bool pointwise);
-void form_derived(const struct be *b, int param, bool transposed, struct form *f);
+/* Outer order of the packed weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
+bool packed_in_first(const struct weight_form *f, bool pointwise);
+void form_packed(const struct be *b, int param, bool transposed, struct form *f);
 
 /* n samples of channels by points, blocked by lanes (1: plain). */
 struct blocks { int n; int64_t channels, points; int lanes; };

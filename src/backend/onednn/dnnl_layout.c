@@ -55,7 +55,7 @@ static const struct tags turned_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
                                          {dnnl_ABc8a8b, dnnl_ABcd8a8b, dnnl_ABcde8a8b},
                                          {dnnl_ABc16a16b, dnnl_ABcd16a16b, dnnl_ABcde16a16b}}};
 static const struct tags in_first_tags = {
-    {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: derived_in_first */
+    {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: packed_in_first */
 static const struct tags group_tags = {
     /* blocked: over planes only, conv_blocks in dnnl_select.c */
     {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};
@@ -84,11 +84,11 @@ void form_weight(const struct be *b, int param, int64_t groups, struct form *f)
     f->d[1] /= groups;
 }
 
-void form_derived(const struct be *b, int param, bool transposed, struct form *f)
+void form_packed(const struct be *b, int param, bool transposed, struct form *f)
 {
     const struct shape *s = &b->g->param[param].shape;
     struct weight_form w = weight_form(b, param);
-    bool in_first = derived_in_first(&w, transposed);
+    bool in_first = packed_in_first(&w, transposed);
     *f = (struct form){.n = s->n,
                        .tag = tag_of(transposed ? &weight_tags
                                      : in_first ? &in_first_tags
@@ -100,7 +100,7 @@ void form_derived(const struct be *b, int param, bool transposed, struct form *f
     f->d[1] = s->d[0];
 }
 
-bool derived_in_first(const struct weight_form *f, bool pointwise)
+bool packed_in_first(const struct weight_form *f, bool pointwise)
 {
     return f->points == 1 && (pointwise || f->lanes == 16);
 }

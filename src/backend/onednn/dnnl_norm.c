@@ -32,16 +32,16 @@ static int64_t blocks_end(const struct norm_kernel *k, int64_t from)
 static int64_t first_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->from * k->vec->lanes; }
 static int64_t last_of(const struct norm_kernel *k, const struct vec_norm *a) { return a->to * k->vec->lanes; }
 
-static struct bn_extra extra_of(const struct norm_kernel *k, const struct be_call *c)
+static struct bn_saved saved_of(const struct norm_kernel *k, const struct be_call *c)
 {
-    return k->base.key.train ? bn_extra_at(c->extra, k->channels) : (struct bn_extra){0};
+    return k->base.key.train ? bn_saved_at(c->saved, k->channels) : (struct bn_saved){0};
 }
 
-/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in extra for backward and optimizer; else the
+/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in saved for backward and optimizer; else the
  * running ones. */
 static void moments_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
-    struct bn_extra x = extra_of(k, c);
+    struct bn_saved x = saved_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     if (k->base.key.train) k->vec->norm_stats(a, k->mean, k->var);
     for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
@@ -58,7 +58,7 @@ static void moments_find(struct norm_kernel *k, const struct be_call *c, const s
 
 static void moments_read(struct norm_kernel *k, const struct be_call *c)
 {
-    struct bn_extra x = extra_of(k, c);
+    struct bn_saved x = saved_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
     for (int64_t i = 0; i < k->channels; i++) {
         k->mean[i] = k->base.key.train ? x.mean[i] : mean[i];

@@ -17,5 +17,5 @@
 #include "backend/onednn/dnnl_wino_impl.h"
 #include "backend/onednn/dnnl_patch_impl.h"
 
-const struct wino_ops wino_avx2 = {derive, run, weights_run};
+const struct wino_ops wino_avx2 = {pack, run, weights_run};
 const struct patch_ops patch_avx2 = {patch_coarse, patch_fine, patch_weights, patch_sums};

@@ -76,7 +76,7 @@ struct product *product_new(const struct op_call *shape, enum phase ph)
     const struct shape *in = &shape->g->tensor[n->in[0]].shape, *out = &shape->g->tensor[n->out].shape;
     static const enum phase turn[PH_COUNT] = {
         [PH_FWD] = PH_BWD_DATA, [PH_BWD_DATA] = PH_FWD, [PH_BWD_WEIGHTS] = PH_BWD_WEIGHTS};
-    bool turned = n->op->does == OP_CONV_TRANSPOSED;
+    bool turned = n->op->category == OP_CONV_TRANSPOSED;
     struct product *p = mem_alloc(sizeof *p);
     *p = (struct product){.phase = turned ? turn[ph] : ph,
                           .n = shape->n,

@@ -83,7 +83,7 @@ static struct op_call call_begin(const struct be *b, const struct be_kernel *k, 
                             .train = k->key.train,
                             .block = c->block,
                             .sample = c->sample,
-                            .extra = c->extra};
+                            .saved = c->saved};
 }
 
 static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)

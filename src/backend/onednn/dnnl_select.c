@@ -24,11 +24,11 @@ static enum layout layout_of(const struct selection *s, int tensor)
     if (s->dev.block <= 1 || producer < 0) return LAYOUT_PLAIN;
     const struct node *n = &s->g->node[producer];
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
-    if (n->op->does == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
+    if (n->op->category == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
     /* its kernel takes blocks or makes plain copies anyway, and what reads it is a convolution */
-    if (n->op->does == OP_CONV_TRANSPOSED)
+    if (n->op->category == OP_CONV_TRANSPOSED)
         return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : blocked;
-    if (n->op->does == OP_REPEAT && s->g->tensor[n->out].shape.d[0] % s->dev.block == 0) return blocked;
+    if (n->op->category == OP_REPEAT && s->g->tensor[n->out].shape.d[0] % s->dev.block == 0) return blocked;
     if (!n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
         if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
@@ -39,7 +39,7 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
 {
     const struct node *n = &s->g->node[node];
     if (slot) return LAYOUT_PLAIN;
-    return n->op->does == OP_CONV || dnnl_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_PLAIN;
+    return n->op->category == OP_CONV || dnnl_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_PLAIN;
 }
 
 /* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), what takes their place at most 4
@@ -49,29 +49,29 @@ static void sizes(const struct selection *s, struct group *k)
     enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
     const double WINO_COST = 1.25;                       /* its transforms: measured, 16 to 128 channels */
     const struct op_kind *op = s->g->node[k->node[0]].op;
-    const bool conv = op->does == OP_CONV;
+    const bool conv = op->category == OP_CONV;
     const int64_t points = shape_points(&s->g->tensor[k->out].shape);
-    const size_t scores = op->does == OP_ATTENTION ? dnnl_attention_work(points) : 0;
+    const size_t scores = op->category == OP_ATTENTION ? dnnl_attention_work(points) : 0;
     struct wino_shape w;
     host_sizes(s, k, op_has_windows(op) ? CONV_WORK : WORK + scores);
     if (dnnl_conv_wino(s, &s->g->node[k->node[0]], s->max_samples, &w)) {
         if (dnnl_conv_wino_work(&w) > CONV_WORK) host_sizes(s, k, dnnl_conv_wino_work(&w));
-        k->derived_bytes = dnnl_conv_wino_derived(&w, k->grad_in & 1);
+        k->packed_bytes = dnnl_conv_wino_packed(&w, k->grad_in & 1);
         k->share = WINO_COST * wino_share(&w);
         return;
     }
-    if (op->does == OP_CONV_TRANSPOSED && dnnl_conv_patch(s, &s->g->node[k->node[0]]))
-        k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
+    if (op->category == OP_CONV_TRANSPOSED && dnnl_conv_patch(s, &s->g->node[k->node[0]]))
+        k->packed_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
     if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
     if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
-        k->derived_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
+        k->packed_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
 }
 
 const struct select_rules onednn_rules = {.hardware = "cpu",
                                           .layout = layout_of,
                                           .param_layout = param_layout_of,
                                           .sizes = sizes,
-                                          .stand_ins = dnnl_stand_ins};
+                                          .fallbacks = dnnl_fallbacks};
 
 /* One core of a current server. */
 const struct device_speed onednn_avx512_speed = {

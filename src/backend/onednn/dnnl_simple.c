@@ -264,14 +264,14 @@ struct be_kernel *dnnl_global_pool_make(struct be *b, const struct be_kernel *li
 static int max_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    k->vec->max_pool(&k->pool, c->in[0], c->out, c->extra);
+    k->vec->max_pool(&k->pool, c->in[0], c->out, c->saved);
     return 0;
 }
 
 static int max_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    k->vec->max_pool_backward(&k->pool, c->extra, c->gout, c->gin[0], c->gin_acc & 1);
+    k->vec->max_pool_backward(&k->pool, c->saved, c->gout, c->gin[0], c->gin_acc & 1);
     return 0;
 }
 

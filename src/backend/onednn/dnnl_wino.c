@@ -71,10 +71,10 @@ size_t wino_weights_work(const struct wino_shape *s)
 
 static const struct wino_ops *ops_of(const struct wino_shape *s) { return s->lanes == 16 ? &wino_avx512 : &wino_avx2; }
 
-void wino_derive(const struct wino_shape *s, const float *w, bool turned, float *to)
+void wino_pack(const struct wino_shape *s, const float *w, bool turned, float *to)
 {
     struct wino plan = wino_plan(s);
-    ops_of(s)->derive(&plan, w, turned, to);
+    ops_of(s)->pack(&plan, w, turned, to);
 }
 
 void wino_run(const struct wino_shape *s, const float *x, const float *u, const float *bias, float *y, bool add,

@@ -26,7 +26,7 @@ double wino_share(const struct wino_shape *s);
 /* Transformed weights: floats, and how they are made of [out block][in block][27][lanes of in][lanes of out]; turned:
  * those for input gradients. */
 size_t wino_weights(const struct wino_shape *s);
-void wino_derive(const struct wino_shape *s, const float *w, bool turned, float *to);
+void wino_pack(const struct wino_shape *s, const float *w, bool turned, float *to);
 
 /* Bytes of work, 64-byte aligned: of outputs and input gradients; of weight gradients. */
 size_t wino_work(const struct wino_shape *s);

@@ -37,7 +37,7 @@ static void block_turn(const float *from, float *to)
             for (int o = 0; o < BLOCK; o++) to[o * BLOCK + i] = from[i * BLOCK + o];
 }
 
-static void derive(const struct wino *w, const float *from, bool turned, float *to)
+static void pack(const struct wino *w, const float *from, bool turned, float *to)
 {
     const int64_t ins = turned ? w->out_blocks : w->in_blocks, step = (turned ? -1 : 1) * BLOCK * BLOCK;
     float buffer[TILE_WEIGHTS];

@@ -22,7 +22,7 @@ struct wino wino_plan(const struct wino_shape *s);
 
 /* One table an instruction set. */
 struct wino_ops {
-    void (*derive)(const struct wino *w, const float *from, bool turned, float *to);
+    void (*pack)(const struct wino *w, const float *from, bool turned, float *to);
     void (*run)(const struct wino *w, const float *x, const float *u, const float *bias, float *y, bool add,
                 float *work);
     void (*weights)(const struct wino *w, const float *x, const float *gout, float *grad, float *bias, bool add,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "daemon/report/confusion.h"
-#include "data/letters.h"
+#include "data/font5x7.h"
 #include "data/picture.h"
 
 enum { EDGE = 8, NAME_MOST = 16 };

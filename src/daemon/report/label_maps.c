@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "daemon/report/label_maps.h"
-#include "data/sheet.h"
+#include "data/contact_sheet.h"
 #include "data/slices.h"
 #include "data/volumes.h"
 
@@ -27,7 +27,7 @@ struct label_maps {
     struct label_score all[NIFTI_LABELS];
     bool scored;                                         /* labels are known of a volume */
     struct text scores;
-    struct sheet *sheet;
+    struct contact_sheet *sheet;
     int shows, height, width;
     uint8_t *rgb;
 };
@@ -128,7 +128,7 @@ static int shape_check(struct label_maps *m, struct err *e)
 }
 
 /* A picture for each volume, as many as find room, all of the size of the largest one. */
-static void sheet_make(struct label_maps *m)
+static void contact_sheet_make(struct label_maps *m)
 {
     const uint64_t n = volumes_count(m->d);
     char title[100];
@@ -139,13 +139,13 @@ static void sheet_make(struct label_maps *m)
         if (v->grid.size[1] > m->height) m->height = (int)v->grid.size[1];
         truth |= v->label.path != NULL;
     }
-    m->shows = sheet_takes((int64_t)n, m->height, m->width);
+    m->shows = contact_sheet_takes((int64_t)n, m->height, m->width);
     if (!m->shows) return;
-    m->sheet = sheet_new(m->shows, m->height, m->width);
+    m->sheet = contact_sheet_new(m->shows, m->height, m->width);
     m->rgb = mem_alloc((size_t)m->height * (size_t)m->width * 3);
     snprintf(title, sizeof title, "%d of %llu volumes: %spredicted red", m->shows, (unsigned long long)n,
              truth ? "truth green, both yellow, " : "");
-    sheet_title(m->sheet, title);
+    contact_sheet_title(m->sheet, title);
 }
 
 /* Did a prediction write this map? Names do not say so: images and labels of others have such names, too. */
@@ -226,7 +226,7 @@ int label_maps_open(const struct job *j, const struct out_place *at, const atomi
     }
     m->whole = mem_alloc(most);
     text_add(&m->scores, "volume,class,voxels,true_positive,false_positive,false_negative,dice\n");
-    sheet_make(m);
+    contact_sheet_make(m);
     return 0;
 }
 
@@ -278,7 +278,7 @@ static int picture_add(struct label_maps *m, const struct volume *v, double dice
         text_add(&t, "%s\n", base_of(v));
         if (dice >= 0) text_add(&t, "Dice %.3f", dice);
         slices_draw(&s, slices_best(&s), m->rgb, m->height, m->width);
-        sheet_put(m->sheet, (int)m->volume, m->rgb, t.s);
+        contact_sheet_put(m->sheet, (int)m->volume, m->rgb, t.s);
         text_free(&t);
     }
     volumes_values_give(m->d, m->volume);
@@ -350,7 +350,7 @@ static int montage_write(struct label_maps *m, struct err *e)
 {
     struct text png = {0};
     if (!m->sheet) return 0;
-    int bad = sheet_png(m->sheet, &png, e) || file_write(m, montage_name, &png, e);
+    int bad = contact_sheet_png(m->sheet, &png, e) || file_write(m, montage_name, &png, e);
     text_free(&png);
     return bad ? -1 : 0;
 }
@@ -388,7 +388,7 @@ void label_maps_free(struct label_maps *m)
 {
     if (!m) return;
     if (m->open) out_folder_drop(&m->folder);
-    sheet_free(m->sheet);
+    contact_sheet_free(m->sheet);
     text_free(&m->scores);
     free(m->rgb);
     free(m->whole);

@@ -143,7 +143,7 @@ static size_t bytes_planned(const struct plan_accuracy *g, int rank)
 static bool is_resident(const struct plan_accuracy *g, int rank)
 {
     enum { SMALL = 128 << 20 };
-    return !g->job->be->lane && !g->one_process && g->rank[rank].resident && bytes_planned(g, rank) >= SMALL;
+    return !g->job->be->stream && !g->one_process && g->rank[rank].resident && bytes_planned(g, rank) >= SMALL;
 }
 
 static uint64_t bytes_of(const struct plan_accuracy *g, int rank)

@@ -72,12 +72,12 @@ static struct late group_time(const struct slow_layers_request *q, int stage, in
     const struct selection *s = q->plan->sel;
     struct late l = {.name = s->g->node[s->group[group].node[0]].name,
                      .stage = stage,
-                     .slow = s->group[group].slow ? s->group[group].stand_in : NULL,
+                     .slow = s->group[group].slow ? s->group[group].fallback : NULL,
                      .estimated = q->estimated};
     double speed = cost_speed(q->planned, q->plan->stage[stage].rank);
     for (int ph = 0; ph < PH_COUNT; ph++) {
         double ns = *cost_cell(q->measured, 0, (enum phase)ph, group);
-        struct strain met = costs_strain(q->measured, q->x, 0, (enum phase)ph, group);
+        struct pressure met = costs_pressure(q->measured, q->x, 0, (enum phase)ph, group);
         if (ns <= 0) continue;
         l.ns += ns;
         l.planned_ns += cost_ns(q->planned, (enum phase)ph, group, q->measured->size[0]) / speed;

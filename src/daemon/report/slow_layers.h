@@ -26,7 +26,7 @@ void slow_layers_load(int rank, double load, double step, int workers, struct te
 struct late {
     const char *name; int stage;                          /* name NULL: the stage */
     double ns, planned_ns;                                /* of a micro-batch; of a stage, of a step */
-    struct strain met;                                    /* core 0: unknown */
+    struct pressure met;                                  /* core 0: unknown */
     /* why the backend calls its kernel slow (struct group); NULL: no reason */
     const char *slow;
     bool estimated;

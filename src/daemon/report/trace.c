@@ -258,7 +258,7 @@ static void rank_add(const struct job *j, int rank, struct text *t)
     text_add(t, "stage %d", rank % j->n_ranks);
 }
 
-static void names_add(struct writer *w, int rank)
+static void name_table_add(struct writer *w, int rank)
 {
     const struct job *j = w->job;
     const struct selection *s = j->sel;
@@ -288,7 +288,7 @@ static int file_write(const struct job *j, struct track *track, const struct out
     for (int r = 0; r < job_world(j); r++)
         for (int i = 0; i < track[r].n; i++) if (track[r].v[i].from < w.zero) w.zero = track[r].v[i].from;
     for (int r = 0; r < job_world(j); r++) {
-        names_add(&w, r);
+        name_table_add(&w, r);
         own_add(&w, r, &track[r]);
         messages_add(&w, r, &track[r]);
     }

@@ -12,7 +12,7 @@
 #include "daemon/run/sequencer.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/ineffective_options.h"
-#include "plan/show.h"
+#include "plan/render.h"
 
 /* Replicas that a full batch leaves without work. */
 static void idle_report(const struct job *j)
@@ -65,7 +65,7 @@ void setup_hello(struct setup *b)
     cost_doubt(j->cost->spread, j->cost->origin, &b->notes);
     if (!b->conf->run.evaluate && sequencer_only_warms(j))
         log_line("note: the warm-up is as long as the run or longer: the learning rate never reaches its full value");
-    if (used < cores && !j->be->lane)
+    if (used < cores && !j->be->stream)
         log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
                  ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",

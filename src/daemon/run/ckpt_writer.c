@@ -235,7 +235,7 @@ enum { SMALL = 4 << 20 };
 uint64_t save_staging_bytes(const struct job *j, int rank)
 {
     uint64_t bytes = state_of_rank(j, rank);
-    return (j->be && j->be->lane) || bytes <= SMALL ? bytes : 0;
+    return (j->be && j->be->stream) || bytes <= SMALL ? bytes : 0;
 }
 
 /* Made once. */

@@ -25,7 +25,7 @@ static int hear_orders(struct control *s, struct err *e)
 {
     struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
     while (s->tasks.n < TASKS) {
-        int got = s->under->ops->hear(s->under, &m, e);
+        int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
         const struct order *o = &s->fresh->o;
         if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
@@ -45,7 +45,7 @@ static int hear_reports(struct control *s, struct err *e)
     struct report r;
     struct tp_message m = {-1, TP_REPORT, &r, sizeof r};
     for (;;) {
-        int got = s->under->ops->hear(s->under, &m, e);
+        int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
         if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n)
             return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, r.rank);
@@ -64,7 +64,7 @@ static int hear_costs(struct control *s, struct err *e)
 {
     struct tp_message m = {-1, TP_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
     while (s->of_costs && s->of_costs < s->n) {
-        int got = s->under->ops->hear(s->under, &m, e);
+        int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
         if (m.n != m.max) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", m.n, m.max);
         costs_add(s, s->costs_heard);
@@ -77,7 +77,7 @@ static int hear_saved(struct control *s, struct err *e)
     struct saved r;
     struct tp_message m = {-1, TP_SAVED, &r, sizeof r};
     for (;;) {
-        int got = s->under->ops->hear(s->under, &m, e);
+        int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
         if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n || r.n < 0 || r.n > 2)
             return err_set(e, E_INTERNAL, "what a rank wrote of a checkpoint came in %zu bytes", m.n);
@@ -89,7 +89,7 @@ static int hear_saved(struct control *s, struct err *e)
 static int say_saved(struct control *s, struct err *e)
 {
     struct saved r;
-    return save_said(s->save, &r) ? s->under->ops->say(s->under, 0, TP_SAVED, &r, sizeof r, e) : 0;
+    return save_said(s->save, &r) ? s->under->ops->send_msg(s->under, 0, TP_SAVED, &r, sizeof r, e) : 0;
 }
 
 static int listen_all(struct control *s, struct err *e)
@@ -215,7 +215,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
     tasks_pop(&s->tasks);
     s->n_prefetched--;
     if (x && s->rank == 0) costs_add(s, x);
-    return x && s->rank != 0 ? s->under->ops->say(s->under, 0, TP_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
+    return x && s->rank != 0 ? s->under->ops->send_msg(s->under, 0, TP_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
 }
 
 /* ---- the transport that the executor sees ------------------------------------------------------------------------ */
@@ -239,9 +239,9 @@ static int on_post_sum(struct tp *t, const struct tp_tag *tag, void *buf, struct
 }
 static int on_progress(struct tp *t, struct err *e) { return control_poll(side_of(t), e); }
 static enum tp_state on_test(struct tp *t, struct tp_req *r) { return under(t)->ops->test(under(t), r); }
-static int on_attach(struct tp *t, void *lane, const struct tp_use *use, int n, struct err *e)
+static int on_attach(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e)
 {
-    return under(t)->ops->attach ? under(t)->ops->attach(under(t), lane, use, n, e) : 0;
+    return under(t)->ops->attach ? under(t)->ops->attach(under(t), stream, use, n, e) : 0;
 }
 static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
 static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
@@ -256,7 +256,7 @@ static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsig
         exec_beat_look(s->beat);
         if (control_poll(s, e)) return -1;
         if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
-        int got = s->under->ops->hear(s->under, &m, e);
+        int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got < 0) return -1;
         if (got > 0 && m.n == bytes) {
             exec_beat_wait(s->beat, before);
@@ -289,7 +289,7 @@ static size_t piece_at(const struct control *s, size_t at, size_t bytes)
 int control_send(struct control *s, enum tp_stream stream, const void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
-        if (s->under->ops->say(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+        if (s->under->ops->send_msg(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
     return 0;
 }
 
@@ -314,7 +314,7 @@ int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e
 
 static int say_numbers(struct control *s, int to, const double *x, int n, struct err *e)
 {
-    return s->under->ops->say(s->under, to, TP_STATE, x, (size_t)n * sizeof *x, e);
+    return s->under->ops->send_msg(s->under, to, TP_STATE, x, (size_t)n * sizeof *x, e);
 }
 
 /* Rank 0 adds the terms in rank order. */
@@ -339,18 +339,21 @@ static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 }
 static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
 {
-    return under(t)->ops->say(under(t), to, stream, p, bytes, e);
+    return under(t)->ops->send_msg(under(t), to, stream, p, bytes, e);
 }
-static int on_hear(struct tp *t, struct tp_message *m, struct err *e) { return under(t)->ops->hear(under(t), m, e); }
+static int on_hear(struct tp *t, struct tp_message *m, struct err *e)
+{
+    return under(t)->ops->recv_msg(under(t), m, e);
+}
 static void on_abort(struct tp *t, int code) { under(t)->ops->abort(under(t), code); }
 static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
 
-static int on_post_borrow(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
-                          struct err *e)
+static int on_post_get(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                       struct err *e)
 {
-    return under(t)->ops->post_borrow(under(t), from, tag, buf, out, e);
+    return under(t)->ops->post_get(under(t), from, tag, buf, out, e);
 }
-static void on_give_back(struct tp *t, struct tp_req *r) { under(t)->ops->give_back(under(t), r); }
+static void on_get_release(struct tp *t, struct tp_req *r) { under(t)->ops->get_release(under(t), r); }
 static void *on_room(struct tp *t, size_t bytes)
 {
     return under(t)->ops->room ? under(t)->ops->room(under(t), bytes) : NULL;
@@ -364,9 +367,10 @@ static bool on_reads(struct tp *t, int peer) { return under(t)->ops->reads && un
 static const struct tp_ops listening = {
     .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
     .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .post_sum = on_post_sum,
-    .post_borrow = on_post_borrow, .give_back = on_give_back, .room = on_room, .meet = on_meet, .reads = on_reads,
+    .post_get = on_post_get, .get_release = on_get_release, .room = on_room, .meet = on_meet, .reads = on_reads,
     .progress = on_progress, .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
-    .reduce = on_reduce, .bcast = on_bcast, .say = on_say, .hear = on_hear, .abort = on_abort, .close = on_close,
+    .reduce = on_reduce, .bcast = on_bcast, .send_msg = on_say, .recv_msg = on_hear, .abort = on_abort,
+        .close = on_close,
 };
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */

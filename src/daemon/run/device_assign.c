@@ -16,7 +16,7 @@ int assign_check(const struct setup *b, struct err *e)
     const struct conf *c = b->conf;
     const char *want = c->run.transport;
     const struct tp_ops *tp = tp_find(want);
-    bool gpu = b->job.be->lane, device = !tp || tp->over; /* only transports for GPUs can be missing from a build */
+    bool gpu = b->job.be->stream, device = !tp || tp->over; /* only transports for GPUs can be missing from a build */
     if (strcmp(want, "auto") == 0) return 0;
     if (device && !gpu)
         return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
@@ -206,7 +206,7 @@ static int device_wrap(struct setup *b, struct err *e)
 int assign_connect(struct setup *b, struct err *e)
 {
     if (b->world->open(b->world, &b->tp, e)) return -1;
-    return b->job.be->lane ? device_wrap(b, e) : 0;
+    return b->job.be->stream ? device_wrap(b, e) : 0;
 }
 
 static void links_fill(struct setup *b, struct hosts_links *mine)

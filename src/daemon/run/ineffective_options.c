@@ -43,8 +43,8 @@ void ineffective_options_report(const struct job *j, bool nccl, struct text *out
     if (j->n_replicas < 2)
         KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
                   "pipeline.read_in_place");
-    else if (j->be->lane) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
-    if (j->be->lane) gpu_report(j, nccl, out);
+    else if (j->be->stream) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
+    if (j->be->stream) gpu_report(j, nccl, out);
     else
         KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",
                   "run.kernel_times", "run.overlap_wgrad", "run.nccl_max_ctas", "run.transfer_timeout");

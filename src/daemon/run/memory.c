@@ -1,4 +1,4 @@
-/* Reads what memory there is, and says it as pools that ranks share (job/fit.h). */
+/* Reads what memory there is, and says it as pools that ranks share (job/memory_limit.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +271,7 @@ static uint64_t tensor_largest(const struct job *j, int rank)
 static uint64_t rank_beside(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
-    uint64_t plan = fit_bytes(j, rank % j->n_ranks), more = plan / 4 < RANK_MORE ? plan / 4 : RANK_MORE;
+    uint64_t plan = limit_bytes(j, rank % j->n_ranks), more = plan / 4 < RANK_MORE ? plan / 4 : RANK_MORE;
     uint64_t feed = exec_feed_bytes(j->conf, plans_of(j, rank), j->n_plans, rank % j->n_ranks);
     uint64_t bytes = RANK_LEAST + more + feed + tensor_largest(j, rank);
     bool counts = reads(j, plans_of(j, rank), rank);
@@ -358,7 +358,7 @@ void memory_notes(const struct job *j, struct text *out)
 {
     uint64_t need = 0;
     char b[2][32];
-    const struct fit_pool *p = fit_pool_short(j, true, &need);
+    const struct fit_pool *p = limit_pool_short(j, true, &need);
     if (!p) return;
     text_add(out, "note: the run needs %s, more than the %s of %s: the system will slow it down\n",
              text_bytes(need, b[0]), text_bytes(p->bytes, b[1]), p->name);

@@ -3,7 +3,7 @@
 #ifndef DAEMON_RUN_MEMORY_H
 #define DAEMON_RUN_MEMORY_H
 #include <stdint.h>
-#include "job/fit.h"
+#include "job/memory_limit.h"
 
 /* id: what processes of one host share has the same one, 0 is the host itself; own: the process's alone; soft: no
  * limit, above it the system slows processes down. bytes: what is left of it. */

@@ -8,7 +8,7 @@
 int cores_watch(struct setup *b, struct err *e)
 {
     (void)e;
-    if (!b->job.be->lane && (b->world->rank == 0 || !b->world->one_process)) b->cores = cores_begin();
+    if (!b->job.be->stream && (b->world->rank == 0 || !b->world->one_process)) b->cores = cores_begin();
     return 0;
 }
 

@@ -38,7 +38,7 @@ struct cost *warmup_costs(const struct job *j)
 
 int warmup_count(const struct job *j)
 {
-    if (j->be->lane || !full(j) || job_steps(j) < WARMUP_FIRST) return 0;
+    if (j->be->stream || !full(j) || job_steps(j) < WARMUP_FIRST) return 0;
     struct cost *k = warmup_costs(j);
     int n = costs_count(k) + 3;
     cost_free(k);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/st_out.h"
 #include "ckpt/weights.h"
@@ -73,22 +73,22 @@ static int missing_check(const struct conf *c, const struct weights_rows *w, str
 {
     const struct conf_texts *p = &c->run.init_missing;
     for (int i = 0, k; i < p->n; i++) {
-        struct nearest near = nearest_begin(p->v[i], pattern_stem(p->v[i]));
+        struct suggest near = suggest_begin(p->v[i], glob_stem(p->v[i]));
         char hint[NEAREST_TELL];
-        for (k = 0; k < w->n && !pattern_names(p->v[i], w->entry[k].name); k++)
+        for (k = 0; k < w->n && !glob_names(p->v[i], w->entry[k].name); k++)
             layer_names_try(&near, w->entry[k].name);
         if (k == w->n)
             return conf_error(c, "run.init_missing", e, "\"%s\" is the name of no weight, nor of a layer with any%s",
-                              p->v[i], nearest_tell(&near, "", hint));
+                              p->v[i], suggest_tell(&near, "", hint));
     }
     return 0;
 }
 
-static int rules_read(const struct conf *c, struct pattern_rule *rule, struct err *e)
+static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *e)
 {
     const struct conf_texts *p = &c->run.init_rename;
     for (int i = 0; i < p->n; i++)
-        if (!pattern_rule_parse(p->v[i], &rule[i]))
+        if (!glob_rule_parse(p->v[i], &rule[i]))
             return conf_error(c, "run.init_rename", e, "\"%s\": want \"PATTERN -> NAME\", such as \"backbone.* -> *\"",
                               p->v[i]);
     return 0;
@@ -97,19 +97,19 @@ static int rules_read(const struct conf *c, struct pattern_rule *rule, struct er
 /* A rule that renames nothing is to blame for what is missing then. */
 static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
 {
-    struct nearest near = nearest_begin(pattern, pattern_stem(pattern));
+    struct suggest near = suggest_begin(pattern, glob_stem(pattern));
     char hint[NEAREST_TELL];
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
     if (e) *e = (struct err){0};
     return conf_error(c, "run.init_rename", e, "\"%s\" is the name of no tensor in %s, nor of a layer with any%s",
-                      pattern, f->path, nearest_tell(&near, "", hint));
+                      pattern, f->path, suggest_tell(&near, "", hint));
 }
 
 static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
                      struct text *told, struct err *e)
 {
-    struct pattern_rule rule[CONF_LIST];
+    struct glob_rule rule[CONF_LIST];
     const struct weights_allow allow = {rule, c->run.init_rename.n,
                                         {c->run.init_missing.v, c->run.init_missing.n},
                                         {c->run.init_extra.v, c->run.init_extra.n}};

@@ -10,7 +10,7 @@
 
 static int say_report(struct control *s, const struct report *r, struct err *e)
 {
-    return s->under->ops->say(s->under, 0, TP_REPORT, r, sizeof *r, e);
+    return s->under->ops->send_msg(s->under, 0, TP_REPORT, r, sizeof *r, e);
 }
 
 static int run_step(struct control *s, struct err *e)
@@ -88,7 +88,7 @@ static void own_failure(struct control *s, struct err *e)
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
         s->under->ops->progress(s->under, &again);       /* it may fail again, but messages still arrive */
-        int got = s->under->ops->hear(s->under, &m, &none);
+        int got = s->under->ops->recv_msg(s->under, &m, &none);
         if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
         if (got == 0) control_pause();
     }

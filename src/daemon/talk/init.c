@@ -42,7 +42,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 
 typedef VEC(char *) names;
 
-static void names_free(names *n)
+static void name_table_free(names *n)
 {
     for (int i = 0; i < n->n; i++) free(n->v[i]);
     vec_free(n);
@@ -71,7 +71,7 @@ static bool has_folders(const char *dir, const char *name)
     char *path = inside(dir, name);
     bool has = !folder_names(path, true, &in, &none) && in.n > 0;
     free(path);
-    names_free(&in);
+    name_table_free(&in);
     return has;
 }
 
@@ -119,7 +119,7 @@ static int parts_find(const char *dir, const names *in, struct found *f, struct 
         const bool used = !strcmp(all.v[i], in->v[train]) || (other >= 0 && !strcmp(all.v[i], in->v[other]));
         if (!used && !f->beside++) f->first_beside = inside(dir, all.v[i]);
     }
-    names_free(&all);
+    name_table_free(&all);
     return 0;
 }
 
@@ -127,7 +127,7 @@ static int folders_find(const char *dir, struct found *f, struct err *e)
 {
     names in = {0};
     int bad = folder_names(dir, true, &in, e) || parts_find(dir, &in, f, e);
-    names_free(&in);
+    name_table_free(&in);
     if (!f->train) f->train = mem_strdup(dir);
     return bad ? -1 : 0;
 }

@@ -26,11 +26,11 @@
 #include "exec/exec.h"
 #include "job/job.h"
 #include "job/search.h"
-#include "job/thaw.h"
+#include "job/freeze_savings.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
-#include "plan/show.h"
+#include "plan/render.h"
 #include "transport/tp.h"
 
 static int print(const struct text *t, struct err *e)
@@ -210,7 +210,7 @@ static void memory_text(const struct job *j, struct text *out)
 {
     uint64_t need;
     char b[2][32];
-    const struct fit_pool *p = j->host && j->host->advisory ? fit_pool_short(j, false, &need) : NULL;
+    const struct fit_pool *p = j->host && j->host->advisory ? limit_pool_short(j, false, &need) : NULL;
     if (p)
         text_add(out, "note: not for this machine: ranks here would need %s,\n  more than the %s of %s\n",
                  text_bytes(need, b[0]), text_bytes(p->bytes, b[1]), p->name);
@@ -229,7 +229,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
         feeds_text(j, out);
         mirrors_text(j, out);
         memory_text(j, out);
-        return thaw_text(j, out, e);
+        return freeze_savings_text(j, out, e);
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/nearest.h"
+#include "base/suggest.h"
 #include "daemon/talk/opts.h"
 
 struct opt {
@@ -141,10 +141,10 @@ static int unknown_long(const char *given, struct err *e)
     size_t n = strcspn(given, "=");
     char *name = mem_strdup(given), hint[NEAREST_TELL];
     name[n] = 0;
-    struct nearest near = nearest_begin(name, n);
-    for (int i = 0; i < N_OPTIONS; i++) nearest_try(&near, options[i].name, strlen(options[i].name), 0);
+    struct suggest near = suggest_begin(name, n);
+    for (int i = 0; i < N_OPTIONS; i++) suggest_try(&near, options[i].name, strlen(options[i].name), 0);
     const char *key = near.name ? NULL : conf_nearest(name);
-    nearest_tell(&near, "--", hint);
+    suggest_tell(&near, "--", hint);
     if (key) snprintf(hint, sizeof hint, " (did you mean -o %s=VALUE?)", key);
     if (!*hint) snprintf(hint, sizeof hint, " (see mpstaged --help)");
     if (!ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, hint);

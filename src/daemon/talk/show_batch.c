@@ -4,7 +4,7 @@
 #include <string.h>
 #include "daemon/talk/show_batch.h"
 #include "data/ds.h"
-#include "data/sheet.h"
+#include "data/contact_sheet.h"
 
 /* Of the data set: its picture, and its label, -1: none. values, targets: of a sample; lo, hi: what is black and what
  * is white. */
@@ -46,7 +46,7 @@ static int samples_read(struct batch *b, struct err *e)
     size_t label = b->target >= 0 ? b->targets * dtype_bytes(b->d->field[b->target].type) : 0;
     b->id = mem_alloc((size_t)c->train.batch_size * sizeof *b->id);
     b->all = feed_batch(&order, 0, (int)c->train.batch_size, b->id, &epoch);
-    b->n = sheet_takes(b->all, b->picture.d[1], b->picture.d[2]);
+    b->n = contact_sheet_takes(b->all, b->picture.d[1], b->picture.d[2]);
     if (!b->n)
         return conf_error(c, "data.source", e, "--show-batch: pictures of %lldx%lld pixels are too large for a sheet",
                           (long long)b->picture.d[1], (long long)b->picture.d[2]);
@@ -138,28 +138,28 @@ static void label_add(const struct batch *b, int i, struct text *out)
     else if (f->type == F32) vector_add(b, (const float *)b->label + (size_t)i * b->targets, out);
 }
 
-static int sheet_make(const struct batch *b, struct text *png, struct text *said, struct err *e)
+static int contact_sheet_make(const struct batch *b, struct text *png, struct text *said, struct err *e)
 {
     char shape[96];
     struct text title = {0};
-    struct sheet *s = sheet_new(b->n, (int)b->picture.d[1], (int)b->picture.d[2]);
+    struct contact_sheet *s = contact_sheet_new(b->n, (int)b->picture.d[1], (int)b->picture.d[2]);
     uint8_t *rgb = mem_alloc(3 * (size_t)(b->picture.d[1] * b->picture.d[2]));
     text_add(&title, "%d of %d samples of the first batch, %s", b->n, b->all, shape_text(&b->picture, shape));
     if (!b->d->unit && (b->lo != 0 || b->hi != 1))
         text_add(&title, ", values from %.4g to %.4g", (double)b->lo, (double)b->hi);
     text_add(said, "%s\n", title.s);
-    sheet_title(s, title.s);
+    contact_sheet_title(s, title.s);
     for (int i = 0; i < b->n; i++) {
         struct text label = {0};
         label_add(b, i, &label);
         pixels_make(b, i, rgb);
-        sheet_put(s, i, rgb, label.s);
+        contact_sheet_put(s, i, rgb, label.s);
         text_free(&label);
     }
-    int bad = sheet_png(s, png, e);
+    int bad = contact_sheet_png(s, png, e);
     free(rgb);
     text_free(&title);
-    sheet_free(s);
+    contact_sheet_free(s);
     return bad;
 }
 
@@ -172,7 +172,7 @@ int show_batch(struct job *j, struct text *png, struct text *said, struct err *e
     int bad = fields_find(&b, e) || samples_read(&b, e);
     if (!bad) {
         values_restore(&b);
-        bad = sheet_make(&b, png, said, e);
+        bad = contact_sheet_make(&b, png, said, e);
     }
     free(b.id);
     free(b.x);

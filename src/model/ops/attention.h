@@ -1,4 +1,4 @@
-/* Shared by the attention operator and backends. What is kept of one micro-batch (op_call.extra): floats
+/* Shared by the attention operator and backends. What is kept of one micro-batch (op_call.saved): floats
  * [sample][head][position][2]: the largest score m of all positions that one looks at, and 1 / the sum of
  * e^(score - m). They are apart, because a float that held m + log sum would have no digits left for the logarithm
  * where scores are large. Kernels of every backend write this layout. */

@@ -43,7 +43,7 @@ int dice_infer(const struct node *n, const struct shape *const *in, struct infer
     return 0;
 }
 
-size_t dice_extra(const struct graph *g, const struct node *n, int samples)
+size_t dice_saved(const struct graph *g, const struct node *n, int samples)
 {
     return DICE_KEPT * sizeof(double) * (size_t)samples * (size_t)g->tensor[n->in[0]].shape.d[0];
 }
@@ -79,7 +79,7 @@ void dice_forward(const struct op_call *call)
     const struct dice d = dice_of(call->g, call->node);
     for (int n = 0; n < call->n; n++) {
         const struct segment s = segment_of(call, n);
-        ((double *)call->out)[n] = one_forward(&d, &s, (double *)call->extra + DICE_KEPT * d.c * n);
+        ((double *)call->out)[n] = one_forward(&d, &s, (double *)call->saved + DICE_KEPT * d.c * n);
     }
 }
 
@@ -109,7 +109,7 @@ void dice_backward(const struct op_call *call)
     struct dice_slopes *slope = mem_alloc((size_t)d.c * sizeof *slope);
     for (int n = 0; n < call->n; n++) {
         const struct segment s = segment_of(call, n);
-        const double *kept = (const double *)call->extra + DICE_KEPT * d.c * n;
+        const double *kept = (const double *)call->saved + DICE_KEPT * d.c * n;
         for (int64_t c = 0; c < d.c; c++)
             slope[c] = dice_slopes_of(kept + DICE_KEPT * c, d.smooth, d.power, (double)(d.c - d.first));
         for (int64_t i = 0; i < d.points; i++)

@@ -16,7 +16,7 @@ struct dice { int64_t c, points, first; bool sigmoid, ce; int power; double smoo
 struct dice dice_of(const struct graph *g, const struct node *n);
 
 /* Kept of each sample and channel: I, P and Y. */
-size_t dice_extra(const struct graph *g, const struct node *n, int samples);
+size_t dice_saved(const struct graph *g, const struct node *n, int samples);
 int dice_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e);
 void dice_forward(const struct op_call *c);
 void dice_backward(const struct op_call *c);

@@ -38,7 +38,7 @@ int group_norm_infer(const struct node *n, const struct shape *in, int64_t group
     return 0;
 }
 
-size_t group_norm_extra(const struct graph *g, const struct node *n, int samples)
+size_t group_norm_saved(const struct graph *g, const struct node *n, int samples)
 {
     return 2 * sizeof(double) * (size_t)samples * (size_t)group_norm_of(g, n).groups;
 }
@@ -57,7 +57,7 @@ void group_norm_forward(const struct op_call *c)
     const struct group_norm d = group_norm_of(c->g, c->node);
     const float *w = d.affine ? c->param[GN_WEIGHT] : NULL, *b = d.affine ? c->param[GN_BIAS] : NULL, *x = c->in[0];
     float *y = c->out;
-    double *kept = c->extra;
+    double *kept = c->saved;
     for (int64_t i = 0; i < c->n * d.groups; i++) {
         double mean, inv;
         moments(x, d.width * d.points, d.eps, &mean, &inv);
@@ -72,7 +72,7 @@ void group_norm_forward(const struct op_call *c)
 /* dw = sum g xhat, db = sum g, of each channel; added up over samples. */
 static void weights(const struct op_call *c, struct group_norm d)
 {
-    const double *kept = c->extra;
+    const double *kept = c->saved;
     for (int64_t ch = 0; ch < d.c; ch++) {
         double sum = 0, dot = 0;
         for (int64_t n = 0; n < c->n; n++) {
@@ -97,7 +97,7 @@ void group_norm_backward(const struct op_call *c)
     const float *w = d.affine ? c->param[GN_WEIGHT] : NULL;
     if (d.affine && (c->pgrad[GN_WEIGHT] || c->pgrad[GN_BIAS])) weights(c, d);
     for (int64_t i = 0; c->gin[0] && i < c->n * d.groups; i++) {
-        const double *kept = (const double *)c->extra + 2 * i;
+        const double *kept = (const double *)c->saved + 2 * i;
         const float *x = (const float *)c->in[0] + i * count, *gy = (const float *)c->gout + i * count;
         double sum = 0, dot = 0;
         for (int64_t k = 0; k < count; k++) {

@@ -1,4 +1,4 @@
-/* Shared by group norm, instance norm and backends: sizes, and what is kept of one micro-batch (op_call.extra), two
+/* Shared by group norm, instance norm and backends: sizes, and what is kept of one micro-batch (op_call.saved), two
  * doubles of each sample and group: mean and 1 / sqrt(var + eps). Kernels of every backend write this layout. */
 #ifndef OPS_GROUP_NORM_H
 #define OPS_GROUP_NORM_H
@@ -10,7 +10,7 @@ struct group_norm group_norm_of(const struct graph *g, const struct node *n);
 
 /* op_kind's functions; groups: of the node. */
 int group_norm_infer(const struct node *n, const struct shape *in, int64_t groups, struct infer *f, struct err *e);
-size_t group_norm_extra(const struct graph *g, const struct node *n, int samples);
+size_t group_norm_saved(const struct graph *g, const struct node *n, int samples);
 void group_norm_forward(const struct op_call *c);
 void group_norm_backward(const struct op_call *c);
 #endif

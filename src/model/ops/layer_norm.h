@@ -1,4 +1,4 @@
-/* What layer norm keeps of one micro-batch (op_call.extra): of each sample and point two floats, mean and 1 / sqrt(var
+/* What layer norm keeps of one micro-batch (op_call.saved): of each sample and point two floats, mean and 1 / sqrt(var
  * + eps). Kernels of every backend write this layout. */
 #ifndef OPS_LAYER_NORM_H
 #define OPS_LAYER_NORM_H

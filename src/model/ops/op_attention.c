@@ -31,7 +31,7 @@ static uint64_t flops(const struct graph *g, const struct node *n)
     return 4 * (uint64_t)(a.points * a.heads * a.width) * (uint64_t)a.points;
 }
 
-static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
 {
     const struct attention a = attention_of(g, n, samples);
     return 2 * (size_t)(a.n * a.heads * a.points) * sizeof(float);
@@ -47,7 +47,7 @@ static struct head head_of(const struct op_call *c, const struct attention *a, i
 {
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
     const float *x = (const float *)c->in[0] + from;
-    struct head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->extra + 2 * i * a->points,
+    struct head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->saved + 2 * i * a->points,
                      .points = a->points, .width = a->width, .scale = a->scale};
     if (c->out) h.o = h.out = (float *)c->out + i * one;
     if (!c->gin[0]) return h;
@@ -157,14 +157,14 @@ static const char *const examples[] = {"6x5 heads=2", "3x4", "36x3x2 heads=3", "
 const struct op_kind op_attention = {
     .name = "attention",
     .text = "self-attention of all points; channels are queries, keys, values",
-    .does = OP_ATTENTION,
+    .category = OP_ATTENTION,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .flops = flops,
-    .extra_bytes = extra_bytes,
-    .need_b = 1 << 0 | NEED_OUT | NEED_EXTRA,
+    .saved_bytes = saved_bytes,
+    .need_b = 1 << 0 | NEED_OUT | NEED_SAVED,
     .grad_in = 1 << 0,
     .forward = forward,
     .backward_data = backward_data,

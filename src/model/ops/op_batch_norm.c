@@ -32,7 +32,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
 {
     return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0];
 }
@@ -44,7 +44,7 @@ static struct dims dims_of(const struct op_call *c)
     return (struct dims){s->d[0], shape_count(s) / s->d[0]};
 }
 
-static void statistics(const struct op_call *c, struct dims d, int64_t ch, struct bn_extra x)
+static void statistics(const struct op_call *c, struct dims d, int64_t ch, struct bn_saved x)
 {
     double sum = 0, sq = 0, count = (double)c->n * (double)d.s;
     for (int n = 0; n < c->n; n++)
@@ -66,7 +66,7 @@ static void forward(const struct op_call *c)
     for (int64_t ch = 0; ch < d.c; ch++) {
         double mean, inv;
         if (c->train) {
-            struct bn_extra x = bn_extra_at(c->extra, d.c);
+            struct bn_saved x = bn_saved_at(c->saved, d.c);
             statistics(c, d, ch, x);
             mean = x.mean[ch];
             inv = 1 / sqrt(x.var[ch] + bn_eps(c->node));
@@ -100,7 +100,7 @@ static void backward_data(const struct op_call *c)
 {
     if (!c->train) { backward_fixed(c); return; }
     struct dims d = dims_of(c);
-    struct bn_extra x = bn_extra_at(c->extra, d.c);
+    struct bn_saved x = bn_saved_at(c->saved, d.c);
     const float *in = c->in[0], *gy = c->gout, *w = c->param[BN_WEIGHT];
     double count = (double)c->n * (double)d.s;
     for (int64_t ch = 0; ch < d.c; ch++) {
@@ -139,7 +139,7 @@ static void stats(const struct op_stats *a)
     for (int64_t ch = 0; ch < c; ch++) {
         double count = 0, mean = 0, m2 = 0;
         for (int i = 0; i < a->n_mb; i++) {
-            struct bn_extra x = bn_extra_at((void *)(uintptr_t)a->extra[i], c);
+            struct bn_saved x = bn_saved_at((void *)(uintptr_t)a->saved[i], c);
             double k = (double)a->ns[i] * (double)spatial, delta = x.mean[ch] - mean;
             if (deferred) {
                 m2 += x.var[ch] * k + delta * delta * count * k / (count + k);
@@ -162,14 +162,14 @@ static const char *const examples[] = {"3x4x4", "16x5x5", "2x3", "4x2x3x2", "32x
 const struct op_kind op_batch_norm = {
     .name = "batch_norm",
     .text = "normalisation over micro-batch and space",
-    .does = OP_NORM,
+    .category = OP_NORM,
     .keeps_layout = true,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .extra_bytes = extra_bytes,
-    .need_b = 1 << 0 | NEED_EXTRA,
+    .saved_bytes = saved_bytes,
+    .need_b = 1 << 0 | NEED_SAVED,
     .grad_in = 1 << 0,
     .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
     .forward = forward,

@@ -88,7 +88,7 @@ static const char *const examples[] = {"2x5x5 channels=3 kernel=3",
 const struct op_kind op_conv = {
     .name = "conv",
     .text = "convolution over one to three spatial dimensions",
-    .does = OP_CONV,
+    .category = OP_CONV,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

@@ -94,7 +94,7 @@ static const char *const examples[] = {"4x3x3 channels=2 kernel=2 stride=2",
 const struct op_kind op_conv_transpose = {
     .name = "conv_transpose",
     .text = "transposed convolution over one to three spatial dimensions",
-    .does = OP_CONV_TRANSPOSED,
+    .category = OP_CONV_TRANSPOSED,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

@@ -16,7 +16,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
 {
     const struct shape *s = &g->tensor[n->out].shape;
     return 2 * sizeof(float) * (size_t)samples * (size_t)(shape_count(s) / s->d[0]);
@@ -59,7 +59,7 @@ static void forward(const struct op_call *call)
         for (int64_t p = 0; p < d.points; p += TILE) {
             const float *x = (const float *)call->in[0] + n * d.c * d.points + p;
             float *y = (float *)call->out + n * d.c * d.points + p,
-                  *kept = (float *)call->extra + 2 * (n * d.points + p);
+                  *kept = (float *)call->saved + 2 * (n * d.points + p);
             double mean[TILE], inv[TILE];
             int some = some_of(&d, p);
             tile_sum(&d, x, some, NULL, mean);
@@ -84,7 +84,7 @@ static void backward_data(const struct op_call *call)
         for (int64_t p = 0; p < d.points; p += TILE) {
             int64_t at = n * d.c * d.points + p;
             const float *x = (const float *)call->in[0] + at, *gy = (const float *)call->gout + at,
-                        *kept = (const float *)call->extra + 2 * (n * d.points + p);
+                        *kept = (const float *)call->saved + 2 * (n * d.points + p);
             float *gx = (float *)call->gin[0] + at;
             double sum[TILE] = {0}, dot[TILE] = {0};
             int some = some_of(&d, p);
@@ -112,7 +112,7 @@ static void backward_weights(const struct op_call *call)
         for (int64_t n = 0; n < d.n; n++) {
             const float *x = (const float *)call->in[0] + (n * d.c + c) * d.points,
                         *gy = (const float *)call->gout + (n * d.c + c) * d.points,
-                        *kept = (const float *)call->extra + 2 * n * d.points;
+                        *kept = (const float *)call->saved + 2 * n * d.points;
             for (int64_t p = 0; p < d.points; p++) {
                 sum += gy[p];
                 dot += (double)gy[p] * ((x[p] - kept[2 * p]) * kept[2 * p + 1]);
@@ -131,9 +131,9 @@ const struct op_kind op_layer_norm = {
     .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .extra_bytes = extra_bytes,
-    .need_b = 1 << 0 | NEED_EXTRA,
-    .need_w = 1 << 0 | NEED_EXTRA,
+    .saved_bytes = saved_bytes,
+    .need_b = 1 << 0 | NEED_SAVED,
+    .need_w = 1 << 0 | NEED_SAVED,
     .grad_in = 1 << 0,
     .pgrad_in_w = 3,
     .forward = forward,

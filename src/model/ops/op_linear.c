@@ -108,7 +108,7 @@ static const char *const examples[] = {"6 features=4", "5 features=3 bias=no", "
 const struct op_kind op_linear = {
     .name = "linear",
     .text = "fully connected layer",
-    .does = OP_MATRIX,
+    .category = OP_MATRIX,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

@@ -21,7 +21,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return pool_infer(n, in, f, e);
 }
 
-static size_t extra_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
 {
     return (size_t)samples * (size_t)shape_count(&g->tensor[n->out].shape);
 }
@@ -30,7 +30,7 @@ static void forward(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
-    uint8_t *where = c->extra;
+    uint8_t *where = c->saved;
     for (int64_t p = 0; p < planes; p++)
         for (int64_t o = 0; o < os; o++) {
             float best = -INFINITY;
@@ -49,7 +49,7 @@ static void backward_data(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w);
-    const uint8_t *where = c->extra;
+    const uint8_t *where = c->saved;
     const float *gy = c->gout;
     float *gx = c->gin[0];
     memset(gx, 0, (size_t)(planes * is) * sizeof *gx);
@@ -67,8 +67,8 @@ const struct op_kind op_max_pool = {
     .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .extra_bytes = extra_bytes,
-    .need_b = NEED_EXTRA,
+    .saved_bytes = saved_bytes,
+    .need_b = NEED_SAVED,
     .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,

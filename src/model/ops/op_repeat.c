@@ -42,7 +42,7 @@ static const char *const examples[] = {"6", "1x3x3 count=16", "16x5 count=2", "3
 const struct op_kind op_repeat = {
     .name = "repeat",
     .text = "all channels several times behind each other",
-    .does = OP_REPEAT,
+    .category = OP_REPEAT,
     .min_in = 1,
     .max_in = 1,
     .attr = attrs,

@@ -41,7 +41,7 @@ static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
     } \
     static const struct attr_kind rule##_attrs[] = {__VA_ARGS__, {NULL}}; \
     const struct op_kind op_##rule = { \
-        .name = #rule, .text = said, .does = OP_UNARY, .unary = UNARY_##rule, .keeps_layout = true, .min_in = 1, \
+        .name = #rule, .text = said, .category = OP_UNARY, .unary = UNARY_##rule, .keeps_layout = true, .min_in = 1, \
         .max_in = 1, .attr = rule##_attrs, .infer = infer, .need_b = (from) == UNARY_FROM_OUTPUT ? NEED_OUT : 1, \
         .grad_in = 1, .forward = rule##_forward, .backward_data = rule##_backward_data, .examples = examples};
 #define UNARY_FILES

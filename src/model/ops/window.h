@@ -53,11 +53,11 @@ static inline int window_make_transposed(const struct node *node, const struct s
     if (window_attrs(node, in, w, e)) return -1;
     if (more->n != 1 && more->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", more->n, n);
     for (int i = 0, j = n - 3; i < 3; i++, j++) {
-        int64_t extra = j < 0 ? 0 : more->i[more->n == 1 ? 0 : j];
+        int64_t saved = j < 0 ? 0 : more->i[more->n == 1 ? 0 : j];
         w->out[i] = j < 0 ? 1 : in->d[j + 1];
-        w->in[i] = (w->out[i] - 1) * w->s[i] - 2 * w->p[i] + w->d[i] * (w->k[i] - 1) + extra + 1;
-        if (extra >= w->s[i] && extra > 0)
-            return err_set(e, E_CONF, "output_padding %lld is not smaller than the stride %lld", (long long)extra,
+        w->in[i] = (w->out[i] - 1) * w->s[i] - 2 * w->p[i] + w->d[i] * (w->k[i] - 1) + saved + 1;
+        if (saved >= w->s[i] && saved > 0)
+            return err_set(e, E_CONF, "output_padding %lld is not smaller than the stride %lld", (long long)saved,
                            (long long)w->s[i]);
         if (w->in[i] < 1) return err_set(e, E_CONF, "padding %lld leaves no output", (long long)w->p[i]);
     }
@@ -67,7 +67,7 @@ static inline int window_make_transposed(const struct node *node, const struct s
 /* Of a node that is a convolution or a transposed one. */
 static inline int window_of_product(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
-    return (node->op->does == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
+    return (node->op->category == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
 }
 
 static inline void window_shape(const struct window *w, int64_t channels, int n_spatial, struct shape *out)

@@ -31,7 +31,7 @@ void dnn_close(struct dnn *d)
     free(d);
 }
 
-int dnn_lane(struct dnn *d, void *stream, struct err *e)
+int dnn_stream(struct dnn *d, void *stream, struct err *e)
 {
     (void)e;
     d->stream = stream;

@@ -1,0 +1,150 @@
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+#include "base/file.h"
+#include "base/file_kind.h"
+
+#define DOWNLOAD "download the file again"
+#define UTF8 "save it as UTF-8"
+
+/* What stands at a place of the file. */
+struct magic { const char *s; size_t n, at; struct sniffed is; };
+#define MAGIC(s, at, ...) {s, sizeof s - 1, at, {__VA_ARGS__}}
+
+static const struct magic magics[] = {
+    MAGIC("version https://git-lfs.github.com/spec/", 0, "a pointer of Git LFS", "get the file itself by git lfs pull"),
+    MAGIC("version https://hawser.github.com/spec/", 0, "a pointer of Git LFS", "get the file itself by git lfs pull"),
+    MAGIC("\xff\xfe\0\0", 0, "UTF-32 text", UTF8),
+    MAGIC("\0\0\xfe\xff", 0, "UTF-32 text", UTF8),
+    MAGIC("\xff\xfe", 0, "UTF-16 text", UTF8),
+    MAGIC("\xfe\xff", 0, "UTF-16 text", UTF8),
+    MAGIC("\x89HDF\r\n\032\n", 0, "an HDF5 file", NULL),
+    MAGIC("PK\3\4", 0, "a ZIP archive", NULL, SNIFF_ZIP),
+    MAGIC("PK\5\6", 0, "an empty ZIP archive", NULL),
+    MAGIC("\x1f\x8b", 0, "a gzip file", "gunzip it first"),
+    MAGIC("\xfd" "7zXZ\0", 0, "an xz file", "unpack it first"),
+    MAGIC("\x28\xb5\x2f\xfd", 0, "a zstd file", "unpack it first"),
+    MAGIC("BZh91AY&SY", 0, "a bzip2 file", "unpack it first"),
+    MAGIC("7z\xbc\xaf\x27\x1c", 0, "a 7z archive", "unpack it first"),
+    MAGIC("Rar!\032\a", 0, "a RAR archive", "unpack it first"),
+    MAGIC("ustar", 257, "a tar archive", "unpack it first"),
+    MAGIC("\x93NUMPY", 0, "a NumPy array (.npy)", NULL),
+    MAGIC("\x89PNG\r\n\032\n", 0, "a PNG picture", NULL),
+    MAGIC("\xff\xd8\xff", 0, "a JPEG picture", NULL),
+    MAGIC("GIF8", 0, "a GIF picture", NULL),
+    MAGIC("WEBPVP8", 8, "a WebP picture", NULL),
+    MAGIC("II*\0", 0, "a TIFF picture", NULL),
+    MAGIC("MM\0*", 0, "a TIFF picture", NULL),
+    MAGIC("DICM", 128, "a DICOM file", NULL),
+    MAGIC("%PDF-", 0, "a PDF file", NULL),
+    MAGIC("TFL3", 4, "a TensorFlow Lite model", NULL),
+    MAGIC("GGUF", 0, "a GGUF file", NULL),
+    MAGIC("{\"", 8, "a safetensors file", NULL),
+};
+static const struct sniffed page = {"an HTML page, as servers send it instead of a file", DOWNLOAD, SNIFF_OTHER},
+    xml = {"XML, as servers send it instead of a file", DOWNLOAD, SNIFF_OTHER},
+    json = {"JSON text", "is it the answer of a server?", SNIFF_JSON},
+    text = {"text", "is it the answer of a server?", SNIFF_PLAIN}, zeros = {"a file of zeros", DOWNLOAD, SNIFF_OTHER},
+    pickle = {"a pickle of Python", NULL, SNIFF_PICKLE}, onnx = {"an ONNX model", NULL, SNIFF_OTHER},
+    tensorflow = {"a TensorFlow model", NULL, SNIFF_OTHER}, utf16 = {"UTF-16 text", UTF8, SNIFF_OTHER};
+
+/* No control characters but those of text, and no byte that UTF-8 never has. */
+static bool readable(const unsigned char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127 || b[i] == 255) return false;
+    return n >= 4;
+}
+
+/* What a magic of few bytes or letters leaves open. Letters also stand in names of files that a list has. */
+static bool plausible(const struct magic *m, const unsigned char *b, size_t n)
+{
+    if ((m->at || !strcmp(m->s, "GIF8")) && readable(b, n)) return false;
+    if (!strcmp(m->s, "GGUF")) return n >= 8 && b[4] && !b[6] && !b[7];
+    if (!strcmp(m->s, "{\"")) return !b[4] && !b[5] && !b[6] && !b[7];
+    return true;
+}
+
+static bool begins(const unsigned char *b, size_t n, const char *lower)
+{
+    size_t k = strlen(lower), i = 0;
+    while (i < k && i < n && tolower(b[i]) == lower[i]) i++;
+    return i == k;
+}
+
+/* What markup begins with, behind the mark of UTF-8 and blanks. */
+static const struct sniffed *markup(const unsigned char *b, size_t n)
+{
+    static const char *const html[] = {"<!doctype html", "<html", "<head", "<body", "<!--"},
+                      *const other[] = {"<?xml", "<error", "<!doctype"};
+    if (n >= 3 && !memcmp(b, "\xef\xbb\xbf", 3)) { b += 3; n -= 3; }
+    while (n && isspace(*b)) { b++; n--; }
+    for (size_t i = 0; i < sizeof html / sizeof *html; i++) if (begins(b, n, html[i])) return &page;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) if (begins(b, n, other[i])) return &xml;
+    return n && (*b == '{' || *b == '[') ? &json : NULL;
+}
+
+/* Every second byte is 0, and no other one. */
+static bool is_utf16(const unsigned char *b, size_t n)
+{
+    const size_t k = n < 32 ? n / 2 : 16;
+    size_t low = 0, high = 0;
+    for (size_t i = 0; i < k; i++) {
+        low += b[2 * i] && !b[2 * i + 1];
+        high += !b[2 * i] && b[2 * i + 1];
+    }
+    return k >= 4 && (low == k || high == k);
+}
+
+static bool all_zero(const unsigned char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) if (b[i]) return false;
+    return n >= 16;
+}
+
+/* Protocol buffers have no magic: ir_version, 3 to 20, or a SavedModel's version 1; then a message of low number. */
+static const struct sniffed *protobuf(const unsigned char *b, size_t n)
+{
+    if (n < 4 || b[0] != 8 || !b[1] || b[1] > 20 || !b[2] || (b[2] & 7) != 2 || b[2] > 0x42) return NULL;
+    return b[1] == 1 ? &tensorflow : &onnx;
+}
+
+const struct sniffed *file_kind(const void *bytes, size_t n)
+{
+    const unsigned char *b = bytes;
+    if (n > SNIFF_BYTES) n = SNIFF_BYTES;
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
+        const struct magic *m = &magics[i];
+        if (n >= m->at + m->n && !memcmp(b + m->at, m->s, m->n) && plausible(m, b, n)) return &m->is;
+    }
+    if (n > 2 && b[0] == 0x80 && b[1] >= 2 && b[1] <= 5) return &pickle;
+    if (all_zero(b, n)) return &zeros;
+    if (is_utf16(b, n)) return &utf16;
+    if (!readable(b, n)) return protobuf(b, n);
+    const struct sniffed *m = markup(b, n);
+    return m ? m : &text;
+}
+
+static int refuse(const char *path, const struct sniffed *is, const char *wanted, struct err *e)
+{
+    return err_set(e, E_DATA, "%s: this is %s, not %s%s%s", path, is->name, wanted, is->remedy ? ": " : "",
+                   is->remedy ? is->remedy : "");
+}
+
+int file_kind_refuse(const char *path, const void *bytes, size_t n, const char *wanted, struct err *e)
+{
+    const struct sniffed *is = file_kind(bytes, n);
+    return is && strcmp(is->name, wanted) ? refuse(path, is, wanted, e) : 0;
+}
+
+int file_kind_file(int fd, const char *path, uint64_t size, const char *wanted, struct err *e)
+{
+    unsigned char b[SNIFF_BYTES];
+    const size_t n = size < sizeof b ? size : sizeof b;
+    return file_read_at(fd, path, 0, b, n, NULL) ? 0 : file_kind_refuse(path, b, n, wanted, e);
+}
+
+int file_kind_text(const char *path, const void *bytes, size_t n, struct err *e)
+{
+    const struct sniffed *is = file_kind(bytes, n);
+    return is && is->kind != SNIFF_JSON && is->kind != SNIFF_PLAIN ? refuse(path, is, "plain text", e) : 0;
+}

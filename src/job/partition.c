@@ -1,0 +1,263 @@
+/* Cutting the network into stages by the policy; under recompute auto, together with what that cut makes necessary to
+ * run again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "job/partition.h"
+#include "job/memory_limit.h"
+#include "optim/optim.h"
+#include "plan/cost.h"
+#include "plan/part.h"
+#include "plan/recompute.h"
+#include "plan/sched.h"
+#include "plan/sim.h"
+
+static const struct part_kind *part_find(const char *name)
+{
+    for (int i = 0; part_list[i]; i++)
+        if (strcmp(part_list[i]->name, name) == 0) return part_list[i];
+    return NULL;
+}
+
+int partition_recompute(const struct job *j, const struct placement *pl, bool *recompute, struct err *e)
+{
+    const struct conf *c = j->conf;
+    if (recompute_stages(c, pl, recompute, e)) return -1;
+    if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
+    if (!limit_limited(j))                                  /* with a host that has enough nothing need be */
+        return j->host && !j->be->stream ? 0 : conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
+    uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
+    struct plan_request r = job_request(j, PLAN_FULL);
+    struct recompute_request q = {j->sel, pl, &r, j->cost, limit};
+    int bad = part_limits(c, j->room, j->n_ranks, limit, e) || recompute_auto(&q, recompute, e);
+    free(limit);
+    return bad;
+}
+
+/* ---- partition auto with recompute auto ------------------------------------------------------ */
+
+/* What must be recomputed follows from the cut, and which cut fits from what is recomputed. So the network is cut as if
+ * nothing were recomputed, as if all were, and as if there were room for everything, each with the blocks that it
+ * really needs; from the best of the three, borders are moved while that helps. */
+struct recut {
+    struct job *j;
+    uint64_t *limit;
+    bool *all, *recompute;
+    struct part_model m;                                   /* for part_may_cut */
+    int *cut, *best, graded;                               /* n_stages + 1 each; how many cuts were graded */
+    double least;                                          /* grade_of the best */
+    double bound;                                          /* ns that no cut can beat, whatever is recomputed */
+};
+static const double TOO_LARGE = 1e300;
+enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
+
+static struct part_request cut_request(struct job *j, const struct conf *c, const struct plan_request *r)
+{
+    return (struct part_request){
+        .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
+        .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
+        .sharing = job_sharing(j, c), .room = j->room, .rough = j->rough};
+}
+
+/* ns, and beyond all times what does not fit: the further, the more is missing. */
+static double grade_of(const struct recut *x, const struct plan *p, double ns)
+{
+    double excess = part_excess(p, x->limit);
+    return excess > 0 ? TOO_LARGE * (1 + excess) : ns;
+}
+
+/* Simulates x->cut with the blocks that it needs, and keeps it if it is better. */
+static int partition_grade(struct recut *x, struct err *e)
+{
+    struct job *j = x->j;
+    struct plan_request r = job_request(j, PLAN_FULL);
+    r.recompute = memcpy(x->recompute, j->recompute, (size_t)j->sel->n_groups * sizeof *x->recompute);
+    struct placement *pl = job_place(j, x->cut, e);
+    struct plan *p = pl && !partition_recompute(j, pl, x->recompute, e) ? plan_make(j->sel, pl, &r, e) : NULL;
+    struct sim *s = p ? plan_simulate(p, j->cost, e) : NULL;
+    double grade = s ? grade_of(x, p, s->wall_ns) : 0;
+    bool bad = !s;
+    x->graded++;
+    if (s && (x->least <= 0 || grade < x->least)) {
+        x->least = grade;
+        memcpy(x->best, x->cut, (size_t)(j->n_stages + 1) * sizeof *x->best);
+    }
+    sim_free(s);
+    plan_free(p);
+    placement_free(pl);
+    return bad ? -1 : 0;
+}
+
+static int way_try(struct recut *x, const struct part_kind *part, int way, struct err *e)
+{
+    struct conf c = *x->j->conf;
+    struct plan_request r = job_request(x->j, PLAN_FULL);
+    if (way == WAY_ALL) r.recompute = x->all;
+    if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
+    struct part_request q = cut_request(x->j, &c, &r);
+    struct part_found found = {0};
+    if (way == WAY_ROOM) q.room = NULL;
+    q.found = &found;
+    if (part->split(&q, x->cut, e)) return -1;
+    if (way == WAY_NOTHING) x->bound = found.least_ns;
+    return partition_grade(x, e);
+}
+
+/* 1: better so; 0: not, or no such place. */
+static int border_move(struct recut *x, int border, int by, int *tried, struct err *e)
+{
+    double before = x->least;
+    memcpy(x->cut, x->best, (size_t)(x->j->n_stages + 1) * sizeof *x->cut);
+    int *at = &x->cut[border], to = *at + by;
+    if (to <= at[-1] || to >= at[1] || !part_may_cut(&x->m, to) || *tried >= MAX_MOVES) return 0;
+    *at = to;
+    ++*tried;
+    return partition_grade(x, e) ? -1 : x->least < before;
+}
+
+static int borders_move(struct recut *x, struct err *e)
+{
+    for (int step = 8; step; step /= 2)
+        for (int any = 1, tried = 0; any;) {
+            any = 0;
+            for (int k = 2; k < 2 * x->j->n_stages; k++)   /* each border up and down, as far as it helps */
+                for (int moved = 1; moved; any |= moved)
+                    if ((moved = border_move(x, k / 2, k % 2 ? step : -step, &tried, e)) < 0) return -1;
+        }
+    return 0;
+}
+
+static int recut(struct job *j, const struct part_kind *part, struct err *e)
+{
+    size_t n = (size_t)j->n_stages + 1, groups = (size_t)j->sel->n_groups;
+    struct plan_request r = job_request(j, PLAN_FULL);
+    struct part_request q = cut_request(j, j->conf, &r);
+    struct recut x = {.j = j,
+                      .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit),
+                      .all = mem_alloc(groups * sizeof *x.all),
+                      .recompute = mem_alloc(groups * sizeof *x.recompute),
+                      .cut = mem_alloc(n * sizeof *x.cut),
+                      .best = j->first_group};
+    for (size_t g = 0; g < groups; g++) x.all[g] = true;
+    int bad = part_limits(j->conf, j->room, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
+    for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
+    if (!bad && !(j->rough && x.least < TOO_LARGE)) bad = borders_move(&x, e);
+    j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least,
+                                   .least_ns = x.bound};
+    part_model_free(&x.m);
+    free(x.limit); free(x.all); free(x.recompute); free(x.cut);
+    return bad;
+}
+
+/* ---- several stages a rank ------------------------------------------------------------------- */
+
+static int rows_place(struct job *j, const struct sched *s, struct err *e)
+{
+    const struct conf *c = j->conf;
+    int *rank_of, n = sched_rows_map(s, &rank_of);
+    bool asked = c->pipeline.stages > 0 || strcmp(c->pipeline.partition, "manual") == 0;
+    if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank; the planner looks at them */
+    j->rank_of = rank_of;
+    if (asked && n != j->n_stages)
+        return conf_error(c, "pipeline.rows", e, "%s has actions of %d stages, but there are %d", c->pipeline.rows, n,
+                          j->n_stages);
+    for (int i = 0; i < n; i++)
+        if (rank_of[i] < 0)
+            return conf_error(c, "pipeline.rows", e, "%s has actions of stage %d, but none of stage %d",
+                              c->pipeline.rows, n - 1, i);
+    j->n_stages = n;
+    return 0;
+}
+
+/* A file of rows with more stages than ranks says itself where they are. What cannot be read, the planner refuses. */
+static int rows_chunks(struct job *j, struct err *e)
+{
+    struct sched s = {.n_ranks = j->n_ranks, .row = mem_alloc((size_t)j->n_ranks * sizeof *s.row)};
+    struct err unread = {0};
+    int bad = !sched_parse("rows", j->rows.s, strlen(j->rows.s), &s, &unread) && rows_place(j, &s, e);
+    sched_free(&s);
+    return bad ? -1 : 0;
+}
+
+/* Where the schedule wants what would otherwise be merged: which rank has each stage. 78 where ranks would not have as
+ * many. */
+static int chunks_place(struct job *j, struct err *e)
+{
+    const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
+    int n = j->n_stages, p = j->n_ranks;
+    if (j->rows.s) return rows_chunks(j, e);
+    if (!k || !k->chunks || n <= p) return 0;
+    if (n % p)
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages on %d ranks: schedule \"%s\" wants as many on each",
+                          n, p, k->name);
+    j->rank_of = mem_alloc((size_t)n * sizeof *j->rank_of);
+    for (int i = 0; i < n; i++) j->rank_of[i] = sched_rank_of(k, i, p);
+    return 0;
+}
+
+/* Policies that go by bytes may leave a rank empty; of several stages of a rank none may be. */
+static int chunks_check(const struct job *j, struct err *e)
+{
+    for (int i = 0; j->rank_of && i < j->n_stages; i++)
+        if (j->first_group[i] == j->first_group[i + 1])
+            return conf_error(j->conf, "pipeline.partition", e, "\"%s\" leaves no layers for stage %d of %d",
+                              j->conf->pipeline.partition, i, j->n_stages);
+    return 0;
+}
+
+/* ---- all policies ---------------------------------------------------------------------------- */
+
+static int stages_cut(struct job *j, struct err *e)
+{
+    const struct part_kind *part = part_find(j->conf->pipeline.partition);
+    if (!part)
+        return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
+                          j->conf->pipeline.partition);
+    if (chunks_place(j, e)) return -1;
+    if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) {
+        j->n_merged = j->n_stages;
+        j->n_stages = j->n_ranks;
+    }
+    if (j->n_stages > j->sel->n_groups)
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
+                          j->n_stages, j->sel->n_groups);
+    int kind = 0;
+    while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
+    if (j->batch[kind] < 0 && j->conf->run.evaluate)
+        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+    if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
+    j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
+    bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 &&
+                limit_limited(j);
+    if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
+    struct plan_request r = job_request(j, kind);
+    struct part_request q = cut_request(j, j->conf, &r);
+    q.found = &j->found;
+    return part->split(&q, j->first_group, e);
+}
+
+/* One stage a rank, unless the schedule wants several: more ranks than stages have nothing to do, fewer run
+ * neighbouring stages as one. */
+static int stages_fit(struct job *j, struct err *e)
+{
+    if (j->n_ranks > j->n_stages) {
+        char of[32] = "";
+        int replicas = (int)j->conf->pipeline.replicas;
+        if (replicas > 1) snprintf(of, sizeof of, "%d replicas of ", replicas);
+        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage",
+                          j->n_ranks * replicas, of, j->n_stages, j->n_stages == 1 ? "" : "s");
+    }
+    if (j->n_ranks == j->n_stages || j->rank_of) return 0;
+    int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
+    part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
+    free(j->first_group);
+    j->first_group = merged;
+    j->n_merged = j->n_stages;
+    j->n_stages = j->n_ranks;
+    return 0;
+}
+
+int partition_stages(struct job *j, struct err *e)
+{
+    return stages_cut(j, e) || chunks_check(j, e) || stages_fit(j, e) ? -1 : 0;
+}

@@ -1,8 +1,0 @@
-/* What train.freeze saves, for people. Pure, as job.h. */
-#ifndef JOB_THAW_H
-#define JOB_THAW_H
-#include "job/job.h"
-
-/* Adds a line with the bytes and the time that a plan without train.freeze takes more; nothing where it is not set. */
-int thaw_text(const struct job *j, struct text *out, struct err *e);
-#endif

@@ -1,0 +1,82 @@
+/* Blocks: a batch's micro-batches are cut into train.gradient_groups neighbouring blocks. Gradients are added one after
+ * the other within a block, and blocks two by two, neighbours first, as a binary tree. So the sum depends on the number
+ * of blocks and on nothing else. A replica has neighbouring blocks, so whole subtrees. */
+#include "plan/plan_int.h"
+
+/* The first of n micro-batches that belongs to block b of `blocks`: as even as can be, and cut in two halves of blocks
+ * they are as even again. */
+static int block_first(int n, int blocks, int b) { return (int)(((int64_t)b * n + blocks - 1) / blocks); }
+
+/* The share of another replica lies at level 1 until it is added here. */
+int plan_levels(int groups, struct sharing s)
+{
+    int levels = s.replicas > 1 && !s.by_transport ? 2 : 1, own = 1;
+    for (int blocks = groups / (s.replicas > 1 ? s.replicas : 1); blocks > 1; blocks /= 2) own++;
+    return own > levels ? own : levels;
+}
+
+static void bundles_find(const struct plan_request *r, int n, struct portion *b)
+{
+    for (int k = b->first_block; k < b->end_block; k++) {
+        int end = block_first(n, r->groups, k + 1) - b->first_micro;
+        for (int i = block_first(n, r->groups, k) - b->first_micro, next; i < end; i = next) {
+            next = i + b->bundle < end ? i + b->bundle : end;
+            b->mb_micro[b->n_mb] = i;
+            b->mb_first[b->n_mb] = (b->first_micro + i) * r->split;
+            for (int m = i; m < next; m++) {
+                b->mb_n[b->n_mb] += b->micro_n[m];
+                b->micro_block[m] = k;
+            }
+            b->n_mb++;
+        }
+    }
+    b->mb_micro[b->n_mb] = b->n_micro;
+}
+
+void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b)
+{
+    int n = (r->batch - 1) / r->split + 1, blocks = r->groups / r->replicas, most = block_first(n, r->groups, 1);
+    *b = (struct portion){.bundle = r->bundle < 1 ? 1 : r->bundle > n ? n : r->bundle, .first_block = replica * blocks,
+                        .end_block = (replica + 1) * blocks, .shared = r->replicas > 1};
+    b->first_micro = block_first(n, r->groups, b->first_block);
+    b->n_micro = block_first(n, r->groups, b->end_block) - b->first_micro;
+    /* the first block is the largest one, and only the batch's last micro-batch is smaller than others */
+    b->max_parts = b->bundle < most ? b->bundle : most;
+    b->max_n = (int64_t)b->max_parts * r->split < r->batch ? b->max_parts * r->split : r->batch;
+    int **list[] = {&b->micro_n, &b->micro_block, &b->mb_n, &b->mb_first, &b->mb_micro};
+    for (int i = 0; i < 5; i++) *list[i] = arena_alloc(mem, (size_t)(b->n_micro + 2) * sizeof **list[i]);
+    for (int i = 0; i < b->n_micro; i++) {
+        int left = r->batch - (b->first_micro + i) * r->split;
+        b->micro_n[i] = left < r->split ? left : r->split;
+    }
+    bundles_find(r, n, b);
+}
+
+/* The sum of blocks [first, end), a power of two of them, into the accumulators of a level; micro-batches of the last
+ * block that has any end there. Returns whether it has any. */
+static bool sum_make(struct sums *s, const struct portion *b, int first, int end, int level)
+{
+    int middle = first + (end - first) / 2, last = b->n_micro - 1;
+    if (end - first > 1) {
+        bool left = sum_make(s, b, first, middle, level), right = sum_make(s, b, middle, end, level + left);
+        while (right && b->micro_block[last] >= end) last--;
+        if (left && right) s->adds[s->n_adds++] = (struct sum_add){last, level};
+        return left || right;
+    }
+    bool any = false;
+    for (int i = 0; i <= last; i++) {
+        if (b->micro_block[i] != first) continue;
+        s->level[i] = level;
+        any = true;
+    }
+    if (any && level >= s->n_levels) s->n_levels = level + 1;
+    return any;
+}
+
+void reduction_tree_make(struct arena *mem, const struct portion *b, struct sums *s)
+{
+    *s = (struct sums){.level = arena_alloc(mem, (size_t)(b->n_micro + 1) * sizeof *s->level),
+                       .adds = arena_alloc(mem, (size_t)(b->end_block - b->first_block) * sizeof *s->adds)};
+    sum_make(s, b, b->first_block, b->end_block, 0);
+    if (!s->n_levels) s->n_levels = 1;
+}
