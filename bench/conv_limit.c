@@ -11,7 +11,7 @@
 #include <string.h>
 #include <omp.h>
 #include <immintrin.h>
-#include "backend/onednn/dnnl_api.h"
+#include "backend/cpu/onednn/dnnl_api.h"
 #include "base/clock.h"
 
 struct conv { int in, out, size, kernel, stride, count; };

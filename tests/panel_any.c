@@ -1,4 +1,4 @@
-/* The loops of dnnl_wino_impl.h and dnnl_patch_impl.h on blocks of 16 channels, in what the compiler makes of such
+/* The loops of cpu_wino_impl.h and cpu_patch_impl.h on blocks of 16 channels, in what the compiler makes of such
  * vectors: so these are tested where the processor has none. */
 #include <string.h>
 #define BLOCK 16
@@ -15,9 +15,9 @@ typedef float any_floats __attribute__((vector_size(BLOCK * sizeof(float)), alig
 #define VEC_SUB(a, b) ((a) - (b))
 #define VEC_MUL(a, b) ((a) * (b))
 #define VEC_ZERO() ((any_vec){0})
-#include "backend/onednn/dnnl_panel_impl.h"
-#include "backend/onednn/dnnl_wino_impl.h"
-#include "backend/onednn/dnnl_patch_impl.h"
+#include "backend/cpu/cpu_panel_impl.h"
+#include "backend/cpu/cpu_wino_impl.h"
+#include "backend/cpu/cpu_patch_impl.h"
 
 extern const struct wino_ops wino_any;
 extern const struct patch_ops patch_any;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "backend/onednn/dnnl_int.h"
+#include "backend/cpu/cpu_int.h"
 #include "plan/cost.h"
 #include "plan/render.h"
 #include "op_graphs.h"
@@ -240,7 +240,7 @@ static struct own own_count(int threads)
         const struct node *n = &g->node[s->group[i].node[0]];
         struct wino_shape w;
         if (n->op->category != OP_CONV && n->op->category != OP_CONV_TRANSPOSED) continue;
-        bool wino = dnnl_conv_wino(s, n, 2, &w), patch = dnnl_conv_patch(s, n);
+        bool wino = cpu_conv_wino(s, n, 2, &w), patch = cpu_conv_patch(s, n);
         ck_assert((s->group[i].share > 0) == wino && (!wino || s->group[i].share < 0.7));
         for (int ph = 0; (wino || patch) && ph < PH_BWD_WEIGHTS; ph++) sure(is_own(ops, b, i, ph), "%s", n->name);
         own.wino += wino;
@@ -259,7 +259,7 @@ static struct own own_count(int threads)
 START_TEST(volumes)
 {
     setenv("ONEDNN_MAX_CPU_ISA", isas[_i], 1);
-    const bool blocks = dnnl_isa(&(struct device){0}) > 1;
+    const bool blocks = cpu_isa(&(struct device){0}) > 1;
     struct own one = own_count(1), two = own_count(2);
     ck_assert_msg(one.wino == (blocks ? 19 : 0) && one.weights == (blocks ? 13 : 0), "%d, %d", one.wino, one.weights);
     ck_assert_msg(one.patches == (blocks ? 4 : 0) && one.transposed == (blocks ? 4 : 0), "%d, %d", one.patches,

@@ -1,7 +1,7 @@
 /* The onednn backend against the reference operators: every operator's examples, a table of convolutions, fused batch
  * norm, accumulation flags, evaluation mode, layouts, and what must be equal to the bit. */
 #include <string.h>
-#include "backend/onednn/dnnl_product.h"
+#include "backend/cpu/onednn/dnnl_product.h"
 #include "net_rig.h"
 #include "op_graphs.h"
 #include "sure.h"

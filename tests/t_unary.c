@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "backend/onednn/dnnl_vec.h"
+#include "backend/cpu/cpu_vec.h"
 #include "model/op.h"
 #include "model/ops/unary.h"
 #include "sure.h"

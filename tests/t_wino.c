@@ -3,9 +3,9 @@
  * transforms only add and halve: all sums are exact. What rounding does to other values, in double precision. */
 #include <math.h>
 #include <string.h>
-#include "backend/onednn/dnnl_int.h"
-#include "backend/onednn/dnnl_patch.h"
-#include "backend/onednn/dnnl_wino_int.h"
+#include "backend/cpu/cpu_int.h"
+#include "backend/cpu/cpu_patch.h"
+#include "backend/cpu/cpu_wino_int.h"
 #include "base/mem.h"
 #include "model/ops/conv.h"
 #include "sure.h"

@@ -1,0 +1,121 @@
+/* Attention by oneDNN's sgemm, head by head: a head's matrices are plain, [width][points], in the packed tensors.
+ *
+ * Scores are made for some queries at once, so many that they and their gradients stay in the cache; how many is a
+ * function of the number of points alone. Gradients of keys and values are added query block by query block. */
+#include <stdio.h>
+#include "backend/cpu/cpu_int.h"
+#include "model/ops/attention.h"
+
+struct attention_kernel { struct be_kernel base; struct attention a; int64_t rows; };
+
+/* Two matrices of queries by keys: scores, and their gradients. */
+enum { SCORES_BYTES = 512 << 10 };
+static int64_t rows_of(int64_t points)
+{
+    int64_t rows = SCORES_BYTES / (int64_t)sizeof(float) / points;
+    return rows < 1 ? 1 : rows < points ? rows : points;
+}
+size_t cpu_attention_work(int64_t points)
+{
+    return 2 * size_align64((size_t)(rows_of(points) * points) * sizeof(float));
+}
+
+/* One head, and of it the queries from `at` on. */
+struct part {
+    const struct attention_kernel *k;
+    const float *q, *key, *v, *go;
+    float *out, *gq, *gkey, *gv, *kept, *p, *dp;
+    int64_t at, rows;
+};
+
+static struct part part_of(const struct attention_kernel *k, const struct be_call *c, int64_t i)
+{
+    const struct attention *a = &k->a;
+    int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
+    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->saved + 2 * i * a->points};
+    t.key = t.q + all;
+    t.v = t.key + all;
+    t.p = (float *)c->work;
+    t.dp = t.p + cpu_attention_work(a->points) / 2 / sizeof(float);
+    if (k->base.key.phase == PH_FWD) {
+        t.out = (float *)c->out + i * one;
+        return t;
+    }
+    t.go = (const float *)c->gout + i * one;
+    t.gq = (float *)c->gin[0] + from;
+    t.gkey = t.gq + all;
+    t.gv = t.gkey + all;
+    return t;
+}
+
+static int scores(const struct part *t, struct err *e)
+{
+    int64_t n = t->k->a.points;
+    return matmul_run((struct matmul){t->rows, n, t->k->a.width, {'T', t->q + t->at, n}, {'N', t->key, n}}, t->p, n, e);
+}
+
+static struct vec_scores scores_of(const struct part *t)
+{
+    const struct attention *a = &t->k->a;
+    return (struct vec_scores){t->rows, a->points, (float)a->scale, t->q + t->at, t->key, a->width};
+}
+
+static int forward_part(struct be *b, const struct part *t, struct err *e)
+{
+    const struct vec_scores s = scores_of(t);
+    if (scores(t, e)) return -1;
+    b->vec->softmax(&s, t->p, t->kept + 2 * t->at);
+    const struct matmul out = {t->k->a.width, s.rows, s.n, {'N', t->v, s.n}, {'T', t->p, s.n}};
+    return matmul_run(out, t->out + t->at, s.n, e);
+}
+
+/* As op_attention.c has it; the sum of p dp over a row is taken from the row. */
+static int backward_part(struct be *b, const struct part *t, bool acc, struct err *e)
+{
+    const struct vec_scores s = scores_of(t);
+    const int64_t n = s.n, rows = s.rows, width = s.width;
+    const struct matrix go = {'N', t->go + t->at, n}, turned = {'T', go.at, n}, q = {'N', t->q + t->at, n};
+    bool more = acc || t->at;
+    if (scores(t, e)) return -1;
+    b->vec->softmax_again(&s, t->p, t->kept + 2 * t->at);
+    if (matmul_run((struct matmul){width, n, rows, go, {'N', t->p, n}, more}, t->gv, n, e) ||
+        matmul_run((struct matmul){rows, n, width, turned, {'N', t->v, n}}, t->dp, n, e))
+        return -1;
+    b->vec->softmax_backward(&s, t->p, t->dp);
+    if (matmul_run((struct matmul){width, rows, n, {'N', t->key, n}, {'T', t->dp, n}, acc}, t->gq + t->at, n, e))
+        return -1;
+    return matmul_run((struct matmul){width, n, rows, q, {'N', t->dp, n}, more}, t->gkey, n, e);
+}
+
+static int attention_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct attention_kernel *k = (const struct attention_kernel *)base;
+    bool forward = base->key.phase == PH_FWD;
+    for (int64_t i = 0; i < k->a.n * k->a.heads; i++) {
+        struct part t = part_of(k, c, i);
+        for (t.at = 0; t.at < k->a.points; t.at += k->rows) {
+            t.rows = k->a.points - t.at < k->rows ? k->a.points - t.at : k->rows;
+            if (forward ? forward_part(b, &t, e) : backward_part(b, &t, c->gin_acc & 1, e)) return -1;
+        }
+    }
+    return 0;
+}
+
+static struct be_kernel *attention_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct attention_kernel *k = kernel_new(like, sizeof *k);
+    k->a = attention_of(b->g, like->node, like->key.samples);
+    k->rows = rows_of(k->a.points);
+    snprintf(k->base.name, sizeof k->base.name, "sgemm");
+    k->base.run = attention_run;
+    if (!kernel_workspace(b, like, cpu_attention_work(k->a.points), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+/* What is blocked is copied. */
+struct be_kernel *cpu_attention_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
+    return blocked ? cpu_convert_make(b, like, 1, attention_make, e) : attention_make(b, like, e);
+}

@@ -1,0 +1,177 @@
+/* Operators that work channel by channel, on any layout: learned slopes, dropout of whole channels, repetition. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cpu/cpu_int.h"
+#include "model/ops/dropout.h"
+#include "model/ops/prelu.h"
+#include "model/ops/repeat.h"
+
+struct channels_kernel {
+    struct be_kernel base;
+    const struct vec_ops *vec;
+    struct vec_shape one;                                /* of a sample */
+    size_t each;                                         /* elements of a sample */
+    int64_t c;
+    float *factor, *sum;                                 /* of each channel */
+};
+
+static void channels_close(struct be_kernel *base) { free(((struct channels_kernel *)base)->factor); }
+
+static struct channels_kernel *channels_new(struct be *b, const struct be_kernel *like)
+{
+    const struct shape *s = &b->g->tensor[like->node->in[0]].shape;
+    struct channels_kernel *k = kernel_new(like, sizeof *k);
+    int lanes = tensor_lanes(b, like->node->in[0]);
+    k->vec = lanes > 1 ? b->vec : &vec_plain;
+    k->one = (struct vec_shape){1, s->d[0] / lanes, shape_points(s)};
+    k->each = (size_t)shape_count(s);
+    k->c = s->d[0];
+    k->factor = mem_alloc(2 * (size_t)k->c * sizeof *k->factor);
+    k->sum = k->factor + k->c;
+    k->base.close = channels_close;
+    return k;
+}
+
+/* Input and output lie alike. */
+bool cpu_channels_takes(const struct be *b, const struct be_kernel *like)
+{
+    return tensor_lanes(b, like->node->in[0]) == tensor_lanes(b, like->node->out);
+}
+
+/* ---- prelu ----------------------------------------------------------------------------------- */
+
+/* The slope that all share gets what all channels give. */
+static void slope_store(const struct channels_kernel *k, const struct be_call *c, bool shared)
+{
+    double all = 0;
+    float *to = c->pgrad[0];
+    if (!shared) return;
+    for (int64_t i = 0; i < k->c; i++) all += k->sum[i];
+    *to = (c->pgrad_acc ? *to : 0) + (float)all;
+}
+
+static int prelu_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct channels_kernel *k = (struct channels_kernel *)base;
+    const bool shared = prelu_of(b->g, base->node).shared;
+    for (int64_t i = 0; i < k->c && base->key.phase != PH_BWD_WEIGHTS; i++)
+        k->factor[i] = ((const float *)c->param[0])[shared ? 0 : i];
+    for (int n = 0; n < base->key.samples; n++) {
+        const size_t at = (size_t)n * k->each;
+        const float *x = (const float *)c->in[0] + at, *g = (const float *)c->gout + at;
+        if (base->key.phase == PH_FWD) k->vec->prelu(&k->one, x, k->factor, (float *)c->out + at);
+        else if (base->key.phase == PH_BWD_DATA)
+            k->vec->prelu_backward(&k->one, x, k->factor, g, (float *)c->gin[0] + at, c->gin_acc & 1);
+        else if (shared) k->vec->prelu_slopes(&k->one, x, g, k->sum, n > 0);
+        else k->vec->prelu_slopes(&k->one, x, g, c->pgrad[0], c->pgrad_acc || n > 0);
+    }
+    if (base->key.phase == PH_BWD_WEIGHTS) slope_store(k, c, shared);
+    return 0;
+}
+
+struct be_kernel *cpu_prelu_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct channels_kernel *k = channels_new(b, like);
+    k->base.run = prelu_run;
+    return &k->base;
+}
+
+/* ---- dropout of channels --------------------------------------------------------------------- */
+
+bool cpu_dropout_takes(const struct be *b, const struct be_kernel *like)
+{
+    return dropout_channels(like->node) && cpu_channels_takes(b, like);
+}
+
+static void channels_copy(float *y, const float *x, size_t n, bool acc)
+{
+    for (size_t i = 0; acc && i < n; i++) y[i] += x[i];
+    if (!acc) memcpy(y, x, n * sizeof *y);
+}
+
+/* A channel that is dropped is zero whatever its input is, no number included. */
+static int dropout_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct channels_kernel *k = (struct channels_kernel *)base;
+    const bool back = base->key.phase != PH_FWD, acc = back && c->gin_acc & 1;
+    const struct dropout d = dropout_of(b->g, base->node, c->block);
+    for (int n = 0; n < base->key.samples; n++) {
+        const float *x = (const float *)(back ? c->gout : c->in[0]) + (size_t)n * k->each;
+        float *y = (float *)(back ? c->gin[0] : c->out) + (size_t)n * k->each;
+        if (!base->key.train) { channels_copy(y, x, k->each, acc); continue; }
+        for (int64_t i = 0; i < k->c; i += 4) {
+            float keep[4];
+            dropout_factors(&d, c->sample[n], (uint32_t)(i / 4), keep);
+            for (int64_t j = 0; j < 4 && i + j < k->c; j++) k->factor[i + j] = keep[j];
+        }
+        k->vec->keep(&k->one, x, k->factor, y, acc);
+    }
+    return 0;
+}
+
+struct be_kernel *cpu_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct channels_kernel *k = channels_new(b, like);
+    k->base.run = dropout_run;
+    return &k->base;
+}
+
+/* ---- repeat ---------------------------------------------------------------------------------- */
+
+/* How channels lie in a sample: channel c's first point, and how far its points are apart. */
+struct lie { int64_t points; int lanes; };
+static int64_t lie_of(const struct lie *l, int64_t c) { return c / l->lanes * l->points * l->lanes + c % l->lanes; }
+
+struct repeat_kernel { struct be_kernel base; struct repeat r; struct lie in, out; };
+
+/* Blocks of blocks, or channels of plain channels, are copied as they lie. */
+static bool whole(const struct repeat_kernel *k) { return k->in.lanes == k->out.lanes; }
+
+static void repeat_forward(const struct repeat_kernel *k, const float *x, float *y)
+{
+    const int64_t part = k->r.c * k->r.points, lanes = k->out.lanes;
+    if (whole(k)) {
+        for (int64_t i = 0; i < k->r.count; i++) memcpy(y + i * part, x, (size_t)part * sizeof *y);
+        return;
+    }
+    for (int64_t c = 0; c < k->r.c * k->r.count; c += lanes, y += k->r.points * lanes)
+        for (int64_t l = 0; l < lanes; l++) {
+            const float *from = x + lie_of(&k->in, (c + l) % k->r.c);
+            for (int64_t p = 0; p < k->r.points; p++) y[p * lanes + l] = from[p * k->in.lanes];
+        }
+}
+
+/* The copies in ascending order. */
+static void repeat_backward(const struct repeat_kernel *k, const float *gy, float *gx, bool acc)
+{
+    const int64_t points = k->r.points, lanes = k->in.lanes;
+    for (int64_t c = 0; c < k->r.c; c++) {
+        float *to = gx + lie_of(&k->in, c);
+        for (int64_t p = 0; p < points; p++) {
+            double sum = 0;
+            for (int64_t i = 0; i < k->r.count; i++) sum += gy[lie_of(&k->out, c + i * k->r.c) + p * k->out.lanes];
+            to[p * lanes] = (acc ? to[p * lanes] : 0) + (float)sum;
+        }
+    }
+}
+
+static int repeat_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct repeat_kernel *k = (const struct repeat_kernel *)base;
+    const size_t part = (size_t)(k->r.c * k->r.points), all = part * (size_t)k->r.count;
+    for (size_t n = 0; n < (size_t)base->key.samples; n++)
+        if (base->key.phase == PH_FWD)
+            repeat_forward(k, (const float *)c->in[0] + n * part, (float *)c->out + n * all);
+        else repeat_backward(k, (const float *)c->gout + n * all, (float *)c->gin[0] + n * part, c->gin_acc & 1);
+    return 0;
+}
+
+struct be_kernel *cpu_repeat_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct repeat_kernel *k = kernel_new(like, sizeof *k);
+    k->r = repeat_of(b->g, like->node);
+    k->in = (struct lie){k->r.points, tensor_lanes(b, like->node->in[0])};
+    k->out = (struct lie){k->r.points, tensor_lanes(b, like->node->out)};
+    k->base.run = repeat_run;
+    return &k->base;
+}

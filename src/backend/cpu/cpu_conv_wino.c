@@ -1,0 +1,89 @@
+/* Convolutions of volumes by Winograd's algorithm (cpu_wino.h): which, and their kernels. */
+#include <stdio.h>
+#include "backend/cpu/cpu_int.h"
+
+struct wino_kernel { struct be_kernel base; struct wino_shape s; };
+
+/* Pictures keep the kernels that they have, and with them their bits; so do ranks of several threads, which the
+ * library's kernels share out. */
+bool cpu_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
+{
+    const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
+    if (n->op->category != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
+    if (!node_attr_is(n, "kernel", 3) || !node_attr_is(n, "stride", 1) || !node_attr_is(n, "padding", 1) ||
+        !node_attr_is(n, "dilation", 1) || !node_attr_is(n, "groups", 1))
+        return false;
+    if (s->layout[n->in[0]] != s->layout[n->out]) return false;
+    *w = (struct wino_shape){.n = samples, .lanes = layout_lanes(s->layout[n->out]), .in = in->d[0], .out = out->d[0]};
+    for (int i = 0; i < 3; i++) w->size[i] = in->d[1 + i];
+    return wino_takes(w);
+}
+
+static struct wino_shape turned(const struct wino_shape *s)
+{
+    struct wino_shape t = *s;
+    t.in = s->out;
+    t.out = s->in;
+    return t;
+}
+
+static size_t form_bytes(const struct wino_shape *s) { return size_align64(wino_weights(s) * sizeof(float)); }
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+size_t cpu_conv_wino_work(const struct wino_shape *s)
+{
+    const struct wino_shape t = turned(s);
+    return larger(larger(wino_work(s), wino_work(&t)), wino_weights_work(s));
+}
+
+size_t cpu_conv_wino_packed(const struct wino_shape *s, bool both) { return (both ? 2 : 1) * form_bytes(s); }
+
+void cpu_conv_wino_derive(const struct wino_shape *s, const float *w, bool both, void *packed)
+{
+    wino_pack(s, w, false, packed);
+    if (both) wino_pack(s, w, true, (float *)((char *)packed + form_bytes(s)));
+}
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct wino_kernel *k = (struct wino_kernel *)base;
+    wino_run(&k->s, c->in[0], c->packed, c->param[1], c->out, false, c->work);
+    return 0;
+}
+
+static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct wino_kernel *k = (struct wino_kernel *)base;
+    const struct wino_shape t = turned(&k->s);
+    wino_run(&t, c->gout, (float *)((char *)c->packed + form_bytes(&k->s)), NULL, c->gin[0], c->gin_acc & 1, c->work);
+    return 0;
+}
+
+static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct wino_kernel *k = (struct wino_kernel *)base;
+    if (c->pgrad[0])
+        wino_weights_run(&k->s, c->in[0], c->gout, c->pgrad[0], c->pgrad[1], c->pgrad_acc, c->work);
+    else if (c->pgrad[1]) dnnl_conv_bias(b, base, c->gout, c->pgrad[1], c->pgrad_acc);
+    return 0;
+}
+
+struct be_kernel *cpu_conv_wino_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct wino_shape s;
+    if (!cpu_conv_wino(b->s, like->node, like->key.samples, &s) ||
+        (like->key.phase == PH_BWD_WEIGHTS && !wino_weights_wanted(&s))) {
+        err_set(e, E_CONF, "no volume that this is made for");
+        return NULL;
+    }
+    struct wino_kernel *k = kernel_new(like, sizeof *k);
+    k->s = s;
+    k->base.run = like->key.phase == PH_FWD        ? forward_run
+                  : like->key.phase == PH_BWD_DATA ? data_run
+                                                   : weights_run;
+    snprintf(k->base.name, sizeof k->base.name, "own");
+    if (!kernel_workspace(b, &k->base, cpu_conv_wino_work(&s), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}

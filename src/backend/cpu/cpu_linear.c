@@ -1,0 +1,116 @@
+/* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in]
+ * w[out][in]^T + bias; of points, sample by sample y[out][points] = w[out][in] x[in][points] + bias. */
+#include <stdio.h>
+#include <string.h>
+#include "backend/cpu/cpu_int.h"
+
+struct linear_kernel { struct be_kernel base; int64_t rows, in, out, points; };   /* rows: samples */
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    if (c->param[1])
+        for (int64_t r = 0; r < k->rows; r++)
+            memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
+    return matmul_run((struct matmul){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
+                                  c->param[1] != NULL}, c->out, k->out, e);
+}
+
+static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    return matmul_run((struct matmul){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
+                                  c->gin_acc & 1}, c->gin[0], k->in, e);
+}
+
+static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const float *g = c->gout;
+    float *bias = c->pgrad[1];
+    if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)k->out * sizeof *bias);
+    if (bias)
+        for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
+    if (!c->pgrad[0]) return 0;
+    return matmul_run((struct matmul){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
+                     c->pgrad[0], k->in, e);
+}
+
+/* ---- of points ------------------------------------------------------------------------------------------------- */
+
+static int points_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const float *bias = c->param[1];
+    for (int64_t n = 0; n < k->rows; n++) {
+        float *y = (float *)c->out + n * k->out * k->points;
+        const float *x = (const float *)c->in[0] + n * k->in * k->points;
+        for (int64_t o = 0; bias && o < k->out; o++)
+            for (int64_t p = 0; p < k->points; p++) y[o * k->points + p] = bias[o];
+        const struct matmul g = {
+            k->out, k->points, k->in, {'N', c->param[0], k->in}, {'N', x, k->points}, bias != NULL
+        };
+        if (matmul_run(g, y, k->points, e)) return -1;
+    }
+    return 0;
+}
+
+static int points_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    for (int64_t n = 0; n < k->rows; n++) {
+        const float *g = (const float *)c->gout + n * k->out * k->points;
+        const struct matmul x = {k->in, k->points, k->out, {'T', c->param[0], k->in}, {'N', g, k->points},
+                               c->gin_acc & 1};
+        if (matmul_run(x, (float *)c->gin[0] + n * k->in * k->points, k->points, e)) return -1;
+    }
+    return 0;
+}
+
+/* Sample by sample, so that samples that are joined add up in the same order. */
+static int points_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    float *bias = c->pgrad[1];
+    for (int64_t n = 0; n < k->rows; n++) {
+        const float *g = (const float *)c->gout + n * k->out * k->points,
+                    *x = (const float *)c->in[0] + n * k->in * k->points;
+        bool acc = c->pgrad_acc || n > 0;
+        for (int64_t o = 0; bias && o < k->out; o++) {
+            double sum = 0;
+            for (int64_t p = 0; p < k->points; p++) sum += g[o * k->points + p];
+            bias[o] = (acc ? bias[o] : 0) + (float)sum;
+        }
+        const struct matmul w = {k->out, k->in, k->points, {'N', g, k->points}, {'T', x, k->points}, acc};
+        if (c->pgrad[0] && matmul_run(w, c->pgrad[0], k->in, e)) return -1;
+    }
+    return 0;
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------------- */
+
+static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct node *n = like->node;
+    struct linear_kernel *k = kernel_new(like, sizeof *k);
+    const struct shape *w = &b->g->param[n->param[0]].shape;
+    enum phase ph = like->key.phase;
+    k->out = w->d[0];
+    k->in = w->d[1];
+    k->rows = like->key.samples;
+    k->points = shape_points(&b->g->tensor[n->out].shape);
+    snprintf(k->base.name, sizeof k->base.name, "sgemm");
+    if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
+    else k->base.run = ph == PH_FWD       ? points_forward_run
+                       : ph == PH_BWD_DATA ? points_data_run
+                                           : points_weights_run;
+    k->base.sums_in_order = k->points > 1;
+    return &k->base;
+}
+
+/* What is blocked is copied. */
+struct be_kernel *cpu_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
+    return blocked ? cpu_convert_make(b, like, 1, linear_make, e) : linear_make(b, like, e);
+}

@@ -1,0 +1,124 @@
+/* Own vector kernels of the onednn backend: batch norm fused with add and ReLU, elementwise passes, pooling. One table
+ * an instruction set.
+ *
+ * Activations are [sample][block][points][lanes] (plain: lanes 1, a block is a channel). All sums run in a fixed order
+ * that depends on the shape only: floats over at most 64 points, doubles above that. Pointers may be equal where noted.
+ * Any thread. */
+#ifndef BACKEND_CPU_CPU_VEC_H
+#define BACKEND_CPU_CPU_VEC_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct vec_shape { int n; int64_t blocks, points; };
+
+/* Windows of a max pooling over planes (samples x blocks) of in[0] x in[1] x in[2] points. The index of a window's
+ * maximum (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
+struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3]; };
+
+/* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].
+ * divide: by so many; 0: by the window's elements. */
+struct vec_span { int64_t from, to; };
+struct vec_windows { int64_t planes, in[3], out[3]; const struct vec_span *span[3]; double divide; };
+
+/* A function of one value (model/ops/unary.h): of n elements. gx may be gy; v: the input or the output. */
+struct vec_unary {
+    void (*forward)(float *y, const float *x, size_t n, float a);
+    void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
+};
+
+/* Rows of n scores, products of columns of q and key, which are multiplied with scale > 0. Both matrices have `width`
+ * rows of n; row 0 of the scores is the first column of q. */
+struct vec_scores { int64_t rows, n; float scale; const float *q, *key; int64_t width; };
+
+/* A depthwise convolution over planes of in[0] x in[1] points. */
+struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
+
+/* Where the gradient before the ReLU comes from: gout; gout but 0 where the output is not positive; or where the
+ * recomputed output is not. */
+enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
+
+/* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks *
+ * lanes elements. */
+struct vec_norm {
+    struct vec_shape s;
+    /* blocks to work on: few at a time, so that the second pass finds them in the cache */
+    int64_t from, to;
+    const float *x, *mean, *scale, *beta;
+    bool relu;                                           /* forward */
+    /* forward: y = [relu](norm + other), other NULL: none; y may be other */
+    const float *other; float *y;
+    enum vec_mask mask; const float *out, *gout;         /* backward */
+    /* masked gradient = or += here, NULL: not wanted; may be gout if = */
+    float *gother; bool gother_acc;
+    double *sum_g, *sum_gx;                              /* result of reduce: sum g, sum g * (x - mean) */
+    const float *c0, *c1; float *gx; bool gx_acc;        /* gx (+)= scale * g - c0 - (x - mean) * c1; gx may be gout */
+};
+
+struct vec_ops {
+    int lanes;
+    void (*norm_stats)(const struct vec_norm *a, double *mean, double *var);  /* of x; biased variance */
+    void (*norm_forward)(const struct vec_norm *a);
+    void (*norm_reduce)(const struct vec_norm *a);       /* sum_g, sum_gx, gother */
+    void (*norm_backward)(const struct vec_norm *a);     /* gx */
+    void (*add)(float *y, const float *x, size_t n);     /* y += x */
+    void (*sum)(float *y, const float *a, const float *b, size_t n);
+    void (*relu)(float *y, const float *x, size_t n);    /* y may be x */
+    void (*relu_backward)(float *gx, const float *y, const float *g, size_t n, bool acc);   /* gx may be g */
+    double (*sumsq)(const float *x, size_t n);
+    void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
+    void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
+    void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
+    /* grad [block][kernel point][lanes], and bias [block][lanes] unless NULL, = or += the sum of each sample over its
+     * points, sample by sample. NULL in vec_plain. */
+    void (*depthwise_weights)(const struct vec_depthwise *d, const float *x, const float *gy, float *grad, float *bias,
+                              bool acc);
+    void (*max_pool_backward)(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc);
+    void (*avg_pool)(const struct vec_windows *w, const float *x, float *y);
+    void (*avg_pool_backward)(const struct vec_windows *w, const float *gy, float *gx, bool acc);
+    const struct vec_unary *unary;                       /* by enum unary */
+    void (*multiply)(float *y, const float *a, const float *b, size_t n, bool acc);   /* y = or += a b */
+    /* y = or += x f, f[sample][block][lanes]; and f = or += the sum over the points of g x */
+    void (*scale)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
+    void (*dot)(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc);
+    /* y = or += x f where f is not 0, else 0: f[sample][block][lanes] */
+    void (*keep)(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc);
+    /* y = x above zero, else a x; gx = or += gy or a gy; and a's gradient, = or += the sum of gy x where x is not above
+     * zero. a[block][lanes], of one sample */
+    void (*prelu)(const struct vec_shape *s, const float *x, const float *a, float *y);
+    void (*prelu_backward)(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
+                           bool acc);
+    void (*prelu_slopes)(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc);
+    /* Of each row: x becomes softmax(scale x), kept[2] its largest scale x and 1 / the sum of e^(scale x - that); x
+     * becomes the same again, to the bit, by what was kept; and the gradient of softmax(scale x), g, that of x, p being
+     * the softmax. */
+    void (*softmax)(const struct vec_scores *s, float *x, float *kept);
+    void (*softmax_again)(const struct vec_scores *s, float *x, const float *kept);
+    void (*softmax_backward)(const struct vec_scores *s, const float *p, float *g);
+};
+/* blocks that vec_plain's sums are fastest with: it adds them up side by side */
+enum { VEC_PLAIN_BLOCKS = 8 };
+extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
+
+/* ---- for the files that fill these tables ---------------------------------------------------- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* What every table has, by functions of these names. */
+#define VEC_SHARED \
+    .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
+    .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
+    .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
+    .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
+    .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \
+    .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
+    .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward
+
+/* Where a window's element k lies in a dimension, negative in the padding. */
+INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)
+{
+    int64_t at = out * p->stride[dim] - p->padding[dim] + k;
+    return at < p->in[dim] ? at : -1;
+}
+
+#endif

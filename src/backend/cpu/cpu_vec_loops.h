@@ -1,0 +1,244 @@
+/* Loops that compilers make vector code of: included by cpu_vec_impl.h and cpu_vec_plain.c, which set LANES and the
+ * target. Every element has the bits that any other width would give it. */
+#pragma GCC push_options
+#pragma GCC optimize("O3", "no-trapping-math")
+/* under the same options, or it is called element by element instead of becoming part of the loops */
+#include "model/ops/unary.h"
+
+/* ---- functions of one value ------------------------------------------------------------------ */
+
+#define UNARY_RULE(rule, from, said, ...) \
+    static void rule##_forward(float *restrict y, const float *restrict x, size_t n, float a) \
+    { \
+        for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a); \
+    } \
+    static void rule##_backward(float *gx, const float *v, const float *gy, size_t n, float a, bool acc) \
+    { \
+        if (acc) for (size_t i = 0; i < n; i++) gx[i] += gy[i] * rule##_slope(v[i], a); \
+        else for (size_t i = 0; i < n; i++) gx[i] = gy[i] * rule##_slope(v[i], a); \
+    }
+#define UNARY_FILES
+#include "registry.inc"
+
+static const struct vec_unary unary_loops[N_UNARIES] = {
+#define UNARY(x) [UNARY_##x] = {x##_forward, x##_backward},
+#include "registry.inc"
+};
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* y may be a or b. */
+static void multiply(float *y, const float *a, const float *b, size_t n, bool acc)
+{
+    if (acc) for (size_t i = 0; i < n; i++) y[i] += a[i] * b[i];
+    else for (size_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+}
+
+static void scale(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *f++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) y[i + l] = (acc ? y[i + l] : 0) + x[i + l] * by[l];
+    }
+}
+
+static void dot(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, f += LANES) {
+        double sum[LANES] = {0};
+        for (int64_t p = 0; p < s->points; p++, x += LANES, g += LANES)
+            for (int l = 0; l < LANES; l++) sum[l] += (double)g[l] * x[l];
+        for (int l = 0; l < LANES; l++) f[l] = (acc ? f[l] : 0) + (float)sum[l];
+    }
+}
+
+static void keep_some(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    for (int64_t k = 0; k < s->n * s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *f++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float v = by[l] == 0 ? 0 : x[i + l] * by[l];
+                y[i + l] = (acc ? y[i + l] : 0) + v;
+            }
+    }
+}
+
+/* ---- learned slopes -------------------------------------------------------------------------- */
+
+static void prelu(const struct vec_shape *s, const float *x, const float *a, float *y)
+{
+    for (int64_t k = 0; k < s->blocks; k++, x += s->points * LANES, y += s->points * LANES) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *a++;
+        for (int64_t i = 0; i < s->points * LANES; i += LANES)
+            for (int l = 0; l < LANES; l++) y[i + l] = x[i + l] > 0 ? x[i + l] : by[l] * x[i + l];
+    }
+}
+
+static void prelu_backward(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
+                           bool acc)
+{
+    const int64_t plane = s->points * LANES;
+    for (int64_t k = 0; k < s->blocks; k++, x += plane, gy += plane, gx += plane) {
+        float by[LANES];
+        for (int l = 0; l < LANES; l++) by[l] = *a++;
+        for (int64_t i = 0; i < plane; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const float v = x[i + l] > 0 ? gy[i + l] : by[l] * gy[i + l];
+                gx[i + l] = (acc ? gx[i + l] : 0) + v;
+            }
+    }
+}
+
+static void prelu_slopes(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc)
+{
+    for (int64_t k = 0; k < s->blocks; k++, ga += LANES) {
+        double sum[LANES] = {0};
+        for (int64_t p = 0; p < s->points; p++, x += LANES, gy += LANES)
+            for (int l = 0; l < LANES; l++) sum[l] += x[l] > 0 ? 0 : (double)gy[l] * x[l];
+        for (int l = 0; l < LANES; l++) ga[l] = (acc ? ga[l] : 0) + (float)sum[l];
+    }
+}
+
+/* ---- softmax of rows ------------------------------------------------------------------------- */
+
+/* Sums side by side, whatever the width of vectors; in float over so many elements each. */
+enum { SIDES = 16, RUN = 64 * SIDES };
+
+static float row_most(const float *x, int64_t n)
+{
+    float most[SIDES];
+    for (int l = 0; l < SIDES; l++) most[l] = x[0];
+    int64_t i = 0;
+    for (; i + SIDES <= n; i += SIDES)
+        for (int l = 0; l < SIDES; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+    for (; i < n; i++) most[0] = x[i] > most[0] ? x[i] : most[0];
+    for (int l = 1; l < SIDES; l++) most[0] = most[l] > most[0] ? most[l] : most[0];
+    return most[0];
+}
+
+/* Of x, or of x y where y is given. */
+INLINE double row_sum(const float *x, const float *y, int64_t n)
+{
+    double all = 0;
+    for (int64_t i = 0; i < n;) {
+        float sum[SIDES] = {0};
+        const int64_t to = n - i < RUN ? n : i + RUN;
+        for (; i + SIDES <= to; i += SIDES)
+            for (int l = 0; l < SIDES; l++) sum[l] += y ? x[i + l] * y[i + l] : x[i + l];
+        for (int l = 0; i < to; i++, l++) sum[l] += y ? x[i] * y[i] : x[i];
+        for (int l = 0; l < SIDES; l++) all += sum[l];
+    }
+    return all;
+}
+
+static void row_exp(float *x, int64_t n, float scale, float less)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = unary_exp(scale * x[i] - less);
+}
+
+/* The score itself, in double. */
+static double score_of(const struct vec_scores *s, int64_t r, int64_t i)
+{
+    double sum = 0;
+    for (int64_t w = 0; w < s->width; w++) sum += (double)s->q[w * s->n + r] * s->key[w * s->n + i];
+    return s->scale * sum;
+}
+
+/* x = e^(score - most) of row r. A large score in float has lost the digits that count after the difference: those that
+ * have weight are made anew, and so is the largest, whose x is 1 then. Rows of usual scores have none. */
+static void scores_exp(const struct vec_scores *s, int64_t r, float *x, float most)
+{
+    const float large = 32, counts = 0x1p-12f;
+    double top = -INFINITY;
+    row_exp(x, s->n, s->scale, most);
+    if (!(fabsf(most) > large)) return;
+    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) top = fmax(top, score_of(s, r, i));
+    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) x[i] = (float)exp(score_of(s, r, i) - top);
+}
+
+static void softmax(const struct vec_scores *s, float *x, float *kept)
+{
+    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+        const float most = s->scale * row_most(x, s->n);
+        scores_exp(s, r, x, most);
+        const double sum = row_sum(x, NULL, s->n);
+        const float by = (float)(1 / sum);
+        for (int64_t i = 0; i < s->n; i++) x[i] *= by;
+        kept[2 * r] = most;
+        kept[2 * r + 1] = by;
+    }
+}
+
+static void softmax_again(const struct vec_scores *s, float *x, const float *kept)
+{
+    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+        scores_exp(s, r, x, kept[2 * r]);
+        for (int64_t i = 0; i < s->n; i++) x[i] *= kept[2 * r + 1];
+    }
+}
+
+static void softmax_backward(const struct vec_scores *s, const float *p, float *g)
+{
+    for (int64_t r = 0; r < s->rows; r++, p += s->n, g += s->n) {
+        const float mean = (float)row_sum(g, p, s->n);
+        for (int64_t i = 0; i < s->n; i++) g[i] = s->scale * (p[i] * (g[i] - mean));
+    }
+}
+
+/* ---- means over windows ---------------------------------------------------------------------- */
+
+struct vec_box { struct vec_span s[3]; double size; };
+
+INLINE struct vec_box box_of(const struct vec_windows *w, int64_t i, int64_t j, int64_t k)
+{
+    struct vec_box b = {{w->span[0][i], w->span[1][j], w->span[2][k]}, w->divide};
+    if (w->divide == 0)
+        b.size = (double)((b.s[0].to - b.s[0].from) * (b.s[1].to - b.s[1].from) * (b.s[2].to - b.s[2].from));
+    return b;
+}
+
+/* Calls STEP with `at`, the place in a plane of each of the box's elements. */
+#define BOX_WALK(w, b, STEP) \
+    for (int64_t q = (b).s[0].from; q < (b).s[0].to; q++) \
+        for (int64_t r = (b).s[1].from; r < (b).s[1].to; r++) \
+            for (int64_t t = (b).s[2].from; t < (b).s[2].to; t++) { \
+                const int64_t at = ((q * (w)->in[1] + r) * (w)->in[2] + t) * LANES; \
+                STEP; \
+            }
+#define OUTPUTS_WALK(w) \
+    for (int64_t i = 0; i < (w)->out[0]; i++) \
+        for (int64_t j = 0; j < (w)->out[1]; j++) \
+            for (int64_t k = 0; k < (w)->out[2]; k++)
+
+static void avg_pool(const struct vec_windows *w, const float *x, float *y)
+{
+    const int64_t plane = w->in[0] * w->in[1] * w->in[2] * LANES;
+    for (int64_t p = 0; p < w->planes; p++, x += plane)
+        OUTPUTS_WALK(w) {
+            const struct vec_box b = box_of(w, i, j, k);
+            double sum[LANES] = {0};
+            BOX_WALK(w, b, for (int l = 0; l < LANES; l++) sum[l] += x[at + l])
+            for (int l = 0; l < LANES; l++) *y++ = (float)(sum[l] / b.size);
+        }
+}
+
+static void avg_pool_backward(const struct vec_windows *w, const float *gy, float *gx, bool acc)
+{
+    const int64_t plane = w->in[0] * w->in[1] * w->in[2] * LANES;
+    for (int64_t p = 0; p < w->planes; p++, gx += plane) {
+        if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
+        OUTPUTS_WALK(w) {
+            const struct vec_box b = box_of(w, i, j, k);
+            float g[LANES];
+            for (int l = 0; l < LANES; l++) g[l] = (float)(*gy++ / b.size);
+            BOX_WALK(w, b, for (int l = 0; l < LANES; l++) gx[at + l] += g[l])
+        }
+    }
+}
+
+#pragma GCC pop_options

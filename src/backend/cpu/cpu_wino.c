@@ -1,0 +1,92 @@
+/* Convolutions of volumes by Winograd's algorithm: what is known before the first call. The loops are in
+ * cpu_wino_impl.h. */
+#include "backend/cpu/cpu_wino_int.h"
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Of a sample. */
+static int64_t tiles_of(const struct wino_shape *s)
+{
+    return s->size[0] * ((s->size[1] + 1) / 2) * ((s->size[2] + 1) / 2);
+}
+
+/* measured layer by layer, micro-batches of 1 to 4 */
+enum { TILES_LEAST = 16, WEIGHTS_LEAST = 32 };
+
+bool wino_takes(const struct wino_shape *s)
+{
+    return s->lanes > 1 && s->in % s->lanes == 0 && s->out % s->lanes == 0 && s->in <= WINO_CHANNELS &&
+           s->out <= WINO_CHANNELS && s->size[1] > 1 && s->size[2] > 1 && tiles_of(s) >= TILES_LEAST;
+}
+
+bool wino_weights_wanted(const struct wino_shape *s) { return tiles_of(s) >= WEIGHTS_LEAST; }
+
+/* Tiles end behind planes of odd height or width. */
+double wino_share(const struct wino_shape *s)
+{
+    return (double)(tiles_of(s) * WINO_POINTS) / (double)(s->size[0] * s->size[1] * s->size[2] * WINO_TAPS);
+}
+
+/* So many tiles at a time that weights, which are read once for them, cost little, and what is transformed stays in a
+ * second level cache where channels are few. Half and twice as many are as fast (measured). */
+struct wino wino_plan(const struct wino_shape *s)
+{
+    enum { STRIP = 64 };
+    struct wino w = {.s = *s,
+                     .in_blocks = s->in / s->lanes,
+                     .out_blocks = s->out / s->lanes,
+                     .planes = s->n * s->size[0],
+                     .high = (s->size[1] + 1) / 2,
+                     .wide = (s->size[2] + 1) / 2};
+    w.rows = least(w.high, most(1, STRIP / w.wide));
+    w.tiles = w.rows * w.wide;
+    w.step = least(w.planes, most(1, WINO_STEP / w.tiles));
+    w.slots = least(w.planes, w.step + 2);
+    w.v_plane = w.tiles * s->in;
+    w.m_plane = w.tiles * s->out;
+    w.v_point = w.slots * w.v_plane + WINO_APART;
+    w.m_point = w.step * w.m_plane + WINO_APART;
+    w.u_point = 3 * s->in * s->out + WINO_APART;
+    return w;
+}
+
+size_t wino_weights(const struct wino_shape *s)
+{
+    struct wino w = wino_plan(s);
+    return (size_t)(WINO_POINTS * w.u_point);
+}
+
+/* Both kinds of transformed planes, and a row of zeros for what lies in the padding. */
+size_t wino_work(const struct wino_shape *s)
+{
+    struct wino w = wino_plan(s);
+    return (size_t)(WINO_POINTS * (w.v_point + w.m_point) + s->size[2] * s->lanes) * sizeof(float);
+}
+
+size_t wino_weights_work(const struct wino_shape *s)
+{
+    return wino_work(s) + wino_weights(s) * sizeof(float);
+}
+
+static const struct wino_ops *ops_of(const struct wino_shape *s) { return s->lanes == 16 ? &wino_avx512 : &wino_avx2; }
+
+void wino_pack(const struct wino_shape *s, const float *w, bool turned, float *to)
+{
+    struct wino plan = wino_plan(s);
+    ops_of(s)->pack(&plan, w, turned, to);
+}
+
+void wino_run(const struct wino_shape *s, const float *x, const float *u, const float *bias, float *y, bool add,
+              void *work)
+{
+    struct wino plan = wino_plan(s);
+    ops_of(s)->run(&plan, x, u, bias, y, add, work);
+}
+
+void wino_weights_run(const struct wino_shape *s, const float *x, const float *gout, float *grad, float *bias, bool add,
+                      void *work)
+{
+    struct wino plan = wino_plan(s);
+    ops_of(s)->weights(&plan, x, gout, grad, bias, add, work);
+}

@@ -1,0 +1,331 @@
+/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels: other numbers), and by those of this
+ * backend where they are better. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cpu/cpu_int.h"
+#include "backend/cpu/onednn/dnnl_product.h"
+#include "backend/cpu/cpu_wgrad.h"
+
+struct conv_kernel {
+    struct be_kernel base;
+    struct prim p, acc;                                  /* acc: adds to its output (1x1 backward-data) */
+    bool has_acc, packed;                                /* packed: backward-data reads the packed weights */
+    struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
+    struct vec_depthwise depthwise;                      /* own weight gradient of a depthwise convolution */
+    size_t out_bytes[2]; /* of what is computed: input gradient; or weight and bias gradient */
+};
+
+static void spatial_attr(const struct node *n, const char *name, int spatial, int64_t sub, dnnl_dims_t out)
+{
+    const struct attr_value *v = &n->attr[op_attr(n->op, name)];
+    for (int i = 0; i < spatial; i++) out[i] = v->i[v->n > 1 ? i : 0] - sub;
+}
+
+static void shape_fill(const struct be *b, const struct be_kernel *k, struct conv_shape *d)
+{
+    const struct node *n = k->node;
+    int spatial = b->g->tensor[n->in[0]].shape.n - 1;
+    form_tensor(b, n->in[0], kernel_lanes(b, k, n->in[0]), k->key.samples, &d->src);
+    form_tensor(b, n->out, kernel_lanes(b, k, n->out), k->key.samples, &d->dst);
+    form_weight(b, n->param[0], n->attr[op_attr(n->op, "groups")].i[0], &d->wei);
+    spatial_attr(n, "stride", spatial, 0, d->stride);
+    spatial_attr(n, "dilation", spatial, 1, d->dilation);
+    spatial_attr(n, "padding", spatial, 0, d->padding);
+    if (n->n_param > 1) d->bias = (struct form){.n = 1, .d = {b->g->param[n->param[1]].shape.d[0]}, .tag = dnnl_a};
+}
+
+bool dnnl_conv_pointwise(const struct be *b, const struct node *n)
+{
+    struct weight_form f = weight_form(b, n->param[0]);
+    dnnl_dims_t stride, padding;
+    int spatial = b->g->tensor[n->in[0]].shape.n - 1;
+    spatial_attr(n, "stride", spatial, 0, stride);
+    spatial_attr(n, "padding", spatial, 0, padding);
+    for (int i = 0; i < spatial; i++)
+        if (stride[i] != 1 || padding[i] != 0) return false;
+    return f.points == 1 && f.lanes > 1 && !f.in_plain;
+}
+
+bool dnnl_conv_is_meagre(const struct be *b, const struct node *n)
+{
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = b->g->tensor[n->in[0]].shape.d[0],
+            out = b->g->tensor[n->out].shape.d[0];
+    return groups > 1 && (groups == in || groups == out) && tensor_lanes(b, n->out) == 1;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------- */
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct conv_kernel *k = (struct conv_kernel *)base;
+    return prim_run(b, &k->p, c->work, (void *[]){(void *)c->in[0], c->param[0], c->out, c->param[1]}, e);
+}
+
+static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct conv_kernel *k = (struct conv_kernel *)base;
+    bool acc = c->gin_acc & 1;
+    void *wei = k->packed ? c->packed : c->param[0];
+    if (acc && k->has_acc) return prim_run(b, &k->acc, c->work, (void *[]){(void *)c->gout, wei, c->gin[0]}, e);
+    float *out = acc ? (float *)((char *)c->work + size_align64(k->p.scratch)) : c->gin[0];
+    if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->gout, wei, out}, e)) return -1;
+    if (acc) b->vec->add(c->gin[0], out, k->out_bytes[0] / sizeof(float));
+    return 0;
+}
+
+static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct conv_kernel *k = (struct conv_kernel *)base;
+    float *wei = c->pgrad[0], *bias = c->pgrad[1];
+    if (c->pgrad_acc || !wei) wei = (float *)((char *)c->work + size_align64(k->p.scratch));
+    if (c->pgrad_acc || !bias)
+        bias = (float *)((char *)c->work + size_align64(k->p.scratch) + size_align64(k->out_bytes[0]));
+    if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->in[0], (void *)c->gout, wei, bias}, e)) return -1;
+    if (!c->pgrad_acc) return 0;
+    if (c->pgrad[0]) b->vec->add(c->pgrad[0], wei, k->out_bytes[0] / sizeof(float));
+    if (c->pgrad[1]) b->vec->add(c->pgrad[1], bias, k->out_bytes[1] / sizeof(float));
+    return 0;
+}
+
+/* Its order is that of a weight's sum. */
+void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc)
+{
+    const struct shape *out = &b->g->tensor[k->node->out].shape;
+    int64_t channels = out->d[0], points = shape_points(out);
+    int lanes = kernel_lanes(b, k, k->node->out);
+    if (!acc) memset(bias, 0, (size_t)channels * sizeof *bias);
+    for (int n = 0; n < k->key.samples; n++)
+        for (int64_t c = 0; c < channels; c += lanes)
+            for (int64_t p = 0; p < points; p++, gout += lanes)
+                for (int l = 0; l < lanes; l++) bias[c + l] += gout[l];
+}
+
+static int own_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    if (c->pgrad[0])
+        wgrad_run(((struct conv_kernel *)base)->own, c->in[0], c->gout, c->pgrad[0], c->pgrad_acc, c->work);
+    if (c->pgrad[1]) dnnl_conv_bias(b, base, c->gout, c->pgrad[1], c->pgrad_acc);
+    return 0;
+}
+
+static int depthwise_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    b->vec->depthwise_weights(&((struct conv_kernel *)base)->depthwise, c->in[0], c->gout, c->pgrad[0], c->pgrad[1],
+                              c->pgrad_acc);
+    return 0;
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the library's kernel multiplies matrices sample by sample and group by group although these are too small for
+ * that: ours gathers samples, and adds up windows where groups have one channel (dnnl_product.c). On AVX-512 that is
+ * left as it was, for the sake of the bits of earlier runs. */
+static bool is_thin(const struct be *b, const struct conv_shape *d, const char *kernel)
+{
+    bool depthwise = d->wei.n > d->src.n && d->wei.d[1] == 1 && d->wei.d[2] == 1;
+    int64_t points = 1;
+    if (b->lanes == 16 || !strstr(kernel, "gemm")) return false;
+    for (int i = 2; i < d->dst.n; i++) points *= d->dst.d[i];
+    return depthwise || (b->lanes == 1 && d->wei.n == d->src.n && product_gathers(points));
+}
+
+struct wanted { enum conv_pass pass; bool add; size_t room; };
+
+/* The library's kernel for a pass. NULL, and e says why: it has none but its reference loop, which is a thousand times
+ * slower, or only one that wants more than `room`. */
+static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, struct wanted w,
+                                          struct err *e)
+{
+    dnnl_primitive_desc_t pd;
+    const char *why = "the library has no kernel";
+    if (api_conv(b->engine, d, w.pass, w.add, &pd) == dnnl_success) {
+        bool none = !strncmp(api_kernel(pd), "ref", 3), thin = !none && is_thin(b, d, api_kernel(pd));
+        if (!none && !thin && size_align64(api_scratch(pd)) <= w.room) return pd;
+        if (!none) why = thin ? "faster than the library's" : "the library's kernel wants more memory than is planned";
+        dnnl_primitive_desc_destroy(pd);
+    }
+    err_set(e, E_CONF, "%s", why);
+    return NULL;
+}
+
+/* What the kernel may use beside `out` bytes of its own. */
+static size_t room_of(const struct conv_kernel *k, size_t out)
+{
+    size_t all = group_workspace(k->base.k, k->base.key.samples), gone = k->base.taken + out;
+    return all > gone ? all - gone : 0;
+}
+
+/* 1: the library has no kernel */
+static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
+{
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &d->src}, {DNNL_ARG_WEIGHTS, &d->wei}, {DNNL_ARG_DST, &d->dst},
+                                   {DNNL_ARG_BIAS, &d->bias}};
+    dnnl_primitive_desc_t pd = library_find(b, d, (struct wanted){CONV_FORWARD, false, room_of(k, 0)}, e);
+    k->base.run = forward_run;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
+}
+
+/* Where a gradient is added to what is there and no kernel of the library does that, it is computed apart: out_bytes.
+ */
+static size_t data_apart(const struct be *b, const struct conv_kernel *k)
+{
+    return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? size_align64(k->out_bytes[0]) : 0;
+}
+
+/* Source and destination change places; the packed weights are the forward weights of that convolution. */
+static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, bool add, struct err *e)
+{
+    struct conv_shape s = *d;
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &s.src}, {DNNL_ARG_WEIGHTS, &s.wei}, {DNNL_ARG_DST, &s.dst}};
+    s.src = d->dst;
+    s.dst = d->src;
+    s.bias.n = 0;
+    form_packed(b, k->base.node->param[0], true, &s.wei);
+    struct wanted want = {CONV_FORWARD, add, room_of(k, add ? 0 : data_apart(b, k))};
+    dnnl_primitive_desc_t pd = library_find(b, &s, want, e);
+    return pd ? prim_make(b, add ? &k->acc : &k->p, pd, 3, arg, e) : 1;
+}
+
+static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
+{
+    const struct node *n = k->base.node;
+    k->base.run = data_run;
+    k->out_bytes[0] = tensor_bytes(b, n->in[0], k->base.key.samples);
+    k->packed = k->base.k->packed_bytes && !weight_form(b, n->param[0]).in_plain;
+    if (dnnl_conv_pointwise(b, n) && k->packed) {
+        int made = pointwise_data_make(b, k, d, false, e);
+        if (made || b->g->tensor[n->in[0]].n_readers == 1) return made;
+        made = pointwise_data_make(b, k, d, true, e);
+        k->has_acc = !made;
+        return made < 0 ? -1 : 0;
+    }
+    struct conv_shape w = *d;
+    const struct prim_arg arg[] = {{DNNL_ARG_DIFF_DST, &w.dst}, {DNNL_ARG_WEIGHTS, &w.wei},
+                                   {DNNL_ARG_DIFF_SRC, &w.src}};
+    if (k->packed) form_packed(b, n->param[0], false, &w.wei);
+    dnnl_primitive_desc_t pd = library_find(b, &w, (struct wanted){CONV_DATA, false, room_of(k, data_apart(b, k))}, e);
+    return pd ? prim_make(b, &k->p, pd, 3, arg, e) : 1;
+}
+
+/* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's
+ * gradient on its way, so where it has a kernel that one is taken. */
+static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, const struct conv_shape *d, bool any)
+{
+    const struct node *n = k->base.node;
+    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape,
+                       *w = &b->g->param[n->param[0]].shape;
+    struct weight_form f = weight_form(b, n->param[0]);
+    if (f.lanes == 1 || f.in_plain || (d->bias.n && !any) || in->n - 1 > WGRAD_DIMS) return NULL;
+    struct wgrad_shape s = {.n = k->base.key.samples,
+                            .dims = in->n - 1,
+                            .lanes = f.lanes,
+                            .in_blocks = f.in / f.lanes,
+                            .out_blocks = f.out / f.lanes};
+    for (int i = 0; i < s.dims; i++) {
+        s.in[i] = in->d[i + 1];
+        s.out[i] = out->d[i + 1];
+        s.kernel[i] = w->d[i + 2];
+        s.stride[i] = d->stride[i];
+        s.padding[i] = d->padding[i];
+        s.dilation[i] = d->dilation[i] + 1;
+    }
+    return wgrad_can(&s) && (any || wgrad_wanted(&s)) ? wgrad_new(&s) : NULL;
+}
+
+static int own_make(struct conv_kernel *k, struct wgrad *own)
+{
+    k->own = own;
+    k->base.run = own_weights_run;
+    k->base.sums_in_order = true;
+    return 0;
+}
+
+/* A depthwise convolution on blocks, for which the library has no weight gradient: kernels of 5x5, say. */
+static bool depthwise_make(const struct be *b, struct conv_kernel *k, const struct conv_shape *d)
+{
+    if (d->wei.n != 5 || d->src.n != 4 || weight_form(b, k->base.node->param[0]).lanes == 1) return false;
+    k->depthwise = (struct vec_depthwise){.n = k->base.key.samples, .blocks = d->src.d[1] / b->lanes};
+    for (int i = 0; i < 2; i++) {
+        k->depthwise.in[i] = d->src.d[2 + i];
+        k->depthwise.out[i] = d->dst.d[2 + i];
+        k->depthwise.kernel[i] = d->wei.d[3 + i];
+        k->depthwise.stride[i] = d->stride[i];
+        k->depthwise.padding[i] = d->padding[i];
+        k->depthwise.dilation[i] = d->dilation[i] + 1;
+    }
+    k->base.run = depthwise_weights_run;
+    k->base.sums_in_order = true;
+    return true;
+}
+
+static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
+{
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &d->src}, {DNNL_ARG_DIFF_DST, &d->dst},
+                                   {DNNL_ARG_DIFF_WEIGHTS, &d->wei}, {DNNL_ARG_DIFF_BIAS, &d->bias}};
+    const struct node *n = k->base.node;
+    struct wgrad *own = own_find(b, k, d, false);
+    if (own) return own_make(k, own);
+    for (int i = 0; i < n->n_param; i++)
+        k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
+    size_t sums = size_align64(k->out_bytes[0]) + size_align64(k->out_bytes[1]);
+    struct wanted want = {CONV_WEIGHTS, false, room_of(k, sums)};
+    dnnl_primitive_desc_t pd = library_find(b, d, want, e);
+    if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
+    if (!pd && depthwise_make(b, k, d)) return 0;
+    k->base.run = weights_run;
+    return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
+}
+
+static void conv_close(struct be_kernel *base)
+{
+    struct conv_kernel *k = (struct conv_kernel *)base;
+    prim_free(&k->p);
+    prim_free(&k->acc);
+    wgrad_free(k->own);
+}
+
+/* 1: no kernel works on these layouts; -1: e */
+static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
+{
+    struct conv_shape d = {0};
+    shape_fill(b, &k->base, &d);
+    k->base.close = conv_close;
+    int made = k->base.key.phase == PH_FWD        ? forward_make(b, k, &d, e)
+               : k->base.key.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
+                                              : weights_make(b, k, &d, e);
+    snprintf(k->base.name, sizeof k->base.name, "%s", *k->p.name ? k->p.name : "own");
+    return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
+}
+
+static struct be_kernel *conv_try(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct conv_kernel *k = kernel_new(like, sizeof *k);
+    int made = conv_make(b, k, e);
+    if (made == 0) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+/* Blocked weights want blocked tensors. */
+struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct weight_form f = weight_form(b, like->node->param[0]);
+    const struct node *n = like->node;
+    struct err none = {0};
+    struct be_kernel *wino = like->lanes ? NULL : cpu_conv_wino_make(b, like, &none);
+    if (wino) return wino;
+    if (!like->lanes && cpu_conv_patch(b->s, n)) return cpu_conv_patch_make(b, like);
+    bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
+    bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
+    return mixed ? cpu_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);
+}
+
+/* What the library has no kernel for in these layouts is a matrix product on plain copies. */
+struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct err why = {0};
+    struct be_kernel *k = dnnl_conv_find(b, like, &why);
+    if (!k && why.code == E_DEVICE) *e = why;
+    return k || why.code == E_DEVICE ? k : cpu_product_make(b, like, e);
+}
