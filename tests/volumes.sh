@@ -141,12 +141,12 @@ refused "a folder that is there" 73 'maps-1: is a directory, not a regular file'
 write_conf toy.conf
 refused "a folder for what is no volume" 78 '--predict: want FILE.csv, FILE.jsonl or FILE.npy, not maps/' \
     1 -c toy.conf --init-from begun --predict maps/ -o data.test_samples=9
-# What README.md begins with, on these volumes, which are smaller.
-sed -n '/^run { name = "task04"/,/^pipeline/p' "$here/../README.md" >task04.conf
+# What the guide begins with, on these volumes, which are smaller.
+sed -n '/^run { name = "task04"/,/^pipeline/p' "$here/../docs/guide/volumes.md" >task04.conf
 ln -s Task Task04_Hippocampus
 set -- -c task04.conf -o 'model.input={1,16,16,16}' -o data.size=16 -o train.epochs=1 -o train.evaluate_epochs=1
 trains task04 2 "$@"
-check "README.md's example of volumes is evaluated" grep -q '"event":"evaluation".*"dice":' task04/metrics.jsonl
+check "the guide's example of volumes is evaluated" grep -q '"event":"evaluation".*"dice":' task04/metrics.jsonl
 job 2 "$@" --init-from task04 --predict task04.maps/
 equal "and predicts the fold that is left out" "$(ls task04.maps | tr '\n' ' ')" "montage.png scores.csv v1.nii.gz "
 head -c 300 Task/imagesTr/v2.nii.gz >cut && cp cut Task/imagesTr/v2.nii.gz
