@@ -4,13 +4,14 @@
 #include "rig.h"
 #include "sure.h"
 
-enum { STAGES_STEP = IS_SANITIZED ? 2 : 1 };
+#define STAGES_STEP (IS_SANITIZED ? 2 : cases_of(3, 1, 1))
 /* narrow: the graph for the reference kernels, which are slow; NULL: the same. optimizer: NULL: sgd with momentum. */
 struct model_case { const char *name, *input, *graph, *labels, *loss, *more, *narrow, *optimizer; };
 enum { CASE_DROPOUT, CASE_RESNET, CASE_SKIP, N_CASES = 13 };
 extern const struct model_case cases[N_CASES];
-/* Under a sanitizer a network tries every third of a loop's ways, the next network those behind: together all. */
-enum { WAYS_STEP = IS_SANITIZED ? 3 : 1 };
+/* Under a sanitizer and with RIG_CASES=few a network tries every third of a loop's ways, the next network those
+ * behind: together all. */
+#define WAYS_STEP (IS_SANITIZED ? 3 : cases_of(3, 1, 1))
 #define WAYS_FIRST(m) ((int)((m) - cases) % WAYS_STEP)
 /* Loop tests over all of them on both backends: _i to N_BOTH. */
 enum { N_BOTH = 2 * N_CASES };

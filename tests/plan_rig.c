@@ -1,7 +1,7 @@
 #include <check.h>
 #include <string.h>
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 
 struct graph *rig_graph(const char *text)
 {

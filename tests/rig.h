@@ -3,7 +3,7 @@
 #define TESTS_RIG_H
 #include "exec/costs.h"
 #include "plan/cost.h"
-#include "plan/sched.h"
+#include "rig_graphs.h"
 
 struct rig {
     const char *conf;          /* configuration text; model.network or graph below */
@@ -72,19 +72,7 @@ struct rig_result {
 /* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one what
  * is left), where the last of them was. sched_free */
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
-/* One stage a rank. n_state: buffers of the optimizer. */
-struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);
 void rig_free(struct rig_result *r);
-
-enum { N_SCHEDULES = 3 };
-extern const char *const rig_schedules[N_SCHEDULES], *const rig_backwards[3];   /* naive, gpipe, 1f1b; auto first */
-/* Several stages a rank: rank_of each. */
-enum { N_MAPS = 8 };
-extern const struct rig_map { const char *name; int stages, ranks, rank_of[6]; } rig_maps[N_MAPS];
-/* Graph texts used by several suites. */
-extern const char rig_frozen_resnet[], rig_narrow_frozen[];
-extern const char rig_mlp_dropout[], rig_small_resnet[], rig_narrow_resnet[], rig_skip[], rig_tied[], rig_words[],
-    rig_three_readers[];
 #endif

@@ -1,4 +1,36 @@
-#include "rig.h"
+#include "rig_graphs.h"
+#include "devices.h"
+#include "base/mem.h"
+
+void rig_rows(const char *schedule, int n_stages, int n_ranks, const int *rank_of, int n_mb, int n, struct sched *out)
+{
+    const struct sched_kind *k = sched_find(schedule);
+    struct arena *mem = arena_new();
+    struct stage_map map;
+    struct err e;
+    stage_map_make(mem, n_stages, n_ranks, rank_of, &map, &e);
+    *out = (struct sched){.n_ranks = n_ranks, .row = mem_alloc((size_t)n_ranks * sizeof *out->row)};
+    k->build(&(struct sched_request){.map = &map, .n_mb = n_mb}, out, &e);
+    for (int r = 0; r < n_ranks; r++) {
+        int kept = 0;
+        for (int i = 0; i < out->row[r].n; i++) {
+            struct sched_act a = out->row[r].v[i];
+            if (a.op == ACT_W && a.mb % n != n - 1 && a.mb != n_mb - 1) continue;
+            if (a.op == ACT_W) a.n_mb = (uint16_t)(a.mb % n + 1);
+            a.mb = (uint16_t)(a.mb - a.n_mb + 1);
+            out->row[r].v[kept++] = a;
+        }
+        out->row[r].n = kept;
+    }
+    arena_free(mem);
+}
+
+struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e)
+{
+    struct placement_request r = {
+        .sel = s, .n_stages = n_stages, .n_ranks = n_stages, .first_group = cut, .buffers = rig_buffers(n_state)};
+    return placement_make(&r, e);
+}
 
 const char *const rig_schedules[] = {"naive", "gpipe", "1f1b"}, *const rig_backwards[] = {"auto", "joined", "split"};
 

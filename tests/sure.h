@@ -5,6 +5,7 @@
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef SANITIZED /* sanitizers look at each way through the code, not at each combination */
 enum { IS_SANITIZED = 1 };
@@ -13,6 +14,20 @@ enum { IS_SANITIZED = 0 };
 #endif
 
 #define N_OF(a) ((int)(sizeof (a) / sizeof *(a)))
+
+/* How many of their cases suites try. RIG_CASES=few in the environment: one of each kind, as check-quick does; =all, or
+ * LONG, as check-long does: every one; otherwise so many that each two properties meet at least once. */
+enum rig_cases { CASES_FEW, CASES_SOME, CASES_ALL };
+static inline enum rig_cases rig_cases(void)
+{
+    const char *s = getenv("RIG_CASES");
+    if (getenv("LONG") || (s && !strcmp(s, "all"))) return CASES_ALL;
+    return s && !strcmp(s, "few") ? CASES_FEW : CASES_SOME;
+}
+static inline int cases_of(int few, int some, int all)
+{
+    return rig_cases() == CASES_FEW ? few : rig_cases() == CASES_SOME ? some : all;
+}
 
 /* Check's assertions note every success, and the suite's process reads all notes of a test back in time that grows with
  * the square of their number. For loops over many values: nothing is noted but a failure. */
@@ -25,6 +40,15 @@ static inline TCase *suite_case(const char *name, int seconds)
     tcase_set_timeout(t, seconds);
     return t;
 }
+
+/* A loop test whose _i goes to `n`: every case that is due. */
+#define suite_loop(t, test, n, due) do { \
+    for (int i_ = 0; i_ < (n); i_++) if (due) tcase_add_loop_test(t, test, i_, i_ + 1); } while (0)
+/* Of loops whose _i is an outer property times `inner` and an inner one: each outer one with an inner one in turn.
+ * EVERY(n): every n-th. FEW aside, they stand for two properties; PAIRS for three bits, each two of which meet. */
+#define IN_TURN(inner) (cases_of(i_ == 0, i_ % (inner) == i_ / (inner) % (inner), 1))
+#define EVERY(n) (cases_of(i_ == 0, i_ % (n) == 0, 1))
+#define PAIRS (cases_of(i_ == 0, (i_ ^ i_ >> 1 ^ i_ >> 2 ^ 1) & 1, 1))
 
 /* The end of a suite's main: runs these test cases and says how it went. CK_NOFORK where OpenMP may run: its threads do
  * not survive a fork; otherwise CK_FORK. */

@@ -6,7 +6,7 @@
 #include "plan/render.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "sure.h"
 
 /* Independent of the checker: every F, B, W once, B after F, W after B and ascending, on each stage. */
@@ -195,7 +195,7 @@ static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
     m.s = select_make(m.g, &rig_plain, 2 * bundle, &m.e);
     for (int i = 0; i <= 3; i++) cut[i] = i * m.s->n_groups / 3;
     m.pl = rig_place(m.s, 3, cut, 1, &m.e);
-    rig_rows_of(&(struct rig){.schedule = schedule, .n_stages = 3}, n_mb, n, &rows);
+    rig_rows(schedule, 3, 3, NULL, n_mb, n, &rows);
     m.p = plan_make_from(m.s, m.pl, &r, &rows, &m.e);
     ck_assert_msg(m.p != NULL, "%s, W of %d: %s", schedule, n, m.e.text);
     sched_free(&rows);

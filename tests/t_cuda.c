@@ -281,7 +281,7 @@ START_TEST(any_network_aside)
     text_add(&plain_conf, "%s%s", REPLAYED(""), strchr(small, '\n') + 1);
     text_add(&aside_conf, "%s%s", REPLAYED("overlap_wgrad = yes "), strchr(small, '\n') + 1);
     int done = 0;
-    for (uint32_t seed = 1000u * (unsigned)_i; done < (IS_SANITIZED ? 3 : 8); seed++) {
+    for (uint32_t seed = 1000u * (unsigned)_i; done < (IS_SANITIZED ? 3 : cases_of(1, 3, 8)); seed++) {
         struct text graph = {0};
         uint32_t x = seed;
         random_graph(&graph, &x);
@@ -499,23 +499,23 @@ END_TEST
 int main(void)
 {
     TCase *t = suite_case("backend", 120);
-    tcase_add_loop_test(t, memory_is_the_plans, 0, IS_SANITIZED ? 2 : 8);
-    tcase_add_loop_test(t, stages_share_loads, 0, 4);
+    suite_loop(t, memory_is_the_plans, IS_SANITIZED ? 2 : 8, PAIRS);
+    suite_loop(t, stages_share_loads, 4, EVERY(1));
     tcase_add_test(t, operators_without_kernels);
     tcase_add_test(t, gpus_say_where_they_are);
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);
-    tcase_add_loop_test(t, steps_make_nothing, 0, IS_SANITIZED ? 2 : 8);
-    tcase_add_loop_test(t, discarded_steps_leave_nothing, 0, 4);
-    tcase_add_loop_test(t, weight_gradients_aside, 0, IS_SANITIZED ? 2 : 4);
+    suite_loop(t, steps_make_nothing, IS_SANITIZED ? 2 : 8, PAIRS);
+    suite_loop(t, discarded_steps_leave_nothing, 4, EVERY(1));
+    suite_loop(t, weight_gradients_aside, IS_SANITIZED ? 2 : 4, EVERY(1));
     tcase_add_test(t, branches_are_waited_for);
-    tcase_add_loop_test(t, any_network_aside, 0, IS_SANITIZED ? 1 : 2);
+    suite_loop(t, any_network_aside, IS_SANITIZED ? 1 : 2, EVERY(1));
     tcase_add_test(t, branches_wait);
-    tcase_add_loop_test(t, padded_images, 0, 2);
-    tcase_add_loop_test(t, outputs_come_down, 0, 2);
+    suite_loop(t, padded_images, 2, EVERY(1));
+    suite_loop(t, outputs_come_down, 2, EVERY(1));
     tcase_add_test(t, recordings_end);
-    tcase_add_loop_test(t, derived_weights, 0, 4);
-    tcase_add_loop_test(t, several_stages_a_rank, 0, 4);
-    tcase_add_loop_test(t, weight_gradients_of_several, IS_SANITIZED ? 3 : 0, 4);
+    suite_loop(t, derived_weights, 4, EVERY(1));
+    suite_loop(t, several_stages_a_rank, 4, EVERY(1));
+    suite_loop(t, weight_gradients_of_several, 4, IS_SANITIZED ? i_ == 3 : EVERY(1));
     return suite_run("cuda", CK_FORK, t);
 }

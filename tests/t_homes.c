@@ -4,7 +4,7 @@
 #include "plan/render.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "sure.h"
 
 static struct made on_map(int map, const char *graph, struct plan_request r)

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "plan/render.h"
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "sure.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "plan/cost.h"
 #include "plan/recompute.h"
 #include "plan/sim.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "devices.h"
 #include "sure.h"
 

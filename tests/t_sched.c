@@ -5,7 +5,7 @@
 #include "plan/render.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "sure.h"
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */

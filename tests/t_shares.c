@@ -6,7 +6,7 @@
 #include "plan/sched.h"
 #include "plan/sim.h"
 #include "plan_rig.h"
-#include "rig.h"
+#include "rig_graphs.h"
 #include "sure.h"
 
 static const struct way { const char *schedule; int stages, ranks; } ways[] = {
