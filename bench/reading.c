@@ -22,7 +22,7 @@ static struct ds *pictures(const char *path, int64_t pixels, char **setting, int
 {
     struct text t = {0};
     struct ds *d = NULL;
-    text_add(&t, "model { network = \"resnet50\" }\ndata { source = \"images\"  train_images = \"%s\"\n"
+    text_add(&t, "model { network = \"resnet50\" }\ndata { source = \"images\"  train = \"%s\"\n"
              "mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}\n", path);
     for (int i = 0; i < n; i++) text_add(&t, "%s\n", setting[i]);
     text_add(&t, "}\ntrain { steps = 1 }\n");

@@ -1,5 +1,5 @@
 #!/bin/sh
-# anyway.sh: --resume=anyway takes what fits of a checkpoint. Other state begins anew, with a note: the optimizer's
+# anyway.sh: --resume=force takes what fits of a checkpoint. Other state begins anew, with a note: the optimizer's
 # buffers with zeros, averages with the weights, layers of other shapes as in a new run.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
@@ -16,9 +16,9 @@ changed() {
     changed_text=$1 changed_note=$2; shift 2
     rm -rf r; cp -r base r
     run r --resume --steps 12 "$@"
-    said=$(grep -c -- '--resume=anyway resumes nevertheless, with what fits: .* tensors are read' "$aside/err" || true)
+    said=$(grep -c -- '--resume=force resumes nevertheless, with what fits: .* tensors are read' "$aside/err" || true)
     equal "$changed_text is refused, and how to go on is said" "$code $said" "78 1"
-    run r --resume=anyway --steps 12 "$@"
+    run r --resume=force --steps 12 "$@"
     if [ "$code" -eq 0 ] && [ "$(done_field r/metrics.jsonl steps | tail -n 1)" = 12 ] &&
         grep -qE "note: state differs from an uninterrupted run: .*step-00000008: $changed_note" r/mpstaged.log
     then ok "$changed_text goes on anyway"
@@ -44,15 +44,15 @@ for more in "-o train.ema=0.9" "-o train.optimizer=adamw -o train.momentum=0" \
     "-o train.optimizer=lamb -o train.momentum=0 -o train.ema=0.5"; do
     rm -rf r; cp -r base r
     # shellcheck disable=SC2086
-    run r --resume=anyway --steps 12 --learning-rate 0 $more
+    run r --resume=force --steps 12 --learning-rate 0 $more
     equal "weights are those of the checkpoint: $more" "$code $(last r)" "0 $(last base)"
 done
 for n in 1 4; do
     rm -rf "r$n"; cp -r base "r$n"
-    run "r$n" --resume=anyway --steps 12 --stages "$n" -o train.optimizer=adamw -o train.momentum=0 -o train.ema=0.5
+    run "r$n" --resume=force --steps 12 --stages "$n" -o train.optimizer=adamw -o train.momentum=0 -o train.ema=0.5
 done
 equal "the same bits on one stage and on four" "$(last r1)" "$(last r4)"
 rm -rf r; cp -r base r
-run r --resume=anyway -o model.network=mlp -o 'model.hidden={9}'
+run r --resume=force -o model.network=mlp -o 'model.hidden={9}'
 equal "where nothing fits it ends" "$code $(grep -c "none of its tensors is one of the model's" "$aside/err")" "65 1"
 tap_done

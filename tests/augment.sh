@@ -9,7 +9,7 @@ for f in rgb grey palette turned deep; do cp "$here/images/$f.png" train/plum; d
 cat >a.conf <<'END_CONF'
 run      { name = "augment" }
 model    { network = "resnet18"  classes = 2  input = {3, 24, 24} }
-data     { source = "images"  train_images = "train"  test_images = "train"
+data     { source = "images"  train = "train"  test = "train"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}
            augment = {"random_resized_crop", "horizontal_flip", "color_jitter brightness=0.4 hue=0.1",
                       "trivial_augment", "random_erasing"} }
@@ -71,8 +71,8 @@ shown "of synthetic samples" 0 '3x24x24, values from -[3-9]' -c a.conf -o data.s
 shown "into a file of another kind" 64 '^mpstaged: --show-batch b.jpg: expected FILE.png$' -c a.conf --show-batch b.jpg
 shown "into a folder that is not there" 73 '^mpstaged: none/b.png: ' -c a.conf --show-batch none/b.png
 cp train/plum/rgb.png only.png
-shown "over what is read" 73 'only.png: --show-batch would write over what is read as data.train_images$' -c a.conf \
-    -o data.train_images=only.png --show-batch only.png
+shown "over what is read" 73 'only.png: --show-batch would write over what is read as data.train$' -c a.conf \
+    -o data.train=only.png --show-batch only.png
 shown "of a network that sees no pictures" 78 'data.source=synthetic: .*no pictures .*, but F32 10$' -c a.conf \
     --show-batch n.png -o data.source=synthetic -o model.network=toy -o model.input=10
 shown "without its file" 64 'show-batch' -c a.conf --show-batch
@@ -82,7 +82,7 @@ if "$python" -c 'import torchvision, numpy, PIL' 2>/dev/null; then
     "$python" "$here/torch/augment.py" compare "$build/tests/augs" >"$aside/said" 2>"$aside/err" || why
     grep -v '^ok' "$aside/said" | note
     printf '%s\n' "$here/images/rgb.png one" >one.list
-    shown "of one sample" 0 '^one.png: 1 of 1' -c a.conf -o data.train_images=one.list -o model.classes=1 \
+    shown "of one sample" 0 '^one.png: 1 of 1' -c a.conf -o data.train=one.list -o model.classes=1 \
         -o 'model.input={3, 29, 37}' -o 'data.augment={"horizontal_flip p=1"}' --show-batch one.png --batch-size 1 \
         -o train.split_size=0
     check "its pixels are those of the file, mirrored and three times as large" "$python" -c 'if 1:

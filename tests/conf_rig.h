@@ -7,7 +7,7 @@
 #include "sure.h"
 
 #define OK "model { network = toy }  data { source = synthetic }  train { steps = 1 }\n"
-#define FILES "model { network = toy }  data { source = idx train_images = a train_labels = b }  train { steps = 1 }\n"
+#define FILES "model { network = toy }  data { source = idx train = a train_labels = b }  train { steps = 1 }\n"
 #define GRAPH "model { graph = g }  data { source = synthetic }  train { steps = 1 }\n"
 
 static inline struct conf *parse(const char *s)

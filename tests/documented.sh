@@ -221,7 +221,7 @@ run.kernel_times|no|3
 run.overlap_wgrad|yes|often
 run.threads|2|1025
 run.init_from|"weights"|"$"
-run.resume|"anyway"|"perhaps"
+run.resume|"force"|"perhaps"
 run.dump_gradients|"gradients"|"$NO_SUCH_VARIABLE/g"
 run.trace|"trace"|"~somebody/t"
 run.trace_steps|5|0
@@ -254,7 +254,7 @@ train.nesterov|yes|2
 train.weight_decay|0.25|-1
 train.clip_norm|1|-1
 train.clip_value|0.5|-1
-run.rerun_every|3|-1
+run.verify_every|3|-1
 train.nonfinite|"skip"|"panic"
 train.nonfinite_limit|9|0
 train.schedule|"step"|"triangle"
@@ -305,9 +305,9 @@ pipeline.read_in_place|no|2
 model.zero_init_residual|yes|0
 model.small_stem|yes|0
 data.source|"idx"|"tape"
-data.train_images|"a.idx"|""
+data.train|"a.idx"|""
 data.train_labels|"b.idx"|""
-data.test_images|"c.idx"|""
+data.test|"c.idx"|""
 data.test_labels|"d.idx"|""
 data.mean|{0.5}|{1e10}
 data.std|{2}|{0}
@@ -342,13 +342,13 @@ END
 settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'
 train.step_size|3|-3
 END
-settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.train_images=there <<'END'
+settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.train=there <<'END'
 data.upright|no|"yes"
 data.scaled_decoding|yes|"half"
 data.damaged|"skip"|"mend"
 data.validation|0.1|1
 END
-settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train_images=there <<'END'
+settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train=there <<'END'
 data.spacing|{1, 1, 2.5}|{0}
 data.size|{64}|{-1}
 data.axes|"zyx"|"yxz"
@@ -359,7 +359,7 @@ data.flip|{"y", "z"}|{""}
 data.folds|5|-1
 data.cache|{2097152}|"large"
 END
-settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train_images=there -o data.folds=5 <<'END'
+settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train=there -o data.folds=5 <<'END'
 data.fold|4|1000
 END
 settings -o model.network=toy -o data.source=synthetic -o run.predict=p.csv <<'END'
@@ -563,7 +563,7 @@ sed -i 's/evaluate_every = 50/evaluate_every = 70/' much.conf
 sees much '"event":"checkpoint"' || not_ok "a run writes checkpoints"
 "$mpstagectl" much stop --checkpoint --wait >"$aside/said"
 check "a run that is stopped" ends 0
-"$mpstaged" -c much.conf --steps 5 --run-dir much --resume=anyway >"$aside/out" 2>&1 || true
+"$mpstaged" -c much.conf --steps 5 --run-dir much --resume=force >"$aside/out" 2>&1 || true
 # A gradient becomes too large at the third step, and steps are skipped.
 "$mpstaged" -c toy.conf --transport local --steps 6 -o train.learning_rate=50000 -o train.nonfinite=skip \
     -o train.nonfinite_limit=9 --run-dir skipped >"$aside/out" 2>&1 || note <"$aside/out"
@@ -579,7 +579,7 @@ check "a run that cannot write checkpoints" ends 74
 mkdir -p seen/a
 head -c 20 "$here/images/rgb.png" >seen/a/1.png
 cp "$here/images/grey.png" seen/a/2.png
-"$mpstaged" --transport local -o data.source=images -o data.train_images=seen -o data.damaged=skip \
+"$mpstaged" --transport local -o data.source=images -o data.train=seen -o data.damaged=skip \
     -o data.resize='{4,4}' -o model.network=mlp \
     -o model.input=16 -o model.classes=1 -o train.steps=1 -o train.batch_size=2 --run-dir damaged \
     -c nothing.conf >"$aside/out" 2>&1 || note <"$aside/out"

@@ -8,7 +8,7 @@ set -eu
 floats 330 1 | npy x.npy '33, 10'
 floats 165 7 | npy y.npy '33, 5'
 write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy"  labels = "vector" \
-    train_images = "x.npy"  train_labels = "y.npy"/; s/steps = 3 //; s/batch_size = 20/batch_size = 10/;
+    train = "x.npy"  train_labels = "y.npy"/; s/steps = 3 //; s/batch_size = 20/batch_size = 10/;
     s/split_size = 8/split_size = 4/; s/stages = 2/stages = 1/'
 
 # run NAME OPTIONS...: in one process
@@ -66,7 +66,7 @@ check "samples count that were trained" grep -q '"event":"done",.*"trained_sampl
 evaluated() { sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }
 for k in "short:4 8 10 " "drop:3 6 9 10 " "fill:4 7 10 "; do
     run judged --overwrite --steps 10 -o train.last_batch="${k%%:*}" -o train.evaluate_epochs=1 \
-        -o data.test_images=x.npy -o data.test_labels=y.npy
+        -o data.test=x.npy -o data.test_labels=y.npy
     equal "${k%%:*}: evaluations behind epochs" "$(evaluated judged)" "${k#*:}"
 done
 
@@ -119,17 +119,17 @@ done
 run part --overwrite --steps 4 -o train.last_batch=fill -o checkpoint.every_steps=4
 cp -r part other
 refused "another last_batch" 78 \
-    'train.last_batch was "fill" and is "short" now, which changes results.*--resume=anyway' 1 \
+    'train.last_batch was "fill" and is "short" now, which changes results.*--resume=force' 1 \
     -c run.conf --run-dir part --resume --steps 8
-run other --steps 8 --resume=anyway
-ends "which --resume=anyway takes" 0
+run other --steps 8 --resume=force
+ends "which --resume=force takes" 0
 check "and says" grep -q 'note: results differ .*: train.last_batch was "fill" and is "short" now' other/mpstaged.log
 equal "at the next sample at which a batch begins" "$(sizes other)" "10 10 10 10 10 10 3 10 "
 run even --steps 3 --batch-size 11 -o train.last_batch=fill -o checkpoint.every_steps=3
 run even --steps 6 --batch-size 11 -o train.last_batch=drop --resume
 ends "where batches fill an epoch it decides nothing" 0
 run large --steps 1 --batch-size 30 -o checkpoint.every_steps=1
-run large --steps 3 --resume=anyway
+run large --steps 3 --resume=force
 ends "batches that were larger before" 0
 equal "leave the end of an epoch to fewer steps" "$(sizes large)" "30 3 10 "
 

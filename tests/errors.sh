@@ -139,19 +139,19 @@ zeros() { head -c "$1" /dev/zero; }
 { printf '\0\0\010\003\0\0\0\036\0\0\0\004\0\0\0\004'; zeros 480; } >images.idx
 { printf '\0\0\010\001\0\0\0\036'; zeros 30; } >labels.idx
 synthetic='source = "synthetic"  labels = "onehot"  samples = 200'
-write_conf idx.conf "s/$synthetic"'/source = "idx" train_images = "images.idx" train_labels = "labels.idx"/
+write_conf idx.conf "s/$synthetic"'/source = "idx" train = "images.idx" train_labels = "labels.idx"/
     s/network = "toy"  classes = 5  input = {10}/network = "mlp" hidden = {8} classes = 5 input = {1, 4, 4}/
     s/loss = "mse"/loss = "cross_entropy"/'
 job 2 -c idx.conf --run-dir idx-run
 check "IDX files train" [ "$code" -eq 0 ]
 [ "$code" -eq 0 ] || why
 head -c 100 images.idx >cut.idx
-refused "truncated IDX" 65 '^mpstaged: cut\.idx: ' 2 -c idx.conf -o data.train_images=cut.idx --run-dir new
+refused "truncated IDX" 65 '^mpstaged: cut\.idx: ' 2 -c idx.conf -o data.train=cut.idx --run-dir new
 { printf '\0\0\010\003\377\377\377\177\0\0\0\004\0\0\0\004'; zeros 480; } >lie.idx
-refused "lying IDX" 65 '^mpstaged: lie\.idx: ' 2 -c idx.conf -o data.train_images=lie.idx --run-dir new
-refused "missing IDX" 66 '^mpstaged: none\.idx: ' 2 -c idx.conf -o data.train_images=none.idx --run-dir new
+refused "lying IDX" 65 '^mpstaged: lie\.idx: ' 2 -c idx.conf -o data.train=lie.idx --run-dir new
+refused "missing IDX" 66 '^mpstaged: none\.idx: ' 2 -c idx.conf -o data.train=none.idx --run-dir new
 head -c 4096 "$mpstaged" >garbage.idx
-refused "garbage as IDX" 65 '^mpstaged: garbage\.idx: ' 2 -c idx.conf -o data.train_images=garbage.idx --run-dir new
+refused "garbage as IDX" 65 '^mpstaged: garbage\.idx: ' 2 -c idx.conf -o data.train=garbage.idx --run-dir new
 { printf '\0\0\010\001\0\0\0\036'; head -c 30 /dev/zero | tr '\0' '\011'; } >nine.idx
 refused "a label beyond the classes" 65 '^mpstaged: nine\.idx: ' \
     2 -c idx.conf -o data.train_labels=nine.idx --run-dir new
@@ -167,7 +167,7 @@ npy() { # FILE DTYPE SHAPE BYTES
 }
 npy x.npy '<f4' '20, 10' 800
 npy y.npy '<f4' '20, 5' 400
-files='source = "npy" labels = "vector" train_images = "x.npy" train_labels = "y.npy"'
+files='source = "npy" labels = "vector" train = "x.npy" train_labels = "y.npy"'
 write_conf npy.conf "s/$synthetic/$files/"
 job 2 -c npy.conf --run-dir npy-run
 check "NumPy files train" [ "$code" -eq 0 ]
@@ -178,7 +178,7 @@ refused "more samples than the file has" 78 'data.samples=500: 500 samples, but 
     2 -c npy.conf -o data.samples=500 --run-dir new
 npy nan.npy '<f4' '20, 10' 0
 head -c 800 /dev/zero | tr '\0' '\377' >>nan.npy              # 0xffffffff is a NaN with a sign
-job 2 -c npy.conf -o data.train_images=nan.npy --run-dir nan
+job 2 -c npy.conf -o data.train=nan.npy --run-dir nan
 check "NaN among the samples: 79, and its sign is not shown" \
     sh -c '[ "$0" -eq 79 ] && grep -q "step 1/3.*loss nan" nan/mpstaged.log' "$code"
 [ "$code" -eq 79 ] || why
@@ -186,7 +186,7 @@ check "NaN among the samples: 79, and its sign is not shown" \
 npy test.npy '<f4' '30, 10' 800
 head -c 400 /dev/zero | tr '\0' '\377' >>test.npy
 npy test-y.npy '<f4' '30, 5' 600
-write_conf test.conf "s/$synthetic/$files"' test_images = "test.npy" test_labels = "test-y.npy"/'
+write_conf test.conf "s/$synthetic/$files"' test = "test.npy" test_labels = "test-y.npy"/'
 nan='evaluation: the loss of 1 of 2 batches is not finite, first of batch 2; '
 nan=$nan'look for NaN and very large values in the test data'
 job 2 -c test.conf --run-dir tested
@@ -200,13 +200,13 @@ job 2 -c test.conf --run-dir tested-only --evaluate --init-from tested
 check "one that only evaluates fails: 79" sh -c '[ "$0" -eq 79 ] && [ "$2" -eq 1 ] && grep -qxF "mpstaged: $1" "$3" &&
         grep -q "\"event\":\"failed\",\"code\":79" tested-only/metrics.jsonl' "$code" "$nan" "$(our_lines)" "$aside/err"
 head -c 300 x.npy >cut.npy
-refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train_images=cut.npy --run-dir new
+refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train=cut.npy --run-dir new
 npy lie.npy '<f4' '2000000000, 2000000000' 800
-refused "lying npy" 65 '^mpstaged: lie\.npy: ' 2 -c npy.conf -o data.train_images=lie.npy --run-dir new
+refused "lying npy" 65 '^mpstaged: lie\.npy: ' 2 -c npy.conf -o data.train=lie.npy --run-dir new
 npy wide.npy '<f4' '20, 40' 3200
-refused "npy of another shape" 65 '^mpstaged: wide\.npy: ' 2 -c npy.conf -o data.train_images=wide.npy --run-dir new
+refused "npy of another shape" 65 '^mpstaged: wide\.npy: ' 2 -c npy.conf -o data.train=wide.npy --run-dir new
 npy object.npy '|O' '20, 10' 800
-refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train_images=object.npy --run-dir new
+refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train=object.npy --run-dir new
 refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

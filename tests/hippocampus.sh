@@ -46,7 +46,7 @@ done
 # beyond what the machine's instructions change.
 if [ -n "${SECOND:-}" ]; then
     job 2 -c conf/hippocampus.conf --init-from run --run-dir second --evaluate \
-        -o data.test_images=hippocampus/second-images.txt -o data.test_labels=hippocampus/second-labels.txt
+        -o data.test=hippocampus/second-images.txt -o data.test_labels=hippocampus/second-labels.txt
     check "another head: $code" [ "$code" -eq 0 ]
     for class in 1:0.58 2:0.3; do
         d=$(dice second "${class%:*}")

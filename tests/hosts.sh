@@ -158,7 +158,7 @@ given=$here/torch
 cat >mlp.conf <<END
 run      { name = "mlp"  seed = 1 }
 model    { network = "mlp"  hidden = {16, 12, 8}  classes = 5  input = {10} }
-data     { source = "npy"  train_images = "x.npy"  train_labels = "t.npy" }
+data     { source = "npy"  train = "x.npy"  train_labels = "t.npy" }
 train    { batch_size = 20  split_size = 6  steps = 6  loss = "mse"  optimizer = "sgd"  learning_rate = 0.1 }
 pipeline { partition = "uniform" }
 service  { log_every = 0  progress = "no" }

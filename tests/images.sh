@@ -16,7 +16,7 @@ echo 'no picture' >train/pear/README
 cat >images.conf <<'END_CONF'
 run      { name = "images" }
 model    { network = "resnet18"  classes = 3  input = {3, 24, 24} }
-data     { source = "images"  train_images = "train"  test_images = "test"
+data     { source = "images"  train = "train"  test = "test"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225} }
 train    { batch_size = 8  split_size = 3  epochs = 2  learning_rate = 0.01 }
 service  { log_every = 0  progress = "no" }
@@ -47,7 +47,7 @@ done
 "$mpstaged" --plan -c images.conf -o data.workers=3 >"$aside/plan"
 check "the plan says what is read ahead" grep -q \
     '^  and decoding up to 32.00 MiB more in each of 3 workers$' "$aside/plan"
-trains by-list 1 -c images.conf -o data.train_images=train.list -o data.test_images=test.list
+trains by-list 1 -c images.conf -o data.train=train.list -o data.test=test.list
 equal "by a list: the same bits" "$hash" "$want"
 equal "and the same loss of the test set" "$(loss_bits by-list/metrics.jsonl | grep evaluation)" \
     "$(loss_bits one/metrics.jsonl | grep evaluation)"
@@ -59,19 +59,19 @@ cd flat
 tar --format=gnu -cf ../a-0.tar $(head -n 9 ../in-order)
 tar --format=pax -cf ../a-1.tar $(tail -n +10 ../in-order)
 cd ..
-trains by-archives 2 -c images.conf --stages 2 -o 'data.train_images=a-{0..1}.tar' -o data.workers=2
+trains by-archives 2 -c images.conf --stages 2 -o 'data.train=a-{0..1}.tar' -o data.workers=2
 equal "by archives in the same order: the same bits" "$hash" "$want"
 # From a checkpoint the same pictures go on, wherever they lie; others do not, however many there are.
 trains going 1 -c images.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
 rm -r going/checkpoints/step-0000000[46]
 cp -r train other
 cp other/apple/whole.jpg other/apple/turned1.jpg
-refused "another picture" 78 'step-00000002: the digest of the training samples was .*--resume=anyway' 1 \
-    -c images.conf --run-dir going --resume -o data.train_images=other
+refused "another picture" 78 'step-00000002: the digest of the training samples was .*--resume=force' 1 \
+    -c images.conf --run-dir going --resume -o data.train=other
 sed '1s/0$/1/; 7s/1$/0/' train.list >other.list
 refused "other classes" 78 'step-00000002: the digest of the training samples was ' 1 \
-    -c images.conf --run-dir going --resume -o data.train_images=other.list -o data.test_images=test.list
-job 1 -c images.conf --run-dir going --resume -o 'data.train_images=a-{0..1}.tar'
+    -c images.conf --run-dir going --resume -o data.train=other.list -o data.test=test.list
+job 1 -c images.conf --run-dir going --resume -o 'data.train=a-{0..1}.tar'
 equal "archives of the same pictures go on" "$(hash_of going | tail -n 1)" "$want"
 trains turned 1 -c images.conf -o data.upright=no
 check "pictures as they are stored: other bits" [ "$hash" != "$want" ]
@@ -81,7 +81,7 @@ cp -r train bad
 head -c 200 "$pictures/rgb.jpg" >bad/apple/cut.jpg
 echo 'no picture at all' >bad/pear/text.jpg
 : >bad/plum/empty.png
-job 2 -c images.conf -o data.train_images=bad --run-dir error --stages 2
+job 2 -c images.conf -o data.train=bad --run-dir error --stages 2
 check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
 why='cut\.jpg: damaged JPEG: the file ends too early|empty\.png: the file is empty'
 why="$why|text\\.jpg: this is text, not JPEG or PNG: is it the answer of a server\\?"
@@ -91,7 +91,7 @@ check "and one line that names it, and the way on" \
 equal "and no other" "$(our_lines)" 1
 error=$(grep -o 'bad/.*' "$aside/err")
 for n in 1 2; do
-    trains skips-$n $n -c images.conf -o data.train_images=bad -o data.damaged=skip --stages $n
+    trains skips-$n $n -c images.conf -o data.train=bad -o data.damaged=skip --stages $n
     [ "$n" -ne 1 ] || skipped=$hash
     equal "damaged pictures are skipped, $n ranks: the same bits" "$hash" "$skipped"
     check "how many they were is said" grep -qE 'warning: 3 damaged samples skipped so far, .*; the first: bad/' \
@@ -99,16 +99,16 @@ for n in 1 2; do
     check "and stands in the metrics" grep -q '"event":"damaged","step":[0-9]*,"samples":3,"text":"bad/' \
         skips-$n/metrics.jsonl
 done
-trains skips-replicas 2 -c images.conf -o data.train_images=bad -o data.damaged=skip --stages 1 \
+trains skips-replicas 2 -c images.conf -o data.train=bad -o data.damaged=skip --stages 1 \
     -o pipeline.replicas=2 -o train.gradient_groups=2 -o train.epochs=1
 check "two replicas, an epoch: what each came upon adds up" grep -q '"event":"damaged",.*"samples":3,"text":"bad/' \
     skips-replicas/metrics.jsonl
 told() { sed -n 's/.*"event":"damaged",//p' "$1/metrics.jsonl"; }
 for n in 0 4; do
-    trains skips-by-$n 1 -c images.conf -o data.train_images=bad -o data.damaged=skip -o data.workers=$n
+    trains skips-by-$n 1 -c images.conf -o data.train=bad -o data.damaged=skip -o data.workers=$n
     equal "with $n workers: the same bits" "$hash" "$skipped"
     equal "and the same damage after the same steps" "$(told skips-by-$n)" "$(told skips-1)"
-    job 1 -c images.conf -o data.train_images=bad --run-dir error-$n -o data.workers=$n
+    job 1 -c images.conf -o data.train=bad --run-dir error-$n -o data.workers=$n
     equal "an error: the same one" "$code $(our_lines) $(grep -o 'bad/.*' "$aside/err")" "65 1 $error"
 done
 
@@ -136,15 +136,15 @@ data     { source = "idx"  samples = 200  mean = 0.286  std = 0.353 }
 train    { batch_size = 20  split_size = 7  epochs = 2  learning_rate = 0.05 }
 service  { log_every = 0  progress = "no" }
 END_CONF
-    trains idx 1 -c fashion.conf -o data.train_images=$fashion/train-images-idx3-ubyte.gz \
+    trains idx 1 -c fashion.conf -o data.train=$fashion/train-images-idx3-ubyte.gz \
         -o data.train_labels=$fashion/train-labels-idx1-ubyte.gz
     idx=$hash
-    trains png 1 -c fashion.conf -o data.source=images -o data.train_images=fashion/list
+    trains png 1 -c fashion.conf -o data.source=images -o data.train=fashion/list
     equal "Fashion-MNIST as PNG files: the bits of the IDX file" "$hash" "$idx"
 else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist python3"; fi
 
 # ---- a part to test with ---------------------------------------------------------------------------------------------
-sed 's/  test_images = "test"/  validation = 0.25/' images.conf >part.conf
+sed 's/  test = "test"/  validation = 0.25/' images.conf >part.conf
 "$mpstaged" -c part.conf --check-config >"$aside/checked" 2>&1
 check "--check-config says how many are kept" grep -q '^note: data.validation holds out 5 of 21 samples for tests$' \
     "$aside/checked"
@@ -156,9 +156,9 @@ trains part-2 2 -c part.conf --stages 2 -o data.workers=3
 equal "2 ranks: the same bits" "$hash" "$part"
 equal "and the same scores" "$(loss_bits part-2/metrics.jsonl | grep evaluation)" \
     "$(loss_bits part/metrics.jsonl | grep evaluation)"
-trains part-list 1 -c part.conf -o data.train_images=train.list
+trains part-list 1 -c part.conf -o data.train=train.list
 equal "of a list the same part" "$hash" "$part"
-trains part-tar 1 -c part.conf -o 'data.train_images=a-{0..1}.tar'
+trains part-tar 1 -c part.conf -o 'data.train=a-{0..1}.tar'
 equal "of archives, too" "$hash" "$part"
 
 "$mpstaged" -c part.conf --predict kept.csv --init-from part >/dev/null 2>&1
@@ -173,9 +173,9 @@ job 1 -c part.conf --run-dir part-going --resume
 equal "a run that goes on has the bits of one that was not cut" "$(hash_of part-going | tail -n 1)" "$part"
 refused "a share that is too small" 78 'data.validation=0.01: keeps none of 21 samples' 1 -c part.conf \
     -o data.validation=0.01 --run-dir new
-refused "images to test with beside it" 78 'data.test_images=test: data.validation is set, too' 1 -c part.conf \
-    -o data.test_images=test --run-dir new
-"$mpstaged" -c part.conf --predict given.csv --init-from part -o data.test_images=test >/dev/null 2>&1
+refused "images to test with beside it" 78 'data.test=test: data.validation is set, too' 1 -c part.conf \
+    -o data.test=test --run-dir new
+"$mpstaged" -c part.conf --predict given.csv --init-from part -o data.test=test >/dev/null 2>&1
 check "but a prediction takes them instead" [ "$(tail -n +2 given.csv | wc -l)" -eq 2 ]
 
 # ---- a first configuration -------------------------------------------------------------------------------------------
@@ -217,17 +217,17 @@ parts() {
     for part; do cp -r test "parts/$part"; done
     code=0; "$mpstaged" --init parts >"$aside/out" 2>"$aside/err" || code=$?
 }
-for names in 'Train Val' 'training testing' 'train_images val_images' 'TrainSet TestSet' 'train2017 dev'; do
+for names in 'Train Val' 'training testing' 'train val_images' 'TrainSet TestSet' 'train2017 dev'; do
     parts $names
     check "--init of $names: the classes in them" \
         sh -c '[ "$0" = 0 ] && grep -q "2 classes: apple, plum" parts.conf &&
-            grep -q "^    test_images" parts.conf' $code
+            grep -q "^    test" parts.conf' $code
 done
 parts train val test extra
 check "what else lies there is said" \
     grep -q '^warning: parts: 2 names are not used; the first: parts/extra$' "$aside/out"
 parts Train
-check "a single part is no class either" grep -q '^    train_images = "parts/Train"$' parts.conf
+check "a single part is no class either" grep -q '^    train = "parts/Train"$' parts.conf
 parts train Training
 check "two parts for training are refused" grep -q '^mpstaged: parts: holds Training and train: rename one' "$aside/err"
 parts val test
@@ -244,7 +244,7 @@ rm -rf parts parts.conf; mkdir parts; cp -r train/apple parts/dev1; cp -r train/
 check "several of a kind without others are classes" grep -q '2 classes: dev1, dev2' parts.conf
 rm -rf parts parts.conf; mkdir parts; cp -r photos/train parts/Train; cp -r photos/train parts/Val
 "$mpstaged" --init parts >/dev/null
-"$mpstaged" -c parts.conf --check-config -o data.train_images=parts -o data.test_images=parts -o model.classes=2 \
+"$mpstaged" -c parts.conf --check-config -o data.train=parts -o data.test=parts -o model.classes=2 \
     -o train.batch_size=14 -o train.split_size=7 >"$aside/checked" 2>&1 || note <"$aside/checked"
 check "parts that are taken for classes are said" grep -q '^warning: parts: Train and Val are taken for classes' \
     "$aside/checked"
@@ -252,23 +252,23 @@ check "parts that are taken for classes are said" grep -q '^warning: parts: Trai
 printf 'train/apple/rgb.jpg a\ntrain/gone.jpg b\ntrain/pear/grey.jpg b\ntrain/lost.png a\n' >more.txt
 refused "pictures of a list that are not there" 66 \
     '^mpstaged: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 -c images.conf \
-    -o data.train_images=more.txt -o data.test_images=more.txt -o model.classes=2 --check-config
+    -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
 refused "an empty picture" 65 \
     '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" skips such; the first: bad/plum/empty.png$' \
-    1 -c images.conf -o data.train_images=bad --check-config
-check "which may be skipped" "$mpstaged" -c images.conf -o data.train_images=bad -o data.damaged=skip --check-config
+    1 -c images.conf -o data.train=bad --check-config
+check "which may be skipped" "$mpstaged" -c images.conf -o data.train=bad -o data.damaged=skip --check-config
 "$mpstaged" --init bad >"$aside/out" 2>"$aside/err" && code=0 || code=$?
 check "what --init cannot read is said" grep -hqE \
     '^warning: bad: 3 of 24 pictures that were looked at cannot be read; data.damaged = "skip" .*; the first: bad/' \
     "$aside/out" "$aside/err"
 refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' 1 --init bad
 refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
-    -o "data.train_images=$pictures/rgb.jpg" --check-config
+    -o "data.train=$pictures/rgb.jpg" --check-config
 refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
 refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
 refused "a folder that is spelled almost so" 66 '^mpstaged: trian: No such file or directory .did you mean train..$' 1 \
-    -c images.conf -o data.train_images=trian --run-dir new
-refused "no folder" 66 '^mpstaged: none: No such file' 1 -c images.conf -o data.train_images=none --run-dir new
+    -c images.conf -o data.train=trian --run-dir new
+refused "no folder" 66 '^mpstaged: none: No such file' 1 -c images.conf -o data.train=none --run-dir new
 refused "too many classes" 78 'train has 3 classes, the model 2: model.classes$' 1 -c images.conf -o model.classes=2 \
     --run-dir new
 tap_done

@@ -203,10 +203,10 @@ says "targets of 10x14x14" 'configuration OK' -c net.conf --check-config -o "mod
     -o train.loss=mse -o data.labels=vector
 fails "a data file that is not there under --check-config" 66 'none\.npy' \
     -c net.conf --check-config -o data.source=npy -o data.samples=0 \
-    -o data.train_images=none.npy -o data.train_labels=none.npy
+    -o data.train=none.npy -o data.train_labels=none.npy
 fails "a data file that is none under --check-config" 65 'net\.txt: this is text, not a NumPy array' \
     -c net.conf --check-config -o data.source=npy -o data.samples=0 \
-    -o data.train_images=net.txt -o data.train_labels=net.txt
+    -o data.train=net.txt -o data.train_labels=net.txt
 fails "weights that are not there under --check-config" 66 'none\.st' -c toy.conf --check-config --init-from none.st
 fails "weights of another network under --check-config" \
     65 "$aside/net/weights.safetensors: tensor net1.weight is missing" -c toy.conf --check-config \

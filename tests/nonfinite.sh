@@ -11,7 +11,7 @@ spoiled nan.npy '\000\000\300\177'                         # of step 3
 spoiled nans.npy '\000\000\300\177' 60                     # of steps 3 to 6
 spoiled large.npy '\000\000\200\144'                       # 2^74
 write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" labels = "vector" \
-    train_images = "nan.npy" train_labels = "y.npy"/
+    train = "nan.npy" train_labels = "y.npy"/
     s/steps = 3/steps = 6/; s/learning_rate = 0.1/learning_rate = 0.1 momentum = 0.9/'
 hint='try a smaller train.learning_rate, and look for NaN and very large values in the data'
 
@@ -28,14 +28,14 @@ ends "a sample that is no number ends a run" "step 3: the loss is not finite"
 check "whose last step has no loss and updated nothing" \
     grep -q '"step":3,.*"loss":null,.*"skipped":true' ended/metrics.jsonl
 check "nor is it called a step that is skipped" [ "$(grep -c '"event":"skip"' ended/metrics.jsonl)" -eq 0 ]
-job 2 -c run.conf -o data.train_images=large.npy --run-dir ended --overwrite
+job 2 -c run.conf -o data.train=large.npy --run-dir ended --overwrite
 gradient=$(sed -n 's/^mpstaged: step 3: \(the gradient of [a-z0-9.]*\) is not finite; .*/\1/p' "$aside/err")
 check "a sample that is too large: its gradient is named" [ "$code" -eq 79 ] && [ -n "$gradient" ]
 check "and the loss is shown" grep -q '"step":3,.*"loss":[0-9].*"skipped":true' ended/metrics.jsonl
 skip="-o train.nonfinite=skip -o train.nonfinite_limit"
 # shellcheck disable=SC2086
 ends "four steps in a row, where three may be skipped" "step 6: the loss is not finite in 4 steps in a row" \
-    -o data.train_images=nans.npy $skip=3
+    -o data.train=nans.npy $skip=3
 check "which has an event for each" [ "$(grep -c '"event":"skip"' ended/metrics.jsonl)" -eq 4 ]
 
 # bits_add RUN: what is to be the same
@@ -64,17 +64,17 @@ check "threads skip it" [ "$code" -eq 0 ]
 bits_add threads
 check "with the same bits everywhere" [ "$(sort -u "$aside/bits" | wc -l)" -eq 1 ]
 [ "$(sort -u "$aside/bits" | wc -l)" -eq 1 ] || note <"$aside/bits"
-skips large 2 -o data.train_images=large.npy
+skips large 2 -o data.train=large.npy
 check "a gradient that is not finite is skipped by its name" grep -qF "step 3 is skipped: $gradient is not" \
     large/mpstaged.log
 # shellcheck disable=SC2086
-job 2 -c run.conf -o data.train_images=nans.npy $skip=4 --run-dir limit
+job 2 -c run.conf -o data.train=nans.npy $skip=4 --run-dir limit
 check "four steps in a row, where four may be skipped" [ "$code" -eq 0 ]
 # shellcheck disable=SC2086
-job 2 -c run.conf -o data.train_images=nans.npy $skip=3 -o checkpoint.every_steps=4 --steps 4 --run-dir broken
+job 2 -c run.conf -o data.train=nans.npy $skip=3 -o checkpoint.every_steps=4 --steps 4 --run-dir broken
 check "a run that breaks off after two of them" [ "$code" -eq 0 ]
 # shellcheck disable=SC2086
-job 2 -c run.conf -o data.train_images=nans.npy $skip=3 -o checkpoint.every_steps=4 --run-dir broken --resume
+job 2 -c run.conf -o data.train=nans.npy $skip=3 -o checkpoint.every_steps=4 --run-dir broken --resume
 check "and goes on counts them, too" grep -q 'step 6: the loss is not finite in 4 steps in a row' "$aside/err"
 [ "$code" -eq 79 ] || { why; not_ok "and ends with 79: $code"; }
 

@@ -63,6 +63,6 @@ for file in "$PWD/fifo" /dev/zero; do
         $odd -o pipeline.schedule=rows -o pipeline.rows=$file
     told "$file as run.init_from" 65 "$file: is not a regular file" $odd --init-from $file
     told "$file as a list of pictures" 65 "$file: neither a folder nor a list file" $odd -o data.source=images \
-        -o data.train_images=$file -o model.input='{3,8,8}' -o model.network=resnet18 -o train.loss=cross_entropy
+        -o data.train=$file -o model.input='{3,8,8}' -o model.network=resnet18 -o train.loss=cross_entropy
 done
 tap_done

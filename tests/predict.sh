@@ -15,7 +15,7 @@ cp "$pictures"/turned2.jpg unsorted/more/c.jpg
 cat >images.conf <<'END_CONF'
 run      { name = "images" }
 model    { network = "resnet18"  classes = 3  input = {3, 24, 24} }
-data     { source = "images"  train_images = "train"  test_images = "train"
+data     { source = "images"  train = "train"  test = "train"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225} }
 train    { batch_size = 8  split_size = 3  evaluate_batch_size = 7  epochs = 2  learning_rate = 0.01
            evaluate_every = 2  patience = 9  confusion = yes  label_smoothing = 0.1  ema = 0.5
@@ -54,7 +54,7 @@ predicts one.npy 2 -c images.conf --stages 2
 predicts pool.npy 2 -c images.conf --stages 2 --predict-tensor avgpool
 predicts pool.csv 1 -c images.conf --predict-tensor avgpool
 check "a tensor's values" grep -qE '^train/apple/rgb.jpg,[-0-9.e]+(,[-0-9.e]+){511}$' pool.csv
-predicts unsorted.csv 2 -c images.conf --stages 2 -o data.test_images=unsorted
+predicts unsorted.csv 2 -c images.conf --stages 2 -o data.test=unsorted
 equal "a folder needs no labels" "$(sed 's/,.*//' unsorted.csv | tr '\n' ' ')" \
     "sample unsorted/a.jpg unsorted/b.jpg unsorted/more/c.jpg "
 equal "and classes keep their names" "$(sed -n 's,^train/apple/turned1.jpg,,p' one.csv)" \
@@ -91,7 +91,7 @@ refused "a tensor within a kernel" 78 '"bn1" cannot be an output.*"relu" can' $p
 refused "no weights" 66 '^mpstaged: runs/nothing: .*; predictions need the weights of a run that has trained' \
     1 -c images.conf -o run.name=nothing --predict new.csv
 echo damaged >unsorted/z.jpg
-job 2 -c images.conf --stages 2 --init-from weights.safetensors --predict new.csv -o data.test_images=unsorted \
+job 2 -c images.conf --stages 2 --init-from weights.safetensors --predict new.csv -o data.test=unsorted \
     -o data.damaged=skip
 check "a damaged picture ends it with 65" [ "$code" -eq 65 ]
 check "and leaves nothing" [ ! -e new.csv ]

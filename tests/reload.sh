@@ -120,7 +120,7 @@ for rate in 0.1 0.02; do
         'test "$0" -eq 78 && grep -q "train.learning_rate was 0.05 and is $1 now" "$2"' "$code" $rate "$aside/err"
     check "and nothing is touched" cmp -s r/rates.jsonl kept/rates.jsonl
 done
-run r --resume=anyway --steps 1200
+run r --resume=force --steps 1200
 equal "anyway the file counts" "$code $(lr_overrides_of r | tail -n 1)" "0 1200 0.02"
 run r --resume
 equal "and goes on counting" "$code $(lr_overrides_of r | tail -n 1)" "0 3000 0.02"
@@ -129,7 +129,7 @@ equal "and goes on counting" "$code $(lr_overrides_of r | tail -n 1)" "0 3000 0.
 floats 40000 1 | npy x.npy '4000, 10'
 floats 20000 7 | npy y.npy '4000, 5'
 spoiled nan.npy '\000\000\300\177' 1 3990                  # of step 998
-sed 's/source = "synthetic".*/source = "npy"  labels = "vector"  train_images = "nan.npy"  train_labels = "y.npy" }/
+sed 's/source = "synthetic".*/source = "npy"  labels = "vector"  train = "nan.npy"  train_labels = "y.npy" }/
     s/batch_size = 20  split_size = 8/batch_size = 4  split_size = 2  nonfinite = "rollback"/; s/3000/1200/
     ' start.conf >now.conf
 sed -i 's/{ every_steps = 500 }/{ every_steps = 500  keep = 1 }/' now.conf

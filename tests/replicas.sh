@@ -102,7 +102,7 @@ same two-shared 2 -o pipeline.replicas=2 $shared
 same four-shared 4 -o pipeline.replicas=4 -o pipeline.bucket_kib=8 $shared
 same shared-stages 4 -o pipeline.replicas=2 -o pipeline.schedule=gpipe -o pipeline.bucket_kib=10 $shared
 same shared-zb-v 4 -o pipeline.replicas=2 -o pipeline.schedule=zb-v -o pipeline.stages=4 $shared
-trains far-shared 4 -c far.conf -o pipeline.replicas=4 -o pipeline.bucket_kib=4 -o run.rerun_every=2 $shared
+trains far-shared 4 -c far.conf -o pipeline.replicas=4 -o pipeline.bucket_kib=4 -o run.verify_every=2 $shared
 equal "shared, too, skipped steps leave the same weights" "$far" "$hash"
 equal "and are the same" "$(skips far)" "$(skips far-shared)"
 lamb='-o train.optimizer=lamb -o train.momentum=0 -o train.ema=0.9 -o train.learning_rate=0.01'

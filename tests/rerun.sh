@@ -90,10 +90,10 @@ for what in "0 5 3" "1 6 3" "1 7 4" "0 7 4"; do
 done
 
 # ---- steps that are computed twice -----------------------------------------------------------------------------------
-trains rehearsed 2 -c run.conf -o run.rerun_every=3
+trains rehearsed 2 -c run.conf -o run.verify_every=3
 equal "steps that run twice change no bit" "$(bits rehearsed)" "$want"
 sent() { mpirun_n 2 env LD_PRELOAD="$build/tests/faults/flip.so" MPSTAGED_FLIP_RANK=0 MPSTAGED_FLIP="$1" \
-    "$mpstaged" -c run.conf --run-dir counted --overwrite -o run.rerun_every="$2" \
+    "$mpstaged" -c run.conf --run-dir counted --overwrite -o run.verify_every="$2" \
     -o train.evaluate=no >"$aside/out" 2>"$aside/err" || true
     grep -c '^flip: ' "$aside/err" || true; }
 check "without them 36 activations go down" [ "$(sent 36 0)$(sent 37 0)" = 10 ]

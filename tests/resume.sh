@@ -131,27 +131,27 @@ check "--overwrite removes checkpoints, too" [ "$(steps_of fresh)" = step-000000
 for k in "--seed 4:run.seed was 3 and is 4" "--split-size 8:train.split_size was 4 and is 8" \
     "--learning-rate 0.02:train.learning_rate was 0.01 and is 0.02" "--threads 2:run.threads was 1 and is 2" \
     "-o model.dropout=0.1:model.dropout was 0.2 and is 0.1"; do
-    refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*--resume=anyway" 2 -c mlp.conf \
+    refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*--resume=force" 2 -c mlp.conf \
         --run-dir part --resume ${k%%:*}
 done
 # Of another network or optimizer not all can be read.
 for k in "-o train.optimizer=sgd -o train.clip_norm=0:train.optimizer was" "-o model.hidden={16,16}:model.hidden was" \
     "-o model.hidden={16,16,8}:model.hidden was"; do
-    refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*--resume=anyway .* with what fits: " 2 \
+    refused "another ${k%%:*}" 78 "part/checkpoints/step-00000014: ${k#*:}.*--resume=force .* with what fits: " 2 \
         -c mlp.conf --run-dir part --resume ${k%%:*}
 done
 refused "another schedule, named itself and not what comes with it" 78 'train.schedule was "step" and is "cosine"' \
     2 -c mlp.conf --run-dir part --resume -o train.schedule=cosine
 rm -rf other; cp -r part other
-job 2 -c mlp.conf --run-dir other --resume=anyway --learning-rate 0.02 --seed 4
-check "--resume=anyway goes on" [ "$code" -eq 0 ]
+job 2 -c mlp.conf --run-dir other --resume=force --learning-rate 0.02 --seed 4
+check "--resume=force goes on" [ "$code" -eq 0 ]
 check "and says what differs" grep -q 'note: results differ .*run.seed was 3 and is 4' other/mpstaged.log
 check "all of it" grep -q 'note: results differ .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
 refused "other numerics, both told" 78 'the numerics line was ".*" and is ".*groups 2.*" now' 2 -c mlp.conf \
     --run-dir part --resume -o train.gradient_groups=2
 refused "without --resume" 73 'part: holds the results of an earlier run.*--resume' 2 -c mlp.conf --run-dir part
 refused "--resume and --overwrite" 78 '--resume: resumes a run' 2 -c mlp.conf --run-dir part --resume --overwrite
-refused "another word" 78 '--resume: .*none of no, yes, anyway' 2 -c mlp.conf --run-dir part --resume=maybe
+refused "another word" 78 '--resume: .*none of no, yes, force' 2 -c mlp.conf --run-dir part --resume=maybe
 refused "an unknown score" 78 'checkpoint.best=beauty: "beauty" is no score .*; it has loss, accuracy, top5' \
     2 -c mlp.conf --run-dir new -o checkpoint.best=beauty
 refused "the best without test samples" 78 'checkpoint.best=loss: there are no test samples' \

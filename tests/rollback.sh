@@ -12,7 +12,7 @@ floats 1000 7 | npy y.npy '200, 5'
 spoiled nan.npy "$nan" 1 85                                # of step 5
 spoiled nans.npy "$nan" 60 85                              # of steps 5 to 8
 write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy" labels = "vector" \
-    train_images = "nan.npy" train_labels = "y.npy" test_images = "x.npy" test_labels = "y.npy"/
+    train = "nan.npy" train_labels = "y.npy" test = "x.npy" test_labels = "y.npy"/
     s/steps = 3/steps = 8  evaluate_every = 5/; s/learning_rate = 0.1/learning_rate = 0.1 momentum = 0.9 \
     schedule = "step" milestones = {4, 6} nonfinite = "rollback"/
     $a checkpoint { every_steps = 3  keep = 100 }'
@@ -50,7 +50,7 @@ check "all samples count as used" grep -q '"event":"done","steps":8,.*"trained_s
 less() { { head -c 128 "$1" | sed "s/200, /160, /"; tail -c +129 "$1" | head -c $((60 * $2))
     tail -c +$((129 + 100 * $2)) "$1"; } >"$3"; }
 less x.npy 40 x-less.npy; less y.npy 20 y-less.npy
-trains less 1 -c run.conf --stages 1 -o data.train_images=x-less.npy -o data.train_labels=y-less.npy
+trains less 1 -c run.conf --stages 1 -o data.train=x-less.npy -o data.train_labels=y-less.npy
 check "which goes back nowhere" [ "$(events rollback less)" -eq 0 ]
 as_whole "it is the run without the samples that were left out" less
 
@@ -89,9 +89,9 @@ ends() {
 ends "before the first checkpoint the run ends" \
     "step 5: the loss is not finite, and there is no checkpoint to roll back to" -o checkpoint.every_steps=6
 ends "four bad batches, with three times to the same checkpoint" \
-    "step 4: the loss is not finite after 3 roll-backs to the checkpoint of step 3" -o data.train_images=nans.npy
+    "step 4: the loss is not finite after 3 roll-backs to the checkpoint of step 3" -o data.train=nans.npy
 check "of which each has an event" [ "$(events rollback ended)" -eq 3 ]
-trains limit 2 -c run.conf -o data.train_images=nans.npy -o train.nonfinite_limit=4
+trains limit 2 -c run.conf -o data.train=nans.npy -o train.nonfinite_limit=4
 check "with four times it goes on" [ "$(events rollback limit)" -eq 4 ]
 refused "without checkpoints" 78 'run.conf:[0-9]*: train.nonfinite: rollback needs checkpoints' \
     2 -c run.conf --run-dir new -o checkpoint.every_steps=0
@@ -114,9 +114,9 @@ for k in two less; do
     rm -rf "any-$k"; cp -r "$k" "any-$k"
     rm -r "any-$k"/checkpoints/step-0000000[4-9]
 done
-job 2 -c run.conf --run-dir any-two --resume=anyway -o train.ema=0.9
-job 1 -c run.conf --stages 1 --run-dir any-less --resume=anyway -o train.ema=0.9 \
-    -o data.train_images=x-less.npy -o data.train_labels=y-less.npy
+job 2 -c run.conf --run-dir any-two --resume=force -o train.ema=0.9
+job 1 -c run.conf --stages 1 --run-dir any-less --resume=force -o train.ema=0.9 \
+    -o data.train=x-less.npy -o data.train_labels=y-less.npy
 equal "new state begins anew there, too" "$(hash_of any-two)" "$(hash_of any-less)"
 check "which is other than that of the run before" [ "$(hash_of any-two)" != "$whole" ]
 

@@ -15,7 +15,7 @@ without 400 x.npy | npy x9.npy '90, 10'
 without 200 y.npy | npy y9.npy '90, 5'
 for first in 3 15 44; do spoiled bad.npy '\000\000\300\177' 1 $first; mv bad.npy x.npy; done
 write_conf run.conf 's/source = "synthetic"  labels = "onehot"  samples = 200/source = "npy"  labels = "vector" \
-    train_images = "x.npy"  train_labels = "y.npy"/; s/batch_size = 20/batch_size = 10/
+    train = "x.npy"  train_labels = "y.npy"/; s/batch_size = 20/batch_size = 10/
     s/split_size = 8/split_size = 5/
     s/steps = 3/steps = 12  nonfinite = "skip"  ema = 0.9  gradient_groups = 2/; s/optimizer = "sgd"  //
     s/stages = 2/stages = 1/'
@@ -30,7 +30,7 @@ run() {
 # state RUN STEP: the tensors of that checkpoint, weights, averages and the optimizer's, whoever wrote them
 state() { cat "$1/checkpoints/step-$(printf %08d "$2")"/*.safetensors | cksum; }
 skipped() { grep -c '"event":"skip"' "$1/metrics.jsonl" || true; }
-few='-o data.train_images=x9.npy -o data.train_labels=y9.npy --steps 9'
+few='-o data.train=x9.npy -o data.train_labels=y9.npy --steps 9'
 
 # ---- as if the batch had not been there ------------------------------------------------------------------------------
 for k in "sgd -o train.momentum=0.9 -o train.nesterov=yes" "adam -o train.weight_decay=0.1" "adamw -o train.beta1=0.8" \
@@ -77,13 +77,13 @@ check "the number of updates is in the checkpoint" grep -q '"updates": 9,' whole
 # All batches are one, so that a run from the weights alone has the same ones.
 tail -c +129 x9.npy | head -c 400 | npy x1.npy '10, 10'
 tail -c +129 y9.npy | head -c 200 | npy y1.npy '10, 5'
-one='-o data.train_images=x1.npy -o data.train_labels=y1.npy --learning-rate 0.01 -o train.ema=0'
+one='-o data.train=x1.npy -o data.train_labels=y1.npy --learning-rate 0.01 -o train.ema=0'
 # shellcheck disable=SC2086
 run sgd $one --steps 3 -o checkpoint.every_steps=3
 for k in adam lamb; do
     rm -rf changed; cp -r sgd changed
     # shellcheck disable=SC2086
-    run changed $one --steps 5 -o train.optimizer=$k -o checkpoint.every_steps=5 --resume=anyway
+    run changed $one --steps 5 -o train.optimizer=$k -o checkpoint.every_steps=5 --resume=force
     # shellcheck disable=SC2086
     run changed $one --steps 7 -o train.optimizer=$k -o checkpoint.every_steps=5 --resume
     # shellcheck disable=SC2086
@@ -93,7 +93,7 @@ done
 # shellcheck disable=SC2086
 run kept $one --steps 3 -o train.optimizer=adam -o checkpoint.every_steps=3
 # shellcheck disable=SC2086
-run kept $one --steps 6 -o train.optimizer=adamw -o train.weight_decay=0 --resume=anyway
+run kept $one --steps 6 -o train.optimizer=adamw -o train.weight_decay=0 --resume=force
 # shellcheck disable=SC2086
 run adamw $one --steps 6 -o train.optimizer=adamw -o train.weight_decay=0
 equal "adamw in adam's place goes on with its state" "$(hash_of kept | tail -n 1)" "$(hash_of adamw)"
@@ -111,7 +111,7 @@ ways "two stages" --stages 2
 ways "two stages, zb-h1" --stages 2 --schedule zb-h1
 ways "two replicas" --stages 1 -o pipeline.replicas=2
 ways "two replicas that share the optimizer" --stages 1 -o pipeline.replicas=2 -o pipeline.shard_optimizer=yes
-ways "steps that are computed twice" -o run.rerun_every=2
+ways "steps that are computed twice" -o run.verify_every=2
 # shellcheck disable=SC2086
 job 2 -c run.conf $hard --stages 2 --run-dir mpi
 equal "two processes: the same bits" "$(hash_of mpi)" "$hash_whole"

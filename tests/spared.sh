@@ -31,7 +31,7 @@ check "a run with checkpoints" [ "$code" -eq 0 ]
 whole=$(hash_of whole)
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
-for more in "" "--steps 12" "--resume=anyway"; do
+for more in "" "--steps 12" "--resume=force"; do
     copy whole r; version r/checkpoints/*/manifest.json
     # shellcheck disable=SC2086
     spares "checkpoints of another version $more" 78 \

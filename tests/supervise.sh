@@ -69,8 +69,8 @@ run -- failed=69 exit=69 / ready kill=KILL / failed=69 exit=69 / exit=0 --overwr
 ends "but where it failed before it began" 0 "1+--overwrite 2+--overwrite 3+--resume 4+--resume" 3
 run -- exit=81 / exit=0 --resume
 ends "--resume is not said twice" 0 "1+--resume 2+--resume" 1
-run -- exit=81 / exit=0 --resume=anyway
-ends "nor beside --resume=anyway" 0 "1+--resume=anyway 2+--resume=anyway" 1
+run -- exit=81 / exit=0 --resume=force
+ends "nor beside --resume=force" 0 "1+--resume=force 2+--resume=force" 1
 
 # ---- when it gives up ------------------------------------------------------------------------------------------------
 four="1 2+--resume 3+--resume 4+--resume"

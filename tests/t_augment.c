@@ -124,10 +124,10 @@ static void files_make(void)
     npy_put("f.npy", NPY_F4, (struct shape){4, {N, 3, SIDE, SIDE}}, x);
 }
 
-#define IDX "source = idx train_images = x.idx train_labels = y.idx test_images = x.idx test_labels = y.idx "
-#define NPY "source = npy train_images = x.npy train_labels = y.npy "
-#define FLOATS "source = npy train_images = f.npy train_labels = y.npy "
-#define PNGS "source = images train_images = list damaged = error upright = yes "
+#define IDX "source = idx train = x.idx train_labels = y.idx test = x.idx test_labels = y.idx "
+#define NPY "source = npy train = x.npy train_labels = y.npy "
+#define FLOATS "source = npy train = f.npy train_labels = y.npy "
+#define PNGS "source = images train = list damaged = error upright = yes "
 #define NORM "mean = {0.1, 0.2, 0.3} std = {0.5, 0.6, 0.7} "
 static const struct ds_pair want = {.input = {3, {3, SIDE, SIDE}}, .target_type = I64, .classes = N};
 static const struct ds_pair vector = {.input = {3, {3, SIDE, SIDE}}, .target_type = F32, .target = {1, {N}},
@@ -232,16 +232,16 @@ START_TEST(turned_pictures)
         snprintf(line, sizeof line, "%s/turned%d.jpg 0\n", pictures, turn);
         put_text("turned", line);
         put_text("upright", "upright.png 0\n");
-        struct ds *d = open_good("source = images train_images = turned damaged = error upright = yes", whole);
+        struct ds *d = open_good("source = images train = turned damaged = error upright = yes", whole);
         read_at(d, 0, 0, PAIR_INPUT, x);
         ds_close(d);
         for (int i = 0; i < 3 * h * w; i++) rgb[i] = (uint8_t)lrintf(255 * x[i % 3 * h * w + i / 3]);
         png_put("upright.png", rgb, h, w);
         for (int l = 0; l < 2; l++) {
-            snprintf(data, sizeof data, "source = images train_images = turned damaged = error upright = yes "
+            snprintf(data, sizeof data, "source = images train = turned damaged = error upright = yes "
                      "augment = %s", lists[l]);
             struct ds *a = open_good(data, small);
-            snprintf(data, sizeof data, "source = images train_images = upright damaged = error upright = yes "
+            snprintf(data, sizeof data, "source = images train = upright damaged = error upright = yes "
                      "augment = %s", lists[l]);
             struct ds *b = open_good(data, small);
             for (uint64_t visit = 0; visit < 20; visit++) {

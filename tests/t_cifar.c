@@ -54,25 +54,25 @@ START_TEST(folders)
 {
     struct err e = {0};
     ten();
-    struct ds *d = open_good("source = cifar train_images = ten", want);
+    struct ds *d = open_good("source = cifar train = ten", want);
     ck_assert_uint_eq(d->kind->count(d), 15);
     ck_assert_str_eq(d->class_name[9], "truck");
     for (int i = 0; i < 15; i++) pixels_check(d, (uint64_t)i, i % 3, 1 + i / 3);
     ds_close(d);
-    d = open_part("source = cifar train_images = ten test_images = ten", DS_TEST, want, &e);
+    d = open_part("source = cifar train = ten test = ten", DS_TEST, want, &e);
     ck_assert_msg(d != NULL, "%s", e.text);
     ck_assert_uint_eq(d->kind->count(d), 4);
     pixels_check(d, 3, 3, 9);
     ds_close(d);
     put_text("ten/batches.meta.txt", "airplane\n");       /* names that do not fit are none */
-    d = open_good("source = cifar train_images = \"ten/\" samples = 7", want);
+    d = open_good("source = cifar train = \"ten/\" samples = 7", want);
     ck_assert_ptr_null(d->class_name);
     ck_assert_int_eq(d->n_classes, 10);
     ck_assert_uint_eq(d->kind->count(d), 7);
     ds_close(d);
     ck_assert(!mkdir("hundred", 0777));
     records("hundred/train.bin", 5, 2, 3);
-    d = open_good("source = cifar train_images = hundred", fine());
+    d = open_good("source = cifar train = hundred", fine());
     ck_assert_int_eq(d->n_classes, 100);
     pixels_check(d, 4, 4, 3);
     ds_close(d);
@@ -83,18 +83,18 @@ START_TEST(files)
 {
     records("a.bin", 3, 1, 1);
     records("b.bin", 3, 2, 1);
-    struct ds *d = open_good("source = cifar train_images = a.bin", want);
+    struct ds *d = open_good("source = cifar train = a.bin", want);
     pixels_check(d, 2, 2, 1);
     ds_close(d);
-    d = open_good("source = cifar train_images = b.bin", fine());
+    d = open_good("source = cifar train = b.bin", fine());
     pixels_check(d, 2, 2, 1);
     ds_close(d);
     records("train.bin", 3073, 2, 1);                      /* both fit: the name decides */
-    d = open_good("source = cifar train_images = train.bin", fine());
+    d = open_good("source = cifar train = train.bin", fine());
     ck_assert_uint_eq(d->kind->count(d), 3073);
     ds_close(d);
     ck_assert(!rename("train.bin", "c.bin"));
-    open_bad("source = cifar train_images = c.bin", want, 65, "c.bin: offset 3073: label ");
+    open_bad("source = cifar train = c.bin", want, 65, "c.bin: offset 3073: label ");
 }
 END_TEST
 
@@ -105,12 +105,12 @@ START_TEST(frames)
     struct ds_pair w = want;
     records("a.bin", 1, 1, 1);
     w.input = (struct shape){3, {3, 40, 40}};
-    struct ds *d = open_good("source = cifar train_images = a.bin resize = 32 pad = {40, 40} mean = 0.5 std = 0.25", w);
+    struct ds *d = open_good("source = cifar train = a.bin resize = 32 pad = {40, 40} mean = 0.5 std = 0.25", w);
     get(d, 0, x, NULL);
     ck_assert(x[0] == -2 && x[4 * 40 + 4] == -2 && x[4 * 40 + 5] == (1.0f / 255 - 0.5f) / 0.25f);
     ds_close(d);
     w.input = (struct shape){3, {1, 16, 16}};
-    d = open_good("source = cifar train_images = a.bin", w);
+    d = open_good("source = cifar train = a.bin", w);
     get(d, 0, y, NULL);
     for (int i = 0; i < 256; i++) ck_assert(y[i] * 255 == (float)(int)(y[i] * 255 + 0.5f));
     ds_close(d);
@@ -120,23 +120,23 @@ END_TEST
 START_TEST(what_does_not_fit)
 {
     ck_assert(!mkdir("none", 0777));
-    open_bad("source = cifar train_images = none", want, 66,
+    open_bad("source = cifar train = none", want, 66,
              "none: has neither data_batch_1.bin (CIFAR-10) nor train.bin (CIFAR-100)");
-    open_bad("source = cifar train_images = gone", want, 66, "gone: No such file");
+    open_bad("source = cifar train = gone", want, 66, "gone: No such file");
     ten();
     unlink("ten/data_batch_3.bin");
-    open_bad("source = cifar train_images = ten", want, 66, "ten/data_batch_3.bin: No such file");
+    open_bad("source = cifar train = ten", want, 66, "ten/data_batch_3.bin: No such file");
     put_text("ten/data_batch_3.bin", "x");
-    open_bad("source = cifar train_images = ten", want, 65,
+    open_bad("source = cifar train = ten", want, 65,
              "ten/data_batch_3.bin: 1 byte is no records of 3073 (CIFAR-10)");
     put_text("x.bin", "");
-    open_bad("source = cifar train_images = x.bin", want, 65,
+    open_bad("source = cifar train = x.bin", want, 65,
              "x.bin: 0 bytes are no records of 3073 (CIFAR-10) or 3074 (CIFAR-100)");
     records("a.bin", 2, 1, 1);
-    open_bad("source = cifar train_images = a.bin samples = 3", want, 78, "3 samples, but a.bin has 2");
+    open_bad("source = cifar train = a.bin samples = 3", want, 78, "3 samples, but a.bin has 2");
     struct ds_pair w = want;
     w.classes = 9;
-    open_bad("source = cifar train_images = a.bin", w, 78, "a.bin has labels up to 9, the model 9 classes");
+    open_bad("source = cifar train = a.bin", w, 78, "a.bin has labels up to 9, the model 9 classes");
 }
 END_TEST
 
@@ -146,7 +146,7 @@ START_TEST(files_that_shrink)
     static float x[PIXELS];
     struct err e = {0};
     records("a.bin", 2, 1, 1);
-    struct ds *d = open_good("source = cifar train_images = a.bin", want);
+    struct ds *d = open_good("source = cifar train = a.bin", want);
     ck_assert(!truncate("a.bin", 4000));
     ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, x, &e), -1);
     expect(&e, 65, "a.bin: image 1: offset 4000: the file ends here");

@@ -68,7 +68,7 @@ START_TEST(defaults)
     ck_assert_str_eq(c->train.loss, "mse");
     conf_free(c);
     c = finished("model { network = toy } train { epochs = 1 loss = mse } run { name = \"x\" }\n"
-        "data { source = idx train_images = a train_labels = b }\npipeline { stage { first = a last = b } }");
+        "data { source = idx train = a train_labels = b }\npipeline { stage { first = a last = b } }");
     ck_assert(c->data.shuffle);
     ck_assert_str_eq(c->data.labels, "onehot");
     ck_assert_str_eq(c->run.directory, "runs/x");
@@ -111,7 +111,7 @@ START_TEST(moot)
     set(c, "pipeline.partition=uniform");
     set(c, "pipeline.stages=4");
     set(c, "data.source=idx");
-    set(c, "data.train_images=i");
+    set(c, "data.train=i");
     set(c, "data.train_labels=l");
     ck_assert_int_eq(conf_finish(c, NULL), 0);
     ck_assert_ptr_null(c->model.network);
@@ -129,14 +129,14 @@ START_TEST(moot)
     ck_assert(c->train.steps == 2);
     conf_free(c);
     c = parse("model { network = mlp hidden = {3} dropout = 0.5 input = {4} classes = 3 }\n"
-        "data { source = idx train_images = a train_labels = b pad = {9, 9} channels = 3 mean = 1 std = 2 }\n"
+        "data { source = idx train = a train_labels = b pad = {9, 9} channels = 3 mean = 1 std = 2 }\n"
         "train { steps = 1 schedule = step milestones = {2} gamma = 0.5 }");
     set(c, "model.graph=g");
     set(c, "data.source=synthetic");
     set(c, "train.schedule=constant");
     ck_assert_int_eq(conf_finish(c, NULL), 0);
     ck_assert(!c->model.hidden.n && !c->model.input.n && !c->model.classes && !(c->model.dropout > 0));
-    ck_assert(!c->data.train_images && !c->data.pad.n && !c->data.channels && !c->data.mean.n && !c->data.std.n);
+    ck_assert(!c->data.train && !c->data.pad.n && !c->data.channels && !c->data.mean.n && !c->data.std.n);
     ck_assert(!c->train.milestones.n && !(c->train.gamma > 0));
     conf_free(c);
 }
@@ -179,7 +179,7 @@ END_TEST
 static const char full[] =
     "run { name = \"a \\\"b\\\" \\\\ \\n\\t\xc3\xa9\" seed = 9000000000000000 overwrite = yes init_from = \"w\" }\n"
     "model { network = mlp input = {3, 32, 32} classes = 7 dropout = 0.1 hidden = {1} }\n"
-    "data { source = npy train_images = a train_labels = b mean = {0.1, 1e-300, 123456789.123456789} std = {1, "
+    "data { source = npy train = a train_labels = b mean = {0.1, 1e-300, 123456789.123456789} std = {1, "
     "0.3333333333333333, 3} }\n"
     "train { batch_size = 7 split_size = 2 epochs = 3 learning_rate = 1e-05 momentum = 0.9 nesterov = yes schedule = "
     "step\n"
@@ -310,10 +310,10 @@ static const struct { const char *written, *meant, *printed, *wrong; } names[] =
     {"\"cost$$1\"", "cost$1", "\"cost$$1\"", NULL},
     {"\"$AWAY/x\"", "/home/me/far/x", NULL, NULL},
     {"\"./~x\"", "./~x", NULL, NULL},
-    {"\"$NONE/x\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
-    {"\"${NONE}\"", NULL, NULL, "f.conf:1: data.train_images: the variable NONE is not set"},
-    {"\"a$\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself"},
-    {"\"$1\"", NULL, NULL, "f.conf:1: data.train_images: a $ begins neither"},
+    {"\"$NONE/x\"", NULL, NULL, "f.conf:1: data.train: the variable NONE is not set"},
+    {"\"${NONE}\"", NULL, NULL, "f.conf:1: data.train: the variable NONE is not set"},
+    {"\"a$\"", NULL, NULL, "f.conf:1: data.train: a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself"},
+    {"\"$1\"", NULL, NULL, "f.conf:1: data.train: a $ begins neither"},
     {"\"${DATA\"", NULL, NULL, "a $ begins neither"},
     {"\"${}\"", NULL, NULL, "a $ begins neither"},
     {"\"${DATA:-x}\"", NULL, NULL, "a $ begins neither"},
@@ -326,7 +326,7 @@ static struct conf *named(const char *written, struct err *e)
 {
     char s[300];
     snprintf(s, sizeof s,
-             "model { network = toy } data { source = npy train_images = %s train_labels = \"y$$\" } run { name = "
+             "model { network = toy } data { source = npy train = %s train_labels = \"y$$\" } run { name = "
              "\"a$b\" } train { steps = 1 }",
              written);
     struct conf *c = conf_parse("f.conf", s, strlen(s), e);
@@ -344,14 +344,14 @@ START_TEST(file_names)
         ck_assert_int_eq(e.code, E_CONF);
         ck_assert_msg(strstr(e.text, names[_i].wrong) != NULL, "%s", e.text);
     } else {
-        ck_assert_str_eq(c->data.train_images, names[_i].meant);
+        ck_assert_str_eq(c->data.train, names[_i].meant);
         ck_assert_str_eq(c->data.train_labels, "y$");
         ck_assert_str_eq(c->run.directory, "runs/a$b");  /* made of a name that is no file's */
         conf_print(c, &s);
         if (names[_i].printed) ck_assert_msg(strstr(s.s, names[_i].printed) != NULL, "%s", s.s);
         struct conf *again = conf_parse("f.conf", s.s, s.n, &e);
         ck_assert_msg(again && !conf_finish(again, &e) && !conf_expand(again, fake_environment, &e), "%s", e.text);
-        ck_assert_str_eq(again->data.train_images, names[_i].meant);
+        ck_assert_str_eq(again->data.train, names[_i].meant);
         conf_print(again, &t);
         ck_assert_str_eq(s.s, t.s);
         /* what another process gets that has none of these variables */
@@ -465,6 +465,28 @@ START_TEST(table)
 END_TEST
 
 /* What is changed in a copy stays there: values, stages, and where settings came from. */
+/* What keys and words were called before means the same, in files and in overrides; twice is an error. */
+START_TEST(other_names)
+{
+    struct err e = {0};
+    static const char text[] = "run { rerun_every = 7  resume = \"anyway\" }\n"
+                               "data { train_images = \"a\"  test_images = \"b\" }\ntrain { micro_batch_size = 3 }\n";
+    struct conf *c = conf_parse("f.conf", text, strlen(text), &e);
+    ck_assert_msg(c != NULL, "%s", e.text);
+    ck_assert_int_eq(c->run.verify_every, 7);
+    ck_assert_int_eq(c->train.split_size, 3);
+    ck_assert_str_eq(c->run.resume, "force");
+    ck_assert_str_eq(c->data.train, "a");
+    ck_assert_str_eq(c->data.test, "b");
+    ck_assert(!conf_set(c, "-o data.train_images=d", "data.train_images=d", &e) && !strcmp(c->data.train, "d"));
+    ck_assert(!conf_set(c, "-o train.micro_batch_size=4", "train.micro_batch_size=4", &e) && c->train.split_size == 4);
+    conf_free(c);
+    static const char twice[] = "train { split_size = 3\nmicro_batch_size = 4 }\n";
+    ck_assert_ptr_null(conf_parse("f.conf", twice, strlen(twice), &e));
+    ck_assert_int_eq(e.code, E_CONF);
+}
+END_TEST
+
 START_TEST(copies)
 {
     struct err e = {0};
@@ -539,6 +561,7 @@ int main(void)
     tcase_add_test(t, json);
     tcase_add_test(t, table);
     tcase_add_test(t, words);
+    tcase_add_test(t, other_names);
     tcase_add_test(t, copies);
     tcase_add_loop_test(t, file_names, 0, N_OF(names));
     tcase_add_test(t, file_names_in_overrides);

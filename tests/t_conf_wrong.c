@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include "conf_rig.h"
 
-#define NIFTI "model { network = toy } data { source = nifti train_images = a } train { steps = 1 }\n"
+#define NIFTI "model { network = toy } data { source = nifti train = a } train { steps = 1 }\n"
 struct wrong { const char *text, *message; };
 #define TEN "aaaaaaaaaa"
 #define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
@@ -216,10 +216,10 @@ static const struct wrong in_rules[] = {
     {"", "f.conf: model.network (or model.graph) is missing"},
     {"model { network = toy\n graph = g }", "f.conf:2: model.graph: model.network is set, too: want one of the two"},
     {"model { network = toy }", "f.conf: data.source is missing"},
-    {"model { network = toy } data { source = idx }", "f.conf: data.train_images is missing"},
-    {"model { network = toy } data { source = npy train_images = a train_labels = b test_labels = c }",
-     "f.conf: data.test_images is missing"},
-    {"model { network = toy } data { source = npy train_labels = b }", "f.conf: data.train_images is missing"},
+    {"model { network = toy } data { source = idx }", "f.conf: data.train is missing"},
+    {"model { network = toy } data { source = npy train = a train_labels = b test_labels = c }",
+     "f.conf: data.test is missing"},
+    {"model { network = toy } data { source = npy train_labels = b }", "f.conf: data.train is missing"},
     {"model { network = toy } data { source = synthetic }", "f.conf: train.steps (or train.epochs) is missing"},
     {FILES "data { resize = {32} }", "f.conf:2: data.resize: want {height, width}"},
     {FILES "data { pad = {32} }", "f.conf:2: data.pad: want {height, width}"},
@@ -259,8 +259,8 @@ static const struct wrong in_rules[] = {
     {OK "data { mean = 1 std = 1 }",
      "f.conf:2: data.mean: is for data.source = idx or npy or images or cifar or nifti, not "
      "for synthetic"},
-    {OK "data { train_images = x }",
-     "f.conf:2: data.train_images: is for data.source = idx or npy or images or cifar or nifti, not "
+    {OK "data { train = x }",
+     "f.conf:2: data.train: is for data.source = idx or npy or images or cifar or nifti, not "
      "for synthetic"},
     {OK "data { augment = {horizontal_flip} }",
      "f.conf:2: data.augment: is for data.source = idx or npy or images or cifar, not for synthetic"},
@@ -269,21 +269,21 @@ static const struct wrong in_rules[] = {
     {NIFTI "data { folds = 3\nfold = 3 }", "f.conf:3: data.fold: 3: folds are 0 to data.folds - 1"},
     {NIFTI "data { fold = 1 }", "f.conf:2: data.fold: 1: folds are 0 to data.folds - 1"},
     {NIFTI "data { folds = 3\ntest_images = b }",
-     "f.conf:3: data.test_images: data.folds is set, too: want one of the two"},
+     "f.conf:3: data.test: data.folds is set, too: want one of the two"},
     {NIFTI "data { cache = {1MiB, 2MiB} }", "f.conf:2: data.cache: want one size"},
     {NIFTI "run { predict = x.txt init_from = w }", "f.conf:2: run.predict: want FILE.csv, FILE.jsonl or FILE.npy, or "
      "FOLDER/ for label maps, not x.txt"},
     {NIFTI "data { validation = 0.1 }",
      "f.conf:2: data.validation: is for data.source = idx or npy or images or cifar, not for nifti"},
     {FILES "data { validation = 0.1\ntest_images = b }",
-     "f.conf:3: data.test_images: data.validation is set, too: want one of the two"},
+     "f.conf:3: data.test: data.validation is set, too: want one of the two"},
     {FILES "data { validation = 0.1\ntest_samples = 3 }",
      "f.conf:3: data.test_samples: data.validation is set, too: want one of the two"},
     {FILES "data { damaged = skip }", "f.conf:2: data.damaged: is for data.source = images, not for idx"},
     {FILES "data { upright = no }", "f.conf:2: data.upright: is for data.source = images, not for idx"},
-    {"model { network = toy } data { source = images train_images = a resize = {1, 2, 3} } train { steps = 1 }",
+    {"model { network = toy } data { source = images train = a resize = {1, 2, 3} } train { steps = 1 }",
      "f.conf:1: data.resize: want {height, width} or the shorter side"},
-    {"model { network = toy } data { source = npy train_images = a train_labels = b upright = no } train { steps = 1 }",
+    {"model { network = toy } data { source = npy train = a train_labels = b upright = no } train { steps = 1 }",
      "f.conf:1: data.upright: is for data.source = images, not for npy"},
     {GRAPH "model { hidden = {3} }",
      "f.conf:2: model.hidden: is for model.network; with model.graph, the graph decides"},
@@ -334,7 +334,7 @@ static const struct { const char *what, *assignment, *message; int code; } in_se
     {"-o", "train.colour=3", "-o: there is no option train.colour (see mpstaged.conf(5))", E_USAGE},
     {"-o", "train.lr=3", "-o: there is no option train.lr (did you mean train.learning_rate?)", E_USAGE},
     {"-o", "train.alpha=0.9", "-o: there is no option train.alpha (did you mean train.beta2?)", E_USAGE},
-    {"-o", "data.val_dir=v", "-o: there is no option data.val_dir (did you mean data.test_images?)", E_USAGE},
+    {"-o", "data.val_dir=v", "-o: there is no option data.val_dir (did you mean data.test?)", E_USAGE},
     {"-o", "data.source=ImageFolder",
      "-o: \"ImageFolder\" is none of synthetic, idx, npy, images, cifar, nifti (did you mean images?)", E_CONF},
     {"-o", "train.schedule=ExponentialLR",

@@ -485,8 +485,8 @@ START_TEST(ds_open_leaves_out_what_nobody_reads)
 {
     static const char text[] = "input x 3\nlabels t class\nlabels u 5\na = linear(x) features=3\nl = mse(a, x)\n";
     static const char *const data[] = {"source = synthetic labels = vector samples = 2",
-                                       "source = idx train_images = \"i.idx\" train_labels = \"l.idx\"",
-                                       "source = idx train_images = \"i.idx\""};
+                                       "source = idx train = \"i.idx\" train_labels = \"l.idx\"",
+                                       "source = idx train = \"i.idx\""};
     struct err e = {0};
     struct graph *g = graph_parse("g.txt", text, strlen(text), &e);
     ck_assert_msg(g != NULL, "%s", e.text);

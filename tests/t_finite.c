@@ -120,7 +120,7 @@ static struct rig rehearsed(const struct model_case *m, const char *backend, int
 {
     static char conf[2200];
     struct rig q = case_rig(m, backend);
-    snprintf(conf, sizeof conf, "%srun { rerun_every = %d }\n", q.conf, every);
+    snprintf(conf, sizeof conf, "%srun { verify_every = %d }\n", q.conf, every);
     q.conf = conf;
     return q;
 }

@@ -20,7 +20,7 @@ static void put_gz(const char *path, const void *p, size_t n)
     "\000\063\146\231\314\377" \
     "\377\000\000\000\000\063" /* 2 x 2 x 3: 0 51 102 153 204 255 ... */
 #define LABELS "\0\0\010\001\0\0\0\002" "\004\001"
-#define IDX "source = idx train_images = \"i.idx\" train_labels = \"l.idx\" "
+#define IDX "source = idx train = \"i.idx\" train_labels = \"l.idx\" "
 static const struct ds_pair small = {.input = {3, {1, 2, 3}}, .target_type = I64, .classes = 5};
 
 START_TEST(idx_reads_plain_and_gzip)
@@ -207,15 +207,15 @@ START_TEST(idx_refuses_what_does_not_fit)
     PUT("l.idx", LABELS);
     struct ds_pair want = small;
     want.input = (struct shape){3, {3, 32, 32}};
-    open_bad(IDX, want, 78, "t.conf:3: data.train_images: i.idx gives samples of 1x2x3, the model takes 3x32x32");
+    open_bad(IDX, want, 78, "t.conf:3: data.train: i.idx gives samples of 1x2x3, the model takes 3x32x32");
     open_bad(IDX "pad = {1, 3}", small, 78, "t.conf:3: data.pad: i.idx has images of 2x3, which are larger than 1x3");
     open_bad(IDX "mean = {1, 2}", small, 78, "t.conf:3: data.mean: 2 values for 1 channels");
     want = small;
     want.target_type = F32;
     want.target = (struct shape){2, {5, 5}};
     open_bad(IDX, want, 65, "l.idx: has classes, the model takes targets of shape 5x5");
-    open_bad("source = idx train_images = \"i.idx\"", small, 78, "data.train_images: given without data.train_labels");
-    open_bad("source = idx train_labels = \"l.idx\"", small, 78, "data.train_labels: given without data.train_images");
+    open_bad("source = idx train = \"i.idx\"", small, 78, "data.train: given without data.train_labels");
+    open_bad("source = idx train_labels = \"l.idx\"", small, 78, "data.train_labels: given without data.train");
 }
 END_TEST
 

@@ -12,7 +12,7 @@
 
 static char pictures[PATH_MAX];
 static const struct ds_pair want = {.input = {3, {3, 29, 37}}, .target_type = I64, .classes = 3};
-#define IMAGES "source = images damaged = error upright = yes train_images = "
+#define IMAGES "source = images damaged = error upright = yes train = "
 
 /* The picture of that name in tests/images, under another one here. */
 static void give(const char *name, const char *as)
@@ -174,7 +174,7 @@ START_TEST(pictures_stand_upright)
                                   plain[(k * 29 + y) * 37 + x], "%d: row %d column %d", turn, y, x);
                 }
     }
-    struct ds *d = open_good("source = images damaged = error upright = no train_images = \"p/list\"",
+    struct ds *d = open_good("source = images damaged = error upright = no train = \"p/list\"",
                              (struct ds_pair){.input = {3, {3, 29, 37}}, .target_type = I64, .classes = 3});
     get(d, 0, turned, NULL);
     ck_assert_mem_eq(turned, plain, sizeof plain);
@@ -225,9 +225,9 @@ START_TEST(what_does_not_fit)
     folder("f/b");
     give("rgb.jpg", "f/a/1.jpg");
     give("rgb.png", "f/b/1.png");
-    open_bad(IMAGES "f", want, 78, "t.conf:3: data.train_images: f has 2 classes, the model 3: model.classes");
+    open_bad(IMAGES "f", want, 78, "t.conf:3: data.train: f has 2 classes, the model 3: model.classes");
     put_text("list", "f/a/1.jpg 3\n");
-    open_bad(IMAGES "list", want, 78, "data.train_images: list has labels up to 3, the model 3 classes: model.classes");
+    open_bad(IMAGES "list", want, 78, "data.train: list has labels up to 3, the model 3 classes: model.classes");
     w.classes = 4;
     open_bad(IMAGES "list samples = 2", w, 78, "t.conf:3: data.samples: 2 samples, but list has 1");
     w.input = (struct shape){3, {4, 8, 8}};
@@ -261,7 +261,7 @@ START_TEST(damaged_pictures)
     ck_assert_int_eq(d->kind->read(d, 3, 0, PAIR_INPUT, x[0], &e), -1);
     expect(&e, E_DATA, "no2.jpg: the file is empty");
     ds_close(d);
-    d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+    d = open_good("source = images damaged = skip upright = yes train = list", want);
     for (uint64_t i = 0; i < 5; i++) {
         get(d, i, x[i], &label);
         ck_assert_int_eq(label, i % 4 == 1 || i == 4 ? 1 : 0);
@@ -311,7 +311,7 @@ START_TEST(readers_agree)
     put_text("list", list.s);
     text_free(&list);
     for (int k = 0; k < 4; k++) {
-        struct ds *d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+        struct ds *d = open_good("source = images damaged = skip upright = yes train = list", want);
         struct feed *f;
         struct feed_want w = {.ds = d, .n_fields = 1, .field = {PAIR_INPUT}, .max_samples = SPLIT, .depth = 3,
                               .readers = readers[k]};
@@ -414,7 +414,7 @@ START_TEST(many_damaged_pictures)
     }
     ds_close(d);
     ck_assert(refused > n / 2 && refused < n);
-    d = open_good("source = images damaged = skip upright = yes train_images = list", want);
+    d = open_good("source = images damaged = skip upright = yes train = list", want);
     struct feed *f;
     struct feed_want w = {.ds = d, .n_fields = 1, .field = {PAIR_INPUT}, .max_samples = 1, .depth = 8, .readers = 3};
     ck_assert(!feed_open(&w, &f, &e));

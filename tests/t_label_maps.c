@@ -100,7 +100,7 @@ START_TEST(one_channel_has_a_threshold)
     float x[VOXELS];
     uint8_t y[VOXELS];
     volume_put("a.nii", NULL, -1);
-    rig_open(&r, 1, cases[_i].loss, "test_images = \"a.nii\"");
+    rig_open(&r, 1, cases[_i].loss, "test = \"a.nii\"");
     for (int i = 0; i < VOXELS; i++) x[i] = i % 3 ? cases[_i].below : cases[_i].from;
     predicted(&r, x, 1);
     labels_get("maps/a.nii.gz", y);
@@ -127,7 +127,7 @@ START_TEST(scores_of_no_foreground)
     put_text("images", "a.nii\nb.nii\n");
     put_text("labels", "la.nii\nlb.nii\n");
     for (int i = 0; i < VOXELS; i++) x[VOXELS + i] = 1;
-    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels");
+    rig_open(&r, 2, "cross_entropy", "test = images test_labels = labels");
     predicted(&r, x, 2);
     rig_close(&r);
     snprintf(want, sizeof want, "volume,class,voxels,true_positive,false_positive,false_negative,dice\n%s",
@@ -152,7 +152,7 @@ START_TEST(labels_are_classes)
     volume_put("a.nii", "la.nii", 1);
     put_text("images", "a.nii\n");
     put_text("labels", "la.nii\n");
-    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels label_map = {\"0=0\", \"1=2\"}");
+    rig_open(&r, 2, "cross_entropy", "test = images test_labels = labels label_map = {\"0=0\", \"1=2\"}");
     refuses(&r, E_CONF, "\"1=2\": there are 2 classes");
     rig_close(&r);
 }
@@ -169,7 +169,7 @@ START_TEST(voxels_are_classes)
     label_value = 1;
     put_text("images", "a.nii\n");
     put_text("labels", "la.nii\n");
-    rig_open(&r, 2, "cross_entropy", "test_images = images test_labels = labels");
+    rig_open(&r, 2, "cross_entropy", "test = images test_labels = labels");
     ck_assert_msg(!rig_begin(&r, &e), "%s", e.text);
     ck_assert_int_eq(label_maps_add(r.m, x, 0, &e), -1);
     expect(&e, E_DATA, "voxel 0x0x0 is 2, but there are 2 classes");
@@ -185,13 +185,13 @@ START_TEST(an_earlier_prediction_goes)
     float x[VOXELS] = {0};
     uint8_t y[VOXELS];
     volume_put("a.nii", NULL, -1);
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     r.c->run.over_predictions = true;
     predicted(&r, x, 1);
     rig_close(&r);
     ck_assert(!link("maps/a.nii.gz", "maps/b.nii.gz"));   /* of a volume that is no longer there */
     ck_assert(!rename("maps", "earlier"));
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     r.c->run.over_predictions = true;
     ck_assert(!rename("earlier", "maps"));
     for (int i = 0; i < VOXELS; i++) x[i] = 1;
@@ -202,7 +202,7 @@ START_TEST(an_earlier_prediction_goes)
     rig_close(&r);
     put_text("maps/mine", "precious");
     ck_assert(!rename("maps", "earlier"));
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     r.c->run.over_predictions = true;
     ck_assert(!rename("earlier", "maps"));
     refuses(&r, E_CANTCREAT, "maps/mine: is no file of a prediction");
@@ -218,11 +218,11 @@ START_TEST(a_late_file_stays)
     struct err e = {0};
     float x[VOXELS] = {0};
     volume_put("a.nii", NULL, -1);
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     predicted(&r, x, 1);
     rig_close(&r);
     ck_assert(!rename("maps", "earlier"));
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     r.c->run.over_predictions = true;
     ck_assert(!rename("earlier", "maps"));
     ck_assert(!rig_begin(&r, &e) && !label_maps_add(r.m, x, 0, &e));
@@ -244,7 +244,7 @@ START_TEST(folders_of_volumes_stay)
         {"maps/scores.csv", "precious", "maps: holds no map of a prediction"}};
     struct rig r;
     volume_put("a.nii", NULL, -1);
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     r.c->run.over_predictions = true;
     ck_assert(!mkdir("maps", 0700));
     put(cases[_i].file, cases[_i].text, cases[_i].text[0] == 'p' ? 8 : 18);
@@ -262,7 +262,7 @@ START_TEST(folders_in_the_way_stay)
     struct rig r;
     struct err e = {0};
     volume_put("a.nii", NULL, -1);
-    rig_open(&r, 1, "mse", "test_images = \"a.nii\"");
+    rig_open(&r, 1, "mse", "test = \"a.nii\"");
     ck_assert(!mkdir("maps.tmp", 0700));
     put_text("maps.tmp/mine", "precious");
     refuses(&r, E_CANTCREAT, "maps.tmp: is in the way, perhaps of a prediction that was killed: remove it");
@@ -287,7 +287,7 @@ START_TEST(equal_names_are_refused)
     volume_put("a.nii", NULL, -1);
     volume_put("b/a.nii", NULL, -1);
     put_text("images", "a.nii\nb/a.nii\n");
-    rig_open(&r, 1, "mse", "test_images = images");
+    rig_open(&r, 1, "mse", "test = images");
     refuses(&r, E_CANTCREAT, "maps: two volumes would be a.nii.gz");
     rig_close(&r);
 }

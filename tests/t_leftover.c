@@ -259,12 +259,12 @@ END_TEST
 START_TEST(splits)
 {
     static const struct { const char *name; enum split want; } of[] = {
-        {"train", SPLIT_TRAIN}, {"Train", SPLIT_TRAIN}, {"TRAINING", SPLIT_TRAIN}, {"train_images", SPLIT_TRAIN},
+        {"train", SPLIT_TRAIN}, {"Train", SPLIT_TRAIN}, {"TRAINING", SPLIT_TRAIN}, {"train", SPLIT_TRAIN},
         {"images-train", SPLIT_TRAIN}, {"TrainSet", SPLIT_TRAIN}, {"Training Set", SPLIT_TRAIN},
         {"train2017", SPLIT_TRAIN}, {"imgs_train", SPLIT_TRAIN}, {"val", SPLIT_VALIDATION}, {"Valid", SPLIT_VALIDATION},
         {"dev", SPLIT_VALIDATION}, {"validation_data", SPLIT_VALIDATION}, {"eval", SPLIT_VALIDATION},
         {"test", SPLIT_TEST}, {"Testing", SPLIT_TEST},
-        {"testset", SPLIT_TEST}, {"test_images", SPLIT_TEST}, {"cat", SPLIT_NONE}, {"trainer", SPLIT_NONE},
+        {"testset", SPLIT_TEST}, {"test", SPLIT_TEST}, {"cat", SPLIT_NONE}, {"trainer", SPLIT_NONE},
         {"images", SPLIT_NONE}, {"train_station", SPLIT_NONE}, {"train-val", SPLIT_NONE}, {"", SPLIT_NONE},
         {"2017", SPLIT_NONE}, {"\xc3\xa9", SPLIT_NONE}, {"contest", SPLIT_NONE}, {"valley", SPLIT_NONE},
     };

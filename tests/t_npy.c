@@ -7,7 +7,7 @@
 #include "data/npy.h"
 #include "data_rig.h"
 
-#define NPY "source = npy train_images = \"x.npy\" train_labels = \"y.npy\" "
+#define NPY "source = npy train = \"x.npy\" train_labels = \"y.npy\" "
 static const struct ds_pair pair_class = {.input = {3, {2, 1, 2}}, .target_type = I64, .classes = 3};
 static const struct ds_pair pair_vector = {
     .input = {3, {2, 1, 2}}, .target = {1, {3}}, .target_type = F32, .classes = 3};

@@ -356,7 +356,7 @@ START_TEST(pixels)
     end(&tar, "s.tar");
     put_text("list", list.s);
     text_free(&list);
-#define OPEN(path) open_good("source = images damaged = error upright = yes train_images = " path, want)
+#define OPEN(path) open_good("source = images damaged = error upright = yes train = " path, want)
     struct ds *a = OPEN("\"s.tar\""), *b = OPEN("list");
     ck_assert_uint_eq(a->kind->count(a), 4);
     ck_assert_str_eq(a->class_name[2], "2");

@@ -137,7 +137,7 @@ START_TEST(idx)
     }
     put("x", images, sizeof images);
     put("y", labels, sizeof labels);
-    parts_check("source = idx train_images = x train_labels = y validation = 0.2");
+    parts_check("source = idx train = x train_labels = y validation = 0.2");
 }
 END_TEST
 
@@ -160,7 +160,7 @@ START_TEST(npy)
     }
     npy_put("x", "{'descr': '|u1', 'fortran_order': False, 'shape': (40, 1, 2, 2), }", images, sizeof images);
     npy_put("y", "{'descr': '|u1', 'fortran_order': False, 'shape': (40,), }", labels, sizeof labels);
-    parts_check("source = npy train_images = x train_labels = y validation = 0.2");
+    parts_check("source = npy train = x train_labels = y validation = 0.2");
 }
 END_TEST
 
@@ -184,8 +184,8 @@ START_TEST(pictures)
     mkdir("im/0", 0777);
     mkdir("im/1", 0777);
     for (int i = 0; i < SAMPLES; i++) flat_put(i);
-    parts_check("source = images train_images = im validation = 0.2");
-    static const char data[] = "source = images train_images = im validation = 0.2 damaged = skip";
+    parts_check("source = images train = im validation = 0.2");
+    static const char data[] = "source = images train = im validation = 0.2 damaged = skip";
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         struct ds *d = part_open(data, (enum ds_part)part, &want);
         const uint64_t n = d->kind->count(d);
@@ -241,13 +241,13 @@ START_TEST(cifar)
         all[i * RECORD] = (uint8_t)(i % 10);
     }
     put("c.bin", all, sizeof all);
-    cifar_check("source = cifar train_images = \"c.bin\" validation = 0.2");
+    cifar_check("source = cifar train = \"c.bin\" validation = 0.2");
     mkdir("c", 0777);
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "c/data_batch_%d.bin", i + 1);
         put(name, all + i * 10 * RECORD, 10 * RECORD);
     }
-    cifar_check("source = cifar train_images = c validation = 0.2");
+    cifar_check("source = cifar train = c validation = 0.2");
 }
 END_TEST
 

@@ -12,10 +12,10 @@
 #include "nifti_rig.h"
 
 static const double affine_1[3][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
-#define FILES "source = nifti train_images = \"images\" train_labels = \"labels\" "
+#define FILES "source = nifti train = \"images\" train_labels = \"labels\" "
 #define LISTS FILES "intensity = none "
 #define NORMAL FILES "intensity = zscore "
-#define FOLDER "source = nifti train_images = \"Task\" intensity = none "
+#define FOLDER "source = nifti train = \"Task\" intensity = none "
 
 /* Graph inputs: channels and three sides; labels of a type, over classes where they are floats. */
 static struct ds_want want_of(int64_t channels, int64_t side, enum dtype label, int64_t classes)
@@ -138,7 +138,7 @@ START_TEST(volumes_reads_a_folder)
     value(d, 1, 0, PAIR_INPUT, x);
     ck_assert(x[63] == 1333);
     ds_close(d);
-    d = good("source = nifti test_images = Task intensity = none", DS_TEST, want_of(1, 4, U8, 0));
+    d = good("source = nifti test = Task intensity = none", DS_TEST, want_of(1, 4, U8, 0));
     struct text name = {0};
     d->kind->name_of(d, 0, &name);
     ck_assert_str_eq(name.s, "Task/imagesTs/c.nii.gz");
@@ -146,7 +146,7 @@ START_TEST(volumes_reads_a_folder)
     ck_assert(x[0] == 3000 && d->kind->count(d) == 1);
     text_free(&name);
     ds_close(d);
-    d = good("source = nifti test_images = Task intensity = none", DS_TEST, want_of(1, 4, U8, 3));
+    d = good("source = nifti test = Task intensity = none", DS_TEST, want_of(1, 4, U8, 3));
     ck_assert_uint_eq(d->kind->count(d), 2);             /* those with labels */
     ds_close(d);
     refused(FOLDER, want_of(1, 4, U8, 2), E_CONF,
@@ -158,8 +158,8 @@ START_TEST(volumes_reads_a_folder)
     ck_assert(!d->n_classes);
     ds_close(d);
     struct err e = {0};
-    ck_assert_ptr_null(open_volumes(FOLDER "test_images = Task", DS_TEST, want_of(1, 4, U8, 3), &e));
-    expect(&e, E_CONF, "data.test_images: the volumes of Task that have labels are trained on: want data.folds");
+    ck_assert_ptr_null(open_volumes(FOLDER "test = Task", DS_TEST, want_of(1, 4, U8, 3), &e));
+    expect(&e, E_CONF, "data.test: the volumes of Task that have labels are trained on: want data.folds");
 }
 END_TEST
 
@@ -204,11 +204,11 @@ START_TEST(volumes_reads_lists)
     d = good(LISTS "samples = 2", DS_TRAIN, want_of(1, 4, U8, 3));
     ck_assert_uint_eq(d->kind->count(d), 2);
     ds_close(d);
-    d = good("source = nifti train_images = \"i1.nii.gz\" train_labels = \"l1.nii\"", DS_TRAIN, want_of(1, 4, U8, 3));
+    d = good("source = nifti train = \"i1.nii.gz\" train_labels = \"l1.nii\"", DS_TRAIN, want_of(1, 4, U8, 3));
     ck_assert_uint_eq(d->kind->count(d), 1);
     ds_close(d);
     refused(LISTS "samples = 4", want_of(1, 4, U8, 3), E_CONF, "4 samples, but images has 3");
-    refused("source = nifti train_images = images", want_of(1, 4, U8, 3), E_CONF, "given without data.train_labels");
+    refused("source = nifti train = images", want_of(1, 4, U8, 3), E_CONF, "given without data.train_labels");
     PUT("labels", "l0.nii\nl1.nii\n");
     refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "labels: names 2 volumes of labels for the 3 of images");
     PUT("images", "\n \n");
@@ -415,7 +415,7 @@ END_TEST
 START_TEST(volumes_covers_tests)
 {
     lists_put(2, 10);
-    struct ds *d = good("source = nifti test_images = images test_labels = labels intensity = none size = 0", DS_TEST,
+    struct ds *d = good("source = nifti test = images test_labels = labels intensity = none size = 0", DS_TEST,
                         want_of(1, 4, U8, 3));
     ck_assert_uint_eq(d->kind->count(d), 2 * 27);
     ck_assert_uint_eq(volumes_count(d), 2);
@@ -500,7 +500,7 @@ START_TEST(volumes_prepares_once_for_neighbours)
     float x[64];
     struct err e = {0};
     lists_put(2, 10);
-    struct ds *d = good("source = nifti test_images = images intensity = none size = 0 cache = 0", DS_TEST,
+    struct ds *d = good("source = nifti test = images intensity = none size = 0 cache = 0", DS_TEST,
                         want_of(1, 4, U8, 0));
     value(d, 0, 0, PAIR_INPUT, x);
     ck_assert(!unlink("i0.nii.gz"));

@@ -10,9 +10,9 @@ npy() {
     { printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
         zeros "$3"; } >"$1"
 }
-write_conf npy.conf "s/$synthetic/"'source = "npy" labels = "vector" train_images = "x.npy" train_labels = "y.npy"/
+write_conf npy.conf "s/$synthetic/"'source = "npy" labels = "vector" train = "x.npy" train_labels = "y.npy"/
     s/steps = 3/steps = 100000000/; $a service { log_every = 0  progress = "no" }'
-write_conf idx.conf "s/$synthetic/"'source = "idx" train_images = "x.idx" train_labels = "y.idx"/
+write_conf idx.conf "s/$synthetic/"'source = "idx" train = "x.idx" train_labels = "y.idx"/
     s/network = "toy"  classes = 5  input = {10}/network = "mlp" hidden = {8} classes = 5 input = {1, 4, 4}/
     s/loss = "mse"/loss = "cross_entropy"/; s/steps = 3/steps = 100000000/
     $a service { log_every = 0  progress = "no" }'

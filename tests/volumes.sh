@@ -60,7 +60,7 @@ END_GRAPH
 cat >box.conf <<'END_CONF'
 run      { name = "box"  seed = 3 }
 model    { graph = "box.graph" }
-data     { source = "nifti"  train_images = "Task"  folds = 5  fold = 1  size = 0  spacing = {0.9, 1, 1.1}
+data     { source = "nifti"  train = "Task"  folds = 5  fold = 1  size = 0  spacing = {0.9, 1, 1.1}
            intensity = "zscore"  flip = {"x", "y"}  foreground = 0.5 }
 train    { batch_size = 4  split_size = 2  epochs = 6  evaluate_every = 3  learning_rate = 0.1 }
 service  { log_every = 0  progress = "no" }
@@ -89,7 +89,7 @@ check "the plan says what workers take" grep -qE \
     '^  and decoding up to [0-9.]+ KiB more in each of 3 workers$' "$aside/plan"
 check "and what is kept" grep -qE \
     '^  and what is kept of files up to [0-9.]+ KiB, in each process that reads$' "$aside/plan"
-"$mpstaged" --plan -c box.conf -o data.train_images=none -o data.train_labels=none >"$aside/plan"
+"$mpstaged" --plan -c box.conf -o data.train=none -o data.train_labels=none >"$aside/plan"
 check "or that the files are not here" [ -n "$(sed -n '/^  and what reading takes besides, which only the files say:$/{
     n; /^    none: No such file/p; }' "$aside/plan")" ]
 "$mpstaged" --plan -c box.conf -o data.cache=0 >"$aside/plan.0"
@@ -112,7 +112,7 @@ equal "a header that is put right is no error" "$code" 0
 check "but it is said, once" [ "$(tr -s '\n ' ' ' <odd/mpstaged.log |
     grep -o 'warning: 1 of 1 volumes [^:]*: Task/labelsTr/v2.nii: bitpix 7 of uint8' | wc -l)" -eq 1 ]
 volume Task/labelsTr/v2.nii '\002\000\010' 2 0
-job 1 -c box.conf --run-dir none -o data.train_images=Task/labelsTr/v1.nii \
+job 1 -c box.conf --run-dir none -o data.train=Task/labelsTr/v1.nii \
     -o data.train_labels=Task/imagesTr/v3.nii.gz -o data.folds=0 -o data.fold=0 --batch-size 1 --split-size 1
 equal "labels without a class end the run" "$code" 65
 check "and are named with their place" grep -qE \
@@ -132,7 +132,7 @@ maps maps-1 1 -c box.conf -o data.folds=2 -o data.fold=0
 equal "a file for each volume" "$(ls maps-1 | tr '\n' ' ')" "montage.png scores.csv v1.nii.gz v3.nii.gz v5.nii.gz "
 maps maps-2 2 -c box.conf --stages 2 -o data.folds=2 -o data.fold=0
 check "2 ranks: the same bytes" diff -r maps-1 maps-2
-maps bare 1 -c box.conf -o data.folds=0 -o data.fold=0 -o data.test_images=Task
+maps bare 1 -c box.conf -o data.folds=0 -o data.fold=0 -o data.test=Task
 equal "without labels there are no scores" "$(ls bare | tr '\n' ' ')" \
     "montage.png v1.nii.gz v2.nii.gz v3.nii.gz v4.nii.gz v5.nii.gz "
 check "and the labels are the same" cmp bare/v3.nii.gz maps-1/v3.nii.gz

@@ -24,10 +24,10 @@ struct conf {
     const char *file;                                   /* as given; messages start with it */
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
-        const char *kernel_candidates, *resume;         /* resume: no, yes, anyway */
+        const char *kernel_candidates, *resume;         /* resume: no, yes, force */
         const char *predict, *predict_tensor;           /* predict set: evaluate, too, but without labels */
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
-        int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, rerun_every;
+        int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, verify_every;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled, overlap_wgrad;
         bool over_predictions;                          /* no option: was run.overwrite set beside run.predict? */
     } run;
@@ -41,7 +41,7 @@ struct conf {
     } model;
     struct {
         const char *source, *labels;                    /* a format; onehot, class, vector */
-        const char *train_images, *train_labels, *test_images, *test_labels;
+        const char *train, *train_labels, *test, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
         struct conf_ints resize, pad;                   /* height, width; resize also: the shorter side */

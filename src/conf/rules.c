@@ -131,26 +131,26 @@ static int volumes_rules(struct conf *c, struct err *e)
     if (c->data.folds == 1) return conf_error(c, "data.folds", e, "1 leaves nothing to train: want 2 at least, or 0");
     if (c->data.fold && c->data.fold >= c->data.folds)
         return conf_error(c, "data.fold", e, "%lld: folds are 0 to data.folds - 1", (long long)c->data.fold);
-    if (c->data.folds && c->data.test_images)
-        return conf_error(c, "data.test_images", e, "data.folds is set, too: want one of the two");
+    if (c->data.folds && c->data.test)
+        return conf_error(c, "data.test", e, "data.folds is set, too: want one of the two");
     return 0;
 }
 
 static int validation_rules(struct conf *c, struct err *e)
 {
-    const char *key = c->data.test_images ? "data.test_images" : c->data.test_labels ? "data.test_labels"
+    const char *key = c->data.test ? "data.test" : c->data.test_labels ? "data.test_labels"
                     : c->data.test_samples ? "data.test_samples" : NULL;
-    if (c->run.evaluate && c->data.test_images) c->data.validation = 0;   /* nothing is trained: those alone count */
+    if (c->run.evaluate && c->data.test) c->data.validation = 0;          /* nothing is trained: those alone count */
     if (!(c->data.validation > 0)) return 0;
     if (key) return conf_error(c, key, e, "data.validation is set, too: want one of the two");
-    return c->data.train_images ? 0 : missing(c, e, "data.train_images");
+    return c->data.train ? 0 : missing(c, e, "data.train");
 }
 
 static int files_rules(struct conf *c, struct err *e)
 {
-    if (!c->data.train_images && !c->run.evaluate) return missing(c, e, "data.train_images");
-    if (c->data.train_labels && !c->data.train_images) return missing(c, e, "data.train_images");
-    if (c->data.test_labels && !c->data.test_images) return missing(c, e, "data.test_images");
+    if (!c->data.train && !c->run.evaluate) return missing(c, e, "data.train");
+    if (c->data.train_labels && !c->data.train) return missing(c, e, "data.train");
+    if (c->data.test_labels && !c->data.test) return missing(c, e, "data.test");
     if (validation_rules(c, e)) return -1;
     bool labelled = is(c->data.source, "idx") || images_read(c), volumes = is(c->data.source, "nifti");
     bool classes = labelled && !is(c->train.loss, "mse");

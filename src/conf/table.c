@@ -59,7 +59,7 @@ const struct opt opt_table[] = {
      .text = "seconds after which a rank that is not responding ends the run with status 81; in a step also five "
              "times the slowest step, before a rank's first step thirty times this value. 0: never. See HANGS in "
              "mpstaged(8)"},
-    {"run.rerun_every", OPT_INT, AT(run.rerun_every), "0", 0, BIG,
+    {"run.verify_every", OPT_INT, AT(run.verify_every), "0", 0, BIG,
      .text = "compute every Nth step twice and end with status 80 unless loss and gradient norms have the same "
              "bits; finds silent data corruption by faulty hardware. 0: never"},
     {"run.nccl_max_ctas", OPT_INT, AT(run.nccl_max_ctas), "4", 1, 32,
@@ -105,9 +105,9 @@ const struct opt opt_table[] = {
     {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no",
      .text = "replace the results of an earlier run in the run directory; its weights are removed when new ones are "
              "written"},
-    {"run.resume", OPT_WORD, AT(run.resume), "no", .words = "no yes anyway",
+    {"run.resume", OPT_WORD, AT(run.resume), "no", .words = "no yes force",
      .text = "resume from the newest valid checkpoint of the run directory, or start if it has neither checkpoints "
-             "nor weights; anyway: also with changed settings that change results"},
+             "nor weights; force: also with changed settings that change results"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no",
      .text = "only evaluate the weights of run.init_from on the test samples"},
     {"run.predict", OPT_FILE, AT(run.predict), NULL, .written = true,
@@ -146,19 +146,19 @@ const struct opt opt_table[] = {
     {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector map", .bits = true,
      .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "
              "onehot for mse, map for dice, dice_ce and data.source nifti, otherwise class"},
-    {"data.train_images", OPT_FILE, AT(data.train_images), NULL, .of = "data.source idx npy images cifar nifti",
+    {"data.train", OPT_FILE, AT(data.train), NULL, .of = "data.source idx npy images cifar nifti",
      .text = "training samples: a file; for images a folder of classes, a list or tar archives, for cifar a folder, "
              "for nifti a folder with dataset.json, a list or a file"},
     {"data.train_labels", OPT_FILE, AT(data.train_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of training targets; for nifti a list of label files, in the order of the list of volumes, or "
              "one file"},
-    {"data.test_images", OPT_FILE, AT(data.test_images), NULL, .of = "data.source idx npy images cifar nifti",
-     .text = "test samples, in the form of data.train_images, which numbers the classes of images"},
+    {"data.test", OPT_FILE, AT(data.test), NULL, .of = "data.source idx npy images cifar nifti",
+     .text = "test samples, in the form of data.train, which numbers the classes of images"},
     {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of test targets"},
     {"data.validation", OPT_REAL, AT(data.validation), "0", 0, 0.9, .of = "data.source idx npy images cifar",
      .bits = true,
-     .text = "without data.test_images: share of each class of the training samples, such as 0.1, held out for "
+     .text = "without data.test: share of each class of the training samples, such as 0.1, held out for "
              "tests; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
@@ -221,7 +221,7 @@ const struct opt opt_table[] = {
      .text = "axes along which training flips every other sample, at random, such as {\"y\", \"z\"}; not x if "
              "labels tell left from right"},
     {"data.folds", OPT_INT, AT(data.folds), "0", 0, 1000, .of = "data.source nifti", .bits = true,
-     .text = "number of cross-validation folds of data.train_images: data.fold is the test set, the others are "
+     .text = "number of cross-validation folds of data.train: data.fold is the test set, the others are "
              "trained; 0: none"},
     {"data.fold", OPT_INT, AT(data.fold), "0", 0, 999, .of = "data.source nifti", .bits = true,
      .text = "which fold is the test set; it holds every volume whose position by name, modulo data.folds, is this "
@@ -460,11 +460,29 @@ int opt_count(void)
     return n;
 }
 
+/* Other names of keys and words: what they were called before, or are called elsewhere. They go on working. */
+static const struct { const char *other, *key; } other_key[] = {
+    {"run.rerun_every", "run.verify_every"}, {"data.train_images", "data.train"}, {"data.test_images", "data.test"},
+    {"train.micro_batch_size", "train.split_size"},
+};
+static const struct { const char *key, *other, *word; } other_word[] = {{"run.resume", "anyway", "force"}};
+enum { OTHER_KEYS = sizeof other_key / sizeof *other_key, OTHER_WORDS = sizeof other_word / sizeof *other_word };
+
 int opt_find(const char *key, size_t n)
 {
     for (int i = 0; opt_table[i].key; i++)
         if (strlen(opt_table[i].key) == n && !memcmp(opt_table[i].key, key, n)) return i;
+    for (int i = 0; i < OTHER_KEYS; i++)
+        if (strlen(other_key[i].other) == n && !memcmp(other_key[i].other, key, n))
+            return opt_find(other_key[i].key, strlen(other_key[i].key));
     return -1;
+}
+
+const char *opt_word_now(const char *key, const char *word)
+{
+    for (int i = 0; i < OTHER_WORDS; i++)
+        if (!strcmp(other_word[i].key, key) && !strcmp(other_word[i].other, word)) return other_word[i].word;
+    return word;
 }
 
 bool opt_section(const char *name)

@@ -27,7 +27,8 @@ struct opt {
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);
-int opt_find(const char *key, size_t n);                 /* index, -1 */
+int opt_find(const char *key, size_t n);                 /* index, by its own or another name; -1 */
+const char *opt_word_now(const char *key, const char *word);   /* what a former word of that option is called now */
 const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
 void opt_sections_try(struct suggest *s);

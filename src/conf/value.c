@@ -151,6 +151,7 @@ static int size_value(const struct opt *o, const char *v, int64_t *out, struct e
 /* Where words are yes, no and more, true and false mean what they mean elsewhere. */
 static const char *word_of(const struct opt *o, const char *v)
 {
+    v = opt_word_now(o->key, v);
     const char *same = !strcmp(v, "true") ? "yes" : !strcmp(v, "false") ? "no" : v;
     return word_among(o->words, same, (int)strlen(same)) ? same : v;
 }

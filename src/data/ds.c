@@ -172,11 +172,11 @@ int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want
 {
     bool train = part == DS_TRAIN;
     int64_t limit = train ? c->data.samples : c->data.test_samples;
-    f->images = train ? c->data.train_images : c->data.test_images;
+    f->images = train ? c->data.train : c->data.test;
     f->labels = train ? c->data.train_labels : c->data.test_labels;
     f->limit = limit > 0 ? (uint64_t)limit : 0;
     const char *labels = train ? "data.train_labels" : "data.test_labels",
-               *images = train ? "data.train_images" : "data.test_images";
+               *images = train ? "data.train" : "data.test";
     if (!f->images && f->labels) return conf_error(c, labels, e, "given without %s", images);
     if (f->images && !f->labels && want->has_target) return conf_error(c, images, e, "given without %s", labels);
     return 0;

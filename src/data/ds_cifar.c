@@ -127,7 +127,7 @@ static int folder_add(struct image_list *l, enum ds_part part, struct err *e)
 
 static int cifar_list(const struct conf *c, enum ds_part part, bool labels, struct image_list *l, struct err *e)
 {
-    const char *path = part == DS_TRAIN ? c->data.train_images : c->data.test_images;
+    const char *path = part == DS_TRAIN ? c->data.train : c->data.test;
     const struct form *used = NULL;
     struct stat st;
     bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);

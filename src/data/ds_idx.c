@@ -114,7 +114,7 @@ static int shape_check(const struct idx *d, const struct conf *c, enum ds_part p
     if (shape_equal(&image, &d->want.input)) return 0;
     if (d->want.input.n == 1 && d->want.input.d[0] == shape_count(&image)) return 0;
     return conf_error(
-        c, part == DS_TRAIN ? "data.train_images" : "data.test_images", e,
+        c, part == DS_TRAIN ? "data.train" : "data.test", e,
         "%s gives samples of %s, the model takes %s (see data.resize, data.pad, data.channels and model.input)", file,
         shape_text(&image, have), shape_text(&d->want.input, want));
 }

@@ -85,7 +85,7 @@ void images_close(struct ds *ds)
 
 static const char *part_key(enum ds_part part)
 {
-    return part == DS_TRAIN ? "data.train_images" : "data.test_images";
+    return part == DS_TRAIN ? "data.train" : "data.test";
 }
 
 /* Heights and widths of pictures are not as small as that. */
@@ -203,7 +203,7 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
                 const struct ds_want *want, struct ds **out, struct err *e)
 {
     struct ds_pair pair;
-    const char *path = part == DS_TRAIN ? c->data.train_images : c->data.test_images;
+    const char *path = part == DS_TRAIN ? c->data.train : c->data.test;
     int64_t limit = part == DS_TRAIN ? c->data.samples : c->data.test_samples;
     *out = NULL;
     if (ds_pair_of(c, want, false, &pair, e)) return -1;
@@ -439,7 +439,7 @@ uint64_t images_count(const struct ds *ds) { return ((const struct images *)ds)-
 
 static int names_list(const struct conf *c, enum ds_part part, bool labels, struct image_list *l, struct err *e)
 {
-    const char *of = c->data.train_images, *path = part == DS_TRAIN ? of : c->data.test_images;
+    const char *of = c->data.train, *path = part == DS_TRAIN ? of : c->data.test;
     if (image_list_read(path, labels, part == DS_TEST ? of : NULL, l, e)) return -1;
     if (!labels) image_list_classes(l, of ? of : path);
     return 0;

@@ -161,9 +161,9 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
 {
     const int64_t folds = c->data.folds;
     const bool train = part == DS_TRAIN || folds;        /* named by the options for training */
-    const char *images = train ? c->data.train_images : c->data.test_images;
+    const char *images = train ? c->data.train : c->data.test;
     const char *labels = train ? c->data.train_labels : c->data.test_labels;
-    const char *key = train ? "data.train_images" : "data.test_images";
+    const char *key = train ? "data.train" : "data.test";
     const char *label_key = train ? "data.train_labels" : "data.test_labels";
     /* what is predicted can be compared with labels, where there are any */
     const bool known = c->run.predict && part == DS_TEST && (labels || (folds && images && volume_list_folder(images)));
@@ -174,8 +174,8 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
         return conf_error(c, label_key, e, "%s names the labels itself, in its dataset.json", images);
     if (!labels && d->labelled && !volume_list_folder(images))
         return conf_error(c, key, e, "given without %s", label_key);
-    if (part == DS_TEST && d->labelled && !folds && c->data.train_images && volume_list_folder(images) &&
-        !strcmp(images, c->data.train_images))
+    if (part == DS_TEST && d->labelled && !folds && c->data.train && volume_list_folder(images) &&
+        !strcmp(images, c->data.train))
         return conf_error(c, key, e, "the volumes of %s that have labels are trained on: want data.folds", images);
     if (volume_list_read(images, labels, which, &d->list, e)) return -1;
     if (folds) volume_list_fold(&d->list, folds, c->data.fold, part == DS_TEST);

@@ -3,7 +3,7 @@
 #define DATA_VALIDATION_H
 #include "data/ds.h"
 
-/* Opens the part of the samples of data.train_images that `part` is: DS_TEST gets about the share data.validation of
+/* Opens the part of the samples of data.train that `part` is: DS_TEST gets about the share data.validation of
  * each class, drawn by run.seed, DS_TRAIN the others, both in the order of the files. All of a class is never kept. As
  * kind->open, and 78 where nothing would be kept. */
 int validation_open(const struct ds_kind *kind, const struct conf *c, enum ds_part part, const struct ds_want *want,

@@ -144,7 +144,7 @@ size_t exec_feed_bytes(const struct conf *c, struct plan *const *plan, int n_pla
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
 /* Runs one order to its end. A training step whose loss or gradients are not finite, on whatever rank, runs twice and
  * updates nothing (report.nonfinite); 80 if it does not give the same numbers both times, as in steps that run twice in
- * any case (run.rerun_every). One in which a tensor came damaged from another rank runs again, too (report.damaged),
+ * any case (run.verify_every). One in which a tensor came damaged from another rank runs again, too (report.damaged),
  * and ends with 80 if that happens twice; with 69 where it cannot, in an evaluation. On failure r->code, r->text and e
  * say what happened; the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);

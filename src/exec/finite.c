@@ -1,7 +1,7 @@
 /* Before anything is updated all ranks learn the norms of all gradients, the loss and what came damaged from rank to
  * rank. If any of the numbers is not finite, or something came damaged, nothing is updated: the step runs again at
  * once, on the same samples. What was computed from sound tensors must have the same bits then; steps that are
- * verified (run.rerun_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
+ * verified (run.verify_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
  * seen. */
 #include <math.h>
 #include <stdio.h>

@@ -133,7 +133,7 @@ static int attempt_judge(struct exec *s, struct err *e)
 
 static bool is_verified(const struct exec *s, const struct bound *b)
 {
-    int64_t every = s->q.conf->run.rerun_every;
+    int64_t every = s->q.conf->run.verify_every;
     return every && b->p->req.mode == PLAN_TRAIN && s->step % (uint64_t)every == 0;
 }
 

@@ -96,9 +96,9 @@ int job_data(struct job *j, struct err *e)
         if (j->be->stream && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
     }
     if (j->conf->run.evaluate && !j->data[DS_TEST])
-        return conf_error(j->conf, "data.test_images", e, "there are no test samples");
+        return conf_error(j->conf, "data.test", e, "there are no test samples");
     if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
-        return conf_error(j->conf, "data.train_images", e, "training needs samples");
+        return conf_error(j->conf, "data.train", e, "training needs samples");
     return j->conf->run.evaluate ? 0 : batch_check(j, e);
 }
 
@@ -146,7 +146,7 @@ uint64_t job_epochs(const struct job *j, uint64_t steps)
 
 /* Steps may come to the end of an epoch earlier than their number says: roll-backs leave batches out, and a run that is
  * resumed anyway may have had larger ones before. */
-static bool jumps(const struct conf *c) { return is(c->train.nonfinite, "rollback") || is(c->run.resume, "anyway"); }
+static bool jumps(const struct conf *c) { return is(c->train.nonfinite, "rollback") || is(c->run.resume, "force"); }
 
 static void batches_train(struct job *j)
 {

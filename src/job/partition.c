@@ -224,7 +224,7 @@ static int stages_cut(struct job *j, struct err *e)
     int kind = 0;
     while (kind < PLAN_KINDS - 1 && j->batch[kind] < 0) kind++;
     if (j->batch[kind] < 0 && j->conf->run.evaluate)
-        return conf_error(j->conf, "data.test_images", e, "--evaluate needs test samples");
+        return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
     bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 &&

@@ -29,7 +29,7 @@ static const struct conf *conf_of(const char *path)
     char text[200];
     struct err e = {0};
     if (c) return c;
-    snprintf(text, sizeof text, "data { source = cifar  train_images = \"%s\" }\n", path);
+    snprintf(text, sizeof text, "data { source = cifar  train = \"%s\" }\n", path);
     c = conf_parse("c", text, strlen(text), &e);
     must(c != NULL);
     return c;

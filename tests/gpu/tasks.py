@@ -373,7 +373,7 @@ def line_oracle(r):
     if r.run([python, f"{TOP}/tests/torch/oracle.py", "resnet50", made], env=env):
         r.verdict(False, "PyTorch makes weights and images")
         return
-    given = ("model.zero_init_residual=yes", "data.source=npy", f"data.train_images={made}/resnet50-x.npy",
+    given = ("model.zero_init_residual=yes", "data.source=npy", f"data.train={made}/resnet50-x.npy",
              f"data.train_labels={made}/resnet50-y.npy", "data.shuffle=no", "train.loss=cross_entropy",
              "train.learning_rate=0.001", "train.momentum=0.9")
     into = r.trained("given", 1, *r.resnet(64, 8, 4, 10), *(x for g in given for x in ("-o", g)), "--init-from",

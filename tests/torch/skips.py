@@ -126,7 +126,7 @@ def by_mpstaged(program, where, r):
     with open(f"{where}/run.conf", "w") as f:
         f.write(f"""run {{ init_from = "{where}/start.safetensors" }}
 model {{ network = "toy"  input = {{10}}  classes = 5 }}
-data {{ source = "npy"  labels = "vector"  train_images = "{where}/x.npy"  train_labels = "{where}/y.npy" }}
+data {{ source = "npy"  labels = "vector"  train = "{where}/x.npy"  train_labels = "{where}/y.npy" }}
 train {{ batch_size = {r['batch']}  split_size = 2  steps = {r['steps']}  last_batch = "{r['last']}"  loss = "mse"
         optimizer = "{r['optimizer']}"  learning_rate = {r['lr']!r}  weight_decay = {r['decay']!r}
         clip_norm = {r['clip']!r}  ema = {r['ema']!r}  nonfinite = "skip"  nonfinite_limit = 1000{own}

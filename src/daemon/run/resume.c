@@ -28,7 +28,7 @@ static bool is_weights(const char *name)
     return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
 }
 
-static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "anyway") == 0; }
+static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "force") == 0; }
 
 /* s NULL: only whether it fits. told: NULL, or gets what is not as it was. */
 static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
@@ -211,7 +211,7 @@ static int settings_fit(struct setup *b, const char *shown, struct err *e)
     bool fits = !state_read(b, from, true, NULL, &told, &unfit);
     char *what = changed_text(s, old);
     if (fits)
-        err_set(e, E_CONF, "%s/%s: %s, which changes results; --resume=anyway resumes nevertheless%s%.400s", shown,
+        err_set(e, E_CONF, "%s/%s: %s, which changes results; --resume=force resumes nevertheless%s%.400s", shown,
                 name, what, told.n ? ", with what fits: " : "", told.n ? told.s : "");
     else if (unfit.code != E_DATA) *e = unfit;
     else err_set(e, E_CONF, "%s/%s: %s, and its state is not this run's: %.500s", shown, name, what, unfit.text);

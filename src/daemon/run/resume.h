@@ -21,7 +21,7 @@ struct resume {
 int resume_rates(struct setup *b, struct err *e);
 /* With run.resume finds the newest sound checkpoint of the run directory. Each rank looks at its share of the files.
  * Damaged ones are named in the notes and passed over. 65 where there are checkpoints, but no sound one. 78 names a
- * setting that has changed so that bits would be others, unless run.resume is anyway; a newest one of another version;
+ * setting that has changed so that bits would be others, unless run.resume is force; a newest one of another version;
  * weights without a checkpoint. */
 int resume_find(struct setup *b, struct err *e);
 /* Reads the state that this rank begins with: of what was found, or else of run.init_from. 65, 66. */

@@ -109,7 +109,7 @@ static uint64_t epoch_of(const struct sequencer *c)
     return n && c->position ? (c->position - 1) / n + 1 : 1;
 }
 
-/* Where a batch begins, from that position on: with --resume=anyway batches may be of another size than those before,
+/* Where a batch begins, from that position on: with --resume=force batches may be of another size than those before,
  * and there are plans for whole batches and for the last one of an epoch only. */
 static uint64_t batch_border(const struct sequencer *c, uint64_t position)
 {

@@ -279,12 +279,12 @@ static void conf_add(const struct found *f, struct text *t)
                 "    network = \"resnet18\"  classes = %lld  input = {3, %d, %d}\n%s}\n", (long long)f->list.n_classes,
              input, input, input > 32 ? "" : "    # for small pictures: the first layers keep the size\n"
                                              "    small_stem = yes\n");
-    text_add(t, "data {\n    source = \"images\"\n    train_images = ");
+    text_add(t, "data {\n    source = \"images\"\n    train = ");
     path_add(t, f->train);
-    if (f->test) text_add(t, "\n    test_images = "), path_add(t, f->test);
+    if (f->test) text_add(t, "\n    test = "), path_add(t, f->test);
     else text_add(t, "\n"
-                     "    # test_images = FOLDER: test pictures of the same classes; without them\n"
-                     "    # this share of train_images is held out for tests\n"
+                     "    # test = FOLDER: test pictures of the same classes; without them\n"
+                     "    # this share of train is held out for tests\n"
                      "    %svalidation = %g",
                   tested(f) ? "" : "# ", SHARE);
     text_add(t, "\n    # scales the shorter side to this, then crops the centre\n    resize = %d\n",

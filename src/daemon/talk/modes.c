@@ -309,7 +309,7 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
 static int pictures_look(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
-    const char *path[] = {[DS_TRAIN] = c->data.train_images, [DS_TEST] = c->data.test_images};
+    const char *path[] = {[DS_TRAIN] = c->data.train, [DS_TEST] = c->data.test};
     const int64_t used[] = {[DS_TRAIN] = c->data.samples, [DS_TEST] = c->data.test_samples};
     int bad = 0;
     for (int i = DS_TRAIN; i <= DS_TEST && !bad && !strcmp(c->data.source, "images"); i++) {

@@ -34,7 +34,7 @@ static const struct opt options[] = {
     {"init-from", "FILE|DIR", 0, "run.init_from", -1, NULL},
     {"run-dir", "DIR", 0, "run.directory", -1, NULL},
     {"overwrite", NULL, 0, "run.overwrite", -1, NULL},
-    {"resume", "[=anyway]", 0, "run.resume", -1, NULL},
+    {"resume", "[=force]", 0, "run.resume", -1, NULL},
     {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
     {"predict", "FILE", 0, "run.predict", -1, NULL},
     {"predict-tensor", "NAME", 0, "run.predict_tensor", -1, NULL},

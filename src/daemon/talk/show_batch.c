@@ -168,7 +168,7 @@ int show_batch(struct job *j, struct text *png, struct text *said, struct err *e
     struct batch b = {.c = j->conf};
     if (ds_open(b.c, DS_TRAIN, j->graph, &j->data[DS_TRAIN], e)) return -1;
     b.d = j->data[DS_TRAIN];
-    if (!b.d) return conf_error(b.c, "data.train_images", e, "--show-batch needs training samples");
+    if (!b.d) return conf_error(b.c, "data.train", e, "--show-batch needs training samples");
     int bad = fields_find(&b, e) || samples_read(&b, e);
     if (!bad) {
         values_restore(&b);
