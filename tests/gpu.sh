@@ -31,7 +31,7 @@ check "an unknown backend is a mistake on the command line" [ "$code" -eq 64 ]
 # Backend cuda's host code, its kernels compiled for the host, doubles for the libraries:
 # layouts, types, graphs and accumulation before a GPU sees them.
 if [ -x "$build/tests/gpu/operators-double" ]; then
-    for p in fp32 bf16; do
+    for p in $(cases bf16 fp32); do
         set -- --quick --backend cuda --precision $p
         [ $p = fp32 ] || set -- "$@" --table "$tmp/table"      # measured kernels for one of the convolutions
         code=0; "$build/tests/gpu/operators-double" "$@" >"$tmp/operators" 2>"$tmp/err" || code=$?

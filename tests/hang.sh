@@ -1,6 +1,6 @@
 #!/bin/sh
 # hang.sh: a rank that stands still, in whatever phase, is found and named, and all end with 81; one that goes on again
-# in time changes nothing; one that is gone ends the others at once. LONG=1 stops more ranks at more moments.
+# in time changes nothing; one that is gone ends the others at once. LONG=1 stops all ranks, at more moments.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 source_dir=$here
@@ -103,9 +103,11 @@ stands() {
 }
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
-for r in 0 1; do
+for r in $(cases 1 0); do
     begin 2 -c toy.conf; until_true hears "$r"
     stands "rank $r of 2 at its start" "$r" "."
+done
+for r in 0 1; do
     begin 2 -c toy.conf; until_true in_step
     stands "rank $r of 2 in a step" "$r" "(of step|between)"
     check "the metrics say so" sh -c 'tail -n 1 run/metrics.jsonl | grep -q "\"event\":\"failed\",\"code\":81"'
@@ -114,12 +116,12 @@ begin 2 -c chain.conf; until_true has_rank 1; sleep 1
 stands "rank 1 of 2 while it plans" 1 "."
 begin 2 -c eval.conf; until_true evaluates
 stands "rank 1 of 2 in an evaluation" 1 "(of evaluation batch|between|evaluating)"
-for r in 0 2; do
+for r in $(cases 2 0); do
     begin 4 -c mlp.conf; until_true in_step
     stands "rank $r of 4 in a step" "$r" "(of step|between)"
 done
 # The moment may be missed where the machine is fast: then the run ends well, and is tried again.
-for r in 0 1; do
+for r in $(cases 0 1); do
     for _ in 1 2 3; do
         begin 2 -c big.conf
         ! until_true writes || break
@@ -200,7 +202,7 @@ fi
 double=$build/tests/gpu/mpstaged-double
 if [ -x "$double" ]; then
     program=$mpstaged mpstaged=$double
-    for transport in staged nccl; do
+    for transport in $(cases nccl staged); do
         begin 2 -c toy.conf --device cuda --transport $transport; until_true in_step
         stands "rank 1 of 2, $transport" 1 "(of step|between)"
     done
@@ -239,7 +241,7 @@ done
 # Stopped and continued below the limit: the bits of the run that nobody stopped.
 bits() { grep -oE '"step":[0-9]+|"loss_bits":"[^"]*"' "$1/metrics.jsonl"; }
 LIMIT=10
-for ranks in 2 0; do
+for ranks in $(cases 2 0); do
     steps="--steps 8000" stops=0
     [ $ranks -ne 0 ] || steps="--steps 20000"            # threads are quick
     begin $ranks -c toy.conf $steps
@@ -381,7 +383,8 @@ slowly() {
 }
 slow_disk() {
     LIMIT=2
-    for call in "fsync 8" "mkdirat 2" "write 2"; do            # the eighth is one of a checkpoint's
+    for call in $(cases fsync:8 "mkdirat:2 write:2"); do       # the eighth is one of a checkpoint's
+        call="${call%:*} ${call#*:}"
         slowly 0 $call 5
         begin 2 -c toy.conf --steps 9 -o checkpoint.every_steps=2
         unset LD_PRELOAD
@@ -390,7 +393,7 @@ slow_disk() {
         else why; not_ok "a slow ${call% *} is no rank that stands still: $code"; fi
     done
     # A rank that is stopped meanwhile is found all the same: that which is at the disk, and one that waits for it.
-    for r in 0 1; do
+    for r in $(cases 1 0); do
         slowly 0 fsync 8 60
         begin 2 -c toy.conf -o checkpoint.every_steps=2
         unset LD_PRELOAD

@@ -1,7 +1,7 @@
 #!/bin/sh
-# hour.sh: the three commands for an hour on a GPU (tests/gpu/hour), over the doubles: cut at five moments each, by
-# SIGKILL and by SIGTERM; lines that hang and crash at five moments; a disk that is full at five moments. Whatever
-# happens, what was known before can be read.
+# hour.sh: the three commands for an hour on a GPU (tests/gpu/hour), over the doubles: cut at three moments each, by
+# SIGKILL and by SIGTERM; lines that hang and crash at five moments; a disk that is full at three moments. LONG=1 cuts
+# and fills at two moments more. Whatever happens, what was known before can be read.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 command -v python3 >/dev/null || { echo "1..0 # SKIP no python3"; exit 77; }
@@ -194,7 +194,7 @@ check "without tables kernels are measured, and a line says so" \
 rm -rf tables
 
 # ---- cut at any moment -----------------------------------------------------------------------------------------------
-for moment in 0 0.4 1 2 4; do
+for moment in $(cases '0 1 4' '0.4 2'); do
     for how in KILL TERM; do
         jobs=
         for which in first second third; do
@@ -228,7 +228,7 @@ for job in $killed; do nothing_left "the next command ends what a killed one lef
 mkdir full
 if mount -t tmpfs -o size=3m none full 2>/dev/null; then
     trap 'umount "$tmp/full" 2>/dev/null || true; rm -rf "$tmp" "$aside"' EXIT
-    for at in 0 1 2 3 4; do
+    for at in $(cases '0 2 4' '1 3'); do
         for n in 0 1 2 3 4; do
             if [ $n -eq $at ]; then echo "line$n|9|alone|echo 'ok - before'; cat /dev/zero >'$tmp/full/filler' || true"
             else echo "line$n|9|alone|sleep 0.1; echo 'ok - here'"; fi

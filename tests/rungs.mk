@@ -25,7 +25,7 @@ check-all: all
 check-faults: all
 	+@$(call run_rung,$(filter $(slowest_tests),$(fault_tests)) $(filter-out $(slowest_tests),$(fault_tests)))
 # check-cases: tests that have more cases than the other rungs try, which is what check-long calls with LONG.
-has_cases = \$$\{LONG|getenv\("LONG"\)|rig_cases|cases_of|suite_loop|WAYS_STEP|STAGES_STEP
+has_cases = \$$\{LONG|\$$\(cases |getenv\("LONG"\)|rig_cases|cases_of|suite_loop|WAYS_STEP|STAGES_STEP
 many_cases = $(shell cd $(srcdir) && grep -lE '$(has_cases)' tests/t_*.c $(script_tests))
 check-cases: all
 	+@$(call run_rung,$(filter $(script_tests) $(check_PROGRAMS),$(many_cases:.c=)))

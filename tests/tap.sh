@@ -8,6 +8,8 @@ skip() { tap_n=$((tap_n + 1)); echo "ok $tap_n - $1 # SKIP $2"; }
 check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_text"; fi; }
 # Why a check failed goes to stdout as a comment, so that it stays next to its line.
 note() { sed 's/^/# /'; }
+# cases FEW MORE: the words of FEW, and with LONG=1 in the environment those of MORE: in check-long
+cases() { echo "$1${LONG:+ $2}"; }
 tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
 
 # Open MPI's hwloc looks for X displays at every start, over TCP too;
