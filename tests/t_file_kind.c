@@ -13,6 +13,7 @@
 #include "data/picture.h"
 #include "data/tar.h"
 #include "files.h"
+#include "sure.h"
 
 #define LFS "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 46807446\n"
 #define S(s) s, sizeof s - 1
@@ -292,7 +293,7 @@ START_TEST(what_is_said_converts)
              "    def forward(s, x): return x\n"
              "torch.jit.trace(Net(), torch.ones(1)).save('script')\n");
     ck_assert_int_eq(system("python3 make.py 2>make.log || { cat make.log >&2; false; }"), 0);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) converted(names[i]);
+    for (int i = 0; i < cases_of(1, N_OF(names), N_OF(names)); i++) converted(names[i]);
 }
 END_TEST
 

@@ -242,10 +242,10 @@ END_TEST
 int main(void)
 {
     TCase *t = suite_case("kernels_channels", 60);
-    tcase_add_loop_test(t, channels, 0, 8);
-    tcase_add_loop_test(t, groups, 0, 4);
-    tcase_add_loop_test(t, classes_of_points, 0, 4);
-    tcase_add_loop_test(t, classes_of_points_in_parts, 0, 2);
+    suite_loop(t, channels, 8, EVERY(1));
+    suite_loop(t, groups, 4, EVERY(1));
+    suite_loop(t, classes_of_points, 4, EVERY(1));
+    suite_loop(t, classes_of_points_in_parts, 2, EVERY(1));
     tcase_add_test(t, work_is_bounded);
     return suite_run("kernels_channels", CK_FORK, t);
 }
