@@ -36,7 +36,7 @@ static void ways_on(const struct model_case *m, const char *backend, int seed)
     case_run(&q, &one);
     for (int k = 0; sched_list[k]; k++)
         for (int i = 0; i < SHAPES * WAYS && !sched_list[k]->eval; i++) {
-            bool due = turn++ % cases_of(17, IS_SANITIZED ? 17 : 5, 1) == 0;
+            bool due = turn++ % cases_of(17, IS_SANITIZED ? 17 : 5, IS_SANITIZED ? 17 : 1) == 0;
             if (shape[i / WAYS].ranks * shape[i / WAYS].chunks > one.n_groups) continue;
             if (due && way_set(&q, sched_list[k], i / WAYS, i % WAYS, rank_of)) case_same(&q, &one, &r);
         }
