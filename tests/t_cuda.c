@@ -506,8 +506,8 @@ int main(void)
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);
     suite_loop(t, steps_make_nothing, IS_SANITIZED ? 2 : 8, PAIRS);
-    suite_loop(t, discarded_steps_leave_nothing, 4, EVERY(1));
-    suite_loop(t, weight_gradients_aside, IS_SANITIZED ? 2 : 4, EVERY(1));
+    suite_loop(t, discarded_steps_leave_nothing, 4, EVERY(3));
+    suite_loop(t, weight_gradients_aside, IS_SANITIZED ? 2 : 4, EVERY(3));
     tcase_add_test(t, branches_are_waited_for);
     suite_loop(t, any_network_aside, IS_SANITIZED ? 1 : 2, EVERY(1));
     tcase_add_test(t, branches_wait);
