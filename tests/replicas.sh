@@ -242,7 +242,7 @@ train    { batch_size = 8  split_size = 4  steps = 1  gradient_groups = 2 }
 pipeline { ranks = 2  replicas = 2 }
 END
 says "a search is for the ranks of all replicas, and its advice can be followed" \
-    '^4 ranks, batch 8, .* data parallelism on 4 devices is the fastest of these: mpirun -np 4 mpstaged -c best.conf ' \
+    '^4 cores, batch 8, .* data parallelism on 4 devices is the fastest of these: mpirun -np 4 mpstaged -c best.conf ' \
     -c wide.conf --plan=search --write-config best.conf
 step=$(sed -n 's/.*search: step \(.*s\) (.*/\1/p' best.conf)
 says "what it writes is these replicas" " each of 4 replicas .* step ${step:-none}, " -c best.conf --plan
