@@ -2,12 +2,12 @@
 # for downloads) do not keep a core idle. `./quickstart check` starts it; each part is `./quickstart part NAME`,
 # writes TAP or test logs, and does not fail here: tests/summary judges.
 PARTS = tests asan asan-suites tsan tsan-suites torch-install torch torch-skips torch-zoo torch-volumes \
-  torch-export distribution valgrind asan-runs tsan-runs
+  torch-export distribution asan-runs tsan-runs
 all: $(PARTS)
 $(PARTS):
 	+@./quickstart part $@
 # What takes longest begins first.
-distribution valgrind: asan tsan
+distribution: asan tsan
 torch torch-skips torch-zoo torch-volumes torch-export: torch-install asan tsan
 asan-suites asan-runs: asan
 tsan-suites tsan-runs: tsan
