@@ -73,13 +73,13 @@ template <class F> DEVICE double block_max(const struct where &w, F f)
 
 /* How the blocks share [rows][c]: a block has a slab of `width` neighbouring packs of channels and one of the `parts`
  * of the rows; `deep` rows at a time. */
-struct sharing { int64_t rows, per_part; int packs, width, slabs, deep, parts; };
+struct thread_sharing { int64_t rows, per_part; int packs, width, slabs, deep, parts; };
 
 /* At most `wide` packs a slab; at most `blocks` blocks unless the slabs are more; `least` rows for each thread if there
  * are so many. */
-static inline struct sharing share(int64_t rows, int packs, int wide, int blocks, int least)
+static inline struct thread_sharing share(int64_t rows, int packs, int wide, int blocks, int least)
 {
-    struct sharing s = {rows, 0, packs, 0, 0, 0, 0};
+    struct thread_sharing s = {rows, 0, packs, 0, 0, 0, 0};
     s.slabs = (int)div_up(packs, wide);
     s.width = (int)div_up(packs, s.slabs);
     s.slabs = (int)div_up(packs, s.width);
@@ -93,16 +93,18 @@ static inline struct sharing share(int64_t rows, int packs, int wide, int blocks
 }
 
 /* This block's part, and within it a thread's place. */
-struct place {
+struct thread_place {
     int slab, part;
     int64_t from, to;                                    /* rows of the part */
-    DEVICE place(const struct sharing &s, const struct where &w) : slab(w.block % s.slabs), part(w.block / s.slabs)
+    DEVICE thread_place(const struct thread_sharing &s, const struct where &w) : slab(w.block % s.slabs),
+        part(w.block / s.slabs)
     {
         from = part * s.per_part;
         to = from + s.per_part < s.rows ? from + s.per_part : s.rows;
     }
-    DEVICE int pack(const struct sharing &s, int t) const { return slab * s.width + t % s.width; }
-    DEVICE bool has(const struct sharing &s, int t) const { return t / s.width < s.deep && pack(s, t) < s.packs; }
+    DEVICE int pack(const struct thread_sharing &s, int t) const { return slab * s.width + t % s.width; }
+    DEVICE bool has(const struct thread_sharing &s, int t) const { return t / s.width < s.deep && pack(s, t) < s.packs;
+                                                                  }
 };
 
 /* Calls f(many<n>, i) so that every step-th row from i up to `to` is covered, rows i, i + step, ... i + (n - 1) step by

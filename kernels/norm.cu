@@ -17,10 +17,10 @@ template <class T> struct norm_values {
     double eps; int c; bool relu;
 
     /* The values of one block's part. */
-    template <int N> DEVICE void run(const struct sharing &s, const struct where &w) const
+    template <int N> DEVICE void run(const struct thread_sharing &s, const struct where &w) const
     {
-        SHARED struct line lines[SLAB];
-        const struct place p(s, w);
+        SHARED struct norm_line lines[SLAB];
+        const struct thread_place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
         EACH_THREAD(w, t) {
             for (int i = t; i < channels; i += w.threads) {
@@ -32,7 +32,7 @@ template <class T> struct norm_values {
         BARRIER();
         EACH_THREAD(w, t) {
             if (!p.has(s, t)) continue;
-            struct line l[N];
+            struct norm_line l[N];
             UNROLL for (int k = 0; k < N; k++) l[k] = lines[t % s.width * N + k];
             const int64_t at = (int64_t)p.pack(s, t) * N;
             walk_rows<4>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
@@ -56,13 +56,13 @@ template <class T> struct norm_values {
 };
 
 template <class T, int N> struct norm_values_kernel {
-    struct sharing s; struct norm_values<T> values;
+    struct thread_sharing s; struct norm_values<T> values;
     DEVICE void block(const struct where &w) const { values.template run<N>(s, w); }
 };
 
 template <class T, int N> struct norm_sums_kernel {
-    struct sharing s; struct levels l; struct norm_values<T> values;
-    const T *x; double *saved; struct totals *group; struct moments *partial; unsigned *arrived; int c;
+    struct thread_sharing s; struct levels l; struct norm_values<T> values;
+    const T *x; double *saved; struct norm_totals *group; struct moments *partial; unsigned *arrived; int c;
 
     DEVICE static void join(struct moments *a, float n, float mean, float m2, float k)
     {
@@ -72,7 +72,7 @@ template <class T, int N> struct norm_sums_kernel {
     }
 
     /* A thread's rows, four at a time: each four has its own mean, so nothing cancels wherever the values lie. */
-    DEVICE void thread_moments(const struct place &p, int t, struct moments *out) const
+    DEVICE void thread_moments(const struct thread_place &p, int t, struct moments *out) const
     {
         struct moments a[N];
         float n = 0;
@@ -101,7 +101,7 @@ template <class T, int N> struct norm_sums_kernel {
     {
         SHARED struct moments own[THREADS * N];
         SHARED channel_sums sums;
-        const struct place p(s, w);
+        const struct thread_place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
         EACH_THREAD(w, t) if (p.has(s, t)) thread_moments(p, t, own + t * N);
         BARRIER();
@@ -131,7 +131,7 @@ template <class T, int N> struct norm_sums_kernel {
             double middle = fresh(&partial[(int64_t)g * l.span * c + first + ch].mean);
             group[(int64_t)g * c + first + ch] = {middle + v[0] / n, v[1] - v[0] * v[0] / n};
         }, [&](int g, int ch, double *v) {
-            const struct totals *m = group + (int64_t)g * c + first + ch;
+            const struct norm_totals *m = group + (int64_t)g * c + first + ch;
             double n = rows_of(g * l.span, (g + 1) * l.span);
             add_moments(v, n, {fresh(&m->mean), fresh(&m->m2)}, fresh(&group[first + ch].mean));
         }, [&](int ch, const double *v) {
@@ -146,7 +146,7 @@ template <class T, int N> struct norm_sums_kernel {
         int64_t end = to * s.per_part;
         return (double)((end < s.rows ? end : s.rows) - from * s.per_part);
     }
-    DEVICE static void add_moments(double *v, double n, struct totals m, double middle)
+    DEVICE static void add_moments(double *v, double n, struct norm_totals m, double middle)
     {
         double d = m.mean - middle;
         v[0] += n * d;
@@ -172,7 +172,7 @@ extern "C" size_t k_norm_work(int64_t rows, int c)
 template <class T, int N> static int values_launch(void *stream, int64_t rows, const struct norm_values<T> &v)
 {
     if (rows <= 0) return 0;
-    struct sharing s = share_values(rows, v.c / N, AHEAD);
+    struct thread_sharing s = share_values(rows, v.c / N, AHEAD);
     return launch<AHEAD>(stream, blocks_of(s), THREADS, norm_values_kernel<T, N>{s, v});
 }
 
@@ -180,7 +180,7 @@ template <class T, int N> static int train_launch(void *stream, int64_t rows, co
                                                   double *saved, void *work, unsigned *arrived)
 {
     if (rows <= 0) return 0;
-    struct sharing s = share_sums(rows, v.c / N, AHEAD);
+    struct thread_sharing s = share_sums(rows, v.c / N, AHEAD);
     const struct levels l = levels_of(s.parts);
     if (!countable(s)) return BAD_CALL;
     const struct norm_sums_kernel<T, N> sums = {

@@ -21,19 +21,19 @@ static inline bool few(int64_t rows, int packs)
 {
     return rows <= (int64_t)FEW_ROWS * share(rows, packs, NARROW_PACKS, 1, 1).deep;
 }
-static inline struct sharing share_sums(int64_t rows, int packs, int resident)
+static inline struct thread_sharing share_sums(int64_t rows, int packs, int resident)
 {
     return few(rows, packs) ? share(rows, packs, NARROW_PACKS, 1, 1)
                             : share(rows, packs, WIDE_PACKS, resident * GPU, 4);
 }
-static inline struct sharing share_values(int64_t rows, int packs, int resident)
+static inline struct thread_sharing share_values(int64_t rows, int packs, int resident)
 {
     return share(rows, packs, WIDE_PACKS, 4 * resident * GPU, 4);
 }
-static inline int64_t blocks_of(const struct sharing &s) { return (int64_t)s.slabs * s.parts; }
+static inline int64_t blocks_of(const struct thread_sharing &s) { return (int64_t)s.slabs * s.parts; }
 
 /* Channels of a slab of packs of n. */
-DEVICE int channels_of(const struct sharing &s, const struct place &p, int n)
+DEVICE int channels_of(const struct thread_sharing &s, const struct thread_place &p, int n)
 {
     int left = (s.packs - p.slab * s.width) * n;
     return left < s.width * n ? left : s.width * n;
@@ -46,22 +46,22 @@ template <class T> DEVICE float centre(double mean) { return sizeof(T) == sizeof
 template <class T> DEVICE float centred(float x, float middle) { return sizeof(T) == sizeof(float) ? x - middle : x; }
 
 /* y = (x - middle) scale + shift */
-struct line { float middle, scale, shift; };
-template <class T> DEVICE struct line line_of(double mean, double var, double eps, float weight, float bias)
+struct norm_line { float middle, scale, shift; };
+template <class T> DEVICE struct norm_line line_of(double mean, double var, double eps, float weight, float bias)
 {
     double scale = weight / sqrt(var + eps);
-    struct line l = {centre<T>(mean), (float)scale, 0};
+    struct norm_line l = {centre<T>(mean), (float)scale, 0};
     l.shift = (float)(bias - (mean - l.middle) * scale);
     return l;
 }
-template <class T> DEVICE float on_line(const struct line &l, float x)
+template <class T> DEVICE float on_line(const struct norm_line &l, float x)
 {
     return centred<T>(x, l.middle) * l.scale + l.shift;
 }
 
 /* Of some values, and their squared deviations; or two sums. */
 struct moments { float mean, m2; };
-struct totals { double mean, m2; };
+struct norm_totals { double mean, m2; };
 
 /* How the parts of a slab are added: in groups of `span` neighbouring parts, then the groups. Each is done by the block
  * that is the last to come, so none adds more than about twice the root of the parts after each other (396 in one walk
@@ -78,7 +78,10 @@ static inline struct levels levels_of(int parts)
 }
 
 /* Memory of a call: the backward pass's totals of all channels, what groups add up to, what all blocks left. */
-static inline struct totals *groups_of(void *work, int c) { return (struct totals *)((double *)work + 2 * c); }
+static inline struct norm_totals *groups_of(void *work, int c)
+{
+    return (struct norm_totals *)((double *)work + 2 * c);
+}
 static inline struct moments *partial_of(void *work, const struct levels &l, int c)
 {
     return (struct moments *)(groups_of(work, c) + (int64_t)l.groups * c);
@@ -86,10 +89,10 @@ static inline struct moments *partial_of(void *work, const struct levels &l, int
 static inline size_t work_of(int parts, int c)
 {
     size_t totals = (size_t)levels_of(parts).groups + 1;
-    return ((size_t)parts * sizeof(struct moments) + totals * sizeof(struct totals)) * (size_t)c;
+    return ((size_t)parts * sizeof(struct moments) + totals * sizeof(struct norm_totals)) * (size_t)c;
 }
 /* A counter for each slab, and one for each of its groups; slabs that one block does count nothing. */
-static inline bool countable(const struct sharing &s)
+static inline bool countable(const struct thread_sharing &s)
 {
     int64_t groups = levels_of(s.parts).groups;
     return s.parts == 1 || s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
@@ -97,7 +100,7 @@ static inline bool countable(const struct sharing &s)
 
 /* The slab that a block works on: its part, and where sums meet. */
 struct slab {
-    channel_sums &sums; const struct sharing &s; const struct levels &l; const struct place &p;
+    channel_sums &sums; const struct thread_sharing &s; const struct levels &l; const struct thread_place &p;
     int channels; unsigned *arrived;
 };
 

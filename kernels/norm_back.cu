@@ -7,7 +7,7 @@
 #include "kernels/norm.h"
 
 /* gx = slope g + tilt (x - middle) + shift */
-struct plane { float middle, slope, tilt, shift; };
+struct norm_plane { float middle, slope, tilt, shift; };
 
 template <class T> struct norm_grads {
     const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
@@ -21,11 +21,12 @@ template <class T> struct norm_grads {
     DEVICE bool guess() const { return relu && !y; }
     DEVICE double mean_at(int ch) const { return saved ? saved[ch] : mean[ch]; }
     DEVICE double var_at(int ch) const { return saved ? saved[c + ch] : var[ch]; }
-    DEVICE struct line line_at(int ch) const { return line_of<T>(mean_at(ch), var_at(ch), eps, weight[ch], bias[ch]); }
+    DEVICE struct norm_line line_at(int ch) const { return line_of<T>(mean_at(ch), var_at(ch), eps, weight[ch],
+                                                                      bias[ch]); }
 
     /* x and the masked gradients of K rows. */
     template <int K, int N>
-    DEVICE void masked(int64_t at, int64_t step, const struct line *l, pack<T, N> *v, pack<T, N> *g) const
+    DEVICE void masked(int64_t at, int64_t step, const struct norm_line *l, pack<T, N> *v, pack<T, N> *g) const
     {
         pack<T, N> out[K];
         UNROLL for (int r = 0; r < K; r++) {
@@ -43,22 +44,22 @@ template <class T> struct norm_grads {
         }
     }
 
-    DEVICE struct plane plane_of(int ch) const
+    DEVICE struct norm_plane plane_of(int ch) const
     {
         if (!saved) return {0, (float)(weight[ch] / sqrt(var_at(ch) + eps)), 0, 0};
         double inv = 1 / sqrt(saved[c + ch] + eps), slope = weight[ch] * inv,
                tilt = -slope * inv * fresh(&total[c + ch]) / (double)rows;
-        struct plane p = {centre<T>(saved[ch]), (float)slope, (float)tilt, 0};
+        struct norm_plane p = {centre<T>(saved[ch]), (float)slope, (float)tilt, 0};
         p.shift = (float)(-slope * fresh(&total[ch]) / (double)rows - tilt * (saved[ch] - p.middle));
         return p;
     }
 
     /* Gradient of x in one block's part. */
-    template <int N> DEVICE void run(const struct sharing &s, const struct where &w) const
+    template <int N> DEVICE void run(const struct thread_sharing &s, const struct where &w) const
     {
-        SHARED struct plane planes[SLAB];
-        SHARED struct line lines[SLAB];
-        const struct place p(s, w);
+        SHARED struct norm_plane planes[SLAB];
+        SHARED struct norm_line lines[SLAB];
+        const struct thread_place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
         const bool ready = g_add && !g_add_acc;          /* g was written */
         EACH_THREAD(w, t) {
@@ -70,8 +71,8 @@ template <class T> struct norm_grads {
         BARRIER();
         EACH_THREAD(w, t) {
             if (!p.has(s, t)) continue;
-            struct plane q[N];
-            const struct line *l = lines + t % s.width * N;
+            struct norm_plane q[N];
+            const struct norm_line *l = lines + t % s.width * N;
             UNROLL for (int k = 0; k < N; k++) q[k] = planes[t % s.width * N + k];
             const int64_t pack_at = (int64_t)p.pack(s, t) * N, step = (int64_t)s.deep * c;
             walk_rows<2>(p.from + t / s.width, p.to, s.deep, [&](auto m, int64_t i) {
@@ -101,16 +102,16 @@ template <class T> struct norm_grads {
 };
 
 template <class T, int N> struct grads_kernel {
-    struct sharing s; struct norm_grads<T> n;
+    struct thread_sharing s; struct norm_grads<T> n;
     DEVICE void block(const struct where &w) const { n.template run<N>(s, w); }
 };
 
 template <class T, int N> struct grad_sums_kernel {
-    struct sharing s; struct levels l; struct norm_grads<T> n;
-    struct totals *group; struct moments *partial; unsigned *arrived;
+    struct thread_sharing s; struct levels l; struct norm_grads<T> n;
+    struct norm_totals *group; struct moments *partial; unsigned *arrived;
 
     /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
-    DEVICE void thread_sums(const struct place &p, int t, const float *means, const struct line *l,
+    DEVICE void thread_sums(const struct thread_place &p, int t, const float *means, const struct norm_line *l,
                             struct moments *out) const
     {
         struct moments a[N];
@@ -159,9 +160,9 @@ template <class T, int N> struct grad_sums_kernel {
     {
         SHARED struct moments own[THREADS * N];
         SHARED channel_sums sums;
-        SHARED struct line lines[SLAB];
+        SHARED struct norm_line lines[SLAB];
         SHARED float means[SLAB];
-        const struct place p(s, w);
+        const struct thread_place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N), stride = s.width * N;
         const bool only = s.parts == 1;
         EACH_THREAD(w, t) {
@@ -192,7 +193,7 @@ template <class T, int N> struct grad_sums_kernel {
         }, [&](int g, int ch, const double *v) {
             group[(int64_t)g * n.c + first + ch] = {v[0], v[1]};
         }, [&](int g, int ch, double *v) {
-            const struct totals *m = group + (int64_t)g * n.c + first + ch;
+            const struct norm_totals *m = group + (int64_t)g * n.c + first + ch;
             v[0] += fresh(&m->mean);
             v[1] += fresh(&m->m2);
         }, [&](int ch, const double *v) { finish(first + ch, v[0], v[1]); });
@@ -202,7 +203,7 @@ template <class T, int N> struct grad_sums_kernel {
 template <class T, int N> static int back_launch(void *stream, const struct norm_grads<T> &n, void *work,
                                                  unsigned *arrived)
 {
-    struct sharing s = share_sums(n.rows, n.c / N, BACK);
+    struct thread_sharing s = share_sums(n.rows, n.c / N, BACK);
     const struct levels l = levels_of(s.parts);
     if (!countable(s)) return BAD_CALL;
     const grad_sums_kernel<T, N> sums = {s, l, n, groups_of(work, n.c), partial_of(work, l, n.c), arrived};

@@ -14,9 +14,9 @@
 #include "ctl_say.h"
 
 /* The steps to look at: all that lie in a directory, or one of them. */
-struct place { int fd; char *shown; uint64_t *step; int n; };
+struct file_place { int fd; char *shown; uint64_t *step; int n; };
 
-static void place_close(struct place *p)
+static void place_close(struct file_place *p)
 {
     if (p->fd >= 0) close(p->fd);
     free(p->shown);
@@ -31,7 +31,7 @@ static char *path_join(const char *dir, const char *name)
 }
 
 /* dir is a checkpoint itself: its name says so. Then the place is the directory above it. */
-static bool single(const char *dir, uint64_t *step, struct place *p)
+static bool single(const char *dir, uint64_t *step, struct file_place *p)
 {
     char *real = realpath(dir, NULL), *name = real ? strrchr(real, '/') : NULL;
     bool is = name && name > real && ckpt_step(name + 1, step);
@@ -44,11 +44,11 @@ static bool single(const char *dir, uint64_t *step, struct place *p)
 }
 
 /* dir: a checkpoint, a run directory, or a directory of checkpoints. */
-static int place_open(const char *dir, struct place *p, struct err *e)
+static int place_open(const char *dir, struct file_place *p, struct err *e)
 {
     uint64_t one;
     struct text folder = {0};
-    *p = (struct place){.fd = -1};
+    *p = (struct file_place){.fd = -1};
     if (single(dir, &one, p)) {
         if (p->fd < 0) return err_set(e, E_NOINPUT, "%s: %s", p->shown, strerror(errno));
         p->step = mem_alloc(sizeof *p->step);
@@ -69,13 +69,13 @@ static int place_open(const char *dir, struct place *p, struct err *e)
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
 
-struct found { uint64_t step, bytes; int files; struct ckpt c; struct err e; time_t time; };
+struct found_run { uint64_t step, bytes; int files; struct ckpt c; struct err e; time_t time; };
 
-static void found_look(const struct place *p, int i, bool files, struct found *f)
+static void found_look(const struct file_place *p, int i, bool files, struct found_run *f)
 {
     char path[CKPT_NAME + 16], name[CKPT_NAME];
     struct stat st;
-    *f = (struct found){.step = p->step[i]};
+    *f = (struct found_run){.step = p->step[i]};
     int bad = files ? ckpt_verify(p->fd, p->shown, f->step, NULL, &f->c, &f->e)
                     : ckpt_read(p->fd, p->shown, f->step, &f->c, &f->e);
     for (int k = 0; !bad && k < f->c.n_files; k++) f->bytes += f->c.file[k].bytes;
@@ -94,7 +94,7 @@ static const char *when(time_t t, char buf[32])
     return buf;
 }
 
-static json_t *found_json(const struct place *p, const struct found *f, const char *key)
+static json_t *found_json(const struct file_place *p, const struct found_run *f, const char *key)
 {
     char name[CKPT_NAME], clean[2400], zone[32] = "";
     struct tm tm;
@@ -116,7 +116,7 @@ static json_t *found_json(const struct place *p, const struct found *f, const ch
 
 /* ---- list -------------------------------------------------------------------------------------------------------- */
 
-static void row_print(const struct found *f, bool best)
+static void row_print(const struct found_run *f, bool best)
 {
     char bytes[32], date[32], score[60] = "-", line[200], clean[400];
     if (f->c.score) snprintf(score, sizeof score, "%.24s %.6g%s", f->c.score, f->c.value, best ? "  best" : "");
@@ -128,10 +128,10 @@ static void row_print(const struct found *f, bool best)
 }
 
 /* The newest one that can be read knows after which step the best evaluation was. */
-static int list_print(const char *dir, const struct place *p, bool json)
+static int list_print(const char *dir, const struct file_place *p, bool json)
 {
     json_t *all = json_array(), *o;
-    struct found f;
+    struct found_run f;
     uint64_t best = 0;
     if (!json && !p->n) ctl_said(dir, "no checkpoints");
     else if (!json) puts("        step         size  date                 score");
@@ -152,11 +152,11 @@ static int list_print(const char *dir, const struct place *p, bool json)
 
 /* ---- verify ------------------------------------------------------------------------------------------------------ */
 
-static int verify_print(const char *dir, const struct place *p, bool json)
+static int verify_print(const char *dir, const struct file_place *p, bool json)
 {
     json_t *all = json_array();
     char name[CKPT_NAME], bytes[32];
-    struct found f;
+    struct found_run f;
     int code = 0;
     for (int i = 0; i < p->n; i++) {
         found_look(p, i, true, &f);
@@ -171,9 +171,9 @@ static int verify_print(const char *dir, const struct place *p, bool json)
     return p->n ? code : ctl_fail(E_NOINPUT, "%s: no checkpoints", dir);
 }
 
-static int files_do(const char *dir, bool json, int (*print)(const char *dir, const struct place *p, bool json))
+static int files_do(const char *dir, bool json, int (*print)(const char *dir, const struct file_place *p, bool json))
 {
-    struct place p;
+    struct file_place p;
     struct err e = {0};
     int code = place_open(dir, &p, &e) ? ctl_fail(e.code, "%s", e.text) : print(dir, &p, json);
     place_close(&p);

@@ -9,16 +9,16 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-struct words { char **v; int n, cap; }; /* ends with NULL where it is a command line; owns its strings */
-void words_add(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void words_add_all(struct words *w, const struct words *more);
-void words_split(struct words *w, const char *text); /* adds the words of a text */
-void words_free(struct words *w);
+struct argument_words { char **v; int n, cap; }; /* ends with NULL where it is a command line; owns its strings */
+void words_add(struct argument_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void words_add_all(struct argument_words *w, const struct argument_words *more);
+void words_split(struct argument_words *w, const char *text); /* adds the words of a text */
+void words_free(struct argument_words *w);
 
 enum point_kind { POINT_SINGLE, POINT_NAIVE, POINT_PIPELINED };
 extern const char *const point_kind_name[];
 
-struct point {
+struct experiment_point {
     enum point_kind kind;
     const char *schedule;
     int ranks, split, n_mb;          /* n_mb: micro-batches a step, from the plan */
@@ -38,7 +38,7 @@ struct experiment {
     int repeat, sweep_repeat, steps, warm_up;
     bool overwrite, no_profile, no_plots;
     VEC(int) splits;
-    struct words schedules, extra;
+    struct argument_words schedules, extra;
 
     char *name, *network, *numerics, *machine; /* from the configuration, the first run and the machine */
     int batch, split, threads;
@@ -47,7 +47,7 @@ struct experiment {
     int dir, metrics;               /* the output folder, locked, and metrics/ in it */
     char *profile; /* file of measured costs; NULL: they are estimated */
     struct err profile_err;
-    VEC(struct point) points;
+    VEC(struct experiment_point) points;
     double took;
     bool stopped;
 };
@@ -64,7 +64,7 @@ bool child_stopped(void);
 void child_forgive(void); /* lets a short program start after that */
 /* Runs a program to its end, with its output in two open files, which may be the same. Returns its exit status (128 +
  * signal), or -1 with *e if it cannot be started. */
-int child_run(const struct words *argv, int out, int error, struct err *e);
+int child_run(const struct argument_words *argv, int out, int error, struct err *e);
 /* Sets e to that code and the line of a program's output that says what was wrong. Returns -1. */
 int child_error(int output, int code, struct err *e);
 
@@ -78,24 +78,26 @@ void experiment_measure(struct experiment *x); /* makes all runs, interleaved */
 void experiment_run_remove(const char *dir, const char *keep);
 
 /* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
-int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e);
-double point_mean(const struct point *p);      /* NAN without a repetition, like all of these */
-double point_deviation(const struct point *p); /* of a sample, n - 1: NAN with one repetition */
-double point_warm_up(const struct point *p);   /* of one step */
-double point_bound(const struct point *p);
-double point_predicted(const struct point *p);
-double point_planned_bytes(const struct point *p);
-double point_measured_bytes(const struct point *p);
-double point_speedup(const struct experiment *x, const struct point *p);
+int metrics_take(struct experiment *x, struct experiment_point *p, const char *path, struct err *e);
+double point_mean(const struct experiment_point *p); /* NAN without a repetition, like all of these */
+double point_deviation(const struct experiment_point *p); /* of a sample, n - 1: NAN with one repetition */
+double point_warm_up(const struct experiment_point *p); /* of one step */
+double point_bound(const struct experiment_point *p);
+double point_predicted(const struct experiment_point *p);
+double point_planned_bytes(const struct experiment_point *p);
+double point_measured_bytes(const struct experiment_point *p);
+double point_speedup(const struct experiment *x, const struct experiment_point *p);
 enum { POINT_NAME = 100 };
-const char *point_name(const struct point *p, char buf[POINT_NAME]);   /* for people: "pipelined 1f1b"; returns buf */
+const char *point_name(const struct experiment_point *p, char buf[POINT_NAME]); /* for people: "pipelined 1f1b";
+    returns buf */
 /* Standard deviation of mean(a) / mean(b) from those of a and b that are known; NAN: neither is, or a is b. */
-double points_ratio_deviation(const struct point *a, const struct point *b);
+double points_ratio_deviation(const struct experiment_point *a, const struct experiment_point *b);
 /* "1.52 ± 0.56", without the deviation if it is unknown */
-void ratio_text(struct text *t, const struct point *a, const struct point *b);
-const struct point *experiment_single(const struct experiment *x); /* one rank, whole batch; NULL if it failed */
-const struct point *experiment_best(const struct experiment *x,
-                                    enum point_kind kind); /* the fastest of the sweep; NULL: none */
+void ratio_text(struct text *t, const struct experiment_point *a, const struct experiment_point *b);
+/* one rank, whole batch; NULL if it failed */
+const struct experiment_point *experiment_single(const struct experiment *x);
+const struct experiment_point *experiment_best(const struct experiment *x,
+                                               enum point_kind kind); /* the fastest of the sweep; NULL: none */
 
 /* ---- experiment_write.c, experiment_plot.c: results ------------------------------------------ */
 /* Makes the folder and locks it until the program ends. 73 if it holds results, 75 if another experiment uses it. */

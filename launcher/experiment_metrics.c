@@ -12,7 +12,7 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 /* The shortest time of a step on this cut in any schedule, given how long its kernels took: every stage must do its own
  * work, after the first micro-batch has come through the stages before it; and after its last input gradient one
  * micro-batch goes back to the first stage. */
-static double step_bound(const struct experiment *x, const struct point *p, const json_t *stages)
+static double step_bound(const struct experiment *x, const struct experiment_point *p, const json_t *stages)
 {
     double first = (double)(p->split < x->batch ? p->split : x->batch) / x->batch;
     double last = (double)(x->batch - p->split * (p->n_mb - 1)) / x->batch;
@@ -33,13 +33,13 @@ static double step_bound(const struct experiment *x, const struct point *p, cons
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-struct sums {
+struct metric_sums {
     int steps;
     double seconds, bound, bubble;
 };
 
 /* Adds a step: x->steps measured ones are one repetition. */
-static void step_take(struct experiment *x, struct point *p, const json_t *o, struct sums *s)
+static void step_take(struct experiment *x, struct experiment_point *p, const json_t *o, struct metric_sums *s)
 {
     const json_t *stages = json_object_get(o, "stages");
     size_t i;
@@ -63,7 +63,7 @@ static void step_take(struct experiment *x, struct point *p, const json_t *o, st
 }
 
 /* What ranks took of memory. */
-static void account_take(struct point *p, const json_t *o)
+static void account_take(struct experiment_point *p, const json_t *o)
 {
     size_t i;
     json_t *stage;
@@ -71,10 +71,10 @@ static void account_take(struct point *p, const json_t *o)
         p->measured_bytes = fmax(p->measured_bytes, number(json_object_get(stage, "measured"), "bytes"));
 }
 
-int metrics_take(struct experiment *x, struct point *p, const char *path, struct err *e)
+int metrics_take(struct experiment *x, struct experiment_point *p, const char *path, struct err *e)
 {
     struct text t = {0};
-    struct sums s = {0};
+    struct metric_sums s = {0};
     if (text_read_file(&t, path, 1 << 28, e)) return -1;
     for (char *save = NULL, *line = t.n ? strtok_r(t.s, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
         json_t *o = json_loads(line, 0, NULL);
@@ -94,50 +94,51 @@ int metrics_take(struct experiment *x, struct point *p, const char *path, struct
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-double point_mean(const struct point *p)
+double point_mean(const struct experiment_point *p)
 {
     double sum = 0;
     for (int i = 0; i < p->seconds.n; i++) sum += p->seconds.v[i];
     return p->seconds.n ? sum / p->seconds.n : NAN;
 }
 
-double point_deviation(const struct point *p)
+double point_deviation(const struct experiment_point *p)
 {
     double mean = point_mean(p), sum = 0;
     for (int i = 0; i < p->seconds.n; i++) sum += (p->seconds.v[i] - mean) * (p->seconds.v[i] - mean);
     return p->seconds.n > 1 ? sqrt(sum / (p->seconds.n - 1)) : NAN;
 }
 
-double point_warm_up(const struct point *p) { return p->ran ? p->warm_up / p->ran : NAN; }
+double point_warm_up(const struct experiment_point *p) { return p->ran ? p->warm_up / p->ran : NAN; }
 
-double point_bound(const struct point *p) { return p->seconds.n ? p->bound / p->seconds.n : NAN; }
+double point_bound(const struct experiment_point *p) { return p->seconds.n ? p->bound / p->seconds.n : NAN; }
 
-double point_planned_bytes(const struct point *p) { return p->peak_bytes > 0 ? p->peak_bytes : NAN; }
-double point_measured_bytes(const struct point *p) { return p->measured_bytes > 0 ? p->measured_bytes : NAN; }
+double point_planned_bytes(const struct experiment_point *p) { return p->peak_bytes > 0 ? p->peak_bytes : NAN; }
+double point_measured_bytes(const struct experiment_point *p) { return p->measured_bytes > 0 ? p->measured_bytes : NAN;
+                                                               }
 
-double point_predicted(const struct point *p) { return p->predicted > 0 ? p->predicted : NAN; }
+double point_predicted(const struct experiment_point *p) { return p->predicted > 0 ? p->predicted : NAN; }
 
-const struct point *experiment_single(const struct experiment *x)
+const struct experiment_point *experiment_single(const struct experiment *x)
 {
-    const struct point *p = &x->points.v[0]; /* see experiment_points */
+    const struct experiment_point *p = &x->points.v[0]; /* see experiment_points */
     return p->seconds.n ? p : NULL;
 }
 
-double point_speedup(const struct experiment *x, const struct point *p)
+double point_speedup(const struct experiment *x, const struct experiment_point *p)
 {
-    const struct point *single = experiment_single(x);
+    const struct experiment_point *single = experiment_single(x);
     return single ? point_mean(single) / point_mean(p) : NAN;
 }
 
 /* To first order, for independent times. */
-double points_ratio_deviation(const struct point *a, const struct point *b)
+double points_ratio_deviation(const struct experiment_point *a, const struct experiment_point *b)
 {
     double x = point_deviation(a) / point_mean(a), y = point_deviation(b) / point_mean(b);
     if (a == b || (!isfinite(x) && !isfinite(y))) return NAN;
     return point_mean(a) / point_mean(b) * hypot(isfinite(x) ? x : 0, isfinite(y) ? y : 0);
 }
 
-const char *point_name(const struct point *p, char buf[POINT_NAME])
+const char *point_name(const struct experiment_point *p, char buf[POINT_NAME])
 {
     snprintf(buf, POINT_NAME, "%s%s%s", p->kind == POINT_SINGLE ? "one rank" : point_kind_name[p->kind],
              p->kind == POINT_PIPELINED ? " " : "", p->kind == POINT_PIPELINED ? p->schedule : "");
@@ -147,7 +148,7 @@ const char *point_name(const struct point *p, char buf[POINT_NAME])
 /* Adds a number with three digits. */
 static void ratio_number(struct text *t, double v) { text_add(t, "%.*f", v >= 100 ? 0 : v >= 10 ? 1 : 2, v); }
 
-void ratio_text(struct text *t, const struct point *a, const struct point *b)
+void ratio_text(struct text *t, const struct experiment_point *a, const struct experiment_point *b)
 {
     double d = points_ratio_deviation(a, b);
     ratio_number(t, point_mean(a) / point_mean(b));
@@ -156,11 +157,11 @@ void ratio_text(struct text *t, const struct point *a, const struct point *b)
     ratio_number(t, d);
 }
 
-const struct point *experiment_best(const struct experiment *x, enum point_kind kind)
+const struct experiment_point *experiment_best(const struct experiment *x, enum point_kind kind)
 {
-    const struct point *best = NULL;
+    const struct experiment_point *best = NULL;
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (p->kind == kind && p->sweep && p->seconds.n && (!best || point_mean(p) < point_mean(best))) best = p;
     }
     return best;

@@ -20,7 +20,7 @@ static void value(struct text *t, double v)
     else text_add(t, " NaN");
 }
 
-static void point_values(const struct point *p, struct text_unit u, struct text *t)
+static void point_values(const struct experiment_point *p, struct text_unit u, struct text *t)
 {
     double d = point_deviation(p);
     value(t, point_mean(p) / u.seconds);
@@ -44,7 +44,7 @@ static double highest(const struct experiment *x, bool bars)
 {
     double top = 0;
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (!p->seconds.n || (bars && !p->bar)) continue;
         double d = point_deviation(p);
         top = fmax(top, fmax(point_mean(p) + (isfinite(d) ? d : 0), point_predicted(p)));
@@ -60,7 +60,7 @@ static int bars_data(const struct experiment *x, struct text_unit u, struct text
 {
     int n = 0;
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (!p->bar || !p->seconds.n) continue;
         text_add(tics, "%s\"", n ? ", " : "");
         if (p->kind == POINT_SINGLE) text_add(tics, "one rank\\nwhole batch");
@@ -128,7 +128,7 @@ static void bars(const struct experiment *x, const char *title, struct text *t)
 
 static int compare_points(const void *a, const void *b)
 {
-    const struct point *const *p = a, *const *q = b;
+    const struct experiment_point *const *p = a, *const *q = b;
     return (*p)->split - (*q)->split;
 }
 
@@ -136,9 +136,9 @@ static int compare_points(const void *a, const void *b)
 static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
                       struct text_unit u, struct text *t)
 {
-    VEC(const struct point *) v = {0};
+    VEC(const struct experiment_point *) v = {0};
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (p->kind == kind && (p->sweep || kind == POINT_NAIVE) && p->seconds.n &&
             (!schedule || !strcmp(p->schedule, schedule)))
             *vec_push(&v) = p;
@@ -166,7 +166,7 @@ static void sweep_tics(const struct experiment *x, struct text *t)
 /* Draws a circle round the best point, and a line of the title about it. */
 static void sweep_best(const struct experiment *x, const char *title, struct text_unit u, struct text *t)
 {
-    const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
+    const struct experiment_point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     text_add(t, "set title \"Time of one training step by the size of its micro-batches\\n%s", title);
     if (p) {
         text_add(t, "\\nbest split size: %d, %.3g %s", p->split, point_mean(p) / u.seconds, u.name);
@@ -238,7 +238,7 @@ int experiment_plot(const struct experiment *x, struct err *e)
 {
     struct text t = {0}, title = {0}, quoted = {0};
     struct out_records log = {.fd = -1};
-    struct words argv = {0};
+    struct argument_words argv = {0};
     bool any = false;
     for (int i = 0; i < x->points.n; i++) any |= x->points.v[i].seconds.n > 0;
     if (!any) return 2;

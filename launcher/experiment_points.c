@@ -17,7 +17,7 @@ const char *const point_kind_name[] = {"single", "naive", "pipelined"};
 /* ---- asking the planner ---------------------------------------------------------------------- */
 
 /* Runs mpstaged in a mode that prints JSON. Returns the object; NULL: e is what mpstaged said, with its exit status. */
-static json_t *ask(const struct words *argv, struct err *e)
+static json_t *ask(const struct argument_words *argv, struct err *e)
 {
     int out = memfd_create("answer", MFD_CLOEXEC), error = memfd_create("errors", MFD_CLOEXEC), code = -1;
     json_t *o = NULL;
@@ -32,7 +32,7 @@ static json_t *ask(const struct words *argv, struct err *e)
 }
 
 /* Adds `before` and the name of a file or folder, written as in a configuration: $$ is $, ./~ begins with ~. */
-static void file_add(struct words *w, const char *before, const char *name)
+static void file_add(struct argument_words *w, const char *before, const char *name)
 {
     struct text t = {0};
     text_add(&t, "%s%s", before, *name == '~' ? "./" : "");
@@ -41,7 +41,7 @@ static void file_add(struct words *w, const char *before, const char *name)
     text_free(&t);
 }
 
-static void add_base(const struct experiment *x, struct words *w)
+static void add_base(const struct experiment *x, struct argument_words *w)
 {
     words_add(w, "%s", x->mpstaged);
     words_add(w, "-c");
@@ -55,7 +55,7 @@ static void add_base(const struct experiment *x, struct words *w)
 
 /* As many stages a rank as the configured plan has; one rank has one. All points are one pipeline, whatever the
  * configuration has beside it. */
-static void add_ranks(const struct experiment *x, int ranks, struct words *w)
+static void add_ranks(const struct experiment *x, int ranks, struct argument_words *w)
 {
     int chunks = ranks > 1 ? x->chunks : 1;
     words_add(w, "-o");
@@ -67,7 +67,7 @@ static void add_ranks(const struct experiment *x, int ranks, struct words *w)
 }
 
 /* Adds the options of this point. The control is one stage, whatever the partition. */
-static void add_point(const struct experiment *x, const struct point *p, struct words *w)
+static void add_point(const struct experiment *x, const struct experiment_point *p, struct argument_words *w)
 {
     words_add(w, "--schedule");
     words_add(w, "%s", p->schedule);
@@ -80,9 +80,9 @@ static void add_point(const struct experiment *x, const struct point *p, struct 
     add_ranks(x, p->ranks, w);
 }
 
-static void point_predict(const struct experiment *x, struct point *p)
+static void point_predict(const struct experiment *x, struct experiment_point *p)
 {
-    struct words argv = {0};
+    struct argument_words argv = {0};
     add_base(x, &argv);
     add_point(x, p, &argv);
     words_add(&argv, "--plan");
@@ -141,7 +141,7 @@ static int ranks_of(const json_t *plan)
 
 int experiment_configure(struct experiment *x, struct err *e)
 {
-    struct words argv = {0};
+    struct argument_words argv = {0};
     add_base(x, &argv);
     words_add(&argv, "--print-config");
     words_add(&argv, "--json");
@@ -188,19 +188,19 @@ int experiment_configure(struct experiment *x, struct err *e)
 static void point_add(struct experiment *x, enum point_kind kind, const char *schedule, int split, bool bar)
 {
     for (int i = 0; i < x->points.n; i++) {
-        struct point *p = &x->points.v[i];
+        struct experiment_point *p = &x->points.v[i];
         if (p->kind != kind || p->split != split || strcmp(p->schedule, schedule)) continue;
         p->sweep |= !bar;
         return;
     }
-    struct point p = {.kind = kind,
-                      .schedule = schedule,
-                      .ranks = kind == POINT_SINGLE ? 1 : x->ranks,
-                      .split = split,
-                      .bar = bar,
-                      .sweep = !bar,
-                      .runs = bar ? x->repeat : 1,
-                      .repeats = bar ? 1 : x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat};
+    struct experiment_point p = {.kind = kind,
+                                 .schedule = schedule,
+                                 .ranks = kind == POINT_SINGLE ? 1 : x->ranks,
+                                 .split = split,
+                                 .bar = bar,
+                                 .sweep = !bar,
+                                 .runs = bar ? x->repeat : 1,
+                                 .repeats = bar ? 1 : x->repeat < x->sweep_repeat ? x->repeat : x->sweep_repeat};
     *vec_push(&x->points) = p;
 }
 
@@ -234,7 +234,7 @@ void experiment_points(struct experiment *x)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void add_launcher(const struct experiment *x, int ranks, struct words *w)
+static void add_launcher(const struct experiment *x, int ranks, struct argument_words *w)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     bool fits = (long)x->ranks * x->threads <= cores;
@@ -269,7 +269,7 @@ void experiment_run_remove(const char *dir, const char *keep)
 }
 
 /* Runs mpirun with one set of options; keeps its output only if it fails. */
-static int launch(const struct experiment *x, const struct words *argv, const char *log, struct err *e)
+static int launch(const struct experiment *x, const struct argument_words *argv, const char *log, struct err *e)
 {
     struct out_records file;
     bool ours = !out_records_open(&file, x->metrics, x->out, log, e);
@@ -280,10 +280,10 @@ static int launch(const struct experiment *x, const struct words *argv, const ch
     return code;
 }
 
-static void point_run(struct experiment *x, struct point *p, int nth)
+static void point_run(struct experiment *x, struct experiment_point *p, int nth)
 {
     char run[4200], log[200], metrics[4200];
-    struct words argv = {0};
+    struct argument_words argv = {0};
     /* a new folder each time, so all that is in it may be removed later */
     snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out);
     if (!mkdtemp(run)) {
@@ -315,13 +315,13 @@ static void point_run(struct experiment *x, struct point *p, int nth)
 
 /* Adds the sizes of the pipelined points, ascending, except those that the planner refuses, which would make the whole
  * measurement fail. */
-static void add_profile_sizes(const struct experiment *x, struct words *w)
+static void add_profile_sizes(const struct experiment *x, struct argument_words *w)
 {
     struct text t = {0};
     for (int size = 0, next; size < INT_MAX; size = next) {
         next = INT_MAX;
         for (int i = 0; i < x->points.n; i++) {
-            const struct point *p = &x->points.v[i];
+            const struct experiment_point *p = &x->points.v[i];
             if (p->kind == POINT_PIPELINED && !p->err.code && p->split > size && p->split < next) next = p->split;
         }
         if (next < INT_MAX) text_add(&t, "%s%d", t.n ? ", " : "", next);
@@ -336,7 +336,7 @@ static void add_profile_sizes(const struct experiment *x, struct words *w)
 void experiment_profile(struct experiment *x)
 {
     char run[4200];
-    struct words argv = {0};
+    struct argument_words argv = {0};
     if (x->no_profile || child_stopped()) return;
     say("measuring the costs of each layer\n");
     snprintf(run, sizeof run, "%s/profile", x->out);
@@ -368,13 +368,13 @@ static double time_left(const struct experiment *x)
 {
     double took = 0, expected = 0, left = 0;
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (p->err.code || !p->ran) continue;
         took += p->wall;
         expected += p->predicted * (x->warm_up + x->steps * p->repeats);
     }
     for (int i = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         int n = p->runs - p->ran;
         double steps = x->warm_up + x->steps * p->repeats;
         if (p->err.code || n <= 0) continue;
@@ -383,7 +383,7 @@ static double time_left(const struct experiment *x)
     return left;
 }
 
-static void progress(const struct experiment *x, const struct point *p, int run, int runs)
+static void progress(const struct experiment *x, const struct experiment_point *p, int run, int runs)
 {
     char name[POINT_NAME];
     say("[%*d/%d] %s, split %d", runs > 99 ? 3 : 2, run, runs, point_name(p, name), p->split);
@@ -424,7 +424,7 @@ void experiment_measure(struct experiment *x)
                     x->points.v[i].err.text);
     for (int r = 0; r < most; r++) {
         for (int i = 0; i < x->points.n && !child_stopped(); i++) {
-            struct point *p = &x->points.v[i];
+            struct experiment_point *p = &x->points.v[i];
             if (p->err.code || r >= p->runs) continue;
             point_run(x, p, r + 1);
             if (child_stopped()) break;

@@ -14,7 +14,7 @@
 enum { PATIENCE_S = 10 }; /* mpirun ends its ranks within some seconds of SIGTERM */
 static volatile sig_atomic_t told, child;
 
-void words_add(struct words *w, const char *fmt, ...)
+void words_add(struct argument_words *w, const char *fmt, ...)
 {
     va_list ap;
     char *s = NULL;
@@ -24,12 +24,12 @@ void words_add(struct words *w, const char *fmt, ...)
     *vec_push(w) = s;
 }
 
-void words_add_all(struct words *w, const struct words *more)
+void words_add_all(struct argument_words *w, const struct argument_words *more)
 {
     for (int i = 0; i < more->n; i++) words_add(w, "%s", more->v[i]);
 }
 
-void words_split(struct words *w, const char *text)
+void words_split(struct argument_words *w, const char *text)
 {
     for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
         size_t n = strcspn(text, " \t");
@@ -38,7 +38,7 @@ void words_split(struct words *w, const char *text)
     }
 }
 
-void words_free(struct words *w)
+void words_free(struct argument_words *w)
 {
     for (int i = 0; i < w->n; i++) free(w->v[i]);
     vec_free(w);
@@ -89,9 +89,9 @@ static void become(char **argv, int out, int error, pid_t parent)
     _exit(127);
 }
 
-int child_run(const struct words *command, int out, int error, struct err *e)
+int child_run(const struct argument_words *command, int out, int error, struct err *e)
 {
-    struct words argv = {0};
+    struct argument_words argv = {0};
     pid_t parent = getpid(), pid;
     int status = 0;
     words_add_all(&argv, command);

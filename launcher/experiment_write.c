@@ -157,7 +157,7 @@ static void csv_text(struct text *t, const char *s)
     text_add(t, "\"");
 }
 
-static void csv_point(const struct experiment *x, const struct point *p, struct text *t)
+static void csv_point(const struct experiment *x, const struct experiment_point *p, struct text *t)
 {
     double n = p->seconds.n ? p->seconds.n : NAN, least = NAN, most = NAN;
     for (int i = 0; i < p->seconds.n; i++) {
@@ -199,7 +199,7 @@ static int csv_write(const struct experiment *x, struct err *e)
 
 static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
-static json_t *json_point(const struct experiment *x, const struct point *p)
+static json_t *json_point(const struct experiment *x, const struct experiment_point *p)
 {
     double n = p->seconds.n ? p->seconds.n : NAN;
     json_t *seconds = json_array();
@@ -228,7 +228,7 @@ static json_t *json_point(const struct experiment *x, const struct point *p)
 
 static json_t *json_best(const struct experiment *x, enum point_kind kind)
 {
-    const struct point *p = experiment_best(x, kind);
+    const struct experiment_point *p = experiment_best(x, kind);
     return p ? json_point(x, p) : json_null();
 }
 
@@ -281,7 +281,7 @@ static void cell(struct text *t, int width, const char *format, double v)
     text_right(t, width, s);
 }
 
-static void row(const struct experiment *x, const struct point *p, struct text_unit u, struct text *t)
+static void row(const struct experiment *x, const struct experiment_point *p, struct text_unit u, struct text *t)
 {
     char name[POINT_NAME];
     struct text ratio = {0};
@@ -303,7 +303,7 @@ static void row(const struct experiment *x, const struct point *p, struct text_u
 }
 
 /* Ranks gain at most their number; more, or times that are far from each other, come from what else the machine did. */
-static bool doubt(const struct point *one, const struct point *p, struct text *t)
+static bool doubt(const struct experiment_point *one, const struct experiment_point *p, struct text *t)
 {
     const double most = 0.15;
     const size_t before = t->n;
@@ -320,7 +320,7 @@ static bool doubt(const struct point *one, const struct point *p, struct text *t
 
 static void best(const struct experiment *x, struct text_unit u, struct text *t)
 {
-    const struct point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
+    const struct experiment_point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);
     if (!p) return;
     text_add(t, "best split size: %d (%s, %.4g %s)\n", p->split, p->schedule, point_mean(p) / u.seconds, u.name);
     if (experiment_single(x)) {
@@ -340,7 +340,7 @@ static void memory(const struct experiment *x, struct text *t)
 {
     char name[POINT_NAME], planned[32], measured[32];
     for (int i = 0, n = 0; i < x->points.n; i++) {
-        const struct point *p = &x->points.v[i];
+        const struct experiment_point *p = &x->points.v[i];
         if (!(p->peak_bytes > 0 && p->measured_bytes > 0)) continue;
         if (!n++) text_add(t, "\nmemory of the rank that needs most, as planned and as measured:\n");
         text_add(t, "%-15s %5d  ", point_name(p, name), p->split);
@@ -354,7 +354,7 @@ static void memory(const struct experiment *x, struct text *t)
 static void baseline(const struct experiment *x, struct text *t)
 {
     const double MUCH = 0.1;
-    const struct point *s = experiment_single(x);
+    const struct experiment_point *s = experiment_single(x);
     double d = s ? point_deviation(s) / point_mean(s) : NAN;
     if (!isfinite(d) || d <= MUCH) return;
     text_add(t, "note: the baseline of all speed-ups, one rank with the whole batch, deviates by\n"

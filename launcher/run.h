@@ -97,7 +97,7 @@ void words_patience(const struct words *w, double seconds);   /* for the manager
 /* ---- run_job.c: one start of the command ------------------------------------------------------------------------- */
 
 enum job_stage { JOB_RUNS, JOB_ASKED, JOB_TERM, JOB_KILL };
-struct job {
+struct supervised_job {
     pid_t pid;                                            /* 0: it does not run */
     int code;                                             /* how it ended: an exit status, or 128 and a signal */
     uint64_t began;
@@ -109,11 +109,11 @@ struct job {
     int said;                                             /* it did not end by itself: the status that it had told of */
 };
 /* `resume`: started again, so --resume is added and --overwrite left out. -1: *e. */
-int job_start(struct job *j, const struct run_options *o, const struct words *w, bool resume, struct err *e);
+int job_start(struct supervised_job *j, const struct run_options *o, const struct words *w, bool resume, struct err *e);
 /* Begins the next stage of ending it: SIGUSR1, SIGTERM, SIGKILL. */
-void job_end_further(struct job *j, const struct run_options *o);
+void job_end_further(struct supervised_job *j, const struct run_options *o);
 /* Takes the status of a command that has ended. True: it has. */
-bool job_reap(struct job *j);
+bool job_reap(struct supervised_job *j);
 int job_code(int status);
 
 /* ---- run_loop.c -------------------------------------------------------------------------------------------------- */

@@ -47,13 +47,13 @@ static void become(char **argv, const struct words *w, pid_t parent, int told)
     _exit(RUN_NOT_FOUND);
 }
 
-int job_start(struct job *j, const struct run_options *o, const struct words *w, bool resume, struct err *e)
+int job_start(struct supervised_job *j, const struct run_options *o, const struct words *w, bool resume, struct err *e)
 {
     pid_t parent = getpid();
     int pipes[2], why = 0;
     if (pipe2(pipes, O_CLOEXEC)) return err_set(e, E_OS, "cannot make a pipe: %s", strerror(errno));
     char **argv = command_make(o, resume);
-    *j = (struct job){.pid = fork(), .began = clock_ns()};
+    *j = (struct supervised_job){.pid = fork(), .began = clock_ns()};
     j->look = j->began + RUN_LOOK_S * 1000000000ull;
     if (j->pid == 0) become(argv, w, parent, pipes[1]);
     int failed = errno;
@@ -70,7 +70,7 @@ int job_start(struct job *j, const struct run_options *o, const struct words *w,
 
 static uint64_t later(double seconds) { return clock_ns() + (uint64_t)(seconds * 1e9); }
 
-void job_end_further(struct job *j, const struct run_options *o)
+void job_end_further(struct supervised_job *j, const struct run_options *o)
 {
     if (!j->pid || j->stage == JOB_KILL) return;
     switch (++j->stage) {
@@ -91,7 +91,7 @@ void job_end_further(struct job *j, const struct run_options *o)
 
 int job_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-bool job_reap(struct job *j)
+bool job_reap(struct supervised_job *j)
 {
     int status;
     for (pid_t p; (p = waitpid(-1, &status, WNOHANG)) > 0;)

@@ -14,7 +14,7 @@ struct run {
     int signals;
     struct words words;
     struct left left;
-    struct job job;
+    struct supervised_job job;
     long restarts, vain;                                  /* in all, since the newest checkpoint */
     bool resume, stop, guard_gone, noted;                 /* stop: it is not started again */
     bool wants;                                           /* a checkpoint: SIGUSR2 is to be passed on */
@@ -135,7 +135,7 @@ static void failed_end(struct run *r)
 /* Open MPI 4.1's mpirun may lock itself up when a rank dies while it joins: all ranks are gone, and it stays. */
 static void launcher_look(struct run *r, uint64_t now)
 {
-    struct job *j = &r->job;
+    struct supervised_job *j = &r->job;
     int alive;
     if (!j->pid || now < j->look) return;
     j->look = now + RUN_LOOK_S * 1000000000ull;

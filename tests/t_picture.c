@@ -172,7 +172,7 @@ END_TEST
 /* torchvision's Resize and CenterCrop, by hand: sizes, where the window begins, padding. */
 START_TEST(frames)
 {
-    static const struct { struct frame f; int w, h; int64_t tw, th, left, top; int cols, rows, at_col, at_row;
+    static const struct { struct crop_frame f; int w, h; int64_t tw, th, left, top; int cols, rows, at_col, at_row;
     } of[] = {
         {{224, 224, {0}, {0}}, 500, 375, 298, 224, 37, 0, 224, 224, 0, 0},
         {{224, 224, {256}, {0}}, 375, 500, 256, 341, 16, 58, 224, 224, 0, 0},     /* 58.5 becomes 58 */
@@ -185,7 +185,7 @@ START_TEST(frames)
         {{4, 4, {0}, {9, 9}}, 4, 4, 4, 4, 0, 0, 4, 4, 0, 0},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct frame f = of[i].f;
+        struct crop_frame f = of[i].f;
         struct crop_place p = crop_place(&f, of[i].w, of[i].h, (struct picture_turn){0});
         ck_assert_msg(p.window.to_width == of[i].tw && p.window.to_height == of[i].th, "%zu: %lldx%lld", i,
                       (long long)p.window.to_width, (long long)p.window.to_height);
@@ -195,7 +195,7 @@ START_TEST(frames)
                       p.rows, p.left, p.top);
     }
     /* upside down, an odd pixel is on the other side; on its side, height and width change places */
-    struct frame f = {.height = 4, .width = 4};
+    struct crop_frame f = {.height = 4, .width = 4};
     struct crop_place p = crop_place(&f, 7, 4, (struct picture_turn){.flip_columns = true});
     ck_assert(p.window.left == 1 && p.columns == 4);
     p = crop_place(&f, 7, 4, (struct picture_turn){.swap = true, .flip_rows = true});

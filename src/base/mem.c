@@ -41,14 +41,14 @@ size_t size_add(size_t a, size_t b)
 
 /* ---- arena: a list of blocks, each twice the one before; large requests get their own --------------------------- */
 enum { BLOCK_LEAST = 2 << 10, BLOCK_MOST = 64 << 10 };
-struct block { struct block *next; };
-struct arena { struct block *blocks; char *at; size_t left, size; };
+struct arena_block { struct arena_block *next; };
+struct arena { struct arena_block *blocks; char *at; size_t left, size; };
 
 struct arena *arena_new(void) { return mem_alloc(sizeof(struct arena)); }
 
 static char *block_add(struct arena *a, size_t bytes)
 {
-    struct block *b = mem_alloc(size_add(bytes, 16));
+    struct arena_block *b = mem_alloc(size_add(bytes, 16));
     b->next = a->blocks;
     a->blocks = b;
     return (char *)b + 16;
@@ -101,7 +101,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
 void arena_free(struct arena *a)
 {
     if (!a) return;
-    for (struct block *b = a->blocks, *next; b; b = next) { next = b->next; free(b); }
+    for (struct arena_block *b = a->blocks, *next; b; b = next) { next = b->next; free(b); }
     free(a);
 }
 

@@ -200,12 +200,12 @@ int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, in
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-struct reader { const char *shown; char name[CKPT_NAME]; struct err *e; };
+struct manifest_reader { const char *shown; char name[CKPT_NAME]; struct err *e; };
 
 /* A file that is not there is damage; whether one that cannot be read is, nobody knows. */
 static int code_of(int why) { return why == ENOENT || why == ELOOP || why == ENXIO ? E_DATA : E_IO; }
 
-static int wrong(const struct reader *r, const char *what)
+static int wrong(const struct manifest_reader *r, const char *what)
 {
     return err_set(r->e, E_DATA, "%s/%s/%s: %s", r->shown, r->name, manifest, what);
 }
@@ -246,7 +246,7 @@ static bool file_parse(const json_t *o, struct ckpt_file *f)
     return true;
 }
 
-static int files_parse(const struct reader *r, const json_t *all, struct ckpt *c)
+static int files_parse(const struct manifest_reader *r, const json_t *all, struct ckpt *c)
 {
     if (!json_is_array(all) || !json_array_size(all)) return wrong(r, "it names no files");
     c->file = mem_alloc(json_array_size(all) * sizeof *c->file);
@@ -261,7 +261,7 @@ static int files_parse(const struct reader *r, const json_t *all, struct ckpt *c
     return bad;
 }
 
-static int score_parse(const struct reader *r, const json_t *o, struct ckpt *c)
+static int score_parse(const struct manifest_reader *r, const json_t *o, struct ckpt *c)
 {
     const json_t *v = json_object_get(o, "value");
     if (!o) return 0;
@@ -270,7 +270,7 @@ static int score_parse(const struct reader *r, const json_t *o, struct ckpt *c)
     return 0;
 }
 
-static int best_parse(const struct reader *r, const json_t *o, struct ckpt_best *b)
+static int best_parse(const struct manifest_reader *r, const json_t *o, struct ckpt_best *b)
 {
     const json_t *v = json_object_get(o, "value");
     const char *score = json_string_value(json_object_get(o, "score"));
@@ -283,7 +283,7 @@ static int best_parse(const struct reader *r, const json_t *o, struct ckpt_best 
     return 0;
 }
 
-static int settings_parse(const struct reader *r, json_t *o, struct ckpt *c)
+static int settings_parse(const struct manifest_reader *r, json_t *o, struct ckpt *c)
 {
     const char *key;
     json_t *v;
@@ -295,7 +295,7 @@ static int settings_parse(const struct reader *r, json_t *o, struct ckpt *c)
     return 0;
 }
 
-static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
+static int rest_parse(const struct manifest_reader *r, const json_t *o, struct ckpt *c)
 {
     const json_t *rate = json_object_get(o, "learning_rate");
     c->evaluate = json_is_true(json_object_get(o, "evaluation_due"));
@@ -317,7 +317,7 @@ static int rest_parse(const struct reader *r, const json_t *o, struct ckpt *c)
     return settings_parse(r, json_object_get(o, "settings"), c);
 }
 
-static int manifest_parse(const struct reader *r, const json_t *o, uint64_t step, struct ckpt *c)
+static int manifest_parse(const struct manifest_reader *r, const json_t *o, uint64_t step, struct ckpt *c)
 {
     uint64_t version;
     char *seed = NULL, *end;
@@ -339,7 +339,7 @@ static int manifest_parse(const struct reader *r, const json_t *o, uint64_t step
     return score_parse(r, json_object_get(o, "score"), c);
 }
 
-static int own_hash_check(const struct reader *r, json_t *o)
+static int own_hash_check(const struct manifest_reader *r, json_t *o)
 {
     char is[33], was[33];
     const char *s = json_string_value(json_object_get(o, own_hash));
@@ -351,7 +351,7 @@ static int own_hash_check(const struct reader *r, json_t *o)
 }
 
 /* whole: false leaves its own hash alone */
-static int text_parse(const struct reader *r, uint64_t step, bool whole, const struct text *t, struct ckpt *c)
+static int text_parse(const struct manifest_reader *r, uint64_t step, bool whole, const struct text *t, struct ckpt *c)
 {
     json_error_t why;
     json_t *o = t->n ? json_loadb(t->s, t->n, JSON_REJECT_DUPLICATES, &why) : NULL;
@@ -363,7 +363,7 @@ static int text_parse(const struct reader *r, uint64_t step, bool whole, const s
 
 int ckpt_parse(const char *shown, uint64_t step, const char *text, size_t n, struct ckpt *c, struct err *e)
 {
-    struct reader r = {.shown = shown, .e = e};
+    struct manifest_reader r = {.shown = shown, .e = e};
     *c = (struct ckpt){0};
     ckpt_name(step, r.name);
     if (!text_parse(&r, step, false, &(struct text){.s = (char *)(uintptr_t)text, .n = n}, c)) return 0;
@@ -371,14 +371,14 @@ int ckpt_parse(const char *shown, uint64_t step, const char *text, size_t n, str
     return -1;
 }
 
-static int folder_open(const struct reader *r, int dir)
+static int folder_open(const struct manifest_reader *r, int dir)
 {
     int fd = openat(dir, r->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) err_set(r->e, E_NOINPUT, "%s/%s: %s", r->shown, r->name, strerror(errno));
     return fd;
 }
 
-static int manifest_read(const struct reader *r, int folder, uint64_t step, struct ckpt *c)
+static int manifest_read(const struct manifest_reader *r, int folder, uint64_t step, struct ckpt *c)
 {
     struct text t = {0}, path = {0};
     int fd = openat(folder, manifest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -395,13 +395,13 @@ static int manifest_read(const struct reader *r, int folder, uint64_t step, stru
     return bad ? -1 : 0;
 }
 
-static int file_wrong(const struct reader *r, const struct ckpt_file *f, const char *what)
+static int file_wrong(const struct manifest_reader *r, const struct ckpt_file *f, const char *what)
 {
     return err_set(r->e, E_DATA, "%s/%s/%s: %s", r->shown, r->name, f->name, what);
 }
 
 /* Adds up the hash; -1: e, or the number of bytes. */
-static int64_t hash_add(const struct reader *r, const struct ckpt_file *f, int fd, const atomic_int *stop,
+static int64_t hash_add(const struct manifest_reader *r, const struct ckpt_file *f, int fd, const atomic_int *stop,
                         XXH3_state_t *hash)
 {
     enum { PIECE = 1 << 20 };
@@ -421,7 +421,7 @@ static int64_t hash_add(const struct reader *r, const struct ckpt_file *f, int f
     return sum;
 }
 
-static int file_verify(const struct reader *r, int folder, const struct ckpt_file *f, const atomic_int *stop)
+static int file_verify(const struct manifest_reader *r, int folder, const struct ckpt_file *f, const atomic_int *stop)
 {
     char is[33];
     struct stat st;
@@ -441,7 +441,8 @@ static int file_verify(const struct reader *r, int folder, const struct ckpt_fil
                                                           : file_wrong(r, f, "its hash differs from the manifest");
 }
 
-static int read_at(int dir, struct reader *r, uint64_t step, bool files, const atomic_int *stop, struct ckpt *c)
+static int read_at(int dir, struct manifest_reader *r, uint64_t step, bool files, const atomic_int *stop,
+                   struct ckpt *c)
 {
     *c = (struct ckpt){0};
     ckpt_name(step, r->name);
@@ -456,13 +457,13 @@ static int read_at(int dir, struct reader *r, uint64_t step, bool files, const a
 
 int ckpt_read(int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
 {
-    struct reader r = {.shown = shown, .e = e};
+    struct manifest_reader r = {.shown = shown, .e = e};
     return read_at(dir, &r, step, false, NULL, c);
 }
 
 int ckpt_file_verify(int dir, const char *shown, const struct ckpt *c, int i, const atomic_int *stop, struct err *e)
 {
-    struct reader r = {.shown = shown, .e = e};
+    struct manifest_reader r = {.shown = shown, .e = e};
     ckpt_name(c->step, r.name);
     int folder = folder_open(&r, dir);
     if (folder < 0) return -1;
@@ -473,7 +474,7 @@ int ckpt_file_verify(int dir, const char *shown, const struct ckpt *c, int i, co
 
 int ckpt_verify(int dir, const char *shown, uint64_t step, const atomic_int *stop, struct ckpt *c, struct err *e)
 {
-    struct reader r = {.shown = shown, .e = e};
+    struct manifest_reader r = {.shown = shown, .e = e};
     return read_at(dir, &r, step, true, stop, c);
 }
 

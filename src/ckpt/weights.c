@@ -26,8 +26,8 @@ static void list_end(struct listed *l, const char *between)
 /* ---- the tensors of all files ------------------------------------------------------------------------------------ */
 
 /* own: the name under which the model may know it: after renaming, without what wrappers put before it */
-struct item { const char *name, *own; struct weights_at at; bool used; };
-struct items { struct arena *mem; struct item *of, **sorted; int n, idle; };
+struct weight_item { const char *name, *own; struct weights_at at; bool used; };
+struct items { struct arena *mem; struct weight_item *of, **sorted; int n, idle; };
 
 static const char *renamed(struct items *t, const struct weights_allow *a, const char *name, bool *did)
 {
@@ -44,7 +44,7 @@ static const char *renamed(struct items *t, const struct weights_allow *a, const
 
 static int item_order(const void *a, const void *b)
 {
-    return strcmp((*(const struct item *const *)a)->own, (*(const struct item *const *)b)->own);
+    return strcmp((*(const struct weight_item *const *)a)->own, (*(const struct weight_item *const *)b)->own);
 }
 
 static void items_read(struct items *t, struct st *const *file, int n, const struct weights_allow *a)
@@ -58,7 +58,7 @@ static void items_read(struct items *t, struct st *const *file, int n, const str
     for (int i = 0, k = 0; i < n; i++)
         for (int j = 0; j < file[i]->n; j++, k++) {
             const char *name = file[i]->t[j].name;
-            t->of[k] = (struct item){name, renamed(t, a, name, did), {file[i], j}, false};
+            t->of[k] = (struct weight_item){name, renamed(t, a, name, did), {file[i], j}, false};
             t->sorted[k] = &t->of[k];
         }
     for (int i = rules; i-- > 0;) if (!did[i]) t->idle = i;
@@ -73,10 +73,10 @@ static void items_free(struct items *t)
     arena_free(t->mem);
 }
 
-static struct item *item_find(const struct items *t, const char *own)
+static struct weight_item *item_find(const struct items *t, const char *own)
 {
-    const struct item key = {.own = own}, *at = &key;
-    struct item **found = t->n ? bsearch(&at, t->sorted, (size_t)t->n, sizeof *t->sorted, item_order) : NULL;
+    const struct weight_item key = {.own = own}, *at = &key;
+    struct weight_item **found = t->n ? bsearch(&at, t->sorted, (size_t)t->n, sizeof *t->sorted, item_order) : NULL;
     return found ? *found : NULL;
 }
 
@@ -155,7 +155,7 @@ static void wanted_fault(struct match *m, const struct st_entry *p, const char *
     hint_add(&m->hint, &m->n_hint, p->name);
 }
 
-static struct weights_at wanted_check(struct match *m, const struct st_entry *p, struct item *item)
+static struct weights_at wanted_check(struct match *m, const struct st_entry *p, struct weight_item *item)
 {
     const struct weights_at none = {NULL, -1};
     char has[96], want[96], beside[120];
@@ -183,7 +183,7 @@ static void rest_check(struct match *m, const struct items *t)
 {
     const struct weights_allow *a = m->w->allow;
     for (int i = 0; i < t->n; i++) {
-        const struct item *k = &t->of[i], *first = item_find(t, k->own);
+        const struct weight_item *k = &t->of[i], *first = item_find(t, k->own);
         if (k->used) continue;
         if (first && first->used && first != k) {
             if (!m->n_twice++)

@@ -158,11 +158,11 @@ char *conf_json(const struct conf *c)
 
 /* ---- manual ---------------------------------------------------------------------------------------------------- */
 
-struct words { struct text built, missing; };
+struct printed_words { struct text built, missing; };
 
 static void word_collect(const char *word, int n, bool built, void *arg)
 {
-    struct words *w = arg;
+    struct printed_words *w = arg;
     struct text *t = built ? &w->built : &w->missing;
     text_add(t, "%s%.*s", t->n ? " , " : "", n, word);
 }
@@ -203,7 +203,7 @@ void conf_help(const char *key, struct text *out)
 
 static void words_manual(const struct opt *o, struct text *out)
 {
-    struct words w = {0};
+    struct printed_words w = {0};
     opt_words(o, word_collect, &w);
     text_add(out, "One of\n.Cm %s .\n", w.built.s);
     if (w.missing.n) text_add(out, "Known, but not built:\n.Cm %s .\n", w.missing.s);

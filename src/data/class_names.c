@@ -76,18 +76,18 @@ bool class_names_forms(const char *a, const char *b)
     return same;
 }
 
-struct form { const char *name; char *composed; };
+struct name_form { const char *name; char *composed; };
 
 static int form_order(const void *a, const void *b)
 {
-    const struct form *x = a, *y = b;
+    const struct name_form *x = a, *y = b;
     const int by_form = strcmp(x->composed, y->composed);
     return by_form ? by_form : strcmp(x->name, y->name);
 }
 
 static void forms_doubt(const char *const *name, int64_t n, const char *of, struct text *t)
 {
-    struct form *f = mem_alloc((size_t)(n + 1) * sizeof *f);
+    struct name_form *f = mem_alloc((size_t)(n + 1) * sizeof *f);
     size_t count = 0;
     for (int64_t i = 0; i < n; i++)
         if ((f[count].composed = composed(name[i])) != NULL) f[count++].name = name[i];

@@ -2,14 +2,14 @@
 #include "data/crop_geometry.h"
 
 /* Along one axis of the upright picture: scaled to `scaled` pixels, of which n from `first` on go to `at` on. */
-struct span { int64_t scaled, first; int at, n; };
+struct crop_span { int64_t scaled, first; int at, n; };
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* size * num / den, rounded down, as Python's int(size * num / den). */
 static int64_t ratio(int64_t size, int64_t num, int64_t den) { return (int64_t)((double)(size * num) / (double)den); }
 
-static void sizes(const struct frame *f, int64_t height, int64_t width, int64_t *to_height, int64_t *to_width)
+static void sizes(const struct crop_frame *f, int64_t height, int64_t width, int64_t *to_height, int64_t *to_width)
 {
     int64_t h = f->height, w = f->width;
     if (f->resize[1]) {
@@ -27,10 +27,10 @@ static void sizes(const struct frame *f, int64_t height, int64_t width, int64_t 
 static int64_t half_even(int64_t n) { return n / 2 + (n % 2 && n / 2 % 2); }
 
 /* What `size` pixels of the sample show of `scaled`, from `from` on, which may lie outside. */
-static struct span span_of(int64_t scaled, int64_t from, int size)
+static struct crop_span span_of(int64_t scaled, int64_t from, int size)
 {
     int64_t end = from + size;
-    struct span s = {.scaled = scaled, .first = larger(from, 0)};
+    struct crop_span s = {.scaled = scaled, .first = larger(from, 0)};
     if (s.first >= scaled) s.first = scaled - 1;
     s.at = from < 0 ? (int)(-from < size ? -from : size) : 0;
     s.n = (int)larger((end < scaled ? end : scaled) - larger(from, 0), 0);
@@ -38,7 +38,7 @@ static struct span span_of(int64_t scaled, int64_t from, int size)
 }
 
 /* Counted from the other end. */
-static int64_t flipped(const struct span *s, bool flip)
+static int64_t flipped(const struct crop_span *s, bool flip)
 {
     return flip ? s->scaled - s->first - (s->n ? s->n : 1) : s->first;
 }
@@ -56,9 +56,9 @@ void crop_order(struct crop_place *p)
 
 struct crop_place crop_cut_place(const struct crop_cut *cut, int width, int height, struct picture_turn turn)
 {
-    struct span rows = span_of(cut->to_height, cut->top, cut->height);
-    struct span columns = span_of(cut->to_width, cut->left, cut->width);
-    const struct span *down = turn.swap ? &columns : &rows, *across = turn.swap ? &rows : &columns;
+    struct crop_span rows = span_of(cut->to_height, cut->top, cut->height);
+    struct crop_span columns = span_of(cut->to_width, cut->left, cut->width);
+    const struct crop_span *down = turn.swap ? &columns : &rows, *across = turn.swap ? &rows : &columns;
     const struct canvas_part *p = &cut->part;
     struct canvas_part as = turn.swap ? (struct canvas_part){p->left, p->top, p->width, p->height} : *p;
     struct crop_place place = {
@@ -80,7 +80,7 @@ int64_t crop_centred(int64_t scaled, int64_t pad, int size)
     return half_even(padded - size) - before;
 }
 
-struct crop_place crop_place(const struct frame *f, int width, int height, struct picture_turn turn)
+struct crop_place crop_place(const struct crop_frame *f, int width, int height, struct picture_turn turn)
 {
     struct crop_cut cut = {.part = {0, 0, turn.swap ? width : height, turn.swap ? height : width},
                            .height = f->height, .width = f->width};

@@ -12,7 +12,7 @@
 
 /* resize[0] 0: the picture is scaled until it just covers height x width; resize[1] 0: until its shorter side is
  * resize[0]; otherwise to that height and width. pad: at least this height and width, 0: as it is. */
-struct frame { int height, width; int64_t resize[2], pad[2]; };
+struct crop_frame { int height, width; int64_t resize[2], pad[2]; };
 
 /* Where a picture's pixels go. Of the stored picture the part of window.height rows and window.width columns from
  * from_top and from_left on is scaled; window is the part of the scaled one, as stored, that a sample shows. In the
@@ -26,7 +26,7 @@ struct crop_place {
 /* Where `size` pixels begin that are cropped about the centre of `scaled` ones, which have been padded to at least
  * `pad`: counted from the first of the scaled ones, so below 0 in the padding. */
 int64_t crop_centred(int64_t scaled, int64_t pad, int size);
-struct crop_place crop_place(const struct frame *f, int width, int height, struct picture_turn turn);
+struct crop_place crop_place(const struct crop_frame *f, int width, int height, struct picture_turn turn);
 /* The same for any part of the upright picture, scaled to to_height x to_width; the sample shows height x width pixels
  * of that from row `top` and column `left` on, which may lie outside. width and height are the stored picture's. */
 struct crop_cut { struct canvas_part part; int64_t to_height, to_width, top, left; int height, width; };

@@ -14,18 +14,18 @@
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
 
 /* labels: bytes before the pixels, the last of which counts */
-struct form {
+struct cifar_form {
     int labels, classes, n_train;
     const char *name, *train[5], *test, *names;
 };
-static const struct form forms[] = {
+static const struct cifar_form forms[] = {
     {1, 10, 5, "CIFAR-10", {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
                             "data_batch_5.bin"}, "test_batch.bin", "batches.meta.txt"},
     {2, 100, 1, "CIFAR-100", {"train.bin"}, "test.bin", "fine_label_names.txt"},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
-static uint64_t record_of(const struct form *f) { return (uint64_t)f->labels + PIXELS; }
+static uint64_t record_of(const struct cifar_form *f) { return (uint64_t)f->labels + PIXELS; }
 
 static bool is_there(const char *path)
 {
@@ -34,7 +34,7 @@ static bool is_there(const char *path)
 }
 
 /* By what lies in a folder. */
-static const struct form *folder_form(const struct image_list *l, struct err *e)
+static const struct cifar_form *folder_form(const struct image_list *l, struct err *e)
 {
     for (int i = 0; i < FORMS; i++)
         if (is_there(arena_printf(l->mem, "%s%s", l->root, forms[i].train[0])) ||
@@ -45,9 +45,9 @@ static const struct form *folder_form(const struct image_list *l, struct err *e)
 }
 
 /* By the size of a file, and where that fits both, by its name. */
-static const struct form *file_form(const char *path, uint64_t size, struct err *e)
+static const struct cifar_form *file_form(const char *path, uint64_t size, struct err *e)
 {
-    const struct form *found = NULL;
+    const struct cifar_form *found = NULL;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     for (int i = 0; i < FORMS && size; i++) {
         bool named = !strcmp(name, forms[i].test) || !strcmp(name, forms[i].train[0]);
@@ -61,7 +61,7 @@ static const struct form *file_form(const char *path, uint64_t size, struct err 
 }
 
 /* A file's records become pictures of the list. */
-static int records_add(struct image_list *l, int fd, uint64_t n, const struct form *f, struct err *e)
+static int records_add(struct image_list *l, int fd, uint64_t n, const struct cifar_form *f, struct err *e)
 {
     const char *path = l->shard.v[l->shard.n - 1];
     char name[40];
@@ -80,7 +80,7 @@ static int records_add(struct image_list *l, int fd, uint64_t n, const struct fo
 }
 
 /* f NULL: by the file. *used: which it was. */
-static int file_add(struct image_list *l, const char *path, const struct form *f, const struct form **used,
+static int file_add(struct image_list *l, const char *path, const struct cifar_form *f, const struct cifar_form **used,
                     struct err *e)
 {
     uint64_t size;
@@ -100,7 +100,7 @@ static int file_add(struct image_list *l, const char *path, const struct form *f
 }
 
 /* A name a line, as many as there are classes; otherwise they have none. */
-static void name_table_read(struct image_list *l, const struct form *f)
+static void name_table_read(struct image_list *l, const struct cifar_form *f)
 {
     struct text t = {0};
     int64_t n = 0;
@@ -114,7 +114,7 @@ static void name_table_read(struct image_list *l, const struct form *f)
 
 static int folder_add(struct image_list *l, enum ds_part part, struct err *e)
 {
-    const struct form *f = folder_form(l, e), *used;
+    const struct cifar_form *f = folder_form(l, e), *used;
     if (!f) return -1;
     for (int i = 0; i < (part == DS_TRAIN ? f->n_train : 1); i++) {
         const char *name = part == DS_TRAIN ? f->train[i] : f->test;
@@ -128,7 +128,7 @@ static int folder_add(struct image_list *l, enum ds_part part, struct err *e)
 static int cifar_list(const struct conf *c, enum ds_part part, bool labels, struct image_list *l, struct err *e)
 {
     const char *path = part == DS_TRAIN ? c->data.train : c->data.test;
-    const struct form *used = NULL;
+    const struct cifar_form *used = NULL;
     struct stat st;
     bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
     (void)labels;

@@ -23,8 +23,8 @@
 enum { FILE_MOST = 1 << 28, LARGE = IMAGES_KEPT / 4 };
 
 /* What one read needs, kept for the next one. large: it has the lock of large pictures. */
-struct room {
-    struct room *next;
+struct decode_buffer {
+    struct decode_buffer *next;
     bool large;
     uint8_t *file, *row;
     size_t file_bytes, row_bytes;
@@ -38,7 +38,7 @@ struct images {
     struct arena *mem;
     struct ds_pair want;
     struct image_list list;
-    struct frame frame;
+    struct crop_frame frame;
     struct augment *augment;
     struct ds_norm norm;
     int64_t channels, classes;
@@ -50,10 +50,10 @@ struct images {
     _Atomic(char *) *damaged;
     pthread_mutex_t large;
     pthread_mutex_t lock;                                /* of the rest */
-    struct room *rooms;                                  /* that nobody uses */
+    struct decode_buffer *rooms;                         /* that nobody uses */
 };
 
-static void room_free(struct room *r)
+static void room_free(struct decode_buffer *r)
 {
     free(r->file);
     free(r->row);
@@ -67,7 +67,7 @@ void images_close(struct ds *ds)
 {
     struct images *d = (struct images *)ds;
     while (d->rooms) {
-        struct room *r = d->rooms;
+        struct decode_buffer *r = d->rooms;
         d->rooms = r->next;
         room_free(r);
     }
@@ -123,7 +123,7 @@ static int sizes_find(struct images *d, const struct conf *c, struct err *e)
 {
     char s[96];
     const struct shape *in = &d->want.input;
-    struct frame *f = &d->frame;
+    struct crop_frame *f = &d->frame;
     for (int i = 0; i < 2; i++) {
         f->resize[i] = i < c->data.resize.n ? c->data.resize.v[i] : 0;
         f->pad[i] = c->data.pad.n ? c->data.pad.v[i] : 0;
@@ -250,16 +250,16 @@ void images_only(struct ds *ds, const uint64_t *sample, uint64_t n)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static struct room *room_take(struct images *d)
+static struct decode_buffer *room_take(struct images *d)
 {
     pthread_mutex_lock(&d->lock);
-    struct room *r = d->rooms;
+    struct decode_buffer *r = d->rooms;
     if (r) d->rooms = r->next;
     pthread_mutex_unlock(&d->lock);
     return r ? r : mem_alloc(sizeof *r);
 }
 
-static void large_take(struct images *d, struct room *r, size_t bytes)
+static void large_take(struct images *d, struct decode_buffer *r, size_t bytes)
 {
     if (r->large || bytes <= LARGE) return;
     pthread_mutex_lock(&d->large);
@@ -267,7 +267,7 @@ static void large_take(struct images *d, struct room *r, size_t bytes)
 }
 
 /* One that a large picture has blown up is not kept. */
-static void room_give(struct images *d, struct room *r)
+static void room_give(struct images *d, struct decode_buffer *r)
 {
     if (r->large) pthread_mutex_unlock(&d->large);
     r->large = false;
@@ -290,7 +290,7 @@ static uint8_t *room_for(uint8_t **at, size_t *have, size_t want)
     return *at;
 }
 
-static int file_load(struct images *d, uint64_t i, struct room *r, struct err *e)
+static int file_load(struct images *d, uint64_t i, struct decode_buffer *r, struct err *e)
 {
     struct image_bytes *b = &r->from;
     if (image_list_open(&d->list, i, b, e)) return -1;
@@ -330,8 +330,8 @@ static void place_shrink(const struct images *d, struct augment_key k, struct pi
     crop_order(place);
 }
 
-static int picture_write(const struct images *d, struct room *r, struct picture *p, struct augment_key k, float *x,
-                         struct err *e)
+static int picture_write(const struct images *d, struct decode_buffer *r, struct picture *p, struct augment_key k,
+                         float *x, struct err *e)
 {
     struct picture_turn none = {0}, turn = d->upright ? picture_turned(p) : none;
     int width = picture_width(p), height = picture_height(p);
@@ -355,7 +355,7 @@ static int picture_write(const struct images *d, struct room *r, struct picture 
     return picture_finish(p, e);
 }
 
-static int bytes_open(const struct images *d, const struct room *r, struct picture **p, struct err *e)
+static int bytes_open(const struct images *d, const struct decode_buffer *r, struct picture **p, struct err *e)
 {
     const struct picture_bytes b = {r->file, (size_t)r->from.size, d->list.raw_width, d->list.raw_height};
     return b.width ? picture_open_raw(r->from.path.s, &b, p, e) : picture_open(r->from.path.s, b.at, b.n, p, e);
@@ -365,7 +365,7 @@ static int bytes_open(const struct images *d, const struct room *r, struct pictu
 static int image_read(struct images *d, uint64_t i, struct augment_key k, float *x, struct err *e)
 {
     struct picture *p = NULL;
-    struct room *r = room_take(d);
+    struct decode_buffer *r = room_take(d);
     int bad = file_load(d, i, r, e) || bytes_open(d, r, &p, e);
     if (!bad) {
         large_take(d, r, picture_memory(p));

@@ -19,7 +19,7 @@
 #include "data/volumes.h"
 
 /* Labels as they are kept: how many voxels each has, then they themselves. */
-struct labels { uint64_t count[NIFTI_LABELS]; uint8_t at[]; };
+struct volume_labels { uint64_t count[NIFTI_LABELS]; uint8_t at[]; };
 
 struct nifti_set {
     struct ds ds;
@@ -218,7 +218,7 @@ static size_t image_bytes(const struct nifti_set *d, const struct volume *v)
     return sizeof(float) * volume_count(v->grid.size) * (size_t)d->channels;
 }
 
-static size_t label_bytes(const struct volume *v) { return sizeof(struct labels) + volume_count(v->grid.size); }
+static size_t label_bytes(const struct volume *v) { return sizeof(struct volume_labels) + volume_count(v->grid.size); }
 
 static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *first)
 {
@@ -328,7 +328,7 @@ static int label_make(void *ctx, uint64_t block, void *out, struct err *e)
 {
     const struct nifti_set *d = ctx;
     const struct volume *v = &d->v[block / 2];
-    struct labels *l = out;
+    struct volume_labels *l = out;
     uint8_t *raw = mem_alloc(nifti_voxels(&v->label));
     if (nifti_labels(&v->label, &d->map, raw, e)) {
         free(raw);
@@ -349,7 +349,7 @@ static const float *image_take(struct nifti_set *d, uint64_t volume, struct err 
     return volume_cache_take(d->cache, image_block(volume), &m, e);
 }
 
-static const struct labels *labels_take(struct nifti_set *d, uint64_t volume, struct err *e)
+static const struct volume_labels *labels_take(struct nifti_set *d, uint64_t volume, struct err *e)
 {
     const struct volume_maker m = {label_make, d, label_bytes(&d->v[volume])};
     return volume_cache_take(d->cache, label_block(volume), &m, e);
@@ -381,7 +381,7 @@ static void tile_find(const struct nifti_set *d, const struct volume *v, uint64_
 }
 
 /* The place of the k-th voxel of a class. */
-static void voxel_find(const struct volume *v, const struct labels *l, int class, uint64_t k, int64_t at[3])
+static void voxel_find(const struct volume *v, const struct volume_labels *l, int class, uint64_t k, int64_t at[3])
 {
     int64_t i = 0;
     while (l->at[i] != class || k--) i++;
@@ -392,8 +392,8 @@ static void voxel_find(const struct volume *v, const struct labels *l, int class
 
 /* A part about a voxel of one of the classes that there are, the background apart; each class is as likely. false:
  * there is no such voxel. */
-static bool foreground_draw(const struct nifti_set *d, const struct volume *v, const struct labels *l, struct draws *r,
-                            int64_t corner[3])
+static bool foreground_draw(const struct nifti_set *d, const struct volume *v, const struct volume_labels *l,
+                            struct draws *r, int64_t corner[3])
 {
     int there = 0, class = 0;
     int64_t at[3];
@@ -423,7 +423,7 @@ static int cut_draw(struct nifti_set *d, uint64_t sample, uint64_t visit, struct
     }
     if (whole) return 0;
     if (variate_uniform(&r) < d->foreground) {
-        const struct labels *l = labels_take(d, sample, e);
+        const struct volume_labels *l = labels_take(d, sample, e);
         if (!l) return -1;
         found = foreground_draw(d, v, l, &r, cut->corner);
         volume_cache_give(d->cache, label_block(sample));
@@ -470,7 +470,7 @@ static int image_read(struct nifti_set *d, uint64_t volume, const struct steps *
 static int label_read(struct nifti_set *d, uint64_t volume, const struct steps *s, void *y, struct err *e)
 {
     const struct field *t = &d->target;
-    const struct labels *from = labels_take(d, volume, e);
+    const struct volume_labels *from = labels_take(d, volume, e);
     float *x = y;
     int64_t to = 0;
     if (!from) return -1;
@@ -572,7 +572,7 @@ int volumes_stored_labels(const struct ds *ds, uint64_t i, uint8_t *out, struct 
 
 const uint8_t *volumes_labels_take(struct ds *d, uint64_t i, struct err *e)
 {
-    const struct labels *l = labels_take((struct nifti_set *)d, i, e);
+    const struct volume_labels *l = labels_take((struct nifti_set *)d, i, e);
     return l ? l->at : NULL;
 }
 

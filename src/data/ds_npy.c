@@ -10,7 +10,7 @@
 #include "data/ds_int.h"
 #include "data/npy.h"
 
-struct pair {
+struct npy_pair {
     struct ds ds;
     struct arena *mem;
     struct ds_pair want;
@@ -21,13 +21,13 @@ struct pair {
     struct augment *augment;
     float *pixel;                                        /* of pictures: what bytes become, for each channel */
     struct shape stored;                                 /* of a sample in the file */
-    bool framed; struct frame frame;                     /* the model's pictures are made of other ones: of bytes */
+    bool framed; struct crop_frame frame;                /* the model's pictures are made of other ones: of bytes */
     struct canvas_pool canvases;
 };
 
 static void pair_close(struct ds *ds)
 {
-    struct pair *d = (struct pair *)ds;
+    struct npy_pair *d = (struct npy_pair *)ds;
     npy_close(&d->images);
     npy_close(&d->labels);
     free(d->label);
@@ -53,7 +53,7 @@ static int64_t integer_most(const struct ds_pair *want)
 }
 
 /* Checks that the input can hold the numbers of the file. */
-static int images_type(const struct pair *d, const struct conf *c, const char *path, struct err *e)
+static int images_type(const struct npy_pair *d, const struct conf *c, const char *path, struct err *e)
 {
     bool whole = d->images.type == NPY_I4 || d->images.type == NPY_I8;
     const char *name = npy_type_name(d->images.type);
@@ -66,7 +66,7 @@ static int images_type(const struct pair *d, const struct conf *c, const char *p
     return key ? conf_error(c, key, e, "the model takes whole numbers, which stay as they are") : 0;
 }
 
-static bool is_picture(const struct pair *d)
+static bool is_picture(const struct npy_pair *d)
 {
     const struct shape *s = &d->stored;
     return d->images.type == NPY_U1 && s->n == 3 && (s->d[0] == 1 || s->d[0] == 3) && s->d[1] <= PICTURE_SIDE &&
@@ -75,7 +75,7 @@ static bool is_picture(const struct pair *d)
 
 /* Which pictures are made of those of the file: by data.resize, data.pad and data.channels, and cropped, or by a list
  * that begins with the whole picture. */
-static int crop_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
+static int crop_make(struct npy_pair *d, const struct conf *c, enum ds_part part, struct err *e)
 {
     char have[96];
     const struct shape *in = &d->want.input, *s = &d->stored;
@@ -87,18 +87,18 @@ static int crop_make(struct pair *d, const struct conf *c, enum ds_part part, st
     if (!is_picture(d) || in->n != 3) return 0;
     bool whole = part == DS_TRAIN && augment_begins_whole(c);
     d->framed = key || (whole && (s->d[1] != in->d[1] || s->d[2] != in->d[2]));
-    d->frame = (struct frame){.height = (int)in->d[1], .width = (int)in->d[2], .resize = {s->d[1], s->d[2]}};
+    d->frame = (struct crop_frame){.height = (int)in->d[1], .width = (int)in->d[2], .resize = {s->d[1], s->d[2]}};
     for (int i = 0; i < 2 && c->data.pad.n == 2; i++) d->frame.pad[i] = c->data.pad.v[i];
     for (int i = 0; i < 2 && c->data.resize.n; i++) d->frame.resize[i] = i < c->data.resize.n ? c->data.resize.v[i] : 0;
     return 0;
 }
 
 /* Checks that the frame fills what the model takes, and that channels are those of the file or a single one's. */
-static int crop_check(const struct pair *d, const struct conf *c, bool whole, struct err *e)
+static int crop_check(const struct npy_pair *d, const struct conf *c, bool whole, struct err *e)
 {
     char want[96];
     const struct shape *in = &d->want.input;
-    const struct frame *f = &d->frame;
+    const struct crop_frame *f = &d->frame;
     if (in->d[0] != d->stored.d[0] && !(d->stored.d[0] == 1 && c->data.channels == in->d[0]))
         return conf_error(c, c->data.channels ? "data.channels" : "model.input", e, "%s has %lld channels, the model "
                           "takes %s: only a single one can be repeated, by data.channels", d->images.path,
@@ -118,7 +118,7 @@ static bool channels_last(const struct shape *s, const struct shape *want)
     return s->n == 3 && want->n == 3 && s->d[2] == want->d[0] && s->d[0] == want->d[1] && s->d[1] == want->d[2];
 }
 
-static int images_open(struct pair *d, const struct conf *c, enum ds_part part, const char *path, struct err *e)
+static int images_open(struct npy_pair *d, const struct conf *c, enum ds_part part, const char *path, struct err *e)
 {
     char have[96], want[96];
     if (npy_open(path, &d->images, e)) return -1;
@@ -138,7 +138,7 @@ static int images_open(struct pair *d, const struct conf *c, enum ds_part part, 
 }
 
 /* Samples of other shapes than channels x height x width are a row of numbers, for what asks for no picture. */
-static struct augment_want picture_of(const struct pair *d)
+static struct augment_want picture_of(const struct npy_pair *d)
 {
     const struct shape *s = &d->want.input;
     bool bytes = d->images.type == NPY_U1;
@@ -148,7 +148,7 @@ static struct augment_want picture_of(const struct pair *d)
                                  false};
 }
 
-static int augment_make(struct pair *d, const struct conf *c, enum ds_part part, struct err *e)
+static int augment_make(struct npy_pair *d, const struct conf *c, enum ds_part part, struct err *e)
 {
     const struct augment_want w = picture_of(d);
     if (!w.row) d->ds.picture = d->want.input;
@@ -161,7 +161,7 @@ static int augment_make(struct pair *d, const struct conf *c, enum ds_part part,
     return 0;
 }
 
-static int classes_load(struct pair *d, struct err *e)
+static int classes_load(struct npy_pair *d, struct err *e)
 {
     const struct npy *f = &d->labels;
     uint64_t n = (uint64_t)f->shape.d[0];
@@ -177,7 +177,7 @@ static int classes_load(struct pair *d, struct err *e)
 }
 
 /* Classes that the model does not take, as in a prediction, but by which data.validation divides. */
-static int strata_load(struct pair *d, const char *path, struct err *e)
+static int strata_load(struct npy_pair *d, const char *path, struct err *e)
 {
     if (npy_open(path, &d->labels, e)) return -1;
     const struct npy *f = &d->labels;
@@ -195,7 +195,7 @@ static const char *class_hint(bool whole, const struct shape *s, int64_t classes
     return !whole && !s->n ? ": y.astype('int64') makes it of these" : "";
 }
 
-static int labels_open(struct pair *d, const char *path, struct err *e)
+static int labels_open(struct npy_pair *d, const char *path, struct err *e)
 {
     char have[96], want[96];
     if (npy_open(path, &d->labels, e)) return -1;
@@ -227,8 +227,8 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
     if (ds_pair_of(c, want, true, &pair, e) || ds_files(c, part, &pair, &f, e)) return -1;
     if (!f.images) return 0;
     struct arena *mem = arena_new();
-    struct pair *d = arena_alloc(mem, sizeof *d);
-    *d = (struct pair){.ds.kind = &ds_npy, .mem = mem, .want = pair, .images.fd = -1, .labels.fd = -1};
+    struct npy_pair *d = arena_alloc(mem, sizeof *d);
+    *d = (struct npy_pair){.ds.kind = &ds_npy, .mem = mem, .want = pair, .images.fd = -1, .labels.fd = -1};
     canvas_pool_begin(&d->canvases);
     ds_pair_fields(&d->ds, &pair);
     if (images_open(d, c, part, arena_strdup(mem, f.images), e) || augment_make(d, c, part, e) ||
@@ -249,11 +249,11 @@ static int pair_open(const struct conf *c, enum ds_part part, const struct ds_wa
 
 static int64_t pair_class(const struct ds *ds, uint64_t sample)
 {
-    const struct pair *d = (const struct pair *)ds;
+    const struct npy_pair *d = (const struct npy_pair *)ds;
     return d->label ? d->label[sample] : -1;
 }
 
-static uint64_t pair_count(const struct ds *ds) { return ((const struct pair *)ds)->count; }
+static uint64_t pair_count(const struct ds *ds) { return ((const struct npy_pair *)ds)->count; }
 
 static void normalise(const struct ds_norm *norm, float *x, int64_t n)
 {
@@ -263,7 +263,7 @@ static void normalise(const struct ds_norm *norm, float *x, int64_t n)
 }
 
 /* Pixels are divided as those of IDX files, so that an image has the same bits in both formats. */
-static int sample_read(const struct pair *d, uint64_t index, float *x, struct err *e)
+static int sample_read(const struct npy_pair *d, uint64_t index, float *x, struct err *e)
 {
     int64_t n = shape_count(&d->want.input);
     if (npy_read_float(&d->images, index * (uint64_t)n, (uint64_t)n, x, e)) return -1;
@@ -281,7 +281,7 @@ static void bytes_show(const uint8_t *b, const struct shape *s, struct canvas *c
         for (size_t i = 0; i < plane; i++) p[i * PICTURE_BYTES + k] = b[i + (s->d[0] == 1 ? 0 : k * plane)];
 }
 
-static int picture_show(const struct pair *d, uint64_t index, struct canvas *c, struct err *e)
+static int picture_show(const struct npy_pair *d, uint64_t index, struct canvas *c, struct err *e)
 {
     const uint64_t n = (uint64_t)shape_count(&d->stored);
     uint8_t *bytes = mem_alloc((size_t)n);
@@ -295,7 +295,7 @@ static int picture_show(const struct pair *d, uint64_t index, struct canvas *c, 
 }
 
 /* x is room for what is read, too. */
-static int values_show(const struct pair *d, uint64_t index, float *x, struct canvas *c, struct err *e)
+static int values_show(const struct npy_pair *d, uint64_t index, float *x, struct canvas *c, struct err *e)
 {
     const struct augment_want w = picture_of(d);
     const uint64_t n = (uint64_t)shape_count(&d->want.input);
@@ -307,7 +307,7 @@ static int values_show(const struct pair *d, uint64_t index, float *x, struct ca
 }
 
 /* What is framed, or what the list of augmentations changes. */
-static int sample_make(struct pair *d, struct augment_key k, float *x, struct err *e)
+static int sample_make(struct npy_pair *d, struct augment_key k, float *x, struct err *e)
 {
     const struct augment_want w = picture_of(d);
     const struct augment_values values = {&d->norm, d->pixel, w.channels, false};
@@ -339,7 +339,7 @@ static int integers_read(struct integers in, uint64_t index, void *x, struct err
 
 static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e)
 {
-    struct pair *d = (struct pair *)ds;
+    struct npy_pair *d = (struct npy_pair *)ds;
     uint64_t m = (uint64_t)shape_count(&d->want.target);
     if (ds_index_check(ds, index, e)) return -1;
     if (field == PAIR_INPUT && (d->augment || d->framed))
@@ -358,7 +358,7 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
 }
 
 /* Elements of some samples. */
-static void elements_tell(const struct pair *d, const struct npy *f, const struct ds_sink *to)
+static void elements_tell(const struct npy_pair *d, const struct npy *f, const struct ds_sink *to)
 {
     struct shape s = sample_shape(f);
     uint64_t n = (uint64_t)shape_count(&s), some = DS_TOLD_BYTES / npy_type_bytes(f->type);
@@ -373,7 +373,7 @@ static void elements_tell(const struct pair *d, const struct npy *f, const struc
 
 static void pair_tell(const struct ds *ds, const struct ds_sink *to)
 {
-    const struct pair *d = (const struct pair *)ds;
+    const struct npy_pair *d = (const struct npy_pair *)ds;
     elements_tell(d, &d->images, to);
     if (d->label) to->put(to->ctx, d->label, d->count * sizeof *d->label);
     else if (d->labels.fd >= 0) elements_tell(d, &d->labels, to);

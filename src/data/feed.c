@@ -55,7 +55,7 @@ uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch)
 /* A request. Its samples are handed out to readers in their order: `next` comes next, `busy` are being read. failed:
  * the first sample that could not be read, and e why; after it none is handed out, so that whichever reader comes to it
  * first, the error is the same. */
-struct item {
+struct feed_item {
     void *value[MAX_INPUTS];
     int64_t *id;
     uint64_t position;
@@ -70,7 +70,7 @@ struct feed {
      * requested */
     int ring, first, taken, filled, n;
     bool stop;
-    struct item *item;
+    struct feed_item *item;
     struct ds_damage damage;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -78,19 +78,19 @@ struct feed {
     int n_threads;
 };
 
-static struct item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
+static struct feed_item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
 
 /* ---- readers: with the lock held, which is released while they read ---- */
 
 /* A request with samples to hand out, the oldest one; NULL: there is none. */
-static struct item *item_next(struct feed *f)
+static struct feed_item *item_next(struct feed *f)
 {
     for (int i = f->filled; i < f->n; i++)
         if (item_at(f, i)->next < item_at(f, i)->n) return item_at(f, i);
     return NULL;
 }
 
-static int sample_read(struct feed *f, const struct item *it, int i, struct err *e)
+static int sample_read(struct feed *f, const struct feed_item *it, int i, struct err *e)
 {
     struct ds *d = f->want.ds;
     uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
@@ -102,14 +102,14 @@ static int sample_read(struct feed *f, const struct item *it, int i, struct err 
     return 0;
 }
 
-static bool item_over(const struct item *it) { return it->next == it->n && !it->busy; }
+static bool item_over(const struct feed_item *it) { return it->next == it->n && !it->busy; }
 
 static void filled_count(struct feed *f)
 {
     while (f->filled < f->n && item_over(item_at(f, f->filled))) f->filled++;
 }
 
-static void item_work(struct feed *f, struct item *it)
+static void item_work(struct feed *f, struct feed_item *it)
 {
     struct err e = {0};
     int i = it->next++;
@@ -133,7 +133,7 @@ static void *feed_main(void *arg)
     struct feed *f = arg;
     pthread_mutex_lock(&f->lock);
     while (!f->stop) {
-        struct item *it = item_next(f);
+        struct feed_item *it = item_next(f);
         if (it) item_work(f, it);
         else pthread_cond_wait(&f->changed, &f->lock);
     }
@@ -225,7 +225,7 @@ static int request_add(struct feed *f, int n, const int64_t *id, uint64_t positi
         return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->want.max_samples);
     if (f->n == f->ring)
         return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
-    struct item *it = item_at(f, f->n);
+    struct feed_item *it = item_at(f, f->n);
     it->n = it->failed = n;
     it->next = it->busy = 0;
     it->e.code = 0;
@@ -277,7 +277,7 @@ static void oldest_give(struct feed *f)
 }
 
 /* What was damaged is told of when it is taken, so in the order of samples, whoever has read them. */
-static void damage_take(struct feed *f, const struct item *it)
+static void damage_take(struct feed *f, const struct feed_item *it)
 {
     for (int i = 0; i < it->n; i++)
         for (int k = 0; k < f->want.n_fields; k++) {
@@ -291,7 +291,7 @@ static int oldest_take(struct feed *f, const struct feed_meanwhile *m, void *con
     if (f->taken) return err_set(e, E_INTERNAL, "samples are taken before others are given back");
     if (oldest_wait(f, m, e)) return -1;
     if (!f->n) return err_set(e, E_INTERNAL, "samples are taken that nobody requested");
-    struct item *it = item_at(f, f->taken++);
+    struct feed_item *it = item_at(f, f->taken++);
     *value = it->value;
     if (it->failed == it->n) {
         damage_take(f, it);
@@ -335,7 +335,7 @@ int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err
 bool feed_ready(struct feed *f)
 {
     pthread_mutex_lock(&f->lock);
-    const struct item *it = item_at(f, f->taken);
+    const struct feed_item *it = item_at(f, f->taken);
     bool ready = f->filled > f->taken && it->failed == it->n;
     pthread_mutex_unlock(&f->lock);
     return ready;

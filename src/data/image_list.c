@@ -229,16 +229,16 @@ static int folder_pictures(struct image_list *l, const entries *in, const char *
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 /* number: of the line in its file, counted from 1 */
-struct line { const char *s; size_t n; int number; };
+struct list_line { const char *s; size_t n; int number; };
 
-static void blanks_drop(struct line *x)
+static void blanks_drop(struct list_line *x)
 {
     while (x->n && (x->s[x->n - 1] == ' ' || x->s[x->n - 1] == '\t')) x->n--;
     while (x->n && (*x->s == ' ' || *x->s == '\t')) x->s++, x->n--;
 }
 
 /* A comment begins with #, unless that begins the name of a picture. */
-static bool comment(const struct line *x)
+static bool comment(const struct list_line *x)
 {
     size_t path = x->n;
     if (!x->n || *x->s != '#') return false;
@@ -247,12 +247,12 @@ static bool comment(const struct line *x)
 }
 
 /* The next line of those that are left that is neither empty nor a comment. Lines end with \n, \r\n or \r. */
-static bool line_next(struct image_list *l, struct line *all, struct line *x)
+static bool line_next(struct image_list *l, struct list_line *all, struct list_line *x)
 {
     while (all->n) {
         const char *end = all->s + all->n, *stop = all->s;
         while (stop < end && *stop != '\n' && *stop != '\r') stop++;
-        *x = (struct line){all->s, (size_t)(stop - all->s), ++all->number};
+        *x = (struct list_line){all->s, (size_t)(stop - all->s), ++all->number};
         if (stop < end) stop += 1 + (*stop == '\r' && stop + 1 < end && stop[1] == '\n');
         all->n = (size_t)(end - stop);
         all->s = stop;
@@ -264,7 +264,7 @@ static bool line_next(struct image_list *l, struct line *all, struct line *x)
 }
 
 /* Takes a word in quotes off the front, where one quote stands for two; false: it has no end. */
-static bool quoted_take(struct arena *mem, struct line *x, struct line *word)
+static bool quoted_take(struct arena *mem, struct list_line *x, struct list_line *word)
 {
     char *to = arena_alloc(mem, x->n);
     size_t n = 0, at = 1;
@@ -274,20 +274,20 @@ static bool quoted_take(struct arena *mem, struct line *x, struct line *word)
         to[n++] = x->s[at];
     }
     if (at >= x->n) return false;
-    *word = (struct line){to, n, x->number};
-    *x = (struct line){x->s + at + 1, x->n - at - 1, x->number};
+    *word = (struct list_line){to, n, x->number};
+    *x = (struct list_line){x->s + at + 1, x->n - at - 1, x->number};
     return true;
 }
 
 /* Splits path and label at the last tab, or else at the first comma or semicolon behind the name of a picture, or else
  * at the last blank, or else at the last comma or semicolon; *label is empty where the line names a picture alone. */
-static void columns_split(const struct line *x, struct line *path, struct line *label)
+static void columns_split(const struct list_line *x, struct list_line *path, struct list_line *label)
 {
     const char *at = memrchr(x->s, '\t', x->n), *end = x->s + x->n, *last = NULL;
     *path = *x;
-    *label = (struct line){end, 0, x->number};
+    *label = (struct list_line){end, 0, x->number};
     for (const char *s = x->s; !at && s < end; s++) {
-        struct line before = {x->s, (size_t)(s - x->s), 0};
+        struct list_line before = {x->s, (size_t)(s - x->s), 0};
         if (*s != ',' && *s != ';') continue;
         last = s;
         blanks_drop(&before);
@@ -297,19 +297,20 @@ static void columns_split(const struct line *x, struct line *path, struct line *
     if (!at) at = memrchr(x->s, ' ', x->n);
     if (!at) at = last;
     if (!at) return;
-    *label = (struct line){at + 1, (size_t)(end - at - 1), x->number};
+    *label = (struct list_line){at + 1, (size_t)(end - at - 1), x->number};
     path->n = (size_t)(at - x->s);
 }
 
-static int line_split(struct image_list *l, const struct line *x, struct line *path, struct line *label, struct err *e)
+static int line_split(struct image_list *l, const struct list_line *x, struct list_line *path, struct list_line *label,
+                      struct err *e)
 {
-    struct line rest = *x;
+    struct list_line rest = *x;
     bool sound = true;
     if (*x->s != '"') columns_split(x, path, label);
     else if ((sound = quoted_take(l->mem, &rest, path) && (!rest.n || strchr(",;\t ", *rest.s)))) {
         blanks_drop(&rest);
         const size_t mark = rest.n && strchr(",;", *rest.s) ? 1 : 0;
-        *label = (struct line){rest.s + mark, rest.n - mark, x->number};
+        *label = (struct list_line){rest.s + mark, rest.n - mark, x->number};
     }
     if (!sound) return err_set(e, E_DATA, "a quote that has no end, or something behind it");
     const bool table = label->s > x->s && strchr(",;", label->s[-1]);
@@ -389,9 +390,9 @@ int image_list_find(struct image_list *l, const char **label, const char *classe
     return 0;
 }
 
-static int line_add(struct image_list *l, const struct line *x, bool labels, const char **label, struct err *e)
+static int line_add(struct image_list *l, const struct list_line *x, bool labels, const char **label, struct err *e)
 {
-    struct line path, word;
+    struct list_line path, word;
     if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
     if (line_split(l, x, &path, &word, e)) return -1;
     if (!path.n) return err_set(e, E_DATA, "no path before the label");
@@ -422,9 +423,9 @@ static void header_drop(struct image_list *l, words *label, bool top)
     memmove(label->v, label->v + 1, (size_t)--label->n * sizeof *label->v);
 }
 
-static int lines_read(struct image_list *l, struct line all, bool labels, words *label, struct err *e)
+static int lines_read(struct image_list *l, struct list_line all, bool labels, words *label, struct err *e)
 {
-    struct line x;
+    struct list_line x;
     bool top = false;
     while (line_next(l, &all, &x)) {
         if (!l->image.n) top = !l->left.n[LEFT_LINE];
@@ -447,24 +448,24 @@ int image_list_parse(const char *path, const char *s, size_t n, bool labels, str
 {
     words label = {0};
     image_list_begin(l, path, false);
-    int bad = lines_read(l, (struct line){s, n, 0}, labels, &label, e);
+    int bad = lines_read(l, (struct list_line){s, n, 0}, labels, &label, e);
     if (!bad) bad = image_list_number(l, label.v, true, e);
     vec_free(&label);
     return bad;
 }
 
 /* Does its first line name an archive? Then all do. */
-static bool archives_listed(struct image_list *l, struct line all)
+static bool archives_listed(struct image_list *l, struct list_line all)
 {
-    struct line x;
+    struct list_line x;
     const bool listed = line_next(l, &all, &x) && image_shards_named(x.s, x.n);
     leftover_free(&l->left);                              /* they are read again */
     return listed;
 }
 
-static int archives_read(struct image_list *l, struct line all, words *shard, struct err *e)
+static int archives_read(struct image_list *l, struct list_line all, words *shard, struct err *e)
 {
-    struct line x;
+    struct list_line x;
     while (line_next(l, &all, &x)) {
         if (!image_shards_named(x.s, x.n) || x.n > PATH_MOST || memchr(x.s, 0, x.n))
             return err_set(e, E_DATA, "%s:%d: no archive, NAME.tar, as in the first line", l->path, x.number);
@@ -478,7 +479,7 @@ static int list_file(struct image_list *l, bool labels, const char *classes_of, 
     struct text t = {0};
     words label = {0}, shard = {0};
     int bad = text_read_file(&t, l->path, LIST_MOST, e);
-    struct line all = {t.s, t.n, 0};
+    struct list_line all = {t.s, t.n, 0};
     if (!bad && archives_listed(l, all)) {
         bad = archives_read(l, all, &shard, e) || image_shards_read(l, &shard, labels, classes_of, e) ? -1 : 0;
     } else if (!bad) {

@@ -12,7 +12,7 @@ struct mix {
     uint64_t count;
     size_t values[MAX_INPUTS];                           /* of a field: floats */
     pthread_mutex_t lock;
-    struct spare { struct spare *next; float x[]; } *spare;   /* room for the other sample's values */
+    struct mix_spare { struct mix_spare *next; float x[]; } *spare; /* room for the other sample's values */
 };
 
 static int fields_check(const struct mix *m, const struct ds *d, struct err *e)
@@ -61,7 +61,7 @@ void mix_free(struct mix *m)
 {
     if (!m) return;
     while (m->spare) {
-        struct spare *s = m->spare;
+        struct mix_spare *s = m->spare;
         m->spare = s->next;
         free(s);
     }
@@ -72,18 +72,18 @@ void mix_free(struct mix *m)
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* For any field: targets have fewer values than inputs, or more. */
-static struct spare *spare_take(struct mix *m)
+static struct mix_spare *spare_take(struct mix *m)
 {
     size_t most = 0;
     for (int i = 0; i < MAX_INPUTS; i++) if (m->values[i] > most) most = m->values[i];
     pthread_mutex_lock(&m->lock);
-    struct spare *s = m->spare;
+    struct mix_spare *s = m->spare;
     if (s) m->spare = s->next;
     pthread_mutex_unlock(&m->lock);
     return s ? s : mem_alloc(sizeof *s + size_mul(most, sizeof(float)));
 }
 
-static void spare_give(struct mix *m, struct spare *s)
+static void spare_give(struct mix *m, struct mix_spare *s)
 {
     pthread_mutex_lock(&m->lock);
     s->next = m->spare;
@@ -139,7 +139,7 @@ int mix_read(struct mix *m, struct ds *d, const struct ds_at *at, void *out, str
     if (!a) return 0;
     struct canvas c = canvas_of(d, m->values[at->field], out);
     a->kind->draw(a, &r, c.height, c.width, v);
-    struct spare *s = spare_take(m);
+    struct mix_spare *s = spare_take(m);
     int bad = d->kind->read(d, other, at->visit, at->field, s->x, e);
     if (!bad && d->field[at->field].role == ROLE_SAMPLE) a->kind->mix(v, &c, s->x);
     else if (!bad) blend(v[0], s->x, m->values[at->field], out);

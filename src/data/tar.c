@@ -144,9 +144,9 @@ static int extra_read(struct tar *t, uint8_t type, uint64_t at, uint64_t size, s
 
 /* ---- members ----------------------------------------------------------------------------------------------------- */
 
-enum kind { K_FILE, K_LINK, K_EXTRA, K_OTHER, K_APART };
+enum tar_kind { K_FILE, K_LINK, K_EXTRA, K_OTHER, K_APART };
 
-static enum kind kind_of(uint8_t type)
+static enum tar_kind kind_of(uint8_t type)
 {
     if (type == '0' || type == 0 || type == '7') return K_FILE;
     if (type == '1' || type == '2') return K_LINK;
@@ -174,7 +174,7 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
     uint64_t at = t->at + BLOCK, size;
     if (!sum_right(h) && !t->at && file_kind_file(t->fd, t->path, t->size, "a tar archive", e)) return -1;
     if (!sum_right(h)) return damaged(t, t->at, "no header of a tar archive: its checksum is wrong", e);
-    enum kind kind = kind_of(type);
+    enum tar_kind kind = kind_of(type);
     bool extra = kind == K_EXTRA || type == 'g';
     if (size_find(t, h, extra, &size, e)) return -1;
     if (kind == K_APART) return damaged(t, t->at, "a member that is sparse, or goes on elsewhere", e);

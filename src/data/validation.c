@@ -76,17 +76,17 @@ static struct ds_kind kind_of(const struct ds_kind *all)
 
 /* ---- which ones -------------------------------------------------------------------------------------------------- */
 
-struct member { int64_t class; uint64_t sample; };
+struct class_member { int64_t class; uint64_t sample; };
 
 static int member_order(const void *a, const void *b)
 {
-    const struct member *x = a, *y = b;
+    const struct class_member *x = a, *y = b;
     if (x->class != y->class) return x->class < y->class ? -1 : 1;
     return (x->sample > y->sample) - (x->sample < y->sample);
 }
 
 /* Draws k of the n samples: each is taken with the probability of those still wanted among those still left. */
-static void draw(const struct member *m, uint64_t n, uint64_t k, uint64_t seed, bool *kept)
+static void draw(const struct class_member *m, uint64_t n, uint64_t k, uint64_t seed, bool *kept)
 {
     for (uint64_t i = 0; i < n && k; i++) {
         uint32_t w[4];
@@ -101,9 +101,9 @@ static void draw(const struct member *m, uint64_t n, uint64_t k, uint64_t seed, 
  * right, too. */
 void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t seed, bool *kept)
 {
-    struct member *m = mem_alloc(size_mul(n + 1, sizeof *m));
+    struct class_member *m = mem_alloc(size_mul(n + 1, sizeof *m));
     uint64_t taken = 0;
-    for (uint64_t i = 0; i < n; i++) m[i] = (struct member){class[i], i};
+    for (uint64_t i = 0; i < n; i++) m[i] = (struct class_member){class[i], i};
     qsort(m, (size_t)n, sizeof *m, member_order);
     memset(kept, 0, (size_t)n * sizeof *kept);
     for (uint64_t first = 0, end; first < n; first = end) {

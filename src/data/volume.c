@@ -129,11 +129,11 @@ int volume_same(const struct nifti *a, const struct nifti *b, struct err *e)
 /* ---- resampling -------------------------------------------------------------------------------------------------- */
 
 /* How far it is in the file from a voxel to the next one along an axis, and where the first one is. */
-struct walk { int64_t first, step[3]; };
+struct volume_walk { int64_t first, step[3]; };
 
-static struct walk walk_of(const struct volume_grid *g)
+static struct volume_walk walk_of(const struct volume_grid *g)
 {
-    struct walk w = {0};
+    struct volume_walk w = {0};
     const int64_t step[3] = {1, g->dim[0], g->dim[0] * g->dim[1]};
     for (int i = 0; i < 3; i++) {
         w.step[i] = g->flip[i] ? -step[g->axis[i]] : step[g->axis[i]];
@@ -143,37 +143,37 @@ static struct walk walk_of(const struct volume_grid *g)
 }
 
 /* Two voxels, and how much the second one counts. */
-struct pair { int64_t a, b; double part; };
+struct volume_pair { int64_t a, b; double part; };
 
-static struct pair *pairs_make(int64_t from, int64_t to, int64_t step)
+static struct volume_pair *pairs_make(int64_t from, int64_t to, int64_t step)
 {
-    struct pair *p = mem_alloc((size_t)to * sizeof *p);
+    struct volume_pair *p = mem_alloc((size_t)to * sizeof *p);
     for (int64_t i = 0; i < to; i++) {
         double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
         if (from == to) at = (double)i;
         if (at < 0) at = 0;
         if (at > (double)(from - 1)) at = (double)(from - 1);
         int64_t a = (int64_t)at, b = a + 1 < from ? a + 1 : a;
-        p[i] = (struct pair){a * step, b * step, at - (double)a};
+        p[i] = (struct volume_pair){a * step, b * step, at - (double)a};
     }
     return p;
 }
 
 static double between(double a, double b, double part) { return part == 0 ? a : a + (b - a) * part; }
 
-static double along(const float *at, const struct pair *z) { return between(at[z->a], at[z->b], z->part); }
+static double along(const float *at, const struct volume_pair *z) { return between(at[z->a], at[z->b], z->part); }
 
 void volume_scale(const struct volume_grid *g, const float *stored, float *out)
 {
-    const struct walk w = walk_of(g);
-    struct pair *pair[3];
+    const struct volume_walk w = walk_of(g);
+    struct volume_pair *pair[3];
     for (int i = 0; i < 3; i++) pair[i] = pairs_make(g->from[i], g->scaled[i], w.step[i]);
     for (int64_t x = 0; x < g->scaled[0]; x++)
         for (int64_t y = 0; y < g->scaled[1]; y++) {
-            const struct pair *px = &pair[0][x], *py = &pair[1][y];
+            const struct volume_pair *px = &pair[0][x], *py = &pair[1][y];
             const float *at = stored + w.first;
             for (int64_t z = 0; z < g->scaled[2]; z++) {
-                const struct pair *pz = &pair[2][z];
+                const struct volume_pair *pz = &pair[2][z];
                 double a = between(along(at + px->a + py->a, pz), along(at + px->a + py->b, pz), py->part);
                 double b = px->part == 0 ? a
                          : between(along(at + px->b + py->a, pz), along(at + px->b + py->b, pz), py->part);
@@ -188,7 +188,7 @@ static int64_t nearest(int64_t i, int64_t from, int64_t to) { return (2 * i + 1)
 
 void volume_scale_labels(const struct volume_grid *g, const uint8_t *stored, uint8_t *out)
 {
-    const struct walk w = walk_of(g);
+    const struct volume_walk w = walk_of(g);
     for (int64_t x = 0; x < g->scaled[0]; x++)
         for (int64_t y = 0; y < g->scaled[1]; y++) {
             const uint8_t *at = stored + w.first + nearest(x, g->from[0], g->scaled[0]) * w.step[0] +
@@ -200,7 +200,7 @@ void volume_scale_labels(const struct volume_grid *g, const uint8_t *stored, uin
 
 void volume_back(const struct volume_grid *g, const uint8_t *labels, uint8_t *stored)
 {
-    const struct walk w = walk_of(g);
+    const struct volume_walk w = walk_of(g);
     for (int64_t x = 0; x < g->from[0]; x++)
         for (int64_t y = 0; y < g->from[1]; y++)
             for (int64_t z = 0; z < g->from[2]; z++) {

@@ -5,13 +5,13 @@
 #include "data/volume_cache.h"
 
 /* kept: its bytes count; others rest when they have no user, and go when they may not */
-struct block { void *at; size_t bytes; int users; bool making, kept; };
+struct cache_block { void *at; size_t bytes; int users; bool making, kept; };
 enum { RESTS = 2 };
 struct volume_cache {
     size_t most, kept, spare, all;
     uint64_t numbers, rest[RESTS];                       /* the oldest first */
     int rests;
-    struct block *block;
+    struct cache_block *block;
     pthread_mutex_t lock;
     pthread_cond_t made;
 };
@@ -29,7 +29,7 @@ struct volume_cache *volume_cache_new(uint64_t numbers, size_t most, size_t spar
 /* With the lock held, which it releases meanwhile. */
 static int block_make(struct volume_cache *c, uint64_t number, const struct volume_maker *m, struct err *e)
 {
-    struct block *b = &c->block[number];
+    struct cache_block *b = &c->block[number];
     b->making = true;
     pthread_mutex_unlock(&c->lock);
     void *at = mem_alloc(m->bytes);
@@ -54,7 +54,7 @@ static void rest_end(struct volume_cache *c, int i)
     for (; i < c->rests; i++) c->rest[i] = c->rest[i + 1];
 }
 
-static void block_drop(struct volume_cache *c, struct block *b)
+static void block_drop(struct volume_cache *c, struct cache_block *b)
 {
     free(b->at);
     b->at = NULL;
@@ -70,7 +70,7 @@ static size_t resting_bytes(const struct volume_cache *c)
 
 static void block_rest(struct volume_cache *c, uint64_t number)
 {
-    struct block *b = &c->block[number];
+    struct cache_block *b = &c->block[number];
     while (c->rests && (c->rests == RESTS || resting_bytes(c) + b->bytes > c->spare)) {
         block_drop(c, &c->block[c->rest[0]]);
         rest_end(c, 0);
@@ -81,7 +81,7 @@ static void block_rest(struct volume_cache *c, uint64_t number)
 
 const void *volume_cache_take(struct volume_cache *c, uint64_t number, const struct volume_maker *m, struct err *e)
 {
-    struct block *b = &c->block[number];
+    struct cache_block *b = &c->block[number];
     const void *at = NULL;
     pthread_mutex_lock(&c->lock);
     while (b->making) pthread_cond_wait(&c->made, &c->lock);
@@ -97,7 +97,7 @@ const void *volume_cache_take(struct volume_cache *c, uint64_t number, const str
 
 void volume_cache_give(struct volume_cache *c, uint64_t number)
 {
-    struct block *b = &c->block[number];
+    struct cache_block *b = &c->block[number];
     pthread_mutex_lock(&c->lock);
     if (!--b->users && !b->kept) block_rest(c, number);
     pthread_mutex_unlock(&c->lock);

@@ -193,11 +193,11 @@ int volume_list_read(const char *images, const char *labels, enum volume_part pa
 
 /* ---- folds ------------------------------------------------------------------------------------------------------- */
 
-struct place { const char *name; int at; };
+struct list_place { const char *name; int at; };
 
 static int order(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct list_place *x = a, *y = b;
     int by_name = strcmp(x->name, y->name);
     return by_name ? by_name : (x->at > y->at) - (x->at < y->at);
 }
@@ -205,9 +205,9 @@ static int order(const void *a, const void *b)
 void volume_list_fold(struct volume_list *l, int64_t folds, int64_t fold, bool inside)
 {
     const int n = l->file.n;
-    struct place *p = mem_alloc((size_t)n * sizeof *p);
+    struct list_place *p = mem_alloc((size_t)n * sizeof *p);
     bool *stays = mem_alloc((size_t)n * sizeof *stays);
-    for (int i = 0; i < n; i++) p[i] = (struct place){l->file.v[i].image, i};
+    for (int i = 0; i < n; i++) p[i] = (struct list_place){l->file.v[i].image, i};
     qsort(p, (size_t)n, sizeof *p, order);
     for (int k = 0; k < n; k++) stays[p[k].at] = (k % folds == fold) == inside;
     l->file.n = 0;

@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 #include "exec/meter_int.h"
 
-struct samples { int n; uint64_t *ns, wall_ns, core_ns, faults; };  /* the last three: of all that were noted */
-struct profile { int keep, n_plans, n_groups; struct samples *kernel, *load; };   /* kernel: [plan][phase][group] */
+struct kernel_times { int n; uint64_t *ns, wall_ns, core_ns, faults; }; /* the last three: of all that were noted */
+struct profile { int keep, n_plans, n_groups; struct kernel_times *kernel, *load; }; /* kernel: [plan][phase][group] */
 
-static void note(const struct profile *p, struct samples *to, uint64_t ns)
+static void note(const struct profile *p, struct kernel_times *to, uint64_t ns)
 {
     if (to->n < p->keep) to->ns[to->n++] = ns;
 }
@@ -18,7 +18,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const struct samples *from)
+static double median(const struct kernel_times *from)
 {
     if (!from->n) return 0;
     qsort(from->ns, (size_t)from->n, sizeof *from->ns, ascending);
@@ -26,12 +26,12 @@ static double median(const struct samples *from)
     return from->n % 2 ? (double)from->ns[half] : ((double)from->ns[half - 1] + (double)from->ns[half]) / 2;
 }
 
-static struct samples samples_new(int keep)
+static struct kernel_times samples_new(int keep)
 {
-    return (struct samples){.ns = mem_alloc((size_t)keep * sizeof(uint64_t))};
+    return (struct kernel_times){.ns = mem_alloc((size_t)keep * sizeof(uint64_t))};
 }
 
-static struct samples *kernel_of(const struct profile *p, int plan, enum phase ph, int group)
+static struct kernel_times *kernel_of(const struct profile *p, int plan, enum phase ph, int group)
 {
     return &p->kernel[(plan * PH_COUNT + (int)ph) * p->n_groups + group];
 }
@@ -49,7 +49,7 @@ static struct profile *profile_new(int keep, int n_plans, int n_groups)
     return p;
 }
 
-static void forget(struct samples *k) { *k = (struct samples){.ns = k->ns}; }
+static void forget(struct kernel_times *k) { *k = (struct kernel_times){.ns = k->ns}; }
 
 void exec_profile(struct exec *s, int keep)
 {
@@ -82,7 +82,7 @@ void noted_end(struct noted *k)
 
 void profile_note(struct profile *p, int plan, enum phase ph, int group, const struct noted *k)
 {
-    struct samples *to = kernel_of(p, plan, ph, group);
+    struct kernel_times *to = kernel_of(p, plan, ph, group);
     note(p, to, k->ns);
     to->wall_ns += k->ns;
     to->core_ns += k->core_ns;
@@ -98,7 +98,7 @@ double exec_profile_ns(const struct exec *s, int plan, enum phase ph, int group)
 
 double exec_profile_best_ns(const struct exec *s, int plan, enum phase ph, int group)
 {
-    const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
+    const struct kernel_times *from = kernel_of(s->meter->profiled, plan, ph, group);
     uint64_t best = from->n ? from->ns[0] : 0;
     for (int i = 1; i < from->n; i++)
         if (from->ns[i] < best) best = from->ns[i];
@@ -109,7 +109,7 @@ double exec_profile_load_ns(const struct exec *s, int plan) { return median(&s->
 
 struct pressure exec_profile_pressure(const struct exec *s, int plan, enum phase ph, int group)
 {
-    const struct samples *from = kernel_of(s->meter->profiled, plan, ph, group);
+    const struct kernel_times *from = kernel_of(s->meter->profiled, plan, ph, group);
     if (!from->wall_ns) return (struct pressure){0};
     double core = (double)from->core_ns / (double)from->wall_ns;
     return (struct pressure){.core = core < 1 ? core : 1, .faults = (double)from->faults};
@@ -120,7 +120,7 @@ struct kernel_sums exec_profile_sums(const struct exec *s, int plan)
     const struct profile *p = s->meter->profiled;
     struct kernel_sums sum = {0};
     for (int i = 0; i < PH_COUNT * p->n_groups; i++) {
-        const struct samples *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
+        const struct kernel_times *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
         for (int k = 0; k < from->n; k++) sum.all += (double)from->ns[k];
         sum.at_medians += median(from) * from->n;        /* which sorts them */
         if (from->n) sum.at_best += (double)from->ns[0] * from->n;

@@ -12,11 +12,11 @@ enum { FINE_FIRST = 2, FINE_EVERY = 32 };
 enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
 
 /* from event i to event i + 1; kernel: -1 where it is none or many */
-struct piece { uint8_t part; int act, kernel; };
+struct stream_piece { uint8_t part; int act, kernel; };
 struct stream {
     /* events of this step; two more are kept for kernels that are timed alone */
     int n, max;
-    struct piece *piece;
+    struct stream_piece *piece;
     bool fine;
     /* for how long the stream is held while a kernel is enqueued that is timed alone */
     uint64_t hold_ns;
@@ -58,7 +58,7 @@ static int piece_begin(struct exec *s, int part, int kernel, struct err *e)
 {
     struct stream *l = s->meter->stream;
     if (!l || l->n == l->max || (l->n && l->piece[l->n - 1].part == part && !trace_on(s))) return 0;
-    l->piece[l->n] = (struct piece){.part = (uint8_t)part, .act = s->meter->act, .kernel = kernel};
+    l->piece[l->n] = (struct stream_piece){.part = (uint8_t)part, .act = s->meter->act, .kernel = kernel};
     return s->ops->event_record(s->be, l->n++, e);
 }
 
@@ -83,7 +83,7 @@ static void spans_make(struct exec *s, uint64_t from)
     const struct stream *l = s->meter->stream;
     double at = (double)from, act_from = at;
     for (int i = 0; i < l->n; i++) {
-        const struct piece *p = &l->piece[i];
+        const struct stream_piece *p = &l->piece[i];
         double end = at + s->ops->event_elapsed(s->be, i, i + 1);
         bool waits = p->part == ACC_WAIT_UP || p->part == ACC_WAIT_DOWN || p->part == ACC_TRANSFER;
         if (p->kernel >= 0) trace_span(s, SPAN_KERNEL, (uint64_t)at, (uint64_t)end, p->kernel);

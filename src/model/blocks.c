@@ -23,14 +23,14 @@ static bool block_name_ok(struct parse *p, const char *name)
     return !p->b->e.code;
 }
 
-static bool known(const struct block *k, const char *word)
+static bool known(const struct graph_block *k, const char *word)
 {
     for (int i = 0; i < k->n_in; i++) if (!strcmp(k->in[i], word)) return true;
     for (int i = 0; i < k->n_params; i++) if (!strcmp(k->param[i].name, word)) return true;
     return !strcmp(word, "i") || !strcmp(word, "layer");
 }
 
-static bool word_take(struct parse *p, const struct block *k, const char *word)
+static bool word_take(struct parse *p, const struct graph_block *k, const char *word)
 {
     if (!is_word(word) || isdigit((unsigned char)*word))
         graph_fail(p->b, "block %s: \"%s\" is no name of an input or a parameter", k->name, word);
@@ -38,7 +38,7 @@ static bool word_take(struct parse *p, const struct block *k, const char *word)
     return !p->b->e.code;
 }
 
-static void params_define(struct parse *p, struct block *k, char *s)
+static void params_define(struct parse *p, struct graph_block *k, char *s)
 {
     for (char *save, *w = strtok_r(s, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
         char *eq = strchr(w, '=');
@@ -60,7 +60,7 @@ void block_begin(struct parse *p, char *line)
     *open = *close = *end = 0;
     name[strcspn(name, " \t")] = 0;
     if (!block_name_ok(p, name)) return;
-    struct block k = {.name = arena_strdup(p->b->mem, name)};
+    struct graph_block k = {.name = arena_strdup(p->b->mem, name)};
     for (char *save, *w = strtok_r(open + 1, ", \t", &save); w; w = strtok_r(NULL, ", \t", &save)) {
         if (!word_take(p, &k, w)) return;
         if (k.n_in == MAX_IN) { graph_fail(p->b, "block %s has too many inputs", k.name); return; }
@@ -75,7 +75,7 @@ void block_begin(struct parse *p, char *line)
 
 void block_take(struct parse *p, char *line)
 {
-    struct block *k = &p->block.v[p->block.n - 1];
+    struct graph_block *k = &p->block.v[p->block.n - 1];
     char *s = line + strspn(line, " \t\r");
     size_t n = strlen(s);
     while (n && strchr(" \t\r", s[n - 1])) s[--n] = 0;
@@ -118,7 +118,7 @@ const char *scope_name(struct parse *p, const char *name)
 int scope_tensor(const struct parse *p, const char *name)
 {
     char full[MAX_NAME + 1];
-    const struct block *k = p->scope ? &p->block.v[p->scope->block] : NULL;
+    const struct graph_block *k = p->scope ? &p->block.v[p->scope->block] : NULL;
     for (int i = 0; k && i < k->n_in; i++) if (!strcmp(k->in[i], name)) return p->scope->in[i];
     if (!k) return name_table_find(&p->aliases, name);
     bool fits = snprintf(full, sizeof full, "%s%s", p->scope->prefix, name) < (int)sizeof full;
@@ -132,7 +132,7 @@ struct sum { struct parse *p; const char *s; int depth; bool bad; };
 
 static const char *value_of(const struct parse *p, const char *name, size_t n)
 {
-    const struct block *k = &p->block.v[p->scope->block];
+    const struct graph_block *k = &p->block.v[p->scope->block];
     if (n == 1 && *name == 'i' && p->scope->index) return p->scope->index;
     for (int i = 0; i < k->n_params; i++)
         if (strlen(k->param[i].name) == n && !memcmp(k->param[i].name, name, n)) return p->scope->value[i];
@@ -259,7 +259,7 @@ static int braces_replace(struct parse *p, const char *s, char out[MAX_BLOCK_LIN
 
 static int args_take(struct parse *p, const struct block_use *u, struct scope *s)
 {
-    const struct block *k = &p->block.v[u->block];
+    const struct graph_block *k = &p->block.v[u->block];
     char *args = arena_strdup(p->b->mem, u->args);
     for (int i = 0; i < k->n_params; i++) s->value[i] = NULL;
     for (char *save, *w = strtok_r(args, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
@@ -340,7 +340,7 @@ void block_expand(struct parse *p, const struct block_use *u)
 {
     size_t stem;
     int from, to, in[MAX_IN];
-    const struct block *k = &p->block.v[u->block];
+    const struct graph_block *k = &p->block.v[u->block];
     if (u->n_in != k->n_in) { graph_fail(p->b, "%s: wrong number of inputs for block %s", u->name, k->name); return; }
     memcpy(in, u->in, sizeof in);
     if (!range_of(u->name, &stem, &from, &to)) { expand_one(p, u, u->name, NULL, in); return; }

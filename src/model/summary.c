@@ -7,7 +7,7 @@
 #include <string.h>
 #include "model/op.h"
 
-struct row { const char *name, *layer; const struct shape *shape; int64_t params; uint64_t flops; int node; };
+struct summary_row { const char *name, *layer; const struct shape *shape; int64_t params; uint64_t flops; int node; };
 struct totals { int64_t params, frozen; double input, passes, weights; uint64_t flops; };
 
 static char *thousands(int64_t v, char buf[32])
@@ -51,9 +51,9 @@ static double inputs_bytes(const struct graph *g)
     return sum;
 }
 
-static int rows_make(const struct graph *g, struct row **out, struct totals *t)
+static int rows_make(const struct graph *g, struct summary_row **out, struct totals *t)
 {
-    VEC(struct row) rows = {0};
+    VEC(struct summary_row) rows = {0};
     int c = 0;
     double elements = 0;
     *t = (struct totals){0};
@@ -64,9 +64,10 @@ static int rows_make(const struct graph *g, struct row **out, struct totals *t)
         t->flops += graph_flops(g, i);
         const char *layer = graph_layer(g, i);
         if (layer)
-            *vec_push(&rows) = (struct row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i), i};
+            *vec_push(&rows) = (struct summary_row){n->name, layer, &g->tensor[n->out].shape, params, graph_flops(g, i),
+                                                    i};
         for (; c < g->n_containers && g->container[c].end == i + 1; c++)
-            *vec_push(&rows) = (struct row){
+            *vec_push(&rows) = (struct summary_row){
                 g->container[c].name, g->container[c].layer, &g->tensor[g->container[c].out].shape, 0, 0, i};
     }
     for (int i = 0; i < rows.n; i++) elements += (double)shape_count(rows.v[i].shape);
@@ -88,7 +89,7 @@ struct cells { char type[64], shape[96], params[32], madds[32], stage[16]; const
 static int columns(const struct summary_run *r) { return r ? COLUMNS : C_MADDS; }
 
 /* type: as torchsummary calls the layer, its class with its place in the table */
-static void cells_make(const struct row *row, int i, const struct summary_run *r, struct cells *c)
+static void cells_make(const struct summary_row *row, int i, const struct summary_run *r, struct cells *c)
 {
     snprintf(c->type, sizeof c->type, "%s-%d", row->layer, i + 1);
     snprintf(c->stage, sizeof c->stage, "%d", r ? r->stage_of[row->node] : 0);
@@ -100,7 +101,7 @@ static void cells_make(const struct row *row, int i, const struct summary_run *r
     c->cell[C_STAGE] = c->stage;
 }
 
-static void widths_find(const struct row *row, int n, const struct summary_run *r, int width[COLUMNS])
+static void widths_find(const struct summary_row *row, int n, const struct summary_run *r, int width[COLUMNS])
 {
     struct cells c;
     for (int k = 0; k < COLUMNS; k++) width[k] = (int)strlen(heading[k]);
@@ -132,7 +133,7 @@ static void row_print(struct cells *c, const int *width, int n, struct text *out
 }
 
 /* The widths of a table of so many columns at most. Returns what it takes. */
-static int widths_fit(const struct row *row, int n, const struct summary_run *r, int most, int width[COLUMNS])
+static int widths_fit(const struct summary_row *row, int n, const struct summary_run *r, int most, int width[COLUMNS])
 {
     const int LEAST = 12;                                 /* of names */
     int all = columns(r) - 1;
@@ -145,7 +146,7 @@ static int widths_fit(const struct row *row, int n, const struct summary_run *r,
     return all - less;
 }
 
-static int rows_print(const struct row *row, int n, const struct summary_run *r, int most, struct text *out)
+static int rows_print(const struct summary_row *row, int n, const struct summary_run *r, int most, struct text *out)
 {
     int width[COLUMNS], all = widths_fit(row, n, r, most, width);
     struct cells c;
@@ -200,7 +201,7 @@ static void run_text(const struct graph *g, const struct summary_run *r, const s
 
 void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out)
 {
-    struct row *row;
+    struct summary_row *row;
     struct totals t;
     char num[32];
     int n = rows_make(g, &row, &t), width = rows_print(row, n, r, most, out);
@@ -236,7 +237,7 @@ static void run_json(const struct graph *g, const struct summary_run *r, json_t 
 
 char *graph_summary_json(const struct graph *g, const struct summary_run *r)
 {
-    struct row *row;
+    struct summary_row *row;
     struct totals t;
     int n = rows_make(g, &row, &t);
     json_t *layers = json_array();

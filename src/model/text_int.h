@@ -8,7 +8,7 @@ enum { MAX_BLOCK_PARAMS = 16, MAX_BLOCK_DEPTH = 16, MAX_BLOCK_STATEMENTS = 1 << 
 
 struct block_param { const char *name, *value; };        /* value: the default, NULL: a use says it */
 struct block_line { char *text; int line; };
-struct block {
+struct graph_block {
     const char *name;
     int n_in; const char *in[MAX_IN];                    /* what its statements call the tensors that it reads */
     int n_params; struct block_param param[MAX_BLOCK_PARAMS];
@@ -28,7 +28,7 @@ struct alias { const char *name; int tensor; };          /* what a use is called
 struct parse {
     struct graph_builder *b;
     int output, loss, read;                              /* read: what a loss that was left out reads */
-    VEC(struct block) block;
+    VEC(struct graph_block) block;
     VEC(struct alias) alias; struct name_table aliases;  /* by name: the tensor */
     bool defining;                                       /* lines go into the last block */
     struct scope *scope;                                 /* NULL: outside of all blocks */

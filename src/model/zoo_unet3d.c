@@ -15,10 +15,10 @@ static int adn(const struct zoo_at *z, int in, const char *name)
 }
 
 /* What is the same for all convolutions of a unit; plain: the last one is a convolution alone. */
-struct unit { int64_t channels; int stride, n; bool plain; };
+struct unet_unit { int64_t channels; int stride, n; bool plain; };
 
 /* Convolutions beside a shortcut, which is one, too, where sizes or channels change. Under the prefix. */
-static int residual(const struct zoo_at *z, int in, struct unit u)
+static int residual(const struct zoo_at *z, int in, struct unet_unit u)
 {
     int t = in, same = in;
     const bool other = zoo_channels(z, in) != u.channels;
@@ -45,8 +45,8 @@ static int level(struct zoo_at *z, const char *path, int depth, int in, int64_t 
     char below[128];
     const int64_t channels = FIRST << depth;
     zoo_under(z, "%s%s", path, depth < LEVELS ? "0." : "");
-    if (depth == LEVELS) return residual(z, in, (struct unit){channels, 1, 2, false});
-    int down = residual(z, in, (struct unit){channels, 2, 2, false});
+    if (depth == LEVELS) return residual(z, in, (struct unet_unit){channels, 1, 2, false});
+    int down = residual(z, in, (struct unet_unit){channels, 2, 2, false});
     snprintf(below, sizeof below, "%s1.submodule.", path);
     int t = level(z, below, depth + 1, down, channels);
     zoo_under(z, "%s", path);
@@ -56,7 +56,7 @@ static int level(struct zoo_at *z, const char *path, int depth, int in, int64_t 
                 (long long)out);
     t = adn(z, t, "0");
     zoo_under(z, "%s2.1.", path);
-    return residual(z, t, (struct unit){out, 1, 1, depth == 0});
+    return residual(z, t, (struct unet_unit){out, 1, 1, depth == 0});
 }
 
 static int unet3d_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,

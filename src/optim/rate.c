@@ -20,26 +20,27 @@ static const struct rate_kind *find(const char *name)
 }
 
 /* Time of a step, the time at which the run ends, and that at which the warm-up does, in units of train.schedule_by. */
-struct span { uint64_t t, all, warm; };
+struct rate_span { uint64_t t, all, warm; };
 
-static struct span span_of(const struct rate_run *r, struct rate_time at)
+static struct rate_span span_of(const struct rate_run *r, struct rate_time at)
 {
     const struct conf *c = r->conf;
     if (c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch"))
-        return (struct span){at.epoch, r->epochs, (uint64_t)c->train.warmup_epochs};
-    return (struct span){at.step - 1, r->steps, c->train.warmup_epochs ? r->warm : (uint64_t)c->train.warmup_steps};
+        return (struct rate_span){at.epoch, r->epochs, (uint64_t)c->train.warmup_epochs};
+    return (struct rate_span){at.step - 1, r->steps, c->train.warmup_epochs ?
+                              r->warm : (uint64_t)c->train.warmup_steps};
 }
 
 bool rate_warms(const struct rate_run *r, struct rate_time at)
 {
-    struct span s = span_of(r, at);
+    struct rate_span s = span_of(r, at);
     return s.t < s.warm;
 }
 
 double rate_at(const struct rate_run *r, double base, struct rate_time at)
 {
     const struct conf *c = r->conf;
-    struct span s = span_of(r, at);
+    struct rate_span s = span_of(r, at);
     /* torch.optim.lr_scheduler.LinearLR(start_factor=warmup_factor, total_iters=warm), then the schedule */
     if (s.t < s.warm)
         return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)s.t / (double)s.warm);

@@ -5,15 +5,15 @@
 #include <string.h>
 #include "plan/check_int.h"
 
-struct post { int chan, mb, act; bool recv, done; };
-struct rank_state { int at; VEC(struct post) post; };
-struct link { int from, to; };
+struct checked_post { int chan, mb, act; bool recv, done; };
+struct rank_state { int at; VEC(struct checked_post) post; };
+struct checked_link { int from, to; };
 /* a program touches the class: one of these modes must be named */
 struct touch { int cls; uint8_t mode; };
 struct touches { VEC(struct touch) v; bool known; };
 struct check {
     const struct plan *p; struct rank_state *r; struct err *e;
-    VEC(struct link) link;                               /* between which ranks there are channels */
+    VEC(struct checked_link) link;                       /* between which ranks there are channels */
     struct touches *touches;                             /* of stage and action kind, known when one was seen */
     bool *has;                                           /* [stage][class]: it has values there, of others */
     int *stage_of;                                       /* of each group */
@@ -415,15 +415,16 @@ static int post_add(struct check *c, int rank)
     bool recv = is_recv(a);
     bool fits = recv ? ch->to_stage == a->stage : ch->from_stage == a->stage;
     if (!fits || carries(a) != ch->kind) return fail(c, rank, a, "the channel does not lead there");
-    *vec_push(&c->r[rank].post) = (struct post){.chan = a->chan, .mb = a->mb, .act = c->r[rank].at, .recv = recv};
+    *vec_push(&c->r[rank].post) = (struct checked_post){.chan = a->chan, .mb = a->mb, .act = c->r[rank].at,
+                                                        .recv = recv};
     return 0;
 }
 
 /* The oldest open post of a rank on the link from -> to. */
-static struct post *oldest(struct check *c, int rank, bool recv, int from, int to)
+static struct checked_post *oldest(struct check *c, int rank, bool recv, int from, int to)
 {
     for (int i = 0; i < c->r[rank].post.n; i++) {
-        struct post *q = &c->r[rank].post.v[i];
+        struct checked_post *q = &c->r[rank].post.v[i];
         if (!q->done && q->recv == recv && c->p->chan[q->chan].from_rank == from && c->p->chan[q->chan].to_rank == to)
             return q;
     }
@@ -432,7 +433,7 @@ static struct post *oldest(struct check *c, int rank, bool recv, int from, int t
 
 static int by_ranks(const void *a, const void *b)
 {
-    const struct link *x = a, *y = b;
+    const struct checked_link *x = a, *y = b;
     return x->from != y->from ? (x->from > y->from) - (x->from < y->from) : (x->to > y->to) - (x->to < y->to);
 }
 
@@ -440,7 +441,7 @@ static void links_find(struct check *c)
 {
     int n = 0, ranks = c->p->n_ranks;
     for (int i = 0; i < c->p->n_chan; i++) {
-        struct link l = {c->p->chan[i].from_rank, c->p->chan[i].to_rank};
+        struct checked_link l = {c->p->chan[i].from_rank, c->p->chan[i].to_rank};
         if (l.from >= 0 && l.from < ranks && l.to >= 0 && l.to < ranks) *vec_push(&c->link) = l;
     }
     if (c->link.n) qsort(c->link.v, (size_t)c->link.n, sizeof *c->link.v, by_ranks);
@@ -454,7 +455,7 @@ static int match_links(struct check *c, bool *moved)
     for (int i = 0; i < c->link.n; i++) {
         int from = c->link.v[i].from, to = c->link.v[i].to;
         for (;;) {
-            struct post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
+            struct checked_post *s = oldest(c, from, false, from, to), *r = oldest(c, to, true, from, to);
             if (!s || !r) break;
             if (s->chan != r->chan || s->mb != r->mb)
                 return fail(c, to, &c->p->row[to][r->act], "the link delivers another message first");
@@ -469,7 +470,7 @@ static bool runnable(struct check *c, int rank)
 {
     const struct act *a = &c->p->row[rank][c->r[rank].at];
     for (int i = 0; i < c->r[rank].post.n; i++) {
-        const struct post *q = &c->r[rank].post.v[i];
+        const struct checked_post *q = &c->r[rank].post.v[i];
         const struct act *by = &c->p->row[rank][q->act];
         if (q->done) continue;
         bool sums = a->op == ACT_O || a->op == ACT_N || a->op == ACT_SG || a->op == ACT_G || a->op == ACT_X;

@@ -8,7 +8,7 @@
 
 /* A message under way: the pieces that it carries, as they were when it was posted. Of a sum over all replicas: how
  * many have posted it. */
-struct message { bool sent, posted; uint64_t *piece; int all; };
+struct replica_message { bool sent, posted; uint64_t *piece; int all; };
 /* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
  * parameter whether it is what this step makes of it; of each bucket (0: none) and kind of message how many that it
  * posted wait for their other end, those that it sends and those that it receives; own: the sum of its blocks; n_all:
@@ -17,7 +17,7 @@ struct player { int at; uint64_t *sum, *came, own; bool *updated; int *open, n_a
 /* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
-    struct message *message; struct err *e;
+    struct replica_message *message; struct err *e;
     uint64_t want;                                       /* the sum of all blocks */
 };
 
@@ -262,7 +262,7 @@ static bool over(const struct stage_play *s, int replica, int bucket, unsigned c
  * sender has it, which keeps it until then. */
 static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
 {
-    struct message *m = &s->message[chan];
+    struct replica_message *m = &s->message[chan];
     int *sending = open_of(s, h->from_replica, h->bucket, h->kind, false);
     int *coming = open_of(s, h->to_replica, h->bucket, h->kind, true);
     *(send ? &m->sent : &m->posted) = true;
@@ -278,7 +278,7 @@ static int all_post(struct stage_play *s, int replica, const struct act *a, int 
 {
     struct player *x = &s->play[replica];
     const struct channel *h = channel_of(s, replica, a);
-    struct message *m = &s->message[a->chan];
+    struct replica_message *m = &s->message[a->chan];
     if (final_check(s, replica, i)) return -1;
     for (int k = 0, n = 0; k < s->p[0]->row_n[s->rank]; k++) {
         const struct act *y = &s->p[0]->row[s->rank][k];
@@ -316,7 +316,7 @@ static int act_play(struct stage_play *s, int replica, int i)
         return fail(s, replica, a, "the weight has not come from who updates it");
     if (!h || h->from_replica < 0) return 1;
     if (a->op == ACT_X) return all_post(s, replica, a, i);
-    struct message *m = &s->message[a->chan];
+    struct replica_message *m = &s->message[a->chan];
     bool send = h->from_replica == replica;
     if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
     if (is_gradient(h) && final_check(s, replica, i)) return -1;

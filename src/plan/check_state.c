@@ -48,12 +48,12 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
 }
 
 /* What lies in a region of a rank: [at, end). */
-struct lie { size_t at, end; const struct state_row *row; };
-struct lies { struct lie *v; int n; };
+struct state_place { size_t at, end; const struct state_row *row; };
+struct lies { struct state_place *v; int n; };
 
 static int by_place(const void *a, const void *b)
 {
-    const struct lie *x = a, *y = b;
+    const struct state_place *x = a, *y = b;
     return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->end > y->end) - (x->end < y->end);
 }
 
@@ -87,7 +87,7 @@ static int places_check(const struct ties *c, int replica, int rank)
             bool wants = row_wanted(c, r, replica, rank), other = r->kind == STATE_OPTIMIZER && !wants;
             if ((int)r->region != k || other) continue;
             if (r->off[rank] != STATE_NOWHERE)
-                x.v[x.n++] = (struct lie){r->off[rank], r->off[rank] + r->bytes, r};
+                x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
             else if (wants) bad = state_fail(c, r, rank, "is used, but nowhere");
         }
         bad = bad || lies_check(c, rank, &x, region[k]);

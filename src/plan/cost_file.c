@@ -114,14 +114,14 @@ char *cost_json(const struct cost *k, const struct selection *s)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-struct reader { const char *file; const struct selection *s; struct cost *k; struct err *e; };
+struct cost_reader { const char *file; const struct selection *s; struct cost *k; struct err *e; };
 
-static int refuse(const struct reader *r, const char *what, const char *name)
+static int refuse(const struct cost_reader *r, const char *what, const char *name)
 {
     return err_set(r->e, E_DATA, "%s: %s %s", r->file, what, name);
 }
 
-static int number(const struct reader *r, const json_t *v, const char *name, double least, double *out)
+static int number(const struct cost_reader *r, const json_t *v, const char *name, double least, double *out)
 {
     *out = json_number_value(v);
     if (json_is_number(v) && isfinite(*out) && *out >= least && *out <= 1e18) return 0;
@@ -130,7 +130,7 @@ static int number(const struct reader *r, const json_t *v, const char *name, dou
                                  : "a number from 0 is missing:", name);
 }
 
-static int same_text(const struct reader *r, const json_t *o, const char *key, const char *want)
+static int same_text(const struct cost_reader *r, const json_t *o, const char *key, const char *want)
 {
     const char *got = json_string_value(json_object_get(o, key));
     if (!got) return refuse(r, "is no profile of mpstaged: it lacks", key);
@@ -139,7 +139,7 @@ static int same_text(const struct reader *r, const json_t *o, const char *key, c
 }
 
 /* Where the device is only supposed to be there, it is the one that was measured: any of the backend. */
-static int device_read(const struct reader *r, const json_t *o)
+static int device_read(const struct cost_reader *r, const json_t *o)
 {
     const char *got = json_string_value(json_object_get(o, "device"));
     struct text want = {0};
@@ -151,7 +151,7 @@ static int device_read(const struct reader *r, const json_t *o)
     return bad || same_text(r, o, "precision", precision_name[r->s->dev.precision]) ? -1 : 0;
 }
 
-static int header_read(const struct reader *r, const json_t *o)
+static int header_read(const struct cost_reader *r, const json_t *o)
 {
     char hash[33];
     if (same_text(r, o, "format", FORMAT) || same_text(r, o, "network", r->s->g->name)) return -1;
@@ -159,7 +159,7 @@ static int header_read(const struct reader *r, const json_t *o)
     return same_text(r, o, "graph_hash", hash) || device_read(r, o) ? -1 : 0;
 }
 
-static int threads_read(const struct reader *r, const json_t *o, int *threads)
+static int threads_read(const struct cost_reader *r, const json_t *o, int *threads)
 {
     json_int_t n = json_integer_value(json_object_get(o, "threads"));
     if (n < 1 || n > MAX_THREADS) return refuse(r, "a whole number from 1 to 1048576 is missing:", "threads");
@@ -167,7 +167,7 @@ static int threads_read(const struct reader *r, const json_t *o, int *threads)
     return 0;
 }
 
-static int sizes_read(struct reader *r, const json_t *o)
+static int sizes_read(struct cost_reader *r, const json_t *o)
 {
     enum { MAX_SIZES = 64, MAX_SIZE = 1 << 24 };
     const json_t *a = json_object_get(o, "micro_batch_sizes");
@@ -183,7 +183,7 @@ static int sizes_read(struct reader *r, const json_t *o)
     return 0;
 }
 
-static int group_read(const struct reader *r, const json_t *o, int group)
+static int group_read(const struct cost_reader *r, const json_t *o, int group)
 {
     const char *name = json_string_value(json_object_get(o, "name")), *want = group_name(r->s, group);
     if (!name || strcmp(name, want) != 0)
@@ -201,7 +201,7 @@ static int group_read(const struct reader *r, const json_t *o, int group)
 }
 
 /* With one number of threads; r->k is NULL, or what was read so far. */
-static int measured_read(struct reader *r, const json_t *o)
+static int measured_read(struct cost_reader *r, const json_t *o)
 {
     const json_t *groups = json_object_get(o, "groups");
     int threads = 0;
@@ -236,7 +236,7 @@ static bool is_known(const struct cost *k, int threads)
     return false;
 }
 
-static int all_read(struct reader *r, const json_t *o)
+static int all_read(struct cost_reader *r, const json_t *o)
 {
     const json_t *more = json_object_get(o, OTHERS);
     if (header_read(r, o) || measured_read(r, o)) return -1;
@@ -259,7 +259,7 @@ struct cost *cost_parse_all(const char *file, const char *text, size_t n, const 
 {
     json_error_t why;
     json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    struct reader r = {.file = file, .s = s, .e = e};
+    struct cost_reader r = {.file = file, .s = s, .e = e};
     int bad = o ? all_read(&r, o) : err_set(e, E_DATA, "%s:%d: %s", file, why.line > 0 ? why.line : 1, why.text);
     json_decref(o);
     if (!bad) return r.k;

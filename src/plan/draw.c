@@ -102,9 +102,9 @@ static void cell_colour(const struct plan *p, const struct act *a, int width, st
 
 /* Where a row of so many columns goes: to out with its colours, or to `plain`, characters that are cut into lines of
  * `fold` columns afterwards. */
-struct row { int width, fold; struct text *out; char *plain; };
+struct drawn_row { int width, fold; struct text *out; char *plain; };
 
-static void row_text(const struct plan *p, const struct sim *s, int rank, const struct row *to)
+static void row_text(const struct plan *p, const struct sim *s, int rank, const struct drawn_row *to)
 {
     int x = 0, width = to->width;
     if (to->plain) memset(to->plain, '.', (size_t)width);
@@ -147,7 +147,7 @@ static void plain_text(const struct plan *p, const struct sim *s, int columns, s
     if (fold < LEAST_COLUMNS) fold = LEAST_COLUMNS;
     int n = (natural + fold / 2) / fold, width = (n ? n : 1) * fold;
     char *rows = mem_alloc((size_t)p->n_ranks * (size_t)width);
-    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, &(struct row){width, fold, NULL, rows + r * width});
+    for (int r = 0; r < p->n_ranks; r++) row_text(p, s, r, &(struct drawn_row){width, fold, NULL, rows + r * width});
     for (int from = 0; from < width; from += fold) {
         for (int r = 0; r < p->n_ranks; r++) text_add(out, "rank %-3d|%.*s|\n", r, fold, rows + r * width + from);
         axis_text(s->wall_ns, width, from, from + fold, out);
@@ -160,7 +160,7 @@ static void colour_text(const struct plan *p, const struct sim *s, int columns, 
     int width = columns - LEFT - 1 < LEAST_COLUMNS ? LEAST_COLUMNS : columns - LEFT - 1;
     for (int r = 0; r < p->n_ranks; r++) {
         text_add(out, "rank %-3d|", r);
-        row_text(p, s, r, &(struct row){width, width, out});
+        row_text(p, s, r, &(struct drawn_row){width, width, out});
         text_add(out, "|\n");
     }
     axis_text(s->wall_ns, width, 0, width, out);

@@ -10,11 +10,14 @@
 enum { WIDTH = 1280, LEFT = 215, RIGHT = 30, TOP = 92, ROW = 46, GAP = 34, AXIS = 46, LEGEND = 44, DIGIT = 7 };
 #define SEEN 0.2                                          /* narrower boxes are left out */
 
-struct picture { const struct plan *p; const struct sim *s; const struct cost *k; struct text *out; };
+struct svg_picture { const struct plan *p; const struct sim *s; const struct cost *k; struct text *out; };
 
-static double x_of(const struct picture *c, double ns) { return LEFT + ns / c->s->wall_ns * (WIDTH - LEFT - RIGHT); }
+static double x_of(const struct svg_picture *c, double ns)
+{
+    return LEFT + ns / c->s->wall_ns * (WIDTH - LEFT - RIGHT);
+}
 static int y_of(int rank) { return TOP + rank * (ROW + GAP); }
-static int bottom_of(const struct picture *c) { return y_of(c->p->n_ranks - 1) + ROW; }
+static int bottom_of(const struct svg_picture *c) { return y_of(c->p->n_ranks - 1) + ROW; }
 
 static void add_escaped(struct text *out, const char *s, size_t most)
 {
@@ -28,7 +31,7 @@ static void add_escaped(struct text *out, const char *s, size_t most)
     }
 }
 
-static void add_layers(const struct picture *c, int stage, struct text *out)
+static void add_layers(const struct svg_picture *c, int stage, struct text *out)
 {
     const struct selection *sel = c->p->sel;
     const struct stage_plan *st = &c->p->stage[stage];
@@ -39,7 +42,7 @@ static void add_layers(const struct picture *c, int stage, struct text *out)
     add_escaped(out, sel->g->node[last->node[last->n_nodes - 1]].name, 16);
 }
 
-static void head(const struct picture *c)
+static void head(const struct svg_picture *c)
 {
     int height = bottom_of(c) + AXIS + LEGEND;
     text_add(c->out,
@@ -63,7 +66,7 @@ static void head(const struct picture *c)
     text_add(c->out, "</text>\n");
 }
 
-static void axis(const struct picture *c)
+static void axis(const struct svg_picture *c)
 {
     struct draw_unit u = draw_unit_of(c->s->wall_ns);
     double span = c->s->wall_ns / u.ns, tick = draw_tick(span, 10);
@@ -80,7 +83,7 @@ static void axis(const struct picture *c)
              (LEFT + WIDTH - RIGHT) / 2, y + 32, u.name);
 }
 
-static void row_head(const struct picture *c, int rank)
+static void row_head(const struct svg_picture *c, int rank)
 {
     int y = y_of(rank), stage = 0;
     while (stage < c->p->n_stages - 1 && c->p->stage[stage].rank != rank) stage++;
@@ -94,7 +97,7 @@ static void row_head(const struct picture *c, int rank)
              WIDTH - LEFT - RIGHT, ROW);
 }
 
-static void box(const struct picture *c, int rank, int i)
+static void box(const struct svg_picture *c, int rank, int i)
 {
     const struct act *a = &c->p->row[rank][i];
     const struct draw_kind *k = draw_kind_of(a->op);
@@ -115,7 +118,7 @@ static void box(const struct picture *c, int rank, int i)
     text_add(c->out, "</g>\n");
 }
 
-static void arrow(const struct picture *c, const struct sim_wire *w)
+static void arrow(const struct svg_picture *c, const struct sim_wire *w)
 {
     const struct channel *h = &c->p->chan[w->chan];
     if (h->from_replica >= 0) return;                    /* the other end is in no row of this picture */
@@ -128,14 +131,14 @@ static void arrow(const struct picture *c, const struct sim_wire *w)
              h->kind == CHAN_ACT || h->kind == CHAN_PARAM ? "" : " stroke-dasharray=\"3,2\"");
 }
 
-static int legend_item(const struct picture *c, int x, const char *swatch, const char *name)
+static int legend_item(const struct svg_picture *c, int x, const char *swatch, const char *name)
 {
     int y = bottom_of(c) + AXIS + 22;
     text_add(c->out, "%s<text x=\"%d\" y=\"%d\" fill=\"#222\">%s</text>\n", swatch, x + 24, y, name);
     return x + 24 + (int)strlen(name) * DIGIT + 18;
 }
 
-static bool op_seen(const struct picture *c, int op)
+static bool op_seen(const struct svg_picture *c, int op)
 {
     for (int r = 0; r < c->p->n_ranks; r++)
         for (int i = 0; i < c->p->row_n[r]; i++)
@@ -144,7 +147,7 @@ static bool op_seen(const struct picture *c, int op)
     return false;
 }
 
-static void legend(const struct picture *c)
+static void legend(const struct svg_picture *c)
 {
     static const char *const lines[] = {"activation sent", "gradient sent"};
     int x = 20, y = bottom_of(c) + AXIS + 13;
@@ -171,7 +174,7 @@ void plan_draw_svg(const struct plan *p, const struct cost *k, struct text *out)
 {
     struct sim *s = plan_simulate(p, k, NULL);
     if (!s) return;
-    struct picture c = {p, s, k, out};
+    struct svg_picture c = {p, s, k, out};
     head(&c);
     axis(&c);
     for (int r = 0; r < p->n_ranks; r++) {

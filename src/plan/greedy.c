@@ -13,7 +13,7 @@ struct play {
     bool *back;                                          /* of each rank: B was the last of F and B */
 };
 /* What a rank may take: of those that begin first, the one of the lowest rank, and the lowest order. */
-struct pass { double begin; int op, stage, mb, rank, order; };
+struct greedy_pass { double begin; int op, stage, mb, rank, order; };
 
 static const struct sched_cost EVEN = {1, 1, 1, 0, 0};
 
@@ -48,7 +48,7 @@ static double ready_at(const struct play *x, int op, int s, int mb)
     return t + (op == ACT_F ? cost_of(x->cost, from)->down : cost_of(x->cost, from)->up);
 }
 
-static double pass_run(struct play *x, const struct pass *a)
+static double pass_run(struct play *x, const struct greedy_pass *a)
 {
     const struct sched_cost *c = cost_of(x->cost, a->stage);
     int r = x->map->rank_of[a->stage], at = a->stage * x->n_mb + a->mb;
@@ -60,13 +60,13 @@ static double pass_run(struct play *x, const struct pass *a)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static bool before(const struct pass *a, const struct pass *b)
+static bool before(const struct greedy_pass *a, const struct greedy_pass *b)
 {
     if (b->stage < 0 || a->begin != b->begin) return b->stage < 0 || a->begin < b->begin;
     return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
 }
 
-static void offer(const struct play *x, struct pass a, struct pass *best)
+static void offer(const struct play *x, struct greedy_pass a, struct greedy_pass *best)
 {
     int r = x->map->rank_of[a.stage];
     double ready = ready_at(x, a.op, a.stage, a.mb);
@@ -81,25 +81,25 @@ static bool has_room(const struct play *x, const struct greedy_ask *q, int r, in
     return x->held[r] + x->map->n_stages_of[r] - x->chunk[s] <= q->most;
 }
 
-static struct pass pass_choose(const struct play *x, const struct greedy_ask *q, int r)
+static struct greedy_pass pass_choose(const struct play *x, const struct greedy_ask *q, int r)
 {
-    struct pass best = {.stage = -1}, w = {.stage = -1};
+    struct greedy_pass best = {.stage = -1}, w = {.stage = -1};
     for (int i = 0; i < x->map->n_stages_of[r]; i++) {
         int s = x->map->stages_of[r][i];
-        struct pass f = {.op = ACT_F, .stage = s, .mb = x->nf[s], .order = -s,
-                         .rank = q->alternate && x->back[r] ? 0 : 2};
-        struct pass b = {.op = ACT_B, .stage = s, .mb = x->nb[s], .order = q->deep ? -s : s, .rank = 1};
+        struct greedy_pass f = {.op = ACT_F, .stage = s, .mb = x->nf[s], .order = -s,
+                                .rank = q->alternate && x->back[r] ? 0 : 2};
+        struct greedy_pass b = {.op = ACT_B, .stage = s, .mb = x->nb[s], .order = q->deep ? -s : s, .rank = 1};
         if (f.mb < x->n_mb && has_room(x, q, r, s)) offer(x, f, &best);
         if (b.mb < x->nf[s]) offer(x, b, &best);
         if (x->nw[s] < x->nb[s] && (w.stage < 0 || x->nw[s] < w.mb))
-            w = (struct pass){.begin = x->now[r], .op = ACT_W, .stage = s, .mb = x->nw[s]};
+            w = (struct greedy_pass){.begin = x->now[r], .op = ACT_W, .stage = s, .mb = x->nw[s]};
     }
     if (w.stage < 0) return best;
     bool fills = best.stage < 0 || best.begin - x->now[r] > q->patience * cost_of(x->cost, w.stage)->w;
     return fills ? w : best;
 }
 
-static void pass_take(struct play *x, const struct pass *a, int r, struct sched *out)
+static void pass_take(struct play *x, const struct greedy_pass *a, int r, struct sched *out)
 {
     pass_run(x, a);
     sched_push(out, r, (enum act_op)a->op, a->stage, a->mb);
@@ -111,9 +111,9 @@ static void pass_take(struct play *x, const struct pass *a, int r, struct sched 
 
 /* What each rank would take stays what it is until the rank itself, or one that its stages wait for, has run another
  * pass. */
-struct choices { struct pass *of; bool *stale; };
+struct greedy_choices { struct greedy_pass *of; bool *stale; };
 
-static void choices_spoil(const struct play *x, const struct pass *a, struct choices *c)
+static void choices_spoil(const struct play *x, const struct greedy_pass *a, struct greedy_choices *c)
 {
     const int *rank_of = x->map->rank_of;
     int next = a->op == ACT_F ? a->stage + 1 : a->op == ACT_B ? a->stage - 1 : -1;
@@ -122,7 +122,7 @@ static void choices_spoil(const struct play *x, const struct pass *a, struct cho
 }
 
 /* The rank whose pass can begin first; -1: none has one. */
-static int rank_choose(const struct play *x, const struct greedy_ask *q, struct choices *c)
+static int rank_choose(const struct play *x, const struct greedy_ask *q, struct greedy_choices *c)
 {
     int rank = -1;
     for (int r = 0; r < q->map->n_ranks; r++) {
@@ -136,7 +136,7 @@ static int rank_choose(const struct play *x, const struct greedy_ask *q, struct 
 void greedy_rows(const struct greedy_ask *q, struct sched *out)
 {
     struct play x;
-    struct choices c = {mem_alloc((size_t)q->map->n_ranks * sizeof *c.of), mem_alloc((size_t)q->map->n_ranks)};
+    struct greedy_choices c = {mem_alloc((size_t)q->map->n_ranks * sizeof *c.of), mem_alloc((size_t)q->map->n_ranks)};
     play_begin(&x, q->map, q->n_mb, q->cost);
     for (int r = 0; r < q->map->n_ranks; r++) c.stale[r] = true;
     for (int left = 3 * q->map->n_stages * q->n_mb; left; left--) {
@@ -158,7 +158,7 @@ static bool row_advance(struct play *x, const struct sched *s, int r, int *at)
         const struct sched_act *a = &s->row[r].v[*at];
         double ready = ready_at(x, a->op, a->stage, a->mb);
         if (ready < 0) break;
-        struct pass p = {ready > x->now[r] ? ready : x->now[r], a->op, a->stage, a->mb, 0, 0};
+        struct greedy_pass p = {ready > x->now[r] ? ready : x->now[r], a->op, a->stage, a->mb, 0, 0};
         pass_run(x, &p);
     }
     return *at > from;

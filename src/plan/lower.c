@@ -10,7 +10,7 @@
 struct msg { int chan, mb, from_rank, pos; };
 /* calm: of each rank, the action from which on it exchanges nothing more with other ranks of its pipeline. There it may
  * wait for other replicas, and nobody waits for itself by that. */
-struct rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct msg) msg; };
+struct lowered_rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct msg) msg; };
 
 /* Of one micro-batch. */
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
@@ -45,10 +45,10 @@ static bool may_batch(const struct lower *w, const struct sched *s, int stage)
 }
 
 /* Behind the last micro-batch of a block: the sums that it completes, of the gradients that the action makes. */
-static void sums_emit(struct rows *r, int rank, const struct act *a)
+static void sums_emit(struct lowered_rows *r, int rank, const struct act *a)
 {
     const struct plan *p = r->w->p;
-    const struct sums *s = &r->w->sums;
+    const struct block_sums *s = &r->w->sums;
     int last = p->mb_micro[a->mb + 1] - 1;
     for (int i = 0; i < s->n_adds; i++) {
         if (s->adds[i].after != last) continue;
@@ -61,7 +61,7 @@ static void sums_emit(struct rows *r, int rank, const struct act *a)
     }
 }
 
-static void accumulator_emit(struct rows *r, int rank, struct act c, int pieces)
+static void accumulator_emit(struct lowered_rows *r, int rank, struct act c, int pieces)
 {
     for (int k = pieces ? 1 : 0; k <= pieces; k++) {
         c.piece = (uint8_t)k;
@@ -74,7 +74,7 @@ static void accumulator_emit(struct rows *r, int rank, struct act c, int pieces)
 
 /* What accumulates goes to the accumulators of its block; where it has several blocks, one after the other. pieces: of
  * the last micro-batch's, if that is alone. */
-static void accumulate_emit(struct rows *r, int rank, struct act c, int pieces)
+static void accumulate_emit(struct lowered_rows *r, int rank, struct act c, int pieces)
 {
     const struct lower *w = r->w;
     const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.replica].micro_block;
@@ -115,7 +115,7 @@ static int pieces_of(const struct lower *w, int rank, const struct sched_act *a,
     return weights && !crosses(w, rank, a, true) ? w->p->stage[a->stage].n_pieces : 0;
 }
 
-static void compute_rows(struct rows *r, const struct sched *s)
+static void compute_rows(struct lowered_rows *r, const struct sched *s)
 {
     const struct plan *p = r->w->p;
     for (int rank = 0; rank < p->n_ranks; rank++)
@@ -161,7 +161,7 @@ static void index_channels(const struct lower *w, struct index *x)
     x->chan_at[n] = w->chan.n;
 }
 
-static void index_make(const struct rows *r, struct index *x)
+static void index_make(const struct lowered_rows *r, struct index *x)
 {
     const struct plan *p = r->w->p;
     size_t n = (size_t)p->n_stages * (size_t)p->n_mb;
@@ -197,7 +197,7 @@ static int read_first(const struct lower *w, const struct index *x, const struct
 }
 
 /* Every message in its sender's order, with the position its receiver wants: one compute action ahead. */
-static int messages(struct rows *r, const struct index *x, struct err *e)
+static int messages(struct lowered_rows *r, const struct index *x, struct err *e)
 {
     struct lower *w = r->w;
     for (int from = 0; from < w->p->n_ranks; from++)
@@ -216,7 +216,7 @@ static int messages(struct rows *r, const struct index *x, struct err *e)
 }
 
 /* A link is first in first out: a message is posted no later than those behind it. */
-static void messages_order(struct rows *r)
+static void messages_order(struct lowered_rows *r)
 {
     /* of the messages behind, by receiver; they are sorted by sender */
     int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);
@@ -234,7 +234,7 @@ static void messages_order(struct rows *r)
  * from the first that head has. */
 struct arrivals { int *head, *next, *row; };             /* row: of each rank, its begin in head */
 
-static void arrivals_find(const struct rows *r, struct arrivals *x)
+static void arrivals_find(const struct lowered_rows *r, struct arrivals *x)
 {
     int n = r->w->p->n_ranks, total = 0;
     x->row = mem_alloc((size_t)n * sizeof *x->row);
@@ -251,7 +251,7 @@ static void arrivals_find(const struct rows *r, struct arrivals *x)
 
 /* Behind action i: gradients that are final now go to other replicas. They are when the last micro-batch's are in, and
  * blocks are added. */
-static void finals_emit(struct rows *r, int rank, int i)
+static void finals_emit(struct lowered_rows *r, int rank, int i)
 {
     const struct lower *w = r->w;
     const struct act *a = &r->compute[rank].v[i];
@@ -262,7 +262,7 @@ static void finals_emit(struct rows *r, int rank, int i)
     if (i >= r->calm[rank]) replicas_final_emit(r->w, rank);
 }
 
-static void row_emit(struct rows *r, const struct index *x, const struct arrivals *in, int rank)
+static void row_emit(struct lowered_rows *r, const struct index *x, const struct arrivals *in, int rank)
 {
     struct lower *w = r->w;
     bool *loaded = mem_alloc((size_t)w->p->n_mb);
@@ -317,8 +317,8 @@ static void tail_emit(struct lower *w, int rank)
 
 int lower_rows(struct lower *w, const struct sched *s, struct err *e)
 {
-    struct rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute),
-                     .calm = mem_alloc((size_t)w->p->n_ranks * sizeof *r.calm)};
+    struct lowered_rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute),
+                             .calm = mem_alloc((size_t)w->p->n_ranks * sizeof *r.calm)};
     struct index x = {0};
     struct arrivals in = {0};
     compute_rows(&r, s);

@@ -15,10 +15,10 @@ enum { MAX_PLANS = 160, MAX_CLIMB = MAX_PLANS / 4, MAX_NODES = 300000, STARTS = 
 
 struct score { double excess, ns; };                     /* bytes above the limits, relative; then time */
 struct tried { int *cut; struct score score; };
-struct search {
+struct cut_search {
     const struct part_request *q;
     struct part_model m;
-    struct bound bound;
+    struct part_bound bound;
     int p, n_at, *at;                                    /* where cuts may be: at[0] = 0 .. at[n_at - 1] = groups */
     uint64_t *fixed, *kept;                              /* with limits: sums of the leaves before a group */
     uint64_t *limit;                                     /* of each rank */
@@ -33,14 +33,14 @@ struct search {
 
 static bool better(struct score a, struct score b) { return a.excess != b.excess ? a.excess < b.excess : a.ns < b.ns; }
 
-static const struct tried *tried_find(const struct search *s)
+static const struct tried *tried_find(const struct cut_search *s)
 {
     size_t bytes = (size_t)(s->p + 1) * sizeof *s->cut;
     for (int i = 0; i < s->tried.n; i++) if (!memcmp(s->tried.v[i].cut, s->cut, bytes)) return &s->tried.v[i];
     return NULL;
 }
 
-static void tried_add(struct search *s, struct score score)
+static void tried_add(struct cut_search *s, struct score score)
 {
     size_t bytes = (size_t)(s->p + 1) * sizeof *s->cut;
     struct tried t = {.cut = mem_alloc(bytes), .score = score};
@@ -49,7 +49,7 @@ static void tried_add(struct search *s, struct score score)
 }
 
 /* Plans and simulates s->cut, unless that was done; keeps it if it is the best so far. */
-static int cut_try(struct search *s, struct score *score)
+static int cut_try(struct cut_search *s, struct score *score)
 {
     const struct tried *before = tried_find(s);
     if (before) { *score = before->score; return 0; }
@@ -77,7 +77,7 @@ static int cut_try(struct search *s, struct score *score)
 
 /* ---- the first cut: the smallest bottleneck -------------------------------------------------- */
 
-static void bytes_sum(struct search *s)
+static void bytes_sum(struct cut_search *s)
 {
     s->fixed = mem_alloc((size_t)(s->m.n + 1) * sizeof *s->fixed);
     s->kept = mem_alloc((size_t)(s->m.n + 1) * sizeof *s->kept);
@@ -88,15 +88,15 @@ static void bytes_sum(struct search *s)
 }
 
 /* As part_bytes. */
-static uint64_t bytes_of(const struct search *s, int a, int b, int r)
+static uint64_t bytes_of(const struct cut_search *s, int a, int b, int r)
 {
     return s->fixed[b] - s->fixed[a] + (s->kept[b] - s->kept[a]) * (uint64_t)s->m.in_flight[r];
 }
 
 /* Of groups [a, b) as stage r: time, or with bytes: how much of the limit. Above the limit: out of the question. */
-static double weight(const struct search *s, int r, int a, int b, bool bytes)
+static double weight(const struct cut_search *s, int r, int a, int b, bool bytes)
 {
-    const struct bound *x = &s->bound;
+    const struct part_bound *x = &s->bound;
     double part = s->limited ? (double)bytes_of(s, a, b, r) / (double)(s->m.limit[r] + 1) : 0;
     if (bytes) return part;
     if (part > 1) return 1e300;
@@ -107,7 +107,7 @@ static double weight(const struct search *s, int r, int a, int b, bool bytes)
 /* Stage r ends at place j: where it best begins, and in *l the largest weight up to there. before: of the stages up to
  * each place; behind: the least of before from a place on. What comes before grows with the place, or hardly shrinks,
  * and the own weight shrinks, so the best place is near where they meet. Of the same weight: the first. */
-static int stage_begin(const struct search *s, int r, int j, bool bytes, const double *before, const double *behind,
+static int stage_begin(const struct cut_search *s, int r, int j, bool bytes, const double *before, const double *behind,
                        double *l)
 {
     int low = r, high = j, best = 0;
@@ -126,7 +126,7 @@ static int stage_begin(const struct search *s, int r, int j, bool bytes, const d
     return best;
 }
 
-static double bottleneck(struct search *s, bool bytes)
+static double bottleneck(struct cut_search *s, bool bytes)
 {
     int n = s->n_at, *from = mem_alloc((size_t)(s->p * n) * sizeof *from);
     double *least = mem_alloc((size_t)(s->p * n) * sizeof *least), *behind = mem_alloc((size_t)n * sizeof *behind);
@@ -146,12 +146,12 @@ static double bottleneck(struct search *s, bool bytes)
     return value;
 }
 
-static void picked(struct search *s) { for (int i = 0; i <= s->p; i++) s->cut[i] = s->at[s->pick[i]]; }
+static void picked(struct cut_search *s) { for (int i = 0; i <= s->p; i++) s->cut[i] = s->at[s->pick[i]]; }
 
 /* ---- moving borders by bound ----------------------------------------------------------------- */
 
 /* The largest of the stages' bounds, and a little of their mean, so that level ground has a slope. */
-static double bound_of(struct search *s)
+static double bound_of(struct cut_search *s)
 {
     double most = 0, sum = 0;
     picked(s);
@@ -164,7 +164,7 @@ static double bound_of(struct search *s)
     return most + 0.02 * sum / s->p;
 }
 
-static void bounds_descend(struct search *s)
+static void bounds_descend(struct cut_search *s)
 {
     double least = bound_of(s);
     for (int step = s->n_at / (2 * s->p) + 1, moved; step > 0; step = moved ? step : step / 2) {
@@ -186,7 +186,7 @@ static void bounds_descend(struct search *s)
 struct start { int *pick; struct score score; };
 
 /* 1: moved; 0: no better there, or no such place. */
-static int border_move(struct search *s, struct start *x, int border, int by)
+static int border_move(struct cut_search *s, struct start *x, int border, int by)
 {
     int *at = &x->pick[border], was = *at, now = was + by;
     struct score score;
@@ -199,7 +199,7 @@ static int border_move(struct search *s, struct start *x, int border, int by)
     return 0;
 }
 
-static int climb(struct search *s, struct start *x)
+static int climb(struct cut_search *s, struct start *x)
 {
     int end = s->plans + MAX_CLIMB;
     for (int step = 4, moved; step > 0; step = moved ? step : step / 2) {
@@ -214,7 +214,7 @@ static int climb(struct search *s, struct start *x)
     return 0;
 }
 
-static int start_add(struct search *s, struct start *x)
+static int start_add(struct cut_search *s, struct start *x)
 {
     x->pick = mem_alloc((size_t)(s->p + 1) * sizeof *x->pick);
     memcpy(x->pick, s->pick, (size_t)(s->p + 1) * sizeof *x->pick);
@@ -224,7 +224,7 @@ static int start_add(struct search *s, struct start *x)
 
 /* From the smallest bottleneck and from the even cut, as they are and moved by bound; the two best are moved on by
  * simulation. */
-static int starts_try(struct search *s, struct start *x)
+static int starts_try(struct cut_search *s, struct start *x)
 {
     for (int i = 0; i < STARTS; i++) {
         if (i == 0 && bottleneck(s, false) >= 1e300) bottleneck(s, true);
@@ -247,18 +247,18 @@ static int starts_try(struct search *s, struct start *x)
 
 /* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at
  * each use. */
-static bool too_large(const struct search *s, int r, int a, int b)
+static bool too_large(const struct cut_search *s, int r, int a, int b)
 {
     if (!s->limited || s->tied || s->least.excess > 0) return false;
     return s->fixed[b] - s->fixed[a] > s->limit[part_rank(s->q, r)];
 }
 
-static bool ruled_out(const struct search *s, double bound)
+static bool ruled_out(const struct cut_search *s, double bound)
 {
     return s->least.excess == 0 && bound >= s->least.ns * (1 - 1e-12);
 }
 
-static int cuts_try(struct search *s, int i)
+static int cuts_try(struct cut_search *s, int i)
 {
     if (i == s->p - 1) {
         s->cut[s->p] = s->bound.n;
@@ -283,7 +283,7 @@ static int cuts_try(struct search *s, int i)
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-static int places_find(struct search *s)
+static int places_find(struct cut_search *s)
 {
     s->at = mem_alloc((size_t)(s->bound.n + 1) * sizeof *s->at);
     for (int g = 0; g <= s->bound.n; g++)
@@ -294,7 +294,7 @@ static int places_find(struct search *s)
                       s->n_at == 3 ? "" : "s");
 }
 
-static int search_run(struct search *s)
+static int search_run(struct cut_search *s)
 {
     for (int r = 0; r < s->p; r++) s->limited |= s->m.limit[r] != PART_NO_LIMIT;
     for (int i = 0; i < s->q->sel->g->n_params; i++) s->tied |= s->q->sel->g->param[i].n_uses > 1;
@@ -313,14 +313,14 @@ static int search_run(struct search *s)
 static int split(const struct part_request *q, int *first_group, struct err *e)
 {
     size_t n = (size_t)q->n_stages + 1;
-    struct search s = {.q = q,
-                       .p = q->n_stages,
-                       .e = e,
-                       .cut = mem_alloc(n * sizeof(int)),
-                       .best = mem_alloc(n * sizeof(int)),
-                       .pick = mem_alloc(n * sizeof(int)),
-                       .limit = mem_alloc((size_t)part_ranks(q) * sizeof(uint64_t)),
-                       .st = mem_alloc(n * sizeof(struct bound_stage))};
+    struct cut_search s = {.q = q,
+                           .p = q->n_stages,
+                           .e = e,
+                           .cut = mem_alloc(n * sizeof(int)),
+                           .best = mem_alloc(n * sizeof(int)),
+                           .pick = mem_alloc(n * sizeof(int)),
+                           .limit = mem_alloc((size_t)part_ranks(q) * sizeof(uint64_t)),
+                           .st = mem_alloc(n * sizeof(struct bound_stage))};
     bound_make(&s.bound, q, false);
     int bad = part_limits(q->conf, q->room, part_ranks(q), s.limit, e) || part_model_make(q, &s.m, e) || search_run(&s)
                   ? -1

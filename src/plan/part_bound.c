@@ -22,7 +22,7 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
 }
 
 /* The micro-batches of the plan's replica: only the last one's size differs from the others'. */
-static void sizes_find(struct bound *x)
+static void sizes_find(struct part_bound *x)
 {
     struct arena *mem = arena_new();
     struct plan_request r = *x->q->plan;
@@ -35,7 +35,7 @@ static void sizes_find(struct bound *x)
     arena_free(mem);
 }
 
-static void group_add(struct bound *x, int g, enum phase ph, double *all, double *least, double *most)
+static void group_add(struct part_bound *x, int g, enum phase ph, double *all, double *least, double *most)
 {
     int n = x->n_micro - 1;
     double full = n < 0 ? 0 : cost_ns(x->q->cost, ph, g, x->full),
@@ -49,7 +49,7 @@ static void group_add(struct bound *x, int g, enum phase ph, double *all, double
  * without looking at all. */
 enum { BOUND_BLOCK = 32 };
 
-static void readers_find(struct bound *x)
+static void readers_find(struct part_bound *x)
 {
     const struct selection *s = x->q->sel;
     x->from = mem_alloc((size_t)(x->n + 1) * sizeof *x->from);
@@ -67,7 +67,7 @@ static void readers_find(struct bound *x)
 }
 
 /* The first of groups [g, end) that reads from before `first`; end: none. */
-static int reader_next(const struct bound *x, int g, int end, int first)
+static int reader_next(const struct part_bound *x, int g, int end, int first)
 {
     while (g < end && x->from[g] >= first) {
         bool none = g % BOUND_BLOCK == 0 && x->least_from[g / BOUND_BLOCK] >= first;
@@ -76,9 +76,9 @@ static int reader_next(const struct bound *x, int g, int end, int first)
     return g < end ? g : end;
 }
 
-void bound_make(struct bound *x, const struct part_request *q, bool eager)
+void bound_make(struct part_bound *x, const struct part_request *q, bool eager)
 {
-    *x = (struct bound){.q = q, .n = q->sel->n_groups, .eager = eager};
+    *x = (struct part_bound){.q = q, .n = q->sel->n_groups, .eager = eager};
     double **sum[] = {&x->f, &x->b, &x->w, &x->f1, &x->b1, &x->w1, &x->w_most, &x->opt};
     for (int i = 0; i < 8; i++) *sum[i] = mem_alloc((size_t)(x->n + 1) * sizeof(double));
     sizes_find(x);
@@ -92,7 +92,7 @@ void bound_make(struct bound *x, const struct part_request *q, bool eager)
     }
 }
 
-void bound_free(struct bound *x)
+void bound_free(struct part_bound *x)
 {
     free(x->f); free(x->b); free(x->w); free(x->f1); free(x->b1); free(x->w1); free(x->w_most); free(x->opt);
     free(x->from); free(x->least_from);
@@ -125,7 +125,7 @@ static double speed_of(const struct part_request *q, int stage)
     return cost_speed(q->cost, part_rank(q, stage));
 }
 
-double bound_stage(const struct bound *x, const int *cut, int i, struct bound_stage *st)
+double bound_stage(const struct part_bound *x, const int *cut, int i, struct bound_stage *st)
 {
     const struct selection *s = x->q->sel;
     const struct cost *k = x->q->cost;
@@ -168,7 +168,7 @@ static bool first_of_rank(const struct part_request *q, int from, int stage)
     return true;
 }
 
-double bound_rest(const struct bound *x, int first, int i)
+double bound_rest(const struct part_bound *x, int first, int i)
 {
     double speed = 0, work = x->f[x->n] - x->f[first] + x->b[x->n] - x->b[first] + x->w[x->n] - x->w[first];
     for (int k = i; k < x->q->n_stages; k++) if (first_of_rank(x->q, i, k)) speed += speed_of(x->q, k);
@@ -176,7 +176,7 @@ double bound_rest(const struct bound *x, int first, int i)
 }
 
 /* A rank does all that its stages have to do, from when the first of them can begin. */
-static double bound_rank(const struct bound *x, const struct placement *pl, const struct bound_stage *st, int rank)
+static double bound_rank(const struct part_bound *x, const struct placement *pl, const struct bound_stage *st, int rank)
 {
     const struct stage_map *m = &pl->map;
     double start = st[m->stages_of[rank][0]].start, work = 0;
@@ -194,7 +194,7 @@ double plan_bound(const struct plan *p, const struct cost *k)
     struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages,
                              .n_ranks = p->n_ranks, .rank_of = p->pl->map.rank_of, .sharing = p->pl->sharing};
     struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
-    struct bound x;
+    struct part_bound x;
     double most = 0;
     bound_make(&x, &q, false);                             /* not eager: of any schedule */
     for (int i = 0; i < p->n_stages; i++) {

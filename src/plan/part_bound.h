@@ -5,7 +5,7 @@
 
 /* earliest start; least time from the end of its last B to the end of the step */
 struct bound_stage { double start, after; };
-struct bound {
+struct part_bound {
     const struct part_request *q;
     int n;                                               /* groups */
     int n_micro, full, last;                             /* micro-batches; samples of the first and the last */
@@ -16,12 +16,12 @@ struct bound {
     int *from, *least_from;
 };
 /* eager: of the schedule's rows (bound_eager). */
-void bound_make(struct bound *x, const struct part_request *q, bool eager);
-void bound_free(struct bound *x);
+void bound_make(struct part_bound *x, const struct part_request *q, bool eager);
+void bound_free(struct part_bound *x);
 bool bound_eager(const struct plan *p);
 /* A bound of the whole step from stage i = groups [cut[i], cut[i + 1]), where the stages before it are known: st[0 ..
  * i-1] are read, st[i] is set. */
-double bound_stage(const struct bound *x, const int *cut, int i, struct bound_stage *st);
+double bound_stage(const struct part_bound *x, const int *cut, int i, struct bound_stage *st);
 /* ... from the groups behind `first`, which stages i .. n_stages - 1 share somehow. */
-double bound_rest(const struct bound *x, int first, int i);
+double bound_rest(const struct part_bound *x, int first, int i);
 #endif

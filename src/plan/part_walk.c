@@ -7,23 +7,23 @@
 #include "plan/part.h"
 
 /* leaves below one name, the first len bytes of leaf `first`'s name */
-struct item { int first, end; size_t len; };
+struct walk_item { int first, end; size_t len; };
 /* todo: next one last */
-struct walk { const struct part_model *m; VEC(struct item) todo, largest; uint64_t reserve; };
+struct walk { const struct part_model *m; VEC(struct walk_item) todo, largest; uint64_t reserve; };
 
 /* ---- the tree of names ----------------------------------------------------------------------- */
 
-static bool is_leaf(const struct part_model *m, struct item x)
+static bool is_leaf(const struct part_model *m, struct walk_item x)
 {
     return x.end == x.first + 1 && m->leaf[x.first].name[x.len] == 0;
 }
 
 /* The child that begins at leaf i of x: a layer of that very name, or all neighbours with the same next part of the
  * name. */
-static struct item child_at(const struct part_model *m, struct item x, int i)
+static struct walk_item child_at(const struct part_model *m, struct walk_item x, int i)
 {
     const char *name = m->leaf[i].name;
-    struct item c = {i, i + 1, x.len};
+    struct walk_item c = {i, i + 1, x.len};
     if (name[x.len] == 0) return c;
     c.len += x.len ? 1 : 0;
     c.len += strcspn(name + c.len, ".");
@@ -42,13 +42,13 @@ static const char *class_of(const struct part_model *m, const char *name, size_t
 }
 
 /* Is x the block, or a block of the class, that the no_split entry names? */
-static bool is_named(const struct part_model *m, struct item x, const char *entry)
+static bool is_named(const struct part_model *m, struct walk_item x, const char *entry)
 {
     const char *name = m->leaf[x.first].name, *class = class_of(m, name, x.len);
     return (strlen(entry) == x.len && !strncmp(entry, name, x.len)) || (class && !strcmp(class, entry));
 }
 
-static bool unsplittable(const struct part_model *m, struct item x)
+static bool unsplittable(const struct part_model *m, struct walk_item x)
 {
     if (is_leaf(m, x)) return true;
     for (int i = 0; m->no_split && i < m->no_split->n; i++) if (is_named(m, x, m->no_split->v[i])) return true;
@@ -61,7 +61,7 @@ bool part_may_cut(const struct part_model *m, int leaf)
     for (size_t len = strcspn(behind, "."); ; len += 1 + strcspn(behind + len + 1, ".")) {
         if (strncmp(behind, before, len) || (before[len] && before[len] != '.')) return true;
         for (int i = 0; i < m->no_split->n; i++)
-            if (is_named(m, (struct item){leaf, leaf + 1, len}, m->no_split->v[i])) return false;
+            if (is_named(m, (struct walk_item){leaf, leaf + 1, len}, m->no_split->v[i])) return false;
         if (!behind[len]) return true;
     }
 }
@@ -75,22 +75,22 @@ uint64_t part_bytes(const struct part_model *m, int first, int end, int stage)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-static void children_push(const struct part_model *m, struct walk *w, struct item x)
+static void children_push(const struct part_model *m, struct walk *w, struct walk_item x)
 {
     int at = w->todo.n, end = x.first;
-    while (end < x.end) { struct item c = child_at(m, x, end); *vec_push(&w->todo) = c; end = c.end; }
+    while (end < x.end) { struct walk_item c = child_at(m, x, end); *vec_push(&w->todo) = c; end = c.end; }
     for (int i = at, j = w->todo.n - 1; i < j; i++, j--) {
-        struct item t = w->todo.v[i];
+        struct walk_item t = w->todo.v[i];
         w->todo.v[i] = w->todo.v[j];
         w->todo.v[j] = t;
     }
 }
 
 /* The largest unsplittable blocks of x: all of them, where several are as large. */
-static void largest_in(struct walk *w, struct item x)
+static void largest_in(struct walk *w, struct walk_item x)
 {
     if (!unsplittable(w->m, x)) {
-        for (int i = x.first; i < x.end;) { struct item c = child_at(w->m, x, i); largest_in(w, c); i = c.end; }
+        for (int i = x.first; i < x.end;) { struct walk_item c = child_at(w->m, x, i); largest_in(w, c); i = c.end; }
         return;
     }
     uint64_t bytes = part_bytes(w->m, x.first, x.end, 0);
@@ -108,7 +108,7 @@ static void largest_find(struct walk *w)
 }
 
 /* x is being placed: the room is for others. */
-static void largest_drop(struct walk *w, struct item x)
+static void largest_drop(struct walk *w, struct walk_item x)
 {
     int n = 0;
     for (int i = 0; i < w->largest.n; i++)
@@ -122,10 +122,10 @@ void part_walk(const struct part_model *m, int *stage)
     struct walk w = {.m = m};
     uint64_t used = 0;
     int at = 0;
-    children_push(m, &w, (struct item){0, m->n, 0});
+    children_push(m, &w, (struct walk_item){0, m->n, 0});
     largest_find(&w);
     while (w.todo.n) {
-        struct item x = w.todo.v[--w.todo.n];
+        struct walk_item x = w.todo.v[--w.todo.n];
         largest_drop(&w, x);
         uint64_t keep = m->reserve && at == 0 ? w.reserve : 0, bytes = part_bytes(m, x.first, x.end, at);
         if (used + bytes + keep <= m->limit[at] || at == m->n_stages - 1) {
@@ -153,12 +153,12 @@ static uint64_t bytes_mean(const struct part_model *m, int first, int end)
 }
 
 /* The first block that the entry names, anywhere in the tree. */
-static uint64_t named_bytes(const struct part_model *m, struct item x, const char *entry)
+static uint64_t named_bytes(const struct part_model *m, struct walk_item x, const char *entry)
 {
     if (x.len && is_named(m, x, entry)) return bytes_mean(m, x.first, x.end);
     if (is_leaf(m, x)) return 0;
     for (int i = x.first; i < x.end;) {
-        struct item c = child_at(m, x, i);
+        struct walk_item c = child_at(m, x, i);
         uint64_t bytes = named_bytes(m, c, entry);
         if (bytes) return bytes;
         i = c.end;
@@ -176,7 +176,7 @@ static uint64_t buffer_bytes(const struct part_model *m)
     }
     if (n) most = sum / n;
     for (int i = 0; m->no_split && i < m->no_split->n; i++) {
-        uint64_t bytes = named_bytes(m, (struct item){0, m->n, 0}, m->no_split->v[i]);
+        uint64_t bytes = named_bytes(m, (struct walk_item){0, m->n, 0}, m->no_split->v[i]);
         if (bytes > most) most = bytes;
     }
     return most + most / 4;

@@ -11,15 +11,15 @@ void batch_split(struct arena *mem, const struct plan_request *r, int replica, s
 /* How gradients are added: the level of accumulators that each micro-batch adds to; then, in this order and behind
  * micro-batch `after`, what is at level + 1 to what is at level. */
 struct sum_add { int after, level; };
-struct sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
-void reduction_tree_make(struct arena *mem, const struct portion *b, struct sums *s);
+struct block_sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
+void reduction_tree_make(struct arena *mem, const struct portion *b, struct block_sums *s);
 
 struct lower {
     struct plan *p;
     /* of each rank; and how many phases of its exchange are in its row already */
     struct buckets *bucket; int *phase;
     int *final;                                          /* of each stage: gradients of groups from here on are final */
-    struct sums sums;
+    struct block_sums sums;
     const struct graph *g;
     /* of each group: its results are not kept for the backward pass ... */
     bool *recompute;

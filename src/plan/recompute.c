@@ -47,8 +47,8 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *rec
 /* ---- auto ------------------------------------------------------------------------------------ */
 
 /* neighbouring groups of one block; value: bytes freed a nanosecond */
-struct unit { int first, end; double value; bool on; };
-struct choice { const struct recompute_request *q; bool *recompute; VEC(struct unit) unit; };
+struct recompute_unit { int first, end; double value; bool on; };
+struct recompute_choice { const struct recompute_request *q; bool *recompute; VEC(struct recompute_unit) unit; };
 
 /* The innermost block around a group, by its name; "" for a layer that is in none. */
 static size_t block_of(const struct graph *g, const char *name)
@@ -82,11 +82,11 @@ static double kept_bytes(const struct plan *p, int stage, int group)
 
 /* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing
  * by itself comes last: recomputed, it need not find what it reads. */
-static void units_add(struct choice *c, const struct plan *p, int stage)
+static void units_add(struct recompute_choice *c, const struct plan *p, int stage)
 {
     const int *first = c->q->pl->first_group;
     for (int g = first[stage], end; g < first[stage + 1]; g = end) {
-        struct unit u = {.first = g};
+        struct recompute_unit u = {.first = g};
         double bytes = 0, ns = 1;
         for (end = g; end < first[stage + 1] && (end == g || same_block(c->q->sel, g, end)); end++) {
             bytes += kept_bytes(p, stage, end);
@@ -100,18 +100,18 @@ static void units_add(struct choice *c, const struct plan *p, int stage)
 
 static int by_value(const void *a, const void *b)
 {
-    const struct unit *x = a, *y = b;
+    const struct recompute_unit *x = a, *y = b;
     return x->value != y->value ? (x->value < y->value ? 1 : -1) : (x->first > y->first) - (x->first < y->first);
 }
 
-static void unit_set(struct choice *c, struct unit *u, bool on)
+static void unit_set(struct recompute_choice *c, struct recompute_unit *u, bool on)
 {
     for (int g = u->first; g < u->end; g++) c->recompute[g] = on;
     u->on = on;
 }
 
 /* 1: the rank fits; 0: it does not; -1: e. */
-static int fits(const struct choice *c, int rank, struct err *e)
+static int fits(const struct recompute_choice *c, int rank, struct err *e)
 {
     struct plan_request r = *c->q->plan;
     r.recompute = c->recompute;
@@ -122,7 +122,7 @@ static int fits(const struct choice *c, int rank, struct err *e)
     return yes;
 }
 
-static int rank_choose(struct choice *c, int rank, struct err *e)
+static int rank_choose(struct recompute_choice *c, int rank, struct err *e)
 {
     int ok = fits(c, rank, e);
     if (c->unit.n) qsort(c->unit.v, (size_t)c->unit.n, sizeof *c->unit.v, by_value);
@@ -131,7 +131,7 @@ static int rank_choose(struct choice *c, int rank, struct err *e)
         ok = fits(c, rank, e);
     }
     for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* one bought later may have made an earlier one superfluous */
-        struct unit *u = &c->unit.v[i];
+        struct recompute_unit *u = &c->unit.v[i];
         if (!u->on) break;
         unit_set(c, u, false);
         ok = fits(c, rank, e);
@@ -151,7 +151,7 @@ int recompute_auto(const struct recompute_request *q, bool *recompute, struct er
     int bad = p ? 0 : -1;
     for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
         if (plan_rank_bytes(p, rank) <= q->limit[rank]) continue;
-        struct choice c = {.q = q, .recompute = recompute};
+        struct recompute_choice c = {.q = q, .recompute = recompute};
         for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, i);
         bad = rank_choose(&c, rank, e);
         vec_free(&c.unit);

@@ -54,7 +54,7 @@ void batch_split(struct arena *mem, const struct plan_request *r, int replica, s
 
 /* The sum of blocks [first, end), a power of two of them, into the accumulators of a level; micro-batches of the last
  * block that has any end there. Returns whether it has any. */
-static bool sum_make(struct sums *s, const struct portion *b, int first, int end, int level)
+static bool sum_make(struct block_sums *s, const struct portion *b, int first, int end, int level)
 {
     int middle = first + (end - first) / 2, last = b->n_micro - 1;
     if (end - first > 1) {
@@ -73,10 +73,10 @@ static bool sum_make(struct sums *s, const struct portion *b, int first, int end
     return any;
 }
 
-void reduction_tree_make(struct arena *mem, const struct portion *b, struct sums *s)
+void reduction_tree_make(struct arena *mem, const struct portion *b, struct block_sums *s)
 {
-    *s = (struct sums){.level = arena_alloc(mem, (size_t)(b->n_micro + 1) * sizeof *s->level),
-                       .adds = arena_alloc(mem, (size_t)(b->end_block - b->first_block) * sizeof *s->adds)};
+    *s = (struct block_sums){.level = arena_alloc(mem, (size_t)(b->n_micro + 1) * sizeof *s->level),
+                             .adds = arena_alloc(mem, (size_t)(b->end_block - b->first_block) * sizeof *s->adds)};
     sum_make(s, b, b->first_block, b->end_block, 0);
     if (!s->n_levels) s->n_levels = 1;
 }

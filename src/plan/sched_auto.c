@@ -13,14 +13,14 @@ extern const struct sched_kind sched_auto;
 static const double WORTH = 0.001;
 
 /* The fastest so far with one number of micro-batches in flight. */
-struct found { struct sched rows; double ns; int most; };
+struct found_rows { struct sched rows; double ns; int most; };
 
 static void rows_begin(struct sched *s, int n_ranks)
 {
     *s = (struct sched){.n_ranks = n_ranks, .row = mem_alloc((size_t)n_ranks * sizeof *s->row)};
 }
 
-static void rows_weigh(const struct sched_request *r, struct sched *rows, struct found *best)
+static void rows_weigh(const struct sched_request *r, struct sched *rows, struct found_rows *best)
 {
     double ns = greedy_time(rows, r->map, r->n_mb, r->cost);
     if (ns < 0 || (best->ns > 0 && ns >= best->ns)) { sched_free(rows); return; }
@@ -30,7 +30,7 @@ static void rows_weigh(const struct sched_request *r, struct sched *rows, struct
 }
 
 /* The schedules that have a name, for these stages and with so many micro-batches in flight. */
-static int named_try(const struct sched_request *r, struct found *x, struct err *e)
+static int named_try(const struct sched_request *r, struct found_rows *x, struct err *e)
 {
     static const char *const name[] = {"1f1b", "zb-h1", "zb-v"};
     for (int i = 0; i < 3; i++) {
@@ -46,7 +46,7 @@ static int named_try(const struct sched_request *r, struct found *x, struct err 
     return 0;
 }
 
-static int most_try(const struct sched_request *r, struct found *x, struct err *e)
+static int most_try(const struct sched_request *r, struct found_rows *x, struct err *e)
 {
     static const double patience[] = {0, 0.5, 1};
     for (int way = 0; way < 12; way++) {
@@ -85,7 +85,7 @@ static bool rows_equal(const struct sched *a, const struct sched *b)
 }
 
 /* Those that are left by their times: what fits before what does not, then the shorter step. */
-static int found_choose(const struct sched_request *r, struct found *x, int n, int *best, struct err *e)
+static int found_choose(const struct sched_request *r, struct found_rows *x, int n, int *best, struct err *e)
 {
     double least = 0, excess = 0;
     *best = 0;
@@ -106,7 +106,7 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
     int n = 0, best = 0, bad = sched_map_check(&sched_auto, r->map, e);
     if (bad) return -1;
     int room = 2 * r->map->n_ranks;
-    struct found *x = mem_alloc((size_t)room * sizeof *x);
+    struct found_rows *x = mem_alloc((size_t)room * sizeof *x);
     for (int most = 1; most < room && !bad; most++) {
         if (!most_wanted(r, most)) continue;
         x[n].most = most;

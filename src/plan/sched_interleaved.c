@@ -23,10 +23,10 @@ static struct groups groups_of(const struct sched_request *r)
     return g;
 }
 
-struct pass { int chunk, mb; };
+struct interleaved_pass { int chunk, mb; };
 
 /* The k-th pass of n_chunks x n_mb, through the chunks in ascending order or back. */
-static struct pass pass_of(const struct groups *g, int n_chunks, int k, bool back)
+static struct interleaved_pass pass_of(const struct groups *g, int n_chunks, int k, bool back)
 {
     int size = g->size + 1, first = 0, larger = g->larger * size * n_chunks;
     if (k >= larger) {                                   /* behind the larger groups */
@@ -37,7 +37,7 @@ static struct pass pass_of(const struct groups *g, int n_chunks, int k, bool bac
     first += k / (size * n_chunks) * size;
     k %= size * n_chunks;
     int chunk = k / size;
-    return (struct pass){back ? n_chunks - 1 - chunk : chunk, first + k % size};
+    return (struct interleaved_pass){back ? n_chunks - 1 - chunk : chunk, first + k % size};
 }
 
 /* Forward passes before the first backward pass, that before it included; of rank 0 most. */
@@ -53,11 +53,11 @@ static void row_build(const struct sched_request *r, const struct groups *g, int
     const int ahead = ahead_of(r, g, rank);
     for (int k = 0; k < ahead + all; k++) {
         if (k < all) {
-            struct pass f = pass_of(g, v, k, false);
+            struct interleaved_pass f = pass_of(g, v, k, false);
             sched_push(out, rank, ACT_F, own[f.chunk], f.mb);
         }
         if (k + 1 < ahead || k + 1 - ahead >= all) continue;
-        struct pass b = pass_of(g, v, k + 1 - ahead, true);
+        struct interleaved_pass b = pass_of(g, v, k + 1 - ahead, true);
         sched_push(out, rank, ACT_B, own[b.chunk], b.mb);
         sched_push(out, rank, ACT_W, own[b.chunk], b.mb);
     }

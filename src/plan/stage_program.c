@@ -354,27 +354,27 @@ static struct place temp_place(struct temps *ts, int key)
              : (struct place){.space = SP_NONE, .cls = -1};
 }
 
-struct maker {
+struct program_maker {
     struct lower *w; int s; struct stage_plan *st;
     bool first, aside;                                   /* the forward program; weight gradients run aside */
     struct temps act, grad;
     struct kop *k; int n;
 };
 
-static void call_add(struct maker *m, enum phase ph, int g)
+static void call_add(struct program_maker *m, enum phase ph, int g)
 {
     m->k[m->n].phase = (uint8_t)ph;
     m->k[m->n++].group = (int16_t)g;
 }
 
-static const struct group *group_at(const struct maker *m, int g) { return &m->w->p->sel->group[g]; }
-static struct place *act_kept(const struct maker *m, int t)
+static const struct group *group_at(const struct program_maker *m, int g) { return &m->w->p->sel->group[g]; }
+static struct place *act_kept(const struct program_maker *m, int t)
 {
     return &(m->first ? m->st->act_place : m->st->recompute_place)[t];
 }
-static bool act_is_temp(const struct maker *m, int t) { return act_kept(m, t)->space == SP_NONE; }
+static bool act_is_temp(const struct program_maker *m, int t) { return act_kept(m, t)->space == SP_NONE; }
 /* Statistics are applied from what the first forward pass kept; a second one must not write there. */
-static struct place saved_kept(const struct maker *m, const struct kop *c)
+static struct place saved_kept(const struct program_maker *m, const struct kop *c)
 {
     int i = c->group - m->st->first_group;
     bool recompute = c->phase == PH_FWD && !m->first;
@@ -382,12 +382,15 @@ static struct place saved_kept(const struct maker *m, const struct kop *c)
     return recompute && group_at(m, c->group)->has_stats ? (struct place){.space = SP_NONE, .cls = -1}
                                                      : m->st->recompute_saved[i];
 }
-static bool grad_is_temp(const struct maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
+static bool grad_is_temp(const struct program_maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
 
-static bool is_aside(const struct maker *m, const struct kop *k) { return m->aside && k->phase == PH_BWD_WEIGHTS; }
+static bool is_aside(const struct program_maker *m, const struct kop *k)
+{
+    return m->aside && k->phase == PH_BWD_WEIGHTS;
+}
 
 /* First walk: which temporaries each call touches. */
-static void temps_collect(struct maker *m)
+static void temps_collect(struct program_maker *m)
 {
     const struct lower *w = m->w;
     for (int i = 0; i < m->n; i++) {
@@ -413,16 +416,16 @@ static void temps_collect(struct maker *m)
     }
 }
 
-static struct place act_at(struct maker *m, int t)
+static struct place act_at(struct program_maker *m, int t)
 {
     return act_is_temp(m, t) ? temp_place(&m->act, t) : *act_kept(m, t);
 }
-static struct place grad_at(struct maker *m, int t)
+static struct place grad_at(struct program_maker *m, int t)
 {
     return grad_is_temp(m, t) ? temp_place(&m->grad, t) : m->st->grad_place[t];
 }
 
-static void params_at(struct maker *m, const struct group *k, struct kop *c)
+static void params_at(struct program_maker *m, const struct group *k, struct kop *c)
 {
     const struct placement *pl = m->w->p->pl;
     int rank = m->st->rank;
@@ -441,7 +444,7 @@ static void params_at(struct maker *m, const struct group *k, struct kop *c)
 
 /* Gradients of an input: the first contribution overwrites unless one came from a later stage; `written` remembers.
  */
-static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool *written)
+static void gins_at(struct program_maker *m, const struct group *k, struct kop *c, bool *written)
 {
     for (int j = 0; j < k->n_in; j++) {
         int t = k->in[j];
@@ -453,7 +456,7 @@ static void gins_at(struct maker *m, const struct group *k, struct kop *c, bool 
     }
 }
 
-static void calls_fill(struct maker *m)
+static void calls_fill(struct program_maker *m)
 {
     bool *written = mem_alloc((size_t)m->w->g->n_tensors);
     for (int i = 0; i < m->n; i++) {
@@ -472,7 +475,7 @@ static void calls_fill(struct maker *m)
 }
 
 /* Workspace of all calls, and behind it that of those aside. */
-static void works_place(struct maker *m, struct prog *out)
+static void works_place(struct program_maker *m, struct prog *out)
 {
     size_t most[2] = {0, 0};
     for (int i = 0; i < m->n; i++) {
@@ -488,7 +491,7 @@ static void works_place(struct maker *m, struct prog *out)
     out->work_bytes = most[0] + most[1];
 }
 
-static void prog_close(struct maker *m, struct prog *out)
+static void prog_close(struct program_maker *m, struct prog *out)
 {
     temps_collect(m);
     size_t act = temps_place(&m->act, m->n), grad = temps_place(&m->grad, m->n);
@@ -501,15 +504,15 @@ static void prog_close(struct maker *m, struct prog *out)
 }
 
 /* With room for n calls. */
-static struct maker maker_of(struct lower *w, int s, bool first, int n)
+static struct program_maker maker_of(struct lower *w, int s, bool first, int n)
 {
-    return (struct maker){.w = w,
-                          .s = s,
-                          .st = &w->p->stage[s],
-                          .first = first,
-                          .k = arena_alloc(w->p->mem, (size_t)(n + 1) * sizeof(struct kop)),
-                          .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors},
-                          .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
+    return (struct program_maker){.w = w,
+                                  .s = s,
+                                  .st = &w->p->stage[s],
+                                  .first = first,
+                                  .k = arena_alloc(w->p->mem, (size_t)(n + 1) * sizeof(struct kop)),
+                                  .act = {.at = w->temp_at[0], .n_tensors = w->g->n_tensors},
+                                  .grad = {.at = w->temp_at[1], .n_tensors = w->g->n_tensors}};
 }
 
 static void forward_make(struct lower *w, int s, bool first, struct prog *out)
@@ -517,7 +520,7 @@ static void forward_make(struct lower *w, int s, bool first, struct prog *out)
     struct stage_plan *st = &w->p->stage[s];
     int n = 0;
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++) n += first || w->recomputed[g];
-    struct maker m = maker_of(w, s, first, n);
+    struct program_maker m = maker_of(w, s, first, n);
     for (int g = st->first_group; g < st->first_group + st->n_groups; g++)
         if (first || w->recomputed[g]) call_add(&m, PH_FWD, g);
     prog_close(&m, out);
@@ -531,7 +534,7 @@ static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog 
         const struct group *k = &w->p->sel->group[g];
         n += (wgt && runs_w(k)) + (b && runs_b(k));
     }
-    struct maker m = maker_of(w, s, false, n);
+    struct program_maker m = maker_of(w, s, false, n);
     m.aside = b && wgt && w->p->sel->dev.overlap_wgrad;
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);

@@ -211,9 +211,9 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
 }
 
 /* What is known of a file while its lines are read. seen: which ranks have their row. */
-struct rows { const char *file; int line; struct sched *out; bool *seen; };
+struct text_rows { const char *file; int line; struct sched *out; bool *seen; };
 
-static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
+static int line_parse(struct text_rows *f, const char *s, size_t n, struct err *e)
 {
     const char *file = f->file;
     size_t i = 0, used = 0;
@@ -249,7 +249,7 @@ static int line_parse(struct rows *f, const char *s, size_t n, struct err *e)
 
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e)
 {
-    struct rows f = {.file = file, .line = 1, .out = out, .seen = mem_alloc((size_t)out->n_ranks + 1)};
+    struct text_rows f = {.file = file, .line = 1, .out = out, .seen = mem_alloc((size_t)out->n_ranks + 1)};
     int bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is no text: it has a NUL byte", file) : 0;
     for (size_t at = 0; at < n && !bad; f.line++) {
         const char *nl = memchr(s + at, '\n', n - at);

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "transport/tp_handshake.h"
 
-enum kind { GIFT, THROUGH, FAILED };
-struct word {
+enum handshake_kind { GIFT, THROUGH, FAILED };
+struct handshake_word {
     int32_t kind, code;
     union { char gift[MEET_GIFT]; char text[sizeof ((struct err *)NULL)->text]; } u;
 };
@@ -21,14 +21,14 @@ void handshake_begin(struct meet *m, struct tp *under, void (*take)(void *ctx, i
     m->through[m->me] = true;
 }
 
-static int word_say(struct meet *m, int to, const struct word *w, struct err *e)
+static int word_say(struct meet *m, int to, const struct handshake_word *w, struct err *e)
 {
     return m->under->ops->send_msg(m->under, to, TP_UNDER, w, sizeof *w, e);
 }
 
 int handshake_give(struct meet *m, int to, const void *gift, struct err *e)
 {
-    struct word w = {.kind = GIFT};
+    struct handshake_word w = {.kind = GIFT};
     memcpy(w.u.gift, gift, MEET_GIFT);
     return word_say(m, to, &w, e);
 }
@@ -36,14 +36,14 @@ int handshake_give(struct meet *m, int to, const void *gift, struct err *e)
 /* Takes the messages of a rank until it is through: what it says later is not for the meeting. */
 static int rank_hear(struct meet *m, int rank, struct err *e)
 {
-    struct word w;
+    struct handshake_word w;
     struct tp_message heard = {rank, TP_UNDER, &w, sizeof w};
     int got = 0;
     while (!m->through[rank] && (got = m->under->ops->recv_msg(m->under, &heard, e)) > 0) {
         if (heard.n != sizeof w)
             return err_set(e, E_INTERNAL, "rank %d heard %zu bytes of rank %d while they connect", m->me, heard.n,
                            rank);
-        switch ((enum kind)w.kind) {
+        switch ((enum handshake_kind)w.kind) {
         case GIFT: m->take(m->ctx, rank, w.u.gift); break;
         case THROUGH: m->through[rank] = true; break;
         case FAILED: m->heard = true; return err_set(e, w.code, "%s", w.u.text);
@@ -73,7 +73,7 @@ int handshake_cause(struct meet *m, struct err *e)
 /* A rank that heard of the failure from another one does not pass it on: that one tells everybody. */
 static void failure_tell(struct meet *m, const struct err *e)
 {
-    struct word w = {.kind = FAILED, .code = e->code};
+    struct handshake_word w = {.kind = FAILED, .code = e->code};
     struct err none = {0};
     memcpy(w.u.text, e->text, sizeof w.u.text);
     for (int r = 0; r < m->n && !m->heard; r++) if (r != m->me && word_say(m, r, &w, &none)) return;
@@ -81,7 +81,7 @@ static void failure_tell(struct meet *m, const struct err *e)
 
 static int all_wait(struct meet *m, struct err *e)
 {
-    struct word w = {.kind = THROUGH};
+    struct handshake_word w = {.kind = THROUGH};
     int missing = m->n;
     for (int r = 0; r < m->n; r++) if (r != m->me && word_say(m, r, &w, e)) return -1;
     while (missing) {

@@ -13,36 +13,36 @@
 #include "base/mem.h"
 #include "transport/tp.h"
 
-struct post {
+struct local_post {
     struct tp_tag tag;
     void *buf;
     atomic_int state;                                    /* enum tp_state */
     bool used, borrows;
-    struct post *lender;                                 /* of what is borrowed: the send, complete with get_release */
-    struct post *next;
+    struct local_post *lender;                           /* of what is borrowed: the send, complete with get_release */
+    struct local_post *next;
 };
-struct queue { struct post *first, *last; };
-struct link {                                            /* from one rank to another */
+struct local_queue { struct local_post *first, *last; };
+struct local_link {                                      /* from one rank to another */
     pthread_mutex_t lock;
-    struct queue sends, recvs;                           /* recvs: only the receiver's thread uses it */
+    struct local_queue sends, recvs;                     /* recvs: only the receiver's thread uses it */
     /* when the first pair may be delivered; 0: not announced yet */
     uint64_t due;
 };
-struct message { struct tp_held held; size_t n; unsigned char bytes[]; };
+struct local_message { struct tp_held held; size_t n; unsigned char bytes[]; };
 
 /* One collective at a time: the last rank to arrive does the work for all. done: how many are done; failed: the number
  * of the last that failed. */
 enum meeting_kind { MEET_REDUCE, MEET_BCAST };
-struct meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
+struct local_meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
 
 struct hub {
     int n, open;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_int stopped;                                  /* code of an abort, 0: none */
-    struct link *link;                                   /* [from * n + to] */
+    struct local_link *link;                             /* [from * n + to] */
     struct tp_box *box;                                  /* [(from * n + to) * TP_STREAMS + stream] */
-    struct meeting meet;
+    struct local_meeting meet;
     struct local **rank;
 };
 
@@ -51,7 +51,7 @@ struct local {
     struct tp tp;
     struct hub *hub;
     int me;
-    struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* posts do not move: queues point to them */
+    struct local_post *chunk[MAX_CHUNKS]; int n_chunks;  /* posts do not move: queues point to them */
     /* ranks from which it has ever posted a receive; the others need no look */
     int *from, n_from; bool *listed;
     atomic_int waiting[TP_STREAMS];                      /* messages to this rank that it has not heard */
@@ -59,7 +59,7 @@ struct local {
 };
 
 static struct local *local_of(struct tp *t) { return (struct local *)t; }
-static struct link *link_at(struct hub *h, int from, int to) { return &h->link[from * h->n + to]; }
+static struct local_link *link_at(struct hub *h, int from, int to) { return &h->link[from * h->n + to]; }
 static struct tp_box *box_at(struct hub *h, int from, int to, int stream)
 {
     return &h->box[(from * h->n + to) * TP_STREAMS + stream];
@@ -83,7 +83,7 @@ static int peer_check(const struct local *l, int peer, struct err *e)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-static struct post *post_at(const struct local *l, int slot) { return &l->chunk[slot / CHUNK][slot % CHUNK]; }
+static struct local_post *post_at(const struct local *l, int slot) { return &l->chunk[slot / CHUNK][slot % CHUNK]; }
 
 /* Finds a free slot; takes a new chunk only if there are more posts than ever before. */
 static int slot_find(struct local *l, struct err *e)
@@ -91,24 +91,25 @@ static int slot_find(struct local *l, struct err *e)
     for (int i = 0; i < l->n_chunks * CHUNK; i++) if (!post_at(l, i)->used) return i;
     if (l->n_chunks == MAX_CHUNKS)
         return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", l->me, MAX_CHUNKS * CHUNK);
-    l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct local_post));
     return (l->n_chunks - 1) * CHUNK;
 }
 
-static void queue_push(struct queue *q, struct post *p)
+static void queue_push(struct local_queue *q, struct local_post *p)
 {
     if (q->first) q->last->next = p;
     else q->first = p;
     q->last = p;
 }
 
-static void queue_pop(struct queue *q) { q->first = q->first->next; }
+static void queue_pop(struct local_queue *q) { q->first = q->first->next; }
 
-static struct post *post_new(struct local *l, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+static struct local_post *post_new(struct local *l, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                                   struct err *e)
 {
     int slot = slot_find(l, e);
     if (slot < 0) return NULL;
-    struct post *p = post_at(l, slot);
+    struct local_post *p = post_at(l, slot);
     p->tag = *tag;
     p->buf = buf;
     p->used = true;
@@ -120,7 +121,7 @@ static struct post *post_new(struct local *l, const struct tp_tag *tag, void *bu
     return p;
 }
 
-static int post_queue(struct link *k, struct queue *q, struct post *p)
+static int post_queue(struct local_link *k, struct local_queue *q, struct local_post *p)
 {
     if (!p) return -1;
     pthread_mutex_lock(&k->lock);
@@ -134,13 +135,13 @@ static int local_post_send(struct tp *t, int to, const struct tp_tag *tag, const
 {
     struct local *l = local_of(t);
     if (peer_check(l, to, e)) return -1;
-    struct link *k = link_at(l->hub, l->me, to);
+    struct local_link *k = link_at(l->hub, l->me, to);
     return post_queue(k, &k->sends, post_new(l, tag, (void *)(uintptr_t)buf, out, e));
 }
 
-static int recv_queue(struct local *l, int from, struct post *p)
+static int recv_queue(struct local *l, int from, struct local_post *p)
 {
-    struct link *k = link_at(l->hub, from, l->me);
+    struct local_link *k = link_at(l->hub, from, l->me);
     if (!l->listed[from]) l->from[l->n_from++] = from;
     l->listed[from] = true;
     return post_queue(k, &k->recvs, p);
@@ -158,14 +159,14 @@ static int local_post_get(struct tp *t, int from, const struct tp_tag *tag, void
 {
     struct local *l = local_of(t);
     if (peer_check(l, from, e)) return -1;
-    struct post *p = post_new(l, tag, buf, out, e);
+    struct local_post *p = post_new(l, tag, buf, out, e);
     if (p) p->borrows = true;
     return recv_queue(l, from, p);
 }
 
 static void local_get_release(struct tp *t, struct tp_req *r)
 {
-    struct post *p = post_at(local_of(t), r->slot);
+    struct local_post *p = post_at(local_of(t), r->slot);
     atomic_store_explicit(&p->lender->state, TP_DONE, memory_order_release);
     p->used = false;
     r->slot = -1;
@@ -182,10 +183,10 @@ static uint64_t delay_ns(struct local *l)
 }
 
 /* Delivers, in order, what both sides of a link have posted. Called by the receiver, with the link locked. */
-static int deliver(struct local *l, int from, struct link *k, struct err *e)
+static int deliver(struct local *l, int from, struct local_link *k, struct err *e)
 {
     while (k->sends.first && k->recvs.first) {
-        struct post *s = k->sends.first, *r = k->recvs.first;
+        struct local_post *s = k->sends.first, *r = k->recvs.first;
         if (tp_tag_check(l->me, from, &r->tag, &s->tag, e)) return -1;
         atomic_store_explicit(&r->state, TP_ANNOUNCED, memory_order_relaxed);
         if (l->max_us) {
@@ -210,7 +211,7 @@ static int local_progress(struct tp *t, struct err *e)
     if (stopped(l->hub, e)) return -1;
     for (int i = 0; i < l->n_from; i++) {
         int from = l->from[i];
-        struct link *k = link_at(l->hub, from, l->me);
+        struct local_link *k = link_at(l->hub, from, l->me);
         if (!k->recvs.first) continue;
         pthread_mutex_lock(&k->lock);
         int bad = deliver(l, from, k, e);
@@ -223,7 +224,7 @@ static int local_progress(struct tp *t, struct err *e)
 static enum tp_state local_test(struct tp *t, struct tp_req *r)
 {
     if (r->slot < 0) return TP_DONE;
-    struct post *p = post_at(local_of(t), r->slot);
+    struct local_post *p = post_at(local_of(t), r->slot);
     int state = atomic_load_explicit(&p->state, memory_order_acquire);
     if (state != TP_DONE) return (enum tp_state)state;
     r->damaged = false;
@@ -240,7 +241,7 @@ static enum tp_state local_test(struct tp *t, struct tp_req *r)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-static void meeting_work(struct meeting *m, int ranks)
+static void meeting_work(struct local_meeting *m, int ranks)
 {
     if (m->kind == MEET_BCAST) {
         for (int r = 1; r < ranks && m->n; r++) memcpy(m->at[r], m->at[0], m->n);
@@ -257,7 +258,7 @@ static void meeting_work(struct meeting *m, int ranks)
 static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, size_t n)
 {
     struct hub *h = l->hub;
-    struct meeting *m = &h->meet;
+    struct local_meeting *m = &h->meet;
     uint64_t number = m->done + 1;
     if (m->arrived++ == 0) {
         m->kind = kind;
@@ -320,7 +321,7 @@ static int local_send_msg(struct tp *t, int to, int stream, const void *p, size_
     if (stream_check(l, to, stream, e)) return -1;
     struct tp_box *b = box_at(l->hub, l->me, to, stream);
     pthread_mutex_lock(&l->hub->lock);
-    struct message *m = tp_box_new(b, sizeof *m, bytes);
+    struct local_message *m = tp_box_new(b, sizeof *m, bytes);
     m->n = bytes;
     if (bytes) memcpy(m->bytes, p, bytes);
     tp_box_add(b, m);
@@ -331,7 +332,7 @@ static int local_send_msg(struct tp *t, int to, int stream, const void *p, size_
 
 static bool box_hear(struct tp_box *b, struct tp_message *heard)
 {
-    const struct message *m = (const struct message *)b->first;
+    const struct local_message *m = (const struct local_message *)b->first;
     if (!m) return false;
     heard->n = m->n;
     if (heard->max && m->n) memcpy(heard->p, m->bytes, m->n < heard->max ? m->n : heard->max);
@@ -428,7 +429,7 @@ int tp_local_open(int n, struct tp **out, struct err *e)
         *l = (struct local){.tp.ops = &tp_local, .hub = h, .me = r};
         l->from = mem_alloc((size_t)n * sizeof *l->from);
         l->listed = mem_alloc((size_t)n * sizeof *l->listed);
-        l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+        l->chunk[l->n_chunks++] = mem_alloc(CHUNK * sizeof(struct local_post));
         out[r] = &l->tp;
     }
     return 0;

@@ -36,10 +36,10 @@ static const size_t piece_default = (size_t)1 << 30, piece_cached = (size_t)1 <<
 
 /* What goes before a payload. place: where that lies in the sender's room, which the receiver reads (tp_shm.h); 0: it
  * follows. */
-struct head { struct tp_tag tag; uint64_t place; };
+struct mpi_head { struct tp_tag tag; uint64_t place; };
 
-struct post {
-    struct head head, came;                              /* came: of a receive, what its sender says */
+struct mpi_post {
+    struct mpi_head head, came;                          /* came: of a receive, what its sender says */
     void *buf;
     const void *at;                                      /* of a receive: where it lies; in buf, or in another's room */
     size_t piece_bytes;                                  /* of all pieces but the last */
@@ -53,14 +53,14 @@ struct post {
     MPI_Request header, piece[MAX_PIECES];
 };
 struct list { int first, last; };
-struct message { struct tp_held held; MPI_Request req; unsigned char bytes[]; };
+struct mpi_message { struct tp_held held; MPI_Request req; unsigned char bytes[]; };
 
 struct mpi {
     struct tp tp;
     MPI_Comm data, side;
     int me, n;
     size_t piece;
-    struct post *chunk[MAX_CHUNKS]; int n_chunks;        /* requests point into posts, so posts do not move */
+    struct mpi_post *chunk[MAX_CHUNKS]; int n_chunks;    /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
     struct tp_shm *rooms;
     uint64_t *lent;                                      /* to each peer, so far */
@@ -96,7 +96,7 @@ static int stopped(struct mpi *m, struct err *e)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-static struct post *post_at(const struct mpi *m, int slot) { return &m->chunk[slot / CHUNK][slot % CHUNK]; }
+static struct mpi_post *post_at(const struct mpi *m, int slot) { return &m->chunk[slot / CHUNK][slot % CHUNK]; }
 
 /* Finds a free slot; takes a new chunk only if there are more posts than ever before. */
 static int slot_find(struct mpi *m, struct err *e)
@@ -104,7 +104,7 @@ static int slot_find(struct mpi *m, struct err *e)
     for (int i = 0; i < m->n_chunks * CHUNK; i++) if (!post_at(m, i)->used) return i;
     if (m->n_chunks == MAX_CHUNKS)
         return err_set(e, E_INTERNAL, "rank %d has more than %d open transfers", m->me, MAX_CHUNKS * CHUNK);
-    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct mpi_post));
     return (m->n_chunks - 1) * CHUNK;
 }
 
@@ -116,7 +116,7 @@ static size_t piece_of(const struct mpi *m, size_t bytes)
     return piece < m->piece ? piece : m->piece;
 }
 
-static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, void *buf, int *slot, struct err *e)
+static struct mpi_post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, void *buf, int *slot, struct err *e)
 {
     if (peer < 0 || peer >= m->n || peer == m->me)
         return err_set(e, E_INTERNAL, "rank %d has no link with rank %d", m->me, peer), NULL;
@@ -124,8 +124,8 @@ static struct post *post_new(struct mpi *m, int peer, const struct tp_tag *tag, 
     if (pieces > MAX_PIECES)
         return err_set(e, E_INTERNAL, "a transfer of %zu bytes is too large", (size_t)tag->bytes), NULL;
     if (stopped(m, e) || (*slot = slot_find(m, e)) < 0) return NULL;
-    struct post *p = post_at(m, *slot);
-    p->head = (struct head){.tag = *tag};
+    struct mpi_post *p = post_at(m, *slot);
+    p->head = (struct mpi_head){.tag = *tag};
     p->buf = buf;
     p->peer = peer;
     p->piece_bytes = piece;
@@ -149,15 +149,15 @@ static void list_push(struct mpi *m, struct list *l, int slot)
     m->n_open++;
 }
 
-static void *piece_at(const struct post *p, int i) { return (char *)p->buf + (size_t)i * p->piece_bytes; }
+static void *piece_at(const struct mpi_post *p, int i) { return (char *)p->buf + (size_t)i * p->piece_bytes; }
 
-static int piece_size(const struct post *p, int i)
+static int piece_size(const struct mpi_post *p, int i)
 {
     size_t left = p->head.tag.bytes - (size_t)i * p->piece_bytes;
     return (int)(left < p->piece_bytes ? left : p->piece_bytes);
 }
 
-static void piece_digest(struct post *p, int i)
+static void piece_digest(struct mpi_post *p, int i)
 {
     p->digest = tp_digest_next(p->digest, piece_at(p, i), (size_t)piece_size(p, i));
 }
@@ -166,7 +166,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
                          struct err *e)
 {
     struct mpi *m = mpi_of(t);
-    struct post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
+    struct mpi_post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
     p->head.place = tp_shm_place(m->rooms, to, buf, tag->bytes);
     if (p->head.place) {
@@ -187,7 +187,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
 static int mpi_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
 {
     struct mpi *m = mpi_of(t);
-    struct post *p = post_new(m, from, tag, buf, &out->slot, e);
+    struct mpi_post *p = post_new(m, from, tag, buf, &out->slot, e);
     if (!p) return -1;
     MPI_TRY(m, e, "receiving", MPI_Irecv(&p->came, sizeof p->came, MPI_BYTE, from, TAG_HEADER, m->data, &p->header));
     list_push(m, &m->recvs[from], out->slot);
@@ -205,7 +205,7 @@ static int mpi_post_get(struct tp *t, int from, const struct tp_tag *tag, void *
 static void mpi_get_release(struct tp *t, struct tp_req *r)
 {
     struct mpi *m = mpi_of(t);
-    struct post *p = post_at(m, r->slot);
+    struct mpi_post *p = post_at(m, r->slot);
     if (p->lent) tp_shm_return(m->rooms, p->peer, p->lent);
     p->used = false;
     r->slot = -1;
@@ -220,7 +220,7 @@ static int other_came(const struct mpi *m, int from, struct err *e)
 }
 
 /* The header says that the payload lies in its sender's room. */
-static int loan_take(struct mpi *m, struct post *p, struct err *e)
+static int loan_take(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     p->digest = tp_digest(&p->came.place, sizeof p->came.place);
     if (p->digest != p->came.tag.digest) return other_came(m, p->peer, e);
@@ -231,7 +231,7 @@ static int loan_take(struct mpi *m, struct post *p, struct err *e)
     return 0;
 }
 
-static int piece_receive(struct mpi *m, struct post *p, struct err *e)
+static int piece_receive(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     int i = p->n_posted++;
     MPI_TRY(m, e, "receiving",
@@ -241,7 +241,7 @@ static int piece_receive(struct mpi *m, struct post *p, struct err *e)
 
 /* Takes into the digest what is here. A piece that is copied at once out of the sender's memory is still in a cache
  * then, so the next one is posted behind it; where one is not here yet, all are posted, and come as they like. */
-static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
+static int pieces_receive(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     p->state = TP_ANNOUNCED;
     p->at = p->buf;
@@ -258,7 +258,7 @@ static int pieces_receive(struct mpi *m, struct post *p, struct err *e)
 }
 
 /* *done: all pieces are complete. Completed requests are MPI_REQUEST_NULL and are not tested again. */
-static int pieces_test(struct mpi *m, struct post *p, int *done, struct err *e)
+static int pieces_test(struct mpi *m, struct mpi_post *p, int *done, struct err *e)
 {
     *done = 1;
     for (int i = 0; i < p->n_pieces && *done; i++)
@@ -280,7 +280,7 @@ static void list_trim(struct mpi *m, struct list *l)
 static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 {
     for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
-        struct post *p = post_at(m, slot);
+        struct mpi_post *p = post_at(m, slot);
         int done = 1;
         if (p->header != MPI_REQUEST_NULL) MPI_TRY(m, e, "sending", MPI_Test(&p->header, &done, MPI_STATUS_IGNORE));
         if (done && pieces_test(m, p, &done, e)) return -1;
@@ -292,7 +292,7 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 }
 
 /* Memory and wires may change bits, and what stands between them may not notice. */
-static void recv_end(struct mpi *m, struct post *p)
+static void recv_end(struct mpi *m, struct mpi_post *p)
 {
     if (p->lent && !p->borrows) {
         uint64_t began = clock_ns();
@@ -311,7 +311,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
     struct list *l = &m->recvs[from];
     int all = 1;                                         /* so far: posts leave the list only from its front */
     for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
-        struct post *p = post_at(m, slot);
+        struct mpi_post *p = post_at(m, slot);
         int here = 1;
         if (p->state == TP_WAITING) {
             MPI_TRY(m, e, "receiving", MPI_Test(&p->header, &here, MPI_STATUS_IGNORE));
@@ -330,7 +330,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
 static int said_drive(struct mpi *m, struct err *e)
 {
     while (m->said.first) {
-        struct message *s = (struct message *)m->said.first;
+        struct mpi_message *s = (struct mpi_message *)m->said.first;
         int done;
         MPI_TRY(m, e, "sending a message", MPI_Test(&s->req, &done, MPI_STATUS_IGNORE));
         if (!done) return 0;
@@ -353,7 +353,7 @@ static int mpi_progress(struct tp *t, struct err *e)
 static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
 {
     if (r->slot < 0) return TP_DONE;
-    struct post *p = post_at(mpi_of(t), r->slot);
+    struct mpi_post *p = post_at(mpi_of(t), r->slot);
     if (p->state != TP_DONE) return p->state;
     *r = (struct tp_req){r->slot, p->damaged, p->at, p->read_ns};
     if (p->borrows) return TP_DONE;
@@ -442,7 +442,7 @@ static int mpi_send_msg(struct tp *t, int to, int stream, const void *p, size_t 
         return err_set(e, E_INTERNAL, "rank %d cannot say %zu bytes to rank %d on stream %d", m->me, bytes, to, stream);
     if (stopped(m, e) || said_drive(m, e)) return -1;
     uint32_t digest = tp_digest(p, bytes);
-    struct message *s = tp_box_new(&m->said, sizeof *s, bytes + sizeof digest);
+    struct mpi_message *s = tp_box_new(&m->said, sizeof *s, bytes + sizeof digest);
     if (bytes) memcpy(s->bytes, p, bytes);
     memcpy(s->bytes + bytes, &digest, sizeof digest);
     tp_box_add(&m->said, s);
@@ -460,7 +460,7 @@ static int message_take(struct mpi *m, MPI_Message *what, const MPI_Status *stat
     MPI_TRY(m, e, "listening", MPI_Get_count(status, MPI_BYTE, &count));
     if (count < (int)sizeof digest) return other_came(m, status->MPI_SOURCE, e);
     heard->n = (size_t)count - sizeof digest;
-    struct message *s = tp_box_new(&m->said, sizeof *s, (size_t)count);
+    struct mpi_message *s = tp_box_new(&m->said, sizeof *s, (size_t)count);
     int code = MPI_Mrecv(s->bytes, count, MPI_BYTE, what, MPI_STATUS_IGNORE);
     memcpy(&digest, s->bytes + heard->n, sizeof digest);
     bool sound = digest == tp_digest(s->bytes, heard->n);
@@ -592,7 +592,7 @@ int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
     m->lent = mem_alloc((size_t)m->n * sizeof *m->lent);
     m->rooms = tp_shm_new(m->me, m->n);
     for (int i = 0; i < m->n; i++) m->sends[i].first = m->recvs[i].first = -1;
-    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct post));
+    m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct mpi_post));
     *out = &m->tp;
     return 0;
 }

@@ -194,7 +194,7 @@ static int post_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     struct nccl *n = (struct nccl *)d;
     struct tp *u = d->inner;
     int got;
-    switch ((enum stage)p->stage) {
+    switch ((enum nccl_stage)p->stage) {
     case HELD:
         got = k->send ? 1 : header_look(n, k, p, e);
         if (got < 0) return -1;

@@ -7,7 +7,7 @@
 #include "transport/tp_nccl_env.h"
 
 /* HELD: waits for its turn or its header. ISSUED: NCCL has been called. FLYING: it and its end are on its stream. */
-enum stage { HELD = DEV_OWN, ISSUED, FLYING };
+enum nccl_stage { HELD = DEV_OWN, ISSUED, FLYING };
 
 /* A watch on the oldest post of a link: how long it has not moved although this rank's stream has come to it. */
 struct watch { uint64_t post, since; unsigned asked; bool answered; };

@@ -14,7 +14,7 @@
 
 /* What a room begins with. secret: tells it from another file that a process of that number has open. */
 struct door { uint64_t secret; _Atomic uint64_t returned[]; };
-struct room { char *at; size_t bytes; };                 /* all of it, NULL: none */
+struct shm_window { char *at; size_t bytes; };           /* all of it, NULL: none */
 
 /* Loans from one rank: how many have come, how many from the first on are returned, and which of those behind. */
 enum { LOANS = 1 << 12 };
@@ -25,7 +25,7 @@ struct tp_shm {
     bool met;
     uint64_t secret;
     size_t head;                                         /* bytes of the door, whole pages */
-    struct room *room;                                   /* of each rank: the own one, those that it reads */
+    struct shm_window *room;                             /* of each rank: the own one, those that it reads */
     struct lents **lents;                                /* of each rank; NULL: not both read each other's */
     bool *near;                                          /* of each rank: one of this host that it should meet */
 };
@@ -81,7 +81,7 @@ void *tp_shm_make(struct tp_shm *r, size_t bytes)
         r->fd = -1;
         return NULL;
     }
-    r->room[r->me] = (struct room){p, all};
+    r->room[r->me] = (struct shm_window){p, all};
     door_of(r, r->me)->secret = r->secret;
     return p + r->head;
 }
@@ -123,9 +123,9 @@ static int file_open(const double *card)
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-static struct room room_read(const double *card)
+static struct shm_window room_read(const double *card)
 {
-    struct room none = {0}, x = {.bytes = (size_t)card[CARD_BYTES]};
+    struct shm_window none = {0}, x = {.bytes = (size_t)card[CARD_BYTES]};
     struct stat st;
     int fd = file_open(card);
     if (fd < 0) return none;
@@ -186,7 +186,7 @@ bool tp_shm_shut(const struct tp_shm *r, int i, int *peer)
 
 uint64_t tp_shm_place(const struct tp_shm *r, int to, const void *p, size_t bytes)
 {
-    const struct room *own = &r->room[r->me];
+    const struct shm_window *own = &r->room[r->me];
     uintptr_t first = (uintptr_t)own->at + r->head, end = (uintptr_t)own->at + own->bytes, at = (uintptr_t)p;
     if (!r->lents[to] || !bytes || at < first || at > end || bytes > end - at) return 0;
     return at - first + 1;
@@ -199,7 +199,7 @@ uint64_t tp_shm_returned(const struct tp_shm *r, int by)
 
 const void *tp_shm_at(const struct tp_shm *r, int from, uint64_t place, size_t bytes)
 {
-    const struct room *x = &r->room[from];
+    const struct shm_window *x = &r->room[from];
     size_t room = r->lents[from] ? x->bytes - r->head : 0;
     if (!place || place - 1 > room || bytes > room - (place - 1)) return NULL;
     return x->at + r->head + (place - 1);

@@ -16,7 +16,7 @@
 enum { PIECES = 4 };
 /* HELD: it has no piece yet. DOWN: it is copied to its piece. SENT: the host transport sends it. POSTED: the host
  * transport receives it. UP: it is copied to the device. */
-enum stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
+enum staged_stage { HELD = DEV_OWN, DOWN, SENT, POSTED, UP };
 struct pieces { int n; bool used[PIECES]; char *at[PIECES]; };
 
 static int piece_take(struct pieces *q)
@@ -47,7 +47,7 @@ static int send_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
 {
     struct pieces *q = k->own;
     int got;
-    switch ((enum stage)p->stage) {
+    switch ((enum staged_stage)p->stage) {
     case HELD:
         if ((p->piece = piece_take(q)) < 0) return 0;
         if (copy_queue(d, k, p, e)) return -1;
@@ -73,7 +73,7 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     struct pieces *q = k->own;
     enum tp_state state;
     int got;
-    switch ((enum stage)p->stage) {
+    switch ((enum staged_stage)p->stage) {
     case HELD:
         if (!first || (p->piece = piece_take(q)) < 0) return 0;
         if (d->inner->ops->post_recv(d->inner, k->peer, &p->tag, q->at[p->piece], &p->inner, e)) return -1;

@@ -14,8 +14,8 @@
 
 /* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the
  * operator's reference kernel. */
-struct maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
-static const struct maker makers[] = {
+struct cpu_maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
+static const struct cpu_maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
     {.op = "conv_transpose", .make = cpu_conv_transpose_make},
     {.op = "upsample",
@@ -83,10 +83,10 @@ static const struct maker makers[] = {
 };
 
 /* Functions of one value are known by their trait: all have loops of one kind. */
-static const struct maker *maker_find(const struct op_kind *op)
+static const struct cpu_maker *maker_find(const struct op_kind *op)
 {
-    static const struct maker unary = {.make = cpu_unary_make, .takes = cpu_relu_takes,
-                                       .not_taken = "a plain loop: input and output in different layouts"};
+    static const struct cpu_maker unary = {.make = cpu_unary_make, .takes = cpu_relu_takes,
+                                           .not_taken = "a plain loop: input and output in different layouts"};
     if (op->category == OP_UNARY) return &unary;
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
         if (strcmp(makers[i].op, op->name) == 0) return &makers[i];
@@ -97,7 +97,7 @@ static const struct maker *maker_find(const struct op_kind *op)
 const char *cpu_loop(const struct be *b, const struct be_kernel *like)
 {
     const struct op_kind *op = like->node->op;
-    const struct maker *m = maker_find(op);
+    const struct cpu_maker *m = maker_find(op);
     if (like->k->kind != GROUP_NODE) return NULL;
     if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
     return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";

@@ -21,18 +21,19 @@ size_t cpu_attention_work(int64_t points)
 }
 
 /* One head, and of it the queries from `at` on. */
-struct part {
+struct attention_part {
     const struct attention_kernel *k;
     const float *q, *key, *v, *go;
     float *out, *gq, *gkey, *gv, *kept, *p, *dp;
     int64_t at, rows;
 };
 
-static struct part part_of(const struct attention_kernel *k, const struct be_call *c, int64_t i)
+static struct attention_part part_of(const struct attention_kernel *k, const struct be_call *c, int64_t i)
 {
     const struct attention *a = &k->a;
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
-    struct part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->saved + 2 * i * a->points};
+    struct attention_part t = {.k = k, .q = (const float *)c->in[0] + from, .kept = (float *)c->saved +
+                               2 * i * a->points};
     t.key = t.q + all;
     t.v = t.key + all;
     t.p = (float *)c->work;
@@ -48,19 +49,19 @@ static struct part part_of(const struct attention_kernel *k, const struct be_cal
     return t;
 }
 
-static int scores(const struct part *t, struct err *e)
+static int scores(const struct attention_part *t, struct err *e)
 {
     int64_t n = t->k->a.points;
     return matmul_run((struct matmul){t->rows, n, t->k->a.width, {'T', t->q + t->at, n}, {'N', t->key, n}}, t->p, n, e);
 }
 
-static struct vec_scores scores_of(const struct part *t)
+static struct vec_scores scores_of(const struct attention_part *t)
 {
     const struct attention *a = &t->k->a;
     return (struct vec_scores){t->rows, a->points, (float)a->scale, t->q + t->at, t->key, a->width};
 }
 
-static int forward_part(struct be *b, const struct part *t, struct err *e)
+static int forward_part(struct be *b, const struct attention_part *t, struct err *e)
 {
     const struct vec_scores s = scores_of(t);
     if (scores(t, e)) return -1;
@@ -70,7 +71,7 @@ static int forward_part(struct be *b, const struct part *t, struct err *e)
 }
 
 /* As op_attention.c has it; the sum of p dp over a row is taken from the row. */
-static int backward_part(struct be *b, const struct part *t, bool acc, struct err *e)
+static int backward_part(struct be *b, const struct attention_part *t, bool acc, struct err *e)
 {
     const struct vec_scores s = scores_of(t);
     const int64_t n = s.n, rows = s.rows, width = s.width;
@@ -92,7 +93,7 @@ static int attention_run(struct be *b, struct be_kernel *base, const struct be_c
     const struct attention_kernel *k = (const struct attention_kernel *)base;
     bool forward = base->key.phase == PH_FWD;
     for (int64_t i = 0; i < k->a.n * k->a.heads; i++) {
-        struct part t = part_of(k, c, i);
+        struct attention_part t = part_of(k, c, i);
         for (t.at = 0; t.at < k->a.points; t.at += k->rows) {
             t.rows = k->a.points - t.at < k->rows ? k->a.points - t.at : k->rows;
             if (forward ? forward_part(b, &t, e) : backward_part(b, &t, c->gin_acc & 1, e)) return -1;

@@ -119,10 +119,13 @@ struct be_kernel *cpu_dropout_make(struct be *b, const struct be_kernel *like, s
 /* ---- repeat ---------------------------------------------------------------------------------- */
 
 /* How channels lie in a sample: channel c's first point, and how far its points are apart. */
-struct lie { int64_t points; int lanes; };
-static int64_t lie_of(const struct lie *l, int64_t c) { return c / l->lanes * l->points * l->lanes + c % l->lanes; }
+struct channel_place { int64_t points; int lanes; };
+static int64_t lie_of(const struct channel_place *l, int64_t c)
+{
+    return c / l->lanes * l->points * l->lanes + c % l->lanes;
+}
 
-struct repeat_kernel { struct be_kernel base; struct repeat r; struct lie in, out; };
+struct repeat_kernel { struct be_kernel base; struct repeat r; struct channel_place in, out; };
 
 /* Blocks of blocks, or channels of plain channels, are copied as they lie. */
 static bool whole(const struct repeat_kernel *k) { return k->in.lanes == k->out.lanes; }
@@ -170,8 +173,8 @@ struct be_kernel *cpu_repeat_make(struct be *b, const struct be_kernel *like, st
 {
     struct repeat_kernel *k = kernel_new(like, sizeof *k);
     k->r = repeat_of(b->g, like->node);
-    k->in = (struct lie){k->r.points, tensor_lanes(b, like->node->in[0])};
-    k->out = (struct lie){k->r.points, tensor_lanes(b, like->node->out)};
+    k->in = (struct channel_place){k->r.points, tensor_lanes(b, like->node->in[0])};
+    k->out = (struct channel_place){k->r.points, tensor_lanes(b, like->node->out)};
     k->base.run = repeat_run;
     return &k->base;
 }

@@ -11,7 +11,7 @@
 #include "backend/cpu/cpu_int.h"
 #include "base/rng.h"
 
-struct trial {
+struct batch_trial {
     const struct group *k;
     struct be_key key;                                   /* of all */
     int part;
@@ -33,7 +33,7 @@ static void values_fill(float *x, size_t bytes, int round, int array)
     for (; known < n; known *= 2) memcpy(x + known, x, (n - known < known ? n - known : known) * sizeof *x);
 }
 
-static int memory_take(struct be *b, struct trial *t, struct err *e)
+static int memory_take(struct be *b, struct batch_trial *t, struct err *e)
 {
     size_t n = (size_t)t->key.samples;
     t->from = be_onednn.alloc(b, n * t->from_bytes, e);
@@ -48,7 +48,7 @@ static int memory_take(struct be *b, struct trial *t, struct err *e)
 }
 
 /* What results are added to is the same for both. */
-static void memory_fill(struct be *b, struct trial *t, int round)
+static void memory_fill(struct be *b, struct batch_trial *t, int round)
 {
     enum { FROM, TO, PARAM };
     size_t n = (size_t)t->key.samples;
@@ -59,7 +59,7 @@ static void memory_fill(struct be *b, struct trial *t, int round)
         values_fill(t->param[i], graph_param_bytes(b->g, t->k->param[i]), round, PARAM + i);
 }
 
-static void memory_give(struct be *b, struct trial *t)
+static void memory_give(struct be *b, struct batch_trial *t)
 {
     size_t n = (size_t)t->key.samples;
     be_onednn.free(b, t->from, n * t->from_bytes);
@@ -71,7 +71,7 @@ static void memory_give(struct be *b, struct trial *t)
 }
 
 /* The samples from `at` on; result: of all. */
-static int call(struct be *b, const struct trial *t, struct be_kernel *k, int at, float *result, struct err *e)
+static int call(struct be *b, const struct batch_trial *t, struct be_kernel *k, int at, float *result, struct err *e)
 {
     float *from = (float *)((char *)t->from + (size_t)at * t->from_bytes),
           *to = (float *)((char *)result + (size_t)at * t->to_bytes);
@@ -88,7 +88,7 @@ static int call(struct be *b, const struct trial *t, struct be_kernel *k, int at
     return k->run(b, k, &c, e);
 }
 
-static bool same(struct be *b, struct trial *t, struct err *e)
+static bool same(struct be *b, struct batch_trial *t, struct err *e)
 {
     for (int at = 0; at < t->key.samples; at += t->part)
         if (call(b, t, t->key.samples - at < t->part ? t->rest : t->one, at, t->want, e)) return false;
@@ -96,7 +96,7 @@ static bool same(struct be *b, struct trial *t, struct err *e)
 }
 
 /* The gradient of a tensor with several readers is added to theirs by all but one of them. */
-static bool same_both(struct be *b, struct trial *t, struct err *e)
+static bool same_both(struct be *b, struct batch_trial *t, struct err *e)
 {
     bool adds = t->key.phase == PH_BWD_DATA && b->g->tensor[t->k->in[0]].n_readers > 1;
     if (t->packed && be_onednn.pack(b, t->one->key.group, (void *const *)t->param, t->packed, e)) return false;
@@ -108,7 +108,7 @@ static bool same_both(struct be *b, struct trial *t, struct err *e)
 }
 
 /* Of sums of three products one in some hundred tells two orders apart. */
-static bool always_same(struct be *b, struct trial *t, struct err *e)
+static bool always_same(struct be *b, struct batch_trial *t, struct err *e)
 {
     enum { ENOUGH = 1 << 16 };
     size_t outputs = (size_t)t->key.samples * t->to_bytes / sizeof(float);
@@ -119,7 +119,7 @@ static bool always_same(struct be *b, struct trial *t, struct err *e)
     return true;
 }
 
-static bool prepared(struct be *b, struct trial *t, struct err *e)
+static bool prepared(struct be *b, struct batch_trial *t, struct err *e)
 {
     struct be_key one = t->key, rest = t->key;
     one.samples = t->part;
@@ -133,11 +133,11 @@ static bool tried(struct be *b, const struct be_key *key, int part)
     const struct group *k = &b->s->group[key->group];
     bool forward = key->phase == PH_FWD;
     struct err why = {0};
-    struct trial t = {.k = k,
-                      .key = *key,
-                      .part = part,
-                      .from_bytes = tensor_bytes(b, forward ? k->in[0] : k->out, 1),
-                      .to_bytes = tensor_bytes(b, forward ? k->out : k->in[0], 1)};
+    struct batch_trial t = {.k = k,
+                            .key = *key,
+                            .part = part,
+                            .from_bytes = tensor_bytes(b, forward ? k->in[0] : k->out, 1),
+                            .to_bytes = tensor_bytes(b, forward ? k->out : k->in[0], 1)};
     if (!prepared(b, &t, &why)) return false;
     bool yes = !memory_take(b, &t, &why) && always_same(b, &t, &why);
     memory_give(b, &t);

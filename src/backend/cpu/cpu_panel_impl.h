@@ -17,9 +17,9 @@ struct panel { const float *const *a; int parts; int64_t k, a_step; const float 
 /* c[row][] = sum over runs s, k of a[s][k * a_step + row] * b[s][k * b_step + lane]; a[s] NULL: left out. */
 struct outer { const float *const *a, *const *b; int runs; int64_t k, a_step, b_step, b_block; };
 
-struct sums { VEC_T v[ROWS_MOST][2]; };
+struct panel_sums { VEC_T v[ROWS_MOST][2]; };
 
-FORCED void sums_begin(struct sums *t, int rows, int blocks, const struct panel_out *o)
+FORCED void sums_begin(struct panel_sums *t, int rows, int blocks, const struct panel_out *o)
 {
 #pragma GCC unroll 12
     for (int j = 0; j < rows; j++)
@@ -30,7 +30,7 @@ FORCED void sums_begin(struct sums *t, int rows, int blocks, const struct panel_
                                    : VEC_ZERO();
 }
 
-FORCED void sums_end(const struct sums *t, int rows, int blocks, const struct panel_out *o)
+FORCED void sums_end(const struct panel_sums *t, int rows, int blocks, const struct panel_out *o)
 {
 #pragma GCC unroll 12
     for (int j = 0; j < rows; j++)
@@ -40,7 +40,7 @@ FORCED void sums_end(const struct sums *t, int rows, int blocks, const struct pa
 
 /* One value of each row times a row of blocks; rows are `step` apart, three of them have a pointer: what an address can
  * add to it. */
-FORCED void sums_add(struct sums *t, int rows, int blocks, const float *const *a, int64_t step, const float *b,
+FORCED void sums_add(struct panel_sums *t, int rows, int blocks, const float *const *a, int64_t step, const float *b,
                      int64_t b_block)
 {
     VEC_T b0 = VEC_LOAD(b), b1 = blocks > 1 ? VEC_LOAD(b + b_block) : VEC_ZERO();
@@ -55,7 +55,7 @@ FORCED void sums_add(struct sums *t, int rows, int blocks, const float *const *a
 FORCED void panel_rows(int rows, int blocks, const struct panel *p, int64_t row, const struct panel_out *o)
 {
     const int64_t step = p->a_step, b_block = p->b_block;
-    struct sums t;
+    struct panel_sums t;
     sums_begin(&t, rows, blocks, o);
     for (int s = 0; s < p->parts; s++) {
         const float *b = p->b + s * p->b_step, *a = p->a[s];
@@ -71,7 +71,7 @@ FORCED void panel_rows(int rows, int blocks, const struct panel *p, int64_t row,
 FORCED void outer_rows(int rows, int blocks, const struct outer *p, int64_t row, const struct panel_out *o)
 {
     const int64_t a_step = p->a_step, b_step = p->b_step, b_block = p->b_block;
-    struct sums t;
+    struct panel_sums t;
     sums_begin(&t, rows, blocks, o);
     for (int s = 0; s < p->runs; s++) {
         const float *a = p->a[s], *b = p->b[s];

@@ -69,7 +69,7 @@ struct be_kernel *cpu_adaptive_make(struct be *b, const struct be_kernel *like, 
     struct vec_span *at = k->spans;
     for (int d = 0; d < 3; d++)
         for (int64_t o = 0; o < a.out[d]; o++) {
-            const struct span s = adaptive_span(&a, d, o);
+            const struct window_span s = adaptive_span(&a, d, o);
             *at++ = (struct vec_span){s.from, s.to};
         }
     return &k->base;

@@ -123,10 +123,10 @@ INLINE void chunk_fetch(const struct plane *k, int64_t i, enum vec_mask mask, bo
 }
 
 /* Sums of the masked gradient g and of g (x - mean); and how g is made: whether it is written to gother, or added. */
-struct sums { double g[LANES], gx[LANES]; };
+struct vec_sums { double g[LANES], gx[LANES]; };
 struct reduce { enum vec_mask mask; bool write, acc; };
 
-INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, struct reduce how, struct sums *sum)
+INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, struct reduce how, struct vec_sums *sum)
 {
     const enum vec_mask mask = how.mask;
     const bool write = how.write, acc = how.acc;
@@ -155,7 +155,7 @@ INLINE void chunk_reduce(const struct plane *k, int64_t from, int64_t to, struct
     fold(sum->gx, t0 + t1);
 }
 
-INLINE void plane_reduce(const struct plane *k, int64_t points, struct reduce how, struct sums *sum)
+INLINE void plane_reduce(const struct plane *k, int64_t points, struct reduce how, struct vec_sums *sum)
 {
     for (int64_t p = 0; p < points; p += CHUNK)
         chunk_reduce(k, p, points - p < CHUNK ? points : p + CHUNK, how, sum);
@@ -180,7 +180,7 @@ INLINE struct plane plane_of(const struct vec_norm *a, int n, int64_t c)
 static void norm_reduce(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++) {
-        struct sums sum = {0};
+        struct vec_sums sum = {0};
         for (int n = 0; n < a->s.n; n++) {
             struct plane k = plane_of(a, n, c);
             struct reduce how = {a->mask, k.gother != NULL, a->gother_acc};

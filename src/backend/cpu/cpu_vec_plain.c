@@ -91,11 +91,11 @@ INLINE float masked(const struct vec_norm *a, enum vec_mask mask, int64_t i, int
     return g;
 }
 
-struct sums { double g[SIDE], gx[SIDE]; };
+struct plain_sums { double g[SIDE], gx[SIDE]; };
 
 /* Of `some` planes side by side. */
 INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some,
-                          struct sums *sum)
+                          struct plain_sums *sum)
 {
     for (int64_t p = 0; p < a->s.points; p++)
         for (int k = 0; k < some; k++) {
@@ -111,7 +111,7 @@ static void norm_reduce(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c += SIDE) {
         int some = a->to - c < SIDE ? (int)(a->to - c) : SIDE;
-        struct sums sum = {0};
+        struct plain_sums sum = {0};
         for (int n = 0; n < a->s.n; n++) {
             int64_t at = plane_at(&a->s, n, c);
             if (some < SIDE) planes_reduce(a, a->mask, at, c, some, &sum);
@@ -200,11 +200,11 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
 }
 
 /* Kernel positions of a window that lie on the plane. */
-struct span { int64_t from, to; };
-INLINE struct span span_of(const struct vec_pool *p, int dim, int64_t out)
+struct plane_span { int64_t from, to; };
+INLINE struct plane_span span_of(const struct vec_pool *p, int dim, int64_t out)
 {
     int64_t at = out * p->stride[dim] - p->padding[dim], left = p->in[dim] - at;
-    return (struct span){at < 0 ? -at : 0, left < p->kernel[dim] ? left : p->kernel[dim]};
+    return (struct plane_span){at < 0 ? -at : 0, left < p->kernel[dim] ? left : p->kernel[dim]};
 }
 
 INLINE float chosen(float a, float b, unsigned b_bits)
@@ -220,7 +220,7 @@ INLINE float chosen(float a, float b, unsigned b_bits)
 /* The first of equal ones; whatever is no number. No branches on values. */
 static void window_max(const struct vec_pool *p, const float *x, const int64_t o[3], float *y, uint8_t *index)
 {
-    const struct span a = span_of(p, 0, o[0]), b = span_of(p, 1, o[1]), c = span_of(p, 2, o[2]);
+    const struct plane_span a = span_of(p, 0, o[0]), b = span_of(p, 1, o[1]), c = span_of(p, 2, o[2]);
     const int64_t row = p->in[2], plane = p->in[1] * row;
     const float *corner = x + (o[0] * p->stride[0] - p->padding[0]) * plane +
                           (o[1] * p->stride[1] - p->padding[1]) * row + o[2] * p->stride[2] - p->padding[2];

@@ -9,7 +9,7 @@ enum { TRIED = 8, TRIED_COMPILED = 2, WARM = 2, TIMES = 5 };
 /* longer than the host takes to enqueue a trial: launching is not what is timed */
 enum { HOLD_NS = 100000 };
 
-struct trial {
+struct measure_trial {
     struct dnn *d;
     const struct dnn_conv *c;
     struct dnn_ask ask;
@@ -26,14 +26,14 @@ static int cuda_status(struct err *e, const char *what, cudaError_t status)
 }
 
 /* Small values of no special form: operands of zeros are quicker than real ones. */
-static int operand_new(struct trial *t, int64_t id, void **out, struct err *e)
+static int operand_new(struct measure_trial *t, int64_t id, void **out, struct err *e)
 {
     size_t bytes = conv_elements(t->c, id, t->ask.pass) * sizeof(float);
     if (cuda_status(e, "memory to try kernels", cudaMalloc(out, bytes))) return -1;
     return cuda_status(e, "memory to try kernels", cudaMemsetAsync(*out, 0x3c, bytes, t->d->stream));
 }
 
-static int trial_open(struct trial *t, struct err *e)
+static int trial_open(struct measure_trial *t, struct err *e)
 {
     if (operand_new(t, ID_A, &t->a, e) || operand_new(t, ID_B, &t->b, e) || operand_new(t, ID_C, &t->out, e) ||
         cuda_status(e, "memory to try kernels", cudaMalloc(&t->work, t->ask.max_work + 1)) ||
@@ -42,7 +42,7 @@ static int trial_open(struct trial *t, struct err *e)
     return 0;
 }
 
-static void trial_close(struct trial *t)
+static void trial_close(struct measure_trial *t)
 {
     cudaFree(t->a);
     cudaFree(t->b);
@@ -60,7 +60,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* The median of some runs. */
-static int time_of(struct trial *t, struct dnn_plan *p, float *ms, struct err *e)
+static int time_of(struct measure_trial *t, struct dnn_plan *p, float *ms, struct err *e)
 {
     float took[TIMES];
     const struct dnn_operands o = {t->a, t->b, t->out, t->work, NULL};
@@ -80,7 +80,7 @@ static int time_of(struct trial *t, struct dnn_plan *p, float *ms, struct err *e
 
 /* The library's own order decides between engines that are within some hundredths: so tables of equal devices differ
  * less. */
-static int compare(struct trial *t, struct dnn_plan *p, struct err *e)
+static int compare(struct measure_trial *t, struct dnn_plan *p, struct err *e)
 {
     float ms;
     if (time_of(t, p, &ms, e)) return -1;
@@ -95,7 +95,7 @@ static int compare(struct trial *t, struct dnn_plan *p, struct err *e)
     return 0;
 }
 
-static struct dnn_plan *tried_new(const struct trial *t)
+static struct dnn_plan *tried_new(const struct measure_trial *t)
 {
     struct dnn_plan *p = mem_alloc(sizeof *p);
     p->type = t->c->type;
@@ -105,7 +105,7 @@ static struct dnn_plan *tried_new(const struct trial *t)
 }
 
 /* Engines that cannot be made or do not run are passed over: others serve. */
-static bool engine_try(struct trial *t, enum form form, const struct engine *engine)
+static bool engine_try(struct measure_trial *t, enum form form, const struct engine *engine)
 {
     struct dnn_plan *p = tried_new(t);
     bool ran = dnn_plan_make(t->d, t->c, form, engine, p, NULL) == 0 && compare(t, p, NULL) == 0;
@@ -113,7 +113,7 @@ static bool engine_try(struct trial *t, enum form form, const struct engine *eng
     return ran;
 }
 
-static int form_try(struct trial *t, enum form form, struct err *e)
+static int form_try(struct measure_trial *t, enum form form, struct err *e)
 {
     struct pool pool = {0};
     struct choices all = {.type = t->c->type};
@@ -131,7 +131,7 @@ static int form_try(struct trial *t, enum form form, struct err *e)
     return cuda_status(e, "trying kernels", cudaStreamSynchronize(t->d->stream));
 }
 
-static int product_try(struct trial *t, struct err *e)
+static int product_try(struct measure_trial *t, struct err *e)
 {
     struct dnn_plan *p = tried_new(t);
     if (dnn_plan_product(t->d, t->c, p, NULL) == 0) compare(t, p, NULL);
@@ -142,7 +142,7 @@ static int product_try(struct trial *t, struct err *e)
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
                 struct text *table, struct err *e)
 {
-    struct trial t = {.d = d, .c = c, .ask = *ask, .tries = tries};
+    struct measure_trial t = {.d = d, .c = c, .ask = *ask, .tries = tries};
     enum form form[FORMS];
     char key[CONV_KEY];
     conv_key(c, ask, key);

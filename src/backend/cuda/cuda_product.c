@@ -5,7 +5,7 @@
 #include "backend/cuda/cuda_int.h"
 #include "model/ops/window.h"
 
-struct product {
+struct cuda_product {
     struct be_kernel k;
     struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
     size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
@@ -18,7 +18,7 @@ static const void *weights_of(const struct be *b, const struct be_call *c)
     return product_type(b) == DNN_BF16 ? c->packed : c->param[0];
 }
 
-static int forward(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+static int forward(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     bool fused = p->k.node->op->category == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
@@ -28,7 +28,7 @@ static int forward(struct be *b, struct product *p, const struct be_call *c, str
     return cuda_check(e, "bias", k_bias(b->stream, &p->out, bias, c->out));
 }
 
-static int data_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+static int data_back(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     struct dnn_plan *plan = p->plan[c->gin_acc & 1];
     if (!c->gin[0]) return 0;
@@ -37,7 +37,7 @@ static int data_back(struct be *b, struct product *p, const struct be_call *c, s
 }
 
 /* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
-static int padded_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+static int padded_back(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     int in = p->k.k->in[0], ch = channels(b, in);
     int64_t rows = (int64_t)(shape_count(&b->g->param[p->k.k->param[0]].shape) / ch);
@@ -48,7 +48,7 @@ static int padded_back(struct be *b, struct product *p, const struct be_call *c,
     return cuda_check(e, "weight gradient", k_concat_back(b->stream, &used, &g));
 }
 
-static int weights_back(struct be *b, struct product *p, const struct be_call *c, struct err *e)
+static int weights_back(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     struct dnn_plan *plan = p->plan[c->pgrad_acc && !p->padded];
     if (c->pgrad[0] && p->padded && padded_back(b, p, c, e)) return -1;
@@ -63,15 +63,15 @@ static int weights_back(struct be *b, struct product *p, const struct be_call *c
 
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    struct product *p = (struct product *)k;
+    struct cuda_product *p = (struct cuda_product *)k;
     return k->key.phase == PH_FWD        ? forward(b, p, c, e)
            : k->key.phase == PH_BWD_DATA ? data_back(b, p, c, e)
                                      : weights_back(b, p, c, e);
 }
 
-static struct product *product_new(struct be *b, const struct be_kernel *like)
+static struct cuda_product *product_new(struct be *b, const struct be_kernel *like)
 {
-    struct product *p = cuda_kernel_new(like, sizeof *p);
+    struct cuda_product *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = product_run;
     p->bias = like->node->n_param > 1;
     p->out = shape_of(b, like->k->out, like->key.samples);
@@ -100,7 +100,7 @@ static bool added(const struct be *b, const struct group *k, enum phase ph)
 }
 
 /* Plans of one pass: where gradients are added two, one that overwrites and one that adds. conv or linear is NULL. */
-static struct be_kernel *plans_make(struct be *b, struct product *p, const struct dnn_conv *conv,
+static struct be_kernel *plans_make(struct be *b, struct cuda_product *p, const struct dnn_conv *conv,
                                     const struct dnn_linear *linear, struct err *e)
 {
     size_t room = p->k.k->library_bytes;

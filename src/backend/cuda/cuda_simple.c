@@ -289,7 +289,7 @@ struct be_kernel *cuda_depth_make(struct be *b, const struct be_kernel *like, st
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 
-struct pool { struct be_kernel k; struct k_window w; };
+struct cuda_pool { struct be_kernel k; struct k_window w; };
 
 static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
                                    int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *),
@@ -298,7 +298,7 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
     const struct node *n = like->node;
     struct window w;
     if (window_make(n, &b->g->tensor[n->in[0]].shape, &w, e)) return NULL;
-    struct pool *p = cuda_kernel_new(like, sizeof *p);
+    struct cuda_pool *p = cuda_kernel_new(like, sizeof *p);
     p->k.run = run;
     p->w.type = type_of(b, n->out);
     p->w.n = like->key.samples;
@@ -312,7 +312,7 @@ static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
 
 static int max_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    const struct k_window *w = &((struct pool *)k)->w;
+    const struct k_window *w = &((struct cuda_pool *)k)->w;
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "max pool", is_forward(k) ? k_max_pool(b->stream, w, c->in[0], c->out, c->saved)
                                                    : k_max_pool_back(b->stream, w, c->saved, &g));
@@ -320,7 +320,7 @@ static int max_pool_run(struct be *b, struct be_kernel *k, const struct be_call 
 
 static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    const struct k_window *w = &((struct pool *)k)->w;
+    const struct k_window *w = &((struct cuda_pool *)k)->w;
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "average pool", is_forward(k) ? k_avg_pool(b->stream, w, c->in[0], c->out)
                                                        : k_avg_pool_back(b->stream, w, &g));

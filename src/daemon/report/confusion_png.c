@@ -9,16 +9,16 @@
 enum { EDGE = 8, NAME_MOST = 16 };
 enum { CELL = 40, CELL_SMALL = 1, PIXELS = 1200 };       /* a cell at most and at least; where cells become smaller */
 
-struct canvas { int width, height; unsigned char *rgb; };
+struct confusion_canvas { int width, height; unsigned char *rgb; };
 
-static void box(struct canvas *c, int x, int y, int width, int height, const unsigned char rgb[3])
+static void box(struct confusion_canvas *c, int x, int y, int width, int height, const unsigned char rgb[3])
 {
     for (int i = y; i < y + height && i < c->height; i++)
         for (int k = x; k < x + width && k < c->width; k++)
             if (i >= 0 && k >= 0) memcpy(c->rgb + 3 * ((size_t)i * (size_t)c->width + (size_t)k), rgb, 3);
 }
 
-static void write_at(struct canvas *c, int x, int y, const char *s, const unsigned char rgb[3])
+static void write_at(struct confusion_canvas *c, int x, int y, const char *s, const unsigned char rgb[3])
 {
     for (; *s; s++, x += LETTER_STEP)
         for (int row = 0; row < LETTER_HEIGHT; row++)
@@ -62,7 +62,7 @@ static struct grid grid_of(int64_t n, const char *const *name)
     return l;
 }
 
-static void cell_draw(struct canvas *c, const struct grid *l, int64_t row, int64_t column, uint64_t count,
+static void cell_draw(struct confusion_canvas *c, const struct grid *l, int64_t row, int64_t column, uint64_t count,
                       double share)
 {
     unsigned char rgb[3], text[3];
@@ -77,7 +77,7 @@ static void cell_draw(struct canvas *c, const struct grid *l, int64_t row, int64
 }
 
 /* A column's name where all have room, otherwise its number; every tenth where these have none. */
-static void head_draw(struct canvas *c, const struct grid *l, int64_t k, const char *const *name)
+static void head_draw(struct confusion_canvas *c, const struct grid *l, int64_t k, const char *const *name)
 {
     static const unsigned char black[3];
     char number[24];
@@ -87,7 +87,8 @@ static void head_draw(struct canvas *c, const struct grid *l, int64_t k, const c
     write_at(c, l->left + (int)k * l->cell + (l->cell > columns(s) ? (l->cell - columns(s)) / 2 : 0), EDGE, s, black);
 }
 
-static void draw(struct canvas *c, const struct grid *l, const uint64_t *count, int64_t n, const char *const *name)
+static void draw(struct confusion_canvas *c, const struct grid *l, const uint64_t *count, int64_t n,
+                 const char *const *name)
 {
     static const unsigned char black[3];
     char buf[NAME_MOST + 1];
@@ -106,7 +107,7 @@ static void draw(struct canvas *c, const struct grid *l, const uint64_t *count, 
 int confusion_png(const uint64_t *count, int64_t n, const char *const *name, struct text *out, struct err *e)
 {
     struct grid l = grid_of(n, name);
-    struct canvas c = {.width = l.left + (int)n * l.cell + EDGE, .height = l.top + (int)n * l.cell + EDGE};
+    struct confusion_canvas c = {.width = l.left + (int)n * l.cell + EDGE, .height = l.top + (int)n * l.cell + EDGE};
     c.rgb = mem_alloc(3 * (size_t)c.width * (size_t)c.height);
     draw(&c, &l, count, n, name);
     int bad = picture_png_write(c.rgb, c.height, c.width, out, e);

@@ -8,12 +8,12 @@
 
 /* ---- what is read ------------------------------------------------------------------------------------------------ */
 
-struct spare { const struct stat *out, *folder; const char *key, *file; };
+struct spared_path { const struct stat *out, *folder; const char *key, *file; };
 
 /* Of a folder that is given as input, all files count. */
 static void input_look(void *ctx, const char *key, const char *file)
 {
-    struct spare *s = ctx;
+    struct spared_path *s = ctx;
     struct stat st;
     if (s->key || stat(file, &st)) return;
     const struct stat *same = S_ISDIR(st.st_mode) ? s->folder : s->out;
@@ -25,7 +25,7 @@ static void input_look(void *ctx, const char *key, const char *file)
 static int spare(const struct conf *c, const char *what, const struct out_place *p, struct err *e)
 {
     struct stat out, folder;
-    struct spare s = {.out = &out, .folder = &folder};
+    struct spared_path s = {.out = &out, .folder = &folder};
     if (out_look(p, &out, e)) return -1;
     if (!out.st_nlink || fstat(p->dir, &folder)) return 0;
     conf_inputs(c, input_look, &s);

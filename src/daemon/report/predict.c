@@ -13,7 +13,7 @@ struct predict {
     /* NULL: these are the result */
     void (*probabilities)(const float *output, int64_t n, double *p);
     const char *const *class_name;
-    const struct form *form;
+    const struct output_form *form;
     struct label_maps *maps;                              /* NULL: a file of rows is written */
     struct out out;
     bool open;
@@ -24,7 +24,7 @@ struct predict {
     struct text t, name;
 };
 /* How a file ends, what stands before its rows, and a row, of p->p. */
-struct form {
+struct output_form {
     const char *end;
     void (*head)(struct predict *p);
     void (*row)(struct predict *p, uint64_t sample);
@@ -190,13 +190,13 @@ static void npy_row(struct predict *p, uint64_t sample)
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static const struct form forms[] = {
+static const struct output_form forms[] = {
     {".csv", csv_head, csv_row}, {".jsonl", json_head, json_row}, {".npy", npy_head, npy_row}, {0}};
 
 /* conf_finish has looked at it: what has none of these ends is a folder of label maps. */
-static const struct form *form_of(const char *file)
+static const struct output_form *form_of(const char *file)
 {
-    const struct form *f = forms;
+    const struct output_form *f = forms;
     size_t n = strlen(file);
     while (f->end && (n < strlen(f->end) || strcmp(file + n - strlen(f->end), f->end))) f++;
     return f;

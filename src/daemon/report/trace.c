@@ -77,12 +77,12 @@ static void name_add(struct writer *w, const char *what, int pid, int tid, const
                            name));
 }
 
-struct slice { const char *name, *kind; uint64_t from, to; };
+struct trace_slice { const char *name, *kind; uint64_t from, to; };
 
 static double us(const struct writer *w, uint64_t t) { return (double)(t - w->zero) * 1e-3; }
 
 /* An event on track `tid` of a rank. */
-static json_t *slice(struct writer *w, int rank, int tid, struct slice s)
+static json_t *slice(struct writer *w, int rank, int tid, struct trace_slice s)
 {
     return json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f}", "ph", "X", "name", s.name, "cat", s.kind, "pid", rank, "tid",
                      tid, "ts", us(w, s.from), "dur", us(w, s.to) - us(w, s.from));
@@ -105,7 +105,7 @@ static void act_add(struct writer *w, int rank, const struct span *s)
     const struct plan *p = plan_of(w->job, rank, s);
     const struct act *a = act_of(w->job, rank, s);
     char name[32];
-    json_t *o = slice(w, rank, TID_RANK, (struct slice){act_text(p, a, name), act_kind(a), s->from, s->to});
+    json_t *o = slice(w, rank, TID_RANK, (struct trace_slice){act_text(p, a, name), act_kind(a), s->from, s->to});
     act_args(p, a, s->step, o);
     event_add(w, o);
 }
@@ -116,7 +116,7 @@ static void kernel_add(struct writer *w, int rank, const struct span *s)
     const struct selection *sel = w->job->sel;
     const struct group *g = &sel->group[s->index % sel->n_groups];
     const char *name = sel->g->node[g->node[0]].name, *kind = phase[s->index / sel->n_groups];
-    event_add(w, slice(w, rank, TID_RANK, (struct slice){name, kind, s->from, s->to}));
+    event_add(w, slice(w, rank, TID_RANK, (struct trace_slice){name, kind, s->from, s->to}));
 }
 
 static void wait_add(struct writer *w, int rank, const struct span *s)
@@ -124,14 +124,14 @@ static void wait_add(struct writer *w, int rank, const struct span *s)
     const char *name = s->index == ACC_TRANSFER  ? "transfer"
                        : s->index == ACC_WAIT_UP ? "waits for upstream"
                                                  : "waits for downstream";
-    event_add(w, slice(w, rank, TID_RANK, (struct slice){name, "wait", s->from, s->to}));
+    event_add(w, slice(w, rank, TID_RANK, (struct trace_slice){name, "wait", s->from, s->to}));
 }
 
 static void step_add(struct writer *w, int rank, const struct span *s)
 {
     struct text t = {0};
     text_add(&t, "step %llu", (unsigned long long)s->step);
-    event_add(w, slice(w, rank, TID_RANK, (struct slice){t.s, "step", s->from, s->to}));
+    event_add(w, slice(w, rank, TID_RANK, (struct trace_slice){t.s, "step", s->from, s->to}));
     text_free(&t);
 }
 
@@ -184,7 +184,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     int tid = link_track(w->job, rank, c, send);
     uint64_t from = s->from > link_free[tid] ? s->from : link_free[tid], to = s->to > from + 1000 ? s->to : from + 1000;
     link_free[tid] = to;
-    json_t *o = slice(w, rank, tid, (struct slice){act_text(p, a, name), act_kind(a), from, to});
+    json_t *o = slice(w, rank, tid, (struct trace_slice){act_text(p, a, name), act_kind(a), from, to});
     act_args(p, a, s->step, o);
     json_object_set_new(json_object_get(o, "args"), "bytes", json_integer((json_int_t)act_bytes(p, a)));
     event_add(w, o);

@@ -29,11 +29,11 @@ void save_file_name(const struct save *s, int rank, int file, char name[64])
     snprintf(name, 64, "%s-%05d-of-%05d.safetensors", save_file_word[file], k, n);
 }
 
-struct part { struct save *s; int file; };
+struct shard_part { struct save *s; int file; };
 
 static int part_data(void *ctx, int i, void *buf, struct err *e)
 {
-    const struct part *p = ctx;
+    const struct shard_part *p = ctx;
     int row = p->s->rows[p->file].row[i];
     const struct state_row *r = &p->s->q.job->pl->state[row];
     atomic_fetch_add(&p->s->hold.moved, 1);
@@ -58,7 +58,7 @@ static int files_write(struct save *s, const struct out_folder *f, struct err *e
     text_add(&shown, "%s/%s", f->shown, f->name);
     for (int i = 0; i < SAVE_FILES && !bad; i++) {
         const struct weights_rows *r = &s->rows[i];
-        struct part p = {s, i};
+        struct shard_part p = {s, i};
         struct st_body b = {r->n, r->entry, part_data, &p};
         char name[64];
         if (!r->n) continue;

@@ -32,7 +32,7 @@ struct hello { char version[32], host[72]; int32_t pid, host_rank; struct peer_p
 _Static_assert(sizeof (struct hello) == 512, "ranks of all versions gather the same number of bytes");
 
 /* of the other end: it has said that its end means nothing any more; its end was seen */
-struct line { struct peer peer; bool bye; atomic_bool gone; };
+struct peer_line { struct peer peer; bool bye; atomic_bool gone; };
 
 static struct {
     int n, me;                                            /* n 0: ranks have not met */
@@ -40,7 +40,7 @@ static struct {
     atomic_bool on, over;
     struct exec_beat *beat;                               /* of each rank; those of other processes are unused */
     struct hello *who;
-    struct line *line;                                    /* rank 0: of each other rank; others: of rank 0 */
+    struct peer_line *line;                               /* rank 0: of each other rank; others: of rank 0 */
     pthread_mutex_t lock;                                 /* guards what is sent, and n of the thread */
     struct failure_detector detector;
     struct detector_rank *ranks;
@@ -248,7 +248,7 @@ static int hosts_before(void)
 /* Each other rank sees that rank 0 is gone, and one speaks: of the first host, of another one later. */
 static void gone(int rank)
 {
-    struct line *l = &heartbeat.line[rank];
+    struct peer_line *l = &heartbeat.line[rank];
     l->gone = true;
     detector_leave(&heartbeat.detector, rank);
     if (l->bye || is_doomed()) return;

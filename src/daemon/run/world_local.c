@@ -6,20 +6,20 @@
 #include "base/mem.h"
 #include "daemon/run/world.h"
 
-struct meeting {
+struct world_meeting {
     pthread_barrier_t barrier;
     const void *p;
     void **all;
     int *x;
     struct tp **tp;
 };
-struct member { struct world w; struct meeting *m; };
+struct local_member { struct world w; struct world_meeting *m; };
 
-static struct meeting *meeting_of(struct world *w) { return ((struct member *)w)->m; }
+static struct world_meeting *meeting_of(struct world *w) { return ((struct local_member *)w)->m; }
 
 static int lowest(struct world *w, int x)
 {
-    struct meeting *m = meeting_of(w);
+    struct world_meeting *m = meeting_of(w);
     m->x[w->rank] = x;
     pthread_barrier_wait(&m->barrier);
     for (int i = 0; i < w->size; i++) if (m->x[i] < x) x = m->x[i];
@@ -29,7 +29,7 @@ static int lowest(struct world *w, int x)
 
 static void share(struct world *w, int from, void *p, size_t bytes)
 {
-    struct meeting *m = meeting_of(w);
+    struct world_meeting *m = meeting_of(w);
     if (w->rank == from) m->p = p;
     pthread_barrier_wait(&m->barrier);
     if (w->rank != from && bytes) memcpy(p, m->p, bytes);
@@ -38,7 +38,7 @@ static void share(struct world *w, int from, void *p, size_t bytes)
 
 static void gather(struct world *w, void *all, size_t bytes)
 {
-    struct meeting *m = meeting_of(w);
+    struct world_meeting *m = meeting_of(w);
     m->all[w->rank] = all;
     pthread_barrier_wait(&m->barrier);
     for (int i = 0; i < w->size; i++)
@@ -63,14 +63,14 @@ static void end(struct world *w, int code)
 
 struct world **world_local(int n, struct err *e)
 {
-    struct meeting *m = mem_alloc(sizeof *m);
+    struct world_meeting *m = mem_alloc(sizeof *m);
     struct world **w = mem_alloc((size_t)n * sizeof *w);
     m->x = mem_alloc((size_t)n * sizeof *m->x);
     m->all = mem_alloc((size_t)n * sizeof *m->all);
     m->tp = mem_alloc((size_t)n * sizeof *m->tp);
     pthread_barrier_init(&m->barrier, NULL, (unsigned)n);
     for (int i = 0; i < n; i++) {
-        struct member *k = mem_alloc(sizeof *k);
+        struct local_member *k = mem_alloc(sizeof *k);
         k->m = m;
         k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .maker = i == 0,
                               .lowest = lowest, .share = share, .gather = gather, .open = open_local, .end = end};
@@ -83,7 +83,7 @@ struct world **world_local(int n, struct err *e)
 
 void world_local_free(struct world **w)
 {
-    struct meeting *m = meeting_of(w[0]);
+    struct world_meeting *m = meeting_of(w[0]);
     for (int i = w[0]->size - 1; i >= 0; i--) {
         if (m->tp[i]) m->tp[i]->ops->close(m->tp[i]);
         free(w[i]);

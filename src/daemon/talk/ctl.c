@@ -13,7 +13,7 @@
 #include "daemon/talk/ctl_request.h"
 
 enum { MAX_CLIENTS = 32, MAX_LINE = 64 * 1024, IDLE_MS = 10000, SIGHTS = 2 };
-enum role { ROLE_NOBODY, ROLE_READER, ROLE_OWNER };
+enum ctl_role { ROLE_NOBODY, ROLE_READER, ROLE_OWNER };
 enum awaits { AWAITS_NOTHING, AWAITS_CHECKPOINT, AWAITS_END };
 
 struct client {
@@ -21,7 +21,7 @@ struct client {
     uv_timer_t idle;
     struct ctl *ctl;
     struct client *next;
-    enum role role;
+    enum ctl_role role;
     unsigned uid;
     enum awaits awaits;                                   /* it stays until that comes */
     uint64_t step;                                        /* of the checkpoint it waits for */

@@ -14,7 +14,7 @@
 enum { LOOKED_AT = 100, FILE_MOST = 1 << 28 };
 static const double SHARE = 0.1;                           /* data.validation, where no folder is to test with */
 
-struct found {
+struct found_folders {
     char *train, *test;                                    /* folders; test NULL: there is none */
     int beside; char *first_beside;                        /* what lies beside them and is not used */
     char *name;                                            /* of the run and its file */
@@ -95,7 +95,7 @@ static int split_find(const names *in, enum split want, int *second)
 
 /* Is the folder that is called so a part, rather than a class? Then it holds folders, as a class may, too, or another
  * part lies beside it. Several of a kind and no other are classes, such as dev1 and dev2. */
-static int parts_find(const char *dir, const names *in, struct found *f, struct err *e)
+static int parts_find(const char *dir, const names *in, struct found_folders *f, struct err *e)
 {
     int second[3], first[3];
     for (int i = 0; i < 3; i++) first[i] = split_find(in, (enum split)(SPLIT_TRAIN + i), &second[i]);
@@ -123,7 +123,7 @@ static int parts_find(const char *dir, const names *in, struct found *f, struct 
     return 0;
 }
 
-static int folders_find(const char *dir, struct found *f, struct err *e)
+static int folders_find(const char *dir, struct found_folders *f, struct err *e)
 {
     names in = {0};
     int bad = folder_names(dir, true, &in, e) || parts_find(dir, &in, f, e);
@@ -143,7 +143,7 @@ static char *name_of(const char *dir)
     return name;
 }
 
-static void picture_look(struct found *f, const char *path)
+static void picture_look(struct found_folders *f, const char *path)
 {
     struct err none = {0};
     struct picture *p = NULL;
@@ -171,7 +171,7 @@ static void picture_look(struct found *f, const char *path)
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Some from all parts of the list. */
-static int pictures_look(struct found *f, struct err *e)
+static int pictures_look(struct found_folders *f, struct err *e)
 {
     struct text path = {0};
     int all = f->list.image.n, n = all < LOOKED_AT ? all : LOOKED_AT;
@@ -238,7 +238,7 @@ static void augment_add(int input, struct text *t)
 }
 
 /* What was found, as comments of at most 80 columns. */
-static void found_add(const struct found *f, struct text *t)
+static void found_add(const struct found_folders *f, struct text *t)
 {
     struct text said = {0}, folded = {0};
     text_add(&said, "Made by mpstaged --init. %d pictures of ", f->list.image.n);
@@ -258,12 +258,12 @@ static void found_add(const struct found *f, struct text *t)
 }
 
 /* Is there something to test with: given, or enough of each class for a share of it? */
-static bool tested(const struct found *f)
+static bool tested(const struct found_folders *f)
 {
     return f->test || SHARE * f->list.image.n >= (double)f->list.n_classes;
 }
 
-static void conf_add(const struct found *f, struct text *t)
+static void conf_add(const struct found_folders *f, struct text *t)
 {
     const int kept = f->test || !tested(f) ? 0 : (int)(SHARE * f->list.image.n + 0.5);
     int n = f->list.image.n - kept, input = input_of(f->small[f->n / 2]);
@@ -310,7 +310,7 @@ static void conf_add(const struct found *f, struct text *t)
     text_add(t, "# To fine-tune weights of other classes, see conf/finetune.conf.\n");
 }
 
-static int found_look(const char *dir, struct found *f, struct err *e)
+static int found_look(const char *dir, struct found_folders *f, struct err *e)
 {
     struct stat st;
     if (stat(dir, &st)) return file_missing(dir, e);
@@ -323,7 +323,7 @@ static int found_look(const char *dir, struct found *f, struct err *e)
 }
 
 /* What is not used, and what else should be known of the folder, a line each. */
-static void found_say(const struct found *f, const char *dir, struct text *out)
+static void found_say(const struct found_folders *f, const char *dir, struct text *out)
 {
     struct text t = {0};
     char shown[600];
@@ -350,7 +350,7 @@ static void found_say(const struct found *f, const char *dir, struct text *out)
 
 int init_write(const char *dir, const char *file, struct text *out, struct err *e)
 {
-    struct found f = {0};
+    struct found_folders f = {0};
     struct text conf = {0}, own = {0};
     int bad = found_look(dir, &f, e);
     if (!bad) {

@@ -6,7 +6,7 @@
 #include "base/suggest.h"
 #include "daemon/talk/opts.h"
 
-struct opt {
+struct long_option {
     const char *name, *arg;                                /* arg NULL: a flag */
     char letter;
     const char *key;                                       /* configuration value it overrides, or NULL */
@@ -14,7 +14,7 @@ struct opt {
     const char *help;                                      /* NULL: what the table of the configuration says */
 };
 
-static const struct opt options[] = {
+static const struct long_option options[] = {
     {"stage-config", "FILE", 'c', NULL, -1, "configuration file, see mpstaged.conf(5)"},
     {"set", "SECTION.KEY=VALUE", 'o', NULL, -1, "override one configuration value; may be repeated"},
     {"steps", "N", 0, "train.steps", -1, NULL},
@@ -74,14 +74,14 @@ static void set_add(struct opts *o, const char *what, const char *key, const cha
     text_free(&t);
 }
 
-static char *option_name(const struct opt *p)
+static char *option_name(const struct long_option *p)
 {
     struct text t = {0};
     text_add(&t, "--%s", p->name);
     return t.s;
 }
 
-static int option_take(struct opts *o, const struct opt *p, const char *arg, struct err *e)
+static int option_take(struct opts *o, const struct long_option *p, const char *arg, struct err *e)
 {
     if (p->mode >= 0) {
         if (o->mode != MODE_RUN && (int)o->mode != p->mode)
@@ -188,8 +188,8 @@ static int opts_check(const struct opts *o, struct err *e)
     return 0;
 }
 
-static bool option_optional(const struct opt *p) { return p->arg && p->arg[0] == '['; }
-static int option_has_arg(const struct opt *p)
+static bool option_optional(const struct long_option *p) { return p->arg && p->arg[0] == '['; }
+static int option_has_arg(const struct long_option *p)
 {
     return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
 }
@@ -236,13 +236,13 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     return 0;
 }
 
-static void option_text(const struct opt *p, struct text *out)
+static void option_text(const struct long_option *p, struct text *out)
 {
     if (p->key) conf_help(p->key, out);
     else text_add(out, "%s", p->help);
 }
 
-static void option_spell(const struct opt *p, char *buf, size_t n)
+static void option_spell(const struct long_option *p, char *buf, size_t n)
 {
     char letter[8] = "    ";
     if (p->letter) snprintf(letter, sizeof letter, "-%c, ", p->letter);
@@ -274,7 +274,7 @@ void opts_help(int columns, struct text *out)
 void opts_manual(struct text *out)
 {
     for (int i = 0; i < N_OPTIONS; i++) {
-        const struct opt *p = &options[i];
+        const struct long_option *p = &options[i];
         struct text t = {0};
         option_text(p, &t);
         text_add(out, ".It ");
@@ -293,7 +293,7 @@ void opts_manual(struct text *out)
 bool opts_row(int i, struct opts_row *row)
 {
     if (i >= N_OPTIONS) return false;
-    const struct opt *p = &options[i];
+    const struct long_option *p = &options[i];
     *row = (struct opts_row){p->name, p->arg, p->key, p->letter};
     return true;
 }

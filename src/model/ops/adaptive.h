@@ -4,7 +4,7 @@
 #include "model/op.h"
 
 struct adaptive { int64_t planes, in[3], out[3]; };      /* missing dimensions come first and are 1 wide */
-struct span { int64_t from, to; };
+struct window_span { int64_t from, to; };
 
 static inline struct adaptive adaptive_of(const struct graph *g, const struct node *node, int n)
 {
@@ -18,10 +18,10 @@ static inline struct adaptive adaptive_of(const struct graph *g, const struct no
 }
 
 /* Inputs of output o. */
-static inline struct span adaptive_span(const struct adaptive *a, int dim, int64_t o)
+static inline struct window_span adaptive_span(const struct adaptive *a, int dim, int64_t o)
 {
     int64_t in = a->in[dim], out = a->out[dim];
-    return (struct span){o * in / out, ((o + 1) * in + out - 1) / out};
+    return (struct window_span){o * in / out, ((o + 1) * in + out - 1) / out};
 }
 
 static inline int64_t adaptive_in(const struct adaptive *a) { return a->in[0] * a->in[1] * a->in[2]; }

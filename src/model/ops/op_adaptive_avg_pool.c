@@ -24,7 +24,7 @@ static void windows_walk(const struct adaptive *a, const float *from, float *to,
 {
     for (int64_t o = 0; o < a->out[0] * a->out[1] * a->out[2]; o++) {
         int64_t at[3] = {o / (a->out[1] * a->out[2]), o / a->out[2] % a->out[1], o % a->out[2]};
-        struct span s[3];
+        struct window_span s[3];
         for (int d = 0; d < 3; d++) s[d] = adaptive_span(a, d, at[d]);
         double sum = 0, size = (double)((s[0].to - s[0].from) * (s[1].to - s[1].from) * (s[2].to - s[2].from));
         for (int64_t i = s[0].from; i < s[0].to; i++)

@@ -38,17 +38,18 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
 }
 
 /* One head of one sample: matrices [width][points]. dq, dk, dv: gradients. */
-struct head { const float *q, *k, *v, *o, *go; float *out, *dq, *dk, *dv, *kept; int64_t points, width; double scale; };
+struct attention_head { const float *q, *k, *v, *o, *go; float *out, *dq, *dk, *dv, *kept; int64_t points, width;
+                       double scale; };
 
 /* Channels that are summed side by side: so many sums a pair of positions. */
 enum { TILE = 32 };
 
-static struct head head_of(const struct op_call *c, const struct attention *a, int64_t i)
+static struct attention_head head_of(const struct op_call *c, const struct attention *a, int64_t i)
 {
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
     const float *x = (const float *)c->in[0] + from;
-    struct head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->saved + 2 * i * a->points,
-                     .points = a->points, .width = a->width, .scale = a->scale};
+    struct attention_head h = {.q = x, .k = x + all, .v = x + 2 * all, .kept = (float *)c->saved + 2 * i * a->points,
+                               .points = a->points, .width = a->width, .scale = a->scale};
     if (c->out) h.o = h.out = (float *)c->out + i * one;
     if (!c->gin[0]) return h;
     h.go = (const float *)c->gout + i * one;
@@ -59,16 +60,19 @@ static struct head head_of(const struct op_call *c, const struct attention *a, i
 }
 
 /* Of column i of x and column j of y. */
-static double product(const struct head *h, const float *x, int64_t i, const float *y, int64_t j)
+static double product(const struct attention_head *h, const float *x, int64_t i, const float *y, int64_t j)
 {
     double sum = 0;
     for (int64_t w = 0; w < h->width; w++) sum += (double)x[w * h->points + i] * y[w * h->points + j];
     return sum;
 }
-static double score(const struct head *h, int64_t i, int64_t j) { return h->scale * product(h, h->q, i, h->k, j); }
+static double score(const struct attention_head *h, int64_t i, int64_t j)
+{
+    return h->scale * product(h, h->q, i, h->k, j);
+}
 
 /* Keeps the row's largest score and scale as floats; returns the logarithm of its sum. */
-static double log_sum(const struct head *h, int64_t i)
+static double log_sum(const struct attention_head *h, int64_t i)
 {
     double most = score(h, i, 0), sum = 0;
     for (int64_t j = 1; j < h->points; j++) if (score(h, i, j) > most) most = score(h, i, j);
@@ -78,27 +82,31 @@ static double log_sum(const struct head *h, int64_t i)
     return most + log(sum);
 }
 
-static double probability(const struct head *h, int64_t i, int64_t j)
+static double probability(const struct attention_head *h, int64_t i, int64_t j)
 {
     return exp(score(h, i, j) - h->kept[2 * i]) * h->kept[2 * i + 1];
 }
 
 /* Adds column j of x, times so much, to the sums of `some` channels from `w` on. */
-static void tile_add(const struct head *h, double sum[TILE], double by, const float *x, int64_t j, int64_t w, int some)
+static void tile_add(const struct attention_head *h, double sum[TILE], double by, const float *x, int64_t j, int64_t w,
+                     int some)
 {
     for (int t = 0; t < some; t++) sum[t] += by * x[(w + t) * h->points + j];
 }
-static void tile_store(const struct head *h, const double sum[TILE], float *y, int64_t i, int64_t w, int some)
+static void tile_store(const struct attention_head *h, const double sum[TILE], float *y, int64_t i, int64_t w, int some)
 {
     for (int t = 0; t < some; t++) y[(w + t) * h->points + i] = (float)sum[t];
 }
-static int some_of(const struct head *h, int64_t w) { return (int)(h->width - w < TILE ? h->width - w : TILE); }
+static int some_of(const struct attention_head *h, int64_t w)
+{
+    return (int)(h->width - w < TILE ? h->width - w : TILE);
+}
 
 static void forward(const struct op_call *c)
 {
     const struct attention a = attention_of(c->g, c->node, c->n);
     for (int64_t n = 0; n < a.n * a.heads; n++) {
-        const struct head h = head_of(c, &a, n);
+        const struct attention_head h = head_of(c, &a, n);
         for (int64_t i = 0; i < h.points; i++) {
             const double sum_log = log_sum(&h, i);
             for (int64_t w = 0; w < h.width; w += TILE) {
@@ -113,7 +121,7 @@ static void forward(const struct op_call *c)
 
 /* With p = softmax(s), dp = go^T v: dv = go p, ds = p (dp - sum of p dp over a row), where that sum is go^T o; dq =
  * scale k ds^T, dk = scale q ds. */
-static void backward_query(const struct head *h, int64_t i)
+static void backward_query(const struct attention_head *h, int64_t i)
 {
     double mean = product(h, h->go, i, h->o, i);
     for (int64_t w = 0; w < h->width; w += TILE) {
@@ -126,7 +134,7 @@ static void backward_query(const struct head *h, int64_t i)
     }
 }
 
-static void backward_key(const struct head *h, int64_t j)
+static void backward_key(const struct attention_head *h, int64_t j)
 {
     for (int64_t w = 0; w < h->width; w += TILE) {
         double key[TILE] = {0}, value[TILE] = {0};
@@ -144,7 +152,7 @@ static void backward_data(const struct op_call *c)
 {
     const struct attention a = attention_of(c->g, c->node, c->n);
     for (int64_t n = 0; n < a.n * a.heads; n++) {
-        const struct head h = head_of(c, &a, n);
+        const struct attention_head h = head_of(c, &a, n);
         for (int64_t i = 0; i < h.points; i++) {
             backward_query(&h, i);
             backward_key(&h, i);

@@ -37,14 +37,14 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
     return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0];
 }
 
-struct dims { int64_t c, s; };                           /* channels, spatial size */
-static struct dims dims_of(const struct op_call *c)
+struct batch_norm_dims { int64_t c, s; };                /* channels, spatial size */
+static struct batch_norm_dims dims_of(const struct op_call *c)
 {
     const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct dims){s->d[0], shape_count(s) / s->d[0]};
+    return (struct batch_norm_dims){s->d[0], shape_count(s) / s->d[0]};
 }
 
-static void statistics(const struct op_call *c, struct dims d, int64_t ch, struct bn_saved x)
+static void statistics(const struct op_call *c, struct batch_norm_dims d, int64_t ch, struct bn_saved x)
 {
     double sum = 0, sq = 0, count = (double)c->n * (double)d.s;
     for (int n = 0; n < c->n; n++)
@@ -61,7 +61,7 @@ static void statistics(const struct op_call *c, struct dims d, int64_t ch, struc
 
 static void forward(const struct op_call *c)
 {
-    struct dims d = dims_of(c);
+    struct batch_norm_dims d = dims_of(c);
     const float *w = c->param[BN_WEIGHT], *b = c->param[BN_BIAS], *rm = c->param[BN_MEAN], *rv = c->param[BN_VAR];
     for (int64_t ch = 0; ch < d.c; ch++) {
         double mean, inv;
@@ -85,7 +85,7 @@ static void forward(const struct op_call *c)
 /* By running statistics, which are constants: dx = w inv_std dy. Nobody wants more (node.fixed). */
 static void backward_fixed(const struct op_call *c)
 {
-    struct dims d = dims_of(c);
+    struct batch_norm_dims d = dims_of(c);
     const float *gy = c->gout, *w = c->param[BN_WEIGHT], *var = c->param[BN_VAR];
     for (int n = 0; n < c->n; n++)
         for (int64_t ch = 0; ch < d.c; ch++) {
@@ -99,7 +99,7 @@ static void backward_fixed(const struct op_call *c)
 static void backward_data(const struct op_call *c)
 {
     if (!c->train) { backward_fixed(c); return; }
-    struct dims d = dims_of(c);
+    struct batch_norm_dims d = dims_of(c);
     struct bn_saved x = bn_saved_at(c->saved, d.c);
     const float *in = c->in[0], *gy = c->gout, *w = c->param[BN_WEIGHT];
     double count = (double)c->n * (double)d.s;

@@ -27,19 +27,19 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
 
 /* Points that are worked on together: their channels lie `points` apart. */
 enum { TILE = 32 };
-struct dims { int64_t n, c, points; };
-static struct dims dims_of(const struct op_call *c)
+struct layer_norm_dims { int64_t n, c, points; };
+static struct layer_norm_dims dims_of(const struct op_call *c)
 {
     const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct dims){c->n, s->d[0], shape_count(s) / s->d[0]};
+    return (struct layer_norm_dims){c->n, s->d[0], shape_count(s) / s->d[0]};
 }
-static int some_of(const struct dims *d, int64_t from)
+static int some_of(const struct layer_norm_dims *d, int64_t from)
 {
     return (int)(d->points - from < TILE ? d->points - from : TILE);
 }
 
 /* Sums of x, or of (x - mean)^2, over the channels of some points. */
-static void tile_sum(const struct dims *d, const float *x, int some, const double *mean, double sum[TILE])
+static void tile_sum(const struct layer_norm_dims *d, const float *x, int some, const double *mean, double sum[TILE])
 {
     for (int i = 0; i < some; i++) sum[i] = 0;
     for (int64_t c = 0; c < d->c; c++, x += d->points)
@@ -52,7 +52,7 @@ static void tile_sum(const struct dims *d, const float *x, int some, const doubl
 
 static void forward(const struct op_call *call)
 {
-    const struct dims d = dims_of(call);
+    const struct layer_norm_dims d = dims_of(call);
     const float *w = call->param[0], *b = call->param[1];
     const double eps = layer_norm_eps(call->node);
     for (int64_t n = 0; n < d.n; n++)
@@ -78,7 +78,7 @@ static void forward(const struct op_call *call)
 /* dx = inv_std (g - mean(g) - xhat mean(g xhat)), g = weight dy. */
 static void backward_data(const struct op_call *call)
 {
-    const struct dims d = dims_of(call);
+    const struct layer_norm_dims d = dims_of(call);
     const float *w = call->param[0];
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t p = 0; p < d.points; p += TILE) {
@@ -106,7 +106,7 @@ static void backward_data(const struct op_call *call)
 
 static void backward_weights(const struct op_call *call)
 {
-    const struct dims d = dims_of(call);
+    const struct layer_norm_dims d = dims_of(call);
     for (int64_t c = 0; c < d.c; c++) {
         double sum = 0, dot = 0;
         for (int64_t n = 0; n < d.n; n++) {

@@ -46,16 +46,16 @@ static uint64_t flops(const struct graph *g, const struct node *n)
 }
 
 /* Samples, and points of each; features. */
-struct dims { int64_t n, points, out, in; };
-static struct dims dims_of(const struct op_call *c)
+struct linear_dims { int64_t n, points, out, in; };
+static struct linear_dims dims_of(const struct op_call *c)
 {
     const struct shape *w = &c->g->param[c->node->param[0]].shape;
-    return (struct dims){c->n, points_of(c->g, c->node), w->d[0], w->d[1]};
+    return (struct linear_dims){c->n, points_of(c->g, c->node), w->d[0], w->d[1]};
 }
 
 static void forward(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct linear_dims d = dims_of(c);
     const float *wt = c->param[0], *bias = c->node->n_param > 1 ? c->param[1] : NULL;
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t o = 0; o < d.out; o++)
@@ -69,7 +69,7 @@ static void forward(const struct op_call *c)
 
 static void backward_data(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct linear_dims d = dims_of(c);
     const float *wt = c->param[0];
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t i = 0; i < d.in; i++)
@@ -82,7 +82,7 @@ static void backward_data(const struct op_call *c)
 }
 
 /* Of one output feature, and of one input feature unless x is NULL: the sum over samples, then points. */
-static float summed(const struct dims *d, const float *gy, const float *x)
+static float summed(const struct linear_dims *d, const float *gy, const float *x)
 {
     double sum = 0;
     for (int64_t n = 0; n < d->n; n++)
@@ -93,7 +93,7 @@ static float summed(const struct dims *d, const float *gy, const float *x)
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct linear_dims d = dims_of(c);
     float *gw = c->pgrad[0], *gb = c->node->n_param > 1 ? c->pgrad[1] : NULL;
     for (int64_t o = 0; o < d.out; o++) {
         const float *gy = (const float *)c->gout + o * d.points, *x = c->in[0];

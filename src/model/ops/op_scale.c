@@ -18,16 +18,16 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-struct dims { int64_t c, points; };
-static struct dims dims_of(const struct op_call *c)
+struct scale_dims { int64_t c, points; };
+static struct scale_dims dims_of(const struct op_call *c)
 {
     const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct dims){s->d[0], shape_count(s) / s->d[0]};
+    return (struct scale_dims){s->d[0], shape_count(s) / s->d[0]};
 }
 
 static void apply(const struct op_call *c, const float *x, float *y)
 {
-    const struct dims d = dims_of(c);
+    const struct scale_dims d = dims_of(c);
     const float *w = c->param[0];
     for (int64_t i = 0; i < c->n * d.c; i++)
         for (int64_t p = 0; p < d.points; p++) *y++ = *x++ * w[i % d.c];
@@ -38,7 +38,7 @@ static void backward_data(const struct op_call *c) { apply(c, c->gout, c->gin[0]
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct scale_dims d = dims_of(c);
     for (int64_t ch = 0; ch < d.c; ch++) {
         double sum = 0;
         for (int n = 0; n < c->n; n++) {

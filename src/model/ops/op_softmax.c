@@ -14,11 +14,11 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 
 /* Points that are worked on together: their channels lie `points` apart. */
 enum { TILE = 32 };
-struct dims { int64_t n, c, points; };
-static struct dims dims_of(const struct op_call *c)
+struct softmax_dims { int64_t n, c, points; };
+static struct softmax_dims dims_of(const struct op_call *c)
 {
     const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct dims){c->n, s->d[0], shape_count(s) / s->d[0]};
+    return (struct softmax_dims){c->n, s->d[0], shape_count(s) / s->d[0]};
 }
 
 /* Calls STEP for each tile: `at` is where it begins in all samples, `some` how many points it has. */
@@ -30,7 +30,7 @@ static struct dims dims_of(const struct op_call *c)
             STEP; \
         }
 
-static void tile_forward(const struct dims *d, const float *x, float *y, int some)
+static void tile_forward(const struct softmax_dims *d, const float *x, float *y, int some)
 {
     float most[TILE];
     double sum[TILE] = {0};
@@ -48,12 +48,12 @@ static void tile_forward(const struct dims *d, const float *x, float *y, int som
 
 static void forward(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct softmax_dims d = dims_of(c);
     TILES(d, tile_forward(&d, (const float *)c->in[0] + at, (float *)c->out + at, some))
 }
 
 /* dx_k = y_k (g_k - sum_c g_c y_c) */
-static void tile_backward(const struct dims *d, const float *y, const float *gy, float *gx, int some)
+static void tile_backward(const struct softmax_dims *d, const float *y, const float *gy, float *gx, int some)
 {
     double sum[TILE] = {0};
     for (int64_t c = 0; c < d->c; c++)
@@ -67,7 +67,7 @@ static void tile_backward(const struct dims *d, const float *y, const float *gy,
 
 static void backward_data(const struct op_call *c)
 {
-    const struct dims d = dims_of(c);
+    const struct softmax_dims d = dims_of(c);
     TILES(d, tile_backward(&d, (const float *)c->out + at, (const float *)c->gout + at, (float *)c->gin[0] + at, some))
 }
 

@@ -7,7 +7,7 @@
 enum { PIECE = 64 };                                     /* points of a row whose taps are found at once */
 
 /* Rows of the input that a row of the output reads, in the order of their sum. */
-struct rows { int n; struct { int64_t at; float share; } of[4]; };
+struct row_weights { int n; struct { int64_t at; float share; } of[4]; };
 
 struct upsample upsample_of(const struct graph *g, const struct node *node, int n, int lanes)
 {
@@ -22,10 +22,10 @@ struct upsample upsample_of(const struct graph *g, const struct node *node, int 
     return u;
 }
 
-static struct rows rows_of(const struct upsample *u, int64_t o0, int64_t o1)
+static struct row_weights rows_of(const struct upsample *u, int64_t o0, int64_t o1)
 {
     const struct upsample_tap a = upsample_tap(u, 0, o0), b = upsample_tap(u, 1, o1);
-    struct rows r = {0};
+    struct row_weights r = {0};
     for (int i = 0; i <= (a.part > 0); i++)
         for (int j = 0; j <= (b.part > 0); j++) {
             r.of[r.n].at = ((i ? a.next : a.at) * u->in[1] + (j ? b.next : b.at)) * u->in[2];
@@ -68,7 +68,7 @@ static void walk(const struct upsample *u, const float *in, float *out, const fl
     const int64_t is = u->in[0] * u->in[1] * u->in[2] * u->lanes, os = u->out[0] * u->out[1] * u->out[2] * u->lanes;
     struct upsample_tap t[PIECE];
     for (int64_t row = 0; row < u->out[0] * u->out[1]; row++) {
-        const struct rows r = rows_of(u, row / u->out[1], row % u->out[1]);
+        const struct row_weights r = rows_of(u, row / u->out[1], row % u->out[1]);
         for (int64_t first = 0; first < u->out[2]; first += PIECE) {
             const int n = u->out[2] - first < PIECE ? (int)(u->out[2] - first) : PIECE;
             const int64_t at = (row * u->out[2] + first) * u->lanes;

@@ -18,7 +18,7 @@ enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };
 
 /* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the
  * plane, all others read padding. */
-struct row { int32_t at, from, to; };
+struct product_row { int32_t at, from, to; };
 
 struct product {
     enum phase phase;
@@ -26,7 +26,7 @@ struct product {
     int n, step;                                         /* samples: all, of a piece */
     int64_t c, k, groups, cg, kg, in, out, taps, rows;   /* channels, of a group; points; rows of windows: cg * taps */
     int64_t piece;                                       /* points of a piece: whole rows, or less than one */
-    struct row *row;                                     /* [tap][row of output points] */
+    struct product_row *row;                             /* [tap][row of output points] */
     int64_t n_rows, width, along;                        /* rows of output points, points of a row, step along a row */
     bool turned;                                         /* a transposed convolution: phase is the convolution's */
     bool bias;                                           /* the output gets one */
@@ -48,13 +48,13 @@ static void pieces_choose(struct product *p)
     if (p->step > p->n) p->step = p->n;
 }
 
-static struct row row_find(const struct product *p, int64_t first, int64_t tap)
+static struct product_row row_find(const struct product *p, int64_t first, int64_t tap)
 {
-    struct row r = {0};
+    struct product_row r = {0};
     for (int64_t o = 0; o < p->width; o++) {
         int64_t at = window_at(&p->w, first + o, tap);
         if (at < 0) continue;
-        if (r.to == r.from) r = (struct row){.at = (int32_t)at, .from = (int32_t)o};
+        if (r.to == r.from) r = (struct product_row){.at = (int32_t)at, .from = (int32_t)o};
         r.to = (int32_t)o + 1;
     }
     return r;
@@ -120,32 +120,32 @@ size_t product_work(const struct product *p)
 
 /* ---- one piece of one group ------------------------------------------------------------------------------------ */
 
-struct piece {
+struct product_piece {
     const struct product *p;
     int64_t group, sample, samples, first, points, columns;
     float *windows, *gathered;
 };
 
-static int64_t x_offset(const struct piece *q, int64_t s, int64_t c)
+static int64_t x_offset(const struct product_piece *q, int64_t s, int64_t c)
 {
     return ((q->sample + s) * q->p->c + q->group * q->p->cg + c) * q->p->in;
 }
-static int64_t y_offset(const struct piece *q, int64_t s, int64_t k)
+static int64_t y_offset(const struct product_piece *q, int64_t s, int64_t k)
 {
     return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first;
 }
 
 /* What lies in n points of a row from `first` on; points count from there. */
-static struct row row_part(const struct product *p, const struct row *r, int64_t first, int64_t n)
+static struct product_row row_part(const struct product *p, const struct product_row *r, int64_t first, int64_t n)
 {
     int64_t from = r->from > first ? r->from : first, to = r->to < first + n ? r->to : first + n;
-    if (to <= from) return (struct row){0};
+    if (to <= from) return (struct product_row){0};
     int32_t at = r->at + (int32_t)((from - r->from) * p->along);
-    return (struct row){.at = at, .from = (int32_t)(from - first), .to = (int32_t)(to - first)};
+    return (struct product_row){.at = at, .from = (int32_t)(from - first), .to = (int32_t)(to - first)};
 }
 
 /* n window elements along a row: to[o] = x at point o, 0 in the padding. */
-static void row_take(const struct product *p, const struct row *r, int64_t n, const float *restrict x,
+static void row_take(const struct product *p, const struct product_row *r, int64_t n, const float *restrict x,
                      float *restrict to)
 {
     const float *restrict from = x + r->at;
@@ -156,7 +156,8 @@ static void row_take(const struct product *p, const struct row *r, int64_t n, co
 }
 
 /* x at point o += w * g[o] */
-static void row_add(const struct product *p, const struct row *r, float *restrict x, float w, const float *restrict g)
+static void row_add(const struct product *p, const struct product_row *r, float *restrict x, float w,
+                    const float *restrict g)
 {
     int64_t n = r->to - r->from;
     x += r->at;
@@ -165,7 +166,7 @@ static void row_add(const struct product *p, const struct row *r, float *restric
     else for (int64_t o = 0; o < n; o++) x[o * p->along] += w * g[o];
 }
 
-static void windows_take(const struct piece *q, const float *x)
+static void windows_take(const struct product_piece *q, const float *x)
 {
     const struct product *p = q->p;
     int64_t first = q->first / p->width, at = q->first % p->width, n = q->points < p->width ? q->points : p->width;
@@ -173,15 +174,15 @@ static void windows_take(const struct piece *q, const float *x)
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
-                const struct row *row = p->row + t * p->n_rows + first;
+                const struct product_row *row = p->row + t * p->n_rows + first;
                 for (int64_t i = 0; i < q->points; i += n, row++, to += n) {
-                    struct row r = row_part(p, row, at, n);
+                    struct product_row r = row_part(p, row, at, n);
                     row_take(p, &r, n, x + x_offset(q, s, c), to);
                 }
             }
 }
 
-static void windows_add(const struct piece *q, float *x)
+static void windows_add(const struct product_piece *q, float *x)
 {
     const struct product *p = q->p;
     int64_t first = q->first / p->width, at = q->first % p->width, n = q->points < p->width ? q->points : p->width;
@@ -189,22 +190,22 @@ static void windows_add(const struct piece *q, float *x)
     for (int64_t c = 0; c < p->cg; c++)
         for (int64_t t = 0; t < p->taps; t++)
             for (int64_t s = 0; s < q->samples; s++) {
-                const struct row *row = p->row + t * p->n_rows + first;
+                const struct product_row *row = p->row + t * p->n_rows + first;
                 for (int64_t i = 0; i < q->points; i += n, row++, from += n) {
-                    struct row r = row_part(p, row, at, n);
+                    struct product_row r = row_part(p, row, at, n);
                     row_add(p, &r, x + x_offset(q, s, c), 1, from);
                 }
             }
 }
 
 /* The output's columns of this piece as a matrix [kg][columns]: where they lie in the tensor, or gathered. */
-static float *columns_of(const struct piece *q, const float *y, int64_t *ld)
+static float *columns_of(const struct product_piece *q, const float *y, int64_t *ld)
 {
     *ld = q->samples > 1 ? q->columns : q->p->out;
     return q->samples > 1 ? q->gathered : (float *)y + y_offset(q, 0, 0);
 }
 
-static void columns_copy(const struct piece *q, float *y, bool gather)
+static void columns_copy(const struct product_piece *q, float *y, bool gather)
 {
     for (int64_t k = 0; q->samples > 1 && k < q->p->kg; k++)
         for (int64_t s = 0; s < q->samples; s++) {
@@ -213,7 +214,7 @@ static void columns_copy(const struct piece *q, float *y, bool gather)
         }
 }
 
-static dnnl_status_t forward_piece(const struct piece *q, const struct op_call *c)
+static dnnl_status_t forward_piece(const struct product_piece *q, const struct op_call *c)
 {
     const struct product *p = q->p;
     const float *w = (const float *)c->param[0] + q->group * p->kg * p->rows,
@@ -233,7 +234,7 @@ static dnnl_status_t forward_piece(const struct piece *q, const struct op_call *
     return status;
 }
 
-static dnnl_status_t data_piece(const struct piece *q, const struct op_call *c)
+static dnnl_status_t data_piece(const struct product_piece *q, const struct op_call *c)
 {
     const struct product *p = q->p;
     const float *w = (const float *)c->param[0] + q->group * p->kg * p->rows;
@@ -249,7 +250,7 @@ static dnnl_status_t data_piece(const struct piece *q, const struct op_call *c)
     return status;
 }
 
-static dnnl_status_t weights_piece(const struct piece *q, const struct op_call *c)
+static dnnl_status_t weights_piece(const struct product_piece *q, const struct op_call *c)
 {
     const struct product *p = q->p;
     int64_t ld, ldx = q->columns;
@@ -270,14 +271,15 @@ static dnnl_status_t weights_piece(const struct piece *q, const struct op_call *
 /* One plane each; what is computed is not NULL beside x, or g: y, dx or dw. */
 struct thin { const float *w, *x, *g; float *y, *dx, *dw; };
 
-static float row_dot(const struct product *p, const struct row *r, const float *x, const float *g)
+static float row_dot(const struct product *p, const struct product_row *r, const float *x, const float *g)
 {
     float sum = 0;
     for (int64_t o = r->from; o < r->to; o++) sum += x[r->at + (o - r->from) * p->along] * g[o];
     return sum;
 }
 
-static void row_scale(const struct product *p, const struct row *r, float *restrict y, float w, const float *restrict x)
+static void row_scale(const struct product *p, const struct product_row *r, float *restrict y, float w,
+                      const float *restrict x)
 {
     int64_t n = r->to - r->from;
     x += r->at;
@@ -290,7 +292,7 @@ static void thin_plane(const struct product *p, const struct thin *a)
 {
     for (int64_t t = 0; t < p->taps; t++)
         for (int64_t r = 0; r < p->n_rows; r++) {
-            const struct row *row = p->row + t * p->n_rows + r;
+            const struct product_row *row = p->row + t * p->n_rows + r;
             if (a->y) row_scale(p, row, a->y + r * p->width, a->w[t], a->x);
             else if (a->dx) row_add(p, row, a->dx, a->w[t], a->g + r * p->width);
             else a->dw[t] += row_dot(p, row, a->x, a->g + r * p->width);
@@ -346,10 +348,10 @@ static int64_t points_from(const struct product *p, int64_t first)
 
 static dnnl_status_t pieces_run(const struct product *p, const struct op_call *c, void *work)
 {
-    dnnl_status_t (*const piece)(const struct piece *, const struct op_call *) =
+    dnnl_status_t (*const piece)(const struct product_piece *, const struct op_call *) =
         p->phase == PH_FWD ? forward_piece : p->phase == PH_BWD_DATA ? data_piece : weights_piece;
     dnnl_status_t status = dnnl_success;
-    struct piece q = {.p = p, .windows = work, .gathered = (float *)((char *)work + windows_bytes(p))};
+    struct product_piece q = {.p = p, .windows = work, .gathered = (float *)((char *)work + windows_bytes(p))};
     for (q.sample = 0; q.sample < p->n; q.sample += p->step)
         for (q.group = 0; q.group < p->groups; q.group++)
             for (q.first = 0; q.first < p->out && status == dnnl_success; q.first += q.points) {
