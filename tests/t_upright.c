@@ -243,7 +243,7 @@ START_TEST(turned_then_scaled)
     static const int sizes[][4] = {{20, 32, 8, 8}, {393, 132, 24, 8}, {132, 393, 8, 24}, {77, 31, 40, 90},
                                    {100, 300, 99, 40}, {300, 100, 40, 99}, {65, 65, 64, 3}, {9, 200, 30, 31}};
     const int *s = sizes[_i];
-    const struct frame f = {.height = s[2], .width = s[3], .resize = {s[2] + 3, s[3] + 2}};
+    const struct crop_frame f = {.height = s[2], .width = s[3], .resize = {s[2] + 3, s[3] + 2}};
     struct canvas want = {0}, c = {0};
     for (size_t k = 0; k < sizeof turns / sizeof *turns; k++) {
         struct canvas *to = k ? &c : &want;
