@@ -142,10 +142,10 @@ enum { CHAINS = 12, ROUNDS = 2000000 };                  /* as many sums at once
         for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                               \
         for (int r = 0; r < ROUNDS; r++)                                                       \
             _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] = mul_add(sum[i], a, b); \
-        float out = 0, stream[sizeof(vec) / sizeof(float)];                                      \
+        float out = 0, lanes[sizeof(vec) / sizeof(float)];                                      \
         for (int i = 0; i < CHAINS; i++) {                                                     \
-            memcpy(stream, &sum[i], sizeof stream);                                                \
-            out += stream[0];                                                                    \
+            memcpy(lanes, &sum[i], sizeof lanes);                                                \
+            out += lanes[0];                                                                    \
         }                                                                                      \
         return out;                                                                            \
     }

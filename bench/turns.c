@@ -107,14 +107,13 @@ static int step_run(struct turns *t, int plan, uint64_t step, double *took, stru
 static struct cost *costs_make(struct turns *t, int plan, const struct report *r, struct err *e)
 {
     struct spent m = {0};
-    double spells;
     struct cost *k = cost_new("measured", t->job.sel->n_groups, 1);
     k->size[0] = t->split;
     k->latency_ns = t->links->latency_ns;
     k->bytes_per_ns = t->links->bytes_per_ns;
     k->busy_ns_per_byte = t->links->busy_ns_per_byte;
     spent_add(&m, t->exec, plan, r);
-    if (costs_gather(t->exec, plan, &m, k, &spells, e) == 0) return k;
+    if (costs_gather(t->exec, plan, &m, k, e) == 0) return k;
     cost_free(k);
     return NULL;
 }
