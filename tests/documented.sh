@@ -563,7 +563,7 @@ sed -i 's/evaluate_every = 50/evaluate_every = 70/' much.conf
 sees much '"event":"checkpoint"' || not_ok "a run writes checkpoints"
 "$mpstagectl" much stop --checkpoint --wait >"$aside/said"
 check "a run that is stopped" ends 0
-"$mpstaged" -c much.conf --steps 5 --run-dir much --resume=force >"$aside/out" 2>&1 || true
+"$mpstaged" -c much.conf --steps 5 --run-dir much --resume=force >"$aside/out" 2>&1 || note <"$aside/out"
 # A gradient becomes too large at the third step, and steps are skipped.
 "$mpstaged" -c toy.conf --transport local --steps 6 -o train.learning_rate=50000 -o train.nonfinite=skip \
     -o train.nonfinite_limit=9 --run-dir skipped >"$aside/out" 2>&1 || note <"$aside/out"

@@ -541,7 +541,7 @@ static const struct { const char *guess, *names, *meant; } guesses[] = {
 
 START_TEST(nearest_names)
 {
-    char buf[NEAREST_TELL], want[NEAREST_TELL] = "";
+    char buf[SUGGEST_TELL], want[SUGGEST_TELL] = "";
     struct suggest s = suggest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
     for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " "))
         suggest_try(&s, at, strcspn(at, " "), 0);
@@ -552,7 +552,7 @@ END_TEST
 
 START_TEST(nearest_rank_and_length)
 {
-    char name[300], buf[NEAREST_TELL];
+    char name[300], buf[SUGGEST_TELL];
     struct suggest s = suggest_begin("abcd", 4);
     ck_assert(suggest_try(&s, "abcx", 4, 1) && !suggest_try(&s, "abcx", 4, 1) && suggest_try(&s, "abcx", 4, 0));
     ck_assert(suggest_try(&s, "ABCD", 4, 1) && !suggest_try(&s, "abce", 4, 0));

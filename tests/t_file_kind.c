@@ -49,7 +49,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 START_TEST(kinds_have_names)
 {
-    const struct sniffed *is = file_kind(kinds[_i].bytes, kinds[_i].n);
+    const struct file_kind *is = file_kind(kinds[_i].bytes, kinds[_i].n);
     ck_assert_msg(is && !strncmp(is->name, kinds[_i].name, strlen(kinds[_i].name)), "%d: %s", _i, is ? is->name : "-");
 }
 END_TEST

@@ -304,7 +304,8 @@ START_TEST(sequencer_stops_with_a_checkpoint)
 }
 END_TEST
 
-/* Orders that nobody has heard of are taken back with the course before them: the checkpoint is of the step before. */
+/* Orders that nobody has heard of are taken back with the sequence before them: the checkpoint is of the step before.
+ * */
 START_TEST(sequencer_takes_orders_back)
 {
     struct sequencer c;
@@ -324,7 +325,7 @@ END_TEST
 
 /* Step 3 of a run with checkpoints every two steps was bad: whatever was ordered behind it is given up, nothing is
  * ordered until the checkpoint is known, and then steps go on from there with the samples behind the bad batch. _i:
- * orders given behind it, to the last one of the course. */
+ * orders given behind it, to the last one of the run. */
 START_TEST(sequencer_goes_back)
 {
     struct sequencer c;
@@ -407,7 +408,7 @@ START_TEST(sequencer_stops_while_it_judges)
 }
 END_TEST
 
-/* A wanted checkpoint comes at the next border, once for each step; with a best score the course waits for it. */
+/* A wanted checkpoint comes at the next border, once for each step; with a best score the sequencer waits for it. */
 START_TEST(sequencer_checkpoints_when_asked)
 {
     struct sequencer c;

@@ -8,7 +8,7 @@
 #define UTF8 "save it as UTF-8"
 
 /* What stands at a place of the file. */
-struct magic { const char *s; size_t n, at; struct sniffed is; };
+struct magic { const char *s; size_t n, at; struct file_kind is; };
 #define MAGIC(s, at, ...) {s, sizeof s - 1, at, {__VA_ARGS__}}
 
 static const struct magic magics[] = {
@@ -19,7 +19,7 @@ static const struct magic magics[] = {
     MAGIC("\xff\xfe", 0, "UTF-16 text", UTF8),
     MAGIC("\xfe\xff", 0, "UTF-16 text", UTF8),
     MAGIC("\x89HDF\r\n\032\n", 0, "an HDF5 file", NULL),
-    MAGIC("PK\3\4", 0, "a ZIP archive", NULL, SNIFF_ZIP),
+    MAGIC("PK\3\4", 0, "a ZIP archive", NULL, FILE_KIND_ZIP),
     MAGIC("PK\5\6", 0, "an empty ZIP archive", NULL),
     MAGIC("\x1f\x8b", 0, "a gzip file", "gunzip it first"),
     MAGIC("\xfd" "7zXZ\0", 0, "an xz file", "unpack it first"),
@@ -41,12 +41,13 @@ static const struct magic magics[] = {
     MAGIC("GGUF", 0, "a GGUF file", NULL),
     MAGIC("{\"", 8, "a safetensors file", NULL),
 };
-static const struct sniffed page = {"an HTML page, as servers send it instead of a file", DOWNLOAD, SNIFF_OTHER},
-    xml = {"XML, as servers send it instead of a file", DOWNLOAD, SNIFF_OTHER},
-    json = {"JSON text", "is it the answer of a server?", SNIFF_JSON},
-    text = {"text", "is it the answer of a server?", SNIFF_PLAIN}, zeros = {"a file of zeros", DOWNLOAD, SNIFF_OTHER},
-    pickle = {"a pickle of Python", NULL, SNIFF_PICKLE}, onnx = {"an ONNX model", NULL, SNIFF_OTHER},
-    tensorflow = {"a TensorFlow model", NULL, SNIFF_OTHER}, utf16 = {"UTF-16 text", UTF8, SNIFF_OTHER};
+static const struct file_kind page = {"an HTML page, as servers send it instead of a file", DOWNLOAD, FILE_KIND_OTHER},
+    xml = {"XML, as servers send it instead of a file", DOWNLOAD, FILE_KIND_OTHER},
+    json = {"JSON text", "is it the answer of a server?", FILE_KIND_JSON},
+    text = {"text", "is it the answer of a server?", FILE_KIND_PLAIN},
+        zeros = {"a file of zeros", DOWNLOAD, FILE_KIND_OTHER},
+    pickle = {"a pickle of Python", NULL, FILE_KIND_PICKLE}, onnx = {"an ONNX model", NULL, FILE_KIND_OTHER},
+    tensorflow = {"a TensorFlow model", NULL, FILE_KIND_OTHER}, utf16 = {"UTF-16 text", UTF8, FILE_KIND_OTHER};
 
 /* No control characters but those of text, and no byte that UTF-8 never has. */
 static bool readable(const unsigned char *b, size_t n)
@@ -72,7 +73,7 @@ static bool begins(const unsigned char *b, size_t n, const char *lower)
 }
 
 /* What markup begins with, behind the mark of UTF-8 and blanks. */
-static const struct sniffed *markup(const unsigned char *b, size_t n)
+static const struct file_kind *markup(const unsigned char *b, size_t n)
 {
     static const char *const html[] = {"<!doctype html", "<html", "<head", "<body", "<!--"},
                       *const other[] = {"<?xml", "<error", "<!doctype"};
@@ -102,16 +103,16 @@ static bool all_zero(const unsigned char *b, size_t n)
 }
 
 /* Protocol buffers have no magic: ir_version, 3 to 20, or a SavedModel's version 1; then a message of low number. */
-static const struct sniffed *protobuf(const unsigned char *b, size_t n)
+static const struct file_kind *protobuf(const unsigned char *b, size_t n)
 {
     if (n < 4 || b[0] != 8 || !b[1] || b[1] > 20 || !b[2] || (b[2] & 7) != 2 || b[2] > 0x42) return NULL;
     return b[1] == 1 ? &tensorflow : &onnx;
 }
 
-const struct sniffed *file_kind(const void *bytes, size_t n)
+const struct file_kind *file_kind(const void *bytes, size_t n)
 {
     const unsigned char *b = bytes;
-    if (n > SNIFF_BYTES) n = SNIFF_BYTES;
+    if (n > FILE_KIND_BYTES) n = FILE_KIND_BYTES;
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++) {
         const struct magic *m = &magics[i];
         if (n >= m->at + m->n && !memcmp(b + m->at, m->s, m->n) && plausible(m, b, n)) return &m->is;
@@ -120,11 +121,11 @@ const struct sniffed *file_kind(const void *bytes, size_t n)
     if (all_zero(b, n)) return &zeros;
     if (is_utf16(b, n)) return &utf16;
     if (!readable(b, n)) return protobuf(b, n);
-    const struct sniffed *m = markup(b, n);
+    const struct file_kind *m = markup(b, n);
     return m ? m : &text;
 }
 
-static int refuse(const char *path, const struct sniffed *is, const char *wanted, struct err *e)
+static int refuse(const char *path, const struct file_kind *is, const char *wanted, struct err *e)
 {
     return err_set(e, E_DATA, "%s: this is %s, not %s%s%s", path, is->name, wanted, is->remedy ? ": " : "",
                    is->remedy ? is->remedy : "");
@@ -132,19 +133,19 @@ static int refuse(const char *path, const struct sniffed *is, const char *wanted
 
 int file_kind_refuse(const char *path, const void *bytes, size_t n, const char *wanted, struct err *e)
 {
-    const struct sniffed *is = file_kind(bytes, n);
+    const struct file_kind *is = file_kind(bytes, n);
     return is && strcmp(is->name, wanted) ? refuse(path, is, wanted, e) : 0;
 }
 
 int file_kind_file(int fd, const char *path, uint64_t size, const char *wanted, struct err *e)
 {
-    unsigned char b[SNIFF_BYTES];
+    unsigned char b[FILE_KIND_BYTES];
     const size_t n = size < sizeof b ? size : sizeof b;
     return file_read_at(fd, path, 0, b, n, NULL) ? 0 : file_kind_refuse(path, b, n, wanted, e);
 }
 
 int file_kind_text(const char *path, const void *bytes, size_t n, struct err *e)
 {
-    const struct sniffed *is = file_kind(bytes, n);
-    return is && is->kind != SNIFF_JSON && is->kind != SNIFF_PLAIN ? refuse(path, is, "plain text", e) : 0;
+    const struct file_kind *is = file_kind(bytes, n);
+    return is && is->kind != FILE_KIND_JSON && is->kind != FILE_KIND_PLAIN ? refuse(path, is, "plain text", e) : 0;
 }

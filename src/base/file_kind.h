@@ -6,15 +6,16 @@
 #include <stdint.h>
 #include "base/err.h"
 
-enum { SNIFF_BYTES = 512 };
+enum { FILE_KIND_BYTES = 512 };
 
-/* SNIFF_JSON and SNIFF_PLAIN: what may be right where text is wanted. */
-enum file_kind_kind { SNIFF_OTHER, SNIFF_JSON, SNIFF_PLAIN, SNIFF_ZIP, SNIFF_PICKLE };
+/* FILE_KIND_JSON and FILE_KIND_PLAIN: what may be right where text is wanted. */
+enum file_kind_kind { FILE_KIND_OTHER, FILE_KIND_JSON, FILE_KIND_PLAIN, FILE_KIND_ZIP, FILE_KIND_PICKLE };
 /* name: "an HTML page"; remedy: what helps, or NULL */
-struct sniffed { const char *name, *remedy; enum file_kind_kind kind; };
+struct file_kind { const char *name, *remedy; enum file_kind_kind kind; };
 
-/* What n bytes from the beginning of a file, of which SNIFF_BYTES suffice, say that it is; NULL: they do not say. */
-const struct sniffed *file_kind(const void *bytes, size_t n);
+/* What n bytes from the beginning of a file, of which FILE_KIND_BYTES suffice, say that it is; NULL: they do not say.
+ * */
+const struct file_kind *file_kind(const void *bytes, size_t n);
 
 /* 65 where these bytes say what the file is: its path, what it is, what was wanted, and what helps. 0: they do not say,
  * or it is what was wanted. */

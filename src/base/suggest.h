@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { NEAREST_TELL = 160 };
+enum { SUGGEST_TELL = 160 };
 struct suggest {
     const char *guess; size_t n;
     const char *name; size_t name_n;                     /* the nearest so far; NULL: none */
@@ -21,5 +21,5 @@ struct suggest suggest_begin(const char *guess, size_t n);
  * the one with the closer value ("conv9": conv3, not conv1). Returns whether this name is now the nearest. */
 bool suggest_try(struct suggest *s, const char *name, size_t n, unsigned rank);
 /* " (did you mean BEFORE NAME?)", without the space between them, or "" where none is near. Returns buf. */
-const char *suggest_tell(const struct suggest *s, const char *before, char buf[NEAREST_TELL]);
+const char *suggest_tell(const struct suggest *s, const char *before, char buf[SUGGEST_TELL]);
 #endif

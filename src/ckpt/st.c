@@ -281,13 +281,13 @@ static bool is_index(const char *path)
 {
     char head[64];
     uint64_t size;
-    const struct sniffed *is = NULL;
+    const struct file_kind *is = NULL;
     int fd = file_open(path, &size, NULL);
     if (fd < 0) return false;
     const size_t n = size < sizeof head ? size : sizeof head;
     if (!file_read_at(fd, path, 0, head, n, NULL)) is = file_kind(head, n);
     close(fd);
-    return is && is->kind == SNIFF_JSON;
+    return is && is->kind == FILE_KIND_JSON;
 }
 
 /* The shards lie beside it. */

@@ -84,7 +84,7 @@ static void word_tell(const char *word, int n, bool built, void *arg)
 static int word_refuse(const struct opt *o, const struct word_search *s, struct err *e)
 {
     struct word_list l = {.near = suggest_begin(s->wanted, strlen(s->wanted))};
-    char cited[CITE], hint[NEAREST_TELL];
+    char cited[CITE], hint[SUGGEST_TELL];
     opt_words(o, word_tell, &l);
     if (!s->found)
         err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "none of", l.text.s,

@@ -18,7 +18,7 @@ const struct aug_kind *const aug_list[] = {
 
 static int kind_unknown(const char *name, size_t n, struct err *e)
 {
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     struct text all = {0};
     struct suggest near = suggest_begin(name, n);
     for (int i = 0; aug_list[i]; i++) {

@@ -405,7 +405,7 @@ static int output_find(struct job *j, struct err *e)
 {
     const char *name = j->conf->run.predict_tensor;
     const struct graph *g = j->graph;
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     j->output = g->output;
     if (!j->conf->run.predict || !name) return 0;
     struct suggest near = suggest_begin(name, strlen(name));

@@ -44,7 +44,7 @@ int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);
 void param_freeze(struct param *p, double value);       /* an f */
 /* " (did you mean ...?)" of weights and layers, or "" */
-const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL]);
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TELL]);
 
 /* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, one
  * at each point of the output, or a vector like the output. Before it the scores that are not there yet, under their

@@ -44,7 +44,7 @@ void param_freeze(struct param *p, double value)
 static void rate_set(struct param *p, double value) { p->lr_factor = value; }
 static void decay_set(struct param *p, double value) { p->decay_factor = value; }
 
-const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[NEAREST_TELL])
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TELL])
 {
     struct suggest near = suggest_begin(pattern, glob_stem(pattern));
     for (int i = 0; i < b->param.n; i++)
@@ -58,7 +58,7 @@ const char *builder_nearest(const struct graph_builder *b, const char *pattern, 
 static int unmatched(const struct graph_builder *b, const struct conf *c, const char *key, const char *pattern,
                      struct err *e)
 {
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     return conf_error(c, key, e, "\"%s\" is the name of no weight, nor of a layer or class with any%s", pattern,
                       builder_nearest(b, pattern, hint));
 }

@@ -101,7 +101,7 @@ static int tensor_named(struct parse *p, const char *name)
     at = builder_tensor(b, full);
     if (at >= (p->scope ? p->scope->first : 0)) return at;
     if (p->scope) return graph_fail(b, "there is no tensor \"%s\" in this block", name);
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     struct suggest near = suggest_begin(name, strlen(name));
     for (int i = 0; i < b->tensor.n; i++) suggest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
     for (int i = 0; i < p->alias.n; i++) suggest_try(&near, p->alias.v[i].name, strlen(p->alias.v[i].name), 0);
@@ -118,7 +118,7 @@ static struct node *param_named(struct parse *p, const char *said, int *slot)
     for (int i = 0, at = 0; i < b->node.n; i++)
         for (int k = 0; k < b->node.v[i].n_param; k++, at++)
             if (!strcmp(b->param.v[at].name, name)) { *slot = k; return &b->node.v[i]; }
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     struct suggest near = suggest_begin(name, strlen(name));
     for (int i = 0; i < b->param.n; i++) suggest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
     graph_fail(b, "there is no parameter \"%s\"%s", name, suggest_tell(&near, "", hint));
@@ -206,7 +206,7 @@ static void tie_parse(struct parse *p, char **w, int n)
 /* The weights so far. */
 static void freeze_parse(struct parse *p, const char *pattern)
 {
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     if (p->b->e.code || builder_each(p->b, pattern, param_freeze, 0)) return;
     for (int i = 0; i < p->b->param.n; i++)
         if (!strcmp(p->b->param.v[i].name, pattern)) {

@@ -105,7 +105,7 @@ static int scores_known(const struct conf *c, struct err *e)
         const char *word = c->train.scores.v[i];
         const struct op_kind *k = op_find(word);
         if (k && is_score(k)) continue;
-        char hint[NEAREST_TELL];
+        char hint[SUGGEST_TELL];
         struct text all = {0};
         struct suggest near = suggest_begin(word, strlen(word));
         for (int j = 0; op_list[j]; j++) {
@@ -243,7 +243,7 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
 
 static int network_unknown(const struct conf *c, struct err *e)
 {
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     struct text all = {0};
     struct suggest near = suggest_begin(c->model.network, strlen(c->model.network));
     for (int f = 0; zoo_list[f]; f++)

@@ -106,7 +106,7 @@ static bool no_split_known(const struct graph *g, const char *entry)
 
 static int no_block(const struct conf *c, const struct graph *g, const char *entry, struct err *e)
 {
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     struct suggest near = suggest_begin(entry, strlen(entry));
     for (int i = 0; i < g->n_nodes; i++) {
         layer_names_try(&near, g->node[i].name);

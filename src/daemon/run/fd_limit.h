@@ -6,7 +6,7 @@
 /* Descriptors that a run opens after set-up. First rank: event loop 6, log and metrics 2, control socket with its
  * clients and one that is refused 34, TensorBoard 1, weights and their folder 3, trace 2, and what libraries open.
  * Other ranks: files and connections of the transport. */
-enum { LIMITS_FIRST_RANK = 64, LIMITS_RANK = 16 };
+enum { FD_LIMIT_FIRST_RANK = 64, FD_LIMIT_RANK = 16 };
 
 /* Raises the limit to so many more descriptors than are open now, or as far as the hard limit allows. */
 void fd_limit_raise(int more);

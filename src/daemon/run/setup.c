@@ -59,8 +59,8 @@ static int descriptors_left(const struct setup *b)
     const struct world *w = b->world;
     int http = b->http >= 0 ? HTTP_FILES : 0, workers = b->conf ? (int)b->conf->data.workers : 0;
     int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is counted in any case */
-    return w->rank == 0 ? LIMITS_FIRST_RANK + http + readers + (w->one_process ? 0 : w->size)
-                        : w->one_process ? 0 : LIMITS_RANK + readers;
+    return w->rank == 0 ? FD_LIMIT_FIRST_RANK + http + readers + (w->one_process ? 0 : w->size)
+                        : w->one_process ? 0 : FD_LIMIT_RANK + readers;
 }
 
 /* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
@@ -560,7 +560,7 @@ int setup_run(const struct opts *o, int *argc, char ***argv)
     if (o->mode == MODE_RUN && setup_is_first()) signals_open();
     if (launched()) {
         shutdown_launched();
-        fd_limit_raise(LIMITS_FIRST_RANK + setup_ranks()); /* before MPI opens what it needs */
+        fd_limit_raise(FD_LIMIT_FIRST_RANK + setup_ranks()); /* before MPI opens what it needs */
         return run_processes(o, argc, argv, &file);
     }
     if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);

@@ -74,7 +74,7 @@ static int missing_check(const struct conf *c, const struct weights_rows *w, str
     const struct conf_texts *p = &c->run.init_missing;
     for (int i = 0, k; i < p->n; i++) {
         struct suggest near = suggest_begin(p->v[i], glob_stem(p->v[i]));
-        char hint[NEAREST_TELL];
+        char hint[SUGGEST_TELL];
         for (k = 0; k < w->n && !glob_names(p->v[i], w->entry[k].name); k++)
             layer_names_try(&near, w->entry[k].name);
         if (k == w->n)
@@ -98,7 +98,7 @@ static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *
 static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
 {
     struct suggest near = suggest_begin(pattern, glob_stem(pattern));
-    char hint[NEAREST_TELL];
+    char hint[SUGGEST_TELL];
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
     if (e) *e = (struct err){0};

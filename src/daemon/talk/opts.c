@@ -139,7 +139,7 @@ static int ambiguous(const char *given, size_t n, struct err *e)
 static int unknown_long(const char *given, struct err *e)
 {
     size_t n = strcspn(given, "=");
-    char *name = mem_strdup(given), hint[NEAREST_TELL];
+    char *name = mem_strdup(given), hint[SUGGEST_TELL];
     name[n] = 0;
     struct suggest near = suggest_begin(name, n);
     for (int i = 0; i < N_OPTIONS; i++) suggest_try(&near, options[i].name, strlen(options[i].name), 0);
