@@ -22,7 +22,6 @@ static int events;
 void save_release(struct save *s, const struct save_note *n) { noted = *n; }
 void save_forgo(struct save *s) { }
 void prometheus_checkpoint(struct prometheus *t, bool committed, uint64_t step, uint64_t ns) { }
-void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text) { }
 int metrics_event(struct metrics *m, json_t *o, struct err *e)
 {
     json_decref(o);

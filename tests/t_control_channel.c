@@ -65,7 +65,7 @@ static int lose_device(struct exec *s, struct err *e)
         return err_set(e, E_DEVICE, "rank 0: the connection to rank 1 broke");
     }
     wait_until(&begun);
-    if (s->tp->ops->send_msg(s->tp, 0, TP_REPORT, &r, sizeof r, e)) return -1;
+    if (s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, &r, sizeof r, e)) return -1;
     atomic_store(&reported, true);
     return err_set(e, E_DEVICE, "%s", r.text);
 }

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "daemon/report/log.h"
 #include "daemon/report/terminal.h"
+#include "daemon/report/progress.h"
 #include "daemon/talk/sd_notify.h"
 #include "files.h"
 #include "sure.h"
@@ -230,9 +231,9 @@ START_TEST(steps_are_told_and_feed_the_watchdog)
     hear("READY=1\nSTATUS=the first step is running\nWATCHDOG_USEC=1200000000");
     notify_checkpoint(1100);
     hear("X_MPSTAGED_CHECKPOINT=1100");
-    notify_step(&p);
+    progress_notify(&p);
     hear("STATUS=step 1200/90000, loss 2.3141, 812 samples/s, checkpoint 1100\nWATCHDOG=1\nWATCHDOG_USEC=120000000");
-    notify_step(&p);
+    progress_notify(&p);
     hear("");
 }
 END_TEST
@@ -243,7 +244,7 @@ START_TEST(a_resumed_run_has_a_checkpoint)
     notify_open(NULL);
     notify_resumed(40);
     hear("X_MPSTAGED_RESUMED=40");
-    notify_step(&p);
+    progress_notify(&p);
     hear("STATUS=step 41/90000, loss 2.3141, 812 samples/s, checkpoint 40\nWATCHDOG=1");
 }
 END_TEST
@@ -273,10 +274,10 @@ START_TEST(a_short_watchdog_hears_more_often)
     struct progress p = run(5);
     setenv("WATCHDOG_USEC", "100000", 1);
     notify_open(NULL);
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1"));
     poll(NULL, 0, 25);
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1"));
 }
 END_TEST
@@ -287,14 +288,14 @@ START_TEST(slow_steps_lengthen_the_watchdog)
     struct progress p = run(2);
     setenv("WATCHDOG_USEC", "1000000", 1);
     notify_open(NULL);
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
     p.last_ns = 800 * (uint64_t)MS;
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_ptr_nonnull(strstr(heard(), "\nWATCHDOG_USEC=4000000"));
     p.last_ns = 10 * MS;
     poll(NULL, 0, 250);
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_str_eq(heard(), "STATUS=step 2/90000, loss 2.3141, 812 samples/s\nWATCHDOG=1");
 }
 END_TEST
@@ -310,7 +311,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     notify_open(NULL);
     notify_ready("/nowhere");
     heard();
-    notify_step(&p);
+    progress_notify(&p);
     heard();
     poll(NULL, 0, 60);
     notify_look(true);                                    /* there is no disk to wait for */
@@ -318,7 +319,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     notify_disk(NOTIFY_CHECKPOINT, true);
     notify_look(false);
     hear("");
-    notify_step(&p);                                      /* it may go on beside the checkpoint */
+    progress_notify(&p);                                      /* it may go on beside the checkpoint */
     ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
     notify_look(true);                                    /* a step has just ended */
     hear("");
@@ -329,7 +330,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     hear("");
     notify_disk(NOTIFY_FILE, true);
     notify_disk(NOTIFY_CHECKPOINT, false);
-    notify_step(&p);
+    progress_notify(&p);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1\nWATCHDOG_USEC=100000"));
     poll(NULL, 0, 60);
     notify_look(true);
@@ -354,17 +355,17 @@ START_TEST(evaluations_and_pauses_are_told)
     struct progress p = run(7);
     notify_open(&SHORT);
     p.test_done = 200, p.test_all = 1000;
-    notify_step(&p);
+    progress_notify(&p);
     hear("STATUS=evaluating 200/1000 samples after step 7\nWATCHDOG=1");
     p.test_done = 0;
     poll(NULL, 0, 60);
-    notify_paused(&p);
+    progress_notify_paused(&p);
     hear("STATUS=paused after step 7/90000, loss 2.3141, 812 samples/s\nWATCHDOG=1");
-    notify_paused(&p);
+    progress_notify_paused(&p);
     hear("");
     p = (struct progress){.tested = true, .last_ns = 1};
     poll(NULL, 0, 60);
-    notify_step(&p);
+    progress_notify(&p);
     hear("STATUS=evaluated\nWATCHDOG=1");
 }
 END_TEST
@@ -376,7 +377,7 @@ START_TEST(stopping_is_said_once_and_ends_the_watchdog)
     struct progress p = run(9);
     setenv("WATCHDOG_USEC", "1000000", 1);
     notify_open(&SHORT);
-    notify_step(&p);
+    progress_notify(&p);
     heard();
     notify_stopping("stopping");
     hear("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=100000\nWATCHDOG_USEC=0");
@@ -384,7 +385,7 @@ START_TEST(stopping_is_said_once_and_ends_the_watchdog)
     hear("");
     p.last_ns = 40 * MS;
     poll(NULL, 0, 60);
-    notify_step(&p);
+    progress_notify(&p);
     hear("EXTEND_TIMEOUT_USEC=200000\nWATCHDOG=1");
 }
 END_TEST
@@ -410,7 +411,7 @@ static void fill(void)
     for (unsigned n = 0; n < 2000; n++) {
         struct progress p = run(n);
         uint64_t t = clock_ns();
-        notify_step(&p);
+        progress_notify(&p);
         ck_assert_uint_lt(clock_ns() - t, 1000 * (uint64_t)MS);
     }
 }

@@ -217,33 +217,33 @@ static const char *check_messages(struct tp *t)
     for (int k = 0; k < MESSAGES && me == 0; k++)
         for (int r = 1; r < n; r++) {
             memset(p, k + r, sizeof p);
-            OK(t->ops->send_msg(t, r, TP_ORDER, p, (size_t)k * 4, &e));
+            OK(t->ops->send_msg(t, r, STREAM_ORDER, p, (size_t)k * 4, &e));
         }
     memset(p, me, sizeof p);
     for (int k = 0; k < MESSAGES && me; k++) {
         p[1] = (unsigned char)k;
-        OK(t->ops->send_msg(t, 0, TP_REPORT, p, 2, &e));
+        OK(t->ops->send_msg(t, 0, STREAM_REPORT, p, 2, &e));
     }
-    if (me) OK(t->ops->send_msg(t, 0, TP_STATE, big, LONG, &e));
+    if (me) OK(t->ops->send_msg(t, 0, STREAM_STATE, big, LONG, &e));
     for (int k = 0; k < MESSAGES && me; k++) {
-        OK(hear_wait(t, 0, TP_ORDER, p, sizeof p, &got));
+        OK(hear_wait(t, 0, STREAM_ORDER, p, sizeof p, &got));
         EXPECT(got == (size_t)k * 4 && (!k || p[got - 1] == (unsigned char)(k + me)));
     }
     int seen[64] = {0};
     for (int i = 0; me == 0 && i < (n - 1) * MESSAGES; i++) {
-        OK(hear_wait(t, -1, TP_REPORT, p, sizeof p, &got));
+        OK(hear_wait(t, -1, STREAM_REPORT, p, sizeof p, &got));
         EXPECT(got == 2 && p[0] > 0 && p[0] < n && p[1] == seen[p[0]]);
         seen[p[0]]++;
     }
     for (int r = 1; r < n && me == 0; r++) {
         unsigned char *in = filled(99, LONG);
-        OK(hear_wait(t, r, TP_STATE, in, LONG, &got));
+        OK(hear_wait(t, r, STREAM_STATE, in, LONG, &got));
         const char *wrong = compare(in, r, LONG);
         if (wrong) return wrong;
         EXPECT(got == LONG);
         tp_battery_memory.give(in);
     }
-    EXPECT(t->ops->recv_msg(t, &(struct tp_message){-1, TP_STATE, p, sizeof p}, &e) == 0);
+    EXPECT(t->ops->recv_msg(t, &(struct tp_message){-1, STREAM_STATE, p, sizeof p}, &e) == 0);
     OK(t->ops->bcast(t, p, 1, &e));
     tp_battery_memory.give(big);
     return NULL;
@@ -254,9 +254,9 @@ static const char *check_long_message(struct tp *t)
 {
     unsigned char p[10] = {0}, none = 0;
     size_t got = 0;
-    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->send_msg(t, r, TP_ORDER, "0123456789abcdef", 16, &e));
+    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->send_msg(t, r, STREAM_ORDER, "0123456789abcdef", 16, &e));
     if (rank(t)) {
-        OK(hear_wait(t, 0, TP_ORDER, p, 4, &got));
+        OK(hear_wait(t, 0, STREAM_ORDER, p, 4, &got));
         EXPECT(got == 16 && memcmp(p, "0123\0\0", 6) == 0);
     }
     OK(t->ops->bcast(t, &none, 1, &e));
@@ -278,13 +278,13 @@ static const char *check_states(struct tp *t)
             OK(t->ops->progress(t, &e));
             EXPECT(t->ops->test(t, &r) == TP_WAITING && r.slot >= 0);
         }
-        OK(t->ops->send_msg(t, 0, TP_REPORT, &go, 1, &e));
+        OK(t->ops->send_msg(t, 0, STREAM_REPORT, &go, 1, &e));
         OK(wait_one(t, &r));
         const char *wrong = compare(p, 8, bytes);
         if (wrong) return wrong;
     }
     if (me == 0) {
-        OK(hear_wait(t, 1, TP_REPORT, &go, 1, &got));
+        OK(hear_wait(t, 1, STREAM_REPORT, &go, 1, &got));
         OK(t->ops->post_send(t, 1, &tag, p, &r, &e));
         OK(wait_one(t, &r));
     }

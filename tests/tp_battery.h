@@ -3,6 +3,8 @@
 #define TESTS_TP_BATTERY_H
 #include "transport/tp.h"
 
+enum { STREAM_ORDER, STREAM_REPORT, STREAM_STATE };       /* as the daemon uses them */
+
 /* One check; every rank calls it at the same time. NULL, or what is wrong on this rank. */
 struct tp_check { const char *name; const char *(*run)(struct tp *t); };
 /* Where buffers of transfers come from; device transports set their own, which the host can read, too. */

@@ -98,7 +98,7 @@ static int idle(struct tp *t)
     struct err e = {0};
     struct tp_req r;
     double x = 0;
-    struct tp_message m = {0, TP_ORDER, &x, 8};
+    struct tp_message m = {0, STREAM_ORDER, &x, 8};
     int me = t->ops->rank(t);
     if (me > 1) return 0;
     if (me == 1 && t->ops->post_recv(t, 0, &tag, &x, &r, &e)) return 1;

@@ -98,3 +98,32 @@ void launched_outer(int ranks, struct text *out)
         if (!l->local && (!l->wants || getenv(l->wants))) outer_tell(l->size, ranks, out);
     }
 }
+
+/* The rank of this process as the launcher says it; NULL: there is no launcher. */
+static const char *rank_text(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank) return rank;
+    }
+    return NULL;
+}
+
+bool launched_any(void) { return rank_text() != NULL; }
+
+bool launched_first(void)
+{
+    const char *rank = rank_text();
+    return !rank || strcmp(rank, "0") == 0;
+}
+
+int launched_ranks(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; launched_any() && i < sizeof names / sizeof *names; i++) {
+        const char *size = getenv(names[i]);
+        if (size && atoi(size) > 0) return atoi(size);
+    }
+    return 0;
+}

@@ -20,4 +20,10 @@ int launched_check(const struct launched_claim *c, int ranks, const char *librar
 int launched_once(const char *program, struct err *e);
 /* Adds a line on each variable that is taken for an outer job's, because it says another number than `ranks`. */
 void launched_outer(int ranks, struct text *out);
+/* Whether a launcher of our MPI library, or one that speaks PMIx or PMI, has started this process. */
+bool launched_any(void);
+/* Whether this process may speak for the job: rank 0 of such a launcher, or no launcher at all. */
+bool launched_first(void);
+/* How many ranks the launcher has started; 0: unknown, or no launcher. */
+int launched_ranks(void);
 #endif

@@ -97,6 +97,16 @@ bool conf_differs(const struct conf *c, const char *key)
     return !same;
 }
 
+bool conf_saves(const struct conf *c)
+{
+    return c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
+}
+
+bool conf_rolls_back(const struct conf *c)
+{
+    return c->train.nonfinite && !strcmp(c->train.nonfinite, "rollback");
+}
+
 void conf_derive(struct conf *c, const char *key, const char *value)
 {
     int i = opt_find(key, strlen(key)), bad = opt_set(c, i, &(struct opt_value){.n = 1, .text = {value}}, NULL);

@@ -147,6 +147,8 @@ bool conf_differs(const struct conf *c, const char *key);
 /* Calls f with every option that decides the bits of a run and its value as text, NULL where it has none: a run that
  * goes on from a checkpoint wants all of them as they were. */
 void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, const char *value), void *ctx);
+bool conf_saves(const struct conf *c);                  /* does the run write checkpoints by itself? */
+bool conf_rolls_back(const struct conf *c);             /* train.nonfinite = rollback */
 bool conf_is_live(const char *key);                     /* may a run that goes on take another value of it? */
 bool conf_follows(const char *key);                     /* may what conf_decides says of it change with such a one? */
 /* Calls f with each key that has another value in b than in a, and whether a run that goes on may take it; stage

@@ -108,7 +108,7 @@ struct tp_ops {
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
     /* Small messages outside the plan: orders from rank 0 (to = each), reports and state tensors to rank 0. Each stream
-     * (enum tp_stream) is first in first out by itself. send_msg copies and never blocks; recv_msg returns 1 and fills
+     * (0 to TP_STREAMS - 1) is first in first out by itself. send_msg copies and never blocks; recv_msg returns 1 and fills
      * m in, or 0 if nothing is there. */
     int (*send_msg)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*recv_msg)(struct tp *t, struct tp_message *m, struct err *e);
@@ -127,8 +127,8 @@ struct tp_ops {
     void (*abort)(struct tp *t, int code);
     void (*close)(struct tp *t);
 };
-/* UNDER, WATCH: for transports that stand on another one */
-enum tp_stream { TP_ORDER, TP_REPORT, TP_STATE, TP_COSTS, TP_SAVED, TP_VALUES, TP_UNDER, TP_WATCH, TP_STREAMS };
+/* Streams 0 to TP_UNDER - 1 are the callers'. UNDER, WATCH: for transports that stand on another one. */
+enum { TP_UNDER = 6, TP_WATCH, TP_STREAMS };
 struct tp { const struct tp_ops *ops; };                 /* first member of every transport's own struct */
 extern const struct tp_ops *const tp_list[];             /* tp_list.c: the built ones, NULL-terminated */
 const struct tp_ops *tp_find(const char *name);          /* NULL where it is not built */

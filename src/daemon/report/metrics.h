@@ -4,7 +4,9 @@
 #define DAEMON_REPORT_METRICS_H
 #include <jansson.h>
 #include "daemon/report/scores.h"
-#include "daemon/run/sequencer.h"
+#include "ckpt/checkpoint.h"
+#include "exec/exec.h"
+#include "job/job.h"
 
 /* A task that all ranks have reported, followed by one report of each rank. */
 struct result {

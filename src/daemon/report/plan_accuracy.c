@@ -5,7 +5,8 @@
 #include <string.h>
 #include "daemon/report/plan_accuracy.h"
 #include "daemon/report/slow_layers.h"
-#include "daemon/run/warmup_profile.h"
+#include "daemon/report/warmup_costs.h"
+#include "exec/costs.h"
 #include "plan/cost.h"
 #include "plan/sim.h"
 

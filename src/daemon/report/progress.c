@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "daemon/report/log.h"
 #include "daemon/report/progress.h"
+#include "daemon/talk/sd_notify.h"
 
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen)
 {
@@ -294,3 +295,32 @@ void progress_json(const struct progress *p, bool awaited, json_t *o)
     if (p->tested) scores_json(p, true, o);
     json_object_set_new(o, "uptime_seconds", json_real((double)((now - p->began) / 1000000) / 1000));
 }
+
+static void brief_add(const void *ctx, struct text *t)
+{
+    const struct progress *p = ctx;
+    if (!p->steps) {
+        text_add(t, p->tested ? "evaluated" : "evaluating");
+        return;
+    }
+    text_add(t, "step %llu/%llu", (unsigned long long)p->step, (unsigned long long)p->steps);
+    if (p->step && p->scores.n)
+        text_add(t, ", %s %.5g", score_style(p->scores.of[0].name).text, p->score[0]);
+    if (p->step && p->rate > 0) text_add(t, p->rate < 1000 ? ", %.4g samples/s" : ", %.0f samples/s", p->rate);
+}
+
+static void status_add(const void *ctx, struct text *t)
+{
+    const struct progress *p = ctx;
+    if (!p->test_done) brief_add(p, t);
+    else
+        text_add(t, "evaluating %llu/%llu samples after step %llu", (unsigned long long)p->test_done,
+                 (unsigned long long)p->test_all, (unsigned long long)p->step);
+}
+
+void progress_notify(const struct progress *p)
+{
+    notify_step(p->last_ns, (struct notify_status){status_add, p});
+}
+
+void progress_notify_paused(const struct progress *p) { notify_paused((struct notify_status){brief_add, p}); }

@@ -35,6 +35,9 @@ void progress_tick(struct progress *p);
 /* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
 void progress_end(struct progress *p);
+/* Tell the service manager of a step or batch that was finished, or that the run pauses. */
+void progress_notify(const struct progress *p);
+void progress_notify_paused(const struct progress *p);
 /* For how long no step or batch has ended, if that is much longer than one takes; otherwise 0. now: clock_ns */
 uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
 /* Adds epoch, scores, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or batches are

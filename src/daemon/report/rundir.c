@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include "ckpt/checkpoint.h"
 #include "daemon/report/rundir.h"
-#include "daemon/run/sequencer.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
                   checkpoints[] = CKPT_FOLDER, metrics[] = "metrics.jsonl", logged[] = "mpstaged.log";
@@ -136,7 +135,7 @@ static int replaceable(int fd, const char *path, const char *name, struct err *e
 /* Whether checkpoints can be made, from their beginning to their removal. */
 static int saves_try(const struct rundir *d, const struct conf *c, struct err *e)
 {
-    if (!sequencer_saves(c)) return 0;
+    if (!conf_saves(c)) return 0;
     struct text shown = {0};
     int fd = openat(d->fd, checkpoints, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     text_add(&shown, "%s%s%s", d->path, fd < 0 ? "" : "/", fd < 0 ? "" : checkpoints);
@@ -149,7 +148,7 @@ static int saves_try(const struct rundir *d, const struct conf *c, struct err *e
 /* A run that is to save looks now whether it can, not after hours. */
 static int saves_check(int fd, const char *path, const struct conf *c, struct err *e)
 {
-    if (!sequencer_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
+    if (!conf_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
     return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
 }
 

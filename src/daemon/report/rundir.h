@@ -4,6 +4,8 @@
 #define DAEMON_REPORT_RUNDIR_H
 #include "base/out.h"
 #include "conf/conf.h"
+
+#define LR_OVERRIDES_FILE "rates.jsonl"                   /* what has been set while running, in the run directory */
 struct rundir {
     const char *path;
     int fd, lock;                                          /* -1: not open */

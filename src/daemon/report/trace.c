@@ -13,10 +13,9 @@ struct track { int n; struct span *v; };
 
 /* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts the
  * shortest of some round trips is taken, half of it for the answer; the error is at most that half. */
-static int64_t clock_offset(struct setup *b, int rank)
+static int64_t clock_offset(struct world *w, int rank)
 {
     enum { TRIPS = 32 };
-    struct world *w = b->world;
     int64_t offset = 0;
     uint64_t shortest = UINT64_MAX;
     if (w->here == w->size || rank == 0) return 0;
@@ -33,18 +32,18 @@ static int64_t clock_offset(struct setup *b, int rank)
     return offset;
 }
 
-static struct track spans_gather(struct setup *b, int rank)
+static struct track spans_gather(const struct trace_request *q, int rank)
 {
-    struct world *w = b->world;
+    struct world *w = q->world;
     struct track t = {0};
     int lost = 0;
-    const struct span *mine = exec_spans(b->exec, &t.n, &lost);
+    const struct span *mine = exec_spans(q->exec, &t.n, &lost);
     w->share(w, rank, &t.n, sizeof t.n);
     w->share(w, rank, &lost, sizeof lost);
     t.v = mem_alloc((size_t)(t.n + 1) * sizeof *t.v);
     if (w->rank == rank && t.n) memcpy(t.v, mine, (size_t)t.n * sizeof *t.v);
     if (t.n) w->share(w, rank, t.v, (size_t)t.n * sizeof *t.v);
-    int64_t offset = clock_offset(b, rank);
+    int64_t offset = clock_offset(w, rank);
     for (int i = 0; i < t.n; i++) {
         t.v[i].from += (uint64_t)offset;
         t.v[i].to += (uint64_t)offset;
@@ -303,18 +302,19 @@ static int file_write(const struct job *j, struct track *track, const struct out
     return bad;
 }
 
-int trace_write(struct setup *b, struct err *e)
+int trace_write(const struct trace_request *q, struct err *e)
 {
-    const struct job *j = &b->job;
-    if (!b->conf->run.trace) return 0;
+    const struct job *j = q->job;
+    const char *file = j->conf->run.trace;
+    if (!file) return 0;
     struct track *t = mem_alloc((size_t)job_world(j) * sizeof *t);
     int n = 0, bad = 0;
     for (int r = 0; r < job_world(j); r++) {
-        t[r] = spans_gather(b, r);
+        t[r] = spans_gather(q, r);
         n += t[r].n;
     }
-    if (b->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", b->conf->run.trace);
-    if (b->world->rank == 0 && n) bad = file_write(j, t, &b->files.trace, e);
+    if (q->world->rank == 0 && !n) log_line("trace: no step was traced, %s is not written", file);
+    if (q->world->rank == 0 && n) bad = file_write(j, t, q->at, e);
     for (int r = 0; r < job_world(j); r++) free(t[r].v);
     free(t);
     return bad;

@@ -5,7 +5,13 @@
  * the executor's of each rank. */
 #ifndef DAEMON_REPORT_TRACE_H
 #define DAEMON_REPORT_TRACE_H
-#include "daemon/run/setup_int.h"
+#include "base/out.h"
+#include "daemon/run/world.h"
+#include "exec/exec.h"
+#include "job/job.h"
+
+/* at: where rank 0 writes the file */
+struct trace_request { struct world *world; const struct job *job; struct exec *exec; const struct out_place *at; };
 /* After the last step: gathers the ranks' records and writes the file on rank 0. Collective. 74. */
-int trace_write(struct setup *b, struct err *e);
+int trace_write(const struct trace_request *q, struct err *e);
 #endif

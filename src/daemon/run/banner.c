@@ -8,7 +8,7 @@
 #include "daemon/report/log.h"
 #include "daemon/report/predict.h"
 #include "daemon/report/data_report.h"
-#include "daemon/run/setup_int.h"
+#include "daemon/run/setup.h"
 #include "daemon/run/sequencer.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/ineffective_options.h"

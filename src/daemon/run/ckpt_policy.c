@@ -128,9 +128,8 @@ void ckpt_policy_forgo(struct ckpt_policy *k, const struct order *o)
 }
 
 /* One that was to be of a step that the run takes back. */
-static int unwanted(struct ckpt_policy *k, const struct save_done *d)
+static int unwanted(const struct save_done *d)
 {
-    ctl_checkpoint_done(k->ctl, d->step, d->code, d->text);
     log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
     return 0;
 }
@@ -143,7 +142,6 @@ static int written(struct ckpt_policy *k, const struct save_done *d, struct err 
     k->at = clock_ns();
     best_take(k, d);
     prometheus_checkpoint(k->prometheus, true, d->step, d->ns);
-    ctl_checkpoint_done(k->ctl, d->step, 0, "");
     notify_checkpoint(d->step);
     log_line("checkpoint %s: %s, written in %s during training%s%s", d->name,
              text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time), *d->text ? "; note: " : "", d->text);
@@ -159,7 +157,6 @@ static int unwritten(struct ckpt_policy *k, const struct save_done *d, bool ends
     k->failures++;
     k->lost = d->step;
     prometheus_checkpoint(k->prometheus, false, d->step, d->ns);
-    ctl_checkpoint_done(k->ctl, d->step, d->code, d->text);
     log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
     json_t *o = json_pack("{s:s,s:I,s:i,s:s}", "event", "checkpoint_failed", "step", (json_int_t)d->step,
                           "code", d->code, "text", clean);
@@ -175,7 +172,8 @@ int ckpt_policy_take(struct ckpt_policy *k, bool ends, struct err *e)
         one_less(k);
         k->last = (struct err){.code = d.unwanted ? 0 : d.code};
         snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
-        if (d.unwanted ? unwanted(k, &d) : d.code ? unwritten(k, &d, ends, e) : written(k, &d, e)) return -1;
+        if (k->told) k->told(k->ctx, d.step, d.code, d.code ? d.text : "");
+        if (d.unwanted ? unwanted(&d) : d.code ? unwritten(k, &d, ends, e) : written(k, &d, e)) return -1;
     }
     return 0;
 }

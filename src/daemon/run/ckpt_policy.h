@@ -6,12 +6,13 @@
 #include "daemon/report/prometheus.h"
 #include "daemon/run/queue.h"
 #include "daemon/run/ckpt_writer.h"
-#include "daemon/talk/ctl.h"
 
 struct ckpt_policy {
     const struct job *job;
     const struct conf *conf;                              /* values that may change while running: now */
-    struct metrics *metrics; struct prometheus *prometheus; struct ctl *ctl; /* who is told; set by the loop */
+    /* who is told of each checkpoint that was written or could not be (code, text); set by the loop */
+    struct metrics *metrics; struct prometheus *prometheus;
+    void (*told)(void *ctx, uint64_t step, int code, const char *text); void *ctx;
     struct save *save;
     struct queue *done;                                   /* struct save_done, from the writer's thread */
     struct scores scores;

@@ -23,7 +23,7 @@ void control_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL)
 
 static int hear_orders(struct control *s, struct err *e)
 {
-    struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
+    struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
     while (s->tasks.n < TASKS) {
         int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
@@ -43,7 +43,7 @@ static int hear_orders(struct control *s, struct err *e)
 static int hear_reports(struct control *s, struct err *e)
 {
     struct report r;
-    struct tp_message m = {-1, TP_REPORT, &r, sizeof r};
+    struct tp_message m = {-1, CONTROL_REPORT, &r, sizeof r};
     for (;;) {
         int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
@@ -62,7 +62,7 @@ static void costs_add(struct control *s, const double *x)
 /* Rank 0 hears the others' numbers only when it has its own. Nobody needs them earlier, and then they come soon. */
 static int hear_costs(struct control *s, struct err *e)
 {
-    struct tp_message m = {-1, TP_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
+    struct tp_message m = {-1, CONTROL_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
     while (s->of_costs && s->of_costs < s->n) {
         int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
@@ -75,7 +75,7 @@ static int hear_costs(struct control *s, struct err *e)
 static int hear_saved(struct control *s, struct err *e)
 {
     struct saved r;
-    struct tp_message m = {-1, TP_SAVED, &r, sizeof r};
+    struct tp_message m = {-1, CONTROL_SAVED, &r, sizeof r};
     for (;;) {
         int got = s->under->ops->recv_msg(s->under, &m, e);
         if (got <= 0) return got;
@@ -89,7 +89,7 @@ static int hear_saved(struct control *s, struct err *e)
 static int say_saved(struct control *s, struct err *e)
 {
     struct saved r;
-    return save_said(s->save, &r) ? s->under->ops->send_msg(s->under, 0, TP_SAVED, &r, sizeof r, e) : 0;
+    return save_said(s->save, &r) ? s->under->ops->send_msg(s->under, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
 }
 
 static int listen_all(struct control *s, struct err *e)
@@ -215,7 +215,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
     tasks_pop(&s->tasks);
     s->n_prefetched--;
     if (x && s->rank == 0) costs_add(s, x);
-    return x && s->rank != 0 ? s->under->ops->send_msg(s->under, 0, TP_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
+    return x && s->rank != 0 ? s->under->ops->send_msg(s->under, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e) : 0;
 }
 
 /* ---- the transport that the executor sees ------------------------------------------------------------------------ */
@@ -278,7 +278,7 @@ static void idle_long(unsigned tries) { control_pause(); }
 
 static int hear_numbers(struct control *s, int from, double *x, int n, struct err *e)
 {
-    return hear_bytes(s, (struct tp_message){from, TP_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
+    return hear_bytes(s, (struct tp_message){from, CONTROL_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
 }
 
 static size_t piece_at(const struct control *s, size_t at, size_t bytes)
@@ -286,14 +286,14 @@ static size_t piece_at(const struct control *s, size_t at, size_t bytes)
     return bytes - at < s->piece ? bytes - at : s->piece;
 }
 
-int control_send(struct control *s, enum tp_stream stream, const void *p, size_t bytes, struct err *e)
+int control_send(struct control *s, int stream, const void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
         if (s->under->ops->send_msg(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
     return 0;
 }
 
-int control_recv(struct control *s, int from, enum tp_stream stream, void *p, size_t bytes, struct err *e)
+int control_recv(struct control *s, int from, int stream, void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes)) {
         struct tp_message m = {from, stream, (char *)p + at, piece_at(s, at, bytes)};
@@ -304,17 +304,17 @@ int control_recv(struct control *s, int from, enum tp_stream stream, void *p, si
 
 int state_send(struct control *s, const void *p, size_t bytes, struct err *e)
 {
-    return control_send(s, TP_STATE, p, bytes, e);
+    return control_send(s, CONTROL_STATE, p, bytes, e);
 }
 
 int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e)
 {
-    return control_recv(s, from, TP_STATE, p, bytes, e);
+    return control_recv(s, from, CONTROL_STATE, p, bytes, e);
 }
 
 static int say_numbers(struct control *s, int to, const double *x, int n, struct err *e)
 {
-    return s->under->ops->send_msg(s->under, to, TP_STATE, x, (size_t)n * sizeof *x, e);
+    return s->under->ops->send_msg(s->under, to, CONTROL_STATE, x, (size_t)n * sizeof *x, e);
 }
 
 /* Rank 0 adds the terms in rank order. */

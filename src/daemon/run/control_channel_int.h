@@ -8,6 +8,10 @@
 #include "daemon/run/heartbeat.h"
 #include "daemon/run/control_channel.h"
 
+/* The transport's streams of messages (send_msg): orders from rank 0; reports, tensors of state, costs of the first steps,
+ * files of a checkpoint, outputs of an evaluation to rank 0. */
+enum { CONTROL_ORDER, CONTROL_REPORT, CONTROL_STATE, CONTROL_COSTS, CONTROL_SAVED, CONTROL_VALUES, CONTROL_STREAMS };
+_Static_assert(CONTROL_STREAMS <= (int)TP_UNDER, "the other streams are the transports'");
 enum { STATE_PIECE = 64 << 20 };
 /* A queue of tasks in a fixed number of buffers. */
 enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + RUN_AHEAD };
@@ -63,8 +67,8 @@ void control_pause(void);                                 /* a short sleep while
 int state_send(struct control *s, const void *p, size_t bytes, struct err *e);
 int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e);
 /* The same by another stream. */
-int control_send(struct control *s, enum tp_stream stream, const void *p, size_t bytes, struct err *e);
-int control_recv(struct control *s, int from, enum tp_stream stream, void *p, size_t bytes, struct err *e);
+int control_send(struct control *s, int stream, const void *p, size_t bytes, struct err *e);
+int control_recv(struct control *s, int from, int stream, void *p, size_t bytes, struct err *e);
 bool control_is_step(const struct order *o);
 int control_steps(const struct control *s, int n);       /* how many of the first n tasks are steps */
 /* This rank is at something that may take long, in no step: nobody finds fault with it. doing NULL: it is back. */

@@ -13,7 +13,7 @@
 static int say_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
 {
     for (int rank = 1; rank < s->n; rank++)
-        if (s->under->ops->send_msg(s->under, rank, TP_ORDER, o, bytes, e)) return -1;
+        if (s->under->ops->send_msg(s->under, rank, CONTROL_ORDER, o, bytes, e)) return -1;
     return 0;
 }
 
@@ -50,7 +50,7 @@ static int check_finite(struct control *s, const struct result *r, struct err *e
 {
     const struct conf *c = s->job->conf;
     char what[300], row[80] = "";
-    if (r->o.kind != ORDER_TRAIN || sequencer_rolls_back(c)) return 0; /* the loop goes back then */
+    if (r->o.kind != ORDER_TRAIN || conf_rolls_back(c)) return 0; /* the loop goes back then */
     s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
     bool skips = !strcmp(c->train.nonfinite, "skip");
     if (!s->skipped || (skips && s->skipped <= (uint64_t)c->train.nonfinite_limit)) return 0;
@@ -177,7 +177,7 @@ static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
     int writer = placement_writer(s->job->pl, r);
     if (writer == 0) return weights_get(s->exec, f->what, i, buf, e);
     struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
-    if (s->under->ops->send_msg(s->under, writer, TP_ORDER, &o, sizeof o, e)) return -1;
+    if (s->under->ops->send_msg(s->under, writer, CONTROL_ORDER, &o, sizeof o, e)) return -1;
     return state_recv(s, writer, buf, state_plain_bytes(r), e);
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "daemon/run/setup_int.h"
+#include "daemon/run/setup.h"
 #include "daemon/run/hosts.h"
 #include "daemon/run/numa.h"
 #include "daemon/run/heartbeat.h"

@@ -38,7 +38,7 @@ int eval_gather_say(struct control *s, const struct order *o, struct err *e)
     int at = s->rank == 0 ? (int)(s->n_reports[0] % OPEN_RESULTS) : 0;
     int output = output_of(s->job->plan[o->plan], s->job->output);
     if (exec_output_get(s->exec, (int)o->plan, output, s->values[at], e)) return -1;
-    return s->rank == 0 ? 0 : control_send(s, TP_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e);
+    return s->rank == 0 ? 0 : control_send(s, CONTROL_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e);
 }
 
 int eval_gather_take(struct control *s, const struct coordinator *l, struct err *e)
@@ -47,7 +47,7 @@ int eval_gather_take(struct control *s, const struct coordinator *l, struct err 
     const struct order *o = &s->open[at]->o;
     if (!brings(s, o)) return 0;
     if (s->has_values != 0 &&
-        control_recv(s, s->has_values, TP_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e))
+        control_recv(s, s->has_values, CONTROL_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e))
         return -1;
     if (!l->predict) return l->confusion ? confusion_rows(l->confusion, s->values[at], o->n, o->position, e) : 0;
     control_elsewhere(s, SHUTDOWN_EVALUATION, "writing predictions");

@@ -129,7 +129,7 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     l->nonfinite++;
     l->known.skipped++;
     prometheus_nonfinite(l->prometheus);
-    if (sequencer_rolls_back(j->conf)) loop_back_begin(l, r);
+    if (conf_rolls_back(j->conf)) loop_back_begin(l, r);
     if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
     log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
              nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
@@ -157,7 +157,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     l->steps = l->known.step = r->o.step;
     l->samples += (uint64_t)s.samples;
     progress_step(&l->progress, r, &s);
-    notify_step(&l->progress);
+    progress_notify(&l->progress);
     plan_accuracy_step(l->accuracy, r);
     prometheus_step(l->prometheus, r, &s);
     slow_layers_lines(l);
@@ -228,14 +228,14 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     plan_accuracy_step(l->accuracy, r);
     if (!r->last) {
         progress_evaluating(&l->progress, &l->evaluation);
-        notify_step(&l->progress);
+        progress_notify(&l->progress);
         return 0;
     }
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
     if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
     progress_evaluation(&l->progress, l->steps, &s);
-    notify_step(&l->progress);
+    progress_notify(&l->progress);
     prometheus_evaluation(l->prometheus, &s);
     if (l->q.events && tensorboard_evaluation(l->q.events, l->steps, &s, e)) return -1;
     if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
@@ -337,7 +337,7 @@ static void on_tick(uv_timer_t *t)
     struct err e, none = {0};
     liveness_turn();
     progress_tick(&l->progress);
-    if (is_held(l) && !l->in_flight) notify_paused(&l->progress);
+    if (is_held(l) && !l->in_flight) progress_notify_paused(&l->progress);
     log_tick();
     ckpt_policy_tick(&l->policy);
     if (!atomic_load(abort_code()) || !shutdown_get(&e)) return;
@@ -466,10 +466,16 @@ static void loop_free(struct loop *l)
     free(l);
 }
 
+static void client_tell(void *ctl, uint64_t step, int code, const char *text)
+{
+    ctl_checkpoint_done(ctl, step, code, text);
+}
+
 static int loop_start(struct loop *l, struct err *e)
 {
     if (loop_control(l, e)) return -1;
-    l->policy.ctl = l->ctl;
+    l->policy.told = client_tell;
+    l->policy.ctx = l->ctl;
     shutdown_wake(loop_wake, l);
     saved_tell(l);
     on_asked(l);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/launched.h"
 #include "daemon/report/thread_liveness.h"
 #include "daemon/report/log.h"
 #include "daemon/run/setup.h"
@@ -179,7 +180,7 @@ static void conf_take(struct loop *l, const struct conf *now, const json_t *chan
 {
     if (json_object_get(changed, "service.progress")) {
         terminal_close(l->q.screen);
-        terminal_open(l->q.screen, now->service.progress, setup_launched());
+        terminal_open(l->q.screen, now->service.progress, launched_any());
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->sequencer.conf = l->progress.conf = l->policy.conf = now;

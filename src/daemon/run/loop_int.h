@@ -10,6 +10,7 @@
 #include "daemon/report/prometheus.h"
 #include "daemon/run/ckpt_policy.h"
 #include "daemon/run/loop.h"
+#include "daemon/run/sequencer.h"
 #include "daemon/talk/ctl.h"
 #include "daemon/talk/http.h"
 

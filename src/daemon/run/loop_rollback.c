@@ -14,7 +14,7 @@ bool loop_back_waits(const struct loop *l)
 {
     enum sequencer_phase p = l->sequencer.phase;
     bool ends = p == SEQUENCER_DUMP || p >= SEQUENCER_SAVE;
-    return sequencer_rolls_back(l->sequencer.conf) && ends && l->in_flight > 0;
+    return conf_rolls_back(l->sequencer.conf) && ends && l->in_flight > 0;
 }
 
 void loop_back_begin(struct loop *l, const struct result *r)
@@ -59,7 +59,7 @@ static int arrive(struct loop *l, const struct result *r, struct err *e)
     progress_back(&l->progress, l->back.to);
     best_back(l);
     notify_disk(NOTIFY_CHECKPOINT, false);
-    notify_step(&l->progress);
+    progress_notify(&l->progress);
     prometheus_rollback(l->prometheus, l->back.to);
     plan_accuracy_pause(l->accuracy);
     log_line("rolled back to step %llu", (unsigned long long)l->back.to);

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "daemon/report/rundir.h"
 
-#define LR_OVERRIDES_FILE "rates.jsonl"
 /* From a step on; any false: what the configuration says. */
 struct rate_from { uint64_t step; bool any; double rate; };
 /* From a step on: an object of each key that a reload changed, with a list of its value before and its new one, as

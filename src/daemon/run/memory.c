@@ -278,7 +278,7 @@ static uint64_t rank_beside(const struct job *j, int rank)
     if (counts) bytes += h->reader;
     for (int r = 0; r < rank && counts && h->threads; r++) counts = !reads(j, plans_of(j, r), r);
     if (counts) bytes += h->cache;
-    return bytes + (sequencer_saves(j->conf) ? save_staging_bytes(j, rank) : 0);
+    return bytes + (conf_saves(j->conf) ? save_staging_bytes(j, rank) : 0);
 }
 
 /* The pool of that id which an earlier rank of the host has; NULL: none. */

@@ -112,7 +112,7 @@ int profile_plan(struct setup *b, struct err *e)
     b->sized = mem_alloc((size_t)sizes.n * sizeof *b->sized);
     for (; b->n_sized < sizes.n; b->n_sized++)
         if (plan_size(b, (int)sizes.v[b->n_sized], &b->sized[b->n_sized], e)) return -1;
-    vote_name(b, b->sized, sizes.n);
+    setup_name(b, b->sized, sizes.n);
     return 0;
 }
 

@@ -3,7 +3,7 @@
  * Collective: every rank calls it, between votes. Thread: the executor's. */
 #ifndef DAEMON_RUN_PROFILE_H
 #define DAEMON_RUN_PROFILE_H
-#include "daemon/run/setup_int.h"
+#include "daemon/run/setup.h"
 /* Sets the sizes to measure and makes a plan of the widest before kernels are measured, so that errors of the
  * configuration show. 65, 66, 78. */
 int profile_check(struct setup *b, struct err *e);

@@ -10,7 +10,7 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "daemon/report/scores.h"
-#include "daemon/run/setup_int.h"
+#include "daemon/run/setup.h"
 #include "daemon/run/shutdown.h"
 #include "daemon/run/heartbeat.h"
 #include "daemon/run/reload.h"

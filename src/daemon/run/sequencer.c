@@ -52,16 +52,6 @@ uint64_t sequencer_samples(const struct job *j, uint64_t position)
     return feed_taken(&o, position, batch_of(j));
 }
 
-bool sequencer_saves(const struct conf *c)
-{
-    return c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
-}
-
-bool sequencer_rolls_back(const struct conf *c)
-{
-    return c->train.nonfinite && !strcmp(c->train.nonfinite, "rollback");
-}
-
 /* ---- which phase follows ----------------------------------------------------------------------------------------- */
 
 static bool at_end(const struct sequencer *c) { return c->step >= c->steps; }
@@ -77,7 +67,7 @@ static bool checkpoint_due(const struct sequencer *c)
     const struct conf *f = sequencer_conf(c, c->step);
     int64_t every = f->checkpoint.every_steps;
     if (!c->step || c->step == c->saved) return false;
-    return c->wanted || (every && c->step % (uint64_t)every == 0) || (sequencer_saves(f) && at_end(c));
+    return c->wanted || (every && c->step % (uint64_t)every == 0) || (conf_saves(f) && at_end(c));
 }
 
 static enum sequencer_phase after_evaluation(const struct sequencer *c)
@@ -151,7 +141,7 @@ void sequencer_arrived(struct sequencer *c) { c->phase = after_checkpoint(c); }
 
 void sequencer_stop(struct sequencer *c, enum sequencer_stop how)
 {
-    bool wants = how != STOP_WEIGHTS || sequencer_saves(c->conf) || c->wanted; /* asked for before, and promised */
+    bool wants = how != STOP_WEIGHTS || conf_saves(c->conf) || c->wanted; /* asked for before, and promised */
     bool saves = wants && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
     c->stopping = true;
     c->how = how;

@@ -69,10 +69,6 @@ void sequencer_fault(struct sequencer *c);
  * again, for an older one, until sequencer_arrived: the ranks have read it. */
 void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position);
 void sequencer_arrived(struct sequencer *c);
-/* train.nonfinite = rollback */
-bool sequencer_rolls_back(const struct conf *c);
-/* Does the run write checkpoints by itself? */
-bool sequencer_saves(const struct conf *c);
 /* The settings of a step: what has been reloaded counts from the step on that was named, also where steps are done
  * again. */
 const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step);

@@ -1,6 +1,5 @@
-/* The phases of a run. */
+/* The phases of set-up. */
 #include "config.h"
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,56 +9,24 @@
 #include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
 #include "daemon/report/predict.h"
-#include "daemon/report/trace.h"
-#include "daemon/run/setup_int.h"
+#include "daemon/run/setup.h"
 #include "daemon/run/shutdown.h"
 #include "daemon/run/fd_limit.h"
 #include "daemon/run/profile.h"
+#include "daemon/run/vote.h"
 #include "daemon/run/ckpt_writer.h"
 #include "daemon/run/heartbeat.h"
-#include "daemon/run/stall_watchdog.h"
 #include "daemon/talk/sd_notify.h"
-#include "daemon/talk/http.h"
 #include "plan/cost.h"
-#include "plan/part.h"
-
-/* The rank of this process as the launcher's environment says it; NULL: there is no launcher. */
-static const char *launched(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *rank = getenv(names[i]);
-        if (rank) return rank;
-    }
-    return NULL;
-}
-
-bool setup_launched(void) { return launched() != NULL; }
-
-bool setup_is_first(void)
-{
-    const char *rank = launched();
-    return !rank || strcmp(rank, "0") == 0;
-}
-
-int setup_ranks(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; launched() && i < sizeof names / sizeof *names; i++) {
-        const char *size = getenv(names[i]);
-        if (size && atoi(size) > 0) return atoi(size);
-    }
-    return 0;
-}
 
 /* ---- phases, in order -------------------------------------------------------------------------------------------- */
 
 static int descriptors_left(const struct setup *b)
 {
     const struct world *w = b->world;
-    int http = b->http >= 0 ? HTTP_FILES : 0, workers = b->conf ? (int)b->conf->data.workers : 0;
+    int workers = b->conf ? (int)b->conf->data.workers : 0;
     int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is counted in any case */
-    return w->rank == 0 ? FD_LIMIT_FIRST_RANK + http + readers + (w->one_process ? 0 : w->size)
+    return w->rank == 0 ? FD_LIMIT_FIRST_RANK + b->service_files + readers + (w->one_process ? 0 : w->size)
                         : w->one_process ? 0 : FD_LIMIT_RANK + readers;
 }
 
@@ -78,21 +45,21 @@ static int phase_read(struct setup *b, struct err *e)
     const char *file = b->opts->config;
     int fd = -1;
     bool open = sscanf(file, "/dev/fd/%d", &fd) == 1 || sscanf(file, "/proc/self/fd/%d", &fd) == 1;
-    if (open && fd > 2 && launched())                     /* that number is MPI's by now, and reading it never ends */
-        return err_set(e, E_NOINPUT, "%s: %s passes no open files on: pass the text as /dev/stdin, or in a file", file,
-                       launched());
+    if (open && fd > 2 && launched_any())                     /* that number is MPI's by now, and reading it never ends */
+        return err_set(e, E_NOINPUT, "%s: a launcher passes no open files on: pass the text as /dev/stdin, or in a file",
+                       file);
     return b->world->rank != 0 || b->file.s ? 0 : conf_text_read(b->opts->config, &b->file, e);
 }
 
 static int phase_conf(struct setup *b, struct err *e)
 {
-    vote_share(b, &b->file);
+    vote_share(b->world, &b->file);
     b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
     b->conf = b->job.conf = b->draft;
     if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
     heartbeat_timeout(b->conf->run.hang_timeout);
     if (b->world->rank != 0) return 0;
-    terminal_open(&b->screen, b->conf->service.progress, launched() != NULL);
+    terminal_open(&b->screen, b->conf->service.progress, launched_any());
     log_columns(terminal_columns(&b->screen));
     b->ready = setup_progress_begin(&b->screen, 0, notify_alive);
     return 0;
@@ -104,17 +71,10 @@ static int phase_names(struct setup *b, struct err *e)
     struct text names = {0};
     int bad = b->world->rank == 0 ? conf_expand(b->draft, getenv, e) : 0;
     if (b->world->rank == 0 && !bad) conf_files_give(b->conf, &names);
-    vote_share(b, &names);
+    vote_share(b->world, &names);
     if (b->world->rank != 0) conf_files_take(b->draft, &names);
     text_free(&names);
     return bad;
-}
-
-/* Takes the address early: it may be another's, and what follows may take minutes. */
-static int address_take(struct setup *b, struct err *e)
-{
-    const char *address = b->conf->service.metrics;
-    return address ? http_bind(address, abort_code(), &b->http, e) : 0;
 }
 
 static int phase_refuse(struct setup *b, struct err *e)
@@ -125,7 +85,7 @@ static int phase_refuse(struct setup *b, struct err *e)
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
     if (b->world->rank == 0 && output_paths_check(profiles ? NULL : &b->files, c, e)) return -1;
     if (b->world->rank == 0 && !profiles && tensorboard_check(b->dir.fd, b->dir.path, c, e)) return -1;
-    if (b->world->rank == 0 && !profiles && address_take(b, e)) return -1;
+    if (b->world->rank == 0 && !profiles && b->service->take(b->service->ctx, c, e)) return -1;
     return job_device(&b->job, e) || assign_check(b, e) ? -1 : 0;
 }
 
@@ -167,7 +127,7 @@ static int phase_kernels(struct setup *b, struct err *e)
 
 static int phase_share(struct setup *b, struct err *e)
 {
-    vote_share(b, &b->job.kernels);
+    vote_share(b->world, &b->job.kernels);
     job_kernels_use(&b->job);
     return 0;
 }
@@ -175,7 +135,7 @@ static int phase_share(struct setup *b, struct err *e)
 static int phase_plan(struct setup *b, struct err *e)
 {
     if (job_plan(&b->job, b->world->size, e)) return -1;
-    vote_name(b, b->job.plan, b->job.n_plans);
+    setup_name(b, b->job.plan, b->job.n_plans);
     return 0;
 }
 
@@ -245,23 +205,17 @@ static int create(struct setup *b, struct err *e)
     b->coordinator.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    struct resume *r = &b->resume;
-    const struct ckpt *from = r->found ? &r->from : NULL;
+    const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
     struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e) || weights_note(b, e)) return -1;
     if (b->conf->service.tensorboard && tensorboard_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
         return -1;
     if (rundir_sync(&b->dir, e)) return -1;
-    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
-                             .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
-                             .from = from, .rates = &r->rates, .best = r->any ? &r->best : NULL, .http = b->http,
-                             .opts = b->opts, .file = &b->file};
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
-    b->http = -1;                                         /* the loop closes it */
     setup_progress_end(b->ready);
     b->ready = NULL;
-    int bad = loop_open(&q, &b->loop, &b->coordinator, e);
+    int bad = b->service->open(b->service->ctx, from, e);
     b->coordinator.predict = b->predict;
     b->coordinator.confusion = b->confusion = confusion_new(&b->job, &b->dir);
     return bad;
@@ -276,7 +230,7 @@ static int phase_create(struct setup *b, struct err *e)
     return -1;
 }
 
-/* ---- the run ----------------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 /* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
  * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. work: what may
@@ -313,7 +267,7 @@ static const struct setup_phase phases[] = {
     {phase_kernels, phase_kernels, "choosing kernels", ONCE, NOTIFY_COMPUTES},
     {phase_share, phase_share, NULL, ONCE},
     {phase_plan, profile_plan, "planning", ONCE, NOTIFY_COMPUTES},
-    {vote_same, vote_same, NULL, ONCE},
+    {setup_same, setup_same, NULL, ONCE},
     {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
     {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
@@ -330,7 +284,7 @@ static const struct setup_phase phases[] = {
 enum { N_PHASES = sizeof phases / sizeof *phases };
 
 /* Runs the phases. All ranks enter one only when all have left the one before without an error. */
-static int set_up(struct setup *b, struct err *e)
+int setup_begin(struct setup *b, struct err *e)
 {
     for (int i = 0; i < N_PHASES; i++) {
         const struct setup_phase *p = &phases[i];
@@ -340,46 +294,19 @@ static int set_up(struct setup *b, struct err *e)
         if (b->world->rank == 0) notify_phase(p->doing, p->work);
         if (!p->once || b->world->maker) make(b, e);
         if (b->world->rank == 0) notify_others();
-        if (vote_agree(b, e)) return -1;
+        if (vote_agree(b->world, e)) return -1;
         if (p->once && !p[1].once) borrow(b);
     }
     return 0;
 }
 
-/* Ends after a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken
- * down. */
-static void leave(struct setup *b, struct err *e)
+void setup_init(struct setup *b, const struct opts *o, struct world *w, const struct setup_service *service)
 {
-    int code = e->code ? e->code : E_INTERNAL;
-    struct err more = {0};
-    if (b->world->rank == 0) {
-        if (b->loop) loop_close(b->loop, code, e->text, &more);
-        log_error(code, e->text);
-    }
-    heartbeat_bye(code, e->text);
-    b->world->end(b->world, code);
+    *b = (struct setup){.opts = o, .world = w, .service = service, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE,
+                        .screen = {.fd = -1}};
 }
 
-static int train(struct setup *b, struct err *e)
-{
-    if (b->world->rank != 0) return worker_run(b->control, e);
-    if (coordinator_run(b->control, &b->coordinator, e)) return -1;
-    struct loop *l = b->loop;
-    b->loop = NULL;                                       /* it is freed, even if its last lines cannot be written */
-    return loop_close(l, 0, "", e);
-}
-
-static int profile(struct setup *b, struct err *e)
-{
-    if (set_up(b, e)) return -1;
-    setup_progress_now(b->ready, "measuring kernels");
-    shutdown_phase(SHUTDOWN_STEP, "measuring kernels");
-    if (profile_measure(b, e)) leave(b, e);
-    profile_write(b, e);
-    return vote_agree(b, e);
-}
-
-static void tear_down(struct setup *b)
+void setup_close(struct setup *b)
 {
     save_free(b->save);
     if (b->exec) exec_close(b->exec);
@@ -394,7 +321,6 @@ static void tear_down(struct setup *b)
     output_paths_free(&b->files);
     rundir_close(&b->dir);
     terminal_close(&b->screen);
-    if (b->http >= 0) close(b->http);
     if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job), memory_free(&b->memory);
@@ -407,166 +333,4 @@ static void tear_down(struct setup *b)
     free(b->gpu);
     free(b->host);
     free(b->cores);
-}
-
-/* Ends after set-up has failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended
- * here. */
-static int unbegun(struct setup *b, struct err *e)
-{
-    struct err more = {0};
-    if (b->loop) loop_close(b->loop, e->code, e->text, &more);
-    b->loop = NULL;
-    return -1;
-}
-
-static void begun(const struct setup *b)
-{
-    if (b->resume.found) notify_resumed(b->resume.from.step);
-    notify_ready(b->dir.path);
-}
-
-static int run(struct setup *b, struct err *e)
-{
-    if (b->opts->mode == MODE_PROFILE) return profile(b, e);
-    if (set_up(b, e)) return unbegun(b, e);
-    if (b->world->rank == 0) setup_hello(b), begun(b);
-    shutdown_phase(SHUTDOWN_STEP, NULL);
-    if (train(b, e)) leave(b, e);
-    shutdown_phase(SHUTDOWN_END, NULL);
-    if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
-    if (vote_agree(b, e)) return -1;
-    trace_write(b, e);
-    if (vote_agree(b, e)) return -1;
-    if (b->world->rank == 0) setup_end(b);
-    return 0;
-}
-
-/* One rank from start to end. file: the configuration, if it has been read; rank 0 takes it. Returns its exit code. */
-static int rank_run(const struct opts *o, struct world *w, struct text *file)
-{
-    struct setup b = {.opts = o, .world = w, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE, .screen = {.fd = -1},
-                      .http = -1};
-    struct err e = {0};
-    if (w->rank == 0) b.file = *file, *file = (struct text){0};
-    if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
-    int bad = run(&b, &e);
-    setup_progress_end(b.ready);
-    if (bad && w->rank == 0) log_error(e.code, e.text);
-    if (bad && !w->one_process) {
-        heartbeat_bye(e.code, e.text);
-        w->end(w, e.code);
-    }
-    tear_down(&b);
-    return e.code;
-}
-
-/* run.hang_timeout as the command line says it, before anybody has read the configuration. */
-static int64_t timeout_early(const struct opts *o)
-{
-    struct err none = {0};
-    struct conf *c = conf_parse("", "", 0, &none);
-    if (c) opts_apply(o, c, &none);                       /* most other options are missing, which is no matter */
-    int64_t s = c ? c->run.hang_timeout : HEARTBEAT_TIMEOUT_S;
-    conf_free(c);
-    return s;
-}
-
-/* After a signal each process ends by itself. */
-static void job_end(void *ctx, int code)
-{
-    struct world *w = ctx;
-    struct err e;
-    heartbeat_bye(code, shutdown_get(&e) ? e.text : NULL);
-    if (code != E_STOPPED) w->end(w, code);
-}
-
-static int run_processes(const struct opts *o, int *argc, char ***argv, struct text *file)
-{
-    struct world w;
-    struct err e = {0};
-    const struct launched_claim claim = launched_claim();
-    if (heartbeat_begin(launched() != NULL, timeout_early(o), &e)) return log_error(e.code, e.text);
-    world_mpi_begin(&w, argc, argv);
-    log_quiet(w.rank != 0);
-    if (launched_check(&claim, w.size, world_mpi_library(), &e)) {
-        log_error(e.code, e.text);
-        world_mpi_end();
-        heartbeat_end();
-        return e.code;
-    }
-    shutdown_end_by(job_end, &w);
-    if (heartbeat_join(&w, &e)) {
-        log_error(e.code, e.text);
-        w.end(&w, e.code);
-    }
-    int code = rank_run(o, &w, file);
-    world_mpi_end();
-    shutdown_end_by(NULL, NULL);
-    heartbeat_end();
-    return code;
-}
-
-struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct text *file; int code; };
-
-static void *rank_main(void *arg)
-{
-    struct rank *r = arg;
-    char name[16];
-    snprintf(name, sizeof name, "mpstaged:%d", r->world->rank % 1000);
-    pthread_setname_np(pthread_self(), name);             /* as top -H shows it */
-    r->code = rank_run(r->opts, r->world, r->file);
-    return NULL;
-}
-
-static int run_threads(const struct opts *o, int n, struct text *file, struct err *e)
-{
-    struct world **w = world_local(n, e);
-    if (!w || heartbeat_threads(n, timeout_early(o), e)) return e->code;
-    struct rank *r = mem_alloc((size_t)n * sizeof *r);
-    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
-    for (int i = 1; i < n; i++)
-        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
-            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"));
-    r[0].code = rank_run(o, w[0], file);                      /* the main thread is called as the program */
-    for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
-    int code = r[0].code;
-    heartbeat_end();
-    free(r);
-    world_local_free(w);
-    return code;
-}
-
-/* How many threads to run as ranks, if there is no launcher; 0: this process is a job of one rank under MPI. */
-static int threads_wanted(const struct opts *o, struct text *file, int *n, struct err *e)
-{
-    struct conf *c = conf_text_read(o->config, file, e) ? NULL : conf_parse(o->config, file->s, file->n, e);
-    if (!c) return -1;
-    int bad = opts_apply(o, c, e);
-    if (!bad)
-        *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
-    conf_free(c);
-    return bad;
-}
-
-int setup_run(const struct opts *o, int *argc, char ***argv)
-{
-    struct err e = {0};
-    struct text file = {0};
-    int n;
-    if (!launched()) watchdog_begin();
-    shutdown_begin(DEADLINE_PROCESS_STOP);
-    shutdown_ignore();
-    log_failed(notify_failed);
-    if (o->mode == MODE_RUN && setup_is_first()) signals_open();
-    if (launched()) {
-        shutdown_launched();
-        fd_limit_raise(FD_LIMIT_FIRST_RANK + setup_ranks()); /* before MPI opens what it needs */
-        return run_processes(o, argc, argv, &file);
-    }
-    if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);
-    if (n == 0) return run_processes(o, argc, argv, &file);
-    const struct launched_claim claim = launched_claim();
-    if (launched_check(&claim, 1, world_mpi_library(), &e)) return log_error(e.code, e.text);
-    int code = run_threads(o, n > 0 ? n : 1, &file, &e);
-    return e.code ? log_error(e.code, e.text) : code;
 }

@@ -1,86 +1,31 @@
 /* Agreement between ranks while they start. */
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/run/setup_int.h"
-#include "daemon/run/shutdown.h"
+#include "base/mem.h"
 #include "daemon/run/heartbeat.h"
+#include "daemon/run/shutdown.h"
+#include "daemon/run/vote.h"
 
-int vote_agree(const struct setup *b, struct err *e)
+int vote_agree(struct world *w, struct err *e)
 {
     struct err stop;
-    if (e->code) heartbeat_where(b->world->rank, e);
+    if (e->code) heartbeat_where(w->rank, e);
     if (!e->code && atomic_load(abort_code()) && shutdown_get(&stop)) *e = stop;
-    int lowest = b->world->lowest(b->world, e->code ? b->world->rank : b->world->size);
-    if (lowest == b->world->size) return 0;
-    b->world->share(b->world, lowest, e, sizeof *e);
+    int lowest = w->lowest(w, e->code ? w->rank : w->size);
+    if (lowest == w->size) return 0;
+    w->share(w, lowest, e, sizeof *e);
     return -1;
 }
 
-void vote_share(const struct setup *b, struct text *t)
+void vote_share(struct world *w, struct text *t)
 {
     size_t n = t->n;
-    if (b->world->one_process) return;                    /* a single maker has nobody to compare with */
-    b->world->share(b->world, 0, &n, sizeof n);
+    if (w->one_process) return;                    /* a single maker has nobody to compare with */
+    w->share(w, 0, &n, sizeof n);
     char *s = mem_alloc(n + 1);
-    if (b->world->rank == 0 && n) memcpy(s, t->s, n);
-    b->world->share(b->world, 0, s, n);
+    if (w->rank == 0 && n) memcpy(s, t->s, n);
+    w->share(w, 0, s, n);
     t->n = 0;
     text_add_bytes(t, s, n);
     free(s);
-}
-
-void vote_name(struct setup *b, struct plan *const *plan, int n)
-{
-    struct text hashes = {0};
-    numerics_line(b->job.sel, b->conf, &b->numerics);
-    for (int i = 0; i < n; i++) {
-        char h[33];
-        plan_hash(plan[i], h);
-        text_add(&hashes, "%s\n", h);
-    }
-    text_hash(hashes.s, hashes.n, b->plan);
-    text_free(&hashes);
-}
-
-/* The first line that is not in both. */
-static int conf_match(const struct setup *b, char *first, struct err *e)
-{
-    struct text mine = {0};
-    char *own_save, *first_save;
-    int bad = 0;
-    conf_print(b->conf, &mine);
-    char *own = strtok_r(mine.s, "\n", &own_save), *other = strtok_r(first, "\n", &first_save);
-    while (own && other && strcmp(own, other) == 0) {
-        own = strtok_r(NULL, "\n", &own_save);
-        other = strtok_r(NULL, "\n", &first_save);
-    }
-    if (own || other)
-        bad = err_set(e, E_CONF, "rank %d has another configuration than rank 0: \"%.200s\" and \"%.200s\"",
-                      b->world->rank, own ? own + strspn(own, " ") : "", other ? other + strspn(other, " ") : "");
-    text_free(&mine);
-    return bad;
-}
-
-int vote_same(struct setup *b, struct err *e)
-{
-    struct text first = {0}, plan = {0}, conf = {0};
-    int rank = b->world->rank, bad = 0;
-    text_add(&first, "%s", b->numerics.s);
-    text_add(&plan, "%s", b->plan);
-    vote_share(b, &first);
-    vote_share(b, &plan);
-    conf_print(b->conf, &conf);
-    vote_share(b, &conf);
-    if (strcmp(first.s, b->numerics.s) != 0)
-        bad = err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%.300s\" and \"%.300s\"", rank,
-                      b->numerics.s, first.s);
-    else if (strcmp(plan.s, b->plan) != 0)
-        bad = err_set(e, E_CONF, "rank %d has another plan than rank 0 (%s and %s); do all ranks run the same "
-                      "program on the same files?", rank,
-                      b->plan, plan.s);
-    else bad = conf_match(b, conf.s, e);
-    text_free(&conf);
-    text_free(&first);
-    text_free(&plan);
-    return bad;
 }

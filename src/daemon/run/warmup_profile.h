@@ -8,17 +8,10 @@
  * nothing; a transport copies the numbers once. */
 #ifndef DAEMON_RUN_WARMUP_PROFILE_H
 #define DAEMON_RUN_WARMUP_PROFILE_H
+#include "daemon/report/warmup_costs.h"
 #include "exec/costs.h"
-#include "job/job.h"
-#include "plan/cost.h"
 
-enum { WARMUP_FIRST = 2, WARMUP_STEPS = 3 };
 struct warmup_profile;
-/* How many numbers a rank reports, 0: nothing is timed in this run. The last three are how many steps were timed, added
- * over ranks, and the first and last of them as rank 0 has them. */
-int warmup_count(const struct job *j);
-/* Costs for these numbers: one size, the full micro-batch. Only if warmup_count is not 0. */
-struct cost *warmup_costs(const struct job *j);
 /* behind: the step of the checkpoint from which the run goes on; 0: none. */
 struct warmup_profile *warmup_new(const struct job *j, struct exec *s, int rank, uint64_t behind);
 /* Called around each step. warmup_after returns this rank's numbers once, otherwise NULL. */

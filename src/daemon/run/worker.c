@@ -10,7 +10,7 @@
 
 static int say_report(struct control *s, const struct report *r, struct err *e)
 {
-    return s->under->ops->send_msg(s->under, 0, TP_REPORT, r, sizeof *r, e);
+    return s->under->ops->send_msg(s->under, 0, CONTROL_REPORT, r, sizeof *r, e);
 }
 
 static int run_step(struct control *s, struct err *e)
@@ -78,7 +78,7 @@ static void own_failure(struct control *s, struct err *e)
 {
     struct report r = {.rank = s->rank, .code = e->code};
     struct err first, none = {0}, again = {0};
-    struct tp_message m = {0, TP_ORDER, &s->fresh->o, s->order_bytes};
+    struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
     uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_GRACE);
     if (e->code == atomic_load(abort_code()) && shutdown_get(&first)) *e = first;
     else heartbeat_where(s->rank, e);                     /* this failure came first */

@@ -7,9 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "base/launched.h"
 #include "daemon/report/log.h"
 #include "daemon/report/terminal.h"
-#include "daemon/run/setup.h"
+#include "daemon/run/run.h"
 #include "daemon/run/shutdown.h"
 #include "daemon/talk/modes.h"
 #include "daemon/talk/opts.h"
@@ -38,19 +39,19 @@ int main(int argc, char **argv)
     mem_oom_handler(out_of_memory);
     json_set_alloc_funcs(mem_alloc, free);               /* jansson's calls cannot fail for want of memory either */
     signal(SIGXFSZ, SIG_IGN);                             /* at the limit of file sizes writing fails (74) */
-    bool first = setup_is_first();                        /* one process speaks for the whole job */
+    bool first = launched_first();                        /* one process speaks for the whole job */
     log_quiet(!first);
-    log_journal(terminal_is_journal(setup_launched()));
+    log_journal(terminal_is_journal(launched_any()));
     if (opts_parse(&o, argc, argv, &e)) {
         code = log_error(e.code, e.text);
         /* mpirun 5.0 ends all ranks when the first one fails, also before it has read that one's message */
         if (!first) sleep(1);
-    } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = setup_run(&o, &argc, &argv);
+    } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = run_main(&o, &argc, &argv);
     else if (!first) code = 0;
     else {
         shutdown_begin(0);
         shutdown_phase(SHUTDOWN_START, "planning");
-        if ((code = mode_run(&o, setup_ranks(), &e))) log_error(e.code, e.text);
+        if ((code = mode_run(&o, launched_ranks(), &e))) log_error(e.code, e.text);
     }
     opts_free(&o);
     return code;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "config.h"
 #include "base/out.h"
+#include "base/launched.h"
 #include "daemon/report/confusion.h"
 #include "daemon/report/log.h"
 #include "daemon/report/output_paths.h"
@@ -137,7 +138,7 @@ static void mirrors_text(const struct job *j, struct text *out)
     char buf[32];
     for (int i = 0; i < job_world(j); i++)
         if (save_staging_bytes(j, i) > most) most = save_staging_bytes(j, i);
-    if (!most || !sequencer_saves(j->conf)) return;       /* otherwise only if somebody asks for one */
+    if (!most || !conf_saves(j->conf)) return;       /* otherwise only if somebody asks for one */
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
@@ -183,7 +184,7 @@ static void feeds_text(const struct job *j, struct text *out)
 static int ranks_here(void)
 {
     const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    return setup_launched() && n && atoi(n) > 0 ? atoi(n) : 0;
+    return launched_any() && n && atoi(n) > 0 ? atoi(n) : 0;
 }
 
 /* What this host has for the ranks, which are all here unless a launcher says otherwise. A run that would not fit is
@@ -191,7 +192,7 @@ static int ranks_here(void)
 static void memory_find(const struct opts *o, struct job *j, struct memory *m)
 {
     struct memory_info *w = mem_alloc(sizeof *w);
-    bool own = setup_launched() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
+    bool own = launched_any() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
     bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
     size_t each = 0, shared = 0;
     struct err none = {0};
@@ -296,7 +297,7 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
 {
     struct text file = {0};
     struct core_info here;
-    cores_look(setup_launched(), &here);
+    cores_look(launched_any(), &here);
     struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
                                .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
     int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
@@ -361,7 +362,7 @@ static int network_tell(const struct opts *o, int n_ranks, const struct conf *c,
 {
     enum { DELAY_S = 2 };
     struct terminal screen;
-    terminal_open(&screen, c->service.progress, setup_launched());
+    terminal_open(&screen, c->service.progress, launched_any());
     log_columns(terminal_columns(&screen));
     struct ready *r = setup_progress_begin(&screen, DELAY_S, NULL);
     int bad = network_text(o, n_ranks, c, r, out, e);

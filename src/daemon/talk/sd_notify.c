@@ -204,25 +204,10 @@ static void checkpoint_add(struct text *t)
     if (to.any_checkpoint) text_add(t, ", checkpoint %llu", (unsigned long long)to.checkpoint);
 }
 
-static void step_add(const struct progress *p, struct text *t)
+static void status_add(const char *before, struct notify_status how_far, struct text *t)
 {
-    if (!p->steps) {
-        text_add(t, p->tested ? "evaluated" : "evaluating");
-        return;
-    }
-    text_add(t, "step %llu/%llu", (unsigned long long)p->step, (unsigned long long)p->steps);
-    if (p->step && p->scores.n)
-        text_add(t, ", %s %.5g", score_style(p->scores.of[0].name).text, p->score[0]);
-    if (p->step && p->rate > 0) text_add(t, p->rate < 1000 ? ", %.4g samples/s" : ", %.0f samples/s", p->rate);
-}
-
-static void status_add(const struct progress *p, struct text *t)
-{
-    text_add(t, "STATUS=");
-    if (p->test_done)
-        text_add(t, "evaluating %llu/%llu samples after step %llu", (unsigned long long)p->test_done,
-                 (unsigned long long)p->test_all, (unsigned long long)p->step);
-    else step_add(p, t);
+    text_add(t, "STATUS=%s", before);
+    how_far.add(how_far.ctx, t);
     checkpoint_add(t);
 }
 
@@ -237,16 +222,16 @@ static bool due(uint64_t now)
 }
 
 /* While the run stops, each step is told, too: the manager has begun to count. */
-void notify_step(const struct progress *p)
+void notify_step(uint64_t took_ns, struct notify_status how_far)
 {
     struct text t = {0};
     if (!begin()) return;
-    bool slower = p->last_ns > to.slowest;
-    if (slower) to.slowest = p->last_ns;
+    bool slower = took_ns > to.slowest;
+    if (slower) to.slowest = took_ns;
     uint64_t want = SLOWEST_TIMES * to.slowest;
     if (due(clock_ns()) || (slower && want > to.wanted)) {
         if (to.stopping) extend_add(&t, want);
-        else status_add(p, &t);
+        else status_add("", how_far, &t);
         text_add(&t, "\nWATCHDOG=1");
         watchdog_want(want > to.watchdog ? want : to.watchdog, &t);
         lines_send(&t, false);
@@ -275,14 +260,12 @@ void notify_look(bool all_heard)
     end();
 }
 
-void notify_paused(const struct progress *p)
+void notify_paused(struct notify_status how_far)
 {
     struct text t = {0};
     if (!begin()) return;
     if (due(clock_ns())) {
-        text_add(&t, "STATUS=paused after ");
-        step_add(p, &t);
-        checkpoint_add(&t);
+        status_add("paused after ", how_far, &t);
         text_add(&t, "\nWATCHDOG=1");
         lines_send(&t, false);
     }

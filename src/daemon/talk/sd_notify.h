@@ -8,7 +8,7 @@
 #define DAEMON_TALK_SD_NOTIFY_H
 #include <stdbool.h>
 #include <stdint.h>
-#include "daemon/report/progress.h"
+#include "base/text.h"
 
 /* extend: what a phase of set-up asks for at a time. tick: how often a long phase may ask. least: between two messages
  * about steps; a watchdog that wants more hears more. In milliseconds. */
@@ -32,7 +32,10 @@ void notify_ready(const char *dir);
 
 /* ---- the run ---- */
 void notify_resumed(uint64_t step);                       /* it goes on from the checkpoint of this step */
-void notify_step(const struct progress *p);               /* a step, or a batch of an evaluation, was finished */
+/* Adds how far the run is, for people, to the status that the manager shows. */
+struct notify_status { void (*add)(const void *ctx, struct text *t); const void *ctx; };
+/* A step, or a batch of an evaluation, was finished, which took so long. */
+void notify_step(uint64_t took_ns, struct notify_status how_far);
 void notify_checkpoint(uint64_t step);                    /* the checkpoint of this step is on disk */
 /* Steps may have to wait because a checkpoint is written or read, or the scheduler waits for a file. */
 enum notify_wait { NOTIFY_CHECKPOINT = 1, NOTIFY_FILE = 2 };
@@ -42,7 +45,7 @@ void notify_disk(enum notify_wait what, bool on);
  * is not heard, since then it may be that for which they wait. */
 void notify_look(bool all_heard);
 /* Called again and again while the run stands still because somebody told it to. */
-void notify_paused(const struct progress *p);
+void notify_paused(struct notify_status how_far);
 
 /* ---- the end ---- */
 void notify_stopping(const char *doing);                  /* no more steps are begun; only the first time counts */
