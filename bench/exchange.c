@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "daemon/run/world.h"
+#include "cluster/world.h"
 #include "exec/exec.h"
 #include "job/job.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "daemon/run/world.h"
+#include "cluster/world.h"
 #include "exec/costs.h"
 #include "job/job.h"
 #include "model/graph.h"

@@ -1,7 +1,7 @@
 /* Completions of command lines. */
 #include <string.h>
 #include "conf/conf.h"
-#include "daemon/talk/opts.h"
+#include "conf/opts.h"
 #include "launcher/cli.h"
 #include "launcher/ctl_table.h"
 #include "man/complete.h"

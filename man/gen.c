@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/text.h"
 #include "conf/conf.h"
-#include "daemon/talk/opts.h"
+#include "conf/opts.h"
 #include "data/augment.h"
 #include "data/ds.h"
 #include "man/complete.h"

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "daemon/report/log.h"
-#include "daemon/report/rundir.h"
-#include "daemon/run/sequencer.h"
-#include "daemon/run/ckpt_policy.h"
+#include "cluster/log.h"
+#include "report/rundir.h"
+#include "train/sequencer.h"
+#include "train/ckpt_policy.h"
 #include "files.h"
 #include "sure.h"
 

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "daemon/run/reload.h"
-#include "daemon/talk/ctl.h"
-#include "daemon/talk/ctl_request.h"
+#include "conf/reload.h"
+#include "service/ctl.h"
+#include "service/ctl_request.h"
 #include "sure.h"
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */

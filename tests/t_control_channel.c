@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "ckpt/st.h"
-#include "daemon/run/sequencer.h"
-#include "daemon/run/shutdown.h"
-#include "daemon/report/metrics.h"
-#include "daemon/run/ckpt_writer_int.h"
-#include "daemon/run/control_channel_int.h"
+#include "train/sequencer.h"
+#include "cluster/shutdown.h"
+#include "report/metrics.h"
+#include "train/ckpt_writer_int.h"
+#include "train/control_channel_int.h"
 #include "plan/plan.h"
 #include "files.h"
 #include "sure.h"

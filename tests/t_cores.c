@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "daemon/run/cores.h"
-#include "daemon/run/hosts.h"
-#include "daemon/run/numa.h"
+#include "cluster/cores.h"
+#include "cluster/hosts.h"
+#include "cluster/numa.h"
 #include "files.h"
 #include "sure.h"
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/report/metrics.h"
-#include "daemon/run/queue.h"
-#include "daemon/talk/opts.h"
+#include "report/metrics.h"
+#include "cluster/queue.h"
+#include "conf/opts.h"
 #include "sure.h"
 
 /* ---- command line ------------------------------------------------------------------------------------------------ */

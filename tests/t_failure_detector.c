@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/deadline.h"
-#include "daemon/report/straggler.h"
-#include "daemon/run/failure_detector.h"
-#include "daemon/run/peer_socket.h"
+#include "report/straggler.h"
+#include "cluster/failure_detector.h"
+#include "cluster/peer_socket.h"
 #include "sure.h"
 
 enum { RANKS = 4 };

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "daemon/report/label_maps.h"
+#include "report/label_maps.h"
 #include "data/volumes.h"
 #include "model/zoo.h"
 #include "nifti_rig.h"

@@ -11,7 +11,7 @@
 #include <termios.h>
 #include <unistd.h>
 #include "base/text.h"
-#include "daemon/report/log.h"
+#include "cluster/log.h"
 #include "files.h"
 #include "sure.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include "daemon/run/memory.h"
+#include "train/memory.h"
 #include "files.h"
 #include "sure.h"
 

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "daemon/report/tensorboard.h"
-#include "daemon/report/log.h"
-#include "daemon/report/metrics.h"
-#include "daemon/report/progress.h"
-#include "daemon/report/rundir.h"
-#include "daemon/report/prometheus.h"
+#include "report/tensorboard.h"
+#include "cluster/log.h"
+#include "report/metrics.h"
+#include "report/progress.h"
+#include "report/rundir.h"
+#include "report/prometheus.h"
 #include "files.h"
 #include "sure.h"
 

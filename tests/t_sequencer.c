@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "daemon/run/sequencer.h"
+#include "train/sequencer.h"
 #include "data/ds.h"
 #include "sure.h"
 

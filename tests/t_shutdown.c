@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "daemon/run/shutdown.h"
-#include "daemon/run/heartbeat.h"
-#include "daemon/run/leader.h"
+#include "cluster/shutdown.h"
+#include "cluster/heartbeat.h"
+#include "cluster/leader.h"
 #include "sure.h"
 
 START_TEST(first_cause_wins)

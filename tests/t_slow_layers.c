@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/report/slow_layers.h"
+#include "report/slow_layers.h"
 #include "plan/cost.h"
 #include "sure.h"
 

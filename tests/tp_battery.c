@@ -254,7 +254,8 @@ static const char *check_long_message(struct tp *t)
 {
     unsigned char p[10] = {0}, none = 0;
     size_t got = 0;
-    for (int r = 1; r < size(t) && rank(t) == 0; r++) OK(t->ops->send_msg(t, r, STREAM_ORDER, "0123456789abcdef", 16, &e));
+    for (int r = 1; r < size(t) && rank(t) == 0; r++)
+        OK(t->ops->send_msg(t, r, STREAM_ORDER, "0123456789abcdef", 16, &e));
     if (rank(t)) {
         OK(hear_wait(t, 0, STREAM_ORDER, p, 4, &got));
         EXPECT(got == 16 && memcmp(p, "0123\0\0", 6) == 0);

@@ -17,7 +17,10 @@
  * device or its library refuses, 70 (E_INTERNAL) out of host memory or a broken contract, 78 (E_CONF) what this backend
  * has no kernel for. Functions that return a pointer return NULL instead of -1.
  *
- * A new entry needs two users. */
+ * A new entry needs two users.
+ *
+ * This folder: a backend a file be_NAME.c; what backends share (host.c, rules.h). The kernels lie in cpu/ and cuda/.
+ * See docs/design/exec.md. */
 #ifndef BACKEND_BE_H
 #define BACKEND_BE_H
 #include "base/err.h"

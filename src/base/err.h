@@ -1,7 +1,10 @@
 /* Errors as values. Everybody may use this, in any thread: an error belongs to whoever holds it.
  *
  * The function that knows the cause writes the text (err_set); its callers pass the -1 on and may prepend where it
- * happened (err_where). Only the daemon prints. The code is the exit code of the program (mpstaged(8), EXIT STATUS). */
+ * happened (err_where). Only the daemon prints. The code is the exit code of the program (mpstaged(8), EXIT STATUS).
+ *
+ * This folder: errors, memory, text, files that are made or read, the clock and all deadlines, random numbers, name
+ * tables, what the environment says of a launcher. Nothing here knows of networks or ranks. See docs/design/conf.md. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 

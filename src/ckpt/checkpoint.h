@@ -5,7 +5,10 @@
  *   step-00001200/model-00001-of-00002.safetensors ...       weights, statistics, counters; a file for each writer
  *                 model.safetensors.index.json               which tensor is in which of them, as Hugging Face has it
  *                 optimizer-00001-of-00002.safetensors ...   the optimizer's buffers
- *                 manifest.json */
+ *                 manifest.json
+ *
+ * This folder: safetensors files (st*.c), index and manifest of a checkpoint, weights of other programs (weights.c).
+ * When a run writes them is in train (ckpt_writer.h). See docs/design/checkpoint.md. */
 #ifndef CKPT_CHECKPOINT_H
 #define CKPT_CHECKPOINT_H
 #include <stdbool.h>

@@ -3,7 +3,10 @@
  * Pure: reads the named file, nothing else. Everybody from model upwards may read a struct conf; nobody writes it after
  * conf_finish and conf_expand: who wants another one makes a copy (conf_copy, or a struct on the stack). To add an
  * option: one field here, one row in table.c. Parser, range check, --print-config, manual and error texts come from the
- * row. */
+ * row.
+ *
+ * This folder: the option table, parser, ranges and rules between options (rules.c), --print-config (print.c), the
+ * command line (opts.c), the file read again during a run (reload.c). See docs/design/conf.md. */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H
 #include <stdbool.h>

@@ -2,7 +2,10 @@
  *
  * A data set is samples 0..count-1, each made of the same fields. read may be called from any thread: after open a
  * handle changes only in what it keeps. Files are hostile: sizes are compared with the file's before anything is
- * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...". */
+ * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...".
+ *
+ * This folder: formats of data sets (ds_NAME.c), pictures and volumes, augmentation (aug_NAME.c), and the feed:
+ * threads that read ahead (feed.c). See docs/design/data.md. */
 #ifndef DATA_DS_H
 #define DATA_DS_H
 #include <sched.h>

@@ -1,7 +1,11 @@
 /* One rank's executor: its rows of a plan set, a backend, a transport, a data feed. Opaque.
  *
- * Who may use it: daemon (and tests). Thread: the one that opened it. No globals, so several ranks can live in one
- * process (transport local). exec_step runs one row and allocates nothing. */
+ * Who may use it: train (and tests). Thread: the one that opened it. No globals, so several ranks can live in one
+ * process (transport local). exec_step runs one row and allocates nothing.
+ *
+ * This folder: binding a plan to memory and kernels (bind.c), running a row (run.c), posts and waits (post.c, wait.c),
+ * sums and updates (state.c), what is agreed on after a step (finite.c), measuring (meter.c, profile.c, trace.c). See
+ * docs/design/exec.md. */
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 #include <stdatomic.h>

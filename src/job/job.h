@@ -1,5 +1,8 @@
 /* What every rank computes alike before anything is bound: graph, selection, cut, placement, the plan set. Pure apart
- * from reading the files that the configuration names. Used by the modes that need no MPI and by setup.c. */
+ * from reading the files that the configuration names. Used by the modes that need no MPI and by setup.c.
+ *
+ * This folder: from configuration to plan set (job.c), cuts with recomputation (partition.c), limits of memory,
+ * --plan=search. See docs/design/plan.md. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 #include "backend/be.h"

@@ -3,7 +3,10 @@
  *
  * Open and frozen: everybody reads it after graph_finish, nobody writes it. Pure: two builds from the same
  * configuration are equal. The graph does not know ranks, stages, layouts or micro-batches: shapes are per sample.
- * What comes with the samples and the loss are ordinary tensors. */
+ * What comes with the samples and the loss are ordinary tensors.
+ *
+ * This folder: the graph, its text form (text.c), groups of nodes that one kernel serves (groups.c), an operator a
+ * file in ops/, a family of networks a file zoo_NAME.c. See docs/design/model.md. */
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 #include <stdbool.h>

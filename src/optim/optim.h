@@ -1,7 +1,10 @@
 /* Optimizers: the rule that turns a weight, its gradient and the optimizer's state into the next weight.
  *
  * Who may use it: backends (update), and whoever asks how much state there is. Pure. Each optimizer is one header
- * optim_NAME.h (rule.h says what is in it) and its place in OPTIMS. */
+ * optim_NAME.h (rule.h says what is in it) and its place in OPTIMS.
+ *
+ * This folder: optimizers, a header each, and schedules of the learning rate (rate_NAME.c). See
+ * docs/design/model.md. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
 #include "optim/rule.h"

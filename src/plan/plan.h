@@ -3,7 +3,11 @@
  * Pure: no MPI, device, clock, environment. Every rank computes the same plan and executes its own row; ranks compare
  * plan_hash. Two levels: a row of actions a rank ("1F3": forward of micro-batch 3 on stage 1), and for each stage one
  * program of kernel calls an action kind. The executor (exec/run.c) has no decisions left: for each action, wait for
- * its operands, run the program, hand on. */
+ * its operands, run the program, hand on.
+ *
+ * This folder: selection of kernels (select.c), cost, partition (part_*.c), schedules (sched_*.c), lowering to actions
+ * and bytes (lower.c, channels.c, slots.c), the independent check (check*.c), simulation (sim.c), drawings. See
+ * docs/design/plan.md. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 #include "base/text.h"

@@ -1,7 +1,7 @@
 /* A transport: moves border tensors between ranks, and small control values. One file tp_NAME.c with one `const struct
  * tp_ops tp_NAME`, its name in TRANSPORTS.
  *
- * Who may use it: exec and daemon/boot. Thread: one per rank, the executor's; abort alone may be called from any
+ * Who may use it: exec and train/setup. Thread: one per rank, the executor's; abort alone may be called from any
  * thread. Contract: a post never blocks. A link (ordered rank pair) is first in first out; both sides post in plan
  * order, which plan_check proved. Posts are matched by their order; the header (struct tp_tag) is only compared on
  * receipt. From post to completion the buffer belongs to the transport. The header arrives before the payload
@@ -10,7 +10,10 @@
  * Device transports move device memory. They are attached to the stream (stream) that computes and order themselves by
  * events: a post counts as made when that stream gets to it, and its end can be QUEUED, which means that it will come
  * on a stream of the transport's own. join makes the computing stream wait for that end, so the host need not. A QUEUED
- * post becomes DONE by itself; a DONE post needs no join. */
+ * post becomes DONE by itself; a DONE post needs no join.
+ *
+ * This folder: a transport a file; what several share: memory that ranks of a host map (tp_shm.c), connecting
+ * (tp_handshake.c), events and staging of devices (tp_device.c). See docs/design/transport.md. */
 #ifndef TRANSPORT_TP_H
 #define TRANSPORT_TP_H
 #include <stdbool.h>
@@ -108,8 +111,8 @@ struct tp_ops {
     int (*reduce)(struct tp *t, double *x, int n, struct err *e);
     int (*bcast)(struct tp *t, void *p, size_t bytes, struct err *e);
     /* Small messages outside the plan: orders from rank 0 (to = each), reports and state tensors to rank 0. Each stream
-     * (0 to TP_STREAMS - 1) is first in first out by itself. send_msg copies and never blocks; recv_msg returns 1 and fills
-     * m in, or 0 if nothing is there. */
+     * (0 to TP_STREAMS - 1) is first in first out by itself. send_msg copies and never blocks; recv_msg returns 1 and
+     * fills m in, or 0 if nothing is there. */
     int (*send_msg)(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e);
     int (*recv_msg)(struct tp *t, struct tp_message *m, struct err *e);
     /* Device transports; NULL in others. attach: once before any post, on the thread and device of the stream; use: all

@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "daemon/talk/ctl_request.h"
+#include "service/ctl_request.h"
 
 static void must(bool right) { if (!right) abort(); }
 

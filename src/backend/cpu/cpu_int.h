@@ -1,9 +1,12 @@
-/* The inside of the onednn backend: shared by be_onednn.c and dnnl_*.c. Nobody else.
+/* The inside of the onednn backend: shared by be_onednn.c, cpu_*.c and onednn/dnnl_*.c. Nobody else.
  *
  * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it only sets pointers and
  * executes. Layouts: plain is row-major [sample][channel][points]; blocked is [sample][channel / lanes][points][lanes].
  * Weights of a convolution are plain [out][in][points]; blocked: [out / lanes][in / lanes][points][lanes of in][lanes
- * of out], or where the input is plain (few channels) [out / lanes][points][in][lanes of out]. */
+ * of out], or where the input is plain (few channels) [out / lanes][points][in][lanes of out].
+ *
+ * This folder: own vector kernels for AVX2 and AVX-512 (cpu_*_impl.h, compiled once for each), selection and layouts.
+ * What calls oneDNN lies in onednn/. See docs/design/cpu.md. */
 #ifndef BACKEND_CPU_CPU_INT_H
 #define BACKEND_CPU_CPU_INT_H
 #include "backend/host.h"

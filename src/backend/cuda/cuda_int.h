@@ -4,7 +4,10 @@
  * own kernels on the stream. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
  * and the optimizer's state in float. Weights of convolutions are [out][points][in / groups]. Where activations are
  * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made anew after
- * every step. */
+ * every step.
+ *
+ * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which lie in kernels/. See
+ * docs/design/cuda.md. */
 #ifndef BACKEND_CUDA_CUDA_INT_H
 #define BACKEND_CUDA_CUDA_INT_H
 #include <cuda_runtime_api.h>

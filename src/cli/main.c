@@ -1,0 +1,58 @@
+/* mpstaged: trains a neural network as a pipeline of processes. See mpstaged(8). */
+#include <jansson.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/launched.h"
+#include "cluster/log.h"
+#include "cluster/terminal.h"
+#include "service/run.h"
+#include "cluster/shutdown.h"
+#include "cli/modes.h"
+#include "conf/opts.h"
+
+static void out_of_memory(size_t bytes)
+{
+    char line[80];
+    snprintf(line, sizeof line, "out of memory: no room for %zu byte%s", bytes, bytes == 1 ? "" : "s");
+    log_quiet(false);
+    _exit(log_error(E_INTERNAL, line));
+}
+
+/* Each heap of a thread reserves 64 MiB of address space, which are missing where that is limited. */
+static void heaps_limit(void)
+{
+    struct rlimit r;
+    if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+}
+
+int main(int argc, char **argv)
+{
+    struct opts o;
+    struct err e = {0};
+    int code;
+    heaps_limit();
+    mem_oom_handler(out_of_memory);
+    json_set_alloc_funcs(mem_alloc, free);               /* jansson's calls cannot fail for want of memory either */
+    signal(SIGXFSZ, SIG_IGN);                             /* at the limit of file sizes writing fails (74) */
+    bool first = launched_first();                        /* one process speaks for the whole job */
+    log_quiet(!first);
+    log_journal(terminal_is_journal(launched_any()));
+    if (opts_parse(&o, argc, argv, &e)) {
+        code = log_error(e.code, e.text);
+        /* mpirun 5.0 ends all ranks when the first one fails, also before it has read that one's message */
+        if (!first) sleep(1);
+    } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = run_main(&o, &argc, &argv);
+    else if (!first) code = 0;
+    else {
+        shutdown_begin(0);
+        shutdown_phase(SHUTDOWN_START, "planning");
+        if ((code = mode_run(&o, launched_ranks(), &e))) log_error(e.code, e.text);
+    }
+    opts_free(&o);
+    return code;
+}

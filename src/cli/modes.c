@@ -1,0 +1,400 @@
+/* Modes that need no mpirun: each prints one text. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "config.h"
+#include "base/out.h"
+#include "base/launched.h"
+#include "report/confusion.h"
+#include "cluster/log.h"
+#include "report/output_paths.h"
+#include "report/setup_progress.h"
+#include "report/data_report.h"
+#include "report/scores.h"
+#include "train/setup.h"
+#include "cluster/cores.h"
+#include "train/sequencer.h"
+#include "train/memory.h"
+#include "train/ckpt_writer.h"
+#include "train/weights.h"
+#include "cli/show_batch.h"
+#include "service/http.h"
+#include "cli/init.h"
+#include "cli/modes.h"
+#include "data/image_list.h"
+#include "exec/exec.h"
+#include "job/job.h"
+#include "job/search.h"
+#include "job/freeze_savings.h"
+#include "optim/optim.h"
+#include "plan/cost.h"
+#include "plan/part.h"
+#include "plan/render.h"
+#include "transport/tp.h"
+
+static int print(const struct text *t, struct err *e)
+{
+    bool bad = t->n && fwrite(t->s, 1, t->n, stdout) != t->n;
+    if (fflush(stdout) || bad) return err_set(e, E_IO, "standard output: %s", strerror(errno));
+    return 0;
+}
+
+static void add_json(struct text *out, char *json)
+{
+    text_add(out, "%s\n", json);
+    free(json);
+}
+
+static void version_text(struct text *out)
+{
+    text_add(out, "mpstaged %s\n", PACKAGE_VERSION);
+    for (int i = 0; be_list[i]; i++) {
+        struct device d = {0};
+        struct err none = {0};
+        if (be_list[i]->describe(0, &d, &none) == 0)
+            text_add(out, "backend %s: %s%s%s %s\n", be_list[i]->name, d.library, *d.beside ? ", " : "", d.beside,
+                     d.isa);
+        else text_add(out, "backend %s: built in, but %s\n", be_list[i]->name, none.text);
+    }
+    for (int i = 0; tp_list[i]; i++) {
+        struct text name = {0}, wrong = {0};
+        if (tp_list[i]->library) tp_list[i]->library(&name, &wrong);
+        if (name.n) text_add(out, "transport %s: %s\n", tp_list[i]->name, name.s);
+        if (wrong.n) text_add(out, "warning: %s\n", wrong.s);
+        text_free(&name);
+        text_free(&wrong);
+    }
+}
+
+/* What the optimizer keeps on a replica; where these share weights out, on the one that keeps most. */
+static uint64_t optimizer_bytes(const struct placement *pl)
+{
+    uint64_t most = 0;
+    for (int k = 0; k < pl->sharing.replicas; k++) {
+        uint64_t sum = 0;
+        for (int i = 0; i < pl->n_state; i++)
+            if (pl->state[i].kind == STATE_OPTIMIZER && (!pl->sharing.weights || pl->state[i].replica == k))
+                sum += state_plain_bytes(&pl->state[i]);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+/* Adds up what training holds, by the rows of the registry. */
+static void state_sums(const struct placement *pl, struct summary_run *r)
+{
+    const struct state_row *row = pl->state;
+    int n = pl->n_state;
+    r->parameters = state_bytes(row, n, STATE_WEIGHT, false);
+    r->statistics = state_bytes(row, n, STATE_STATISTIC, false) + state_bytes(row, n, STATE_COUNTER, false);
+    r->gradients = state_bytes(row, n, STATE_WEIGHT, true);
+    r->buffers = optimizer_bytes(pl) + state_bytes(row, n, STATE_AVERAGE, true);
+}
+
+static int summary_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
+    const struct conf *c = j->conf;
+    struct summary_run r = {
+        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer,
+    };
+    state_sums(j->pl, &r);
+    int bad = job_stage_of(j, stage_of, e);
+    if (!bad && o->json) add_json(out, graph_summary_json(j->graph, &r));
+    else if (!bad) graph_summary(j->graph, &r, text_output_columns(), out);
+    free(stage_of);
+    return bad;
+}
+
+static const struct plan *shown_plan(const struct job *j)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) if (j->plan_of[k] >= 0) return j->plan[j->plan_of[k]];
+    return NULL;
+}
+
+static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k,
+                struct text *out, struct err *e)
+{
+    struct text file = {0};
+    if (strcmp(o->picture, "-") == 0) {
+        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+        bool colour = isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+        plan_draw_text(p, k, text_output_columns(), colour, out);
+        return 0;
+    }
+    if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
+    else add_json(&file, plan_draw_json(p, k));
+    int bad =
+        output_paths_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;
+    text_free(&file);
+    return bad;
+}
+
+static void mirrors_text(const struct job *j, struct text *out)
+{
+    uint64_t most = 0;
+    char buf[32];
+    for (int i = 0; i < job_world(j); i++)
+        if (save_staging_bytes(j, i) > most) most = save_staging_bytes(j, i);
+    if (!most || !conf_saves(j->conf)) return;       /* otherwise only if somebody asks for one */
+    text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
+}
+
+/* What reading takes: each thread, and what all share. Of some formats only the files can say it, which need not be
+ * where a plan is made. */
+static int files_memory(const struct job *j, size_t *each, size_t *shared, struct err *e)
+{
+    const struct ds_kind *const *k = ds_list;
+    while (*k && !(j->conf->data.source && !strcmp((*k)->name, j->conf->data.source))) k++;
+    if (!*k) return 0;
+    *each = (*k)->kept;
+    for (int part = DS_TRAIN; part <= DS_TEST && (*k)->held; part++) {
+        struct ds *d = NULL;
+        if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (ds_open(j->conf, (enum ds_part)part, j->graph, &d, e)) return -1;
+        if (d && d->each > *each) *each = d->each;
+        *shared += d ? d->shared : 0;
+        ds_close(d);
+    }
+    return 0;
+}
+
+static void feeds_text(const struct job *j, struct text *out)
+{
+    size_t most = 0, each = 0, shared = 0;
+    struct err why = {0};
+    char buf[32];
+    for (int i = 0; i < j->n_ranks; i++) {
+        size_t bytes = exec_feed_bytes(j->conf, j->plan, j->n_plans, i);
+        if (bytes > most) most = bytes;
+    }
+    const int bad = files_memory(j, &each, &shared, &why);
+    text_add(out, "samples that are read ahead take at most %s of the host's memory a rank\n", text_bytes(most, buf));
+    if (each) text_add(out, "  and decoding up to %s more", text_bytes(each, buf));
+    if (each && j->conf->data.workers > 1) text_add(out, " in each of %d workers", (int)j->conf->data.workers);
+    if (each) text_add(out, "\n");
+    if (shared) text_add(out, "  and what is kept of files up to %s, in each process that reads\n",
+                         text_bytes(shared, buf));
+    if (bad) text_add(out, "  and what reading takes besides, which only the files say:\n    %s\n", why.text);
+}
+
+/* How many of a launcher's ranks are on this host; 0: all, or nobody knows. */
+static int ranks_here(void)
+{
+    const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    return launched_any() && n && atoi(n) > 0 ? atoi(n) : 0;
+}
+
+/* What this host has for the ranks, which are all here unless a launcher says otherwise. A run that would not fit is
+ * refused by --check-config, and by --plan unless pipeline.max_memory says what the machine will have. */
+static void memory_find(const struct opts *o, struct job *j, struct memory *m)
+{
+    struct memory_info *w = mem_alloc(sizeof *w);
+    bool own = launched_any() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
+    bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
+    size_t each = 0, shared = 0;
+    struct err none = {0};
+    memory_look("", (int)j->conf->run.threads * (own ? 1 : part_rank_count(j->conf)), w);
+    memory_make(w, 1, !own, m);
+    memory_all(m, ranks_here(), own);
+    memory_reads(m, j);
+    if (plans && !files_memory(j, &each, &shared, &none)) memory_reads_add(m, j, each, shared);
+    m->host.elsewhere = !check;
+    m->host.advisory = !check && !(plans && !j->conf->pipeline.max_memory.n);
+    j->host = &m->host;
+}
+
+/* Where --plan is of another machine. */
+static void memory_text(const struct job *j, struct text *out)
+{
+    uint64_t need;
+    char b[2][32];
+    const struct fit_pool *p = j->host && j->host->advisory ? limit_pool_short(j, false, &need) : NULL;
+    if (p)
+        text_add(out, "note: not for this machine: ranks here would need %s,\n  more than the %s of %s\n",
+                 text_bytes(need, b[0]), text_bytes(p->bytes, b[1]), p->name);
+    memory_notes(j, out);
+}
+
+static int plan_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    const struct plan *p = shown_plan(j);
+    if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
+    if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
+    else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, j->conf, p, j->cost, out, e);
+    else if (o->json) add_json(out, plan_json(p, j->cost));
+    else {
+        plan_table(p, j->cost, text_output_columns(), out);
+        feeds_text(j, out);
+        mirrors_text(j, out);
+        memory_text(j, out);
+        return freeze_savings_text(j, out, e);
+    }
+    return 0;
+}
+
+/* Whether the file can be made is looked at before all samples are read. */
+static int batch_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
+{
+    struct text png = {0}, said = {0};
+    int bad = output_paths_spare(j->conf, "--show-batch", o->picture, e) || show_batch(j, &png, &said, e) ||
+              out_file_named(o->picture, &png, false, e);
+    if (!bad) text_add(out, "%s: %s", o->picture, said.s);
+    text_free(&png);
+    text_free(&said);
+    return bad ? -1 : 0;
+}
+
+static int weights_check(const struct job *j, struct text *out, struct err *e)
+{
+    const char *from = j->conf->run.init_from;
+    return from && *from ? weights_init(j->conf, j->pl, NULL, NULL, out, e) : 0;
+}
+
+static int check_end(const struct job *j, struct text *out, struct err *e)
+{
+    if (weights_check(j, out, e)) return -1;
+    data_report_warnings(j, out);
+    job_samples_note(j, out);
+    text_add(out, "configuration OK\n");
+    return 0;
+}
+
+static int address_look(const char *address, struct err *e)
+{
+    int fd;
+    if (!address) return 0;
+    if (http_bind(address, NULL, &fd, e)) return -1;
+    close(fd);
+    return 0;
+}
+
+/* Checks output files; results of an earlier run are no fault of the configuration. */
+static int outputs_look(const struct conf *c, struct err *e)
+{
+    if (address_look(c->service.metrics, e)) return -1;
+    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || output_paths_check(NULL, c, e) ?
+        -1 : 0;
+}
+
+/* Checks that the file of a search can be made, because a search takes long. */
+static int write_look(const char *file, struct err *e)
+{
+    struct out_place p;
+    struct stat st;
+    if (out_place(file, &p, e)) return -1;
+    int bad = out_look(&p, &st, e);
+    out_place_free(&p);
+    return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
+}
+
+static void search_tell(void *to, int done, int all) { setup_progress_count(to, done, all); }
+
+static int search_text(const struct opts *o, int n_ranks, struct job *j, struct ready *r, struct text *out,
+                       struct err *e)
+{
+    struct text file = {0};
+    struct core_info here;
+    cores_look(launched_any(), &here);
+    struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
+                               .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
+    int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
+              (o->write_config && out_file_named(o->write_config, &file, true, e));
+    text_free(&file);
+    return bad ? -1 : 0;
+}
+
+/* A list may name files that are not there, which a run finds when their turn comes. */
+static int pictures_look(const struct job *j, struct err *e)
+{
+    const struct conf *c = j->conf;
+    const char *path[] = {[DS_TRAIN] = c->data.train, [DS_TEST] = c->data.test};
+    const int64_t used[] = {[DS_TRAIN] = c->data.samples, [DS_TEST] = c->data.test_samples};
+    int bad = 0;
+    for (int i = DS_TRAIN; i <= DS_TEST && !bad && !strcmp(c->data.source, "images"); i++) {
+        struct image_list l = {0};
+        if (!j->data[i] || !path[i]) continue;
+        bad = image_list_read(path[i], false, NULL, &l, e);
+        if (!l.folder && used[i] && l.image.n > used[i]) l.image.n = (int)used[i];
+        image_list_spread(&l, (uint64_t)used[i]);
+        bad = bad || image_list_look(&l, !strcmp(c->data.damaged, "skip") && !c->run.predict, e);
+        image_list_free(&l);
+    }
+    return bad ? -1 : 0;
+}
+
+/* All modes that need the network. Of those that plan only --check-config opens data: it does all of a run that creates
+ * nothing. Without data --evaluate and --predict have no batches, so the plans are those for training. */
+static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
+                        struct err *e)
+{
+    bool check = o->mode == MODE_CHECK_CONFIG;
+    struct conf *c = conf_copy(given);
+    struct job j = {.conf = c, .supposes = !check};
+    struct memory memory = {0};
+    c->run.evaluate = check && c->run.evaluate;
+    if (!check) c->run.predict = NULL;
+    setup_progress_now(r, "reading the network");
+    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
+    if (check || o->mode == MODE_SHOW_BATCH) setup_progress_now(r, "reading data");
+    bad = bad || (check && (job_data(&j, e) || pictures_look(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
+    if (!bad) memory_find(o, &j, &memory);
+    if (o->mode != MODE_SHOW_BATCH) setup_progress_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
+    if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);
+    else if (!bad && o->mode == MODE_SHOW_BATCH) bad = batch_text(o, &j, out, e);
+    else if (!bad) {
+        bad = o->mode == MODE_SEARCH ? search_text(o, n_ranks, &j, r, out, e) : job_plan(&j, n_ranks, e);
+        if (bad || o->mode == MODE_SEARCH) goto out;
+        if (check) bad = check_end(&j, out, e);
+        else if (o->mode == MODE_SUMMARY) bad = summary_text(o, &j, out, e);
+        else bad = plan_text(o, &j, out, e);
+    }
+out:
+    memory_free(&memory);
+    job_free(&j);
+    return bad ? -1 : 0;
+}
+
+/* The same, with a progress line if it takes long. */
+static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
+{
+    enum { DELAY_S = 2 };
+    struct terminal screen;
+    terminal_open(&screen, c->service.progress, launched_any());
+    log_columns(terminal_columns(&screen));
+    struct ready *r = setup_progress_begin(&screen, DELAY_S, NULL);
+    int bad = network_text(o, n_ranks, c, r, out, e);
+    setup_progress_end(r);
+    terminal_close(&screen);
+    return bad;
+}
+
+static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct err *e)
+{
+    struct conf *c = conf_load(o->config, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e) || conf_expand(c, getenv, e);
+    if (!bad && o->mode == MODE_PRINT_CONFIG) {
+        if (o->json) add_json(out, conf_json(c));
+        else conf_print(c, out);
+    } else if (!bad) bad = network_tell(o, n_ranks, c, out, e);
+    conf_free(c);
+    return bad;
+}
+
+int mode_run(const struct opts *o, int n_ranks, struct err *e)
+{
+    struct text out = {0};
+    int bad = 0;
+    switch (o->mode) {
+    case MODE_HELP: opts_help(text_output_columns(), &out); break;
+    case MODE_VERSION: version_text(&out); break;
+    case MODE_INIT: bad = init_write(o->folder, o->write_config, &out, e); break;
+    default: bad = conf_text(o, n_ranks, &out, e);
+    }
+    if (!bad) bad = print(&out, e);
+    text_free(&out);
+    return bad ? e->code : 0;
+}

@@ -1,0 +1,94 @@
+/* Other children of the launcher. */
+#include "config.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/deadline.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/text.h"
+#include "cluster/startup_monitor.h"
+
+/* MOST: of processes that are stopped at a time. away: a longer gap between two looks counts for nobody. */
+enum { MOST = 16, AWAY_NS = 1000000000, MAX_FILE = 1 << 20 };
+struct stopped { int pid; uint64_t since; };
+struct startup_monitor { struct stopped at[MOST]; int n; uint64_t looked; };
+
+struct startup_monitor *startup_monitor_new(void) { return mem_alloc(sizeof (struct startup_monitor)); }
+
+/* Whether that process is another child of this one's parent and stopped by a signal. */
+static bool is_stopped(int pid)
+{
+    struct proc p;
+    return pid != getpid() && proc_read(pid, &p) && p.state == 'T' && p.parent == getppid();
+}
+
+/* As its launcher told it; -1: unknown. */
+static int rank_of(int pid)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK="};
+    char path[40];
+    struct text all = {0};
+    int rank = -1;
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    if (text_read_bytes(&all, path, MAX_FILE, NULL)) all.n = 0;
+    for (const char *entry = all.s; rank < 0 && entry && entry < all.s + all.n; entry += strlen(entry) + 1)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strncmp(entry, names[i], strlen(names[i])) == 0) rank = atoi(entry + strlen(names[i]));
+    text_free(&all);
+    return rank;
+}
+
+static uint64_t since_of(const struct startup_monitor *s, int pid, uint64_t now)
+{
+    for (int i = 0; i < s->n; i++) if (s->at[i].pid == pid) return s->at[i].since;
+    return now;
+}
+
+static void find(struct startup_monitor *s, uint64_t now)
+{
+    struct startup_monitor found = {.looked = now};
+    uint64_t gap = s->looked && now - s->looked > AWAY_NS ? now - s->looked : 0;
+    DIR *d = opendir("/proc");
+    for (const struct dirent *entry; d && found.n < MOST && (entry = readdir(d));) {
+        int pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0;
+        if (pid <= 0 || !is_stopped(pid)) continue;
+        uint64_t since = since_of(s, pid, now) + gap;
+        found.at[found.n++] = (struct stopped){pid, since > now ? now : since};
+    }
+    if (d) closedir(d);
+    *s = found;
+}
+
+uint64_t startup_monitor_slept(const struct startup_monitor *s, uint64_t now)
+{
+    return s->looked ? now - s->looked : 0;
+}
+
+/* The lowest rank that is not stopped speaks; the others only if nobody did. */
+static uint64_t patience(const struct startup_monitor *s)
+{
+    int me = rank_of((int)getpid()), before = me;
+    for (int i = 0; i < s->n; i++) before -= rank_of(s->at[i].pid) < me;
+    return before > 0 ? (uint64_t)before * DEADLINE_NS(DEADLINE_STARTUP) : 0;
+}
+
+uint64_t startup_monitor_look(struct startup_monitor *s, uint64_t now, uint64_t limit_ns, char *text, size_t size)
+{
+    char host[72] = "", rank[24] = "a rank";
+    find(s, now);
+    for (int i = 0; i < s->n && limit_ns; i++) {
+        uint64_t ns = now - s->at[i].since;
+        if (ns <= limit_ns || ns <= limit_ns + patience(s)) continue;
+        gethostname(host, sizeof host - 1);
+        if (rank_of(s->at[i].pid) >= 0) snprintf(rank, sizeof rank, "rank %d", rank_of(s->at[i].pid));
+        snprintf(text, size, "%s (%s, process %d) is not responding: starting MPI, for %.1f s", rank, host,
+                 s->at[i].pid, (double)ns * 1e-9);
+        return ns;
+    }
+    return 0;
+}

@@ -1,0 +1,81 @@
+/* Ranks as processes under MPI, which only this file and the transport use. */
+#include <mpi.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/deadline.h"
+#include "base/proc.h"
+#include "cluster/world.h"
+
+static int lowest(struct world *w, int x)
+{
+    int least;
+    (void)w;
+    MPI_Allreduce(&x, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return least;
+}
+
+static void share(struct world *w, int from, void *p, size_t bytes)
+{
+    (void)w;
+    MPI_Bcast(p, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD);
+}
+
+static void gather(struct world *w, void *all, size_t bytes)
+{
+    (void)w;
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+static int open_mpi(struct world *w, struct tp **out, struct err *e)
+{
+    (void)w;
+    return tp_mpi_open(MPI_Comm_c2f(MPI_COMM_WORLD), out, e);
+}
+
+/* Calls MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks exit with a status. The
+ * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
+static void end(struct world *w, int code)
+{
+    if (w->rank == w->leader) {
+        proc_stderr_wait();
+        MPI_Abort(MPI_COMM_WORLD, code);
+    }
+    signal(SIGTERM, SIG_DFL);
+    sleep(DEADLINE_ENDED / 1000);
+    _exit(code);
+}
+
+static void ranks_here(struct world *w)
+{
+    MPI_Comm here;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &w->here);
+    MPI_Comm_rank(here, &w->rank_here);
+    w->host = w->rank;
+    MPI_Bcast(&w->host, 1, MPI_INT, 0, here);
+    MPI_Comm_free(&here);
+}
+
+void world_mpi_begin(struct world *w, int *argc, char ***argv)
+{
+    int provided;
+    *w =
+        (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
+    tp_mpi_tune();                                       /* before MPI reads its settings */
+    MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    ranks_here(w);
+}
+
+void world_mpi_end(void) { MPI_Finalize(); }
+
+const char *world_mpi_library(void)
+{
+    static char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+    MPI_Get_library_version(name, &n);
+    name[strcspn(name, ",\n")] = 0;
+    return name;
+}

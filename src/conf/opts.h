@@ -1,0 +1,39 @@
+/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure;
+ * any thread. */
+#ifndef CONF_OPTS_H
+#define CONF_OPTS_H
+#include <stdbool.h>
+#include "conf/conf.h"
+
+enum mode {
+    MODE_RUN, MODE_PROFILE,                                /* these two run under mpirun */
+    MODE_HELP, MODE_VERSION,
+    MODE_CHECK_CONFIG, MODE_PRINT_CONFIG, MODE_SUMMARY, MODE_PRINT_GRAPH, MODE_PLAN, MODE_PRINT_SCHEDULE,
+    MODE_DRAW_SCHEDULE, MODE_SEARCH, MODE_INIT, MODE_SHOW_BATCH
+};
+struct opts_set { const char *what; char *assignment; };   /* "--steps", "train.steps=3" */
+struct opts {
+    enum mode mode;
+    bool json;
+    const char *config;                                    /* NULL: not given */
+    const char *picture;                                   /* of --draw-schedule or --show-batch */
+    const char *write_config;                              /* --plan=search, --init: file for it, or NULL */
+    const char *folder;                                    /* --init */
+    VEC(struct opts_set) set;                              /* in command line order */
+};
+
+/* 64 names the option. Strings of argv are kept, not copied. */
+int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
+bool opts_ends(const char *s, const char *end);             /* whether a file name ends so */
+void opts_help(int columns, struct text *out);
+void opts_manual(struct text *out);                        /* adds mdoc list items for mpstaged(8) */
+/* The i-th option, for what is made from the table. key: the configuration value that it sets, or NULL. False: there
+ * are no more. */
+struct opts_row { const char *name, *arg, *key; char letter; };
+bool opts_row(int i, struct opts_row *row);
+void opts_text(int i, struct text *out);                   /* adds what --help says of it */
+/* Applies the options to a parsed configuration and finishes it. 78 or 64. */
+int opts_apply(const struct opts *o, struct conf *c, struct err *e);
+void opts_free(struct opts *o);
+
+#endif

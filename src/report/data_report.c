@@ -1,0 +1,81 @@
+#include <stdio.h>
+#include <string.h>
+#include "cluster/log.h"
+#include "report/data_report.h"
+
+static void part_hello(const char *what, uint64_t count, const struct ds *d)
+{
+    enum { SHOWN = 6 };
+    struct text t = {0};
+    text_add(&t, "%llu %s samples of %lld class%s", (unsigned long long)count, what, (long long)d->n_classes,
+             d->n_classes == 1 ? "" : "es");
+    for (int64_t i = 0; d->class_name && i < d->n_classes && i < SHOWN; i++) {
+        char name[64];
+        text_add(&t, "%s%s", i ? ", " : ": ", text_printable(d->class_name[i], name, sizeof name));
+    }
+    if (d->class_name && d->n_classes > SHOWN) text_add(&t, " ...");
+    log_line("%s", t.s);
+    text_free(&t);
+}
+
+void data_report_warnings(const struct job *j, struct text *t)
+{
+    for (int part = DS_TRAIN; part <= DS_TEST; part++) {
+        const char *s = j->data[part] && j->data[part]->warning ? j->data[part]->warning : "";
+        for (int n; *s; s += n, s += *s == '\n') {
+            struct text line = {0};
+            n = (int)strcspn(s, "\n");
+            text_add(&line, "warning: %.*s\n", n, s);
+            if (!t->n || !strstr(t->s, line.s)) text_add(t, "%s", line.s);   /* both parts may be of the same files */
+            text_free(&line);
+        }
+    }
+    const uint64_t train = j->count[DS_TRAIN], test = j->count[DS_TEST];
+    if (j->conf->data.validation > 0 && train && test)
+        text_add(t, "note: data.validation holds out %llu of %llu samples for tests\n", (unsigned long long)test,
+                 (unsigned long long)(train + test));
+}
+
+void data_report_hello(const struct job *j)
+{
+    struct text t = {0};
+    data_report_warnings(j, &t);
+    for (char *save, *line = t.n ? strtok_r(t.s, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+        log_line("%s", line);
+    text_free(&t);
+    static const char *const what[] = {[DS_TRAIN] = "training", [DS_TEST] = "test"};
+    for (int part = DS_TRAIN; part <= DS_TEST; part++)
+        if (j->data[part] && j->data[part]->n_classes) part_hello(what[part], j->count[part], j->data[part]);
+}
+
+static int tell(struct samples *s, struct metrics *m, struct err *e)
+{
+    char clean[4 * sizeof s->first];                      /* file names may be no UTF-8, which JSON does not take */
+    s->told = s->skipped;
+    log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
+             (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
+    text_printable(s->first, clean, sizeof clean);
+    return metrics_event(m, json_pack("{s:s,s:I,s:I,s:s}", "event", "damaged", "step", (json_int_t)s->step, "samples",
+                                      (json_int_t)s->skipped, "text", clean), e);
+}
+
+/* Of a replica the rank that says most: one reads the pictures of a part, others may come upon the same ones. Each
+ * replica reads its own part of every batch, so what they have met adds up. */
+int data_report_step(struct samples *s, struct metrics *m, const struct result *r, const struct job *j, struct err *e)
+{
+    uint64_t all = 0;
+    s->step = r->o.step;
+    for (int i = 0; i < job_world(j); i += j->n_ranks) {
+        const struct report *most = &r->rep[i];
+        for (int k = i + 1; k < i + j->n_ranks; k++) if (r->rep[k].skipped > most->skipped) most = &r->rep[k];
+        if (most->skipped && !s->skipped && !all) snprintf(s->first, sizeof s->first, "%s", most->text);
+        all += most->skipped;
+    }
+    if (all > s->skipped) s->skipped = all;
+    return s->skipped && s->skipped >= 2 * s->told ? tell(s, m, e) : 0;
+}
+
+int data_report_end(struct samples *s, struct metrics *m, struct err *e)
+{
+    return s->skipped > s->told ? tell(s, m, e) : 0;
+}

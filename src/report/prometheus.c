@@ -1,0 +1,333 @@
+/* Figures of a run, and the page that Prometheus reads. */
+#include "config.h"
+#include <dirent.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/proc.h"
+#include "report/prometheus.h"
+
+/* Upper bounds of the durations of steps that are counted together, in seconds. */
+static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+                                1,     2.5,    5,     10,   25,    50,   100, 250,  500};
+enum { BOUNDS = sizeof bounds / sizeof *bounds };
+
+struct rank_tally { uint64_t busy_ns, wait_ns, bytes; double bubble; _Atomic uint64_t heard; };
+struct prometheus {
+    const struct job *job;
+    struct scores scores;
+    uint64_t planned, step, epoch, steps, samples, evaluations, nonfinite, damaged, restarts, rollbacks, ended;
+    double score[MAX_SCORES], test[MAX_SCORES], rate, norm;   /* norm -1: not computed */
+    uint64_t within[BOUNDS + 1], duration_ns;             /* steps by duration; the last: longer than all bounds */
+    struct { uint64_t good, bad, step, when, ns; } kept;  /* checkpoints; step, when and ns: of the last good one */
+    struct rank_tally *rank;
+};
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+struct prometheus *prometheus_new(const struct job *j, uint64_t steps)
+{
+    struct prometheus *t = mem_alloc(sizeof *t);
+    *t = (struct prometheus){.job = j, .planned = steps, .norm = -1, .ended = clock_ns()};
+    t->rank = mem_alloc((size_t)job_world(j) * sizeof *t->rank);
+    for (int i = 0; i < job_world(j); i++) t->rank[i].heard = t->ended;
+    graph_scores(j->graph, &t->scores);
+    return t;
+}
+
+void prometheus_heard(struct prometheus *t, int rank, uint64_t when)
+{
+    uint64_t last = atomic_load(&t->rank[rank].heard);
+    while (last < when && !atomic_compare_exchange_weak(&t->rank[rank].heard, &last, when)) continue;
+}
+
+static void prometheus_rank(struct prometheus *t, const struct report *r, uint64_t ns, uint64_t ended)
+{
+    struct rank_tally *k = &t->rank[r->rank];
+    uint64_t part[ACC_COUNT];
+    k->bubble = account_of(r, ns, part);
+    k->bytes = r->allocated_bytes;
+    for (int i = 0; i < ACC_COUNT; i++) {
+        bool waits = i == ACC_WAIT_UP || i == ACC_WAIT_DOWN;
+        *(waits ? &k->wait_ns : &k->busy_ns) += part[i];
+    }
+    prometheus_heard(t, r->rank, ended);
+}
+
+void prometheus_step(struct prometheus *t, const struct result *r, const struct sums *s)
+{
+    int slot = 0;
+    t->step = r->o.step;
+    t->epoch = r->epoch;
+    t->steps++;
+    t->samples += (uint64_t)s->samples;
+    t->ended = r->ended;
+    t->rate = r->o.learning_rate;
+    t->norm = r->rep[0].grad_norm;
+    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(s->score, i);
+    while (slot < BOUNDS && (double)r->ns > bounds[slot] * 1e9) slot++;
+    t->within[slot]++;
+    t->duration_ns += r->ns;
+    for (int i = 0; i < job_world(t->job); i++) prometheus_rank(t, &r->rep[i], r->ns, r->ended);
+}
+
+void prometheus_evaluation(struct prometheus *t, const struct sums *s)
+{
+    t->evaluations++;
+    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(s->score, i);
+}
+
+void prometheus_checkpoint(struct prometheus *t, bool committed, uint64_t step, uint64_t ns)
+{
+    if (!committed) {
+        t->kept.bad++;
+        return;
+    }
+    t->kept.good++;
+    t->kept.step = step;
+    t->kept.ns = ns;
+    t->kept.when = clock_ns();
+}
+
+void prometheus_resumed(struct prometheus *t, uint64_t step, uint64_t restarts)
+{
+    t->step = t->kept.step = step;
+    t->kept.when = clock_ns();
+    t->restarts = restarts;
+}
+
+void prometheus_rollback(struct prometheus *t, uint64_t step)
+{
+    t->step = t->kept.step = step;
+    t->kept.when = clock_ns();
+    t->rollbacks++;
+}
+
+void prometheus_nonfinite(struct prometheus *t) { t->nonfinite++; }
+void prometheus_damaged(struct prometheus *t, uint64_t n) { t->damaged += n; }
+uint64_t prometheus_steps(const struct prometheus *t) { return t->steps + t->evaluations; }
+
+void prometheus_free(struct prometheus *t)
+{
+    if (!t) return;
+    free(t->rank);
+    free(t);
+}
+
+/* ---- the process ------------------------------------------------------------------------------------------------- */
+
+static double process_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    double n = d ? -1 : 0;                                /* the folder itself is one of them */
+    for (const struct dirent *f; d && (f = readdir(d));) n += f->d_name[0] != '.';
+    if (d) closedir(d);
+    return n;
+}
+
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + (double)t.tv_usec * 1e-6; }
+
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+struct page { const struct prometheus *t; struct text *out; const char *name; uint64_t now; };
+
+static void add_number(struct text *t, double x)
+{
+    if (isnan(x)) text_add(t, " NaN\n");
+    else if (isinf(x)) text_add(t, x > 0 ? " +Inf\n" : " -Inf\n");
+    else text_add(t, " %.15g\n", x);
+}
+
+static void put(const struct page *p, double x)
+{
+    text_add(p->out, "%s", p->name);
+    add_number(p->out, x);
+}
+
+/* Labels are bytes of any kind to begin with: names of runs come from the user. */
+static void add_label(struct text *t, const char *name, const char *value)
+{
+    char clean[300];
+    text_add(t, "%s=\"", name);
+    for (const char *s = text_printable(value, clean, sizeof clean); *s; s++)
+        text_add(t, *s == '\\' || *s == '"' ? "\\%c" : "%c", *s);
+    text_add(t, "\"");
+}
+
+static void put_label(const struct page *p, const char *label, const char *value, double x)
+{
+    text_add(p->out, "%s{", p->name);
+    add_label(p->out, label, value);
+    text_add(p->out, "}");
+    add_number(p->out, x);
+}
+
+static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_tally *r))
+{
+    for (int i = 0; i < job_world(p->t->job); i++) {
+        text_add(p->out, "%s{stage=\"%d\"", p->name, job_stage(p->t->job, i));
+        if (p->t->job->n_replicas > 1) text_add(p->out, ",replica=\"%d\"", job_replica(p->t->job, i));
+        text_add(p->out, "}");
+        add_number(p->out, of(p, &p->t->rank[i]));
+    }
+}
+
+static double since(const struct page *p, uint64_t when) { return p->now > when ? (double)(p->now - when) * 1e-9 : 0; }
+
+static void put_build(const struct page *p)
+{
+    const struct job *j = p->t->job;
+    text_add(p->out, "%s{", p->name);
+    add_label(p->out, "version", PACKAGE_VERSION);
+    text_add(p->out, ",");
+    add_label(p->out, "backend", j->be->name);
+    text_add(p->out, ",");
+    add_label(p->out, "library", j->dev.library);
+    text_add(p->out, "} 1\n");
+}
+
+static void put_run(const struct page *p) { put_label(p, "name", p->t->job->conf->run.name, 1); }
+static void put_step(const struct page *p) { put(p, (double)p->t->step); }
+static void put_planned(const struct page *p) { put(p, (double)p->t->planned); }
+static void put_epoch(const struct page *p) { if (p->t->steps) put(p, (double)p->t->epoch); }
+static void put_steps(const struct page *p) { put(p, (double)p->t->steps); }
+static void put_samples(const struct page *p) { put(p, (double)p->t->samples); }
+static void put_loss(const struct page *p) { if (p->t->steps) put(p, p->t->score[0]); }
+static void put_rate(const struct page *p) { if (p->t->steps) put(p, p->t->rate); }
+static void put_norm(const struct page *p) { if (p->t->norm >= 0) put(p, p->t->norm); }
+static void put_evaluations(const struct page *p) { put(p, (double)p->t->evaluations); }
+static void put_step_age(const struct page *p) { put(p, since(p, p->t->ended)); }
+
+static void put_scores(const struct page *p)
+{
+    for (int i = 1; p->t->steps && i < p->t->scores.n; i++) {
+        const struct score_style k = score_style(p->t->scores.of[i].name);
+        if (!k.tests_only) put_label(p, "score", k.key, p->t->score[i]);
+    }
+}
+
+static void put_tests(const struct page *p)
+{
+    for (int i = 0; p->t->evaluations && i < p->t->scores.n; i++)
+        put_label(p, "score", score_style(p->t->scores.of[i].name).key, p->t->test[i]);
+}
+
+static void put_durations(const struct page *p)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < BOUNDS; i++)
+        text_add(p->out, "%s_bucket{le=\"%g\"} %llu\n", p->name, bounds[i],
+                 (unsigned long long)(n += p->t->within[i]));
+    n += p->t->within[BOUNDS];
+    text_add(p->out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum", p->name, (unsigned long long)n, p->name);
+    add_number(p->out, (double)p->t->duration_ns * 1e-9);
+    text_add(p->out, "%s_count %llu\n", p->name, (unsigned long long)n);
+}
+
+static double busy_of(const struct page *p, const struct rank_tally *r) { return (double)r->busy_ns * 1e-9; }
+static double wait_of(const struct page *p, const struct rank_tally *r) { return (double)r->wait_ns * 1e-9; }
+static double bubble_of(const struct page *p, const struct rank_tally *r) { return r->bubble; }
+static double bytes_of(const struct page *p, const struct rank_tally *r) { return (double)r->bytes; }
+static double silence_of(const struct page *p, const struct rank_tally *r) { return since(p, r->heard); }
+static void put_busy(const struct page *p) { put_stages(p, busy_of); }
+static void put_waits(const struct page *p) { put_stages(p, wait_of); }
+static void put_bubble(const struct page *p) { if (p->t->steps) put_stages(p, bubble_of); }
+static void put_memory(const struct page *p) { if (p->t->steps) put_stages(p, bytes_of); }
+static void put_heartbeat(const struct page *p) { put_stages(p, silence_of); }
+
+static void put_kept(const struct page *p)
+{
+    put_label(p, "result", "committed", (double)p->t->kept.good);
+    put_label(p, "result", "failed", (double)p->t->kept.bad);
+}
+
+static void put_kept_step(const struct page *p) { if (p->t->kept.when) put(p, (double)p->t->kept.step); }
+static void put_kept_age(const struct page *p) { if (p->t->kept.when) put(p, since(p, p->t->kept.when)); }
+static void put_kept_time(const struct page *p) { if (p->t->kept.good) put(p, (double)p->t->kept.ns * 1e-9); }
+static void put_restarts(const struct page *p) { put(p, (double)p->t->restarts); }
+static void put_rollbacks(const struct page *p) { put(p, (double)p->t->rollbacks); }
+static void put_nonfinite(const struct page *p) { put(p, (double)p->t->nonfinite); }
+static void put_damaged(const struct page *p) { put(p, (double)p->t->damaged); }
+
+static void put_cpu(const struct page *p)
+{
+    struct rusage u;
+    if (!getrusage(RUSAGE_SELF, &u)) put(p, seconds_of(u.ru_utime) + seconds_of(u.ru_stime));
+}
+
+static void put_virtual(const struct page *p)
+{
+    struct proc own;
+    if (proc_read(getpid(), &own)) put(p, (double)own.virtual_bytes);
+}
+
+static void put_resident(const struct page *p)
+{
+    struct proc own;
+    if (proc_read(getpid(), &own)) put(p, (double)own.resident_pages * (double)sysconf(_SC_PAGESIZE));
+}
+
+static void put_files(const struct page *p) { put(p, process_files()); }
+
+static void put_start(const struct page *p)
+{
+    double start = proc_own_start();
+    if (start >= 0) put(p, start);
+}
+
+static void put_most_files(const struct page *p)
+{
+    struct rlimit r;
+    if (!getrlimit(RLIMIT_NOFILE, &r)) put(p, r.rlim_cur == RLIM_INFINITY ? INFINITY : (double)r.rlim_cur);
+}
+
+static const struct { const char *name, *type, *help; void (*put)(const struct page *p); } rows[] = {
+    {"mpstaged_build_info", "gauge", "Program, backend and library; always 1", put_build},
+    {"mpstaged_run_info", "gauge", "Name of the run; always 1", put_run},
+    {"mpstaged_step", "gauge", "Number of the last step", put_step},
+    {"mpstaged_planned_steps", "gauge", "Number of the step that ends the run", put_planned},
+    {"mpstaged_epoch", "gauge", "Epoch of the last step, counted from 1", put_epoch},
+    {"mpstaged_steps_total", "counter", "Steps done by this process", put_steps},
+    {"mpstaged_samples_total", "counter", "Samples trained by this process", put_samples},
+    {"mpstaged_loss", "gauge", "Loss of the last step", put_loss},
+    {"mpstaged_score", "gauge", "Other scores of the last step", put_scores},
+    {"mpstaged_learning_rate", "gauge", "Learning rate of the last step", put_rate},
+    {"mpstaged_grad_norm", "gauge", "Norm of the last step's gradient, where it is clipped", put_norm},
+    {"mpstaged_evaluations_total", "counter", "Evaluations by this process", put_evaluations},
+    {"mpstaged_test_score", "gauge", "Loss and other scores of the last evaluation", put_tests},
+    {"mpstaged_step_duration_seconds", "histogram", "Durations of steps", put_durations},
+    {"mpstaged_step_age_seconds", "gauge", "Time since the last step ended", put_step_age},
+    {"mpstaged_stage_busy_seconds_total", "counter", "Time in which a stage did not wait for others", put_busy},
+    {"mpstaged_stage_wait_seconds_total", "counter", "Time in which a stage waited for its neighbours", put_waits},
+    {"mpstaged_stage_bubble_ratio", "gauge", "Share of the last step in which a stage waited", put_bubble},
+    {"mpstaged_stage_memory_bytes", "gauge", "Memory that a stage holds of its device", put_memory},
+    {"mpstaged_checkpoints_total", "counter", "Checkpoints of this process by result", put_kept},
+    {"mpstaged_checkpoint_last_step", "gauge", "Step of the last checkpoint", put_kept_step},
+    {"mpstaged_checkpoint_age_seconds", "gauge", "Time since a checkpoint was committed or loaded", put_kept_age},
+    {"mpstaged_checkpoint_duration_seconds", "gauge", "How long the last checkpoint took to write", put_kept_time},
+    {"mpstaged_restarts_total", "counter", "How often the run was resumed", put_restarts},
+    {"mpstaged_nonfinite_steps_total", "counter", "Steps whose loss or gradient was not finite", put_nonfinite},
+    {"mpstaged_damaged_transfers_total", "counter", "Tensors corrupted in transfer between ranks", put_damaged},
+    {"mpstaged_rollbacks_total", "counter", "Roll-backs of this process to a checkpoint", put_rollbacks},
+    {"mpstaged_heartbeat_age_seconds", "gauge", "Time since the last heartbeat of a stage's rank", put_heartbeat},
+    {"process_cpu_seconds_total", "counter", "CPU time of rank 0", put_cpu},
+    {"process_resident_memory_bytes", "gauge", "Resident memory of rank 0", put_resident},
+    {"process_virtual_memory_bytes", "gauge", "Address space of rank 0", put_virtual},
+    {"process_open_fds", "gauge", "Open files of rank 0", put_files},
+    {"process_max_fds", "gauge", "Limit of open files of rank 0", put_most_files},
+    {"process_start_time_seconds", "gauge", "When rank 0 began, since 1970", put_start},
+};
+
+void prometheus_page(const struct prometheus *t, struct text *page)
+{
+    struct page p = {.t = t, .out = page, .now = clock_ns()};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        p.name = rows[i].name;
+        text_add(page, "# HELP %s %s\n# TYPE %s %s\n", p.name, rows[i].help, p.name, rows[i].type);
+        rows[i].put(&p);
+    }
+}

@@ -1,0 +1,220 @@
+/* TensorBoard's event files. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/out.h"
+#include "cluster/thread_liveness.h"
+#include "report/tensorboard.h"
+
+static const char prefix[] = "events.out.tfevents.";
+
+struct tensorboard {
+    struct out_records file;
+    const struct job *job;
+    struct scores scores;
+    uint32_t crc[256];
+    struct text event, summary, value, record;            /* scratch */
+};
+
+/* ---- TFRecord ---------------------------------------------------------------------------------------------------- */
+
+/* CRC-32C (Castagnoli), reflected polynomial 0x82f63b78: RFC 3720, B.4. */
+static void crc_table(uint32_t crc[256])
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        crc[i] = i;
+        for (int bit = 0; bit < 8; bit++) crc[i] = crc[i] >> 1 ^ (crc[i] & 1 ? 0x82f63b78u : 0);
+    }
+}
+
+/* Masked, so that a checksum of data that holds checksums is none of them: TensorFlow, core/lib/hash/crc32c.h. */
+static uint32_t crc_masked(const struct tensorboard *v, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    uint32_t c = 0xffffffffu;
+    while (n--) c = v->crc[(c ^ *s++) & 255] ^ c >> 8;
+    c = ~c;
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+/* In one write, so that a reader sees whole records. */
+static int record_write(struct tensorboard *v, struct err *e)
+{
+    uint64_t n = v->event.n;
+    uint32_t crc = crc_masked(v, &n, sizeof n);
+    struct text *t = &v->record;
+    t->n = 0;
+    text_add_bytes(t, &n, sizeof n);
+    text_add_bytes(t, &crc, sizeof crc);
+    text_add_bytes(t, v->event.s, v->event.n);
+    crc = crc_masked(v, v->event.s, v->event.n);
+    text_add_bytes(t, &crc, sizeof crc);
+    const char *before = liveness_wait_file("the event file");
+    int bad = out_records_add(&v->file, t->s, t->n, false, e);
+    liveness_wait_file(before);
+    return bad;
+}
+
+/* ---- protocol buffers -------------------------------------------------------------------------------------------- */
+
+enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+
+static void add_varint(struct text *t, uint64_t x)
+{
+    for (; x > 127; x >>= 7) text_add_bytes(t, &(unsigned char){(unsigned char)(x | 128)}, 1);
+    text_add_bytes(t, &(unsigned char){(unsigned char)x}, 1);
+}
+
+static void add_key(struct text *t, unsigned field, enum wire type) { add_varint(t, field << 3 | type); }
+
+static void add_bytes(struct text *t, unsigned field, const void *p, size_t n)
+{
+    add_key(t, field, WIRE_BYTES);
+    add_varint(t, n);
+    text_add_bytes(t, p, n);
+}
+
+static void event_begin(struct tensorboard *v, uint64_t step)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    v->event.n = v->summary.n = 0;
+    add_key(&v->event, 1, WIRE_64);
+    text_add_bytes(&v->event, &seconds, sizeof seconds);
+    add_key(&v->event, 2, WIRE_VARINT);
+    add_varint(&v->event, step);
+}
+
+static void add_value(struct tensorboard *v, const char *tag, double x)
+{
+    float single = (float)x;
+    v->value.n = 0;
+    add_bytes(&v->value, 1, tag, strlen(tag));
+    add_key(&v->value, 2, WIRE_32);
+    text_add_bytes(&v->value, &single, sizeof single);
+    add_bytes(&v->summary, 1, v->value.s, v->value.n);
+}
+
+static int event_end(struct tensorboard *v, struct err *e)
+{
+    add_bytes(&v->event, 5, v->summary.s, v->summary.n);
+    return record_write(v, e);
+}
+
+/* ---- what is told ------------------------------------------------------------------------------------------------ */
+
+static void add_scores(struct tensorboard *v, const char *part, const struct sums *s, bool test)
+{
+    char tag[64];
+    for (int i = 0; i < v->scores.n; i++) {
+        const struct score_style k = score_style(v->scores.of[i].name);
+        if ((k.tests_only && !test) || (i && !score_counted(&s->score[i]))) continue;
+        snprintf(tag, sizeof tag, "%s/%s", part, k.key);
+        add_value(v, tag, score_mean(s->score, i));
+    }
+}
+
+int tensorboard_step(struct tensorboard *v, const struct result *r, struct err *e)
+{
+    struct sums s = {0};
+    sums_add(&s, r, job_world(v->job));
+    double n = s.samples ? (double)s.samples : 1;
+    event_begin(v, r->o.step);
+    add_scores(v, "train", &s, false);
+    add_value(v, "train/learning_rate", r->o.learning_rate);
+    add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
+    for (int i = 0; i < job_world(v->job); i++) {
+        uint64_t part[ACC_COUNT];
+        char tag[64], replica[24] = "";
+        if (v->job->n_replicas > 1) snprintf(replica, sizeof replica, "replica_%d_", job_replica(v->job, i));
+        snprintf(tag, sizeof tag, "bubble/%sstage_%d", replica, job_stage(v->job, i));
+        add_value(v, tag, account_of(&r->rep[i], r->ns, part));
+    }
+    return event_end(v, e);
+}
+
+int tensorboard_evaluation(struct tensorboard *v, uint64_t step, const struct sums *s, struct err *e)
+{
+    event_begin(v, step);
+    add_scores(v, "test", s, true);
+    return event_end(v, e);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* Counts the event files of the directory, and removes them if asked to. */
+static int earlier(int dirfd, bool gone)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) return 0;
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, prefix, sizeof prefix - 1)) continue;
+        n++;
+        if (gone) unlinkat(dirfd, f->d_name, 0);
+    }
+    closedir(d);
+    return n;
+}
+
+int tensorboard_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
+{
+    bool adds = c->run.overwrite || strcmp(c->run.resume, "no");
+    adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* of a run that came to nothing: rundir.c */
+    if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
+    return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
+                   dir, prefix);
+}
+
+/* Says that the run begins again at this step: TensorBoard forgets what earlier files have of it and of later ones
+ * (Event.session_log 7, SessionLog.status 1 = START). */
+static int session_begin(struct tensorboard *v, uint64_t step, struct err *e)
+{
+    event_begin(v, step);
+    v->value.n = 0;
+    add_key(&v->value, 1, WIRE_VARINT);
+    add_varint(&v->value, 1);
+    add_bytes(&v->event, 7, v->value.s, v->value.n);
+    return record_write(v, e);
+}
+
+int tensorboard_open(int dirfd, const char *dir, const struct job *j, const struct ckpt *from, struct tensorboard **out,
+                     struct err *e)
+{
+    static const char version[] = "brain.Event:2";
+    struct tensorboard *v = mem_alloc(sizeof *v);
+    char host[64] = "host", name[160];
+    *out = v;
+    *v = (struct tensorboard){.file = {.fd = -1}, .job = j};
+    graph_scores(j->graph, &v->scores);
+    crc_table(v->crc);
+    gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());
+    /* TensorBoard would draw every file of the folder into one curve */
+    if (j->conf->run.overwrite) earlier(dirfd, true);
+    if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
+    event_begin(v, 0);
+    add_bytes(&v->event, 3, version, sizeof version - 1);
+    return record_write(v, e) || (from && session_begin(v, from->step + 1, e)) ? -1 : 0;
+}
+
+void tensorboard_undo(const struct tensorboard *v, int dirfd)
+{
+    if (v && v->file.fd >= 0) unlinkat(dirfd, strrchr(v->file.path, '/') + 1, 0);
+}
+
+void tensorboard_close(struct tensorboard *v)
+{
+    if (!v) return;
+    out_records_close(&v->file);
+    text_free(&v->event);
+    text_free(&v->summary);
+    text_free(&v->value);
+    text_free(&v->record);
+    free(v);
+}

@@ -1,0 +1,582 @@
+/* The scheduler of rank 0. */
+#include "config.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/deadline.h"
+#include "cluster/thread_liveness.h"
+#include "cluster/log.h"
+#include "cluster/shutdown.h"
+#include "service/loop_int.h"
+#include "cluster/heartbeat.h"
+#include "train/weights.h"
+#include "cluster/sd_notify.h"
+
+/* ---- orders out -------------------------------------------------------------------------------------------------- */
+
+/* While the run pauses, no step or batch begins. */
+static bool is_held(const struct loop *l)
+{
+    enum sequencer_phase p = l->sequencer.phase;
+    bool wanted = l->sequencer.wanted && l->sequencer.step != l->sequencer.saved;
+    return l->pause.on && (p == SEQUENCER_TRAIN || (p == SEQUENCER_EVALUATE && !wanted));
+}
+
+void loop_orders(struct loop *l)
+{
+    if (ckpt_policy_due(&l->policy)) sequencer_checkpoint(&l->sequencer);
+    while (l->in_flight < IN_FLIGHT && !is_held(l) && !loop_back_waits(l)) {
+        struct sequencer before = l->sequencer;
+        if (!sequencer_next(&l->sequencer, l->task)) break;
+        if (!queue_put(l->coordinator.orders, l->task)) break; /* never: the queue has room for all in flight */
+        l->before[l->n_orders++ % IN_FLIGHT] = before;
+        if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_ordered(&l->policy);
+        l->in_flight++;
+    }
+    if (l->sequencer.phase > SEQUENCER_SAVE) notify_stopping(l->q.job->conf->run.evaluate ?
+                                                             "ending" : "writing weights");
+}
+
+void loop_revoke(struct loop *l)
+{
+    int n = 0;
+    bool wanted = l->sequencer.wanted;
+    for (; queue_unput(l->coordinator.orders, l->task); n++) /* the newest first: ranks may take the oldest meanwhile */
+        if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_revoked(&l->policy);
+    if (!n) return;
+    l->in_flight -= n;
+    l->n_orders -= (uint64_t)n;
+    l->sequencer = l->before[l->n_orders % IN_FLIGHT];
+    l->sequencer.wanted |= wanted;
+}
+
+void loop_stop(struct loop *l, enum sequencer_stop how)
+{
+    if (l->stopped || l->sequencer.phase >= SEQUENCER_SAVE) return;
+    loop_pause_end(l);
+    l->stopped = true;
+    notify_stopping("stopping");
+    loop_revoke(l);
+    sequencer_stop(&l->sequencer, how);
+    loop_orders(l);
+    log_line("stopping after step %llu", (unsigned long long)l->sequencer.step);
+}
+
+bool loop_checkpoint(struct loop *l)
+{
+    loop_revoke(l);
+    bool wanted = sequencer_checkpoint(&l->sequencer);
+    loop_orders(l);
+    return wanted;
+}
+
+/* ---- results in -------------------------------------------------------------------------------------------------- */
+
+/* Logs what the first steps showed. */
+static void slow_layers_lines(struct loop *l)
+{
+    struct text t = {0};
+    plan_accuracy_slow(l->accuracy, &t);
+    if (t.n) log_lines(t.s);
+    text_free(&t);
+}
+
+static double busy_ns(const struct report *r)
+{
+    double sum = 0;
+    for (int k = 0; k < ACC_COUNT; k++)
+        if (k != ACC_WAIT_UP && k != ACC_WAIT_DOWN && k != ACC_TRANSFER && k != ACC_CHECKPOINT) sum += (double)r->ns[k];
+    return sum;
+}
+
+static int straggler_tell(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
+{
+    char who[HEARTBEAT_WHO];
+    uint64_t since = l->straggler[rank].since;
+    heartbeat_who(rank, who);
+    if (over) log_line("note: %s is no longer slow, since step %llu", who, (unsigned long long)r->o.step);
+    else
+        log_line("note: %s is slow: for %d steps it has been busy %.1f times as long as usual", who, STRAGGLER_STEPS,
+                 times);
+    json_t *o = json_pack("{s:s,s:I,s:i,s:s,s:f,s:b,s:I}", "event", "straggler", "step", (json_int_t)r->o.step, "rank",
+                          rank, "who", who, "factor", times, "over", (int)over, "since", (json_int_t)since);
+    return metrics_event(l->q.metrics, o, e);
+}
+
+static int stragglers_look(struct loop *l, const struct result *r, struct err *e)
+{
+    if ((int)r->o.plan != l->q.job->plan_of[PLAN_FULL]) return 0;
+    for (int i = 0; i < job_world(l->q.job); i++) {
+        double times = 0;
+        enum straggler_news news = straggler_step(&l->straggler[i], r->o.step, busy_ns(&r->rep[i]), &times);
+        if (news != STRAGGLER_NONE && straggler_tell(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
+    }
+    return 0;
+}
+
+/* A step that updated nothing counts and is reported as others are, with a line and an event of its own where the run
+ * goes on (check_finite in coordinator.c). */
+static int skip_note(struct loop *l, const struct result *r, struct err *e)
+{
+    const struct job *j = l->q.job;
+    char what[300];
+    l->skipped_in_a_row = r->rep[0].nonfinite ? l->skipped_in_a_row + 1 : 0;
+    if (!r->rep[0].nonfinite) return 0;
+    l->nonfinite++;
+    l->known.skipped++;
+    prometheus_nonfinite(l->prometheus);
+    if (conf_rolls_back(j->conf)) loop_back_begin(l, r);
+    if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
+    log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
+             nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
+    return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);
+}
+
+/* A step that ran again because something came damaged, and then was sound. */
+static int rerun_note(struct loop *l, const struct result *r, struct err *e)
+{
+    const struct report *p = &r->rep[0];
+    char link[64] = "";
+    if (!p->damaged) return 0;
+    if (p->damaged_from >= 0)
+        snprintf(link, sizeof link, " from rank %d to rank %d", p->damaged_from, p->damaged_to);
+    log_line("warning: step %llu was repeated: %d tensor%s corrupted in transfer%s; suspect the memory or the network",
+             (unsigned long long)r->o.step, p->damaged, p->damaged == 1 ? "" : "s", link);
+    prometheus_damaged(l->prometheus, (uint64_t)p->damaged);
+    return metrics_rerun(l->q.metrics, r, e);
+}
+
+static int result_step(struct loop *l, const struct result *r, struct err *e)
+{
+    struct sums s = {0};
+    sums_add(&s, r, job_world(l->q.job));
+    l->steps = l->known.step = r->o.step;
+    l->samples += (uint64_t)s.samples;
+    progress_step(&l->progress, r, &s);
+    progress_notify(&l->progress);
+    plan_accuracy_step(l->accuracy, r);
+    prometheus_step(l->prometheus, r, &s);
+    slow_layers_lines(l);
+    if (l->q.events && tensorboard_step(l->q.events, r, e)) return -1;
+    if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e) || rerun_note(l, r, e)) return -1;
+    return stragglers_look(l, r, e);
+}
+
+static void batch_count(struct loop *l, const struct result *r)
+{
+    struct sums s = {0};
+    sums_add(&s, r, job_world(l->q.job));
+    l->batches.n++;
+    if (!isfinite(score_mean(s.score, 0)) && !l->batches.bad++) l->batches.first = l->batches.n;
+}
+
+/* A run that only evaluates fails if a loss is not finite, because the loss is its result. During training such a test
+ * loss is only noted: weights that are not finite show in the next step, or when they are written. */
+static int batches_report(struct loop *l, struct err *e)
+{
+    char text[200];
+    int bad = l->batches.bad;
+    snprintf(text, sizeof text, "evaluation: the loss of %d of %d batches is not finite, first of batch %d; look for "
+             "NaN and very large values in the test data", bad, l->batches.n, l->batches.first);
+    memset(&l->batches, 0, sizeof l->batches);
+    if (!bad) return 0;
+    if (l->q.job->conf->run.evaluate) return err_set(e, E_NONFINITE, "%s", text);
+    log_line("note: %s", text);
+    return 0;
+}
+
+static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
+{
+    const char *file = l->q.job->conf->run.predict;
+    char clean[1200];
+    l->progress.test_done = 0;
+    text_printable(file, clean, sizeof clean);
+    return metrics_event(l->q.metrics, json_pack("{s:s,s:I,s:s,s:f}", "event", "prediction", "samples",
+                                                 (json_int_t)s->samples, "file", clean, "prediction_seconds",
+                                                 (double)s->ns * 1e-9), e);
+}
+
+/* train.patience is at its end, and with it the run. */
+static void enough_tell(struct loop *l)
+{
+    const struct ckpt_best *b = &l->policy.so_far;
+    char value[80];
+    struct score_style style = score_style_of(b->score);
+    score_print(&style, b->value, SCORE_TEST, value, sizeof value);
+    l->enough = true;
+    l->progress.steps = l->sequencer.steps;
+    l->progress.epochs = job_epochs(l->q.job, l->sequencer.steps);
+    if (*b->score)
+        log_line("%llu evaluation%s without a better one than %s after step %llu: the run ends",
+                 (unsigned long long)b->waited, b->waited == 1 ? "" : "s", value, (unsigned long long)b->step);
+    else
+        log_line("%llu evaluation%s without a score that is a number: the run ends", (unsigned long long)b->waited,
+                 b->waited == 1 ? "" : "s");
+}
+
+static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
+{
+    if (!l->evaluation.samples && !r->last)
+        log_line("%s %llu test samples", l->q.job->conf->run.predict ? "predicting" : "evaluating",
+                 (unsigned long long)l->q.job->count[DS_TEST]);
+    sums_add(&l->evaluation, r, job_world(l->q.job));
+    batch_count(l, r);
+    plan_accuracy_step(l->accuracy, r);
+    if (!r->last) {
+        progress_evaluating(&l->progress, &l->evaluation);
+        progress_notify(&l->progress);
+        return 0;
+    }
+    struct sums s = l->evaluation;
+    l->evaluation = (struct sums){0};
+    if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
+    progress_evaluation(&l->progress, l->steps, &s);
+    progress_notify(&l->progress);
+    prometheus_evaluation(l->prometheus, &s);
+    if (l->q.events && tensorboard_evaluation(l->q.events, l->steps, &s, e)) return -1;
+    if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
+    bool best = ckpt_policy_scored(&l->policy, l->steps, &s);
+    sequencer_judged(&l->sequencer, best, ckpt_policy_enough(&l->policy));
+    if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_tell(l);
+    return batches_report(l, e);
+}
+
+static int result_take(struct loop *l, const struct result *r, struct err *e)
+{
+    if (l->goes_back) return loop_back_take(l, r, e);
+    bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
+    if (steps && data_report_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
+    switch ((enum order_kind)r->o.kind) {
+    case ORDER_TRAIN: return result_step(l, r, e);
+    case ORDER_EVAL: return result_evaluation(l, r, e);
+    case ORDER_CHECKPOINT: ckpt_policy_release(&l->policy, &r->o, l->skipped_in_a_row); return 0;
+    case ORDER_SAVE:
+        if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
+        return 0;
+    case ORDER_ROLLBACK: case ORDER_STOP: case ORDER_ABORT: break;
+    }
+    return 0;
+}
+
+void loop_fail(struct loop *l, const struct err *e)
+{
+    if (l->failed) return;
+    l->failed = true;
+    abort_set(e->code, e->text);
+}
+
+static void on_asked(struct loop *l)
+{
+    unsigned a = shutdown_asked();
+    if (a & SHUTDOWN_ASK_CHECKPOINT &&
+        !loop_checkpoint(l)) log_line("no checkpoint: nothing has changed since the last "
+                                                                     "one");
+    if (a & SHUTDOWN_ASK_REOPEN_LOG) log_reopen();
+    if (a & SHUTDOWN_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
+}
+
+/* Orders that are taken back must not bring it back. */
+static void lost_take(struct loop *l)
+{
+    if (!l->policy.lost) return;
+    sequencer_unsaved(&l->sequencer, l->policy.lost);
+    for (int i = 0; i < IN_FLIGHT; i++) sequencer_unsaved(&l->before[i], l->policy.lost);
+    l->policy.lost = 0;
+}
+
+/* A run that only evaluates has nothing to go on with. */
+static void saved_tell(const struct loop *l)
+{
+    if (!l->q.job->conf->run.evaluate) shutdown_saved(l->policy.step);
+}
+
+static void on_wake(uv_async_t *a)
+{
+    struct loop *l = a->data;
+    struct err e = {0};
+    while (queue_get(l->coordinator.results, l->result, 0)) {
+        l->in_flight--;
+        if (l->result->o.kind == ORDER_TRAIN && !l->goes_back)     /* the rate that it had */
+            l->result->o.learning_rate = order_rate(&l->result->o, l->known.skipped);
+        if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
+    }
+    if (ckpt_policy_take(&l->policy, l->stopped || l->sequencer.phase >= SEQUENCER_SAVE, &e)) loop_fail(l, &e);
+    lost_take(l);
+    saved_tell(l);
+    if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
+    if (l->policy.step) ctl_checkpoint_done(l->ctl, l->policy.step, 0, "");
+    if (l->coordinator.costs && queue_get(l->coordinator.costs, l->costs, 0)) {
+        plan_accuracy_costs(l->accuracy, l->costs);
+        slow_layers_lines(l);
+    }
+    on_asked(l);
+    loop_orders(l);
+}
+
+/* On the writer's thread. */
+static void loop_saved(void *ctx, const struct save_done *d)
+{
+    struct loop *l = ctx;
+    queue_put(l->policy.done, d);                         /* one is written at a time: there is room */
+    uv_async_send(&l->wake);
+}
+
+static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+/* The executor leaves soon after the abort word is set. If it hangs in a call, the job ends here; after a signal in
+ * time, before the watching thread of shutdown.c ends the process. */
+static void on_tick(uv_timer_t *t)
+{
+    struct loop *l = t->data;
+    struct err e, none = {0};
+    liveness_turn();
+    progress_tick(&l->progress);
+    if (is_held(l) && !l->in_flight) progress_notify_paused(&l->progress);
+    log_tick();
+    ckpt_policy_tick(&l->policy);
+    if (!atomic_load(abort_code()) || !shutdown_get(&e)) return;
+    int patience = e.code == E_STOPPED ? DEADLINE_LOOP_STOP : DEADLINE_LOOP_FAIL;
+    uint64_t end = shutdown_since() + DEADLINE_NS(patience), now = clock_ns();
+    if (now < end) {
+        uint64_t ms = (end - now) / 1000000 + 1;
+        if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
+        return;
+    }
+    metrics_failed(l->q.metrics, e.code, e.text, &none);
+    log_error(e.code, e.text);
+    ctl_close(l->ctl, e.code, e.text);
+    l->q.tp->ops->abort(l->q.tp, e.code);
+    _exit(e.code);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void on_quit(uv_async_t *a)
+{
+    struct loop *l = a->data;
+    on_wake(&l->wake);
+    uv_stop(&l->uv);
+}
+
+static void handle_close(uv_handle_t *h, void *none)
+{
+    (void)none;
+    if (!uv_is_closing(h)) uv_close(h, NULL);
+}
+
+static void uv_end(struct loop *l)
+{
+    uv_walk(&l->uv, handle_close, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
+}
+
+/* Called when the thread has ended: clients hear of the end when everything is written. A writer may still be at work
+ * where the run has failed. */
+static void loop_end(struct loop *l, int code, const char *how)
+{
+    ctl_close(l->ctl, code, how);
+    http_close(l->http);
+    save_leave(l->q.save);
+    uv_end(l);
+}
+
+static void loop_main(void *arg)
+{
+    pthread_setname_np(pthread_self(), "mpstaged:sched");
+    liveness_begin();
+    uv_run(&((struct loop *)arg)->uv, UV_RUN_DEFAULT);
+}
+
+static int uv_open(struct loop *l, struct err *e)
+{
+    int none = uv_loop_init(&l->uv), bad = none;
+    if (!bad) bad = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (!bad) bad = uv_async_init(&l->uv, &l->quit, on_quit);
+    if (!bad) bad = uv_timer_init(&l->uv, &l->tick);
+    l->wake.data = l->quit.data = l->tick.data = l;
+    if (!bad) bad = uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    if (bad && !none) uv_end(l);
+    return bad ? err_set(e, E_OS, "event loop: %s", uv_strerror(bad)) : 0;
+}
+
+static struct loop *loop_new(const struct loop_request *q, const struct outputs *files)
+{
+    struct loop *l = mem_alloc(sizeof *l);
+    l->q = *q;
+    l->task = mem_alloc(task_bytes(q->job));
+    l->result = mem_alloc(result_bytes(job_world(q->job)));
+    l->coordinator = (struct coordinator){.orders = queue_new(IN_FLIGHT, task_bytes(q->job)),
+                                          .results = queue_new(IN_FLIGHT + 1,
+            result_bytes(job_world(q->job))),
+                            .wake = loop_wake, .ctx = l, .files = files};
+    size_t costs = (size_t)warmup_count(q->job) * sizeof *l->costs;
+    if (costs) {
+        l->costs = mem_alloc(costs);
+        l->coordinator.costs = queue_new(1, costs);
+    }
+    sequencer_begin(&l->sequencer, q->job, q->from);
+    l->sequencer.rates = q->rates;
+    l->sequencer.known = &l->known;
+    ckpt_policy_begin(&l->policy, q->job, q->save, q->from, q->best);
+    if (q->from && ckpt_policy_enough(&l->policy) && !l->sequencer.evaluate_due) {
+        sequencer_enough(&l->sequencer);
+        l->enough = true;
+    }
+    save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
+    if (q->from) {
+        l->steps = q->from->step;
+        l->samples = sequencer_samples(q->job, q->from->position);
+        l->known = (struct known){q->from->step, q->from->step - q->from->updates};
+        l->skipped_in_a_row = l->coordinator.skipped = q->from->skipped;
+    }
+    progress_begin(&l->progress, q->job, l->sequencer.steps, q->screen);
+    l->accuracy = plan_accuracy_new(q->job, q->one_process);
+    l->straggler = mem_alloc((size_t)job_world(q->job) * sizeof *l->straggler);
+    for (int i = 0; i < job_world(q->job); i++)
+        l->straggler[i].planned_ns = plan_accuracy_planned_ns(l->accuracy, i % q->job->n_ranks);
+    l->prometheus = prometheus_new(q->job, l->sequencer.steps);
+    if (q->from) prometheus_resumed(l->prometheus, q->from->step, 1);
+    l->policy.metrics = q->metrics;
+    l->policy.prometheus = l->prometheus;
+    return l;
+}
+
+/* Frees the loop, whose libuv loop is closed or was never opened. */
+static void loop_free(struct loop *l)
+{
+    ctl_free(l->ctl);
+    http_free(l->http);
+    plan_accuracy_free(l->accuracy);
+    ckpt_policy_end(&l->policy);
+    free(l->straggler);
+    prometheus_free(l->prometheus);
+    queue_free(l->coordinator.orders);
+    queue_free(l->coordinator.results);
+    queue_free(l->coordinator.costs);
+    free(l->costs);
+    free(l->task);
+    free(l->result);
+    free(l);
+}
+
+static void client_tell(void *ctl, uint64_t step, int code, const char *text)
+{
+    ctl_checkpoint_done(ctl, step, code, text);
+}
+
+static int loop_start(struct loop *l, struct err *e)
+{
+    if (loop_control(l, e)) return -1;
+    l->policy.told = client_tell;
+    l->policy.ctx = l->ctl;
+    shutdown_wake(loop_wake, l);
+    saved_tell(l);
+    on_asked(l);
+    loop_orders(l);
+    int bad = uv_thread_create(&l->thread, loop_main, l);
+    return bad ? err_set(e, E_OS, "thread: %s", uv_strerror(bad)) : 0;
+}
+
+int loop_open(const struct loop_request *q, struct loop **out, struct coordinator *coordinator, struct err *e)
+{
+    struct loop *l = loop_new(q, coordinator->files);
+    int bad = uv_open(l, e);
+    if (!bad && (bad = loop_start(l, e))) {
+        http_close(l->http);
+        uv_end(l);
+    }
+    if (bad) {
+        if (!l->http && q->http >= 0) close(q->http);
+        loop_free(l);
+        return -1;
+    }
+    *coordinator = l->coordinator;
+    *out = l;
+    return 0;
+}
+
+static int account_line(struct loop *l, struct err *e)
+{
+    struct text t = {0};
+    if (!plan_accuracy_any(l->accuracy)) return 0;
+    plan_accuracy_end(l->accuracy);
+    plan_accuracy_text(l->accuracy, &t);
+    log_lines(t.s);
+    text_free(&t);
+    return metrics_event(l->q.metrics, plan_accuracy_json(l->accuracy), e);
+}
+
+static const char *reason_of(const struct loop *l)
+{
+    return l->stopped ? "stopped" : l->enough ? "patience" : "finished";
+}
+
+static int last_lines(struct loop *l, int code, const char *text, struct err *e)
+{
+    int bad = account_line(l, e) || data_report_end(&l->damaged, l->q.metrics, e);
+    if (bad && !code) code = e->code, text = e->text;
+    if (code) return metrics_failed(l->q.metrics, code, text, e) || bad ? -1 : 0;
+    struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),
+                     .hash = *l->hash ? l->hash : NULL};
+    return metrics_done(l->q.metrics, &d, e);
+}
+
+/* A run that was told to stop and be resumed ends with 75, and one that could not write what it was asked to with 74.
+ */
+static int stopped_resumable(const struct loop *l, struct err *e)
+{
+    const struct sequencer *c = &l->sequencer;
+    char name[CKPT_NAME];
+    if (!l->stopped || c->how == STOP_WEIGHTS) return 0;
+    if (l->policy.last.code)
+        return err_set(e, l->policy.last.code, "stopped after step %llu, but without a checkpoint of it: %s",
+                       (unsigned long long)c->step, l->policy.last.text);
+    if (c->how != STOP_RESUMABLE) return 0;
+    if (!c->step) return err_set(e, E_STOPPED, "stopped before the first step");
+    return err_set(e, E_STOPPED, "stopped after step %llu, which is in checkpoints/%s; --resume continues",
+                   (unsigned long long)c->step, ckpt_name(c->step, name));
+}
+
+/* Of a run that has trained and evaluated: how good its weights are, and where the best ones lie. */
+static void summary_tell(const struct loop *l)
+{
+    const struct ckpt_best *b = &l->policy.so_far;
+    struct score_style style = score_style_of(b->score);
+    char last[80], best[80], name[CKPT_NAME];
+    struct text at = {0};
+    if (!*b->score || l->q.job->conf->run.evaluate || !l->progress.tested) return;
+    score_print(&style, ckpt_policy_last(&l->policy), SCORE_TEST, last, sizeof last);
+    score_print(&style, b->value, SCORE_TEST, best, sizeof best);
+    text_add(&at, CKPT_FOLDER "/%s", ckpt_name(b->step, name));
+    bool kept = !faccessat(l->q.dir->fd, at.s, F_OK, 0), same = !b->waited;
+    if (!same) log_line("last evaluation: %s after step %llu", last, (unsigned long long)l->policy.score.step);
+    log_line("%s evaluation: %s after step %llu%s%s", same ? "last and best" : "best", best,
+             (unsigned long long)b->step, kept ? ", in " : "", kept ? at.s : "");
+    text_free(&at);
+}
+
+int loop_close(struct loop *l, int code, const char *text, struct err *e)
+{
+    shutdown_wake(NULL, NULL);
+    uv_async_send(&l->quit);
+    uv_thread_join(&l->thread);
+    liveness_end();
+    if (l->failed && !code && shutdown_get(e)) code = e->code, text = e->text;
+    if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
+    struct err mine = {0};
+    progress_end(&l->progress);
+    if (!code) summary_tell(l);
+    int bad = last_lines(l, code, text, &mine);
+    if (bad && !e->code) *e = mine;
+    if (code) loop_end(l, code, text);
+    else loop_end(l, e->code, e->code ? e->text : reason_of(l));
+    loop_free(l);
+    return e->code ? -1 : 0;
+}

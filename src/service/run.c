@@ -1,0 +1,254 @@
+/* The life of a run: its ranks as processes or threads, set-up, steps, end. */
+#include "config.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/deadline.h"
+#include "base/launched.h"
+#include "cluster/log.h"
+#include "report/trace.h"
+#include "cluster/fd_limit.h"
+#include "cluster/heartbeat.h"
+#include "service/loop.h"
+#include "train/profile.h"
+#include "service/run.h"
+#include "train/setup.h"
+#include "cluster/shutdown.h"
+#include "cluster/stall_watchdog.h"
+#include "cluster/vote.h"
+#include "service/http.h"
+#include "cluster/sd_notify.h"
+#include "plan/part.h"
+
+/* One rank. loop, http (the bound socket of service.metrics; -1: none): rank 0's. */
+struct run_rank { struct setup setup; struct loop *loop; int http; };
+
+/* ---- what set-up calls ------------------------------------------------------------------------------------------- */
+
+/* Takes the address early: it may be another's, and what follows may take minutes. */
+static int address_take(void *ctx, const struct conf *c, struct err *e)
+{
+    struct run_rank *r = ctx;
+    if (!c->service.metrics) return 0;
+    if (http_bind(c->service.metrics, abort_code(), &r->http, e)) return -1;
+    r->setup.service_files = HTTP_FILES;
+    return 0;
+}
+
+static int service_open(void *ctx, const struct ckpt *from, struct err *e)
+{
+    struct run_rank *r = ctx;
+    struct setup *b = &r->setup;
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
+                             .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
+                             .from = from, .rates = &b->resume.rates, .best = b->resume.any ? &b->resume.best : NULL,
+                             .http = r->http, .opts = b->opts, .file = &b->file};
+    r->http = -1;                                         /* the loop closes it */
+    return loop_open(&q, &r->loop, &b->coordinator, e);
+}
+
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
+
+/* Ends after a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken
+ * down. */
+static void leave(struct run_rank *r, struct err *e)
+{
+    struct setup *b = &r->setup;
+    int code = e->code ? e->code : E_INTERNAL;
+    struct err more = {0};
+    if (b->world->rank == 0) {
+        if (r->loop) loop_close(r->loop, code, e->text, &more);
+        log_error(code, e->text);
+    }
+    heartbeat_bye(code, e->text);
+    b->world->end(b->world, code);
+}
+
+static int train(struct run_rank *r, struct err *e)
+{
+    struct setup *b = &r->setup;
+    if (b->world->rank != 0) return worker_run(b->control, e);
+    if (coordinator_run(b->control, &b->coordinator, e)) return -1;
+    struct loop *l = r->loop;
+    r->loop = NULL;                                       /* it is freed, even if its last lines cannot be written */
+    return loop_close(l, 0, "", e);
+}
+
+static int profile(struct run_rank *r, struct err *e)
+{
+    struct setup *b = &r->setup;
+    if (setup_begin(b, e)) return -1;
+    setup_progress_now(b->ready, "measuring kernels");
+    shutdown_phase(SHUTDOWN_STEP, "measuring kernels");
+    if (profile_measure(b, e)) leave(r, e);
+    profile_write(b, e);
+    return vote_agree(b->world, e);
+}
+
+/* Ends after set-up has failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended
+ * here. */
+static int unbegun(struct run_rank *r, struct err *e)
+{
+    struct err more = {0};
+    if (r->loop) loop_close(r->loop, e->code, e->text, &more);
+    r->loop = NULL;
+    return -1;
+}
+
+static void begun(const struct setup *b)
+{
+    if (b->resume.found) notify_resumed(b->resume.from.step);
+    notify_ready(b->dir.path);
+}
+
+static int run(struct run_rank *r, struct err *e)
+{
+    struct setup *b = &r->setup;
+    if (b->opts->mode == MODE_PROFILE) return profile(r, e);
+    if (setup_begin(b, e)) return unbegun(r, e);
+    if (b->world->rank == 0) setup_hello(b), begun(b);
+    shutdown_phase(SHUTDOWN_STEP, NULL);
+    if (train(r, e)) leave(r, e);
+    shutdown_phase(SHUTDOWN_END, NULL);
+    if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
+    if (vote_agree(b->world, e)) return -1;
+    trace_write(&(struct trace_request){.world = b->world, .job = &b->job, .exec = b->exec, .at = &b->files.trace}, e);
+    if (vote_agree(b->world, e)) return -1;
+    if (b->world->rank == 0) setup_end(b);
+    return 0;
+}
+
+/* One rank from start to end. file: the configuration, if it has been read; rank 0 takes it. Returns its exit code. */
+static int rank_run(const struct opts *o, struct world *w, struct text *file)
+{
+    struct run_rank r = {.http = -1};
+    const struct setup_service service = {address_take, service_open, &r};
+    struct setup *b = &r.setup;
+    struct err e = {0};
+    setup_init(b, o, w, &service);
+    if (w->rank == 0) b->file = *file, *file = (struct text){0};
+    if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
+    int bad = run(&r, &e);
+    setup_progress_end(b->ready);
+    if (bad && w->rank == 0) log_error(e.code, e.text);
+    if (bad && !w->one_process) {
+        heartbeat_bye(e.code, e.text);
+        w->end(w, e.code);
+    }
+    setup_close(b);
+    if (r.http >= 0) close(r.http);
+    return e.code;
+}
+
+/* run.hang_timeout as the command line says it, before anybody has read the configuration. */
+static int64_t timeout_early(const struct opts *o)
+{
+    struct err none = {0};
+    struct conf *c = conf_parse("", "", 0, &none);
+    if (c) opts_apply(o, c, &none);                       /* most other options are missing, which is no matter */
+    int64_t s = c ? c->run.hang_timeout : HEARTBEAT_TIMEOUT_S;
+    conf_free(c);
+    return s;
+}
+
+/* After a signal each process ends by itself. */
+static void job_end(void *ctx, int code)
+{
+    struct world *w = ctx;
+    struct err e;
+    heartbeat_bye(code, shutdown_get(&e) ? e.text : NULL);
+    if (code != E_STOPPED) w->end(w, code);
+}
+
+static int run_processes(const struct opts *o, int *argc, char ***argv, struct text *file)
+{
+    struct world w;
+    struct err e = {0};
+    const struct launched_claim claim = launched_claim();
+    if (heartbeat_begin(launched_any(), timeout_early(o), &e)) return log_error(e.code, e.text);
+    world_mpi_begin(&w, argc, argv);
+    log_quiet(w.rank != 0);
+    if (launched_check(&claim, w.size, world_mpi_library(), &e)) {
+        log_error(e.code, e.text);
+        world_mpi_end();
+        heartbeat_end();
+        return e.code;
+    }
+    shutdown_end_by(job_end, &w);
+    if (heartbeat_join(&w, &e)) {
+        log_error(e.code, e.text);
+        w.end(&w, e.code);
+    }
+    int code = rank_run(o, &w, file);
+    world_mpi_end();
+    shutdown_end_by(NULL, NULL);
+    heartbeat_end();
+    return code;
+}
+
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct text *file; int code; };
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    char name[16];
+    snprintf(name, sizeof name, "mpstaged:%d", r->world->rank % 1000);
+    pthread_setname_np(pthread_self(), name);             /* as top -H shows it */
+    r->code = rank_run(r->opts, r->world, r->file);
+    return NULL;
+}
+
+static int run_threads(const struct opts *o, int n, struct text *file, struct err *e)
+{
+    struct world **w = world_local(n, e);
+    if (!w || heartbeat_threads(n, timeout_early(o), e)) return e->code;
+    struct rank *r = mem_alloc((size_t)n * sizeof *r);
+    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
+    for (int i = 1; i < n; i++)
+        if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
+            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"));
+    r[0].code = rank_run(o, w[0], file);                      /* the main thread is called as the program */
+    for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
+    int code = r[0].code;
+    heartbeat_end();
+    free(r);
+    world_local_free(w);
+    return code;
+}
+
+/* How many threads to run as ranks, if there is no launcher; 0: this process is a job of one rank under MPI. */
+static int threads_wanted(const struct opts *o, struct text *file, int *n, struct err *e)
+{
+    struct conf *c = conf_text_read(o->config, file, e) ? NULL : conf_parse(o->config, file->s, file->n, e);
+    if (!c) return -1;
+    int bad = opts_apply(o, c, e);
+    if (!bad)
+        *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
+    conf_free(c);
+    return bad;
+}
+
+int run_main(const struct opts *o, int *argc, char ***argv)
+{
+    struct err e = {0};
+    struct text file = {0};
+    int n;
+    if (!launched_any()) watchdog_begin();
+    shutdown_begin(DEADLINE_PROCESS_STOP);
+    shutdown_ignore();
+    log_failed(notify_failed);
+    if (o->mode == MODE_RUN && launched_first()) signals_open();
+    if (launched_any()) {
+        shutdown_launched();
+        fd_limit_raise(FD_LIMIT_FIRST_RANK + launched_ranks()); /* before MPI opens what it needs */
+        return run_processes(o, argc, argv, &file);
+    }
+    if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);
+    if (n == 0) return run_processes(o, argc, argv, &file);
+    const struct launched_claim claim = launched_claim();
+    if (launched_check(&claim, 1, world_mpi_library(), &e)) return log_error(e.code, e.text);
+    int code = run_threads(o, n > 0 ? n : 1, &file, &e);
+    return e.code ? log_error(e.code, e.text) : code;
+}

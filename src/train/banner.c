@@ -1,0 +1,87 @@
+/* What a run says of itself before its first step, and when it is over. */
+#include "config.h"
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#include "base/launched.h"
+#include "cluster/log.h"
+#include "report/predict.h"
+#include "report/data_report.h"
+#include "train/setup.h"
+#include "train/sequencer.h"
+#include "cluster/hosts.h"
+#include "train/ineffective_options.h"
+#include "plan/render.h"
+
+/* Replicas that a full batch leaves without work. */
+static void idle_report(const struct job *j)
+{
+    int full = j->plan_of[PLAN_FULL], idle = 0;
+    for (int r = 0; r < j->n_replicas && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
+    if (idle)
+        log_line("note: %d of %d replicas have no micro-batch of a batch: a smaller train.split_size gives them some",
+                 idle, j->n_replicas);
+}
+
+void setup_hello(struct setup *b)
+{
+    const struct job *j = &b->job;
+    char replicas[32] = "";
+    if (j->n_replicas > 1) snprintf(replicas, sizeof replicas, "%d replicas of ", j->n_replicas);
+    int ranks_here = b->world->here;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
+    bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
+    log_line("mpstaged %s: %s, %s%d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, replicas,
+             j->n_stages, j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library,
+             j->dev.isa, b->dir.path);
+    if (b->resume.found) {
+        unsigned long long step = b->resume.from.step, last = job_steps(j);
+        log_line("resuming from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
+    }
+    if (b->conf->run.evaluate && b->used.path.n)
+        log_line("weights: %s%s%s%s", b->used.path.s, b->used.which.n ? " (" : "",
+                 b->used.which.n ? b->used.which.s : "", b->used.which.n ? ")" : "");
+    if (rundir_keeps(&b->dir, b->conf))
+        log_line("note: earlier weights stay as weights.safetensors.old until new ones are written");
+    if (b->dir.adds)
+        log_line("note: %s has metrics of an earlier run, which left neither checkpoints nor weights: this one adds to "
+                 "them", b->dir.path);
+    data_report_hello(j);
+    if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
+    ineffective_options_report(j, b->nccl, &b->notes);
+    job_samples_note(j, &b->notes);
+    if (j->n_merged)
+        log_line("note: %d stages on %d rank%s: schedule %s runs one stage a rank, so the network is cut into %d",
+                 j->n_merged, j->n_ranks, j->n_ranks == 1 ? "" : "s", j->conf->pipeline.schedule, j->n_stages);
+    if (j->n_replicas > 1) idle_report(j);
+    memory_notes(j, &b->notes);
+    struct text slow = {0};
+    plan_slow_text(j->sel, &slow);
+    if (slow.n) log_lines(slow.s);
+    text_free(&slow);
+    if (!b->conf->run.evaluate && !b->conf->pipeline.profile)
+        log_line("note: planned with estimated costs; --profile measures them on this machine");
+    cost_doubt(j->cost->spread, j->cost->origin, &b->notes);
+    if (!b->conf->run.evaluate && sequencer_only_warms(j))
+        log_line("note: the warm-up is as long as the run or longer: the learning rate never reaches its full value");
+    if (used < cores && !j->be->stream)
+        log_line("note: %d rank%s here with %lld thread%s each leave%s %ld of %ld cores unused", ranks_here,
+                 ranks_here == 1 ? "" : "s",
+                 (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
+                 cores - used, cores);
+    hosts_report(b->host, b->world->size, j->n_ranks, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    launched_outer(b->world->size, &b->notes);
+    if (b->notes.n) log_lines(b->notes.s);
+}
+
+void setup_end(const struct setup *b)
+{
+    const char *more = b->predict && predict_complete(b->predict) ? b->files.predictions.path
+                     : b->conf->run.evaluate ? NULL : b->files.weights.path;
+    uint64_t odd = b->predict ? predict_nonfinite(b->predict) : 0;
+    if (odd)
+        log_line("warning: the network's output is not finite for %llu samples", (unsigned long long)odd);
+    if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
+    log_line("done: %s/metrics.jsonl%s%s", b->dir.path, more ? ", " : "", more ? more : "");
+}

@@ -1,0 +1,432 @@
+/* Messages between the ranks of a job: a transport that also listens. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/clock.h"
+#include "train/control_channel_int.h"
+
+static struct control *side_of(struct tp *t) { return (struct control *)t; }
+
+bool control_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->kind == ORDER_EVAL; }
+
+int control_steps(const struct control *s, int n)
+{
+    int k = 0;
+    for (int i = 0; i < n; i++) k += control_is_step(&s->tasks.at[(s->tasks.first + i) % TASKS]->o);
+    return k;
+}
+
+void control_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+
+static int hear_orders(struct control *s, struct err *e)
+{
+    struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
+    while (s->tasks.n < TASKS) {
+        int got = s->under->ops->recv_msg(s->under, &m, e);
+        if (got <= 0) return got;
+        const struct order *o = &s->fresh->o;
+        if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
+            return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, m.n);
+        if (o->kind == ORDER_ABORT) {
+            s->told = true;
+            abort_set(o->code, "another rank failed");
+            return 0;
+        }
+        memcpy(tasks_at(&s->tasks, s->tasks.n++), s->fresh, s->task_bytes);
+    }
+    return 0;
+}
+
+static int hear_reports(struct control *s, struct err *e)
+{
+    struct report r;
+    struct tp_message m = {-1, CONTROL_REPORT, &r, sizeof r};
+    for (;;) {
+        int got = s->under->ops->recv_msg(s->under, &m, e);
+        if (got <= 0) return got;
+        if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n)
+            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, r.rank);
+        if (coordinator_report(s, &r, e)) return -1;
+    }
+}
+
+static void costs_add(struct control *s, const double *x)
+{
+    for (int i = 0; i < s->n_costs; i++) s->costs[i] += x[i];
+    s->of_costs++;
+}
+
+/* Rank 0 hears the others' numbers only when it has its own. Nobody needs them earlier, and then they come soon. */
+static int hear_costs(struct control *s, struct err *e)
+{
+    struct tp_message m = {-1, CONTROL_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
+    while (s->of_costs && s->of_costs < s->n) {
+        int got = s->under->ops->recv_msg(s->under, &m, e);
+        if (got <= 0) return got;
+        if (m.n != m.max) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", m.n, m.max);
+        costs_add(s, s->costs_heard);
+    }
+    return 0;
+}
+
+static int hear_saved(struct control *s, struct err *e)
+{
+    struct saved r;
+    struct tp_message m = {-1, CONTROL_SAVED, &r, sizeof r};
+    for (;;) {
+        int got = s->under->ops->recv_msg(s->under, &m, e);
+        if (got <= 0) return got;
+        if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n || r.n < 0 || r.n > 2)
+            return err_set(e, E_INTERNAL, "what a rank wrote of a checkpoint came in %zu bytes", m.n);
+        save_heard(s->save, &r);
+    }
+}
+
+/* Tells rank 0 what this rank's writer has done. */
+static int say_saved(struct control *s, struct err *e)
+{
+    struct saved r;
+    return save_said(s->save, &r) ? s->under->ops->send_msg(s->under, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
+}
+
+static int listen_all(struct control *s, struct err *e)
+{
+    if (s->n == 1) return 0;
+    if (s->rank != 0) return hear_orders(s, e) || say_saved(s, e) ? -1 : 0;
+    return hear_reports(s, e) || hear_costs(s, e) || hear_saved(s, e) ? -1 : 0;
+}
+
+int control_poll(struct control *s, struct err *e)
+{
+    return s->under->ops->progress(s->under, e) || listen_all(s, e) ? -1 : 0;
+}
+
+void control_listen(struct control *s)
+{
+    struct err again = {0}, none = {0};
+    s->under->ops->progress(s->under, &again);
+    listen_all(s, &none);
+}
+
+void control_fail(struct control *s, struct err *e)
+{
+    if (s->rank == 0) coordinator_fail(s, e);
+    else worker_fail(s, e);
+}
+
+void control_says(struct control *s, const struct order *o, int waits_for)
+{
+    struct exec_beat *b = s->beat;
+    bool evaluates = o && o->kind == ORDER_EVAL;
+    atomic_store(&b->where, 0);
+    if (o) atomic_store(&b->step, o->step);
+    exec_beat_wait(b, waits_for);
+    atomic_store(&b->state, !o ? 0 : BEAT_IN | (evaluates ? BEAT_EVALUATES : 0) | (s->warm[evaluates] ? BEAT_WARM : 0));
+    exec_beat_count(b);
+}
+
+int control_prefetch(struct control *s, struct err *e)
+{
+    while (s->n_prefetched < s->tasks.n && control_steps(s, s->n_prefetched) < AHEAD_TASKS) {
+        const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
+        if (!control_is_step(&t->o) && t->o.kind != ORDER_CHECKPOINT) return 0;
+        if (control_is_step(&t->o) && exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
+        s->n_prefetched++;
+    }
+    return 0;
+}
+
+void control_elsewhere(struct control *s, enum shutdown_phase phase, const char *doing)
+{
+    shutdown_phase(phase, doing);
+    control_says(s, NULL, EXEC_WAITS_NOT);
+    if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
+    exec_beat_count(s->beat);
+    s->awaited_of = UINT64_MAX;                           /* for whom rank 0 waits is said anew */
+}
+
+int control_checkpoint(struct control *s, struct order *o, struct err *e)
+{
+    int saved = save_await(s->save, e);
+    if (saved <= 0) return saved;
+    *o = tasks_head(&s->tasks)->o;
+    control_elsewhere(s, SHUTDOWN_STEP, "beginning a checkpoint");
+    save_begin(s->save, o);
+    control_elsewhere(s, SHUTDOWN_STEP, NULL);
+    tasks_pop(&s->tasks);
+    if (s->n_prefetched) s->n_prefetched--;
+    return 1;
+}
+
+/* All learn which ranks found damage (why->code), and rank 0 gets what the lowest of them says. */
+static int damage_tell(struct control *s, struct err *why, struct err *e)
+{
+    double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
+    int lowest = 0, bad;
+    damaged[s->rank] = why->code != 0;
+    bad = s->tp.ops->reduce(&s->tp, damaged, s->n, e);
+    while (lowest < s->n && damaged[lowest] == 0) lowest++;
+    free(damaged);
+    if (bad || lowest == 0 || lowest == s->n) return bad;
+    if (s->rank == 0) return state_recv(s, lowest, why, sizeof *why, e);
+    return s->rank == lowest ? state_send(s, why, sizeof *why, e) : 0;
+}
+
+int control_rollback(struct control *s, struct err *damaged, struct err *e)
+{
+    uint64_t step = tasks_head(&s->tasks)->o.step;
+    *damaged = (struct err){0};
+    tasks_pop(&s->tasks);
+    control_elsewhere(s, SHUTDOWN_STEP, "reading a checkpoint");
+    if (s->back(s->back_ctx, step, damaged) && damaged->code != E_DATA) {
+        *e = *damaged;
+        return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
+    }
+    if (damage_tell(s, damaged, e)) return -1;
+    warmup_again(s->warmup, step);
+    control_elsewhere(s, SHUTDOWN_STEP, NULL);
+    return 0;
+}
+
+/* Runs a step, and says so to whoever watches. */
+static int step_watched(struct control *s, const struct task *t, struct report *r, struct err *e)
+{
+    bool evaluates = t->o.kind == ORDER_EVAL;
+    uint64_t began = clock_ns();
+    control_says(s, &t->o, EXEC_WAITS_NOT);
+    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
+    uint64_t ns = clock_ns() - began;
+    if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
+    s->warm[evaluates] = true;
+    control_says(s, NULL, EXEC_WAITS_NOT);
+    return 0;
+}
+
+int control_step(struct control *s, struct report *r, struct err *e)
+{
+    struct task *t = tasks_head(&s->tasks);
+    shutdown_phase(t->o.kind == ORDER_EVAL ? SHUTDOWN_EVALUATION : SHUTDOWN_STEP, NULL);
+    warmup_before(s->warmup, &t->o);
+    if (step_watched(s, t, r, e) || eval_gather_say(s, &t->o, e)) return -1;
+    const double *x = warmup_after(s->warmup, &t->o, r);
+    tasks_pop(&s->tasks);
+    s->n_prefetched--;
+    if (x && s->rank == 0) costs_add(s, x);
+    if (!x || s->rank == 0) return 0;
+    return s->under->ops->send_msg(s->under, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
+}
+
+/* ---- the transport that the executor sees ------------------------------------------------------------------------ */
+
+static struct tp *under(struct tp *t) { return side_of(t)->under; }
+static int on_rank(struct tp *t) { return side_of(t)->rank; }
+static int on_size(struct tp *t) { return side_of(t)->n; }
+static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
+                        struct err *e)
+{
+    return under(t)->ops->post_send(under(t), to, tag, buf, out, e);
+}
+static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    return under(t)->ops->post_recv(under(t), from, tag, buf, out, e);
+}
+static int on_post_sum(struct tp *t, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
+{
+    return under(t)->ops->post_sum ? under(t)->ops->post_sum(under(t), tag, buf, out, e)
+                                   : err_set(e, E_INTERNAL, "this transport makes no sums");
+}
+static int on_progress(struct tp *t, struct err *e) { return control_poll(side_of(t), e); }
+static enum tp_state on_test(struct tp *t, struct tp_req *r) { return under(t)->ops->test(under(t), r); }
+static int on_attach(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e)
+{
+    return under(t)->ops->attach ? under(t)->ops->attach(under(t), stream, use, n, e) : 0;
+}
+static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
+static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
+/* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
+static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
+{
+    const size_t bytes = m.max;
+    const int from = m.from;
+    int before = atomic_load(&s->beat->wait);
+    exec_beat_wait(s->beat, from);
+    for (unsigned tries = 0;; tries++) {
+        exec_beat_look(s->beat);
+        if (control_poll(s, e)) return -1;
+        if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
+        int got = s->under->ops->recv_msg(s->under, &m, e);
+        if (got < 0) return -1;
+        if (got > 0 && m.n == bytes) {
+            exec_beat_wait(s->beat, before);
+            exec_beat_count(s->beat);
+            return 0;
+        }
+        if (got > 0) return err_set(e, E_INTERNAL, "rank %d sent %zu bytes, not %zu", from, m.n, bytes);
+        idle(tries);
+    }
+}
+
+/* Numbers come soon, or when another rank has done its part of a step: ranks may outnumber cores. */
+static void idle_briefly(unsigned tries)
+{
+    if (tries < 20000) sched_yield();
+    else control_pause();
+}
+static void idle_long(unsigned tries) { control_pause(); }
+
+static int hear_numbers(struct control *s, int from, double *x, int n, struct err *e)
+{
+    return hear_bytes(s, (struct tp_message){from, CONTROL_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
+}
+
+static size_t piece_at(const struct control *s, size_t at, size_t bytes)
+{
+    return bytes - at < s->piece ? bytes - at : s->piece;
+}
+
+int control_send(struct control *s, int stream, const void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
+        if (s->under->ops->send_msg(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+    return 0;
+}
+
+int control_recv(struct control *s, int from, int stream, void *p, size_t bytes, struct err *e)
+{
+    for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes)) {
+        struct tp_message m = {from, stream, (char *)p + at, piece_at(s, at, bytes)};
+        if (hear_bytes(s, m, idle_long, e)) return -1;
+    }
+    return 0;
+}
+
+int state_send(struct control *s, const void *p, size_t bytes, struct err *e)
+{
+    return control_send(s, CONTROL_STATE, p, bytes, e);
+}
+
+int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e)
+{
+    return control_recv(s, from, CONTROL_STATE, p, bytes, e);
+}
+
+static int say_numbers(struct control *s, int to, const double *x, int n, struct err *e)
+{
+    return s->under->ops->send_msg(s->under, to, CONTROL_STATE, x, (size_t)n * sizeof *x, e);
+}
+
+/* Rank 0 adds the terms in rank order. */
+static int on_reduce(struct tp *t, double *x, int n, struct err *e)
+{
+    struct control *s = side_of(t);
+    if (s->rank != 0) return say_numbers(s, 0, x, n, e) || hear_numbers(s, 0, x, n, e) ? -1 : 0;
+    if (n > s->n_terms) {
+        s->terms = mem_resize(s->terms, (size_t)n * sizeof *s->terms);
+        s->n_terms = n;
+    }
+    for (int rank = 1; rank < s->n; rank++) {
+        if (hear_numbers(s, rank, s->terms, n, e)) return -1;
+        for (int i = 0; i < n; i++) x[i] += s->terms[i];
+    }
+    for (int rank = 1; rank < s->n; rank++) if (say_numbers(s, rank, x, n, e)) return -1;
+    return 0;
+}
+static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
+{
+    return under(t)->ops->bcast(under(t), p, bytes, e);
+}
+static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
+{
+    return under(t)->ops->send_msg(under(t), to, stream, p, bytes, e);
+}
+static int on_hear(struct tp *t, struct tp_message *m, struct err *e)
+{
+    return under(t)->ops->recv_msg(under(t), m, e);
+}
+static void on_abort(struct tp *t, int code) { under(t)->ops->abort(under(t), code); }
+static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
+
+static int on_post_get(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
+                       struct err *e)
+{
+    return under(t)->ops->post_get(under(t), from, tag, buf, out, e);
+}
+static void on_get_release(struct tp *t, struct tp_req *r) { under(t)->ops->get_release(under(t), r); }
+static void *on_room(struct tp *t, size_t bytes)
+{
+    return under(t)->ops->room ? under(t)->ops->room(under(t), bytes) : NULL;
+}
+static int on_meet(struct tp *t, const bool *with, struct err *e)
+{
+    return under(t)->ops->meet ? under(t)->ops->meet(under(t), with, e) : 0;
+}
+static bool on_reads(struct tp *t, int peer) { return under(t)->ops->reads && under(t)->ops->reads(under(t), peer); }
+
+static const struct tp_ops listening = {
+    .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
+    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .post_sum = on_post_sum,
+    .post_get = on_post_get, .get_release = on_get_release, .room = on_room, .meet = on_meet, .reads = on_reads,
+    .progress = on_progress, .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
+    .reduce = on_reduce, .bcast = on_bcast, .send_msg = on_say, .recv_msg = on_hear, .abort = on_abort,
+        .close = on_close,
+};
+
+/* ---- set-up ------------------------------------------------------------------------------------------------------ */
+
+struct control *control_new(struct tp *under, const struct job *j)
+{
+    struct control *s = mem_alloc(sizeof *s);
+    *s = (struct control){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
+                          .n = under->ops->size(under), .piece = STATE_PIECE};
+    s->beat = &s->unwatched;
+    s->task_bytes = task_bytes(j);
+    s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
+    for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
+    s->fresh = mem_alloc(s->task_bytes);
+    s->mark.r = mem_alloc(result_bytes(s->n));
+    for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
+    s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);
+    s->has_failed = mem_alloc((size_t)s->n * sizeof *s->has_failed);
+    return s;
+}
+
+struct tp *control_tp(struct control *s) { return &s->tp; }
+void control_exec(struct control *s, struct exec *exec)
+{
+    s->exec = exec;
+    eval_gather_open(s);
+}
+void control_save(struct control *s, struct save *save) { s->save = save; }
+void control_back(struct control *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx)
+{
+    s->back = back;
+    s->back_ctx = ctx;
+}
+void control_beat(struct control *s, struct exec_beat *beat) { s->beat = beat; }
+
+void control_probe(struct control *s, struct warmup_profile *p)
+{
+    s->warmup = p;
+    s->n_costs = p ? warmup_count(s->job) : 0;
+    s->costs = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+    s->costs_heard = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+}
+
+void control_free(struct control *s)
+{
+    if (!s) return;
+    for (int i = 0; i < TASKS; i++) free(s->tasks.at[i]);
+    for (int i = 0; i < OPEN_RESULTS; i++) free(s->open[i]);
+    eval_gather_free(s);
+    free(s->fresh);
+    free(s->mark.r);
+    free(s->n_reports);
+    free(s->has_failed);
+    free(s->terms);
+    free(s->costs);
+    free(s->costs_heard);
+    free(s);
+}

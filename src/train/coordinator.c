@@ -1,0 +1,320 @@
+/* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends all ranks when one
+ * fails. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/deadline.h"
+#include "report/predict.h"
+#include "train/control_channel_int.h"
+#include "train/weights.h"
+
+static int say_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
+{
+    for (int rank = 1; rank < s->n; rank++)
+        if (s->under->ops->send_msg(s->under, rank, CONTROL_ORDER, o, bytes, e)) return -1;
+    return 0;
+}
+
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
+
+int coordinator_report(struct control *s, const struct report *r, struct err *e)
+{
+    if (r->code) {
+        if (*r->text) abort_set(r->code, r->text);
+        if (!s->has_failed[r->rank]) s->n_failed++;
+        s->has_failed[r->rank] = true;
+        return 0;
+    }
+    uint64_t k = s->n_reports[r->rank];
+    if (k >= s->n_opened)
+        return err_set(e, E_INTERNAL, "rank %d reports step %llu, which was not ordered", r->rank,
+                       (unsigned long long)r->step);
+    s->open[k % OPEN_RESULTS]->rep[r->rank] = *r;
+    s->ended[k % OPEN_RESULTS] = clock_ns();
+    s->n_reports[r->rank]++;
+    return 0;
+}
+
+static bool complete(const struct control *s)
+{
+    if (s->first_open == s->n_opened) return false;
+    for (int i = 0; i < s->n; i++) if (s->n_reports[i] <= s->first_open) return false;
+    return true;
+}
+
+/* What is to be done about a step that updated nothing. The ranks know that already; those that run ahead did nothing
+ * that has to be undone. */
+static int check_finite(struct control *s, const struct result *r, struct err *e)
+{
+    const struct conf *c = s->job->conf;
+    char what[300], row[80] = "";
+    if (r->o.kind != ORDER_TRAIN || conf_rolls_back(c)) return 0; /* the loop goes back then */
+    s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
+    bool skips = !strcmp(c->train.nonfinite, "skip");
+    if (!s->skipped || (skips && s->skipped <= (uint64_t)c->train.nonfinite_limit)) return 0;
+    if (skips) snprintf(row, sizeof row, " in %llu steps in a row", (unsigned long long)s->skipped);
+    return err_set(e, E_NONFINITE, "step %llu: %s is not finite%s; try a smaller train.learning_rate, and look for NaN "
+                   "and very large values in the data", (unsigned long long)r->o.step,
+                   nonfinite_text(s->job->graph, r->rep[0].nonfinite, what, sizeof what), row);
+}
+
+/* Publishes the oldest task when every rank has reported it. Steps follow without a gap: the time of a step begins
+ * where the one before it ended, if that was after its own beginning. */
+static int publish(struct control *s, const struct coordinator *l, bool *busy, struct err *e)
+{
+    if (!complete(s)) return 0;
+    struct result *r = s->open[s->first_open % OPEN_RESULTS];
+    uint64_t began = s->began[s->first_open % OPEN_RESULTS], ended = s->ended[s->first_open % OPEN_RESULTS];
+    r->ns = ended - (began > s->last_end ? began : s->last_end);
+    s->last_end = r->ended = ended;
+    *busy = true;
+    if (eval_gather_take(s, l, e)) return -1;
+    while (!queue_put(l->results, r)) {
+        if (atomic_load(abort_code())) return -1;
+        exec_beat_look(s->beat);
+        control_pause();
+    }
+    s->first_open++;
+    l->wake(l->ctx);
+    return check_finite(s, r, e);
+}
+
+/* Tells the loop that a checkpoint has begun, after all steps before it. */
+static void publish_mark(struct control *s, const struct coordinator *l)
+{
+    if (!s->mark.set || s->first_open < s->mark.after) return;
+    s->mark.r->o = s->mark.o;
+    if (!queue_put(l->results, s->mark.r)) return;
+    s->mark.set = false;
+    l->wake(l->ctx);
+}
+
+/* Publishes what the first steps cost when all ranks have said it. */
+static void publish_costs(struct control *s, const struct coordinator *l)
+{
+    if (s->of_costs != s->n || !l->costs) return;
+    queue_put(l->costs, s->costs);                        /* never full: this happens once */
+    s->of_costs++;
+    l->wake(l->ctx);
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+/* Adds the task to the open ones before others hear of it: they may report it before rank 0 itself has begun. */
+static int announce(struct control *s, const struct task *t, struct err *e)
+{
+    struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
+    r->o = t->o;
+    r->epoch = t->epoch;
+    r->last = t->last;
+    return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
+}
+
+/* Makes the folder before others hear of it. If that fails they do not, and the task says so when its turn comes. */
+static int announce_checkpoint(struct control *s, struct task *t, struct err *e)
+{
+    control_elsewhere(s, SHUTDOWN_STEP, "preparing a checkpoint");
+    save_prepare(s->save, &t->o);
+    control_elsewhere(s, SHUTDOWN_STEP, NULL);
+    t->o.code = save_prepared(s->save);
+    return t->o.code ? 0 : say_all(s, &t->o, sizeof t->o, e);
+}
+
+static bool may_take(struct control *s)
+{
+    if (s->tasks.n >= TASKS || control_steps(s, s->tasks.n) >= AHEAD_TASKS) return false;
+    if (s->n_opened - s->first_open >= OPEN_RESULTS) return false;
+    if (!s->tasks.n) return true;
+    const struct order *last = &tasks_at(&s->tasks, s->tasks.n - 1)->o;
+    return control_is_step(last) || last->kind == ORDER_CHECKPOINT;
+}
+
+/* Takes orders from the scheduler until one step is running and the next is known. The order that ends a run waits
+ * until all others are done. */
+static int take_orders(struct control *s, const struct coordinator *l, int wait_ms, struct err *e)
+{
+    while (may_take(s)) {
+        struct task *t = tasks_at(&s->tasks, s->tasks.n);
+        if (!queue_get(l->orders, t, wait_ms)) break;
+        s->tasks.n++;
+        wait_ms = 0;
+        if (control_is_step(&t->o) && announce(s, t, e)) return -1;
+        if (t->o.kind == ORDER_CHECKPOINT && announce_checkpoint(s, t, e)) return -1;
+    }
+    return control_prefetch(s, e);
+}
+
+static int run_step(struct control *s, struct err *e)
+{
+    struct report mine;
+    s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
+    s->awaited_of = UINT64_MAX;                           /* it says something else now */
+    return control_step(s, &mine, e) || coordinator_report(s, &mine, e) ? -1 : 0;
+}
+
+struct fetch { struct control *control; enum weights_what what; };
+
+/* Looks for weights that are not finite when they are written. Otherwise they show in the next step, which the last
+ * one does not have. */
+static int finite_check(const struct state_row *r, const void *plain, struct err *e)
+{
+    const float *x = plain;
+    int64_t n = r->type == F32 && (r->trained || r->kind != STATE_WEIGHT) ? shape_count(&r->shape) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, "
+                           "and look for NaN and very large values in the data", r->name);
+    return 0;
+}
+
+static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
+{
+    struct control *s = f->control;
+    const struct state_row *r = &s->job->pl->state[i];
+    if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
+    int writer = placement_writer(s->job->pl, r);
+    if (writer == 0) return weights_get(s->exec, f->what, i, buf, e);
+    struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
+    if (s->under->ops->send_msg(s->under, writer, CONTROL_ORDER, &o, sizeof o, e)) return -1;
+    return state_recv(s, writer, buf, state_plain_bytes(r), e);
+}
+
+static int get_row(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct fetch *f = ctx;
+    if (fetch_row(f, i, buf, e)) return -1;
+    return f->what == WEIGHTS_ALL ? finite_check(&f->control->job->pl->state[i], buf, e) : 0;
+}
+
+static int save(struct control *s, const struct coordinator *l, const struct order *o, struct err *e)
+{
+    struct result *r = s->open[0];
+    uint64_t began = clock_ns();
+    struct fetch f = {s, (enum weights_what)o->what};
+    bool gradients = f.what == WEIGHTS_GRADIENTS;
+    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, abort_code()};
+    r->o = *o;
+    control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
+    if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
+    r->ns = clock_ns() - began;
+    while (!queue_put(l->results, r)) exec_beat_look(s->beat), control_pause();
+    l->wake(l->ctx);
+    return 0;
+}
+
+/* Nothing is under way on any rank. The result has a code where the checkpoint is damaged. */
+static int roll_back(struct control *s, const struct coordinator *l, struct err *e)
+{
+    struct result *r = s->open[0];
+    struct err damaged;
+    r->o = tasks_head(&s->tasks)->o;
+    s->awaited_of = UINT64_MAX;
+    if (say_all(s, &r->o, sizeof r->o, e) || control_rollback(s, &damaged, e)) return -1;
+    r->o.code = damaged.code;
+    r->o.n_skipped = exec_past(s->exec).n_skipped;
+    snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
+    while (!queue_put(l->results, r)) exec_beat_look(s->beat), control_pause();
+    l->wake(l->ctx);
+    return 0;
+}
+
+/* Their file gets its name when all of them are in it: a run that was told to stop leaves none. */
+static int predictions_end(struct control *s, const struct coordinator *l, struct err *e)
+{
+    if (!l->predict || !predict_complete(l->predict)) return 0;
+    control_elsewhere(s, SHUTDOWN_END, "writing predictions");
+    return predict_commit(l->predict, e);
+}
+
+static int begin_checkpoint(struct control *s, struct err *e)
+{
+    int did = s->mark.set ? 0 : control_checkpoint(s, &s->mark.o, e);
+    if (!did) control_pause();
+    if (did <= 0) return did;
+    s->mark.after = s->n_reports[0];
+    s->mark.set = true;
+    return 0;
+}
+
+/* An order for which all others are done, and their checkpoint is written. 0: not yet. */
+static int run_alone(struct control *s, const struct coordinator *l, bool *end, struct err *e)
+{
+    struct order o = tasks_head(&s->tasks)->o;
+    int saved = save_await(s->save, e), bad;
+    if (saved <= 0) return saved;
+    if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e) ? -1 : 1;
+    tasks_pop(&s->tasks);
+    *end = o.kind == ORDER_STOP;
+    if (*end) bad = predictions_end(s, l, e) || say_all(s, &o, sizeof o, e);
+    else bad = save(s, l, &o, e);
+    return bad ? -1 : 1;
+}
+
+/* Says for whose report of the oldest open step this rank waits. */
+static void reports_await(struct control *s)
+{
+    bool open = s->first_open != s->n_opened;
+    int whom = EXEC_WAITS_NOT;
+    for (int r = s->n - 1; r >= 0 && open; r--) if (s->n_reports[r] <= s->first_open) whom = r;
+    if (whom == s->awaited && open == s->awaits && s->first_open == s->awaited_of) return;
+    s->awaits = open;
+    s->awaited = whom;
+    s->awaited_of = s->first_open;
+    control_says(s, open ? &s->open[s->first_open % OPEN_RESULTS]->o : NULL, whom);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static int turn(struct control *s, const struct coordinator *l, bool *end, struct err *e)
+{
+    bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
+    exec_beat_look(s->beat);
+    if (take_orders(s, l, idle ? 5 : 0, e) || control_poll(s, e) || publish(s, l, &busy, e)) return -1;
+    publish_costs(s, l);
+    publish_mark(s, l);
+    if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
+    const struct task *t = tasks_head(&s->tasks);
+    if (t && control_is_step(&t->o)) {
+        if (s->n_reports[0] - s->first_open < RUN_AHEAD) return run_step(s, e);
+    } else if (t && t->o.kind == ORDER_CHECKPOINT) {
+        return begin_checkpoint(s, e);
+    } else if (t && s->first_open == s->n_opened && !s->mark.set) {
+        int did = run_alone(s, l, end, e);
+        if (did) return did < 0 ? -1 : 0;
+    }
+    reports_await(s);
+    if (!busy && !idle) control_pause();
+    return 0;
+}
+
+/* The first cause wins. A rank that has lost a neighbour or was told to stop does not know the cause, so rank 0 waits
+ * for other reports before its own failure counts. It waits for less time than a rank that has lost rank 0 does
+ * (base/deadline.h). */
+void coordinator_fail(struct control *s, struct err *e)
+{
+    struct err none = {0}, first;
+    if (e->code == E_STOPPED || e->code == E_DEVICE)
+        for (uint64_t end = clock_ns() + DEADLINE_NS(DEADLINE_LISTEN); clock_ns() < end;
+             control_pause()) control_listen(s);
+    if (!atomic_load(abort_code())) heartbeat_where(0, e);
+    if (e->code != E_STOPPED) abort_set(e->code ? e->code : E_INTERNAL, e->text);
+    if (shutdown_get(&first)) *e = first;
+    struct order o = {.kind = ORDER_ABORT, .code = e->code};
+    if (say_all(s, &o, sizeof o, &none)) return;
+    bool soon = e->code == E_STOPPED || e->code == E_HANG;
+    uint64_t until = clock_ns() + DEADLINE_NS(soon ? DEADLINE_ANSWER_SHORT : DEADLINE_ANSWER);
+    for (; s->n_failed < s->n - 1 && clock_ns() < until; control_pause()) control_listen(s);
+}
+
+int coordinator_run(struct control *s, const struct coordinator *l, struct err *e)
+{
+    s->skipped = l->skipped;
+    for (bool end = false; !end;) {
+        if (!turn(s, l, &end, e)) continue;
+        coordinator_fail(s, e);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* Which settings change nothing: they are for GPUs, or for what this run does not do. */
+#include <string.h>
+#include "train/ineffective_options.h"
+
+/* Adds one line about those of the n keys that are not at their default. */
+static void keys_note(const struct conf *c, const char *const *key, int n, const char *why, struct text *out)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        if (conf_differs(c, key[i])) {
+            if (!found++) text_add(out, "note: no effect %s: %s", why, key[i]);
+            else text_add(out, ", %s", key[i]);
+        }
+    if (found) text_add(out, "\n");
+}
+#define KEYS_NOTE(why, ...) \
+    keys_note(c, (const char *const[]){__VA_ARGS__}, sizeof (const char *[]){__VA_ARGS__} / sizeof (char *), why, out)
+
+/* Whether a stage records weight gradients in a branch of their own. */
+static bool any_aside(const struct job *j)
+{
+    for (int i = 0; i < j->n_plans; i++)
+        for (int s = 0; s < j->plan[i]->n_stages; s++)
+            if (j->plan[i]->stage[s].joined && j->plan[i]->stage[s].prog[PROG_D].aside) return true;
+    return false;
+}
+
+static void gpu_report(const struct job *j, bool nccl, struct text *out)
+{
+    const struct conf *c = j->conf;
+    if (!c->run.kernel_table) KEYS_NOTE("without run.kernel_table", "run.try_compiled", "run.kernel_candidates");
+    else if (!j->measured)
+        KEYS_NOTE("because run.kernel_table was measured before", "run.try_compiled", "run.kernel_candidates");
+    if (!c->run.graphs) KEYS_NOTE("without run.graphs", "run.overlap_wgrad");
+    else if (!c->run.evaluate && !any_aside(j))
+        KEYS_NOTE("where no backward pass is joined (pipeline.backward)", "run.overlap_wgrad");
+    if (!nccl) KEYS_NOTE("without nccl", "run.nccl_max_ctas", "run.transfer_timeout");
+}
+
+void ineffective_options_report(const struct job *j, bool nccl, struct text *out)
+{
+    const struct conf *c = j->conf;
+    if (j->n_replicas < 2)
+        KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
+                  "pipeline.read_in_place");
+    else if (j->be->stream) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
+    if (j->be->stream) gpu_report(j, nccl, out);
+    else
+        KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",
+                  "run.kernel_times", "run.overlap_wgrad", "run.nccl_max_ctas", "run.transfer_timeout");
+}

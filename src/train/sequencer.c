@@ -1,0 +1,275 @@
+/* The sequence of a run: training steps, evaluations between them, the end. */
+#include <string.h>
+#include "train/sequencer.h"
+#include "train/weights.h"
+#include "optim/rate.h"
+
+size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
+
+static int batch_of(const struct job *j) { return (int)j->conf->train.batch_size; }
+
+/* Epochs in which steps begin. */
+static uint64_t epochs_begun(const struct job *j, uint64_t steps)
+{
+    const struct feed_order o = job_order(j);
+    bool fills = o.end == FEED_FILL && o.count && steps;
+    return fills ? (steps - 1) * (uint64_t)batch_of(j) / o.count + 1 : job_epochs(j, steps);
+}
+
+static struct rate_run rate_run_of(const struct job *j, const struct conf *now)
+{
+    const struct feed_order o = job_order(j);
+    uint64_t steps = job_steps(j);
+    return (struct rate_run){.conf = now, .steps = steps, .epochs = epochs_begun(j, steps),
+                             .warm = feed_batches(&o, batch_of(j), (uint64_t)now->train.warmup_epochs)};
+}
+
+bool sequencer_only_warms(const struct job *j)
+{
+    const struct rate_run r = rate_run_of(j, j->conf);
+    return r.steps && rate_warms(&r, (struct rate_time){r.steps, r.epochs ? r.epochs - 1 : 0});
+}
+
+const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step)
+{
+    return lr_overrides_conf(c->rates, step, c->conf);
+}
+
+/* Schedules count updates, as torch's do where a skipped step calls no scheduler, and epochs of data. */
+double sequencer_rate(const struct sequencer *c, uint64_t step, uint64_t skips)
+{
+    const struct conf *now = sequencer_conf(c, step);
+    const struct rate_run r = rate_run_of(c->job, now);
+    struct rate_from set = lr_overrides_at(c->rates, step);
+    uint64_t skipped = skips + (c->known ? c->known->skipped : 0);
+    struct rate_time at = {step - skipped, feed_visit(c->job->count[DS_TRAIN], c->position)};
+    return rate_at(&r, set.any ? set.rate : now->train.learning_rate, at);
+}
+
+uint64_t sequencer_samples(const struct job *j, uint64_t position)
+{
+    const struct feed_order o = job_order(j);
+    return feed_taken(&o, position, batch_of(j));
+}
+
+/* ---- which phase follows ----------------------------------------------------------------------------------------- */
+
+static bool at_end(const struct sequencer *c) { return c->step >= c->steps; }
+
+static enum sequencer_phase after_checkpoint(const struct sequencer *c)
+{
+    if (c->stopping) return c->how == STOP_RESUMABLE ? SEQUENCER_STOP : SEQUENCER_SAVE;
+    return at_end(c) ? SEQUENCER_SAVE : SEQUENCER_TRAIN;
+}
+
+static bool checkpoint_due(const struct sequencer *c)
+{
+    const struct conf *f = sequencer_conf(c, c->step);
+    int64_t every = f->checkpoint.every_steps;
+    if (!c->step || c->step == c->saved) return false;
+    return c->wanted || (every && c->step % (uint64_t)every == 0) || (conf_saves(f) && at_end(c));
+}
+
+static enum sequencer_phase after_evaluation(const struct sequencer *c)
+{
+    return checkpoint_due(c) ? SEQUENCER_CHECKPOINT : after_checkpoint(c);
+}
+
+static enum sequencer_phase after_step(const struct sequencer *c)
+{
+    return c->evaluate_due ? SEQUENCER_EVALUATE : after_evaluation(c);
+}
+
+/* from: where the step began. An epoch that ends within a step is over behind it. */
+static bool evaluation_due(const struct sequencer *c, uint64_t from)
+{
+    const struct conf *f = sequencer_conf(c, c->step);
+    uint64_t epochs = (uint64_t)f->train.evaluate_epochs * c->job->count[DS_TRAIN];
+    bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
+    due |= epochs && from / epochs != c->position / epochs;
+    return c->job->count[DS_TEST] > 0 && (due || at_end(c));
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+/* Of the last sample before the position. */
+static uint64_t epoch_of(const struct sequencer *c)
+{
+    uint64_t n = c->job->count[DS_TRAIN];
+    return n && c->position ? (c->position - 1) / n + 1 : 1;
+}
+
+/* Where a batch begins, from that position on: with --resume=force batches may be of another size than those before,
+ * and there are plans for whole batches and for the last one of an epoch only. */
+static uint64_t batch_border(const struct sequencer *c, uint64_t position)
+{
+    const struct feed_order o = job_order(c->job);
+    uint64_t n = o.count, batch = (uint64_t)batch_of(c->job);
+    if (!n || o.end == FEED_FILL) return position;
+    uint64_t within = position % n, next = (within + batch - 1) / batch * batch;
+    return feed_next(&o, position - within + (next < n ? next : n), (int)batch);
+}
+
+void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt *from)
+{
+    *c = (struct sequencer){.job = j, .conf = j->conf, .steps = job_steps(j), .phase = SEQUENCER_TRAIN};
+    if (j->conf->run.evaluate) c->phase = SEQUENCER_EVALUATE;
+    if (!from) return;
+    c->step = c->saved = from->step;
+    c->position = batch_border(c, from->position);
+    c->evaluate_due = from->evaluate && j->count[DS_TEST] > 0;
+    c->epoch = epoch_of(c);
+    c->phase = after_step(c);
+}
+
+void sequencer_fault(struct sequencer *c)
+{
+    c->phase = SEQUENCER_FAULT;
+    c->test_position = c->part = 0;
+    c->evaluate_due = false;
+}
+
+void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position)
+{
+    c->step = c->saved = step;
+    c->position = position;
+    c->epoch = epoch_of(c);
+    c->phase = SEQUENCER_ROLLBACK;
+}
+
+void sequencer_arrived(struct sequencer *c) { c->phase = after_checkpoint(c); }
+
+void sequencer_stop(struct sequencer *c, enum sequencer_stop how)
+{
+    bool wants = how != STOP_WEIGHTS || conf_saves(c->conf) || c->wanted; /* asked for before, and promised */
+    bool saves = wants && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
+    c->stopping = true;
+    c->how = how;
+    if (c->phase >= SEQUENCER_FAULT) return;
+    if (c->phase == SEQUENCER_JUDGE) {                    /* sequencer_judged goes on: the evaluation is done */
+        c->wanted |= saves;
+        return;
+    }
+    c->phase = c->job->conf->run.evaluate ? SEQUENCER_STOP : saves ? SEQUENCER_CHECKPOINT : after_checkpoint(c);
+}
+
+bool sequencer_checkpoint(struct sequencer *c)
+{
+    if (!c->step || c->step == c->saved || c->phase >= SEQUENCER_SAVE || c->job->conf->run.evaluate) return false;
+    c->wanted = true;
+    if (c->phase == SEQUENCER_TRAIN) c->phase = SEQUENCER_CHECKPOINT;
+    return true;
+}
+
+uint64_t sequencer_saves_step(const struct sequencer *c)
+{
+    return c->wanted || c->phase == SEQUENCER_CHECKPOINT ? c->step : c->saved;
+}
+
+void sequencer_unsaved(struct sequencer *c, uint64_t step)
+{
+    if (c->saved == step) c->saved = 0;
+}
+
+void sequencer_enough(struct sequencer *c)
+{
+    c->steps = c->step;
+    c->phase = after_step(c);
+}
+
+void sequencer_judged(struct sequencer *c, bool best, bool enough)
+{
+    c->wanted |= best;
+    if (enough) c->steps = c->step;
+    if (c->phase == SEQUENCER_JUDGE) c->phase = after_evaluation(c);
+}
+
+static int plan_index(const struct job *j, int full, int n)
+{
+    return j->batch[full] == n ? j->plan_of[full] : j->plan_of[full + 1];
+}
+
+/* The rates that the next step may have: how many of those under way update nothing is known only when it runs. */
+static void lr_overrides_fill(const struct sequencer *c, struct order *o)
+{
+    uint64_t ahead = c->known ? o->step - 1 - c->known->step : 0;
+    o->n_skipped = c->known ? c->known->skipped : 0;
+    o->learning_rate = sequencer_rate(c, o->step, 0);
+    for (uint64_t k = 0; k < ahead && k < ORDER_AHEAD; k++) o->after_skips[k] = sequencer_rate(c, o->step, k + 1);
+}
+
+static void next_train(struct sequencer *c, struct task *t)
+{
+    const struct job *j = c->job;
+    const struct conf *f = j->conf;
+    const struct feed_order order = job_order(j);
+    uint64_t epoch, at = c->position;
+    int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
+    t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = ++c->step, .n = n,
+                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n)};
+    lr_overrides_fill(c, &t->o);
+    c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
+    c->epoch = epoch + 1;
+    c->evaluate_due = evaluation_due(c, at);
+    t->epoch = c->epoch;
+    t->last = false;
+    c->phase = c->step == 1 && f->run.dump_gradients ? SEQUENCER_DUMP : after_step(c);
+}
+
+static void next_evaluate(struct sequencer *c, struct task *t)
+{
+    const struct job *j = c->job;
+    struct feed_order order = {.seed = 0, .count = j->count[DS_TEST]};
+    int batch = j->batch[j->batch[PLAN_EVAL_FULL] > 0 ? PLAN_EVAL_FULL : PLAN_EVAL_SHORT];
+    uint64_t epoch;
+    int n = feed_batch(&order, c->test_position, batch, t->id, &epoch);
+    t->epoch = c->epoch;
+    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n),
+                          .step = c->step + ++c->part, .position = c->test_position, .n = n,
+                          .weight = ds_weight(j->data[DS_TEST], t->id, n)};
+    c->test_position += (uint64_t)n;
+    t->last = c->test_position >= j->count[DS_TEST];
+    if (!t->last) return;
+    c->test_position = c->part = 0;
+    c->evaluate_due = false;
+    if (j->conf->run.evaluate) c->phase = SEQUENCER_STOP;
+    else c->phase = c->conf->checkpoint.best ? SEQUENCER_JUDGE : after_evaluation(c);
+}
+
+static void next_checkpoint(struct sequencer *c, struct task *t)
+{
+    struct rate_from set = lr_overrides_at(c->rates, c->step + 1);
+    t->o = (struct order){.kind = ORDER_CHECKPOINT, .step = c->step, .position = c->position,
+                          .learning_rate = set.any ? set.rate : -1, .what = c->evaluate_due};
+    c->saved = c->step;
+    c->wanted = false;
+    c->phase = after_checkpoint(c);
+}
+
+bool sequencer_next(struct sequencer *c, struct task *t)
+{
+    switch (c->phase) {
+    case SEQUENCER_TRAIN: next_train(c, t); return true;
+    case SEQUENCER_DUMP:
+        t->o = (struct order){.kind = ORDER_SAVE, .step = c->step, .what = WEIGHTS_GRADIENTS};
+        c->phase = after_step(c);
+        return true;
+    case SEQUENCER_EVALUATE: next_evaluate(c, t); return true;
+    case SEQUENCER_JUDGE: case SEQUENCER_FAULT: return false;
+    case SEQUENCER_ROLLBACK:
+        t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};
+        c->phase = SEQUENCER_FAULT;
+        return true;
+    case SEQUENCER_CHECKPOINT: next_checkpoint(c, t); return true;
+    case SEQUENCER_SAVE:
+        t->o = (struct order){.kind = ORDER_SAVE, .step = c->step};
+        c->phase = SEQUENCER_STOP;
+        return true;
+    case SEQUENCER_STOP:
+        t->o = (struct order){.kind = ORDER_STOP, .step = c->step};
+        c->phase = SEQUENCER_END;
+        return true;
+    case SEQUENCER_END: break;
+    }
+    return false;
+}

@@ -1,0 +1,336 @@
+/* The phases of set-up. */
+#include "config.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/deadline.h"
+#include "base/launched.h"
+#include "report/confusion.h"
+#include "cluster/log.h"
+#include "report/predict.h"
+#include "train/setup.h"
+#include "cluster/shutdown.h"
+#include "cluster/fd_limit.h"
+#include "train/profile.h"
+#include "cluster/vote.h"
+#include "train/ckpt_writer.h"
+#include "cluster/heartbeat.h"
+#include "cluster/sd_notify.h"
+#include "plan/cost.h"
+
+/* ---- phases, in order -------------------------------------------------------------------------------------------- */
+
+static int descriptors_left(const struct setup *b)
+{
+    const struct world *w = b->world;
+    int workers = b->conf ? (int)b->conf->data.workers : 0;
+    int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is counted in any case */
+    return w->rank == 0 ? FD_LIMIT_FIRST_RANK + b->service_files + readers + (w->one_process ? 0 : w->size)
+                        : w->one_process ? 0 : FD_LIMIT_RANK + readers;
+}
+
+/* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
+ * directory is made, when the rest of set-up has its files open. */
+static int phase_room(struct setup *b, struct err *e)
+{
+    if (!fd_limit_check(descriptors_left(b), e)) return 0;
+    return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
+}
+
+/* Rank 0 reads the configuration, so that only its host needs the file and all ranks have the same text. What was read
+ * before counts, for a pipe can be read once. */
+static int phase_read(struct setup *b, struct err *e)
+{
+    const char *file = b->opts->config;
+    int fd = -1;
+    bool open = sscanf(file, "/dev/fd/%d", &fd) == 1 || sscanf(file, "/proc/self/fd/%d", &fd) == 1;
+    if (open && fd > 2 && launched_any())                 /* that number is MPI's by now, and reading it never ends */
+        return err_set(e, E_NOINPUT, "%s: a launcher passes no open files on: give the text as /dev/stdin, or in a "
+                       "file", file);
+    return b->world->rank != 0 || b->file.s ? 0 : conf_text_read(b->opts->config, &b->file, e);
+}
+
+static int phase_conf(struct setup *b, struct err *e)
+{
+    vote_share(b->world, &b->file);
+    b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    b->conf = b->job.conf = b->draft;
+    if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
+    heartbeat_timeout(b->conf->run.hang_timeout);
+    if (b->world->rank != 0) return 0;
+    terminal_open(&b->screen, b->conf->service.progress, launched_any());
+    log_columns(terminal_columns(&b->screen));
+    b->ready = setup_progress_begin(&b->screen, 0, notify_alive);
+    return 0;
+}
+
+/* Names come from rank 0's environment: a launcher need not pass it on to other hosts. */
+static int phase_names(struct setup *b, struct err *e)
+{
+    struct text names = {0};
+    int bad = b->world->rank == 0 ? conf_expand(b->draft, getenv, e) : 0;
+    if (b->world->rank == 0 && !bad) conf_files_give(b->conf, &names);
+    vote_share(b->world, &names);
+    if (b->world->rank != 0) conf_files_take(b->draft, &names);
+    text_free(&names);
+    return bad;
+}
+
+static int phase_refuse(struct setup *b, struct err *e)
+{
+    const struct conf *c = b->conf;
+    bool profiles = b->opts->mode == MODE_PROFILE;
+    enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
+    if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
+    if (b->world->rank == 0 && output_paths_check(profiles ? NULL : &b->files, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && tensorboard_check(b->dir.fd, b->dir.path, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && b->service->take(b->service->ctx, c, e)) return -1;
+    return job_device(&b->job, e) || assign_check(b, e) ? -1 : 0;
+}
+
+static int phase_model(struct setup *b, struct err *e)
+{
+    int bad = job_model(&b->job, e);
+    b->conf = b->job.conf;
+    return bad || job_data(&b->job, e) || scores_check(&b->job, e) || confusion_check(&b->job, e) ? -1 : 0;
+}
+
+/* Before anything is planned. All ranks plan with the words of all, so that their plans are the same. */
+static int phase_memory(struct setup *b, struct err *e)
+{
+    bool one = b->world->one_process;
+    int n = one ? 1 : b->world->size, me = one ? 0 : b->world->rank;
+    struct memory_info *w = mem_alloc((size_t)n * sizeof *w);
+    (void)e;
+    memory_look("", (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
+    w[me].host = b->world->host;
+    if (!one) b->world->gather(b->world, w, sizeof *w);
+    memory_make(w, n, one, &b->memory);
+    if (one) memory_all(&b->memory, 0, false);
+    memory_reads(&b->memory, &b->job);
+    b->job.host = &b->memory.host;
+    return 0;
+}
+
+/* Checks before kernels are measured, which takes minutes and leaves a file. */
+static int phase_check(struct setup *b, struct err *e)
+{
+    return b->world->rank == 0 ? job_trial(&b->job, b->conf, b->world->size, e) : 0;
+}
+
+/* All ranks use rank 0's kernel table, so that they choose alike. */
+static int phase_kernels(struct setup *b, struct err *e)
+{
+    return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
+}
+
+static int phase_share(struct setup *b, struct err *e)
+{
+    vote_share(b->world, &b->job.kernels);
+    job_kernels_use(&b->job);
+    return 0;
+}
+
+static int phase_plan(struct setup *b, struct err *e)
+{
+    if (job_plan(&b->job, b->world->size, e)) return -1;
+    setup_name(b, b->job.plan, b->job.n_plans);
+    return 0;
+}
+
+int setup_exec(struct setup *b, struct exec_request q, struct err *e)
+{
+    struct job *j = &b->job;
+    if (assign_connect(b, e)) return -1;
+    b->control = control_new(b->tp, j);
+    b->save = save_new();
+    q.hold = save_hold(b->save);
+    control_beat(b->control, heartbeat_beat(b->world->rank));
+    q.conf = b->conf;
+    q.sel = j->sel;
+    q.pl = j->pl;
+    q.be = j->be;
+    q.unit = b->unit;
+    q.tp = control_tp(b->control);
+    q.rank = b->world->rank % j->n_ranks;
+    q.abort = abort_code();
+    q.beat = heartbeat_beat(b->world->rank);
+    q.reader_cores = &b->spare;
+    return exec_open(&q, &b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+}
+
+static int phase_open(struct setup *b, struct err *e)
+{
+    struct job *j = &b->job;
+    struct exec_request q = {.plan = job_plans(j, b->world->rank), .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+                              .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
+    return setup_exec(b, q, e);
+}
+
+/* Takes memory only when all ranks have room for it: they may share a device. */
+static int phase_bind(struct setup *b, struct err *e)
+{
+    return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+}
+
+static int phase_weights(struct setup *b, struct err *e)
+{
+    control_exec(b->control, b->exec);
+    b->warmup = warmup_new(&b->job, b->exec, b->world->rank, b->resume.found ? b->resume.from.step : 0);
+    control_probe(b->control, b->warmup);
+    save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
+                                              .stop = abort_code(), .dir = b->conf->run.directory,
+                                              .head = &b->resume.now});
+    control_save(b->control, b->save);
+    control_back(b->control, resume_back, b);
+    return resume_begin(b, e);
+}
+
+/* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
+static int phase_connect(struct setup *b, struct err *e) { return exec_connect(b->exec, e); }
+
+/* Which weights an evaluation takes. */
+static int weights_note(struct setup *b, struct err *e)
+{
+    char clean[4096];
+    if (!b->conf->run.evaluate || !b->used.path.n) return 0;
+    text_printable(b->used.path.s, clean, sizeof clean);
+    return metrics_event(b->metrics, json_pack("{s:s,s:s,s:s}", "event", "weights", "file", clean, "which",
+                                               b->used.which.n ? b->used.which.s : ""), e);
+}
+
+static int create(struct setup *b, struct err *e)
+{
+    b->coordinator.files = &b->files;
+    if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
+    if (log_file(b->dir.fd, b->dir.path, e)) return -1;
+    const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
+    if (resume_rates(b, e)) return -1;
+    struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
+    if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e) || weights_note(b, e)) return -1;
+    if (b->conf->service.tensorboard && tensorboard_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
+        return -1;
+    if (rundir_sync(&b->dir, e)) return -1;
+    if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
+    setup_progress_end(b->ready);
+    b->ready = NULL;
+    int bad = b->service->open(b->service->ctx, from, e);
+    b->coordinator.predict = b->predict;
+    b->coordinator.confusion = b->confusion = confusion_new(&b->job, &b->dir);
+    return bad;
+}
+
+/* Creates files, now that nothing that was given can be wrong any more. */
+static int phase_create(struct setup *b, struct err *e)
+{
+    if (b->world->rank != 0 || !create(b, e)) return 0;
+    tensorboard_undo(b->events, b->dir.fd);
+    rundir_undo(&b->dir);
+    return -1;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
+ * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. work: what may
+ * take minutes of it. */
+struct setup_phase { int (*run)(struct setup *b, struct err *e), (*profile)(struct setup *b, struct err *e);
+                    const char *doing; bool once; enum notify_work work; };
+enum { ONCE = 1, EACH = 0 };
+
+/* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
+ * the maker still changes, and it is freed only when the job ends. Collective. */
+static void borrow(struct setup *b)
+{
+    if (!b->world->one_process) return;
+    struct setup maker = *b;
+    b->world->share(b->world, 0, &maker, sizeof maker);
+    if (b->world->maker) return;
+    b->conf = maker.conf;
+    b->job = maker.job;
+    b->sized = maker.sized;
+    b->n_sized = maker.n_sized;
+}
+
+static const struct setup_phase phases[] = {
+    {phase_room, phase_room},
+    {phase_read, phase_read, NULL, ONCE},
+    {phase_conf, phase_conf, NULL, ONCE},
+    {phase_names, phase_names, NULL, ONCE},
+    {phase_refuse, phase_refuse, "checking the machine", ONCE},
+    {cores_watch},
+    {assign_unit, assign_unit},
+    {phase_model, phase_model, "reading data", ONCE, NOTIFY_COMPUTES},
+    {phase_memory, phase_memory, NULL, ONCE},
+    {phase_check, profile_check, "checking the plan", ONCE, NOTIFY_COMPUTES},
+    {phase_kernels, phase_kernels, "choosing kernels", ONCE, NOTIFY_COMPUTES},
+    {phase_share, phase_share, NULL, ONCE},
+    {phase_plan, profile_plan, "planning", ONCE, NOTIFY_COMPUTES},
+    {setup_same, setup_same, NULL, ONCE},
+    {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
+    {cores_seek, cores_seek},
+    {phase_open, profile_open, "opening the transport"},
+    {assign_room, assign_room},
+    {phase_bind, phase_bind, "creating kernels", EACH, NOTIFY_COMPUTES},
+    {phase_weights, NULL, "initialising weights", EACH, NOTIFY_COMPUTES},
+    {phase_connect, phase_connect, "connecting ranks"},
+    {assign_links},
+    {cores_tell, NULL, "checking the cores"},
+    {phase_room},
+    {phase_create, NULL, "creating the run directory"},
+    {assign_folder},
+};
+enum { N_PHASES = sizeof phases / sizeof *phases };
+
+/* Runs the phases. All ranks enter one only when all have left the one before without an error. */
+int setup_begin(struct setup *b, struct err *e)
+{
+    for (int i = 0; i < N_PHASES; i++) {
+        const struct setup_phase *p = &phases[i];
+        int (*make)(struct setup *b, struct err *e) = b->opts->mode == MODE_PROFILE ? p->profile : p->run;
+        if (!make) continue;
+        if (p->doing) setup_progress_now(b->ready, p->doing), shutdown_phase(SHUTDOWN_START, p->doing);
+        if (b->world->rank == 0) notify_phase(p->doing, p->work);
+        if (!p->once || b->world->maker) make(b, e);
+        if (b->world->rank == 0) notify_others();
+        if (vote_agree(b->world, e)) return -1;
+        if (p->once && !p[1].once) borrow(b);
+    }
+    return 0;
+}
+
+void setup_init(struct setup *b, const struct opts *o, struct world *w, const struct setup_service *service)
+{
+    *b = (struct setup){.opts = o, .world = w, .service = service, .dir = RUNDIR_NONE, .files = OUTPUTS_NONE,
+                        .screen = {.fd = -1}};
+}
+
+void setup_close(struct setup *b)
+{
+    save_free(b->save);
+    if (b->exec) exec_close(b->exec);
+    control_free(b->control);
+    warmup_free(b->warmup);
+    cost_free(b->costs);
+    if (b->tp) b->tp->ops->close(b->tp);
+    predict_free(b->predict);
+    confusion_free(b->confusion);
+    metrics_close(b->metrics);
+    tensorboard_close(b->events);
+    output_paths_free(&b->files);
+    rundir_close(&b->dir);
+    terminal_close(&b->screen);
+    if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
+    if (b->world->maker) profile_plans_free(b);
+    if (b->world->maker) job_free(&b->job), memory_free(&b->memory);
+    conf_free(b->draft);
+    text_free(&b->file);
+    text_free(&b->numerics);
+    text_free(&b->notes);
+    resume_free(&b->resume);
+    weights_used_free(&b->used);
+    free(b->gpu);
+    free(b->host);
+    free(b->cores);
+}

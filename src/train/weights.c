@@ -1,0 +1,325 @@
+/* Reading start weights by name, writing final weights with their hash. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/suggest.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/st_out.h"
+#include "ckpt/weights.h"
+#include "report/scores.h"
+#include "train/weights.h"
+
+bool weights_has(const struct state_row *r, enum weights_what what)
+{
+    switch (what) {
+    case WEIGHTS_ALL: return r->region == IN_PARAM;
+    case WEIGHTS_GRADIENTS: return r->region == IN_PARAM && r->trained;
+    case WEIGHTS_OPTIMIZER: return r->region == IN_STATE;
+    }
+    return false;
+}
+
+struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int writer)
+{
+    struct weights_rows w = {.row = mem_alloc((size_t)pl->n_state * sizeof *w.row + 1),
+                             .entry = mem_alloc((size_t)pl->n_state * sizeof *w.entry + 1)};
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (!weights_has(r, what) || (writer >= 0 && placement_writer(pl, r) != writer)) continue;
+        w.entry[w.n] = (struct st_entry){r->name, r->type, r->shape};
+        w.row[w.n++] = i;
+    }
+    return w;
+}
+
+void weights_rows_free(struct weights_rows *w)
+{
+    free(w->row);
+    free(w->entry);
+    *w = (struct weights_rows){0};
+}
+
+static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
+{
+    void *plain = mem_alloc(state_plain_bytes(r) + 1);
+    int bad = r->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    if (!bad) bad = exec_state_set(s, row, plain, e);
+    free(plain);
+    return bad ? -1 : 0;
+}
+
+struct weights_from { const char *path; struct st *const *file; int n; const struct weights_allow *allow; };
+
+/* s NULL: only checks. told may be NULL. */
+static int rows_read(const struct weights_from *f, const struct placement *pl, const struct weights_rows *w,
+                     struct exec *s, struct weights_told *told, struct err *e)
+{
+    struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
+    int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, told, e);
+    for (int i = 0; s && i < w->n && !bad; i++) {
+        int row = w->row[i];
+        if (!exec_holds(s, row)) continue;
+        if (at[i].file) bad = read_one(s, &pl->state[row], row, at[i], e);
+        else bad = exec_state_begin(s, row, e);
+    }
+    free(at);
+    return bad ? -1 : s ? exec_state_changed(s, e) : 0;
+}
+
+/* ---- weights to begin with --------------------------------------------------------------------------------------- */
+
+static int missing_check(const struct conf *c, const struct weights_rows *w, struct err *e)
+{
+    const struct conf_texts *p = &c->run.init_missing;
+    for (int i = 0, k; i < p->n; i++) {
+        struct suggest near = suggest_begin(p->v[i], glob_stem(p->v[i]));
+        char hint[SUGGEST_TELL];
+        for (k = 0; k < w->n && !glob_names(p->v[i], w->entry[k].name); k++)
+            layer_names_try(&near, w->entry[k].name);
+        if (k == w->n)
+            return conf_error(c, "run.init_missing", e, "\"%s\" is the name of no weight, nor of a layer with any%s",
+                              p->v[i], suggest_tell(&near, "", hint));
+    }
+    return 0;
+}
+
+static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *e)
+{
+    const struct conf_texts *p = &c->run.init_rename;
+    for (int i = 0; i < p->n; i++)
+        if (!glob_rule_parse(p->v[i], &rule[i]))
+            return conf_error(c, "run.init_rename", e, "\"%s\": want \"PATTERN -> NAME\", such as \"backbone.* -> *\"",
+                              p->v[i]);
+    return 0;
+}
+
+/* A rule that renames nothing is to blame for what is missing then. */
+static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
+{
+    struct suggest near = suggest_begin(pattern, glob_stem(pattern));
+    char hint[SUGGEST_TELL];
+    for (int i = 0; i < f->n; i++)
+        for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
+    if (e) *e = (struct err){0};
+    return conf_error(c, "run.init_rename", e, "\"%s\" is the name of no tensor in %s, nor of a layer with any%s",
+                      pattern, f->path, suggest_tell(&near, "", hint));
+}
+
+static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
+                     struct text *told, struct err *e)
+{
+    struct glob_rule rule[CONF_LIST];
+    const struct weights_allow allow = {rule, c->run.init_rename.n,
+                                        {c->run.init_missing.v, c->run.init_missing.n},
+                                        {c->run.init_extra.v, c->run.init_extra.n}};
+    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    struct weights_told came = {.idle = -1};
+    f->allow = &allow;
+    int bad = rules_read(c, rule, e) || missing_check(c, &w, e) || rows_read(f, pl, &w, s, &came, e);
+    if (came.idle >= 0) bad = idle_tell(c, f, rule[came.idle].from, e);
+    if (!bad && came.told.n) text_add(told, "%s\n", came.told.s);
+    text_free(&came.told);
+    weights_rows_free(&w);
+    return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
+}
+
+/* Where a prediction looks without run.init_from: the run's own directory (conf/rules.c). */
+static int weights_absent(const struct conf *c, const char *path, struct err *e)
+{
+    if (!e) return -1;
+    const struct err why = *e;
+    if (why.code != E_NOINPUT || !c->run.predict || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
+    *e = (struct err){0};
+    return err_set(e, why.code, "%s; predictions need the weights of a run that has trained, or run.init_from",
+                   why.text);
+}
+
+/* ---- which weights of a run are looked at ------------------------------------------------------------------------ */
+
+static bool has(const char *dir, const char *name)
+{
+    struct text path = {0};
+    text_add(&path, "%s/%s", dir, name);
+    bool there = !access(path.s, F_OK);
+    text_free(&path);
+    return there;
+}
+
+/* The checkpoint of a run that was best by that score, or for NULL the newest one, of those with a sound manifest.
+ * False: there is none. */
+static bool checkpoint_choose(const char *run, const char *score, struct text *folder, struct ckpt *chosen)
+{
+    struct err none = {0};
+    uint64_t *step = NULL;
+    char name[CKPT_NAME];
+    bool any = false;
+    int n = 0, dir = ckpt_folder_open(-1, run, folder);
+    if (dir >= 0) ckpt_list(dir, folder->s, &step, &n, &none);
+    for (int i = n - 1; i >= 0; i--) {                    /* of equal ones the first, as the run itself does */
+        struct ckpt k;
+        none = (struct err){0};
+        if (ckpt_read(dir, folder->s, step[i], &k, &none)) continue;
+        bool takes = !score || (k.score && !strcmp(k.score, score) &&
+                                (!any || score_better(score, k.value, chosen->value)));
+        if (takes && any) ckpt_free(chosen);
+        if (takes) *chosen = k, any = true;
+        else ckpt_free(&k);
+    }
+    if (any) text_add(folder, "/%s", ckpt_name(chosen->step, name));
+    if (dir >= 0) close(dir);
+    free(step);
+    return any;
+}
+
+static bool is_average(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && !strcmp(name + n - 4, ".ema");
+}
+
+static bool is_optimizers(const struct st *s) { return strstr(s->path, "/optimizer-") != NULL; }
+
+static bool averaged(struct st *const *file, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; is_optimizers(file[i]) && k < file[i]->n; k++) {
+            const char *of = file[i]->t[k].name;
+            if (is_average(of) && !strncmp(of, name, strlen(of) - 4) && strlen(name) == strlen(of) - 4) return true;
+        }
+    return false;
+}
+
+/* Leaves the tensors that evaluations of the run had: averages, where it kept them, under the names of the weights. */
+static void averages_take(struct st **file, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int left = 0;
+        for (int k = 0; !is_optimizers(file[i]) && k < file[i]->n; k++)
+            if (!averaged(file, n, file[i]->t[k].name)) file[i]->t[left++] = file[i]->t[k];
+        if (!is_optimizers(file[i])) file[i]->n = left;
+    }
+    for (int i = 0; i < n; i++) {
+        int left = 0;
+        for (int k = 0; is_optimizers(file[i]) && k < file[i]->n; k++) {
+            struct st_tensor t = file[i]->t[k];
+            if (!is_average(t.name)) continue;
+            t.name = arena_printf(file[i]->mem, "%.*s", (int)strlen(t.name) - 4, t.name);
+            file[i]->t[left++] = t;
+        }
+        if (is_optimizers(file[i])) file[i]->n = left;
+    }
+}
+
+static int checkpoint_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
+{
+    static const char end[] = ".safetensors";
+    *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
+    *n = 0;
+    for (int i = 0; i < c->n_files; i++) {
+        const char *name = c->file[i].name;
+        struct text path = {0};
+        if (strlen(name) < sizeof end || strcmp(name + strlen(name) - (sizeof end - 1), end)) continue;
+        text_add(&path, "%s/%s", folder, name);
+        (*out)[*n] = st_open(path.s, e);
+        text_free(&path);
+        if (!(*out)[*n]) {
+            while (*n) st_close((*out)[--*n]);
+            free(*out);
+            return -1;
+        }
+        ++*n;
+    }
+    averages_take(*out, *n);
+    return 0;
+}
+
+/* Opens what run.init_from stands for. Of a run that is evaluated the best checkpoint comes first where checkpoint.best
+ * asks for one, then the final weights, then the newest checkpoint. used: gets the file or folder, and which it is. */
+static int source_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
+{
+    const char *from = c->run.init_from, *best = c->checkpoint.best;
+    struct text folder = {0};
+    struct ckpt k = {0};
+    bool run = c->run.evaluate && has(from, CKPT_FOLDER) && !has(from, "model.safetensors") &&
+               !has(from, "model.safetensors.index.json"), final = has(from, "weights.safetensors");
+    bool is_best = run && best && checkpoint_choose(from, best, &folder, &k);
+    folder.n = is_best ? folder.n : 0;
+    bool chosen = is_best || (run && !final && checkpoint_choose(from, NULL, &folder, &k));
+    int bad = chosen ? checkpoint_open(folder.s, &k, file, n, e) : st_open_all(from, file, n, e);
+    if (!bad && used) {
+        text_add(&used->path, "%s%s", chosen ? folder.s : from, !chosen && final ? "/weights.safetensors" : "");
+        if (is_best) text_add(&used->which, "the best checkpoint: %s %.6g", best, k.value);
+        else if (chosen) text_add(&used->which, "the newest checkpoint");
+        else if (final) text_add(&used->which, "final weights");
+        if (!is_best && run && best) text_add(&used->which, ", as no checkpoint has a score of %s", best);
+    }
+    ckpt_free(&k);
+    text_free(&folder);
+    return bad;
+}
+
+void weights_used_free(struct weights_used *u)
+{
+    text_free(&u->path);
+    text_free(&u->which);
+}
+
+int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
+                 struct text *told, struct err *e)
+{
+    struct st **file;
+    struct weights_from from = {.path = c->run.init_from};
+    if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, from.path, e);
+    from.file = file;
+    int bad = init_read(c, &from, pl, s, told, e);
+    for (int i = 0; i < from.n; i++) st_close(file[i]);
+    free(file);
+    return bad ? -1 : 0;
+}
+
+int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
+                   struct err *e)
+{
+    static const struct weights_allow any = {.any = true};
+    struct weights_told came = {.idle = -1};
+    if (s && exec_averages_use(s, false, e)) return -1;
+    struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
+    for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
+        all.row[all.n] = more.row[i];
+        all.entry[all.n] = more.entry[i];
+    }
+    const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
+    int bad = rows_read(&from, pl, &all, s, &came, e);
+    if (!bad && told && came.told.n) text_add(told, "%s", came.told.s);
+    text_free(&came.told);
+    weights_rows_free(&more);
+    weights_rows_free(&all);
+    return bad;
+}
+
+struct selected { const int *row; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+
+static int get_selected(void *ctx, int i, void *buf, struct err *e)
+{
+    struct selected *s = ctx;
+    return s->get(s->ctx, s->row[i], buf, e);
+}
+
+int weights_save(const struct weights_file *f, const struct placement *pl,
+                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
+{
+    struct weights_rows w = weights_rows(pl, f->what, -1);
+    struct selected s = {w.row, get, ctx};
+    struct st_body b = {w.n, w.entry, get_selected, &s};
+    struct st_out out;
+    int bad = st_out_write(&out, f->at, f->stop, &b, e) || st_out_commit(&out, hash, e);
+    weights_rows_free(&w);
+    return bad ? -1 : 0;
+}
+
+int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e)
+{
+    if (exec_averages_use(s, what == WEIGHTS_ALL, e)) return -1;
+    return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, row, plain, e) : exec_state_get(s, row, plain, e);
+}
