@@ -27,8 +27,8 @@ static const int owner[PARAMS] = {0, 1, 2, 1};
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, FAIL_AVERAGES, LOSS_NAN, GRADIENTS_INF, SUM,
                FAIL_BEFORE_SUM };
 static atomic_bool begun, reported;
-struct exec { int rank; struct tp *tp; enum trouble trouble; int prefetched,
-              ran; uint64_t last_step; bool wrong_order; };
+struct exec { int rank; struct tp *tp; struct exec_control control; enum trouble trouble; int prefetched, ran;
+              uint64_t last_step; bool wrong_order; };
 
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
@@ -42,7 +42,7 @@ int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, stru
 static int wait_for_ever(struct exec *s, struct err *e)
 {
     for (;;) {
-        if (s->tp->ops->progress(s->tp, e)) return -1;
+        if (s->tp->ops->progress(s->tp, e) || s->control.listen(s->control.ctx, e)) return -1;
         if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "rank %d: stopped", s->rank);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
@@ -86,7 +86,7 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     if (s->trouble == FAIL_BEFORE_SUM && s->rank == 1) return err_set(e, E_DATA, "x.idx: offset 3: bad");
     if (s->trouble >= SUM) {                              /* 2^53 + 1 - 2^53 shows the order of the additions */
         double x[2] = {s->rank == 0 ? 9007199254740992.0 : s->rank == 1 ? 1 : -9007199254740992.0, s->rank + 1};
-        if (s->tp->ops->reduce(s->tp, x, 2, e)) return -1;
+        if (s->control.reduce(s->control.ctx, x, 2, e)) return -1;
         if (x[0] != 0 || x[1] != 6) return err_set(e, E_INTERNAL, "sums are %g and %g", x[0], x[1]);
     }
     if (s->trouble == LOSS_NAN && o->step == 2) r->nonfinite = NONFINITE_LOSS;
@@ -194,7 +194,8 @@ static void job_make(enum trouble trouble)
     for (int i = 0; i < RANKS; i++) {
         member[i].side = control_new(tp[i], &job);
         member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
-        member[i].exec = (struct exec){.rank = i, .tp = control_tp(member[i].side), .trouble = trouble};
+        member[i].exec = (struct exec){.rank = i, .tp = tp[i], .control = control_of(member[i].side),
+                                       .trouble = trouble};
         control_exec(member[i].side, &member[i].exec);
         member[i].save = save_new();
         save_open(member[i].save, &(struct save_request){.job = &job, .exec = &member[i].exec, .rank = i,

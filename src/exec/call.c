@@ -76,7 +76,7 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->req.replicas == 1;
     if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: this is where another rank's failure is heard */
-    if (s->tp->ops->progress(s->tp, e)) return -1;
+    if (exec_progress(s, e)) return -1;
     if (meter_messages(s)) posts_look(s);
     return 0;
 }

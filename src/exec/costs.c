@@ -119,7 +119,7 @@ int costs_gather(struct exec *s, int first, const struct spent *mine, struct cos
     int n = costs_count(k);
     double *x = mem_alloc((size_t)n * sizeof *x);
     costs_mine(s, first, mine, k, x);
-    int bad = s->tp->ops->reduce(s->tp, x, n, e);
+    int bad = exec_reduce(s, x, n, e);
     if (!bad) costs_take(k, x);
     free(x);
     return bad ? -1 : 0;
@@ -139,7 +139,7 @@ int costs_links_measure(struct exec *s, struct cost *k, struct err *e)
         if (link_measure(s, r, r + 1, &l, e)) return -1;
         double x[3] = {0};
         if (s->rank == r) x[0] = l.latency_ns, x[1] = l.bytes_per_ns, x[2] = l.busy_ns_per_byte;
-        if (s->tp->ops->reduce(s->tp, x, 3, e)) return -1;
+        if (exec_reduce(s, x, 3, e)) return -1;
         if (x[0] > k->latency_ns) k->latency_ns = x[0];
         if (r == 0 || x[1] < k->bytes_per_ns) k->bytes_per_ns = x[1];
         if (x[2] > k->busy_ns_per_byte) k->busy_ns_per_byte = x[2];

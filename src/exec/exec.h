@@ -108,6 +108,14 @@ static inline void exec_beat_wait(struct exec_beat *b, int whom)
 /* Somebody who reads state, for a checkpoint. on: no step changes it meanwhile; moved: counts what he has read. */
 struct exec_hold { atomic_bool on; _Atomic uint64_t moved; };
 
+/* What a job adds to the transport. listen: hears what ranks say to each other beside tensors, wherever the executor
+ * drives its transfers. reduce: as tp_ops.reduce, but it ends when the job fails meanwhile. All NULL: nothing, and the
+ * transport's own. */
+struct exec_control {
+    int (*listen)(void *ctx, struct err *e);
+    int (*reduce)(void *ctx, double *x, int n, struct err *e);
+    void *ctx;
+};
 struct exec_request {
     const struct conf *conf;
     const struct selection *sel;
@@ -115,7 +123,7 @@ struct exec_request {
     struct plan *const *plan; int n_plans;               /* the plan set */
     const struct be_ops *be;
     int unit;                                            /* which device of this host; 0 where there is one */
-    struct tp *tp;
+    struct tp *tp; struct exec_control control;
     /* of the plan: whose row runs here; and the transport's rank of each of the plan's ranks, those of the first
      * replica, then of the next; NULL: in this order. The plans say which replica runs here (plan_request.replica). */
     int rank; const int *tp_rank;

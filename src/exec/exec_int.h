@@ -214,6 +214,18 @@ static inline int exec_aborted(const struct exec *s, struct err *e)
     return code ? err_set(e, code, "stopped") : 0;
 }
 
+/* Drives the transport, and hears what the job's ranks say to each other. */
+static inline int exec_progress(struct exec *s, struct err *e)
+{
+    const struct exec_control *c = &s->q.control;
+    return s->tp->ops->progress(s->tp, e) || (c->listen && c->listen(c->ctx, e)) ? -1 : 0;
+}
+static inline int exec_reduce(struct exec *s, double *x, int n, struct err *e)
+{
+    const struct exec_control *c = &s->q.control;
+    return c->reduce ? c->reduce(c->ctx, x, n, e) : s->tp->ops->reduce(s->tp, x, n, e);
+}
+
 /* wait.c. Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
 int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e);
 enum { WAIT_ALL = -1 };                                   /* cls: all posts */

@@ -28,7 +28,7 @@ static int share(struct exec *s, struct err *e)
     struct meter_wait w;
     meter_wait_begin(s, &w);
     int bad = meter_wait_for(s, &w, s->rank ? ACC_WAIT_UP : ACC_WAIT_DOWN, e) ||
-              s->tp->ops->reduce(s->tp, s->norm, exec_agreed_numbers(s), e);
+              exec_reduce(s, s->norm, exec_agreed_numbers(s), e);
     meter_wait_end(s, &w);
     return bad ? -1 : meter_to(s, ACC_OPTIMIZER, e);
 }

@@ -18,7 +18,7 @@ static double median(uint64_t *ns, int n)
 static int wait_done(struct exec *s, struct tp_req *r, struct err *e)
 {
     while (s->tp->ops->test(s->tp, r) != TP_DONE)
-        if (s->tp->ops->progress(s->tp, e) || exec_aborted(s, e)) return -1;
+        if (exec_progress(s, e) || exec_aborted(s, e)) return -1;
     return 0;
 }
 
@@ -81,7 +81,7 @@ static int beside_work(struct exec *s, const struct trips *k, int trip, uint64_t
     for (bool done = false; !done;) {
         for (uint64_t from = clock_ns(); clock_ns() - from < WORK_NS;) ;
         since = clock_ns();
-        if (t->ops->progress(t, e) || exec_aborted(s, e)) return -1;
+        if (exec_progress(s, e) || exec_aborted(s, e)) return -1;
         done = t->ops->test(t, &come) == TP_DONE;
         done = t->ops->test(t, &go) == TP_DONE && done;
         *ns += clock_ns() - since;

@@ -133,7 +133,7 @@ void exec_ahead_done(struct exec *s)
 static int while_waiting(void *ctx, struct err *e)
 {
     struct exec *s = ctx;
-    return exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) ? -1 : 0;
+    return exec_aborted(s, e) || exec_progress(s, e) ? -1 : 0;
 }
 
 static int fields_send(struct exec *s, const struct bound *b, const struct act *a, void *const *value, struct err *e)

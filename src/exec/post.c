@@ -55,6 +55,7 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
                          .peer = info->kind == KIND_ALL ? EXEC_WAITS_DEVICE : channel_tp_rank(s, c, send)};
     p->posted = meter_host(s, info->part);
     if (info->kind == KIND_ALL) {
+        if (!s->tp->ops->post_sum) return err_set(e, E_INTERNAL, "this transport makes no sums");
         int bad = (!b->p->n_mb && nothing_make(s, at, bytes, e)) || s->tp->ops->post_sum(s->tp, &tag, at, &p->req, e);
         meter_host(s, ACC_OTHER);
         return bad ? -1 : 0;

@@ -56,7 +56,7 @@ static int pending_wait(struct exec *s, struct pending *p, struct err *e)
         if (meter_wait_for(s, &w, wait_part(p, state), e)) return -1;
         if (!tries) beat_waits(s, p->peer);
         exec_beat_look(s->beat);
-        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (exec_aborted(s, e) || exec_progress(s, e)) return -1;
         state = pending_test(s, p);
         if (state < TP_QUEUED) wait_politely(tries);
     }
@@ -103,7 +103,7 @@ int posts_settle(struct exec *s, struct err *e)
     meter_host(s, ACC_TRANSFER);
     beat_waits(s, EXEC_WAITS_DEVICE);
     for (unsigned tries = 0; !s->tp->ops->idle(s->tp); tries++) {
-        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (exec_aborted(s, e) || exec_progress(s, e)) return -1;
         wait_politely(tries);
     }
     beat_waits(s, EXEC_WAITS_NOT);
@@ -149,7 +149,7 @@ int state_wait(struct exec *s, struct err *e)
         if (seen != moved) moved = seen, since = now;
         if (now - since > limit) return hold_failed(s, now - since, e);
         beat_moves(s);                                    /* a slow disk is no rank that stands still */
-        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e)) return -1;
+        if (exec_aborted(s, e) || exec_progress(s, e)) return -1;
         wait_politely(tries);
     }
     return 0;
@@ -160,7 +160,7 @@ int exec_drain(struct exec *s, struct err *e)
     int done;
     for (unsigned tries = 0; (done = s->ops->done(s->be, e)) == 0; tries++) {
         if (!tries) beat_waits(s, EXEC_WAITS_DEVICE);
-        if (exec_aborted(s, e) || s->tp->ops->progress(s->tp, e) || exec_load_early(s, e)) return -1;
+        if (exec_aborted(s, e) || exec_progress(s, e) || exec_load_early(s, e)) return -1;
         wait_politely(tries);
     }
     beat_waits(s, EXEC_WAITS_NOT);

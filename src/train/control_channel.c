@@ -1,12 +1,10 @@
-/* Messages between the ranks of a job: a transport that also listens. */
+/* Messages between the ranks of a job beside tensors. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/clock.h"
 #include "train/control_channel_int.h"
-
-static struct control *side_of(struct tp *t) { return (struct control *)t; }
 
 bool control_is_step(const struct order *o) { return o->kind == ORDER_TRAIN || o->kind == ORDER_EVAL; }
 
@@ -25,7 +23,7 @@ static int hear_orders(struct control *s, struct err *e)
 {
     struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
     while (s->tasks.n < TASKS) {
-        int got = s->under->ops->recv_msg(s->under, &m, e);
+        int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         const struct order *o = &s->fresh->o;
         if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
@@ -45,7 +43,7 @@ static int hear_reports(struct control *s, struct err *e)
     struct report r;
     struct tp_message m = {-1, CONTROL_REPORT, &r, sizeof r};
     for (;;) {
-        int got = s->under->ops->recv_msg(s->under, &m, e);
+        int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n)
             return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, r.rank);
@@ -64,7 +62,7 @@ static int hear_costs(struct control *s, struct err *e)
 {
     struct tp_message m = {-1, CONTROL_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
     while (s->of_costs && s->of_costs < s->n) {
-        int got = s->under->ops->recv_msg(s->under, &m, e);
+        int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         if (m.n != m.max) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", m.n, m.max);
         costs_add(s, s->costs_heard);
@@ -77,7 +75,7 @@ static int hear_saved(struct control *s, struct err *e)
     struct saved r;
     struct tp_message m = {-1, CONTROL_SAVED, &r, sizeof r};
     for (;;) {
-        int got = s->under->ops->recv_msg(s->under, &m, e);
+        int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n || r.n < 0 || r.n > 2)
             return err_set(e, E_INTERNAL, "what a rank wrote of a checkpoint came in %zu bytes", m.n);
@@ -89,11 +87,12 @@ static int hear_saved(struct control *s, struct err *e)
 static int say_saved(struct control *s, struct err *e)
 {
     struct saved r;
-    return save_said(s->save, &r) ? s->under->ops->send_msg(s->under, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
+    return save_said(s->save, &r) ? s->tp->ops->send_msg(s->tp, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
 }
 
-static int listen_all(struct control *s, struct err *e)
+static int listen_all(void *ctx, struct err *e)
 {
+    struct control *s = ctx;
     if (s->n == 1) return 0;
     if (s->rank != 0) return hear_orders(s, e) || say_saved(s, e) ? -1 : 0;
     return hear_reports(s, e) || hear_costs(s, e) || hear_saved(s, e) ? -1 : 0;
@@ -101,13 +100,13 @@ static int listen_all(struct control *s, struct err *e)
 
 int control_poll(struct control *s, struct err *e)
 {
-    return s->under->ops->progress(s->under, e) || listen_all(s, e) ? -1 : 0;
+    return s->tp->ops->progress(s->tp, e) || listen_all(s, e) ? -1 : 0;
 }
 
 void control_listen(struct control *s)
 {
     struct err again = {0}, none = {0};
-    s->under->ops->progress(s->under, &again);
+    s->tp->ops->progress(s->tp, &again);
     listen_all(s, &none);
 }
 
@@ -161,13 +160,15 @@ int control_checkpoint(struct control *s, struct order *o, struct err *e)
     return 1;
 }
 
+static int control_reduce(void *ctx, double *x, int n, struct err *e);
+
 /* All learn which ranks found damage (why->code), and rank 0 gets what the lowest of them says. */
 static int damage_tell(struct control *s, struct err *why, struct err *e)
 {
     double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
     int lowest = 0, bad;
     damaged[s->rank] = why->code != 0;
-    bad = s->tp.ops->reduce(&s->tp, damaged, s->n, e);
+    bad = control_reduce(s, damaged, s->n, e);
     while (lowest < s->n && damaged[lowest] == 0) lowest++;
     free(damaged);
     if (bad || lowest == 0 || lowest == s->n) return bad;
@@ -216,36 +217,11 @@ int control_step(struct control *s, struct report *r, struct err *e)
     s->n_prefetched--;
     if (x && s->rank == 0) costs_add(s, x);
     if (!x || s->rank == 0) return 0;
-    return s->under->ops->send_msg(s->under, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
+    return s->tp->ops->send_msg(s->tp, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
 }
 
-/* ---- the transport that the executor sees ------------------------------------------------------------------------ */
+/* ---- messages of bytes and numbers ---------------------------------------------------------------------------------- */
 
-static struct tp *under(struct tp *t) { return side_of(t)->under; }
-static int on_rank(struct tp *t) { return side_of(t)->rank; }
-static int on_size(struct tp *t) { return side_of(t)->n; }
-static int on_post_send(struct tp *t, int to, const struct tp_tag *tag, const void *buf, struct tp_req *out,
-                        struct err *e)
-{
-    return under(t)->ops->post_send(under(t), to, tag, buf, out, e);
-}
-static int on_post_recv(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
-{
-    return under(t)->ops->post_recv(under(t), from, tag, buf, out, e);
-}
-static int on_post_sum(struct tp *t, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e)
-{
-    return under(t)->ops->post_sum ? under(t)->ops->post_sum(under(t), tag, buf, out, e)
-                                   : err_set(e, E_INTERNAL, "this transport makes no sums");
-}
-static int on_progress(struct tp *t, struct err *e) { return control_poll(side_of(t), e); }
-static enum tp_state on_test(struct tp *t, struct tp_req *r) { return under(t)->ops->test(under(t), r); }
-static int on_attach(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e)
-{
-    return under(t)->ops->attach ? under(t)->ops->attach(under(t), stream, use, n, e) : 0;
-}
-static int on_join(struct tp *t, struct tp_req *r, struct err *e) { return under(t)->ops->join(under(t), r, e); }
-static bool on_idle(struct tp *t) { return !under(t)->ops->idle || under(t)->ops->idle(under(t)); }
 /* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
 static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
 {
@@ -257,7 +233,7 @@ static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsig
         exec_beat_look(s->beat);
         if (control_poll(s, e)) return -1;
         if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
-        int got = s->under->ops->recv_msg(s->under, &m, e);
+        int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got < 0) return -1;
         if (got > 0 && m.n == bytes) {
             exec_beat_wait(s->beat, before);
@@ -290,7 +266,7 @@ static size_t piece_at(const struct control *s, size_t at, size_t bytes)
 int control_send(struct control *s, int stream, const void *p, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes))
-        if (s->under->ops->send_msg(s->under, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
+        if (s->tp->ops->send_msg(s->tp, 0, stream, (const char *)p + at, piece_at(s, at, bytes), e)) return -1;
     return 0;
 }
 
@@ -315,13 +291,13 @@ int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e
 
 static int say_numbers(struct control *s, int to, const double *x, int n, struct err *e)
 {
-    return s->under->ops->send_msg(s->under, to, CONTROL_STATE, x, (size_t)n * sizeof *x, e);
+    return s->tp->ops->send_msg(s->tp, to, CONTROL_STATE, x, (size_t)n * sizeof *x, e);
 }
 
 /* Rank 0 adds the terms in rank order. */
-static int on_reduce(struct tp *t, double *x, int n, struct err *e)
+static int control_reduce(void *ctx, double *x, int n, struct err *e)
 {
-    struct control *s = side_of(t);
+    struct control *s = ctx;
     if (s->rank != 0) return say_numbers(s, 0, x, n, e) || hear_numbers(s, 0, x, n, e) ? -1 : 0;
     if (n > s->n_terms) {
         s->terms = mem_resize(s->terms, (size_t)n * sizeof *s->terms);
@@ -334,53 +310,13 @@ static int on_reduce(struct tp *t, double *x, int n, struct err *e)
     for (int rank = 1; rank < s->n; rank++) if (say_numbers(s, rank, x, n, e)) return -1;
     return 0;
 }
-static int on_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
-{
-    return under(t)->ops->bcast(under(t), p, bytes, e);
-}
-static int on_say(struct tp *t, int to, int stream, const void *p, size_t bytes, struct err *e)
-{
-    return under(t)->ops->send_msg(under(t), to, stream, p, bytes, e);
-}
-static int on_hear(struct tp *t, struct tp_message *m, struct err *e)
-{
-    return under(t)->ops->recv_msg(under(t), m, e);
-}
-static void on_abort(struct tp *t, int code) { under(t)->ops->abort(under(t), code); }
-static void on_close(struct tp *t) { (void)t; }           /* the daemon closes the transport below */
-
-static int on_post_get(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out,
-                       struct err *e)
-{
-    return under(t)->ops->post_get(under(t), from, tag, buf, out, e);
-}
-static void on_get_release(struct tp *t, struct tp_req *r) { under(t)->ops->get_release(under(t), r); }
-static void *on_room(struct tp *t, size_t bytes)
-{
-    return under(t)->ops->room ? under(t)->ops->room(under(t), bytes) : NULL;
-}
-static int on_meet(struct tp *t, const bool *with, struct err *e)
-{
-    return under(t)->ops->meet ? under(t)->ops->meet(under(t), with, e) : 0;
-}
-static bool on_reads(struct tp *t, int peer) { return under(t)->ops->reads && under(t)->ops->reads(under(t), peer); }
-
-static const struct tp_ops listening = {
-    .name = "listening", .text = "forwards to another transport and hears orders and reports meanwhile",
-    .rank = on_rank, .size = on_size, .post_send = on_post_send, .post_recv = on_post_recv, .post_sum = on_post_sum,
-    .post_get = on_post_get, .get_release = on_get_release, .room = on_room, .meet = on_meet, .reads = on_reads,
-    .progress = on_progress, .test = on_test, .attach = on_attach, .join = on_join, .idle = on_idle,
-    .reduce = on_reduce, .bcast = on_bcast, .send_msg = on_say, .recv_msg = on_hear, .abort = on_abort,
-        .close = on_close,
-};
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
-struct control *control_new(struct tp *under, const struct job *j)
+struct control *control_new(struct tp *tp, const struct job *j)
 {
     struct control *s = mem_alloc(sizeof *s);
-    *s = (struct control){.tp.ops = &listening, .under = under, .job = j, .rank = under->ops->rank(under),
-                          .n = under->ops->size(under), .piece = STATE_PIECE};
+    *s = (struct control){.tp = tp, .job = j, .rank = tp->ops->rank(tp), .n = tp->ops->size(tp), .piece = STATE_PIECE};
     s->beat = &s->unwatched;
     s->task_bytes = task_bytes(j);
     s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
@@ -393,7 +329,11 @@ struct control *control_new(struct tp *under, const struct job *j)
     return s;
 }
 
-struct tp *control_tp(struct control *s) { return &s->tp; }
+struct exec_control control_of(struct control *s)
+{
+    return (struct exec_control){.listen = listen_all, .reduce = control_reduce, .ctx = s};
+}
+
 void control_exec(struct control *s, struct exec *exec)
 {
     s->exec = exec;

@@ -1,9 +1,8 @@
 /* One rank of a running job: it hears orders, runs steps and reports; rank 0 also gives the orders and gathers the
  * reports.
  *
- * Thread: the executor's, the only one that calls the transport. The executor gets control_tp instead of the transport
- * itself: each time it drives its transfers, this looks for orders and reports, so that a failure elsewhere ends a step
- * that waits for it. */
+ * Thread: the executor's, the only one that calls the transport. The executor gets control_of: each time it drives its
+ * transfers, it looks for orders and reports here, so that a failure elsewhere ends a step that waits for it. */
 #ifndef TRAIN_CONTROL_CHANNEL_H
 #define TRAIN_CONTROL_CHANNEL_H
 #include "report/output_paths.h"
@@ -15,8 +14,8 @@
 struct control;
 struct predict;                                          /* report/predict.h */
 struct confusion;                                        /* report/confusion.h */
-struct control *control_new(struct tp *under, const struct job *j);
-struct tp *control_tp(struct control *s);
+struct control *control_new(struct tp *tp, const struct job *j);
+struct exec_control control_of(struct control *s);       /* for exec_request; valid until control_free */
 void control_exec(struct control *s, struct exec *exec); /* after exec_bind */
 void control_save(struct control *s, struct save *save); /* before the first order; borrowed */
 /* Where it says what it is at, beside the executor. Before the first step. */

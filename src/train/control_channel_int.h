@@ -18,8 +18,7 @@ enum { TASKS = 8, AHEAD_TASKS = 2, RUN_AHEAD = 2, OPEN_RESULTS = AHEAD_TASKS + R
 struct tasks { struct task *at[TASKS]; int first, n; };
 
 struct control {
-    struct tp tp;                                         /* what the executor sees; forwards to under */
-    struct tp *under;
+    struct tp *tp;
     const struct job *job;
     struct exec *exec;
     int rank, n;

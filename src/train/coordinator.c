@@ -13,7 +13,7 @@
 static int say_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
 {
     for (int rank = 1; rank < s->n; rank++)
-        if (s->under->ops->send_msg(s->under, rank, CONTROL_ORDER, o, bytes, e)) return -1;
+        if (s->tp->ops->send_msg(s->tp, rank, CONTROL_ORDER, o, bytes, e)) return -1;
     return 0;
 }
 
@@ -177,7 +177,7 @@ static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
     int writer = placement_writer(s->job->pl, r);
     if (writer == 0) return weights_get(s->exec, f->what, i, buf, e);
     struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
-    if (s->under->ops->send_msg(s->under, writer, CONTROL_ORDER, &o, sizeof o, e)) return -1;
+    if (s->tp->ops->send_msg(s->tp, writer, CONTROL_ORDER, &o, sizeof o, e)) return -1;
     return state_recv(s, writer, buf, state_plain_bytes(r), e);
 }
 

@@ -152,7 +152,8 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e)
     q.pl = j->pl;
     q.be = j->be;
     q.unit = b->unit;
-    q.tp = control_tp(b->control);
+    q.tp = b->tp;
+    q.control = control_of(b->control);
     q.rank = b->world->rank % j->n_ranks;
     q.abort = abort_code();
     q.beat = heartbeat_beat(b->world->rank);

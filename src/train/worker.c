@@ -10,7 +10,7 @@
 
 static int say_report(struct control *s, const struct report *r, struct err *e)
 {
-    return s->under->ops->send_msg(s->under, 0, CONTROL_REPORT, r, sizeof *r, e);
+    return s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, r, sizeof *r, e);
 }
 
 static int run_step(struct control *s, struct err *e)
@@ -87,8 +87,8 @@ static void own_failure(struct control *s, struct err *e)
     shutdown_let_kill();
     if (say_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
-        s->under->ops->progress(s->under, &again);       /* it may fail again, but messages still arrive */
-        int got = s->under->ops->recv_msg(s->under, &m, &none);
+        s->tp->ops->progress(s->tp, &again);       /* it may fail again, but messages still arrive */
+        int got = s->tp->ops->recv_msg(s->tp, &m, &none);
         if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
         if (got == 0) control_pause();
     }
@@ -103,7 +103,7 @@ static void obey(struct control *s, struct err *e)
     e->code = first.code;
     heartbeat_bye(e->code, first.text);
     shutdown_let_kill();
-    if (!say_report(s, &r, &none)) s->under->ops->progress(s->under, &none);
+    if (!say_report(s, &r, &none)) s->tp->ops->progress(s->tp, &none);
 }
 
 void worker_fail(struct control *s, struct err *e)
