@@ -194,8 +194,7 @@ static void job_make(enum trouble trouble)
     for (int i = 0; i < RANKS; i++) {
         member[i].side = control_new(tp[i], &job);
         member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
-        member[i].exec = (struct exec){.rank = i, .tp = tp[i], .control = control_of(member[i].side),
-                                       .trouble = trouble};
+        member[i].exec = (struct exec){i, tp[i], control_of(member[i].side), trouble, 0, 0, 0, false};
         control_exec(member[i].side, &member[i].exec);
         member[i].save = save_new();
         save_open(member[i].save, &(struct save_request){.job = &job, .exec = &member[i].exec, .rank = i,

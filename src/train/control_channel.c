@@ -220,7 +220,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
     return s->tp->ops->send_msg(s->tp, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
 }
 
-/* ---- messages of bytes and numbers ---------------------------------------------------------------------------------- */
+/* ---- messages of bytes and numbers ------------------------------------------------------------------------------- */
 
 /* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
 static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
