@@ -6,77 +6,123 @@
 #include "launcher/ctl_table.h"
 #include "man/complete.h"
 
-/* ---- what follows an option of mpstaged -------------------------------------------------------------------------- */
-
-/* words: what its value may be, "": anything; file: a file; keys: SECTION.KEY=VALUE */
-struct value { struct text words; bool file, keys; };
-
-static struct value value_of(const struct opts_row *o)
+/* Adds a command that offers words, or files (f) and folders (d). option: of compopt, or NULL. */
+static void offer(struct text *out, const char *option, const char *from, const char *words)
 {
-    struct value v = {0};
-    if (o->key) conf_words(o->key, &v.file, &v.words);
-    else if (o->arg && !strcmp(o->arg, "[=search]")) text_add(&v.words, "search");
-    else if (o->arg && !strcmp(o->arg, "FILE")) v.file = true;
-    else if (o->arg) v.keys = true;
-    if (!v.words.n) text_add(&v.words, "%s", "");
-    return v;
+    if (option) text_add(out, "compopt -o %s; ", option);
+    text_add(out, "COMPREPLY=($(compgen -%s", from);
+    if (words) text_add(out, " '%s'", words);
+    text_add(out, " -- \"$cur\"))");
 }
 
-static void keys_add(struct text *out)
+static void keys_offer(struct text *out)
 {
-    for (int i = 0; conf_key(i); i++) text_add(out, "%s%s=", i ? " " : "", conf_key(i));
+    struct text all = {0};
+    for (int i = 0; conf_key(i); i++) text_add(&all, "%s%s=", i ? " " : "", conf_key(i));
+    offer(out, "nospace", "W", all.s);
+    text_free(&all);
 }
 
-/* Adds s with each character of `special` behind the text `escape`. */
-static void escaped(struct text *out, const char *s, const char *special, const char *escape)
+/* What may follow the option or setting `key` of the configuration: words, a file, or, with "" offered, anything. */
+static void value_offer(struct text *out, const char *key)
 {
-    for (; *s; s++) text_add(out, "%s%c", strchr(special, *s) ? escape : "", *s);
+    struct text words = {0};
+    bool file;
+    conf_words(key, &file, &words);
+    if (file) offer(out, "filenames", "f", NULL);
+    else offer(out, NULL, "W", words.n ? words.s : "");
+    text_free(&words);
 }
 
-/* ---- bash -------------------------------------------------------------------------------------------------------- */
-
-static void bash_case(struct text *out, const char *what, const char *words, bool file)
+/* zsh's bashcompinit does not split a word at "=", has no compopt, and takes a space only from the end of a reply. It
+ * calls the function in a subshell, so what is changed there ends with it. */
+static void complete_add(struct text *out, const char *program)
 {
-    if (file) text_add(out, "    %s) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", what);
-    else text_add(out, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", what, words);
+    text_add(out, "if [[ -z ${ZSH_VERSION-} ]]; then complete -F _%s %s; return; fi\n_%s_zsh() {\n"
+                  "    local word=${COMP_WORDS[COMP_CWORD]} before= i\n    compopt() { :; }\n"
+                  "    if [[ $word == *=* ]]; then\n        before=${word%%=*}=\n        PREFIX=${PREFIX##*=}\n"
+                  "        i=${word%%=*}\n        COMP_WORDS[COMP_CWORD]=${i##*=}\n"
+                  "        COMP_WORDS[COMP_CWORD+1]='='\n        COMP_WORDS[COMP_CWORD+2]=${word##*=}\n"
+                  "        ((COMP_CWORD += 2))\n    fi\n    _%s\n"
+                  "    for ((i = 0; i < ${#COMPREPLY[@]}; i++)); do\n        word=${COMPREPLY[i]}\n"
+                  "        if [[ -d $word ]]; then word+=/; elif [[ $word != *= ]]; then word+=' '; fi\n"
+                  "        COMPREPLY[i]=$before$word\n    done\n}\ncomplete -o nospace -F _%s_zsh %s\n",
+             program, program, program, program, program, program);
 }
 
-static void bash_mpstaged(struct text *out)
+/* ---- programs with options --------------------------------------------------------------------------------------- */
+
+static bool run_row(int i, struct opts_row *row)
+{
+    struct cli_option o;
+    if (!cli_row(&cli_run, i, &o)) return false;
+    *row = (struct opts_row){o.name, o.arg, o.key, o.letter};
+    return true;
+}
+
+static bool experiment_row(int i, struct opts_row *row)
+{
+    struct cli_option o;
+    if (!cli_row(&cli_experiment, i, &o)) return false;
+    *row = (struct opts_row){o.name, o.arg, o.key, o.letter};
+    return true;
+}
+
+/* Adds what to do behind an option with an argument; one that may be left out stands behind "=". */
+static void option_case(struct text *out, const struct opts_row *o)
+{
+    bool optional = *o->arg == '[';
+    text_add(out, o->letter ? "    -%c|" : "    ", o->letter);
+    text_add(out, "--%s) ", o->name);
+    if (optional)
+        text_add(out, "if [[ ${COMP_WORDS[COMP_CWORD]} == = || ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then\n        ");
+    if (o->key) value_offer(out, o->key);
+    else if (!strcmp(o->arg, "[=search]")) offer(out, NULL, "W", "search");
+    else if (!strcmp(o->arg, "FILE")) offer(out, "filenames", "f", NULL);
+    else if (!strcmp(o->arg, "DIR")) offer(out, "filenames", "d", NULL);
+    else if (strstr(o->arg, "KEY=")) keys_offer(out);
+    else offer(out, NULL, "W", "");
+    text_add(out, optional ? "; return; fi ;;\n" : "; return ;;\n");
+}
+
+static void setting_case(struct text *out, const char *key)
+{
+    struct text words = {0};
+    bool file;
+    conf_words(key, &file, &words);
+    if (words.n || file) {
+        text_add(out, "    %s) ", key);
+        value_offer(out, key);
+        text_add(out, "; return ;;\n");
+    }
+    text_free(&words);
+}
+
+/* What stands behind -- is another command line, of which files are completed here. */
+static void options_complete(struct text *out, const char *program, bool (*row)(int i, struct opts_row *row),
+                             bool settings)
 {
     struct opts_row o;
     struct text all = {0};
-    text_add(out, "_mpstaged() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+    text_add(out, "_%s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i\n"
                   "    # \"=\" is a word of its own\n    if [[ $cur == = ]]; then cur=\n"
-                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n    case $prev in\n");
-    for (int i = 0; opts_row(i, &o); i++) {
-        struct text name = {0};
-        struct value v = value_of(&o);
-        text_add(&name, o.letter ? "-%c|" : "", o.letter);
-        text_add(&name, "--%s", o.name);
+                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n        if [[ ${COMP_WORDS[i]} == -- ]]; then ",
+             program);
+    offer(out, "filenames", "f", NULL);
+    text_add(out, "; return; fi\n    done\n    case $prev in\n");
+    for (int i = 0; row(i, &o); i++) {
         text_add(&all, "%s--%s", i ? " " : "", o.name);
-        if (v.keys) {
-            text_add(out, "    %s) compopt -o nospace; COMPREPLY=($(compgen -W '", name.s);
-            keys_add(out);
-            text_add(out, "' -- \"$cur\")); return ;;\n");
-        } else if (o.arg && *o.arg != '[') bash_case(out, name.s, v.words.s, v.file);
-        else if (o.arg) {
-            text_add(out, "    %s) if [[ ${COMP_WORDS[COMP_CWORD]} == = || ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then\n"
-                          "        COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return; fi ;;\n", name.s, v.words.s);
-        }
-        text_free(&name);
-        text_free(&v.words);
+        if (o.arg) option_case(out, &o);
     }
-    for (int i = 0; conf_key(i); i++) {
-        struct text words = {0};
-        bool file;
-        conf_words(conf_key(i), &file, &words);
-        if (words.n || file) bash_case(out, conf_key(i), words.s, file);
-        text_free(&words);
-    }
-    text_add(out, "    esac\n    COMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n}\n", all.s);
-    text_add(out, "complete -F _mpstaged mpstaged\n");
+    for (int i = 0; settings && conf_key(i); i++) setting_case(out, conf_key(i));
+    text_add(out, "    esac\n    ");
+    offer(out, NULL, "W", all.s);
+    text_add(out, "\n}\n");
     text_free(&all);
 }
+
+/* ---- mpstagectl -------------------------------------------------------------------------------------------------- */
 
 /* Adds the names of commands: those that look at files, or the others. */
 static void verbs_add(struct text *out, bool files, const char *between)
@@ -92,7 +138,7 @@ static void flags_add(struct text *out, const char *names)
         text_add(out, "--%.*s ", (int)strcspn(s, " "), s);
 }
 
-static void bash_mpstagectl(struct text *out)
+static void ctl_complete(struct text *out)
 {
     text_add(out, "_mpstagectl() {\n    local cur=${COMP_WORDS[COMP_CWORD]} verb= n=0 i\n"
                   "    for ((i = 1; i < COMP_CWORD; i++)); do\n        [[ ${COMP_WORDS[i]} == -* ]] && continue\n"
@@ -113,252 +159,24 @@ static void bash_mpstagectl(struct text *out)
     text_add(out, "' -- \"$cur\")) ;;\n");
     for (int i = 0; i < VERBS; i++) {
         const struct ctl_verb_info *v = &ctl_verbs[i];
-        if (v->files)
-            text_add(out, "    1%s) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")) ;;\n", v->name);
-        if (v->words)
-            text_add(out, "    2%s) %sCOMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n", v->name,
-                     strchr(v->words, '=') ? "compopt -o nospace; " : "", v->words);
+        if (!v->files && !v->words) continue;
+        text_add(out, "    %d%s) ", v->files ? 1 : 2, v->name);
+        if (v->files) offer(out, "filenames", "d", NULL);
+        else offer(out, strchr(v->words, '=') ? "nospace" : NULL, "W", v->words);
+        text_add(out, " ;;\n");
     }
     text_add(out, "    1) COMPREPLY=($(compgen -W '");
     verbs_add(out, false, " ");
-    text_add(out, "' -- \"$cur\")) ;;\n    esac\n}\ncomplete -F _mpstagectl mpstagectl\n");
+    text_add(out, "' -- \"$cur\")) ;;\n    esac\n}\n");
 }
 
-/* The value of an option of mpstage-run or mpstage-experiment. */
-static struct value cli_value(const struct cli_option *o)
+bool complete(const char *program, struct text *out)
 {
-    struct value v = {.file = o->arg && !strcmp(o->arg, "FILE")};
-    bool file;
-    if (o->key) conf_words(o->key, &file, &v.words);
-    if (!v.words.n) text_add(&v.words, "%s", "");
-    return v;
-}
-
-static bool is_dir(const struct cli_option *o) { return o->arg && !strcmp(o->arg, "DIR"); }
-
-/* What stands behind -- is another command line, of which a shell completes files here. */
-static void bash_cli(const struct cli *c, struct text *out)
-{
-    struct cli_option o;
-    struct text all = {0};
-    text_add(out, "_%s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i\n"
-                  "    if [[ $cur == = ]]; then cur=\n"
-                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                  "        if [[ ${COMP_WORDS[i]} == -- ]]; then\n"
-                  "            compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); return; fi\n"
-                  "    done\n    case $prev in\n", c->program);
-    for (int i = 0; cli_row(c, i, &o); i++) {
-        struct text name = {0};
-        struct value v = cli_value(&o);
-        text_add(&name, o.letter ? "-%c|" : "", o.letter);
-        text_add(&name, "--%s", o.name);
-        text_add(&all, "%s--%s", i ? " " : "", o.name);
-        if (is_dir(&o))
-            text_add(out, "    %s) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n", name.s);
-        else if (o.arg) bash_case(out, name.s, v.words.s, v.file);
-        text_free(&name);
-        text_free(&v.words);
-    }
-    text_add(out, "    esac\n    COMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n}\ncomplete -F _%s %s\n", all.s,
-             c->program, c->program);
-    text_free(&all);
-}
-
-static void bash_run(struct text *out) { bash_cli(&cli_run, out); }
-static void bash_experiment(struct text *out) { bash_cli(&cli_experiment, out); }
-
-/* ---- zsh --------------------------------------------------------------------------------------------------------- */
-
-/* In single quotes; brackets and colons mean something to _arguments. */
-static void zsh_text(struct text *out, const char *s)
-{
-    for (; *s; s++) text_add(out, *s == '\'' ? "'\\''" : strchr("[]:\\", *s) ? "\\%c" : "%c", *s);
-}
-
-static void zsh_mpstaged(struct text *out)
-{
-    struct opts_row o;
-    text_add(out, "#compdef mpstaged\n_arguments -s");
-    for (int i = 0; opts_row(i, &o); i++) {
-        struct text help = {0};
-        struct value v = value_of(&o);
-        bool optional = o.arg && *o.arg == '[';
-        opts_text(i, &help);
-        text_add(out, " \\\n  ");
-        if (o.letter) text_add(out, "%s{-%c,--%s}'", v.keys ? "'*'" : "", o.letter, o.name);
-        else text_add(out, "'--%s%s", o.name, optional ? "=-" : o.arg ? "=" : "");
-        text_add(out, "[");
-        zsh_text(out, help.s);
-        text_add(out, "]");
-        if (o.arg) text_add(out, "%s:%s:", optional ? ":" : "", optional ? "how" : o.arg);
-        if (o.arg && v.keys) {
-            text_add(out, "(");
-            keys_add(out);
-            text_add(out, ")");
-        } else if (o.arg && v.file) text_add(out, "_files");
-        else if (o.arg && *v.words.s) text_add(out, "(%s)", v.words.s);
-        text_add(out, "'");
-        text_free(&help);
-        text_free(&v.words);
-    }
-    text_add(out, "\n");
-}
-
-static void zsh_mpstagectl(struct text *out)
-{
-    text_add(out, "#compdef mpstagectl\nlocal verb=$words[3] first=$words[2]\ncase $first in ");
-    verbs_add(out, true, "|");
-    text_add(out, ") verb=$first ;; esac\nif [[ $PREFIX == -* ]]; then\n  case $verb in\n");
-    for (int i = 0; i < VERBS; i++) {
-        text_add(out, "  %s) compadd -- ", ctl_verbs[i].name);
-        flags_add(out, ctl_verbs[i].options);
-        text_add(out, "--help ;;\n");
-    }
-    text_add(out, "  *) compadd -- ");
-    for (const struct ctl_option *o = ctl_options; o->name; o++) text_add(out, "--%s ", o->name);
-    text_add(out, ";;\n  esac\n  return\nfi\nif (( CURRENT == 2 )); then\n  compadd -- ");
-    verbs_add(out, true, " ");
-    text_add(out, "\n  _files -/\nelif (( CURRENT == 3 )) && [[ $verb == $first ]]; then\n  _files -/\n"
-                  "elif (( CURRENT == 3 )); then\n  local -a verbs=(");
-    for (int i = 0; i < VERBS; i++) {
-        if (ctl_verbs[i].files) continue;
-        text_add(out, "\n    '%s:", ctl_verbs[i].name);
-        zsh_text(out, ctl_verbs[i].help);
-        text_add(out, "'");
-    }
-    text_add(out, ")\n  _describe command verbs\nelif (( CURRENT == 4 )); then\n  case $verb in\n");
-    for (int i = 0; i < VERBS; i++)
-        if (ctl_verbs[i].words)
-            text_add(out, "  %s) compadd %s-- %s ;;\n", ctl_verbs[i].name,
-                     strchr(ctl_verbs[i].words, '=') ? "-S '' " : "", ctl_verbs[i].words);
-    text_add(out, "  esac\nfi\n");
-}
-
-static void zsh_cli(const struct cli *c, struct text *out)
-{
-    struct cli_option o;
-    text_add(out, "#compdef %s\n_arguments -s", c->program);
-    for (int i = 0; cli_row(c, i, &o); i++) {
-        struct value v = cli_value(&o);
-        text_add(out, " \\\n  ");
-        if (o.letter) text_add(out, "{-%c,--%s}'", o.letter, o.name);
-        else text_add(out, "'--%s%s", o.name, o.arg ? "=" : "");
-        text_add(out, "[");
-        zsh_text(out, o.help);
-        text_add(out, "]");
-        if (o.arg) text_add(out, ":%s:", o.arg);
-        if (is_dir(&o)) text_add(out, "_files -/");
-        else if (v.file) text_add(out, "_files");
-        else if (*v.words.s) text_add(out, "(%s)", v.words.s);
-        text_add(out, "'");
-        text_free(&v.words);
-    }
-    text_add(out, c->stops ? " \\\n  '*:::command:_normal'\n" : " \\\n  '*:file:_files'\n");
-}
-
-static void zsh_run(struct text *out) { zsh_cli(&cli_run, out); }
-static void zsh_experiment(struct text *out) { zsh_cli(&cli_experiment, out); }
-
-/* ---- fish -------------------------------------------------------------------------------------------------------- */
-
-static void fish_text(struct text *out, const char *s)
-{
-    text_add(out, " -d '");
-    escaped(out, s, "'\\", "\\");
-    text_add(out, "'\n");
-}
-
-static void fish_mpstaged(struct text *out)
-{
-    struct opts_row o;
-    text_add(out, "complete -c mpstaged -f\n");
-    for (int i = 0; opts_row(i, &o); i++) {
-        struct text help = {0};
-        struct value v = value_of(&o);
-        opts_text(i, &help);
-        text_add(out, "complete -c mpstaged -l %s", o.name);
-        text_add(out, o.letter ? " -s %c" : "", o.letter);
-        if (v.keys) {
-            text_add(out, " -x -a '");
-            keys_add(out);
-            text_add(out, "'");
-        } else if (o.arg && v.file) text_add(out, " -r -F");
-        else if (o.arg && *o.arg == '[') text_add(out, " -a '%s'", v.words.s);
-        else if (o.arg) text_add(out, *v.words.s ? " -x -a '%s'" : " -x", v.words.s);
-        fish_text(out, help.s);
-        text_free(&help);
-        text_free(&v.words);
-    }
-}
-
-static void fish_mpstagectl(struct text *out)
-{
-    text_add(out, "complete -c mpstagectl -f\n"
-                  "# how many words without a dash stand before the cursor, the program itself among them\n"
-                  "function __mpstagectl_at\n    set -l words (commandline -opc | string match -v -- '-*')\n"
-                  "    test (count $words) -eq $argv[1]\nend\n"
-                  "complete -c mpstagectl -n '__mpstagectl_at 1' -a '(__fish_complete_directories)'\n");
-    for (int i = 0; i < VERBS; i++) {
-        const struct ctl_verb_info *v = &ctl_verbs[i];
-        text_add(out, "complete -c mpstagectl -n '__mpstagectl_at %d", v->files ? 1 : 2);
-        if (!v->files) {
-            text_add(out, "; and not __fish_seen_subcommand_from ");
-            verbs_add(out, true, " ");
-        }
-        text_add(out, "' -a %s", v->name);
-        fish_text(out, v->help);
-        if (v->files)
-            text_add(out, "complete -c mpstagectl -n '__mpstagectl_at 2; and __fish_seen_subcommand_from %s' "
-                          "-a '(__fish_complete_directories)'\n", v->name);
-        if (v->words)
-            text_add(out, "complete -c mpstagectl -n '__mpstagectl_at 3; and __fish_seen_subcommand_from %s' -a '%s'\n",
-                     v->name, v->words);
-    }
-    for (const struct ctl_option *o = ctl_options; o->name; o++) {
-        text_add(out, "complete -c mpstagectl -l %s", o->name);
-        text_add(out, o->letter ? " -s %c" : "", o->letter);
-        if (!o->letter) text_add(out, " -n '__fish_seen_subcommand_from");
-        for (int i = 0; !o->letter && i < VERBS; i++)
-            if (ctl_listed(ctl_verbs[i].options, o->name)) text_add(out, " %s", ctl_verbs[i].name);
-        if (!o->letter) text_add(out, "'");
-        fish_text(out, o->help);
-    }
-}
-
-static void fish_cli(const struct cli *c, struct text *out)
-{
-    struct cli_option o;
-    text_add(out, c->stops ? "" : "complete -c %s -f\n", c->program);
-    for (int i = 0; cli_row(c, i, &o); i++) {
-        struct value v = cli_value(&o);
-        text_add(out, "complete -c %s -l %s", c->program, o.name);
-        text_add(out, o.letter ? " -s %c" : "", o.letter);
-        if (is_dir(&o)) text_add(out, " -x -a '(__fish_complete_directories)'");
-        else if (v.file) text_add(out, " -r -F");
-        else if (o.arg) text_add(out, *v.words.s ? " -x -a '%s'" : " -x", v.words.s);
-        fish_text(out, o.help);
-        text_free(&v.words);
-    }
-}
-
-static void fish_run(struct text *out) { fish_cli(&cli_run, out); }
-static void fish_experiment(struct text *out) { fish_cli(&cli_experiment, out); }
-
-bool complete(const char *shell, const char *program, struct text *out)
-{
-    static const struct { const char *shell, *program; void (*print)(struct text *out); } known[] = {
-        {"bash", "mpstaged", bash_mpstaged}, {"bash", "mpstagectl", bash_mpstagectl},
-        {"zsh", "mpstaged", zsh_mpstaged},   {"zsh", "mpstagectl", zsh_mpstagectl},
-        {"fish", "mpstaged", fish_mpstaged}, {"fish", "mpstagectl", fish_mpstagectl},
-        {"bash", "mpstage-run", bash_run},   {"bash", "mpstage-experiment", bash_experiment},
-        {"zsh", "mpstage-run", zsh_run},     {"zsh", "mpstage-experiment", zsh_experiment},
-        {"fish", "mpstage-run", fish_run},   {"fish", "mpstage-experiment", fish_experiment},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(known[i].shell, shell) || strcmp(known[i].program, program)) continue;
-        known[i].print(out);
-        return true;
-    }
-    return false;
+    if (!strcmp(program, "mpstaged")) options_complete(out, program, opts_row, true);
+    else if (!strcmp(program, "mpstage-run")) options_complete(out, program, run_row, false);
+    else if (!strcmp(program, "mpstage-experiment")) options_complete(out, program, experiment_row, false);
+    else if (!strcmp(program, "mpstagectl")) ctl_complete(out);
+    else return false;
+    complete_add(out, program);
+    return true;
 }

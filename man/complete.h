@@ -1,9 +1,9 @@
-/* Completions of command lines for bash, zsh and fish, made from the tables of options and commands. */
+/* Completions of command lines for bash, made from the tables of options and commands. */
 #ifndef MAN_COMPLETE_H
 #define MAN_COMPLETE_H
 #include <stdbool.h>
 #include "base/text.h"
 
-/* Adds the file for a shell and one of the four programs. False: it knows no such shell or program. */
-bool complete(const char *shell, const char *program, struct text *out);
+/* Adds the file for one of the four programs. False: there is no such program. */
+bool complete(const char *program, struct text *out);
 #endif

@@ -1,5 +1,5 @@
 /* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the
- * program. gen completion-SHELL PROGRAM: prints what completes the program's command line (complete.h).
+ * program. gen completion PROGRAM: prints what completes the program's command line (complete.h).
  *
  * Options, actions, schedules, partitions, operators, data sources, augmentations and optimizers are thus documented
  * where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
@@ -152,17 +152,16 @@ static void line_print(char *line)
 
 int main(int argc, char **argv)
 {
-    static const char completion[] = "completion-";
     struct text in = {0};
     struct err e = {0};
-    if (argc == 3 && !strncmp(argv[1], completion, strlen(completion))) {
-        bool known = complete(argv[1] + strlen(completion), argv[2], &in);
+    if (argc == 3 && !strcmp(argv[1], "completion")) {
+        bool known = complete(argv[2], &in);
         fputs(known ? in.s : "", stdout);
         text_free(&in);
         return !known ? E_USAGE : fflush(stdout) || ferror(stdout) ? E_IO : 0;
     }
     if (argc != 2) {
-        fprintf(stderr, "gen: a template is needed, or completion-SHELL and a program\n");
+        fprintf(stderr, "gen: a template is needed, or: completion PROGRAM\n");
         return E_USAGE;
     }
     if (text_read_file(&in, argv[1], 1 << 20, &e)) {

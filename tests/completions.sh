@@ -1,6 +1,6 @@
 #!/bin/sh
 # completions.sh: shells complete the command lines of all four programs: all options, their words, settings,
-# commands. Each shell loads its own file; one that is not installed is skipped.
+# commands. A shell that is not installed is skipped.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -40,7 +40,7 @@ EOF2
     # asks TEXT WORDS PROGRAM WORD...: bash offers these words in place of the last one
     asks() {
         asks_text=$1 asks_words=$2; shift 2
-        bash --norc ask.bash "$made/bash" "$@" >said 2>said.err || true
+        bash --norc ask.bash "$made" "$@" >said 2>said.err || true
         offers "bash: $asks_text" "$asks_words" said
     }
     asks "all options of mpstaged" "$(cat options)" mpstaged --
@@ -67,74 +67,47 @@ EOF2
         mpstage-experiment -c file --schedules ''
     asks "its file" "file" mpstage-experiment -c fi
     asks "its folder" "run" mpstage-experiment --out r
+    asks "a folder" "run" mpstaged --init ''
     asks "nothing for a number" "" mpstage-run --backoff ''
     asks "files behind --" "file" mpstage-run --backoff 3 -- fi
 else skip "bash completes" "no bash"; fi
 
-# ---- zsh: what the file gives to the functions that zsh has for it ---------------------------------------------------
+# ---- zsh: reads the same files, by its bashcompinit; keys are typed in a shell on a terminal -------------------------
 if command -v zsh >/dev/null; then
-    cat >ask.zsh <<'EOF2'
-_arguments() { for w; do print -r -- "$w"; done | grep -oE -- "--[a-z][a-z-]*" ; }
-compadd() { for w; do [[ $w == -- ]] || print -r -- "$w"; done }
-_files() { print files; }
-_describe() { for w in ${(P)2}; do print -r -- ${w%%:*}; done }
-file=$1; shift
-words=("$@") CURRENT=$# PREFIX=${@[-1]}
-complete_it() { source $file }
-complete_it
-EOF2
-    asks() {
-        asks_text=$1 asks_words=$2; shift 2
-        zsh -f ask.zsh "$made/zsh/_$1" "$@" >said 2>said.err || true
-        offers "zsh: $asks_text" "$asks_words" said
-    }
-    for p in mpstaged mpstagectl mpstage-run mpstage-experiment; do
-        check "zsh: _$p says what it is for" [ "$(head -1 "$made/zsh/_$p")" = "#compdef $p" ]
-    done
-    asks "all options of mpstaged" "$(cat options)" mpstaged --
-    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" --; done
-    asks "what stands first" "files list verify" mpstagectl ''
-    asks "the commands" "$steers" mpstagectl run ''
-    asks "a command's options" "--wait --checkpoint --help" mpstagectl run stop --
-    asks "levels" "error warning note info debug" mpstagectl run log-level ''
-    asks "directories behind list" "files" mpstagectl list ''
-    # and with zsh's own functions, in a shell on a terminal
     cat >type.zsh <<'EOF2'
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell "PS1= ; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $PWD/dump; print re""ady"
+zpty -w shell "PS1= ; autoload -Uz compinit bashcompinit; compinit -u -d $PWD/dump; bashcompinit"
+zpty -w shell "for f in ${(q)1}/*; do source \$f; done; keep() { print -r -- \"\$BUFFER\" >>$PWD/said; BUFFER= }"
+zpty -w shell "zle -N keep; bindkey '^G' keep; print re""ady"
 zpty -r -m shell out '*ready*'
-zpty -n -w shell $'mpstaged --sched\tgp\t\n'
-zpty -r -m shell out '*gpipe*'
-print -r -- "$out"
+while IFS='|' read -r keys rest; do zpty -n -w shell "${(g::)keys}"$'\a'; done
+zpty -n -w shell $'print en""ded\n'
+zpty -r -m shell out '*ended*'
 EOF2
-    timeout 30 zsh -f type.zsh "$made/zsh" >said 2>said.err </dev/null || true
-    if grep -q -- '--schedule.*gpipe' said; then ok "zsh: what is typed becomes --schedule=gpipe"
-    else cat -v said said.err | note; not_ok "zsh: what is typed becomes --schedule=gpipe"; fi
+    cat >typed <<'EOF2'
+mpstaged --sched\tgp\t|mpstaged --schedule gpipe |
+mpstaged --schedule=gp\t|mpstaged --schedule=gpipe |
+mpstaged -o pipeline.sch\tgp\t|mpstaged -o pipeline.schedule=gpipe |
+mpstaged --set=data.shuf\tn\t|mpstaged --set=data.shuffle=no |
+mpstaged -c fi\t|mpstaged -c file |
+mpstaged --stage-config=ru\tno\t|mpstaged --stage-config=run/notes |
+mpstaged --plan=se\t|mpstaged --plan=search |
+mpstaged --plan --js\t|mpstaged --plan --json |
+mpstagectl ru\t pau\t|mpstagectl run/ pause |
+mpstagectl run stop --ch\t|mpstagectl run stop --checkpoint |
+mpstagectl run log-level war\t|mpstagectl run log-level warning |
+mpstagectl ver\tru\t|mpstagectl verify run/|
+mpstage-run --backo\t3 -- fi\t|mpstage-run --backoff 3 -- file |
+mpstage-experiment --out ru\t --schedules zb-v\t|mpstage-experiment --out run/ --schedules zb-v |
+EOF2
+    : >run/notes
+    rm -f said
+    timeout 60 zsh -f type.zsh "$made" <typed >zsh.log 2>&1 || true
+    cut -d '|' -f 2 typed >wanted
+    if diff wanted said >differ 2>&1; then ok "zsh: what is typed is completed"
+    else { cat differ; cat -v zsh.log; } | note; not_ok "zsh: what is typed is completed"; fi
 else skip "zsh completes" "apt-get install zsh"; fi
-
-# ---- fish ------------------------------------------------------------------------------------------------------------
-if command -v fish >/dev/null; then
-    # asks TEXT WORDS PROGRAM LINE
-    asks() {
-        HOME=$tmp fish --no-config -c "source $made/fish/$3.fish; complete -C '$4'" 2>said.err | cut -f 1 |
-            sed 's/^--\(plan\|resume\)=$/--\1/' >said || true        # it offers both
-        offers "fish: $1" "$2" said
-    }
-    asks "all options of mpstaged" "$(cat options)" mpstaged "mpstaged --"
-    asks "an option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged "mpstaged --schedule "
-    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" "$p --"; done
-    asks "its option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" \
-        mpstage-experiment "mpstage-experiment --schedules "
-    asks "behind =, too" "--schedule=gpipe" mpstaged "mpstaged --schedule=gp"
-    asks "settings" "pipeline.schedule=" mpstaged "mpstaged -o pipeline.sch"
-    asks "files" "file" mpstaged "mpstaged -c fi"
-    asks "run directories and what looks at files" "run/ list verify" mpstagectl "mpstagectl "
-    asks "the commands" "$steers" mpstagectl "mpstagectl run "
-    asks "a command's options" "--wait --checkpoint --help --version" mpstagectl "mpstagectl run stop --"
-    asks "levels" "error warning note info debug" mpstagectl "mpstagectl run log-level "
-    asks "directories behind list" "run/" mpstagectl "mpstagectl list "
-else skip "fish completes" "apt-get install fish"; fi
 
 offers "every command of mpstagectl --help is offered somewhere" "$steers list verify" commands
 tap_done

@@ -298,8 +298,6 @@ bool opts_row(int i, struct opts_row *row)
     return true;
 }
 
-void opts_text(int i, struct text *out) { option_text(&options[i], out); }
-
 void opts_free(struct opts *o)
 {
     for (int i = 0; i < o->set.n; i++) {

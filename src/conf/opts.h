@@ -31,7 +31,6 @@ void opts_manual(struct text *out);                        /* adds mdoc list ite
  * are no more. */
 struct opts_row { const char *name, *arg, *key; char letter; };
 bool opts_row(int i, struct opts_row *row);
-void opts_text(int i, struct text *out);                   /* adds what --help says of it */
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */
 int opts_apply(const struct opts *o, struct conf *c, struct err *e);
 void opts_free(struct opts *o);
