@@ -1,46 +1,39 @@
 #!/bin/sh
 # errors.sh: whatever is wrong with the input, two ranks say it in one line that names file and place,
-# end with the documented code and leave nothing.
+# end with the documented code and leave nothing. Of each kind one goes through mpirun, the others have threads as
+# ranks. Wrong configurations and command lines, one by one, are in t_conf_wrong.c and t_daemon.c.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 
-# ---- configuration ---------------------------------------------------------------------------------------------------
-# conf_refused TEXT PATTERN SED-SCRIPT
-conf_refused() {
-    write_conf bad.conf "$3"
-    refused "$1" 78 "$2" 2 -c bad.conf --run-dir run
+# refusals CONF: TEXT, RANKS, CODE, PATTERN and OPTIONS a line of the standard input, with | between them
+refusals() {
+    refusals_conf=$1
+    while IFS='|' read -r row_text row_ranks row_code row_pattern row_options; do
+        eval "set -- $row_options"
+        refused "$row_text" "$row_code" "$row_pattern" "$row_ranks" -c "$refusals_conf" --run-dir new "$@"
+    done
 }
-conf_refused "unclosed section" '^mpstaged: bad\.conf:[0-9]+: ' '$s/}//'
-conf_refused "NaN" '^mpstaged: bad\.conf:4: .*learning_rate' 's/learning_rate = 0.1/learning_rate = nan/'
-conf_refused "unknown key" '^mpstaged: bad\.conf:4: .*colour' 's/split_size/colour = 3  split_size/'
-conf_refused "unknown section" '^mpstaged: bad\.conf:4: .*cheese' 's/^train /cheese /'
-conf_refused "value out of range" '^mpstaged: bad\.conf:4: .*batch_size' 's/batch_size = 20/batch_size = 0/'
-conf_refused "integer of 20 digits" '^mpstaged: bad\.conf:4: .*steps' 's/steps = 3/steps = 99999999999999999999/'
-conf_refused "unknown schedule" '^mpstaged: bad\.conf:5: .*sometimes' 's/1f1b/sometimes/'
-conf_refused "unknown network" '^mpstaged: bad\.conf:2: .*brain' 's/"toy"  classes/"brain"  classes/'
-manual='s/partition = "uniform"  stages = 2/partition = "manual"'
-conf_refused "unknown layer" '^mpstaged: bad\.conf:5: .*nowhere' "$manual"' stage { first = "nowhere" last = "fc2" }/'
+
+# ---- configuration ---------------------------------------------------------------------------------------------------
+# conf_refused TEXT RANKS PATTERN SED-SCRIPT
+conf_refused() {
+    write_conf bad.conf "$4"
+    refused "$1" 78 "^mpstaged: bad\.conf:$3" "$2" -c bad.conf --run-dir run
+}
 write_conf good.conf
-conf_refused "stages that do not cover the model" '^mpstaged: bad\.conf:5: layer "[^"]+" belongs to no stage' \
+conf_refused "unclosed section" 2 '[0-9]+: ' '$s/}//'
+conf_refused "unknown network" threads '2: .*brain' 's/"toy"  classes/"brain"  classes/'
+manual='s/partition = "uniform"  stages = 2/partition = "manual"'
+conf_refused "unknown layer" threads '5: .*nowhere' "$manual"' stage { first = "nowhere" last = "fc2" }/'
+conf_refused "stages that do not cover the model" threads '5: .*"relu"' \
     "$manual"' stage { first = "net1" last = "net1" }/'
 stages='stage { first = "conv1" last = "layer1.0.bn3" } stage { first = "layer1.0.downsample.0" last = "fc" }'
-write_conf bad.conf \
+conf_refused "a cut that kernels cannot follow" threads '5: .*"layer1\.0\.downsample\.0".*"layer1\.0\.bn3"' \
     's/network = "toy"  classes = 5  input = {10}/network = "resnet50"  classes = 5  input = {3, 32, 32}/
     s/labels = "onehot"/labels = "class"/; s/loss = "mse"/loss = "cross_entropy"/
     '"$manual  $stages/"
-order='its kernel runs in another order with that of "layer1\.0\.bn3"; '
-refused "a cut that kernels cannot follow" 78 \
-    '^mpstaged: bad\.conf:5: cannot cut before "layer1\.0\.downsample\.0": '"$order" 2 -c bad.conf --run-dir run
-conf_refused "wrong model input" '^mpstaged: bad\.conf:2: .*input' 's/input = {10}/input = {0}/'
-head -c 4096 "$mpstaged" >bad.conf
-refused "binary garbage" 78 '^mpstaged: bad\.conf:[0-9]+: ' 2 -c bad.conf --run-dir run
-: >bad.conf
-refused "empty configuration" 78 '^mpstaged: bad\.conf(:[0-9]+)?: ' 2 -c bad.conf --run-dir run
-refused "missing configuration" 66 '^mpstaged: none\.conf: ' 2 -c none.conf --run-dir run
-refused "a directory as configuration" 78 '^mpstaged: \.: ' 2 -c . --run-dir run
 iconv -t UTF-16 good.conf >bad.conf
-refused "UTF-16 as configuration" \
-    78 '^mpstaged: bad\.conf: this is UTF-16 text, .*: save it as UTF-8$' 2 -c bad.conf --run-dir run
+refused "UTF-16 as configuration" 78 '^mpstaged: bad\.conf: .*UTF-16.*UTF-8' threads -c bad.conf --run-dir run
 marked() { { printf '\357\273\277'; cat "$1"; } >"marked.$1"; }
 marked good.conf
 printf 'rank 0: 0F0 0F1 0F2 0B0 0W0 0B1 0W1 0B2 0W2\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1 1F2 1B2 1W2\n' >good.rows
@@ -51,87 +44,68 @@ marked good.graph
 marked graph.conf
 check "a byte order mark before configuration, graph text and rows passes" \
     "$mpstaged" -c marked.graph.conf --check-config -o pipeline.schedule=rows -o pipeline.rows=marked.good.rows
-refused "more ranks than stages" 78 '3 ranks for 2 stages' 3 -c good.conf --run-dir run
-refused "too many stages" 78 'stage' 2 -c good.conf --stages 100 --run-dir run
 
-# ---- schedule files --------------------------------------------------------------------------------------------------
+# ---- schedule files, the command line, the run directory -------------------------------------------------------------
 printf 'rank 0: 0F0 0F1\n# \000 rank 1: 1F0\n' >nul.rows
-refused "a NUL byte in a schedule file" 65 '^mpstaged: nul\.rows:2: .*NUL byte' \
-    2 -c good.conf -o pipeline.schedule=rows -o pipeline.rows=nul.rows
 printf 'rank 0: 0F0 0F1\nrank 1: 1F0 cheese\n' >word.rows
-refused "no action in a schedule file" 65 '^mpstaged: word\.rows:2: "cheese"' 2 -c good.conf -o pipeline.schedule=rows \
-    -o pipeline.rows=word.rows
-refused "the same under a cut that is simulated" 65 '^mpstaged: word\.rows:2: "cheese"' 2 -c good.conf \
-    -o pipeline.schedule=rows -o pipeline.rows=word.rows -o pipeline.partition=auto
-
-# ---- command line ----------------------------------------------------------------------------------------------------
-refused "unknown option" 64 'unknown.*--colour' 2 -c good.conf --colour
-refused "option without its value" 64 '--steps needs' 2 -c good.conf --steps
-refused "no configuration" 64 'stage-config' 2 --steps 3
-refused "stray argument" 64 'unexpected argument stray' 2 -c good.conf stray
-refused "unknown setting" 64 'train\.colour' 2 -c good.conf -o train.colour=3
-refused "bad override" 78 'train\.steps' 2 -c good.conf -o train.steps=three
-refused "evaluate without weights" 64 '--evaluate needs --init-from' 2 -c good.conf --evaluate
-refused "a device that is not there" 69 'run\.device = "cuda": ' 2 -c good.conf --device cuda
-refused "a precision that the device does not compute in" 78 'precision: bf16 is for GPUs' \
-    2 -c good.conf --device cpu --precision bf16
-
-# ---- run directory ---------------------------------------------------------------------------------------------------
 : >plain
-refused "run directory below a file" 73 'plain' 2 -c good.conf --run-dir plain/run
-refused "a file as run directory" 73 'plain' 2 -c good.conf --run-dir plain
-job 2 -c good.conf --run-dir run
-check "toy trains" [ "$code" -eq 0 ]
-[ "$code" -eq 0 ] || why
+rows='-o pipeline.schedule=rows -o pipeline.rows'
+refusals good.conf <<'END'
+a NUL byte in a schedule file|threads|65|^mpstaged: nul\.rows:2: .*NUL|$rows=nul.rows
+no action in a schedule file|2|65|^mpstaged: word\.rows:2: "cheese"|$rows=word.rows
+the same under a cut that is simulated|threads|65|^mpstaged: word\.rows:2: "cheese"|$rows=word.rows --partition auto
+more ranks than stages|3|78|3 ranks.*2 stages|
+too many stages|threads|78|stages.*100|--stages 100
+unknown option|2|64|--colour|--colour
+unknown setting|threads|64|train\.colour|-o train.colour=3
+evaluate without weights|threads|64|--evaluate.*--init-from|--evaluate
+a device that is not there|2|69|run\.device = "cuda": |--device cuda
+a precision that the device does not compute in|threads|78|precision: bf16|--device cpu --precision bf16
+run directory below a file|2|73|plain|--run-dir plain/run
+a file as run directory|threads|73|plain|--run-dir plain
+END
+trains run 2 -c good.conf
 cp -r run kept
-refused "results of an earlier run" 73 \
-    '^mpstaged: run: .*\(weights.safetensors\); use --overwrite or another --run-dir$' 2 -c good.conf --run-dir run
-check "results of an earlier run are untouched" diff -r run kept
-mkdir -p fresh/checkpoints/lost+found
+mkdir -p fresh/checkpoints/lost+found kept-only/checkpoints/step-00000003
 trains fresh 2 -c good.conf
-mkdir -p kept-only/checkpoints/step-00000003
-refused "checkpoints of an earlier run" 73 \
-    '^mpstaged: kept-only: holds the results .* run \(checkpoints\); use --resume,' 2 -c good.conf --run-dir kept-only
+refusals good.conf <<'END'
+results of an earlier run|2|73|^mpstaged: run: .*weights\.safetensors.*--overwrite.*--run-dir|--run-dir run
+checkpoints of an earlier run|threads|73|^mpstaged: kept-only: .*checkpoints.*--resume|--run-dir kept-only
+END
+check "results of an earlier run are untouched" diff -r run kept
 job 2 -c good.conf --run-dir run --overwrite
 check "--overwrite replaces them" [ "$code" -eq 0 ]
-refused "weights to start from that would be removed" 73 'run/weights.safetensors: --overwrite' \
-    2 -c good.conf --run-dir run --overwrite --init-from run/weights.safetensors
-refused "the same, by their run directory" 73 '^mpstaged: run: --overwrite would remove' \
-    2 -c good.conf --run-dir run --overwrite --init-from run
-check "they are still there" [ -s run/weights.safetensors ]
+over='--run-dir run --overwrite' w=run/weights.safetensors
 mkdir foreign && cp run/weights.safetensors foreign
-refused "somebody's weights in the run directory" 73 '^mpstaged: foreign: .*weights.safetensors' \
-    2 -c good.conf --run-dir foreign
-check "they are still there" cmp foreign/weights.safetensors run/weights.safetensors
+refusals good.conf <<'END'
+weights to start from that would be removed|2|73|^mpstaged: run/weights.safetensors: --over|$over --init-from $w
+the same, by their run directory|threads|73|^mpstaged: run: --overwrite|$over --init-from run
+somebody's weights in the run directory|threads|73|^mpstaged: foreign: .*weights.safetensors|--run-dir foreign
+gradients into a folder that is not there|threads|73|^mpstaged: none/g|--dump-gradients none/g
+a trace over the weights|threads|73|new/weights.safetensors|--trace new/weights.safetensors
+END
+check "all weights are still there" cmp foreign/weights.safetensors run/weights.safetensors
 rm -r foreign
-refused "gradients into a folder that is not there" 73 '^mpstaged: none/g' \
-    2 -c good.conf --run-dir new --dump-gradients none/g
-refused "a trace over the weights" 73 'write over a file of the run' \
-    2 -c good.conf --run-dir new --trace new/weights.safetensors
 
 # ---- weights ---------------------------------------------------------------------------------------------------------
 weights=kept/weights.safetensors
 size=$(wc -c <"$weights")
-refused "missing weights" 66 'none\.safetensors' 2 -c good.conf --init-from none.safetensors --run-dir new
 head -c $((size - 7)) "$weights" >cut.safetensors
-refused "truncated weights" 65 '^mpstaged: cut\.safetensors: ' 2 -c good.conf --init-from cut.safetensors --run-dir new
 { printf '\377\377\377\377\377\377\377\177'; tail -c +9 "$weights"; } >lie.safetensors
-refused "weights with a lying header" 65 '^mpstaged: lie\.safetensors: ' \
-    2 -c good.conf --init-from lie.safetensors --run-dir new
-LC_ALL=C sed '1s/\[10,10\]/[10,90]/' "$weights" >lie.safetensors
-refused "weights with a lying shape" 65 '^mpstaged: lie\.safetensors: ' \
-    2 -c good.conf --init-from lie.safetensors --run-dir new
+LC_ALL=C sed '1s/\[10,10\]/[10,90]/' "$weights" >shape.safetensors
 LC_ALL=C sed '1s/\.weight"/.veight"/' "$weights" >other.safetensors
-refused "weights without a tensor" 65 '^mpstaged: other\.safetensors: .*weight.* missing' \
-    2 -c good.conf --init-from other.safetensors --run-dir new
-refused "weights of another width" 65 '^mpstaged: kept/weights\.safetensors: .*shape' \
-    2 -c good.conf -o model.classes=4 \
-    --init-from "$weights" --run-dir new
 head -c 4096 "$mpstaged" >garbage.safetensors
-refused "garbage as weights" 65 '^mpstaged: garbage\.safetensors: ' \
-    2 -c good.conf --init-from garbage.safetensors --run-dir new
 : >empty.safetensors
-refused "empty weights" 65 '^mpstaged: empty\.safetensors: ' 2 -c good.conf --init-from empty.safetensors --run-dir new
+refusals good.conf <<'END'
+missing weights|2|66|none\.safetensors|--init-from none.safetensors
+truncated weights|2|65|^mpstaged: cut\.safetensors: |--init-from cut.safetensors
+weights with a lying header|threads|65|^mpstaged: lie\.safetensors: |--init-from lie.safetensors
+weights with a lying shape|threads|65|^mpstaged: shape\.safetensors: |--init-from shape.safetensors
+weights without a tensor|threads|65|^mpstaged: other\.safetensors: .*net1\.weight|--init-from other.safetensors
+weights of another width|threads|65|^mpstaged: kept: .*net2\.weight.*5x10|-o model.classes=4 --init-from kept
+garbage as weights|threads|65|^mpstaged: garbage\.safetensors: |--init-from garbage.safetensors
+empty weights|threads|65|^mpstaged: empty\.safetensors: |--init-from empty.safetensors
+END
 
 # ---- data ------------------------------------------------------------------------------------------------------------
 # Two IDX files: 30 images of 4 x 4 and their labels.
@@ -142,22 +116,20 @@ synthetic='source = "synthetic"  labels = "onehot"  samples = 200'
 write_conf idx.conf "s/$synthetic"'/source = "idx" train = "images.idx" train_labels = "labels.idx"/
     s/network = "toy"  classes = 5  input = {10}/network = "mlp" hidden = {8} classes = 5 input = {1, 4, 4}/
     s/loss = "mse"/loss = "cross_entropy"/'
-job 2 -c idx.conf --run-dir idx-run
-check "IDX files train" [ "$code" -eq 0 ]
-[ "$code" -eq 0 ] || why
+trains idx-run 2 -c idx.conf
 head -c 100 images.idx >cut.idx
-refused "truncated IDX" 65 '^mpstaged: cut\.idx: ' 2 -c idx.conf -o data.train=cut.idx --run-dir new
 { printf '\0\0\010\003\377\377\377\177\0\0\0\004\0\0\0\004'; zeros 480; } >lie.idx
-refused "lying IDX" 65 '^mpstaged: lie\.idx: ' 2 -c idx.conf -o data.train=lie.idx --run-dir new
-refused "missing IDX" 66 '^mpstaged: none\.idx: ' 2 -c idx.conf -o data.train=none.idx --run-dir new
 head -c 4096 "$mpstaged" >garbage.idx
-refused "garbage as IDX" 65 '^mpstaged: garbage\.idx: ' 2 -c idx.conf -o data.train=garbage.idx --run-dir new
 { printf '\0\0\010\001\0\0\0\036'; head -c 30 /dev/zero | tr '\0' '\011'; } >nine.idx
-refused "a label beyond the classes" 65 '^mpstaged: nine\.idx: ' \
-    2 -c idx.conf -o data.train_labels=nine.idx --run-dir new
 { printf '\0\0\010\001\0\0\0\035'; zeros 29; } >fewer.idx
-refused "images and labels of different number" 65 '^mpstaged: (fewer|images)\.idx: ' \
-    2 -c idx.conf -o data.train_labels=fewer.idx --run-dir new
+refusals idx.conf <<'END'
+truncated IDX|2|65|^mpstaged: cut\.idx: |-o data.train=cut.idx
+lying IDX|threads|65|^mpstaged: lie\.idx: |-o data.train=lie.idx
+missing IDX|threads|66|^mpstaged: none\.idx: |-o data.train=none.idx
+garbage as IDX|threads|65|^mpstaged: garbage\.idx: |-o data.train=garbage.idx
+a label beyond the classes|threads|65|^mpstaged: nine\.idx: |-o data.train_labels=nine.idx
+images and labels of different number|threads|65|^mpstaged: fewer\.idx: .*29.*30|-o data.train_labels=fewer.idx
+END
 # NumPy: 20 samples of 10 floats, 20 targets of 5.
 npy() { # FILE DTYPE SHAPE BYTES
     header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
@@ -169,13 +141,7 @@ npy x.npy '<f4' '20, 10' 800
 npy y.npy '<f4' '20, 5' 400
 files='source = "npy" labels = "vector" train = "x.npy" train_labels = "y.npy"'
 write_conf npy.conf "s/$synthetic/$files/"
-job 2 -c npy.conf --run-dir npy-run
-check "NumPy files train" [ "$code" -eq 0 ]
-[ "$code" -eq 0 ] || why
-refused "a batch larger than the data" 78 '--batch-size: 21 is larger than the number of training samples, 20, so ' \
-    2 -c npy.conf --batch-size 21 -o train.last_batch=drop --run-dir new
-refused "more samples than the file has" 78 'data.samples=500: 500 samples, but x.npy has 20$' \
-    2 -c npy.conf -o data.samples=500 --run-dir new
+trains npy-run 2 -c npy.conf
 npy nan.npy '<f4' '20, 10' 0
 head -c 800 /dev/zero | tr '\0' '\377' >>nan.npy              # 0xffffffff is a NaN with a sign
 job 2 -c npy.conf -o data.train=nan.npy --run-dir nan
@@ -187,27 +153,30 @@ npy test.npy '<f4' '30, 10' 800
 head -c 400 /dev/zero | tr '\0' '\377' >>test.npy
 npy test-y.npy '<f4' '30, 5' 600
 write_conf test.conf "s/$synthetic/$files"' test = "test.npy" test_labels = "test-y.npy"/'
-nan='evaluation: the loss of 1 of 2 batches is not finite, first of batch 2; '
-nan=$nan'look for NaN and very large values in the test data'
+nan='evaluation: .* 1 of 2 batches .* batch 2'
 job 2 -c test.conf --run-dir tested
 # shellcheck disable=SC2016
 check "NaN among the test samples: a run trains and says it" \
-    sh -c '[ "$0" -eq 0 ] && [ -s tested/weights.safetensors ] && grep -qF "note: $1" tested/mpstaged.log &&
+    sh -c '[ "$0" -eq 0 ] && [ -s tested/weights.safetensors ] && grep -q "note: $1" tested/mpstaged.log &&
         grep -q "\"event\":\"evaluation\".*\"loss\":null" tested/metrics.jsonl' "$code" "$nan"
 [ "$code" -eq 0 ] || why
 job 2 -c test.conf --run-dir tested-only --evaluate --init-from tested
 # shellcheck disable=SC2016
-check "one that only evaluates fails: 79" sh -c '[ "$0" -eq 79 ] && [ "$2" -eq 1 ] && grep -qxF "mpstaged: $1" "$3" &&
+check "one that only evaluates fails: 79" sh -c '[ "$0" -eq 79 ] && [ "$2" -eq 1 ] && grep -q "^mpstaged: $1" "$3" &&
         grep -q "\"event\":\"failed\",\"code\":79" tested-only/metrics.jsonl' "$code" "$nan" "$(our_lines)" "$aside/err"
 head -c 300 x.npy >cut.npy
-refused "truncated npy" 65 '^mpstaged: cut\.npy: ' 2 -c npy.conf -o data.train=cut.npy --run-dir new
 npy lie.npy '<f4' '2000000000, 2000000000' 800
-refused "lying npy" 65 '^mpstaged: lie\.npy: ' 2 -c npy.conf -o data.train=lie.npy --run-dir new
 npy wide.npy '<f4' '20, 40' 3200
-refused "npy of another shape" 65 '^mpstaged: wide\.npy: ' 2 -c npy.conf -o data.train=wide.npy --run-dir new
 npy object.npy '|O' '20, 10' 800
-refused "npy of another type" 65 '^mpstaged: object\.npy: ' 2 -c npy.conf -o data.train=object.npy --run-dir new
-refused "missing npy" 66 '^mpstaged: none\.npy: ' 2 -c npy.conf -o data.train_labels=none.npy --run-dir new
+refusals npy.conf <<'END'
+a batch larger than the data|threads|78|--batch-size: 21 .* 20|--batch-size 21 -o train.last_batch=drop
+more samples than the file has|threads|78|data.samples=500: .*x\.npy.* 20$|-o data.samples=500
+truncated npy|2|65|^mpstaged: cut\.npy: |-o data.train=cut.npy
+lying npy|threads|65|^mpstaged: lie\.npy: |-o data.train=lie.npy
+npy of another shape|threads|65|^mpstaged: wide\.npy: |-o data.train=wide.npy
+npy of another type|threads|65|^mpstaged: object\.npy: |-o data.train=object.npy
+missing npy|threads|66|^mpstaged: none\.npy: |-o data.train_labels=none.npy
+END
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
 # limited TEXT CODE LIMIT PATTERN OPTIONS...: one process under that limit: one line, nothing created
@@ -222,10 +191,10 @@ limited() {
 }
 # From 5 on: below that the program itself does not start.
 for n in 5 8 12 16 24 40 60; do
-    limited "room for $n files" 71 "-n $n" "the limit of open files, $n \\(ulimit -n\\), is too low: "
+    limited "room for $n files" 71 "-n $n" ".*open files, $n \\(ulimit -n\\)"
 done
 # Stacks larger than all addresses.
-limited "room for no thread" 71 "-s 214748364800" "cannot create a thread"
+limited "room for no thread" 71 "-s 214748364800" ".*thread"
 code=0; sh -c 'ulimit -Sn 16; exec "$@"' sh "$mpstaged" -c good.conf --run-dir new \
     >"$aside/out" 2>"$aside/err" </dev/null || code=$?
 check "a soft limit of 16 is raised" [ "$code" -eq 0 -a -s new/weights.safetensors ]
@@ -283,64 +252,58 @@ else skip "100 ranks as threads read weights in turn" "no C compiler"; fi
 
 # ---- a scheduler that cannot begin -----------------------------------------------------------------------------------
 # The system refuses one call; what was made is gone again.
-refusing() {
-    printf '#include <errno.h>\nint %s(void) { errno = %s; return -1; }\n' "$1" "$2" >"$aside/refuse.c"
+echo '#include <errno.h>
+int epoll_create1(void) { errno = EMFILE; return -1; }' >"$aside/refuse.c"
+if ${CC:-cc} -shared -fPIC -o "$aside/refuse.so" "$aside/refuse.c" 2>"$aside/err"; then
+    export LD_PRELOAD="$aside/refuse.so"
     rm -rf new
-    ${CC:-cc} -shared -fPIC -o "$aside/refuse.so" "$aside/refuse.c" 2>"$aside/err" ||
-        { skip "$1 refused" "no C compiler"; return 0; }
-    code=0; LD_PRELOAD=$aside/refuse.so "$mpstaged" -c good.conf --transport local --run-dir new/run \
-        -o service.tensorboard=yes >"$aside/out" 2>"$aside/err" </dev/null || code=$?
-    check "$1 refused: $code" sh -c '[ "$0" -eq "$1" ] && [ "$(cat "$2")" = "$3" ] && [ ! -e new ] ||
-            { cat "$2"; false; }' "$code" "$3" "$aside/err" "$4"
-}
-refusing epoll_create1 EMFILE 71 "mpstaged: event loop: too many open files"
-if [ -e "$aside/refuse.so" ]; then
-    "$mpstaged" -c good.conf --transport local --run-dir again >"$aside/out" 2>&1 </dev/null
+    refused "an event loop refused" 71 '^mpstaged: event loop: ' threads -c good.conf --run-dir new/run \
+        -o service.tensorboard=yes
+    unset LD_PRELOAD
+    job threads -c good.conf --run-dir again
     cp again/weights.safetensors "$aside/kept"
-    LD_PRELOAD=$aside/refuse.so "$mpstaged" -c good.conf --transport local --run-dir again \
-        --overwrite >"$aside/out" 2>&1 </dev/null || true
+    LD_PRELOAD=$aside/refuse.so job threads -c good.conf --run-dir again --overwrite
     check "weights of an earlier run have their name again" cmp -s again/weights.safetensors "$aside/kept"
     rm -rf again
-fi
+else skip "an event loop refused" "no C compiler"; fi
 
 # ---- batch norm ------------------------------------------------------------------------------------------------------
 printf 'input x 10\nn = batch_norm(x)\ny = linear(n) features=5\n' >norm.graph
 write_conf norm.conf 's/network = "toy"  classes = 5  input = {10}/graph = "norm.graph"/; s/samples = 200/samples = 21/;
         s/steps = 3/epochs = 1/'
-refused "a last batch of one sample" \
-    78 '^mpstaged: the last batch of an epoch has 1 sample: batch norm "n" .*; train\.last_batch = "drop" .*$' \
-    2 -c norm.conf --run-dir new
-refused "a rest of one sample" 78 '^mpstaged: batch norm "n" .*: choose another train\.split_size$' 2 \
-    -c norm.conf --split-size 19 --steps 1 --run-dir new
+refusals norm.conf <<'END'
+a last batch of one sample|threads|78|^mpstaged: .*batch norm "n" .*train\.last_batch = "drop"|
+a rest of one sample|threads|78|^mpstaged: .*batch norm "n" .*train\.split_size|--split-size 19 --steps 1
+END
 
 # ---- while running ---------------------------------------------------------------------------------------------------
 # A run over an earlier one that fails leaves the earlier weights, under another name;
 # those of a run that ends well take their place.
-job 2 -c good.conf --run-dir again
+job threads -c good.conf --run-dir again
 old=$(cksum <again/weights.safetensors)
 for try in first second; do
-    job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir again --overwrite
+    job threads -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir again --overwrite
     check "--overwrite by a run that fails: the $try one leaves the earlier weights aside" \
         [ "$code$(cksum <again/weights.safetensors.old)$(ls again/weights.safetensors 2>&1 | grep -c 'No such')" = \
         "79${old}1" ]
 done
-check "and says so" grep -q 'note: earlier weights stay as weights.safetensors.old' again/mpstaged.log
-refused "earlier weights to start from that would be removed" 73 'old: --overwrite would remove' \
-    2 -c good.conf --run-dir again --overwrite --init-from again/weights.safetensors.old
-job 2 -c good.conf --run-dir again --overwrite --evaluate -o data.test_samples=9 --init-from kept
+check "and says so" grep -q 'note: .*weights\.safetensors\.old' again/mpstaged.log
+refused "earlier weights to start from that would be removed" 73 'old: --overwrite' \
+    threads -c good.conf --run-dir again --overwrite --init-from again/weights.safetensors.old
+job threads -c good.conf --run-dir again --overwrite --evaluate -o data.test_samples=9 --init-from kept
 check "an evaluation leaves them alone" [ "$code$(cksum <again/weights.safetensors.old)" = "0$old" ]
-job 2 -c good.conf --run-dir again --overwrite -o run.seed=2
+job threads -c good.conf --run-dir again --overwrite -o run.seed=2
 check "they go when new ones are written" \
     [ "$code$(ls again)" = "0$(printf 'lock\nmetrics.jsonl\nmpstaged.log\nweights.safetensors')" ]
 check "which are others" [ "$(cksum <again/weights.safetensors)" != "$old" ]
-cp again/weights.safetensors again/weights.safetensors.old; job 2 -c good.conf --run-dir again --overwrite
+cp again/weights.safetensors again/weights.safetensors.old; job threads -c good.conf --run-dir again --overwrite
 check "nothing of them is left by a run over a run that ended well" [ "$code$(ls again | grep -c old)" = 00 ]
 
 job 2 -c good.conf --steps 50 -o train.learning_rate=1000000 --run-dir wild
 wrong=
 [ "$code" -eq 79 ] && [ "$(our_lines)" -eq 1 ] && grep -qE '^mpstaged: step [0-9]+: ' "$aside/err" || wrong=yes
 [ ! -e wild/weights.safetensors ] && grep -q '"event":"failed","code":79' wild/metrics.jsonl || wrong=yes
-grep -qE 'learning_rate, and look for NaN' "$aside/err" && ! grep -q -e '-nan' wild/mpstaged.log || wrong=yes
+grep -q learning_rate "$aside/err" && ! grep -q -e '-nan' wild/mpstaged.log || wrong=yes
 if [ -z "$wrong" ]; then ok "a loss that is not finite: 79, $took ms"
 else why; not_ok "a loss that is not finite: 79 (was $code)"; fi
 check "nobody is left" nobody_left

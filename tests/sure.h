@@ -3,6 +3,7 @@
 #define TESTS_SURE_H
 #include "config.h"
 #include <check.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,22 @@ static inline int cases_of(int few, int some, int all)
 /* Check's assertions note every success, and the suite's process reads all notes of a test back in time that grows with
  * the square of their number. For loops over many values: nothing is noted but a failure. */
 #define sure(condition, ...) do { if (!(condition)) ck_abort_msg(__VA_ARGS__); } while (0)
+
+/* Does a message have these words in this order? They are divided by "|": keys, names, numbers, places, no prose. */
+static inline bool says(const char *message, const char *words)
+{
+    while (message && *words) {
+        char word[256];
+        size_t n = strcspn(words, "|");
+        sure(n < sizeof word, "a word of %zu bytes", n);
+        memcpy(word, words, n);
+        word[n] = '\0';
+        message = strstr(message, word);
+        if (message) message += n;
+        words += n + (words[n] == '|');
+    }
+    return message != NULL;
+}
 
 /* A test case, each of whose tests has so many seconds: more than it ever needs on a busy machine under a sanitizer. */
 static inline TCase *suite_case(const char *name, int seconds)
