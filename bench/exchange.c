@@ -102,7 +102,7 @@ static int way_open(struct exchange *x, int i, const char *file, struct err *e)
 static int step_run(struct exchange *x, struct way *w, double *ns, struct err *e)
 {
     int plan = w->job.plan_of[PLAN_FULL];
-    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)plan, .step = ++w->step,
+    struct order o = {.kind = STEP_TRAIN, .plan = (uint32_t)plan, .step = ++w->step,
                       .learning_rate = w->conf->train.learning_rate, .n = w->plan[plan]->req.batch};
     struct report r;
     double none = 0;

@@ -82,7 +82,7 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
     for (int i = 0; i < batch; i++) id[i] = i;
     for (int k = 0; k <= b->steps && !bad; k++) {
         if (k == 1) exec_profile(b->exec, b->steps * MICRO_BATCHES);   /* the first step only warms up */
-        struct order o = {.kind = ORDER_TRAIN, .step = (uint64_t)k + 1, .n = batch, .weight = batch,
+        struct order o = {.kind = STEP_TRAIN, .step = (uint64_t)k + 1, .n = batch, .weight = batch,
                           .learning_rate = b->conf->train.learning_rate};
         struct report r;
         bad = exec_step(b->exec, &o, id, &r, e);

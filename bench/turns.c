@@ -89,7 +89,7 @@ static int turns_open(struct turns *t, const char *file, struct err *e)
 /* All ranks begin it together, and it ends with the last of them. */
 static int step_run(struct turns *t, int plan, uint64_t step, double *took, struct report *r, struct err *e)
 {
-    struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)plan, .step = step, .n = t->plan[plan]->req.batch};
+    struct order o = {.kind = STEP_TRAIN, .plan = (uint32_t)plan, .step = step, .n = t->plan[plan]->req.batch};
     double none = 0;
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
     uint64_t count = t->job.count[DS_TRAIN];

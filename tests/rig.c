@@ -150,7 +150,7 @@ static struct order order_make(const struct world *w, const struct ds *data, int
 {
     struct feed_order o = {.seed = (uint64_t)w->c->run.seed, .count = (uint64_t)w->c->data.samples, .end = FEED_FILL};
     int batch = (int)w->c->train.batch_size;
-    struct order ord = {.kind = ORDER_TRAIN, .plan = 0, .step = (uint64_t)k,
+    struct order ord = {.kind = STEP_TRAIN, .plan = 0, .step = (uint64_t)k,
                         .position = (uint64_t)(k - 1) * (uint64_t)batch, .learning_rate = w->c->train.learning_rate,
                         .n = batch};
     uint64_t epoch;
@@ -205,7 +205,7 @@ static int evaluate(struct world *w, struct exec *s, const struct ds *data, int 
     int n = (int)w->c->data.test_samples;
     int64_t *id = mem_alloc((size_t)n * sizeof *id);
     for (int i = 0; i < n; i++) id[i] = i;
-    struct order ord = {.kind = ORDER_EVAL, .plan = (uint32_t)w->eval, .step = (uint64_t)w->q->steps + 1, .n = n};
+    struct order ord = {.kind = STEP_EVAL, .plan = (uint32_t)w->eval, .step = (uint64_t)w->q->steps + 1, .n = n};
     ord.weight = ds_weight(data, id, n);
     struct report rep;
     int bad = exec_step(s, &ord, id, &rep, e);

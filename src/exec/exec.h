@@ -14,7 +14,7 @@
 #include "data/ds.h"
 #include "plan/plan.h"
 
-enum order_kind { ORDER_TRAIN, ORDER_EVAL, ORDER_CHECKPOINT, ORDER_ROLLBACK, ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
+enum step_kind { STEP_TRAIN, STEP_EVAL, STEP_KINDS };    /* other kinds of orders are the caller's */
 /* what rank 0 decides for a step; followed by n sample ids when sent */
 enum { ORDER_AHEAD = 2 };                                /* steps that are ordered before it is known of all others */
 struct order {
@@ -26,9 +26,8 @@ struct order {
     double after_skips[ORDER_AHEAD];                     /* [k]: if k + 1 more updated nothing */
     double weight;                                       /* of all its samples (ds_weight): means divide by it */
     int32_t n;                                           /* samples */
-    int32_t code;                                        /* exit code: ABORT; why CHECKPOINT or ROLLBACK was none */
-    int32_t row, what;                                   /* SAVE: of the registry; enum weights_what */
-    uint32_t serial;                                     /* CHECKPOINT: which one, counted from 1 (ckpt_writer.h) */
+    /* of the caller's kinds, not read here (enum order_kind) */
+    int32_t code, row, what; uint32_t serial;
 };
 /* skipped: how many of all steps before it updated nothing */
 static inline double order_rate(const struct order *o, uint64_t skipped)

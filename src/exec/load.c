@@ -96,7 +96,7 @@ static int requests_top_up(struct exec *s, struct err *e)
 
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
-    if (o->kind != ORDER_TRAIN && o->kind != ORDER_EVAL) return 0;
+    if (o->kind != STEP_TRAIN && o->kind != STEP_EVAL) return 0;
     if (s->n_ahead == AHEAD) return err_set(e, E_INTERNAL, "more than %d orders ahead", AHEAD);
     if (o->plan >= (uint32_t)s->n_bound || o->n != s->bound[o->plan].p->req.batch)
         return err_set(e, E_INTERNAL, "order %llu does not fit plan %u", (unsigned long long)o->step, o->plan);

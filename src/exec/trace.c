@@ -44,7 +44,7 @@ void trace_step(struct exec *s, const struct order *o)
 {
     if (!s->meter->trace) return;
     uint64_t first = first_step(s), last = first + (uint64_t)s->q.conf->run.trace_steps - 1;
-    s->meter->trace->on = o->kind == ORDER_TRAIN && o->step >= first && o->step <= last;
+    s->meter->trace->on = o->kind == STEP_TRAIN && o->step >= first && o->step <= last;
 }
 
 bool trace_on(const struct exec *s) { return s->meter->trace && s->meter->trace->on; }

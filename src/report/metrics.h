@@ -7,27 +7,9 @@
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
 #include <jansson.h>
-#include "report/scores.h"
 #include "ckpt/checkpoint.h"
-#include "exec/exec.h"
-#include "job/job.h"
-
-/* A task that all ranks have reported, followed by one report of each rank. */
-struct result {
-    struct order o;
-    uint64_t epoch;
-    bool last;
-    uint64_t ns;                                          /* from the order to the last report */
-    uint64_t ended;                                       /* when the last report came, by clock_ns */
-    char hash[33];                                        /* of the weights, after ORDER_SAVE */
-    struct report rep[];
-};
-size_t result_bytes(int n_ranks);
-struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; };
-void sums_add(struct sums *s, const struct result *r, int n_ranks);
-
-/* "the loss", or "the gradient of conv1.weight": of report.nonfinite. Returns buf. */
-char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n);
+#include "report/result.h"
+#include "report/scores.h"
 
 struct metrics;
 /* plan: hash of the plan set; from: NULL, or the checkpoint that the run goes on from */
@@ -50,9 +32,4 @@ int metrics_done(struct metrics *m, const struct done *d, struct err *e);
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e);
 int metrics_fd(const struct metrics *m);                  /* to sync the file */
 void metrics_close(struct metrics *m);
-/* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
- * what began before the order was waiting, too. */
-void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
-/* The parts of a rank's report, made to add up. Returns the share of ns in which the rank waited for neighbours. */
-double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT]);
 #endif

@@ -12,7 +12,7 @@
 #define TRAIN_SEQUENCER_H
 #include <stddef.h>
 #include "ckpt/checkpoint.h"
-#include "exec/exec.h"
+#include "report/result.h"
 #include "train/lr_overrides.h"
 #include "job/job.h"
 

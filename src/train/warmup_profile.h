@@ -8,6 +8,7 @@
  * nothing; a transport copies the numbers once. */
 #ifndef TRAIN_WARMUP_PROFILE_H
 #define TRAIN_WARMUP_PROFILE_H
+#include "report/result.h"
 #include "report/warmup_costs.h"
 #include "exec/costs.h"
 

@@ -1,0 +1,34 @@
+/* What rank 0 has ordered and what all ranks have answered: what all of this folder reads. Any thread. */
+#ifndef REPORT_RESULT_H
+#define REPORT_RESULT_H
+#include "exec/exec.h"
+#include "job/job.h"
+
+/* Orders of rank 0: struct order.kind. CHECKPOINT: serial is which one, counted from 1 (ckpt_writer.h); CHECKPOINT,
+ * ROLLBACK: code is why there was none; SAVE: row of the registry, what is enum weights_what; ABORT: code is the exit
+ * code. */
+enum order_kind { ORDER_TRAIN = STEP_TRAIN, ORDER_EVAL = STEP_EVAL, ORDER_CHECKPOINT = STEP_KINDS, ORDER_ROLLBACK,
+                  ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
+/* A task that all ranks have reported, followed by one report of each rank. */
+struct result {
+    struct order o;
+    uint64_t epoch;
+    bool last;
+    uint64_t ns;                                          /* from the order to the last report */
+    uint64_t ended;                                       /* when the last report came, by clock_ns */
+    char hash[33];                                        /* of the weights, after ORDER_SAVE */
+    struct report rep[];
+};
+size_t result_bytes(int n_ranks);
+struct sums { struct score_sum score[MAX_SCORES]; int64_t samples; uint64_t ns; };
+void sums_add(struct sums *s, const struct result *r, int n_ranks);
+
+/* "the loss", or "the gradient of conv1.weight": of report.nonfinite. Returns buf. */
+char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n);
+
+/* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
+ * what began before the order was waiting, too. */
+void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
+/* The parts of a rank's report, made to add up. Returns the share of ns in which the rank waited for neighbours. */
+double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT]);
+#endif
