@@ -1,4 +1,4 @@
-/* Whether other programs use a rank's cores. */
+/* Measures whether other programs use a rank's cores. */
 #include "config.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static bool times_read(struct core_times *t)
     return there;
 }
 
-/* Finds the first processor of each processor's core; if unknown, that is the processor itself. */
+/* Finds the first processor of each processor's core; if unknown, the processor itself. */
 static void first_read(const cpu_set_t *of, int *first)
 {
     char path[80];
@@ -49,7 +49,7 @@ static void first_read(const cpu_set_t *of, int *first)
     }
 }
 
-/* The processors of the nearest ancestor that may use more of them than this process. False: none may. */
+/* Gets the processors of the nearest ancestor that may use more of them than this process. False: there is none. */
 static bool launcher_cores(const cpu_set_t *mine, cpu_set_t *theirs)
 {
     enum { MOST = 8 };
@@ -129,8 +129,8 @@ void cores_look(bool launched, struct core_info *w)
     free(none);
 }
 
-/* A tick is a hundredth of a second, so it takes a quarter of a second to see whether a core is shared. Only a rank
- * that was bound waits for that long. */
+/* A tick is a hundredth of a second, so a measurement takes a quarter of a second to show whether a core is shared.
+ * Only a rank that was bound waits that long. */
 void cores_end(struct cores *c, bool launched, int threads, struct core_info *w)
 {
     enum { ENOUGH_NS = 250000000, LEAST_NS = 150000000 };
@@ -158,7 +158,8 @@ struct view { int ranks, threads; double others; cpu_set_t idle; };
 
 static bool same_host(const struct core_info *a, const struct core_info *b) { return strcmp(a->host, b->host) == 0; }
 
-/* What ranks with a core of w's do counts as w's own. Cores of any rank are not idle, whatever ran there so far. */
+/* The use by all ranks that share a core with w counts as w's own. A rank's cores are never idle, whatever ran there so
+ * far. */
 static struct view view_of(const struct core_info *all, int n, const struct core_info *w)
 {
     struct view v = {.others = w->busy, .idle = w->idle};
@@ -190,7 +191,7 @@ void cores_spare(const struct core_info *w, int n, int me, cpu_set_t *out)
     }
 }
 
-/* Whether other programs take a quarter or more of the cores that the threads need. A processor is a part of a core. */
+/* Whether other programs take a quarter or more of the cores that the threads need. A processor is part of a core. */
 static bool disturbed(const struct core_info *w, const struct view *v)
 {
     const double QUARTER = 0.25;
@@ -238,7 +239,7 @@ static void disturbed_text(const struct core_info *w, int n, struct text *out)
              w[rank].allowed, CPU_COUNT(&v.idle) == 1 ? "is" : "are");
 }
 
-/* Adds a line if one rank, or all that may use the same processors, have fewer of these than threads. */
+/* Adds a line if one rank, or all ranks that may use the same processors, have fewer processors than threads. */
 static void narrow_text(const struct core_info *w, int n, struct text *out)
 {
     for (int i = 0; i < n; i++) {

@@ -1,11 +1,10 @@
-/* Who stands still. */
+/* Finds ranks that are not responding. */
 #include <stdio.h>
 #include <string.h>
 #include "base/deadline.h"
 #include "cluster/failure_detector.h"
 
-/* ---- heartbeats
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- heartbeats -------------------------------------------------------------------------------------------------- */
 
 void beat_take(const struct exec_beat *b, const char *doing, struct beat *out)
 {
@@ -33,7 +32,7 @@ static const char *op_text(int op)
     return act_info[op].kind == KIND_RECV ? "receiving" : "sending";
 }
 
-/* Two sizes, so that compilers see that it fits. */
+/* The two buffer sizes let compilers see that the text fits. */
 static void where_text(uint64_t where, char buf[64])
 {
     int op = exec_where_op(where), stage = exec_where_stage(where), mb = exec_where_mb(where), n = exec_where_n(where);
@@ -102,15 +101,15 @@ static uint64_t limit_of(const struct failure_detector *j, const struct detector
     return limit;
 }
 
-/* Whether that rank is there, has not got on for longer than it may, and so keeps others waiting. */
+/* Whether heartbeats of that rank arrive, but it has made no progress for longer than its limit. */
 static bool is_still(const struct failure_detector *j, int rank, uint64_t now)
 {
     const struct detector_rank *r = &j->rank[rank];
     return r->watched && r->spoke && age(r->heard, now) <= DETECTOR_FRESH_NS && age(r->moved, now) > limit_of(j, r);
 }
 
-/* Follows who waits for whom, from a rank in a step. No suspicion where the chain ends at a rank that gets on, that
- * looks for something to do between two steps, or that is at something else. */
+/* Follows the chain of who waits for whom, from a rank in a step. No suspicion if the chain ends at a rank that makes
+ * progress, that polls for an order between two steps, or that is outside of steps (BEAT_ELSEWHERE). */
 static bool chain_check(const struct failure_detector *j, int from, uint64_t now, struct suspicion *v)
 {
     for (int at = from, n = 0; is_still(j, at, now); n++) {
@@ -120,7 +119,7 @@ static bool chain_check(const struct failure_detector *j, int from, uint64_t now
         bool looks = age(j->rank[at].looked, now) <= limit_of(j, &j->rank[at]);
         if (b->wait < 0 || b->wait >= j->n || !looks) return in_step(b) || !looks;
         v->kind = SUSPECT_LOST;
-        if (n == j->n) return true;                       /* more ranks than there are: it is a ring */
+        if (n == j->n) return true;                       /* more hops than ranks: a circle */
         at = b->wait;
     }
     return false;

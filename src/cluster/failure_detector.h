@@ -1,16 +1,15 @@
-/* Who stands still? What ranks say of themselves comes in (heartbeats), a suspicion goes out. Pure: no clock, thread,
- * socket; the caller says what time it is (clock_ns).
+/* Finds ranks that are not responding, from the heartbeats that ranks send. Pure: no clock, thread or socket; the
+ * caller passes the time (clock_ns).
  *
- *   silent  nothing has come from a rank for as long as the limit says
- *   stuck   the process of a rank says that it is there, but the rank neither gets on with its step nor looks for what
- *           it waits for, or between two steps for what to do; found from a rank that waits, along the chain of whom
- *           waits for whom
- *   lost    ranks wait for each other in a ring, so a message is lost
+ *   silent  no heartbeat has come from a rank for longer than the limit
+ *   stuck   heartbeats of a rank arrive, but the rank makes no progress and does not poll what it waits for (in a step)
+ *           or the next order (between steps); found from a rank that waits, along the chain of who waits for whom
+ *   lost    ranks wait for each other in a circle, so a message was lost
  *
- * The limit is run.hang_timeout; for ranks that do speak also never less than DETECTOR_TIMES the slowest step so far,
- * and DETECTOR_FIRST limits before a rank has done its first step of the kind. Time in which the failure detector
- * itself did not run counts against nobody, and time in which a rank did not speak is no part of how long it is stuck.
- * */
+ * The limit is run.hang_timeout. For ranks whose heartbeats arrive it is also at least DETECTOR_TIMES the slowest step
+ * so far, and at least DETECTOR_FIRST times run.hang_timeout before a rank has done its first step of the kind. Time in
+ * which the failure detector itself did not run counts against no rank. A gap in a rank's heartbeats does not count as
+ * time that it was stuck. */
 #ifndef CLUSTER_FAILURE_DETECTOR_H
 #define CLUSTER_FAILURE_DETECTOR_H
 #include <stdbool.h>
@@ -18,32 +17,33 @@
 #include "exec/exec.h"
 
 enum { DETECTOR_TIMES = 5, DETECTOR_FIRST = 30 };
-/* A rank spoke less than so long ago: what it said still holds. A longer gap between two looks was the failure
- * detector's own. */
+/* The state in a heartbeat is valid for this long. A longer gap between two calls of detector_look means that the
+ * failure detector itself did not run. */
 #define DETECTOR_FRESH_NS UINT64_C(1000000000)
 
-/* What a rank says of itself: struct exec_beat at one moment, and in which phase its process is. */
+/* What a heartbeat reports: struct exec_beat at one moment, and the phase of its process. */
 struct beat {
     uint64_t count, looks, step, where, slowest_ns;
     int32_t wait, state;
     char doing[40];                                       /* "": a step */
 };
 void beat_take(const struct exec_beat *b, const char *doing, struct beat *out);
-/* "stage 1, backward of micro-batch 3 of step 17", "reading data"; what it was at when it spoke last. Returns buf. */
+/* "stage 1, backward of micro-batch 3 of step 17", "reading data": what the rank was doing at its last heartbeat.
+ * Returns buf. */
 enum { BEAT_TEXT = 120 };
 char *beat_text(const struct beat *b, char buf[BEAT_TEXT]);
 
 struct detector_rank {
     bool watched, spoke;                                  /* spoke: at least once */
-    /* when it spoke last; when its count was seen to change, and that it looks for what it waits for */
+    /* when its last heartbeat came; when its count last changed; when it last polled what it waits for */
     uint64_t heard, moved, looked;
     struct beat beat;
 };
 struct failure_detector {
     int n;
-    bool silence;                                         /* whether ranks may be found silent: not threads */
-    uint64_t limit_ns;                                    /* 0: nobody is watched */
-    uint64_t device_ns;                                   /* the least limit of a rank that waits for its device */
+    bool silence;                              /* whether ranks may be found silent; false for ranks that are threads */
+    uint64_t limit_ns;                                    /* 0: no rank is watched */
+    uint64_t device_ns;                                   /* minimum limit of a rank that waits for its device */
     uint64_t looked;
     struct detector_rank *rank;
 };
@@ -51,20 +51,20 @@ enum suspicion_kind { SUSPECT_SILENT, SUSPECT_STUCK, SUSPECT_LOST };
 /* LOST: rank waits for other. ns: for how long. */
 struct suspicion { enum suspicion_kind kind; int rank, other; uint64_t ns; };
 
-/* Rank 0's scheduler, which is a thread and no rank: it comes by again and again, whatever ranks do. */
+/* Rank 0's scheduler, a thread that is no rank. It runs its loop all the time, whatever ranks do. */
 struct thread_view { bool spoke; uint64_t count, moved, looked; };
 
-/* All n ranks are watched from now on. rank: room for n. */
+/* Watches all n ranks from now on. rank: memory for n. */
 void detector_begin(struct failure_detector *j, struct detector_rank *rank, int n, uint64_t now);
 void detector_hear(struct failure_detector *j, int rank, const struct beat *b, uint64_t now);
-void detector_leave(struct failure_detector *j, int rank); /* it is watched no more */
-/* To be called several times a second. */
+void detector_leave(struct failure_detector *j, int rank); /* no longer watches it */
+/* Must be called several times a second. True: v is a suspicion. */
 bool detector_look(struct failure_detector *j, uint64_t now, struct suspicion *v);
-/* Whether all that are watched have said a moment ago that they are there. */
+/* Whether a heartbeat of every watched rank has come within DETECTOR_FRESH_NS. */
 bool detector_hears(const struct failure_detector *j, uint64_t now);
-/* The same for the scheduler, which has come by that often, and begins with d zeroed. in_file: it waits for a file
- * system, which may take as long as a step waits for a checkpoint (DEADLINE_WRITER). Returns for how long it has stood
- * still, ns, if that is too long; or 0. */
+/* Checks the scheduler. count: how many times it has run its loop. d: zeroed before the first call. in_file: it waits
+ * for a file system, which may take as long as a step waits for a checkpoint (DEADLINE_WRITER). Returns for how long it
+ * has made no progress, ns, if that exceeds the limit; otherwise 0. */
 uint64_t detector_thread(const struct failure_detector *j, struct thread_view *d, uint64_t count, bool in_file,
                          uint64_t now);
 #endif

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "cluster/fd_limit.h"
 
-/* Counts open files without /proc: if that cannot be opened, the limit is small. */
+/* Counts open files without /proc. If that cannot be opened, the limit is small. */
 static int count_each(void)
 {
     enum { MOST = 1024 };
@@ -21,10 +21,10 @@ static int open_now(void)
     if (!d) return count_each();
     for (const struct dirent *f; (f = readdir(d));) n += f->d_name[0] != '.';
     closedir(d);
-    return n - 1;                                         /* not that of the folder itself */
+    return n - 1;                                         /* without the descriptor of the folder itself */
 }
 
-/* Raises the limit. Returns how many files can be opened, at most `more`. */
+/* Raises the limit. Returns how many more files can be opened, at most `more`. */
 static int make_room(int more, int *open, rlim_t *limit)
 {
     struct rlimit r;
@@ -50,7 +50,7 @@ int fd_limit_check(int more, struct err *e)
 {
     int open;
     rlim_t limit = 0;
-    if (!more) return 0;                                  /* a hundred ranks that count see each other's folders */
+    if (!more) return 0;                       /* if a hundred ranks counted, each would also see the others' folders */
     if (make_room(more, &open, &limit) >= more) return 0;
     return err_set(e, E_OS, "the limit of open files, %llu (ulimit -n), is too low: %d are open, and a run needs room "
                    "for %d more", (unsigned long long)limit, open, more);

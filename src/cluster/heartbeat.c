@@ -1,4 +1,4 @@
-/* The thread that watches over ranks. */
+/* The thread that watches ranks. */
 #include "config.h"
 #include <errno.h>
 #include <poll.h>
@@ -26,33 +26,33 @@
 DEADLINE_BEFORE(3 * DEADLINE_BEAT, DETECTOR_FRESH_NS / 1000000, "a beat that is late is not taken for silence");
 DEADLINE_BEFORE(2 * DEADLINE_JOIN, HEARTBEAT_TIMEOUT_S * 1000, "rank 0 is not taken for silent while others connect");
 
-/* What processes tell each other first, whatever their versions: its size never changes. */
+/* What processes exchange first, whatever their versions. Its size never changes. */
 struct hello { char version[32], host[72]; int32_t pid, host_rank; struct peer_place place;
                struct leader_place leader; char spare[160]; };
 _Static_assert(sizeof (struct hello) == 512, "ranks of all versions gather the same number of bytes");
 
-/* of the other end: it has said that its end means nothing any more; its end was seen */
+/* bye: the other end has announced its exit; gone: its exit was seen */
 struct peer_line { struct peer peer; bool bye; atomic_bool gone; };
 
 static struct {
     int n, me;                                            /* n 0: ranks have not met */
     bool threads;
     atomic_bool on, over;
-    struct exec_beat *beat;                               /* of each rank; those of other processes are unused */
+    struct exec_beat *beat;                               /* one for each rank; those of other processes are unused */
     struct hello *who;
-    struct peer_line *line;                               /* rank 0: of each other rank; others: of rank 0 */
-    pthread_mutex_t lock;                                 /* guards what is sent, and n of the thread */
+    struct peer_line *line;                               /* rank 0: one for each rank; others: one, to rank 0 */
+    pthread_mutex_t lock;                                 /* guards what is sent */
     struct failure_detector detector;
     struct detector_rank *ranks;
-    _Atomic uint64_t *heard;                              /* when the last beat of each rank came, for rank 0 */
+    _Atomic uint64_t *heard;                              /* rank 0: when the last beat of each rank came */
     struct startup_monitor *startup;
     _Atomic uint64_t limit_ns, device_ns;
     struct world *world;
     pthread_t thread;
     struct thread_view view;                              /* of rank 0's scheduler */
-    uint64_t end_at;                                      /* when this thread ends the job in its place; 0: never */
-    uint64_t heir_at;                                     /* rank 0 is gone: when this one speaks; 0: never */
-    int bell;                                             /* an eventfd: look at what has changed */
+    uint64_t end_at;                                     /* when this thread ends the job for the scheduler; 0: never */
+    uint64_t heir_at;                                     /* rank 0 exited: when this rank speaks; 0: never */
+    int bell;                                             /* an eventfd: wakes the thread after a change */
 } heartbeat = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
 
 uint64_t heartbeat_heard(int rank)
@@ -139,10 +139,9 @@ void heartbeat_bye(int code, const char *text)
     say_all(&f);
 }
 
-/* ---- suspicions ----------------------------------------------------------------------------------------------------
- * */
+/* ---- suspicions -------------------------------------------------------------------------------------------------- */
 
-/* Rank 0 on this host gets the time to write its last lines, if it can. */
+/* Wakes rank 0 if it is on this host, and gives it time to write its last lines. */
 static void wake_first(void)
 {
     if (heartbeat.who[0].host_rank != heartbeat.who[heartbeat.me].host_rank ||
@@ -150,8 +149,8 @@ static void wake_first(void)
     nanosleep(&(struct timespec){.tv_nsec = DEADLINE_ANSWER * 1000000L}, NULL);
 }
 
-/* Whether the job has failed already. Of rank 0 a signal counts, too, which it will report; the others' signal may be
- * mpirun's, because rank 0 is gone. */
+/* Whether the job has failed already. On rank 0 a signal counts, too, because rank 0 will report it. On other ranks a
+ * signal may come from mpirun because rank 0 exited. */
 static bool is_doomed(void)
 {
     struct err e = {0};
@@ -159,8 +158,8 @@ static bool is_doomed(void)
                                          e.code != E_STOPPED);
 }
 
-/* Rank 0 tells all and ends as after any failure; the executor's thread, if it lives, sees the word. If rank 0 itself
- * is what the suspicion is about, another rank speaks for the job. */
+/* Rank 0 informs all ranks and ends as after any failure; the executor's thread, if it runs, sees the abort code. If
+ * the suspicion is about rank 0 itself, another rank speaks for the job. */
 static void doom(int who, int code, const char *text)
 {
     struct frame f = {.kind = FRAME_SUSPICION, .code = code, .who = who};
@@ -169,7 +168,7 @@ static void doom(int who, int code, const char *text)
     if (is_doomed()) return;
     say_all(&f);
     if (!heir) { abort_set_of(who, code, text); return; }
-    if (!leader_take()) return;                           /* another one does, and ends the job */
+    if (!leader_take()) return;                           /* another process speaks and ends the job */
     log_quiet(false);
     log_error(code, text);
     wake_first();
@@ -202,8 +201,8 @@ static void stood_tell(uint64_t ns)
     doom(SHUTDOWN_NOBODY, E_HANG, text);
 }
 
-/* Where the scheduler stands still, rank 0 cannot write its last lines and waits for it in vain: this thread ends the
- * job when all others know of it. */
+/* If the scheduler is not responding, rank 0 cannot write its last lines and would wait in vain. This thread then ends
+ * the job after it has informed all other ranks. */
 static void liveness_check(uint64_t now)
 {
     char text[300], who[HEARTBEAT_WHO];
@@ -233,7 +232,7 @@ static void gone_tell(int rank)
     doom(rank, E_DEVICE, text);
 }
 
-/* How many hosts have a rank before this one's that can speak for the job. */
+/* How many hosts that come before this rank's host have a rank that can speak for the job. */
 static int hosts_before(void)
 {
     int n = 0, mine = heartbeat.who[heartbeat.me].host_rank;
@@ -245,7 +244,8 @@ static int hosts_before(void)
     return n;
 }
 
-/* Each other rank sees that rank 0 is gone, and one speaks: of the first host, of another one later. */
+/* Each other rank sees that rank 0 exited, and one of them speaks: a rank of the first host at once, of another host
+ * later. */
 static void gone(int rank)
 {
     struct peer_line *l = &heartbeat.line[rank];
@@ -256,7 +256,8 @@ static void gone(int rank)
     else heartbeat.heir_at = clock_ns() + (uint64_t)hosts_before() * DEADLINE_NS(DEADLINE_HEIR_LEFT);
 }
 
-/* A suspicion from another rank is about rank 0: this process, which was asleep while that one has told it. */
+/* A suspicion from another rank is always about rank 0. If this is rank 0, it was asleep and the sender has already
+ * printed the line. */
 static void take(int rank, const struct frame *f)
 {
     if (f->kind == FRAME_BEAT) {
@@ -264,12 +265,12 @@ static void take(int rank, const struct frame *f)
         atomic_store(&heartbeat.heard[rank], clock_ns());
     } else if (f->kind == FRAME_BYE) {
         heartbeat.line[rank].bye = true;
-        /* it says no more, and libraries take their time to end */
+        /* it sends no more heartbeats, and libraries take time to end */
         heartbeat.ranks[rank].heard = clock_ns() + DETECTOR_TIMES * heartbeat.detector.limit_ns;
         if (heartbeat.me == 0 && f->code && *f->text) abort_set_of(rank, f->code, f->text);
     } else if (f->kind == FRAME_SUSPICION) {
         if (heartbeat.me == 0) log_quiet(true);
-        abort_set_of(f->who, f->code, f->text);          /* where the executor hangs, it is rank 0 that ends the job */
+        abort_set_of(f->who, f->code, f->text);          /* if the executor hangs, rank 0 ends the job */
     }
 }
 
@@ -281,7 +282,7 @@ static void hear(int rank)
     if (got < 0) gone(rank);
 }
 
-/* Waits for whatever comes, at most until that moment. */
+/* Waits for frames or the bell, at most until that moment. */
 static void hear_all(bool on, uint64_t until)
 {
     int lines = on && !heartbeat.threads ? heartbeat.n : 0, first, end = lines ? peers(&first) : 0, n = 0;
@@ -304,7 +305,7 @@ static void hear_all(bool on, uint64_t until)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* Where ranks have not met, only those of this host can be seen, and only whether they are stopped. */
+/* Before ranks have met, a rank can only see ranks of its own host, and only whether they are stopped. */
 static void meeting_look(uint64_t now)
 {
     char text[200];
@@ -312,7 +313,7 @@ static void meeting_look(uint64_t now)
     if (!heartbeat.startup) return;
     uint64_t own = startup_monitor_slept(heartbeat.startup, now);
     uint64_t ns = startup_monitor_look(heartbeat.startup, now, limit, text, sizeof text);
-    if (limit && own > limit) log_quiet(true);            /* another rank has spoken about this one */
+    if (limit && own > limit) log_quiet(true);            /* another rank has reported this one */
     if (!ns || atomic_load(abort_code())) return;
     log_quiet(false);
     abort_set_of(SHUTDOWN_NOBODY, E_HANG, text);
@@ -323,7 +324,7 @@ static void look(uint64_t now)
     struct suspicion v;
     uint64_t stood = watchdog_beat(), device = atomic_load(&heartbeat.device_ns);
     uint64_t limit = atomic_load(&heartbeat.limit_ns);
-    /* One after the other, so that one rank speaks. */
+    /* Ranks time out one after the other, so that only one speaks. */
     if (heartbeat.me > 0 && limit) limit += (uint64_t)(heartbeat.me - 1) * DEADLINE_NS(DEADLINE_HEIR);
     heartbeat.detector.limit_ns = limit;
     heartbeat.detector.device_ns = limit && device ? device + limit / 2 : 0;
@@ -358,7 +359,7 @@ static int thread_start(struct err *e)
     heartbeat.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (heartbeat.bell < 0) return err_set(e, E_OS, "eventfd: %s", strerror(errno));
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);            /* signals are for the other threads */
+    pthread_sigmask(SIG_BLOCK, &all, &before);            /* the other threads handle signals */
     int bad = pthread_create(&heartbeat.thread, NULL, watch, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return bad ? err_set(e, E_OS, "cannot create a thread (ulimit -u, ulimit -v)") : 0;
@@ -393,7 +394,7 @@ static void room_make(int n)
     heartbeat.n = n;
 }
 
-/* The version of a program can be read in its file, too. */
+/* Lets tools read the version from the executable file. */
 static const char *volatile version_mark = "mpstaged-version=" PACKAGE_VERSION;
 
 static void hello_make(const struct world *w, struct hello *h)
@@ -415,7 +416,7 @@ static int versions_match(struct err *e)
     return 0;
 }
 
-/* Who could not connect, behind a firewall between hosts, is not watched; the run goes on. */
+/* A rank that could not connect, because of a firewall between hosts, is not watched; the run continues. */
 static void connect_all(struct world *w, struct peer_door *d)
 {
     const struct hello *first = &heartbeat.who[0];
@@ -466,14 +467,14 @@ int heartbeat_threads(int n, int64_t timeout_s, struct err *e)
     return thread_start(e);
 }
 
-/* Whether rank 0 still waits for the end of the others: the failure detector says when one takes too long; without one,
- * this. */
+/* Whether rank 0 still waits for other processes to exit. The failure detector ends the wait if one takes too long;
+ * without it, DEADLINE_PARTING does. */
 static bool waits_on(uint64_t since)
 {
     return atomic_load(&heartbeat.limit_ns) || clock_ns() - since < DEADLINE_NS(DEADLINE_PARTING);
 }
 
-/* The connections end with the processes: others see that this one is gone only when it really is. */
+/* The connections stay open until the process exits, so that other ranks see the exit only when it happens. */
 void heartbeat_end(void)
 {
     int first, end = peers(&first);

@@ -1,13 +1,13 @@
-/* How stages lie on hosts, and by which ways they reach each other. */
+/* How stages lie on hosts, and over which networks they reach each other. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 #include "cluster/hosts.h"
 
-/* A network repeats what was lost for tens of seconds before it reports a failure. InfiniBand, as NCCL sets it up,
- * waits 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and asks 7 times more (NCCL_IB_RETRY_CNT): 8 x 4.3 s = 34 s;
- * the InfiniBand Architecture Specification (9.7.6.1.3) lets the timer run for longer. */
+/* A network retries lost packets for tens of seconds before it reports a failure. InfiniBand, as NCCL sets it up, waits
+ * 4.096 us x 2^20 (NCCL_IB_TIMEOUT) for an answer and retries 7 times (NCCL_IB_RETRY_CNT): 8 x 4.3 s = 34 s. The
+ * InfiniBand Architecture Specification (9.7.6.1.3) lets the timer run for longer. */
 int64_t hosts_patience_s(int64_t said, int64_t hang, const int *host, int n_ranks)
 {
     enum { ONE_HOST_S = 8, HOSTS_S = 60, BEYOND_S = 5 };
@@ -23,7 +23,7 @@ static int borders_between(const int *host, const int *rank_of, int n_stages)
     return n;
 }
 
-/* Sorts the ranks so that those of one host follow each other. */
+/* Sorts the ranks by host. */
 static void host_by_host(const int *host, int n, int *sorted)
 {
     int at = 0;
@@ -58,7 +58,7 @@ static int links_by(const struct hosts_links *all, int n_ranks, const char *via)
     return n;
 }
 
-/* Whether that link is the first one that goes this way. */
+/* Whether that link is the first one that uses its network. */
 static bool opens_way(const struct hosts_links *all, int rank, int link)
 {
     const char *via = all[rank].link[link].via;

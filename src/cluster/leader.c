@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "cluster/leader.h"
 
-static int from = -1;                                     /* -1: there is none */
+static int from = -1;                                     /* -1: none */
 static atomic_bool taken;
 
 static void end_close(int fd) { if (fd >= 0) close(fd); }
@@ -26,7 +26,7 @@ void leader_make(struct leader_place *p)
     *p = (struct leader_place){(int32_t)getpid(), fd[0], is.st_dev, is.st_ino};
 }
 
-/* Processes of one host may have numbers of their own, as in containers: then the descriptor is something else. */
+/* Processes of one host may have different process numbers, as in containers. Then the descriptor is another file. */
 void leader_join(const struct leader_place *p)
 {
     char path[64];

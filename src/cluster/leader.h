@@ -1,16 +1,17 @@
-/* Which process of a host speaks for a job whose rank 0 cannot: the first one that asks. One of them makes a pipe with
- * one byte in it, the others open that while they meet; who reads the byte speaks. Nothing of it outlives them.
+/* Chooses the process of a host that speaks for a job whose rank 0 cannot: the first one that asks. One process makes a
+ * pipe with one byte in it. The others open that pipe while they meet. The process that reads the byte speaks. The pipe
+ * ends with these processes.
  *
- * One per process. Main thread, but for leader_take. */
+ * One per process. Main thread, except leader_take. */
 #ifndef CLUSTER_LEADER_H
 #define CLUSTER_LEADER_H
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where it is, as the process that made it tells the others. pid 0: nowhere. */
+/* Where the pipe is, as its maker sends it to the others. pid 0: there is none. */
 struct leader_place { int32_t pid, fd; uint64_t device, inode; };
 void leader_make(struct leader_place *p);
-/* Of the same host, whose maker still lives. Where it cannot be opened each process speaks. */
+/* p: from a process of the same host, which must still run. If the pipe cannot be opened, each process speaks. */
 void leader_join(const struct leader_place *p);
 /* True for one process, and only once. Any thread. */
 bool leader_take(void);

@@ -16,27 +16,27 @@
 #include "cluster/log.h"
 #include "cluster/terminal.h"
 
-/* LINE: bytes of a line; SCREEN: of one as it is shown, folded and with what is around it. */
+/* LINE: bytes of a line; SCREEN: bytes of a line as shown, folded, with the text around it. */
 enum { LINE = 1000, SCREEN = 2600 };
 
 static struct {
     atomic_bool quiet;
     bool journal;
-    struct out_records file;                              /* has a lock of its own, because the screen may be slow */
+    struct out_records file;                              /* has its own lock, because the screen may be slow */
     pthread_mutex_t file_lock;
     int dir;                                              /* of the file */
-    unsigned lost;                                        /* lines since the file could not be written */
-    char why[300];                                        /* it could not */
+    unsigned lost;                                        /* lines since writing to the file failed */
+    char why[300];                                        /* why writing failed */
     atomic_bool reopen;                                   /* SIGHUP came */
     atomic_int columns;                                   /* of the screen; 0: unknown */
-    atomic_int level;                                     /* lines of a higher one are left out */
+    atomic_int level;                                     /* less severe lines are left out */
     atomic_bool said;
     _Atomic(log_hearer *) failed;                         /* see log_failed */
-    pthread_mutex_t lock;                                 /* guards what follows and what is on the screen */
+    pthread_mutex_t lock;                                 /* guards the screen and the fields below */
     struct out_stream screen;
-    char rest[SCREEN]; size_t n_rest;                     /* what the screen did not take of a line */
-    char progress[300];                                   /* what the progress line shows; "": none */
-    unsigned missed;                                      /* lines since a reader stopped reading */
+    char rest[SCREEN]; size_t n_rest;                     /* the part of a line that the screen did not take */
+    char progress[300];                                   /* the progress line on the screen; "": none */
+    unsigned missed;                                      /* lines dropped since a reader stopped reading */
 } out = {.file = {.fd = -1}, .dir = -1, .level = LEVEL_INFO, .screen = {.fd = STDERR_FILENO},
          .lock = PTHREAD_MUTEX_INITIALIZER, .file_lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -66,7 +66,7 @@ static int file_line(const char *line, bool last, struct err *e)
     return out_records_add(&out.file, full, k < (int)sizeof full ? (size_t)k : sizeof full - 1, last, e);
 }
 
-/* A log that cannot be written does not stop the training: its lines are counted. */
+/* If the log cannot be written, training continues: the lost lines are counted. */
 static void file_put(const char *line, bool last)
 {
     char note[LINE];
@@ -80,7 +80,7 @@ static void file_put(const char *line, bool last)
     snprintf(out.why, sizeof out.why, "%s", e.text);
 }
 
-/* Called with file_lock held. Returns false, with why, if it could not be opened: the old one is kept. */
+/* Called with file_lock held. Returns false, with why, if the file could not be opened; the old one stays in use. */
 static bool file_reopen(struct err *e)
 {
     if (out.file.fd < 0 || !atomic_exchange(&out.reopen, false)) return true;
@@ -98,12 +98,12 @@ static bool screen_takes(int wait_ms)
     return n != 0;
 }
 
-/* Writes a line, and before it what is left of the one before. Never waits. False: nothing of it was written. What is
- * left of it goes with the next one. */
+/* Writes the rest of the previous line, then this line. Never waits. False: nothing of this line was written. The rest
+ * of a partly written line goes before the next one. */
 static bool screen_put(const char *s, size_t n)
 {
     ssize_t k = out.n_rest ? out_stream_write(&out.screen, out.rest, out.n_rest) : 0;
-    if (k < 0) out.n_rest = 0;                            /* there is no reader any more */
+    if (k < 0) out.n_rest = 0;                            /* the reader has closed its end */
     else if (k > 0) memmove(out.rest, out.rest + k, out.n_rest -= (size_t)k);
     if (out.n_rest || k < 0) return false;
     k = out_stream_write(&out.screen, s, n);
@@ -136,7 +136,7 @@ enum log_level log_level_text(const char *line)
 void log_level_set(enum log_level level) { atomic_store(&out.level, (int)level); }
 enum log_level log_level(void) { return (enum log_level)atomic_load(&out.level); }
 
-/* What stands before a line on stderr. */
+/* The prefix of a line on stderr. */
 static const char *priority(enum log_level level)
 {
     static const char *const of[LOG_LEVELS] = {"<3>", "<4>", "<5>", "<6>", "<7>"};
@@ -145,8 +145,8 @@ static const char *priority(enum log_level level)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* Writes everything at once, because others may write to the same terminal. Waits for a reader that has stopped only
- * once and not for long, so that the run goes on and ends when it is told to. */
+/* Writes everything in one call, because others may write to the same terminal. Waits only once, and briefly, for a
+ * reader that has stopped, so that the run continues, and ends on request. */
 static void put_screen(const char *line, size_t n)
 {
     char full[SCREEN], missed[80] = "";
@@ -161,7 +161,7 @@ static void put_screen(const char *line, size_t n)
     pthread_mutex_unlock(&out.lock);
 }
 
-/* Says something about the file on the screen alone. */
+/* Prints a warning about the file, on the screen only. */
 static void file_complain(const char *text)
 {
     char line[LINE];
@@ -169,8 +169,8 @@ static void file_complain(const char *text)
     put_screen(line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* screen: the line or lines for the terminal, with line ends; line: the same as one line for the log; last: it says how
- * the run ended */
+/* screen: the line or lines for the terminal, with line ends; line: the same as one line for the log; last: it is the
+ * line about how the run ended */
 static void put_line(const char *screen, const char *line, bool last)
 {
     struct err e = {0};
@@ -200,7 +200,7 @@ void log_tick(void)
     if (!kept) file_complain(e.text);
 }
 
-/* Folds a line; what follows the first fold is indented to stand below the text after "note: ". */
+/* Folds a line. Continuation lines are indented to align with the text after "note: ". */
 static void fold(const char *line, int columns, char *buf, size_t size)
 {
     const int INDENT = 6, LEAST = 40;
@@ -221,7 +221,7 @@ static void line_say(const char *given)
     char line[LINE], folded[2 * LINE] = "\n";
     int columns = atomic_load(&out.columns);
     if (log_level_text(given) > log_level()) return;
-    text_printable(given, line, sizeof line);             /* names in it may hold anything */
+    text_printable(given, line, sizeof line);             /* names in it may contain any bytes */
     if (out.journal) snprintf(folded, sizeof folded, "%s%s\n", priority(log_level_text(given)), line);
     else fold(line, columns ? columns : SCREEN_COLUMNS, folded, sizeof folded);
     put_line(folded, line, false);

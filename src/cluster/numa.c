@@ -12,7 +12,7 @@
 
 enum { NODES = 1024, MAX_FILE = 1 << 16 };
 
-/* Reads the file below sys, or returns false. */
+/* Reads the file `name` below sys. False: it cannot be read or is empty. */
 static bool file_get(struct text *t, const char *sys, const char *name)
 {
     char path[400];
@@ -43,7 +43,7 @@ static bool node_has(struct text *t, const char *sys, int node, const cpu_set_t 
     return file_get(t, sys, name) && list_meets(t->s, mine);
 }
 
-/* The name in Linux has small hexadecimal digits, four of them for the domain. */
+/* Linux names devices with lower-case hexadecimal digits, four of them for the domain. */
 static int device_node(struct text *t, const char *sys, const char *bus)
 {
     unsigned domain, number, device, function;
@@ -56,7 +56,7 @@ static int device_node(struct text *t, const char *sys, const char *bus)
     return end > t->s && node >= 0 && node < NODES ? (int)node : -1;
 }
 
-/* False for a machine with one node ("0"), where all memory is near. */
+/* False for a machine with one node ("0"), where all memory is local. */
 static bool many_nodes(struct text *t, const char *sys)
 {
     return file_get(t, sys, "devices/system/node/online") && strpbrk(t->s, "-,");

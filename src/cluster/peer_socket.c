@@ -33,7 +33,7 @@ int peer_read(struct peer *w, struct frame *f)
     return 1;
 }
 
-/* Sends what is left of the frame before; 0 when nothing is left. */
+/* Sends the rest of the previous frame. 0: nothing is left; -1: something is. */
 static int flush(struct peer *w)
 {
     while (w->sent < w->n_out) {
@@ -63,7 +63,8 @@ void peer_close(struct peer *w)
 
 /* ---- the door ---------------------------------------------------------------------------------------------------- */
 
-/* A name that only those know whom MPI told it, and no file: it is gone with its socket. */
+/* An abstract socket name, not a file: it disappears with its socket. Only processes that got it through MPI know
+ * it. */
 static socklen_t name_make(const struct peer_place *p, struct sockaddr_un *a)
 {
     static const char digit[] = "0123456789abcdef";
@@ -104,7 +105,7 @@ static socklen_t inet_make(const struct peer_address *a, struct sockaddr_storage
     return sizeof *in6;
 }
 
-/* Listens on one address only, so that no other network can reach the door. */
+/* Listens on one address only, so that no other network can reach the socket. */
 static int door_add(struct peer_door *d, struct peer_address *a)
 {
     struct sockaddr_storage s;
@@ -117,7 +118,7 @@ static int door_add(struct peer_door *d, struct peer_address *a)
     return 0;
 }
 
-/* Link-local addresses mean something else on every host. */
+/* Link-local addresses are valid on one link only. */
 static bool address_take(const struct ifaddrs *i, struct peer_address *a)
 {
     memset(a, 0, sizeof *a);
@@ -167,7 +168,7 @@ void peer_shut(struct peer_door *d)
 
 struct peer_greeting { unsigned char token[PEER_TOKEN]; int32_t rank; };
 
-/* In constant time: how long it takes tells nothing about where they differ. */
+/* Compares in constant time: the duration must not reveal where the tokens differ. */
 static bool same_token(const unsigned char *a, const unsigned char *b)
 {
     volatile unsigned char differ = 0;
@@ -181,7 +182,7 @@ static int ms_left(uint64_t until)
     return now < until ? (int)((until - now) / 1000000) + 1 : 0;
 }
 
-/* Reads n bytes before that moment. */
+/* Reads n bytes before `until`. */
 static int take(int fd, void *p, size_t n, uint64_t until)
 {
     for (size_t at = 0; at < n;) {
@@ -197,17 +198,17 @@ static int take(int fd, void *p, size_t n, uint64_t until)
 
 static int put(int fd, const void *p, size_t n)
 {
-    return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1;   /* so few bytes always find room */
+    return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1;   /* so few bytes always fit into the buffer */
 }
 
 static void settle(int fd)
 {
     int yes = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);   /* fails on unix sockets, which do not wait anyway */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);   /* fails on unix sockets, which have no such delay */
     fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
-/* A stranger that says nothing holds up the others for STRANGER_MS. */
+/* A stranger that sends nothing delays the others by STRANGER_MS. */
 static bool let_in(int fd, const struct peer_place *p, struct peer *peer, int n, uint64_t until)
 {
     enum { STRANGER_MS = 500 };

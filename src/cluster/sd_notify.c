@@ -15,23 +15,23 @@
 #include "base/text.h"
 #include "cluster/sd_notify.h"
 
-/* The watchdog's time for the first step, in which libraries prepare themselves, and for all others, in times of the
- * slowest so far: a step that is slow is no step that hangs. */
+/* The watchdog's time for the first step, in which libraries initialise, in times of the manager's; for all later
+ * steps, in times of the slowest so far. A slow step is not a hang. OTHERS_TIMES: see notify_others. */
 enum { FIRST_TIMES = 10, SLOWEST_TIMES = 5, OTHERS_TIMES = 4 };
 static const struct notify_times USUAL = {.extend = DEADLINE_EXTEND, .tick = DEADLINE_EXTEND_LOOK, .least = 1000};
 
 static struct {
-    pthread_mutex_t lock;                                 /* guards all of it */
-    int fd;                                               /* -1: nobody listens */
+    pthread_mutex_t lock;                                 /* guards all fields */
+    int fd;                                               /* -1: no manager */
     struct address to;
     struct notify_times times;
     enum notify_work work;
     bool ready, stopping;
-    uint64_t phase, alive, cpu, bytes;                    /* set-up: when the phase and the last tick began */
+    uint64_t phase, alive, cpu, bytes;                    /* set-up: at the start of the phase, at the last tick */
     unsigned disk;                                        /* a set of enum notify_wait */
-    uint64_t watchdog, wanted, slowest;                   /* given by the manager, asked for; ns. 0: none */
-    uint64_t said;                                        /* when the last message about a step went out */
-    uint64_t fed;                                         /* when the watchdog began to count */
+    uint64_t watchdog, wanted, slowest;            /* ns; given by the manager, requested last, slowest step. 0: none */
+    uint64_t said;                                        /* when the last message about a step was sent */
+    uint64_t fed;                                         /* when the watchdog's time began */
     bool any_checkpoint;
     uint64_t checkpoint;                                  /* the newest on disk */
 } to = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -46,14 +46,14 @@ static bool send_once(const char *s)
     return n >= 0;
 }
 
-/* A queue that is full becomes free when the manager has read; poll does not tell that of an unconnected socket. */
+/* A full queue becomes free when the manager reads. poll does not report that for an unconnected socket. */
 static void send_surely(const char *s)
 {
     enum { TRIES = 50, MS = 20 };
     for (int i = 0; i < TRIES && !send_once(s) && (errno == EAGAIN || errno == ENOBUFS); i++) poll(NULL, 0, MS);
 }
 
-/* WATCHDOG_PID is the launcher's, so it does not count. */
+/* Ignores WATCHDOG_PID, because it is the launcher's. */
 static uint64_t watchdog_given(void)
 {
     const char *s = getenv("WATCHDOG_USEC");
@@ -89,7 +89,7 @@ void notify_close(void)
     pthread_mutex_unlock(&to.lock);
 }
 
-/* Takes the lock if somebody listens. */
+/* Takes the lock and returns true if there is a manager. */
 static bool begin(void)
 {
     pthread_mutex_lock(&to.lock);
@@ -144,8 +144,8 @@ void notify_others(void)
     end();
 }
 
-/* A phase that computes takes most of a core; one that stands still leaves the little that other threads take. One that
- * reads from a slow disk does not compute, and MPI computes while it waits. */
+/* A phase that computes takes most of a core; one that hangs leaves only the little that other threads take. Reading
+ * from a slow disk takes no CPU time, and MPI takes CPU time while it waits. */
 static bool gets_on(uint64_t ns)
 {
     if (to.work != NOTIFY_WAITS && file_bytes() != to.bytes) return true;
@@ -169,7 +169,7 @@ void notify_alive(void)
     end();
 }
 
-/* A line of the protocol ends where the name would have a new one; nobody could read such a name. */
+/* A newline in the name would end the line of the protocol, so such a name is left out. */
 static void run_add(const char *dir, struct text *t)
 {
     char *full = realpath(dir, NULL);
@@ -211,7 +211,7 @@ static void status_add(const char *before, struct notify_status how_far, struct 
     checkpoint_add(t);
 }
 
-/* Often enough for the watchdog, and not for every one of thousands of steps a second. */
+/* Often enough for the watchdog, but not for each of thousands of steps a second. */
 static bool due(uint64_t now)
 {
     uint64_t every = to.times.least * UINT64_C(1000000);
@@ -221,7 +221,7 @@ static bool due(uint64_t now)
     return true;
 }
 
-/* While the run stops, each step is told, too: the manager has begun to count. */
+/* While the run stops, a step's message requests more time instead: the manager's time for stopping is running. */
 void notify_step(uint64_t took_ns, struct notify_status how_far)
 {
     struct text t = {0};
@@ -246,7 +246,7 @@ void notify_disk(enum notify_wait what, bool on)
     end();
 }
 
-/* In time for the watchdog, and so late that a rank which has been stopped is not heard any more. */
+/* Acts in time for the watchdog, and late enough that a stopped rank already counts as silent. */
 void notify_look(bool all_heard)
 {
     struct text t = {0};
@@ -254,7 +254,7 @@ void notify_look(bool all_heard)
     bool late = to.wanted && clock_ns() - to.fed >= to.wanted / 2;
     if (to.ready && to.disk && all_heard && late && to.wanted < DEADLINE_NS(DEADLINE_WATCHED)) {
         watchdog_want(DEADLINE_NS(DEADLINE_WATCHED), &t);
-        if (t.n) send_surely(t.s + 1);                    /* without the line end before it */
+        if (t.n) send_surely(t.s + 1);                    /* without the newline before it */
         text_free(&t);
     }
     end();
@@ -296,7 +296,7 @@ void notify_checkpoint(uint64_t step)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* From here on the manager's time for stopping counts, and not the watchdog's: files are written, and no step ends. */
+/* From here on the manager's time for stopping counts, not the watchdog's: files are written, and no step ends. */
 void notify_stopping(const char *doing)
 {
     struct text t = {0};

@@ -1,4 +1,4 @@
-/* The abort word, the first cause, phases, signals. */
+/* The abort code, the first cause, phases, signals. */
 #include "config.h"
 #include <errno.h>
 #include <pthread.h>
@@ -19,20 +19,20 @@ typedef void ender(void *ctx, int code);
 
 static struct {
     atomic_int word, signal, phase;
-    _Atomic uint64_t since;                               /* when the word was set; 0: it is not */
-    _Atomic(const char *) doing;                          /* NULL: what the phase is called */
-    sem_t came;                                           /* posted when the word was set */
+    _Atomic uint64_t since;                               /* when the abort code was set; 0: not set */
+    _Atomic(const char *) doing;                          /* NULL: the phase's name */
+    sem_t came;                                           /* posted when the abort code is set */
     int patience_ms;
-    pid_t launcher;                                       /* 0: there is none */
-    atomic_bool trains;                                   /* then: */
+    pid_t launcher;                                       /* 0: none */
+    atomic_bool trains;                                   /* then saved is valid */
     _Atomic uint64_t saved;
-    atomic_bool orphan;                                   /* a signal came, and the launcher was gone */
+    atomic_bool orphan;                                   /* a signal came after the launcher had exited */
     pthread_mutex_t lock;
     struct cause first;
     atomic_uint asked;
     _Atomic(waker *) wake;
     _Atomic(void *) wake_ctx;
-    atomic_int waking;                                    /* handlers that may call it just now */
+    atomic_int waking;                                    /* handlers that may be calling wake now */
     _Atomic(ender *) end;
     _Atomic(void *) end_ctx;
 } ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .first.who = SHUTDOWN_NOBODY};
@@ -67,8 +67,9 @@ bool shutdown_elsewhere(void)
 
 /* ---- the cause --------------------------------------------------------------------------------------------------- */
 
-/* What the kernel sends when the launcher dies. A signal of its own: SIGTERM comes from launchers that live, too, and
- * when the thread that made this process dies first, the launcher still has its number for a moment. */
+/* The signal that the kernel sends when the launcher dies. It is not SIGTERM, because living launchers send that, too.
+ * And if the launcher's thread that made this process dies first, getppid() still returns the launcher's number for a
+ * moment. */
 static int orphaned(void) { return SIGRTMIN + 1; }
 static bool launcher_gone(int number)
 {
@@ -111,7 +112,7 @@ void shutdown_saved(uint64_t step)
     atomic_store(&ending.trains, true);
 }
 
-/* What is left of a run that a signal ends. */
+/* What remains of a run that a signal ends. */
 static const char *left_text(char *buf, size_t n)
 {
     uint64_t step = atomic_load(&ending.saved);
@@ -122,7 +123,8 @@ static const char *left_text(char *buf, size_t n)
     return buf;
 }
 
-/* Another rank that was stopped knows of no checkpoint. Ranks that are threads of this process do. */
+/* The text from another rank that was stopped names no checkpoint. A text from a rank that is a thread of this process
+ * does. */
 static void left_add(struct err *e)
 {
     char left[100];
@@ -139,7 +141,7 @@ bool shutdown_get(struct err *e)
     pthread_mutex_unlock(&ending.lock);
     if (e->code == E_STOPPED) left_add(e);
     int number = atomic_load(&ending.signal);
-    if (!e->code && number && (atomic_load(&ending.orphan) || launcher_gone(number))) /* nobody asked for that */
+    if (!e->code && number && (atomic_load(&ending.orphan) || launcher_gone(number))) /* nobody requested this */
         err_set(e, E_DEVICE, "the launcher, process %d, exited; the running step is discarded%s",
                 (int)ending.launcher, left_text(left, sizeof left));
     const char *doing = shutdown_doing();
@@ -166,7 +168,7 @@ void shutdown_end_by(void (*end)(void *ctx, int code), void *ctx)
     atomic_store(&ending.end, end);
 }
 
-/* Printing may block, and so may the library that ends the job. */
+/* SIGALRM ends the process if printing blocks, or the library that ends the job does. */
 _Noreturn void shutdown_end(void)
 {
     struct sigaction late = {.sa_handler = on_alarm};
@@ -180,8 +182,8 @@ _Noreturn void shutdown_end(void)
     _exit(e.code);
 }
 
-/* The main thread may be busy for minutes without looking at the word: in a search, a library's set-up, a read from a
- * dead server. Then only this thread can end the process. */
+/* The main thread may not check the abort code for minutes: in a search, a library's set-up, a read from a dead server.
+ * Then only this thread can end the process. */
 static void *watch(void *arg)
 {
     (void)arg;
@@ -194,9 +196,9 @@ static void *watch(void *arg)
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
-/* Handlers run in the watching thread alone, which began before this: the caller and all threads that it makes block
- * what it hears. oneDNN's matrix products use the stack pointer as a pointer into their workspace, so that the frame of
- * a handler that interrupts one would be written over whatever lies before it in memory. */
+/* Only the watching thread, which started earlier, runs handlers: the caller and all threads that it makes block these
+ * signals. oneDNN's matrix products use the stack pointer as a pointer into their workspace. A handler that interrupts
+ * one would write its frame over the memory before that. */
 static void leave_to_watch(const int *which, size_t n)
 {
     sigset_t set;
@@ -205,7 +207,7 @@ static void leave_to_watch(const int *which, size_t n)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* A second signal may follow, which does not make a launcher's death somebody's wish. */
+/* The launcher may send a second signal when it dies. That signal must not count as a user's request. */
 static void on_signal(int number)
 {
     if (launcher_gone(number)) atomic_store(&ending.orphan, true);
@@ -239,7 +241,7 @@ void shutdown_wake(void (*wake)(void *ctx), void *ctx)
 {
     if (wake) atomic_store(&ending.wake_ctx, ctx);
     atomic_store(&ending.wake, wake);
-    /* a handler in another thread may have found the one before; handlers cannot take locks */
+    /* a handler in another thread may have loaded the old one; handlers cannot take locks */
     while (!wake && atomic_load(&ending.waking)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 

@@ -17,7 +17,7 @@ enum { LOOK_MS = 100, AWAY_NS = 1000000000 };
 struct watched { _Atomic uint64_t beats, limit_ns, stood_ns; };
 static struct watched *shared;
 
-/* Whether the process is stopped by a signal, and not by a debugger. */
+/* Whether a signal, and not a debugger, has stopped the process. */
 static bool is_stopped(pid_t pid)
 {
     struct proc p;
@@ -42,7 +42,7 @@ static _Noreturn void look_on(pid_t parent)
     }
 }
 
-/* Keeps no file open, so that readers of the parent's output see when that ends. */
+/* Closes all files, so that readers of the parent's output see when that ends. */
 static _Noreturn void child(pid_t parent)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};

@@ -1,4 +1,4 @@
-/* Other children of the launcher. */
+/* Watches the other children of the launcher. */
 #include "config.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -13,21 +13,21 @@
 #include "base/text.h"
 #include "cluster/startup_monitor.h"
 
-/* MOST: of processes that are stopped at a time. away: a longer gap between two looks counts for nobody. */
+/* MOST: processes that are stopped at the same time. AWAY_NS: a longer gap between two looks does not count. */
 enum { MOST = 16, AWAY_NS = 1000000000, MAX_FILE = 1 << 20 };
 struct stopped { int pid; uint64_t since; };
 struct startup_monitor { struct stopped at[MOST]; int n; uint64_t looked; };
 
 struct startup_monitor *startup_monitor_new(void) { return mem_alloc(sizeof (struct startup_monitor)); }
 
-/* Whether that process is another child of this one's parent and stopped by a signal. */
+/* Whether the process is another child of this one's parent and a signal has stopped it. */
 static bool is_stopped(int pid)
 {
     struct proc p;
     return pid != getpid() && proc_read(pid, &p) && p.state == 'T' && p.parent == getppid();
 }
 
-/* As its launcher told it; -1: unknown. */
+/* The rank that the launcher gave to a process; -1: unknown. */
 static int rank_of(int pid)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK="};
@@ -69,7 +69,7 @@ uint64_t startup_monitor_slept(const struct startup_monitor *s, uint64_t now)
     return s->looked ? now - s->looked : 0;
 }
 
-/* The lowest rank that is not stopped speaks; the others only if nobody did. */
+/* The lowest rank that is not stopped speaks; higher ranks wait in case it does not. */
 static uint64_t patience(const struct startup_monitor *s)
 {
     int me = rank_of((int)getpid()), before = me;

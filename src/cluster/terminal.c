@@ -10,8 +10,8 @@
 #include "base/proc.h"
 #include "cluster/terminal.h"
 
-/* The launcher is the nearest ancestor whose standard error is not ours; between may be shells. Returns its number or
- * 0, and its standard error. */
+/* The launcher is the nearest ancestor whose standard error is not ours; shells may be in between. Returns its number,
+ * or 0, and its standard error. */
 static pid_t launcher_find(const struct stat *ours, struct stat *theirs, struct proc *process)
 {
     enum { MOST_SHELLS = 8 };
@@ -49,7 +49,7 @@ void terminal_open(struct terminal *s, const char *when, bool launched)
     if (isatty(STDERR_FILENO)) {
         s->fd = STDERR_FILENO;
         s->terminal = true;
-        /* a rank has a process group of its own, which is never in the foreground */
+        /* a rank has its own process group, which is never in the foreground */
         if (!launched && fstat(STDERR_FILENO, &ours) == 0) s->device = ours.st_rdev;
     } else if (launched) launcher_screen(s);
     if (!s->always && (!term || !*term || strcmp(term, "dumb") == 0)) s->terminal = false;
@@ -59,7 +59,7 @@ void terminal_open(struct terminal *s, const char *when, bool launched)
 static bool background(const struct terminal *s)
 {
     struct proc p;
-    if (!proc_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it ended */
+    if (!proc_read(s->launcher ? s->launcher : getpid(), &p)) return s->launcher != 0; /* it exited */
     return p.terminal == s->device && p.foreground != p.group;
 }
 

@@ -1,5 +1,5 @@
-/* The terminal that this process's standard error reaches. Under a launcher such as mpirun the standard error of a rank
- * is a pipe, which the launcher copies to its own; then the launcher's counts. Linux: /proc. One thread at a time. */
+/* The terminal that this process's standard error reaches. Under a launcher such as mpirun a rank's standard error is a
+ * pipe, which the launcher copies to its own; then the launcher's counts. Linux: /proc. One thread at a time. */
 #ifndef CLUSTER_TERMINAL_H
 #define CLUSTER_TERMINAL_H
 #include <stdbool.h>
@@ -17,12 +17,12 @@ struct terminal {
 
 /* when: service.progress. launched: a launcher may pass our standard error on. */
 void terminal_open(struct terminal *s, const char *when, bool launched);
-/* Columns of the terminal now; 0: nobody watches, because there is none or because the job is in the background, where
- * rewritten lines would spoil what is typed there. */
+/* Columns of the terminal now. 0: nobody watches: there is no terminal, or the job is in the background, where
+ * rewritten lines would spoil what a user types. */
 int terminal_columns(const struct terminal *s);
 void terminal_close(struct terminal *s);
-/* Whether standard error ends in systemd's journal, which then takes "<3>" at the beginning of a line as its priority:
- * compared with the file that JOURNAL_STREAM names, so that what is redirected elsewhere, by the user or to the
+/* Whether standard error ends in systemd's journal, which takes "<3>" at the beginning of a line as its priority.
+ * Compares it with the file that JOURNAL_STREAM names. So output that the user redirects elsewhere, or to the
  * launcher's file, does not count. */
 bool terminal_is_journal(bool launched);
 #endif

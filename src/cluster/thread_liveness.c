@@ -1,4 +1,4 @@
-/* What the scheduler's thread says of itself. */
+/* What the scheduler's thread reports about itself. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include "cluster/thread_liveness.h"

@@ -1,4 +1,4 @@
-/* Agreement between ranks while they start. */
+/* Agreement between ranks during start-up. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
@@ -20,7 +20,7 @@ int vote_agree(struct world *w, struct err *e)
 void vote_share(struct world *w, struct text *t)
 {
     size_t n = t->n;
-    if (w->one_process) return;                    /* a single maker has nobody to compare with */
+    if (w->one_process) return;                    /* with a single maker there is nothing to send */
     w->share(w, 0, &n, sizeof n);
     char *s = mem_alloc(n + 1);
     if (w->rank == 0 && n) memcpy(s, t->s, n);

@@ -1,4 +1,4 @@
-/* Ranks as threads of this process, which meet at a barrier. */
+/* Ranks as threads of this process, which synchronise at a barrier. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int open_local(struct world *w, struct tp **out, struct err *e)
     struct tp **mine = &meeting_of(w)->tp[w->rank];
     (void)e;
     *out = *mine;
-    *mine = NULL;                                         /* whoever opened it closes it */
+    *mine = NULL;                                         /* the rank that opened it closes it */
     return 0;
 }
 

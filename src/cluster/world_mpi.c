@@ -34,7 +34,8 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
 }
 
 /* Calls MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks exit with a status. The
- * other ranks wait to be ended, so that the status is rank 0's; they do not handle SIGTERM, which would delay that. */
+ * other ranks wait until mpirun ends them, so that the job's status is rank 0's. They do not handle SIGTERM, which
+ * would delay the end. */
 static void end(struct world *w, int code)
 {
     if (w->rank == w->leader) {
