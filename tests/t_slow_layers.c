@@ -82,7 +82,7 @@ static int lines(const char *s)
     return n;
 }
 
-static void said(const char *s, const char *what)
+static void told(const char *s, const char *what)
 {
     ck_assert_msg(strstr(s, what) != NULL, "no \"%s\" in: %s", what, s);
 }
@@ -102,7 +102,7 @@ START_TEST(names_a_slow_layer)
 {
     layer_takes(13, 100);
     const char *s = verdict(false);
-    said(s, "slow: fc13 takes 300 ms a micro-batch, 100 times its plan\n      likely because the profile");
+    told(s, "slow: fc13 takes 300 ms a micro-batch, 100 times its plan\n      likely because the profile");
     ck_assert_int_eq(lines(s), 2);
     wide_at_most_80(s);
 }
@@ -112,7 +112,7 @@ START_TEST(fits_a_terminal_with_a_long_name)
 {
     layer_takes(LONG, 1234);
     const char *s = verdict(true);
-    said(s, "slow: layer4.0.downsample.16 takes 3.7 s a micro-batch, 1234 times its plan\n");
+    told(s, "slow: layer4.0.downsample.16 takes 3.7 s a micro-batch, 1234 times its plan\n");
     wide_at_most_80(s);
 }
 END_TEST
@@ -122,7 +122,7 @@ START_TEST(names_what_the_backend_knows)
     *number(0, PH_BWD_WEIGHTS, 13) = 1100e6;
     group[13].fallback = "no kernel of its own";
     group[13].slow = true;
-    said(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times its plan\n      no kernel of its own\n");
+    told(verdict(false), "fc13 takes 1.1 s a micro-batch, 367 times its plan\n      no kernel of its own\n");
 }
 END_TEST
 
@@ -131,7 +131,7 @@ START_TEST(names_a_shared_core)
     layer_takes(2, 5);
     for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, 2) = 0.3;
     const char *s = verdict(false);
-    said(s, "shares its core: it had it for 30 % of that time");
+    told(s, "shares its core: it had it for 30 % of that time");
     wide_at_most_80(s);
 }
 END_TEST
@@ -155,7 +155,7 @@ START_TEST(blames_no_core_that_does_not_explain_it)
 {
     layer_takes(2, 50);
     for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, 2) = 0.6;
-    said(verdict(false), "likely because the profile");
+    told(verdict(false), "likely because the profile");
 }
 END_TEST
 
@@ -164,7 +164,7 @@ START_TEST(names_short_memory)
     layer_takes(2, 50);
     *number(2, PH_FWD, 2) = 1000;
     const char *s = verdict(false);
-    said(s, "memory is short: it waited for 1000 pages from a disk");
+    told(s, "memory is short: it waited for 1000 pages from a disk");
     wide_at_most_80(s);
 }
 END_TEST
@@ -175,9 +175,9 @@ START_TEST(names_three_and_counts_the_rest)
     const char *s = verdict(false);
     ck_assert_int_eq(lines(s), 7);
     ck_assert_ptr_eq(strstr(s, "slow: "), strstr(s, "slow: fc15 "));
-    said(s, "slow: fc14 ");
-    said(s, "slow: fc3 ");
-    said(s, "slow: and 2 more, each more than 3 times its plan\n");
+    told(s, "slow: fc14 ");
+    told(s, "slow: fc3 ");
+    told(s, "slow: and 2 more, each more than 3 times its plan\n");
 }
 END_TEST
 
@@ -187,9 +187,9 @@ START_TEST(names_a_stage_whose_layers_are_all_late)
     stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
     const char *s = verdict(false);
-    said(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it "
+    told(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it "
             "for 50 %");
-    said(s, "slow: fc0 ");
+    told(s, "slow: fc0 ");
     ck_assert_int_eq(lines(s), 4);
 }
 END_TEST
@@ -203,7 +203,7 @@ START_TEST(compares_layers_with_each_other_where_costs_are_estimates)
     layer_takes(15, 500);
     const char *s = verdict(true);
     ck_assert_ptr_null(strstr(s, "fc4 "));
-    said(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times its plan\n      likely because the plan's costs are "
+    told(s, "slow: fc15 takes 1.5 s a micro-batch, 500 times its plan\n      likely because the plan's costs are "
             "estimates: --profile");
     wide_at_most_80(s);
 }
@@ -222,7 +222,7 @@ START_TEST(grades_stages_where_kernels_are_not_timed)
     slow_layers_stage(1, 0.010, 0.029, false, &said);
     ck_assert_uint_eq(said.n, 0);
     slow_layers_stage(1, 0.010, 0.042, false, &said);
-    said(said.s, "slow: stage 1 takes 42 ms a step, 4.2 times its plan\n");
+    told(said.s, "slow: stage 1 takes 42 ms a step, 4.2 times its plan\n");
 }
 END_TEST
 
@@ -232,11 +232,11 @@ START_TEST(names_who_waits_for_samples)
     slow_layers_load(0, 0.0005, 0.001, 1, &said);         /* too short to be worth a line */
     ck_assert_uint_eq(said.n, 0);
     slow_layers_load(2, 0.035, 0.1, 1, &said);
-    said(said.s, "slow: rank 2 waits for samples for 35 % of a step\n      likely because data.workers = 1 is too few");
+    told(said.s, "slow: rank 2 waits for samples for 35 % of a step\n      likely because data.workers = 1 is too few");
     wide_at_most_80(said.s);
     said.n = 0;
     slow_layers_load(0, 0.035, 0.1, 0, &said);
-    said(said.s, "slow: rank 0 reads samples for 35 % of a step\n      because data.workers = 0: threads would");
+    told(said.s, "slow: rank 0 reads samples for 35 % of a step\n      because data.workers = 0: threads would");
     wide_at_most_80(said.s);
 }
 END_TEST
