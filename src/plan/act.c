@@ -11,12 +11,12 @@ const char *const account_name[ACC_COUNT] = {
 enum {
     MADE = BIT(W_LOAD) | BIT(W_RF) | BIT(W_F),           /* activations of the forward pass */
     ANY = MADE | BIT(W_RB) | BIT(W_B) | BIT(W_R),
-    /* messages without which no step ends */
+    /* messages that must arrive before a step can end */
     ENDS = BIT(CHAN_PGRAD) | BIT(CHAN_SUMMED) | BIT(CHAN_KEPT) | BIT(CHAN_ALL),
     FROM_B = BIT(L_B) | BIT(L_SB) | BIT(L_W) | BIT(L_O),
 };
 
-/* side: where messages of a send go, and those of a receive come from. */
+/* side: the direction in which a send's message goes, or from which a receive's message comes. */
 #define POST(name, what, end, other, carries, side, mb) \
     {.text = name, .help = what, .kind = end, .chan = carries, .peer = other, .part = ACC_TRANSFER, .wait = side, \
      .has_mb = mb}
@@ -26,7 +26,7 @@ const struct act_info act_info[ACT_COUNT] = {
                .writes = BIT(W_LOAD)},
     [ACT_F] = {"F", "forward pass", KIND_PROGRAM, PROG_F, BIT(PH_FWD), CHAN_ACT, .part = ACC_FORWARD, .has_mb = true,
                .writes = BIT(W_F), .reads = BIT(W_LOAD) | BIT(W_RF), .lasts = ~0u},
-    /* gradients that came in are read, and added to; norms give gradients of their parameters here, too */
+    /* B reads gradients that it received, and adds to them; norms also make their parameters' gradients here */
     [ACT_B] = {"B", "gradient of the inputs", KIND_PROGRAM, PROG_B, BIT(PH_BWD_DATA), CHAN_GRAD,
                .part = ACC_INPUT_GRAD, .has_mb = true, .accumulates = true, .writes = BIT(W_RB) | BIT(W_B),
                .reads = ANY & ~BIT(W_B), .lasts = FROM_B},
@@ -55,7 +55,8 @@ const struct act_info act_info[ACT_COUNT] = {
                .after_come = BIT(CHAN_SUM) | BIT(CHAN_PGRAD), .part = ACC_WEIGHT_GRAD},
     [ACT_SM] = {"SM", "post the send of gradients that are added up", KIND_SEND, .chan = CHAN_SUMMED, .peer = ACT_RM,
                 .after_come = BIT(CHAN_SUMMED), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
-    /* into the place of what went to who adds it, which may be read there until it is added */
+    /* RM overwrites the part that was sent to the adding replica. That replica may read the part there until it has
+     * added it. */
     [ACT_RM] = {"RM", "post the receive of gradients that are added up", KIND_RECV, .chan = CHAN_SUMMED,
                 .peer = ACT_SM, .after_left = BIT(CHAN_SUM), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_X] = {"X", "post the sum of gradients over all replicas", KIND_ALL, .chan = CHAN_ALL, .peer = ACT_X,

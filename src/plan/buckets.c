@@ -1,13 +1,13 @@
-/* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while the first ones' are
- * still computed. Which there are follows from placement and sizes alone, so all replicas have the same ones in the
- * same order, whatever their rows; and every value is added to the same one of each other replica, so buckets decide
- * no bits. Each is halved between replicas, in the middle or, where each is to update its own share, at the border of
- * two weights: then norms, what the optimizer keeps, and files are of whole weights. */
+/* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while those of the first
+ * layers are still computed. Buckets depend only on placement and sizes, so all replicas have the same buckets in the
+ * same order, whatever their rows. A value is always added to the same value of each other replica, so buckets change
+ * no bits. Replicas halve each bucket: in the middle or, where each replica updates its own share, between two weights.
+ * Then norms, optimizer state and files have whole weights. */
 #include <stdlib.h>
 #include "plan/plan_int.h"
 
-/* Channels between replicas are numbered with others, and a piece in an action has 8 bits. Where tied weights lie
- * between others there may be more buckets than that; then the last piece is larger. */
+/* Channels between replicas share the numbering of other channels, and a piece in an action has 8 bits. Where tied
+ * weights lie between others there may be more buckets than pieces; then the last piece is larger. */
 enum { MAX_CHANNELS = 4096, MAX_BUCKETS = 200, MAX_PIECES = UINT8_MAX };
 
 int placement_halvings(const struct placement *pl)
@@ -25,8 +25,8 @@ static size_t bucket_bytes(const struct placement *pl, int rank)
     return !pl->sharing.bucket ? SIZE_MAX : pl->sharing.bucket > least ? pl->sharing.bucket : least;
 }
 
-/* Accumulators lie in the order of weights, so from the end of the region they become final one after the other. What
- * another rank adds to has buckets of its own. */
+/* Accumulators lie in the order of weights, so they become final from the end of the region on. Accumulators to which
+ * another rank adds have their own buckets. */
 static void use_add(struct buckets *b, size_t at, size_t bytes, int group, size_t full)
 {
     struct bucket *last = b->n ? &b->v[b->n - 1] : NULL;
@@ -49,7 +49,7 @@ static void final_first(struct buckets *b)
         }
 }
 
-/* The group that a use's gradient comes from; -1: it comes from another rank. */
+/* The group that makes a use's gradient; -1: another rank sends it. */
 static int use_group(const struct placement *pl, const struct selection *s, int rank, int param, int use)
 {
     bool here = pl->map.rank_of[pl->use_stage[pl->use_first[param] + use]] == rank;
@@ -61,7 +61,7 @@ static bool owns(const struct placement *pl, int param, int rank)
     return pl->state[param].trained && pl->state[param].owner == rank;
 }
 
-/* Where weights are shared out, all uses of one lie in one bucket, which is final when the last of them is. */
+/* Where weights are shared out, one bucket has all uses of a weight. It is final when its last use is. */
 static void param_add(struct placement *pl, const struct selection *s, int rank, int param, size_t full)
 {
     struct buckets *b = &pl->bucket[rank];
@@ -77,8 +77,8 @@ static void param_add(struct placement *pl, const struct selection *s, int rank,
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
-/* Shares are numbered so that those which are halved together are neighbours: by the replica's bits, the lowest one
- * first. So the other way round, too. */
+/* Replicas that halve a share together have neighbouring share numbers: the replica's bits reversed, so the lowest bit
+ * comes first. The function is its own inverse. */
 static int share_of(const struct placement *pl, int replica)
 {
     int share = 0, n = placement_halvings(pl);
@@ -92,13 +92,13 @@ struct share placement_share(const struct placement *pl, const size_t *cut, int 
     return (struct share){cut[first], cut[first + together]};
 }
 
-/* What cuts a rank's buckets up. given: what each share has of buckets before. */
+/* State of cutting a rank's buckets. given: bytes of earlier buckets that each share has. */
 struct cutter { struct placement *pl; int rank, n_params; struct bucket *b; size_t *given; };
 
 static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
 
-/* Where a weight ends or begins in [at, end], so that what both sides have, with what they had before, is as even as
- * can be. */
+/* The weight border in [at, end] that makes both halves most even, including their bytes of earlier buckets (left,
+ * right). */
 static size_t even_border(const struct cutter *x, size_t at, size_t end, size_t left, size_t right)
 {
     const struct placement *pl = x->pl;
@@ -113,7 +113,7 @@ static size_t even_border(const struct cutter *x, size_t at, size_t end, size_t 
     return best;
 }
 
-/* Cuts what shares [first, end) have together in two. */
+/* Halves the bytes of shares [first, end), recursively. */
 static void halve(const struct cutter *x, int first, int end)
 {
     int middle = first + (end - first) / 2;
@@ -126,7 +126,8 @@ static void halve(const struct cutter *x, int first, int end)
     halve(x, middle, end);
 }
 
-/* Who updates the weights of a bucket; and since weights lie in the order of their gradients, the same cuts of them. */
+/* Sets the replica that updates each weight of a bucket. Weights lie in the order of their gradients, so the same cuts
+ * apply to them. */
 static void weights_share(const struct cutter *x)
 {
     struct placement *pl = x->pl;

@@ -1,11 +1,12 @@
-/* Which tensors cross which borders. A tensor travels from its producer through the stages that read it, its gradient
- * the same way back, and within a rank it stays where it is: channels are between ranks, homes within them. */
+/* Which tensors cross which borders. A tensor travels from its producer through the stages that read it; its gradient
+ * travels the same way back. Within a rank the tensor stays in place. Channels connect ranks; homes are places within a
+ * rank. */
 #include <stdlib.h>
 #include "plan/plan_int.h"
 
 static int rank_of(const struct lower *w, int stage) { return w->p->stage[stage].rank; }
 
-/* Distinct stages of groups that read t from outside, ascending. Returns how many. */
+/* Distinct stages whose groups read t from outside, ascending. Returns their number. */
 static int reader_stages(const struct lower *w, int t, int *stage)
 {
     const struct tensor *x = &w->g->tensor[t];
@@ -49,8 +50,8 @@ static void tied_channel(struct lower *w, const struct state_row *r, int use, in
                           .from_replica = -1, .to_replica = -1};
 }
 
-/* A tied weight that is trained: what the uses of a stage accumulate travels to the owner, and the weight comes back to
- * the first stage of each rank that uses it. */
+/* A trained tied weight: the accumulated gradients of a stage's uses travel to the owner. The weight comes back to the
+ * first stage of each rank that uses it. */
 static void tied_channels(struct lower *w, const struct state_row *r, int stage)
 {
     const int *at = w->p->pl->use_stage + w->p->pl->use_first[r->param];
@@ -72,14 +73,14 @@ static void pgrad_channels(struct lower *w)
         for (int i = 0; i < w->g->n_params; i++) tied_channels(w, &w->p->pl->state[i], s);
 }
 
-/* Of n stages, the first on the rank of s; -1: none. */
+/* The first of n stages that is on the rank of s; -1: none. */
 static int first_here(const struct lower *w, const int *stage, int n, int s)
 {
     for (int i = 0; i < n; i++) if (rank_of(w, stage[i]) == rank_of(w, s)) return stage[i];
     return -1;
 }
 
-/* Has the stage a gradient for t, which it reads? Not if only scores read it there. */
+/* Does the stage have a gradient for t, which it reads? Not if only scores read t there. */
 static bool stage_grades(const struct lower *w, int t, int stage)
 {
     const struct tensor *x = &w->g->tensor[t];
@@ -92,8 +93,8 @@ static bool stage_grades(const struct lower *w, int t, int stage)
     return false;
 }
 
-/* way: the stage that makes t, and those that read it from there, ascending. Its gradient comes back through those
- * that have one for it. */
+/* way: the stage that makes t, then the stages that read it from there, ascending. The gradient comes back through the
+ * stages that have one for t. */
 static void tensor_travels(struct lower *w, int t, const int *way, int n)
 {
     for (int i = 1, back = way[0]; i < n; i++) {
@@ -113,7 +114,7 @@ static void tensor_travels(struct lower *w, int t, const int *way, int n)
     }
 }
 
-/* Who loads for whom. stage: room. */
+/* Sets the stage that loads for each stage. stage: scratch memory. */
 static void loads_find(struct lower *w, int *stage)
 {
     const struct stage_map *m = &w->p->pl->map;
@@ -142,7 +143,7 @@ void lower_channels(struct lower *w)
         w->chan_at[t] = w->chan.n;
         if (!n) continue;
         stage[0] = w->stage_of_group[maker];
-        bool own = stage[1] == stage[0];                 /* it reads t itself */
+        bool own = stage[1] == stage[0];                 /* the maker reads t itself */
         tensor_travels(w, t, stage + own, n + 1 - own);
     }
     w->chan_at[w->g->n_tensors] = w->chan.n;

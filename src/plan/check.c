@@ -1,5 +1,5 @@
-/* The checker: an independent reading of the rows. Simulates all ranks under rendezvous (a send completes when its
- * receive is posted; links are first in first out), follows every slot, and counts. It shares nothing with the passes
+/* The checker: an independent reading of the rows. It simulates all ranks under rendezvous (a send completes when its
+ * receive is posted; links are first in, first out), follows every slot, and counts. It shares nothing with the passes
  * that made the rows. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +8,16 @@
 struct checked_post { int chan, mb, act; bool recv, done; };
 struct rank_state { int at; VEC(struct checked_post) post; };
 struct checked_link { int from, to; };
-/* a program touches the class: one of these modes must be named */
+/* a program touches the class: an operand must name one of these modes */
 struct touch { int cls; uint8_t mode; };
 struct touches { VEC(struct touch) v; bool known; };
 struct check {
     const struct plan *p; struct rank_state *r; struct err *e;
-    VEC(struct checked_link) link;                       /* between which ranks there are channels */
-    struct touches *touches;                             /* of stage and action kind, known when one was seen */
-    bool *has;                                           /* [stage][class]: it has values there, of others */
+    VEC(struct checked_link) link;                       /* pairs of ranks with channels between them */
+    /* of stage and action kind; known once such an action was seen */
+    struct touches *touches;
+    /* [stage][class]: the stage has values there that other stages own */
+    bool *has;
     int *stage_of;                                       /* of each group */
 };
 
@@ -25,7 +27,7 @@ static int fail(const struct check *c, int rank, const struct act *a, const char
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
 }
 
-/* What posts carry; CHAN_NONE: no post. */
+/* What posts carry; CHAN_NONE: the action is no post. */
 static enum chan_kind carries(const struct act *a)
 {
     static const enum chan_kind kind[ACT_COUNT] = {
@@ -37,15 +39,15 @@ static enum chan_kind carries(const struct act *a)
     return kind[a->op];
 }
 
-/* Between replicas: whether these meet is seen where all replicas' plans are there (check_replicas.c). */
+/* Posts between replicas. Only check_replicas.c, which has the plans of all replicas, can check that they meet. */
 static bool goes_out(const struct act *a) { return carries(a) >= CHAN_SUM; }
 
-/* ---- micro-batches and bundles: the batch, in order, without gaps; room for what each micro-batch keeps ---- */
+/* ---- micro-batches and bundles: the whole batch, in order, without gaps; memory for what each keeps ---- */
 
 static int bundles_check(const struct check *c)
 {
     const struct plan *p = c->p;
-    /* in the order of replicas: each begins where the one before ends */
+    /* in the order of replicas: each begins where the one before it ends */
     int micro = 0, all = (p->req.batch - 1) / p->req.split + 1;
     int64_t before = (int64_t)p->req.replica * all, end = before + all;
     int begin = (int)((before + p->req.replicas - 1) / p->req.replicas);
@@ -75,7 +77,7 @@ static int bundles_check(const struct check *c)
     return 0;
 }
 
-/* ---- what stages have: their own, and what other stages of their rank have for them ---- */
+/* ---- values of stages: their own, and values that other stages of their rank hold for them ---- */
 
 static bool same_place(const struct place *a, const struct place *b)
 {
@@ -96,7 +98,8 @@ static bool crosses(const struct plan *p, enum chan_kind kind, int t, int from, 
     return false;
 }
 
-/* A stage reads t, which it does not make: of whom does it have it? made: by another stage; otherwise it is loaded. */
+/* A stage reads t, which it does not make: which stage provides t? made: another stage makes t; otherwise it is
+ * loaded. */
 static int reader_check(const struct check *c, int t, bool made, int s)
 {
     const struct plan *p = c->p;
@@ -113,8 +116,8 @@ static int reader_check(const struct check *c, int t, bool made, int s)
     return 0;
 }
 
-/* A stage has a gradient for t, which `before` takes: the stage that makes t, or has a gradient for it before this
- * one. */
+/* A stage has a gradient for t, and `before` receives it: the stage that makes t, or the previous stage with a gradient
+ * for t. */
 static int grad_check(const struct check *c, int t, int before, int s)
 {
     const struct plan *p = c->p;
@@ -126,7 +129,7 @@ static int grad_check(const struct check *c, int t, int before, int s)
     return 0;
 }
 
-/* reads, grades: room, of each stage. */
+/* reads, grades: scratch memory, one for each stage. */
 static int tensor_check(const struct check *c, int t, bool *reads, bool *grades)
 {
     const struct plan *p = c->p;
@@ -173,7 +176,7 @@ static int homes_check(const struct check *c)
 
 /* ---- counting: every F, B, W once; accumulation ascending ------------------------------------ */
 
-/* at: of W's first micro-batch. */
+/* b, w: counters from W's first micro-batch on. */
 static int count_w(const struct check *c, int rank, const struct act *a, const int *b, int *w)
 {
     for (int k = 0; k < a->n_mb; k++) {
@@ -196,8 +199,8 @@ static int pieces_check(const struct check *c)
     return 0;
 }
 
-/* A piece comes behind the one before it, without another program between them that would overwrite what the first one
- * left. */
+/* A piece comes after the previous piece. No other program runs between them, because it would overwrite what the first
+ * piece left. */
 static int piece_check(const struct check *c, int rank, int i)
 {
     const struct act *row = c->p->row[rank], *a = &row[i];
@@ -224,7 +227,7 @@ static int count_row(const struct check *c, int rank, int *f, int *b, int *w, in
             return fail(c, rank, a, "no such channel");
         if ((int64_t)a->opnd + a->n_opnd > p->n_opnd) return fail(c, rank, a, "operands beyond the list");
         if (a->piece && piece_check(c, rank, i)) return -1;
-        /* counted with the last */
+        /* counted with its last piece */
         if (a->piece && a->op != ACT_A && a->piece < p->stage[a->stage].n_pieces) continue;
         int at = a->stage * p->n_mb + a->mb;
         bool recompute = p->stage[a->stage].prog[PROG_R].n > 0;
@@ -269,10 +272,10 @@ static void touch_add(struct touches *t, const struct place *x, uint8_t mode)
     *vec_push(&t->v) = (struct touch){x->cls, mode};
 }
 
-/* What a program touches, each once: it runs for every micro-batch. */
+/* What a program touches, each once, because the program runs for every micro-batch. */
 static void touches_find(struct touches *t, const struct prog *g)
 {
-    const uint8_t any = OPND_READ | OPND_WRITE;          /* what a program reads it may have written itself */
+    const uint8_t any = OPND_READ | OPND_WRITE;          /* a program may have written itself what it reads */
     for (int n = 0; n < g->n; n++) {
         const struct kop *k = &g->k[n];
         const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
@@ -315,11 +318,11 @@ static int programs_named(const struct check *c, int rank)
     return 0;
 }
 
-/* ---- slots: written before read, never written over while somebody will read ----------------- */
+/* ---- slots: written before read, never overwritten before the last read ---------------------- */
 
-/* holds: the micro-batch in each slot, -1: none; first: of each class, its first slot there; read: of each class and
- * micro-batch, the last action of the row that reads it, 0: none does, because what the first action reads nobody
- * wrote. */
+/* holds: the micro-batch in each slot, -1: none; first: the first slot of each class in it; read: of each class and
+ * micro-batch, the row's last action that reads it. 0: no action does, because nothing is written before the first
+ * action. */
 struct slots { int *holds, *first, *read, total; };
 
 static void slots_make(const struct plan *p, struct slots *x)
@@ -345,7 +348,7 @@ static void reads_find(const struct plan *p, int rank, struct slots *x)
     }
 }
 
-/* At the end of its row: the slots of an output hold every micro-batch. */
+/* At the end of its row an output's slots hold every micro-batch. */
 static int outputs_row(const struct check *c, int rank, const struct slots *x)
 {
     const struct plan *p = c->p;
@@ -379,8 +382,8 @@ static int slot_used(const struct check *c, struct slots *x, int rank, int i, co
     return 0;
 }
 
-/* Posts still under way that use the slot: a send must be complete before the slot is written (the executor waits; here
- * it only must be possible). */
+/* A send that uses a slot must be complete before the slot is written. The executor waits for it; here the order only
+ * must be possible. */
 static int slots_row(const struct check *c, int rank, struct slots *x)
 {
     const struct plan *p = c->p;
@@ -465,7 +468,7 @@ static int match_links(struct check *c, bool *moved)
     return 0;
 }
 
-/* May the action run: are the receives of what it reads and the sends of what it writes over complete? */
+/* May the action run: are the receives of what it reads, and the sends of what it overwrites, complete? */
 static bool runnable(struct check *c, int rank)
 {
     const struct act *a = &c->p->row[rank][c->r[rank].at];

@@ -1,16 +1,18 @@
-/* What the checker's files share. Nobody else. */
+/* Shared by the checker's files only. */
 #ifndef PLAN_CHECK_INT_H
 #define PLAN_CHECK_INT_H
 #include "plan/plan.h"
 
-/* State and where it lies, and that tied weights stay one. stage_of: of each group. The rows name only stages and
- * channels that there are. 70. */
+/* Checks the registry of state and its places, and that all uses of a tied weight share one row. stage_of: the stage of
+ * each group. The rows must name only stages and channels that exist. 70. */
 int check_state(const struct plan *p, const int *stage_of, struct err *e);
 
-/* Gradients: in order within blocks of micro-batches, blocks as a tree. The rows name only what there is. 70. */
+/* Checks the order of gradient sums: ascending within a block, blocks as a tree. The rows must name only what exists.
+ * 70. */
 int check_sums(const struct plan *p, struct err *e);
 
-/* Sums as hashes: of blocks [first, end) as the tree, 0 where they have no micro-batch; and of two that are added. */
+/* Sums as hashes. check_sum_wanted: the tree over blocks [first, end); 0 where they have no micro-batch. check_sum_of:
+ * the sum of two operands. */
 uint64_t check_sum_wanted(const struct plan *p, int first, int end);
 uint64_t check_sum_of(uint64_t left, uint64_t right);
 

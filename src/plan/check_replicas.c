@@ -1,20 +1,20 @@
-/* The checker about replicas: plays what all of them exchange, each share of the gradients as a hash of how it was
- * made. Posts must meet in the order of each link, nothing may wait for ever, and whoever updates a weight must do so
- * by the tree over all blocks; where only one replica does, all others must end with the weight that it made. What the
- * transport adds up over all replicas counts as that tree, too, if each gave its own sum, once, in the same order. */
+/* The checker for replicas. It plays all exchanges between replicas, each share of the gradients as a hash of how it
+ * was made. Posts must meet in the order of each link, and nothing may wait for ever. Each update of a weight must use
+ * the tree over all blocks. Where one replica updates a weight, all others must end with the weight that it made. A sum
+ * that the transport forms counts as that tree if each replica gave its own sum, once, in the same order. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/check_int.h"
 
-/* A message under way: the pieces that it carries, as they were when it was posted. Of a sum over all replicas: how
- * many have posted it. */
+/* A message on its way: the pieces that it carries, as they were when it was posted. all: how many replicas have posted
+ * it, for a sum over all replicas. */
 struct replica_message { bool sent, posted; uint64_t *piece; int all; };
-/* Of a rank of a replica: where it is in its row; of each piece what it holds, and what came to be added; of each
- * parameter whether it is what this step makes of it; of each bucket (0: none) and kind of message how many that it
- * posted wait for their other end, those that it sends and those that it receives; own: the sum of its blocks; n_all:
- * sums over all replicas that it has posted. */
+/* The rank of a replica. at: its position in the row. sum: what it holds of each piece; came: what arrived to be added.
+ * updated: of each parameter, whether it is this step's result. open: of each bucket (0: none) and kind of message, how
+ * many posts wait for their other end, sends and receives apart. own: the sum of its blocks. n_all: sums over all
+ * replicas that it has posted. */
 struct player { int at; uint64_t *sum, *came, own; bool *updated; int *open, n_all; };
-/* cut: of one rank's gradients, where shares begin or end, ascending; pieces lie between. */
+/* cut: where shares of one rank's gradients begin or end, ascending; pieces are between cuts. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
     struct replica_message *message; struct err *e;
@@ -33,7 +33,7 @@ static const struct channel *channel_of(const struct stage_play *s, int replica,
     return &s->p[replica]->chan[a->chan];
 }
 
-/* Lies any of a use's accumulator in [at, end)? */
+/* Is any part of a use's accumulator in [at, end)? */
 static bool use_in(const struct stage_play *s, const struct plan *p, int param, int use, size_t at, size_t end)
 {
     const struct state_row *r = &p->pl->state[param];
@@ -41,7 +41,8 @@ static bool use_in(const struct stage_play *s, const struct plan *p, int param, 
     return r->trained && off != STATE_NOWHERE && off < end && off + r->bytes > at;
 }
 
-/* What accumulates: does it add to anything of [at, end)? Of all groups that it runs every use is looked at. */
+/* Does an action that accumulates add to anything in [at, end)? It checks every use of all groups that the action
+ * runs. */
 static bool adds_to(const struct stage_play *s, const struct plan *p, const struct act *a, size_t at, size_t end)
 {
     const struct stage_plan *st = &p->stage[a->stage];
@@ -54,9 +55,9 @@ static bool adds_to(const struct stage_play *s, const struct plan *p, const stru
     return false;
 }
 
-/* Where gradients go from or come to, at level 0 or 1, nobody adds any more: no pass of this rank, and no other rank
- * that has uses of the weight. And who may wait for other replicas has no messages left within its own, or these
- * could wait for each other in a circle. */
+/* When gradients are sent or received, no later pass of this rank and no rank with uses of the weight may add to them,
+ * at level 0 or 1. A rank that may wait for other replicas must have no messages left within its replica. Otherwise
+ * such messages could wait for each other in a circle. */
 static int final_check(const struct stage_play *s, int replica, int i)
 {
     const struct plan *p = s->p[replica];
@@ -78,7 +79,7 @@ static int final_check(const struct stage_play *s, int replica, int i)
     return 0;
 }
 
-/* What both ends know of a channel is the same. */
+/* Both ends must have the same description of each channel. */
 static int channels_check(struct plan *const *p, int n, struct err *e)
 {
     for (int r = 1; r < n; r++) {
@@ -142,7 +143,7 @@ static int share_add(struct stage_play *s, int replica, const struct act *a)
         if (!inside(s, h, i)) continue;
         bool first = a->flags & ACT_FIRST;
         if (!x->came[i] || first != !x->sum[i]) return fail(s, replica, a, "adds what is nothing");
-        /* a + b is b + a: the lower replicas' first */
+        /* a + b is b + a: the lower replicas' sum comes first */
         uint64_t low = h->from_replica < replica ? x->came[i] : x->sum[i];
         uint64_t high = h->from_replica < replica ? x->sum[i] : x->came[i];
         x->sum[i] = first ? x->came[i] : check_sum_of(low, high);
@@ -152,7 +153,7 @@ static int share_add(struct stage_play *s, int replica, const struct act *a)
     return 0;
 }
 
-/* ---- weights: updated by the sum of all blocks, then sent on ---- */
+/* ---- weights: updated from the sum of all blocks, then sent to other replicas ---- */
 
 static bool weight_in(const struct stage_play *s, const struct state_row *r, const struct channel *h)
 {
@@ -160,7 +161,7 @@ static bool weight_in(const struct stage_play *s, const struct state_row *r, con
     return at != STATE_NOWHERE && h->off < at + r->bytes && at < h->off + h->bytes_per_sample;
 }
 
-/* Whether all that the optimizer adds up of a parameter's uses is the sum of all blocks. */
+/* Are all sums from which the optimizer updates a parameter, over its uses, the sum of all blocks? */
 static bool sum_is_whole(const struct stage_play *s, int replica, int param)
 {
     const struct plan *p = s->p[replica];
@@ -182,8 +183,7 @@ static int weights_update(struct stage_play *s, int replica, const struct act *a
     return 0;
 }
 
-/* What a message carries of weights: whole ones that the rank owns, and nothing else; who sends has their new values.
- */
+/* A message of weights carries whole weights that the rank owns, and nothing else. The sender has their new values. */
 static int weights_check(const struct stage_play *s, int replica, const struct act *a, bool send)
 {
     const struct placement *pl = s->p[replica]->pl;
@@ -228,7 +228,7 @@ static void message_take(struct stage_play *s, int to_replica, const struct chan
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
 
-/* Messages wait only for those of their bucket: so nobody else's lie in the same place. */
+/* A message waits only for messages of its bucket, so no other bucket may contain the same gradients. */
 static int buckets_check(const struct stage_play *s)
 {
     const struct plan *p = s->p[0];
@@ -247,7 +247,7 @@ static int buckets_check(const struct stage_play *s)
     return 0;
 }
 
-/* Whether all that the rank has posted so far, of these kinds and this bucket (0: any), has met its other end. */
+/* Have all posts of these kinds and this bucket (0: any) met their other end? */
 static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
 {
     for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
@@ -258,8 +258,8 @@ static bool over(const struct stage_play *s, int replica, int bucket, unsigned c
     return true;
 }
 
-/* The end that is posted now; with the second one the message goes over. What will be added may be read where its
- * sender has it, which keeps it until then. */
+/* Posts this end; the second end completes the message. The receiver may read a SUM in the sender's memory, so the
+ * sender's post stays open until the receiver has added it. */
 static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
 {
     struct replica_message *m = &s->message[chan];
@@ -273,7 +273,7 @@ static void message_post(struct stage_play *s, const struct channel *h, int chan
     message_take(s, h->to_replica, h, chan);
 }
 
-/* The n-th sum that a replica posts is the n-th of all others. With the last one it is there. */
+/* The n-th sum that a replica posts is the n-th sum of all other replicas. The last post completes it. */
 static int all_post(struct stage_play *s, int replica, const struct act *a, int i)
 {
     struct player *x = &s->play[replica];
@@ -297,7 +297,7 @@ static int all_post(struct stage_play *s, int replica, const struct act *a, int 
     return 1;
 }
 
-/* 1: it ran; 0: it waits. */
+/* 1: it ran; 0: it waits; -1: illegal. */
 static int act_play(struct stage_play *s, int replica, int i)
 {
     const struct plan *p = s->p[replica];
@@ -309,7 +309,7 @@ static int act_play(struct stage_play *s, int replica, int i)
     unsigned come = a->op == ACT_G ? SUM : a->op == ACT_SM ? SUMMED : ends ? SUMMED | KEPT : weight ? WEIGHT : 0;
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
     unsigned left = a->op == ACT_RM ? SUM : ends ? SUMMED | ALL : 0;
-    if (a->op == ACT_N) come |= SUM, left |= SUM;        /* a row may end there: nothing is lent any more */
+    if (a->op == ACT_N) come |= SUM, left |= SUM;        /* a row may end there: no memory is lent any more */
     if (!over(s, replica, h ? h->bucket : 0, come, left)) return 0;
     if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
     if (a->op == ACT_SU && !s->play[replica].updated[h->param])
@@ -335,7 +335,7 @@ static int act_play(struct stage_play *s, int replica, int i)
     return 1;
 }
 
-/* Posts of a pair of replicas in one direction, in the order of a row. */
+/* Posts from one replica to another, in the order of a row. */
 struct link_posts { VEC(const struct act *) end[2]; };
 
 static struct link_posts *links_find(const struct stage_play *s)
@@ -373,7 +373,7 @@ static int order_check(const struct stage_play *s)
     return bad;
 }
 
-/* What came from another replica is added in the order in which it came, in which the transport has it returned. */
+/* Sums are added in the order of their receives, because the transport takes the memory back in that order. */
 static int adds_check(const struct stage_play *s, int replica, int from)
 {
     const struct plan *p = s->p[replica];

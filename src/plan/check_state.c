@@ -1,11 +1,11 @@
-/* The checker about state: whether all that outlives a step has a place of its own, and whether a tied weight stays
- * one: each use's gradient gets to the owner before the optimizer, the weight back to each rank after it. */
+/* The checker for state. All state that outlives a step must have its own place. A tied weight must stay one weight:
+ * each use's gradient reaches the owner before the optimizer; the weight returns to each rank after it. */
 #include <stdlib.h>
 #include "plan/check_int.h"
 
 struct ties {
     const struct plan *p; const int *stage_of; struct err *e;
-    int *sent, *got;                                     /* of each channel: how many posts there are of it */
+    int *sent, *got;                                     /* of each channel: its number of posts */
 };
 
 static int state_fail(const struct ties *c, const struct state_row *r, int rank, const char *what)
@@ -13,7 +13,7 @@ static int state_fail(const struct ties *c, const struct state_row *r, int rank,
     return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, r->name, what);
 }
 
-/* What lies behind each other in a region, in the order of the registry, neither overlaps nor leaves the region. */
+/* Values in the order of the registry neither overlap nor leave the region. */
 static bool lies_free(size_t at, size_t bytes, size_t *end, size_t region)
 {
     bool free = at >= *end && bytes <= region && at <= region - bytes;
@@ -32,7 +32,7 @@ static bool rank_uses(const struct ties *c, int param, int rank)
     return false;
 }
 
-/* Each use of a weight has one accumulator on its own rank and one on the owner's. */
+/* Each use of a weight has one accumulator on its own rank and one on the owner's rank. */
 static int grads_check(const struct ties *c, const struct state_row *r, int rank, size_t *end)
 {
     const struct placement *pl = c->p->pl;
@@ -47,7 +47,7 @@ static int grads_check(const struct ties *c, const struct state_row *r, int rank
     return 0;
 }
 
-/* What lies in a region of a rank: [at, end). */
+/* A row's place in a region of a rank: [at, end). */
 struct state_place { size_t at, end; const struct state_row *row; };
 struct lies { struct state_place *v; int n; };
 
@@ -66,15 +66,15 @@ static int lies_check(const struct ties *c, int rank, struct lies *x, size_t reg
     return 0;
 }
 
-/* Where weights are shared out, what the optimizer keeps of one lies on the replica of the weight. */
+/* Where weights are shared out, a weight's optimizer state is on the weight's replica. */
 static bool row_wanted(const struct ties *c, const struct state_row *r, int replica, int rank)
 {
     if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (!c->p->pl->sharing.weights || r->replica == replica);
     return rank == r->owner || rank_uses(c, r->param, rank);
 }
 
-/* A parameter lies once on each rank that uses it, its average, too; what the optimizer keeps of it with the owner.
- * Each replica has regions of its own. */
+/* A parameter and its average exist once on each rank that uses the parameter; its optimizer state exists on the owner.
+ * Each replica has its own regions. */
 static int places_check(const struct ties *c, int replica, int rank)
 {
     const struct placement *pl = c->p->pl;
@@ -96,7 +96,7 @@ static int places_check(const struct ties *c, int replica, int rank)
     return bad ? -1 : 0;
 }
 
-/* Who speaks for a row is there, and a weight's rows have the same one. */
+/* The replica and owner of a row exist, and all rows of a weight have the same ones. */
 static int writers_check(const struct ties *c)
 {
     const struct placement *pl = c->p->pl;
@@ -120,7 +120,7 @@ static int grads_all_check(const struct ties *c, int rank)
 
 /* ---- tied weights ---------------------------------------------------------------------------- */
 
-/* Channels of a weight between two ranks; use -1: any. */
+/* Number of channels of a weight between two ranks; use -1: any use. */
 static int ways(const struct plan *p, enum chan_kind kind, const struct state_row *r, int use, int from, int to)
 {
     int n = 0;
@@ -145,7 +145,8 @@ static int ways_check(const struct ties *c, const struct state_row *r)
     return 0;
 }
 
-/* The last action of a row that computes, of a stage or of all (-1); and the first that is of this kind. */
+/* computes_last: the last action of a row that computes, on a stage or on any (-1). first_of: the first action of this
+ * kind. */
 static int computes_last(const struct plan *p, int rank, int stage)
 {
     int last = -1;
@@ -164,8 +165,8 @@ static int first_of(const struct plan *p, int rank, enum act_op op)
     return i;
 }
 
-/* A step that is given up ends behind its norms: nothing before them may write state, nothing of gradients come later.
- */
+/* An abandoned step ends after its norms: no action before them may write state, and no gradient may come after
+ * them. */
 static int tail_check(const struct ties *c, int rank)
 {
     const struct plan *p = c->p;
@@ -190,7 +191,7 @@ static int posts_check(const struct ties *c, int rank)
         bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM ||
                     a->op == ACT_X;
         bool kept = a->op == ACT_SK || a->op == ACT_RK;
-        early |= kept && i < computes_last(p, rank, -1);   /* of sums, check_replicas.c says when each may go */
+        early |= kept && i < computes_last(p, rank, -1);   /* check_replicas.c checks when sums may be sent */
         bool late = (a->op == ACT_RP || sums || kept) && i > norm;
         char s[32];
         if (early || late)

@@ -1,10 +1,10 @@
-/* The checker about sums of gradients: plays what accumulates and what is added, each value as a hash of how it was
- * made, and wants the tree over the blocks of micro-batches. */
+/* The checker for sums of gradients. It plays accumulations and additions, each value as a hash of how it was made. The
+ * result must be the tree over the blocks of micro-batches. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/check_int.h"
 
-/* What the accumulators of a stage hold at each level, of gradients that B makes and of those that W makes; 0:
+/* What the accumulators of a stage hold at each level, for gradients that B makes and for those that W makes; 0:
  * nothing. */
 enum { OF_B, OF_W, MADE };
 struct tally { const struct plan *p; uint64_t *at[MADE]; struct err *e; };
@@ -53,7 +53,7 @@ static int blocks_add(const struct tally *t, int rank, const struct act *a)
     return 0;
 }
 
-/* piece: of the stage's layers, where some actions run only a piece of them; 0: all. */
+/* piece: the piece of the stage's layers, where some actions run only one piece; 0: all layers. */
 static int stage_play(const struct tally *t, int stage, int piece)
 {
     const struct plan *p = t->p;
@@ -70,7 +70,7 @@ static int stage_play(const struct tally *t, int stage, int piece)
     return 0;
 }
 
-/* Micro-batch m of all lies in block m * groups / all. */
+/* Micro-batch m of n is in block m * groups / n. */
 uint64_t check_sum_wanted(const struct plan *p, int first, int end)
 {
     uint64_t sum = 0;

@@ -1,10 +1,10 @@
-/* Costs as a value: estimated from FLOPs and bytes when nothing was measured; cost_file.c reads measured ones. */
+/* Costs as a value: estimated from FLOPs and bytes if nothing was measured; cost_file.c reads measured costs. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* while a micro-batch's activations fit into a core's cache, the processor's, and neither */
+/* limits of a micro-batch's activations: up to NEAR a core's cache has space for them, up to MID the processor's */
 #define NEAR_BYTES 2e6
 #define MID_BYTES 16e6
 
@@ -45,14 +45,14 @@ static double nominal_flops(const struct selection *s, const struct group *g)
     return flops;
 }
 
-/* An attribute's value for a spatial dimension; one value stands for all. */
+/* An attribute's value in a spatial dimension; a single value holds for all dimensions. */
 static int64_t attr_at(const struct node *n, const char *name, int dim)
 {
     const struct attr_value *v = &n->attr[op_attr(n->op, name)];
     return v->i[v->n == 1 ? 0 : dim];
 }
 
-/* How many of the kernel's positions along a dimension meet the input and not its padding, of all. */
+/* The share of the kernel's positions along a dimension that meet the input instead of its padding. */
 static double inside(const struct node *n, int dim, int64_t in, int64_t out, int64_t kernel)
 {
     int64_t step = attr_at(n, "stride", dim), pad = attr_at(n, "padding", dim), apart = attr_at(n, "dilation", dim),
@@ -66,7 +66,8 @@ static double inside(const struct node *n, int dim, int64_t in, int64_t out, int
     return (double)hits / (double)(kernel * out);
 }
 
-/* Small planes are mostly padding: kernels leave that out. A transposed convolution's output is where windows are. */
+/* The share that remains when kernels leave padding out; small planes are mostly padding. A transposed convolution has
+ * its windows on the output. */
 static double padding_left_out(const struct selection *s, const struct group *g)
 {
     const struct node *n = &s->g->node[g->node[0]];
@@ -85,8 +86,8 @@ static double pass_ns(const struct device_speed *v, double bytes)
     return bytes / (bytes <= NEAR_BYTES ? v->near : bytes <= MID_BYTES ? v->mid : v->far);
 }
 
-/* What is slow (group.slow): about 1 ns for each multiply-add, 15 ns for each element of each window of a
- * pooling, 2 ns for each value that is only moved (measured). */
+/* Slow kernels (group.slow) take about 1 ns for each multiply-add, 15 ns for each element of each pooling window, 2 ns
+ * for each value that they only move (measured). */
 static double slow_ns(const struct selection *s, const struct group *k)
 {
     enum { WINDOW_NS = 15, MOVE_NS = 2 };
@@ -102,7 +103,7 @@ static double slow_ns(const struct selection *s, const struct group *k)
     return window ? (double)out * (double)window * WINDOW_NS : (double)values * MOVE_NS;
 }
 
-/* Forward and input gradients; padding that is left out does not count. Threads share products, and nothing else. */
+/* Forward and input gradients; omitted padding does not count. Threads share only products. */
 static void product_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
 {
     const struct device_speed *v = s->dev.speed;
@@ -115,12 +116,12 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     double product = flops / v->flops[s->dev.precision] / threads, once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
-    /* two products forward; backward one of them again, and two gradients of each */
+    /* forward has two products; backward repeats one of them and has two gradients of each */
     if (s->g->node[g->node[0]].op->category == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
 }
 
-/* Of a micro-batch of n samples: products by their operations, and their weights once, which counts where samples are
- * few; everything else by its bytes. */
+/* Time for a micro-batch of n samples. Products cost their operations, and their weights once, which counts where
+ * samples are few. Everything else costs its bytes. */
 static void group_ns(const struct selection *s, const struct group *g, int n, double ns[PH_COUNT])
 {
     const struct device_speed *v = s->dev.speed;
@@ -139,7 +140,7 @@ static void group_ns(const struct selection *s, const struct group *g, int n, do
     for (int ph = 0; ph < PH_COUNT; ph++) ns[ph] += v->launch_ns * n;
 }
 
-/* 1, 2, 4, ... and the largest micro-batch. */
+/* Sizes 1, 2, 4, ... and the largest micro-batch. */
 static struct cost *estimate_new(const struct selection *s)
 {
     int most = s->dev.speed->steady || s->max_samples < 1 ? 1 : s->max_samples, n = 1;
@@ -149,7 +150,7 @@ static struct cost *estimate_new(const struct selection *s)
     return k;
 }
 
-/* Of a sample, without its targets. */
+/* Bytes of a sample, without its targets. */
 static size_t inputs_bytes(const struct selection *s)
 {
     size_t sum = 0;
@@ -180,7 +181,8 @@ struct cost *cost_estimate(const struct selection *s)
     return k;
 }
 
-/* Between two sizes a straight line, below the smallest in proportion, above the largest at the largest one's speed. */
+/* Linear between two sizes. Below the smallest size in proportion to it; above the largest at the largest one's
+ * speed. */
 double cost_ns(const struct cost *k, enum phase ph, int group, int n)
 {
     int hi = 0, last = k->n_sizes - 1;
@@ -216,7 +218,7 @@ void cost_free(struct cost *k)
     free(k);
 }
 
-/* ---- what disturbed the measuring -------------------------------------------------------------------------------- */
+/* ---- disturbed measurements -------------------------------------------------------------------------------------- */
 
 void cost_doubt(double spread, const char *what, struct text *out)
 {

@@ -1,6 +1,6 @@
-/* profile.json: measured costs as a file that can be kept, read and edited. Times are of one group and one micro-batch;
- * a step time is never in it, so one file serves every cut and schedule of the same network on the same kind of device.
- */
+/* profile.json: measured costs as a file that people can keep, read and edit. Times are of one group and one
+ * micro-batch. It has no step times, so one file serves every cut and schedule of the same network on the same kind of
+ * device. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static json_t *group_json(const struct cost *k, const struct selection *s, int g
     return o;
 }
 
-/* What was measured with one number of threads, into o. */
+/* Adds the measurements with one number of threads to o. */
 static void measured_json(json_t *o, const struct cost *k, int threads, json_t *groups)
 {
     json_t *sizes = json_array();
@@ -138,7 +138,7 @@ static int same_text(const struct cost_reader *r, const json_t *o, const char *k
     return err_set(r->e, E_DATA, "%s: measured for %s \"%.200s\", but this is \"%s\"", r->file, key, got, want);
 }
 
-/* Where the device is only supposed to be there, it is the one that was measured: any of the backend. */
+/* A supposed device takes the measured device, if the backend is the same. */
 static int device_read(const struct cost_reader *r, const json_t *o)
 {
     const char *got = json_string_value(json_object_get(o, "device"));
@@ -200,7 +200,7 @@ static int group_read(const struct cost_reader *r, const json_t *o, int group)
     return 0;
 }
 
-/* With one number of threads; r->k is NULL, or what was read so far. */
+/* Reads the measurements with one number of threads. r->k becomes the costs read so far, or stays NULL. */
 static int measured_read(struct cost_reader *r, const json_t *o)
 {
     const json_t *groups = json_object_get(o, "groups");
@@ -215,7 +215,7 @@ static int measured_read(struct cost_reader *r, const json_t *o)
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
         if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
-    struct { const char *key; double least, *to; } may[] = {           /* which older files lack */
+    struct { const char *key; double least, *to; } may[] = {           /* older files lack these */
         {"sum_ns_per_byte", 0, &k->sum_ns_per_byte}, {"spread", 1, &k->spread},
     };
     for (size_t i = 0; i < sizeof may / sizeof *may; i++) {

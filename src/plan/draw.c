@@ -1,4 +1,4 @@
-/* The simulated step for terminals and as JSON, and what its pictures have in common. */
+/* The simulated step for terminals and as JSON, and the code that all pictures share. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -58,7 +58,8 @@ void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
 
 enum { LEFT = 9, CELL = 8, MOST_COLUMNS = 2000, LEAST_COLUMNS = 20 };
 
-/* What takes columns there: programs and the optimizer. A dot is waiting, or too short to be seen. */
+/* Actions that take columns on the terminal: programs and the optimizer. A dot is waiting time, or an action too short
+ * to show. */
 static bool on_terminal(int op) { return act_info[op].kind == KIND_PROGRAM || op == ACT_O; }
 
 /* Every action has CELL columns on average, so that its name fits. */
@@ -73,7 +74,7 @@ static int columns_natural(const struct plan *p)
     return most * CELL < MOST_COLUMNS ? most * CELL : MOST_COLUMNS;
 }
 
-/* "1F3", or "3" where that does not fit into width columns, or "". */
+/* "1F3"; "3" if that does not fit into width columns; or "". */
 static const char *label_of(const struct plan *p, const struct act *a, int width, char full[32])
 {
     char small[16];
@@ -83,7 +84,7 @@ static const char *label_of(const struct plan *p, const struct act *a, int width
     return full;
 }
 
-/* The columns from x to `to` of a row: "1F3-----|". A label that would be folded comes after the fold. */
+/* The columns from x to `to` of a row: "1F3-----|". A label that the fold would cut comes after the fold. */
 static void cell_plain(const struct plan *p, const struct act *a, int x, int to, int fold, char *row)
 {
     char full[32];
@@ -100,8 +101,8 @@ static void cell_colour(const struct plan *p, const struct act *a, int width, st
     text_add(out, "\033[%d;97m%-*s\033[0m", draw_kind_of(a->op)->sgr, width, label_of(p, a, width, full));
 }
 
-/* Where a row of so many columns goes: to out with its colours, or to `plain`, characters that are cut into lines of
- * `fold` columns afterwards. */
+/* Destination of a row of `width` columns: `out`, with colours; or `plain`, characters that are later cut into lines of
+ * `fold` columns. */
 struct drawn_row { int width, fold; struct text *out; char *plain; };
 
 static void row_text(const struct plan *p, const struct sim *s, int rank, const struct drawn_row *to)
@@ -123,7 +124,7 @@ static void row_text(const struct plan *p, const struct sim *s, int rank, const 
     if (to->out) text_add(to->out, "%*s", width - x, "");
 }
 
-/* The part of an axis of `all` columns that lies between two of them. */
+/* The part of an axis of `all` columns between columns `from` and `to`. */
 static void axis_text(double wall_ns, int all, int from, int to, struct text *out)
 {
     struct draw_unit u = draw_unit_of(wall_ns);
@@ -173,7 +174,7 @@ static bool op_used(const struct plan *p, int op)
     return false;
 }
 
-/* columns: where lines end. */
+/* columns: the width of a line. */
 static void legend_text(const struct plan *p, int columns, bool colour, struct text *out)
 {
     int x = LEFT;
@@ -216,7 +217,7 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* parts: how many micro-batches from there on. */
+/* parts: the number of micro-batches from mb on. */
 static void micro_batch_json(const struct plan *p, int mb, int parts, json_t *o)
 {
     json_object_set_new(o, "micro_batch", json_integer(p->mb_micro[mb]));

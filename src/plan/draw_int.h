@@ -1,17 +1,17 @@
-/* Pictures of a simulated step: what draw.c (terminal, JSON) and draw_svg.c share. Nobody else. */
+/* Pictures of a simulated step: shared by draw.c (terminal, JSON) and draw_svg.c only. */
 #ifndef PLAN_DRAW_INT_H
 #define PLAN_DRAW_INT_H
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/sim.h"
 
-/* How a kind of action looks. sgr: of terminals. */
+/* How a kind of action is drawn. sgr: the terminal's colour code. */
 struct draw_kind { const char *name, *fill; int sgr; };
-const struct draw_kind *draw_kind_of(int op);                        /* NULL: posts, which are arrows */
-/* Seconds, milliseconds or microseconds, whichever suits a step of wall_ns. */
+const struct draw_kind *draw_kind_of(int op);                        /* NULL: posts, which are drawn as arrows */
+/* The unit, seconds to microseconds, that suits a step of wall_ns. */
 struct draw_unit { const char *name; double ns; };
 struct draw_unit draw_unit_of(double wall_ns);
-/* 1, 2 or 5 times a power of ten; at most `most` fit into span */
+/* 1, 2 or 5 times a power of ten, so that at most `most` ticks fit into span */
 double draw_tick(double span, int most);
 /* "1f1b, 2 stages, batch 120 in 6 micro-batches of 20" */
 void draw_title(const struct plan *p, struct text *out);

@@ -8,7 +8,7 @@
 
 /* pixels */
 enum { WIDTH = 1280, LEFT = 215, RIGHT = 30, TOP = 92, ROW = 46, GAP = 34, AXIS = 46, LEGEND = 44, DIGIT = 7 };
-#define SEEN 0.2                                          /* narrower boxes are left out */
+#define SEEN 0.2                                          /* in pixels; narrower boxes are left out */
 
 struct svg_picture { const struct plan *p; const struct sim *s; const struct cost *k; struct text *out; };
 

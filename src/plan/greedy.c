@@ -1,18 +1,18 @@
-/* Rows by playing a step through. */
+/* Rows made by simulating a step. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/greedy.h"
 
-/* f, b: when the pass of each stage and micro-batch was over; negative: it has not been. */
+/* f, b: the end time of each stage's and micro-batch's pass; negative: it did not run yet. */
 struct play {
     const struct stage_map *map;
     const struct sched_cost *cost;
     int n_mb;
     double *f, *b, *now;
-    int *nf, *nb, *nw, *held, *chunk;                    /* chunk: of each stage, which one of its rank it is */
-    bool *back;                                          /* of each rank: B was the last of F and B */
+    int *nf, *nb, *nw, *held, *chunk;                    /* chunk: of each stage, its index on its rank */
+    bool *back;                                          /* of each rank: its last F or B was a B */
 };
-/* What a rank may take: of those that begin first, the one of the lowest rank, and the lowest order. */
+/* A pass that a rank may take. Of the passes that begin first, the lowest `rank` and then the lowest `order` wins. */
 struct greedy_pass { double begin; int op, stage, mb, rank, order; };
 
 static const struct sched_cost EVEN = {1, 1, 1, 0, 0};
@@ -36,7 +36,7 @@ static void play_begin(struct play *x, const struct stage_map *map, int n_mb, co
 
 static void play_end(struct play *x) { free(x->f); free(x->now); free(x->nf); free(x->back); }
 
-/* When what the pass reads is there; negative: not yet known. */
+/* The time when the pass has its inputs; negative: not yet known. */
 static double ready_at(const struct play *x, int op, int s, int mb)
 {
     int at = s * x->n_mb + mb;
@@ -75,7 +75,7 @@ static void offer(const struct play *x, struct greedy_pass a, struct greedy_pass
     if (before(&a, best)) *best = a;
 }
 
-/* F only where room is left for the stages behind on the same rank, or these could never begin. */
+/* F may run only if memory is left for the later stages of the same rank. Otherwise they could never begin. */
 static bool has_room(const struct play *x, const struct greedy_ask *q, int r, int s)
 {
     return x->held[r] + x->map->n_stages_of[r] - x->chunk[s] <= q->most;
@@ -109,7 +109,7 @@ static void pass_take(struct play *x, const struct greedy_pass *a, int r, struct
     if (a->op != ACT_W) x->back[r] = a->op == ACT_B;
 }
 
-/* What each rank would take stays what it is until the rank itself, or one that its stages wait for, has run another
+/* The choice of a rank changes only when the rank itself, or a rank whose results its stages read, runs another
  * pass. */
 struct greedy_choices { struct greedy_pass *of; bool *stale; };
 
@@ -121,7 +121,7 @@ static void choices_spoil(const struct play *x, const struct greedy_pass *a, str
     if (next >= 0 && next < x->map->n_stages) c->stale[rank_of[next]] = true;
 }
 
-/* The rank whose pass can begin first; -1: none has one. */
+/* The rank whose pass can begin first; -1: no rank has a pass. */
 static int rank_choose(const struct play *x, const struct greedy_ask *q, struct greedy_choices *c)
 {
     int rank = -1;
@@ -141,7 +141,7 @@ void greedy_rows(const struct greedy_ask *q, struct sched *out)
     for (int r = 0; r < q->map->n_ranks; r++) c.stale[r] = true;
     for (int left = 3 * q->map->n_stages * q->n_mb; left; left--) {
         int rank = rank_choose(&x, q, &c);
-        if (rank < 0) break;                             /* not with room for one micro-batch on each stage */
+        if (rank < 0) break;                             /* no memory for one micro-batch on each stage */
         pass_take(&x, &c.of[rank], rank, out);
         choices_spoil(&x, &c.of[rank], &c);
     }
@@ -149,7 +149,7 @@ void greedy_rows(const struct greedy_ask *q, struct sched *out)
     free(c.of); free(c.stale);
 }
 
-/* ---- rows that are there --------------------------------------------------------------------- */
+/* ---- existing rows --------------------------------------------------------------------------- */
 
 static bool row_advance(struct play *x, const struct sched *s, int r, int *at)
 {

@@ -1,11 +1,12 @@
-/* What is over when an action begins, whatever the time that others take: vector clocks over the rows. A slot that was
- * sent is free for sure where its receive is among what is over: so plans with several stages a rank go by it, and
- * those with one that would lock themselves up otherwise (plan_lowered): waiting for the send may be for oneself. */
+/* Which actions are over when an action begins, whatever time other actions take: vector clocks over the rows. A sent
+ * slot is certainly free if its receive is among the finished actions. Plans with several stages a rank use this rule;
+ * so do plans with one stage a rank that would deadlock otherwise (plan_lowered). Without it a rank that waits for its
+ * send may wait for itself. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* send: of each channel and micro-batch, its position; -1: not yet reached. at: of each rank. */
+/* send: of each channel and micro-batch, the position of its send; -1: not yet reached. at: position of each rank. */
 struct clocks { const struct lower *w; struct happens_before *k; int *send, *at; };
 
 static void clock_join(int *to, const int *from, int n)
@@ -13,7 +14,7 @@ static void clock_join(int *to, const int *from, int n)
     for (int i = 0; i < n; i++) if (from[i] > to[i]) to[i] = from[i];
 }
 
-/* Joins what the action learns from the messages that it reads; false: one of them has not been sent. */
+/* Joins the clocks of the messages that the action reads; false: one of them is not sent yet. */
 static bool action_hears(const struct clocks *x, int rank, const struct act *a, int *now)
 {
     const struct act_info *i = &act_info[a->op];
@@ -29,7 +30,7 @@ static bool action_hears(const struct clocks *x, int rank, const struct act *a, 
     return true;
 }
 
-/* Of the ranks' rows as far as they come; what comes no further waits for itself, and plan_check says so. */
+/* Advances a rank's row as far as possible. A row that stops waits for itself; plan_check reports it. */
 static bool rank_advance(struct clocks *x, int rank)
 {
     int n = x->k->n_ranks, from = x->at[rank];

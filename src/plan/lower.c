@@ -1,18 +1,18 @@
-/* From compute rows (F B W) to full rows: joined backward passes, loads, posts in link order one action ahead, the
- * step's tail. */
+/* From compute rows (F B W) to full rows: joined backward passes, loads, posts in link order one action ahead, and the
+ * end of the step. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/plan_int.h"
 #include "plan/sched.h"
 
-/* pos: index of the receiver's compute action before which it is posted */
+/* pos: the receiver's compute action before which the receive is posted */
 struct msg { int chan, mb, from_rank, pos; };
-/* calm: of each rank, the action from which on it exchanges nothing more with other ranks of its pipeline. There it may
- * wait for other replicas, and nobody waits for itself by that. */
+/* calm: of each rank, its last action that exchanges messages with other ranks of its pipeline; 0: none does. From
+ * there on it may wait for other replicas without a circle of waits. */
 struct lowered_rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct msg) msg; };
 
-/* Of one micro-batch. */
+/* For one micro-batch. */
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
 {
     return (struct act){
@@ -21,7 +21,7 @@ static struct act act_make(enum act_op op, int stage, int mb, int chan)
 
 /* ---- joined backward passes ------------------------------------------------------------------ */
 
-/* A stage may join B and W where every W follows its B at once. */
+/* A stage may join B and W if every W directly follows its B. */
 static bool adjacent(const struct sched *s, int rank, int stage)
 {
     for (int i = 0; i < s->row[rank].n; i++) {
@@ -33,9 +33,9 @@ static bool adjacent(const struct sched *s, int rank, int stage)
     return true;
 }
 
-/* auto: joined unless an early send right after B shortens somebody's wait, that is where the stage sends gradients
- * (architecture: idle time falls from (p-1)(F+B+W) to (p-1)(F+B); the price, output gradients of one micro-batch, is in
- * the plan's bytes). */
+/* auto: joined, unless the stage sends gradients: an early send right after B shortens another rank's wait. Idle time
+ * falls from (p-1)(F+B+W) to (p-1)(F+B). The price is the output gradients of one micro-batch, which the plan's bytes
+ * include. */
 static bool may_batch(const struct lower *w, const struct sched *s, int stage)
 {
     bool sends = false;
@@ -44,7 +44,7 @@ static bool may_batch(const struct lower *w, const struct sched *s, int stage)
     return !strcmp(w->p->req.backward, "joined") || !sends;
 }
 
-/* Behind the last micro-batch of a block: the sums that it completes, of the gradients that the action makes. */
+/* After the last micro-batch of a block: the sums that it completes, for the gradients that the action makes. */
 static void sums_emit(struct lowered_rows *r, int rank, const struct act *a)
 {
     const struct plan *p = r->w->p;
@@ -72,8 +72,8 @@ static void accumulator_emit(struct lowered_rows *r, int rank, struct act c, int
     }
 }
 
-/* What accumulates goes to the accumulators of its block; where it has several blocks, one after the other. pieces: of
- * the last micro-batch's, if that is alone. */
+/* An action adds to the accumulators of its block. An action over several blocks is split, one block after the other.
+ * pieces: of the last micro-batch's action, if that micro-batch is alone in it. */
 static void accumulate_emit(struct lowered_rows *r, int rank, struct act c, int pieces)
 {
     const struct lower *w = r->w;
@@ -89,8 +89,8 @@ static void accumulate_emit(struct lowered_rows *r, int rank, struct act c, int 
     }
 }
 
-/* Is anything sent to other ranks of the pipeline after the action, or, unless `sends`, read from them by it? What a
- * stage reads may come by way of any other one of its rank. */
+/* Does the action send to other ranks of the pipeline or, unless `sends`, read from them? A stage may read a value that
+ * came through any other stage of its rank. */
 static bool crosses(const struct lower *w, int rank, const struct sched_act *a, bool sends)
 {
     enum chan_kind kind = act_info[a->op].chan;
@@ -108,7 +108,7 @@ static int last_crossing(const struct lower *w, const struct sched *s, int rank)
     return i;
 }
 
-/* Actions that make gradients final may run in pieces where nobody waits for all of it. */
+/* Actions that make gradients final may run in pieces if no rank waits for the whole action. */
 static int pieces_of(const struct lower *w, int rank, const struct sched_act *a, enum act_op op)
 {
     bool weights = act_info[op].phases >> PH_BWD_WEIGHTS & 1;
@@ -136,14 +136,14 @@ static void compute_rows(struct lowered_rows *r, const struct sched *s)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-/* Is what the program made sent on this channel? */
+/* Does this channel send what the program made? */
 static bool sends_after(const struct channel *c, const struct act *a)
 {
     return a->stage == c->from_stage && c->kind == act_info[a->op].chan;
 }
 
-/* Channels by the stage that sends, ascending; and where each stage reads the messages of a micro-batch: activations
- * and gradients. */
+/* Channels by their sending stage, ascending; and the action with which each stage reads a micro-batch's messages, for
+ * activations and gradients. */
 struct index { int *chan, *chan_at, *read[CHAN_GRAD + 1], n_mb; };
 
 static void index_channels(const struct lower *w, struct index *x)
@@ -153,11 +153,12 @@ static void index_channels(const struct lower *w, struct index *x)
     x->chan_at = mem_alloc((size_t)(n + 1) * sizeof *x->chan_at);
     for (int c = 0; c < w->chan.n; c++) x->chan_at[w->chan.v[c].from_stage + 1]++;
     for (int i = 0; i < n; i++) x->chan_at[i + 1] += x->chan_at[i];
-    for (int c = w->chan.n - 1; c >= 0; c--) {           /* from the last, with the ends of the ranges as cursors ... */
+    /* from the last; the ends of the ranges serve as cursors ... */
+    for (int c = w->chan.n - 1; c >= 0; c--) {
         int *end = &x->chan_at[w->chan.v[c].from_stage + 1];
         x->chan[--*end] = c;
     }
-    for (int i = 0; i < n; i++) x->chan_at[i] = x->chan_at[i + 1];   /* ... which now are their begins */
+    for (int i = 0; i < n; i++) x->chan_at[i] = x->chan_at[i + 1];   /* ... and now are their begins */
     x->chan_at[n] = w->chan.n;
 }
 
@@ -184,7 +185,8 @@ static void index_free(struct index *x)
     free(x->chan); free(x->chan_at); free(x->read[CHAN_ACT]); free(x->read[CHAN_GRAD]);
 }
 
-/* The first action of the receiving rank that reads a message: of its stage, or of one that finds it there. */
+/* The first action of the receiving rank that reads a message: on its stage, or on a stage that finds the value
+ * there. */
 static int read_first(const struct lower *w, const struct index *x, const struct channel *c, int mb)
 {
     const struct stage_map *m = &w->p->pl->map;
@@ -196,7 +198,7 @@ static int read_first(const struct lower *w, const struct index *x, const struct
     return first;
 }
 
-/* Every message in its sender's order, with the position its receiver wants: one compute action ahead. */
+/* Every message in its sender's order, with the position of its receive: one compute action before its reader. */
 static int messages(struct lowered_rows *r, const struct index *x, struct err *e)
 {
     struct lower *w = r->w;
@@ -215,10 +217,10 @@ static int messages(struct lowered_rows *r, const struct index *x, struct err *e
     return 0;
 }
 
-/* A link is first in first out: a message is posted no later than those behind it. */
+/* A link is first in, first out, so a message is posted no later than the messages after it. */
 static void messages_order(struct lowered_rows *r)
 {
-    /* of the messages behind, by receiver; they are sorted by sender */
+    /* of the later messages, by receiver; messages are sorted by sender */
     int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);
     for (int i = r->msg.n - 1; i >= 0; i--) {
         struct msg *m = &r->msg.v[i];
@@ -230,9 +232,9 @@ static void messages_order(struct lowered_rows *r)
     free(least);
 }
 
-/* The messages of each rank's row by position, otherwise in order: next[i] is the one behind message i at its place,
- * from the first that head has. */
-struct arrivals { int *head, *next, *row; };             /* row: of each rank, its begin in head */
+/* The messages of each rank's row by position, and in order within a position: head has the first message of a
+ * position, next[i] the one after message i. */
+struct arrivals { int *head, *next, *row; };             /* row: each rank's first index in head */
 
 static void arrivals_find(const struct lowered_rows *r, struct arrivals *x)
 {
@@ -249,7 +251,7 @@ static void arrivals_find(const struct lowered_rows *r, struct arrivals *x)
     }
 }
 
-/* Behind action i: gradients that are final now go to other replicas. They are when the last micro-batch's are in, and
+/* After action i: gradients that are final now go to other replicas. They are final when the last micro-batch is in and
  * blocks are added. */
 static void finals_emit(struct lowered_rows *r, int rank, int i)
 {
@@ -290,7 +292,7 @@ static void row_emit(struct lowered_rows *r, const struct index *x, const struct
     free(loaded);
 }
 
-/* ---- the step's tail: tied gradients to their owners, norms, optimizer, updated weights to others --- */
+/* ---- the end of a step: tied gradients to their owners, norms, optimizer, updated weights to others ---- */
 
 static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
 {
@@ -339,8 +341,8 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
     return bad;
 }
 
-/* Where every backward pass follows its forward pass at once, nothing would be freed in between: what is recomputed
- * would only cost. */
+/* If every backward pass directly follows its forward pass, recomputation frees nothing in between and only costs
+ * time. */
 static bool keeps_anyway(const struct sched *s, int rank, int stage)
 {
     for (int i = 0; i < s->row[rank].n; i++) {
@@ -351,7 +353,7 @@ static bool keeps_anyway(const struct sched *s, int rank, int stage)
     return true;
 }
 
-/* Before programs exist, because both decide what is kept. */
+/* Runs before programs exist, because joining and recomputation decide what is kept. */
 void lower_join(struct lower *w, const struct sched *s)
 {
     for (int i = 0; i < w->p->n_stages; i++) {

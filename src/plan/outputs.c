@@ -1,4 +1,4 @@
-/* Outputs of a plan: which tensors, and where they lie. */
+/* Outputs of a plan: which tensors, and their places. */
 #include "plan/plan_int.h"
 
 static void output_add(struct plan *p, int tensor)
@@ -7,7 +7,7 @@ static void output_add(struct plan *p, int tensor)
     p->output[p->n_outputs++] = (struct output){.tensor = tensor};
 }
 
-/* Where they lie is known when they are lowered. */
+/* Their places are known when the outputs are lowered. */
 void plan_outputs_list(struct plan *p, const struct plan_request *r)
 {
     struct scores s;
@@ -17,7 +17,7 @@ void plan_outputs_list(struct plan *p, const struct plan_request *r)
     for (int i = 0; i < r->n_outputs; i++) output_add(p, r->output[i]);
 }
 
-/* Only what a kernel writes is anywhere. */
+/* Only the output of a kernel has a place. */
 int plan_outputs_check(const struct selection *s, const struct plan_request *r, struct err *e)
 {
     const struct graph *g = s->g;

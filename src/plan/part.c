@@ -1,4 +1,4 @@
-/* What all partition policies share: the list, how many stages are asked for, merging stages onto fewer ranks. */
+/* Shared by all partition policies: the list, the number of stages, merging stages onto fewer ranks. */
 #include "plan/part.h"
 
 #define PARTITION(x) extern const struct part_kind part_##x;

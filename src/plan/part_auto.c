@@ -1,8 +1,8 @@
-/* auto: the cut whose simulated step is shortest among those that fit every rank's memory. Starts from the cut with the
- * smallest bottleneck (dynamic programming) and from the even cut, moves borders while that helps, then goes through
- * all other cuts, leaving out those that a lower bound rules out. Times and bytes of a cut are those of its plan: what
- * runs is what was compared. The number of plans is limited; a search that ends before the limit has proven its result.
- */
+/* auto: the cut with the shortest simulated step among those that fit every rank's memory. It starts from the cut with
+ * the smallest bottleneck (dynamic programming) and from the even cut, and moves borders while that helps. Then it goes
+ * through all other cuts, except those that a lower bound rules out. It compares the plans of cuts, so the compared
+ * plan is the plan that runs. The number of plans is limited; a search that ends before the limit has proven its
+ * result. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -19,14 +19,14 @@ struct cut_search {
     const struct part_request *q;
     struct part_model m;
     struct part_bound bound;
-    int p, n_at, *at;                                    /* where cuts may be: at[0] = 0 .. at[n_at - 1] = groups */
-    uint64_t *fixed, *kept;                              /* with limits: sums of the leaves before a group */
+    int p, n_at, *at;                                    /* possible borders: at[0] = 0 .. at[n_at - 1] = groups */
+    uint64_t *fixed, *kept;                              /* with limits: sums over the leaves before a group */
     uint64_t *limit;                                     /* of each rank */
-    int *cut, *best, *pick;                              /* p + 1 each; best: of the best plan; pick: indexes in at */
+    int *cut, *best, *pick;                              /* p + 1 each; best: of the best plan; pick: indexes into at */
     struct bound_stage *st;
     struct score least;
     int plans, nodes;
-    VEC(struct tried) tried;                             /* moving borders comes back to the same cuts */
+    VEC(struct tried) tried;                             /* moving borders returns to the same cuts */
     bool limited, tied;
     struct err *e;
 };
@@ -48,7 +48,7 @@ static void tried_add(struct cut_search *s, struct score score)
     *vec_push(&s->tried) = t;
 }
 
-/* Plans and simulates s->cut, unless that was done; keeps it if it is the best so far. */
+/* Plans and simulates s->cut, unless that was done before; saves the cut if it is the best so far. */
 static int cut_try(struct cut_search *s, struct score *score)
 {
     const struct tried *before = tried_find(s);
@@ -62,7 +62,7 @@ static int cut_try(struct cut_search *s, struct score *score)
         *score = (struct score){part_excess(p, s->limit), sim->wall_ns};
         tried_add(s, *score);
         const struct sched_kind *k = sched_find(s->q->plan->schedule);
-        bool always = !k || !k->weighs;                  /* what is so of one cut is so of all */
+        bool always = !k || !k->weighs;                  /* the same rows for every cut, so eager holds for all */
         if (s->plans == 1) s->bound.eager = always && bound_eager(p);
         if (s->plans == 1 || better(*score, s->least)) {
             s->least = *score;
@@ -93,7 +93,7 @@ static uint64_t bytes_of(const struct cut_search *s, int a, int b, int r)
     return s->fixed[b] - s->fixed[a] + (s->kept[b] - s->kept[a]) * (uint64_t)s->m.in_flight[r];
 }
 
-/* Of groups [a, b) as stage r: time, or with bytes: how much of the limit. Above the limit: out of the question. */
+/* Groups [a, b) as stage r: their time; with `bytes`, their share of the limit. The time above the limit is 1e300. */
 static double weight(const struct cut_search *s, int r, int a, int b, bool bytes)
 {
     const struct part_bound *x = &s->bound;
@@ -104,9 +104,10 @@ static double weight(const struct cut_search *s, int r, int a, int b, bool bytes
            cost_speed(s->q->cost, part_rank(s->q, r));
 }
 
-/* Stage r ends at place j: where it best begins, and in *l the largest weight up to there. before: of the stages up to
- * each place; behind: the least of before from a place on. What comes before grows with the place, or hardly shrinks,
- * and the own weight shrinks, so the best place is near where they meet. Of the same weight: the first. */
+/* Stage r ends at place j. Returns its best begin, and in *l the largest weight of stages 0 to r. before: the largest
+ * weight of the earlier stages, up to each place; behind: the minimum of `before` from a place on. `before` grows with
+ * the place, or hardly shrinks, and the stage's own weight shrinks. So the best place is near the place where they
+ * meet. Of equal weights the first place wins. */
 static int stage_begin(const struct cut_search *s, int r, int j, bool bytes, const double *before, const double *behind,
                        double *l)
 {
@@ -150,7 +151,7 @@ static void picked(struct cut_search *s) { for (int i = 0; i <= s->p; i++) s->cu
 
 /* ---- moving borders by bound ----------------------------------------------------------------- */
 
-/* The largest of the stages' bounds, and a little of their mean, so that level ground has a slope. */
+/* The largest bound of the stages, plus a little of their mean, so that plateaus have a slope. */
 static double bound_of(struct cut_search *s)
 {
     double most = 0, sum = 0;
@@ -185,7 +186,7 @@ static void bounds_descend(struct cut_search *s)
 
 struct start { int *pick; struct score score; };
 
-/* 1: moved; 0: no better there, or no such place. */
+/* 1: moved; 0: no improvement, or no such place. */
 static int border_move(struct cut_search *s, struct start *x, int border, int by)
 {
     int *at = &x->pick[border], was = *at, now = was + by;
@@ -222,13 +223,13 @@ static int start_add(struct cut_search *s, struct start *x)
     return cut_try(s, &x->score);
 }
 
-/* From the smallest bottleneck and from the even cut, as they are and moved by bound; the two best are moved on by
- * simulation. */
+/* Starts from the smallest bottleneck and from the even cut, each unchanged and moved by bound. Simulation then moves
+ * the borders of the two best. */
 static int starts_try(struct cut_search *s, struct start *x)
 {
     for (int i = 0; i < STARTS; i++) {
         if (i == 0 && bottleneck(s, false) >= 1e300) bottleneck(s, true);
-        /* as uniform */
+        /* as policy uniform */
         for (int k = 0, n = s->n_at - 1; i == 2 && k <= s->p; k++)
             s->pick[k] = k * (n / s->p) + (k < n % s->p ? k : n % s->p);
         if (i % 2) bounds_descend(s);
@@ -245,8 +246,8 @@ static int starts_try(struct cut_search *s, struct start *x)
 
 /* ---- all other cuts -------------------------------------------------------------------------- */
 
-/* Weights, gradients and optimizer state alone are above the limit. Not asked with tied weights, which are counted at
- * each use. */
+/* Do weights, gradients and optimizer state alone exceed the limit? Always false with tied weights, which count at each
+ * use. */
 static bool too_large(const struct cut_search *s, int r, int a, int b)
 {
     if (!s->limited || s->tied || s->least.excess > 0) return false;

@@ -1,4 +1,4 @@
-/* balanced: spreads bytes evenly, as Hugging Face's device map of that name does. */
+/* balanced: spreads bytes evenly, like the device map of that name of Hugging Face. */
 #include "plan/part.h"
 
 static int split(const struct part_request *q, int *first_group, struct err *e)

@@ -1,6 +1,6 @@
 /* Lower bounds of a step. Any synchronous schedule: T >= sum_{j<i} F_j + m R_i + sum_{j<i} B_j for each stage i,
  * transfers in between (Narayanan et al. 2021, section 2.2, for unequal stages). Here stages need not form a chain: a
- * stage waits for those whose tensors it reads, and after its last B the gradients go back to the same. */
+ * stage waits for the stages whose tensors it reads. After its last B the gradients go back to the same stages. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -21,7 +21,7 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
     return bytes * q->cost->optimizer_ns_per_byte;
 }
 
-/* The micro-batches of the plan's replica: only the last one's size differs from the others'. */
+/* The micro-batches of the plan's replica: only the last one may differ in size. */
 static void sizes_find(struct part_bound *x)
 {
     struct arena *mem = arena_new();
@@ -45,8 +45,8 @@ static void group_add(struct part_bound *x, int g, enum phase ph, double *all, d
     if (most) most[g + 1] = most[g] + (last > full || !n ? last : full);
 }
 
-/* Where a stage begins with group g, the groups behind it that read from before g are few: these lists find them
- * without looking at all. */
+/* If a stage begins with group g, few groups from g on read tensors made before g. These lists find them without a look
+ * at every group. */
 enum { BOUND_BLOCK = 32 };
 
 static void readers_find(struct part_bound *x)
@@ -66,7 +66,7 @@ static void readers_find(struct part_bound *x)
     }
 }
 
-/* The first of groups [g, end) that reads from before `first`; end: none. */
+/* The first of groups [g, end) that reads a tensor made before `first`; end: none. */
 static int reader_next(const struct part_bound *x, int g, int end, int first)
 {
     while (g < end && x->from[g] >= first) {
@@ -156,12 +156,12 @@ double bound_stage(const struct part_bound *x, const int *cut, int i, struct bou
     st[i].after = own > back ? own : back;
     double to_last_b = before + (!x->eager ? 0 : joined ? w : w - part_of(x->w_most, cut, i));
     double t1 = st[i].start + to_last_b / speed + st[i].after, t2 = st[i].start + (before + w) / speed + opt;
-    /* for those behind: the gradient's reader does B and W in one */
+    /* for earlier stages: the rank that gets the gradient runs B and W in one */
     if (joined) st[i].after += part_of(x->w1, cut, i) / speed;
     return t1 > t2 ? t1 : t2;
 }
 
-/* Of stages from `from` on. */
+/* Is `stage` the first stage of its rank, among the stages from `from` on? */
 static bool first_of_rank(const struct part_request *q, int from, int stage)
 {
     for (int i = from; i < stage; i++) if (part_rank(q, i) == part_rank(q, stage)) return false;
@@ -175,7 +175,7 @@ double bound_rest(const struct part_bound *x, int first, int i)
     return work / speed;
 }
 
-/* A rank does all that its stages have to do, from when the first of them can begin. */
+/* A rank runs all passes of its stages, from the time when the first of them can begin. */
 static double bound_rank(const struct part_bound *x, const struct placement *pl, const struct bound_stage *st, int rank)
 {
     const struct stage_map *m = &pl->map;
@@ -196,7 +196,7 @@ double plan_bound(const struct plan *p, const struct cost *k)
     struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
     struct part_bound x;
     double most = 0;
-    bound_make(&x, &q, false);                             /* not eager: of any schedule */
+    bound_make(&x, &q, false);                             /* not eager: a bound for any schedule */
     for (int i = 0; i < p->n_stages; i++) {
         double t = bound_stage(&x, p->pl->first_group, i, st);
         if (t > most) most = t;

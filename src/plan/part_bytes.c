@@ -1,10 +1,10 @@
-/* What each layer holds in bytes, for the policies that place by bytes. Exact sums of a cut are plan_make's; these are
- * sums over layers. */
+/* Bytes of each layer, for the policies that place by bytes. These are sums over layers; plan_make computes the exact
+ * bytes of a cut. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
 
-/* Of each parameter: in training with its gradient and what the optimizer keeps of it; to look at only its values. */
+/* Bytes of each parameter. training: with its gradient and optimizer state; otherwise its values only. */
 static uint64_t *params_count(const struct part_request *q, bool training)
 {
     const struct selection *s = q->sel;
@@ -42,12 +42,12 @@ static void kept_add(const struct plan *p, struct part_leaf *l, const struct pla
     if (at->space != SP_SLOT) return;
     const struct slot_class *k = &p->cls[at->cls];
     if (k->last != L_O) { l->kept += at->bytes; return; }
-    l->fixed += at->bytes * (uint64_t)p->n_mb;           /* kept until the step ends, also what others send */
+    l->fixed += at->bytes * (uint64_t)p->n_mb;           /* kept until the step ends, also what other replicas send */
     for (int i = 0; i < p->req.replicas && k->copy; i++)
         if (i != p->req.replica) l->fixed += at->bytes * (uint64_t)p->part[i].n_mb;
 }
 
-/* A tensor belongs to the group that makes it; an input of the network to its first reader. */
+/* A tensor belongs to the group that makes it; an input of the network belongs to its first reader. */
 static int group_of_tensor(const struct selection *s, int t)
 {
     const struct tensor *x = &s->g->tensor[t];
@@ -78,7 +78,7 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
     return bad ? -1 : 0;
 }
 
-/* How many micro-batches the schedule keeps of each stage: no matter where the cuts are. */
+/* How many micro-batches the schedule keeps of each stage. This does not depend on the cuts. */
 static int in_flight_count(const struct part_request *q, struct part_model *m, struct err *e)
 {
     int *even = mem_alloc((size_t)(m->n_stages + 1) * sizeof *even);
@@ -93,7 +93,7 @@ static int in_flight_count(const struct part_request *q, struct part_model *m, s
     return bad ? -1 : 0;
 }
 
-/* A name stands for a block or a layer, a class for all blocks of that class. */
+/* A name means a block or a layer; a class means all blocks of that class. */
 static bool no_split_known(const struct graph *g, const char *entry)
 {
     for (int i = 0; i < g->n_nodes; i++) {

@@ -1,10 +1,10 @@
-/* manual: each stage section names its first and last layer; together they cover the network in order. A name stands
- * for everything below it: "layer2" is layer2.0.conv1 and so on. The loss belongs to the last stage. */
+/* manual: each stage section names its first and last layer; together they cover the network in order. A name means
+ * everything below it: "layer2" is layer2.0.conv1 and so on. The loss belongs to the last stage. */
 #include <string.h>
 #include "plan/part.h"
 
-/* The node of that name, or the first or last below it, -1 if there is none: layer1.0.relu is one use of that ReLU,
- * though layer1.0.relu.2 is another. */
+/* The node of that name, or the first or last node below it, or -1: layer1.0.relu is one use of that ReLU,
+ * layer1.0.relu.2 another. */
 static int layer_find(const struct graph *g, const char *layer, bool last)
 {
     int found = -1;
@@ -30,7 +30,7 @@ static int no_layer(const struct conf *c, const struct graph *g, int line, const
     return section_error(c, line, e, "the network has no layer \"%s\"%s", layer, suggest_tell(&near, "", hint));
 }
 
-/* The group at which the stage of section i begins. */
+/* The first group of section i's stage. */
 static int section_cut(const struct selection *s, const struct conf *c, int i, int *last_node, struct err *e)
 {
     const struct graph *g = s->g;
@@ -40,7 +40,7 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
     if (last < 0) return no_layer(c, g, st->line, st->last, e);
     if (last < first)
         return section_error(c, st->line, e, "layer \"%s\" comes after layer \"%s\"", st->first, st->last);
-    /* what is no layer (flatten) stays with the layer before */
+    /* nodes that are no layers (flatten) stay with the layer before them */
     while (*last_node + 1 < first && !g->node[*last_node + 1].layer) ++*last_node;
     if (first > *last_node + 1)
         return section_error(c, st->line, e, "layer \"%s\" before \"%s\" belongs to no stage",
@@ -53,7 +53,7 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
         if (s->group_of[n] == k)
             return section_error(c, st->line, e, "cannot cut between \"%s\" and \"%s\": one kernel serves both",
                                  g->node[n].name, st->first);
-    for (int n = 0; n <= last; n++)                         /* kernels may come in another order than layers */
+    for (int n = 0; n <= last; n++)                         /* kernels may run in another order than layers */
         if ((s->group_of[n] >= k) != (n >= first))
             return section_error(c, st->line, e,
                                  "cannot cut before \"%s\": its kernel runs in another order with that of \"%s\"; cut "

@@ -1,4 +1,4 @@
-/* sequential: fills one rank after the other up to its limit, as Hugging Face's device map of that name does. */
+/* sequential: fills one rank after the other up to its limit, like the device map of that name of Hugging Face. */
 #include "plan/part.h"
 
 static int split(const struct part_request *q, int *first_group, struct err *e)

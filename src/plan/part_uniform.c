@@ -1,4 +1,4 @@
-/* uniform: the same number of kernel groups a stage, the first stages get one more where it does not divide. */
+/* uniform: the same number of kernel groups for each stage; the first stages take the remainder. */
 #include "plan/part.h"
 #include "plan/plan.h"
 

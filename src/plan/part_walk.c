@@ -1,14 +1,14 @@
 /* Placement by bytes as Hugging Face's accelerate documents it (utils/modeling.py: infer_auto_device_map,
- * get_balanced_memory), for stages in a row. What differs: there is no CPU or disk behind the last rank, so room to
- * bring layers back in is kept only where weights alone are counted; and tied weights do not pull layers to an earlier
- * rank: each stage that uses one has its copy. */
+ * get_balanced_memory), for stages in a row. Two things differ. No CPU or disk follows the last rank, so space to bring
+ * layers back is reserved only where weights alone are counted. Tied weights do not pull layers to an earlier rank,
+ * because each stage that uses one has its copy. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/part.h"
 
-/* leaves below one name, the first len bytes of leaf `first`'s name */
+/* leaves below one name: the first len bytes of the name of leaf `first` */
 struct walk_item { int first, end; size_t len; };
-/* todo: next one last */
+/* todo: a stack, the next item is the last */
 struct walk { const struct part_model *m; VEC(struct walk_item) todo, largest; uint64_t reserve; };
 
 /* ---- the tree of names ----------------------------------------------------------------------- */
@@ -18,8 +18,8 @@ static bool is_leaf(const struct part_model *m, struct walk_item x)
     return x.end == x.first + 1 && m->leaf[x.first].name[x.len] == 0;
 }
 
-/* The child that begins at leaf i of x: a layer of that very name, or all neighbours with the same next part of the
- * name. */
+/* The child of x that begins at leaf i: a layer with exactly that name, or all neighbours with the same next part of
+ * the name. */
 static struct walk_item child_at(const struct part_model *m, struct walk_item x, int i)
 {
     const char *name = m->leaf[i].name;
@@ -41,7 +41,7 @@ static const char *class_of(const struct part_model *m, const char *name, size_t
     return NULL;
 }
 
-/* Is x the block, or a block of the class, that the no_split entry names? */
+/* Does the no_split entry name block x, or the class of x? */
 static bool is_named(const struct part_model *m, struct walk_item x, const char *entry)
 {
     const char *name = m->leaf[x.first].name, *class = class_of(m, name, x.len);
@@ -86,7 +86,7 @@ static void children_push(const struct part_model *m, struct walk *w, struct wal
     }
 }
 
-/* The largest unsplittable blocks of x: all of them, where several are as large. */
+/* Collects the largest unsplittable blocks of x, all of them if several have the same size. */
 static void largest_in(struct walk *w, struct walk_item x)
 {
     if (!unsplittable(w->m, x)) {
@@ -107,7 +107,7 @@ static void largest_find(struct walk *w)
     for (int i = w->todo.n - 1; i >= 0; i--) largest_in(w, w->todo.v[i]);
 }
 
-/* x is being placed: the room is for others. */
+/* x is being placed, so the reserve is for the other blocks. */
 static void largest_drop(struct walk *w, struct walk_item x)
 {
     int n = 0;
@@ -152,7 +152,7 @@ static uint64_t bytes_mean(const struct part_model *m, int first, int end)
     return sum / (uint64_t)m->n_stages;
 }
 
-/* The first block that the entry names, anywhere in the tree. */
+/* Bytes of the first block that the entry names, anywhere in the tree. */
 static uint64_t named_bytes(const struct part_model *m, struct walk_item x, const char *entry)
 {
     if (x.len && is_named(m, x, entry)) return bytes_mean(m, x.first, x.end);

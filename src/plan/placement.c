@@ -1,8 +1,8 @@
-/* Where state lives: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
+/* Where state is: regions of a rank, copies and accumulators of tied weights. The same for all plans of a set. */
 #include <stdlib.h>
 #include "plan/plan_int.h"
 
-/* Of every parameter, on which stages its uses are. */
+/* The stages of each parameter's uses. */
 static void uses_find(struct placement *pl, const struct selection *s)
 {
     int n = 0;
@@ -28,13 +28,13 @@ static size_t take(size_t *end, size_t bytes)
 
 static void row_own(struct placement *pl, struct state_row *r)
 {
-    r->owner = pl->map.rank_of[pl->use_stage[pl->use_first[r->param]]];   /* a graph has no parameter without uses */
+    r->owner = pl->map.rank_of[pl->use_stage[pl->use_first[r->param]]];   /* every parameter of a graph has a use */
     r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
     for (int rank = 0; rank < pl->n_ranks; rank++) r->off[rank] = STATE_NOWHERE;
 }
 
-/* Parameters and averages of them lie on every rank that uses them, once; buffers of the optimizer with the owner: the
- * rank of the first use. */
+/* Parameters and their averages exist once on every rank that uses them. Optimizer buffers exist on the owner, the rank
+ * of the first use. */
 static bool row_lies(const struct placement *pl, const struct state_row *r, int rank)
 {
     bool here = rank == r->owner;
@@ -43,8 +43,8 @@ static bool row_lies(const struct placement *pl, const struct state_row *r, int 
     return here;
 }
 
-/* First the weights that the rank owns and trains, in the order of their gradients, so that replicas which share them
- * out find the same shares in both; then all others. */
+/* First the trained weights that the rank owns, in the order of their gradients; then all others. Replicas that share
+ * weights out then find the same shares in weights and gradients. */
 static void params_place(struct placement *pl, int n_params)
 {
     for (int own = 1; own >= 0; own--)
@@ -56,8 +56,8 @@ static void params_place(struct placement *pl, int n_params)
         }
 }
 
-/* Behind the parameters' rows, in the order of the registry. Of what each replica keeps of its own weights there is
- * room for the largest share. */
+/* State besides parameters, in the order of the registry. For the optimizer state that each replica keeps of its own
+ * weights, the region has space for the largest share. */
 static void beside_place(struct placement *pl, int n_params)
 {
     size_t replicas = (size_t)pl->sharing.replicas, *end = mem_alloc((size_t)pl->n_ranks * replicas * sizeof *end);
@@ -74,7 +74,8 @@ static void beside_place(struct placement *pl, int n_params)
     free(end);
 }
 
-/* First those of weights that the rank owns, which replicas exchange; then of others' that it only uses. */
+/* First the gradients of weights that the rank owns, which replicas exchange; then those of weights that it only
+ * uses. */
 static void grads_place(struct placement *pl, const struct state_row *r, bool owned)
 {
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)

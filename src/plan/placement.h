@@ -1,27 +1,27 @@
-/* Where persistent values live: which stages lie on which rank, and the regions of their parameters. The same for all
- * plans of a set. Pure, frozen after placement_make. */
+/* Where persistent values are: the stages of each rank, and the regions of their parameters. The same for all plans of
+ * a set. Pure, frozen after placement_make. */
 #ifndef PLAN_PLACEMENT_H
 #define PLAN_PLACEMENT_H
 #include "plan/state.h"
 
-/* Which stages each rank has. Ranks here are the plan's; the transport may number them otherwise (exec/exec.h). */
+/* Which stages each rank has. Ranks here are the plan's; the transport may number ranks differently (exec/exec.h). */
 struct stage_map {
     int n_stages, n_ranks, *rank_of;                     /* of each stage */
     int *n_stages_of, **stages_of;                       /* of each rank: its stages, ascending; at least one */
 };
-/* rank_of NULL: in turn, so one stage a rank or round robin. 78 where a rank has no stage. */
+/* rank_of NULL: stage s is on rank s % n_ranks. 78 where a rank has no stage. */
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
                    struct err *e);
 
-/* Part of a rank's gradients that replicas exchange by itself: bytes of their region, and the first of the groups that
- * add to it; -1: some come from other ranks, at the end. Those that are final first come first. Replicas halve it, then
- * the halves; cut: where the shares that are left begin, and the last one ends, of gradients, and where weights are
- * shared out, of these (placement_share). */
+/* A part of a rank's gradients that replicas exchange separately: bytes of their region. group: the first group that
+ * adds to it; -1: some gradients come from other ranks, at the end. Buckets that are final first come first. Replicas
+ * halve a bucket, then the halves. cut: the borders of the smallest shares, of gradients; weight_cut: the same of
+ * weights, where replicas share weights out (placement_share). */
 struct bucket { size_t at, end; int group; size_t *cut, *weight_cut; };
 struct buckets { struct bucket *v; int n; };
-/* How replicas share the work out: how many there are, about how many bytes of gradients they exchange at a time (0:
- * all), whether each updates only its share of the weights and keeps what the optimizer wants for these, and whether
- * the transport adds gradients up, in an order of its own, instead of the plan. */
+/* How replicas share the work. replicas: their number. bucket: about how many bytes of gradients they exchange at a
+ * time; 0: all. weights: each replica updates only its share of the weights and keeps the optimizer state of that
+ * share. by_transport: the transport adds gradients, in its own order, instead of the plan. */
 struct sharing { int replicas; size_t bucket; bool weights, by_transport; };
 
 struct placement {
@@ -30,19 +30,19 @@ struct placement {
     int *stage_of_group;
     struct stage_map map;
     struct state_row *state; int n_state;                /* the registry; row i < n_params is graph->param[i] */
-    /* The stage of each use of each parameter, and where each rank accumulates its gradient (offset in the gradient
-     * region, STATE_NOWHERE: not there): [use_first[param] + use]. A rank has those of its own stages' uses, the owner
-     * of a parameter all of them. */
+    /* The stage of each use of each parameter, at [use_first[param] + use]; and the offset where each rank accumulates
+     * its gradient, in the gradient region (STATE_NOWHERE: not on that rank). A rank accumulates the uses of its own
+     * stages; the owner of a parameter accumulates all its uses. */
     int *use_first, *use_stage;
     size_t **use_off;                                    /* [rank] */
     size_t *param_bytes, *grad_bytes, *state_bytes, *packed_bytes; /* of each rank */
-    /* Accumulators are there n_levels times, level_bytes of a rank apart: use_off is where they are at level 0, which
-     * has the sum in the end; those above are for blocks of micro-batches whose sums are not added yet. */
+    /* There are n_levels copies of the accumulators, level_bytes of a rank apart. use_off is the offset at level 0,
+     * which holds the sum in the end. Higher levels hold blocks of micro-batches that are not added yet. */
     int n_levels; size_t *level_bytes;
-    size_t *sum_bytes;                                   /* of these the first: of weights that the rank owns */
+    size_t *sum_bytes;                                   /* the first bytes of each level: weights that the rank owns */
     struct sharing sharing;                              /* replicas: at least 1 */
     struct buckets *bucket;                              /* of each rank; none with one replica */
-    size_t *update_bytes;                                /* of each rank: of gradients that a replica updates by */
+    size_t *update_bytes;                                /* of each rank: gradients from which a replica updates */
     size_t *packed_off;                                  /* of each group, in its rank's packed region */
 };
 struct placement_request {
@@ -56,20 +56,20 @@ struct placement_request {
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
-/* The stage that a rank is called by: the first of its own. */
+/* The stage that names a rank: the first of its stages. */
 static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
-/* Among the ranks of all replicas: the one that changes a row and speaks for it. */
+/* Among the ranks of all replicas: the one that changes a row and writes it to checkpoints. */
 static inline int placement_writer(const struct placement *pl, const struct state_row *r)
 {
     return r->replica * pl->n_ranks + r->owner;
 }
-/* Does a replica's rank update a weight, and keep what the optimizer wants for it? */
+/* Does a replica's rank update a weight, and keep its optimizer state? */
 static inline bool placement_updates(const struct placement *pl, const struct state_row *r, int replica, int rank)
 {
     return r->trained && r->owner == rank && (!pl->sharing.weights || r->replica == replica);
 }
-/* The share of a bucket that a replica has when it has swapped halves n times, nearest replicas first: those whose
- * numbers end in the same n bits have it together. */
+/* The share of a bucket that a replica has after n exchanges of halves, nearest replicas first. Replicas whose numbers
+ * end in the same n bits have this share together. */
 struct share { size_t at, end; };
 struct share placement_share(const struct placement *pl, const size_t *cut, int replica, int n);
 int placement_halvings(const struct placement *pl);      /* until each replica has a share of its own */

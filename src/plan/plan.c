@@ -7,11 +7,11 @@
 
 enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits */
 
-/* ---- schedule files: rows of the batch that they were written for ------------------------------------------------ */
+/* ---- schedule files: rows for the batch that they were written for ----------------------------------------------- */
 
-/* That batch. One that has fewer micro-batches leaves out the actions of those that it does not have; all others keep
- * their order. What was legal stays legal: an action waits for what came before it in its row and for other actions of
- * its own micro-batch, so what is left waits for nothing that it did not wait for before, and still ascends. */
+/* The batch that the rows were written for. A batch with fewer micro-batches omits the actions of the missing ones; all
+ * others keep their order. Legal rows stay legal: an action waits only for earlier actions of its row and for actions
+ * of its own micro-batch. So the remaining actions have no new waits, and they still ascend. */
 static struct portion full_batch(const struct plan *p, const struct plan_request *r)
 {
     struct plan_request full = p->req;
@@ -22,7 +22,7 @@ static struct portion full_batch(const struct plan *p, const struct plan_request
     return b;
 }
 
-/* "3", or of a bundle "0-4". */
+/* "3", or for a bundle "0-4". */
 static char *full_text(const struct portion *f, int mb, char buf[16])
 {
     int first = f->mb_micro[mb], last = f->mb_micro[mb + 1] - 1;
@@ -41,7 +41,7 @@ static int full_error(const struct portion *f, int line, const struct sched_act 
                    why, f->shared ? "replica" : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
 }
 
-/* A file names the micro-batches of a bundle, first to last. */
+/* A file names the first and last micro-batch of a bundle. */
 static int bundle_find(const struct portion *f, struct sched_act *a, struct err *e)
 {
     int at = 0;
@@ -80,8 +80,8 @@ static int rows_complete(const struct plan *p, const struct portion *f, const st
     return 0;
 }
 
-/* A file may say anything; lowering counts on stages and micro-batches that exist, on the rank that has them, and on
- * each action at most once. */
+/* A file may contain anything. Lowering needs stages and micro-batches that exist, on the right rank, and each action
+ * at most once. */
 static int rows_check(const struct plan *p, const struct portion *f, struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
@@ -129,7 +129,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     const struct sched_kind *k = sched_find(p->req.schedule);
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
-    if (!p->n_mb) return 0;                              /* a replica without any */
+    if (!p->n_mb) return 0;                              /* a replica without micro-batches */
     if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
@@ -160,7 +160,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
     p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
     p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
-    p->req.output = NULL, p->req.n_outputs = 0;          /* they are in the list */
+    p->req.output = NULL, p->req.n_outputs = 0;          /* the plan's list has them */
     plan_outputs_list(p, r);
     p->req.recompute = NULL;
     p->req.cost = NULL, p->req.limit = NULL;
@@ -183,7 +183,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     return p;
 }
 
-/* R4: a batch norm that sees one value a channel has no variance to divide by. One that is frozen uses its running
+/* R4: a batch norm that sees one value a channel has no variance to divide by. A frozen one uses its running
  * statistics. */
 const struct node *plan_norm_of_one(const struct graph *g)
 {
@@ -194,7 +194,7 @@ const struct node *plan_norm_of_one(const struct graph *g)
     return NULL;
 }
 
-/* A batch that is one micro-batch has no other split. */
+/* A batch of one micro-batch cannot be split differently. */
 static int batch_norm_check(const struct plan *p, struct err *e)
 {
     const struct node *norm = plan_norm_of_one(p->sel->g);
@@ -235,7 +235,7 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n, .sure = sure};
     reduction_tree_make(p->mem, &p->part[p->req.replica], &w.sums);
     p->n_levels = w.sums.n_levels;
-    bool comes = p->req.replicas > 1 && !p->pl->sharing.by_transport;   /* a share, at level 1 */
+    bool comes = p->req.replicas > 1 && !p->pl->sharing.by_transport;   /* another replica's share arrives at level 1 */
     if ((p->n_levels > p->pl->n_levels || (comes && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
         return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
     if (p->req.replicas != p->pl->sharing.replicas)
@@ -265,7 +265,7 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     return bad ? -1 : 0;
 }
 
-/* What the checker finds in rows that people wrote is theirs: a bad file, not a bug of ours. */
+/* If the checker rejects rows that people wrote, the file is bad; that is no bug of ours. */
 static int rows_blame(const struct plan *p, const struct err *why, struct err *e)
 {
     static const char ours[] = "illegal plan: ";
@@ -275,9 +275,9 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
     return err_set(e, E_DATA, "rows: %s", why->text + skip);
 }
 
-/* A slot that was sent is free one micro-batch later, which costs no more than one slot. With several stages a rank, or
- * where a rank runs further ahead of its neighbour than that, ranks would wait for each other: then it is free when its
- * receive is known to be posted. */
+/* A sent slot is free one micro-batch later, which costs at most one slot more. Ranks would wait for each other with
+ * several stages a rank, or if a rank runs further ahead of its neighbour. Then a slot is free when its receive is
+ * known to be posted. */
 static struct plan *plan_lowered(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                                  const struct sched *rows, struct err *e)
 {
@@ -322,7 +322,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
     }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }
     if (plan_outputs_check(s, r, e)) return NULL;
-    struct plan *asked = plan_new(s, pl, r), *p = NULL;   /* what a schedule has to know of it */
+    struct plan *asked = plan_new(s, pl, r), *p = NULL;   /* what a schedule must know about the plan */
     struct sched built = {0};
     bool bad = asked->max_n > s->max_samples
                    ? err_set(e, E_INTERNAL, "kernels were selected for %d samples", s->max_samples)

@@ -1,9 +1,9 @@
 /* The plan: what every rank does in one step, as plain data. Open, frozen after plan_make, legal only after plan_check.
  *
  * Pure: no MPI, device, clock, environment. Every rank computes the same plan and executes its own row; ranks compare
- * plan_hash. Two levels: a row of actions a rank ("1F3": forward of micro-batch 3 on stage 1), and for each stage one
- * program of kernel calls an action kind. The executor (exec/run.c) has no decisions left: for each action, wait for
- * its operands, run the program, hand on.
+ * plan_hash. A plan has two levels: a row of actions for each rank ("1F3": forward of micro-batch 3 on stage 1), and
+ * for each stage a program of kernel calls for each kind of action. The executor (exec/run.c) decides nothing: for each
+ * action it waits for the operands, runs the program, and continues.
  *
  * This folder: selection of kernels (select.c), cost, partition (part_*.c), schedules (sched_*.c), lowering to actions
  * and bytes (lower.c, channels.c, slots.c), the independent check (check*.c), simulation (sim.c), drawings. See
@@ -16,24 +16,24 @@
 
 /* ---- where values live ----------------------------------------------------------------------- */
 enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_PACKED, SP_WORK };
-/* A value of n samples at: SLOT  class base + off * n_slots + slot * bytes   (tensor-major, so slots of one tensor are
- * neighbours) others  region base + off. */
+/* Address of a value of n samples. SLOT: class base + off * n_slots + slot * bytes (tensor-major, so the slots of one
+ * tensor are neighbours). Other spaces: region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
 
-/* A stage that finds in its rank's memory what another one of the rank wrote: nothing moves within a rank. as: what
- * would have brought it; last: who reads it there, last. */
+/* A stage that reads in its rank's memory what another stage of the rank wrote; nothing moves within a rank. as: the
+ * action that would have brought the value; last: its last reader on that stage. */
 struct slot_user { int stage; enum slot_writer as; enum slot_last last; };
-/* values of one stage with equal life: one slot a micro-batch */
+/* values of one stage with equal lifetime: one slot a micro-batch */
 struct slot_class {
     int stage; enum slot_writer writer; enum slot_last last;
     int n_users; struct slot_user *user;                 /* other stages of its rank, ascending */
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
     int n_slots;
     size_t base;                                         /* in the rank's slot region */
-    /* Kept to the end, with replicas: there, too, where the slots of each other one lie when they have come. NULL:
-     * they do not come. */
+    /* Values kept to the end, with replicas: where the slots of each other replica are after they arrived. NULL: they
+     * are not exchanged. */
     size_t *copy;
-    bool recompute;                                      /* to L_O: R reads some of it, too */
+    bool recompute;                                      /* last == L_O: R reads some of these values, too */
 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ struct kop {                                             /* one kernel call */
     uint8_t phase;
     int16_t group;
     struct place in[MAX_IN], out, saved, gout, gin[MAX_IN];
-    /* bit k: add to gin[k] instead of overwriting (later reader already wrote) */
+    /* bit k: add to gin[k] instead of overwriting (a later reader already wrote it) */
     uint8_t gin_acc;
     struct place param[MAX_PARAM], pgrad[MAX_PARAM], packed;
     struct place work;                                   /* SP_NONE: the beginning of the workspace */
@@ -54,18 +54,19 @@ struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; bool aside; };
 struct stage_plan {
     int rank, first_group, n_groups;
     bool joined;                                         /* D instead of B and W */
-    /* One action loads the graph inputs that all stages of the rank read of a micro-batch: that of the first one that
-     * reads any. load_stage: this one; -1: the stage reads none. load: what it loads. */
+    /* One action loads the graph inputs that all stages of the rank read of a micro-batch: the action of the first
+     * stage that reads any. load_stage: that stage; -1: this stage reads none. load: what this stage loads. */
     int load_stage, n_load, *load;
     /* of each graph tensor in this stage (SP_NONE: not here); only slots, never tmp */
     struct place *act_place, *grad_place;
     struct place *saved_place;                           /* of each group (index group - first_group) */
-    /* the same as R and the backward pass see them: what is recomputed lies elsewhere */
+    /* the same places as R and the backward pass see them: recomputed values are elsewhere */
     struct place *recompute_place, *recompute_saved;
-    struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, such as to recompute */
+    struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, for example nothing to recompute */
     int in_flight;                                       /* peak number of micro-batches kept */
-    /* With replicas: the backward pass of the last micro-batch may run piece by piece, so that gradients go to other
-     * replicas as soon as they are final. piece[k]: the first group of piece k + 1, descending to the stage's first. */
+    /* With replicas, the backward pass of the last micro-batch may run in pieces, so that gradients go to other
+     * replicas as soon as they are final. piece[k]: the first group of piece k + 1, descending to the stage's first
+     * group. */
     int n_pieces, *piece;
 };
 
@@ -76,18 +77,18 @@ struct channel {
     int param;
     int from_stage, to_stage, from_rank, to_rank;
     size_t bytes_per_sample;                             /* or bytes, for parameters and between replicas */
-    /* between replicas, from a rank of one to the same of another; -1: within each */
+    /* between replicas, from a rank of one replica to the same rank of another; -1: within each replica */
     int from_replica, to_replica;
-    /* SUM, SUMMED: in the region of gradients; WEIGHT: in that of parameters */
+    /* offset: SUM, SUMMED, ALL in the gradient region; WEIGHT in the parameter region */
     size_t off;
-    /* of these the bucket, from 1 on, whose messages wait for each other and for no others; late: what comes of tied
-     * weights from other ranks lies in it */
+    /* SUM, SUMMED, ALL, WEIGHT: the bucket, from 1 on. Messages of a bucket wait only for each other. late: the bucket has
+     * gradients of tied weights that come from other ranks */
     int bucket;
     bool late;
 };
 
 /* ---- outputs --------------------------------------------------------------------------------- */
-/* What is read of a step when it is over: kept of all micro-batches until the next one begins, where it arises. */
+/* A value that is read after the step: its stage keeps it for all micro-batches until the next step begins. */
 struct output { int tensor, stage, rank; struct place at; };
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -97,86 +98,87 @@ struct plan_request {
     enum plan_mode mode;
     const char *schedule;                                /* name in SCHEDULES; "rows": text in rows */
     const char *rows;
-    /* micro-batches of the batch that the rows name, where this one has fewer; 0: as many */
+    /* micro-batches of the batch that the rows are written for, if this batch has fewer; 0: the same number */
     int rows_micro;
     int batch, split;
     /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
     int bundle;
     /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
     int groups;
-    /* Which of how many pipelines side by side this plan is for, each with its own blocks of the batch, which is that
-     * of all; a power of two that divides groups, and the placement's; 0: one */
+    /* This plan is for pipeline `replica` of `replicas` equal pipelines. Each has its own blocks of the batch;
+     * `batch` is the whole batch of all. replicas: a power of two that divides groups, equal to the placement's
+     * number; 0: one */
     int replica, replicas;
-    /* most bundles that a rank keeps for their backward pass (sched.h); 0: as many as are the schedule's own */
+    /* most bundles that a rank keeps for their backward pass (sched.h); 0: the schedule's own number */
     int in_flight;
-    /* for schedules that choose: costs, and most bytes of each rank; NULL: passes cost the same, there is no limit. Not
-     * kept in the plan. */
+    /* for schedules that choose: costs, and each rank's limit in bytes; NULL: all passes cost the same, no limit. The
+     * plan does not keep them. */
     const struct cost *cost;
     const uint64_t *limit;
     const char *backward;                                /* auto, joined, split */
     const char *batch_norm;                              /* micro, deferred, frozen */
-    /* of each group: not kept for the backward pass but recomputed; NULL: none */
+    /* of each group: recompute its results for the backward pass instead of keeping them; NULL: no group */
     const bool *recompute;
-    /* tensors that are asked for as outputs, beside those that scores lie in, which always are */
+    /* tensors requested as outputs, besides the tensors of scores, which are always outputs */
     const int *output; int n_outputs;
 };
 /* A replica's part of a batch, in micro-batches and bundles, which end where blocks end. */
 struct portion {
     int first_micro, n_micro, *micro_n;                  /* the first one's number in the batch; samples of each */
-    int *micro_block;                                    /* which of all blocks each lies in */
+    int *micro_block;                                    /* the number, among all blocks, of each one's block */
     int first_block, end_block, bundle;
-    bool shared;                                         /* others have parts of the batch, too */
+    bool shared;                                         /* other replicas have parts of the batch, too */
     int n_mb, *mb_n, *mb_first, *mb_micro;               /* as in struct plan */
-    int max_parts, max_n;                                /* of all replicas */
+    int max_parts, max_n;                                /* maxima over all replicas */
 };
 struct plan {
     struct arena *mem;
     const struct selection *sel;
     const struct placement *pl;
     struct plan_request req;
-    /* The micro-batch is the unit of arithmetic: statistics, and gradients of weights, which are added one after the
-     * other. */
+    /* The micro-batch is the unit of arithmetic, for statistics and for gradients of weights. These gradients are added
+     * one micro-batch after the other. */
     int n_micro, *micro_n;                               /* samples of each (R2: split, split, ..., rest) */
-    /* What rows, slots and messages count ("mb"): bundles of req.bundle micro-batches, the last of a block may be
-     * smaller. Without bundles: micro-batches. */
+    /* Rows, slots and messages count bundles ("mb") of req.bundle micro-batches; the last bundle of a block may be
+     * smaller. Without bundles they count micro-batches. */
     int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
     int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
     int max_parts, max_n;                                /* micro-batches and samples of the largest, of any replica */
-    int max_mb;                                          /* n_mb of the replica that has most: the first */
-    struct portion *part;                                  /* of each replica; the above is this one's */
+    int max_mb;                                          /* n_mb of the replica with most: the first */
+    struct portion *part;                                  /* of each replica; the fields above are this replica's */
     int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
     struct channel *chan; int n_chan;
-    struct output *output; int n_outputs;                /* the loss's first, each tensor once */
+    struct output *output; int n_outputs;                /* the loss comes first; each tensor once */
     struct act **row; int *row_n; int n_ranks;
     struct opnd *opnd; int n_opnd;
-    /* of each rank; load: what is on its way to a device, beside the slots */
+    /* of each rank; load: values on their way to a device, besides the slots */
     size_t *slot_bytes, *tmp_bytes, *work_bytes, *load_bytes;
 };
-/* A batch norm that would see one value a channel in a micro-batch of one sample, which cannot be trained, or NULL. */
+/* A batch norm that sees one value a channel in a micro-batch of one sample, which cannot be trained; or NULL. */
 const struct node *plan_norm_of_one(const struct graph *g);
-/* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. Calls plan_check before it
+/* 78 for an unknown schedule or an impossible request, 65 with FILE:LINE for bad rows. It calls plan_check before it
  * returns. */
 struct plan *plan_make(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                        struct err *e);
-/* The same of a schedule that is there already: F, B and W of each rank; r->schedule only names it. W may cover several
+/* The same for a schedule that exists already: F, B and W of each rank; r->schedule only names it. W may cover several
  * micro-batches. */
 struct sched;
 struct plan *plan_make_from(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                             const struct sched *rows, struct err *e);
 void plan_free(struct plan *p);
-size_t plan_rank_bytes(const struct plan *p, int rank);   /* all that the rank allocates for this plan */
+size_t plan_rank_bytes(const struct plan *p, int rank);   /* all bytes that the rank allocates for this plan */
 bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one of its stages load that graph input? */
 
-/* Complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches), ordered (ascending
- * accumulation, R3), operands written before read and never overwritten while live, outputs there at the end, posts
- * matched first-in-first-out on every link, no deadlock under rendezvous, channel and slot bounds. 70 names rank and
- * action. */
+/* Proves that the plan is complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches) and
+ * ordered (ascending accumulation, R3). Operands are written before they are read and not overwritten while live;
+ * outputs are there at the end. Posts match first-in-first-out on every link, without deadlock under rendezvous.
+ * Channels and slots are in bounds. 70 names rank and action. */
 int plan_check(const struct plan *p, struct err *e);
 
-/* All replicas of one batch: their posts meet, nothing waits for ever, and gradients end as the tree over all blocks,
- * on each of them. After plan_check of each. 70. */
+/* Checks all replicas of one batch: their posts meet, nothing waits for ever, and on each replica the gradients are the
+ * tree over all blocks. After plan_check of each plan. 70. */
 int plan_check_replicas(struct plan *const *p, struct err *e);
 
 /* everything: header, groups, placement, classes, channels, rows, bytes */
@@ -184,27 +186,28 @@ void plan_print(const struct plan *p, struct text *out);
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
 void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
 char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3", of a bundle "1F0-4" */
-/* Of an action: its micro-batches, "3" or "0-4"; how many they are, bundles counted by their micro-batches; their
+/* Of an action: its micro-batches, "3" or "0-4"; their number, counting a bundle by its micro-batches; their
  * samples. */
 char *act_mb_text(const struct plan *p, const struct act *a, char buf[16]);
 int act_parts(const struct plan *p, const struct act *a);
 int act_samples(const struct plan *p, const struct act *a);
-/* NULL: it runs none */
+/* the action's program; NULL: it has none */
 const struct prog *act_prog(const struct plan *p, const struct act *a);
-int act_calls(const struct plan *p, const struct act *a);            /* of its program, for all its micro-batches */
-/* Which groups of its stage a program's action runs: first up to, not with, end. */
+/* calls of its program, for all its micro-batches */
+int act_calls(const struct plan *p, const struct act *a);
+/* The groups of its stage that a program's action runs: [first, end). */
 void act_groups(const struct plan *p, const struct act *a, int *first, int *end);
-size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: its message */
+size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: bytes of its message */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
-int plan_micro_batches(const struct plan *p);                        /* of the batch, those of all replicas */
-/* a group keeps these bytes of one micro-batch; those of a bundle lie behind each other */
+int plan_micro_batches(const struct plan *p);                        /* of the batch, over all replicas */
+/* bytes that a group keeps of one micro-batch; a bundle's micro-batches follow each other in memory */
 size_t plan_part_saved(const struct plan *p, const struct group *k);
 /* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */
 static inline uint32_t group_sums(const struct group *k, int flags)
 {
     return (flags & ACT_OF_B ? (uint32_t)k->pgrad_in_b : 0) | (flags & ACT_OF_W ? (uint32_t)k->pgrad_in_w : 0);
 }
-/* Levels of accumulators that the plans of so many blocks take at most. */
+/* Most levels of accumulators that plans with this number of blocks take. */
 int plan_levels(int groups, struct sharing s);
 /* Names of the stage's first and last node; "-" where it has none. */
 void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);

@@ -1,6 +1,6 @@
-/* The planner's inside: shared by plan.c (driver), channels.c (what crosses borders), stage_program.c (places and
- * programs), lower.c (rows), happens_before.c and slots.c (liveness), output_paths.c, reduction_tree.c, replicas.c;
- * part_bound.c asks how a batch is split. Nobody else. */
+/* Inside of the planner, shared by plan.c (driver), channels.c (what crosses borders), stage_program.c (places and
+ * programs), lower.c (rows), happens_before.c and slots.c (liveness), outputs.c, reduction_tree.c, replicas.c.
+ * part_bound.c uses batch_split. No other file includes it. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
@@ -8,52 +8,53 @@
 
 /* reduction_tree.c */
 void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b);
-/* How gradients are added: the level of accumulators that each micro-batch adds to; then, in this order and behind
- * micro-batch `after`, what is at level + 1 to what is at level. */
+/* How gradients are added. level: the accumulator level that each micro-batch adds to. Then, in this order and after
+ * micro-batch `after`, level + 1 is added to level. */
 struct sum_add { int after, level; };
 struct block_sums { int *level, n_levels; struct sum_add *adds; int n_adds; };
 void reduction_tree_make(struct arena *mem, const struct portion *b, struct block_sums *s);
 
 struct lower {
     struct plan *p;
-    /* of each rank; and how many phases of its exchange are in its row already */
+    /* of each rank; and how many phases of the bucket's exchange its row already has */
     struct buckets *bucket; int *phase;
     int *final;                                          /* of each stage: gradients of groups from here on are final */
     struct block_sums sums;
     const struct graph *g;
     /* of each group: its results are not kept for the backward pass ... */
     bool *recompute;
-    bool *recomputed;                                    /* ... and somebody needs them there */
+    bool *recomputed;                                    /* ... and the backward pass needs some of them */
     int *stage_of_group, max_n;                          /* largest micro-batch */
-    bool sure; /* slots that were sent: free when that is known (happens_before.c) */
-    /* Large networks are planned many times over, so nothing is searched for: classes of stage s are cls_at[s] ..
-     * cls_at[s + 1], channels of tensor t chan_at[t] .. chan_at[t + 1]; temp_at is one program's, all zero between
-     * them. */
+    bool sure; /* a slot that was sent is free only when that is known (happens_before.c) */
+    /* Large networks are planned many times, so lists are indexed instead of searched. Classes of stage s are cls_at[s]
+     * .. cls_at[s + 1]; channels of tensor t are chan_at[t] .. chan_at[t + 1]. temp_at belongs to one program and is
+     * all zero between programs. */
     VEC(struct slot_class) cls; int *cls_at;
     VEC(struct channel) chan; int *chan_at;
-    /* [tensor][stage], of activations and of gradients: the stage of the same rank in whose place it lies; -1: its own,
-     * or none */
+    /* [tensor][stage], of activations and of gradients: the stage of the same rank that holds the value; -1: its own
+     * place, or none */
     int *home[2];
-    struct slot_user *users;                             /* room for those of one value */
+    struct slot_user *users;                             /* scratch memory for the users of one value */
     int *temp_at[2];                                     /* of activations and gradients; see struct temps */
     VEC(struct opnd) opnd;
     VEC(struct act) *row;                                /* of each rank */
 };
-/* output_paths.c */
-int plan_outputs_check(const struct selection *s, const struct plan_request *r, struct err *e);   /* can they be had? */
+/* outputs.c */
+/* are the requested outputs possible? */
+int plan_outputs_check(const struct selection *s, const struct plan_request *r, struct err *e);
 void plan_outputs_list(struct plan *p, const struct plan_request *r);
 bool plan_is_output(const struct plan *p, int tensor);
-void lower_outputs(struct lower *w);                     /* once all values have their places */
-void lower_channels(struct lower *w);                    /* channels.c: chan, home, and who loads */
+void lower_outputs(struct lower *w);                     /* after all values have their places */
+void lower_channels(struct lower *w);                    /* channels.c: sets chan, home and load_stage */
 /* stage_program.c */
 int lower_programs(struct lower *w, struct err *e);      /* places of all values, programs of all stages */
 /* lower.c */
 void lower_join(struct lower *w, const struct sched *s);  /* which stages join B and W; before lower_programs */
 int lower_rows(struct lower *w, const struct sched *s, struct err *e);
-/* happens_before.c: what an action can be sure of. For each action of each rank, how many actions of every rank, from
- * the first of its row, are over when it begins, by the order of rows and because messages that were read had been
- * sent. */
-/* receive: of each channel and micro-batch, its position */
+/* happens_before.c: the order that an action can rely on. For each action of each rank: how many actions of every rank,
+ * from the first of its row, are over when it begins. This follows from the order of rows, and from the fact that a
+ * received message was sent before. */
+/* receive: of each channel and micro-batch, the position of its receive */
 struct happens_before { int n_ranks, n_mb, **of, *receive; };
 void before_find(const struct lower *w, struct happens_before *k);
 void before_free(struct happens_before *k);
@@ -68,12 +69,12 @@ static inline int before_receive(const struct happens_before *k, const struct ac
 /* replicas.c: after lower_programs, channels between replicas; then their posts, at the end of a row */
 void lower_replicas(struct lower *w);
 void replicas_kept_emit(struct lower *w, int rank);
-void replicas_final_emit(struct lower *w, int rank);     /* of gradients that are final (lower.final) */
+void replicas_final_emit(struct lower *w, int rank);     /* for gradients that are final (lower.final) */
 void replicas_sum_emit(struct lower *w, int rank);       /* all that is left */
-void replicas_weights_emit(struct lower *w, int rank);   /* behind the optimizer: weights that others updated */
+void replicas_weights_emit(struct lower *w, int rank);   /* after the optimizer: weights that other replicas updated */
 /* buckets.c */
 void buckets_make(struct placement *pl, const struct selection *s, int rank);
-void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, by the buckets of their ranks */
+void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, from the buckets of their ranks */
 /* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 

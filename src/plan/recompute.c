@@ -1,4 +1,4 @@
-/* Recomputation: which groups to run again. */
+/* Recomputation: which groups run again. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -50,7 +50,7 @@ int recompute_stages(const struct conf *c, const struct placement *pl, bool *rec
 struct recompute_unit { int first, end; double value; bool on; };
 struct recompute_choice { const struct recompute_request *q; bool *recompute; VEC(struct recompute_unit) unit; };
 
-/* The innermost block around a group, by its name; "" for a layer that is in none. */
+/* Length of the name of the innermost block around a group; 0 for a layer in no block. */
 static size_t block_of(const struct graph *g, const char *name)
 {
     size_t best = 0;
@@ -80,8 +80,8 @@ static double kept_bytes(const struct plan *p, int stage, int group)
     return sum;
 }
 
-/* The blocks of one stage, with what they are worth. A layer that is in no block is one by itself. What keeps nothing
- * by itself comes last: recomputed, it need not find what it reads. */
+/* Adds the blocks of one stage with their values. A layer in no block is a block by itself. Blocks that keep nothing
+ * come last: if recomputed, they only spare the values that they read. */
 static void units_add(struct recompute_choice *c, const struct plan *p, int stage)
 {
     const int *first = c->q->pl->first_group;
@@ -110,7 +110,7 @@ static void unit_set(struct recompute_choice *c, struct recompute_unit *u, bool 
     u->on = on;
 }
 
-/* 1: the rank fits; 0: it does not; -1: e. */
+/* 1: the rank fits; 0: it does not fit; -1: error. */
 static int fits(const struct recompute_choice *c, int rank, struct err *e)
 {
     struct plan_request r = *c->q->plan;
@@ -130,7 +130,7 @@ static int rank_choose(struct recompute_choice *c, int rank, struct err *e)
         unit_set(c, &c->unit.v[i], true);
         ok = fits(c, rank, e);
     }
-    for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* one bought later may have made an earlier one superfluous */
+    for (int i = 0; i < c->unit.n && ok == 1; i++) {     /* a later block may have made an earlier one superfluous */
         struct recompute_unit *u = &c->unit.v[i];
         if (!u->on) break;
         unit_set(c, u, false);

@@ -1,13 +1,13 @@
 /* Blocks: a batch's micro-batches are cut into train.gradient_groups neighbouring blocks. Gradients are added one after
- * the other within a block, and blocks two by two, neighbours first, as a binary tree. So the sum depends on the number
- * of blocks and on nothing else. A replica has neighbouring blocks, so whole subtrees. */
+ * the other within a block. Blocks are added as a binary tree, neighbours first. So the sum depends only on the number
+ * of blocks. A replica has neighbouring blocks, hence whole subtrees. */
 #include "plan/plan_int.h"
 
-/* The first of n micro-batches that belongs to block b of `blocks`: as even as can be, and cut in two halves of blocks
- * they are as even again. */
+/* The first of n micro-batches that belongs to block b of `blocks`. Blocks are as even as possible, and so are both
+ * halves of the blocks. */
 static int block_first(int n, int blocks, int b) { return (int)(((int64_t)b * n + blocks - 1) / blocks); }
 
-/* The share of another replica lies at level 1 until it is added here. */
+/* Another replica's share is at level 1 until this replica adds it. */
 int plan_levels(int groups, struct sharing s)
 {
     int levels = s.replicas > 1 && !s.by_transport ? 2 : 1, own = 1;
@@ -52,8 +52,8 @@ void batch_split(struct arena *mem, const struct plan_request *r, int replica, s
     bundles_find(r, n, b);
 }
 
-/* The sum of blocks [first, end), a power of two of them, into the accumulators of a level; micro-batches of the last
- * block that has any end there. Returns whether it has any. */
+/* Adds blocks [first, end), a power of two of them, into the accumulators of a level; the last micro-batch of the last
+ * block that has any completes the sum. Returns whether any block has micro-batches. */
 static bool sum_make(struct block_sums *s, const struct portion *b, int first, int end, int level)
 {
     int middle = first + (end - first) / 2, last = b->n_micro - 1;

@@ -1,11 +1,11 @@
-/* What goes between replicas: what all micro-batches keep, so that each replica applies statistics in the order of
- * the whole batch; and gradients, bucket by bucket (buckets.c), by recursive halving and then doubling. In the k-th
- * exchange a rank's partner is 2^k replicas away, nearest first; they swap halves of what both hold, and each adds
- * what it got to what it kept. So sums are added neighbours first, like the blocks below them, and since a + b is b +
- * a every share of the gradients ends as the same tree. (Recursive halving and doubling: Thakur, Rabenseifner and
- * Gropp 2005.) Where each replica updates its own share of the weights (ZeRO's first stage: Rajbhandari, Rasley, Ruwase
- * and He 2020), these are doubled behind the optimizer instead of sums before it. Or the transport adds each bucket
- * up, over all replicas at once. */
+/* Exchanges between replicas. They exchange the values kept of all micro-batches, so that each replica applies
+ * statistics in the order of the whole batch. They exchange gradients bucket by bucket (buckets.c), by recursive
+ * halving and then doubling. In the k-th exchange a rank's partner is 2^k replicas away, nearest first. Partners swap
+ * halves of what both hold, and each adds the received half to its own. So sums are added neighbours first, like the
+ * blocks below them; since a + b is b + a, every share of the gradients ends as the same tree. (Recursive halving and
+ * doubling: Thakur, Rabenseifner and Gropp 2005.) If each replica updates its own share of the weights (ZeRO's first
+ * stage: Rajbhandari, Rasley, Ruwase and He 2020), weights are doubled after the optimizer instead of sums before it.
+ * Or the transport adds each bucket over all replicas at once. */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
@@ -17,7 +17,7 @@ static struct channel *channel_between(struct lower *w, enum chan_kind kind, int
     return c;
 }
 
-/* Has any of the 2^k replicas around this one, whose gradients are added already, a micro-batch? */
+/* Does any of the 2^k replicas around this one, whose gradients are already added, have a micro-batch? */
 static bool any_of(const struct plan *p, int replica, int k)
 {
     int first = replica >> k << k;
@@ -25,8 +25,8 @@ static bool any_of(const struct plan *p, int replica, int k)
     return false;
 }
 
-/* Halving sends what the partner goes on with, unless it is no gradient yet: what comes from elsewhere is taken then
- * instead of added. Doubling sends all that is complete here. */
+/* Halving sends the half that the partner continues with, unless the sender has no gradient yet. A receiver without
+ * gradients takes the received ones instead of adding them. Doubling sends all that is complete here. */
 static void bucket_channel(struct lower *w, enum chan_kind kind, int rank, int b, int from, int k)
 {
     int to = from ^ (1 << k);
@@ -43,10 +43,10 @@ static void bucket_channel(struct lower *w, enum chan_kind kind, int rank, int b
 
 static int exchanges(const struct plan *p) { return placement_halvings(p->pl); }
 
-/* What doubling brings: sums, or weights that were updated by them. */
+/* What doubling exchanges: sums, or the updated weights. */
 static enum chan_kind doubled(const struct plan *p) { return p->pl->sharing.weights ? CHAN_WEIGHT : CHAN_SUMMED; }
 
-/* Evaluations are read on the first replica alone. */
+/* Only the first replica's evaluations are read. */
 static void kept_channels(struct lower *w)
 {
     const struct plan *p = w->p;
@@ -66,7 +66,7 @@ static void kept_channels(struct lower *w)
     }
 }
 
-/* All replicas are at both ends of it. */
+/* All replicas are at both ends of this channel. */
 static void whole_channel(struct lower *w, int rank, int b)
 {
     const struct bucket *x = &w->bucket[rank].v[b];
@@ -121,7 +121,7 @@ void replicas_kept_emit(struct lower *w, int rank)
     }
 }
 
-/* The channel of a bucket's exchange in one direction; -1: nothing goes that way. */
+/* The channel of a bucket's exchange in one direction; -1: nothing is sent that way. */
 static int channel_find(const struct lower *w, enum chan_kind kind, int rank, int b, int from, int to)
 {
     for (int c = 0; c < w->chan.n; c++) {
@@ -140,7 +140,7 @@ static void exchange_emit(struct lower *w, int rank, int b, enum chan_kind kind,
     if (come >= 0) *vec_push(&w->row[rank]) = post_make(&w->chan.v[come], come, KIND_RECV);
 }
 
-/* What came in the k-th exchange. */
+/* Adds the gradients received in the k-th exchange. */
 static void add_emit(struct lower *w, int rank, int b, int k)
 {
     int me = w->p->req.replica, come = channel_find(w, CHAN_SUM, rank, b, me ^ (1 << k), me);
@@ -157,8 +157,9 @@ static void whole_emit(struct lower *w, int rank, int b)
     *vec_push(&w->row[rank]) = post_make(&w->chan.v[c], c, KIND_ALL);
 }
 
-/* A bucket goes through 2 n steps, each of which posts: halving, where what came is added first, then doubling. Where
- * weights are shared out, the optimizer comes between these, so the last step only adds. The transport takes one. */
+/* A bucket takes 2 n steps, each with posts: halving, where the received share is added first, then doubling. If
+ * weights are shared out, the optimizer runs between the two, so the last step only adds. The transport takes one
+ * step. */
 static int steps(const struct plan *p)
 {
     if (p->pl->sharing.by_transport) return 1;
@@ -174,8 +175,8 @@ static void step_emit(struct lower *w, int rank, int b, int step)
     else if (!w->p->pl->sharing.weights) exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);
 }
 
-/* Phase i begins with bucket i, and takes those before it on by a step each, the oldest first: so all replicas have the
- * same order on each link. LAG phases lie between two steps of a bucket, in which its messages travel. */
+/* Phase i starts bucket i and advances each earlier bucket by a step, the oldest first, so all replicas have the same
+ * order on each link. LAG phases lie between two steps of a bucket; its messages travel in that time. */
 enum { LAG = 2 };
 static int phases(const struct lower *w, int rank)
 {
@@ -190,7 +191,7 @@ static void phase_emit(struct lower *w, int rank)
         if ((i - b) % LAG == 0 && (i - b) / LAG < steps(w->p)) step_emit(w, rank, b, (i - b) / LAG);
 }
 
-/* Are the gradients of a bucket final? All that lie behind it in the network are, too. */
+/* Are the gradients of a bucket final? Then all later gradients of the network are final, too. */
 static bool is_final(const struct lower *w, int rank, const struct bucket *b)
 {
     const struct plan *p = w->p;

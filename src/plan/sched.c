@@ -1,4 +1,4 @@
-/* Schedules: the list, and what all of them share. */
+/* Schedules: the list, and the code that all schedules share. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
@@ -69,7 +69,7 @@ int sched_rows_map(const struct sched *s, int **rank_of)
 
 /* ---- costs, for schedules that choose -------------------------------------------------------- */
 
-/* Of a sample, what groups before `border` make and groups behind it read. */
+/* Bytes of a sample that groups before `border` make and groups after it read. */
 static double border_bytes(const struct selection *s, int border)
 {
     double bytes = 0;
@@ -83,7 +83,7 @@ static double border_bytes(const struct selection *s, int border)
     return bytes;
 }
 
-/* What runs again does so with B. */
+/* Recomputation counts as part of B. */
 static struct sched_cost stage_cost(const struct plan *p, const struct plan_request *r, int stage)
 {
     const struct cost *k = r->cost;

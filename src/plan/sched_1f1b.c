@@ -1,5 +1,5 @@
-/* 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s of p keeps at most min(m, p - s) micro-batches in flight: that
- * many forward passes, then one backward and one forward in turn. */
+/* 1f1b (PipeDream-Flush, Narayanan et al. 2021): stage s of p keeps at most min(m, p - s) micro-batches in flight. It
+ * runs that many forward passes, then one backward and one forward in turn. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 

@@ -1,7 +1,7 @@
-/* auto: of many schedules the one whose step is shortest by the costs of F, B, W and transfers and whose ranks have the
- * memory for it: a search as in Qi et al. 2024, section 3.1, over how many micro-batches are in flight, how long W
- * waits, and what comes first. The named schedules for the same stages are among them, so by these costs alone it is
- * worse by a thousandth at most; transfers that wait for each other only plans know. */
+/* auto: of many schedules the one with the shortest step by the costs of F, B, W and transfers, whose ranks have the
+ * memory for it. A search as in Qi et al. 2024, section 3.1, over the number of micro-batches in flight, how long W
+ * waits, and which pass comes first. The search includes the named schedules for the same stages, so by these costs
+ * alone it is at most a thousandth worse than them. Only plans know which transfers wait for each other. */
 #include <stdlib.h>
 #include "plan/greedy.h"
 #include "plan/plan.h"
@@ -9,10 +9,10 @@
 
 extern const struct sched_kind sched_auto;
 
-/* A larger number in flight must save at least this part of the step. */
+/* A larger number in flight must save at least this fraction of the step. */
 static const double WORTH = 0.001;
 
-/* The fastest so far with one number of micro-batches in flight. */
+/* The fastest rows so far with one number of micro-batches in flight. */
 struct found_rows { struct sched rows; double ns; int most; };
 
 static void rows_begin(struct sched *s, int n_ranks)
@@ -29,7 +29,7 @@ static void rows_weigh(const struct sched_request *r, struct sched *rows, struct
     best->ns = ns;
 }
 
-/* The schedules that have a name, for these stages and with so many micro-batches in flight. */
+/* Tries the named schedules for these stages, with this number of micro-batches in flight. */
 static int named_try(const struct sched_request *r, struct found_rows *x, struct err *e)
 {
     static const char *const name[] = {"1f1b", "zb-h1", "zb-v"};
@@ -61,8 +61,8 @@ static int most_try(const struct sched_request *r, struct found_rows *x, struct 
     return named_try(r, x, e);
 }
 
-/* How many micro-batches in flight are tried, ascending: up to 2p - 1, with which no rank waits for its first backward
- * pass. Each number where memory is short, otherwise from p on a few. */
+/* Which numbers of micro-batches in flight are tried, in ascending order: up to 2p - 1, with which no rank waits for
+ * its first backward pass. All of them where memory is limited; otherwise a few from p on. */
 static bool most_wanted(const struct sched_request *r, int most)
 {
     int p = r->map->n_ranks, end = r->in_flight ? r->in_flight : 2 * p - 1;
@@ -84,7 +84,7 @@ static bool rows_equal(const struct sched *a, const struct sched *b)
     return true;
 }
 
-/* Those that are left by their times: what fits before what does not, then the shorter step. */
+/* Chooses among the candidates: rows that fit before rows that do not, then the shorter step. */
 static int found_choose(const struct sched_request *r, struct found_rows *x, int n, int *best, struct err *e)
 {
     double least = 0, excess = 0;

@@ -1,11 +1,11 @@
-/* forward: evaluation. Every micro-batch once through all stages. */
+/* forward: evaluation. Every micro-batch goes once through all stages. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 
 static void row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
-    /* where a rank has several stages, as many micro-batches at a time as keep all ranks busy */
+    /* with several stages a rank, enough micro-batches at a time to keep all ranks busy */
     const int most = n > 1 ? r->map->n_ranks : 1;
     for (int from = 0; from < r->n_mb; from += most)
         for (int i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* gpipe (Huang et al. 2019): all forward passes, then all backward passes, both in ascending order (R3). Where fewer
- * micro-batches may be in flight, so many at a time. */
+/* gpipe (Huang et al. 2019): all forward passes, then all backward passes, both in ascending order (R3). With a limit
+ * of micro-batches in flight, that many at a time. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 

@@ -1,8 +1,8 @@
-/* interleaved (Narayanan et al. 2021, section 2.2): each rank has v stages, stage s on rank s mod p, and the bubble is
- * a v-th of 1f1b's. Micro-batches go in groups of p through one stage of each rank after the other; as in Megatron-LM a
- * rank runs (v - 1) group + 2 (p - 1 - rank) forward passes ahead. Where m is no multiple of p the groups share the
- * rest evenly, for with a group smaller than p ranks would wait for each other. For fewer in flight than that takes
- * there are no such rows: they are played through greedily. */
+/* interleaved (Narayanan et al. 2021, section 2.2): each rank has v stages, stage s is on rank s mod p, and the bubble
+ * is a v-th of 1f1b's. Micro-batches go in groups of p through one stage of each rank after the other. As in
+ * Megatron-LM a rank runs (v - 1) group + 2 (p - 1 - rank) forward passes ahead. If m is no multiple of p, the groups
+ * share the rest evenly; with a group smaller than p, ranks would wait for each other. With fewer in flight than this
+ * needs there are no such rows; then greedy_rows makes them. */
 #include "plan/greedy.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -11,7 +11,7 @@ extern const struct sched_kind sched_interleaved;
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* n groups, the first `larger` of them by one. */
+/* n groups of `size`, the first `larger` of them larger by one. */
 struct groups { int n, size, larger; };
 
 static struct groups groups_of(const struct sched_request *r)
@@ -25,11 +25,11 @@ static struct groups groups_of(const struct sched_request *r)
 
 struct interleaved_pass { int chunk, mb; };
 
-/* The k-th pass of n_chunks x n_mb, through the chunks in ascending order or back. */
+/* The k-th pass of n_chunks x n_mb, through the chunks in ascending order or backward. */
 static struct interleaved_pass pass_of(const struct groups *g, int n_chunks, int k, bool back)
 {
     int size = g->size + 1, first = 0, larger = g->larger * size * n_chunks;
-    if (k >= larger) {                                   /* behind the larger groups */
+    if (k >= larger) {                                   /* after the larger groups */
         first = g->larger * size;
         k -= larger;
         size--;
@@ -40,7 +40,7 @@ static struct interleaved_pass pass_of(const struct groups *g, int n_chunks, int
     return (struct interleaved_pass){back ? n_chunks - 1 - chunk : chunk, first + k % size};
 }
 
-/* Forward passes before the first backward pass, that before it included; of rank 0 most. */
+/* Forward passes up to the first backward pass, including the one directly before it. Rank 0 has the most. */
 static int ahead_of(const struct sched_request *r, const struct groups *g, int rank)
 {
     int v = r->map->n_stages_of[rank], n = (v - 1) * (g->size + (g->larger > 0)) + 2 * (r->map->n_ranks - 1 - rank) + 1;

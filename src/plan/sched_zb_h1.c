@@ -1,8 +1,8 @@
-/* zb-h1 (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", ZB-H1): the order of 1f1b, but rank r puts W off by r
- * micro-batches, so that gradients go back first and what is left fills the wait at the end. Idle: (p - 1)(F + B - W),
- * a third of 1f1b's where all three cost the same; in flight: as many on each rank as 1f1b's first rank has; what waits
- * for W also keeps its output gradients, so bytes are more. in_flight gives more micro-batches ahead, up to 2p - 1,
- * which is ZB-H2. */
+/* zb-h1 (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", ZB-H1): the order of 1f1b, but rank r delays W by r
+ * micro-batches. So gradients go back first, and W fills the wait at the end. Idle time: (p - 1)(F + B - W), a third of
+ * 1f1b's if all three cost the same. In flight: on each rank as many as on 1f1b's first rank. A micro-batch that waits
+ * for W also keeps its output gradients, so it takes more bytes. in_flight allows more micro-batches ahead, up to 2p -
+ * 1, which is ZB-H2. */
 #include "plan/plan.h"
 #include "plan/sched.h"
 
@@ -10,7 +10,7 @@ extern const struct sched_kind sched_zb_h1;
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* ahead: forward passes before the first backward pass; late: by how many micro-batches W is put off. */
+/* ahead: forward passes before the first backward pass; late: the number of micro-batches by which W is delayed. */
 static void row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     int p = r->map->n_ranks, stage = r->map->stages_of[rank][0];

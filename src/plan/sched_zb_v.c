@@ -1,8 +1,8 @@
-/* zb-v (Qi et al. 2024, section 6, ZB-V): stages lie in a V, so that rank 0 has the first and the last one, and the
- * turn at the last rank moves nothing. With two stages a rank, no idle time between a rank's first and last pass where
- * F, B and W cost the same, with as many micro-batches in flight on each rank as 1f1b's first rank has; what waits for
- * W also keeps its output gradients, so that takes more bytes. Other numbers of stages, of micro-batches or in flight,
- * for which the paper has no rows, are played through greedily. */
+/* zb-v (Qi et al. 2024, section 6, ZB-V): stages lie in a V, so rank 0 has the first and the last one, and the turn at
+ * the last rank moves nothing. With two stages a rank, and F, B and W of equal cost, a rank has no idle time between
+ * its first and last pass. It then has as many micro-batches in flight on each rank as 1f1b's first rank. A micro-batch
+ * that waits for W also keeps its output gradients, so it takes more bytes. The paper has no rows for other numbers of
+ * stages, of micro-batches or in flight; greedy_rows makes those. */
 #include "plan/greedy.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
@@ -20,8 +20,9 @@ static void push(struct next *x, enum act_op op, int chunk)
 
 static void push_all(struct next *x, int chunk) { push(x, ACT_F, chunk); push(x, ACT_B, chunk); push(x, ACT_W, chunk); }
 
-/* Warm-up: the first stage alone, then both in turn, then all three passes of the second one. Then all six in turn; at
- * the end B of both before their W, as many as the rank's number, since the ranks before it wait for them. */
+/* Warm-up: the first stage alone, then both in turn, then all three passes of the second stage. Then all six in turn.
+ * At the end B of both stages comes before their W, as often as the rank's number, because earlier ranks wait for these
+ * B. */
 static void row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     int p = r->map->n_ranks;

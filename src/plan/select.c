@@ -19,8 +19,8 @@ static bool does(const struct graph *g, int node, enum op_category what)
     return node >= 0 && g->node[node].op->category == what;
 }
 
-/* norm -> ReLU, or norm -> sum -> ReLU where the norm is the first summand. Returns the number of nodes, 0 if the
- * pattern does not begin here. */
+/* norm -> ReLU, or norm -> sum -> ReLU with the norm as the first summand. Returns the number of nodes, 0 if no pattern
+ * begins here. */
 static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
 {
     if (!does(g, bn, OP_NORM)) return 0;
@@ -31,7 +31,7 @@ static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
     if (!does(g, next, OP_ADD) || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out ||
         g->node[next].in[1] == g->node[bn].out)
         return 0;
-    /* both gradients would be one tensor: no kernel that adds to it twice */
+    /* both gradients would be one tensor, and no kernel adds to a tensor twice */
     if (g->node[next].in[1] == g->node[bn].in[0]) return 0;
     node[2] = only_reader(g, next);
     return does(g, node[2], OP_RELU) ? 3 : 0;
@@ -83,11 +83,11 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
     }
     if (k->fixed) k->need_b &= ~(uint32_t)NEED_SAVED;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
-    if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* what only a score reads */
+    if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* only a score reads the output */
 }
 
-/* Where batch norm is one kernel, it reads each element of the output's gradient before it writes the same element: the
- * masked gradient, or with nothing to add the input's own, needs no memory beyond it. */
+/* A fused batch norm kernel reads each element of the output's gradient before it writes the same element. So one
+ * result needs no memory of its own: the masked gradient, or the input's gradient if there is no addition. */
 static int grad_over(const struct device *d, const struct graph *g, const struct group *k)
 {
     if (!d->fuse_bn || !does(g, k->node[0], OP_NORM)) return -1;
@@ -268,7 +268,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
              s->dev.rules->hardware, s->dev.backend, s->dev.isa, s->dev.library,
              *s->dev.beside ? ", " : "", s->dev.beside, c->train.precision, hash, s->dev.threads,
              (long long)c->train.split_size);
-    /* one group is one replica: the words are those of checkpoints from before there were groups */
+    /* for one block: the words of checkpoints from before there were blocks */
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);
     else text_add(out, "replicas 1");
     if (c->pipeline.replicas > 1 && strcmp(c->pipeline.reduce, "nccl") == 0)

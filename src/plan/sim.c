@@ -1,4 +1,4 @@
-/* The simulator: runs the rows in time, with the transport's contract: a message starts when both ends are posted and
+/* The simulator: runs the rows in time under the transport's contract. A message starts when both ends are posted and
  * the link is free; posts cost nothing. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,18 +7,19 @@
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
-/* A sum goes through memory three times for each value; norms, an optimizer with momentum and weights that are packed
- * nine times. */
+/* A sum accesses memory three times for each value; norms, an optimizer with momentum and packing of weights do so nine
+ * times. */
 #define SUM_BYTES (1.0 / 3)
-enum { COSTS = ACC_RECOMPUTE + 1 };                      /* parts of the account that are kernels */
+enum { COSTS = ACC_RECOMPUTE + 1 };                      /* account parts that are kernels */
 struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
     int *at; double *now;                                /* of each rank */
     VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
-    /* of each pair of ranks and direction; behind them, of each rank and other replica, there and back */
+    /* when each link is free: of each pair of ranks and direction; then of each rank and other replica, in both
+     * directions */
     double *link_free;
-    int *feed, *feed_at;                                 /* channels by the rank here that receives, ascending */
-    /* of stage, part and size (full, last); negative: not yet asked for */
+    int *feed, *feed_at;                                 /* channels, sorted by their receiving rank here */
+    /* of stage, part and size (full, last); negative: not yet computed */
     double *cost;
 };
 
@@ -32,7 +33,7 @@ static struct wire *wire_of(struct simulation *m, int chan, int mb)
     return w;
 }
 
-/* part: of the account, up to ACC_RECOMPUTE. */
+/* part: a part of the account, up to ACC_RECOMPUTE. */
 static double cost_sum(const struct simulation *m, const struct stage_plan *st, enum account part, int n)
 {
     static const enum phase phase[] = {
@@ -48,7 +49,7 @@ static double cost_sum(const struct simulation *m, const struct stage_plan *st, 
     return sum / cost_speed(m->k, st->rank);
 }
 
-/* Micro-batches have few sizes: nearly all of them the largest, then that of the last one. */
+/* Micro-batches have few sizes: nearly all have the largest size, the last one its own. */
 static double stage_cost(const struct simulation *m, int stage, enum account part, int mb)
 {
     int n = m->p->mb_n[mb];
@@ -64,11 +65,11 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
     return false;
 }
 
-/* Of the accumulators that the action adds up. */
+/* Bytes of the accumulators that the action adds. */
 static size_t sum_bytes(const struct plan *p, const struct act *a)
 {
     size_t bytes = 0;
-    if (a->chan >= 0) return act_bytes(p, a);            /* another replica's */
+    if (a->chan >= 0) return act_bytes(p, a);            /* another replica's share */
     int first, end;
     act_groups(p, a, &first, &end);
     for (int g = first; g < end; g++) {
@@ -80,7 +81,7 @@ static size_t sum_bytes(const struct plan *p, const struct act *a)
     return bytes;
 }
 
-/* Of the groups that the action runs: all of its stage, or a piece. */
+/* Cost of the groups that the action runs: all groups of its stage, or a piece. */
 static double part_cost(const struct simulation *m, const struct act *a, int phase, int mb)
 {
     int first, end;
@@ -91,7 +92,7 @@ static double part_cost(const struct simulation *m, const struct act *a, int pha
     return sum / cost_speed(m->k, m->p->stage[a->stage].rank);
 }
 
-/* To the rank's account; the sum. */
+/* Adds the action's cost to the rank's account and returns it. */
 static double act_cost(struct simulation *m, const struct act *a)
 {
     const struct stage_plan *st = &m->p->stage[a->stage];
@@ -124,7 +125,7 @@ static double *link_of(const struct simulation *m, const struct channel *c)
     return &m->link_free[n * n + (c->from_rank * m->p->req.replicas + other) * 2 + comes];
 }
 
-/* Of a sum over n replicas a link carries at least 2 (n - 1) / n of its bytes (Patarasuk and Yuan 2009). */
+/* For a sum over n replicas a link carries at least 2 (n - 1) / n of its bytes (Patarasuk and Yuan 2009). */
 static double wire_bytes(const struct plan *p, const struct channel *c, double bytes)
 {
     return c->kind == CHAN_ALL ? 2 * bytes * (p->req.replicas - 1) / p->req.replicas : bytes;
@@ -136,14 +137,14 @@ static void post(struct simulation *m, int rank, const struct act *a)
     struct wire *w = wire_of(m, a->chan, a->mb);
     double bytes = (double)act_bytes(m->p, a), busy = bytes * m->k->busy_ns_per_byte;
     bool reads = m->k->read_ns_per_byte > 0 && channel_lends(c->kind);
-    if (reads) {                                         /* the addition reads for itself, the rest is copied */
+    if (reads) {                                         /* the addition reads the data itself; other data is copied */
         bool copies = act_info[a->op].kind == KIND_RECV && c->kind != CHAN_SUM;
         busy = copies ? bytes * m->k->read_ns_per_byte : 0;
         bytes = 0;
     }
     m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
-    /* the other replicas are where this one is, which has the most to do */
+    /* the other replicas are assumed to be where this replica is, which has the most to do */
     if (c->from_replica >= 0) w->sent = w->posted = m->now[rank], w->has_send = w->has_recv = true;
     else if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
@@ -168,7 +169,7 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
     return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 
-/* When the action may start, or -1 while a message it reads has not been matched. */
+/* When the action may start, or -1 while a message that it reads has no match. */
 static double ready_at(struct simulation *m, int rank, const struct act *a)
 {
     double t = m->now[rank];
@@ -176,7 +177,7 @@ static double ready_at(struct simulation *m, int rank, const struct act *a)
         int c = m->feed[i];
         if (!channel_feeds(m->p, &m->p->chan[c], a)) continue;
         struct wire *w = wire_of(m, c, a->mb);
-        /* of another replica's messages those that were posted: gradients are sent on as they come */
+        /* another replica's messages count only once they are posted: gradients are sent on as they arrive */
         if (w->done < 0 && m->p->chan[c].from_replica >= 0) continue;
         if (w->done < 0) return -1;
         if (w->done > t) t = w->done;
@@ -224,7 +225,7 @@ double sim_busy(const struct sim_stage *s)
     return sum;
 }
 
-/* A step ends when all is there that has come. */
+/* A step ends when all its messages have arrived. */
 static void arrivals_wait(struct simulation *m)
 {
     for (int r = 0; r < m->s->n_ranks; r++)
@@ -249,7 +250,7 @@ static void finish(struct simulation *m)
         s->peak_bytes[r] = plan_rank_bytes(m->p, r);
     }
     double idle = s->wall_ns * s->n_ranks - busy;
-    if (idle < 1e-9 * busy) idle = 0;                    /* rounding, where nobody waits */
+    if (idle < 1e-9 * busy) idle = 0;                    /* rounding, where no rank waits */
     if (s->wall_ns > 0) s->bubble_of_wall = idle / (s->wall_ns * s->n_ranks);
     if (busy > 0) s->bubble_of_ideal = idle / busy;
 }

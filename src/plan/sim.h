@@ -1,10 +1,10 @@
-/* A plan, played through by its costs. Pure. */
+/* Simulation of a plan from its costs. Pure. */
 #ifndef PLAN_SIM_H
 #define PLAN_SIM_H
 #include "plan/cost.h"
 #include "plan/plan.h"
 
-/* ns; waits are what is left of the step */
+/* ns; waits are the rest of the step */
 struct sim_stage { double part[ACC_COUNT]; };
 double sim_busy(const struct sim_stage *s);
 struct sim_wire { int chan, mb; double start, end; };

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "plan/plan_int.h"
 
-/* A class as the stage sees it; false: that has nothing of it. */
+/* A class as the stage sees it; false: the stage has no values of the class. */
 static bool class_seen(const struct slot_class *c, int stage, struct slot_user *out)
 {
     *out = (struct slot_user){c->stage, c->writer, c->last};
@@ -17,7 +17,7 @@ static uint8_t class_mode(const struct act *a, const struct slot_class *c)
     const struct act_info *i = &act_info[a->op];
     struct slot_user u;
     if (!class_seen(c, a->stage, &u)) return 0;
-    /* what is kept to the end, R of its stage may read, too */
+    /* R of the class's stage may also read values kept to the end */
     unsigned last = 1u << u.last | (c->recompute && a->stage == c->stage ? 1u << L_R : 0);
     bool writes = i->writes >> u.as & 1, reads = (i->reads >> u.as & 1) && (i->lasts & last);
     return (uint8_t)((writes ? OPND_WRITE : 0) | (reads ? OPND_READ : 0));
@@ -43,7 +43,7 @@ static void operands(struct lower *w, struct act *a)
     } else {
         const struct stage_map *m = &w->p->pl->map;
         int rank = m->rank_of[a->stage];
-        for (int i = 0; i < m->n_stages_of[rank]; i++)   /* what other stages of the rank wrote, too */
+        for (int i = 0; i < m->n_stages_of[rank]; i++)   /* also what other stages of the rank wrote */
             for (int s = m->stages_of[rank][i], c = w->cls_at[s]; c < w->cls_at[s + 1]; c++) {
                 uint8_t mode = class_mode(a, &w->cls.v[c]);
                 if (mode) *vec_push(&w->opnd) = (struct opnd){.cls = (uint16_t)c, .mode = mode};
@@ -52,7 +52,7 @@ static void operands(struct lower *w, struct act *a)
     a->n_opnd = (uint16_t)(w->opnd.n - (int)a->opnd);
 }
 
-/* Index of the last action that touches (class, micro-batch) in the row, for every pair. */
+/* For every pair of class and micro-batch: the last action of the row that touches it. */
 static void last_uses(const struct lower *w, int rank, int *last)
 {
     for (int i = 0; i < w->row[rank].n; i++) {
@@ -62,12 +62,12 @@ static void last_uses(const struct lower *w, int rank, int *last)
     }
 }
 
-/* A slot that is being sent: until its receive is known to be posted, position pos of rank to. */
+/* A slot that is being sent, until its receive is known to be posted: position pos of rank `to`. */
 struct sent { int cls, mb, to, pos; };
-/* slot, last: of each class and micro-batch. owed[class]: micro-batch whose slot is still being sent, -1 none. many: of
- * each stage and micro-batch, the action that it shares with others; NULL: none. Where sent slots
- * go by what is known (plan_lowered): that, what is being sent, and of each class and micro-batch: how many of its
- * sends; is it no longer needed. */
+/* slot, last: of each class and micro-batch. owed[class]: the micro-batch whose slot is still being sent, -1: none.
+ * many: of each stage and micro-batch, the action that it shares with others; NULL: none. The rest is used if sent
+ * slots are freed by what is known (plan_lowered). known: the order; sent: slots being sent; open: of each class and
+ * micro-batch, the number of its open sends; over: no longer needed. */
 struct live {
     int *slot, *last; bool *busy; int *owed; const struct act **many;
     const struct happens_before *known; VEC(struct sent) sent; int *open; bool *over;
@@ -81,8 +81,8 @@ static void many_find(const struct lower *w, int rank, struct live *l)
     }
 }
 
-/* The first n neighbours that are free; there are always some below the number of micro-batches, because each takes one
- * slot a class. */
+/* The first n free neighbours. There are always some below the number of micro-batches, because each micro-batch takes
+ * one slot a class. */
 static int free_find(const bool *busy, int n)
 {
     int s = 0;
@@ -104,14 +104,14 @@ static bool range_widen(const struct lower *w, const struct live *l, const struc
     return *end - *first > was;
 }
 
-/* Nobody here needs it any more, and it is not being sent. */
+/* Frees the slot if no action here needs it any more and it is not being sent. */
 static void slot_free(const struct lower *w, struct live *l, int cls, int mb)
 {
     int at = cls * w->p->n_mb + mb;
     if (l->over[at] && !l->open[at]) l->busy[cls * (w->p->n_mb + 1) + l->slot[at]] = false;
 }
 
-/* Sends that have met their receives before action i. */
+/* Settles the sends that have met their receives before action i. */
 static void sends_settle(const struct lower *w, struct live *l, int rank, int i)
 {
     int n = 0;
@@ -130,7 +130,7 @@ static void slot_send(const struct lower *w, struct live *l, const struct act *a
     l->open[cls * w->p->n_mb + a->mb]++;
 }
 
-/* For the micro-batch; where an action will read it together with others, for all of them. */
+/* Takes a slot for the micro-batch; if an action reads it together with others, slots for all of them. */
 static void slot_take(struct lower *w, struct live *l, int cls, int mb)
 {
     struct slot_class *c = &w->cls.v[cls];
@@ -141,7 +141,7 @@ static void slot_take(struct lower *w, struct live *l, int cls, int mb)
     }
     int n = end - first;
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
-    /* what other replicas get has their order */
+    /* values sent to other replicas are in the order of micro-batches */
     int s = c->last == L_O && w->p->req.replicas > 1 ? first : free_find(busy, n);
     for (int k = 0; k < n; k++) {
         busy[s + k] = true;
@@ -150,7 +150,7 @@ static void slot_take(struct lower *w, struct live *l, int cls, int mb)
     if (s + n > c->n_slots) c->n_slots = s + n;
 }
 
-/* A slot whose last reader is a send goes back one micro-batch later, so that the next value does not wait for the
+/* A slot whose last reader is a send is freed one micro-batch later, so that the next value does not wait for the
  * transfer. */
 static void slot_release(struct lower *w, struct live *l, int cls, int mb)
 {
@@ -188,7 +188,7 @@ static void row_slots(struct lower *w, int rank, struct live *l)
     }
 }
 
-/* A micro-batch is in flight from F until neither B nor W needs what is kept of it. */
+/* A micro-batch is in flight from F until neither B nor W needs its kept values. */
 static void in_flight_count(struct lower *w, int rank)
 {
     int *now = mem_alloc((size_t)w->p->n_stages * sizeof *now);
@@ -205,7 +205,7 @@ static void in_flight_count(struct lower *w, int rank)
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Each input has ways of its own, whichever stages of the rank load it. */
+/* Each input has its own staging places, whichever stages of the rank load it. */
 static size_t loads_of(const struct plan *p, int rank)
 {
     const struct graph *g = p->sel->g;
@@ -215,7 +215,7 @@ static size_t loads_of(const struct plan *p, int rank)
     return (size_t)p->sel->dev.load_ways * bytes;
 }
 
-/* Behind all slots: what other replicas keep, where it comes here. */
+/* Memory after all slots, for the values that other replicas send here. */
 static void copies_count(struct lower *w)
 {
     struct plan *p = w->p;

@@ -19,7 +19,7 @@ static bool receives(const struct lower *w, int stage, int t, enum chan_kind kin
 
 /* ---- kept values: a class of slots for each (writer, last reader) ---------------------------- */
 
-struct life { enum slot_writer writer; enum slot_last last; int n_users; };   /* users: the first in w->users */
+struct life { enum slot_writer writer; enum slot_last last; int n_users; };   /* users: the first n_users in w->users */
 
 static bool lives_so(const struct lower *w, const struct slot_class *c, const struct life *l)
 {
@@ -54,7 +54,7 @@ static size_t tensor_bytes(const struct lower *w, int t)
 
 static enum slot_last later(enum slot_last a, enum slot_last b) { return a > b ? a : b; }
 
-/* A need of the backward pass: W counts as B where they are joined; nothing is needed when only evaluating. */
+/* Last reader in the backward pass: W counts as B where they are joined. Evaluation needs nothing. */
 static enum slot_last need_last(const struct lower *w, const struct stage_plan *st, bool b, bool wgt)
 {
     if (w->p->req.mode != PLAN_TRAIN) return L_F;
@@ -72,14 +72,14 @@ static bool stage_has(const struct stage_plan *st, int g)
     return g >= st->first_group && g < st->first_group + st->n_groups;
 }
 
-/* The group of the i-th reader of t, -1 where that lies in another stage. */
+/* The group of the i-th reader of t; -1: it belongs to another stage. */
 static int reader_here(const struct lower *w, const struct stage_plan *st, int t, int i)
 {
     int g = w->p->sel->group_of[w->g->tensor[t].reader[i]];
     return stage_has(st, g) ? g : -1;
 }
 
-/* Who in this stage reads t in its backward pass, last. */
+/* The last backward pass of this stage that reads t. */
 static enum slot_last back_last(const struct lower *w, int s, int t)
 {
     const struct stage_plan *st = &w->p->stage[s];
@@ -128,8 +128,8 @@ static bool stage_reads(const struct lower *w, const struct stage_plan *st, int 
     return false;
 }
 
-/* Of what is not kept only that part runs again which the backward pass reads, or which leads there. What a batch norm
- * keeps for its statistics stays kept. */
+/* Of the values that are not kept, only those run again that the backward pass reads, or that lead to them. The values
+ * that a batch norm keeps for its statistics stay kept. */
 static void recompute_find(struct lower *w, int s)
 {
     const struct stage_plan *st = &w->p->stage[s];
@@ -141,7 +141,7 @@ static void recompute_find(struct lower *w, int s)
     }
 }
 
-/* As the forward pass leaves it. */
+/* Last reader of t as the forward pass wrote it. */
 static enum slot_last act_last(const struct lower *w, int s, int t)
 {
     enum slot_last last = sends(w, s, t, CHAN_ACT) ? L_SF : L_F;
@@ -158,7 +158,7 @@ static enum slot_last grad_last(const struct lower *w, int s, int t)
     return need_last(w, &w->p->stage[s], true, made && runs_w(&w->p->sel->group[group_making(w, t)]));
 }
 
-/* The stages that find t, or its gradient, in the place of stage s; into w->users. Returns how many. */
+/* The stages that find t, or its gradient, in the place of stage s; into w->users. Returns their number. */
 static int users_find(struct lower *w, int what, int s, int t)
 {
     const struct stage_map *m = &w->p->pl->map;
@@ -201,7 +201,8 @@ static void recompute_places(struct lower *w, int s)
     }
 }
 
-/* The gradient of a tensor is read by its maker's backward calls, or sent to where the tensor came from. */
+/* The backward calls of a tensor's maker read its gradient, or the stage sends the gradient to where the tensor came
+ * from. */
 static void grad_places(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
@@ -241,7 +242,7 @@ static void saved_places(struct lower *w, int s)
     }
 }
 
-/* What other stages of the rank have in their places. */
+/* Takes the places that other stages of the rank have. */
 static void homes_take(struct lower *w, int s)
 {
     struct stage_plan *st = &w->p->stage[s];
@@ -254,13 +255,12 @@ static void homes_take(struct lower *w, int s)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* Values that live within one program: which calls they span, then an offset each. In the order of their first calls;
- * at: where each key is, + 1. */
-/* owner: key of the value whose memory it has, or its own */
+/* Values that live within one program: the calls that they span, then an offset for each. In the order of their first
+ * calls. at: index + 1 of each key. owner: the key of the value whose memory it uses, or its own key. */
 struct temp { int key, owner, from, to; size_t bytes, off; bool placed; };
 struct temps { VEC(struct temp) v; int *at, n_tensors; };
 
-/* key: tensor >= 0, or -1 - group for extras. */
+/* key: tensor >= 0, or -1 - group for saved tensors. */
 static int *temp_at(struct temps *ts, int key) { return &ts->at[key >= 0 ? key : ts->n_tensors - 1 - key]; }
 
 static struct temp *temp_find(struct temps *ts, int key)
@@ -275,7 +275,7 @@ static void temp_add(struct temps *ts, struct temp t)
     *temp_at(ts, t.key) = ts->v.n;
 }
 
-/* A value begins at its first mention and lives to its last. */
+/* A value lives from its first mention to its last. */
 static void temp_mention(struct temps *ts, int key, int from, int to, size_t bytes)
 {
     struct temp *t = temp_find(ts, key);
@@ -285,7 +285,7 @@ static void temp_mention(struct temps *ts, int key, int from, int to, size_t byt
     if (!t) temp_add(ts, (struct temp){.key = key, .owner = key, .from = from, .to = to, .bytes = size_align64(bytes)});
 }
 
-/* A value that begins with the call that reads `over` for the last time, in the memory of that. */
+/* A value that begins with the last call that reads `over`, in the memory of `over`. */
 static void temp_over(struct temps *ts, int key, int over, int at)
 {
     struct temp *o = temp_find(ts, over);
@@ -303,7 +303,7 @@ static int by_size(const void *a, const void *b)
                                 : x->key - y->key;
 }
 
-/* The lowest offset that no placed value has during the span of t; none before `first` lives then. */
+/* The lowest offset that is free during the span of t. No value before index `first` lives then. */
 static size_t temp_room(const struct temps *ts, const struct temp *t, int first)
 {
     size_t off = 0;
@@ -319,11 +319,11 @@ static size_t temp_room(const struct temps *ts, const struct temp *t, int first)
     return off;
 }
 
-/* Interval colouring, largest first, lowest offset that is free over the whole span; then those in memory of another.
- * Returns the bytes used. */
+/* Interval colouring, largest first, at the lowest offset that is free over the whole span; then the values in memory
+ * of another. Returns the bytes used. */
 static size_t temps_place(struct temps *ts, int n_calls)
 {
-    /* of each call: the first value that lives on at it */
+    /* of each call: the first value that still lives at it */
     int n = ts->v.n, *first = mem_alloc((size_t)(n_calls + 1) * sizeof *first);
     struct temp **order = mem_alloc((size_t)(n + 1) * sizeof *order);
     size_t peak = 0;
@@ -373,7 +373,7 @@ static struct place *act_kept(const struct program_maker *m, int t)
     return &(m->first ? m->st->act_place : m->st->recompute_place)[t];
 }
 static bool act_is_temp(const struct program_maker *m, int t) { return act_kept(m, t)->space == SP_NONE; }
-/* Statistics are applied from what the first forward pass kept; a second one must not write there. */
+/* Statistics are applied from what the first forward pass saved, so recomputation must not write there. */
 static struct place saved_kept(const struct program_maker *m, const struct kop *c)
 {
     int i = c->group - m->st->first_group;
@@ -389,7 +389,7 @@ static bool is_aside(const struct program_maker *m, const struct kop *k)
     return m->aside && k->phase == PH_BWD_WEIGHTS;
 }
 
-/* First walk: which temporaries each call touches. */
+/* First pass over the calls: which temporaries each call touches. */
 static void temps_collect(struct program_maker *m)
 {
     const struct lower *w = m->w;
@@ -442,8 +442,8 @@ static void params_at(struct program_maker *m, const struct group *k, struct kop
             (struct place){.space = SP_PACKED, .cls = -1, .off = pl->packed_off[c->group], .bytes = k->packed_bytes};
 }
 
-/* Gradients of an input: the first contribution overwrites unless one came from a later stage; `written` remembers.
- */
+/* Gradients of an input: the first contribution overwrites, unless a later stage already wrote one. written: of each
+ * tensor, whether this program wrote its gradient. */
 static void gins_at(struct program_maker *m, const struct group *k, struct kop *c, bool *written)
 {
     for (int j = 0; j < k->n_in; j++) {
@@ -495,7 +495,7 @@ static void prog_close(struct program_maker *m, struct prog *out)
 {
     temps_collect(m);
     size_t act = temps_place(&m->act, m->n), grad = temps_place(&m->grad, m->n);
-    out->tmp_bytes = act > grad ? act : grad;            /* a program has the one kind or the other */
+    out->tmp_bytes = act > grad ? act : grad;            /* a program has only one of the two kinds */
     calls_fill(m);
     works_place(m, out);
     out->n = m->n;
@@ -503,7 +503,7 @@ static void prog_close(struct program_maker *m, struct prog *out)
     temps_free(&m->act); temps_free(&m->grad);
 }
 
-/* With room for n calls. */
+/* With space for n calls. */
 static struct program_maker maker_of(struct lower *w, int s, bool first, int n)
 {
     return (struct program_maker){.w = w,

@@ -16,7 +16,7 @@ static struct state_row row_of(const struct selection *s, int param)
     };
 }
 
-/* What is kept beside a weight, of its shape. */
+/* A row kept besides a weight, with the weight's shape. */
 static struct state_row beside(struct arena *mem, const struct state_row *weight, enum state_kind kind,
                                const char *name)
 {

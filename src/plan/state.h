@@ -1,32 +1,34 @@
-/* The registry of state: a row for each tensor that outlives a step. Who initialises, reads, writes, hashes, counts or
- * updates state goes through these rows, and nobody keeps a list of his own. Pure, part of a placement, frozen. */
+/* The registry of state: a row for each tensor that outlives a step. All code that initialises, reads, writes, hashes,
+ * counts or updates state uses these rows; no code keeps its own list. Pure, part of a placement, frozen. */
 #ifndef PLAN_STATE_H
 #define PLAN_STATE_H
 #include "model/op.h"
 #include "plan/select.h"
 
-/* the first three as enum param_kind */
+/* the first three equal enum param_kind */
 enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_AVERAGE, STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
 #define STATE_NOWHERE SIZE_MAX
 
 struct state_row {
-    /* as files spell it: "layer1.0.conv1.weight"; of an optimizer's buffer with the buffer's name behind it:
-     * "layer1.0.conv1.weight.exp_avg"; of an average "layer1.0.conv1.weight.ema" */
+    /* as files spell it: "layer1.0.conv1.weight"; an optimizer's buffer appends its own name:
+     * "layer1.0.conv1.weight.exp_avg"; an average is "layer1.0.conv1.weight.ema" */
     const char *name;
     enum state_kind kind;
-    int param;                                           /* graph->param that it is, or that the buffer belongs to */
+    /* index in graph->param, of the buffer's weight for a buffer */
+    int param;
     int buffer;                                          /* OPTIMIZER: which of the weight's */
     struct shape shape; enum dtype type;                 /* logical, as in files */
-    enum dtype stored; enum layout layout;               /* how it lies in memory */
+    enum dtype stored; enum layout layout;               /* how it is stored in memory */
     enum state_region region;
-    size_t bytes;                                        /* there: whole lines of 64 */
-    /* the rank that changes it and speaks for it; of which replica, where these share weights out, otherwise 0 */
+    size_t bytes;                                        /* stored bytes: whole lines of 64 */
+    /* the rank that changes it and writes it to checkpoints; and its replica where replicas share weights out,
+     * otherwise 0 */
     int owner, replica;
-    /* [rank] in its region; STATE_NOWHERE: not on that rank. What the optimizer keeps lies on the row's replica alone,
-     * where weights are shared out. */
+    /* [rank] offset in its region; STATE_NOWHERE: not on that rank. Where weights are shared out, optimizer state
+     * exists on the row's replica alone. */
     size_t *off;
-    bool tied;                                           /* has several uses, on any ranks; those without own copies */
+    bool tied;                                           /* several uses; each rank that uses it has a copy */
     bool trained;                                        /* a weight that is not frozen: has gradients */
     double lr_factor, decay_factor;
 };
@@ -35,7 +37,7 @@ struct state_row {
  * weight, then the averages. Names live as long as arena and graph. */
 int state_rows_make(struct arena *mem, const struct selection *s, const struct state_buffers *b,
                     struct state_row **out);
-/* Bytes of all rows of a kind as they are stored; trained: only of what has gradients. */
+/* Stored bytes of all rows of a kind; trained: only of rows that have gradients. */
 uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, bool trained);
 static inline size_t state_plain_bytes(const struct state_row *r)      /* as files hold it */
 {

@@ -29,7 +29,7 @@ static struct stage_row stage_row(const struct plan *p, int s)
     return r;
 }
 
-/* in_flight: of all stages of the rank. */
+/* in_flight: the sum over all stages of the rank. */
 static struct rank_row rank_row(const struct plan *p, int rank)
 {
     const struct stage_map *m = &p->pl->map;
@@ -43,7 +43,7 @@ static struct rank_row rank_row(const struct plan *p, int rank)
     return r;
 }
 
-/* Stages and ranks are told apart where they differ. */
+/* Are ranks numbered differently from stages? Then the tables show both. */
 static bool ranks_differ(const struct plan *p)
 {
     bool differ = false;
@@ -56,7 +56,7 @@ static const char *call_name(const struct plan *p, const struct kop *k)
     return p->sel->g->node[p->sel->group[k->group].node[0]].name;
 }
 
-/* What is run again on each stage, neighbouring layers as "first .. last". */
+/* The recomputed groups of each stage; neighbouring layers as "first .. last". */
 static void recompute_table(const struct plan *p, struct text *out)
 {
     bool any = false;
@@ -99,7 +99,7 @@ static bool same_fallback(const struct selection *s, int a, int b)
            !strcmp(s->group[a].fallback, s->group[b].fallback);
 }
 
-/* The other fallback kernel, for which costs count nothing saved; the same ones of an operator in one line. */
+/* The other fallback kernels, which estimates do not count as slow. Equal ones of an operator share a line. */
 static void quick_text(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
@@ -121,7 +121,7 @@ static void fallbacks(const struct selection *s, struct text *out)
     if (out->n > before) text_add(out, "\n");
 }
 
-/* Stand-ins that are slow, or those that are not. */
+/* Fallback kernels that are slow, or those that are not. */
 static json_t *fallbacks_json(const struct selection *s, bool slow)
 {
     json_t *list = json_array();
@@ -132,7 +132,7 @@ static json_t *fallbacks_json(const struct selection *s, bool slow)
     return list;
 }
 
-/* Milliseconds, or what suits the step, in columns of 8. */
+/* A time unit that suits the step, in columns of 8. */
 static void time_table(const struct plan *p, const struct sim *s, struct text *out)
 {
     static const struct { const char *head; enum account part; } column[] = {
@@ -190,7 +190,7 @@ static void stage_name(const struct plan *p, int i, struct text *out)
     if (strcmp(first, last) != 0) text_add(out, " .. %s", last);
 }
 
-/* What is in which stage. Where the names of one leave no room for the figures, these follow below. */
+/* The layers of each stage. If a stage's names leave no space for the figures, these follow on the next line. */
 static void layer_table(const struct plan *p, int columns, struct text *out)
 {
     enum { FIGURES = 6 + 12 + 13, LEAST = 12 };
@@ -259,7 +259,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     sim_free(s);
 }
 
-/* Where a rank has several stages, the first one's row tells of the rank. */
+/* For a rank with several stages, its first stage's row has the rank's numbers. */
 static void rank_json(json_t *row, const struct plan *p, int rank)
 {
     struct rank_row r = rank_row(p, rank);

@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-/* Where bundle mb begins; also of illegal plans, which have none such. */
+/* The first micro-batch of bundle mb; also for illegal plans that name no such bundle. */
 static int micro_at(const struct plan *p, int mb) { return p->mb_micro[mb > p->n_mb ? p->n_mb : mb]; }
 
 int mb_parts(const struct plan *p, int mb) { return micro_at(p, mb + 1) - micro_at(p, mb); }
@@ -103,7 +103,7 @@ static void stages_print(const struct plan *p, bool programs, struct text *out)
     }
 }
 
-/* Those that were asked for: scores always are there. */
+/* The requested outputs; scores are always there and not printed. */
 static void outputs_print(const struct plan *p, struct text *out)
 {
     struct scores scores;
@@ -210,7 +210,7 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     return i <= ACT_W ? 0 : -1;
 }
 
-/* What is known of a file while its lines are read. seen: which ranks have their row. */
+/* State of reading a file line by line. seen: which ranks have their row. */
 struct text_rows { const char *file; int line; struct sched *out; bool *seen; };
 
 static int line_parse(struct text_rows *f, const char *s, size_t n, struct err *e)
