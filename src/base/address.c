@@ -42,7 +42,7 @@ int address_parse(const char *s, struct address *a)
                : host_parse(s, (size_t)(colon - s), false, port, a);
 }
 
-/* A path counts with the zero at its end, an abstract name begins with one and has none there. */
+/* The length of a path includes its final zero. An abstract name begins with a zero and has none at its end. */
 int address_parse_unix(const char *s, struct address *a)
 {
     struct sockaddr_un *to = (struct sockaddr_un *)&a->at;

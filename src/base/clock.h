@@ -4,13 +4,14 @@
 #include <pthread.h>
 #include <stdint.h>
 uint64_t clock_ns(void);
-uint64_t clock_thread_ns(void);                           /* time that this thread has run so far */
-uint64_t clock_process_ns(void);                          /* the same of all threads together */
+uint64_t clock_thread_ns(void);                           /* CPU time of this thread */
+uint64_t clock_process_ns(void);                          /* CPU time of all threads of the process */
 /* Wall-clock time as RFC 3339 UTC with milliseconds, for logs and metrics. Returns buf. */
 char *clock_rfc3339(char buf[32]);
 
-/* A condition whose waits end by monotonic time; others end late, or at once, when somebody sets the clock. */
+/* Initializes a condition whose waits use monotonic time. Default conditions use the wall clock: a change of the clock
+ * ends their waits too early or too late. */
 void clock_cond_init(pthread_cond_t *c);
-/* Waits for a signal, for ns at most; may return early. With `lock` held. */
+/* Waits for a signal, for ns at most; may return early. The caller holds `lock`. */
 void clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t ns);
 #endif

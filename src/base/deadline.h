@@ -1,52 +1,53 @@
-/* How long those who take part in the end of a run wait for each other, in one place: each of them is right only beside
- * the others, and the compiler checks that. Milliseconds.
+/* Timeouts in milliseconds, all in one place. Most concern the end of a run. Each is right only relative to the others,
+ * and the compiler checks that.
  *
- * A failure ends a run from the inside out: the rank that failed tells rank 0, rank 0 tells everybody and writes the
- * last lines, mpirun ends what is left. Where one of them does not move, the next one outwards goes on without it. */
+ * A failure ends a run from the inside out. The failed rank reports to rank 0. Rank 0 orders all ranks to end and
+ * writes the last lines. mpirun ends the remaining processes. If one of these does not act, the next one continues
+ * without it. */
 #ifndef BASE_DEADLINE_H
 #define BASE_DEADLINE_H
 
 enum deadline {
-    /* ---- the orderly way, by messages ---- */
-    DEADLINE_LISTEN = 60,              /* rank 0 that was stopped or lost a peer listens so long for the cause */
-    DEADLINE_ANSWER = 300,             /* ... and waits so long until all others know that the job has failed; */
-    DEADLINE_ANSWER_SHORT = 100,       /* after a signal, or when one of them stands still, so long */
+    /* ---- the orderly end, by messages ---- */
+    DEADLINE_LISTEN = 60,              /* rank 0, stopped or without a peer, listens so long for the cause */
+    DEADLINE_ANSWER = 300,             /* ... and waits so long until all ranks know that the job failed, */
+    DEADLINE_ANSWER_SHORT = 100,       /* ... or so long after a signal or when a rank is not responding */
     DEADLINE_GRACE = 600,              /* another rank that failed waits so long for rank 0's order to end */
-    /* ---- who ends a process whose executor hangs ---- */
-    DEADLINE_LOOP_STOP = 220,          /* after a signal the scheduler of rank 0, with the last line of the metrics; */
-    DEADLINE_PROCESS_STOP = 300,       /* ... then the watching thread of any process, and without a scheduler */
-    DEADLINE_LOOP_FAIL = 1000,         /* the same after any other failure */
+    /* ---- when the executor hangs: time until a thread ends the process ---- */
+    DEADLINE_LOOP_STOP = 220,          /* after a signal: rank 0's scheduler, with the last line of the metrics; */
+    DEADLINE_PROCESS_STOP = 300,       /* ... the watching thread of each process, also without a scheduler */
+    DEADLINE_LOOP_FAIL = 1000,         /* the same two after any other failure */
     DEADLINE_PROCESS_FAIL = 2500,
-    DEADLINE_SCREEN = 500,             /* a terminal that is stopped gets so long to take a line */
-    DEADLINE_PRINT = 1000,             /* ... and printing may hold up the end of a process for so long */
-    DEADLINE_READ = 1000,              /* mpirun has so long to read what rank 0 printed, */
-    DEADLINE_PASSED = 50,              /* ... and then gets so long to pass it on */
-    DEADLINE_ENDED = 1000,             /* other ranks wait so long to be ended by mpirun, after rank 0 */
-    DEADLINE_HEIR = 500,               /* rank 0 stands still: rank r speaks for the job after r - 1 times so long */
-    DEADLINE_HEIR_LEFT = 2000,         /* rank 0 is gone: a rank of the next host speaks after so long */
-    DEADLINE_PARTING = 5000,           /* all is done and nobody is watched: rank 0 waits so long for others to end */
+    DEADLINE_SCREEN = 500,             /* a suspended terminal gets so long to accept a line */
+    DEADLINE_PRINT = 1000,             /* ... and printing may delay the end of a process so long */
+    DEADLINE_READ = 1000,              /* mpirun gets so long to read rank 0's output, */
+    DEADLINE_PASSED = 50,              /* ... and then so long to pass it on */
+    DEADLINE_ENDED = 1000,             /* after rank 0, other ranks wait so long until mpirun ends them */
+    DEADLINE_HEIR = 500,               /* rank 0 is not responding: rank r leads the job after (r - 1) times this */
+    DEADLINE_HEIR_LEFT = 2000,         /* rank 0 was lost: a rank of the next host leads the job after so long */
+    DEADLINE_PARTING = 5000,           /* at the end of an unmonitored run, rank 0 waits so long for other ranks */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
-    DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for one to be on disk */
-    /* ---- who is seen to stand still ---- */
-    DEADLINE_BEAT = 250,               /* a process says that it is there so often, and judges what it has heard */
-    DEADLINE_JOIN = 3000,              /* a process tries for so long to reach rank 0 with its beats */
-    DEADLINE_STARTUP = 3000,           /* before ranks have met, each rank speaks so much later than the one before */
+    DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for the previous one */
+    /* ---- when a process counts as not responding ---- */
+    DEADLINE_BEAT = 250,               /* period of heartbeats, and of judging the received ones */
+    DEADLINE_JOIN = 3000,              /* a process tries so long to connect its heartbeats to rank 0 */
+    DEADLINE_STARTUP = 3000,           /* before ranks have met: delay between one rank's report and the next's */
     /* ---- transports ---- */
-    DEADLINE_SAID = 1000,              /* closing waits so long for messages on their way */
+    DEADLINE_SAID = 1000,              /* closing waits so long for messages in flight */
     DEADLINE_SETTLE = 1000,            /* ... and for transfers between devices */
-    DEADLINE_DOUBT = 1500,             /* over nccl, who only lost a peer waits so long for the cause to come */
-    DEADLINE_MEET = 1500,              /* the same where ranks connect */
-    DEADLINE_TOLD = 2000,              /* and so long communicators live on after a failure, until all have heard */
-    DEADLINE_RELEASE = 5000,           /* giving them back may take so long, afterwards they are abandoned */
+    DEADLINE_DOUBT = 1500,             /* nccl: a rank that only lost a peer waits so long for the cause */
+    DEADLINE_MEET = 1500,              /* the same while ranks connect */
+    DEADLINE_TOLD = 2000,              /* after a failure communicators live so long, until all ranks know of it */
+    DEADLINE_RELEASE = 5000,           /* releasing them may take so long, then they are abandoned */
     /* ---- the service manager ---- */
-    DEADLINE_EXTEND = 300000,          /* a phase of set-up asks for so long at a time, */
-    DEADLINE_EXTEND_LOOK = 30000,      /* ... when it has got on in so long */
-    DEADLINE_WATCHDOG = 120000,        /* WatchdogSec of our units: for a finished step */
+    DEADLINE_EXTEND = 300000,          /* a phase of set-up requests so much time at once, */
+    DEADLINE_EXTEND_LOOK = 30000,      /* ... whenever it has progressed within this time */
+    DEADLINE_WATCHDOG = 120000,        /* WatchdogSec of our units: time for a step */
     DEADLINE_WATCHED = 4200000,        /* ... and while steps may have to wait for files */
-    /* ---- what others promise ---- */
+    /* ---- promises of the manual and of the launcher ---- */
     DEADLINE_PROMISED_STOP = 500,      /* mpstaged(8): from SIGTERM to the end of a process */
     DEADLINE_PROMISED_HANG = 2000,     /* from run.hang_timeout to the end of all ranks */
-    DEADLINE_LAUNCHER = 1000,          /* Open MPI 4.1 sends SIGTERM and SIGKILL to ranks that far apart */
+    DEADLINE_LAUNCHER = 1000,          /* Open MPI 4.1: delay from SIGTERM to SIGKILL */
 };
 
 #define DEADLINE_BEFORE(first, second, why) _Static_assert((first) < (second), why)

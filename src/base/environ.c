@@ -1,4 +1,4 @@
-/* A new table of the environment for each change of it. */
+/* Each change of the environment makes a new table. */
 #include "config.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -8,12 +8,13 @@
 #include "base/environ.h"
 #include "base/mem.h"
 
-/* The text that was new in a table is in its own memory, behind the places: unsetenv may take its place away. */
+/* The new variable's text follows the pointers in the table's own memory, because unsetenv may remove its
+ * pointer. */
 struct table { struct table *before; char *at[]; };
-static struct table *newest;                              /* keeps all tables in sight of leak checkers */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* for who changes the environment */
+static struct table *newest;                              /* lets leak checkers reach all tables */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* held while the environment changes */
 
-/* With `lock` held: all variables but `name`; then `name` with `value`, if that is not NULL. */
+/* With `lock` held: copies all variables but `name`, then adds `name` with `value` unless that is NULL. */
 static void replace(const char *name, const char *value)
 {
     size_t n = 0, room = 0, length = strlen(name), more = value ? length + strlen(value) + 2 : 0;

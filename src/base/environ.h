@@ -1,9 +1,9 @@
-/* Variables of the environment that the program itself sets, for the libraries that read their settings there.
+/* Environment variables that the program itself sets for libraries, which read their settings there.
  *
- * Libraries call getenv at any time from any thread, the C library does so for the time zone, and setenv of the C
- * library moves the table meanwhile: before glibc 2.41 a reader then runs into freed memory. Here each change makes a
- * new table and puts it in the old one's place; the old one stays as it was, and so readers may be anywhere in it. It
- * is never freed: call these a few times in a process's life. Any thread. */
+ * Libraries call getenv at any time and in any thread; so does the C library for the time zone. The C library's setenv
+ * moves the table meanwhile: before glibc 2.41 a reader may then access freed memory. Here each change makes a new
+ * table and installs it in place of the old one. The old table stays unchanged for its readers and is never freed, so
+ * call these functions only a few times in a process. Any thread. */
 #ifndef BASE_ENVIRON_H
 #define BASE_ENVIRON_H
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/err.h"
 
-/* An error is one line, whatever a file name or a value contained. */
+/* An error stays one line even if a file name or a value contains control characters. */
 static void one_line(char *s)
 {
     for (; *s; s++) if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';

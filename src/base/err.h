@@ -1,10 +1,10 @@
-/* Errors as values. Everybody may use this, in any thread: an error belongs to whoever holds it.
+/* Errors as values. Any code may use this, in any thread. An error belongs to the code that holds it.
  *
- * The function that knows the cause writes the text (err_set); its callers pass the -1 on and may prepend where it
- * happened (err_where). Only the daemon prints. The code is the exit code of the program (mpstaged(8), EXIT STATUS).
+ * The function that knows the cause writes the text (err_set). Its callers pass the -1 on and may prepend where it
+ * happened (err_where). Only the daemon prints. The code is the exit status of the program (mpstaged(8), EXIT STATUS).
  *
- * This folder: errors, memory, text, files that are made or read, the clock and all deadlines, random numbers, name
- * tables, what the environment says of a launcher. Nothing here knows of networks or ranks. See docs/design/conf.md. */
+ * This folder: errors, memory, text, input and output files, the clock and all deadlines, random numbers, name tables,
+ * the launcher's environment variables. Nothing here knows of networks or ranks. See docs/design/conf.md. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
@@ -22,8 +22,8 @@ enum err_code {
     E_PERM = 77,      /* not permitted */
     E_CONF = 78,      /* bad configuration */
     E_NONFINITE = 79, /* loss or gradient not finite */
-    E_CORRUPT = 80,   /* what was computed again came out differently */
-    E_HANG = 81       /* a rank stands still */
+    E_CORRUPT = 80,   /* two computations of the same values differ */
+    E_HANG = 81       /* a rank is not responding */
 };
 
 struct err {
@@ -31,9 +31,8 @@ struct err {
     char text[1000];
 };
 
-/* Sets code and text unless an error is already set (the first one wins). A text is one line: control
- * characters become '?'. Returns -1 always, so that failing is one line: return err_set(e, E_CONF, "..."). e may be
- * NULL. */
+/* Sets code and text unless an error is already set: the first one wins. A text is one line: control characters become
+ * '?'. Always returns -1, so callers can write: return err_set(e, E_CONF, "..."). e may be NULL. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Prepends "fmt: " to the text of a set error. Returns -1 always. */

@@ -15,7 +15,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files hold little-endian numbers, which are read as they are");
 
-/* The name of a folder's files, of its first ones where they are many, that is near to that of the path. */
+/* Finds the name most similar to that of the path among the first MOST entries of its folder. */
 static void near_find(const char *path, char near[NAME_MAX + 1])
 {
     enum { MOST = 10000 };
@@ -46,7 +46,7 @@ int file_missing(const char *path, struct err *e)
 int file_open(const char *path, uint64_t *size, struct err *e)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* a pipe without a writer must not hang us */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* a pipe without a writer must not block us */
     if (fd < 0) return file_missing(path, e);
     if (fstat(fd, &st)) {
         err_set(e, E_IO, "%s: %s", path, strerror(errno));

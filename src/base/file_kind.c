@@ -7,7 +7,7 @@
 #define DOWNLOAD "download the file again"
 #define UTF8 "save it as UTF-8"
 
-/* What stands at a place of the file. */
+/* Bytes at an offset of the file. */
 struct magic { const char *s; size_t n, at; struct file_kind is; };
 #define MAGIC(s, at, ...) {s, sizeof s - 1, at, {__VA_ARGS__}}
 
@@ -49,14 +49,15 @@ static const struct file_kind page = {"an HTML page, as servers send it instead 
     pickle = {"a pickle of Python", NULL, FILE_KIND_PICKLE}, onnx = {"an ONNX model", NULL, FILE_KIND_OTHER},
     tensorflow = {"a TensorFlow model", NULL, FILE_KIND_OTHER}, utf16 = {"UTF-16 text", UTF8, FILE_KIND_OTHER};
 
-/* No control characters but those of text, and no byte that UTF-8 never has. */
+/* Only control characters of text, and no byte that UTF-8 never has. */
 static bool readable(const unsigned char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) if ((b[i] < ' ' && !isspace(b[i])) || b[i] == 127 || b[i] == 255) return false;
     return n >= 4;
 }
 
-/* What a magic of few bytes or letters leaves open. Letters also stand in names of files that a list has. */
+/* Checks more where the magic is short or could be text: a text file, such as a list of file names, may contain the
+ * same letters. */
 static bool plausible(const struct magic *m, const unsigned char *b, size_t n)
 {
     if ((m->at || !strcmp(m->s, "GIF8")) && readable(b, n)) return false;
@@ -72,7 +73,7 @@ static bool begins(const unsigned char *b, size_t n, const char *lower)
     return i == k;
 }
 
-/* What markup begins with, behind the mark of UTF-8 and blanks. */
+/* Recognizes the beginning of markup, after the byte order mark of UTF-8 and white space. */
 static const struct file_kind *markup(const unsigned char *b, size_t n)
 {
     static const char *const html[] = {"<!doctype html", "<html", "<head", "<body", "<!--"},
@@ -84,7 +85,7 @@ static const struct file_kind *markup(const unsigned char *b, size_t n)
     return n && (*b == '{' || *b == '[') ? &json : NULL;
 }
 
-/* Every second byte is 0, and no other one. */
+/* Either all even or all odd bytes are 0, and no others. */
 static bool is_utf16(const unsigned char *b, size_t n)
 {
     const size_t k = n < 32 ? n / 2 : 16;
@@ -102,7 +103,8 @@ static bool all_zero(const unsigned char *b, size_t n)
     return n >= 16;
 }
 
-/* Protocol buffers have no magic: ir_version, 3 to 20, or a SavedModel's version 1; then a message of low number. */
+/* Protocol buffers have no magic: ir_version 3 to 20, or a SavedModel's version 1, then a message with a low field
+ * number. */
 static const struct file_kind *protobuf(const unsigned char *b, size_t n)
 {
     if (n < 4 || b[0] != 8 || !b[1] || b[1] > 20 || !b[2] || (b[2] & 7) != 2 || b[2] > 0x42) return NULL;

@@ -1,5 +1,5 @@
-/* What a file is, by its first bytes, where something else was wanted: a page that a server sent, a pointer of Git LFS,
- * weights of another format. Pure but for file_kind_file; any thread. */
+/* Recognizes a file by its first bytes, when it is not of the expected type: a web page from a server, a Git LFS
+ * pointer, weights of another format. Only file_kind_file reads; the rest is pure. Any thread. */
 #ifndef BASE_FILE_KIND_H
 #define BASE_FILE_KIND_H
 #include <stddef.h>
@@ -8,20 +8,19 @@
 
 enum { FILE_KIND_BYTES = 512 };
 
-/* FILE_KIND_JSON and FILE_KIND_PLAIN: what may be right where text is wanted. */
+/* FILE_KIND_JSON and FILE_KIND_PLAIN may be right where text is expected. */
 enum file_kind_kind { FILE_KIND_OTHER, FILE_KIND_JSON, FILE_KIND_PLAIN, FILE_KIND_ZIP, FILE_KIND_PICKLE };
 /* name: "an HTML page"; remedy: what helps, or NULL */
 struct file_kind { const char *name, *remedy; enum file_kind_kind kind; };
 
-/* What n bytes from the beginning of a file, of which FILE_KIND_BYTES suffice, say that it is; NULL: they do not say.
- * */
+/* Recognizes a file by its first n bytes; FILE_KIND_BYTES suffice. NULL: unknown. */
 const struct file_kind *file_kind(const void *bytes, size_t n);
 
-/* 65 where these bytes say what the file is: its path, what it is, what was wanted, and what helps. 0: they do not say,
- * or it is what was wanted. */
+/* Fails (65) if the bytes show another type than `wanted`. The text has the path, the type found, the type expected and
+ * a remedy. 0: unknown, or the expected type. */
 int file_kind_refuse(const char *path, const void *bytes, size_t n, const char *wanted, struct err *e);
-/* The same of an open file of `size` bytes. A file that cannot be read says nothing. */
+/* The same for an open file of `size` bytes. 0 also if it cannot be read. */
 int file_kind_file(int fd, const char *path, uint64_t size, const char *wanted, struct err *e);
-/* The same of a file where text is wanted. */
+/* The same for a file that must be text. */
 int file_kind_text(const char *path, const void *bytes, size_t n, struct err *e);
 #endif

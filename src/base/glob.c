@@ -3,7 +3,7 @@
 
 struct star { const char *at; size_t n; };
 
-/* Where it fails, the last * takes one byte more. star: room for what each * took, or NULL. */
+/* On a mismatch the last * takes one byte more. star: memory for the text that each * matches, or NULL. */
 static bool glob(const char *p, const char *s, const char *end, struct star *star)
 {
     const char *again = NULL, *from = s;
@@ -24,7 +24,7 @@ static bool glob(const char *p, const char *s, const char *end, struct star *sta
 
 bool glob_matches(const char *pattern, const char *s, size_t n) { return glob(pattern, s, s + n, NULL); }
 
-/* The end of the components that match; NULL: none do. */
+/* The end of the matching components; NULL: none match. */
 static const char *matched(const char *pattern, const char *name, struct star *star)
 {
     for (const char *end = name + strcspn(name, ".");; end += 1 + strcspn(end + 1, ".")) {

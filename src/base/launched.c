@@ -1,10 +1,9 @@
-/* Launchers and their variables. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/launched.h"
 
-/* size: how many ranks there are (local: on this host), or rank: its number, from which there is at least one more.
- * wants: a variable that has to be there, too; unless: one that may not. */
+/* size: variable with the number of ranks (local: on this host). rank: variable with this rank's number; there are more
+ * ranks than that number. wants: a variable that must be set, too; unless: one that must not be set. */
 static const struct launcher { const char *name, *size, *rank, *wants, *unless, *way; bool own, local; } launchers[] = {
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", .own = true},
     {"Slurm's srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun --mpi=pmix"},
@@ -31,7 +30,7 @@ static int number(const char *name)
     return !s || end == s || *end || n < 0 || n > 1 << 30 ? -1 : (int)n;
 }
 
-/* Steps that are no srun's have these numbers, or a word: batch scripts, and shells of salloc. */
+/* Whether this is a step of srun. Batch scripts and salloc shells have step numbers from 0xfffffff0, or a word. */
 static bool is_task(void)
 {
     const char *s = getenv("SLURM_STEP_ID");
@@ -90,7 +89,7 @@ static void outer_tell(const char *name, int ranks, struct text *out)
 
 void launched_outer(int ranks, struct text *out)
 {
-    static const char everywhere[] = "SLURM_NTASKS";      /* a shell of salloc and a batch script have it, too */
+    static const char everywhere[] = "SLURM_NTASKS";      /* also set in a shell of salloc and a batch script */
     outer_tell(everywhere, ranks, out);
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
@@ -99,7 +98,7 @@ void launched_outer(int ranks, struct text *out)
     }
 }
 
-/* The rank of this process as the launcher says it; NULL: there is no launcher. */
+/* The rank of this process according to the launcher; NULL: there is no launcher. */
 static const char *rank_text(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};

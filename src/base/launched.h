@@ -1,29 +1,30 @@
-/* What the environment says of the launcher that has started this process, and of how many ranks there are. A launcher
- * of another MPI, or srun without PMIx, starts N processes that do not find each other: then the environment says N,
- * and MPI says 1. Variables may also be left over from an outer job, which is so for sure where a batch script or an
- * interactive shell has them. Reads the environment, changes nothing; call it before MPI starts, which sets some. */
+/* Environment variables of the launcher that started this process, and the number of ranks they claim. A launcher of
+ * another MPI, or srun without PMIx, starts N processes that do not find each other: the environment claims N, but MPI
+ * reports 1. Variables may also be left over from an outer job; in a batch script or an interactive shell they always
+ * are. This code only reads the environment. Call it before MPI starts, which sets some variables. */
 #ifndef BASE_LAUNCHED_H
 #define BASE_LAUNCHED_H
 #include <stdbool.h>
 #include "base/err.h"
 #include "base/text.h"
 
-/* A variable that says how many ranks there are. launcher: who sets it; way: how such a launcher starts ranks that find
- * each other, or NULL. own: by the launcher of our MPI library. */
+/* A variable that states the number of ranks. launcher: the program that sets it. way: how that launcher starts ranks
+ * that find each other, or NULL. own: it is the launcher of our MPI library. */
 struct launched_claim { const char *launcher, *name, *way; int ranks; bool own; };
-/* The claim that counts: the first one of several ranks. ranks is 0 if there is none, 1 if there are only such. If the
- * launcher of our own MPI has set one, that is the innermost, and it alone counts. */
+/* The claim that counts: the first one of several ranks. ranks is 0 without any claim, 1 if all claims are of one rank.
+ * A claim by our own MPI's launcher is the innermost, so it alone counts. */
 struct launched_claim launched_claim(void);
-/* Fails (78) if the environment says more ranks than `ranks`, which MPI, or the program, has found. */
+/* Fails (78) if the environment claims more than `ranks`, the number that MPI or the program found. */
 int launched_check(const struct launched_claim *c, int ranks, const char *library, struct err *e);
-/* Fails (78) if the environment says several ranks: of a program that starts the ranks itself, and is wanted once. */
+/* Fails (78) if the environment claims several ranks. For a program that must run once, because it starts the ranks
+ * itself. */
 int launched_once(const char *program, struct err *e);
-/* Adds a line on each variable that is taken for an outer job's, because it says another number than `ranks`. */
+/* Appends a line for each variable with another number than `ranks`, which is assumed to belong to an outer job. */
 void launched_outer(int ranks, struct text *out);
-/* Whether a launcher of our MPI library, or one that speaks PMIx or PMI, has started this process. */
+/* Whether a launcher of our MPI library, or one that uses PMIx or PMI, started this process. */
 bool launched_any(void);
-/* Whether this process may speak for the job: rank 0 of such a launcher, or no launcher at all. */
+/* Whether this process may print for the job: it is rank 0 of such a launcher, or there is no launcher. */
 bool launched_first(void);
-/* How many ranks the launcher has started; 0: unknown, or no launcher. */
+/* How many ranks the launcher started; 0: unknown, or no launcher. */
 int launched_ranks(void);
 #endif

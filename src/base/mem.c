@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/mem.h"
 
-/* The one global below the daemon: what to do when there is no memory, set once before any thread starts. */
+/* The handler for exhausted memory, set once before any thread starts. */
 static void (*oom)(size_t bytes);
 
 void mem_oom_handler(void (*handler)(size_t bytes)) { oom = handler; }

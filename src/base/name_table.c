@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "base/name_table.h"
 
-enum { ROOM_LEAST = 64 };                                /* rows; a power of two, as all later ones */
+enum { ROOM_LEAST = 64 };                                /* rows; a power of two, like all later sizes */
 
-/* The row of the name, or the empty one where it belongs. A third of the rows is always empty. */
+/* The row of the name, or the empty row for it. A third of the rows is always empty. */
 static struct name_table_row *row_of(const struct name_table *t, const char *name)
 {
     size_t mask = (size_t)t->room - 1, i = (size_t)XXH3_64bits(name, strlen(name)) & mask;

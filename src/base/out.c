@@ -1,4 +1,3 @@
-/* Output files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +55,7 @@ int out_replaceable(int dir, const char *path, const char *name, struct err *e)
     const uint64_t kept = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
     struct statx f, folder;
     const int bad = statx(dir, "", AT_EMPTY_PATH, WANT, &folder);
-    if (bad && errno == EPERM) return 0;                  /* by rules of seccomp that do not know the call */
+    if (bad && errno == EPERM) return 0;                  /* seccomp rules that do not know the call */
     if (bad) return err_set(e, E_CANTCREAT, "%s: %s", path, strerror(errno));
     if (folder.stx_attributes & kept) return irreplaceable(path, "its folder is immutable or append-only", e);
     if (statx(dir, name, AT_SYMLINK_NOFOLLOW, WANT, &f)) return 0;
@@ -131,7 +130,7 @@ static void aside_name(struct out *o)
     snprintf(o->aside, sizeof o->aside, "%s%016llx.tmp", aside_prefix, (unsigned long long)r);
 }
 
-/* Makes a file with a random name; a name that is taken is another file's. */
+/* Makes a file with a random name. A name that exists belongs to another file. */
 static void named_open(struct out *o)
 {
     do {
@@ -156,7 +155,7 @@ int out_begin(struct out *o, const struct out_place *at, const atomic_int *stop,
 
 int out_write(struct out *o, const void *p, size_t n, struct err *e)
 {
-    enum { PIECE = 4 << 20 };                              /* bytes between two looks at the stop word */
+    enum { PIECE = 4 << 20 };                              /* bytes between two checks of the stop word */
     for (size_t done = 0; done < n;) {
         if (o->stop && atomic_load(o->stop)) return err_set(e, E_STOPPED, "%s: not written: stopped", o->at->path);
         size_t m = n - done < PIECE ? n - done : PIECE;
@@ -204,7 +203,8 @@ static int copy(int from, int to)
     return at == lseek(from, 0, SEEK_END) ? 0 : -1;
 }
 
-/* Links may be refused by now, although they were not when this began: then the contents go into a file with a name. */
+/* The file system may refuse links now, although it did not at the beginning. Then this copies the contents to a named
+ * file. */
 static int aside_copy(struct out *o)
 {
     struct out named = {.at = o->at};
@@ -222,8 +222,8 @@ static int aside_copy(struct out *o)
     return 0;
 }
 
-/* Goes the way of a file to its name: whether the folder lets it is learnt now, and not when it is complete. Where a
- * file without a name can get none, those of this place have one from the beginning. */
+/* Takes a trial file through the steps of a commit, so that a folder that forbids one is found now, not when the file
+ * is complete. Where a nameless file cannot get a name, files of this place have one from the beginning. */
 static int way_try(struct out_place *p, struct err *e)
 {
     struct out o, other;
@@ -245,8 +245,7 @@ static int way_try(struct out_place *p, struct err *e)
                    other.aside);
 }
 
-/* Gives the file its own name, unless there is such a file. Where there are no links, an empty file keeps the name free
- * of others. */
+/* Gives the file its own name, unless that exists. Without hard links, an empty file reserves the name first. */
 static int fresh_name(struct out *o)
 {
     if (aside_link(o) && aside_copy(o)) return -1;
@@ -277,7 +276,7 @@ static void aside_keep(struct out *o)
     snprintf(o->aside, sizeof o->aside, "%s", kept);
 }
 
-/* Replaces the old file, which may have changed since it was looked at. */
+/* Replaces the old file, which may have changed since the check. */
 static int replace(struct out *o, struct err *e)
 {
     if (aside_link(o) && aside_copy(o)) return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
@@ -295,7 +294,7 @@ static int fresh_make(struct out *o, struct err *e)
     return -1;
 }
 
-/* A complete file is not thrown away, whatever keeps its name from it. */
+/* A complete file is never discarded, whatever prevents its name. */
 static void keep(struct out *o, struct err *e)
 {
     struct err why = *e;
@@ -311,8 +310,8 @@ int out_sync(int fd)
     return fsync(fd) && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP ? -1 : 0;
 }
 
-/* Syncs the folder after the rename, so that the name survives a power cut. A folder that may be written but not read
- * cannot be opened for that. */
+/* Syncs the folder after the rename, so that the name survives a power cut. Opening the folder for that needs read
+ * permission, which may be missing. */
 static int folder_sync(const struct out_place *at, int code, struct err *e)
 {
     int fd = openat(at->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), bad = 0;
@@ -372,7 +371,7 @@ int out_file_named(const char *path, const struct text *t, bool fresh, struct er
     return bad;
 }
 
-/* Whether the name is one that aside_name makes. */
+/* Whether aside_name makes such names. */
 static bool is_aside(int dir, const char *name)
 {
     enum { PREFIX = sizeof aside_prefix - 1, DIGITS = 16 };

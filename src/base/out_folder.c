@@ -1,4 +1,3 @@
-/* Folders that are there whole or not at all. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +32,7 @@ static int folder_enter(struct out_folder *f, struct err *e)
     return f->fd < 0 ? fail(f, E_CANTCREAT, "cannot open the temporary folder: ", e) : 0;
 }
 
-/* Removes the regular files of a folder, then the folder. What is no regular file keeps the folder, and is named. */
+/* Removes a folder and its regular files. Anything else in it makes this fail, and the text names it. */
 static int folder_clear(int dir, const char *shown, const char *name, struct err *e)
 {
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -77,7 +76,7 @@ static int sync_of(const struct out_folder *f, int fd, struct err *e)
     return out_sync(fd) ? fail(f, E_IO, "its folder: ", e) : 0;
 }
 
-/* So that what was renamed in it survives a power cut, and before anything that is done later. */
+/* Makes renames in the folder survive a power cut, before any later operation. */
 static int parent_sync(const struct out_folder *f, struct err *e)
 {
     int parent = openat(f->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -102,7 +101,7 @@ int out_folder_try(int dir, const char *shown, struct err *e)
     struct out_folder f = {.dir = -1, .fd = -1};
     struct out_place at = OUT_NOWHERE;
     char name[sizeof f.name], aside[sizeof f.aside];
-    /* a name of its own: others may try at the same time, on other hosts, too */
+    /* a unique name: other processes may try at the same time, also on other hosts */
     snprintf(name, sizeof name, ".mpstaged-trial-%lx-%llx", (long)getpid(), (unsigned long long)clock_ns());
     snprintf(aside, sizeof aside, "%s%s", name, making);
     int bad = out_folder_begin(&f, dir, shown, name, e) || out_place_in(f.fd, shown, name, &at, e) ||
@@ -138,7 +137,7 @@ int out_folder_remove(int dir, const char *shown, const char *name, struct err *
 {
     struct out_folder f;
     int bad = folder_make(&f, dir, shown, name, e) || folder_clear(f.dir, shown, f.aside, e);
-    /* overlayfs renames no folder of a layer below: that goes in its place */
+    /* overlayfs cannot rename a folder of a lower layer: clear that one in place */
     if (!bad && renameat(f.dir, f.name, f.dir, f.aside))
         bad = errno == ENOENT ? 0 : errno == EXDEV ? folder_clear(f.dir, shown, name, e) : fail(&f, E_CANTCREAT, "", e);
     else if (!bad) bad = parent_sync(&f, e);

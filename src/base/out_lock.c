@@ -1,4 +1,3 @@
-/* Lock files, and what killed processes left. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 #include "base/out.h"
 #include "base/proc.h"
 
-/* A lock file of ours is a regular file with one name. */
+/* Our lock files are regular files with one name. */
 static int lock_check(const struct stat *st, const char *shown, const char *name, struct err *e)
 {
     if (!S_ISREG(st->st_mode))
@@ -25,9 +24,9 @@ static int lock_failed(const char *shown, const char *name, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: %s", shown, name, strerror(errno));
 }
 
-/* ---- who has it, by what the file says --------------------------------------------------------------------------- */
+/* ---- the owner named in the file -------------------------------------------------------------------------------- */
 
-/* A process: its number, when it began, and where: a number is used again, by another boot or another host, too. */
+/* Identifies a process: its number, start time, boot and host, because numbers are used again. */
 struct owner { long pid; unsigned long long start; char boot[40], host[65]; };
 
 static struct owner owner_self(void)
@@ -64,11 +63,11 @@ static bool is_same(const struct owner *a, const struct owner *b)
     return a->pid == b->pid && a->start == b->start && !strcmp(a->boot, b->boot);
 }
 
-/* Where the file system has no locks, the last one that has written its name into the file has it, unless one who has
- * it lives. 0: this process. */
+/* Without locks in the file system, the last process that wrote its name holds the lock, unless an earlier owner lives.
+ * 0: this process. */
 static int name_lock(int fd, const char *shown, const char *name, long *owner, struct err *e)
 {
-    const struct timespec others = {.tv_nsec = 200000000};   /* until whoever came at the same time has written */
+    const struct timespec others = {.tv_nsec = 200000000};   /* until simultaneous processes have written */
     struct owner is, me = owner_self();
     struct proc p;
     bool any = owner_read(fd, &is) && *is.boot && !is_same(&is, &me);
@@ -91,7 +90,7 @@ static int lock_busy(int fd, long *owner)
     return OUT_LOCK_BUSY;
 }
 
-/* Who only asks whether a lock is held (out_lock_is_held) has it for a moment: that is waited for. */
+/* out_lock_is_held takes the lock for a moment: wait for that. */
 static int flock_try(int fd)
 {
     const struct timespec moment = {.tv_nsec = 20000000};
@@ -102,7 +101,7 @@ static int flock_try(int fd)
     return 0;
 }
 
-/* By flock; a file system without it may have locks of open files. 0: locked. */
+/* Uses flock, or open file description locks where the file system has no flock. 0: locked. */
 static int any_lock(int fd, const char *shown, const char *name, long *owner, struct err *e)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -115,7 +114,7 @@ static int any_lock(int fd, const char *shown, const char *name, long *owner, st
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* 0: locked; 1: the file was removed meanwhile, so another one may exist. */
+/* 0: locked; 1: the file was removed meanwhile, so a new one may exist. */
 static int lock_try(int fd, int dir, const char *shown, const char *name, long *owner, struct err *e)
 {
     struct stat st, named;
@@ -131,7 +130,7 @@ int out_lock(int dir, const char *shown, const char *name, bool make, long *owne
 {
     struct stat st;
     for (;;) {
-        /* checked before opening, because opening a device or FIFO may do something */
+        /* check before open, because opening a device or FIFO may have effects */
         bool there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
         if (!there && errno != ENOENT) return lock_failed(shown, name, e);
         if (!there && !make) return OUT_LOCK_NONE;
@@ -150,7 +149,7 @@ int out_lock_sign(int fd, const char *shown, const char *name, struct err *e)
 {
     char s[32];
     struct owner is, me = owner_self();
-    if (owner_read(fd, &is) && is_same(&is, &me)) return 0;   /* there are no locks: the rest of it counts */
+    if (owner_read(fd, &is) && is_same(&is, &me)) return 0;   /* no locks in the file system: keep the other fields */
     int n = snprintf(s, sizeof s, "%ld\n", me.pid);
     if (ftruncate(fd, 0) || pwrite(fd, s, (size_t)n, 0) != n)
         return err_set(e, E_IO, "%s/%s: %s", shown, name, strerror(errno));

@@ -1,4 +1,3 @@
-/* Files that grow by records: metrics, logs, event files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,8 +6,8 @@
 #include <unistd.h>
 #include "base/out.h"
 
-/* AHEAD: bytes kept for the records that say how a run ended; they are asked for again when fewer than LESS are
- * left. */
+/* AHEAD: bytes reserved for the records that describe the end of a run. They are reserved again when fewer than LESS
+ * are left. */
 enum { AHEAD = 64 << 10, LESS = 32 << 10 };
 
 int out_records_open(struct out_records *r, int dir, const char *shown, const char *name, struct err *e)
@@ -20,7 +19,7 @@ int out_records_open(struct out_records *r, int dir, const char *shown, const ch
     return r->fd < 0 ? err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno)) : 0;
 }
 
-/* Where the last whole line ends. A process that was killed may have left a part of one. */
+/* Finds the end of the last whole line. A killed process may have left a partial one. */
 static int lines_end(int fd, off_t size, off_t *end)
 {
     char piece[4096];
@@ -53,7 +52,7 @@ int out_records_append(struct out_records *r, int dir, const char *shown, const 
     return 0;
 }
 
-/* Takes blocks behind the end of the file, if the file system can. */
+/* Reserves blocks past the end of the file, if the file system can. */
 static int room_ahead(struct out_records *r, uint64_t end)
 {
     struct rlimit most;
@@ -78,7 +77,7 @@ static int add(struct out_records *r, const char *p, size_t n)
         if (k > 0) { done += (size_t)k; continue; }
         int why = k < 0 ? errno : EIO;
         struct stat st;
-        /* removes half a record; somebody may have shortened the file, so its own size counts */
+        /* removes a partial record; another process may have shortened the file, so use its current size */
         if (done && (fstat(r->fd, &st) || ftruncate(r->fd, st.st_size - (off_t)done))) why = errno;
         errno = why;
         return -1;
@@ -93,7 +92,7 @@ int out_records_add(struct out_records *r, const void *p, size_t n, bool last, s
     return err_set(e, E_IO, "%s: %s", r->path, strerror(errno));
 }
 
-/* Frees the blocks ahead; if that fails, they stay unused. */
+/* Frees the reserved blocks. If that fails, they stay unused. */
 static void end_at(const struct out_records *r)
 {
     struct stat st;

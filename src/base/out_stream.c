@@ -1,4 +1,4 @@
-/* Pipes, terminals and sockets that are written without waiting for who reads them. */
+/* Writes pipes, terminals and sockets without waiting for readers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,8 +6,7 @@
 #include <unistd.h>
 #include "base/out.h"
 
-/* A pipe or terminal is opened anew, because its other users share the description that was given, and with it whether
- * writing waits. */
+/* Opens a pipe or terminal again. Its other users share the description of `fd`, and O_NONBLOCK would affect them. */
 static void look(struct out_stream *s)
 {
     struct stat st;

@@ -11,8 +11,8 @@
 #include "base/proc.h"
 #include "base/text.h"
 
-/* The name, in parentheses, may hold anything, also ")". The terminal's number is packed as by the kernel's
- * new_encode_dev(). A system that says less than Linux leaves zeros at the end. */
+/* The name, in parentheses, may contain anything, even ")". The terminal's number is packed like in the kernel's
+ * new_encode_dev(). Fields that the system does not provide stay zero. */
 bool proc_parse(const char *stat, struct proc *p)
 {
     const char *open = strchr(stat, '('), *close = strrchr(stat, ')');
@@ -59,7 +59,7 @@ double proc_boot_parse(const char *text)
     return s ? strtod(s + sizeof key - 1, NULL) : -1;
 }
 
-/* The line of all interrupts comes before that time, and it is long where there are many. */
+/* MOST: the line of interrupts precedes the boot time, and is long on a system with many interrupts. */
 double proc_own_start(void)
 {
     enum { MOST = 16 << 20 };

@@ -19,7 +19,7 @@ void rng_fill_uniform(struct rng_at at, float *x, uint64_t n)
     }
 }
 
-/* Two normals from two words by Box and Muller's formula; u is in (0, 1], so the logarithm is finite. */
+/* Two normals from two words by the Box-Muller formula; u is in (0, 1], so the logarithm is finite. */
 static void normal_pair(uint32_t a, uint32_t b, float *x, float *y)
 {
     double u = ((double)a + 1) * 0x1p-32, v = (double)b * 0x1p-32;
@@ -40,8 +40,8 @@ void rng_fill_normal(struct rng_at at, float *x, uint64_t n)
     }
 }
 
-/* Four Feistel rounds over the smallest even number of bits that covers n, repeated while the result is not in [0, n),
- * so it is a permutation of [0, n). */
+/* Four Feistel rounds over the smallest even number of bits that covers n, repeated while the result is outside [0, n).
+ * So it is a permutation of [0, n). */
 uint64_t rng_permute(uint64_t seed, uint32_t epoch, uint64_t i, uint64_t n)
 {
     if (n < 2) return 0;

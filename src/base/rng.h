@@ -1,4 +1,4 @@
-/* Random numbers without state: Philox4x32-10 (Random123), a function of (seed, domain, counters). Any thread.
+/* Stateless random numbers: Philox4x32-10 (Random123), a function of (seed, domain, counters). Any thread.
  *
  * The same arguments give the same four words on every rank, in every schedule, after every resume, on CPU and GPU. */
 #ifndef BASE_RNG_H
@@ -14,13 +14,13 @@ struct rng_at { uint64_t seed; enum rng_domain domain; uint32_t a, b, c; };
 /* The block-th four uniform words of a sequence: key = (seed), counter = (domain << 24 | a, b, c, block). */
 void rng_words(struct rng_at at, uint32_t block, uint32_t out[4]);
 
-/* Fills x[0..n) with uniform [0, 1) floats (24 bits each) or standard normals (Box-Muller in double), element i from
- * block i / 4, so a prefix of a longer array is the same array. */
+/* Fills x[0..n) with uniform [0, 1) floats (24 bits each) or standard normals (Box-Muller in double). Element i comes
+ * from block i / 4, so an array's prefix does not depend on its length. */
 void rng_fill_uniform(struct rng_at at, float *x, uint64_t n);
 void rng_fill_normal(struct rng_at at, float *x, uint64_t n);
 
-/* Keyed permutation of [0, n): position i of epoch. A Feistel network over Philox words with cycle walking, so nothing
- * is stored. */
+/* Position i of epoch in a keyed permutation of [0, n). A Feistel network over Philox words with cycle walking, so
+ * nothing is stored. */
 uint64_t rng_permute(uint64_t seed, uint32_t epoch, uint64_t i, uint64_t n);
 
 #endif

@@ -5,10 +5,10 @@
 #include <string.h>
 #include "base/suggest.h"
 
-enum { LONGEST = 120, MOST = 3 };                        /* most bytes of a name; most slips of a near one */
+enum { LONGEST = 120, MOST = 3 };                        /* most bytes of a name; most errors of a near one */
 enum { SLIP = 10000, SYNONYM = 16, RANKS = 4 };          /* factors of a score */
 
-/* Names of other programs, most of all PyTorch, and ours; a caller offers those of ours that fit. */
+/* Names of other programs, mostly PyTorch, and ours. The caller offers only those of our names that fit. */
 static const struct { const char *other, *ours; } synonym[] = {
     {"lr", "learning_rate"}, {"wd", "weight_decay"}, {"l2", "weight_decay"}, {"bs", "batch_size"},
     {"drop_last", "last_batch"}, {"dataloader_drop_last", "last_batch"}, {"drop_remainder", "last_batch"},
@@ -92,7 +92,7 @@ static bool same(const char *a, size_t n, const char *b, size_t m)
     return true;
 }
 
-/* The first row from i on whose other name is the guess; SYNONYMS: there is none, as for nearly every guess. */
+/* The first row from i on whose other name is the guess; SYNONYMS: none, as for nearly every guess. */
 static size_t synonym_next(const struct suggest *s, size_t i)
 {
     while (i < SYNONYMS && !same(s->guess, s->n, synonym[i].other, strlen(synonym[i].other))) i++;
@@ -106,11 +106,11 @@ static bool synonymous(const struct suggest *s, const char *name, size_t n)
     return false;
 }
 
-/* Damerau and Levenshtein's distance, where no byte is changed twice (optimal string alignment); where it is more than
- * `most`, any number above that. n, m <= LONGEST. */
+/* Damerau-Levenshtein distance without a second change of any byte (optimal string alignment). Above `most`, the result
+ * is only some number above `most`. n, m <= LONGEST. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m, size_t most)
 {
-    unsigned row[3][LONGEST + 1], before = 0;            /* before: the least of the row above */
+    unsigned row[3][LONGEST + 1], before = 0;            /* before: the minimum of the row above */
     int y[LONGEST];
     for (size_t j = 0; j < m; j++) y[j] = fold(b[j]);
     for (size_t j = 0; j <= m; j++) row[0][j] = (unsigned)j;
@@ -127,13 +127,13 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m, size_
             to[j] = best;
             if (best < least) least = best;
         }
-        if (least > most && before > most) return least; /* every way to the end leads through one of two rows */
+        if (least > most && before > most) return least; /* every path to the end crosses one of two rows */
         before = least;
     }
     return row[n % 3][m];
 }
 
-/* How far apart the byte values of two names of one length are. */
+/* Distance between the byte values of two names of equal length. */
 static unsigned apart(const char *a, const char *b, size_t n)
 {
     unsigned sum = 0;

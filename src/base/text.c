@@ -67,7 +67,7 @@ static int read_on(struct text *t, int fd, const char *path, size_t max, struct 
     return 0;
 }
 
-/* After a failure an empty text owns nothing: callers give up. */
+/* After a failure an initially empty text owns nothing, so callers need not free it. */
 static int read_all(struct text *t, int fd, const char *path, size_t max, struct err *e)
 {
     size_t before = t->n;
@@ -90,7 +90,7 @@ char *text_duration(uint64_t seconds, char buf[24])
     return buf;
 }
 
-/* Editors on Windows begin UTF-8 with a byte order mark, which says nothing. */
+/* Removes the byte order mark with which editors on Windows begin UTF-8. */
 static int text_check(struct text *t, size_t from, const char *path, struct err *e)
 {
     if (t->n >= from + 3 && !memcmp(t->s + from, "\xef\xbb\xbf", 3)) {
@@ -143,7 +143,7 @@ void text_hash(const void *p, size_t n, char out[33])
     for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", c.digest[i]);
 }
 
-/* Divides *x by `base` until it is below that, at most `most` times. Returns how often. */
+/* Divides *x by `base` until it is smaller, at most `most` times. Returns the number of divisions. */
 static int scaled(double *x, double base, int most)
 {
     int k = 0;
@@ -190,9 +190,10 @@ char *text_seconds(double seconds, char buf[32])
     return buf;
 }
 
-/* ---- what others wrote ------------------------------------------------------------------------------------------- */
+/* ---- untrusted text
+ * ------------------------------------------------------------------------------------------------ */
 
-/* The character at the beginning of s, and its bytes; 0 bytes: there is none (RFC 3629). */
+/* The character at the beginning of s, and its length in *n; 0: invalid (RFC 3629). */
 static uint32_t character(const unsigned char *s, int *n)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
