@@ -88,7 +88,10 @@ static void node_backward(struct graph_eval *v, int node, void ***use)
     if (!v->g->tensor[n->out].needs_grad) return;
     c.gout = v->grad[n->out];
     for (int k = 0; k < n->n_in; k++)
-        if ((n->op->grad_in >> k & 1) && v->grad[n->in[k]]) { c.gin[k] = take(tensor_count(v, n->in[k])); any = true; }
+        if ((op_grad_in(n->op) >> k & 1) && v->grad[n->in[k]]) {
+            c.gin[k] = take(tensor_count(v, n->in[k]));
+            any = true;
+        }
     for (int k = 0; k < n->n_param; k++) {
         const struct param *p = &v->g->param[n->param[k]];
         if (!v->pgrad[n->param[k]]) continue;

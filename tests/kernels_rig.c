@@ -203,7 +203,7 @@ void rig_op_open(struct rig_op *o, const char *op, const char *example, enum kty
         o->c.in[i] = first < i ? o->c.in[first] : input_of(o, i, type);
         if (odd && o->g->tensor[o->node->in[i]].type == F32)
             rig_odd_among((float *)(uintptr_t)o->c.in[i], (size_t)n * (size_t)shape_count(in_shape(o, i)));
-        if (k->grad_in >> i & 1)
+        if (op_grad_in(k) >> i & 1)
             o->c.gin[i] = mem_alloc((size_t)n * (size_t)shape_count(in_shape(o, i)) * sizeof(float));
     }
     for (int i = 0; i < o->node->n_param; i++) {

@@ -141,11 +141,11 @@ void ref_backward(struct net *t, const struct group *k)
         const struct op_kind *op = c.node->op;
         c.gout = op->is_loss ? NULL : t->gplain[c.node->out];
         for (int j = 0; j < c.node->n_in; j++)
-            if (op->grad_in >> j & 1)
+            if (op_grad_in(op) >> j & 1)
                 c.gin[j] = op_graph_first(c.node, j) < j ? calloc(tensor_floats(t, c.node->in[j]), sizeof(float))
                                                          : t->gplain[c.node->in[j]];
         for (int j = 0; j < c.node->n_param; j++)
-            if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
+            if ((op->pgrad_in_b | op_pgrad_in_w(op)) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
         if (op->backward_weights) op->backward_weights(&c);
         if (op->backward_data) op->backward_data(&c);
         for (int j = 0; j < c.node->n_in; j++) if (c.gin[j]) op_graph_twice_add(&c, j, tensor_floats(t, c.node->in[j]));
@@ -170,7 +170,7 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
     uint32_t gin = 0, pgrad = 0;
     for (int i = 0; i < k->n_nodes; i++) {
         const struct op_kind *op = t->g->node[k->node[i]].op;
-        if (i == 0) { gin |= op->grad_in; pgrad |= ph == PH_BWD_DATA ? op->pgrad_in_b : op->pgrad_in_w; }
+        if (i == 0) { gin |= op_grad_in(op); pgrad |= ph == PH_BWD_DATA ? op->pgrad_in_b : op_pgrad_in_w(op); }
         else gin |= (1u << k->n_in) - 2;                 /* the other summand of a fused add */
     }
     for (int i = 0; i < k->n_in; i++) {
@@ -307,13 +307,13 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
     if (op->backward_data) be_phase(t, group, PH_BWD_DATA, acc);
     if (op->backward_weights) be_phase(t, group, PH_BWD_WEIGHTS, acc);
     for (int i = 0; i < k->n_in; i++) {
-        if (i == 0 ? !(op->grad_in & 1) : k->n_nodes == 1 && !(op->grad_in >> i & 1)) continue;
+        if (i == 0 ? !(op_grad_in(op) & 1) : k->n_nodes == 1 && !(op_grad_in(op) >> i & 1)) continue;
         float *want = plus(before[0][k->in[i]], t->gplain[k->in[i]], tensor_floats(t, k->in[i]));
         tensor_close(t, k->in[i], true, want, value);
         free(want);
     }
     for (int i = 0; i < k->n_param; i++) {
-        if (!((op->pgrad_in_b | op->pgrad_in_w) >> i & 1)) continue;
+        if (!((op->pgrad_in_b | op_pgrad_in_w(op)) >> i & 1)) continue;
         float *want = plus(before[1][k->param[i]], t->pgrad[k->param[i]], param_floats(t, k->param[i]));
         param_close(t, k->param[i], want, grad);
         free(want);

@@ -129,7 +129,7 @@ static void oracle_node(struct net *t, int i, enum phase ph, bool train)
     if (ph == PH_FWD) { n->op->forward(&c); return; }
     for (int k = 0; k < n->n_param; k++) c.pgrad[k] = t->pgrad[n->param[k]];
     for (int k = 0; k < n->n_in; k++)
-        if (n->op->grad_in >> k & 1 && t->g->tensor[n->in[k]].needs_grad)
+        if (op_grad_in(n->op) >> k & 1 && t->g->tensor[n->in[k]].needs_grad)
             c.gin[k] = calloc(1, value_bytes(t, n->in[k]));
     if (n->op->backward_data && t->g->tensor[n->in[0]].needs_grad) n->op->backward_data(&c);
     if (n->op->backward_weights) n->op->backward_weights(&c);

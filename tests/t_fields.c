@@ -106,9 +106,9 @@ static void pick_backward(const struct op_call *c)
 }
 
 static const struct op_kind op_pick = {
-    .name = "pick", .text = "a test's", .min_in = 3, .max_in = 3,
+    .name = "pick", .text = "a test's", .n_in = 3,
     .takes = {TAKES(F32), TAKES(I32) | TAKES(I64), TAKES(U8)},
-    .infer = pick_infer, .need_b = 6, .grad_in = 1, .forward = pick_forward, .backward_data = pick_backward};
+    .infer = pick_infer, .need_b = 6, .forward = pick_forward, .backward_data = pick_backward};
 
 /* The operators of the program and one more: this list stands in for src/model/op.c. */
 #define OP(x) extern const struct op_kind op_##x;

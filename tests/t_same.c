@@ -29,8 +29,8 @@ START_TEST(each_pair_is_an_example)
 {
     int several = 0;
     for (const struct op_kind *const *o = op_list; *o; o++) {
-        const int n = (*o)->max_in < 3 ? (*o)->max_in : 3;
-        if (((*o)->grad_in & 3) != 3) continue;          /* a target has no gradient */
+        const int n = op_max_in(*o) < 3 ? op_max_in(*o) : 3;
+        if ((op_grad_in(*o) & 3) != 3) continue;         /* a target has no gradient */
         several++;
         for (int i = 0; i < n; i++)
             for (int j = 0; j < i; j++)

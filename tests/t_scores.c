@@ -176,8 +176,7 @@ static void use_top(struct graph *g)
     struct node *score = &g->node[graph_node_find(g, "score")], *last = &g->node[graph_node_find(g, "last")];
     struct tensor *t = &g->tensor[score->out];
     top = *score->op;
-    top = (struct op_kind){.name = top.name, .text = "", .min_in = 1, .max_in = 1, .infer = top.infer,
-                           .rows = top_rows, .forward = top_forward};
+    top = (struct op_kind){.name = top.name, .text = "", .infer = top.infer, .rows = top_rows, .forward = top_forward};
     score->op = &top;
     last->op = op_find("relu");
     last->n_in = 1;

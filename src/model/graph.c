@@ -256,12 +256,12 @@ static int types_check(const struct graph_builder *b, const struct node *n, stru
 int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e)
 {
     const struct shape *in[MAX_IN];
-    *f = (struct infer){.type = F32};
+    *f = (struct infer){.out = all[n->in[0]].shape};
     for (int i = 0; i < n->n_in; i++) {
         in[i] = &all[n->in[i]].shape;
         f->in_type[i] = all[n->in[i]].type;
     }
-    return n->op->infer(n, in, f, e);
+    return n->op->infer ? n->op->infer(n, in, f, e) : 0;
 }
 
 static int node_infer(struct graph_builder *b, int node)
@@ -288,7 +288,7 @@ int graph_add(struct graph_builder *b, const struct graph_node *a)
     if (!k) return op_unknown(b, a->name, a->op);
     if (builder_tensor(b, a->name) >= 0) return graph_fail(b, "there is already a tensor \"%s\"", a->name);
     if (b->node.n == MAX_NODES) return graph_fail(b, "%s: the network has too many nodes", a->name);
-    if (a->n_in < k->min_in || a->n_in > k->max_in)
+    if (a->n_in < op_min_in(k) || a->n_in > op_max_in(k))
         return graph_fail(b, "%s: wrong number of inputs for %s", a->name, a->op);
     struct node *n = vec_push(&b->node);
     *n = (struct node){.name = arena_strdup(b->mem, a->name),
@@ -463,7 +463,7 @@ static void reaching_mark(const struct graph *g, bool *reaches)
     reaches[g->loss] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const struct node *n = &g->node[i];
-        for (int k = 0; reaches[n->out] && k < n->n_in; k++) reaches[n->in[k]] |= n->op->grad_in >> k & 1;
+        for (int k = 0; reaches[n->out] && k < n->n_in; k++) reaches[n->in[k]] |= op_grad_in(n->op) >> k & 1;
     }
 }
 
@@ -478,7 +478,7 @@ static void needs_grad_mark(struct graph *g)
         bool need = false;
         for (int k = 0; k < n->n_param; k++)
             need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
-        for (int k = 0; k < n->n_in; k++) need |= (n->op->grad_in >> k & 1) && g->tensor[n->in[k]].needs_grad;
+        for (int k = 0; k < n->n_in; k++) need |= (op_grad_in(n->op) >> k & 1) && g->tensor[n->in[k]].needs_grad;
         g->tensor[n->out].needs_grad =
             need && dtype_floats(g->tensor[n->out].type) && (g->loss < 0 || reaches[n->out]);
     }

@@ -68,20 +68,20 @@ struct op_stats {
     void *const *param;
 };
 
-/* What op_kind.infer fills in, but for in_type, the types of the inputs, which it is given. All else is 0 before: F32,
- * PARAM_WEIGHT, INIT_ZERO. A parameter is called "NODE.suffix". */
+/* What op_kind.infer fills in, but for in_type, the types of the inputs, which it is given. Before, out is the shape of
+ * the first input, and all else is 0: F32, PARAM_WEIGHT, INIT_ZERO. A parameter is called "NODE.suffix". Weights have
+ * slots 0 and 1. */
+struct infer_param {
+    const char *suffix;
+    struct shape shape;
+    enum param_init init; double scale;
+    enum param_kind kind;
+    enum dtype type;
+};
 struct infer {
     enum dtype in_type[MAX_IN];
     struct shape out; enum dtype type;
-    int n_param;
-    struct {
-        const char *suffix;
-        struct shape shape;
-        enum dtype type;
-        enum param_kind kind;
-        enum param_init init;
-        double scale;
-    } param[MAX_PARAM];
+    int n_param; struct infer_param param[MAX_PARAM];
 };
 
 /* What an operator computes, for those who know none by name: kernel selection, cost estimates, backends. */
@@ -109,12 +109,13 @@ struct op_kind {
     /* works channel by channel, with space as it is: the output may lie in memory as the inputs do */
     bool keeps_layout;
     bool draws;                                         /* random numbers */
-    int min_in, max_in;
+    int n_in;                                           /* inputs; 0: one */
+    int max_in;                                         /* where it takes more: at most so many; 0: no more */
     /* of each input: the types it may have, TAKES(F32) | TAKES(I32); 0: F32 alone. The graph refuses others. */
     uint32_t takes[MAX_IN];
     const struct attr_kind *attr;                       /* ends with name NULL */
     /* Type and shape of the output, parameters, legality. The error text names what is wrong ("kernel 7 is larger than
-     * the padded input 3"); the caller adds the node. */
+     * the padded input 3"); the caller adds the node. NULL: the output is F32 and has the first input's shape. */
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
     /* Of an integer input: its values are 0 to so many - 1, and data sets refuse others; NULL: it has none. */
     int64_t (*range)(const struct graph *g, const struct node *n, int in);
@@ -122,8 +123,7 @@ struct op_kind {
     size_t (*saved_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
     /* what backward-data / backward-weights read besides gout and parameters */
     uint32_t need_b, need_w;
-    uint32_t grad_in;                                   /* inputs that have a gradient at all (labels do not) */
-    uint32_t pgrad_in_b, pgrad_in_w;                    /* parameter slots whose gradient arises in B / in W */
+    uint32_t pgrad_in_b;                                /* weights' slots whose gradient arises in B, not in W */
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
     /* Of a loss that takes the output for classes: their probabilities by it; NULL: the output is the result itself. */
     void (*probabilities)(const float *output, int64_t n, double *p);
@@ -135,8 +135,8 @@ struct op_kind {
     /* how many of the rows this node has; NULL: all */
     int (*n_rows)(const struct graph *g, const struct node *n);
     void (*forward)(const struct op_call *c);
-    void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b) */
-    void (*backward_weights)(const struct op_call *c);  /* writes pgrad of pgrad_in_w; NULL: none */
+    void (*backward_data)(const struct op_call *c);     /* writes gin (and pgrad of pgrad_in_b); NULL: none */
+    void (*backward_weights)(const struct op_call *c);  /* writes pgrad of all other weights; NULL: none */
     /* Applies micro-batches' statistics (saved) to the persistent ones at the optimizer action; NULL: none. */
     void (*stats)(const struct op_stats *a);
     /* for the tests, NULL-terminated: inputs and attributes, "4x5x5 channels=3 kernel=3", "6 + 6", "5 + class", "5 +
@@ -147,6 +147,17 @@ struct op_kind {
 
 #define TAKES(type) (1u << (type))
 static inline uint32_t op_takes(const struct op_kind *k, int in) { return k->takes[in] ? k->takes[in] : TAKES(F32); }
+static inline int op_min_in(const struct op_kind *k) { return k->n_in ? k->n_in : 1; }
+static inline int op_max_in(const struct op_kind *k) { return k->max_in ? k->max_in : op_min_in(k); }
+/* Inputs that have a gradient: those that can be nothing but F32, as labels and indices can. */
+static inline uint32_t op_grad_in(const struct op_kind *k)
+{
+    uint32_t set = 0;
+    for (int i = 0; k->backward_data && i < op_max_in(k); i++) set |= (uint32_t)(op_takes(k, i) == TAKES(F32)) << i;
+    return set;
+}
+/* Weights' slots whose gradient arises in W. */
+static inline uint32_t op_pgrad_in_w(const struct op_kind *k) { return k->backward_weights ? 3 & ~k->pgrad_in_b : 0; }
 /* op_kind.infer of a node that reads some of these tensors. */
 int op_infer(const struct node *n, const struct tensor *all, struct infer *f, struct err *e);
 

@@ -54,7 +54,7 @@ static void params_take(const struct graph *g, struct group *k, int node)
         const struct param *p = &g->param[n->param[i]];
         if (p->kind != PARAM_WEIGHT || p->frozen) continue;
         k->pgrad_in_b |= n->op->pgrad_in_b & 1u << i;
-        k->pgrad_in_w |= n->op->pgrad_in_w & 1u << i;
+        k->pgrad_in_w |= op_pgrad_in_w(n->op) & 1u << i;
     }
 }
 
@@ -74,7 +74,7 @@ static void group_from(const struct graph *g, struct group *k, enum group_kind k
         for (int i = 0; i < first->n_in; i++) k->in[i] = first->in[i];
         k->need_b = first->op->need_b;
         k->need_w = first->op->need_w;
-        k->grad_in = first->op->grad_in;
+        k->grad_in = op_grad_in(first->op);
     } else {
         k->in[k->n_in++] = first->in[0];
         if (kind == GROUP_BN_ADD_RELU) k->in[k->n_in++] = g->node[node[1]].in[1];

@@ -243,11 +243,11 @@ void ref_backward(struct net *t)
         const struct op_kind *op = c.node->op;
         c.gout = op->is_loss ? NULL : t->grad[c.node->out];
         for (int j = 0; j < c.node->n_in; j++)
-            if (op->grad_in >> j & 1)
+            if (op_grad_in(op) >> j & 1)
                 c.gin[j] = op_graph_first(c.node, j) < j ? calloc(count(t, c.node->in[j]), sizeof(float))
                                                          : t->grad[c.node->in[j]];
         for (int j = 0; j < c.node->n_param; j++)
-            if ((op->pgrad_in_b | op->pgrad_in_w) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
+            if ((op->pgrad_in_b | op_pgrad_in_w(op)) >> j & 1) c.pgrad[j] = t->pgrad[c.node->param[j]];
         if (op->backward_weights) op->backward_weights(&c);
         if (op->backward_data) op->backward_data(&c);
         for (int j = 0; j < c.node->n_in; j++) if (c.gin[j]) op_graph_twice_add(&c, j, count(t, c.node->in[j]));

@@ -54,7 +54,7 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
         bool direct = tensor_lanes(b, n->in[i]) == 1 && !(c->gin_acc >> i & 1);
         o->gin[i] = (c->gin[i] || count) && !direct ? carve(w, tensor_bytes(b, n->in[i], k->key.samples)) : c->gin[i];
     }
-    uint32_t written = k->key.phase == PH_BWD_DATA ? n->op->pgrad_in_b : n->op->pgrad_in_w;
+    uint32_t written = k->key.phase == PH_BWD_DATA ? n->op->pgrad_in_b : op_pgrad_in_w(n->op);
     for (int i = 0; i < n->n_param && k->key.phase != PH_FWD; i++) {
         bool direct = weight_form(b, n->param[i]).lanes == 1 && !c->pgrad_acc;
         bool there = count ? written >> i & 1 : c->pgrad[i] != NULL;

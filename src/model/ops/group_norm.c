@@ -22,19 +22,13 @@ struct group_norm group_norm_of(const struct graph *g, const struct node *n)
 
 int group_norm_infer(const struct node *n, const struct shape *in, int64_t groups, struct infer *f, struct err *e)
 {
-    if (in->n < 1) return err_set(e, E_CONF, "the input has no channels");
     if (groups < 1 || in->d[0] % groups)
         return err_set(e, E_CONF, "%lld groups do not divide %lld channels", (long long)groups, (long long)in->d[0]);
     if (shape_count(in) == groups)
         return err_set(e, E_CONF, "a group has one value a sample, its own mean: nothing would be left");
-    f->out = *in;
     f->n_param = attr_of(n, "affine")->i[0] ? 2 : 0;
-    static const char *const suffix[] = {[GN_WEIGHT] = "weight", [GN_BIAS] = "bias"};
-    for (int i = 0; i < f->n_param; i++) {
-        f->param[i].suffix = suffix[i];
-        f->param[i].shape = (struct shape){1, {in->d[0]}};
-        f->param[i].init = i == GN_WEIGHT ? INIT_ONE : INIT_ZERO;
-    }
+    f->param[GN_WEIGHT] = (struct infer_param){"weight", {1, {in->d[0]}}, INIT_ONE};
+    f->param[GN_BIAS] = (struct infer_param){"bias", {1, {in->d[0]}}};
     return 0;
 }
 

@@ -14,7 +14,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
                        in[0]->n);
     if (v->n != 1 && v->n != spatial)
         return err_set(e, E_CONF, "%d values for %d spatial dimensions", v->n, spatial);
-    f->out = *in[0];
     for (int i = 0; i < spatial; i++) f->out.d[i + 1] = v->i[v->n == 1 ? 0 : i];
     return 0;
 }
@@ -61,11 +60,8 @@ const struct op_kind op_adaptive_avg_pool = {
     .name = "adaptive_avg_pool",
     .text = "mean over windows that make an output of a given size",
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -8,7 +8,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     for (int i = 1; i < n->n_in; i++)
         if (!shape_equal(in[0], in[i]))
             return err_set(e, E_CONF, "summands differ: %s and %s", shape_text(in[0], a), shape_text(in[i], b));
-    f->out = *in[0];
     return 0;
 }
 
@@ -37,10 +36,9 @@ const struct op_kind op_add = {
     .text = "sum of tensors of one shape",
     .category = OP_ADD,
     .keeps_layout = true,
-    .min_in = 2,
+    .n_in = 2,
     .max_in = MAX_IN,
     .infer = infer,
-    .grad_in = 0xff,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -16,7 +16,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no positions: want channels, then positions");
     if (in[0]->d[0] % 3)
         return err_set(e, E_CONF, "%lld channels are no queries, keys and values of one width", (long long)in[0]->d[0]);
-    f->out = *in[0];
     f->out.d[0] /= 3;
     if (f->out.d[0] % heads)
         return err_set(e, E_CONF, "%lld channels are no multiple of %lld heads", (long long)f->out.d[0],
@@ -166,14 +165,11 @@ const struct op_kind op_attention = {
     .name = "attention",
     .text = "self-attention of all points; channels are queries, keys, values",
     .category = OP_ATTENTION,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .flops = flops,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_OUT | NEED_SAVED,
-    .grad_in = 1 << 0,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -15,20 +15,13 @@ double bn_eps(const struct node *n) { return n->attr[A_EPS].r; }
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
     struct shape c = {1, {in[0]->d[0]}};
-    f->out = *in[0];
     f->n_param = 5;
-    f->param[BN_WEIGHT].suffix = "weight"; f->param[BN_WEIGHT].shape = c; f->param[BN_WEIGHT].init = INIT_ONE;
-    f->param[BN_BIAS].suffix = "bias"; f->param[BN_BIAS].shape = c;
-    f->param[BN_MEAN].suffix = "running_mean"; f->param[BN_MEAN].shape = c; f->param[BN_MEAN].kind = PARAM_STAT;
-    f->param[BN_VAR].suffix = "running_var";
-    f->param[BN_VAR].shape = c;
-    f->param[BN_VAR].kind = PARAM_STAT;
-    f->param[BN_VAR].init = INIT_ONE;
-    f->param[BN_COUNT].suffix = "num_batches_tracked";
-    f->param[BN_COUNT].kind = PARAM_COUNTER;
-    f->param[BN_COUNT].type = I64;
+    f->param[BN_WEIGHT] = (struct infer_param){"weight", c, INIT_ONE};
+    f->param[BN_BIAS] = (struct infer_param){"bias", c};
+    f->param[BN_MEAN] = (struct infer_param){"running_mean", c, .kind = PARAM_STAT};
+    f->param[BN_VAR] = (struct infer_param){"running_var", c, INIT_ONE, .kind = PARAM_STAT};
+    f->param[BN_COUNT] = (struct infer_param){"num_batches_tracked", .kind = PARAM_COUNTER, .type = I64};
     return 0;
 }
 
@@ -164,13 +157,10 @@ const struct op_kind op_batch_norm = {
     .text = "normalisation over micro-batch and space",
     .category = OP_NORM,
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_SAVED,
-    .grad_in = 1 << 0,
     .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
     .forward = forward,
     .backward_data = backward_data,

@@ -4,8 +4,6 @@
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    f->out = *in[0];
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the inputs have no channels");
     for (int i = 1; i < n->n_in; i++) {
         bool same = in[i]->n == in[0]->n;
         for (int d = 1; same && d < in[0]->n; d++) same = in[i]->d[d] == in[0]->d[d];
@@ -47,10 +45,9 @@ const struct op_kind op_concat = {
     .name = "concat",
     .text = "concatenation along channels",
     .keeps_layout = true,
-    .min_in = 2,
+    .n_in = 2,
     .max_in = MAX_IN,
     .infer = infer,
-    .grad_in = 0xff,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -30,13 +30,9 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     struct shape ws = {.n = ns + 2, .d = {o, c / g}};
     for (int i = 0; i < ns; i++) ws.d[i + 2] = w.k[3 - ns + i];
     double fan_in = (double)(c / g * window_k_size(&w)), fan_out = (double)(o / g * window_k_size(&w));
-    f->param[0].suffix = "weight"; f->param[0].shape = ws; f->param[0].init = INIT_NORMAL;
     /* Kaiming, fan-out over all groups, gain of ReLU, as torchvision's ResNet */
-    f->param[0].scale = sqrt(2 / (fan_out * (double)g));
-    f->param[1].suffix = "bias";
-    f->param[1].shape = (struct shape){1, {o}};
-    f->param[1].init = INIT_UNIFORM;
-    f->param[1].scale = 1 / sqrt(fan_in);
+    f->param[0] = (struct infer_param){"weight", ws, INIT_NORMAL, sqrt(2 / (fan_out * (double)g))};
+    f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, 1 / sqrt(fan_in)};
     return 0;
 }
 
@@ -89,15 +85,10 @@ const struct op_kind op_conv = {
     .name = "conv",
     .text = "convolution over one to three spatial dimensions",
     .category = OP_CONV,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .flops = flops,
-    .need_b = 0,
     .need_w = 1 << 0,
-    .grad_in = 1 << 0,
-    .pgrad_in_w = 3,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

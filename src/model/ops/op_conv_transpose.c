@@ -36,14 +36,9 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
         f->out.d[i + 1] = w.in[3 - ns + i];
         ws.d[i + 2] = w.k[3 - ns + i];
     }
-    f->param[0].suffix = "weight";
-    f->param[0].shape = ws;
-    f->param[1].suffix = "bias";
-    f->param[1].shape = (struct shape){1, {o}};
-    for (int i = 0; i < 2; i++) {
-        f->param[i].init = INIT_UNIFORM;
-        f->param[i].scale = 1 / sqrt((double)(o / g * window_k_size(&w)));
-    }
+    double bound = 1 / sqrt((double)(o / g * window_k_size(&w)));
+    f->param[0] = (struct infer_param){"weight", ws, INIT_UNIFORM, bound};
+    f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, bound};
     return 0;
 }
 
@@ -95,15 +90,10 @@ const struct op_kind op_conv_transpose = {
     .name = "conv_transpose",
     .text = "transposed convolution over one to three spatial dimensions",
     .category = OP_CONV_TRANSPOSED,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .flops = flops,
-    .need_b = 0,
     .need_w = 1 << 0,
-    .grad_in = 1 << 0,
-    .pgrad_in_w = 3,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

@@ -8,13 +8,6 @@ static const struct attr_kind attrs[] = {{"p", A_REAL, 0.5, 0, 0.999, "probabili
                                          {"channels", A_BOOL, 0, 0, 1, "draw for whole channels"},
                                          {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    if (n->attr[1].i[0] && in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
-    return 0;
-}
-
 /* Of `count` draws of a sample, each for `points` neighbouring elements. */
 static void apply(const struct op_call *c, const float *x, float *y)
 {
@@ -41,11 +34,7 @@ const struct op_kind op_dropout = {
     .text = "random zeros in training",
     .keeps_layout = true,
     .draws = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
-    .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

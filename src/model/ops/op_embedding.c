@@ -22,10 +22,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     f->out.d[0] = features;
     memcpy(&f->out.d[1], in[0]->d, (size_t)in[0]->n * sizeof *in[0]->d);
     f->n_param = 1;
-    f->param[0].suffix = "weight";
-    f->param[0].shape = (struct shape){2, {rows, features}};
-    f->param[0].init = INIT_NORMAL;
-    f->param[0].scale = 1;
+    f->param[0] = (struct infer_param){"weight", {2, {rows, features}}, INIT_NORMAL, 1};
     return 0;
 }
 
@@ -51,14 +48,11 @@ static const char *const examples[] = {"5 I64 count=7 features=3", "2x3 I32 coun
 const struct op_kind op_embedding = {
     .name = "embedding",
     .text = "rows of a table, by indices of any shape; the features become the first dimension",
-    .min_in = 1,
-    .max_in = 1,
     .takes = {TAKES(I64) | TAKES(I32)},
     .attr = attrs,
     .infer = infer,
     .range = range,
     .need_w = 1,
-    .pgrad_in_w = 1,
     .forward = forward,
     .backward_weights = backward_weights,
     .examples = examples,

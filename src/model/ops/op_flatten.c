@@ -13,10 +13,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (first && first >= in[0]->n)
         return err_set(e, E_CONF, "the input %s has no dimension %d", shape_text(in[0], s), first);
     f->out.n = first + 1;
-    f->out.d[first] = 1;
-    for (int i = 0; i < in[0]->n; i++)
-        if (i < first) f->out.d[i] = in[0]->d[i];
-        else f->out.d[first] *= in[0]->d[i];
+    for (int i = first + 1; i < in[0]->n; i++) f->out.d[first] *= in[0]->d[i];
     return 0;
 }
 
@@ -32,11 +29,8 @@ static const char *const examples[] = {"3x4x4", "16x2x2", "16x1x1", "5", "3x4x4 
 const struct op_kind op_flatten = {
     .name = "flatten",
     .text = "dimensions become one",
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -4,7 +4,6 @@
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no spatial dimensions");
-    f->out = *in[0];
     for (int i = 1; i < in[0]->n; i++) f->out.d[i] = 1;
     return 0;
 }
@@ -39,10 +38,7 @@ const struct op_kind op_global_avg_pool = {
     .name = "global_avg_pool",
     .text = "mean over all of space",
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

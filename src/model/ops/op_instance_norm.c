@@ -8,7 +8,7 @@ static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added 
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    return group_norm_infer(n, in[0], in[0]->n ? in[0]->d[0] : 1, f, e);
+    return group_norm_infer(n, in[0], in[0]->d[0], f, e);
 }
 
 static const char *const examples[] = {"16x3x3", "5x7 affine=yes", "3x2x3x2 eps=0.01", "32x4x4 affine=yes", NULL};
@@ -17,13 +17,10 @@ const struct op_kind op_instance_norm = {
     .text = "normalisation of each channel of each sample",
     .category = OP_NORM_SAMPLES,
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .saved_bytes = group_norm_saved,
     .need_b = 1 << 0 | NEED_SAVED,
-    .grad_in = 1 << 0,
     .pgrad_in_b = 3,
     .forward = group_norm_forward,
     .backward_data = group_norm_backward,

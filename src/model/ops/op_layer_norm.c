@@ -7,12 +7,9 @@ static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added 
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    struct shape c = {1, {in[0]->d[0]}};
-    f->out = *in[0];
     f->n_param = 2;
-    f->param[0].suffix = "weight"; f->param[0].shape = c; f->param[0].init = INIT_ONE;
-    f->param[1].suffix = "bias"; f->param[1].shape = c;
+    f->param[0] = (struct infer_param){"weight", {1, {in[0]->d[0]}}, INIT_ONE};
+    f->param[1] = (struct infer_param){"bias", {1, {in[0]->d[0]}}};
     return 0;
 }
 
@@ -127,15 +124,11 @@ static const char *const examples[] = {"6", "16x3x3", "5x40 eps=0.01", "7x2x2x2"
 const struct op_kind op_layer_norm = {
     .name = "layer_norm",
     .text = "normalisation over the channels of each point",
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_SAVED,
     .need_w = 1 << 0 | NEED_SAVED,
-    .grad_in = 1 << 0,
-    .pgrad_in_w = 3,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

@@ -18,19 +18,12 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
         return err_set(e, E_CONF,
                        "the input must be one-dimensional, it is %s: put flatten before it, or say points=yes",
                        shape_text(in[0], s));
-    f->out = *in[0];
     f->out.d[0] = o;
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
     /* torch.nn.Linear: Kaiming uniform with a = sqrt(5) is 1 / sqrt(fan_in) */
     double bound = 1 / sqrt((double)in[0]->d[0]);
-    f->param[0].suffix = "weight";
-    f->param[0].shape = (struct shape){2, {o, in[0]->d[0]}};
-    f->param[0].init = INIT_UNIFORM;
-    f->param[0].scale = bound;
-    f->param[1].suffix = "bias";
-    f->param[1].shape = (struct shape){1, {o}};
-    f->param[1].init = INIT_UNIFORM;
-    f->param[1].scale = bound;
+    f->param[0] = (struct infer_param){"weight", {2, {o, in[0]->d[0]}}, INIT_UNIFORM, bound};
+    f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, bound};
     return 0;
 }
 
@@ -109,14 +102,10 @@ const struct op_kind op_linear = {
     .name = "linear",
     .text = "fully connected layer",
     .category = OP_MATRIX,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .flops = flops,
     .need_w = 1 << 0,
-    .grad_in = 1 << 0,
-    .pgrad_in_w = 3,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

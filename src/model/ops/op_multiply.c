@@ -10,7 +10,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (!each && !shape_equal(in[0], in[1]))
         return err_set(e, E_CONF, "factors differ: %s and %s; the second may have one point a channel",
                        shape_text(in[0], a), shape_text(in[1], b));
-    f->out = *in[0];
     return 0;
 }
 
@@ -44,11 +43,9 @@ const struct op_kind op_multiply = {
     .name = "multiply",
     .text = "product of two tensors of one shape, or of the second's one point with all points of each channel",
     .keeps_layout = true,
-    .min_in = 2,
-    .max_in = 2,
+    .n_in = 2,
     .infer = infer,
     .need_b = 3,
-    .grad_in = 3,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -5,13 +5,9 @@
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
     f->n_param = 1;
-    f->param[0].suffix = "weight";
-    f->param[0].shape = (struct shape){3, {1, shape_count(in[0]) / in[0]->d[0], in[0]->d[0]}};
-    f->param[0].init = INIT_NORMAL;
-    f->param[0].scale = 0.02;
+    f->param[0] = (struct infer_param){"weight", {3, {1, shape_count(in[0]) / in[0]->d[0], in[0]->d[0]}},
+                                       INIT_NORMAL, 0.02};
     return 0;
 }
 
@@ -34,11 +30,7 @@ static const char *const examples[] = {"6x4", "5", "16x3x2", "3x2x2x2", NULL};
 const struct op_kind op_positions = {
     .name = "positions",
     .text = "a learned vector is added to each point",
-    .min_in = 1,
-    .max_in = 1,
     .infer = infer,
-    .grad_in = 1,
-    .pgrad_in_w = 1,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = learned_sum,

@@ -12,13 +12,9 @@ static const struct attr_kind attrs[] = {
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
     f->n_param = 1;
-    f->param[0].suffix = "weight";
-    f->param[0].shape = (struct shape){1, {n->attr[A_SHARED].i[0] ? 1 : in[0]->d[0]}};
-    f->param[0].init = INIT_CONSTANT;
-    f->param[0].scale = n->attr[A_VALUE].r;
+    f->param[0] = (struct infer_param){"weight", {1, {n->attr[A_SHARED].i[0] ? 1 : in[0]->d[0]}}, INIT_CONSTANT,
+                                       n->attr[A_VALUE].r};
     return 0;
 }
 
@@ -62,14 +58,10 @@ const struct op_kind op_prelu = {
     .name = "prelu",
     .text = "x above zero, a learned slope times x below",
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .need_b = 1,
     .need_w = 1,
-    .grad_in = 1,
-    .pgrad_in_w = 1,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

@@ -12,11 +12,9 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (in[0]->n != 2)
         return err_set(e, E_CONF, "the input must be channels and points in a row, it is %s: put flatten first=1 "
                        "before it", shape_text(in[0], s));
-    f->out = *in[0];
     f->out.d[1] += n->attr[A_COUNT].i[0];
     f->n_param = 1;
-    f->param[0].suffix = "weight";
-    f->param[0].shape = (struct shape){3, {1, n->attr[A_COUNT].i[0], in[0]->d[0]}};
+    f->param[0] = (struct infer_param){"weight", {3, {1, n->attr[A_COUNT].i[0], in[0]->d[0]}}};
     return 0;
 }
 
@@ -45,12 +43,8 @@ static const char *const examples[] = {"6x4", "5x3 count=2", "16x7 count=3", NUL
 const struct op_kind op_prepend = {
     .name = "prepend",
     .text = "learned points before those of a sequence",
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
-    .pgrad_in_w = 1,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = learned_sum,

@@ -2,11 +2,6 @@
  * elsewhere. Only the output is kept. */
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    f->out = *in[0];
-    return 0;
-}
 static int64_t count(const struct op_call *c) { return c->n * shape_count(&c->g->tensor[c->node->out].shape); }
 
 static void forward(const struct op_call *c)
@@ -29,11 +24,7 @@ const struct op_kind op_relu = {
     .text = "max(x, 0)",
     .category = OP_RELU,
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
-    .infer = infer,
     .need_b = NEED_OUT,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -6,8 +6,6 @@ static const struct attr_kind attrs[] = {{"count", A_INT, 2, 1, 1 << 20, "how ma
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
     f->out.d[0] *= n->attr[A_COUNT].i[0];
     return 0;
 }
@@ -43,11 +41,8 @@ const struct op_kind op_repeat = {
     .name = "repeat",
     .text = "all channels several times behind each other",
     .category = OP_REPEAT,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -7,14 +7,9 @@ static const struct attr_kind attrs[] = {{"value", A_REAL, 1, 0, 1e6, "initial w
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
     f->n_param = 1;
-    f->param[0].suffix = "weight";
-    f->param[0].shape = *in[0];
+    f->param[0] = (struct infer_param){"weight", *in[0], INIT_CONSTANT, n->attr[A_VALUE].r};
     for (int i = 1; i < in[0]->n; i++) f->param[0].shape.d[i] = 1;
-    f->param[0].init = INIT_CONSTANT;
-    f->param[0].scale = n->attr[A_VALUE].r;
     return 0;
 }
 
@@ -55,13 +50,9 @@ const struct op_kind op_scale = {
     .name = "scale",
     .text = "each channel times a weight",
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
     .need_w = 1,
-    .grad_in = 1,
-    .pgrad_in_w = 1,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weights = backward_weights,

@@ -19,7 +19,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (first + count > in[0]->d[dim])
         return err_set(e, E_CONF, "%lld from %lld on are beyond dimension %lld of the input, %s", (long long)count,
                        (long long)first, (long long)dim, shape_text(in[0], s));
-    f->out = *in[0];
     f->out.d[dim] = count;
     return 0;
 }
@@ -46,11 +45,8 @@ static const char *const examples[] = {"6 first=2 count=3", "4x5 dim=1 count=1",
 const struct op_kind op_slice = {
     .name = "slice",
     .text = "part of a tensor along one dimension",
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

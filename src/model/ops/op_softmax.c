@@ -2,13 +2,6 @@
 #include <math.h>
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    if (in[0]->n < 1) return err_set(e, E_CONF, "the input has no channels");
-    f->out = *in[0];
-    return 0;
-}
-
 /* Backends use these loops, too: vector instructions where the order of sums does not matter. */
 #pragma GCC optimize("O3")
 
@@ -75,11 +68,7 @@ static const char *const examples[] = {"7", "16x3x3", "1x5", "3x2x3x6", "4x41", 
 const struct op_kind op_softmax = {
     .name = "softmax",
     .text = "softmax over the channels of each point",
-    .min_in = 1,
-    .max_in = 1,
-    .infer = infer,
     .need_b = NEED_OUT,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

@@ -6,12 +6,6 @@
 
 static const struct attr_kind attrs[] = {{"p", A_REAL, 0.5, 0, 0.999, "probability of zero"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    f->out = *in[0];
-    return 0;
-}
-
 static void apply(const struct op_call *c, const float *x, float *y)
 {
     size_t count = (size_t)shape_count(&c->g->tensor[c->node->out].shape);
@@ -32,11 +26,7 @@ const struct op_kind op_stochastic_depth = {
     .text = "random samples are zero in training",
     .keeps_layout = true,
     .draws = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
-    .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

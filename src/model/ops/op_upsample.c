@@ -24,7 +24,6 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
             return err_set(e, E_CONF, "%d values for %d spatial dimensions", n->attr[k].n, spatial);
     if (n->attr[A_CORNERS].i[0] && !n->attr[A_LINEAR].i[0])
         return err_set(e, E_CONF, "align_corners without linear");
-    f->out = *in[0];
     for (int i = 0; i < spatial; i++) {
         int64_t to = size->i[size->n == 1 ? 0 : i];
         f->out.d[i + 1] = to ? to : in[0]->d[i + 1] * factor->i[factor->n == 1 ? 0 : i];
@@ -60,11 +59,8 @@ const struct op_kind op_upsample = {
     .name = "upsample",
     .text = "another number of points in space, by the nearest value or linear between neighbours",
     .keeps_layout = true,
-    .min_in = 1,
-    .max_in = 1,
     .attr = attrs,
     .infer = infer,
-    .grad_in = 1,
     .forward = forward,
     .backward_data = backward_data,
     .examples = examples,

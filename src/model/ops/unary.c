@@ -6,12 +6,6 @@
 #pragma GCC optimize("O3", "no-trapping-math")
 #include "model/ops/unary.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    f->out = *in[0];
-    return 0;
-}
-
 static size_t count(const struct op_call *c)
 {
     return (size_t)c->n * (size_t)shape_count(&c->g->tensor[c->node->out].shape);
@@ -41,8 +35,8 @@ static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
     } \
     static const struct attr_kind rule##_attrs[] = {__VA_ARGS__, {NULL}}; \
     const struct op_kind op_##rule = { \
-        .name = #rule, .text = said, .category = OP_UNARY, .unary = UNARY_##rule, .keeps_layout = true, .min_in = 1, \
-        .max_in = 1, .attr = rule##_attrs, .infer = infer, .need_b = (from) == UNARY_FROM_OUTPUT ? NEED_OUT : 1, \
-        .grad_in = 1, .forward = rule##_forward, .backward_data = rule##_backward_data, .examples = examples};
+        .name = #rule, .text = said, .category = OP_UNARY, .unary = UNARY_##rule, .keeps_layout = true, \
+        .attr = rule##_attrs, .need_b = (from) == UNARY_FROM_OUTPUT ? NEED_OUT : 1, .forward = rule##_forward, \
+        .backward_data = rule##_backward_data, .examples = examples};
 #define UNARY_FILES
 #include "registry.inc"
