@@ -46,7 +46,7 @@ struct run_options {
 /* Prints a line to standard error in one piece, after "mpstage-run: ". */
 void run_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- run_processes.c: processes
+/* ---- job_processes.c: processes
  * --------------------------------------------------------------------------------------- */
 
 struct tree { VEC(struct proc) all; };
@@ -62,7 +62,7 @@ struct left;
  * still there (70). `child`: where the status of that child goes, as of waitpid; -1 stays if it was taken before. */
 int tree_end(struct left *left, pid_t child, int *status, struct err *e);
 
-/* ---- run_cleanup.c: what a killed Open MPI leaves on the disk and in shared memory ----------------------------------
+/* ---- job_cleanup.c: what a killed Open MPI leaves on the disk and in shared memory ----------------------------------
  * */
 
 struct left {
@@ -94,7 +94,7 @@ void words_take(struct words *w);                         /* reads all that has 
 void words_tell(const struct words *w, const char *text); /* to the service manager, in the supervisor's name */
 void words_patience(const struct words *w, double seconds);   /* for the manager's watchdog, until the next word */
 
-/* ---- run_job.c: one start of the command ------------------------------------------------------------------------- */
+/* ---- job.c: one start of the command ------------------------------------------------------------------------- */
 
 enum job_stage { JOB_RUNS, JOB_ASKED, JOB_TERM, JOB_KILL };
 struct supervised_job {
