@@ -1,6 +1,7 @@
 /* Reading a command line by its table. */
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "cli.h"
 #include "config.h"
 
@@ -36,4 +37,15 @@ int cli_next(const struct cli *c, int argc, char **argv, struct err *e)
     int index = got - FIRST;
     for (int i = 0; got < FIRST && cli_row(c, i, &o); i++) if (o.letter == got) index = i;
     return index >= c->n ? finished(c, index, e) : index;
+}
+
+int cli_count(const char *option, const char *text, int least, int *out, struct err *e)
+{
+    const long BILLION = 1000000000;
+    char *end;
+    long v = strtol(text, &end, 10);
+    if (end == text || *end || v < least || v > BILLION)
+        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %d", option, text, least);
+    *out = (int)v;
+    return 0;
 }

@@ -25,4 +25,6 @@ void cli_help(const struct cli *c, struct text *out);
  * optind is the first word behind them; CLI_FINISHED: as after --help; CLI_WRONG: 64, or the output failed. */
 enum { CLI_END = -1, CLI_FINISHED = -2, CLI_WRONG = -3 };
 int cli_next(const struct cli *c, int argc, char **argv, struct err *e);
+/* Reads a whole number from `least` to a billion. 64. */
+int cli_count(const char *option, const char *text, int least, int *out, struct err *e);
 #endif

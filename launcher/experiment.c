@@ -13,22 +13,12 @@
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static int take_int(const char *option, const char *text, int least, int *out, struct err *e)
-{
-    char *end;
-    long v = strtol(text, &end, 10);
-    if (end == text || *end || v < least || v > INT_MAX)
-        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %d", option, text, least);
-    *out = (int)v;
-    return 0;
-}
-
 static int take_splits(struct experiment *x, const char *list, struct err *e)
 {
     char *copy = mem_strdup(list);
     int bad = 0, n;
     for (char *rest = copy, *part; !bad && (part = strsep(&rest, ","));) {
-        bad = take_int("--splits", part, 1, &n, e);
+        bad = cli_count("--splits", part, 1, &n, e);
         for (int i = 0; !bad && i < x->splits.n; i++)
             if (x->splits.v[i] == n) bad = err_set(e, E_USAGE, "--splits: %d is named twice", n);
         if (!bad) *vec_push(&x->splits) = n;
@@ -52,11 +42,11 @@ static int option_take(struct experiment *x, int c, const char *arg, struct err 
 {
     switch (c) {
     case EXPERIMENT_CONFIG: x->conf = arg; return 0;
-    case EXPERIMENT_RANKS: return take_int("--ranks", arg, 2, &x->ranks, e);
-    case EXPERIMENT_REPEAT: return take_int("--repeat", arg, 1, &x->repeat, e);
-    case EXPERIMENT_SWEEP_REPEAT: return take_int("--sweep-repeat", arg, 1, &x->sweep_repeat, e);
-    case EXPERIMENT_STEPS: return take_int("--steps", arg, 1, &x->steps, e);
-    case EXPERIMENT_WARM_UP: return take_int("--warm-up", arg, 0, &x->warm_up, e);
+    case EXPERIMENT_RANKS: return cli_count("--ranks", arg, 2, &x->ranks, e);
+    case EXPERIMENT_REPEAT: return cli_count("--repeat", arg, 1, &x->repeat, e);
+    case EXPERIMENT_SWEEP_REPEAT: return cli_count("--sweep-repeat", arg, 1, &x->sweep_repeat, e);
+    case EXPERIMENT_STEPS: return cli_count("--steps", arg, 1, &x->steps, e);
+    case EXPERIMENT_WARM_UP: return cli_count("--warm-up", arg, 0, &x->warm_up, e);
     case EXPERIMENT_SPLITS: return take_splits(x, arg, e);
     case EXPERIMENT_SCHEDULES: return take_schedules(x, arg, e);
     case EXPERIMENT_OUT: x->out = arg; return 0;

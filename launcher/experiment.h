@@ -8,11 +8,12 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "job.h"
 
 struct argument_words { char **v; int n, cap; }; /* ends with NULL where it is a command line; owns its strings */
 void words_add(struct argument_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void words_add_all(struct argument_words *w, const struct argument_words *more);
-void words_split(struct argument_words *w, const char *text); /* adds the words of a text */
+/* Adds the words of a text. */
+void words_split(struct argument_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void words_free(struct argument_words *w);
 
 enum point_kind { POINT_SINGLE, POINT_NAIVE, POINT_PIPELINED };
@@ -58,13 +59,13 @@ void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- experiment_run.c: other programs -------------------------------------------------------- */
 
 /* Makes SIGINT, SIGTERM and SIGHUP end the running program; from then on child_stopped() is true and no more programs
- * start. */
+ * start. Programs get them unblocked. */
 void child_signals(void);
 bool child_stopped(void);
 void child_forgive(void); /* lets a short program start after that */
-/* Runs a program to its end, with its output in two open files, which may be the same. Returns its exit status (128 +
- * signal), or -1 with *e if it cannot be started. */
-int child_run(const struct argument_words *argv, int out, int error, struct err *e);
+/* Runs a program until nothing is left of it. Returns its exit status (128 + signal), or -1 with *e as of job_start if
+ * it cannot be started. */
+int child_run(struct argument_words *argv, const struct job_files *files, struct err *e);
 /* Sets e to that code and the line of a program's output that says what was wrong. Returns -1. */
 int child_error(int output, int code, struct err *e);
 
@@ -74,8 +75,6 @@ void experiment_points(struct experiment *x);  /* lists the points with predicti
 void experiment_profile(struct experiment *x); /* measures costs, unless a profile is given */
 void experiment_measure(struct experiment *x); /* makes all runs, interleaved */
 #define EXPERIMENT_RUN "experiment-run-"       /* beginning of a run directory's name */
-/* Removes a run directory, because weights are large; its metrics are moved to `keep` if that is not NULL. */
-void experiment_run_remove(const char *dir, const char *keep);
 
 /* ---- experiment_metrics.c: figures ----------------------------------------------------------- */
 int metrics_take(struct experiment *x, struct experiment_point *p, const char *path, struct err *e);

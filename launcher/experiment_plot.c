@@ -40,14 +40,19 @@ static void terminal(struct text *t, const char *file, bool svg)
              file);
 }
 
+static double highest_of(const struct experiment_point *p)
+{
+    double d = point_deviation(p);
+    return fmax(point_mean(p) + (isfinite(d) ? d : 0), fmax(point_bound(p), point_predicted(p)));
+}
+
 static double highest(const struct experiment *x, bool bars)
 {
     double top = 0;
     for (int i = 0; i < x->points.n; i++) {
         const struct experiment_point *p = &x->points.v[i];
         if (!p->seconds.n || (bars && !p->bar)) continue;
-        double d = point_deviation(p);
-        top = fmax(top, fmax(point_mean(p) + (isfinite(d) ? d : 0), point_predicted(p)));
+        top = fmax(top, highest_of(p));
     }
     return top;
 }
@@ -71,14 +76,12 @@ static int bars_data(const struct experiment *x, struct text_unit u, struct text
             text_add(tics, "\\nsplit size %d", p->split);
         }
         text_add(tics, "\" %d", n);
-        double d = point_deviation(p),
-               top = fmax(point_mean(p) + (isfinite(d) ? d : 0), fmax(point_bound(p), point_predicted(p)));
         text_add(labels, "set label \"%.3g %s", point_mean(p) / u.seconds, u.name);
         if (experiment_single(x)) {
             text_add(labels, "\\nspeed-up ");
             ratio_text(labels, experiment_single(x), p);
         }
-        text_add(labels, "\" at %d,%.9g center offset 0,1.7\n", n, top / u.seconds);
+        text_add(labels, "\" at %d,%.9g center offset 0,1.7\n", n, highest_of(p) / u.seconds);
         text_add(t, "%d", n++);
         point_values(p, u, t);
     }
@@ -239,9 +242,7 @@ int experiment_plot(const struct experiment *x, struct err *e)
     struct text t = {0}, title = {0}, quoted = {0};
     struct out_records log = {.fd = -1};
     struct argument_words argv = {0};
-    bool any = false;
-    for (int i = 0; i < x->points.n; i++) any |= x->points.v[i].seconds.n > 0;
-    if (!any) return 2;
+    if (!(highest(x, false) > 0)) return 2;
     experiment_title(x, &title);
     quote(&quoted, title.s);
     text_add(&t, "# Draws the pictures again: gnuplot plot.gp, in this folder.\nset encoding utf8\n"
@@ -251,18 +252,19 @@ int experiment_plot(const struct experiment *x, struct err *e)
     bars(x, quoted.s, &t);
     sweep(x, quoted.s, &t);
     int bad = experiment_file(x, "plot.gp", &t, e) || out_records_open(&log, x->dir, x->out, "plot.log", e), code = 0;
-    words_add(&argv, "sh");
-    words_add(&argv, "-c");
-    words_add(&argv, "command -v gnuplot >/dev/null || exit 127; cd \"$0\" && exec gnuplot plot.gp");
-    words_add(&argv, "%s", x->out);
-    if (!bad) code = child_run(&argv, log.fd, log.fd, e);
-    if (code == 127) unlinkat(x->dir, "plot.gp", 0);
-    else if (code > 0) child_error(log.fd, E_IO, e), err_where(e, "gnuplot");
-    if (!bad && (code <= 0 || code == 127)) unlinkat(x->dir, "plot.log", 0);
+    words_split(&argv, "gnuplot plot.gp");
+    if (!bad) code = child_run(&argv, &(struct job_files){log.fd, log.fd, x->dir}, e);
+    bool none = !bad && code < 0 && (e->code == JOB_NOT_FOUND || e->code == JOB_NOT_STARTED);
+    if (none) {
+        *e = (struct err){0};
+        unlinkat(x->dir, "plot.gp", 0);
+    }
+    if (code > 0) child_error(log.fd, E_IO, e), err_where(e, "gnuplot");
+    if (!bad && code <= 0) unlinkat(x->dir, "plot.log", 0);
     out_records_close(&log);
     words_free(&argv);
     text_free(&t);
     text_free(&title);
     text_free(&quoted);
-    return bad || (code && code != 127) ? -1 : code == 127;
+    return none ? 1 : bad || code ? -1 : 0;
 }

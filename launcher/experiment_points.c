@@ -1,6 +1,6 @@
 /* The points: their list, the planner's predictions, and the runs that measure them. */
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,15 +17,16 @@ const char *const point_kind_name[] = {"single", "naive", "pipelined"};
 /* ---- asking the planner ---------------------------------------------------------------------- */
 
 /* Runs mpstaged in a mode that prints JSON. Returns the object; NULL: e is what mpstaged said, with its exit status. */
-static json_t *ask(const struct argument_words *argv, struct err *e)
+static json_t *ask(struct argument_words *argv, struct err *e)
 {
     int out = memfd_create("answer", MFD_CLOEXEC), error = memfd_create("errors", MFD_CLOEXEC), code = -1;
     json_t *o = NULL;
     if (out < 0 || error < 0) err_set(e, E_INTERNAL, "memfd_create: %s", strerror(errno));
-    else code = child_run(argv, out, error, e);
+    else code = child_run(argv, &(struct job_files){out, error, -1}, e);
     if (code == 0 && (lseek(out, 0, SEEK_SET) || !(o = json_loadfd(out, 0, NULL))))
         err_set(e, E_INTERNAL, "%s: the output is not JSON", argv->v[0]);
-    else if (code > 0) child_error(error, code == 127 ? E_NOINPUT : code, e);
+    else if (code > 0) child_error(error, code, e);
+    if (e->code == JOB_NOT_STARTED || e->code == JOB_NOT_FOUND) e->code = E_NOINPUT;
     if (out >= 0) close(out);
     if (error >= 0) close(error);
     return o;
@@ -46,7 +47,7 @@ static void add_base(const struct experiment *x, struct argument_words *w)
     words_add(w, "%s", x->mpstaged);
     words_add(w, "-c");
     words_add(w, "%s", x->conf);
-    words_add_all(w, &x->extra);
+    for (int i = 0; i < x->extra.n; i++) words_add(w, "%s", x->extra.v[i]);
     if (x->profile) {
         words_add(w, "-o");
         file_add(w, "pipeline.profile=", x->profile);
@@ -58,12 +59,7 @@ static void add_base(const struct experiment *x, struct argument_words *w)
 static void add_ranks(const struct experiment *x, int ranks, struct argument_words *w)
 {
     int chunks = ranks > 1 ? x->chunks : 1;
-    words_add(w, "-o");
-    words_add(w, "pipeline.replicas=1");
-    words_add(w, "--stages");
-    words_add(w, "%d", ranks * chunks);
-    words_add(w, "-o");
-    words_add(w, "pipeline.ranks=%d", ranks);
+    words_split(w, "-o pipeline.replicas=1 --stages %d -o pipeline.ranks=%d", ranks * chunks, ranks);
 }
 
 /* Adds the options of this point. The control is one stage, whatever the partition. */
@@ -71,12 +67,8 @@ static void add_point(const struct experiment *x, const struct experiment_point 
 {
     words_add(w, "--schedule");
     words_add(w, "%s", p->schedule);
-    words_add(w, "--split-size");
-    words_add(w, "%d", p->split);
-    if (p->kind == POINT_SINGLE) {
-        words_add(w, "-o");
-        words_add(w, "pipeline.partition=uniform");
-    }
+    words_split(w, "--split-size %d", p->split);
+    if (p->kind == POINT_SINGLE) words_split(w, "-o pipeline.partition=uniform");
     add_ranks(x, p->ranks, w);
 }
 
@@ -85,8 +77,7 @@ static void point_predict(const struct experiment *x, struct experiment_point *p
     struct argument_words argv = {0};
     add_base(x, &argv);
     add_point(x, p, &argv);
-    words_add(&argv, "--plan");
-    words_add(&argv, "--json");
+    words_split(&argv, "--plan --json");
     json_t *o = ask(&argv, &p->err);
     p->predicted = json_number_value(json_object_get(o, "step_seconds"));
     p->n_mb = (int)json_integer_value(json_object_get(o, "micro_batches"));
@@ -98,16 +89,13 @@ static void point_predict(const struct experiment *x, struct experiment_point *p
 
 static char *machine_name(void)
 {
-    char line[512], *name = NULL;
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && !name && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !colon) continue;
-        line[strcspn(line, "\n")] = 0;
-        name = mem_strdup(colon + 1 + strspn(colon + 1, " "));
-    }
-    if (f) fclose(f);
-    return name ? name : mem_strdup("unknown processor");
+    static const char key[] = "model name\t: ";
+    struct text all = {0};
+    char *at = text_read_file(&all, "/proc/cpuinfo", 1 << 24, NULL) || !all.n ? NULL : strstr(all.s, key);
+    if (at) at[strcspn(at, "\n")] = 0;
+    char *name = mem_strdup(at ? at + sizeof key - 1 : "unknown processor");
+    text_free(&all);
+    return name;
 }
 
 static const char *word_of(const json_t *section, const char *key, const char *otherwise)
@@ -143,8 +131,7 @@ int experiment_configure(struct experiment *x, struct err *e)
 {
     struct argument_words argv = {0};
     add_base(x, &argv);
-    words_add(&argv, "--print-config");
-    words_add(&argv, "--json");
+    words_split(&argv, "--print-config --json");
     x->config = ask(&argv, e);
     words_free(&argv);
     if (!x->config) return -1;
@@ -161,16 +148,8 @@ int experiment_configure(struct experiment *x, struct err *e)
     x->machine = machine_name();
 
     add_base(x, &argv); /* fails if the configured plan is not possible with these ranks */
-    words_add(&argv, "-o");
-    words_add(&argv, "pipeline.replicas=1");
-    if (x->ranks) {
-        words_add(&argv, "--stages");
-        words_add(&argv, "%d", x->ranks);
-        words_add(&argv, "-o");
-        words_add(&argv, "pipeline.ranks=%d", x->ranks);
-    }
-    words_add(&argv, "--plan");
-    words_add(&argv, "--json");
+    words_split(&argv, "--plan --json -o pipeline.replicas=1");
+    if (x->ranks) words_split(&argv, "--stages %d -o pipeline.ranks=%d", x->ranks, x->ranks);
     json_t *plan = ask(&argv, e);
     words_free(&argv);
     if (!plan) return -1;
@@ -238,42 +217,17 @@ static void add_launcher(const struct experiment *x, int ranks, struct argument_
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     bool fits = (long)x->ranks * x->threads <= cores;
-    if (x->mpirun) words_split(w, x->mpirun);
-    else words_split(w, fits && x->threads == 1 ? "mpirun --bind-to core" : "mpirun --bind-to none");
-    if (!fits) words_add(w, "--oversubscribe");
-    if (geteuid() == 0) words_add(w, "--allow-run-as-root");
-    words_add(w, "-np");
-    words_add(w, "%d", ranks);
-}
-
-/* Removes a folder and all that is in it, which are few and flat: checkpoints. */
-static void folder_remove(const char *dir)
-{
-    char path[4600];
-    DIR *d = opendir(dir);
-    if (!d) return;
-    for (struct dirent *f; (f = readdir(d));) {
-        if (!strcmp(f->d_name, ".") || !strcmp(f->d_name, "..") || !unlinkat(dirfd(d), f->d_name, 0)) continue;
-        if (snprintf(path, sizeof path, "%s/%s", dir, f->d_name) < (int)sizeof path) folder_remove(path);
-    }
-    closedir(d);
-    rmdir(dir);
-}
-
-void experiment_run_remove(const char *dir, const char *keep)
-{
-    char path[4600];
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    if (keep) rename(path, keep);
-    folder_remove(dir);
+    if (x->mpirun) words_split(w, "%s", x->mpirun);
+    else words_split(w, "mpirun --bind-to %s", fits && x->threads == 1 ? "core" : "none");
+    words_split(w, "%s %s -np %d", fits ? "" : "--oversubscribe", geteuid() ? "" : "--allow-run-as-root", ranks);
 }
 
 /* Runs mpirun with one set of options; keeps its output only if it fails. */
-static int launch(const struct experiment *x, const struct argument_words *argv, const char *log, struct err *e)
+static int launch(const struct experiment *x, struct argument_words *argv, const char *log, struct err *e)
 {
     struct out_records file;
     bool ours = !out_records_open(&file, x->metrics, x->out, log, e);
-    int code = ours ? child_run(argv, file.fd, file.fd, e) : -1;
+    int code = ours ? child_run(argv, &(struct job_files){file.fd, file.fd, -1}, e) : -1;
     if (code > 0) child_error(file.fd, code, e);
     else if (ours) unlinkat(x->metrics, log, 0);
     out_records_close(&file);
@@ -282,7 +236,7 @@ static int launch(const struct experiment *x, const struct argument_words *argv,
 
 static void point_run(struct experiment *x, struct experiment_point *p, int nth)
 {
-    char run[4200], log[200], metrics[4200];
+    char run[4200], log[200], metrics[4200], made[4300];
     struct argument_words argv = {0};
     /* a new folder each time, so all that is in it may be removed later */
     snprintf(run, sizeof run, "%s/" EXPERIMENT_RUN "XXXXXX", x->out);
@@ -296,9 +250,7 @@ static void point_run(struct experiment *x, struct experiment_point *p, int nth)
     add_launcher(x, p->ranks, &argv);
     add_base(x, &argv);
     add_point(x, p, &argv);
-    words_add(&argv, "--steps");
-    words_add(&argv, "%d", x->warm_up + x->steps * p->repeats);
-    words_add(&argv, "--run-dir");
+    words_split(&argv, "--steps %d --run-dir", x->warm_up + x->steps * p->repeats);
     file_add(&argv, "", run);
     words_split(&argv, "--progress no -o service.log_every=0 -o service.metrics_every=1 "
                 "-o service.stages_every=1 -o train.last_batch=fill "
@@ -308,7 +260,9 @@ static void point_run(struct experiment *x, struct experiment_point *p, int nth)
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;
-    experiment_run_remove(run, code == 0 ? metrics : NULL);
+    snprintf(made, sizeof made, "%s/metrics.jsonl", run);
+    if (code == 0) rename(made, metrics);
+    folder_remove(AT_FDCWD, run);                         /* weights are large */
     if (code == 0) metrics_take(x, p, metrics, &p->err);
     words_free(&argv);
 }
@@ -343,8 +297,7 @@ void experiment_profile(struct experiment *x)
     add_launcher(x, x->ranks, &argv);
     add_base(x, &argv);
     add_ranks(x, x->ranks, &argv);
-    words_add(&argv, "--profile");
-    words_add(&argv, "--run-dir");
+    words_split(&argv, "--profile --run-dir");
     file_add(&argv, "", run);
     if (x->overwrite) words_add(&argv, "--overwrite");
     add_profile_sizes(x, &argv);

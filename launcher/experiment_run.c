@@ -1,18 +1,15 @@
 /* Starts other programs, one at a time, and ends them when this program is told to end. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "base/clock.h"
 #include "experiment.h"
 
-enum { PATIENCE_S = 10 }; /* mpirun ends its ranks within some seconds of SIGTERM */
-static volatile sig_atomic_t told, child;
+static sigset_t mine;
+static bool told;
 
 void words_add(struct argument_words *w, const char *fmt, ...)
 {
@@ -24,18 +21,16 @@ void words_add(struct argument_words *w, const char *fmt, ...)
     *vec_push(w) = s;
 }
 
-void words_add_all(struct argument_words *w, const struct argument_words *more)
+void words_split(struct argument_words *w, const char *fmt, ...)
 {
-    for (int i = 0; i < more->n; i++) words_add(w, "%s", more->v[i]);
-}
-
-void words_split(struct argument_words *w, const char *text)
-{
-    for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
-        size_t n = strcspn(text, " \t");
-        words_add(w, "%.*s", (int)n, text);
-        text += n;
-    }
+    va_list ap;
+    char *all = NULL;
+    va_start(ap, fmt);
+    if (vasprintf(&all, fmt, ap) < 0) abort();
+    va_end(ap);
+    for (char *save = NULL, *s = strtok_r(all, " \t", &save); s; s = strtok_r(NULL, " \t", &save))
+        words_add(w, "%s", s);
+    free(all);
 }
 
 void words_free(struct argument_words *w)
@@ -44,76 +39,56 @@ void words_free(struct argument_words *w)
     vec_free(w);
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
-
-/* The second signal is from the timer: a program that did not end on SIGTERM is killed. */
-static void on_signal(int sig)
-{
-    if (sig != SIGALRM) {
-        told = 1;
-        alarm(PATIENCE_S);
-    }
-    if (child > 0) kill(sig == SIGALRM ? -(pid_t)child : (pid_t)child, sig == SIGALRM ? SIGKILL : SIGTERM);
-}
-
 void child_signals(void)
 {
-    static const int which[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
-    struct sigaction a = {.sa_handler = on_signal};
-    for (size_t i = 0; i < sizeof which / sizeof *which; i++) sigaction(which[i], &a, NULL);
+    static const int which[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+    sigemptyset(&mine);
+    for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
+        sigaddset(&mine, which[i]);
+        signal(which[i], SIG_DFL);                         /* a shell may have it ignored, and then none would come */
+    }
+    sigprocmask(SIG_BLOCK, &mine, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-bool child_stopped(void) { return told; }
+/* Waits for a signal until that time (clock_ns). False: none came. */
+static bool signal_take(uint64_t until)
+{
+    uint64_t now = clock_ns(), ns = until > now ? until - now : 0;
+    const struct timespec most = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    int number = sigtimedwait(&mine, NULL, &most);
+    if (number > 0 && number != SIGCHLD) told = true;
+    return number > 0;
+}
+
+bool child_stopped(void)
+{
+    while (signal_take(0)) continue;
+    return told;
+}
 
 void child_forgive(void)
 {
-    alarm(0);
-    told = 0;
+    child_stopped();
+    told = false;
 }
 
-/* ---- one program ----------------------------------------------------------------------------- */
-
-/* Runs in the child. It has a process group of its own, so that Ctrl-C reaches only this program, which ends mpirun in
- * its own way. If this program is killed, the child ends, too. */
-static void become(char **argv, int out, int error, pid_t parent)
+int child_run(struct argument_words *argv, const struct job_files *files, struct err *e)
 {
-    int in = open("/dev/null", O_RDONLY);
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || in < 0) _exit(127);
-    dup2(in, 0);
-    dup2(out, 1);
-    dup2(error, 2);
-    execvp(argv[0], argv);
-    dprintf(2, "%s: %s\n", argv[0], strerror(errno));
-    _exit(127);
-}
-
-int child_run(const struct argument_words *command, int out, int error, struct err *e)
-{
-    struct argument_words argv = {0};
-    pid_t parent = getpid(), pid;
-    int status = 0;
-    words_add_all(&argv, command);
-    *vec_push(&argv) = NULL;
-    fflush(NULL);
-    sigset_t all, before; /* blocks signals until the child is known */
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
-    pid = told ? -1 : fork();
-    if (pid == 0) {
-        for (int s = 1; s < 32; s++) signal(s, SIG_DFL);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        become(argv.v, out, error, parent);
+    struct supervised_job j = {0};
+    *vec_push(argv) = NULL;
+    argv->n--;
+    int bad = child_stopped() ? -1 : job_start(&j, argv->v, files, e);
+    while (!bad && !job_reap(&j)) {
+        signal_take(j.stage_ends ? j.stage_ends : UINT64_MAX);
+        bool first = told && j.stage == JOB_RUNS;
+        if (first) j.stage = JOB_ASKED;                    /* a point has nothing to save */
+        if (first || (j.stage_ends && clock_ns() >= j.stage_ends)) job_end_further(&j, 0);
     }
-    child = pid > 0 ? pid : 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    child = 0;
-    words_free(&argv);
-    if (told) return err_set(e, E_STOPPED, "stopped");
-    if (pid < 0) return err_set(e, E_INTERNAL, "fork: %s", strerror(errno));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    bad = bad || job_finish(&j, e) ? -1 : 0;
+    if (!told) return bad ? -1 : j.code;
+    *e = (struct err){0};
+    return err_set(e, E_STOPPED, "stopped");
 }
 
 /* Takes the line of mpstaged if there is one, because mpirun adds its own, possibly with a NUL at the end; otherwise
@@ -126,10 +101,10 @@ int child_error(int output, int code, struct err *e)
     if (text_read_fd(&t, output, "its output", 1 << 20, NULL) == 0 && t.n) {
         for (size_t i = 0; i < t.n; i++) if (!t.s[i]) t.s[i] = '\n';
         for (char *save = NULL, *line = strtok_r(t.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-            bool mine = strncmp(line, ours, sizeof ours - 1) == 0;
-            if (mine && strncmp(line + sizeof ours - 1, "note: ", 6) == 0) continue;
+            bool is_ours = strncmp(line, ours, sizeof ours - 1) == 0;
+            if (is_ours && strncmp(line + sizeof ours - 1, "note: ", 6) == 0) continue;
             if (!best && line[strspn(line, "- \t")]) best = line;
-            if (mine) {
+            if (is_ours) {
                 best = line + sizeof ours - 1;
                 break;
             }

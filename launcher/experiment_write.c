@@ -72,14 +72,10 @@ static void metrics_remove(const struct experiment *x)
 /* Removes run directories of an experiment that was killed. */
 static void runs_remove(const struct experiment *x)
 {
-    char path[4500];
     DIR *d = opendir(x->out);
     if (!d) return;
-    for (struct dirent *f; (f = readdir(d));) {
-        if (strncmp(f->d_name, EXPERIMENT_RUN, sizeof EXPERIMENT_RUN - 1)) continue;
-        snprintf(path, sizeof path, "%s/%s", x->out, f->d_name);
-        experiment_run_remove(path, NULL);
-    }
+    for (struct dirent *f; (f = readdir(d));)
+        if (!strncmp(f->d_name, EXPERIMENT_RUN, sizeof EXPERIMENT_RUN - 1)) folder_remove(dirfd(d), f->d_name);
     closedir(d);
 }
 

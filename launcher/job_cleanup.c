@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/text.h"
-#include "run.h"
+#include "job.h"
 
 static const char *const segment_names[] = {"vader_segment.", "sm_segment.", "nccl-"};
 enum { SEGMENT_NAMES = sizeof segment_names / sizeof *segment_names, DEEPEST = 16 };
@@ -63,19 +63,20 @@ static bool is_ours(int folder, const char *name, mode_t kind)
     return !fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) && (st.st_mode & S_IFMT) == kind && st.st_uid == geteuid();
 }
 
-/* Removes a folder of ours with all that is in it; links are not followed. */
-static void folder_remove(int above, const char *name, int depth)
+static void folder_remove_to(int depth, int above, const char *name)
 {
     int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *x; d && (x = readdir(d));) {
         if (!strcmp(x->d_name, ".") || !strcmp(x->d_name, "..")) continue;
-        if (unlinkat(fd, x->d_name, 0) && errno == EISDIR && depth < DEEPEST) folder_remove(fd, x->d_name, depth + 1);
+        if (unlinkat(fd, x->d_name, 0) && errno == EISDIR && depth) folder_remove_to(depth - 1, fd, x->d_name);
     }
     if (d) closedir(d);
     else if (fd >= 0) close(fd);
     unlinkat(above, name, AT_REMOVEDIR);
 }
+
+void folder_remove(int above, const char *name) { folder_remove_to(DEEPEST, above, name); }
 
 /* The job's family, from the folder of its mpirun; -1: it cannot be told. */
 static long family_read(int session)
@@ -121,7 +122,7 @@ static void session_remove(int top, const char *format, pid_t pid)
     long family = family_read(session);
     close(session);
     if (family >= 0) segments_remove(family);
-    folder_remove(top, name, 0);
+    folder_remove(top, name);
 }
 
 static bool is_gone(pid_t pid) { return kill(pid, 0) && errno == ESRCH; }
@@ -153,7 +154,7 @@ static void own_session_remove(const struct left *l, int above, const char *name
         int n = snprintf(end, sizeof end, ".%d.%lu", (int)l->pids.v[i], (unsigned long)geteuid());
         size_t length = strlen(name);
         if (length > (size_t)n && !strcmp(name + length - n, end) && is_gone(l->pids.v[i]))
-            folder_remove(above, name, 0);
+            folder_remove(above, name);
     }
 }
 

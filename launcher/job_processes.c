@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
-#include "run.h"
+#include "job.h"
 
 static int proc_compare(const void *a, const void *b)
 {
@@ -68,29 +68,23 @@ bool tree_launcher(pid_t pid, int *alive)
 
 void tree_free(struct tree *t) { vec_free(&t->all); }
 
-/* Takes the statuses of children that have ended. */
-static void reap(pid_t child, int *status)
-{
-    int s;
-    for (pid_t p; (p = waitpid(-1, &s, WNOHANG)) > 0;) if (p == child) *status = s;
-}
-
-int tree_end(struct left *left, pid_t child, int *status, struct err *e)
+int job_finish(struct supervised_job *j, struct err *e)
 {
     struct tree t = {0};
-    uint64_t until = clock_ns() + RUN_GONE_S * 1000000000ull;
+    uint64_t until = clock_ns() + JOB_GONE_S * 1000000000ull;
     unsigned pause_us = 500;
     for (;; usleep(pause_us), pause_us = pause_us < 50000 ? pause_us * 2 : pause_us) {
         tree_scan(&t);
-        for (int i = 0; i < t.all.n; i++) if (t.all.v[i].state != 'Z') left_note(left, t.all.v[i].pid);
+        for (int i = 0; i < t.all.n; i++) if (t.all.v[i].state != 'Z') left_note(&j->left, t.all.v[i].pid);
         for (int i = 0; i < t.all.n; i++) kill(t.all.v[i].pid, SIGKILL);
-        reap(child, status);
+        job_reap(j);
         if (!t.all.n || clock_ns() > until) break;
     }
+    int bad = 0;
     if (t.all.n)
-        err_set(e, E_INTERNAL, "process %d of the command still exists %d s after SIGKILL", (int)t.all.v[0].pid,
-                RUN_GONE_S);
-    int bad = t.all.n ? -1 : 0;
+        bad = err_set(e, E_INTERNAL, "process %d of the command still exists %d s after SIGKILL", (int)t.all.v[0].pid,
+                      JOB_GONE_S);
     tree_free(&t);
+    left_clear(&j->left);
     return bad;
 }

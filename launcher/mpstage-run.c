@@ -42,22 +42,11 @@ static int take_seconds(const char *option, const char *text, double *out, struc
     return 0;
 }
 
-static int take_count(const char *option, const char *text, long least, long *out, struct err *e)
-{
-    const long MOST = 1000000000;
-    char *end;
-    long v = strtol(text, &end, 10);
-    if (end == text || *end || v < least || v > MOST)
-        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %ld", option, text, least);
-    *out = v;
-    return 0;
-}
-
 static int option_take(struct run_options *o, int c, const char *arg, struct err *e)
 {
     switch (c) {
-    case RUN_MAX_RESTARTS: return take_count("--max-restarts", arg, 0, &o->max_restarts, e);
-    case RUN_MAX_FRUITLESS: return take_count("--max-fruitless", arg, 1, &o->max_fruitless, e);
+    case RUN_MAX_RESTARTS: return cli_count("--max-restarts", arg, 0, &o->max_restarts, e);
+    case RUN_MAX_FRUITLESS: return cli_count("--max-fruitless", arg, 1, &o->max_fruitless, e);
     case RUN_BACKOFF: return take_seconds("--backoff", arg, &o->backoff, e);
     case RUN_STOP_TIMEOUT: return take_seconds("--stop-timeout", arg, &o->stop_timeout, e);
     default: return take_seconds("--hang-timeout", arg, &o->hang_timeout, e);
@@ -137,11 +126,10 @@ static int guard(const struct run_options *o, const sigset_t *mine)
     }
     int status = guard_wait(o, pid, mine);
     if (WIFEXITED(status)) return WEXITSTATUS(status);
-    struct left left = {0};
+    struct supervised_job job = {0};
     struct err e = {0};
-    left_note_all(&left);
-    tree_end(&left, 0, &status, &e);
-    left_clear(&left);
+    left_note_all(&job.left);
+    job_finish(&job, &e);
     run_say("the supervisor was killed by SIG%s; the command was killed, too%s%s", sigabbrev_np(WTERMSIG(status)),
             e.code ? "; " : "", e.text);
     return E_INTERNAL;

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include "base/clock.h"
@@ -13,7 +14,6 @@ struct run {
     pid_t guard;
     int signals;
     struct words words;
-    struct left left;
     struct supervised_job job;
     long restarts, vain;                                  /* in all, since the newest checkpoint */
     bool resume, stop, guard_gone, noted;                 /* stop: it is not started again */
@@ -33,7 +33,7 @@ static void stop_take(struct run *r, int number)
     r->stop = true;
     if (again) return;
     if (!r->job.pid) return;
-    job_end_further(&r->job, r->o);
+    job_end_further(&r->job, r->o->stop_timeout);
     if (r->job.stage == JOB_ASKED)
         run_say("SIG%s: asking the command to save its work and exit within %g s", sigabbrev_np(number),
                 r->o->stop_timeout);
@@ -113,7 +113,7 @@ static void hang_end(struct run *r)
     run_say("no message from the command for %.1f s%s: killing it", (double)(clock_ns() - r->words.last) * 1e-9, who);
     r->job.hung = true;
     r->job.stage = JOB_ASKED;                             /* what hangs cannot save anything */
-    job_end_further(&r->job, r->o);
+    job_end_further(&r->job, r->o->stop_timeout);
 }
 
 /* When a command that has said that it failed has had its time to end; 0: it has not said so. What does not end is
@@ -129,7 +129,7 @@ static void failed_end(struct run *r)
     run_say("%d s after the command failed with %lld it has not exited: killing it", RUN_FAILED_S, r->words.failed);
     r->job.said = (int)r->words.failed;
     r->job.stage = JOB_ASKED;
-    job_end_further(&r->job, r->o);
+    job_end_further(&r->job, r->o->stop_timeout);
 }
 
 /* Open MPI 4.1's mpirun may lock itself up when a rank dies while it joins: all ranks are gone, and it stays. */
@@ -149,7 +149,7 @@ static void launcher_look(struct run *r, uint64_t now)
     if (now - j->empty < RUN_EMPTY_S * 1000000000ull || j->stage >= JOB_TERM) return;
     run_say("the launcher has not exited %d s after its last process: killing it", RUN_EMPTY_S);
     j->stage = JOB_TERM;                                  /* it hears no other signal */
-    job_end_further(j, r->o);
+    job_end_further(j, r->o->stop_timeout);
 }
 
 /* Until the command has ended, or the guard. */
@@ -159,12 +159,12 @@ static void job_watch(struct run *r)
         uint64_t ends = earlier(r->job.stage_ends, failed_at(r));
         wait_until(r, earlier(earlier(ends, r->job.look), earlier(hang_at(r), wish_at(r))));
         if (r->words.ready && !r->noted) {
-            left_note_all(&r->left);
+            left_note_all(&r->job.left);
             r->noted = true;
         }
         uint64_t now = clock_ns(), hang = hang_at(r);
         if (!job_reap(&r->job) && r->job.stage_ends && now >= r->job.stage_ends) {
-            job_end_further(&r->job, r->o);
+            job_end_further(&r->job, r->o->stop_timeout);
             run_say("the command has not exited: sending SIG%s", r->job.stage == JOB_TERM ? "TERM" : "KILL");
         }
         wish_pass(r, now);
@@ -181,7 +181,7 @@ static void job_watch(struct run *r)
 static bool is_final(int code)
 {
     static const int finals[] = {0, E_USAGE, E_DATA, E_NOINPUT, E_CANTCREAT, E_PERM, E_CONF, E_NONFINITE,
-                                 E_CORRUPT, RUN_NOT_STARTED, RUN_NOT_FOUND};
+                                 E_CORRUPT, JOB_NOT_STARTED, JOB_NOT_FOUND};
     for (size_t i = 0; i < sizeof finals / sizeof *finals; i++) if (code == finals[i]) return true;
     return false;
 }
@@ -291,19 +291,34 @@ static bool pause_wait(struct run *r, uint64_t pause)
     return !r->stop && !r->guard_gone;
 }
 
+/* The command line of a restart goes on where the last one ended: --resume is added and --overwrite left out. */
+static char **command_make(const struct run_options *o, bool resume)
+{
+    VEC(char *) v = {0};
+    bool has = false;
+    for (char **s = o->command; *s; s++) {
+        has |= !strcmp(*s, "--resume") || !strncmp(*s, "--resume=", 9);
+        if (!resume || strcmp(*s, "--overwrite")) *vec_push(&v) = *s;
+    }
+    static char option[] = "--resume";
+    if (resume && !has) *vec_push(&v) = option;
+    *vec_push(&v) = NULL;
+    return v.v;
+}
+
 /* Starts the command once and waits until nothing is left of it. -1: *e. */
 static int job_once(struct run *r, struct err *e)
 {
-    int status = -1;
+    char **argv = command_make(r->o, r->resume);
     words_begin(&r->words);
     r->noted = false;
-    if (job_start(&r->job, r->o, &r->words, r->resume, e)) return -1;
-    left_note(&r->left, r->job.pid);
+    int bad = job_start(&r->job, argv, NULL, e);
+    free(argv);
+    if (bad) return -1;
+    r->job.look = r->job.began + RUN_LOOK_S * 1000000000ull;
     job_watch(r);
-    int bad = tree_end(&r->left, r->job.pid, &status, e);
-    if (status != -1) r->job.code = job_code(status), r->job.pid = 0;
+    bad = job_finish(&r->job, e);
     words_take(&r->words);
-    left_clear(&r->left);
     return bad;
 }
 
@@ -315,17 +330,25 @@ static int signals_open(struct run *r, struct err *e)
     return r->signals < 0 ? err_set(e, E_OS, "cannot read signals: %s", strerror(errno)) : 0;
 }
 
+/* Open MPI 4.1 waits two seconds after the death of a rank unless told otherwise. */
+static void command_environment(const struct words *w)
+{
+    setenv("NOTIFY_SOCKET", w->name, 1);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+}
+
 int run_supervise(const struct run_options *o, pid_t guard)
 {
     struct run r = {.o = o, .guard = guard};
     struct err e = {0};
     uint64_t pause;
     int code = AGAIN;
-    if (!signals_open(&r, &e) && !words_open(&r.words, &e))
-        while (code == AGAIN && !job_once(&r, &e)) {
-            code = r.guard_gone ? E_INTERNAL : after(&r, &pause);
-            if (code == AGAIN && !pause_wait(&r, pause)) code = E_STOPPED;
-        }
+    bool bad = signals_open(&r, &e) || words_open(&r.words, &e);
+    if (!bad) command_environment(&r.words);
+    while (!bad && code == AGAIN && !job_once(&r, &e)) {
+        code = r.guard_gone ? E_INTERNAL : after(&r, &pause);
+        if (code == AGAIN && !pause_wait(&r, pause)) code = E_STOPPED;
+    }
     if (e.code) run_say("%s", e.text);
     words_tell(&r.words, "STOPPING=1");
     return e.code ? e.code : code;

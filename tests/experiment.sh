@@ -107,6 +107,7 @@ else skip "pictures" "gnuplot is not installed"; fi
 # ---- a point whose runs fail: the rest goes on -----------------------------------------------------------------------
 cat >"$aside/failing" <<'SCRIPT'
 #!/bin/sh
+setsid sleep 4321 >/dev/null 2>&1 </dev/null &
 case "$*" in *"--split-size 8 "*"--steps"*) printf -- "-----\n \0mpstaged: the dog ate it\n" >&2; exit 69 ;; esac
 exec "$REAL" "$@"
 SCRIPT
@@ -115,6 +116,7 @@ REAL=$mpstaged; export REAL
 run --repeat 1 --splits 10 --out failing --no-profile --no-plots --mpstaged "$aside/failing"
 check "a failed run decides the exit status" test "$code" -eq 69
 check "its first line stands in the table" grep -qE '^pipelined 1f1b +8 .*failed: the dog ate it' "$aside/out"
+check "nothing that it has started is left" sh -c '! pgrep -fx "sleep 4321" >/dev/null'
 check "the points after it were measured" test "$(awk -F, '$6 == 1' failing/results.csv | wc -l)" -eq 4
 check "predictions without measured costs are called estimates" grep -q 'predicted with estimated costs' "$aside/out"
 
