@@ -44,14 +44,11 @@ static int kinds_check(const struct experiment *x, struct err *e)
 
 static int folder_refuse(const struct experiment *x, struct err *e)
 {
-    char path[4200];
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
-        if (access(path, F_OK) == 0)
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (faccessat(x->dir, ours[i], F_OK, 0) == 0)
             return err_set(e, E_CANTCREAT,
                            "%s: holds the results of an earlier experiment (%s); use --overwrite or another --out",
                            x->out, ours[i]);
-    }
     return 0;
 }
 
@@ -82,24 +79,21 @@ static void runs_remove(const struct experiment *x)
 /* Fails if the profile to plan with is among what is removed. */
 static int profile_spare(const struct experiment *x, struct err *e)
 {
-    char path[4200];
     struct stat own, used;
     const char *file = json_string_value(json_object_get(json_object_get(x->config, "pipeline"), "profile"));
-    snprintf(path, sizeof path, "%s/profile/profile.json", x->out);
-    if (!file || stat(file, &used) || stat(path, &own) || own.st_dev != used.st_dev || own.st_ino != used.st_ino)
+    if (!file || stat(file, &used) || fstatat(x->dir, "profile/profile.json", &own, 0) || own.st_dev != used.st_dev ||
+        own.st_ino != used.st_ino)
         return 0;
-    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the profile to plan with; use another --out", path);
+    return err_set(e, E_CANTCREAT, "%s/profile/profile.json: --overwrite would remove the profile to plan with; use "
+                   "another --out", x->out);
 }
 
 void experiment_remove(const struct experiment *x)
 {
-    char path[4200];
     metrics_remove(x);
     runs_remove(x);
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        snprintf(path, sizeof path, "%s/%s", x->out, ours[i]);
-        remove(path); /* fails if something else is left in the folder */
-    }
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) /* fails if something else is left in the folder */
+        if (unlinkat(x->dir, ours[i], 0)) unlinkat(x->dir, ours[i], AT_REMOVEDIR);
 }
 
 /* Locks the folder itself until this program ends, so that no lock file is left behind. */
@@ -138,86 +132,61 @@ int experiment_file(const struct experiment *x, const char *name, const struct t
     return bad;
 }
 
-/* ---- CSV (RFC 4180) -------------------------------------------------------------------------- */
+/* ---- figures of a point: columns in results.csv, keys in results.json ------------------------ */
 
-static void csv_number(struct text *t, double v)
-{
-    text_add(t, ",");
-    if (isfinite(v)) text_add(t, "%.9g", v);
-}
+static const char *const figure_name[] = {"mean_seconds", "deviation_seconds", "least_seconds", "most_seconds",
+                                          "samples_per_second", "speedup", "bound_seconds", "predicted_seconds",
+                                          "warm_up_seconds", "bubble", "peak_bytes", "measured_bytes"};
+enum { FIGURES = sizeof figure_name / sizeof *figure_name };
 
-static void csv_text(struct text *t, const char *s)
+static void figures_of(const struct experiment *x, const struct experiment_point *p, double v[FIGURES])
 {
-    text_add(t, ",\"");
-    for (; *s; s++) text_add(t, *s == '"' ? "\"\"" : "%c", *s);
-    text_add(t, "\"");
-}
-
-static void csv_point(const struct experiment *x, const struct experiment_point *p, struct text *t)
-{
-    double n = p->seconds.n ? p->seconds.n : NAN, least = NAN, most = NAN;
+    double least = NAN, most = NAN, mean = point_mean(p), n = p->seconds.n ? p->seconds.n : NAN;
     for (int i = 0; i < p->seconds.n; i++) {
         least = fmin(least, p->seconds.v[i]);
         most = fmax(most, p->seconds.v[i]);
     }
+    const double all[FIGURES] = {mean, point_deviation(p), least, most, x->batch / mean, point_speedup(x, p),
+                                 point_bound(p), point_predicted(p), point_warm_up(p), p->bubble / n,
+                                 point_planned_bytes(p), point_measured_bytes(p)};
+    memcpy(v, all, sizeof all);
+}
+
+/* RFC 4180. */
+static void csv_point(const struct experiment *x, const struct experiment_point *p, struct text *t)
+{
+    double v[FIGURES];
+    figures_of(x, p, v);
     text_add(t, "%s,%s,%d,%d,%d,%d", point_kind_name[p->kind], p->schedule, p->ranks, p->split, p->n_mb, p->seconds.n);
-    const double columns[] = {point_mean(p),
-                              point_deviation(p),
-                              least,
-                              most,
-                              x->batch / point_mean(p),
-                              point_speedup(x, p),
-                              point_bound(p),
-                              point_predicted(p),
-                              point_warm_up(p),
-                              p->bubble / n,
-                              point_planned_bytes(p),
-                              point_measured_bytes(p)};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) csv_number(t, columns[i]);
-    csv_text(t, p->err.text);
-    text_add(t, "\n");
+    for (int i = 0; i < FIGURES; i++) text_add(t, isfinite(v[i]) ? ",%.9g" : ",", v[i]);
+    text_add(t, ",\"");
+    for (const char *s = p->err.text; *s; s++) text_add(t, *s == '"' ? "\"\"" : "%c", *s);
+    text_add(t, "\"\n");
 }
 
 static int csv_write(const struct experiment *x, struct err *e)
 {
     struct text t = {0};
-    text_add(&t,
-             "kind,schedule,ranks,split_size,micro_batches,repetitions,mean_seconds,deviation_seconds,least_seconds,"
-             "most_seconds,samples_per_second,speedup,bound_seconds,predicted_seconds,warm_up_seconds,bubble,"
-             "peak_bytes,measured_bytes,error\n");
+    text_add(&t, "kind,schedule,ranks,split_size,micro_batches,repetitions");
+    for (int i = 0; i < FIGURES; i++) text_add(&t, ",%s", figure_name[i]);
+    text_add(&t, ",error\n");
     for (int i = 0; i < x->points.n; i++) csv_point(x, &x->points.v[i], &t);
     int bad = experiment_file(x, "results.csv", &t, e);
     text_free(&t);
     return bad;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *json_point(const struct experiment *x, const struct experiment_point *p)
 {
-    double n = p->seconds.n ? p->seconds.n : NAN;
+    double v[FIGURES];
+    figures_of(x, p, v);
     json_t *seconds = json_array();
     for (int i = 0; i < p->seconds.n; i++) json_array_append_new(seconds, json_real(p->seconds.v[i]));
     json_t *o = json_pack("{ss ss si si si sb sb so}", "kind", point_kind_name[p->kind], "schedule", p->schedule,
                           "ranks", p->ranks, "split_size", p->split, "micro_batches", p->n_mb, "bar", p->bar, "sweep",
                           p->sweep, "seconds", seconds);
-    const struct {
-        const char *key;
-        double v;
-    } more[] = {{"mean_seconds", point_mean(p)},
-                {"deviation_seconds", point_deviation(p)},
-                {"samples_per_second", x->batch / point_mean(p)},
-                {"speedup", point_speedup(x, p)},
-                {"bound_seconds", point_bound(p)},
-                {"predicted_seconds", point_predicted(p)},
-                {"warm_up_seconds", point_warm_up(p)},
-                {"bubble", p->bubble / n},
-                {"peak_bytes", point_planned_bytes(p)},
-                {"measured_bytes", point_measured_bytes(p)}};
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        json_object_set_new(o, more[i].key, real_or_null(more[i].v));
+    for (int i = 0; i < FIGURES; i++)
+        json_object_set_new(o, figure_name[i], isfinite(v[i]) ? json_real(v[i]) : json_null());
     json_object_set_new(o, "error", p->err.code ? json_string(p->err.text) : json_null());
     return o;
 }
