@@ -1,4 +1,4 @@
-/* What freezing weights saves: the same configuration is planned once more without it. */
+/* What freezing weights saves: the same configuration is planned again without freezing. */
 #include "job/memory_limit.h"
 #include "job/freeze_savings.h"
 #include "plan/sim.h"
@@ -49,7 +49,7 @@ int freeze_savings_text(const struct job *j, struct text *out, struct err *e)
         double step = step_seconds(&whole), less = step - step_seconds(j);
         text_add(out, "\nfrozen: %lld of %lld weights, which saves\n%s of %s on the largest rank", (long long)frozen,
                  (long long)all, text_bytes(most > now ? most - now : 0, b[0]), text_bytes(most, b[1]));
-        /* a profile knows nothing of passes that did not run */
+        /* a profile has no times of passes that did not run */
         if (!j->conf->pipeline.profile)
             text_add(out, ", %s of %s a step", text_seconds(less > 0 ? less : 0, b[2]), text_seconds(step, b[3]));
         text_add(out, "\n");

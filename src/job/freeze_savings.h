@@ -3,6 +3,6 @@
 #define JOB_FREEZE_SAVINGS_H
 #include "job/job.h"
 
-/* Adds a line with the bytes and the time that a plan without train.freeze takes more; nothing where it is not set. */
+/* Adds a line with the bytes and the time that train.freeze saves; nothing if it is not set. */
 int freeze_savings_text(const struct job *j, struct text *out, struct err *e);
 #endif

@@ -10,9 +10,9 @@
 #include "plan/part.h"
 #include "plan/recompute.h"
 
-/* The GPU where there is one that works; j->no_gpu says why the CPU it is. */
 static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
+/* The GPU if one works; otherwise the CPU, and j->no_gpu has the reason. */
 static const struct be_ops *device_auto(struct job *j)
 {
     const struct be_ops *gpu = be_find("cuda");
@@ -30,8 +30,7 @@ static int precision_find(struct job *j, struct err *e)
                       j->dev.backend);
 }
 
-/* Bundles begin at any sample, GPU kernels at aligned addresses; and a GPU has no use for bundles, it has larger
- * micro-batches. */
+/* Bundles begin at any sample, but GPU kernels need aligned addresses. A GPU can use larger micro-batches instead. */
 static int bundle_refuse(const struct job *j, struct err *e)
 {
     if (!j->be->stream || j->conf->pipeline.bundle <= 1) return 0;
@@ -73,7 +72,7 @@ int job_model(struct job *j, struct err *e)
     return 0;
 }
 
-/* A short batch may be all samples. */
+/* A short batch may have all samples. */
 static int batch_check(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
@@ -102,7 +101,7 @@ int job_data(struct job *j, struct err *e)
     return j->conf->run.evaluate ? 0 : batch_check(j, e);
 }
 
-/* ---- how many samples the orders of this run have ---------------------------------------------------------------- */
+/* ---- numbers of samples in the orders of this run ---------------------------------------------------------------- */
 
 struct feed_order job_order(const struct job *j)
 {
@@ -144,8 +143,8 @@ uint64_t job_epochs(const struct job *j, uint64_t steps)
     return o.end == FEED_FILL ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
 }
 
-/* Steps may come to the end of an epoch earlier than their number says: roll-backs leave batches out, and a run that is
- * resumed anyway may have had larger ones before. */
+/* Steps may reach the end of an epoch earlier than their number suggests. Roll-backs skip batches, and a run that is
+ * forced to resume may have had larger batches before. */
 static bool jumps(const struct conf *c) { return is(c->train.nonfinite, "rollback") || is(c->run.resume, "force"); }
 
 static void batches_train(struct job *j)
@@ -177,7 +176,7 @@ static void batches_find(struct job *j)
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* A short batch may have less than one micro-batch. */
+/* A short batch may be smaller than a micro-batch. */
 static int split_of(const struct job *j, int batch)
 {
     int64_t split = j->conf->train.split_size;
@@ -192,7 +191,7 @@ static int rows_read(struct job *j, struct err *e)
     if (!file) return conf_error(j->conf, "pipeline.schedule", e, "schedule \"rows\" needs pipeline.rows");
     if (text_read_file(&j->rows, file, MAX_ROWS, e)) return -1;
     text_add(&j->rows, "%s", "");
-    int line = 1;                                          /* the planner takes a string, which a NUL would end early */
+    int line = 1;                                          /* the planner takes a string; a NUL would end it early */
     for (size_t i = 0; i < j->rows.n; i++) {
         if (!j->rows.s[i]) return err_set(e, E_DATA, "%s:%d: this is no text: it has a NUL byte", file, line);
         line += j->rows.s[i] == '\n';
@@ -200,7 +199,7 @@ static int rows_read(struct job *j, struct err *e)
     return 0;
 }
 
-/* The planner knows the text as "rows"; people know the file. False: the error is about something else. */
+/* The planner calls the text "rows"; people know the file's name. False: the error is about something else. */
 static bool rows_blamed(const struct job *j, const struct err *why, struct err *e)
 {
     if (why->code != E_DATA || strncmp(why->text, "rows:", 5)) return false;
@@ -208,7 +207,7 @@ static bool rows_blamed(const struct job *j, const struct err *why, struct err *
     return true;
 }
 
-/* People do not know what a short batch comes from. */
+/* The message explains where a short batch comes from. */
 static int plan_failed(const struct job *j, int kind, const struct err *why, struct err *e)
 {
     int n = j->batch[kind];
@@ -237,7 +236,7 @@ struct plan_request job_request(const struct job *j, int kind)
     };
 }
 
-/* The last plan, for all replicas but the first. */
+/* Makes the last plan for all other replicas. */
 static int plan_others(struct job *j, struct plan_request *r, struct err *e)
 {
     struct plan *all[MAX_REPLICAS] = {j->plan[j->n_plans - 1]};
@@ -262,8 +261,9 @@ static int plan_one(struct job *j, int kind, struct err *e)
     return j->n_replicas > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
 }
 
-/* On CPUs each replica's shorter pass of the optimizer outweighs that weights travel beside nothing. The owner of a
- * weight takes all of its gradients, so where one weight is most of all, replicas wait for its owner. */
+/* On CPUs each replica's shorter optimizer pass saves more than it costs to send weights without overlap. A weight's
+ * owner takes all of its gradients. If one weight is more than half of all, replicas wait for its owner, and sharing
+ * does not pay. */
 static bool shares_pay(const struct job *j)
 {
     int64_t all = 0, largest = 0;
@@ -322,7 +322,7 @@ static int speed_set(struct job *j, struct err *e)
     return 0;
 }
 
-/* The most samples that go through the pipeline as one. */
+/* Most samples that go through the pipeline as one. */
 static int widest_bundle(const struct job *j)
 {
     int64_t widest = 1;
@@ -335,7 +335,7 @@ static int widest_bundle(const struct job *j)
     return (int)widest;
 }
 
-/* Micro-batch sizes of all batches: full ones, and what is left over. */
+/* Micro-batch sizes of all batches: full ones and remainders. */
 static int sizes_of(const struct job *j, int size[2 * PLAN_KINDS])
 {
     int n = 0;
@@ -396,11 +396,11 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     struct err why = {0};
     if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
     if (!partition_stages(j, &why)) return 0;
-    if (!rows_blamed(j, &why, e)) *e = why;               /* a cut that is simulated plans, too */
+    if (!rows_blamed(j, &why, e)) *e = why;               /* simulating a cut makes a plan, too */
     return -1;
 }
 
-/* What evaluations bring: the network's output, or another tensor for a prediction. */
+/* The tensor that evaluations return: the network's output, or another tensor for a prediction. */
 static int output_find(struct job *j, struct err *e)
 {
     const char *name = j->conf->run.predict_tensor;
@@ -419,7 +419,7 @@ static int output_find(struct job *j, struct err *e)
                       dtype_name(g->tensor[j->output].type));
 }
 
-/* Drops the plans and what they were made from, as if job_plan_only had not been called. */
+/* Frees the plans and what they were made from, as if job_plan_only had not been called. */
 static void unplan(struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
@@ -457,7 +457,7 @@ static int plan_all(struct job *j, int n_ranks, struct err *e)
     return 0;
 }
 
-/* First each rank gets as much less as all need too much, then all get the same. */
+/* First reduces each rank in proportion to its need; if that fails, all ranks get the same share. */
 static int plan_recompute(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need, *room[2];
@@ -482,7 +482,7 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     return plan_recompute(j, n_ranks, e);
 }
 
-/* Ranks of one replica. */
+/* Computes the ranks of one replica. */
 static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, struct err *e)
 {
     int n = (int)c->pipeline.replicas;
@@ -493,7 +493,7 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
     return 0;
 }
 
-/* Whole weights are no equal shares, which is what NCCL could leave with each replica. */
+/* NCCL leaves equal shares with the replicas, but shares of whole weights are not equal. */
 static int reduce_check(const struct job *j, const struct conf *c, struct err *e)
 {
     if (c->pipeline.replicas < 2 || strcmp(c->pipeline.reduce, "nccl") != 0) return 0;

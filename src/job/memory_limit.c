@@ -1,5 +1,5 @@
-/* Limits of memory, of ranks and of hosts: the check after planning, whatever the policy, and what to change where it
- * fails. */
+/* Limits of memory, of ranks and of hosts: the check after planning, for all policies, and the changes that would
+ * fit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ uint64_t limit_bytes(const struct job *j, int rank)
     return most;
 }
 
-/* The rank that misses most; -1: all have room; -2: error. */
+/* The rank that exceeds its limit most; -1: all ranks fit; -2: error. */
 static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e)
 {
     uint64_t *all = mem_alloc((size_t)j->n_ranks * sizeof *all), most = 0;
@@ -33,11 +33,11 @@ static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, stru
     return worst;
 }
 
-/* ---- what hosts have --------------------------------------------------------------------------------------------- */
+/* ---- memory of hosts --------------------------------------------------------------------------------------------- */
 
 bool limit_limited(const struct job *j) { return j->conf->pipeline.max_memory.n || j->room; }
 
-/* A rank allocates each region once, as large as the plan of the set that wants most. */
+/* A rank allocates each region once, for the plan of the set that needs most of it. */
 static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int r)
 {
     size_t slots = 0, tmp = 0, work = 0, load = 0;
@@ -52,7 +52,7 @@ static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int
            tmp + work + load;
 }
 
-/* Of a rank among those of all replicas, on its host: nothing of the plan where a device holds that. */
+/* Bytes on its host of a rank among those of all replicas. A plan that a device holds takes none. */
 static uint64_t host_bytes(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
@@ -117,7 +117,7 @@ void limit_share(const struct job *j, bool evenly, uint64_t *room)
     }
 }
 
-/* The pool that makes a plan unfit. */
+/* The pool that the plan exceeds, unless hosts are only advisory. */
 static const struct fit_pool *pool_unfit(const struct job *j, uint64_t *need)
 {
     return j->host && !j->host->advisory ? limit_pool_short(j, false, need) : NULL;
@@ -149,7 +149,7 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
 
 void limit_variant_free(struct job *out)
 {
-    out->graph = NULL;                                     /* it is another job's */
+    out->graph = NULL;                                     /* the graph belongs to another job */
     job_free(out);
 }
 
@@ -179,7 +179,7 @@ static void try_auto(const struct job *j, struct text *out)
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.partition = \"auto\"", 0);
 }
 
-/* The largest split that divides the batch and fits. */
+/* Tries smaller splits that divide the batch, largest first. */
 static void try_split(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
@@ -250,7 +250,7 @@ static void try_ranks(const struct job *j, struct text *out)
     }
 }
 
-/* Adds what would fit, as the end of a message. */
+/* Appends the changes that would fit, as the end of a message. */
 static void what_fits(const struct job *j, struct text *out)
 {
     struct text fits = {0};

@@ -1,5 +1,4 @@
-/* Cutting the network into stages by the policy; under recompute auto, together with what that cut makes necessary to
- * run again. */
+/* Cuts the network into stages by the policy. Under recompute auto it also chooses what each cut must recompute. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ int partition_recompute(const struct job *j, const struct placement *pl, bool *r
     const struct conf *c = j->conf;
     if (recompute_stages(c, pl, recompute, e)) return -1;
     if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
-    if (!limit_limited(j))                                  /* with a host that has enough nothing need be */
+    if (!limit_limited(j))                                  /* a host with enough memory needs no recomputation */
         return j->host && !j->be->stream ? 0 : conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
     uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
     struct plan_request r = job_request(j, PLAN_FULL);
@@ -36,20 +35,20 @@ int partition_recompute(const struct job *j, const struct placement *pl, bool *r
 
 /* ---- partition auto with recompute auto ------------------------------------------------------ */
 
-/* What must be recomputed follows from the cut, and which cut fits from what is recomputed. So the network is cut as if
- * nothing were recomputed, as if all were, and as if there were room for everything, each with the blocks that it
- * really needs; from the best of the three, borders are moved while that helps. */
+/* What must be recomputed depends on the cut, and which cut fits depends on what is recomputed. So the network is cut
+ * three ways: as if nothing were recomputed, as if everything were, and as if memory were unlimited. Each cut is graded
+ * with the blocks that it really needs. From the best of the three, borders are moved while that helps. */
 struct recut {
     struct job *j;
     uint64_t *limit;
     bool *all, *recompute;
     struct part_model m;                                   /* for part_may_cut */
-    int *cut, *best, graded;                               /* n_stages + 1 each; how many cuts were graded */
+    int *cut, *best, graded;                               /* n_stages + 1 each; graded: number of graded cuts */
     double least;                                          /* grade_of the best */
-    double bound;                                          /* ns that no cut can beat, whatever is recomputed */
+    double bound;                                          /* ns, a lower bound of any cut with any recomputation */
 };
 static const double TOO_LARGE = 1e300;
-enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* moves that are tried with each step */
+enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* MAX_MOVES: for each step size */
 
 static struct part_request cut_request(struct job *j, const struct conf *c, const struct plan_request *r)
 {
@@ -59,14 +58,14 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
         .sharing = job_sharing(j, c), .room = j->room, .rough = j->rough};
 }
 
-/* ns, and beyond all times what does not fit: the further, the more is missing. */
+/* ns; a plan that does not fit gets a grade above all times, higher the more memory is missing. */
 static double grade_of(const struct recut *x, const struct plan *p, double ns)
 {
     double excess = part_excess(p, x->limit);
     return excess > 0 ? TOO_LARGE * (1 + excess) : ns;
 }
 
-/* Simulates x->cut with the blocks that it needs, and keeps it if it is better. */
+/* Simulates x->cut with the blocks that it needs, and saves the cut if it is better. */
 static int partition_grade(struct recut *x, struct err *e)
 {
     struct job *j = x->j;
@@ -103,7 +102,7 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     return partition_grade(x, e);
 }
 
-/* 1: better so; 0: not, or no such place. */
+/* 1: better; 0: not better, or no such place. */
 static int border_move(struct recut *x, int border, int by, int *tried, struct err *e)
 {
     double before = x->least;
@@ -156,7 +155,7 @@ static int rows_place(struct job *j, const struct sched *s, struct err *e)
     const struct conf *c = j->conf;
     int *rank_of, n = sched_rows_map(s, &rank_of);
     bool asked = c->pipeline.stages > 0 || strcmp(c->pipeline.partition, "manual") == 0;
-    if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank; the planner looks at them */
+    if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank: the planner checks the rows */
     j->rank_of = rank_of;
     if (asked && n != j->n_stages)
         return conf_error(c, "pipeline.rows", e, "%s has actions of %d stages, but there are %d", c->pipeline.rows, n,
@@ -169,7 +168,7 @@ static int rows_place(struct job *j, const struct sched *s, struct err *e)
     return 0;
 }
 
-/* A file of rows with more stages than ranks says itself where they are. What cannot be read, the planner refuses. */
+/* A rows file with more stages than ranks defines the rank of each stage. The planner refuses an unreadable file. */
 static int rows_chunks(struct job *j, struct err *e)
 {
     struct sched s = {.n_ranks = j->n_ranks, .row = mem_alloc((size_t)j->n_ranks * sizeof *s.row)};
@@ -179,8 +178,8 @@ static int rows_chunks(struct job *j, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* Where the schedule wants what would otherwise be merged: which rank has each stage. 78 where ranks would not have as
- * many. */
+/* Sets the rank of each stage if the schedule needs stages that would otherwise be merged. 78 if ranks would have
+ * different numbers of stages. */
 static int chunks_place(struct job *j, struct err *e)
 {
     const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
@@ -195,7 +194,7 @@ static int chunks_place(struct job *j, struct err *e)
     return 0;
 }
 
-/* Policies that go by bytes may leave a rank empty; of several stages of a rank none may be. */
+/* Policies by bytes may leave a rank empty. With several stages a rank, no stage may be empty. */
 static int chunks_check(const struct job *j, struct err *e)
 {
     for (int i = 0; j->rank_of && i < j->n_stages; i++)
@@ -236,8 +235,8 @@ static int stages_cut(struct job *j, struct err *e)
     return part->split(&q, j->first_group, e);
 }
 
-/* One stage a rank, unless the schedule wants several: more ranks than stages have nothing to do, fewer run
- * neighbouring stages as one. */
+/* One stage a rank, unless the schedule needs several. More ranks than stages would be idle, which is an error. Fewer
+ * ranks run neighbouring stages as one. */
 static int stages_fit(struct job *j, struct err *e)
 {
     if (j->n_ranks > j->n_stages) {

@@ -1,5 +1,5 @@
-/* Every way to share out the cores to replicas, ranks and threads, with every schedule and every split size, each with
- * the cut that partition auto finds, and with recomputation where it does not fit without. */
+/* Tries every way to divide the cores among replicas, ranks and threads, with every schedule and every split size. Each
+ * gets the cut that partition auto finds, and recomputation if it does not fit without. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "plan/sched.h"
 #include "plan/sim.h"
 
-/* The schedule that each layout is tried with first; it has one stage a rank. */
+/* The schedule that each layout tries first; it has one stage a rank. */
 static const char FIRST[] = "1f1b";
 
-/* ---- what is tried --------------------------------------------------------------------------- */
+/* ---- the candidates -------------------------------------------------------------------------- */
 
-/* The largest of the batch's divisors and of the sizes that cut it into 3, 7 and 9 nearly equal parts; and, if it is no
- * more than MAX_MICRO micro-batches, the configured size, which is what all others are compared with. */
+/* The largest sizes among the batch's divisors and the sizes that cut it into 3, 7 and 9 nearly equal parts. The
+ * configured size is included if it gives at most MAX_MICRO micro-batches; all others are compared with it. */
 static void splits_find(struct search *s)
 {
     int batch = (int)s->j->conf->train.batch_size, given = (int)s->j->conf->train.split_size;
@@ -30,7 +30,7 @@ static void layout_add(struct search *s, struct run_layout l)
 {
     const struct conf *c = s->j->conf;
     int told = c->pipeline.max_memory.n > 1 ? c->pipeline.max_memory.n : c->pipeline.speed.n;
-    if (told && l.ranks != told && l.ranks != 1) return;   /* what is told of each rank is told of so many */
+    if (told && l.ranks != told && l.ranks != 1) return;   /* the configuration has values for each rank of this many */
     for (int i = 0; i < s->n_layouts; i++) if (run_layout_equal(s->layout[i], l)) return;
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
@@ -42,8 +42,8 @@ struct run_layout search_alone(const struct search *s)
 }
 static int cores_each(const struct search *s) { return search_gpus(s) ? 1 : (int)s->j->conf->run.threads; }
 
-/* All that use each core; before them what is configured, as one pipeline, and behind them one device. Those of one
- * rank a replica come first: they are planned at once, have next to no idle time, and rule out others. */
+/* All layouts that use each core. Before them the configured one, as one pipeline; after them one device. Layouts with
+ * one rank a replica come first: planning them is fast, they have almost no idle time, and they rule out others. */
 static void layouts_find(struct search *s)
 {
     enum { MAX_THREADS = 1024 };
@@ -59,7 +59,7 @@ static void layouts_find(struct search *s)
     layout_add(s, search_alone(s));
 }
 
-/* Layouts whose threads the profile has no costs for are left out, unless nothing is left. */
+/* Drops layouts whose number of threads the profile has no costs for, unless none would remain. */
 static int layouts_measured(struct search *s, struct err *e)
 {
     enum { MAX_PROFILE = 1 << 26 };
@@ -125,7 +125,7 @@ void search_candidate(struct conf *c, const struct found *x)
     if (alone && c->pipeline.max_memory.n > 1) c->pipeline.max_memory.n = 1;
 }
 
-/* Plans one candidate. 0: it fits, and x says how fast it is; 1: it does not, or cannot be. */
+/* Plans one candidate. 0: it fits, and x gets its times; 1: it does not fit, or is impossible. */
 static int candidate(const struct search *s, struct found *x)
 {
     struct job v;
@@ -151,8 +151,8 @@ static int candidate(const struct search *s, struct found *x)
     return bad;
 }
 
-/* What does not fit may fit with recomputation, cut anew. Without a limit there is no reason to recompute. 0 or 1, as
- * candidate. */
+/* A candidate that does not fit may fit with recomputation and a new cut. Without a limit there is no reason to
+ * recompute. 0 or 1, as candidate. */
 static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
@@ -165,8 +165,9 @@ static int recomputed(const struct search *s, struct found *x)
     return bad;
 }
 
-/* Stages a rank that are tried: one where the schedule is not for several, or chooses; two; four where each further
- * one makes the bubble smaller, which in a V is next to nothing already. Ranks alone have no use for schedules. */
+/* The next number of stages a rank to try, 0: none. One if the schedule takes one or chooses itself. Two; and four
+ * if each further stage makes the bubble smaller; in a V it is almost zero already. With one rank, one schedule is
+ * enough. */
 static int chunks_next(int ranks, const struct sched_kind *k, int chunks)
 {
     int n = !chunks ? (k->chunks && !k->weighs && ranks > 1 ? 2 : 1) : chunks * 2;
@@ -174,7 +175,7 @@ static int chunks_next(int ranks, const struct sched_kind *k, int chunks)
     return n <= most ? n : 0;
 }
 
-/* Each replica shall have a micro-batch. */
+/* Does each replica get a micro-batch? */
 static bool is_shared(const struct search *s, int split, int replicas)
 {
     return ((int)s->j->conf->train.batch_size - 1) / split + 1 >= replicas;
@@ -192,13 +193,13 @@ static int candidates(const struct search *s)
 
 /* ---- trying ---------------------------------------------------------------------------------- */
 
-/* Of the same time, what was tried first. */
+/* Of equal times, the earlier candidate wins. */
 static bool is_before(const struct found *a, const struct found *b)
 {
     return a->seconds != b->seconds ? a->seconds < b->seconds : a->order < b->order;
 }
 
-/* Takes x among the best, or drops it. */
+/* Adds x to the best, or drops it. */
 static void keep(struct search *s, struct found *x)
 {
     struct found *worst = &s->best[MAX_FOUND - 1];
@@ -217,28 +218,28 @@ static void keep_of_layout(struct found *best, const struct found *x)
     json_incref(best->stages);
 }
 
-/* What a layout misses at least, where nothing fits. */
+/* The least missing memory of a layout, if nothing fits. */
 static void missing_keep(struct search *s, const struct found *x)
 {
     uint64_t *least = &s->missing[x->layout];
     if (x->missing && (!*least || x->missing < *least)) *least = x->missing;
 }
 
-/* One more was tried. */
+/* Reports one more try. */
 static void tell(struct search *s)
 {
     s->done++;
     if (s->q->tell) s->q->tell(s->q->to, s->done, candidates(s) + s->rough.n);
 }
 
-/* What the ranks of a layout do at all takes as long under every schedule, so where 1f1b would be too slow without any
- * idle time, others are. What is configured is looked at in any case. idle_free: of each split size, 0: not known. */
+/* The busy time of a layout's ranks is the same under every schedule. So if 1f1b without idle time is too slow, the
+ * other schedules are, too. The configured layout is always tried. idle_free: of each split size, 0: not known. */
 static bool ruled_out(const struct search *s, int layout, double idle_free)
 {
     return layout > 0 && s->fastest > 0 && idle_free > s->fastest;
 }
 
-/* Only a first cut of each; those that may be among the best are cut again. */
+/* Makes only a first cut; refine cuts candidates again that may be among the best. */
 static void schedule_try(struct search *s, int layout, const char *schedule, int chunks, double *idle_free)
 {
     for (int i = 0; i < s->n_split; i++) {
@@ -274,16 +275,16 @@ static int rough_order(const void *a, const void *b)
     return is_before(a, b) ? -1 : is_before(b, a);
 }
 
-/* Of the time above what no cut can beat, a better cut than the first one takes away less than 0.4: up to 0.29 of it
- * was seen, in chains and in the networks of conf/. */
+/* A better cut removes less than 0.4 of the first cut's time above the lower bound. Up to 0.29 was seen, in chains and
+ * in the networks of conf/. */
 static bool may_be_best(const struct search *s, const struct found *x)
 {
     double hoped = x->seconds - (x->seconds - x->least) * 0.4;
     return s->n < MAX_FOUND || hoped < s->best[MAX_FOUND - 1].seconds;
 }
 
-/* From the fastest on, each of those that may be among the best gets the cut that is the best for it, and so does the
- * first of each layout. */
+/* From the fastest on, cuts each candidate that may be among the best again, as well as possible. The first candidate
+ * of each layout is cut again, too. */
 static void refine(struct search *s)
 {
     if (s->rough.n) qsort(s->rough.v, (size_t)s->rough.n, sizeof *s->rough.v, rough_order);
@@ -300,8 +301,8 @@ static void refine(struct search *s)
     vec_free(&s->rough);
 }
 
-/* Cores to use: those that are asked for; otherwise those of the ranks that the configuration or a launcher asks for;
- * where neither does, those that there are, or one device with a stream. */
+/* The number of cores: the configured one. Without it, the cores of the ranks that the configuration or a launcher
+ * requests. Without these, all cores here, or one device with a stream. */
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
@@ -344,7 +345,7 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     for (int l = 0; l < s->n_layouts && !bad; l++) layout_try(s, l);
     j->rough = false;
     refine(s);
-    if (!bad && !s->n) {                                   /* why not: as for the plan that was configured */
+    if (!bad && !s->n) {                                   /* the error is that of the configured plan, if that fails */
         bad = job_plan(j, r->n_ranks, e) || nothing_fits(s, e);
     } else if (!bad) bad = search_tell(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);

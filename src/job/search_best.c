@@ -1,10 +1,10 @@
-/* The best as a configuration. */
+/* The best candidate as a configuration. */
 #include <string.h>
 #include "job/memory_limit.h"
 #include "job/search_int.h"
 
-/* The cut as stage sections, so that it stays what it is whatever is measured later. A cut between layers that kernels
- * have put into another order cannot be said so: then it is left to auto, which finds it again. */
+/* Writes the cut as stage sections, so that later measurements do not change it. Stage sections cannot express a cut
+ * between layers that kernels run in another order. Then partition auto stays set and finds the cut again. */
 static int stages_set(const struct search *s, struct conf *c, struct err *e)
 {
     const struct found *x = &s->best[0];
@@ -29,7 +29,7 @@ static int stages_set(const struct search *s, struct conf *c, struct err *e)
     return bad;
 }
 
-/* What is told of each rank of a pipeline is not told of one that computes all of it. */
+/* Values for each rank of a pipeline do not apply to a rank that computes the whole network. */
 static void alone_set(struct conf *c, const struct found *x)
 {
     if (x->at.ranks > 1) return;

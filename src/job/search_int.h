@@ -1,4 +1,4 @@
-/* What the parts of the search share: search.c tries candidates, search_tell.c tells of them, search_best.c writes the
+/* Shared by the files of the search: search.c tries candidates, search_tell.c prints them, search_best.c writes the
  * best as a configuration. */
 #ifndef JOB_SEARCH_INT_H
 #define JOB_SEARCH_INT_H
@@ -7,19 +7,19 @@
 
 enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
 
-/* How cores are used: pipelines side by side, ranks of each, threads of a rank. A device with a stream (a GPU) is one
- * core, whatever run.threads says, which changes nothing there. */
+/* How cores are used: pipelines in parallel, ranks of each, threads of a rank. A device with a stream (a GPU) counts as
+ * one core; run.threads changes nothing there. */
 struct run_layout { int replicas, ranks, threads; };
 struct found {
     struct run_layout at;
     const char *schedule, *recompute;
     int split, chunks;                                     /* chunks: stages a rank */
     double seconds, bubble;                                /* seconds 0: nothing fits */
-    double least;                                          /* seconds that no cut can beat */
-    int layout, order;                                     /* its layout's number; how many were tried before it */
-    bool proven;                                           /* no cut is faster than its */
+    double least;                                          /* seconds, a lower bound of all cuts */
+    int layout, order;                                     /* its layout's index; how many were tried before it */
+    bool proven;                                           /* no cut is faster */
     double spread;                                         /* of the profile */
-    uint64_t peak, missing;                                /* missing: where it does not fit, of the worst rank */
+    uint64_t peak, missing;                                /* missing: bytes that the worst rank lacks */
     json_t *stages;                                        /* first and last layer and bytes of each; owned */
 };
 struct search {
@@ -29,7 +29,7 @@ struct search {
     int n_split, split[MAX_SPLITS], tried, unfit, done;
     struct run_layout layout[MAX_LAYOUTS]; int n_layouts;
     struct found of[MAX_LAYOUTS];                          /* the best of each layout */
-    uint64_t missing[MAX_LAYOUTS];                         /* of what comes nearest to fitting; 0: not known */
+    uint64_t missing[MAX_LAYOUTS];                         /* bytes that its nearest candidate lacks; 0: not known */
     struct found best[MAX_FOUND]; int n;
     VEC(struct found) rough; double fastest;               /* first cuts of all that fit; the fastest, 0: none */
     int unmeasured[MAX_LAYOUTS], n_unmeasured;             /* numbers of threads that the profile lacks */
@@ -41,15 +41,15 @@ static inline bool run_layout_equal(struct run_layout a, struct run_layout b)
 }
 static inline bool search_gpus(const struct search *s) { return s->j->be->stream != NULL; }
 static inline int run_layout_ranks(struct run_layout l) { return l.replicas * l.ranks; }
-/* One device: of as many threads as configured, if there are as many cores. */
+/* One device, with the configured number of threads or the cores, whichever is less. */
 struct run_layout search_alone(const struct search *s);
-/* train.gradient_groups with so many replicas. */
+/* train.gradient_groups for this number of replicas. */
 int search_groups(const struct conf *c, int replicas);
-/* c, a copy, becomes that of a candidate. */
+/* Makes c, a copy, the configuration of a candidate. */
 void search_candidate(struct conf *c, const struct found *x);
-/* Where the stages but the first begin. */
+/* Prints where all stages but the first begin. */
 void search_cut(const struct found *x, struct text *out);
-/* How a run of it is started. */
+/* Prints the command that starts a run of x. */
 void search_command(const struct search *s, const struct found *x, struct text *out);
 void search_table(const struct search *s, const char *origin, int columns, struct text *out);
 void search_json(const struct search *s, const char *origin, struct text *out);

@@ -1,4 +1,4 @@
-/* What the search has found, for people and for programs. */
+/* The search's results, for people and for programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void search_cut(const struct found *x, struct text *out)
     for (size_t i = 1; i < json_array_size(x->stages); i++) text_add(out, "%s%s", i > 1 ? " " : "", stage_first(x, i));
 }
 
-/* A name as a word for a shell: in quotes where it has more than what no shell reads anything into. */
+/* A name as one word for a shell: in quotes unless all its characters are plain for every shell. */
 static void word_add(const char *name, struct text *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
@@ -50,7 +50,7 @@ static void layout_name(const struct search *s, struct run_layout l, struct text
     else text_add(out, "%d replicas of %d ranks%s", l.replicas, l.ranks, each);
 }
 
-/* More than one that does not fit is told of in one line. */
+/* Several layouts that do not fit share one line. */
 static void unfit_tell(const struct search *s, int n, struct text *out)
 {
     int nearest = -1;
@@ -95,9 +95,9 @@ static void layouts_table(const struct search *s, struct text *out)
 
 /* ---- the best -------------------------------------------------------------------------------- */
 
-/* Cuts stand at the end of their lines where each finds room there, otherwise below; recomputation, stages and how
- * cores are used only where these differ from what everybody has. The last column that is left out is one that follows
- * from the step. */
+/* Which columns the table has. Cuts are at the ends of lines if all fit there, otherwise below. Recomputation, stages
+ * and layout are shown only where they differ from the default. Samples/s, which follows from the step, is dropped
+ * last. */
 struct shown { bool recompute, chunks, layout, speed, beside, cuts; };
 
 static struct shown shown_of(const struct search *s, int columns)
@@ -118,7 +118,7 @@ static struct shown shown_of(const struct search *s, int columns)
     if (l.layout) before += 9;
     if (l.recompute) before += 10;
     if (l.chunks) before += 7;
-    l.speed = before <= 82;                                /* without the two between columns */
+    l.speed = before <= 82;                                /* the two spaces between columns are not counted */
     if (!l.speed) before -= 10;
     l.beside = l.cuts && before + longest <= (size_t)columns;
     return l;
@@ -166,7 +166,7 @@ static void cuts_tell(const struct search *s, struct text *out)
     }
 }
 
-/* What of the best changes bits. */
+/* The settings of the best that change bits. */
 static bool bits_text(const struct search *s, struct text *out)
 {
     const struct conf *c = s->j->conf;
@@ -271,7 +271,7 @@ static json_t *layout_json(const struct search *s, struct run_layout at)
     return found_json(s, at, &none);
 }
 
-/* A name of a file in it may be no UTF-8, which JSON does not take: bytes that are none become \xff. */
+/* A file name may be no UTF-8, which JSON needs: invalid bytes become \xff. */
 static json_t *named_json(const char *s)
 {
     const size_t room = 8 * strlen(s) + 1;

@@ -81,8 +81,8 @@ struct channel {
     int from_replica, to_replica;
     /* offset: SUM, SUMMED, ALL in the gradient region; WEIGHT in the parameter region */
     size_t off;
-    /* SUM, SUMMED, ALL, WEIGHT: the bucket, from 1 on. Messages of a bucket wait only for each other. late: the bucket has
-     * gradients of tied weights that come from other ranks */
+    /* SUM, SUMMED, ALL, WEIGHT: the bucket, from 1 on. Messages of a bucket wait only for each other. late: the bucket
+     * has gradients of tied weights that come from other ranks */
     int bucket;
     bool late;
 };
