@@ -1,4 +1,4 @@
-/* What all transports share. */
+/* Shared by all transports. */
 #include "config.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 #ifdef HAVE_XXH_X86DISPATCH_H
-#include <xxh_x86dispatch.h>                             /* XXH3_64bits by what the processor has: Debian's is SSE2's */
+#include <xxh_x86dispatch.h>                             /* XXH3_64bits for the actual processor; Debian's uses SSE2 */
 #endif
 #include "base/mem.h"
 #include "transport/tp.h"
@@ -43,7 +43,7 @@ void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
         *p = m->next;
         return m;
     }
-    struct tp_held *small = b->spare;                     /* one that is larger takes its place, now and later */
+    struct tp_held *small = b->spare;                     /* a larger message replaces it, now and later */
     if (small) b->spare = small->next;
     free(small);
     struct tp_held *m = mem_alloc(head + bytes);

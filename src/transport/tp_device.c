@@ -1,4 +1,4 @@
-/* What the transports of devices share. */
+/* Shared by the device transports. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event
 {
     cudaError_t status = cudaEventQuery(event);
     if (status != cudaErrorNotReady) return dev_try(d, k, e, status) ? -1 : 1;
-    /* not a failure, but CUDA would return it from the next launch */
+    /* no failure, but CUDA would return it from the next launch */
     cudaGetLastError();
     return 0;
 }
@@ -65,7 +65,7 @@ static int link_attach(struct dev *d, struct dev_link *k, const struct tp_use *u
     return 0;
 }
 
-/* Transfers go before kernels that have not begun, because another rank waits for them. */
+/* Transfers have priority over kernels that have not begun, because another rank waits for them. */
 int dev_attach(struct dev *d, void *stream, const struct tp_use *use, int n, struct err *e)
 {
     int least, greatest;
@@ -197,7 +197,7 @@ int dev_join(struct tp *t, struct tp_req *r, struct err *e)
     return 0;
 }
 
-/* ---- what the inner transport does ----------------------------------------------------------- */
+/* ---- entries that the inner transport serves ------------------------------------------------- */
 
 static struct tp *inner(struct tp *t) { return dev_of(t)->inner; }
 int dev_rank(struct tp *t) { return dev_of(t)->me; }
@@ -212,9 +212,9 @@ int dev_recv_msg(struct tp *t, struct tp_message *m, struct err *e) { return inn
 
 void dev_abort(struct tp *t, int code) { inner(t)->ops->abort(inner(t), code); }
 
-/* ---- collectives: the inner transport's own would not drive our transfers -------------------- */
+/* ---- collectives: those of the inner transport would not drive transfers here ---------------- */
 
-/* Hears exactly that many bytes, and drives transfers meanwhile. */
+/* Receives exactly that many bytes, and drives transfers meanwhile. */
 static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
 {
     struct tp_message m = {from, TP_UNDER, p, bytes};

@@ -1,7 +1,7 @@
-/* What the transports of devices share: they stand on a host transport, follow the computing stream by events, and have
- * a stream for each link.
+/* Shared by the device transports: they stand on a host transport, follow the computing stream by events, and have a
+ * stream for each link.
  *
- * Who may use it: tp_staged.c, tp_nccl.c. Thread: the executor's, the one that attached; abort alone may come from any.
+ * Users: tp_staged.c, tp_nccl.c. Thread: the executor's, the one that attached; only abort may come from any thread.
  * CUDA's current device is the stream's. After attach nothing is allocated. */
 #ifndef TRANSPORT_TP_DEVICE_H
 #define TRANSPORT_TP_DEVICE_H
@@ -9,18 +9,19 @@
 #include "base/mem.h"
 #include "transport/tp.h"
 
-/* FREE: unused. DONE: its owner may still ask. OWN: the first stage of a transport's own. */
+/* FREE: unused. DONE: its owner may still test it. OWN: the first of a transport's own stages. */
 enum dev_stage { DEV_FREE, DEV_DONE, DEV_OWN };
 
 struct dev_post {
-    struct tp_tag tag, came;                             /* came: the header that came, where headers travel apart */
+    struct tp_tag tag, came;                             /* came: the received header, where headers travel apart */
     void *buf;
-    int stage, next;                                     /* next: the post behind it on the link, -1: none */
-    bool let_go, announced;                              /* let_go: it was joined and nobody asks for it again */
+    int stage, next;                                     /* next: the post after it on the link, -1: none */
+    bool let_go, announced;                              /* let_go: joined, so nobody tests it again */
     bool damaged;                                        /* as in struct tp_req */
     struct tp_req inner;                                 /* its post on the host transport */
-    int piece;                                           /* its piece of pinned memory */
-    cudaEvent_t ready, end;                              /* the stream's place when it was posted; the transfer's end */
+    int piece;                                           /* index of its piece of pinned memory */
+    /* ready: reached by the stream at the post; end: of the transfer */
+    cudaEvent_t ready, end;
 };
 
 struct dev_link {
@@ -45,32 +46,34 @@ struct dev {                                             /* first member of a tr
 
 static inline struct dev *dev_of(struct tp *t) { return (struct dev *)t; }
 void dev_open(struct dev *d, const struct tp_ops *ops, struct tp *inner);
-/* Makes streams, events and posts for all links. 69; dev_close frees what was made. */
+/* Makes streams, events and posts for all links. 69; dev_close frees them. */
 int dev_attach(struct dev *d, void *stream, const struct tp_use *use, int n, struct err *e);
-/* For close: drives transfers to their end, but for a second at most, because the other end may not complete them. */
+/* For close: drives transfers to their end, but at most for a second, because the other end may not complete them. */
 void dev_settle(struct tp *t);
 /* Frees streams and events, if the device still answers, and closes the inner transport. */
 void dev_close(struct dev *d);
 
-struct dev_link *dev_link_of(struct dev *d, int peer, bool send, struct err *e);    /* NULL: e, there is none (70) */
+/* NULL: there is no such link, e is 70 */
+struct dev_link *dev_link_of(struct dev *d, int peer, bool send, struct err *e);
 
-/* Adds a post to the end of a link, in stage DEV_OWN, with the stream's place. NULL: e (70: too large, too many), also
- * with k NULL from dev_link_of. */
+/* Appends a post to a link, in stage DEV_OWN, and records `ready`. NULL: e (70: too large, too many), also if k is NULL
+ * from dev_link_of. */
 struct dev_post *dev_post_new(struct dev *d, struct dev_link *k, const struct tp_tag *tag, const void *buf,
                               struct tp_req *out, struct err *e);
 struct dev_post *dev_post_of(const struct dev *d, const struct tp_req *r, const struct dev_link **link);
-/* The post behind p on the link; p NULL: the first. NULL: none. */
+/* The post after p on the link; p NULL: the first. NULL: none. */
 struct dev_post *dev_after(const struct dev_link *k, const struct dev_post *p);
-/* The first post of the link is done: posts of a link finish in order. */
+/* Marks the first post of the link done: posts of a link finish in order. */
 void dev_finish(struct dev_link *k);
-/* Makes all steps that the link's posts can make. step: makes one, if the post can; first: all posts before it on the
- * link have come far enough for it, as `gone` says. */
+/* Makes all steps that the link's posts can make. step: makes one step if the post can. first: all earlier posts of the
+ * link have come far enough, as `gone` defines. */
 struct dev_steps {
     int (*step)(struct dev *d, struct dev_link *k, struct dev_post *p, bool first, struct err *e);
     bool (*gone)(const struct dev_link *k, const struct dev_post *p);
 };
 int dev_drive(struct dev *d, struct dev_link *k, const struct dev_steps *how, struct err *e);
-bool dev_free_done(struct dev_post *p, struct tp_req *r); /* for test: true, with the handle freed, if it was done */
+/* for test: if it was done, frees the handle and returns true */
+bool dev_free_done(struct dev_post *p, struct tp_req *r);
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);
 /* "transfer to rank P", "transfer from rank P", "sum over N replicas" */
@@ -78,10 +81,10 @@ enum { DEV_LINK_TEXT = 48 };
 const char *dev_link_text(const struct dev_link *k, char buf[DEV_LINK_TEXT]);
 /* The same with the link: "rank R, transfer to rank P: CUDA's words". */
 int dev_try(const struct dev *d, const struct dev_link *k, struct err *e, cudaError_t status);
-/* Whether the event was reached: 1, 0 not yet, -1: e. */
+/* Was the event reached? 1; 0: not yet; -1: e. */
 int dev_reached(const struct dev *d, const struct dev_link *k, cudaEvent_t event, struct err *e);
 
-/* Entries of tp_ops that both have. idle: all posts are done. */
+/* Entries of tp_ops that both transports use. idle: all posts are done. */
 int dev_rank(struct tp *t); int dev_size(struct tp *t);
 bool dev_idle(struct tp *t);
 int dev_join(struct tp *t, struct tp_req *r, struct err *e);

@@ -1,4 +1,4 @@
-/* Meetings: ranks that set something up together. */
+/* Handshakes: ranks set something up together. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ int handshake_give(struct meet *m, int to, const void *gift, struct err *e)
     return word_say(m, to, &w, e);
 }
 
-/* Takes the messages of a rank until it is through: what it says later is not for the meeting. */
+/* Takes the messages of a rank until it is through; later messages do not belong to the handshake. */
 static int rank_hear(struct meet *m, int rank, struct err *e)
 {
     struct handshake_word w;
@@ -70,7 +70,7 @@ int handshake_cause(struct meet *m, struct err *e)
     return 1;
 }
 
-/* A rank that heard of the failure from another one does not pass it on: that one tells everybody. */
+/* A rank that received the failure from another rank does not pass it on: the failed rank sends it to all. */
 static void failure_tell(struct meet *m, const struct err *e)
 {
     struct handshake_word w = {.kind = FAILED, .code = e->code};

@@ -1,8 +1,9 @@
 /* The local transport: n ranks as threads of one process.
  *
- * The receiver's thread copies straight out of the sender's buffer once both have posted; only then is the send
- * complete. There is a lock for the two queues of each link, and one for everything rare (collectives, messages).
- * States of posts are atomic, because either side may look at its own while the other side changes it. */
+ * The receiver's thread copies directly out of the sender's buffer once both have posted; only then is the send
+ * complete. Each link has a lock for its two queues; one more lock serves everything rare (collectives, messages).
+ * States of posts are atomic, because the other end's thread may change the state of a post while its owner reads
+ * it. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -18,7 +19,8 @@ struct local_post {
     void *buf;
     atomic_int state;                                    /* enum tp_state */
     bool used, borrows;
-    struct local_post *lender;                           /* of what is borrowed: the send, complete with get_release */
+    /* of a borrowing receive: the send, which get_release completes */
+    struct local_post *lender;
     struct local_post *next;
 };
 struct local_queue { struct local_post *first, *last; };
@@ -30,8 +32,8 @@ struct local_link {                                      /* from one rank to ano
 };
 struct local_message { struct tp_held held; size_t n; unsigned char bytes[]; };
 
-/* One collective at a time: the last rank to arrive does the work for all. done: how many are done; failed: the number
- * of the last that failed. */
+/* One collective at a time: the last rank to arrive does the work for all. done: number of finished collectives;
+ * failed: the number of the last one that failed. */
 enum meeting_kind { MEET_REDUCE, MEET_BCAST };
 struct local_meeting { enum meeting_kind kind; size_t n; int arrived; uint64_t done, failed; bool differ; void **at; };
 
@@ -51,10 +53,10 @@ struct local {
     struct tp tp;
     struct hub *hub;
     int me;
-    struct local_post *chunk[MAX_CHUNKS]; int n_chunks;  /* posts do not move: queues point to them */
-    /* ranks from which it has ever posted a receive; the others need no look */
+    struct local_post *chunk[MAX_CHUNKS]; int n_chunks;  /* posts do not move, because queues point to them */
+    /* ranks from which it has ever posted a receive; progress skips the others */
     int *from, n_from; bool *listed;
-    atomic_int waiting[TP_STREAMS];                      /* messages to this rank that it has not heard */
+    atomic_int waiting[TP_STREAMS];                      /* messages to this rank that it has not received */
     uint64_t random; unsigned min_us, max_us;
 };
 
@@ -182,7 +184,7 @@ static uint64_t delay_ns(struct local *l)
     return l->min_us * 1000ull + (l->random * 2685821657736338717ull >> 32) % ((l->max_us - l->min_us) * 1000ull + 1);
 }
 
-/* Delivers, in order, what both sides of a link have posted. Called by the receiver, with the link locked. */
+/* Delivers, in order, what both ends of a link have posted. The receiver calls it with the link locked. */
 static int deliver(struct local *l, int from, struct local_link *k, struct err *e)
 {
     while (k->sends.first && k->recvs.first) {
@@ -254,7 +256,7 @@ static void meeting_work(struct local_meeting *m, int ranks)
     }
 }
 
-/* Enters the meeting; returns its number, which meet.done reaches when the work is done. */
+/* Enters the collective; returns its number, which meet.done reaches when the work is done. */
 static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, size_t n)
 {
     struct hub *h = l->hub;
@@ -277,8 +279,8 @@ static uint64_t meeting_enter(struct local *l, enum meeting_kind kind, void *p, 
 
 static void meeting_pause(struct hub *h) { clock_cond_wait(&h->changed, &h->lock, 1000000); }
 
-/* Transfers of this rank go on while it waits, because others may need them to get to the meeting. A rank that leaves
- * early ends the job, because the meeting holds its pointer. */
+/* This rank's transfers continue while it waits, because other ranks may need them to arrive here. A rank that leaves
+ * early ends the job, because the collective holds its pointer. */
 static int meet(struct local *l, enum meeting_kind kind, void *p, size_t n, struct err *e)
 {
     struct hub *h = l->hub;
@@ -355,7 +357,7 @@ static int local_recv_msg(struct tp *t, struct tp_message *m, struct err *e)
     return heard;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void local_abort(struct tp *t, int code)
 {

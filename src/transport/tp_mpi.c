@@ -1,19 +1,18 @@
 /* The MPI transport: ranks are processes.
  *
- * A transfer is a header and then the payload, both posted by the sender at once on one communicator with two tags. The
- * receiver posts the receive of the header; when that has arrived, it compares it and posts the receives of the
- * payload. Headers of a link are taken in posting order, so its payload receives are posted in that order too, and
- * MPI's rule that messages do not overtake keeps every link first in first out. Collectives and messages have a
- * communicator of their own.
+ * A transfer is a header and then the payload. The sender posts both at once, on one communicator with two tags. The
+ * receiver posts the receive of the header. When the header has arrived, it compares it and posts the receives of the
+ * payload, in the order of headers, which is posting order. MPI messages do not overtake each other, so every link
+ * stays first in, first out. Collectives and messages have their own communicator.
  *
- * The header has a digest of the payload, which the receiver compares when all of it is there. Sums and messages end
- * with one of their own; broadcasts have none. No payload follows where it lies in a room that the receiver reads
- * (tp_shm.h): then the header says where, and has the digest of that.
+ * The header has a digest of the payload, which the receiver compares when the payload is complete. Sums and messages
+ * end with their own digest; broadcasts have none. If the receiver reads the payload in a window (tp_shm.h), it is not
+ * sent: the header then has its place, and the digest of the place.
  *
  * On one host Open MPI's shared memory transport lets the receiver copy once out of the sender's memory (CMA), inside
- * the progress call that sees the header: a transfer needs one call on each side, so a call between kernels is enough.
- * If the kernel forbids CMA (some containers), payloads go through shared memory in fragments, a few for each call;
- * tp_mpi_tune makes those large: five calls for 10 MiB, not a hundred. */
+ * the progress call that sees the header. A transfer then needs one call at each end, so a call between kernels is
+ * enough. If the kernel forbids CMA (some containers), payloads go through shared memory in fragments, a few for each
+ * call. tp_mpi_tune makes fragments large: five calls for 10 MiB, not a hundred. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -30,24 +29,25 @@
 
 enum { TAG_HEADER = 1, TAG_PAYLOAD, TAG_GATHER, TAG_SUM, TAG_STREAM };
 enum { CHUNK = 256, MAX_CHUNKS = 256, MAX_PIECES = 32 };
-/* MPI counts are ints, so payloads are sent in pieces; and a piece that has just been copied is still in a core's cache
- * when its digest is made. */
+/* MPI counts are ints, so payloads are sent in pieces. A piece that has just been copied is still in a core's cache
+ * when its digest is computed. */
 static const size_t piece_default = (size_t)1 << 30, piece_cached = (size_t)1 << 18;
 
-/* What goes before a payload. place: where that lies in the sender's room, which the receiver reads (tp_shm.h); 0: it
- * follows. */
+/* Sent before a payload. place: where the payload is in the sender's window, which the receiver reads (tp_shm.h); 0:
+ * the payload follows. */
 struct mpi_head { struct tp_tag tag; uint64_t place; };
 
 struct mpi_post {
-    struct mpi_head head, came;                          /* came: of a receive, what its sender says */
+    struct mpi_head head, came;                          /* came: the received header */
     void *buf;
-    const void *at;                                      /* of a receive: where it lies; in buf, or in another's room */
+    /* of a receive: the payload's address, in buf or in a window */
+    const void *at;
     size_t piece_bytes;                                  /* of all pieces but the last */
-    int peer, n_pieces, next;                            /* next: slot of the next one in its list, -1: none */
+    int peer, n_pieces, next;                            /* next: slot of the next post in its list, -1: none */
     int n_posted, n_here;                                /* pieces of a receive: posted; here and in its digest */
-    uint32_t digest;                                     /* of those that are here */
-    uint64_t lent;                                       /* what lies in a room: its number on its link, from 1 */
-    uint64_t read_ns;                                    /* what copying it took */
+    uint32_t digest;                                     /* of the pieces that are here */
+    uint64_t lent;                                       /* of a loan: its number on its link, from 1 */
+    uint64_t read_ns;                                    /* time to copy it */
     bool used, damaged, borrows;
     enum tp_state state;
     MPI_Request header, piece[MAX_PIECES];
@@ -63,10 +63,10 @@ struct mpi {
     struct mpi_post *chunk[MAX_CHUNKS]; int n_chunks;    /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
     struct tp_shm *rooms;
-    uint64_t *lent;                                      /* to each peer, so far */
+    uint64_t *lent;                                      /* number of loans to each peer so far */
     int n_open;                                          /* posts in those lists */
-    struct tp_box said;                                  /* messages under way */
-    double *own, *other; size_t cap;                     /* numbers of a sum, and room for a digest */
+    struct tp_box said;                                  /* messages being sent */
+    double *own, *other; size_t cap;                     /* numbers of a sum, with space for a digest */
     atomic_int stopped;
 };
 
@@ -211,7 +211,7 @@ static void mpi_get_release(struct tp *t, struct tp_req *r)
     r->slot = -1;
 }
 
-/* What is no tensor cannot come again: it is of a step's order or verdict, or of the end, or where a tensor lies. */
+/* Only tensors can be sent again. This message belongs to an order, a verdict, the end, or a tensor's place. */
 static int other_came(const struct mpi *m, int from, struct err *e)
 {
     return err_set(e, E_DEVICE, "rank %d: a message of rank %d was corrupted in transfer; suspect the memory or the "
@@ -219,7 +219,7 @@ static int other_came(const struct mpi *m, int from, struct err *e)
                    from);
 }
 
-/* The header says that the payload lies in its sender's room. */
+/* Takes a loan: the header has the payload's place in its sender's window. */
 static int loan_take(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     p->digest = tp_digest(&p->came.place, sizeof p->came.place);
@@ -239,8 +239,8 @@ static int piece_receive(struct mpi *m, struct mpi_post *p, struct err *e)
     return 0;
 }
 
-/* Takes into the digest what is here. A piece that is copied at once out of the sender's memory is still in a cache
- * then, so the next one is posted behind it; where one is not here yet, all are posted, and come as they like. */
+/* Adds the pieces that are here to the digest. A piece copied at once out of the sender's memory is still in a cache
+ * then, so the next piece is posted after its digest. If a piece is not here yet, all others are posted, too. */
 static int pieces_receive(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     p->state = TP_ANNOUNCED;
@@ -276,7 +276,7 @@ static void list_trim(struct mpi *m, struct list *l)
     }
 }
 
-/* Transfers of a link finish in order, so this looks no further than the first that is under way. */
+/* Transfers of a link finish in order, so this stops at the first one that is not complete. */
 static int sends_drive(struct mpi *m, struct list *l, struct err *e)
 {
     for (int slot = l->first; slot >= 0; slot = post_at(m, slot)->next) {
@@ -291,7 +291,7 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
     return 0;
 }
 
-/* Memory and wires may change bits, and what stands between them may not notice. */
+/* Memory and wires may change bits without any layer below noticing, so the digest is compared. */
 static void recv_end(struct mpi *m, struct mpi_post *p)
 {
     if (p->lent && !p->borrows) {
@@ -315,7 +315,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
         int here = 1;
         if (p->state == TP_WAITING) {
             MPI_TRY(m, e, "receiving", MPI_Test(&p->header, &here, MPI_STATUS_IGNORE));
-            if (!here) break;                            /* nor is any behind it */
+            if (!here) break;                            /* nor is any later header */
             if (tp_tag_check(m->me, from, &p->head.tag, &p->came.tag, e) || pieces_receive(m, p, e)) return -1;
         }
         if (pieces_test(m, p, &here, e)) return -1;
@@ -326,7 +326,7 @@ static int recvs_drive(struct mpi *m, int from, struct err *e)
     return 0;
 }
 
-/* Makes buffers of completed messages free. */
+/* Frees the buffers of completed messages. */
 static int said_drive(struct mpi *m, struct err *e)
 {
     while (m->said.first) {
@@ -364,7 +364,7 @@ static enum tp_state mpi_test(struct tp *t, struct tp_req *r)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Waits for a request while transfers go on. Yields, because ranks may outnumber cores. */
+/* Waits for a request while transfers continue. Yields, because ranks may outnumber cores. */
 static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
 {
     int done = 0;
@@ -376,7 +376,7 @@ static int side_wait(struct mpi *m, MPI_Request *q, struct err *e)
     return 0;
 }
 
-/* n numbers, and behind them room for their digest. */
+/* n numbers, followed by space for their digest. */
 static int doubles_send(struct mpi *m, double *x, int n, int to, int tag, struct err *e)
 {
     MPI_Request q;
@@ -393,7 +393,7 @@ static int doubles_recv(struct mpi *m, double *x, int n, int from, int tag, stru
     return x[n] == tp_digest(x, (size_t)n * sizeof *x) ? 0 : other_came(m, from, e);
 }
 
-/* Rank 0 takes the terms in rank order, so the sum does not depend on who comes first. */
+/* Rank 0 takes the terms in rank order, so the sum does not depend on the order of arrival. */
 static int sum_gather(struct mpi *m, double *sum, int n, struct err *e)
 {
     if (m->me)
@@ -451,7 +451,7 @@ static int mpi_send_msg(struct tp *t, int to, int stream, const void *p, size_t 
     return 0;
 }
 
-/* All of a message, of which the last bytes are its digest. */
+/* Receives a whole message; its last bytes are its digest. */
 static int message_take(struct mpi *m, MPI_Message *what, const MPI_Status *status, struct tp_message *heard,
                         struct err *e)
 {
@@ -486,7 +486,7 @@ static int mpi_recv_msg(struct tp *t, struct tp_message *h, struct err *e)
     return message_take(m, &what, &status, h, e);
 }
 
-/* ---- rooms ----------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 static void *mpi_room(struct tp *t, size_t bytes) { return tp_shm_make(mpi_of(t)->rooms, bytes); }
 static int mpi_meet(struct tp *t, const bool *with, struct err *e)
@@ -495,14 +495,14 @@ static int mpi_meet(struct tp *t, const bool *with, struct err *e)
 }
 static bool mpi_reads(struct tp *t, int peer) { return tp_shm_reads(mpi_of(t)->rooms, peer); }
 
-/* What people should know: ranks of one host that send what they might read. */
+/* Lists ranks of one host that send messages although they should share memory; people should know it. */
 static bool mpi_via(struct tp *t, int i, int *to, const char **via)
 {
     *via = "messages, as memory cannot be shared";
     return tp_shm_shut(mpi_of(t)->rooms, i, to);
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void mpi_abort(struct tp *t, int code)
 {
@@ -514,7 +514,7 @@ static void mpi_abort(struct tp *t, int code)
     MPI_Abort(m->side, code);
 }
 
-/* Messages are still delivered if their receivers live; open transfers are given up. */
+/* Delivers the remaining messages, if their receivers live; open transfers are abandoned. */
 static void said_finish(struct mpi *m)
 {
     uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_SAID);

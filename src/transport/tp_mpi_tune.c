@@ -1,4 +1,4 @@
-/* Settings of Open MPI for the MPI transport, which are made before MPI begins. */
+/* Settings of Open MPI for the MPI transport, made before MPI begins. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ static int env_number(const char *name, int none)
     return n > 0 ? n : none;
 }
 
-/* Sets, unless the user has, a parameter of Open MPI's shared memory transport, which is called vader until 4.1 and sm
- * later. */
+/* Sets a parameter of Open MPI's shared memory transport, unless the user has set it. The transport is called vader
+ * until 4.1 and sm later. */
 static void shared_set(const char *setting, const char *value)
 {
     static const char *const names[] = {"vader", "sm"};
@@ -29,8 +29,8 @@ static void shared_set(const char *setting, const char *value)
     for (int i = 0; i < 2 && !given; i++) environ_default(name[i], value);
 }
 
-/* Whether CMA works, tried on our own memory, where containers forbid it, too. Open MPI 4.1 tries at each copy, and
- * reports each failure. */
+/* Does CMA work? Tries it on the process's own memory, where containers forbid it, too. Open MPI 4.1 tries at each copy
+ * and reports each failure. */
 static bool may_copy(void)
 {
     char from = 1, to = 0;
@@ -38,10 +38,10 @@ static bool may_copy(void)
     return process_vm_readv(getpid(), &in, 1, &out, 1, 0) == 1;
 }
 
-/* A rank's segment must hold eight of the largest fragments, otherwise Open MPI silently uses TCP, which is four times
+/* A rank's segment must hold eight of the largest fragments. Otherwise Open MPI silently uses TCP, which is four times
  * as slow. Segments are made in /dev/shm, which is small in containers.
  *
- * A job of one host needs no IPv6: if a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
+ * A job on one host needs no IPv6. If a host has both, Open MPI 5.0.7 complains of interfaces without a pairing. */
 void tp_mpi_tune(void)
 {
     static const char fragment[] = "1048576", segment[] = "16777216";

@@ -1,24 +1,24 @@
 /* The nccl transport: tensors go from device to device by ncclSend and ncclRecv; a host transport carries headers, ids
  * and everything else.
  *
- * Each link (rank pair and direction) has a communicator of two ranks and a stream of its own, so that each carries
+ * Each link (rank pair and direction) has a communicator of two ranks and its own stream. So each stream carries
  * messages one way, in order, and waits follow the flow of data. Both calls block their stream until they meet. A send
- * is issued at once, behind the stream's place at the post; its header follows, and the receive is issued when the
- * header has come. Otherwise a receive could spin on the device for long and block kernels that the sender depends on
- * by way of other ranks. One thread makes all calls. Communicators do not block the host: a call keeps its link busy
- * until ncclCommGetAsyncError says that it is complete, and only then its end is recorded.
+ * is issued at once, after the stream's position at the post; its header follows. The receive is issued when the header
+ * has arrived. Otherwise a receive could spin on the device for long and block kernels that the sender needs through
+ * other ranks. One thread makes all calls. Communicators do not block the host: a call keeps its link busy until
+ * ncclCommGetAsyncError reports that it is complete. Only then the link records its end.
  *
- * A lost peer shows as an asynchronous error, or not at all. So a rank whose stream has come to a transfer that does
- * not move asks the other end, again and again, whether its stream has come there, too; if not, that rank only computes
- * for long. If both have, or there is no answer, something must move within the transport's patience. A rank that has
- * failed aborts all its communicators a little later, which frees its streams.
+ * A lost peer causes an asynchronous error, or no sign at all. So when a rank's stream has reached a transfer that does
+ * not move, the rank asks the other end, again and again, whether its stream is there, too. If not, that rank is only
+ * computing for long. If both are there, or if no answer comes, something must move within the transport's patience. A
+ * failed rank aborts all its communicators a little later, which frees its streams.
  *
- * Sums over all replicas of a rank are a link, too: its communicator has them all, and there are no headers, because
- * all give and take at once. Nobody asks whether others' lanes have come to it: they may compute for as long as they
- * like, and who stands still is found by its heartbeat.
+ * Sums over all replicas of a rank are a link, too. Its communicator has all of them, and there are no headers, because
+ * all members send and receive at once. No rank asks whether the other streams have reached the sum: they may compute
+ * for any time. Heartbeats find a rank that is not responding.
  *
- * Links connect in a meeting of all ranks: ids are exchanged first, and whatever fails on one rank ends all of them
- * with its cause. */
+ * Links connect in a handshake of all ranks. Ids are exchanged first. A failure on one rank ends all ranks with its
+ * cause. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@
 #include "base/deadline.h"
 #include "transport/tp_nccl_int.h"
 
-/* of the transfer of a header, whose content is what is compared */
+/* the tag of a header's own transfer; the receiver compares its content */
 static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
 static const uint64_t abort_ns = DEADLINE_NS(DEADLINE_RELEASE), finish_ns = DEADLINE_NS(DEADLINE_RELEASE);
@@ -39,9 +39,9 @@ enum { ASKS = 8 };                                       /* questions within the
 
 /* ---- failing --------------------------------------------------------------------------------- */
 
-/* The end of a failed transport. Aborting makes peers fail, too, so it comes when the cause has been told, or with the
- * end. Nobody may be there to do it then, and it may hang, so a thread does it, which is abandoned if it takes too
- * long. */
+/* The end of a failed transport. Aborting makes peers fail, too, so it waits until the cause has been sent, or until
+ * close. Then no caller may be left to abort, and aborting may hang. So a thread does it, which is abandoned if it
+ * takes too long. */
 struct releasing {
     ncclComm_t *comm; int n;
     pthread_mutex_t lock; pthread_cond_t changed;
@@ -57,7 +57,7 @@ static void releasing_free(struct releasing *a)
     free(a);
 }
 
-/* Waits until *word is set, for ns at most. Called with the lock held. */
+/* Waits until *word is set, at most ns. The caller holds the lock. */
 static void word_wait(struct releasing *a, const bool *word, uint64_t ns)
 {
     uint64_t until = clock_ns() + ns;
@@ -80,7 +80,7 @@ static void *release_main(void *arg)
     return NULL;
 }
 
-/* Begins the end after n->why: no communicator is used again, and every later call fails with it. */
+/* Begins the end after n->why: no communicator is used again, and every later call fails with that error. */
 void nccl_fail(struct nccl *n)
 {
     struct releasing *a = mem_alloc(sizeof *a);
@@ -95,8 +95,8 @@ void nccl_fail(struct nccl *n)
     if (a->threaded) pthread_detach(thread);
 }
 
-/* Lets the thread abort now: the cause has been told, or nobody is left to hear it. Freeing memory waits for streams,
- * and so for this thread. */
+/* Lets the thread abort now: the cause has been sent, or no rank is left to receive it. Freeing memory waits for
+ * streams, and so for this thread. */
 void nccl_release_begin(struct releasing *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -119,7 +119,7 @@ static void release(struct nccl *n)
     if (done) releasing_free(a);
 }
 
-/* NCCL only says that CUDA failed; CUDA says how. */
+/* NCCL only reports that CUDA failed; CUDA has the cause. */
 int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result, const char *what, struct err *e)
 {
     cudaError_t lost = result == ncclUnhandledCudaError ? cudaStreamQuery(k->stream) : cudaSuccess;
@@ -133,7 +133,7 @@ int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* Whether NCCL has completed its call: 1, 0 not yet, -1: e. */
+/* Has NCCL completed its call? 1; 0: not yet; -1: e. */
 int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     ncclResult_t state, asked = ncclCommGetAsyncError(n->comm[k - n->d.link], &state);
@@ -178,7 +178,7 @@ static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p
     return 0;
 }
 
-/* Looks for the header of a receive that has not been issued. 1: it is here. */
+/* Tests the header of a receive that has not been issued. 1: it is here. */
 static int header_look(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     struct tp *u = n->d.inner;
@@ -219,10 +219,10 @@ static bool has_gone(const struct dev_link *k, const struct dev_post *p)
 
 static const struct dev_steps steps = {post_step, has_gone};
 
-/* ---- looking after peers --------------------------------------------------------------------- */
+/* ---- watching peers -------------------------------------------------------------------------- */
 
-/* Whether this rank's stream has come to that post of the link: 1, 0, -1. A receive that waits for its header counts as
- * not: the sender must come first. */
+/* Has this rank's stream reached that post of the link? 1; 0; -1: e. A receive that waits for its header has not: the
+ * sender must come first. */
 static int stream_there(struct nccl *n, const struct dev_link *k, uint64_t post, struct err *e)
 {
     const struct dev_post *p = dev_after(k, NULL);
@@ -276,7 +276,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     return word_say(n, k->peer, &ask, e);
 }
 
-/* Only time in which somebody looks counts, so that a job that was stopped loses nobody. */
+/* Only time in which this rank calls progress counts, so a stopped job loses no peer. */
 static int peers_look(struct nccl *n, struct err *e)
 {
     struct word w;
@@ -308,8 +308,8 @@ static int drive(struct nccl *n, struct err *e)
     return peers_look(n, e);
 }
 
-/* A transport that has failed still drives small messages, because one may bring the cause. If it has only lost a peer,
- * it waits doubt_ns for that peer to say what happened before the failure counts. */
+/* A failed transport still drives small messages, because one may bring the cause. If it only lost a peer, the failure
+ * does not count for doubt_ns, in which that peer may send the cause. */
 static int nccl_progress(struct tp *t, struct err *e)
 {
     struct nccl *n = nccl_of(t);
@@ -358,7 +358,7 @@ static enum tp_state nccl_test(struct tp *t, struct tp_req *r)
     return p->announced ? TP_ANNOUNCED : TP_WAITING;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 /* Ends a communicator together with the other end, for which it does not wait long. */
 static int comm_finish(struct nccl *n, int i)

@@ -1,17 +1,16 @@
-/* The beginning of the nccl transport: links connect in a meeting of all ranks. Ids are exchanged first, then each
- * link's two ranks make its communicator and send a first message. Whatever fails on one rank ends all of them with its
- * cause. */
+/* Set-up of the nccl transport: links connect in a handshake of all ranks. Ids are exchanged first. Then the two ranks
+ * of each link make its communicator and send a first message. A failure on one rank ends all ranks with its cause. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "transport/tp_nccl_int.h"
 
-enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: the most of two ranks on one GPU */
+enum { CTAS_SHARED = 2, HELLO_BYTES = 64 };              /* CTAS_SHARED: the most for two ranks on one GPU */
 
 void nccl_library(struct text *name, struct text *wrong)
 {
-    enum { HANGS = 22803, LAST = 22808 };                /* NVRx asks to avoid these */
+    enum { HANGS = 22803, LAST = 22808 };                /* NVRx advises against these versions */
     int v;
     if (ncclGetVersion(&v) != ncclSuccess) return;
     text_add(name, "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
@@ -19,8 +18,8 @@ void nccl_library(struct text *name, struct text *wrong)
         text_add(wrong, "NCCL 2.28.3 to 2.28.8 are known to hang, and this is 2.28.%d: use another one", v % 100);
 }
 
-/* All ranks connect their links in one order, those of even borders first, so that neighbours connect side by side and
- * nobody waits in a circle; then those of sums, of which each rank has one at most. */
+/* All ranks connect their links in one order, even borders first, so neighbours connect in parallel and no ranks wait
+ * in a circle. Links for sums come last; each rank has at most one. */
 static bool goes_before(const struct nccl *n, int i, int j)
 {
     const struct dev_link *k[2] = {&n->d.link[i], &n->d.link[j]};
@@ -62,7 +61,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
     return 0;
 }
 
-/* The first message makes NCCL's connection, which must not happen in a step; it also shows that both ends mean the
+/* The first message makes NCCL's connection, which must not happen in a step. It also proves that both ends mean the
  * same link. */
 static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
 {
@@ -82,7 +81,7 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     return 0;
 }
 
-/* The first sum does the same for all members: of ones, so many come back. */
+/* The first sum does the same for all members: they add ones, so the sum is their number. */
 static int sum_hello(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     const struct dev_post *p = &k->post[0];
@@ -108,7 +107,7 @@ static int ctas_of(const struct nccl *n, bool shared)
     return ctas;
 }
 
-/* How many they are, which one this is, and whether any two are on one GPU. */
+/* Sets the number of members and this rank's index. Returns whether any two are on one GPU. */
 static bool members_share(const struct nccl *n, const struct dev_link *k, int *ranks, int *rank)
 {
     bool shared = false;
@@ -127,7 +126,7 @@ static int link_connect(struct nccl *n, int i, struct err *e)
     bool shared = k->peer == TP_ALL ? members_share(n, k, &ranks, &rank) : n->gpu[k->peer] == n->gpu[n->d.me];
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 0;
-    c.cgaClusterSize = 1;                                /* clusters of 4 start only if there is room for all of them */
+    c.cgaClusterSize = 1;                                /* clusters of 4 start only if there is space for all blocks */
     c.minCTAs = 1;
     c.maxCTAs = ctas_of(n, shared);
     if (shared) c.netName = "Socket";                    /* always works; other networks may not within one GPU */
@@ -147,20 +146,20 @@ static bool gives(const struct nccl *n, const struct dev_link *k)
     return k->peer == TP_ALL ? k->member[0] == n->d.me : k->send;
 }
 
-/* Takes the id of a link, which the sender makes; or that of sums, which their first member gives behind those. */
+/* Takes the id of a link, which its sender makes; or the id of sums, which their first member sends after those. */
 static void id_take(void *ctx, int from, const void *gift)
 {
     struct nccl *n = ctx;
     const struct dev_link *k = dev_link_of(&n->d, from, false, NULL);
     if (!k || n->has_id[k - n->d.link]) k = dev_link_of(&n->d, TP_ALL, true, NULL);
-    /* NULL only if plans differ, and then that rank finds nobody to connect to */
+    /* NULL only if plans differ; that rank then finds no peer to connect to */
     if (!k) return;
     memcpy(&n->id[k - n->d.link], gift, sizeof *n->id);
     n->has_id[k - n->d.link] = true;
     n->n_missing--;
 }
 
-/* Makes an id where this rank does, and gives it to the others. */
+/* Makes the id if this rank must, and gives it to the others. */
 static int id_give(struct nccl *n, int i, struct err *e)
 {
     const struct dev_link *k = &n->d.link[i];
@@ -220,7 +219,7 @@ int nccl_attach(struct tp *t, void *stream, const struct tp_use *use, int n_use,
     if (bad && n->remote) handshake_cause(&n->meet, e);
     bad = handshake_end(&n->meet, bad, e);
     n->connecting = false;
-    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].member = NULL;   /* the caller's */
+    for (int i = 0; i < n->d.n_links; i++) n->d.link[i].member = NULL;   /* the caller owns it */
     if (bad) {
         n->why = *e;
         nccl_fail(n);

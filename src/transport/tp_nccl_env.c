@@ -10,13 +10,13 @@
 #include "base/text.h"
 #include "transport/tp_nccl_env.h"
 
-/* NCCL refuses two ranks on one GPU within a host, and identifies the host by its name. So the second rank of each GPU
- * gets another name, the third one a third: first ranks of their GPUs still share a host, second ones share another,
- * and within each NVLink and shared memory work. The lowest rank of the host is part of the name, because two hosts may
- * have one name.
+/* NCCL refuses two ranks on one GPU within a host, and it identifies the host by its name. So the second rank of each
+ * GPU gets another name, the third one a third name. First ranks of their GPUs still share a host, second ranks share
+ * another. Within each, NVLink and shared memory work. The lowest rank of the host is part of the name, because two
+ * hosts may have one name.
  *
- * Buffers on hosts: those of cuMem do not work in every container, and NCCL before 2.26.3 does not find that out by
- * itself. */
+ * NCCL_CUMEM_HOST_ENABLE: cuMem buffers on hosts do not work in every container, and NCCL before 2.26.3 does not detect
+ * that. */
 static void host_divide(const struct tp_seats *s, int me, int sharer)
 {
     char host[128];
@@ -40,7 +40,7 @@ void nccl_env_set(const struct tp_seats *s, int me, int n)
     }
     if (here) host_divide(s, me, sharer);
     if (here && one_host) environ_default("NCCL_SOCKET_IFNAME", "lo");
-    /* NVLink across hosts would join what was divided. Both ends of a pair must agree, so it is off on all ranks. */
+    /* NVLink across hosts would join the divided ranks. Both ends of a pair must agree, so it is off on all ranks. */
     if (any) environ_default("NCCL_MNNVL_ENABLE", "0");
 }
 
@@ -54,8 +54,8 @@ static bool log_is_ours(void)
     return at && strncmp(at, log_place, sizeof log_place - 1) == 0;
 }
 
-/* If NCCL cannot open the file it writes to standard output, so it is tried first. The descriptor stays open as long as
- * NCCL may open the file by its number. */
+/* If NCCL cannot open the file, it writes to standard output, so the file is tried first. The descriptor stays open as
+ * long as NCCL may open the file by its number. */
 void nccl_log_begin(struct nccl_log *l)
 {
     char path[40];

@@ -1,4 +1,4 @@
-/* Rooms between processes of one host, see tp_shm.h. */
+/* Windows between processes of one host, see tp_shm.h. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,11 +12,12 @@
 #include "base/mem.h"
 #include "transport/tp_shm.h"
 
-/* What a room begins with. secret: tells it from another file that a process of that number has open. */
+/* The head of a window. secret: proves that the opened file is the window, as that process may have others. */
 struct door { uint64_t secret; _Atomic uint64_t returned[]; };
-struct shm_window { char *at; size_t bytes; };           /* all of it, NULL: none */
+struct shm_window { char *at; size_t bytes; };           /* the whole mapping, NULL: none */
 
-/* Loans from one rank: how many have come, how many from the first on are returned, and which of those behind. */
+/* Loans from one rank. taken: how many arrived. returned: how many are returned without a gap. back: which later ones
+ * are returned. */
 enum { LOANS = 1 << 12 };
 struct lents { uint64_t taken, returned; bool back[LOANS]; };
 
@@ -24,13 +25,13 @@ struct tp_shm {
     int me, n, fd;
     bool met;
     uint64_t secret;
-    size_t head;                                         /* bytes of the door, whole pages */
-    struct shm_window *room;                             /* of each rank: the own one, those that it reads */
-    struct lents **lents;                                /* of each rank; NULL: not both read each other's */
-    bool *near;                                          /* of each rank: one of this host that it should meet */
+    size_t head;                                         /* bytes of the head, whole pages */
+    struct shm_window *room;                             /* of each rank: its own window, and those that it reads */
+    struct lents **lents;                                /* of each rank; NULL: they do not read each other's windows */
+    bool *near;                                          /* of each rank: it is on this host and should meet this one */
 };
 
-/* What each rank says of its room, in whole numbers that doubles hold exactly. */
+/* Each rank's description of its window, in whole numbers that doubles hold exactly. */
 enum { CARD_HOST, CARD_HOST_HIGH, CARD_PROCESS, CARD_FILE, CARD_BYTES, CARD_SECRET, CARD_SECRET_HIGH, CARD };
 
 static struct door *door_of(const struct tp_shm *r, int rank) { return (struct door *)r->room[rank].at; }
@@ -59,7 +60,7 @@ void tp_shm_free(struct tp_shm *r)
     free(r);
 }
 
-/* A file of that size which nobody can shorten, so that no reader meets its end. */
+/* Makes a file of that size that nobody can shorten, so no reader runs past its end. */
 static int file_make(size_t bytes)
 {
     int fd = memfd_create("mpstaged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -86,9 +87,9 @@ void *tp_shm_make(struct tp_shm *r, size_t bytes)
     return p + r->head;
 }
 
-/* ---- who reads whose --------------------------------------------------------------------------------------------- */
+/* ---- which ranks read which windows ------------------------------------------------------------------------------ */
 
-/* The same for processes that find each other in /proc: one kernel, one name, one set of process numbers. */
+/* Equal for processes that find each other in /proc: the same kernel, host name and process namespace. */
 static uint64_t host_hash(void)
 {
     char text[3][128] = {{0}};
@@ -114,7 +115,7 @@ static void card_write(const struct tp_shm *r, double *card)
     card[CARD_SECRET] = low(r->secret), card[CARD_SECRET_HIGH] = high(r->secret);
 }
 
-/* The file that a card says, opened to read; -1: not to be had. Nothing but a memfd is opened: others may block. */
+/* Opens the file of a card to read; -1: not possible. It opens only a memfd, because opening other files may block. */
 static int file_open(const double *card)
 {
     char path[64], name[64] = "";

@@ -1,13 +1,13 @@
 /* The staged transport: tensors of a device go through pinned host memory and a host transport. It needs devices only
- * for copies, so it works wherever the host transport does, and the nccl transport is compared with it.
+ * for copies, so it works wherever the host transport works. The nccl transport is compared with it.
  *
- * A send: when the stream gets to the post, the link's stream copies to a piece of pinned memory; when that is done,
- * the host transport sends the piece. The device's memory is free after the copy, the piece after the send. A receive:
- * the host transport receives into a piece at once; when the message is there, the link's stream waits until the stream
- * has got to the post and copies the piece up.
+ * A send: when the computing stream reaches the post, the link's stream copies to a piece of pinned memory. When the
+ * copy is done, the host transport sends the piece. The device's memory is free after the copy, the piece after the
+ * send. A receive: the host transport receives into a piece at once. When the message is there, the link's stream waits
+ * until the computing stream has reached the post, and copies the piece to the device.
  *
- * A link has a few pieces, made for its largest post. A post that finds none free waits for one before it on the same
- * link; plan_check allows for that, because it simulates sends that end only when their receiver has posted. */
+ * A link has a few pieces, each for its largest post. A post that finds no free piece waits for an earlier post of the
+ * link. plan_check allows for that, because it simulates sends that end only when their receiver has posted. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
@@ -31,8 +31,8 @@ static int piece_take(struct pieces *q)
 
 /* ---- driving --------------------------------------------------------------------------------- */
 
-/* Copies down to the post's piece or up from it, on the link's stream after the stream has got to the post, and records
- * its end. */
+/* Copies between the post's piece and the device on the link's stream, after the computing stream has reached the post,
+ * and records the end. */
 static int copy_queue(const struct dev *d, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     char *piece = ((struct pieces *)k->own)->at[p->piece];
@@ -98,7 +98,7 @@ static int recv_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     return err_set(e, E_INTERNAL, "a receive in stage %d", p->stage);
 }
 
-/* Whether a post has gone to the host transport. Sends go in the order of posts, and so do receives. */
+/* Is the post with the host transport? Sends go there in the order of posts, and so do receives. */
 static bool has_gone(const struct dev_link *k, const struct dev_post *p)
 {
     return k->send ? p->stage != HELD && p->stage != DOWN : p->stage != HELD;
@@ -149,7 +149,7 @@ static enum tp_state staged_test(struct tp *t, struct tp_req *r)
     return TP_QUEUED;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static int staged_attach(struct tp *t, void *stream, const struct tp_use *use, int n, struct err *e)
 {
