@@ -1,4 +1,4 @@
-/* Loading and overriding a configuration, and errors that say where a setting came from. */
+/* Loads and overrides a configuration; errors name where a setting was made. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 enum { FILE_MAX = 1 << 20 };
 
-/* What the table's defaults say, read once: numbers, and texts of the table itself. */
+/* The table's defaults, read once: numbers, and the table's own texts. */
 static struct conf defaults;
 
 static void defaults_read(void)
@@ -117,7 +117,7 @@ void conf_derive(struct conf *c, const char *key, const char *value)
 
 /* ---- overrides ------------------------------------------------------------------------------------------------- */
 
-/* A list as in a file; its braces may be missing. */
+/* A list in file syntax; its braces may be missing. */
 static int override_list(struct conf *c, const char *s, struct opt_value *v, struct err *e)
 {
     char *braced = arena_printf(c->mem, s[strspn(s, " \t")] == '{' ? "%s" : "{%s}", s);
@@ -128,7 +128,7 @@ static int override_list(struct conf *c, const char *s, struct opt_value *v, str
     return t == T_BAD ? -1 : err_set(e, E_CONF, "unexpected text after the list");
 }
 
-/* One value: all of the text as it is, without the quotes around it. */
+/* One value: the unchanged text, without quotes around it. */
 static void override_single(struct conf *c, const char *s, bool text, struct opt_value *v)
 {
     size_t n = strlen(s);

@@ -1,4 +1,4 @@
-/* File names as they are meant: $NAME, ${NAME} and a leading ~/. */
+/* Expands file names: $NAME, ${NAME} and a leading ~/. */
 #include <ctype.h>
 #include <string.h>
 #include "conf/lex.h"
@@ -6,7 +6,7 @@
 
 static bool in_name(char c) { return c == '_' || isalnum((unsigned char)c); }
 
-/* The variable whose name begins at s and has n bytes. */
+/* Appends the value of the variable whose name is the n bytes at s. */
 static int variable_add(const char *s, size_t n, char *(*get)(const char *name), struct text *out, struct err *e)
 {
     struct text name = {0};
@@ -18,7 +18,7 @@ static int variable_add(const char *s, size_t n, char *(*get)(const char *name),
     return value ? 0 : -1;
 }
 
-/* What stands at s, which is a $; *s is moved behind it. */
+/* Appends the expansion of the $ at *s, and moves *s past it. */
 static int dollar(const char **s, char *(*get)(const char *name), struct text *out, struct err *e)
 {
     const char *name = *s + 1 + ((*s)[1] == '{');
@@ -48,7 +48,7 @@ static int variables(const char *s, char *(*get)(const char *name), struct text 
     return 0;
 }
 
-/* Afterwards the name does not begin with ~, so that it can be printed and read again. */
+/* The result does not begin with ~, so it can be printed and read again. */
 static int home(struct text *t, char *(*get)(const char *name), struct err *e)
 {
     if (!t->n || *t->s != '~') return 0;
@@ -79,8 +79,7 @@ static int name_expand(struct conf *c, int i, char *(*get)(const char *name), st
     return bad ? -1 : 0;
 }
 
-/* A name is printed with each $ doubled, and must then be no longer than what a file may hold as one text. This holds
- * of names that were made of others, too. */
+/* A printed name has each $ doubled, and must then fit into one text of a file. This also applies to derived names. */
 static int length_check(const struct conf *c, int i, struct err *e)
 {
     const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);

@@ -1,4 +1,4 @@
-/* Words, quoted texts, marks, comments. Bytes are taken as they come: a file may hold anything. */
+/* Words, quoted texts, marks, comments. Any byte may occur. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static enum token bad_byte(struct lex *l, const char *text)
     return T_BAD;
 }
 
-/* What people write who come from JSON, YAML or Python. */
+/* Errors for habits from JSON, YAML or Python. */
 static enum token bad_mark(struct lex *l)
 {
     static const char mark[] = "[(:';";
@@ -56,7 +56,7 @@ static bool block_skip(struct lex *l)
     return false;
 }
 
-/* Bytes up to the line's end, which is \n, \r\n or, in files of old editors, \r. */
+/* Bytes up to the end of the line, which is \n, \r\n or, in old files, \r. */
 static size_t line_rest(const struct lex *l)
 {
     size_t n = 0;
@@ -79,7 +79,7 @@ static bool space_skip(struct lex *l)
     return true;
 }
 
-/* The byte that an escape stands for; 0 if there is no such escape. */
+/* The byte for an escape; 0 if there is no such escape. */
 static char escape(char c) { return c == 'n' ? '\n' : c == 't' ? '\t' : c == '"' || c == '\\' ? c : 0; }
 
 static enum token string_next(struct lex *l)

@@ -1,4 +1,4 @@
-/* The tokens of a configuration file. Used by parse.c, and by conf.c for lists in overrides. Not thread-safe. */
+/* The tokens of a configuration file. parse.c uses them, and conf.c for lists in overrides. Not thread-safe. */
 #ifndef CONF_LEX_H
 #define CONF_LEX_H
 #include <stdbool.h>
@@ -10,14 +10,14 @@ enum { LEX_WORD_MAX = 255, LEX_STRING_MAX = 4095 };      /* bytes; a file name f
 
 struct lex {
     struct arena *mem;                                   /* owns the words */
-    const char *s, *end;                                 /* what is left */
+    const char *s, *end;                                 /* the rest of the text */
     int line;                                            /* of s */
-    int at;                                              /* line on which the token, or what is wrong, begins */
+    int at;                                              /* line on which the token, or the error, begins */
     const char *word;                                    /* the token's text, without quotes and escapes */
-    struct err *e;                                       /* what is wrong, without its place; not NULL */
+    struct err *e;                                       /* the error, without its line; not NULL */
 };
 
-/* The next token. T_BAD: l->e says what is wrong, l->at where. */
+/* The next token. T_BAD: l->e is the error, l->at its line. */
 enum token lex_next(struct lex *l);
 /* Sets l->at and l->e (78). Returns -1. */
 int lex_fail(struct lex *l, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

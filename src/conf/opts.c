@@ -1,4 +1,4 @@
-/* Command line options: a table, getopt_long, and the texts made from the table. */
+/* Command line options: a table, getopt_long, and texts made from the table. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 struct long_option {
     const char *name, *arg;                                /* arg NULL: a flag */
     char letter;
-    const char *key;                                       /* configuration value it overrides, or NULL */
+    const char *key;                                       /* the configuration value it sets, or NULL */
     int mode;                                              /* MODE_* it selects, or -1 */
-    const char *help;                                      /* NULL: what the table of the configuration says */
+    const char *help;                                      /* NULL: the help of the configuration table */
 };
 
 static const struct long_option options[] = {
@@ -121,7 +121,7 @@ static int option_find(int c)
     return -1;
 }
 
-/* Reports the options that begin so, if there are several; getopt_long takes an unambiguous beginning. */
+/* Reports the options with this prefix if there are several; getopt_long accepts an unambiguous prefix. */
 static int ambiguous(const char *given, size_t n, struct err *e)
 {
     struct text all = {0};
@@ -134,8 +134,8 @@ static int ambiguous(const char *given, size_t n, struct err *e)
     return found > 1 ? -1 : 0;
 }
 
-/* given: what follows "--", which is no option. The nearest option is proposed, or else a configuration value that has
- * none. */
+/* given: the text after "--", not an option. Proposes the nearest option, or else a configuration value without an
+ * option. */
 static int unknown_long(const char *given, struct err *e)
 {
     size_t n = strcspn(given, "=");
@@ -194,7 +194,7 @@ static int option_has_arg(const struct long_option *p)
     return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
 }
 
-/* A shell makes several words of a list in braces without quotes. */
+/* Without quotes, a shell splits a list in braces into several words. */
 static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
 {
     static const char set[] = ": -o goes before a setting, and quotes around a list: -o 'model.input={3,32,32}'";
@@ -224,7 +224,7 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
-    /* the search finds the cut, too */
+    /* the search also chooses the cut */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (conf_finish(c, e)) return -1;
     if (c->run.predict && o->mode == MODE_PROFILE)
@@ -251,7 +251,7 @@ static void option_spell(const struct long_option *p, char *buf, size_t n)
 
 void opts_help(int columns, struct text *out)
 {
-    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option, and the least for its text */
+    enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option; minimum for its text */
     int room = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
     text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
                   "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"

@@ -1,5 +1,5 @@
-/* The command line of mpstaged. One table (opts.c) gives the parser, --help and the option list of the manual. Pure;
- * any thread. */
+/* The command line of mpstaged. The parser, --help and the manual's option list come from one table (opts.c). Pure; any
+ * thread. */
 #ifndef CONF_OPTS_H
 #define CONF_OPTS_H
 #include <stdbool.h>
@@ -16,19 +16,19 @@ struct opts {
     enum mode mode;
     bool json;
     const char *config;                                    /* NULL: not given */
-    const char *picture;                                   /* of --draw-schedule or --show-batch */
-    const char *write_config;                              /* --plan=search, --init: file for it, or NULL */
+    const char *picture;                                   /* output of --draw-schedule or --show-batch */
+    const char *write_config;                              /* --plan=search, --init: output file, or NULL */
     const char *folder;                                    /* --init */
     VEC(struct opts_set) set;                              /* in command line order */
 };
 
-/* 64 names the option. Strings of argv are kept, not copied. */
+/* Fails with 64 and names the option. Strings of argv are borrowed, not copied. */
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
-bool opts_ends(const char *s, const char *end);             /* whether a file name ends so */
+bool opts_ends(const char *s, const char *end);             /* whether the file name s ends with end */
 void opts_help(int columns, struct text *out);
 void opts_manual(struct text *out);                        /* adds mdoc list items for mpstaged(8) */
-/* The i-th option, for what is made from the table. key: the configuration value that it sets, or NULL. False: there
- * are no more. */
+/* The i-th option, for texts made from the table. key: the configuration value that it sets, or NULL. False after the
+ * last. */
 struct opts_row { const char *name, *arg, *key; char letter; };
 bool opts_row(int i, struct opts_row *row);
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */

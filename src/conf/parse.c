@@ -1,5 +1,5 @@
-/* The configuration file: sections with braces, NAME = VALUE any number on a line, lists in braces. What is wrong with
- * hostile input is said once, with its line; nothing is guessed. No function here calls itself: depth is no danger. */
+/* The configuration file: sections with braces, any number of NAME = VALUE on a line, lists in braces. An error in
+ * hostile input is reported once, with its line; nothing is guessed. No function is recursive, so depth is harmless. */
 #include <stdio.h>
 #include <string.h>
 #include "conf/parse.h"
@@ -52,7 +52,7 @@ static int unknown_key(struct lex *l, int line, const char *key)
     return lex_fail(l, line, "unknown key %s%s", opt_cite(key, cited), opt_hint(key, strlen(key), hint));
 }
 
-/* "= VALUE" after SECTION.NAME in that line. */
+/* Parses "= VALUE" after SECTION.NAME on this line. */
 static int setting(struct conf *c, struct lex *l, const char *section, const char *name, int line)
 {
     char key[2 * LEX_WORD_MAX + 2];
@@ -72,7 +72,7 @@ static int setting(struct conf *c, struct lex *l, const char *section, const cha
 
 /* ---- sections -------------------------------------------------------------------------------------------------- */
 
-/* "= LAYER" after first or last. */
+/* Parses "= LAYER" after first or last. */
 static int layer(struct lex *l, const char *name, const char **to)
 {
     int line = l->at;
@@ -93,7 +93,7 @@ static int layer(struct lex *l, const char *name, const char **to)
 void conf_stage_add(struct conf *c, struct conf_stage st)
 {
     int n = c->pipeline.n_stages;
-    if ((n & (n - 1)) == 0) {                            /* room for the next power of two */
+    if ((n & (n - 1)) == 0) {                            /* grow to the next power of two */
         struct conf_stage *more = arena_alloc(c->mem, (n ? 2 * (size_t)n : 1) * sizeof *more);
         if (n) memcpy(more, c->pipeline.stage, (size_t)n * sizeof *more);
         c->pipeline.stage = more;
@@ -121,7 +121,7 @@ static int stage_section(struct conf *c, struct lex *l)
     return 0;
 }
 
-/* NAME = VALUE or, in pipeline, stage { ... }; l->word is the name. */
+/* Parses NAME = VALUE or, in pipeline, stage { ... }; l->word is the name. */
 static int entry(struct conf *c, struct lex *l, const char *section)
 {
     const char *name = l->word;

@@ -1,4 +1,4 @@
-/* A configuration as text that reads back, as JSON, and the option table as a manual. */
+/* Prints a configuration as text that reads back, as JSON, and the option table as a manual. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +189,7 @@ void conf_words(const char *key, bool *file, struct text *out)
     if (o->type == OPT_BOOL) text_add(out, "yes no");
 }
 
-/* "; " begins what only the manual says. */
+/* Only the manual shows the text after "; ". */
 void conf_help(const char *key, struct text *out)
 {
     const struct opt *o = &opt_table[opt_find(key, strlen(key))];
@@ -222,7 +222,7 @@ static void range_manual(const struct opt *o, struct text *out)
         [OPT_REALS] = "list of numbers",
         [OPT_SIZES] = "list of sizes such as 10GiB, 8GB or 512MB (GiB, MiB, KiB, GB, MB, KB, or plain bytes)",
         [OPT_TEXTS] = "list of texts"};
-    double untold = 1e15;                                /* larger limits interest nobody */
+    double untold = 1e15;                                /* larger limits are not printed */
     if (o->type == OPT_WORD) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
     else if (o->type == OPT_INT && o->hi > untold && o->lo > 0)

@@ -1,4 +1,3 @@
-/* The configuration file, read again. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -31,13 +30,12 @@ static void change_note(void *ctx, const char *key, bool live)
     text_free(&value);
 }
 
-/* A start may read its configuration from a pipe. A run that goes on must not wait for one: its loop would stand
- * still. */
+/* At the start the configuration may come from a pipe. During a run it may not: the scheduler must not block. */
 static int file_read(struct text *t, const char *path, struct err *e)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return text_read_file(t, path, FILE_MAX, e);   /* which says why */
+    if (fd < 0) return text_read_file(t, path, FILE_MAX, e);   /* which sets the error */
     bool file = !fstat(fd, &st) && S_ISREG(st.st_mode);
     int bad = file ? text_read_fd(t, fd, path, FILE_MAX, e)
                    : err_set(e, E_CONF, "%s: is %s, not a regular file", path, out_kind(st.st_mode));

@@ -1,5 +1,5 @@
-/* Rules between options, and defaults that follow from other options. What an override makes moot is dropped before
- * anything is compared. */
+/* Rules between options, and defaults that follow from other options. Values that an override makes irrelevant are
+ * dropped before any comparison. */
 #include <string.h>
 #include "base/address.h"
 #include "conf/table.h"
@@ -12,7 +12,7 @@ static bool given(const struct conf *c, const char *key)
 
 static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
-/* Key was given on the command line, other only in the file. */
+/* The command line has key, and only the file has other. */
 static bool overrides(const struct conf *c, const char *key, const char *other)
 {
     return *line_of(c, key) == CONF_OVERRIDE && *line_of(c, other) != CONF_OVERRIDE;
@@ -28,7 +28,7 @@ static int missing(const struct conf *c, struct err *e, const char *what)
     return err_set(e, E_CONF, "%s: %s is missing", c->file, what);
 }
 
-/* ---- options that only one choice of another looks at: opt.of -------------------------------- */
+/* ---- options that apply only with one choice of another: opt.of --------------------------------- */
 
 bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value)
 {
@@ -45,7 +45,7 @@ bool opt_of_holds(const struct conf *c, const char *of, const char **key, const 
     return holds;
 }
 
-/* Row i belongs to another choice than the one made; key and value are that choice. */
+/* Row i applies to another choice than the current one; *key and *value are the current one. */
 static bool of_other(const struct conf *c, int i, const char **key, const char **value)
 {
     return opt_table[i].of && !opt_of_holds(c, opt_table[i].of, key, value);
@@ -66,7 +66,7 @@ static int of_rules(const struct conf *c, struct err *e)
     return 0;
 }
 
-/* A key of the file that belongs to what the command line replaced. */
+/* Drops a key of the file that applies to something the command line replaced. */
 static void drop_overridden(struct conf *c, const char *key, const char *other)
 {
     if (overrides(c, key, other)) drop(c, other);
@@ -109,7 +109,7 @@ static int model_rules(struct conf *c, struct err *e)
 
 static bool images_read(const struct conf *c) { return is(c->data.source, "images") || is(c->data.source, "cifar"); }
 
-/* Has data.augment an entry that mixes samples, and so their labels? */
+/* Whether data.augment has an entry that mixes samples, and so their labels. */
 static bool labels_mixed(const struct conf *c)
 {
     static const char *const mixes[] = {
@@ -140,7 +140,7 @@ static int validation_rules(struct conf *c, struct err *e)
 {
     const char *key = c->data.test ? "data.test" : c->data.test_labels ? "data.test_labels"
                     : c->data.test_samples ? "data.test_samples" : NULL;
-    if (c->run.evaluate && c->data.test) c->data.validation = 0;          /* nothing is trained: those alone count */
+    if (c->run.evaluate && c->data.test) c->data.validation = 0;          /* no training: only data.test counts */
     if (!(c->data.validation > 0)) return 0;
     if (key) return conf_error(c, key, e, "data.validation is set, too: want one of the two");
     return c->data.train ? 0 : missing(c, e, "data.train");
@@ -156,7 +156,7 @@ static int files_rules(struct conf *c, struct err *e)
     bool classes = labelled && !is(c->train.loss, "mse");
     bool mixed = labels_mixed(c);
     if (volumes && volumes_rules(c, e)) return -1;
-    if (classes) c->data.labels = mixed ? "onehot" : "class";   /* all that they hold: data.labels is moot */
+    if (classes) c->data.labels = mixed ? "onehot" : "class";   /* their only labels: data.labels is ignored */
     if (mixed && !c->data.labels) c->data.labels = "onehot";
     return 0;
 }
@@ -204,7 +204,7 @@ static int train_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-/* Patience goes by evaluations between steps, and the best of these is to be kept. */
+/* Patience counts evaluations between steps; the best of these is saved. */
 static int patience_rules(struct conf *c, struct err *e)
 {
     if (!c->train.patience || c->run.evaluate) return 0;
@@ -265,8 +265,8 @@ static bool ends(const char *s, size_t n, const char *end)
     return n > m && !memcmp(s + n - m, end, m);
 }
 
-/* A prediction is an evaluation without labels. It has a directory of its own beside that of the run whose weights it
- * takes, and replaces what is there. */
+/* A prediction is an evaluation without labels. Its directory lies beside that of the run whose weights it loads, and
+ * it replaces existing files. */
 static int predict_rules(struct conf *c, struct err *e)
 {
     static const char beside[] = "-predict";

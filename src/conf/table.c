@@ -4,9 +4,10 @@
 
 #define AT(field) offsetof(struct conf, field)
 #define BIG 9e15                                         /* below 2^53: exact in a double */
-#define FALLS "train.schedule cosine linear polynomial"  /* rates that depend on how long the run is */
+#define FALLS "train.schedule cosine linear polynomial"  /* rates that depend on the length of the run */
 
-/* ---- words that files stand for: the lists of Makefile.am ------------------------------------------------------- */
+/* ---- words from lists of files in Makefile.am
+ * ---------------------------------------------------------------------- */
 
 static const char sources[] =
 #define DATASET(x) #x " "
@@ -39,7 +40,7 @@ static const char transports[] = "auto "
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* key, type, field, default, least and most or .words, .text */
+/* key, type, field, default, minimum and maximum or .words, .text */
 const struct opt opt_table[] = {
     {"run.name", OPT_STRING, AT(run.name), "run", .text = "name of the run"},
     {"run.seed", OPT_INT, AT(run.seed), "1", 0, BIG,
@@ -460,7 +461,7 @@ int opt_count(void)
     return n;
 }
 
-/* Other names of keys and words: what they were called before, or are called elsewhere. They go on working. */
+/* Former names of keys and words, or names elsewhere. They continue to work. */
 static const struct { const char *other, *key; } other_key[] = {
     {"run.rerun_every", "run.verify_every"}, {"data.train_images", "data.train"}, {"data.test_images", "data.test"},
     {"train.micro_batch_size", "train.split_size"},
@@ -495,7 +496,7 @@ bool opt_section(const char *name)
 
 /* ---- did you mean ...? ----------------------------------------------------------------------------------------- */
 
-/* In its own section first, then in the others: names may say the same in two. */
+/* Searches the key's own section first, then the others: two sections may have equal names. */
 const char *opt_nearest(const char *key, size_t n)
 {
     const char *dot = memchr(key, '.', n), *name = dot ? dot + 1 : key, *found = NULL;

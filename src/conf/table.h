@@ -1,5 +1,5 @@
-/* The option table: every option once. Parser, ranges, --print-config, manual and error texts come from its rows.
- * Used within this folder. */
+/* The option table: every option once. Parser, ranges, --print-config, manual and error texts come from its rows. For
+ * this folder only. */
 #ifndef CONF_TABLE_H
 #define CONF_TABLE_H
 #include <stddef.h>
@@ -13,38 +13,39 @@ struct opt {
     enum opt_type type;
     size_t offset;                                       /* in struct conf */
     const char *def;                                     /* default; NULL: unset */
-    double lo, hi;                                       /* numbers, and elements of lists */
-    /* OPT_WORD: "a b !c"; a word after ! is known, but not built unless it stands there without ! as well */
-    const char *words, *why;                             /* why: words that begin with ! are not built */
+    double lo, hi;                                       /* for numbers, and elements of lists */
+    /* OPT_WORD: "a b !c"; a word after ! is known but not built, unless it also occurs without ! */
+    const char *words, *why;                             /* why: why words after ! are not built */
     const char *text;                                    /* for the manual */
-    bool written;                                        /* OPT_FILE: a run makes it, and does not read it */
+    bool written;                                        /* OPT_FILE: the run writes it and does not read it */
     bool bits;                                           /* decides the bits of a run: see conf_decides */
-    const char *bits_of;                                 /* as .of: does so only there */
-    bool live;                                           /* a run that goes on takes another value: reload */
-    const char *of;                                      /* "KEY WORD WORD": only where that option is one of these */
+    const char *bits_of;                                 /* syntax of .of: decides bits only then */
+    bool live;                                           /* may change during a run, by reload */
+    const char *of;                                      /* "KEY WORD WORD": applies only if KEY has one of these */
 };
 #define OPT_SECTIONS "run, model, data, train, pipeline, checkpoint, service"
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);
-int opt_find(const char *key, size_t n);                 /* index, by its own or another name; -1 */
-const char *opt_word_now(const char *key, const char *word);   /* what a former word of that option is called now */
-const char *opt_nearest(const char *key, size_t n);      /* the key spelled most alike, NULL if none is near */
+int opt_find(const char *key, size_t n);                 /* index, by current or former name; -1 */
+const char *opt_word_now(const char *key, const char *word);   /* current name of a former word of that option */
+const char *opt_nearest(const char *key, size_t n);      /* the most similar key, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
 void opt_sections_try(struct suggest *s);
-/* What to say behind an unknown key: the nearest one, or all of its section if that finds room, or where they are; ""
- * where there is no such section. Returns buf. */
+/* Text to append to an unknown key: the nearest key, or all keys of its section if they fit, or the manual's name. ""
+ * if there is no such section. Returns buf. */
 enum { OPT_HINT = 160 };
 const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT]);
 
 /* ---- values (value.c) ---- */
 struct opt_value { int n; bool list, quoted; const char *text[CONF_LIST]; };
-/* Sets row i, and copies no text: it must live in c->mem. 78 without place. */
+/* Sets row i without copying texts: they must live in c->mem. 78 without a line. */
 int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e);
 void opt_unset(struct conf *c, int i);                   /* back to the default */
-void opt_print(const struct conf *c, int i, struct text *out);   /* the value as in a file; nothing if it is unset */
+void opt_print(const struct conf *c, int i, struct text *out);   /* the value in file syntax; nothing if unset */
 void opt_print_text(const char *s, struct text *out);    /* in quotes, with escapes */
-/* Does this option have one of the words of "KEY WORD WORD", or none yet? key and value, if not NULL: which it is. */
+/* Whether that option has one of the words of "KEY WORD WORD", or is unset. key and value, if not NULL, receive the
+ * option and its value. */
 bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value);
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
 static inline bool opt_is_text(enum opt_type t) { return t == OPT_STRING || t == OPT_FILE || t == OPT_WORD; }
@@ -52,7 +53,7 @@ static inline bool opt_is_list(enum opt_type t)
 {
     return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS;
 }
-/* 78 if s is not UTF-8 or has control characters but \n and \t */
+/* 78 if s is not UTF-8 or has control characters other than \n and \t */
 int opt_text_check(const char *s, struct err *e);
 /* Calls f with each word of a row, whether it is built, and arg. */
 void opt_words(const struct opt *o, void (*f)(const char *word, int n, bool built, void *arg), void *arg);

@@ -1,4 +1,4 @@
-/* Values of options: from text with checks, and back to text. */
+/* Parses values of options with checks, and prints them. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,14 +14,14 @@ const char *opt_cite(const char *s, char buf[CITE])
 {
     if (strlen(s) < CITE) return s;
     size_t n = CITE - 4;
-    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) n--;   /* never a part of a character */
+    while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) n--;   /* never splits a character */
     snprintf(buf, CITE, "%.*s...", (int)n, s);
     return buf;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 character at s, 0 if it is none (Unicode 15, table 3-7). */
+/* Length of the UTF-8 character at s, 0 if invalid (Unicode 15, table 3-7). */
 static int utf8_length(const unsigned char *s)
 {
     if (s[0] < 0x80) return 1;
@@ -80,7 +80,7 @@ static void word_tell(const char *word, int n, bool built, void *arg)
     suggest_try(&l->near, word, (size_t)n, 0);
 }
 
-/* What is wrong with one that is none of the words that are built. */
+/* The error for a word that is unknown or not built. */
 static int word_refuse(const struct opt *o, const struct word_search *s, struct err *e)
 {
     struct word_list l = {.near = suggest_begin(s->wanted, strlen(s->wanted))};
@@ -120,8 +120,8 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     return err_set(e, E_CONF, "%s is not in %.16g to %.16g", opt_cite(v, cited), o->lo, o->hi);
 }
 
-/* Hugging Face's spelling: GiB MiB KiB are powers of 1024, GB MB KB of 1000, in any case; a last letter b instead of B
- * means bits. */
+/* Hugging Face's spelling, in any case: GiB MiB KiB are powers of 1024, GB MB KB of 1000. In GB MB KB a final b means
+ * bits. */
 static int size_value(const struct opt *o, const char *v, int64_t *out, struct err *e)
 {
     static const struct { const char *name; double factor; } unit[] = {
@@ -148,7 +148,7 @@ static int size_value(const struct opt *o, const char *v, int64_t *out, struct e
 
 /* ---- setting --------------------------------------------------------------------------------------------------- */
 
-/* Where words are yes, no and more, true and false mean what they mean elsewhere. */
+/* If the words include yes and no, true and false mean the same. */
 static const char *word_of(const struct opt *o, const char *v)
 {
     v = opt_word_now(o->key, v);
@@ -268,7 +268,7 @@ void opt_print_text(const char *s, struct text *out)
     text_add(out, "\"");
 }
 
-/* The shortest form that reads back equal. */
+/* The shortest text that reads back as an equal number. */
 static void real_print(double x, struct text *out)
 {
     char s[40];
@@ -295,7 +295,7 @@ static void list_print(const struct opt *o, const void *at, struct text *out)
     text_add(out, "}");
 }
 
-/* A $ that is in a name, and no longer the beginning of a variable's, is doubled. */
+/* Doubles each $ of an expanded name, because it no longer begins a variable. */
 static void file_print(const char *s, bool expanded, struct text *out)
 {
     struct text t = {0};
