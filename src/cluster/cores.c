@@ -10,7 +10,7 @@
 #include "base/proc.h"
 #include "cluster/cores.h"
 
-/* ---- what the system tells --------------------------------------------------------------------------------------- */
+/* ---- values from the system -------------------------------------------------------------------------------------- */
 
 void core_times_parse(const char *stat, struct core_times *t)
 {
@@ -152,7 +152,7 @@ void cores_end(struct cores *c, bool launched, int threads, struct core_info *w)
     free(c);
 }
 
-/* ---- the judgement ----------------------------------------------------------------------------------------------- */
+/* ---- the report -------------------------------------------------------------------------------------------------- */
 
 struct view { int ranks, threads; double others; cpu_set_t idle; };
 

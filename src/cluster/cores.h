@@ -32,8 +32,8 @@ void cores_report(const struct core_info *w, int n, struct text *out);
 
 /* Fills what needs no measurement: host, cores, there, processors, allowed, bound. */
 void cores_look(bool launched, struct core_info *w);
-/* Returns the cores of rank `me`'s launcher to which no rank is bound, one processor for each. They are for threads that
- * do not compute a rank's steps. Empty if the rank is not bound. */
+/* Returns the cores of rank `me`'s launcher to which no rank is bound, one processor for each. They are for threads
+ * that do not compute a rank's steps. Empty if the rank is not bound. */
 void cores_spare(const struct core_info *w, int n, int me, cpu_set_t *out);
 
 /* Measures this process's cores. cores_begin takes the first sample. cores_end takes the second and frees c; it may

@@ -57,7 +57,7 @@ char *beat_text(const struct beat *b, char buf[BEAT_TEXT])
 
 static uint64_t age(uint64_t of, uint64_t now) { return now > of ? now - of : 0; }
 
-/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+/* ---- receiving heartbeats ---------------------------------------------------------------------------------------- */
 
 void detector_begin(struct failure_detector *j, struct detector_rank *rank, int n, uint64_t now)
 {
@@ -82,7 +82,7 @@ void detector_hear(struct failure_detector *j, int rank, const struct beat *b, u
 
 void detector_leave(struct failure_detector *j, int rank) { j->rank[rank].watched = false; }
 
-/* ---- judging ----------------------------------------------------------------------------------------------------- */
+/* ---- suspicions -------------------------------------------------------------------------------------------------- */
 
 static uint64_t slowest(const struct failure_detector *j)
 {

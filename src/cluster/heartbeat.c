@@ -97,7 +97,7 @@ void heartbeat_timeout(int64_t timeout_s)
 
 void heartbeat_device(uint64_t patience_ns) { atomic_store(&heartbeat.device_ns, patience_ns); }
 
-/* ---- saying ------------------------------------------------------------------------------------------------------ */
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
 
 static void say(int rank, const struct frame *f)
 {
@@ -223,7 +223,7 @@ static void liveness_check(uint64_t now)
     heartbeat.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
 }
 
-/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
 
 static void gone_tell(int rank)
 {
@@ -379,7 +379,7 @@ int heartbeat_begin(bool launched, int64_t timeout_s, struct err *e)
     return thread_start(e);
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
 
 static void room_make(int n)
 {

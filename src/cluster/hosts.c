@@ -48,7 +48,7 @@ void hosts_report(const int *host, int n_ranks, int of, const int *rank_of, int 
     free(sorted);
 }
 
-/* ---- ways -------------------------------------------------------------------------------------------------------- */
+/* ---- networks ---------------------------------------------------------------------------------------------------- */
 
 static int links_by(const struct hosts_links *all, int n_ranks, const char *via)
 {

@@ -61,7 +61,7 @@ void peer_close(struct peer *w)
     w->fd = -1;
 }
 
-/* ---- the door ---------------------------------------------------------------------------------------------------- */
+/* ---- listening --------------------------------------------------------------------------------------------------- */
 
 /* An abstract socket name, not a file: it disappears with its socket. Only processes that got it through MPI know
  * it. */
@@ -164,7 +164,7 @@ void peer_shut(struct peer_door *d)
     while (d->n) close(d->fd[--d->n]);
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------------------------------- */
 
 struct peer_greeting { unsigned char token[PEER_TOKEN]; int32_t rank; };
 

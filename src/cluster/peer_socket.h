@@ -34,8 +34,8 @@ struct peer_place {
 struct peer_door { int fd[PEER_ADDRESSES + 1], n; };
 /* Listens on a unix socket; remote: also on all addresses by which other hosts may reach this one. */
 int peer_open(struct peer_door *d, struct peer_place *p, bool remote);
-/* Accepts connections that send the token, until `missing` ranks have connected or ms have passed. peer: one for each of
- * n ranks. */
+/* Accepts connections that send the token, until `missing` ranks have connected or ms have passed. peer: one for each
+ * of n ranks. */
 void peer_meet(struct peer_door *d, const struct peer_place *p, struct peer *peer, int n, int missing, int ms);
 void peer_shut(struct peer_door *d);                      /* closes the listening sockets */
 /* Connects rank `me` to rank 0. here: rank 0 is on this host. 0 or -1. */

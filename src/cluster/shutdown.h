@@ -51,7 +51,7 @@ enum shutdown_phase shutdown_phase_now(void);
 const char *shutdown_doing(void);                         /* "planning"; NULL in a step */
 bool shutdown_elsewhere(void);                            /* neither in nor between steps and batches of evaluations */
 
-/* ---- what signals ask for ---------------------------------------------------------------------------------------- */
+/* ---- requests by signals ----------------------------------------------------------------------------------------- */
 /* SIGUSR2, SIGUSR1, SIGHUP */
 enum shutdown_ask { SHUTDOWN_ASK_CHECKPOINT = 1, SHUTDOWN_ASK_CHECKPOINT_AND_STOP = 2, SHUTDOWN_ASK_REOPEN_LOG = 4 };
 /* From now on this process handles those signals instead of ignoring them. Only for rank 0's process. */
