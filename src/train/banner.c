@@ -1,4 +1,4 @@
-/* What a run says of itself before its first step, and when it is over. */
+/* What a run prints before its first step and after its end. */
 #include "config.h"
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "train/ineffective_options.h"
 #include "plan/render.h"
 
-/* Replicas that a full batch leaves without work. */
+/* Reports replicas that get no work from a full batch. */
 static void idle_report(const struct job *j)
 {
     int full = j->plan_of[PLAN_FULL], idle = 0;

@@ -1,4 +1,4 @@
-/* Checkpoints: what rank 0 adds to the files of all ranks, the commit, and which old ones go. */
+/* Checkpoints: what rank 0 adds to the files of all ranks, the commit, and the removal of old ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,15 +70,15 @@ static int manifest_write(struct save *s, const struct out_folder *f, const stru
     return bad;
 }
 
-/* Whether a checkpoint is better than the best so far by the score that checkpoint.best names. */
+/* Whether a checkpoint is better than the best so far, by the score that checkpoint.best names. */
 static bool better(const char *score, const struct ckpt *a, bool any, double best)
 {
     if (!a->score || strcmp(a->score, score)) return false;
     return !any || score_better(score, a->value, best);
 }
 
-/* The step of the best one up to this; 0: none has that score. The list begins with the newest and is read from its
- * end, so that of equal ones the first stays, the one that the run itself calls the best (so_far_take). */
+/* The step of the best one up to this step; 0: none has that score. The list begins with the newest and is read from
+ * its end. So of equal scores the first one wins, as in the run itself (so_far_take). */
 static uint64_t best_of(const struct save *s, int dir, const char *shown, const uint64_t *step, int n)
 {
     uint64_t found = 0;
@@ -107,8 +107,8 @@ int save_old_remove(const struct save *s, int dir, const char *shown, struct err
     return bad ? -1 : 0;
 }
 
-/* What other ranks say that they have written has to be in the folder that gets the name: a host may have one of its
- * own there, from another time. It is opened, by which a network file system asks its server. */
+/* Checks that a file that another rank reported is in rank 0's folder: that rank's host may have a local folder of the
+ * same name. Opening the file makes a network file system ask its server. */
 static int part_look(const struct save *s, const struct out_folder *f, int rank, const struct ckpt_file *is,
                      struct err *e)
 {

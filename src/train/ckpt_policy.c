@@ -12,7 +12,7 @@ enum { RING = 4, MOST_FAILURES = 3 };
 
 static const char *score_of(const struct ckpt_policy *k, int i) { return score_style(k->scores.of[i].name).key; }
 
-/* The row that checkpoint.best names; otherwise the first one that rises, or else the loss. */
+/* The row that checkpoint.best names; otherwise the first score that rises; otherwise the loss. */
 static int score_row(const struct ckpt_policy *k)
 {
     const char *best = k->conf->checkpoint.best;
@@ -88,7 +88,7 @@ bool ckpt_policy_enough(const struct ckpt_policy *k)
 
 void ckpt_policy_back(struct ckpt_policy *k, const struct ckpt_best *was)
 {
-    /* another score knows nothing of that one */
+    /* the best of another score cannot be compared */
     bool same = was && k->scores.n && !strcmp(was->score, score_of(k, score_row(k)));
     k->so_far = same ? *was : (struct ckpt_best){0};
 }
@@ -96,7 +96,7 @@ void ckpt_policy_back(struct ckpt_policy *k, const struct ckpt_best *was)
 bool ckpt_policy_scored(struct ckpt_policy *k, uint64_t step, const struct sums *s)
 {
     int i = score_row(k);
-    if (!k->scores.n) return false;                      /* of a prediction */
+    if (!k->scores.n) return false;                      /* a prediction has no scores */
     k->score.key = score_of(k, i);
     k->score.step = step;
     k->score.value = score_mean(s->score, i);
@@ -105,7 +105,7 @@ bool ckpt_policy_scored(struct ckpt_policy *k, uint64_t step, const struct sums 
     return !k->any || score_better(k->score.key, k->score.value, k->best);
 }
 
-/* A score counts as the best one only when its checkpoint is on disk. */
+/* A score counts as the best only after its checkpoint is on disk. */
 static void best_take(struct ckpt_policy *k, const struct save_done *d)
 {
     const char *best = k->conf->checkpoint.best;
@@ -127,7 +127,7 @@ void ckpt_policy_forgo(struct ckpt_policy *k, const struct order *o)
     if (!o->code) save_forgo(k->save);
 }
 
-/* One that was to be of a step that the run takes back. */
+/* Reports a checkpoint of a step that the run rolled back. */
 static int unwanted(const struct save_done *d)
 {
     log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);

@@ -65,7 +65,7 @@ static int files_write(struct save *s, const struct out_folder *f, struct err *e
         save_file_name(s, s->q.rank, i, name);
         bad = out_place_in(f->fd, shown.s, name, &at[i], e) || st_out_write(&out[i], &at[i], s->q.stop, &b, e);
     }
-    atomic_store(&s->hold.on, false);                        /* all is read: the next optimizer action may come */
+    atomic_store(&s->hold.on, false);                        /* all state was read: the next optimizer action may run */
     for (int i = 0; i < SAVE_FILES; i++) {
         struct ckpt_file *file = &s->mine.file[s->mine.n];
         if (out[i].open && !bad) {

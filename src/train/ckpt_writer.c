@@ -1,4 +1,4 @@
-/* Checkpoints: each rank's writer, and what others call. */
+/* Checkpoints: each rank's writer thread, and the interface. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -23,8 +23,8 @@ static int mirror_fill(struct save *s, struct err *e)
     return 0;
 }
 
-/* Moves the ranks' parts of this order to part[rank], with the lock held. Those of one that was given up before, maybe
- * of the same step, are dropped. Returns how many there are. */
+/* Moves the ranks' parts of this order to part[rank], with the lock held. Drops parts of an earlier order that was
+ * given up, maybe of the same step. Returns how many parts are there. */
 static int parts_take(struct save *s, struct saved *part)
 {
     int n = 0, left = 0;
@@ -38,7 +38,7 @@ static int parts_take(struct save *s, struct saved *part)
     return n;
 }
 
-/* Waits until all ranks have said how they fared, and the loop that the step is in the metrics. -1: told to stop. */
+/* Waits until all ranks have sent their outcome and the loop has released the step. -1: stopped. */
 static int all_wait(struct save *s, struct saved *part, bool *unwanted)
 {
     enum { LOOK_NS = 50000000 };
@@ -51,7 +51,7 @@ static int all_wait(struct save *s, struct saved *part, bool *unwanted)
     return whole ? 0 : -1;
 }
 
-/* The whole when all parts are there, and what came of it. */
+/* Completes the checkpoint from all parts, and fills in the outcome. */
 static void conclude(struct save *s, const struct saved *part, struct save_done *d)
 {
     struct err e = {0}, late = {0};
@@ -125,7 +125,7 @@ static void thread_end(struct save *s)
     s->started = false;
 }
 
-/* ---- what others call -------------------------------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 struct save *save_new(void)
 {
@@ -153,9 +153,9 @@ void save_leave(struct save *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* So that the folder of checkpoints, which is new in it, outlives a loss of power. Only rank 0 makes names outside of a
- * checkpoint that resuming needs: this one, metrics.jsonl (rundir_sync) and rates.jsonl (lr_overrides_note); each rank
- * syncs its own files and the folder that they are in (st_out_commit), before it tells rank 0 of them. */
+/* Makes the new checkpoint folder survive a loss of power. Outside of a checkpoint only rank 0 makes names that
+ * resuming needs: this folder, metrics.jsonl (rundir_sync) and rates.jsonl (lr_overrides_note). Each rank syncs its own
+ * files and their folder (st_out_commit) before it reports them to rank 0. */
 static int run_sync(const struct save *s)
 {
     int fd = openat(s->lead.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -170,8 +170,8 @@ static int folder_make(const struct save *s, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: cannot create: %s", s->q.dir, CKPT_FOLDER, strerror(errno));
 }
 
-/* What has the name of a checkpoint that is to be made. One of the run's own, which it has passed over as damaged,
- * goes. Whatever else is there may be wanted by somebody, and gets another name. */
+/* Frees the name of a new checkpoint. A checkpoint of this run under that name was skipped as damaged, so it is
+ * removed. Anything else may be needed by a user and is renamed. */
 static int room_make(struct save *s, int dir, const char *shown, uint64_t step, struct err *e)
 {
     struct err none = {0};
@@ -228,8 +228,8 @@ static uint64_t state_of_rank(const struct job *j, int rank)
     return bytes;
 }
 
-/* A copy is kept where the state is on a device, and where it is so small that copying it takes less time than making a
- * file, for which the next optimizer action would wait. */
+/* Copies the state if it is on a device, or if it is so small that the copy takes less time than creating a file, for
+ * which the next optimizer action would wait. */
 enum { SMALL = 4 << 20 };
 
 uint64_t save_staging_bytes(const struct job *j, int rank)
@@ -238,7 +238,7 @@ uint64_t save_staging_bytes(const struct job *j, int rank)
     return (j->be && j->be->stream) || bytes <= SMALL ? bytes : 0;
 }
 
-/* Made once. */
+/* Allocated once. */
 static void mirror_make(struct save *s)
 {
     const struct placement *pl = s->q.job->pl;
@@ -266,10 +266,10 @@ void save_begin(struct save *s, const struct order *o)
     s->mine = (struct saved){.serial = o->serial, .rank = s->q.rank};
     pthread_mutex_lock(&s->lock);
     s->released = s->forgone = false;
-    s->head = s->q.head;                                  /* of the steps so far, whatever is set meanwhile */
+    s->head = s->q.head;                                  /* of the steps so far, whatever is set later */
     *s->score = '\0';
     pthread_mutex_unlock(&s->lock);
-    if (o->code) {                                        /* nobody else has heard of it */
+    if (o->code) {                                        /* no other rank has received it */
         err_set(&e, o->code, "%s", *s->unprepared.text ? s->unprepared.text : "its folder could not be made");
         failed(s, &e);
         return;
@@ -332,7 +332,7 @@ void save_forgo(struct save *s)
 void save_head(struct save *s, struct ckpt *head)
 {
     pthread_mutex_lock(&s->lock);
-    *vec_push(&s->heads) = head;                          /* the one before may be in use */
+    *vec_push(&s->heads) = head;                          /* the old one may be in use */
     s->q.head = head;
     pthread_mutex_unlock(&s->lock);
 }

@@ -1,4 +1,4 @@
-/* Messages between the ranks of a job beside tensors. */
+/* Messages between the ranks of a job, besides tensors. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ int control_steps(const struct control *s, int n)
 
 void control_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
-/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------------------------------- */
 
 static int hear_orders(struct control *s, struct err *e)
 {
@@ -57,7 +57,8 @@ static void costs_add(struct control *s, const double *x)
     s->of_costs++;
 }
 
-/* Rank 0 hears the others' numbers only when it has its own. Nobody needs them earlier, and then they come soon. */
+/* Rank 0 receives other ranks' numbers only after its own are ready. No reader needs them before that, and they arrive
+ * soon after. */
 static int hear_costs(struct control *s, struct err *e)
 {
     struct tp_message m = {-1, CONTROL_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
@@ -83,7 +84,7 @@ static int hear_saved(struct control *s, struct err *e)
     }
 }
 
-/* Tells rank 0 what this rank's writer has done. */
+/* Sends rank 0 the outcome of this rank's writer. */
 static int say_saved(struct control *s, struct err *e)
 {
     struct saved r;
@@ -144,7 +145,7 @@ void control_elsewhere(struct control *s, enum shutdown_phase phase, const char 
     control_says(s, NULL, EXEC_WAITS_NOT);
     if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
     exec_beat_count(s->beat);
-    s->awaited_of = UINT64_MAX;                           /* for whom rank 0 waits is said anew */
+    s->awaited_of = UINT64_MAX;                           /* rank 0 publishes again which rank it waits for */
 }
 
 int control_checkpoint(struct control *s, struct order *o, struct err *e)
@@ -162,7 +163,7 @@ int control_checkpoint(struct control *s, struct order *o, struct err *e)
 
 static int control_reduce(void *ctx, double *x, int n, struct err *e);
 
-/* All learn which ranks found damage (why->code), and rank 0 gets what the lowest of them says. */
+/* All ranks learn which ranks found damage (why->code), and rank 0 gets the text of the lowest of them. */
 static int damage_tell(struct control *s, struct err *why, struct err *e)
 {
     double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
@@ -192,7 +193,7 @@ int control_rollback(struct control *s, struct err *damaged, struct err *e)
     return 0;
 }
 
-/* Runs a step, and says so to whoever watches. */
+/* Runs a step, and publishes it for the failure detector. */
 static int step_watched(struct control *s, const struct task *t, struct report *r, struct err *e)
 {
     bool evaluates = t->o.kind == ORDER_EVAL;
@@ -222,7 +223,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
 
 /* ---- messages of bytes and numbers ------------------------------------------------------------------------------- */
 
-/* Waits for a message of another rank. Unlike a collective of the transport, it ends if the job fails meanwhile. */
+/* Waits for a message from another rank. Unlike a collective of the transport, it ends if the job fails. */
 static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
 {
     const size_t bytes = m.max;
@@ -245,7 +246,7 @@ static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsig
     }
 }
 
-/* Numbers come soon, or when another rank has done its part of a step: ranks may outnumber cores. */
+/* Numbers come soon, or when another rank has done its part of a step. Yields, because ranks may outnumber cores. */
 static void idle_briefly(unsigned tries)
 {
     if (tries < 20000) sched_yield();

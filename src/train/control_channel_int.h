@@ -1,5 +1,5 @@
-/* The inside of struct control, shared by control_channel.c (messages), coordinator.c (rank 0) and worker.c (other
- * ranks). Nobody else. */
+/* The inside of struct control, shared only by control_channel.c (messages), coordinator.c (rank 0), worker.c (other
+ * ranks) and eval_gather.c. */
 #ifndef TRAIN_CONTROL_CHANNEL_INT_H
 #define TRAIN_CONTROL_CHANNEL_INT_H
 #include "report/metrics.h"
@@ -8,8 +8,8 @@
 #include "cluster/heartbeat.h"
 #include "train/control_channel.h"
 
-/* The transport's streams of messages (send_msg): orders from rank 0; to rank 0 reports, tensors of state, costs of the
- * first steps, files of a checkpoint, outputs of an evaluation. */
+/* The transport's streams of messages (send_msg). Orders come from rank 0. To rank 0 go reports, tensors of state,
+ * costs of the first steps, files of a checkpoint, outputs of an evaluation. */
 enum { CONTROL_ORDER, CONTROL_REPORT, CONTROL_STATE, CONTROL_COSTS, CONTROL_SAVED, CONTROL_VALUES, CONTROL_STREAMS };
 _Static_assert(CONTROL_STREAMS <= (int)TP_UNDER, "the other streams are the transports'");
 enum { STATE_PIECE = 64 << 20 };
@@ -26,28 +26,29 @@ struct control {
     struct save *save;
     int (*back)(void *ctx, uint64_t step, struct err *e); void *back_ctx;
     struct exec_beat *beat, unwatched;
-    bool warm[2];                                         /* has trained, has evaluated */
+    bool warm[2];                                         /* whether it has trained, has evaluated */
     size_t task_bytes, order_bytes;
-    struct tasks tasks;                                   /* not run yet: heard (follow) or announced (lead) */
+    struct tasks tasks;                                  /* not run yet; received (worker) or announced (coordinator) */
     size_t piece;                                         /* bytes of a state tensor in one message */
-    int n_prefetched;                                     /* how many of the tasks the executor knows */
+    int n_prefetched;                                     /* how many tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
-    bool told;                                            /* follow: rank 0 has ordered the end */
-    uint64_t idle_since;                                  /* follow: without a task since then; 0: has one */
-    /* Values that evaluations bring to rank 0 (job_wants): the rank that has the tensor, and bytes of it a sample;
-     * those of a batch: on rank 0 of each open result, elsewhere of one alone. */
+    bool told;                                            /* worker: rank 0 has ordered the end */
+    uint64_t idle_since;                                  /* worker: without a task since then; 0: has one */
+    /* Tensors that evaluations bring to rank 0 (job_wants): the rank that has the tensor, its bytes per sample, the
+     * tensors of a batch: on rank 0 one for each open result, on that rank one. */
     int has_values; size_t value_bytes; float *values[OPEN_RESULTS];
     /* rank 0 */
-    double *terms; int n_terms;                           /* scratch of a sum over ranks */
-    /* A checkpoint has begun: the loop hears of it when n reports of every rank are published. */
+    double *terms; int n_terms;                           /* scratch for a sum over ranks */
+    /* A checkpoint has begun. The loop learns it after n reports of every rank are published. */
     struct { bool set; uint64_t after; struct order o; struct result *r; } mark;
-    struct result *open[OPEN_RESULTS];                    /* announced, reports still missing */
+    struct result *open[OPEN_RESULTS];                    /* announced; reports are missing */
     uint64_t began[OPEN_RESULTS], ended[OPEN_RESULTS];    /* when the task began here; when the last report came */
     uint64_t first_open, n_opened, last_end;
-    uint64_t skipped;                                     /* published steps in a row that updated nothing */
+    uint64_t skipped;                                     /* consecutive published steps without an update */
     bool *has_failed; int n_failed;                       /* of each rank: whether it knows that the job failed */
-    uint64_t *n_reports;                                  /* of each rank: reports heard since the start */
-    bool awaits; int awaited; uint64_t awaited_of;        /* what it said last about reports */
+    uint64_t *n_reports;                                  /* of each rank: reports received since the start */
+    /* last published state: whether it waits for a report, of which rank, of which task */
+    bool awaits; int awaited; uint64_t awaited_of;
     /* what warm-up profiles report: the sum, scratch, how many numbers, how many ranks are in the sum */
     double *costs, *costs_heard; int n_costs, of_costs;
 };
@@ -56,44 +57,48 @@ static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->
 static inline struct task *tasks_at(struct tasks *t, int i) { return t->at[(t->first + i) % TASKS]; }
 static inline void tasks_pop(struct tasks *t) { t->first = (t->first + 1) % TASKS; t->n--; }
 
-/* Drives the transport and takes in messages. */
+/* Drives the transport and receives messages. */
 int control_poll(struct control *s, struct err *e);
-/* The same after a failure: the transport fails again at each call, but still carries messages. */
+/* Does the same after a failure: the transport fails again at each call, but still carries messages. */
 void control_listen(struct control *s);
 void control_pause(void);                                 /* a short sleep while idle */
-/* Sends a state tensor to rank 0, and hears it there: in pieces, because messages are at most 2 GiB long and transports
- * copy them. */
+/* Sends a state tensor to rank 0, which calls state_recv. In pieces, because messages are at most 2 GiB long and
+ * transports copy them. */
 int state_send(struct control *s, const void *p, size_t bytes, struct err *e);
 int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e);
-/* The same by another stream. */
+/* The same for any stream. */
 int control_send(struct control *s, int stream, const void *p, size_t bytes, struct err *e);
 int control_recv(struct control *s, int from, int stream, void *p, size_t bytes, struct err *e);
 bool control_is_step(const struct order *o);
 int control_steps(const struct control *s, int n);       /* how many of the first n tasks are steps */
-/* This rank is at something that may take long, in no step: nobody finds fault with it. doing NULL: it is back. */
+/* This rank does something outside of steps that may take long, so the failure detector must not suspect it. doing
+ * NULL: it has finished. */
 void control_elsewhere(struct control *s, enum shutdown_phase phase, const char *doing);
-/* The checkpoint at the head of the tasks: begins it and removes it, once the last one is written. 0: not yet; 1; 74 as
- * of save_await. */
+/* Begins the checkpoint at the head of the tasks and removes it from them, after the previous one was written. 1: done;
+ * 0: not yet; 74 as from save_await. */
 int control_checkpoint(struct control *s, struct order *o, struct err *e);
-/* The roll-back at the head of the tasks, when all before it is done here: removes it. Returns when every rank has read
- * the checkpoint. Where one finds it damaged the state is none on all, and *damaged of rank 0 says why. */
+/* Runs and removes the roll-back at the head of the tasks, after this rank has finished all tasks before it. Returns
+ * when every rank has read the checkpoint. If it is damaged on one rank, it counts as damaged on all; *damaged of rank
+ * 0 then gives the reason. */
 int control_rollback(struct control *s, struct err *damaged, struct err *e);
-/* To whoever watches: in the step of that order, NULL: in none; and whom the rank waits for. */
+/* Publishes for the failure detector: in the step of that order, NULL: in none; and the rank that this rank waits
+ * for. */
 void control_says(struct control *s, const struct order *o, int waits_for);
 /* Lets the executor read ahead for tasks that it does not know yet. */
 int control_prefetch(struct control *s, struct err *e);
-/* Runs the step at the head of the tasks and removes it. What its warm-up profile reports is sent to rank 0, or added
- * there. */
+/* Runs the step at the head of the tasks and removes it. Sends the results of its warm-up profile to rank 0, or adds
+ * them there. */
 int control_step(struct control *s, struct report *r, struct err *e);
-/* eval_gather.c. The values of a step that has just run: sent to rank 0, or kept there. */
+/* eval_gather.c. Sends the outputs of the step that has just run to rank 0, or stores them there. */
 int eval_gather_say(struct control *s, const struct order *o, struct err *e);
-/* Rank 0: those of the oldest open result, which all ranks have reported, go to who wants them. */
+/* Rank 0: passes the outputs of the oldest open result, which all ranks have reported, to l->predict or
+ * l->confusion. */
 int eval_gather_take(struct control *s, const struct coordinator *l, struct err *e);
 void eval_gather_open(struct control *s);
 void eval_gather_free(struct control *s);
 /* coordinator.c. Takes a report. 70 if it was not expected. */
 int coordinator_report(struct control *s, const struct report *r, struct err *e);
-/* coordinator.c, worker.c. control_fail of rank 0, and of the others. */
+/* control_fail of rank 0 (coordinator.c) and of other ranks (worker.c). */
 void coordinator_fail(struct control *s, struct err *e);
 void worker_fail(struct control *s, struct err *e);
 #endif

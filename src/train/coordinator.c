@@ -44,13 +44,13 @@ static bool complete(const struct control *s)
     return true;
 }
 
-/* What is to be done about a step that updated nothing. The ranks know that already; those that run ahead did nothing
- * that has to be undone. */
+/* Decides whether a step without an update ends the run. The ranks know about the step; ranks that run ahead did
+ * nothing that must be undone. */
 static int check_finite(struct control *s, const struct result *r, struct err *e)
 {
     const struct conf *c = s->job->conf;
     char what[300], row[80] = "";
-    if (r->o.kind != ORDER_TRAIN || conf_rolls_back(c)) return 0; /* the loop goes back then */
+    if (r->o.kind != ORDER_TRAIN || conf_rolls_back(c)) return 0; /* the loop rolls back instead */
     s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
     bool skips = !strcmp(c->train.nonfinite, "skip");
     if (!s->skipped || (skips && s->skipped <= (uint64_t)c->train.nonfinite_limit)) return 0;
@@ -60,8 +60,8 @@ static int check_finite(struct control *s, const struct result *r, struct err *e
                    nonfinite_text(s->job->graph, r->rep[0].nonfinite, what, sizeof what), row);
 }
 
-/* Publishes the oldest task when every rank has reported it. Steps follow without a gap: the time of a step begins
- * where the one before it ended, if that was after its own beginning. */
+/* Publishes the oldest task when every rank has reported it. Steps follow without a gap: a step's time begins at the
+ * end of the previous step, if that is later than its own beginning. */
 static int publish(struct control *s, const struct coordinator *l, bool *busy, struct err *e)
 {
     if (!complete(s)) return 0;
@@ -81,7 +81,7 @@ static int publish(struct control *s, const struct coordinator *l, bool *busy, s
     return check_finite(s, r, e);
 }
 
-/* Tells the loop that a checkpoint has begun, after all steps before it. */
+/* Informs the loop that a checkpoint has begun, after all steps before it. */
 static void publish_mark(struct control *s, const struct coordinator *l)
 {
     if (!s->mark.set || s->first_open < s->mark.after) return;
@@ -91,7 +91,7 @@ static void publish_mark(struct control *s, const struct coordinator *l)
     l->wake(l->ctx);
 }
 
-/* Publishes what the first steps cost when all ranks have said it. */
+/* Publishes the costs of the first steps when all ranks have sent them. */
 static void publish_costs(struct control *s, const struct coordinator *l)
 {
     if (s->of_costs != s->n || !l->costs) return;
@@ -102,7 +102,7 @@ static void publish_costs(struct control *s, const struct coordinator *l)
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
-/* Adds the task to the open ones before others hear of it: they may report it before rank 0 itself has begun. */
+/* Adds the task to the open ones before other ranks receive it: they may report it before rank 0 itself has begun. */
 static int announce(struct control *s, const struct task *t, struct err *e)
 {
     struct result *r = s->open[s->n_opened++ % OPEN_RESULTS];
@@ -112,7 +112,8 @@ static int announce(struct control *s, const struct task *t, struct err *e)
     return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
 }
 
-/* Makes the folder before others hear of it. If that fails they do not, and the task says so when its turn comes. */
+/* Makes the folder before other ranks receive the order. If that fails they do not receive it, and the task reports the
+ * failure when it runs. */
 static int announce_checkpoint(struct control *s, struct task *t, struct err *e)
 {
     control_elsewhere(s, SHUTDOWN_STEP, "preparing a checkpoint");
@@ -150,14 +151,14 @@ static int run_step(struct control *s, struct err *e)
 {
     struct report mine;
     s->began[s->n_reports[0] % OPEN_RESULTS] = clock_ns();
-    s->awaited_of = UINT64_MAX;                           /* it says something else now */
+    s->awaited_of = UINT64_MAX;                           /* the state changes now */
     return control_step(s, &mine, e) || coordinator_report(s, &mine, e) ? -1 : 0;
 }
 
 struct fetch { struct control *control; enum weights_what what; };
 
-/* Looks for weights that are not finite when they are written. Otherwise they show in the next step, which the last
- * one does not have. */
+/* Looks for weights that are not finite when they are written. Other steps show them in the step that follows; after
+ * the last step none follows. */
 static int finite_check(const struct state_row *r, const void *plain, struct err *e)
 {
     const float *x = plain;
@@ -204,7 +205,7 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     return 0;
 }
 
-/* Nothing is under way on any rank. The result has a code where the checkpoint is damaged. */
+/* No step or checkpoint is running on any rank. The result has a code if the checkpoint is damaged. */
 static int roll_back(struct control *s, const struct coordinator *l, struct err *e)
 {
     struct result *r = s->open[0];
@@ -220,7 +221,7 @@ static int roll_back(struct control *s, const struct coordinator *l, struct err 
     return 0;
 }
 
-/* Their file gets its name when all of them are in it: a run that was told to stop leaves none. */
+/* Gives the file of predictions its name when all are in it: a run that was stopped leaves none. */
 static int predictions_end(struct control *s, const struct coordinator *l, struct err *e)
 {
     if (!l->predict || !predict_complete(l->predict)) return 0;
@@ -238,7 +239,7 @@ static int begin_checkpoint(struct control *s, struct err *e)
     return 0;
 }
 
-/* An order for which all others are done, and their checkpoint is written. 0: not yet. */
+/* Runs an order that needs all others to be done and their checkpoint written. 0: not yet. */
 static int run_alone(struct control *s, const struct coordinator *l, bool *end, struct err *e)
 {
     struct order o = tasks_head(&s->tasks)->o;
@@ -252,7 +253,7 @@ static int run_alone(struct control *s, const struct coordinator *l, bool *end, 
     return bad ? -1 : 1;
 }
 
-/* Says for whose report of the oldest open step this rank waits. */
+/* Publishes whose report of the oldest open step this rank waits for. */
 static void reports_await(struct control *s)
 {
     bool open = s->first_open != s->n_opened;
@@ -289,9 +290,8 @@ static int turn(struct control *s, const struct coordinator *l, bool *end, struc
     return 0;
 }
 
-/* The first cause wins. A rank that has lost a neighbour or was told to stop does not know the cause, so rank 0 waits
- * for other reports before its own failure counts. It waits for less time than a rank that has lost rank 0 does
- * (base/deadline.h). */
+/* The first cause wins. A rank that lost a neighbour or was stopped does not know the cause. So rank 0 waits for other
+ * reports before its own failure counts. It waits for less time than a rank that lost rank 0 (base/deadline.h). */
 void coordinator_fail(struct control *s, struct err *e)
 {
     struct err none = {0}, first;

@@ -1,4 +1,4 @@
-/* The placement of a rank: its device among those of its host, and the transport. */
+/* Places a rank: its device among those of its host, and the transport. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +32,11 @@ int assign_check(const struct setup *b, struct err *e)
 
 /* ---- which device ---------------------------------------------------------------------------- */
 
-/* What a rank tells about its place. id is empty if its host has only one device. */
+/* What a rank reports about its place. id is empty if its host has only one device. */
 struct seat { int bad, unit, host; struct numa_info near; char backend[16], id[BE_ID], no_gpu[200], numbers[200]; };
 
-/* With run.device = auto each rank chooses by itself. All must choose alike, because which collective calls follow
- * depends on it. */
+/* With run.device = auto each rank chooses for itself. All must choose the same, because the collective calls that
+ * follow depend on it. */
 static int seats_match(const struct setup *b, const struct seat *seat, struct err *e)
 {
     const struct seat *mine = &seat[b->world->rank];
@@ -71,7 +71,7 @@ static int seats_share(struct setup *b, const struct seat *seat, struct err *e)
     return bad;
 }
 
-/* Sets the node for memory before anything is pinned: pinned memory is for transfers with the GPU. */
+/* Sets the node for memory before any memory is pinned: pinned memory is for transfers with the GPU. */
 static void seat_near(const struct be_ops *be, struct seat *mine)
 {
     char bus[BE_BUS];
@@ -195,7 +195,7 @@ static int device_wrap(struct setup *b, struct err *e)
     bool sums = b->job.n_replicas > 1 && strcmp(b->conf->pipeline.reduce, "nccl") == 0;
     if (strcmp(want, "auto") == 0) want = sums || (!b->shared && b->world->size > 1) ? "nccl" : "staged";
     b->nccl = strcmp(want, "nccl") == 0;
-    if (b->shared && b->world->one_process && b->nccl)   /* NCCL tells ranks apart by what belongs to a process */
+    if (b->shared && b->world->one_process && b->nccl)   /* NCCL identifies ranks by properties of their process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
     const struct tp_ops *tp = tp_find(want);

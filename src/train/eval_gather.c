@@ -1,11 +1,12 @@
-/* Values that evaluations bring to rank 0, for predictions and confusion matrices: from the rank that has the tensor,
- * in the order of samples. They are said before the report of their step, so what rank 0 waits for is there. */
+/* Brings outputs of evaluations to rank 0, for predictions and confusion matrices: from the rank that has the tensor,
+ * in the order of samples. The rank sends them before the report of their step. So when rank 0 has the report, they
+ * have been sent. */
 #include <stdlib.h>
 #include "report/confusion.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
 
-/* The plan's output that holds the tensor; -1: none does. */
+/* The plan's output that holds the tensor; -1: none. */
 static int output_of(const struct plan *p, int tensor)
 {
     for (int i = 0; i < p->n_outputs; i++) if (p->output[i].tensor == tensor) return i;

@@ -1,12 +1,12 @@
-/* What libraries take of a device besides the plan. */
+/* Device memory that libraries take besides the plan. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "train/gpu_headroom.h"
 
-/* Estimates, not measured. A communicator of NCCL 2.28 has its own tables, and for each channel (one a block of
- * threads) buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE, NCCL_LL128_BUFFSIZE,
- * NCCL_LL_BUFFSIZE). A CUDA graph has memory of its own and a node for each kernel, about four for each call. Kernels
- * of cuDNN and cuBLASLt are loaded when they are first used. */
+/* Estimates, not measured. A communicator of NCCL 2.28 has its own tables, and for each channel (one for each thread
+ * block) buffers for all three protocols: 4 MiB, 4.7 MiB and 0.5 MiB (NCCL_BUFFSIZE, NCCL_LL128_BUFFSIZE,
+ * NCCL_LL_BUFFSIZE). A CUDA graph has its own memory and a node for each kernel, about four for each call. cuDNN and
+ * cuBLASLt load kernels at their first use. */
 static const size_t LINK_BYTES = 16 << 20, CTA_BYTES = 10 << 20, GRAPH_BYTES = 64 << 10, CALL_BYTES = 16 << 10,
                     KERNEL_BYTES = 64 << 20;
 
@@ -17,7 +17,7 @@ static void link_add(bool *seen, const struct reserve_request *q, int peer, bool
     r->links++;
 }
 
-/* The rank at one end of a channel, of all replicas' ranks. */
+/* The rank at one end of a channel, numbered over all replicas. */
 static int end_of(const struct plan *p, int replica, int rank)
 {
     return (replica < 0 ? p->req.replica : replica) * p->n_ranks + rank;
@@ -37,7 +37,7 @@ static void links_count(const struct reserve_request *q, struct reserve *r)
             if (to == q->rank) link_add(seen, q, from, false, r);
         }
     for (int i = 0; i < 4 && q->neighbours; i++) link_add(seen, q, q->rank + (i < 2 ? -1 : 1), i % 2, r);
-    r->links += sums;                                    /* one communicator, whose buffers are those of a ring */
+    r->links += sums;                                    /* one communicator, with the buffers of a ring */
     free(seen);
 }
 

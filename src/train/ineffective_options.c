@@ -1,8 +1,8 @@
-/* Which settings change nothing: they are for GPUs, or for what this run does not do. */
+/* Finds settings without an effect: they are for GPUs, or for what this run does not do. */
 #include <string.h>
 #include "train/ineffective_options.h"
 
-/* Adds one line about those of the n keys that are not at their default. */
+/* Adds one line about those of the n keys that do not have their default. */
 static void keys_note(const struct conf *c, const char *const *key, int n, const char *why, struct text *out)
 {
     int found = 0;
@@ -16,7 +16,7 @@ static void keys_note(const struct conf *c, const char *const *key, int n, const
 #define KEYS_NOTE(why, ...) \
     keys_note(c, (const char *const[]){__VA_ARGS__}, sizeof (const char *[]){__VA_ARGS__} / sizeof (char *), why, out)
 
-/* Whether a stage records weight gradients in a branch of their own. */
+/* Whether a stage records weight gradients in a separate branch. */
 static bool any_aside(const struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++)

@@ -8,7 +8,7 @@
 #include "base/out.h"
 #include "train/lr_overrides.h"
 
-enum { MOST = 1 << 26 };                                  /* bytes of a file: what a million sets take */
+enum { MOST = 1 << 26 };                                  /* bytes of a file: a million changes */
 
 void lr_overrides_add(struct rates *r, const struct rate_from *f)
 {
@@ -58,7 +58,7 @@ static void changes_drop(struct rates *r, uint64_t from)
     while (r->w.n && r->w.v[r->w.n - 1].step >= from) json_decref(r->w.v[--r->w.n].changed);
 }
 
-/* Of two of one step each key has its value before the first one, and that of the last one. */
+/* If a step has two changes, each key gets its value before the first one and after the last one. */
 static void change_add(struct rates *r, const struct rate_change *c)
 {
     const char *key;
@@ -103,7 +103,7 @@ static bool changed_good(json_t *changed)
     return true;
 }
 
-/* Adds what a line says. */
+/* Adds the changes of one line. */
 static bool line_take(struct rates *r, const char *s, size_t n)
 {
     json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES, NULL), *step = json_object_get(o, "step");
@@ -119,7 +119,7 @@ static bool line_take(struct rates *r, const char *s, size_t n)
     return good;
 }
 
-/* A last line without an end was never said to be set. */
+/* A last line without an end was never confirmed, so it is ignored. */
 static int lines_take(struct rates *r, const char *path, const char *s, size_t n, struct err *e)
 {
     const char *end;
@@ -166,7 +166,7 @@ int lr_overrides_read(struct rates *r, int dir, const char *shown, uint64_t step
     return bad;
 }
 
-/* The record, and the name of the file, which may be new. */
+/* Syncs the record, and the name of the file, which may be new. */
 static int record_sync(int fd, int dir)
 {
     int above = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,7 +1,7 @@
-/* What live commands have changed while a run went on: learning rates that were set, and settings that were reloaded.
- * Which of them hold for which step is noted in RUN/rates.jsonl before anybody is told of it. So a run that is lost in
- * the next moment goes on with them, at the steps that were named, however old the checkpoint is from which it goes on.
- * Rank 0's loop; the table alone: any thread. */
+/* Changes that live commands made during a run: learning rates that were set, and settings that were reloaded.
+ * RUN/rates.jsonl records the steps at which they apply before the change is confirmed. So a run that is lost right
+ * afterwards resumes with them, at the same steps, from however old a checkpoint. Thread: rank 0's loop; the table
+ * alone: any. */
 #ifndef TRAIN_LR_OVERRIDES_H
 #define TRAIN_LR_OVERRIDES_H
 #include <jansson.h>
@@ -10,14 +10,14 @@
 #include "conf/conf.h"
 #include "report/rundir.h"
 
-/* From a step on; any false: what the configuration says. */
+/* Applies from that step on; any false: the configuration's rate. */
 struct rate_from { uint64_t step; bool any; double rate; };
-/* From a step on: an object of each key that a reload changed, with a list of its value before and its new one, as
- * conf_value gives them, null where it had none; of one that is not live, what conf_decides gives. conf: all that holds
- * from then on; NULL: not made yet. */
+/* Applies from that step on. changed: an object with each key that a reload changed, and a list of its old and its new
+ * value, as conf_value gives them; null: it had none. A key that is not live has the values that conf_decides gives.
+ * conf: all settings from then on; NULL: not made yet. */
 struct rate_change { uint64_t step; json_t *changed; const struct conf *conf; };
-/* first: before all of v; before: before all of w, NULL: not made. Steps of v and of w ascend. own: what is freed with
- * it. */
+/* first: before all of v; before: before all of w, NULL: not made. Steps of v and of w ascend. own: freed with the
+ * table. */
 struct rates {
     struct rate_from first;
     VEC(struct rate_from) v;
@@ -25,23 +25,24 @@ struct rates {
     const struct conf *before;
     VEC(struct conf *) own;
 };
-/* What a run has that goes on from a checkpoint of `step`, after which first->any and first->rate held: that, and what
- * the file of the run directory has of later steps. 65 names a line that is damaged, 74. */
+/* Makes the table of a run that continues from a checkpoint of `step`, after which *first applied. Adds the later steps
+ * from the file in the run directory. 65 names a line that is damaged, 74. */
 int lr_overrides_read(struct rates *r, int dir, const char *shown, uint64_t step, const struct rate_from *first,
                       struct err *e);
-/* Adds one to the table, in place of those of its step and later ones. */
+/* Adds one to the table. It replaces the entries of its step and of later steps. */
 void lr_overrides_add(struct rates *r, const struct rate_from *f);
-/* Notes a rate, a change of settings, or both of one step (f or c may be NULL) in the file, which has them also after a
- * loss of power when this returns 0, and adds them. 73, 74: it has them not. Takes c->changed in any case. */
+/* Records a rate, a change of settings, or both of one step (f or c may be NULL) in the file, and adds them to the
+ * table. 0: the record survives a loss of power. 73, 74: it was not recorded. Takes c->changed in any case. */
 int lr_overrides_note(struct rates *r, int dir, const char *shown, const struct rate_from *f,
                       const struct rate_change *c, struct err *e);
-/* What holds for a step. r: NULL, nothing was set. */
+/* The rate that applies to a step. r: NULL: none was set. */
 struct rate_from lr_overrides_at(const struct rates *r, uint64_t step);
-/* The settings of a step; where none were reloaded, or r is NULL: `now`. */
+/* The settings of a step; `now` if nothing was reloaded or r is NULL. */
 const struct conf *lr_overrides_conf(const struct rates *r, uint64_t step, const struct conf *now);
-/* What reloads say of that key for a step: a JSON text, or null where it had no value. NULL: they do not mention it. */
+/* The value of that key at a step after reloads: a JSON string, or null if it had no value. NULL: no reload changed
+ * it. */
 const json_t *lr_overrides_value(const struct rates *r, const char *key, uint64_t step);
-/* Calls f once with each key that reloads mention. */
+/* Calls f once with each key that reloads changed. */
 void lr_overrides_keys(const struct rates *r, void (*f)(void *ctx, const char *key), void *ctx);
 void lr_overrides_free(struct rates *r);
 #endif

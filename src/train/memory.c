@@ -1,4 +1,4 @@
-/* Reads what memory there is, and says it as pools that ranks share (job/memory_limit.h). */
+/* Reads how much memory there is, as pools that ranks share (job/memory_limit.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static bool file_read(const char *root, const char *dir, const char *name, struc
     return n < (int)sizeof path && !text_read_file(t, path, FILE_MOST, &none) && t->n;
 }
 
-/* The number behind a word at the beginning of a line; 0 if there is none. */
+/* The number after a word at the beginning of a line; 0: none. */
 static uint64_t number_of(const char *s, const char *word)
 {
     size_t n = strlen(word);
@@ -32,7 +32,7 @@ static uint64_t number_of(const char *s, const char *word)
     return 0;
 }
 
-/* A file with one number; UINT64_MAX for "max", and where there is none. */
+/* Reads a file with one number; UINT64_MAX for "max", or if there is no file. */
 static uint64_t file_number(const char *root, const char *dir, const char *name)
 {
     struct text t = {0};
@@ -43,7 +43,7 @@ static uint64_t file_number(const char *root, const char *dir, const char *name)
     return any ? bytes : UINT64_MAX;
 }
 
-/* Where there is no room, the pool with the most bytes is left out. */
+/* If the table is full, leaves out the pool with the most bytes. */
 static struct memory_pool *pool_add(struct memory_info *w, uint64_t id, uint64_t bytes)
 {
     int at = w->n;
@@ -69,7 +69,7 @@ static void host_look(const char *root, struct memory_info *w)
 
 /* ---- cgroups ----------------------------------------------------------------------------------------------------- */
 
-/* The files of the two versions. Limits from 2^60 on are none. */
+/* The files of both cgroup versions. A limit of 2^60 or more means no limit. */
 struct cg_kind { const char *limit, *high, *usage, *cache[3]; };
 static const struct cg_kind CG_V2 = {"memory.max", "memory.high", "memory.current",
                                      {"inactive_file", "active_file", "slab_reclaimable"}};
@@ -77,7 +77,7 @@ static const struct cg_kind CG_V1 = {"memory.limit_in_bytes", NULL, "memory.usag
                                      {"total_inactive_file", "total_active_file", NULL}};
 static const uint64_t CG_NONE = UINT64_C(1) << 60;
 
-/* Used without pages of files, which the kernel drops before it ends a process. */
+/* Memory in use without pages of files, which the kernel drops before it kills a process. */
 static uint64_t level_used(const char *root, const char *dir, const struct cg_kind *k)
 {
     struct text t = {0};
@@ -100,20 +100,20 @@ static void level_look(const char *root, const char *dir, const struct cg_kind *
         struct memory_pool *p = pool_add(w, 2 * (uint64_t)st.st_ino + (uint64_t)soft,
                                          left(limit, level_used(root, dir, k)));
         if (!p) continue;
-        size_t n = strlen(dir);                           /* of a long path the end says more */
+        size_t n = strlen(dir);                           /* the end of a long path is more specific */
         p->soft = soft;
         snprintf(p->name, sizeof p->name, "the cgroup's %s (%s%.56s)", file[soft], n > 56 ? "..." : "",
                  n > 56 ? dir + n - 56 : dir);
     }
 }
 
-/* Of version 1: does what the groups below use count here? Its files say 0 where it does not. */
+/* Version 1: whether the usage of the groups below counts here. Its file contains 0 if not. */
 static bool counts_below(const char *root, const char *dir)
 {
     return file_number(root, dir, "memory.use_hierarchy") != 0;
 }
 
-/* All levels from dir up to the mount point. */
+/* Reads all levels from dir up to the mount point. */
 static void levels_look(const char *root, char *dir, size_t mount, const struct cg_kind *k, struct memory_info *w)
 {
     for (bool first = true;; first = false) {
@@ -125,7 +125,7 @@ static void levels_look(const char *root, char *dir, size_t mount, const struct 
     }
 }
 
-/* Is a word in a list with commas? */
+/* Whether a word is in a list with commas. */
 static bool list_has(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -134,7 +134,7 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* Fields of mountinfo have spaces and such as three octal digits. */
+/* Fields of mountinfo have spaces and similar characters as three octal digits. */
 static void unescape(char *s)
 {
     char *to = s;
@@ -146,7 +146,7 @@ static void unescape(char *s)
     *to = '\0';
 }
 
-/* A line of mountinfo: the group that is mounted, and where. false: it is not that of cgroups with memory. */
+/* Parses a line of mountinfo: the group that is mounted, and where. False: no cgroup mount with memory. */
 static bool mount_parse(const char *line, bool *v2, char *from, char *at)
 {
     char type[32], options[512];
@@ -159,7 +159,7 @@ static bool mount_parse(const char *line, bool *v2, char *from, char *at)
     return *v2 || (!strcmp(type, "cgroup") && list_has(options, "memory"));
 }
 
-/* The group of this process, as /proc/self/cgroup says it; false: none. */
+/* The group of this process, from /proc/self/cgroup; false: none. */
 static bool group_find(const char *text, bool v2, char *out, size_t n)
 {
     for (const char *s = text; s; s = (s = strchr(s, '\n')) ? s + 1 : NULL) {
@@ -174,7 +174,7 @@ static bool group_find(const char *text, bool v2, char *out, size_t n)
     return false;
 }
 
-/* Of a container the mount may begin at its own group; then the path is below that. */
+/* A container's mount may begin at its own group; the path is then below that. */
 static void mount_look(const char *root, const char *line, const char *groups, struct memory_info *w)
 {
     char from[2048], at[2048], group[2048], dir[4200];
@@ -200,7 +200,7 @@ static void cgroups_look(const char *root, struct memory_info *w)
 
 /* ---- limits of the process --------------------------------------------------------------------------------------- */
 
-/* Stacks of threads are address space, used or not; the daemon has a few besides those that compute. */
+/* Stacks of threads take address space, used or not. The daemon has a few threads besides those that compute. */
 static uint64_t stacks_bytes(int threads)
 {
     enum { OTHERS = 8 };
@@ -240,8 +240,8 @@ void memory_look(const char *root, int threads, struct memory_info *w)
 
 /* ---- pools of ranks ---------------------------------------------------------------------------------------------- */
 
-/* What a rank takes besides its plan and what it reads: code that is made for kernels, packed operands, stacks and
- * tables. Measured: 9 MiB of an MLP's rank, 29 to 47 MiB of ranks of ResNets and of a ViT, whatever their size. */
+/* What a rank takes besides its plan and its reading: generated kernel code, packed operands, stacks and tables.
+ * Measured: 9 MiB of an MLP's rank, 29 to 47 MiB of ranks of ResNets and of a ViT, whatever their size. */
 static const uint64_t RANK_LEAST = 16 << 20, RANK_MORE = 32 << 20;
 
 static bool reads(const struct job *j, struct plan *const *plan, int rank)
@@ -254,8 +254,8 @@ static struct plan *const *plans_of(const struct job *j, int rank)
     return j->more && !j->first_only ? job_plans(j, rank) : j->plan;
 }
 
-/* State begins, and is written, a tensor at a time. Rank 0 writes those of all, which others send as messages, so of
- * each there is a copy on both sides; in one process there is one for both. */
+/* State is initialised and written one tensor at a time. Rank 0 writes the tensors of all ranks, which send them as
+ * messages. So sender and receiver each have a copy; in one process one copy serves both. */
 static uint64_t tensor_largest(const struct job *j, int rank)
 {
     uint64_t most = 0;
@@ -267,7 +267,7 @@ static uint64_t tensor_largest(const struct job *j, int rank)
     return job_world(j) > 1 && (rank || !j->host->threads) ? 2 * most : most;
 }
 
-/* fit_host.beside. In one process the first rank that reads counts what is kept of files. */
+/* fit_host.beside. In one process the first rank that reads counts the cache of files. */
 static uint64_t rank_beside(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
@@ -281,7 +281,7 @@ static uint64_t rank_beside(const struct job *j, int rank)
     return bytes + (conf_saves(j->conf) ? save_staging_bytes(j, rank) : 0);
 }
 
-/* The pool of that id which an earlier rank of the host has; NULL: none. */
+/* The pool of that id that an earlier rank of the host has; NULL: none. */
 static struct fit_pool *pool_shared(const struct memory *m, const struct memory_info *w, const struct memory_pool *p)
 {
     for (int i = 0; i < m->host.n && !p->own; i++) {
@@ -293,7 +293,7 @@ static struct fit_pool *pool_shared(const struct memory *m, const struct memory_
     return NULL;
 }
 
-/* words 1: all n ranks are there. */
+/* words 1: all ranks are in that process. */
 static void pool_take(struct memory *m, int word, const struct memory_pool *p, int words)
 {
     struct fit_pool *to = pool_shared(m, &m->word[word], p);

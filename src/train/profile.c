@@ -1,5 +1,5 @@
-/* --profile: real training steps of the configured cut at learning rate 0. Micro-batch sizes take turns, so that what
- * disturbs the machine for a while disturbs all of them alike. */
+/* --profile: real training steps of the configured cut at learning rate 0. Micro-batch sizes take turns, so that a
+ * temporary disturbance of the machine affects all of them alike. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void sizes_append(struct conf_ints *to, int64_t n)
     if (n >= 1 && (!to->n || to->v[to->n - 1] < n)) to->v[to->n++] = n;
 }
 
-/* Without those that cannot be trained, if others are left. */
+/* Leaves out sizes that cannot be trained, if others are left. */
 static void sizes_default(struct conf_ints *to, int64_t split, int64_t batch, int64_t least)
 {
     if (split > batch) split = batch;
@@ -42,9 +42,9 @@ static int profile_sizes(const struct setup *b, struct conf_ints *sizes, struct 
     return 0;
 }
 
-/* ---- plans: one a size, all bound at once, so that their steps can take turns ---------------- */
+/* ---- plans: one for each size, all bound at once, so that their steps can take turns --------- */
 
-/* Changes the configuration into the one that is measured: steps of the widest size, in which the others fit. */
+/* Changes the configuration to the one that is measured: steps of the largest size, in which the others fit. */
 static void conf_widest(struct conf *c, const struct conf_ints *sizes)
 {
     int64_t n = sizes->v[sizes->n - 1];
@@ -75,7 +75,7 @@ static int place_of(struct setup *b, struct out_place *at, struct err *e)
     return rundir_enter(&b->dir, e) || out_place_in(b->dir.fd, b->dir.path, "profile.json", at, e) ? -1 : 0;
 }
 
-/* Whether the file can be made, before minutes of measuring. A run directory that is made for that goes again. */
+/* Checks that the file can be made, before minutes of measuring. Removes a run directory that it had to make. */
 static int write_try(struct setup *b, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
@@ -116,8 +116,8 @@ int profile_plan(struct setup *b, struct err *e)
     return 0;
 }
 
-/* What an earlier profile has for other numbers of threads stands beside what is measured now: each is measured with as
- * many ranks as there are cores for, so by a run of its own. One that is of no use here does not stop a new one. */
+/* Adds costs from an earlier profile for other numbers of threads. Each number of threads is measured with as many
+ * ranks as there are cores for, so by its own run. An unusable earlier profile does not stop the new one. */
 static void earlier_take(struct setup *b)
 {
     enum { MAX_PROFILE = 1 << 26 };
@@ -173,7 +173,7 @@ static int steps_run(struct setup *b, struct spent *m, struct err *e)
     return 0;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the measurement --------------------------------------------------------------------------------------------- */
 
 static int measure(struct setup *b, struct err *e)
 {

@@ -1,18 +1,19 @@
-/* --profile: measures what each kernel group costs on the devices at hand, all ranks busy, and writes RUN/profile.json.
+/* --profile: measures what each kernel group costs on this machine's devices, all ranks busy, and writes
+ * RUN/profile.json.
  *
- * Collective: every rank calls it, between votes. Thread: the executor's. */
+ * Collective: every rank makes the same calls, between votes. Thread: the executor's. */
 #ifndef TRAIN_PROFILE_H
 #define TRAIN_PROFILE_H
 #include "train/setup.h"
-/* Sets the sizes to measure and makes a plan of the widest before kernels are measured, so that errors of the
- * configuration show. 65, 66, 78. */
+/* Sets the sizes to measure. Plans the largest before kernels are measured, so that errors of the configuration show
+ * early. 65, 66, 78. */
 int profile_check(struct setup *b, struct err *e);
-/* Makes one plan a size; b->conf becomes a copy that describes what is measured. 65, 66, 78. */
+/* Makes one plan for each size; b->conf becomes a copy that describes the measurement. 65, 66, 78. */
 int profile_plan(struct setup *b, struct err *e);
 /* Opens the device with these plans, for binding. 69. */
 int profile_open(struct setup *b, struct err *e);
-/* Runs the steps, then the links. After a failure all ranks have been told, as by coordinator_run and worker_run, and
- * nothing is taken down. */
+/* Runs the steps, then measures the links. After a failure all ranks have been informed, as by coordinator_run and
+ * worker_run, and nothing has been closed. */
 int profile_measure(struct setup *b, struct err *e);
 /* Rank 0: makes the directory and writes the file. 73, 74. */
 int profile_write(struct setup *b, struct err *e);

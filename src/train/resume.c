@@ -19,7 +19,7 @@
 #include "cluster/sd_notify.h"
 #include "optim/optim.h"
 
-/* ---- its contents ------------------------------------------------------------------------------------------------ */
+/* ---- the state of a checkpoint ----------------------------------------------------------------------------------- */
 
 static bool is_weights(const char *name)
 {
@@ -30,7 +30,7 @@ static bool is_weights(const char *name)
 
 static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "force") == 0; }
 
-/* s NULL: only whether it fits. told: NULL, or gets what is not as it was. */
+/* s NULL: only checks whether the state fits. told: NULL, or gets what differs. */
 static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
                       struct err *e)
 {
@@ -71,8 +71,8 @@ static bool last_batch_decides(const struct job *j)
     return o.count && !endless && o.count % (uint64_t)j->conf->train.batch_size;
 }
 
-/* Checkpoints from before train.last_batch was there say it otherwise: train.steps alone let batches go on into the
- * next epoch. */
+/* Converts checkpoints from before train.last_batch existed: train.steps alone let batches continue into the next
+ * epoch. */
 static void last_batch_of_old(const struct job *j, struct ckpt *c)
 {
     static const char old[] = "a batch over the end of an epoch";
@@ -82,8 +82,8 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
     if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
 }
 
-/* What no option says: the network itself, how many samples there are and which, and last, so that an option is named
- * before it, the numerics line. */
+/* Adds settings that no option sets: the network, the number and digest of the samples. The numerics line is last, so
+ * that an error names an option first. */
 static void settings_beside(const struct setup *b, struct ckpt *c)
 {
     struct text graph = {0}, last = {0};
@@ -148,20 +148,20 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
     return t.s;
 }
 
-/* Told to go on anyway: names all that differs. */
+/* With run.resume = force: notes all differences. */
 static void differences_tell(struct setup *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
-        if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* not what was set before */
+        if (!strcmp(s->key, "train.learning_rate")) b->resume.rate_anew = true;   /* replaces rates that were set */
         char *what = changed_text(s, old);
         text_add(&b->notes, "note: results differ from an uninterrupted run: %s\n", what);
         free(what);
     }
 }
 
-/* The one that an error names. An option that decides bits only beside another one appears or goes with that, as
- * train.steps does with train.schedule: then the other one is what somebody changed. */
+/* The difference that an error names. An option that decides bits only together with another one appears or disappears
+ * with it, as train.steps does with train.schedule. Then the user changed the other one. */
 static const struct ckpt_setting *difference(const struct setup *b, const char **old)
 {
     const struct ckpt_setting *s = ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
@@ -170,7 +170,7 @@ static const struct ckpt_setting *difference(const struct setup *b, const char *
     return s ? s : ckpt_differs(&b->resume.from, &b->resume.now, NULL, old);
 }
 
-/* What was reloaded behind the checkpoint holds as if its manifest said so. */
+/* A reload after the checkpoint applies as if its manifest contained it. */
 static void setting_follow(void *ctx, const char *key)
 {
     struct resume *r = ctx;
@@ -220,10 +220,10 @@ static int settings_fit(struct setup *b, const char *shown, struct err *e)
     return -1;
 }
 
-/* ---- which one --------------------------------------------------------------------------------------------------- */
+/* ---- choosing a checkpoint --------------------------------------------------------------------------------------- */
 
-/* Reads a manifest and this rank's share of the files. hash: NULL, or of what the manifest says; "": there is no sound
- * one. */
+/* Reads a manifest and this rank's share of the files. hash: NULL, or gets the hash of the manifest; "": there is no
+ * valid one. */
 static int look(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
 {
     struct text t = {0};
@@ -241,8 +241,9 @@ static int look(struct setup *b, int dir, const char *shown, uint64_t step, stru
     return bad;
 }
 
-/* Whether this rank has another manifest than rank 0, or one of both has none: then its host has another folder under
- * that name, and one rank would go on from what the others have not. Collective; -1 on all ranks, with e on those. */
+/* Whether this rank has another manifest than rank 0, or only one of the two has a valid one. Then its host has another
+ * folder of that name, and ranks would resume from different checkpoints. Collective; -1 on all ranks; e is set on the
+ * ranks that differ. */
 static int same_look(struct setup *b, const char *shown, uint64_t step, const char *mine, struct err *e)
 {
     struct world *w = b->world;
@@ -258,8 +259,8 @@ static int same_look(struct setup *b, const char *shown, uint64_t step, const ch
     return -1;
 }
 
-/* One that is damaged on some rank is none on all: 0, and rank 0 has its fault in the notes. Where a rank cannot look
- * at it, nobody knows whether it is: -1 there, with e. */
+/* A checkpoint that is damaged on one rank counts as damaged on all: 0, and rank 0 has the fault in the notes. If a
+ * rank cannot read it, whether it is damaged is unknown: -1, and that rank has e. */
 static int sound(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
 {
     struct err why = {0};
@@ -284,7 +285,7 @@ static int sound(struct setup *b, int dir, const char *shown, uint64_t step, str
     return 0;
 }
 
-/* Opens the folder of checkpoints. -1 on every rank: there is none, or one of them cannot look into it, which has e. */
+/* Opens the folder of checkpoints. -1 on every rank: there is none, or a rank cannot open it, which has e. */
 static int folder_open(struct setup *b, struct text *shown, struct err *e)
 {
     struct world *w = b->world;
@@ -297,7 +298,7 @@ static int folder_open(struct setup *b, struct text *shown, struct err *e)
     return -1;
 }
 
-/* Rank 0's list, which all go through together. */
+/* Sends rank 0's list to all ranks, which go through it together. */
 static int list_share(struct setup *b, int dir, const char *shown, uint64_t **step, int *n, struct err *e)
 {
     struct world *w = b->world;
@@ -325,7 +326,7 @@ static void best_find(struct setup *b, int dir, const char *shown, const uint64_
     }
 }
 
-/* What has the name of a newer checkpoint, but is no folder: somebody may have moved it and left a link. */
+/* Notes names of newer checkpoints that are no folders: a user may have moved one and left a link. */
 static void strangers_tell(struct setup *b, int dir, const char *shown)
 {
     const struct resume *r = &b->resume;
@@ -346,7 +347,7 @@ static void strangers_tell(struct setup *b, int dir, const char *shown)
     if (d) closedir(d);
 }
 
-/* What nobody may lose by a new beginning that he did not ask for. */
+/* Refuses to start from the beginning, which was not requested, if that would lose checkpoints or weights. */
 static int beginning_refuse(const struct setup *b, const char *shown, int n, struct err *e)
 {
     static const char anew[] = "use --overwrite to replace it, or another --run-dir";
@@ -398,9 +399,9 @@ int resume_find(struct setup *b, struct err *e)
     return bad;
 }
 
-/* ---- what was set while the run went on -------------------------------------------------------------------------- */
+/* ---- changes made during the run --------------------------------------------------------------------------------- */
 
-/* now: an object that gets what the file changes at that step, or NULL. differs: the file has been changed since. */
+/* now: gets the values that the file changes at that step. differs: the file has changed since. */
 struct told { struct setup *b; uint64_t step; json_t *now; bool differs; };
 
 static json_t *value_now(const struct setup *b, const char *key)
@@ -412,12 +413,12 @@ static json_t *value_now(const struct setup *b, const char *key)
     return v;
 }
 
-/* A run that begins anew may have the file as it was at its start, too: then it does what that run did. */
+/* A run that starts again may also have the file of the first start; it then repeats that run's changes. */
 static void key_compare(void *ctx, const char *key)
 {
     struct told *t = ctx;
     const struct rates *r = &t->b->resume.rates;
-    if (!conf_is_live(key)) return;                       /* settings_fit sees to that */
+    if (!conf_is_live(key)) return;                       /* settings_fit handles it */
     json_t *now = value_now(t->b, key), *was = json_deep_copy(lr_overrides_value(r, key, t->step));
     bool last = json_equal(now, lr_overrides_value(r, key, UINT64_MAX)),
         first = json_equal(now, lr_overrides_value(r, key, 0));
@@ -494,9 +495,9 @@ int resume_rates(struct setup *b, struct err *e)
     return confs_make(b, e);
 }
 
-/* ---- reading it ----------------------------------------------------------------------------------------------- */
+/* ---- reading a checkpoint ------------------------------------------------------------------------------------- */
 
-/* One that somebody has removed meanwhile is as good as damaged. */
+/* A checkpoint that was removed counts as damaged. */
 static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 {
     char name[CKPT_NAME];
@@ -507,7 +508,7 @@ static int still_there(int dir, const char *shown, uint64_t step, struct err *e)
 /* Ranks that are threads take turns, because they share the limit of open files. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-/* Does the optimizer go on with what that checkpoint's optimizer has kept? */
+/* Whether the optimizer can continue with the buffers in that checkpoint. */
 static bool optimizer_goes_on(const struct conf *conf, const struct ckpt *c)
 {
     const char *is = optim_list[optim_of(conf)]->buffer[0];

@@ -8,7 +8,7 @@ size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j-
 
 static int batch_of(const struct job *j) { return (int)j->conf->train.batch_size; }
 
-/* Epochs in which steps begin. */
+/* The number of epochs in which steps begin. */
 static uint64_t epochs_begun(const struct job *j, uint64_t steps)
 {
     const struct feed_order o = job_order(j);
@@ -35,7 +35,7 @@ const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step)
     return lr_overrides_conf(c->rates, step, c->conf);
 }
 
-/* Schedules count updates, as torch's do where a skipped step calls no scheduler, and epochs of data. */
+/* Schedules count epochs of data and updates, as torch's do if a skipped step calls no scheduler. */
 double sequencer_rate(const struct sequencer *c, uint64_t step, uint64_t skips)
 {
     const struct conf *now = sequencer_conf(c, step);
@@ -52,7 +52,7 @@ uint64_t sequencer_samples(const struct job *j, uint64_t position)
     return feed_taken(&o, position, batch_of(j));
 }
 
-/* ---- which phase follows ----------------------------------------------------------------------------------------- */
+/* ---- the next phase ---------------------------------------------------------------------------------------------- */
 
 static bool at_end(const struct sequencer *c) { return c->step >= c->steps; }
 
@@ -80,7 +80,7 @@ static enum sequencer_phase after_step(const struct sequencer *c)
     return c->evaluate_due ? SEQUENCER_EVALUATE : after_evaluation(c);
 }
 
-/* from: where the step began. An epoch that ends within a step is over behind it. */
+/* from: where the step began. An epoch that ends within a step counts as ended after it. */
 static bool evaluation_due(const struct sequencer *c, uint64_t from)
 {
     const struct conf *f = sequencer_conf(c, c->step);
@@ -90,17 +90,17 @@ static bool evaluation_due(const struct sequencer *c, uint64_t from)
     return c->job->count[DS_TEST] > 0 && (due || at_end(c));
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- begin, roll-back, stop -------------------------------------------------------------------------------------- */
 
-/* Of the last sample before the position. */
+/* The epoch of the last sample before the position. */
 static uint64_t epoch_of(const struct sequencer *c)
 {
     uint64_t n = c->job->count[DS_TRAIN];
     return n && c->position ? (c->position - 1) / n + 1 : 1;
 }
 
-/* Where a batch begins, from that position on: with --resume=force batches may be of another size than those before,
- * and there are plans for whole batches and for the last one of an epoch only. */
+/* Where the next batch begins, from that position on. With --resume=force batches may have another size than before,
+ * and there are plans only for whole batches and for the last one of an epoch. */
 static uint64_t batch_border(const struct sequencer *c, uint64_t position)
 {
     const struct feed_order o = job_order(c->job);
@@ -141,12 +141,12 @@ void sequencer_arrived(struct sequencer *c) { c->phase = after_checkpoint(c); }
 
 void sequencer_stop(struct sequencer *c, enum sequencer_stop how)
 {
-    bool wants = how != STOP_WEIGHTS || conf_saves(c->conf) || c->wanted; /* asked for before, and promised */
+    bool wants = how != STOP_WEIGHTS || conf_saves(c->conf) || c->wanted; /* requested before, and promised */
     bool saves = wants && c->step && c->step != c->saved && !c->job->conf->run.evaluate;
     c->stopping = true;
     c->how = how;
     if (c->phase >= SEQUENCER_FAULT) return;
-    if (c->phase == SEQUENCER_JUDGE) {                    /* sequencer_judged goes on: the evaluation is done */
+    if (c->phase == SEQUENCER_JUDGE) {                    /* the evaluation is done; sequencer_judged continues */
         c->wanted |= saves;
         return;
     }
@@ -189,7 +189,8 @@ static int plan_index(const struct job *j, int full, int n)
     return j->batch[full] == n ? j->plan_of[full] : j->plan_of[full + 1];
 }
 
-/* The rates that the next step may have: how many of those under way update nothing is known only when it runs. */
+/* Fills in the rates that the next step may have. How many of the running steps have no update is known only when it
+ * runs. */
 static void lr_overrides_fill(const struct sequencer *c, struct order *o)
 {
     uint64_t ahead = c->known ? o->step - 1 - c->known->step : 0;

@@ -1,13 +1,12 @@
-/* The sequence of a run: which order comes next. A small state machine without clock, thread or MPI; rank 0's loop
- * turns it.
+/* The state machine that yields the next order of a run. It has no clock, thread or MPI; rank 0's loop drives it.
  *
  *   train [--first--> dump gradients] --every N steps--> evaluate [--> check] --> train ...
  *   train, evaluate or check --when one is due--> checkpoint --> train ...
  *   --last step or stop--> [evaluate] [--> checkpoint] --> save --> stop
  *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> fault
- *   fault --ranks have read it--> train ... (or, where it was damaged, --> rollback to an older one)
+ *   fault --ranks have read it--> train ... (or, if it was damaged, --> rollback to an older one)
  *
- * check waits until the loop has said whether an evaluation was the best so far (checkpoint.best). */
+ * check waits until the loop has reported whether an evaluation was the best so far (checkpoint.best). */
 #ifndef TRAIN_SEQUENCER_H
 #define TRAIN_SEQUENCER_H
 #include <stddef.h>
@@ -16,11 +15,11 @@
 #include "train/lr_overrides.h"
 #include "job/job.h"
 
-/* An order with what rank 0 remembers about it until all reports are in, followed by max_batch sample ids. */
+/* An order, and what rank 0 stores with it until all reports have come; then max_batch sample ids. */
 struct task {
     uint64_t epoch;                                       /* 1-based */
     bool last;                                            /* the last order of an evaluation */
-    /* the order and the ids are sent to the other ranks as one message */
+    /* the order and the ids go to the other ranks as one message */
     struct order o;
     int64_t id[];
 };
@@ -29,54 +28,54 @@ _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(st
 enum sequencer_phase { SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_JUDGE, SEQUENCER_CHECKPOINT,
                       SEQUENCER_FAULT,
                     SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END };
-/* How a run is stopped: with its weights, as at its end; with a checkpoint before; or with a checkpoint only, from
- * which --resume goes on. */
+/* How a run stops: with its weights, as at its end; with a checkpoint before that; or only with a checkpoint, from
+ * which --resume continues. */
 enum sequencer_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
-/* Up to which step it is known what came of each, and how many of those updated nothing. */
+/* step: the last step whose outcome is known. skipped: how many steps up to it had no update. */
 struct known { uint64_t step, skipped; };
 struct sequencer {
     const struct job *job;
-    const struct conf *conf;                              /* values that may change while running: now */
-    const struct rates *rates;                            /* which of them held for which step; NULL: always these */
+    const struct conf *conf;                              /* may change during the run; the current values */
+    const struct rates *rates;                            /* which of them apply to which step; NULL: always conf */
     const struct known *known;                            /* NULL: no step is ever skipped */
     enum sequencer_phase phase;
     uint64_t step, steps, position, test_position, epoch;
     uint64_t part;                                        /* orders of the running evaluation so far */
     bool stopping; enum sequencer_stop how;
-    bool wanted;                                          /* a checkpoint, at the next step border */
-    uint64_t saved;                                       /* the step of the last one that was ordered, and not lost */
-    bool evaluate_due;                                    /* of this step, and not all of it is ordered */
+    bool wanted;                                          /* a checkpoint is requested, at the next step border */
+    uint64_t saved;                                       /* the step of the last one that was ordered and not lost */
+    bool evaluate_due;                                    /* after this step; not yet ordered in full */
 };
-/* from: NULL, or the checkpoint from which the run goes on. */
+/* from: NULL, or the checkpoint from which the run continues. */
 void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt *from);
-/* Fills in the next order. False: there are no more. */
+/* Fills in the next order. False: there is none now. */
 bool sequencer_next(struct sequencer *c, struct task *t);
-/* Ends the sequence: no further step or evaluation. One that is to be checked yet may still be the best one so far. */
+/* Ends the sequence: no further step or evaluation. An evaluation that still has to be checked may still be the best so
+ * far. */
 void sequencer_stop(struct sequencer *c, enum sequencer_stop how);
-/* The step of the checkpoint that is on its way, or else of the last one; 0: none. */
+/* The step of the checkpoint that is requested, or else of the last one; 0: none. */
 uint64_t sequencer_saves_step(const struct sequencer *c);
-/* A checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
+/* Requests a checkpoint of the state after the last step that was ordered. False: there is nothing new to write. */
 bool sequencer_checkpoint(struct sequencer *c);
-/* The one of that step could not be written: it may be asked for again. */
+/* The checkpoint of that step could not be written, so it may be requested again. */
 void sequencer_unsaved(struct sequencer *c, uint64_t step);
-/* The evaluation is done; best: a checkpoint of it is wanted; enough: the run ends with this step (train.patience). */
+/* The evaluation was checked. best: it gets a checkpoint; enough: the run ends with this step (train.patience). */
 void sequencer_judged(struct sequencer *c, bool best, bool enough);
-/* The same of the checkpoint from which a run would go on. */
+/* Ends a run at the checkpoint from which it continues, because train.patience was already reached. */
 void sequencer_enough(struct sequencer *c);
-/* No orders until sequencer_back, which follows: what was ordered behind a certain step is given up. */
+/* Stops orders until sequencer_back, which must follow. Orders after a certain step are given up. */
 void sequencer_fault(struct sequencer *c);
-/* Then the order to go back to the checkpoint of a step. Samples before `position` are not used again. It may be given
- * again, for an older one, until sequencer_arrived: the ranks have read it. */
+/* Yields the order to return to the checkpoint of a step. Samples before `position` are not used again. May be called
+ * again for an older checkpoint until sequencer_arrived, which reports that the ranks have read it. */
 void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position);
 void sequencer_arrived(struct sequencer *c);
-/* The settings of a step: what has been reloaded counts from the step on that was named, also where steps are done
- * again. */
+/* The settings of a step. A reload applies from its step on, also if steps run again. */
 const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step);
-/* Learning rate of the next step, which has that number (from 1), by train.schedule, of what was set or of
- * train.learning_rate. skips: so many of the steps before it are skipped that are not known yet. */
+/* Learning rate of the next step, whose number is `step` (from 1), by train.schedule, from the rate that was set or
+ * train.learning_rate. skips: how many steps before it are skipped beyond those known. */
 double sequencer_rate(const struct sequencer *c, uint64_t step, uint64_t skips);
-/* The warm-up is at least as long as the run, so that the rate never reaches what it rises to. */
+/* Whether the warm-up is at least as long as the run, so that the rate never reaches its full value. */
 bool sequencer_only_warms(const struct job *j);
-uint64_t sequencer_samples(const struct job *j, uint64_t position); /* that steps have had up to there */
+uint64_t sequencer_samples(const struct job *j, uint64_t position); /* that steps have used up to that position */
 size_t task_bytes(const struct job *j);
 #endif

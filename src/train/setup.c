@@ -25,27 +25,27 @@ static int descriptors_left(const struct setup *b)
 {
     const struct world *w = b->world;
     int workers = b->conf ? (int)b->conf->data.workers : 0;
-    int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is counted in any case */
+    int readers = workers > 1 ? (workers - 1) * (w->one_process ? w->size : 1) : 0;   /* one is always counted */
     return w->rank == 0 ? FD_LIMIT_FIRST_RANK + b->service_files + readers + (w->one_process ? 0 : w->size)
                         : w->one_process ? 0 : FD_LIMIT_RANK + readers;
 }
 
-/* Fails if too few files can be opened. Called first, so that one line says what is missing, and again before the run
- * directory is made, when the rest of set-up has its files open. */
+/* Fails if too few files can be opened. It runs first, so that one line names what is missing. It runs again before the
+ * run directory is made, when the rest of set-up has its files open. */
 static int phase_room(struct setup *b, struct err *e)
 {
     if (!fd_limit_check(descriptors_left(b), e)) return 0;
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
 }
 
-/* Rank 0 reads the configuration, so that only its host needs the file and all ranks have the same text. What was read
- * before counts, for a pipe can be read once. */
+/* Rank 0 reads the configuration, so only its host needs the file and all ranks have the same text. A text that was
+ * read before is used, because a pipe can be read only once. */
 static int phase_read(struct setup *b, struct err *e)
 {
     const char *file = b->opts->config;
     int fd = -1;
     bool open = sscanf(file, "/dev/fd/%d", &fd) == 1 || sscanf(file, "/proc/self/fd/%d", &fd) == 1;
-    if (open && fd > 2 && launched_any())                 /* that number is MPI's by now, and reading it never ends */
+    if (open && fd > 2 && launched_any())              /* MPI uses that number by now, and reading it would never end */
         return err_set(e, E_NOINPUT, "%s: a launcher passes no open files on: give the text as /dev/stdin, or in a "
                        "file", file);
     return b->world->rank != 0 || b->file.s ? 0 : conf_text_read(b->opts->config, &b->file, e);
@@ -65,7 +65,7 @@ static int phase_conf(struct setup *b, struct err *e)
     return 0;
 }
 
-/* Names come from rank 0's environment: a launcher need not pass it on to other hosts. */
+/* Variables come from rank 0's environment: a launcher may not pass it to other hosts. */
 static int phase_names(struct setup *b, struct err *e)
 {
     struct text names = {0};
@@ -96,7 +96,7 @@ static int phase_model(struct setup *b, struct err *e)
     return bad || job_data(&b->job, e) || scores_check(&b->job, e) || confusion_check(&b->job, e) ? -1 : 0;
 }
 
-/* Before anything is planned. All ranks plan with the words of all, so that their plans are the same. */
+/* Before any planning. All ranks plan with the memory of all ranks, so that their plans are the same. */
 static int phase_memory(struct setup *b, struct err *e)
 {
     bool one = b->world->one_process;
@@ -113,13 +113,13 @@ static int phase_memory(struct setup *b, struct err *e)
     return 0;
 }
 
-/* Checks before kernels are measured, which takes minutes and leaves a file. */
+/* Checks the plan before kernels are measured, which takes minutes and leaves a file. */
 static int phase_check(struct setup *b, struct err *e)
 {
     return b->world->rank == 0 ? job_trial(&b->job, b->conf, b->world->size, e) : 0;
 }
 
-/* All ranks use rank 0's kernel table, so that they choose alike. */
+/* All ranks use rank 0's kernel table, so that they choose the same kernels. */
 static int phase_kernels(struct setup *b, struct err *e)
 {
     return b->world->rank == 0 ? job_kernels(&b->job, b->unit, e) : 0;
@@ -169,7 +169,7 @@ static int phase_open(struct setup *b, struct err *e)
     return setup_exec(b, q, e);
 }
 
-/* Takes memory only when all ranks have room for it: they may share a device. */
+/* Allocates memory only after all ranks have checked that it is free: they may share a device. */
 static int phase_bind(struct setup *b, struct err *e)
 {
     return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
@@ -191,7 +191,7 @@ static int phase_weights(struct setup *b, struct err *e)
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
 static int phase_connect(struct setup *b, struct err *e) { return exec_connect(b->exec, e); }
 
-/* Which weights an evaluation takes. */
+/* Records which weights an evaluation uses. */
 static int weights_note(struct setup *b, struct err *e)
 {
     char clean[4096];
@@ -222,7 +222,7 @@ static int create(struct setup *b, struct err *e)
     return bad;
 }
 
-/* Creates files, now that nothing that was given can be wrong any more. */
+/* Creates files, after everything that was given has been checked. */
 static int phase_create(struct setup *b, struct err *e)
 {
     if (b->world->rank != 0 || !create(b, e)) return 0;
@@ -231,17 +231,16 @@ static int phase_create(struct setup *b, struct err *e)
     return -1;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- running the phases ------------------------------------------------------------------------------------------ */
 
-/* A phase of a run and of --profile (NULL: none). doing: what people are told from this phase until the next one that
- * has a text. once: only the maker of each process runs it, and the other ranks borrow what it made. work: what may
- * take minutes of it. */
+/* A phase of a run and of --profile (NULL: none). doing: the status for people until the next phase that has a text.
+ * once: only the maker of each process runs it, and the other ranks borrow its results. work: what may take minutes. */
 struct setup_phase { int (*run)(struct setup *b, struct err *e), (*profile)(struct setup *b, struct err *e);
                     const char *doing; bool once; enum notify_work work; };
 enum { ONCE = 1, EACH = 0 };
 
-/* Gives the other ranks of this process what the maker has made so far. Nobody writes that any more, nobody reads what
- * the maker still changes, and it is freed only when the job ends. Collective. */
+/* Gives the other ranks of this process what the maker has made so far. No rank writes that any more, no rank reads
+ * what the maker still changes, and the maker frees it only when the job ends. Collective. */
 static void borrow(struct setup *b)
 {
     if (!b->world->one_process) return;
@@ -284,7 +283,7 @@ static const struct setup_phase phases[] = {
 };
 enum { N_PHASES = sizeof phases / sizeof *phases };
 
-/* Runs the phases. All ranks enter one only when all have left the one before without an error. */
+/* Runs the phases. All ranks enter a phase only after all have left the previous one without an error. */
 int setup_begin(struct setup *b, struct err *e)
 {
     for (int i = 0; i < N_PHASES; i++) {
@@ -322,7 +321,7 @@ void setup_close(struct setup *b)
     output_paths_free(&b->files);
     rundir_close(&b->dir);
     terminal_close(&b->screen);
-    if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another any more */
+    if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job), memory_free(&b->memory);
     conf_free(b->draft);

@@ -1,11 +1,11 @@
-/* The phases of a run's set-up that look at cores. */
+/* The phases of a run's set-up about cores. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "base/launched.h"
 #include "train/setup.h"
 
-/* Watches the cores of the process: rank 0's word counts for all its threads. Little depends on cores if a device
- * computes. */
+/* Measures the cores of the process; with threads rank 0 measures for all. If a device computes, cores matter
+ * little. */
 int cores_watch(struct setup *b, struct err *e)
 {
     (void)e;
@@ -28,7 +28,7 @@ int cores_tell(struct setup *b, struct err *e)
     return 0;
 }
 
-/* Where samples are read. Ranks that are threads are bound alike. */
+/* Finds the cores for reading samples. Ranks that are threads are bound alike. */
 int cores_seek(struct setup *b, struct err *e)
 {
     (void)e;

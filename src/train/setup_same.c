@@ -1,4 +1,4 @@
-/* Whether all ranks are about to compute the same. */
+/* Checks that all ranks are about to compute the same. */
 #include <stdlib.h>
 #include <string.h>
 #include "train/setup.h"
@@ -17,7 +17,7 @@ void setup_name(struct setup *b, struct plan *const *plan, int n)
     text_free(&hashes);
 }
 
-/* The first line that is not in both. */
+/* Names the first line that differs. */
 static int conf_match(const struct setup *b, char *first, struct err *e)
 {
     struct text mine = {0};

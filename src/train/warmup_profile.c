@@ -1,13 +1,13 @@
-/* Timing the first steps of a run. */
+/* Times the first steps of a run. */
 #include <stdlib.h>
 #include <string.h>
 #include "train/warmup_profile.h"
 #include "plan/cost.h"
 
-/* More samples tell no more about a kernel. */
+/* More samples do not improve the time of a kernel. */
 enum { MOST_SAMPLES = 64 };
-/* Kernels are timed after WARM_NS of steps, from the second of this process on, when they cost what they will cost
- * later. After LONG_NS a line about slow ones is due in any case. */
+/* Kernels are timed after WARM_NS of steps, from the second step of this process on, when their costs are stable. After
+ * LONG_NS timing ends, because the line about slow kernels is due. */
 #define WARM_NS 0.2e9
 #define LONG_NS 10e9
 
@@ -16,7 +16,7 @@ struct warmup_profile {
     struct exec *exec;
     int rank, plan, keep, steps;
     uint64_t first, last;                                 /* steps that are timed */
-    double took_ns, ran_ns;                               /* time of timed steps, and of all since the first of them */
+    double took_ns, ran_ns;                        /* time of the timed steps; of all steps since the first timed one */
     bool over;
     struct spent spent;
     struct cost *k;                                       /* for its sizes */
@@ -65,7 +65,7 @@ static const double *numbers(struct warmup_profile *p)
     p->x[p->n - 3] = p->steps;
     p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
     p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
-    if (p->rank >= p->job->n_ranks) memset(p->x, 0, (size_t)p->n * sizeof *p->x);   /* the first replica tells */
+    if (p->rank >= p->job->n_ranks) memset(p->x, 0, (size_t)p->n * sizeof *p->x);   /* only the first replica reports */
     return p->x;
 }
 

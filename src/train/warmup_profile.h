@@ -1,10 +1,9 @@
-/* Times the first steps of a run, kernel by kernel: on every rank the second to the fourth of the full batch as
- * --profile times its steps; fewer if they are long, later ones if they are so short that caches and clocks are
- * still warming up. The results are numbers that can be added over ranks (exec/costs.h); side sends them to rank 0,
- * which grades with them.
- * Not on GPUs, which timing single kernels would slow down.
+/* Times the kernels of the first steps of a run. Every rank times the second to the fourth full batch, as --profile
+ * times its steps. It times fewer steps if they are long, and later ones if steps are so short that caches and clocks
+ * still warm up. The results are numbers that can be added over ranks (exec/costs.h). They go to rank 0, which grades
+ * with them. Not on GPUs, because timing single kernels would slow them down.
  *
- * Who may use it: boot makes one for each rank, side calls it. Thread: the executor's. After warmup_new it allocates
+ * Set-up makes one for each rank; control_channel.c calls it. Thread: the executor's. After warmup_new it allocates
  * nothing; a transport copies the numbers once. */
 #ifndef TRAIN_WARMUP_PROFILE_H
 #define TRAIN_WARMUP_PROFILE_H
@@ -13,12 +12,12 @@
 #include "exec/costs.h"
 
 struct warmup_profile;
-/* behind: the step of the checkpoint from which the run goes on; 0: none. */
+/* behind: the step of the checkpoint from which the run continues; 0: none. */
 struct warmup_profile *warmup_new(const struct job *j, struct exec *s, int rank, uint64_t behind);
-/* Called around each step. warmup_after returns this rank's numbers once, otherwise NULL. */
+/* Called before and after each step. warmup_after returns this rank's numbers once, otherwise NULL. */
 void warmup_before(struct warmup_profile *p, const struct order *o);
 const double *warmup_after(struct warmup_profile *p, const struct order *o, const struct report *r);
-/* The run goes back to that step: what is being timed is timed anew behind it. */
+/* The run returns to that step. Unfinished timing starts again after it. */
 void warmup_again(struct warmup_profile *p, uint64_t step);
 void warmup_free(struct warmup_profile *p);
 #endif

@@ -1,4 +1,4 @@
-/* Reading start weights by name, writing final weights with their hash. */
+/* Reads initial weights by name, writes final weights with their hash. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static int rows_read(const struct weights_from *f, const struct placement *pl, c
     return bad ? -1 : s ? exec_state_changed(s, e) : 0;
 }
 
-/* ---- weights to begin with --------------------------------------------------------------------------------------- */
+/* ---- initial weights --------------------------------------------------------------------------------------------- */
 
 static int missing_check(const struct conf *c, const struct weights_rows *w, struct err *e)
 {
@@ -94,7 +94,7 @@ static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *
     return 0;
 }
 
-/* A rule that renames nothing is to blame for what is missing then. */
+/* A rule that renames nothing is the likely cause of missing tensors, so the error names the rule. */
 static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
 {
     struct suggest near = suggest_begin(pattern, glob_stem(pattern));
@@ -124,7 +124,7 @@ static int init_read(const struct conf *c, struct weights_from *f, const struct 
     return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
 }
 
-/* Where a prediction looks without run.init_from: the run's own directory (conf/rules.c). */
+/* Without run.init_from a prediction reads the run's own directory (conf/rules.c); the error explains that. */
 static int weights_absent(const struct conf *c, const char *path, struct err *e)
 {
     if (!e) return -1;
@@ -135,7 +135,7 @@ static int weights_absent(const struct conf *c, const char *path, struct err *e)
                    why.text);
 }
 
-/* ---- which weights of a run are looked at ------------------------------------------------------------------------ */
+/* ---- choosing a run's weights ------------------------------------------------------------------------------------ */
 
 static bool has(const char *dir, const char *name)
 {
@@ -146,7 +146,7 @@ static bool has(const char *dir, const char *name)
     return there;
 }
 
-/* The checkpoint of a run that was best by that score, or for NULL the newest one, of those with a sound manifest.
+/* Chooses a run's checkpoint with the best value of that score, or for NULL the newest, of those with a valid manifest.
  * False: there is none. */
 static bool checkpoint_choose(const char *run, const char *score, struct text *folder, struct ckpt *chosen)
 {
@@ -190,7 +190,7 @@ static bool averaged(struct st *const *file, int n, const char *name)
     return false;
 }
 
-/* Leaves the tensors that evaluations of the run had: averages, where it kept them, under the names of the weights. */
+/* Leaves the tensors that evaluations of the run used: averages, if it had them, under the names of the weights. */
 static void averages_take(struct st **file, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -234,8 +234,8 @@ static int checkpoint_open(const char *folder, const struct ckpt *c, struct st *
     return 0;
 }
 
-/* Opens what run.init_from stands for. Of a run that is evaluated the best checkpoint comes first where checkpoint.best
- * asks for one, then the final weights, then the newest checkpoint. used: gets the file or folder, and which it is. */
+/* Opens what run.init_from names. For an evaluation of a run the best checkpoint comes first if checkpoint.best is set,
+ * then the final weights, then the newest checkpoint. used: gets the file or folder, and which of these it is. */
 static int source_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
 {
     const char *from = c->run.init_from, *best = c->checkpoint.best;
@@ -285,7 +285,7 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
     struct weights_told came = {.idle = -1};
     if (s && exec_averages_use(s, false, e)) return -1;
     struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
-    for (int i = 0; i < more.n; i++, all.n++) {           /* both have room for all rows */
+    for (int i = 0; i < more.n; i++, all.n++) {           /* both have space for all rows */
         all.row[all.n] = more.row[i];
         all.entry[all.n] = more.entry[i];
     }

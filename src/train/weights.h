@@ -4,34 +4,33 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "exec/exec.h"
-/* Which weights were read: the file or folder, and what it is of a run, "" of nothing that a run wrote. */
+/* Which weights were read: the file or folder, and which weights of a run it has; "": not written by a run. */
 struct weights_used { struct text path, which; };
 void weights_used_free(struct weights_used *u);
-/* Weights to begin with, run.init_from; used may be NULL. Every rank checks the whole file, so that all find the same
- * fault, and reads its own weights. told: gets a line where something begins anew or is left out. 65 names the tensor,
- * 66 the file, 78 a pattern or rule that fits nothing. s NULL: only checks. */
+/* Reads the initial weights, run.init_from; used may be NULL. Every rank checks the whole file, so that all find the
+ * same fault, and reads its own weights. told: gets a line if a tensor is initialised instead or left out. 65 names the
+ * tensor, 66 the file, 78 a pattern or rule that matches nothing. s NULL: only checks. */
 int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
                  struct text *told, struct err *e);
-/* Contents of a file: weights, statistics and counters (a tied one once), the gradients of trained ones, or the buffers
- * of the optimizer and the averages. */
+/* Contents of a file: weights, statistics and counters (a tied one once); the gradients of trained weights; or the
+ * buffers of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
 bool weights_has(const struct state_row *r, enum weights_what what);
-/* The rows of the registry in such a file, as it spells them; of one writer (placement.h), -1:
- * of all. */
+/* The rows of the registry in such a file, with their names there; of one writer (placement.h), -1: of all. */
 struct weights_rows { int n, *row; struct st_entry *entry; };
 struct weights_rows weights_rows(const struct placement *pl, enum weights_what what, int writer);
 void weights_rows_free(struct weights_rows *w);
 /* Reads the state of a checkpoint: n files that together hold all of the registry, and nothing else. 65, 66. s NULL:
- * only checks. anyway: what they lack, or have in another shape, begins anew, and what the registry lacks is left out;
- * told, which may be NULL, gets that in one line without its end. */
+ * only checks. anyway: tensors that the files lack, or have in another shape, are initialised; tensors that the
+ * registry lacks are left out. told, which may be NULL, names these in one line without its end. */
 struct weights_state { const char *shown; struct st *const *file; int n; bool anyway; };
 int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
                    struct err *e);
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
-/* get delivers the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or
- * 75 when the word `stop` is set; the file is complete or does not exist. */
+/* get returns the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or 75
+ * when *stop is set; the file is complete or does not exist. */
 int weights_save(const struct weights_file *f, const struct placement *pl,
                  int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e);
-/* Gets one of these on the rank that owns it; of weights whose average is kept (train.ema) that. */
+/* Gets a row on the rank that owns it. For weights with an average (train.ema) it gets the average. */
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e);
 #endif

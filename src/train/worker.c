@@ -1,4 +1,4 @@
-/* Ranks other than 0: they hear an order, run it and report. */
+/* Ranks other than 0: they receive an order, run it and report. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int run_step(struct control *s, struct err *e)
     return control_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
 }
 
-/* Sends a row of the registry that rank 0 asked for; order.what says what of it. */
+/* Sends a row of the registry that rank 0 requested; order.what selects weights or gradients. */
 static int send_row(struct control *s, struct err *e)
 {
     const struct order *o = &tasks_head(&s->tasks)->o;
@@ -34,7 +34,7 @@ static int send_row(struct control *s, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* Looks for orders less often when there have been none for long: the run pauses. */
+/* Checks for orders less often after a long time without any: the run pauses. */
 static void rest(struct control *s)
 {
     enum { LONG_NS = 20000000, NAP_NS = 2000000 };
@@ -62,7 +62,7 @@ static int turn(struct control *s, bool *end, struct err *e)
         return did < 0 ? -1 : 0;
     }
     if (t->o.kind == ORDER_ROLLBACK) {
-        struct err damaged;                               /* rank 0 says what follows from it */
+        struct err damaged;                               /* rank 0 decides what follows */
         int saved = save_await(s->save, e);
         if (saved > 0) return control_rollback(s, &damaged, e);
         control_pause();
@@ -72,8 +72,8 @@ static int turn(struct control *s, bool *end, struct err *e)
     return 0;
 }
 
-/* Tells rank 0 what happened here, then waits until rank 0 has told everybody. Rank 0 prints the line, so it should be
- * the first to leave. */
+/* Reports the failure to rank 0, then waits until rank 0 has informed all ranks. Rank 0 prints the line, so it should
+ * exit first. */
 static void own_failure(struct control *s, struct err *e)
 {
     struct report r = {.rank = s->rank, .code = e->code};
@@ -94,7 +94,7 @@ static void own_failure(struct control *s, struct err *e)
     }
 }
 
-/* Answers an abort; rank 0 waits for this before it ends the job. */
+/* Answers an abort; rank 0 waits for the answer before it ends the job. */
 static void obey(struct control *s, struct err *e)
 {
     struct err none = {0}, first = {0};
