@@ -23,12 +23,12 @@ struct client {
     struct client *next;
     enum ctl_role role;
     unsigned uid;
-    enum awaits awaits;                                   /* it stays until that comes */
-    uint64_t step;                                        /* of the checkpoint it waits for */
-    bool spoke, deaf;                                     /* it has sent a whole line; it is no more listened to */
-    int open_handles, sights;                             /* sights: how often the timer has found it silent */
+    enum awaits awaits;                                   /* it stays connected until then */
+    uint64_t step;                                        /* of the checkpoint that it waits for */
+    bool spoke, deaf;                                     /* it has sent a whole line; its input is no longer read */
+    int open_handles, sights;                             /* sights: how often the timer found it silent */
     size_t n;
-    char *line;                                           /* MAX_LINE bytes, from the first byte on */
+    char *line;                                           /* MAX_LINE bytes, allocated at the first byte */
 };
 struct ctl {
     uv_pipe_t listener;
@@ -61,8 +61,8 @@ static void client_close(struct client *c)
     uv_close((uv_handle_t *)&c->idle, on_client_closed);
 }
 
-/* Called SIGHTS times in IDLE_MS. After this process was stopped it is called once before what clients sent meanwhile
- * is read. */
+/* Called SIGHTS times in IDLE_MS. One call is not enough: after this process was stopped, the timer fires before the
+ * loop reads what clients sent meanwhile. */
 static void on_idle(uv_timer_t *t)
 {
     struct client *c = t->data;
@@ -71,7 +71,8 @@ static void on_idle(uv_timer_t *t)
 
 static void lines_take(struct client *c);
 
-/* The next line is taken when the answer to the last one is out: nobody keeps the loop busy with many at once. */
+/* Takes the next line only after the previous answer was written, so that a client cannot keep the loop busy with many
+ * lines. */
 static void on_written(uv_write_t *w, int status)
 {
     struct reply *r = (struct reply *)w;
@@ -119,7 +120,7 @@ static json_t *refuse(int code, const char *why)
     return json_pack("{s:b,s:s,s:i}", "ok", 0, "error", text_printable(why, clean, sizeof clean), "code", code);
 }
 
-/* Sends o now or drops it, so that a client that does not read delays nobody. Frees o. */
+/* Sends o now or drops it, so that a client that does not read delays no other. Frees o. */
 static void line_try(struct client *c, json_t *o)
 {
     struct text t = {0};
@@ -162,7 +163,7 @@ static json_t *on_stop(struct client *c, const struct ctl_request *r, struct err
     return did("stopping");
 }
 
-/* NULL: e says why not. */
+/* NULL: e has the reason. */
 static json_t *command_run(struct client *c, const struct ctl_request *r, struct err *e)
 {
     const struct ctl_calls *k = &c->ctl->calls;
@@ -228,8 +229,8 @@ static void line_refuse(struct client *c)
     reply_send(c, refuse(E_USAGE, "a line is longer than 64 KiB"));
 }
 
-/* Takes one line, or reads on if there is none. Only whole lines count as a sign of life, so that nobody keeps a place
- * by single bytes. */
+/* Takes one line, or continues reading if there is none. Only whole lines reset the timer, so that single bytes do not
+ * keep a place. */
 static void lines_take(struct client *c)
 {
     char *end = c->n ? memchr(c->line, '\n', c->n) : NULL;
@@ -258,11 +259,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     lines_take(c);
 }
 
-/* ---- who may come in --------------------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------------------------------ */
 
 static bool in_group(int fd, unsigned primary, unsigned group)
 {
-    gid_t more[256];                                      /* who is in more groups than that is judged by the first */
+    gid_t more[256];                                      /* if a client is in more groups, its primary group decides */
     socklen_t n = sizeof more;
     if (primary == group) return true;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, more, &n)) return false;
@@ -287,7 +288,7 @@ static void client_refuse(struct client *c, int code, const char *why)
     client_close(c);
 }
 
-/* Makes room for a new client, if there is none. False: nobody goes for it. */
+/* Frees a place for a new client if there is none. False: no client may be displaced. */
 static bool room_make(struct ctl *ctl, const struct client *fresh)
 {
     struct client *silent = NULL, *reader = NULL;
@@ -328,8 +329,8 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */
 
-/* Its mode is that of what is bound: what has the name a moment later may be somebody else's. Threads that make files
- * wait for this one meanwhile, for the mask is the process's. */
+/* The mask gives the socket its mode at once: a chmod by name could hit another user's file. The mask is per process,
+ * so threads that create files wait for this one. */
 static int bind_shut(uv_pipe_t *p, const char *path)
 {
     mode_t was = umask(0117);
@@ -338,7 +339,7 @@ static int bind_shut(uv_pipe_t *p, const char *path)
     return bad;
 }
 
-/* What file systems say that have no sockets, and policies that allow none. */
+/* The errors of file systems without sockets, and of policies that forbid them. */
 static bool has_none(int bad)
 {
     static const int says[] = {UV_EPERM, UV_EACCES, UV_ENOTSUP, UV_ENOSYS, UV_EINVAL, UV_EAFNOSUPPORT, UV_ENXIO,
@@ -351,7 +352,7 @@ int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls
              struct err *e)
 {
     struct ctl *c = mem_alloc(sizeof *c);
-    /* Through the directory's descriptor, because names of sockets must be short. */
+    /* By the directory's descriptor, because names of sockets must be short. */
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d/control.sock", dirfd);
     c->loop = loop;

@@ -1,11 +1,11 @@
-/* Requests to the control socket, read. */
+/* Parses requests to the control socket. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/text.h"
 #include "service/ctl_request.h"
 
-/* keys: what a request may have beside "command" and "id"; needs: those of them that it must have */
+/* keys: what a request may have besides "command" and "id"; needs: the keys that it must have */
 static const struct { const char *name, *keys, *needs; bool reads; } commands[] = {
     [CTL_STATUS] = {"status", "", "", true},
     [CTL_CHECKPOINT] = {"checkpoint", "wait", ""},
@@ -30,7 +30,7 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-/* Every key belongs to the command, and none that it needs is missing. */
+/* Checks that every key belongs to the command, and that no required key is missing. */
 static int keys_check(const struct ctl_request *r, struct err *e)
 {
     const char *key, *name = commands[r->command].name, *needs = commands[r->command].needs;
@@ -62,7 +62,7 @@ static int text_value(const struct ctl_request *r, const char *key, const char *
     return err_set(e, E_USAGE, "%s: \"%s\" is a text", commands[r->command].name, key);
 }
 
-/* A number becomes the shortest text that reads back to the same double. */
+/* A number becomes the shortest text that parses to the same double. */
 static int value_take(struct ctl_request *r, struct err *e)
 {
     const json_t *v = json_object_get(r->all, "value");

@@ -1,5 +1,5 @@
-/* Requests to the control socket: a line of bytes to a struct, by one table of commands (mpstagectl(1), PROTOCOL).
- * Pure; any thread. The bytes may come from anybody. */
+/* Parses requests to the control socket: a line of bytes to a struct, by one table of commands (mpstagectl(1),
+ * PROTOCOL). Pure; any thread. The bytes are not trusted. */
 #ifndef SERVICE_CTL_REQUEST_H
 #define SERVICE_CTL_REQUEST_H
 #include <jansson.h>
@@ -11,11 +11,11 @@ struct ctl_request {
     enum ctl_command command;
     bool reads;                                           /* it changes nothing */
     bool wait, checkpoint;
-    const char *key, *value, *level;                      /* NULL: not given; a number as value is text, too */
-    json_t *id;                                           /* NULL: none; also where the rest is wrong */
-    json_t *all; char number[32];                         /* what the texts lie in */
+    const char *key, *value, *level;                      /* NULL: not given; value: a number is also text */
+    json_t *id;                                           /* NULL: none; set also if the rest is wrong */
+    json_t *all; char number[32];                         /* memory of the texts */
 };
-/* Fills in r, which is to be freed also after a failure. 64: one line says what is wrong. */
+/* Fills in r, which must be freed also after a failure. 64: one line describes the mistake. */
 int ctl_request_parse(const char *s, size_t n, struct ctl_request *r, struct err *e);
 void ctl_request_free(struct ctl_request *r);
 const char *ctl_command_name(enum ctl_command c);

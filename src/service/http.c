@@ -1,4 +1,4 @@
-/* HTTP: sockets that are accepted here, requests that libmicrohttpd reads. */
+/* HTTP: accepts connections; libmicrohttpd reads their requests. */
 #include "config.h"
 #include <errno.h>
 #include <microhttpd.h>
@@ -11,8 +11,8 @@
 #include "cluster/log.h"
 #include "service/http.h"
 
-/* BATCH: connections that are accepted at a time, before the requests of others are read. ROOM is more than can be open
- * then: libmicrohttpd would turn away what is beyond. */
+/* BATCH: connections accepted at a time, before other requests are read. ROOM exceeds the connections that can then be
+ * open: libmicrohttpd would refuse more. */
 enum { BATCH = 8, ROOM = HTTP_CLIENTS + 2 * BATCH, SILENCE_S = 10, REQUEST_BYTES = 16 << 10, PAUSE_MS = 1000 };
 
 struct http {
@@ -21,8 +21,8 @@ struct http {
     uv_timer_t timer;
     struct MHD_Daemon *daemon;
     struct http_calls calls;
-    int fd, open[ROOM], n_open;                           /* connections, the oldest first */
-    bool pausing;                                         /* no descriptor was left: nobody is accepted for a while */
+    int fd, open[ROOM], n_open;                           /* open connections, the oldest first */
+    bool pausing;                                         /* no descriptor was left: accepts none for a while */
 };
 
 /* ---- the address ------------------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ int http_bind(const char *address, const atomic_int *stop, int *fd, struct err *
     return *fd < 0 ? address_cannot(address, errno, e) : 0;
 }
 
-/* The address as the system has it: with the port that it chose. */
+/* The bound address, with the port that the system chose. */
 static void address_of(int fd, char buf[ADDRESS_TEXT])
 {
     struct address a = {.n = sizeof a.at};
@@ -93,7 +93,7 @@ static const struct { const char *path, *type; unsigned (*write)(const struct ht
     {"/readyz", "text/plain; charset=utf-8", page_ready},
 };
 
-/* Sends a text, which becomes the library's. */
+/* Sends a text, which the library then owns. */
 static enum MHD_Result text_send(struct MHD_Connection *c, unsigned status, const char *type, struct text *t)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(t->n, t->s, MHD_RESPMEM_MUST_FREE);
@@ -116,7 +116,7 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const c
     return text_send(c, status, "text/plain; charset=utf-8", &t);
 }
 
-/* Called when the head of a request is there, and once more when all of it is. */
+/* Called after the head of a request was read, and again after all of it was. */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path, const char *method,
                                   const char *version, const char *body, size_t *n, void **seen)
 {
@@ -156,7 +156,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **of, enum M
 
 static void on_timer(uv_timer_t *t);
 
-/* Lets the library do what there is to do, and come again when it wants to. */
+/* Lets the library work, and sets the timer that the library requests. */
 static void turn(struct http *h)
 {
     MHD_UNSIGNED_LONG_LONG ms;
@@ -173,8 +173,8 @@ static void on_requests(uv_poll_t *p, int status, int events)
     turn(p->data);
 }
 
-/* Ends the oldest connections, so that there are not more than HTTP_CLIENTS with one that comes. To the library it
- * looks as if the client had ended them. */
+/* Ends the oldest connections, so that no more than HTTP_CLIENTS remain with the new one. The library treats them as
+ * closed by the client. */
 static void oldest_end(struct http *h)
 {
     for (int i = 0; i <= h->n_open - HTTP_CLIENTS; i++) shutdown(h->open[i], SHUT_RDWR);
@@ -208,7 +208,7 @@ static void on_timer(uv_timer_t *t)
     turn(h);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 static int poll_begin(struct http *h)
 {

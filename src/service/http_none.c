@@ -1,4 +1,4 @@
-/* Stands in for http.c where configure did not find libmicrohttpd. */
+/* Replaces http.c if configure did not find libmicrohttpd. */
 #include <unistd.h>
 #include "service/http.h"
 

@@ -1,4 +1,4 @@
-/* The scheduler of rank 0. */
+/* Rank 0's scheduler. */
 #include "config.h"
 #include <math.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "train/weights.h"
 #include "cluster/sd_notify.h"
 
-/* ---- orders out -------------------------------------------------------------------------------------------------- */
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
 
 /* While the run pauses, no step or batch begins. */
 static bool is_held(const struct loop *l)
@@ -32,7 +32,7 @@ void loop_orders(struct loop *l)
     while (l->in_flight < IN_FLIGHT && !is_held(l) && !loop_back_waits(l)) {
         struct sequencer before = l->sequencer;
         if (!sequencer_next(&l->sequencer, l->task)) break;
-        if (!queue_put(l->coordinator.orders, l->task)) break; /* never: the queue has room for all in flight */
+        if (!queue_put(l->coordinator.orders, l->task)) break; /* never: the queue has space for all in flight */
         l->before[l->n_orders++ % IN_FLIGHT] = before;
         if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_ordered(&l->policy);
         l->in_flight++;
@@ -45,7 +45,7 @@ void loop_revoke(struct loop *l)
 {
     int n = 0;
     bool wanted = l->sequencer.wanted;
-    for (; queue_unput(l->coordinator.orders, l->task); n++) /* the newest first: ranks may take the oldest meanwhile */
+    for (; queue_unput(l->coordinator.orders, l->task); n++) /* newest first: ranks may take the oldest meanwhile */
         if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_revoked(&l->policy);
     if (!n) return;
     l->in_flight -= n;
@@ -74,9 +74,9 @@ bool loop_checkpoint(struct loop *l)
     return wanted;
 }
 
-/* ---- results in -------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Logs what the first steps showed. */
+/* Logs the slow layers that the first steps showed. */
 static void slow_layers_lines(struct loop *l)
 {
     struct text t = {0};
@@ -118,8 +118,8 @@ static int stragglers_look(struct loop *l, const struct result *r, struct err *e
     return 0;
 }
 
-/* A step that updated nothing counts and is reported as others are, with a line and an event of its own where the run
- * goes on (check_finite in coordinator.c). */
+/* A step without an update counts and is reported as any other. If the run continues, it also gets a line and an event
+ * (check_finite in coordinator.c). */
 static int skip_note(struct loop *l, const struct result *r, struct err *e)
 {
     const struct job *j = l->q.job;
@@ -136,7 +136,7 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);
 }
 
-/* A step that ran again because something came damaged, and then was sound. */
+/* Reports a step that ran again because a tensor arrived corrupted, and then was correct. */
 static int rerun_note(struct loop *l, const struct result *r, struct err *e)
 {
     const struct report *p = &r->rep[0];
@@ -200,7 +200,7 @@ static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
                                                  (double)s->ns * 1e-9), e);
 }
 
-/* train.patience is at its end, and with it the run. */
+/* Reports that train.patience is exhausted, which ends the run. */
 static void enough_tell(struct loop *l)
 {
     const struct ckpt_best *b = &l->policy.so_far;
@@ -279,7 +279,7 @@ static void on_asked(struct loop *l)
     if (a & SHUTDOWN_ASK_CHECKPOINT_AND_STOP) loop_stop(l, STOP_RESUMABLE);
 }
 
-/* Orders that are taken back must not bring it back. */
+/* A revoked order must not restore it. */
 static void lost_take(struct loop *l)
 {
     if (!l->policy.lost) return;
@@ -288,7 +288,7 @@ static void lost_take(struct loop *l)
     l->policy.lost = 0;
 }
 
-/* A run that only evaluates has nothing to go on with. */
+/* A run that only evaluates has nothing to resume. */
 static void saved_tell(const struct loop *l)
 {
     if (!l->q.job->conf->run.evaluate) shutdown_saved(l->policy.step);
@@ -300,7 +300,7 @@ static void on_wake(uv_async_t *a)
     struct err e = {0};
     while (queue_get(l->coordinator.results, l->result, 0)) {
         l->in_flight--;
-        if (l->result->o.kind == ORDER_TRAIN && !l->goes_back)     /* the rate that it had */
+        if (l->result->o.kind == ORDER_TRAIN && !l->goes_back)     /* the rate that it used */
             l->result->o.learning_rate = order_rate(&l->result->o, l->known.skipped);
         if (!l->failed && result_take(l, l->result, &e)) loop_fail(l, &e);
     }
@@ -321,7 +321,7 @@ static void on_wake(uv_async_t *a)
 static void loop_saved(void *ctx, const struct save_done *d)
 {
     struct loop *l = ctx;
-    queue_put(l->policy.done, d);                         /* one is written at a time: there is room */
+    queue_put(l->policy.done, d);                         /* one is written at a time, so there is space */
     uv_async_send(&l->wake);
 }
 
@@ -329,8 +329,8 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* The executor leaves soon after the abort word is set. If it hangs in a call, the job ends here; after a signal in
- * time, before the watching thread of shutdown.c ends the process. */
+/* The executor leaves soon after the abort code is set. If it hangs in a call, this ends the job. After a signal this
+ * must happen before the watching thread of shutdown.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
@@ -355,7 +355,7 @@ static void on_tick(uv_timer_t *t)
     _exit(e.code);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 static void on_quit(uv_async_t *a)
 {
@@ -377,8 +377,8 @@ static void uv_end(struct loop *l)
     uv_loop_close(&l->uv);
 }
 
-/* Called when the thread has ended: clients hear of the end when everything is written. A writer may still be at work
- * where the run has failed. */
+/* Called after the thread has ended: clients learn of the end only when everything is written. After a failure a
+ * checkpoint writer may still be running. */
 static void loop_end(struct loop *l, int code, const char *how)
 {
     ctl_close(l->ctl, code, how);
@@ -528,8 +528,7 @@ static int last_lines(struct loop *l, int code, const char *text, struct err *e)
     return metrics_done(l->q.metrics, &d, e);
 }
 
-/* A run that was told to stop and be resumed ends with 75, and one that could not write what it was asked to with 74.
- */
+/* A run that was stopped to be resumed ends with 75, a run that could not write the requested checkpoint with 74. */
 static int stopped_resumable(const struct loop *l, struct err *e)
 {
     const struct sequencer *c = &l->sequencer;
@@ -544,7 +543,7 @@ static int stopped_resumable(const struct loop *l, struct err *e)
                    (unsigned long long)c->step, ckpt_name(c->step, name));
 }
 
-/* Of a run that has trained and evaluated: how good its weights are, and where the best ones lie. */
+/* Reports the scores of a run that has trained and evaluated, and where the best weights are. */
 static void summary_tell(const struct loop *l)
 {
     const struct ckpt_best *b = &l->policy.so_far;

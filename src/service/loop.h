@@ -1,5 +1,5 @@
-/* Rank 0's scheduler: a libuv loop in a thread of its own. It decides which order comes next, writes metrics, log and
- * progress, and serves the control socket. It never calls MPI; the executor's thread takes its orders and brings
+/* Rank 0's scheduler: a libuv loop in its own thread. It decides which order comes next, writes metrics, log and
+ * progress, and serves the control socket. It never calls MPI; the executor's thread takes its orders and delivers
  * results (control_channel.h).
  *
  * This folder: a whole run (run.c), rank 0's scheduler (loop*.c), its control socket (ctl*.c) and HTTP (http.c). See
@@ -15,21 +15,21 @@
 struct loop;
 struct loop_request {
     const struct job *job; const struct rundir *dir; struct metrics *metrics;
-    struct tensorboard *events;                           /* NULL: not wanted */
+    struct tensorboard *events;                           /* NULL: not requested */
     bool one_process;                                     /* ranks are threads */
-    struct terminal *screen;                              /* where the progress line goes */
+    struct terminal *screen;                              /* for the progress line */
     struct save *save;
-    const struct ckpt *from;                              /* NULL, or the checkpoint that the run goes on from */
-    struct rates *rates;                                  /* what was set before; the loop adds to it */
-    const double *best;                                   /* NULL, or the best score of those on disk */
+    const struct ckpt *from;                              /* NULL, or the checkpoint from which the run continues */
+    struct rates *rates;                                  /* changes that were set before; the loop adds to them */
+    const double *best;                                   /* NULL, or the best score on disk */
     const struct opts *opts; const struct text *file;     /* the command line; the configuration file at the start */
     struct tp *tp;                                        /* to abort a job whose executor hangs */
-    int http;                                             /* bound for service.metrics, and closed by the loop; -1 */
+    int http;                                          /* socket for service.metrics, which the loop closes; -1: none */
 };
-/* Opens the control socket and starts the thread. Fills in *lead for coordinator_run, but for `files`. 71, 73: no loop
- * was opened. */
+/* Opens the control socket and starts the thread. Fills in *coordinator for coordinator_run, except `files`. 71, 73: no
+ * loop was opened. */
 int loop_open(const struct loop_request *q, struct loop **out, struct coordinator *coordinator, struct err *e);
-/* Ends the thread: code 0 after ORDER_STOP was obeyed, otherwise the failure, which goes into the metrics. Returns -1
- * if the loop itself failed. */
+/* Ends the thread: code 0 after ORDER_STOP ran, otherwise the failure, which it writes to the metrics. Returns -1 if
+ * the loop itself failed. */
 int loop_close(struct loop *l, int code, const char *text, struct err *e);
 #endif

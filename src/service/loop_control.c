@@ -1,4 +1,4 @@
-/* The scheduler of rank 0: what the control socket and Prometheus may ask of it. */
+/* Rank 0's scheduler: requests from the control socket and Prometheus. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "conf/reload.h"
 #include "train/resume.h"
 
-/* Writes an event between two results, and frees it. A failure ends the run, as that of a result does. */
+/* Writes an event between two results, and frees it. A failure ends the run, as it does for a result. */
 static void event_write(struct loop *l, json_t *o)
 {
     struct err e = {0};
@@ -38,7 +38,7 @@ static int on_stop(void *ctx, struct err *e)
     return 0;
 }
 
-/* The run has come so far that no further step will be ordered. */
+/* Whether the run will order no further step. */
 static bool is_ending(const struct loop *l) { return l->stopped || l->sequencer.phase >= SEQUENCER_SAVE; }
 
 static int on_pause(void *ctx, struct err *e)
@@ -93,8 +93,8 @@ static int rate_note(struct loop *l, const struct rate_from *f, const struct rat
     return bad;
 }
 
-/* A rate counts from the next step that ranks do not know yet. Nobody hears of it before it is on disk: a run that is
- * lost then goes on from an older checkpoint, and still with it. */
+/* A rate applies from the next step that ranks do not know yet. It is on disk before it is confirmed, so a run that is
+ * lost resumes with it, even from an older checkpoint. */
 static int on_set(void *ctx, const char *key, const char *value, json_t *answer, struct err *e)
 {
     struct loop *l = ctx;
@@ -129,7 +129,8 @@ static json_t *value_of(const struct conf *c, const char *key)
 static void change_take(void *ctx, const char *key, bool live)
 {
     struct compared *c = ctx;
-    if (!live || !strncmp(key, "service.", 8)) return;    /* what is only told is nothing to go on with */
+    /* service settings only affect output, so resuming does not need them */
+    if (!live || !strncmp(key, "service.", 8)) return;
     json_object_set_new(c->changed, key, json_pack("[o,o]", value_of(c->was, key), value_of(c->now, key)));
 }
 
@@ -138,7 +139,8 @@ static void decided_take(void *ctx, const char *key, const char *value)
     if (!conf_is_live(key)) json_object_set_new(ctx, key, value ? json_string(value) : json_null());
 }
 
-/* What begins or ceases to decide bits with that, as train.steps does with a schedule that falls over the run. */
+/* Adds settings that begin or cease to decide bits because of the change, as train.steps does with a schedule that
+ * falls over the run. */
 static void follow_take(struct compared *c)
 {
     json_t *was = json_object(), *now = json_object(), *value;
@@ -153,8 +155,8 @@ static void follow_take(struct compared *c)
     json_decref(now);
 }
 
-/* What has changed is on disk before anybody hears of it, as a rate that is set. Such a rate counts until the file has
- * another one. */
+/* The changes are on disk before they are confirmed, as a rate that is set. A rate that was set applies until the file
+ * has another one. */
 static int reload_note(struct loop *l, const struct conf *now, const json_t *changed, struct err *e)
 {
     struct rates *r = l->q.rates;
@@ -175,7 +177,7 @@ static int reload_note(struct loop *l, const struct conf *now, const json_t *cha
     return -1;
 }
 
-/* What the run goes by from now on. */
+/* Applies the new settings from now on. */
 static void conf_take(struct loop *l, const struct conf *now, const json_t *changed)
 {
     if (json_object_get(changed, "service.progress")) {
@@ -187,7 +189,7 @@ static void conf_take(struct loop *l, const struct conf *now, const json_t *chan
     l->file = now;
 }
 
-/* The configuration that rates now owns: steps that are done again want it as it was. */
+/* Gives the configuration to q.rates, which frees it: steps that run again need the settings of their first time. */
 static const struct conf *lent(struct loop *l, struct conf *c)
 {
     if (c) *vec_push(&l->q.rates->own) = c;
@@ -238,7 +240,7 @@ static int on_log_level(void *ctx, const char *level, struct err *e)
     return 0;
 }
 
-/* At the border after the steps under way; during an evaluation, after it. */
+/* At the border after the running steps; during an evaluation, after it. */
 static int on_checkpoint(void *ctx, bool then_stop, uint64_t *step, struct err *e)
 {
     struct loop *l = ctx;
@@ -249,9 +251,9 @@ static int on_checkpoint(void *ctx, bool then_stop, uint64_t *step, struct err *
         return err_set(e, E_STOPPED, "checkpoint: %s", is_ending(l) ? "the run is ending" : "no step is done yet");
     bool back = l->sequencer.phase == SEQUENCER_FAULT || l->sequencer.phase == SEQUENCER_ROLLBACK;
     *step = then_stop && back ? l->policy.step : sequencer_saves_step(&l->sequencer);
-    if (then_stop && !back && *step != l->sequencer.step) /* it was told to end, or ended, without one */
+    if (then_stop && !back && *step != l->sequencer.step) /* a stop or the end came first, without a checkpoint */
         return err_set(e, E_STOPPED, "checkpoint: the run is ending");
-    if (*step == l->policy.step) uv_async_send(&l->wake); /* it is there, and whoever waits hears that then */
+    if (*step == l->policy.step) uv_async_send(&l->wake); /* it is on disk; on_wake answers the client */
     return 0;
 }
 
@@ -267,8 +269,8 @@ static const char *state_of(const struct loop *l, bool evaluating)
 static json_t *on_status(void *ctx)
 {
     struct loop *l = ctx;
-    /* Orders are given before they are run: those of an evaluation while the last steps still run, its last ones while
-     * it runs. */
+    /* Orders are given before they run. The orders of an evaluation are given while the last steps still run, and its
+     * last ones while it runs. */
     bool evaluating = (l->sequencer.phase == SEQUENCER_EVALUATE && l->steps == l->sequencer.step) ||
         l->progress.test_done;
     const char *state = state_of(l, evaluating);
@@ -297,7 +299,7 @@ static void on_metrics(void *ctx, struct text *page)
     prometheus_page(l->prometheus, page);
 }
 
-/* The words are those of mpstagectl's status, and two for what it does not tell apart. */
+/* Uses the words of mpstagectl's status, and two for states that it does not distinguish. */
 static bool on_ready(void *ctx, struct text *word)
 {
     static const char *const idle[] = {"starting", "paused", "stopping", "failed"};

@@ -1,5 +1,5 @@
-/* The inside of struct loop, shared by loop.c (orders, results, life) and loop_control.c (what is asked of it from
- * outside) and loop_rollback.c (what train.nonfinite = rollback does). Nobody else. Thread: the loop's. */
+/* The inside of struct loop, shared only by loop.c (orders, results, life), loop_control.c (requests from outside) and
+ * loop_rollback.c (train.nonfinite = rollback). Thread: the loop's. */
 #ifndef SERVICE_LOOP_INT_H
 #define SERVICE_LOOP_INT_H
 #include <uv.h>
@@ -14,7 +14,7 @@
 #include "service/ctl.h"
 #include "service/http.h"
 
-/* orders in flight: one that runs, one that the ranks know, one in the queue */
+/* orders in flight: one runs, one is known to the ranks, one is in the queue */
 enum { IN_FLIGHT = ORDER_AHEAD + 1, TICK_MS = 100 };
 
 struct loop {
@@ -31,7 +31,7 @@ struct loop {
     struct result *result;
     int in_flight;
     struct sums evaluation;
-    struct { int n, bad, first; } batches;                /* evaluated: all, those with no finite loss, the first */
+    struct { int n, bad, first; } batches;      /* evaluated: all, those whose loss is not finite, the first of these */
     struct progress progress;
     struct plan_accuracy *accuracy;
     struct ckpt_policy policy;
@@ -41,35 +41,36 @@ struct loop {
     double *costs;                                        /* scratch: warmup_count numbers */
     uint64_t steps, samples;
     struct samples damaged;
-    uint64_t nonfinite, skipped_in_a_row;                 /* steps that updated nothing */
+    uint64_t nonfinite, skipped_in_a_row;                 /* steps without an update */
     struct known known;                                   /* of all steps of the run */
     struct rollback back;                                 /* the last one */
-    struct { uint64_t to, times; } reached;               /* the checkpoint gone back to last; to 0: none; how often */
-    bool passed_over;                                     /* one was damaged when the run wanted to go back to it */
-    bool goes_back;                                       /* one is under way: what comes in is of steps given up */
+    struct { uint64_t to, times; } reached;               /* the last checkpoint reached; to 0: none; number of times */
+    bool passed_over;                                  /* a checkpoint was damaged when the run tried to return to it */
+    bool goes_back;                                       /* a roll-back is running: results are of discarded steps */
     char hash[33];
     bool stopped, done;
     bool enough;                                          /* the run ends before its last step: train.patience */
-    bool failed;                                          /* the loop itself, which has set the abort code */
-    struct { bool on; uint64_t since, step; } pause;      /* step: after which it began */
+    bool failed;                                          /* the loop itself failed and has set the abort code */
+    struct { bool on; uint64_t since, step; } pause;      /* step: the last one before the pause */
     const struct conf *file;                              /* as last reloaded, q.rates frees it; NULL: never */
 };
 
-/* Gives orders until enough are in flight. */
+/* Puts orders into the queue until enough are in flight. */
 void loop_orders(struct loop *l);
-/* Takes back the orders that ranks do not know yet, so that what is asked counts after the steps under way. */
+/* Revokes the orders that ranks do not know yet, so that a request takes effect after the running steps. */
 void loop_revoke(struct loop *l);
 void loop_stop(struct loop *l, enum sequencer_stop how);
-/* A checkpoint at the next step border that ranks do not know of. False: nothing is new since the last one. */
+/* Requests a checkpoint at the next step border that ranks do not know yet. False: nothing is new since the last
+ * one. */
 bool loop_checkpoint(struct loop *l);
-/* After a step that was not finite: what is under way comes to its end and is given up. */
+/* After a step that was not finite: running orders end, and their results are discarded. */
 void loop_back_begin(struct loop *l, const struct result *r);
-/* What comes in until the checkpoint is read. */
+/* Takes the results that come until the checkpoint is read. */
 int loop_back_take(struct loop *l, const struct result *r, struct err *e);
-/* When nothing is under way any more: goes back to the newest sound checkpoint. 79 if there is none, or not once more.
- */
+/* When no order is running: returns to the newest valid checkpoint. 79 if there is none, or if the limit of attempts is
+ * reached. */
 int loop_back_turn(struct loop *l, struct err *e);
-/* The end of the run is not begun before all steps are known to be finite. */
+/* Whether the end of the run must wait until all steps are known to be finite. */
 bool loop_back_waits(const struct loop *l);
 void loop_fail(struct loop *l, const struct err *e);      /* ends the run */
 void loop_pause_end(struct loop *l);                      /* loop_control.c: if it pauses */

@@ -1,6 +1,6 @@
-/* The scheduler of rank 0: train.nonfinite = rollback. When it hears of a step that was not finite, ranks are at what
- * was ordered behind it. That comes to its end first, and is given up, whatever it was, because how much it was depends
- * on the moment. Then all ranks read the newest checkpoint, and where that is damaged the one before. */
+/* Rank 0's scheduler: train.nonfinite = rollback. When the result of a step that was not finite arrives, ranks already
+ * run later orders. These orders end first, and their results are discarded, because how many there are depends on
+ * timing. Then all ranks read the newest checkpoint, or if that is damaged the one before. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int folder_open(const struct loop *l)
     return openat(l->q.dir->fd, CKPT_FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* The checkpoint may be an earlier process's: what the evaluations were until then, it alone knows. */
+/* An earlier process may have written the checkpoint, so only its manifest knows the evaluations until then. */
 static void best_back(struct loop *l)
 {
     struct ckpt c;
@@ -46,7 +46,7 @@ static void best_back(struct loop *l)
     liveness_wait_file(at);
 }
 
-/* All ranks are as they were after that step. */
+/* All ranks have the state that they had after that step. */
 static int arrive(struct loop *l, const struct result *r, struct err *e)
 {
     l->goes_back = false;
@@ -66,7 +66,7 @@ static int arrive(struct loop *l, const struct result *r, struct err *e)
     return metrics_rollback(l->q.metrics, &l->back, e);
 }
 
-/* The run's newest checkpoint before that step; 0: there is none. */
+/* The run's newest checkpoint before that step; 0: none. */
 static uint64_t older(const struct loop *l, uint64_t than)
 {
     struct err none = {0};
@@ -81,7 +81,7 @@ static uint64_t older(const struct loop *l, uint64_t than)
     return found;
 }
 
-/* loop_back_turn tries the one before. */
+/* loop_back_turn then tries the checkpoint before it. */
 static void pass_over(struct loop *l, const char *why)
 {
     l->passed_over = true;

@@ -22,12 +22,12 @@
 #include "cluster/sd_notify.h"
 #include "plan/part.h"
 
-/* One rank. loop, http (the bound socket of service.metrics; -1: none): rank 0's. */
+/* One rank. loop, http (bound socket of service.metrics; -1: none): rank 0 only. */
 struct run_rank { struct setup setup; struct loop *loop; int http; };
 
-/* ---- what set-up calls ------------------------------------------------------------------------------------------- */
+/* ---- functions that set-up calls --------------------------------------------------------------------------------- */
 
-/* Takes the address early: it may be another's, and what follows may take minutes. */
+/* Binds the address early: another program may use it, and the following phases may take minutes. */
 static int address_take(void *ctx, const struct conf *c, struct err *e)
 {
     struct run_rank *r = ctx;
@@ -51,8 +51,7 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* Ends after a failure in the middle of a step: peers may wait for transfers that never come, so nothing is taken
- * down. */
+/* Ends after a failure in the middle of a step. Peers may wait for transfers that never come, so nothing is closed. */
 static void leave(struct run_rank *r, struct err *e)
 {
     struct setup *b = &r->setup;
@@ -72,7 +71,7 @@ static int train(struct run_rank *r, struct err *e)
     if (b->world->rank != 0) return worker_run(b->control, e);
     if (coordinator_run(b->control, &b->coordinator, e)) return -1;
     struct loop *l = r->loop;
-    r->loop = NULL;                                       /* it is freed, even if its last lines cannot be written */
+    r->loop = NULL;                                       /* loop_close frees it, even if it fails */
     return loop_close(l, 0, "", e);
 }
 
@@ -87,7 +86,7 @@ static int profile(struct run_rank *r, struct err *e)
     return vote_agree(b->world, e);
 }
 
-/* Ends after set-up has failed. If a signal came when all else was ready, rank 0's scheduler runs already and is ended
+/* Ends after a failed set-up. If a signal came when all else was ready, rank 0's scheduler already runs and is ended
  * here. */
 static int unbegun(struct run_rank *r, struct err *e)
 {
@@ -120,7 +119,8 @@ static int run(struct run_rank *r, struct err *e)
     return 0;
 }
 
-/* One rank from start to end. file: the configuration, if it has been read; rank 0 takes it. Returns its exit code. */
+/* One rank from start to end. file: the configuration, if it was read; rank 0 takes it. Returns the rank's exit
+ * status. */
 static int rank_run(const struct opts *o, struct world *w, struct text *file)
 {
     struct run_rank r = {.http = -1};
@@ -142,12 +142,12 @@ static int rank_run(const struct opts *o, struct world *w, struct text *file)
     return e.code;
 }
 
-/* run.hang_timeout as the command line says it, before anybody has read the configuration. */
+/* run.hang_timeout from the command line, before the configuration is read. */
 static int64_t timeout_early(const struct opts *o)
 {
     struct err none = {0};
     struct conf *c = conf_parse("", "", 0, &none);
-    if (c) opts_apply(o, c, &none);                       /* most other options are missing, which is no matter */
+    if (c) opts_apply(o, c, &none);                     /* most other options are missing, which does not matter here */
     int64_t s = c ? c->run.hang_timeout : HEARTBEAT_TIMEOUT_S;
     conf_free(c);
     return s;
@@ -209,7 +209,7 @@ static int run_threads(const struct opts *o, int n, struct text *file, struct er
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
             _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"));
-    r[0].code = rank_run(o, w[0], file);                      /* the main thread is called as the program */
+    r[0].code = rank_run(o, w[0], file);                      /* the main thread has the program's name */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;
     heartbeat_end();
@@ -218,7 +218,7 @@ static int run_threads(const struct opts *o, int n, struct text *file, struct er
     return code;
 }
 
-/* How many threads to run as ranks, if there is no launcher; 0: this process is a job of one rank under MPI. */
+/* How many threads to run as ranks without a launcher; 0: this process is a job of one rank under MPI. */
 static int threads_wanted(const struct opts *o, struct text *file, int *n, struct err *e)
 {
     struct conf *c = conf_text_read(o->config, file, e) ? NULL : conf_parse(o->config, file->s, file->n, e);
@@ -242,7 +242,7 @@ int run_main(const struct opts *o, int *argc, char ***argv)
     if (o->mode == MODE_RUN && launched_first()) signals_open();
     if (launched_any()) {
         shutdown_launched();
-        fd_limit_raise(FD_LIMIT_FIRST_RANK + launched_ranks()); /* before MPI opens what it needs */
+        fd_limit_raise(FD_LIMIT_FIRST_RANK + launched_ranks()); /* before MPI opens its descriptors */
         return run_processes(o, argc, argv, &file);
     }
     if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);
