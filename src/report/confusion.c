@@ -12,11 +12,11 @@ struct confusion {
     int field;                                            /* of the data set: the target */
     bool is_class;
     const char *const *name;
-    uint64_t all, *count;                                 /* samples; [class][taken for] */
-    void *target;                                         /* room for one */
+    uint64_t all, *count;                                 /* samples; [class][predicted class] */
+    void *target;                                         /* memory for one target */
 };
 
-/* The graph's target, which a loss compares with the output; -1: there is none. */
+/* The graph's target, which a loss compares with the output; -1: none. */
 static int target_of(const struct graph *g)
 {
     const struct node *loss = g->loss >= 0 ? &g->node[g->tensor[g->loss].producer] : NULL;
@@ -63,7 +63,7 @@ void confusion_free(struct confusion *c)
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-/* The first of the largest, as the score top1 has it (ops/loss.h). */
+/* The first of the largest values, as in the score top1 (ops/loss.h). */
 static int64_t largest(const float *x, int64_t n)
 {
     int64_t best = 0;
@@ -85,7 +85,7 @@ static const char *called(const struct confusion *c, int64_t class, char buf[64]
     return buf;
 }
 
-/* The three classes with the lowest share, where there are more than that. */
+/* Logs the three classes with the lowest accuracy, if there are more than three. */
 static void worst_tell(const struct confusion *c)
 {
     enum { WORST = 3 };

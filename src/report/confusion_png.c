@@ -1,4 +1,4 @@
-/* The picture of a confusion matrix. */
+/* Draws the picture of a confusion matrix. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "data/picture.h"
 
 enum { EDGE = 8, NAME_MOST = 16 };
-enum { CELL = 40, CELL_SMALL = 1, PIXELS = 1200 };       /* a cell at most and at least; where cells become smaller */
+/* largest and smallest cell; the width from which cells become smaller */
+enum { CELL = 40, CELL_SMALL = 1, PIXELS = 1200 };
 
 struct confusion_canvas { int width, height; unsigned char *rgb; };
 
@@ -35,10 +36,10 @@ static void shade(double share, unsigned char rgb[3])
     for (int i = 0; i < 3; i++) rgb[i] = (unsigned char)(255.5 - (255 - dark[i]) * share);
 }
 
-/* What is drawn where: cells of that many pixels to the right of the names, below their numbers. */
+/* The layout: cells of that many pixels, names on the left, numbers above. */
 struct grid { int cell, left, top; bool labels, numbers; };
 
-/* Of a row: the name, behind the number where columns have numbers. */
+/* A row's label: the name, after the number if columns have numbers. */
 static const char *label(const struct grid *l, const char *const *name, int64_t k, char buf[NAME_MOST + 1])
 {
     if (!name) snprintf(buf, NAME_MOST + 1, "%lld", (long long)k);
@@ -76,7 +77,7 @@ static void cell_draw(struct confusion_canvas *c, const struct grid *l, int64_t 
     write_at(c, x + (l->cell - columns(number)) / 2, y + (l->cell - LETTER_HEIGHT) / 2, number, text);
 }
 
-/* A column's name where all have room, otherwise its number; every tenth where these have none. */
+/* Draws a column's name if all names fit, otherwise its number. If numbers do not fit, only every tenth is drawn. */
 static void head_draw(struct confusion_canvas *c, const struct grid *l, int64_t k, const char *const *name)
 {
     static const unsigned char black[3];

@@ -26,7 +26,7 @@ void data_report_warnings(const struct job *j, struct text *t)
             struct text line = {0};
             n = (int)strcspn(s, "\n");
             text_add(&line, "warning: %.*s\n", n, s);
-            if (!t->n || !strstr(t->s, line.s)) text_add(t, "%s", line.s);   /* both parts may be of the same files */
+            if (!t->n || !strstr(t->s, line.s)) text_add(t, "%s", line.s); /* both parts may come from the same files */
             text_free(&line);
         }
     }
@@ -50,7 +50,7 @@ void data_report_hello(const struct job *j)
 
 static int tell(struct samples *s, struct metrics *m, struct err *e)
 {
-    char clean[4 * sizeof s->first];                      /* file names may be no UTF-8, which JSON does not take */
+    char clean[4 * sizeof s->first];                      /* file names may not be UTF-8, which JSON requires */
     s->told = s->skipped;
     log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
              (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
@@ -59,8 +59,8 @@ static int tell(struct samples *s, struct metrics *m, struct err *e)
                                       (json_int_t)s->skipped, "text", clean), e);
 }
 
-/* Of a replica the rank that says most: one reads the pictures of a part, others may come upon the same ones. Each
- * replica reads its own part of every batch, so what they have met adds up. */
+/* Within a replica the rank with the highest count is used: one rank reads the pictures of a part, and others may find
+ * the same damaged ones. Each replica reads its own part of every batch, so the counts of replicas add up. */
 int data_report_step(struct samples *s, struct metrics *m, const struct result *r, const struct job *j, struct err *e)
 {
     uint64_t all = 0;

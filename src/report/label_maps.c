@@ -18,14 +18,14 @@ struct label_maps {
     struct ds *d;
     const atomic_int *stop;
     struct out_folder folder;
-    bool open, replaces;                                 /* the folder; replaces: an earlier one goes */
+    bool open, replaces;                                 /* the folder is open; it replaces an earlier one */
     char *shown;                                         /* the folder's path in texts */
-    int64_t channels, side[3];                           /* of the output; its axes in the sample's order */
+    int64_t channels, side[3];                           /* of the output; its axes, in the sample's order */
     int classes;
-    uint64_t volume;                                     /* the one whose parts come now */
-    uint8_t *whole;                                      /* its labels, as the network sees it */
+    uint64_t volume;                                     /* the volume whose parts come now */
+    uint8_t *whole;                                      /* its labels, as the network sees the volume */
     struct label_score all[NIFTI_LABELS];
-    bool scored;                                         /* labels are known of a volume */
+    bool scored;                                         /* the labels of a volume are known */
     struct text scores;
     struct contact_sheet *sheet;
     int shows, height, width;
@@ -127,7 +127,7 @@ static int shape_check(struct label_maps *m, struct err *e)
     return 0;
 }
 
-/* A picture for each volume, as many as find room, all of the size of the largest one. */
+/* Makes a picture for each volume, as many as fit, all of the size of the largest one. */
 static void contact_sheet_make(struct label_maps *m)
 {
     const uint64_t n = volumes_count(m->d);
@@ -148,7 +148,7 @@ static void contact_sheet_make(struct label_maps *m)
     contact_sheet_title(m->sheet, title);
 }
 
-/* Did a prediction write this map? Names do not say so: images and labels of others have such names, too. */
+/* Whether a prediction wrote this map. The name does not tell: a user's images and labels have such names, too. */
 static bool map_look(int folder, const char *name)
 {
     const size_t n = strlen(name), tail = sizeof suffix - 1;
@@ -160,7 +160,7 @@ static bool map_look(int folder, const char *name)
     return own;
 }
 
-/* With run.overwrite an earlier prediction may be replaced, but no folder that holds anything else. */
+/* With run.overwrite an earlier prediction may be replaced, but no folder that has other files. */
 static int earlier_look(const struct out_place *at, struct err *e)
 {
     int fd = openat(at->dir, at->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
@@ -194,7 +194,7 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
     m->replaces = there && S_ISDIR(st.st_mode) && m->j->conf->run.over_predictions;
     if (m->replaces ? earlier_look(at, e) : out_look(at, &st, e)) return -1;
     if (there && !m->replaces) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
-    snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* it would be emptied */
+    snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* out_folder_begin would empty it */
     if (!fstatat(at->dir, aside, &st, AT_SYMLINK_NOFOLLOW))
         return err_set(e, E_CANTCREAT, "%s.tmp: is in the way, perhaps of a prediction that was killed: remove it",
                        at->path);
@@ -246,7 +246,7 @@ static int file_write(const struct label_maps *m, const char *name, const struct
     return bad ? -1 : 0;
 }
 
-/* The scores of a volume, and the mean Dice of the classes that it has; -1: it has none. */
+/* Adds the scores of a volume. Returns the mean Dice of the classes that it has; -1: it has none. */
 static double scores_add(struct label_maps *m, const struct volume *v, const uint8_t *truth, const uint8_t *guess)
 {
     double sum = 0;
@@ -286,7 +286,7 @@ static int picture_add(struct label_maps *m, const struct volume *v, double dice
     return bad ? -1 : 0;
 }
 
-/* All parts of it have come. */
+/* Finishes a volume after all its parts have come. */
 static int volume_end(struct label_maps *m, const struct volume *v, struct err *e)
 {
     const uint64_t n = nifti_voxels(&v->image);
@@ -306,7 +306,7 @@ static int volume_end(struct label_maps *m, const struct volume *v, struct err *
     return bad || picture_add(m, v, dice, e) ? -1 : 0;
 }
 
-/* from: where class 1 of a single channel begins */
+/* from: lowest value of class 1 for a single channel */
 static uint8_t label_of(const float *x, int64_t channels, int64_t step, float from)
 {
     int best = 0;
@@ -355,7 +355,7 @@ static int montage_write(struct label_maps *m, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* An earlier prediction goes when the new one has its name. */
+/* Removes an earlier prediction after the new one has its name. */
 static int folder_commit(struct label_maps *m, struct err *e)
 {
     struct text shown = {0}, path = {0};
@@ -366,7 +366,7 @@ static int folder_commit(struct label_maps *m, struct err *e)
     text_add(&shown, "%s", m->folder.shown);
     text_add(&path, "%s/%s", shown.s, m->folder.name);
     struct out_place earlier = {.dir = dir, .path = path.s, .name = m->folder.name};
-    int bad = earlier_look(&earlier, e);                  /* again: a file may have been put there meanwhile */
+    int bad = earlier_look(&earlier, e);                  /* checked again: a user may have added a file */
     if (bad) err_where(e, "the new maps are in %s/%s", shown.s, m->folder.aside);
     else bad = out_folder_aside(dir, shown.s, m->folder.name, e) < 0;
     if (bad) out_folder_close(&m->folder);

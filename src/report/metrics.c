@@ -1,4 +1,4 @@
-/* metrics.jsonl: lines built in one growing buffer and written whole, so that a reader never sees half a line. */
+/* metrics.jsonl. Lines are built in one growing buffer and written whole, so that a reader never sees half a line. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,15 +18,15 @@ struct metrics {
     const struct job *job;
     struct scores scores;
     struct text line;
-    struct text held;                                     /* the last step's line, if it was left out */
+    struct text held;                                     /* the last step's line, if it was not written */
     bool begun;                                           /* a step was written */
     uint64_t since;
 };
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* Writes m->line, and before it the step that was left out, so that the last step before anything else is there. last:
- * the line says how the run ended, and may use space that is kept for it on a full disk. */
+/* Writes m->line, and before it the held step, so that the file has the last step before any other event. last: the
+ * line about how the run ended; it may use space that is reserved for it on a full disk. */
 static int line_write(struct metrics *m, bool last, struct err *e)
 {
     const char *before = liveness_wait_file(file_name);
@@ -50,7 +50,7 @@ static void add_real(struct text *t, const char *name, double x)
     else text_add(t, ",\"%s\":null", name);
 }
 
-/* Values as decimals and, of the loss, the bits too, which show whether two runs are the same. */
+/* Adds values as decimals, and for the loss also the bits, which show whether two runs are the same. */
 static void add_scores(const struct metrics *m, struct text *t, const struct sums *s, bool test)
 {
     for (int i = 0; i < m->scores.n; i++) {
@@ -64,7 +64,7 @@ static void add_scores(const struct metrics *m, struct text *t, const struct sum
     }
 }
 
-/* The account of a rank, which is called by the first of its stages. */
+/* Adds the account of a rank, named by the first of its stages. */
 static void add_rank(struct text *t, int stage, const struct report *r, uint64_t ns)
 {
     uint64_t part[ACC_COUNT];
@@ -77,7 +77,7 @@ static void add_rank(struct text *t, int stage, const struct report *r, uint64_t
 
 static bool is_turn(int64_t every, uint64_t step) { return every && step % (uint64_t)every == 0; }
 
-/* Keeps m->line as the step that was left out, instead of the one before. */
+/* Stores m->line as the held step, in place of the previous one. */
 static int line_hold(struct metrics *m)
 {
     struct text t = m->held;
@@ -189,13 +189,13 @@ int metrics_event(struct metrics *m, json_t *o, struct err *e) { return line_jso
 
 int metrics_failed(struct metrics *m, int code, const char *text, struct err *e)
 {
-    char clean[4 * sizeof e->text];                        /* file names may be no UTF-8, which JSON does not take */
+    char clean[4 * sizeof e->text];                        /* file names may not be UTF-8, which JSON requires */
     text_printable(text, clean, sizeof clean);
     return line_json(m, json_pack("{s:s,s:i,s:s}", "event", "failed", "code", code, "text", clean), true, e);
 }
 
-/* had: an earlier part of the run is in the file. A run may also go on where somebody has removed that, or begin again
- * behind it where there was no checkpoint. */
+/* had: the file has an earlier part of the run. A run may also continue after a user has removed that part, or start
+ * again after it if there was no checkpoint. */
 static int metrics_start(struct metrics *m, const struct metrics_head *h, bool had, struct err *e)
 {
     bool resumes = had || h->from;

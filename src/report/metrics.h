@@ -1,8 +1,8 @@
-/* RUN/metrics.jsonl: one JSON object a line (mpstaged(8), FILES). Rank 0's loop thread. Nothing is allocated after the
+/* RUN/metrics.jsonl: one JSON object per line (mpstaged(8), FILES). Rank 0's loop thread. Allocates nothing after the
  * first lines.
  *
- * This folder: what a run writes and says of its steps: metrics, TensorBoard, Prometheus, progress, traces,
- * predictions, plan accuracy, slow layers; and the names of its files (rundir.c, output_paths.c). All on rank 0. See
+ * This folder: what a run writes about its steps: metrics, TensorBoard, Prometheus, progress, traces, predictions, plan
+ * accuracy, slow layers; and the names of its files (rundir.c, output_paths.c). All on rank 0. See
  * docs/design/report.md. */
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
@@ -12,18 +12,18 @@
 #include "report/scores.h"
 
 struct metrics;
-/* plan: hash of the plan set; from: NULL, or the checkpoint that the run goes on from */
+/* plan: hash of the plan set; from: NULL, or the checkpoint from which the run continues */
 struct metrics_head { const struct job *job; const char *numerics, *plan; const struct ckpt *from; };
-/* Goes on with the file that is there: rundir_make has removed one that is nothing to go on with. 73 */
+/* Appends to an existing file: rundir_make has removed one that must not be continued. 73 */
 int metrics_open(int dirfd, const char *dir, const struct metrics_head *h, struct metrics **out, struct err *e);
 int metrics_step(struct metrics *m, const struct result *r, struct err *e);
 int metrics_evaluation(struct metrics *m, uint64_t step, uint64_t epoch, const struct sums *s, struct err *e);
-/* The event of a step that ran again because something came damaged (report.damaged). */
+/* The event of a step that ran again because a tensor arrived corrupted (report.damaged). */
 int metrics_rerun(struct metrics *m, const struct result *r, struct err *e);
-/* The event of a step that is skipped, the n-th in a row. */
+/* The event of a skipped step, the n-th in a row. */
 int metrics_skip(struct metrics *m, const struct result *r, uint64_t n, struct err *e);
-/* The run went back because of what was not finite in that step (report.nonfinite): to the checkpoint of step `to`, for
- * the times-th time, and goes on with the sample at that position. */
+/* A roll-back, because a number in `step` was not finite (report.nonfinite: what). to: the checkpoint's step; times:
+ * how often the run has returned to it. The run continues with the sample at `position`. */
 struct rollback { uint64_t step, to, position, times; int what; };
 int metrics_rollback(struct metrics *m, const struct rollback *b, struct err *e);
 struct done { uint64_t steps, samples; const char *reason, *hash; };   /* hash NULL: no weights were written */

@@ -6,11 +6,11 @@
 #include <unistd.h>
 #include "report/output_paths.h"
 
-/* ---- what is read ------------------------------------------------------------------------------------------------ */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 struct spared_path { const struct stat *out, *folder; const char *key, *file; };
 
-/* Of a folder that is given as input, all files count. */
+/* If an input is a folder, all files in it count. */
 static void input_look(void *ctx, const char *key, const char *file)
 {
     struct spared_path *s = ctx;
@@ -43,9 +43,9 @@ int output_paths_spare(const struct conf *c, const char *what, const char *path,
     return bad;
 }
 
-/* ---- the run directory, which may not be there yet --------------------------------------------------------------- */
+/* ---- the run directory, which may not exist yet ------------------------------------------------------------------ */
 
-/* The absolute path without links, "." or ".."; its last components need not exist. The caller frees it. */
+/* Returns the absolute path without links, "." or ".."; its last components need not exist. The caller frees it. */
 static char *resolve(const char *path)
 {
     char *s = mem_strdup(path), *real = NULL;
@@ -84,7 +84,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Whether path is the run directory or a folder above it, which need not exist yet. */
+/* Whether path is the run directory or a folder above it; neither needs to exist. */
 static bool above_run(const struct conf *c, const char *path)
 {
     char *a = resolve(path), *b = resolve(c->run.directory);
@@ -107,7 +107,7 @@ static bool in_run(const struct conf *c, const char *path)
 
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
-/* If the folder is the run directory and does not exist yet, *p stays empty. */
+/* If the folder is the run directory and does not exist, *p stays empty. */
 static int output_look(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
 {
     const char *name = name_of(path);
@@ -131,7 +131,7 @@ static bool same_name(const struct out_place *a, const char *a_path, const struc
     return !a->path && !b->path && strcmp(name_of(a_path), name_of(b_path)) == 0;
 }
 
-/* The name of predictions, which may be a folder: without the slash at its end. */
+/* The name of predictions, which may be a folder, without the slash at its end. */
 static const char *predictions_name(const struct conf *c, char bare[PATH_MAX])
 {
     if (!c->run.predict) return NULL;

@@ -1,4 +1,4 @@
-/* What was predicted and measured, and the error: of the step, the bubble, and the time and bytes of each rank. */
+/* Predicted and measured values, and the error: of the step, the bubble, and the time and bytes of each rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,15 +18,15 @@ struct plan_accuracy {
     struct sim *sim;
     bool one_process, warm;
     uint64_t steps, last_end;
-    /* wall time of the steps that count and of what lies between them */
+    /* wall time of the counted steps and of the gaps between them */
     double seconds;
     struct rank_time *rank;
-    int n_numbers; double *numbers;                       /* what the first steps cost; n_numbers 0: not measured */
-    bool told, judged;                                    /* the numbers are there; plan_accuracy_slow has spoken */
-    /* step: the last one so far; timed: how many steps were timed */
+    int n_numbers; double *numbers;                       /* costs of the first steps; n_numbers 0: not measured */
+    bool told, judged;                                    /* the numbers have come; plan_accuracy_slow has reported */
+    /* step: the last step so far; timed: number of timed steps */
     uint64_t step, timed;
-    struct cost *cost;                                    /* the same as costs; NULL: not known */
-    const char *origin;                                   /* of the costs that the account is predicted with */
+    struct cost *cost;                                    /* the numbers as costs; NULL: unknown */
+    const char *origin;                                   /* origin of the costs used for the prediction */
     char measured[80];
 };
 
@@ -71,16 +71,16 @@ void plan_accuracy_pause(struct plan_accuracy *g) { g->warm = false; }
 
 bool plan_accuracy_any(const struct plan_accuracy *g) { return g->steps >= MIN_STEPS; }
 
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static double step_seconds(const struct plan_accuracy *g) { return g->seconds / (double)g->steps; }
 
-/* Time in which the rank had no work: it waited for a neighbour, or between two steps for the next order. Waiting for
- * bandwidth is not in it. */
+/* Time in which the rank had no work: it waited for a neighbour, or between two steps for the next order. Does not
+ * include waiting for bandwidth. */
 static double waited(const struct rank_time *t) { return t->part[ACC_WAIT_UP] + t->part[ACC_WAIT_DOWN] + t->idle; }
 
-/* From the end of the rank's first step to the end of its last: the run's own time but for the moments in which the
- * pipeline fills and drains. */
+/* From the end of the rank's first step to the end of its last: the run's time, except while the pipeline fills and
+ * drains. */
 static double window(const struct rank_time *t)
 {
     double sum = t->idle;
@@ -117,12 +117,12 @@ double plan_accuracy_planned_ns(const struct plan_accuracy *g, int rank)
 static double sim_bubble(const struct plan_accuracy *g, int rank)
 {
     double share = 1 - sim_busy(sim_of(g, rank)) / g->sim->wall_ns;
-    return share > 0 ? share : 0;                        /* rounding makes it negative where a rank never waits */
+    return share > 0 ? share : 0;                        /* rounding makes it negative if a rank never waits */
 }
 
 static double sim_part(const struct plan_accuracy *g, int rank, int part) { return sim_of(g, rank)->part[part] * 1e-9; }
 
-/* The time of kernels. */
+/* The time in kernels. */
 static double kernels_of(const double part[ACC_COUNT])
 {
     return part[ACC_FORWARD] + part[ACC_INPUT_GRAD] + part[ACC_WEIGHT_GRAD] + part[ACC_RECOMPUTE];
@@ -138,9 +138,9 @@ static size_t bytes_planned(const struct plan_accuracy *g, int rank)
     return g->sim->peak_bytes[rank];
 }
 
-/* Whether the memory of a rank's process is compared with the plan, not just what the rank allocated. It is not on a
- * device, which has memory of its own, nor where ranks share a process, nor beside a small plan, where most of it would
- * be the libraries'. */
+/* Whether to compare the resident memory of a rank's process with the plan, rather than only its allocations. Not on a
+ * device, which has its own memory; not if ranks share a process; and not for a small plan, since libraries would take
+ * most of the memory. */
 static bool is_resident(const struct plan_accuracy *g, int rank)
 {
     enum { SMALL = 128 << 20 };
@@ -152,24 +152,24 @@ static uint64_t bytes_of(const struct plan_accuracy *g, int rank)
     return is_resident(g, rank) ? g->rank[rank].resident : g->rank[rank].allocated;
 }
 
-/* The plan's bytes and, for a process, those of samples that are read ahead and those by which it grew when kernels
- * were made. The latter are mostly libraries' code and tables and cannot be predicted. */
+/* The plan's bytes. For a process also the bytes of samples that are read ahead, and its growth while kernels were
+ * made. That growth is mostly code and tables of libraries and cannot be predicted. */
 static uint64_t bytes_predicted(const struct plan_accuracy *g, int rank)
 {
     const struct rank_time *t = &g->rank[rank];
     return bytes_planned(g, rank) + (is_resident(g, rank) ? t->library + t->feed : 0);
 }
 
-/* The share of the run's wall time that no part of this rank's account holds. Steps of neighbours overlap, so only sums
- * over many steps show it. */
+/* The share of the run's wall time that no part of this rank's account contains. Steps of neighbours overlap, so only
+ * sums over many steps show it. */
 static double unaccounted(const struct plan_accuracy *g, int rank) { return 1 - window(&g->rank[rank]) / g->seconds; }
 
 /* ---- the first steps --------------------------------------------------------------------------------------------- */
 
 static bool estimated(const struct plan_accuracy *g) { return !g->job->conf->pipeline.profile; }
 
-/* Takes the measured costs of kernels, optimizer, loading and transfers' share of a thread. The speed of a link stays
- * as planned. */
+/* Takes the measured costs of kernels, optimizer, loading and the thread's share of transfers. The speed of a link
+ * stays as planned. */
 void plan_accuracy_costs(struct plan_accuracy *g, const double *x)
 {
     const struct job *j = g->job;
@@ -185,7 +185,7 @@ void plan_accuracy_costs(struct plan_accuracy *g, const double *x)
     g->cost->bytes_per_ns = j->cost->bytes_per_ns;
 }
 
-/* Names the rank that waits for its samples most. */
+/* Names the rank that waits longest for samples. */
 static void load_report(const struct plan_accuracy *g, struct text *out)
 {
     int most = 0;
@@ -195,7 +195,7 @@ static void load_report(const struct plan_accuracy *g, struct text *out)
     slow_layers_load(most, g->rank[most].part[ACC_LOAD] / steps, step_seconds(g), (int)g->job->conf->data.workers, out);
 }
 
-/* Judges kernels where they were timed, otherwise whole stages. */
+/* Checks kernels if they were timed, otherwise whole stages. */
 void plan_accuracy_slow(struct plan_accuracy *g, struct text *out)
 {
     bool wait = g->n_numbers ? !g->told : g->step < WARMUP_FIRST + WARMUP_STEPS - 1 && g->step < job_steps(g->job);
@@ -209,8 +209,8 @@ void plan_accuracy_slow(struct plan_accuracy *g, struct text *out)
     load_report(g, out);
 }
 
-/* A run with a profile is always graded by it. Without one the costs of the first steps predict the others, if there
- * are any. */
+/* With a profile the plan is always compared with it. Without one the costs of the first steps, if known, predict the
+ * other steps. */
 void plan_accuracy_end(struct plan_accuracy *g)
 {
     if (!g->cost || !estimated(g) || g->steps <= g->timed) return;
@@ -223,7 +223,7 @@ void plan_accuracy_end(struct plan_accuracy *g)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* LABEL, CELLS, WIDE: columns of the names, of one rank, and of a terminal; BESIDE: ranks side by side */
+/* LABEL, CELLS, WIDE: columns of the names, of one rank, and of a terminal; BESIDE: number of ranks in a row */
 enum { LABEL = 12, CELLS = 33, WIDE = 80, BESIDE = (WIDE - LABEL) / CELLS };
 
 static struct text_unit unit_of(const struct plan_accuracy *g) { return text_unit(step_seconds(g)); }
@@ -235,7 +235,7 @@ static const char *figure(const struct plan_accuracy *g, double seconds, char bu
     return buf;
 }
 
-/* Waiting has no prediction: it depends on the neighbours' measured times, too. */
+/* Waiting has no prediction: it also depends on the neighbours' measured times. */
 static void part_text(const struct plan_accuracy *g, int i, enum account part, struct text *out)
 {
     double measured = g->rank[i].part[part] / (double)g->steps, predicted = sim_part(g, i, part);
@@ -265,7 +265,7 @@ static void row_begin(const char *name, struct text *out)
     text_add(out, "\n%-*s", LABEL, name);
 }
 
-/* Ranks `from` to `to` - 1, side by side. Where each rank has one stage they are called stages. */
+/* Adds ranks `from` to `to` - 1, next to each other. If each rank has one stage they are called stages. */
 static void ranks_text(const struct plan_accuracy *g, int from, int to, struct text *out)
 {
     static const char *const head[ACC_COUNT] = {

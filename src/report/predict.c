@@ -9,21 +9,21 @@ enum { TOP = 5 };
 struct predict {
     const struct ds *data;
     const struct tensor *tensor;
-    int64_t width;                                        /* values of a sample */
-    /* NULL: these are the result */
+    int64_t width;                                        /* values per sample */
+    /* NULL: the output is the result */
     void (*probabilities)(const float *output, int64_t n, double *p);
     const char *const *class_name;
     const struct output_form *form;
-    struct label_maps *maps;                              /* NULL: a file of rows is written */
+    struct label_maps *maps;                              /* NULL: writes a file of rows */
     struct out out;
     bool open;
     uint64_t count, rows, nonfinite;
     int n_top;
     int64_t top[TOP];
-    double *p;                                            /* of one sample */
+    double *p;                                            /* values of one sample */
     struct text t, name;
 };
-/* How a file ends, what stands before its rows, and a row, of p->p. */
+/* A form of file: the end of its name; head: writes the part before the rows; row: writes a row from p->p. */
 struct output_form {
     const char *end;
     void (*head)(struct predict *p);
@@ -39,14 +39,14 @@ static const char *name_of(struct predict *p, uint64_t sample)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Nine digits tell all floats apart. */
+/* Nine digits distinguish all floats. */
 static void number_add(struct text *t, double x, const char *none)
 {
     if (isfinite(x)) text_add(t, "%.9g", x);
     else text_add(t, "%s", none ? none : isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
 }
 
-/* The most probable first; of equal ones the one with the lower number, no number comes last. */
+/* The most probable first; of equal ones the lower number; NaN last. */
 static void top_find(struct predict *p)
 {
     for (int k = 0; k < p->n_top; k++) {
@@ -110,7 +110,7 @@ static void csv_row(struct predict *p, uint64_t sample)
 
 /* ---- JSON lines -------------------------------------------------------------------------------------------------- */
 
-/* Names of files may be no UTF-8, which JSON does not take: bytes that are none become \xff. */
+/* File names may not be UTF-8, which JSON requires: other bytes become \xff. */
 static void json_text_add(struct text *t, const char *s)
 {
     size_t room = 8 * strlen(s) + 1;
@@ -162,7 +162,7 @@ static void json_row(struct predict *p, uint64_t sample)
 
 /* ---- NumPy's array: F32, samples x the tensor's shape ------------------------------------------------------------ */
 
-/* Version 1.0: magic, two bytes of length, a dictionary that is padded to 64 bytes and ends a line. */
+/* Version 1.0: magic, two bytes of length, a dictionary that is padded to 64 bytes and ends with a newline. */
 static void npy_head(struct predict *p)
 {
     enum { MAGIC = 10, ALIGN = 64 };
@@ -188,12 +188,12 @@ static void npy_row(struct predict *p, uint64_t sample)
     }
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 static const struct output_form forms[] = {
     {".csv", csv_head, csv_row}, {".jsonl", json_head, json_row}, {".npy", npy_head, npy_row}, {0}};
 
-/* conf_finish has looked at it: what has none of these ends is a folder of label maps. */
+/* conf_finish has checked the name: a name with none of these ends is a folder of label maps. */
 static const struct output_form *form_of(const char *file)
 {
     const struct output_form *f = forms;
@@ -249,7 +249,8 @@ int predict_rows(struct predict *p, const float *x, int n, uint64_t first, struc
         bool finite = true;
         if (p->probabilities) p->probabilities(x, p->width, p->p);
         for (int64_t k = 0; k < p->width; k++) {
-            p->p[k] = p->probabilities ? (float)p->p[k] : x[k];   /* all forms of files have the same values */
+            /* rounded, so that all forms of files have the same values */
+            p->p[k] = p->probabilities ? (float)p->p[k] : x[k];
             finite &= isfinite(x[k]) != 0;
         }
         p->nonfinite += !finite;

@@ -1,4 +1,4 @@
-/* Progress for people. */
+/* Shows progress to people. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void progress_begin(struct progress *p, const struct job *j, uint64_t steps, con
     graph_scores(j->graph, &p->scores);
 }
 
-/* Time for the steps that are left, and for the rest of an evaluation that is running. */
+/* The time for the remaining steps, and for the rest of a running evaluation. */
 static double eta_seconds(const struct progress *p)
 {
     double eta = 0;
@@ -28,16 +28,16 @@ static double eta_seconds(const struct progress *p)
     return eta;
 }
 
-/* Before the first batch of the last evaluation is done, it is unknown how long that takes. */
+/* Before the first batch of the last evaluation has ended, its time is unknown. */
 static bool eta_known(const struct progress *p) { return p->test_done || (p->done && p->step < p->steps); }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------- */
 
-/* Most important first. F_TEST: of the last evaluation, on a terminal. F_SCORES: all scores but the first. */
+/* Most important first. F_TEST: of the last evaluation, on a terminal. F_SCORES: all scores except the first. */
 enum { F_STEP, F_LOSS, F_NOW, F_ETA, F_RATE, F_TEST, F_EPOCH, F_SCORES, FIELDS = F_SCORES + MAX_SCORES - 1 };
 struct fields { char text[FIELDS][64]; };
 
-/* The field that is shown as the i-th. */
+/* The field at position i. */
 static int field_at(int i)
 {
     static const int before[] = {F_STEP, F_EPOCH, F_LOSS}, after[] = {F_TEST, F_RATE, F_ETA, F_NOW};
@@ -47,7 +47,7 @@ static int field_at(int i)
 
 static char *duration(uint64_t ns, char buf[24]) { return text_duration(ns / 1000000000, buf); }
 
-/* The first score that is better when it is more, or else the loss. brief: without its name. */
+/* The first score for which higher is better, or else the loss. brief: without its name. */
 static void test_fill(const struct progress *p, bool brief, char text[64])
 {
     int i = 0;
@@ -64,7 +64,7 @@ static void test_fill(const struct progress *p, bool brief, char text[64])
     snprintf(text, 64, "test %.*s", (int)(n - from), score + from);
 }
 
-/* Batches that a roll-back has left out may take a run beyond its epochs. */
+/* Batches that a roll-back skipped may take a run beyond its epochs. */
 static void epoch_fill(const struct progress *p, char text[64])
 {
     char all[24];
@@ -73,7 +73,7 @@ static void epoch_fill(const struct progress *p, char text[64])
     else snprintf(text, 64, "epoch %*llu/%s", digits, (unsigned long long)p->epoch, all);
 }
 
-/* Fields are padded so that they stay in place from step to step. */
+/* Fields are padded so that they keep their position from step to step. */
 static void fields_fill(const struct progress *p, uint64_t now, bool brief, struct fields *f)
 {
     enum { LONG_STEP_NS = 2000000000 };
@@ -96,7 +96,7 @@ static void fields_fill(const struct progress *p, uint64_t now, bool brief, stru
         snprintf(f->text[F_NOW], 64, brief ? "now %s" : "this step %s", duration(now - p->heard, t));
 }
 
-/* Joins the n most important fields in the order in which they are shown. Returns the columns of the line. */
+/* Joins the n most important fields in display order. Returns the columns of the line. */
 static int fields_join(const struct fields *f, int n, char *buf, size_t size)
 {
     int at = 0;
@@ -110,7 +110,7 @@ static int fields_join(const struct fields *f, int n, char *buf, size_t size)
     return at;
 }
 
-/* Shortens texts if the line and ROOM do not fit, then leaves out the least important fields. */
+/* Shortens texts if the line and `room` do not fit, then leaves out the least important fields. */
 static void step_fit(const struct progress *p, uint64_t now, int columns, int room, char *buf, size_t n)
 {
     struct fields f;
@@ -122,7 +122,7 @@ static void step_fit(const struct progress *p, uint64_t now, int columns, int ro
 
 static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
 {
-    enum { ROOM = 19 };                                   /* for "  this step 0:00:42", which comes and goes */
+    enum { ROOM = 19 };                                   /* for " this step 0:00:42", which is not always shown */
     step_fit(p, now, columns, ROOM, buf, n);
 }
 
@@ -193,7 +193,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
     text_free(&t);
 }
 
-/* The last column stays free: some terminals wrap when it is written. */
+/* Leaves the last column free: some terminals wrap when it is written. */
 void progress_tick(struct progress *p)
 {
     char line[240];
@@ -212,7 +212,7 @@ void progress_back(struct progress *p, uint64_t step)
 void progress_pause(struct progress *p, bool on)
 {
     p->paused = on;
-    p->heard = clock_ns();                                /* what follows a pause has not been awaited before */
+    p->heard = clock_ns();                                /* the wait for a result starts after the pause */
 }
 
 void progress_end(struct progress *p)
@@ -254,7 +254,7 @@ uint64_t progress_idle_ns(const struct progress *p, uint64_t now)
     return now - p->heard >= doubt && !p->paused ? now - p->heard : 0;
 }
 
-/* Adds each score under its key, and all as one text for people; a text about a test leaves out the first score if
+/* Adds each score under its key, and all as one text for people. The text about a test leaves out the first score if
  * there are others. */
 static void scores_json(const struct progress *p, bool test, json_t *o)
 {

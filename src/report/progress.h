@@ -1,5 +1,5 @@
-/* How far the run is, for people: plain lines every service.log_every steps, or one line that is rewritten on a
- * terminal, as long as somebody watches. Rank 0's loop thread. */
+/* Shows the progress of a run to people: plain lines every service.log_every steps, or one rewritten line while
+ * somebody watches a terminal. Rank 0's loop thread. */
 #ifndef REPORT_PROGRESS_H
 #define REPORT_PROGRESS_H
 #include <jansson.h>
@@ -11,9 +11,9 @@ struct progress {
     const struct terminal *screen;
     int columns;                                          /* of the terminal at the last tick; 0: nobody watches */
     uint64_t steps, step, began, samples;
-    uint64_t epochs, epoch;                               /* epochs: of the whole run, 0: unknown */
-    uint64_t done, seconds_ns;                            /* steps that this process has made, and their durations */
-    uint64_t heard;                                       /* clock_ns of the last result, or of the beginning */
+    uint64_t epochs, epoch;                               /* epochs: of the whole run; 0: unknown */
+    uint64_t done, seconds_ns;                            /* steps that this process has run, and their durations */
+    uint64_t heard;                                       /* clock_ns of the last result, or of the start */
     struct scores scores;
     double score[MAX_SCORES], test_score[MAX_SCORES];     /* of the last step, of the last evaluation */
     double rate;
@@ -21,26 +21,27 @@ struct progress {
     /* samples of the running evaluation; test_done 0: none runs */
     uint64_t test_done, test_all, test_ns;
     uint64_t last_ns;                                     /* duration of the last step or batch of an evaluation */
-    /* of the last step; ACC_COUNT of each stage, which add up to step_ns */
-    uint64_t step_ns, *part, *bytes;                      /* bytes: of each stage, peak_bytes of metrics.jsonl */
-    bool paused;                                          /* nothing is awaited */
+    /* of the last step; ACC_COUNT for each stage, which add up to step_ns */
+    uint64_t step_ns, *part, *bytes;                      /* bytes: for each stage, peak_bytes of metrics.jsonl */
+    bool paused;                                          /* no result is expected */
 };
 void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen);
 void progress_step(struct progress *p, const struct result *r, const struct sums *s);
 void progress_evaluating(struct progress *p, const struct sums *s);   /* s: sums over its batches so far */
 void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
-void progress_back(struct progress *p, uint64_t step);    /* the run has gone back to that step */
+void progress_back(struct progress *p, uint64_t step);    /* the run has returned to that step */
 void progress_pause(struct progress *p, bool on);
 void progress_tick(struct progress *p);
-/* The progress line, in at most that many columns: what does not fit is abbreviated, then left out. now: clock_ns */
+/* Prints the progress line in at most that many columns: shortens fields that do not fit, then leaves them out. now:
+ * clock_ns. */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
 void progress_end(struct progress *p);
-/* Tell the service manager of a step or batch that was finished, or that the run pauses. */
+/* Report a finished step or batch, or a pause, to the service manager. */
 void progress_notify(const struct progress *p);
 void progress_notify_paused(const struct progress *p);
-/* For how long no step or batch has ended, if that is much longer than one takes; otherwise 0. now: clock_ns */
+/* For how long no step or batch has ended, if that is much longer than usual; otherwise 0. now: clock_ns. */
 uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
-/* Adds epoch, scores, rate, account, eta where it is known, and how far an evaluation is. awaited: steps or batches are
- * under way; if none has ended for long, that time takes the place of rate and eta. */
+/* Adds epoch, scores, rate, account, eta if known, and the progress of an evaluation. awaited: steps or batches are
+ * running. If none has ended for long, that time replaces rate and eta. */
 void progress_json(const struct progress *p, bool awaited, json_t *o);
 #endif

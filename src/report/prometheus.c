@@ -1,4 +1,4 @@
-/* Figures of a run, and the page that Prometheus reads. */
+/* The metrics of a run, and the page for Prometheus. */
 #include "config.h"
 #include <dirent.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "base/proc.h"
 #include "report/prometheus.h"
 
-/* Upper bounds of the durations of steps that are counted together, in seconds. */
+/* Upper bounds of the histogram of step durations, in seconds. */
 static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
                                 1,     2.5,    5,     10,   25,    50,   100, 250,  500};
 enum { BOUNDS = sizeof bounds / sizeof *bounds };
@@ -23,7 +23,7 @@ struct prometheus {
     uint64_t planned, step, epoch, steps, samples, evaluations, nonfinite, damaged, restarts, rollbacks, ended;
     double score[MAX_SCORES], test[MAX_SCORES], rate, norm;   /* norm -1: not computed */
     uint64_t within[BOUNDS + 1], duration_ns;             /* steps by duration; the last: longer than all bounds */
-    struct { uint64_t good, bad, step, when, ns; } kept;  /* checkpoints; step, when and ns: of the last good one */
+    struct { uint64_t good, bad, step, when, ns; } kept; /* checkpoints; step, when and ns: of the last committed one */
     struct rank_tally *rank;
 };
 
@@ -123,7 +123,7 @@ void prometheus_free(struct prometheus *t)
 static double process_files(void)
 {
     DIR *d = opendir("/proc/self/fd");
-    double n = d ? -1 : 0;                                /* the folder itself is one of them */
+    double n = d ? -1 : 0;                                /* without the descriptor of the folder itself */
     for (const struct dirent *f; d && (f = readdir(d));) n += f->d_name[0] != '.';
     if (d) closedir(d);
     return n;
@@ -148,7 +148,7 @@ static void put(const struct page *p, double x)
     add_number(p->out, x);
 }
 
-/* Labels are bytes of any kind to begin with: names of runs come from the user. */
+/* Label values may contain any bytes: users name runs. */
 static void add_label(struct text *t, const char *name, const char *value)
 {
     char clean[300];

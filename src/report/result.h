@@ -1,15 +1,15 @@
-/* What rank 0 has ordered and what all ranks have answered: what all of this folder reads. Any thread. */
+/* The orders of rank 0 and the answers of all ranks, which the files of this folder read. Any thread. */
 #ifndef REPORT_RESULT_H
 #define REPORT_RESULT_H
 #include "exec/exec.h"
 #include "job/job.h"
 
-/* Orders of rank 0: struct order.kind. CHECKPOINT: serial is which one, counted from 1 (ckpt_writer.h); CHECKPOINT,
- * ROLLBACK: code is why there was none; SAVE: row of the registry, what is enum weights_what; ABORT: code is the exit
- * code. */
+/* Orders of rank 0: struct order.kind. CHECKPOINT: serial is its number, counted from 1 (ckpt_writer.h). CHECKPOINT,
+ * ROLLBACK: code is why it failed. SAVE: row of the registry, what is enum weights_what. ABORT: code is the exit
+ * status. */
 enum order_kind { ORDER_TRAIN = STEP_TRAIN, ORDER_EVAL = STEP_EVAL, ORDER_CHECKPOINT = STEP_KINDS, ORDER_ROLLBACK,
                   ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
-/* A task that all ranks have reported, followed by one report of each rank. */
+/* A task that all ranks have reported, followed by one report for each rank. */
 struct result {
     struct order o;
     uint64_t epoch;
@@ -26,9 +26,10 @@ void sums_add(struct sums *s, const struct result *r, int n_ranks);
 /* "the loss", or "the gradient of conv1.weight": of report.nonfinite. Returns buf. */
 char *nonfinite_text(const struct graph *g, int nonfinite, char *buf, size_t n);
 
-/* Changes the parts so that they add up to ns. The time after a rank's own end counts as waiting for what comes before;
- * what began before the order was waiting, too. */
+/* Changes the parts so that they add up to ns. Missing time counts as waiting for upstream, since a rank waits after
+ * its own end. Excess time was waiting before the order, so it is removed from the waits first. */
 void account_fit(uint64_t part[ACC_COUNT], uint64_t ns);
-/* The parts of a rank's report, made to add up. Returns the share of ns in which the rank waited for neighbours. */
+/* Gets the parts of a rank's report, adjusted to add up. Returns the share of ns in which the rank waited for
+ * neighbours. */
 double account_of(const struct report *r, uint64_t ns, uint64_t part[ACC_COUNT]);
 #endif

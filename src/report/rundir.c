@@ -14,7 +14,7 @@
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
                   checkpoints[] = CKPT_FOLDER, metrics[] = "metrics.jsonl", logged[] = "mpstaged.log";
 
-/* The files that runs make there. use: which uses make it, as bits; result: it is a result of the run; old: the next
+/* The files that runs make in it. use: which uses make it, as bits; result: it is a result of these uses; old: the next
  * run removes it. */
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
@@ -40,17 +40,17 @@ bool rundir_owns(const char *name)
 
 static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") != 0; }
 
-/* ---- before ------------------------------------------------------------------------------------------------------ */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Half a checkpoint, which a process that was killed has left. */
+/* Half a checkpoint from a process that was killed. */
 static bool is_half(const char *name)
 {
     size_t n = strlen(name);
     return n > 4 && !strncmp(name, "step-", 5) && !strcmp(name + n - 4, ".tmp");
 }
 
-/* Whether a name is there, and if it is a folder, something in it: one that was made before a run, or in which a file
- * system of its own begins, holds nothing yet. -1: errno, it cannot be read. */
+/* Whether the name exists and, for a folder, has contents. A folder that a user made before a run, or a mount point of
+ * an empty file system, counts as empty. -1: it cannot be read; errno. */
 static int holds(int at, const char *name, mode_t kind)
 {
     static const char *const nothing[] = {".", "..", "lost+found"};
@@ -72,7 +72,7 @@ static int holds(int at, const char *name, mode_t kind)
     return why ? -1 : found;
 }
 
-/* Whether the metrics say more than how a run began and that it failed. What is no such file counts as results. -1:
+/* Whether the metrics have more than the start of a run and its failure. A file of another kind counts as results. -1:
  * e. */
 static int metrics_tell(const struct rundir *d, struct err *e)
 {
@@ -98,8 +98,8 @@ static int metrics_tell(const struct rundir *d, struct err *e)
     return err_set(e, E_IO, "%s/%s: %s", d->path, metrics, strerror(why));
 }
 
-/* What a run that failed before its first step leaves is in nobody's way. Neither is what one leaves that came to no
- * checkpoint and no weights: its metrics and log stay, and the next run adds to them. */
+/* Files of a run that failed before its first step do not matter. The metrics and log of a run without checkpoints and
+ * weights stay, and the next run adds to them. */
 static int leftovers_report(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
     int told = d->fd < 0 || c->run.overwrite || resumes(c) ? 0 : metrics_tell(d, e);
@@ -132,7 +132,7 @@ static int replaceable(int fd, const char *path, const char *name, struct err *e
     return bad;
 }
 
-/* Whether checkpoints can be made, from their beginning to their removal. */
+/* Checks by a trial that checkpoint folders can be made and removed. */
 static int saves_try(const struct rundir *d, const struct conf *c, struct err *e)
 {
     if (!conf_saves(c)) return 0;
@@ -145,7 +145,7 @@ static int saves_try(const struct rundir *d, const struct conf *c, struct err *e
     return bad;
 }
 
-/* A run that is to save looks now whether it can, not after hours. */
+/* Checks now, not after hours, that a run can save checkpoints. */
 static int saves_check(int fd, const char *path, const struct conf *c, struct err *e)
 {
     if (!conf_saves(c) || !faccessat(fd, checkpoints, W_OK | X_OK, AT_EACCESS)) return 0;
@@ -231,7 +231,7 @@ int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, st
     return lock_take(d, false, e) || kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e) ? -1 : 0;
 }
 
-/* Of a file, or of the weights file of a run directory. */
+/* For a file, or for the weights file of a run directory. */
 static int weights_stat(const char *from, struct stat *st)
 {
     if (stat(from, st) || !S_ISDIR(st->st_mode)) return stat(from, st);
@@ -259,7 +259,7 @@ static void input_look(void *ctx, const char *key, const char *file)
         if (owns[i].old && same_file(x->d, owns[i].name, &st)) *x = (struct eaten){x->d, key, file, owns[i].name};
 }
 
-/* Fails if a file that this run reads is one that it removes when it begins. */
+/* Fails if this run reads a file that it removes when it begins. */
 static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct eaten x = {.d = d};
@@ -269,7 +269,7 @@ static int inputs_spare(const struct rundir *d, const struct conf *c, struct err
                    x.file, *x.key ? " as " : ": the configuration", x.key, x.name);
 }
 
-/* Fails if the weights to start from are among what --overwrite removes in the end. */
+/* Fails if --overwrite would later remove the initial weights. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat from;
@@ -283,8 +283,8 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
-/* A folder that was made outlives a loss of power only when the one above it is synced: checkpoints lie in it. One
- * that may be written but not read cannot be opened for that. */
+/* A new folder survives a loss of power only if its parent is synced, and checkpoints lie in it. A parent with write
+ * but no read permission cannot be opened for that. */
 static int above_sync(const char *path)
 {
     char *above = mem_strdup(path), *slash = strrchr(above, '/');
@@ -332,7 +332,7 @@ static int weights_aside(struct rundir *d, struct err *e)
     return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }
 
-/* Checkpoints: those of an earlier run go with its other files, and what killed processes left of any. */
+/* Removes half checkpoints of killed processes, and with `all` also an earlier run's checkpoints. */
 static int checkpoints_clear(struct rundir *d, bool all, struct err *e)
 {
     struct text shown = {0};
@@ -352,7 +352,7 @@ static int checkpoints_clear(struct rundir *d, bool all, struct err *e)
     return bad;
 }
 
-/* A run that goes on keeps all but the socket. */
+/* A run that resumes keeps everything except the socket. */
 static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
 {
     out_sweep(d->fd);
@@ -372,7 +372,7 @@ int rundir_make(struct rundir *d, const struct conf *c, struct err *e)
     enum rundir_use use = c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
     if (rundir_enter(d, e)) return -1;
     if (d->lock < 0 && lock_take(d, true, e)) return -1;
-    /* another run may have begun and ended since the check, before there was a lock file */
+    /* another run may have begun and ended since the check, before a lock file existed */
     if (kinds_check(d->fd, d->path, c, use, e) || results_refuse(d, c, use, e)) return -1;
     if (out_lock_sign(d->lock, d->path, lock, e) || old_remove(d, c, e)) return -1;
     if (c->run.evaluate) return 0;

@@ -13,7 +13,7 @@ static const struct score_style styles[] = {
     {"iou", "iou", "IoU", "IoU", .tests_only = true, .rises = true},
 };
 
-/* Rows of one class: dice_1, iou_1. */
+/* Whether the row is of one class: dice_1, iou_1. */
 static bool of_class(const char *row)
 {
     const size_t n = !strncmp(row, "dice_", 5) ? 5 : !strncmp(row, "iou_", 4) ? 4 : 0;
@@ -70,10 +70,10 @@ int score_print(const struct score_style *s, double x, enum score_form form, cha
 {
     const char *text = form == SCORE_BRIEF ? s->brief : s->text;
     if (isnan(x)) x = fabs(x);                            /* a NaN is printed without a sign */
-    /* padded in progress lines, so that fields stay in place from step to step */
+    /* padded in progress lines, so that fields keep their position from step to step */
     if (s->significant) return snprintf(buf, n, "%s %-*.5g", text, form == SCORE_TEST ? 0 : 8, x);
     const int decimals = form == SCORE_TEST ? 4 : 3;
-    /* what counts right ones is no number only where there was none to count */
+    /* a score that rises is NaN only if nothing was counted */
     if (s->rises && isnan(x)) return snprintf(buf, n, "%s %-*s", text, form == SCORE_TEST ? 0 : 2 + decimals, "none");
     return snprintf(buf, n, "%s %.*f", text, decimals, x);
 }

@@ -16,7 +16,7 @@ struct ready {
     pthread_cond_t wake;
     const char *doing;
     uint64_t delay, began, since, note;                   /* note: when the next note is due if nobody watches */
-    int done, all;                                        /* of plans; all 0: no count is shown */
+    int done, all;                                        /* of plans; all 0: shows no count */
     bool end;
 };
 

@@ -1,4 +1,4 @@
-/* Which layers or stages are late, and why. */
+/* Finds late layers or stages, and the reason. */
 #include <stdlib.h>
 #include <string.h>
 #include "report/slow_layers.h"
@@ -8,13 +8,13 @@
 #define WORTH_SHARE 0.01
 #define WORTH_NS 1e6
 #define WORTH_LOAD 0.05
-/* A thread that had less than this of a core shared it. */
+/* A thread with less than this share of a core had to share the core. */
 #define SHARED_CORE 0.7
 enum { WORTH_FAULTS = 8 };
 
 void likely_cause(const struct late *l, struct text *out)
 {
-    /* with a core to itself it would have kept to the plan */
+    /* with its own core it would have met the plan */
     bool explains = l->ns * l->met.core <= SLOW_LAYERS_TIMES * l->planned_ns;
     if (l->slow) text_add(out, "%s", l->slow);
     else if (l->met.faults >= WORTH_FAULTS)
@@ -66,7 +66,7 @@ void slow_layers_load(int rank, double load, double step, int workers, struct te
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Fills in the times of every group of a stage. Kernels that did not run in the timed steps do not count. */
+/* Gets the times of a group of a stage. Kernels that did not run in the timed steps do not count. */
 static struct late group_time(const struct slow_layers_request *q, int stage, int group)
 {
     const struct selection *s = q->plan->sel;
@@ -116,8 +116,8 @@ static double usual(struct late *all, int n)
     return 1;
 }
 
-/* Sorts the groups of one stage, all[0 to n - 1], so that late ones come first, and returns how many those are. A
- * program that shares the core delays any layer, so then the time that layers had of the core is what counts. */
+/* Sorts the groups of one stage, all[0 to n - 1], with late ones first. Returns the number of late ones. A program that
+ * shares the core delays any layer, so then only the time that layers had the core counts. */
 static int late_sort(const struct slow_layers_request *q, struct late *all, int n, double usual)
 {
     double stage_ns = 0, core_ns = 0;
@@ -136,7 +136,7 @@ static int late_sort(const struct slow_layers_request *q, struct late *all, int 
     return k;
 }
 
-/* Whether a stage is late as a whole: in most of its work, or by many small delays in a step. */
+/* Whether a stage is late as a whole: in most of its work, or through many small delays in a step. */
 static bool stage_late(const struct slow_layers_request *q, const struct late *all, int n, int n_late, struct late *l)
 {
     double planned = 0, excess = 0;
@@ -174,7 +174,7 @@ void slow_layers_kernels(const struct slow_layers_request *q, struct text *out)
     struct late *all = mem_alloc((size_t)room * sizeof *all), *named = mem_alloc((size_t)room * sizeof *named), stage;
     n = collect(q, all);
     double norm = q->estimated ? usual(all, n) : 1;
-    collect(q, all);                                      /* usual has changed the order */
+    collect(q, all);                                      /* usual() has changed the order */
     for (int i = 0, at = 0; i < q->plan->n_stages; at += q->plan->stage[i++].n_groups) {
         int k = q->plan->stage[i].n_groups, n_late = late_sort(q, all + at, k, norm);
         if (stage_late(q, all + at, k, n_late, &stage)) { late_text(&stage, out); continue; }

@@ -1,4 +1,4 @@
-/* Which ranks became slow. */
+/* Finds ranks that became slow. */
 #include <stdlib.h>
 #include <string.h>
 #include "report/straggler.h"
@@ -17,7 +17,7 @@ static double median(const double *x, int n)
     return sorted[n / 2];
 }
 
-/* Collects the first steps. False: they are known. */
+/* Collects the first steps. False: all are collected. */
 static bool learns(struct straggler *s, double busy_ns)
 {
     if (s->n_first == STRAGGLER_FIRST) return false;

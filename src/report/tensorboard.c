@@ -31,7 +31,8 @@ static void crc_table(uint32_t crc[256])
     }
 }
 
-/* Masked, so that a checksum of data that holds checksums is none of them: TensorFlow, core/lib/hash/crc32c.h. */
+/* Masked, so that a checksum over data that contains checksums is not one of them: TensorFlow,
+ * core/lib/hash/crc32c.h. */
 static uint32_t crc_masked(const struct tensorboard *v, const void *p, size_t n)
 {
     const unsigned char *s = p;
@@ -41,7 +42,7 @@ static uint32_t crc_masked(const struct tensorboard *v, const void *p, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-/* In one write, so that a reader sees whole records. */
+/* Writes in one call, so that a reader sees whole records. */
 static int record_write(struct tensorboard *v, struct err *e)
 {
     uint64_t n = v->event.n;
@@ -106,7 +107,7 @@ static int event_end(struct tensorboard *v, struct err *e)
     return record_write(v, e);
 }
 
-/* ---- what is told ------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static void add_scores(struct tensorboard *v, const char *part, const struct sums *s, bool test)
 {
@@ -147,7 +148,7 @@ int tensorboard_evaluation(struct tensorboard *v, uint64_t step, const struct su
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* Counts the event files of the directory, and removes them if asked to. */
+/* Counts the event files of the directory. gone: also removes them. */
 static int earlier(int dirfd, bool gone)
 {
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
@@ -165,13 +166,13 @@ static int earlier(int dirfd, bool gone)
 int tensorboard_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
 {
     bool adds = c->run.overwrite || strcmp(c->run.resume, "no");
-    adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* of a run that came to nothing: rundir.c */
+    adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* a run without results: rundir.c */
     if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
                    dir, prefix);
 }
 
-/* Says that the run begins again at this step: TensorBoard forgets what earlier files have of it and of later ones
+/* Records that the run begins again at this step: TensorBoard then drops this step and later ones of earlier files
  * (Event.session_log 7, SessionLog.status 1 = START). */
 static int session_begin(struct tensorboard *v, uint64_t step, struct err *e)
 {

@@ -11,8 +11,8 @@ struct track { int n; struct span *v; };
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
-/* What to add to the rank's clock to have rank 0's. Ranks of one host share the monotonic clock. Between hosts the
- * shortest of some round trips is taken, half of it for the answer; the error is at most that half. */
+/* What to add to the rank's clock to get rank 0's. Ranks of one host share the monotonic clock. Between hosts: from the
+ * shortest of some round trips, of which half counts for the answer; the error is at most that half. */
 static int64_t clock_offset(struct world *w, int rank)
 {
     enum { TRIPS = 32 };
@@ -21,7 +21,7 @@ static int64_t clock_offset(struct world *w, int rank)
     if (w->here == w->size || rank == 0) return 0;
     for (int i = 0; i < TRIPS; i++) {
         uint64_t sent = clock_ns(), there = 0, nothing = 0;
-        w->share(w, 0, &nothing, sizeof nothing);         /* a question ... */
+        w->share(w, 0, &nothing, sizeof nothing);         /* a request ... */
         if (w->rank == rank) there = clock_ns();
         w->share(w, rank, &there, sizeof there);          /* ... and the answer */
         uint64_t trip = clock_ns() - sent;
@@ -54,7 +54,7 @@ static struct track spans_gather(const struct trace_request *q, int rank)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* rank: among those of all replicas, as everywhere here */
+/* rank: numbered over all replicas, in this whole file */
 static const struct plan *plan_of(const struct job *j, int rank, const struct span *s)
 {
     return job_plans(j, rank)[s->plan];
@@ -153,8 +153,8 @@ static int link_track(const struct job *j, int rank, const struct channel *c, bo
     return TID_LINKS + 2 * (replica * j->n_ranks + (send ? c->to_rank : c->from_rank)) + send;
 }
 
-/* What tells a message from others at both of its ends: replicas number their channels alike, and one between them has
- * its own number. */
+/* Identifies a message at both of its ends. Replicas number their channels alike; a channel between replicas has its
+ * own number. */
 struct arrival { uint64_t step, at; int plan, replica, chan, mb; };
 
 static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
@@ -170,8 +170,8 @@ static void flow_id(const struct arrival *x, char id[64])
     snprintf(id, 64, "%llu.%d.%d.%d.%d", (unsigned long long)x->step, x->plan, x->replica, x->chan, x->mb);
 }
 
-/* A message's slice begins when the link is free for it, because messages go one after another. Its arrow leads from
- * where the send begins to where the receive ends. */
+/* A message's slice begins when the link is free, because messages go one after another. Its arrow leads from the begin
+ * of the send to the end of the receive. */
 static void message_add(struct writer *w, int rank, const struct span *s, uint64_t *link_free)
 {
     const struct plan *p = plan_of(w->job, rank, s);
@@ -187,7 +187,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     act_args(p, a, s->step, o);
     json_object_set_new(json_object_get(o, "args"), "bytes", json_integer((json_int_t)act_bytes(p, a)));
     event_add(w, o);
-    if (act_info[a->op].kind == KIND_ALL) return;         /* nobody sends a sum to somebody */
+    if (act_info[a->op].kind == KIND_ALL) return;         /* a sum has no sender and receiver */
     flow_id(&both, id);
     o = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:f}", "ph", send ? "s" : "f", "name", "message", "cat", "message", "id",
                   id, "pid", rank, "tid", tid, "ts", send ? us(w, from) : us(w, to) - 0.5);
@@ -226,8 +226,8 @@ static bool is_message(const struct job *j, int rank, const struct span *s, bool
     return s->kind == SPAN_MESSAGE && is_send(act_of(j, rank, s)) == send;
 }
 
-/* A rank notices the end of a send only when it next looks, perhaps long after the message arrived. So a send ends, at
- * the latest, with its receive. */
+/* A rank notices the end of a send only at its next check, maybe long after the message arrived. So a send ends, at the
+ * latest, with its receive. */
 static void sends_end(const struct job *j, struct track *track)
 {
     int n = 0;

@@ -1,4 +1,4 @@
-/* The numbers that the timed first steps of a run give. */
+/* The numbers that the timed first steps of a run report. */
 #include "report/warmup_costs.h"
 #include "exec/costs.h"
 
