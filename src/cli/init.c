@@ -12,15 +12,16 @@
 #include "data/picture.h"
 
 enum { LOOKED_AT = 100, FILE_MOST = 1 << 28 };
-static const double SHARE = 0.1;                           /* data.validation, where no folder is to test with */
+static const double SHARE = 0.1;                           /* data.validation, if there is no folder to test with */
 
 struct found_folders {
-    char *train, *test;                                    /* folders; test NULL: there is none */
-    int beside; char *first_beside;                        /* what lies beside them and is not used */
+    char *train, *test;                                    /* folders; test NULL: none */
+    int beside; char *first_beside;                        /* entries next to them that are not used */
     char *name;                                            /* of the run and its file */
     struct image_list list;                                /* of train */
-    int n, small[LOOKED_AT], large[LOOKED_AT], unread;     /* pictures looked at: shorter sides, longer sides */
-    char *why_unread;                                      /* the first of those that cannot be read */
+    /* pictures measured: shorter sides, longer sides; unread: failed */
+    int n, small[LOOKED_AT], large[LOOKED_AT], unread;
+    char *why_unread;                                      /* the error of the first unreadable one */
 };
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -48,7 +49,7 @@ static void name_table_free(names *n)
     vec_free(n);
 }
 
-/* What is in a folder, but for what is hidden or what systems leave. folders: only these. */
+/* Lists the entries of a folder, except hidden ones and those that operating systems leave. folders: only folders. */
 static int folder_names(const char *dir, bool folders, names *out, struct err *e)
 {
     DIR *d = opendir(dir);
@@ -80,7 +81,7 @@ static int two_splits(const char *dir, const char *a, const char *b, struct err 
     return err_set(e, E_DATA, "%s: holds %s and %s: rename one, or give --init a folder of classes", dir, a, b);
 }
 
-/* The folder of a part among those of a folder, or -1; *second: another one, or -1. */
+/* Finds the folder of a part in the list, or -1; *second: another one, or -1. */
 static int split_find(const names *in, enum split want, int *second)
 {
     int found = -1;
@@ -93,8 +94,9 @@ static int split_find(const names *in, enum split want, int *second)
     return found;
 }
 
-/* Is the folder that is called so a part, rather than a class? Then it holds folders, as a class may, too, or another
- * part lies beside it. Several of a kind and no other are classes, such as dev1 and dev2. */
+/* Decides whether folders with such names are parts rather than classes. A training part contains folders, as a class
+ * also may, or has another part next to it. Several names of one kind and none of another are classes, such as dev1 and
+ * dev2. */
 static int parts_find(const char *dir, const names *in, struct found_folders *f, struct err *e)
 {
     int second[3], first[3];
@@ -132,7 +134,7 @@ static int folders_find(const char *dir, struct found_folders *f, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* The folder's name, as far as it is one of a run and a file. */
+/* The folder's name, with other characters than a run and a file may have replaced. */
 static char *name_of(const char *dir)
 {
     char *real = realpath(dir, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -170,7 +172,7 @@ static void picture_look(struct found_folders *f, const char *path)
 
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Some from all parts of the list. */
+/* Measures some pictures from all parts of the list. */
 static int pictures_look(struct found_folders *f, struct err *e)
 {
     struct text path = {0};
@@ -188,7 +190,7 @@ static int pictures_look(struct found_folders *f, struct err *e)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* A file's name as a configuration has it: relative ones stay so, and what is special there is not. */
+/* Adds a file name in the syntax of a configuration: relative names stay relative, special characters are escaped. */
 static void path_add(struct text *t, const char *s)
 {
     text_add(t, "\"%s", *s == '~' ? "./" : "");
@@ -196,7 +198,7 @@ static void path_add(struct text *t, const char *s)
     text_add(t, "\"");
 }
 
-/* What a network is given of pictures whose shorter sides are like that. */
+/* The input size for pictures with this shorter side. */
 static int input_of(int small) { return small <= 40 ? 32 : small <= 80 ? 64 : small <= 160 ? 128 : 224; }
 
 static int power_below(int most, int n)
@@ -205,8 +207,8 @@ static int power_below(int most, int n)
     return most;
 }
 
-/* Samples of a batch, and of a micro-batch, so that neither has a last one of a single sample: batch norm over single
- * points could do nothing with it. */
+/* Chooses the samples of a batch and of a micro-batch so that neither ends with a single sample: batch norm over single
+ * points could not use it. */
 static void sizes_find(int n, int *batch, int *split)
 {
     *batch = power_below(64, n);
@@ -226,7 +228,8 @@ static void classes_add(const struct image_list *l, struct text *t)
     text_add(t, "%s", l->n_classes > SHOWN ? " ..." : "");
 }
 
-/* Photographs stand any crop and a mirror; what small pictures do, digits among them, is not known. */
+/* Photographs tolerate any crop and a mirror image. Small pictures may be digits, for example, so it is unknown what
+ * they tolerate. */
 static void augment_add(int input, struct text *t)
 {
     if (input >= 128)
@@ -237,7 +240,7 @@ static void augment_add(int input, struct text *t)
                     "    # augment = {\"random_crop padding=%d\", \"horizontal_flip\"}\n", input / 8);
 }
 
-/* What was found, as comments of at most 80 columns. */
+/* Adds what was found, as comments of at most 80 columns. */
 static void found_add(const struct found_folders *f, struct text *t)
 {
     struct text said = {0}, folded = {0};
@@ -257,7 +260,7 @@ static void found_add(const struct found_folders *f, struct text *t)
     text_free(&folded);
 }
 
-/* Is there something to test with: given, or enough of each class for a share of it? */
+/* Whether there are test samples: a test folder, or enough pictures per class to hold some out. */
 static bool tested(const struct found_folders *f)
 {
     return f->test || SHARE * f->list.image.n >= (double)f->list.n_classes;
@@ -322,7 +325,7 @@ static int found_look(const char *dir, struct found_folders *f, struct err *e)
     return pictures_look(f, e);
 }
 
-/* What is not used, and what else should be known of the folder, a line each. */
+/* Adds warnings about unused entries and other oddities of the folder, one line each. */
 static void found_say(const struct found_folders *f, const char *dir, struct text *out)
 {
     struct text t = {0};

@@ -23,7 +23,7 @@ static void out_of_memory(size_t bytes)
     _exit(log_error(E_INTERNAL, line));
 }
 
-/* Each heap of a thread reserves 64 MiB of address space, which are missing where that is limited. */
+/* Each thread's heap reserves 64 MiB of address space, which is too much if address space is limited. */
 static void heaps_limit(void)
 {
     struct rlimit r;
@@ -37,14 +37,14 @@ int main(int argc, char **argv)
     int code;
     heaps_limit();
     mem_oom_handler(out_of_memory);
-    json_set_alloc_funcs(mem_alloc, free);               /* jansson's calls cannot fail for want of memory either */
-    signal(SIGXFSZ, SIG_IGN);                             /* at the limit of file sizes writing fails (74) */
+    json_set_alloc_funcs(mem_alloc, free);               /* jansson's calls cannot fail for lack of memory either */
+    signal(SIGXFSZ, SIG_IGN);                             /* writing then fails at the limit of file sizes (74) */
     bool first = launched_first();                        /* one process speaks for the whole job */
     log_quiet(!first);
     log_journal(terminal_is_journal(launched_any()));
     if (opts_parse(&o, argc, argv, &e)) {
         code = log_error(e.code, e.text);
-        /* mpirun 5.0 ends all ranks when the first one fails, also before it has read that one's message */
+        /* mpirun 5.0 ends all ranks when the first one fails, even before it has read that rank's message */
         if (!first) sleep(1);
     } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = run_main(&o, &argc, &argv);
     else if (!first) code = 0;

@@ -68,7 +68,7 @@ static void version_text(struct text *out)
     }
 }
 
-/* What the optimizer keeps on a replica; where these share weights out, on the one that keeps most. */
+/* Bytes of optimizer state on a replica; if replicas shard it, on the one that has most. */
 static uint64_t optimizer_bytes(const struct placement *pl)
 {
     uint64_t most = 0;
@@ -82,7 +82,7 @@ static uint64_t optimizer_bytes(const struct placement *pl)
     return most;
 }
 
-/* Adds up what training holds, by the rows of the registry. */
+/* Adds up what training stores, from the rows of the registry. */
 static void state_sums(const struct placement *pl, struct summary_run *r)
 {
     const struct state_row *row = pl->state;
@@ -138,12 +138,12 @@ static void mirrors_text(const struct job *j, struct text *out)
     char buf[32];
     for (int i = 0; i < job_world(j); i++)
         if (save_staging_bytes(j, i) > most) most = save_staging_bytes(j, i);
-    if (!most || !conf_saves(j->conf)) return;       /* otherwise only if somebody asks for one */
+    if (!most || !conf_saves(j->conf)) return;       /* otherwise a copy is made only on request */
     text_add(out, "checkpoints keep a copy of the state on the host: at most %s a rank\n", text_bytes(most, buf));
 }
 
-/* What reading takes: each thread, and what all share. Of some formats only the files can say it, which need not be
- * where a plan is made. */
+/* Memory for reading: each: of a thread; shared: of all threads. For some formats only the files determine it, and they
+ * need not exist where a plan is made. */
 static int files_memory(const struct job *j, size_t *each, size_t *shared, struct err *e)
 {
     const struct ds_kind *const *k = ds_list;
@@ -180,15 +180,15 @@ static void feeds_text(const struct job *j, struct text *out)
     if (bad) text_add(out, "  and what reading takes besides, which only the files say:\n    %s\n", why.text);
 }
 
-/* How many of a launcher's ranks are on this host; 0: all, or nobody knows. */
+/* How many of a launcher's ranks are on this host; 0: all, or unknown. */
 static int ranks_here(void)
 {
     const char *n = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     return launched_any() && n && atoi(n) > 0 ? atoi(n) : 0;
 }
 
-/* What this host has for the ranks, which are all here unless a launcher says otherwise. A run that would not fit is
- * refused by --check-config, and by --plan unless pipeline.max_memory says what the machine will have. */
+/* This host's memory for the ranks, which are all here unless a launcher reports otherwise. --check-config refuses a
+ * run that would not fit. So does --plan, unless pipeline.max_memory gives the machine's memory. */
 static void memory_find(const struct opts *o, struct job *j, struct memory *m)
 {
     struct memory_info *w = mem_alloc(sizeof *w);
@@ -206,7 +206,7 @@ static void memory_find(const struct opts *o, struct job *j, struct memory *m)
     j->host = &m->host;
 }
 
-/* Where --plan is of another machine. */
+/* Adds a note if --plan is for another machine. */
 static void memory_text(const struct job *j, struct text *out)
 {
     uint64_t need;
@@ -235,7 +235,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     return 0;
 }
 
-/* Whether the file can be made is looked at before all samples are read. */
+/* Checks that the file can be made before it reads all samples. */
 static int batch_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
     struct text png = {0}, said = {0};
@@ -271,7 +271,7 @@ static int address_look(const char *address, struct err *e)
     return 0;
 }
 
-/* Checks output files; results of an earlier run are no fault of the configuration. */
+/* Checks output files. Results of an earlier run are no error of the configuration. */
 static int outputs_look(const struct conf *c, struct err *e)
 {
     if (address_look(c->service.metrics, e)) return -1;
@@ -306,7 +306,7 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
     return bad ? -1 : 0;
 }
 
-/* A list may name files that are not there, which a run finds when their turn comes. */
+/* Looks at some pictures. A list may name missing files; a run reports each when it reads it. */
 static int pictures_look(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
@@ -325,8 +325,9 @@ static int pictures_look(const struct job *j, struct err *e)
     return bad ? -1 : 0;
 }
 
-/* All modes that need the network. Of those that plan only --check-config opens data: it does all of a run that creates
- * nothing. Without data --evaluate and --predict have no batches, so the plans are those for training. */
+/* All modes that need the network. Of those that plan, only --check-config opens data: it does everything that a run
+ * does without creating files. Without data --evaluate and --predict have no batches, so the plans are those for
+ * training. */
 static int network_text(const struct opts *o, int n_ranks, const struct conf *given, struct ready *r, struct text *out,
                         struct err *e)
 {
@@ -357,7 +358,7 @@ out:
     return bad ? -1 : 0;
 }
 
-/* The same, with a progress line if it takes long. */
+/* Does the same, with a progress line if it takes long. */
 static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
 {
     enum { DELAY_S = 2 };

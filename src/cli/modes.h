@@ -5,6 +5,6 @@
 #ifndef CLI_MODES_H
 #define CLI_MODES_H
 #include "conf/opts.h"
-/* Plans are for n_ranks; 0: as many as stages. Returns the exit code. */
+/* Plans are for n_ranks; 0: as many as stages. Returns the exit status. */
 int mode_run(const struct opts *o, int n_ranks, struct err *e);
 #endif

@@ -6,12 +6,12 @@
 #include "data/ds.h"
 #include "data/contact_sheet.h"
 
-/* Of the data set: its picture, and its label, -1: none. values, targets: of a sample; lo, hi: what is black and what
- * is white. */
+/* The data set's fields: input: the picture; target: the label, -1: none. values, targets: of a sample. lo, hi: the
+ * values of black and white. */
 struct batch {
     const struct conf *c;
     struct ds *d;
-    int input, target, n, all;                           /* n of all samples of the batch are shown */
+    int input, target, n, all;                           /* n of all samples of the batch are drawn */
     struct shape picture;
     size_t values, targets;
     int64_t *id;
@@ -60,7 +60,8 @@ static int samples_read(struct batch *b, struct err *e)
     return 0;
 }
 
-/* Takes data.mean and data.std back. What is not known to lie in 0 to 1 then is shown from its least to its most. */
+/* Undoes data.mean and data.std. Values that are not known to be within 0 to 1 are then drawn from their minimum to
+ * their maximum. */
 static void values_restore(struct batch *b)
 {
     const struct conf_reals *mean = &b->c->data.mean, *std = &b->c->data.std;
@@ -79,10 +80,10 @@ static void values_restore(struct batch *b)
 static uint8_t level(const struct batch *b, float v)
 {
     float part = (v - b->lo) / (b->hi - b->lo);
-    return (uint8_t)(part >= 1 ? 255 : part > 0 ? lrintf(part * 255) : 0);   /* no number is black */
+    return (uint8_t)(part >= 1 ? 255 : part > 0 ? lrintf(part * 255) : 0);   /* NaN is black */
 }
 
-/* One channel is grey, of more than three the first three count. */
+/* One channel is grey; of more than three the first three are drawn. */
 static void pixels_make(const struct batch *b, int i, uint8_t *rgb)
 {
     size_t plane = (size_t)(b->picture.d[1] * b->picture.d[2]);
@@ -110,7 +111,7 @@ static bool probabilities(const float *t, size_t n)
     return fabs(sum - 1) < 1e-4;
 }
 
-/* The likeliest two classes, a line each; or the first numbers. */
+/* The two most probable classes, a line each; or the first numbers. */
 static void vector_add(const struct batch *b, const float *t, struct text *out)
 {
     size_t first = 0, second = b->targets;
