@@ -1,5 +1,5 @@
-/* augs SEED VISITS HEIGHT WIDTH TO_HEIGHT TO_WIDTH ENTRY...: what a list of data.augment makes of a picture, height x
- * width bytes of red, then green, then blue on the standard input, in so many epochs. For each of them a line with the
+/* augs SEED VISITS HEIGHT WIDTH TO_HEIGHT TO_WIDTH ENTRY...: applies a list of data.augment to a picture for VISITS
+ * epochs. Standard input: height x width bytes of red, then green, then blue. Output for each epoch: a line with the
  * random numbers of the first entry, then the values, floats of 0 to 255, not normalised, in the same order. */
 #include <stdio.h>
 #include <stdlib.h>

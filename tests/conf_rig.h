@@ -1,4 +1,4 @@
-/* What the suites of the configuration share: small texts, read and completed. */
+/* Shared by the suites of the configuration: small texts, parsed and completed. */
 #ifndef TESTS_CONF_RIG_H
 #define TESTS_CONF_RIG_H
 #include <check.h>

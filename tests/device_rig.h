@@ -1,5 +1,5 @@
-/* What the tests of transports for GPUs share: ranks as threads over the doubles of CUDA and NCCL, each with a stream
- * of its own, and tests that a busy machine cannot spoil. Uses Check's assertions. */
+/* Shared by the tests of transports for GPUs: ranks as threads over the doubles of CUDA and NCCL, each with its own
+ * stream, and tests that tolerate a busy machine. Uses Check's assertions. */
 #ifndef TESTS_DEVICE_RIG_H
 #define TESTS_DEVICE_RIG_H
 #include <check.h>
@@ -15,40 +15,40 @@ struct member {
     const struct tp_check *check;
     int drop;                                            /* stream whose waits are lost, -1: none */
     int rank, size;
-    long wrong;                                          /* values */
+    long wrong;                                          /* number of wrong values */
     char text[1100];
     struct err e;
     int (*run)(struct member *m);
 };
-/* What transports are opened with: the GPU and host of each rank, and as struct tp_request says. */
+/* Parameters for opening transports: the GPU and host of each rank, and the fields of struct tp_request. */
 extern int gpu_of[MAX_RANKS], host_of[MAX_RANKS], max_ctas;
 extern uint64_t patience_ns, connect_ns;
 
 void check_cuda(cudaError_t status);
 cudaStream_t stream_new(void);
-/* Device memory that is given back when all is over, because a free waits for everything. */
+/* Device memory that is freed at the end, because a free waits for everything. */
 void *memory_take(size_t bytes);
 void memory_keep(void *p);
 void memory_give_all(void);
 
 int device_open(enum kind kind, struct tp *inner, struct tp **out, struct err *e);
-/* Runs all members; afterwards m[i].text says what went wrong. */
+/* Runs all members; afterwards m[i].text describes the failure. */
 void members_run(enum kind kind, int n, struct member *m);
 void members_close(int n, struct member *m);
-void two(enum kind kind, int (*run)(struct member *), struct member *m);   /* of which rank 0 sends to rank 1 */
-int come_to(struct tp *t, struct tp_req *r, struct err *e);   /* until the stream may go on after the post */
-int settle(struct member *m);                            /* until all posts and the stream are done */
+void two(enum kind kind, int (*run)(struct member *), struct member *m);   /* two members: rank 0 sends to rank 1 */
+int come_to(struct tp *t, struct tp_req *r, struct err *e);   /* waits until the stream may continue after the post */
+int settle(struct member *m);                            /* waits until all posts and the stream are done */
 int one_transfer(struct member *m, struct tp_tag tag, void *p);
 
-extern uint64_t patience_s;                              /* of the try under way */
+extern uint64_t patience_s;                              /* of the running try */
 extern char said[1200];
-/* said, with that text, or NULL */
+/* Returns `said` with that text, or NULL. */
 const char *wrong_if(bool wrong, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Runs a check in a process of its own, with a patience of 1, 2, 4 and 8 s until all is well: what is wrong is wrong
- * with any patience, and a rank that the machine kept waiting is only slow. */
+/* Runs a check in its own process, with a patience of 1, 2, 4 and 8 s until it passes. A real failure fails with any
+ * patience; a rank that the machine delayed is only slow. */
 void patiently(const char *(*check)(int), int i);
-/* The same where the patience is not ours to set: for a second and a half, a rank that lost its peer waits for that
- * peer's own error. A machine may stand still for so long once, not twice. */
+/* The same if the test cannot set the patience: for a second and a half, a rank that lost its peer waits for that
+ * peer's own error. A machine may stall that long once, but not twice. */
 void twice(const char *(*check)(int), int i);
 
 #endif

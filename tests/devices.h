@@ -1,4 +1,4 @@
-/* Devices and optimizers as values, whatever this machine is: as the reference backend has it, and as oneDNN with
+/* Devices and optimizers as values, independent of this machine: as in the reference backend, and as in oneDNN with
  * AVX-512. */
 #ifndef TESTS_DEVICES_H
 #define TESTS_DEVICES_H
@@ -21,7 +21,7 @@ static const struct device rig_blocked = {.backend = "onednn",
                                           .fuse_bn = true,
                                           .threads = 1};
 
-/* What an optimizer with 0 to 2 buffers a weight keeps. */
+/* The buffers of an optimizer with 0 to 2 buffers per weight. */
 static inline struct state_buffers rig_buffers(int n)
 {
     static const char *const name[] = {"first", "second"};

@@ -1,20 +1,20 @@
-/* fake_job: stands for mpirun and mpstaged in tests/supervise.sh.
+/* fake_job: replaces mpirun and mpstaged in tests/supervise.sh.
  *
  *   fake_job LOG WORD ... [/ WORD ...] ... [OPTION ...]
  *
- * Adds a line to LOG with its process id and the options behind the words, and does what the words say; behind each
- * "/" is what the next start does, and the last part is for all further ones.
+ * Adds a line to LOG with its process number and the options after the words, and does what the words describe. The
+ * words after each "/" are for the next start; the last part is for all further starts.
  *
- *   ready, stopping, watchdog   says READY=1, STOPPING=1, WATCHDOG=1 to NOTIFY_SOCKET
- *   saved=N, resumed=N          the same of a checkpoint
- *   extend=MICROSECONDS         asks for time to start in
- *   failed=CODE                 that it is about to end so
+ *   ready, stopping, watchdog   sends READY=1, STOPPING=1, WATCHDOG=1 to NOTIFY_SOCKET
+ *   saved=N, resumed=N          reports a checkpoint in the same way
+ *   extend=MICROSECONDS         requests time to start
+ *   failed=CODE                 announces that it ends with CODE
  *   sleep=SECONDS, exit=CODE, kill=SIGNAL (itself), stop (itself, until SIGCONT)
- *   on=SIGNAL:CODE              from now on such a signal ends it with CODE; :0 says nothing and goes on
+ *   on=SIGNAL:CODE              from now on the signal ends it with CODE; :0: it ignores the signal silently
  *   ignore=SIGNAL
- *   child=SECONDS               starts a process in a session of its own that ignores SIGTERM and SIGHUP, and one of it
+ *   child=SECONDS               starts a process in its own session that ignores SIGTERM and SIGHUP, and a child of it
  *   note=TEXT, name             adds a line to LOG: this text, NOTIFY_SOCKET
- *   listen=PATH                 makes a socket of this name, and adds to LOG each line that comes */
+ *   listen=PATH                 makes a socket of this name, and adds each received line to LOG */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

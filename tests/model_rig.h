@@ -1,10 +1,11 @@
-/* What the suites of networks share. */
+/* Shared by the suites of networks. */
 #ifndef TESTS_MODEL_RIG_H
 #define TESTS_MODEL_RIG_H
 #include "model/op.h"
 #include "sure.h"
 
-/* Of a whole configuration, t.conf; NULL with the error. Of sections without data and training; of that name. */
+/* built: from a whole configuration, t.conf; NULL: e. model: from sections without data and training. network: by
+ * name. */
 struct graph *built(const char *conf, struct err *e);
 struct graph *model(const char *conf);
 struct graph *network(const char *name);

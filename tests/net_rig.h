@@ -1,5 +1,5 @@
-/* A network under test: every tensor and gradient with random values of its own, so that each group of a backend, here
- * onednn, is tested by itself against the reference operators. */
+/* A network under test: every tensor and gradient gets its own random values, so that each group of a backend, here
+ * onednn, is tested alone against the reference operators. */
 #ifndef TESTS_NET_RIG_H
 #define TESTS_NET_RIG_H
 #include "backend/be.h"
@@ -17,16 +17,16 @@ struct net {
     float *gplain[MAX_T], *gstore[MAX_T];                /* gradients */
     void *param[MAX_T], *pstore[MAX_T];
     float *pgrad[MAX_T], *pgstore[MAX_T];
-    void *saved[MAX_T];                                  /* of each node, the reference's */
+    void *saved[MAX_T];                                  /* of each node, for the reference */
     void *bextra, *work, *packed;
     struct be_block *block;
     int64_t sample[300];
 };
 
 void net_open(struct net *t, struct graph *g, int n);    /* n samples; takes the graph */
-void net_close(struct net *t);                           /* and looks at all canaries */
+void net_close(struct net *t);                           /* also checks all canaries */
 void ok(int bad, const struct err *e);
-/* Backend memory with a canary behind it, CANARY bytes. */
+/* Backend memory followed by a canary of CANARY bytes. */
 void *memory(struct net *t, size_t bytes);
 void canary_check(const void *p, size_t bytes);
 size_t tensor_size(const struct net *t, int i);          /* bytes, and values, of all samples */
@@ -36,11 +36,11 @@ size_t param_floats(const struct net *t, int i);
 struct op_call ref_call(struct net *t, int node);
 void ref_forward(struct net *t, const struct group *k);
 void ref_backward(struct net *t, const struct group *k);
-/* The backend: saved, work and packed memory of a group, taken or given back; one pass. acc: adds to gradients. */
+/* The backend: allocates or frees saved, work and packed memory of a group; runs one pass. acc: adds to gradients. */
 void group_memory(struct net *t, const struct group *k, bool get);
 void be_phase(struct net *t, int group, enum phase ph, bool acc);
-/* x is y but for rounding; each value is a sum of so many terms. */
+/* Checks that x equals y within rounding; each value is a sum of `terms` terms. */
 void close_enough(const char *what, const struct net *t, const float *x, const float *y, size_t n, double terms);
-/* The group's passes, overwriting and adding, with the reference. */
+/* Compares the group's passes, overwriting and adding, with the reference. */
 void group_compare(struct net *t, int group);
 #endif

@@ -1,5 +1,5 @@
-/* notify_sink SOCKET: in the place of a service manager, prints each datagram that comes to the socket as one line, its
- * own lines divided by " | ", until it is killed. */
+/* notify_sink SOCKET: replaces a service manager. Until it is killed, it prints each datagram that arrives as one line,
+ * in which " | " separates the datagram's lines. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-/* The loops of cpu_wino_impl.h and cpu_patch_impl.h on blocks of 16 channels, in what the compiler makes of such
- * vectors: so these are tested where the processor has none. */
+/* The loops of cpu_wino_impl.h and cpu_patch_impl.h on blocks of 16 channels, with the compiler's generic vectors: this
+ * tests them where the processor has no such vectors. */
 #include <string.h>
 #define BLOCK 16
 #define ROWS_TWO 12

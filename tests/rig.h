@@ -10,42 +10,42 @@ struct rig {
     const char *graph;         /* graph text instead of model.network, or NULL */
     const char *backend;       /* reference, onednn, null; cuda over its doubles */
     enum precision precision;
-    const struct select_rules *rules;   /* instead of the backend's; NULL: its own */
+    const struct select_rules *rules;   /* replaces the backend's; NULL: the backend's own */
     bool graphs;
-    /* GPUs: makes the transport of a device over the local one, and tells what a device's memory holds. NULL elsewhere.
-     */
+    /* GPUs: makes the transport of a device over the local one, and reports a device's memory in use. NULL
+     * elsewhere. */
     const struct tp_ops *over;
     size_t (*taken)(int unit);
     int n_stages;
-    int n_ranks; const int *rank_of;   /* of each stage; 0: one stage a rank; NULL: in turn */
-    /* runs of the same plan side by side, 0: 1; ranks of the transport, 0: as many as needed; which of them each rank
-     * of each copy has, NULL: in order */
+    int n_ranks; const int *rank_of;   /* for each stage; 0: one stage per rank; NULL: in turn */
+    /* copies: runs of the same plan next to each other, 0: 1; n_tp: ranks of the transport, 0: as many as needed; seat:
+     * which of these each rank of each copy has, NULL: in order */
     int copies, n_tp; const int *seat;
-    /* the data set of a part, instead of the configuration's; NULL: that one */
+    /* the data set of a part, which replaces the configuration's; NULL: the configuration's */
     struct ds *(*data)(enum ds_part part);
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule, *backward;
-    const struct sched *rows;  /* of training, instead of those that the schedule makes; NULL: those */
+    const struct sched *rows;  /* of training, replace the schedule's; NULL: the schedule's */
     int bundle;                /* micro-batches; 0: 1 */
-    int groups, replicas;      /* blocks of micro-batches, and pipelines that share them out; 0: 1 */
-    size_t bucket;             /* bytes of gradients that these exchange together; 0: all */
-    bool shard;                /* each of them updates its share of the weights */
+    int groups, replicas;      /* blocks of micro-batches, and pipelines among which they are divided; 0: 1 */
+    size_t bucket;             /* bytes of gradients that replicas exchange together; 0: all */
+    bool shard;                /* each replica updates its shard of the weights */
     unsigned recompute;        /* bit i: groups i, i + 8, i + 16, ... are recomputed */
     int steps;
     unsigned delay_us;         /* random delays in the transport */
-    unsigned late_us; int late;/* every delivery to rank `late` takes so long */
+    unsigned late_us; int late;/* every delivery to rank `late` takes that long */
     bool evaluate;             /* one evaluation over data.test_samples after the last step */
-    /* kernels are noted one by one, and ranks make costs of it; one size of micro-batches only */
+    /* records kernels one by one, and ranks make costs from that; only one micro-batch size */
     bool profile;
-    bool no_loss;              /* the graph text as it stands, for evaluation only */
-    const char *output[3];     /* tensors that are asked for; NULL: none */
-    void (*change)(struct graph *g);   /* before anything is made of it */
+    bool no_loss;              /* uses the graph text unchanged, for evaluation only */
+    const char *output[3];     /* requested tensors; NULL: none */
+    void (*change)(struct graph *g);   /* called before anything is made from the graph */
     double (*weight)(const struct ds *d, uint64_t index);   /* of the samples of all data sets */
-    /* changes a field of a training sample whenever it has been read, in any thread; NULL: nobody does */
+    /* changes a field of a training sample after each read, in any thread; NULL: none */
     void (*spoil)(uint64_t sample, int field, void *value);
     bool ahead;                /* the next step's order is known when a step runs, as in a daemon */
-    const struct exec_hold *hold;   /* somebody reads state; NULL: nobody */
-    uint64_t hold_ns;          /* he may stand still for so long */
+    const struct exec_hold *hold;   /* another thread reads state; NULL: none */
+    uint64_t hold_ns;          /* how long that thread may make no progress */
     int omit;                  /* this step is not run; 0: all are */
 };
 struct rig_result {
@@ -56,21 +56,21 @@ struct rig_result {
     double grad_norm;          /* of the last step, -1: not computed */
     int recomputed;            /* recomputing calls in the training plan */
     uint64_t bytes[16];        /* allocated by each rank */
-    uint64_t planned[16];      /* by its training plan */
+    uint64_t planned[16];      /* planned by its training plan */
     uint64_t taken[16];        /* of its device after the steps, by rig.taken */
     int n_groups;
     struct cost *cost[16];     /* of each rank; cost_free */
-    double kernels_ns[16];               /* all that was noted */
-    struct spent spent[16];    /* beside kernels */
+    double kernels_ns[16];               /* sum over all records */
+    struct spent spent[16];    /* besides kernels */
     struct report last[16];    /* last training report of each rank */
-    int nonfinite[16][8];      /* of each rank and each of the first steps */
+    int nonfinite[16][8];      /* for each rank and each of the first steps */
     struct score_sum score[MAX_SCORES], eval_score[MAX_SCORES];   /* last step, evaluation; of all ranks */
-    /* What was asked for, in that order, of the last step and of the evaluation; rig_free. */
+    /* The requested outputs, in that order, of the last step and of the evaluation; rig_free. */
     struct { float *x; size_t n; } value[2][3];
     struct err e;              /* first error of any rank */
 };
-/* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one what
- * is left), where the last of them was. sched_free */
+/* The rows of q's schedule for its stages and ranks, in which each W takes n micro-batches at once (the last one the
+ * rest), at the position of the last of them. sched_free */
 void rig_rows_of(const struct rig *q, int n_mb, int n, struct sched *out);
 /* 0, or -1 with r->e set. */
 int rig_run(const struct rig *q, struct rig_result *r);

@@ -1,5 +1,5 @@
-/* samples FILE.conf [OPTION=VALUE]...: what the network of a configuration is given, each training sample in order: its
- * class as a float, then its values; floats on the standard output. */
+/* samples FILE.conf [OPTION=VALUE]...: prints a network's input: each training sample in order, its class as a float,
+ * then its values; floats on standard output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "data/ds_int.h"

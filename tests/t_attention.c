@@ -1,5 +1,5 @@
-/* Attention's gradients where scores are large, of the reference and of onednn on each instruction set, against the
- * same formula in double: softmax is sensitive to a score's last digits, which a float has no room for. */
+/* Attention's gradients for large scores, of the reference and of onednn on each instruction set, against the same
+ * formula in double: softmax is sensitive to a score's last digits, which a float cannot hold. */
 #include <math.h>
 #include <string.h>
 #include "net_rig.h"

@@ -1,6 +1,6 @@
-/* Lists of augmentations: every entry against torchvision's pixels (tests/torch/augment.expected, which
- * tests/torch/augment.py makes), the same bits from every format, floats that are moved, samples that are mixed, test
- * samples, and lists that are wrong. */
+/* Lists of augmentations: every entry against torchvision's pixels (tests/torch/augment.expected, made by
+ * tests/torch/augment.py), the same bits from every format, floats that are moved, samples that are mixed, test
+ * samples, and wrong lists. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

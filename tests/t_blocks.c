@@ -1,4 +1,4 @@
-/* Blocks of graph text: uses are the statements that they stand for, and what is wrong has a place. */
+/* Blocks of graph text: a use equals the statements that it replaces, and errors have a place. */
 #include <stdio.h>
 #include <string.h>
 #include "model_rig.h"

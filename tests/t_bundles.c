@@ -1,6 +1,6 @@
-/* Bundles: micro-batches that go through the pipeline together. Their plans, their notation, and kernels that take
- * several at once: only where the bits are those of one after the other. That whole runs keep their bits is in t_exec.
- */
+/* Bundles: micro-batches that go through the pipeline together. Tests their plans, their notation, and that kernels
+ * take several micro-batches at once only if the bits equal those of one after the other. t_exec tests the bits of
+ * whole runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

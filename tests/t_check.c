@@ -1,4 +1,4 @@
-/* The checker: plans with one thing wrong. W of several micro-batches, as they are planned and as they may not be. */
+/* The checker: plans with one error each. W of several micro-batches, as they are planned and as they are forbidden. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Checkpoints on disk: what is written is read again, and nothing that is damaged passes for one. */
+/* Checkpoints on disk: what was written can be read, and no damaged checkpoint is accepted. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

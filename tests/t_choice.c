@@ -1,6 +1,6 @@
-/* Which kernels the onednn backend chooses, on each instruction set: no convolution of any network of the zoo, at usual
- * sizes, falls to a reference loop, be it the library's or ours; and the plan names what stands in for a kernel, all of
- * that and nothing else. Kernels are made, nothing runs. */
+/* The onednn backend's choice of kernels, on each instruction set. No convolution of any network of the zoo, at usual
+ * sizes, uses a reference loop, neither the library's nor this project's. The plan names exactly the kernels that are
+ * fallbacks. Kernels are made, nothing runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Schedules with several stages a rank, and those that put W off: against closed formulas, for every shape up to 8
- * ranks, 4 stages a rank and 32 micro-batches. LONG=1 in the environment: all of these; otherwise some. */
+/* Schedules with several stages per rank, and those that delay W: against closed formulas, for every shape up to 8
+ * ranks, 4 stages per rank and 32 micro-batches. LONG=1 in the environment: all of these; otherwise some. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* CIFAR's binary files: which they are, labels, names of classes, pixels, what does not fit. */
+/* CIFAR's binary files: their kinds, labels, names of classes, pixels, sizes that do not fit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

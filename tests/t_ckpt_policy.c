@@ -1,6 +1,6 @@
-/* What rank 0's loop knows about checkpoints: which score counts as the best, what may be asked for again, which
- * learning rates were set; and that a folder which cannot be read to its end is not taken for one that ends there. The
- * writer and those who are told are doubles made here, and so is readdir. */
+/* What rank 0's loop knows about checkpoints: which score counts as the best, what may be requested again, which
+ * learning rates were set. And a folder that cannot be read completely does not count as complete. The writer, the
+ * receivers of reports and readdir are doubles of this test. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

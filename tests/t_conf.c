@@ -1,4 +1,4 @@
-/* The configuration: what a file may say, overrides, printing, names of files, the table of options. */
+/* The configuration: contents of a file, overrides, printing, names of files, the table of options. */
 #include <jansson.h>
 #include <stdio.h>
 #include "conf/table.h"

@@ -1,5 +1,5 @@
-/* The configuration: every way in which it may be wrong. The message has the status, the line and the key; whole ones
- * are in tests/golden/messages. */
+/* The configuration: every kind of error. A message has the status, the line and the key; tests/golden/messages has
+ * whole messages. */
 #include <stdio.h>
 #include <unistd.h>
 #include "conf_rig.h"

@@ -1,5 +1,5 @@
-/* The control socket without a run: requests, who may ask what, who waits for what, and what changes when a
- * configuration is read again. */
+/* The control socket without a run: requests, permissions, waiting clients, and changes when a configuration is read
+ * again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

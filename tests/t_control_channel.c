@@ -1,5 +1,5 @@
-/* Ranks of a job talk: orders out, reports in, tensors fetched, the first failure told to everybody. The stages are
- * doubles made here. */
+/* Messages between the ranks of a job: orders, reports, tensors, and the first failure, which all ranks learn. The
+ * stages are doubles of this test. */
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>

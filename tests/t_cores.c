@@ -1,4 +1,4 @@
-/* What the daemon says of cores, hosts and NUMA nodes, from what it is told of them. */
+/* The daemon's notes about cores, hosts and NUMA nodes, from given data. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Costs as a value: interpolation between measured sizes, profile.json there and back, and every way in which such a
- * file can be wrong. */
+/* Costs as a value: interpolation between measured sizes, profile.json written and read, and every kind of error in
+ * such a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

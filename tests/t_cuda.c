@@ -1,5 +1,5 @@
-/* The cuda backend under the executor, over the doubles: what a device's memory holds against the plan, steps that make
- * nothing, recordings that end. */
+/* The cuda backend under the executor, over the doubles: device memory against the plan, steps that allocate nothing,
+ * recordings that end. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The parts of the daemon that need neither ranks nor clock: command line, queue, accounts. */
+/* The parts of the daemon that need no ranks and no clock: command line, queue, accounts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Data sets and the feed: synthetic data, files that are none, prefetch, and a source opened as a
- * configuration and a graph say. */
+/* Data sets and the feed: synthetic data, invalid files, prefetch, and a source opened as a configuration and a graph
+ * require. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The transports of devices, over the doubles of cudart and NCCL: the battery of all transports, order between streams,
- * and what goes wrong. */
+ * and failures. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>

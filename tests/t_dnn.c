@@ -1,6 +1,6 @@
-/* dnn.h on stand-ins for the libraries that compute what they are told (tests/gpu/dnn_fakes.h): values of all passes
- * against plain loops, choice of engines, kernel tables, measuring. Values are small integers, so everything is
- * compared with ==. */
+/* dnn.h over doubles of the libraries that compute what they are asked for (tests/gpu/dnn_fakes.h): values of all
+ * passes against plain loops, choice of engines, kernel tables, measuring. Values are small integers, so all
+ * comparisons use ==. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

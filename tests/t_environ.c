@@ -1,4 +1,4 @@
-/* The environment is changed while others read it. */
+/* The environment is changed while other threads read it. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* The executor: the same bits from every cut, schedule and transport timing, kept or recomputed; what must change the
- * bits does; accounts and costs of steps. */
+/* The executor: the same bits from every cut, schedule and transport timing, with values kept or recomputed; changes
+ * that must change the bits do; accounts and costs of steps. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

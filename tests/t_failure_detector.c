@@ -1,5 +1,5 @@
-/* Who stands still, and who is slow: beats in, verdict out, with a clock of the test's own; and the connections that
- * carry beats. */
+/* The failure detector and stragglers: heartbeats in, suspicion out, with this test's own clock; and the connections
+ * for heartbeats. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>

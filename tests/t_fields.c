@@ -1,6 +1,6 @@
-/* Graph inputs of several types, filled by the fields of a data set: each stage gets what it reads, whatever the cut
- * and however many stages a rank has; a rank reads a field of a micro-batch once, and no field that its stages do not
- * load; samples that come again say so. The operator and the data set are this test's own. */
+/* Graph inputs of several types, filled from the fields of a data set. Each stage gets what it reads, for any cut and
+ * any number of stages per rank. A rank reads a field of a micro-batch once, and no field that its stages do not load.
+ * Samples that are read again are marked. The operator and the data set are this test's own. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Files that are not what was wanted: each reader says what they are. What text begins with on Windows. */
+/* Files of a wrong kind: each reader names the kind that it found. The first bytes of text files on Windows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

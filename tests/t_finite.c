@@ -1,4 +1,4 @@
-/* Steps whose loss or gradients are not finite: all ranks discard them together, having run them twice. */
+/* Steps whose loss or gradients are not finite: all ranks discard them together, after they have run them twice. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The gradient of a whole network, as the reference operators make it, against finite differences. */
+/* The gradient of a whole network, computed by the reference operators, against finite differences. */
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-/* Graph text: what it says and its inverse, what it and a configuration decide together, what hostile text is told. */
+/* Graph text: its meaning and its inverse, what it and a configuration decide together, errors of hostile text. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

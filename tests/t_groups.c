@@ -1,4 +1,4 @@
-/* Groups of parameters by pattern: what is frozen and what follows from it, factors, what is refused. */
+/* Groups of parameters by pattern: frozen ones and the consequences, factors, errors. */
 #include <stdio.h>
 #include <string.h>
 #include "model_rig.h"

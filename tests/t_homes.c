@@ -1,4 +1,5 @@
-/* Several stages a rank: who has them, where their tensors and weights lie, and what the checker wants there. */
+/* Several stages per rank: which rank has them, where their tensors and weights lie, and what the checker requires
+ * there. */
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/render.h"

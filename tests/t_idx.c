@@ -1,4 +1,4 @@
-/* IDX files: what is read from files that the test writes byte by byte, plain and gzip, every kind of bad file,
+/* IDX files: what is read from files that the test writes byte by byte, plain and gzip; every kind of bad file;
  * Debian's Fashion-MNIST. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Folders and lists of pictures: order and classes as of torchvision's ImageFolder, lists, sizes, orientation, what is
- * refused, damaged files that are skipped. The pictures are those of tests/images. */
+/* Folders and lists of pictures: order and classes as in torchvision's ImageFolder, lists, sizes, orientation, errors,
+ * damaged files that are skipped. The pictures are in tests/images. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

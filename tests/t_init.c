@@ -1,4 +1,4 @@
-/* Weights to begin with: names that are changed, tensors that may be missing, of another shape, or too many. */
+/* Initial weights: renamed tensors, tensors that may be missing, of another shape, or extra. */
 #include <stdio.h>
 #include <string.h>
 #include "base/glob.h"

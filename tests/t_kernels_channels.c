@@ -1,5 +1,5 @@
-/* The GPU's kernels, as in t_kernels.c: what works on the channels of each point, normalisation of groups of channels,
- * losses and scores of classified points. */
+/* The GPU's kernels, as in t_kernels.c: those that work on the channels of each point, normalisation of groups of
+ * channels, losses and scores of classified points. */
 #include <math.h>
 #include <string.h>
 #include "kernels_rig.h"

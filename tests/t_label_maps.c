@@ -1,4 +1,4 @@
-/* Label maps of predictions: where class 1 of a single channel begins, scores, and folders that are in the way. */
+/* Label maps of predictions: the threshold of class 1 of a single channel, scores, and folders that already exist. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* What is not used of folders, lists and archives, and what a run says of it; labels that lie apart from pictures; what
- * systems leave; classes that look like parts of a data set, or like one in two forms of Unicode. */
+/* Unused entries of folders, lists and archives, and a run's report of them. Labels in another folder than the
+ * pictures. Files that operating systems leave. Classes that look like parts of a data set, or like one class in two
+ * forms of Unicode. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

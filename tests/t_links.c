@@ -1,4 +1,4 @@
-/* Links between GPUs by NCCL: ranks that connect, ranks that share a GPU, and by which way a link goes. */
+/* Links between GPUs by NCCL: ranks that connect, ranks that share a GPU, and the network that a link uses. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

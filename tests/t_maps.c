@@ -1,5 +1,5 @@
-/* The executor on other maps: bundles, W of several micro-batches, several stages a rank, and ranks elsewhere: the same
- * bits as one stage. */
+/* The executor on other maps: bundles, W of several micro-batches, several stages per rank, and other orders of ranks:
+ * the same bits as one stage. */
 #include <string.h>
 #include "exec_rig.h"
 

@@ -1,5 +1,4 @@
-/* Memory of hosts: what is read of them, from trees of files like Linux's; which ranks share it; plans that must fit.
- */
+/* Memory of hosts: what is read from trees of files like Linux's; which ranks share it; plans that must fit. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-/* Networks: names and shapes of the zoo against torchvision's, configurations that make none, and the graph's
- * bookkeeping (readers, ties, which tensors need gradients). */
+/* Networks: names and shapes of the zoo against torchvision's, invalid configurations, and the graph's bookkeeping
+ * (readers, ties, which tensors need gradients). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

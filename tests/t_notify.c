@@ -1,4 +1,4 @@
-/* What a service manager hears, with a socket of our own in its place. */
+/* Messages to a service manager, read from this test's own socket. */
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-/* NumPy files: what is read from and written to them, every kind of bad file, and what NumPy itself writes and reads.
- */
+/* NumPy files: reading and writing, every kind of bad file, and files that NumPy itself writes and reads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

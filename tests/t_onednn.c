@@ -1,5 +1,5 @@
 /* The onednn backend against the reference operators: every operator's examples, a table of convolutions, fused batch
- * norm, accumulation flags, evaluation mode, layouts, and what must be equal to the bit. */
+ * norm, accumulation flags, evaluation mode, layouts, and results that must have equal bits. */
 #include <string.h>
 #include "backend/cpu/onednn/dnnl_product.h"
 #include "net_rig.h"

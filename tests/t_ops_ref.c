@@ -1,6 +1,6 @@
-/* The reference kernels, which are the oracle of every other backend: results worked out by hand on small whole
- * numbers, derivatives against finite differences, and what the contract of op.h promises of every operator (what a
- * call reads, that it overwrites, that samples are independent). */
+/* The reference kernels, the oracle of every other backend: results calculated by hand on small whole numbers,
+ * derivatives against finite differences, and the contract of op.h for every operator (what a call reads, that it
+ * overwrites, that samples are independent). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Optimizers: their table, what they take and keep, and their formulas against values made by hand and in double. */
+/* Optimizers: their table, their parameters and buffers, and their formulas against values calculated by hand and in
+ * double. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

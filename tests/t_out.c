@@ -1,4 +1,4 @@
-/* Output files: what is not ours is left alone, what is ours is whole or not there. */
+/* Output files: other programs' files stay unchanged; a run's own file is complete or does not exist. */
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>

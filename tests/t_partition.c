@@ -1,5 +1,5 @@
-/* How a job's network is cut for its ranks: what is merged, which policies go by ranks, what is refused, and a cut that
- * is looked for together with what is recomputed. */
+/* How a job's network is cut for its ranks: what is merged, which policies depend on ranks, errors, and a search for a
+ * cut together with recomputation. */
 #include <stdio.h>
 #include <string.h>
 #include "job/job.h"

@@ -1,5 +1,5 @@
-/* Pictures: what decoders make of every kind against Pillow's pixels, scaling against Pillow's to the bit, orientation,
- * headers that lie, and 400 damaged files. tests/images/expected is made by tests/torch/images.py. */
+/* Pictures: decoders of every kind against Pillow's pixels, scaling against Pillow's bits, orientation, false headers,
+ * and 400 damaged files. tests/torch/images.py makes tests/images/expected. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Plans: memory, outputs, what is refused, what is fused, printed plans. */
+/* Plans: memory, outputs, errors, fused operators, printed plans. */
 #include <stdio.h>
 #include <string.h>
 #include "plan/render.h"

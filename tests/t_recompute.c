@@ -1,5 +1,5 @@
-/* Recomputation in the planner: what is dropped and run again, memory, what the checker wants of R, and which blocks
- * auto chooses. That the bits stay is t_exec's. */
+/* Recomputation in the planner: what is dropped and run again, memory, what the checker requires of R, and which blocks
+ * auto chooses. t_exec tests that the bits stay the same. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Gradients that are added block by block (train.gradient_groups): the tree in the plan, and the bits that it leaves,
- * which depend on the number of blocks and on nothing else. */
+/* Gradients that are added block by block (train.gradient_groups): the tree in the plan, and the resulting bits, which
+ * depend on the number of blocks and on nothing else. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"

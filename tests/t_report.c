@@ -1,5 +1,5 @@
-/* What a run leaves behind and what people see of it, without ranks: run directory, terminal, progress and log lines,
- * scores in all outputs. */
+/* What a run writes and shows to people, without ranks: run directory, terminal, progress and log lines, scores in all
+ * outputs. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* One tensor as several inputs of an operator, of every operator that takes several: networks that do so train as those
- * in which each further use reads a copy, on whatever backend, stages, schedule and recomputation. What single kernels
- * leave is for t_onednn and t_ops_ref, which run the operators' examples. */
+/* One tensor as several inputs of an operator, for every operator that takes several. Such networks train as those in
+ * which each further use reads a copy, for any backend, stages, schedule and recomputation. t_onednn and t_ops_ref test
+ * single kernels, by the operators' examples. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the executor hands out: outputs that are asked for, and scores with weights of samples. */
+/* What the executor returns: requested outputs, and scores with weights of samples. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

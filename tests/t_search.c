@@ -1,5 +1,5 @@
-/* --plan=search: how cores are shared out to replicas, ranks and threads, by costs of the test's own; what is left out,
- * and that the configuration that is written plans the step that was found. */
+/* --plan=search: how cores are divided among replicas, ranks and threads, with this test's own costs; what is left out;
+ * and that the written configuration plans the step that was found. */
 #include <math.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Losses and scores of maps of classes: values worked out by hand. Finite differences are in t_ops_ref.c. */
+/* Losses and scores of maps of classes: values calculated by hand. Finite differences are in t_ops_ref.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which order comes next in a run, and which samples it has. */
+/* The next order of a run, and its samples. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"

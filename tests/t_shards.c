@@ -1,5 +1,5 @@
-/* Pictures in tar archives: what headers say, in every way to say it, and lie about; which members belong together,
- * labels, names of many archives; the same pixels as those of files. */
+/* Pictures in tar archives: headers in all forms, and false ones; which members belong together; labels; names of many
+ * archives; the same pixels as from files. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

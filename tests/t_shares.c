@@ -1,6 +1,6 @@
-/* Weights that replicas share out (pipeline.shard_optimizer): who keeps what, and what the checker finds. That the bits
- * are those of one pipeline, tests/t_reduction_tree.c and tests/replicas.sh say. And gradients that the transport adds
- * up (pipeline.reduce), of which the checker knows when they are whole. */
+/* Weights that replicas shard (pipeline.shard_optimizer): which replica has what, and what the checker finds.
+ * tests/t_reduction_tree.c and tests/replicas.sh test that the bits are those of one pipeline. And gradients that the
+ * transport adds (pipeline.reduce): the checker knows when they are complete. */
 #include <string.h>
 #include "plan/cost.h"
 #include "plan/sched.h"

@@ -1,4 +1,4 @@
-/* Why a process ends, what signals ask of it, and who speaks for a job without rank 0. */
+/* Why a process ends, what signals request, and which rank speaks for a job without rank 0. */
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

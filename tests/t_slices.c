@@ -1,4 +1,4 @@
-/* Slices of volumes with outlines: which slice, where its voxels are, and of which colours. */
+/* Slices of volumes with outlines: which slice, the positions of its voxels, and its colours. */
 #include <string.h>
 #include "data/slices.h"
 #include "files.h"

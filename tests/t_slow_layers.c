@@ -1,4 +1,4 @@
-/* Who is named as late, and why: made-up plans and costs. */
+/* Which layers and stages are reported as late, and why: made-up plans and costs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The registry of state: what its rows say, that nothing persistent is missing or twice, and that what is stored in
- * another type than its own has the same bits on any number of stages. */
+/* The registry of state: its rows; no persistent tensor is missing or listed twice; and state that is stored in another
+ * type than its own has the same bits on any number of stages. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"

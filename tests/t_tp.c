@@ -1,4 +1,4 @@
-/* The local transport: the battery of all transports, and what only threads of one process can show. */
+/* The local transport: the battery of all transports, and checks that need threads of one process. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

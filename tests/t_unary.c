@@ -1,5 +1,5 @@
-/* Functions of one value: torch's values and derivatives, precision, and that an element's bits depend neither on its
- * place nor on the width of vectors. */
+/* Functions of one value: torch's values and derivatives, precision, and an element's bits, which depend neither on its
+ * position nor on the width of vectors. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

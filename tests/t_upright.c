@@ -1,5 +1,5 @@
-/* Which way up pictures are: EXIF of all types, XMP, PNG's chunks, and which of them counts; and that a picture that is
- * scaled as it is stored and then turned has the bits of one that is turned and then scaled. */
+/* Orientation of pictures: EXIF of all types, XMP, PNG's chunks, and which of them counts. A picture that is scaled
+ * first and then turned has the bits of one that is turned first. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* data.validation: which samples are kept, that the two parts are all of them and share none, from every format, and
- * that neither stands in for the other. */
+/* data.validation: which samples are held out; the two parts contain all samples and share none, from every format; and
+ * neither replaces the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

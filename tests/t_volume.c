@@ -1,5 +1,5 @@
-/* What becomes of volumes: orientation, resampling, cropping, values, and the way back; and what is kept of them.
- * What interpolates is compared with sums over all voxels, in double. */
+/* Processing of volumes: orientation, resampling, cropping, values, the way back, and what is cached. Interpolation is
+ * compared with sums over all voxels, in double. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Data sets of volumes: folders, lists and folds; parts, flips and labels; the same bits whoever reads. */
+/* Data sets of volumes: folders, lists and folds; parts, flips and labels; the same bits for any number of readers. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

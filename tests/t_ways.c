@@ -1,6 +1,6 @@
 /* The executor under every schedule, on one to four ranks with one to four stages each: the bits of one stage, with an
- * uneven last micro-batch, with recomputation and with bundles. LONG=1 in the environment: all of these together;
- * otherwise each of them with some. */
+ * uneven last micro-batch, with recomputation and with bundles. LONG=1 in the environment: all combinations; otherwise
+ * some for each property. */
 #include <string.h>
 #include "exec_rig.h"
 #include "plan/sched.h"

@@ -1,6 +1,6 @@
 /* Convolutions of volumes on blocks of channels, by Winograd's algorithm and without overlap, against the operator's
- * reference loops: all passes, written and added to what is there, of odd sizes. Values are small integers, and the
- * transforms only add and halve: all sums are exact. What rounding does to other values, in double precision. */
+ * reference loops: all passes, overwriting and adding, with odd sizes. Values are small integers, and the transforms
+ * only add and halve: all sums are exact. Rounding of other values is checked in double precision. */
 #include <math.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"

@@ -1,13 +1,13 @@
-/* What every transport must do, whichever it is: run by t_tp.c (threads) and tp_mpi_check.c (processes). */
+/* What every transport must do: run by t_tp.c (threads) and tp_mpi_check.c (processes). */
 #ifndef TESTS_TP_BATTERY_H
 #define TESTS_TP_BATTERY_H
 #include "transport/tp.h"
 
 enum { STREAM_ORDER, STREAM_REPORT, STREAM_STATE };       /* as the daemon uses them */
 
-/* One check; every rank calls it at the same time. NULL, or what is wrong on this rank. */
+/* One check; every rank calls it at the same time. NULL, or the error on this rank. */
 struct tp_check { const char *name; const char *(*run)(struct tp *t); };
-/* Where buffers of transfers come from; device transports set their own, which the host can read, too. */
+/* Allocates buffers of transfers; device transports set their own functions, whose memory the host can also read. */
 extern struct tp_battery_memory { void *(*take)(size_t bytes); void (*give)(void *p); } tp_battery_memory;
 extern const struct tp_check tp_battery[];               /* ends with name NULL */
 

@@ -2,10 +2,12 @@
  *
  *   tp_mpi_check               the battery of all transports, in whole messages and in pieces
  *   tp_mpi_check mismatch      rank 0 sends another tag than rank 1 expects: rank 1 prints the error and stops the job
- *                              with its code
- *   tp_mpi_check forbidden     the battery where the kernel lets no process copy another's memory, as in some
- * containers tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective tp_mpi_check idle
- * prints what a progress call costs with a receive open, in ns, and how a transfer overlaps with computing */
+ *   with its code
+ *   tp_mpi_check forbidden     the battery with a kernel that lets no process copy another's memory, as in some
+ *   containers
+ *   tp_mpi_check abort CODE    rank 0 stops the job while all others wait in a collective
+ *   tp_mpi_check idle          prints the cost of a progress call with a receive open, in ns, and how a transfer
+ *   overlaps with computing */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

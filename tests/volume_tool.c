@@ -1,9 +1,9 @@
-/* What our reader makes of a NIfTI file, for tests/volumes.py:
+/* Our reader's results for a NIfTI file, for tests/volumes.py:
  *
- *   volume_tool values FILE OUT           prints the affine; OUT: all voxels, turned as nibabel's as_closest_canonical
- *                                         turns them, as floats, x slowest, channel behind channel
- *   volume_tool back FILE OUT SPACING SIZE   OUT: a NIfTI file of what is above 0, resampled to that spacing, cropped
- *                                         or padded to that size (0: none), and brought back */
+ *   volume_tool values FILE OUT   prints the affine; OUT: all voxels, turned as nibabel's as_closest_canonical turns
+ *   them, as floats, x slowest, one channel after the other
+ *   volume_tool back FILE OUT SPACING SIZE   OUT: a NIfTI file of the voxels above 0, resampled to that spacing,
+ *   cropped or padded to that size (0: none), and mapped back */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

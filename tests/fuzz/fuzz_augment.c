@@ -1,5 +1,5 @@
-/* Lists of data.augment: the first two bytes are a picture's height and width, the rest the entries, a line each. A
- * list that is taken makes a sample of the model's size; one that is not has a text of one line. */
+/* Lists of data.augment: the first two bytes are a picture's height and width, the rest the entries, a line each. An
+ * accepted list makes a sample of the model's size; a refusal has a text of one line. */
 #include "refusal.h"
 #include "depth.h"
 #include "conf/conf.h"

@@ -1,5 +1,5 @@
-/* CIFAR's files: what is accepted are whole records with labels in range, each of which can be read. The input is
- * repeated to about some records; its first byte says how many and of which kind, what is too much or too little. */
+/* CIFAR's files: an accepted file consists of whole records with labels in range, each of which can be read. The input
+ * is repeated to make some records. Its first byte chooses their number and kind, and bytes too many or too few. */
 #include "memory_only.h"
 #include "data/ds_int.h"
 

@@ -1,5 +1,5 @@
-/* Configurations, and overrides (inputs that begin with "-o "): an error is one line with a place, and what is accepted
- * prints as a text that reads back to the same text. */
+/* Configurations, and overrides (inputs that begin with "-o "): an error is one line with a place; an accepted text
+ * prints as a text that parses to the same text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

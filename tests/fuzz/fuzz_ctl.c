@@ -1,4 +1,4 @@
-/* Requests to the control socket: an error is one line, and what is accepted has all that its command needs. */
+/* Requests to the control socket: an error is one line; an accepted request has everything that its command needs. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

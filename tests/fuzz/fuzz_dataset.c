@@ -1,4 +1,4 @@
-/* dataset.json of the Medical Segmentation Decathlon: what is accepted names files in its folder, and classes that have
+/* dataset.json of the Medical Segmentation Decathlon: an accepted file names files in its folder, and classes that have
  * names. */
 #include "refusal.h"
 #include "data/volume_list.h"

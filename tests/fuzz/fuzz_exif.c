@@ -1,5 +1,5 @@
-/* EXIF: whatever it is, the orientation is one of eight, or none. Another one than the first needs a whole entry. A
- * list of entries that begins within the header, at byte 6, has it at bytes 8 to 19. */
+/* EXIF: for any input the orientation is one of eight, or none. An orientation other than the first needs a whole
+ * entry. If a list of entries begins within the header, at byte 6, that entry is at bytes 8 to 19. */
 #include "refusal.h"
 #include "data/picture.h"
 

@@ -1,5 +1,5 @@
-/* Graph text: an error is one line with a place; what is accepted prints as a text that reads back to the same text,
- * has a summary, and, when it is small, runs forward and backward without touching memory that is not its own. */
+/* Graph text: an error is one line with a place. An accepted text prints as a text that parses to the same text, has a
+ * summary, and, if it is small, runs forward and backward without touching memory that is not its own. */
 #include <stdlib.h>
 #include <string.h>
 #include "../graph_eval.h"

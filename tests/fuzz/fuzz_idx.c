@@ -1,4 +1,4 @@
-/* IDX files, plain and gzip: what is accepted has as many bytes as its dimensions say, and all of them can be read. */
+/* IDX files, plain and gzip: an accepted file has as many bytes as its dimensions require, and all can be read. */
 #include "memory_only.h"
 #include "data/idx.h"
 

@@ -1,5 +1,5 @@
-/* The index of a folder of safetensors files, which has two shards: what is accepted names each tensor of the shards
- * that it names, and nothing else; a refusal is one line that begins with the folder's name. */
+/* The index of a folder of safetensors files, with two shards: an accepted index names each tensor of the shards that
+ * it names, and nothing else; a refusal is one line that begins with the folder's name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

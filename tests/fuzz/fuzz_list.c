@@ -1,4 +1,4 @@
-/* List files of pictures: what is accepted has a path for each, and classes in the range that is said. */
+/* List files of pictures: an accepted list has a path for each picture, and classes in the given range. */
 #include "refusal.h"
 #include "data/image_list.h"
 

@@ -1,5 +1,5 @@
-/* Manifests of checkpoints: an error is one line that begins with the file's name; what is accepted names each file
- * once and without a folder, and prints as a text that reads back to the same text. */
+/* Manifests of checkpoints: an error is one line that begins with the file's name; an accepted manifest names each file
+ * once and without a folder, and prints as a text that parses to the same text. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

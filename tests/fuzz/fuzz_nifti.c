@@ -1,5 +1,5 @@
-/* NIfTI files: what is accepted has the voxels that it says, turns, scales and comes back, is the same when it is
- * packed, and can be written. */
+/* NIfTI files: an accepted file has the voxels that its header announces, turns, scales and maps back, gives the same
+ * result when compressed, and can be written. */
 #include <math.h>
 #include <zlib.h>
 #include "memory_only.h"

@@ -1,5 +1,5 @@
-/* NumPy files: what is accepted fills its file exactly, can be read to the last element, and comes back from our
- * writer. */
+/* NumPy files: an accepted file has exactly its announced size, can be read to the last element, and comes back from
+ * our writer. */
 #include "memory_only.h"
 #include "base/mem.h"
 #include "data/npy.h"

@@ -1,5 +1,5 @@
-/* Pictures: what is refused is 65 in one line with the name; what is accepted has a size within the limits, and a part
- * of it is read to the end. */
+/* Pictures: a refusal is 65 in one line with the name; an accepted picture has a size within the limits, and a part of
+ * it is read to the end. */
 #include "refusal.h"
 #include "data/picture.h"
 

@@ -1,5 +1,5 @@
-/* profile.json: an error is one line with the file's name; what is accepted gives every group a finite time from 0 for
- * every micro-batch, with each number of threads. */
+/* profile.json: an error is one line with the file's name; an accepted profile gives every group a finite time from 0
+ * for every micro-batch, with each number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

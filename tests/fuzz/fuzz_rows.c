@@ -1,7 +1,7 @@
-/* Schedule files: an error is one line with a place; rows that are accepted make a plan that the checker passes, the
- * simulator runs to its end and a second planning repeats, and so do short batches. Two ranks, three micro-batches,
- * each of three ways to join the backward passes; and with bundles of two. Rows that are not even read are tried in one
- * of these ways. */
+/* Schedule files: an error is one line with a place. Accepted rows make a plan that the checker passes, that the
+ * simulator runs to its end and that a second planning repeats; so do short batches. Two ranks, three micro-batches,
+ * each of three ways to join the backward passes; and with bundles of two. Rows that do not parse are tried in one of
+ * these ways only. */
 #include <stdlib.h>
 #include <string.h>
 #include "../devices.h"

@@ -1,6 +1,6 @@
-/* Archives: each member lies within the file, behind the one before, and has a name; so do pictures of a set of
- * archives, which have classes in the range that is said. An input of an odd size has one byte too many, and gets the
- * checksums that belong to its blocks: hardly any change of a header would be looked at otherwise. */
+/* Archives: each member lies within the file, after the previous one, and has a name. So do pictures of a set of
+ * archives, which have classes in the given range. An input of an odd size has one byte too many, and gets the correct
+ * checksums in its blocks: otherwise hardly any changed header would be read. */
 #include "memory_only.h"
 #include "base/text.h"
 #include "data/image_list_int.h"

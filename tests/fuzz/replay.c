@@ -2,10 +2,10 @@
  *
  *   fuzz_NAME [-t SECONDS [-s SEED]] [FILE|DIR]...     without files: $srcdir/tests/fuzz/corpus/NAME
  *
- * Each input is tried as it is, then cut short at up to 64 places, then with single bytes changed at up to 256 places.
- * Inputs lie in blocks of exactly their size, so that a sanitizer sees every read beyond. A target says that something
- * is wrong by abort(). With -t the inputs are then changed at random for so long; the last one is in fuzz_NAME.input.
- * Where there is clang, its engine takes the place of this file (long.sh). */
+ * Each input is tried unchanged, then cut at up to 64 places, then with single bytes changed at up to 256 places.
+ * Inputs are in blocks of exactly their size, so that a sanitizer finds every read beyond. A target reports an error by
+ * abort(). With -t the inputs are then changed at random for that time; the last one is in fuzz_NAME.input. With clang,
+ * its engine replaces this file (long.sh). */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* device: cuDNN's description of the first GPU as JSON on the standard output. Elsewhere, it serves to build plans for
- * that GPU without it. */
+/* device: prints cuDNN's description of the first GPU as JSON on standard output. Another machine can use it to build
+ * plans for that GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "backend/cuda/dnn.h"

@@ -1,9 +1,9 @@
-/* A driver for planning without a GPU: stands in for libcuda.so.1 while cuDNN makes plans for a described device.
+/* A driver for planning without a GPU: replaces libcuda.so.1 while cuDNN makes plans for a described device.
  *
  * cuDNN's run-time compiled engines load the kernels that NVRTC made and ask how many blocks fit; nothing is ever
- * launched. What loads or asks is answered, there is no device, and everything else is "not supported". Used through
- * LD_LIBRARY_PATH by tests/gpu/plans.sh alone, and only where no real driver is installed. Plain C without a CUDA
- * header, so that the names are the library's own whatever macros say. */
+ * launched. This file answers loads and queries, reports no device, and returns "not supported" for everything else.
+ * Only tests/gpu/plans.sh uses it, through LD_LIBRARY_PATH, and only if no real driver is installed. Plain C without a
+ * CUDA header, so that the names are the library's own whatever macros define. */
 #include <stddef.h>
 
 enum { SUCCESS = 0, NO_DEVICE = 100, NOT_SUPPORTED = 801 };

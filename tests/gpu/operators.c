@@ -1,16 +1,16 @@
-/* operators: every operator of a backend against the reference kernels, on their own examples, on convolutions and
- * batch norms of many shapes and on the layers of ResNet-50, in each precision that the backend has; and that equal
- * calls give equal bits.
+/* operators: compares every operator of a backend with the reference kernels, on their own examples, on convolutions
+ * and batch norms of many shapes and on the layers of ResNet-50, in each precision of the backend; and checks that
+ * equal calls give equal bits.
  *
  * usage: operators --backend NAME [--precision fp32|tf32|bf16] [--limit X] [--table FILE] [--quick]
  *
- * Each kernel gets random inputs of its own. What is compared is the distance in L2 norm relative to the norm of the
- * reference's result. Values that a precision rounds on the way in are rounded for the reference too. Prints "operator
- * phase precision error limit cases worst-case" for the worst of each, status 1 if one is beyond its limit. A phase
- * with + adds to what is there, "over" writes a gradient over the one that is read, "again" and "replay" are 0 where a
- * second run and a recorded one give the same bits, else 1. --quick leaves ResNet-50 out.
- * --table: ResNet-50's convolutions, and a small one, by the measured kernels of that table (run.kernel_table); a file
- * that is not there is measured first, with kernels that are compiled. */
+ * Each kernel gets its own random inputs. The error is the distance in L2 norm relative to the norm of the reference's
+ * result. Inputs that a precision rounds are rounded for the reference, too. Prints "operator phase precision error
+ * limit cases worst-case" for the worst of each; status 1 if one exceeds its limit. A phase with + adds to the previous
+ * contents, "over" writes a gradient over the one that is read. "again" and "replay" are 0 if a second run and a
+ * recorded one give the same bits, else 1. --quick leaves ResNet-50 out. --table: ResNet-50's convolutions, and a small
+ * one, by the measured kernels of that table (run.kernel_table). A missing table is measured first, with compiled
+ * kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

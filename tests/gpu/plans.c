@@ -1,12 +1,12 @@
-/* plans: makes every kernel plan that networks need on a GPU, by the libraries themselves, on a machine that need
- * not have one.
+/* plans: makes every kernel plan that networks need on a GPU, with the libraries themselves, on a machine that needs no
+ * GPU.
  *
  *   plans [--device N | --described FILE.json] [--print] [--measure] [[--sizes N,N,...] CONF [KEY=VALUE...]]...
  *
- * For each configuration, arithmetic and micro-batch size all passes of all convolutions, transposed ones and linear
- * layers are planned, once for each shape. What has no plan fails the run, and so does an operator without a kernel.
- * --sizes: of the configurations that follow. --print: the plans. --measure (on a device): times the candidates and
- * prints the kernel table, instead. Reports in TAP. */
+ * For each configuration, arithmetic and micro-batch size it plans all passes of all convolutions, transposed ones and
+ * linear layers, once for each shape. A shape without a plan fails the run, and so does an operator without a kernel.
+ * --sizes: for the configurations that follow. --print: the plans. --measure (on a device): times the candidates and
+ * prints the kernel table instead. Reports in TAP. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
