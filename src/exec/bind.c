@@ -1,4 +1,4 @@
-/* Set-up of a rank's executor: regions and kernels. Everything a step needs is allocated here. */
+/* Set-up of a rank's executor: regions and kernels. All memory that a step needs is allocated here. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ static void region_close(struct exec *s, struct region *r)
     r->at = NULL;
 }
 
-/* Those that a plan sizes get the maximum over the plan set. */
+/* Regions that depend on the plan get the maximum over the plan set. */
 static void regions_size(struct exec *s)
 {
     const struct placement *pl = s->q.pl;
@@ -40,8 +40,8 @@ static void regions_size(struct exec *s)
     }
 }
 
-/* What goes to other replicas is where those of this host can read it, if there is such memory. Both begin at whole
- * pages. */
+/* Puts parameters and gradients where other replicas of this host can read them, if there is such memory. Both begin at
+ * whole pages. */
 static void room_open(struct exec *s)
 {
     const size_t page = 4096, param = (s->param.bytes + page - 1) / page * page;
@@ -144,7 +144,7 @@ uint64_t resident_peak(void)
     return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t)u.ru_maxrss * 1024;
 }
 
-/* The most that one tensor of scores takes on this rank, of a whole step. */
+/* The most bytes of one tensor of scores on this rank, for a whole step. */
 static size_t scores_bytes(const struct exec *s, const struct plan *p)
 {
     size_t most = 0;
@@ -232,7 +232,7 @@ void exec_close(struct exec *s)
 {
     if (!s) return;
     exec_feeds_close(s);
-    if (s->room) s->param.at = s->grad.at = NULL;        /* the transport's */
+    if (s->room) s->param.at = s->grad.at = NULL;        /* the transport owns them */
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->packed);
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);

@@ -1,14 +1,14 @@
-/* Programs: for each of their kernels a call, made from the places of its operands. */
+/* Programs: makes a call for each kernel, from the places of its operands. */
 #include <string.h>
 #include "exec/meter.h"
 
-/* Where a tensor's samples from `at` on lie, of one that lies at p. */
+/* The address of a tensor's samples from `at` on; the tensor is at p. */
 static void *samples_at(const struct exec *s, void *p, int tensor, int at)
 {
     return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
 }
 
-/* For samples of an action of one mb, from `at` on; the caller says how many. */
+/* For samples of an action of one mb, from `at` on; the caller sets c->n. */
 static void call_make(const struct exec *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
                       struct be_call *c)
 {
@@ -49,8 +49,8 @@ int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct a
     return 0;
 }
 
-/* The norms of gradients that this call was the last to add to (micro-batches come in order), while they are in a
- * cache. What they take is the optimizer's. */
+/* Computes norms of gradients that are final after this call (micro-batches come in order), while they are in a cache.
+ * The time counts as the optimizer's. */
 static int norms_early(struct exec *s, const struct kop *k, struct err *e)
 {
     const struct group *g = &s->q.sel->group[k->group];
@@ -67,7 +67,8 @@ static int norms_early(struct exec *s, const struct kop *k, struct err *e)
     return 0;
 }
 
-/* One of the program, beside which everybody else is heard. On a stream norms would only be more launches. */
+/* One call of the program; then it drives the transport and receives messages. On a stream early norms would only be
+ * more launches. */
 static int call_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
@@ -75,7 +76,7 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     beat_moves(s);
     bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->req.replicas == 1;
     if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
-    /* also with nothing posted: this is where another rank's failure is heard */
+    /* also with nothing posted: here the rank receives another rank's failure */
     if (exec_progress(s, e)) return -1;
     if (meter_messages(s)) posts_look(s);
     return 0;

@@ -1,9 +1,8 @@
-/* What the transport of a device has to know before the first step: the stream, and the most that each link will carry.
- */
+/* What a device transport must know before the first step: the stream, and the maximum use of each link. */
 #include <stdlib.h>
 #include "exec/exec_int.h"
 
-/* peer: TP_ALL is the group with which sums are made. */
+/* peer: TP_ALL is the group for sums. */
 static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
 {
     for (int i = 0; i < *n; i++) if (use[i].peer == peer && use[i].send == send) return &use[i];
@@ -11,7 +10,8 @@ static struct tp_use *use_find(struct tp_use *use, int *n, int peer, bool send)
     return &use[(*n)++];
 }
 
-/* Adds one plan's posts to the links; posts of all plans of a set never meet, so of counts the largest is enough. */
+/* Adds one plan's posts to the links. Posts of different plans are never open together, so the largest count is
+ * enough. */
 static void uses_of(const struct exec *s, const struct plan *p, struct tp_use *use, int *n, int *count)
 {
     for (int i = 0; i < *n; i++) count[i] = 0;
@@ -43,7 +43,7 @@ static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
     }
 }
 
-/* This rank of all replicas. */
+/* This rank in all replicas. */
 static void members_find(const struct exec *s, int *member, struct tp_use *use, int n)
 {
     int replicas = s->q.pl->sharing.replicas;
@@ -52,8 +52,8 @@ static void members_find(const struct exec *s, int *member, struct tp_use *use, 
         if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
 }
 
-/* Of the plan's messages between replicas those that may be lent: the ranks at their other ends, as the transport
- * numbers them; and what of others' memory a step reads, which is in this one's, too, as the system counts. */
+/* Sets `with` for the peers, in the transport's numbers, of the plan's messages that may be lent. Returns the bytes of
+ * other ranks' memory that a step reads; the system counts them as this rank's, too. */
 static size_t lending(const struct exec *s, const struct plan *p, bool *with)
 {
     size_t bytes = 0;
@@ -69,7 +69,7 @@ static size_t lending(const struct exec *s, const struct plan *p, bool *with)
     return bytes;
 }
 
-/* The most of all plans. */
+/* The maximum over all plans. */
 static size_t lending_most(const struct exec *s, bool *with)
 {
     size_t most = 0;

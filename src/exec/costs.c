@@ -5,7 +5,7 @@
 #include "exec/exec_int.h"
 #include "plan/cost.h"
 
-/* What this rank sends to and receives from others in a step; in_place: but for what replicas read of each other. */
+/* Bytes that this rank sends and receives in a step; in_place: without those that replicas read in place. */
 static double posted_bytes(const struct plan *p, int rank, bool in_place)
 {
     double sum = 0;
@@ -44,9 +44,9 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
     m->sum_bytes += (double)r->sum_bytes;
 }
 
-/* ---- numbers that add up over ranks ---------------------------------------------------------- */
+/* ---- numbers to be added over ranks ---------------------------------------------------------- */
 
-/* Of a kernel and of loading one rank has a time and all others zero, so their sum is what it said; the rest are totals
+/* Of a kernel and of loading one rank has a time and all others have zero, so the sum is that time. The rest are totals
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
 enum {
     LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, READING, READ_BYTES, CALLS,
@@ -86,8 +86,8 @@ void costs_mine(const struct exec *s, int first, const struct spent *mine, const
 
 static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-/* A thread looks after messages behind each kernel. What that takes beyond the bytes themselves is the same with few of
- * them and with many; so where links were measured, it is the kernels'. */
+/* A thread polls messages after each kernel. The time of that beyond the bytes themselves does not depend on their
+ * number. So where links were measured, it counts as the kernels'. */
 static double beside_bytes(const struct cost *k, const double *x)
 {
     double ns = x[TRANSFER] - k->busy_ns_per_byte * x[TRANSFER_BYTES];
@@ -125,7 +125,7 @@ int costs_gather(struct exec *s, int first, const struct spent *mine, struct cos
     return bad ? -1 : 0;
 }
 
-/* A sum makes each known. */
+/* A sum over ranks makes each measurement known to all. */
 int costs_links_measure(struct exec *s, struct cost *k, struct err *e)
 {
     int n = s->q.pl->n_ranks;

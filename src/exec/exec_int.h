@@ -1,62 +1,62 @@
-/* The inside of struct exec, for the files of exec. Nobody else. A step's way: run.c, for each action wait.c, then
- * load.c, record.c and call.c, or post.c. */
+/* The inside of struct exec, for the files of exec only. The way of a step: run.c; for each action wait.c, then load.c,
+ * record.c and call.c, or post.c. */
 #ifndef EXEC_EXEC_INT_H
 #define EXEC_EXEC_INT_H
 #include "exec/exec.h"
 
-/* One post that is not known to be complete. cls < 0: a gradient or parameter of a tied weight, not a slot. */
+/* A post that may not be complete. cls < 0: a gradient or parameter of a tied weight, not a slot. */
 struct pending {
     struct tp_req req;
     bool send;
     int peer;                                            /* the transport's rank at the other end */
-    int16_t from;                                        /* the rank that sends, among those of all replicas */
+    int16_t from;                                        /* the sending rank, among those of all replicas */
     int16_t cls;
     uint16_t slot;
     int bucket;                                          /* of gradients between replicas; 0: another message */
     const struct act_info *info;                         /* its action */
-    bool done;                                           /* seen to be complete while tracing; the handle is gone */
-    bool damaged;                                        /* noted in struct exec */
+    bool done;                                           /* seen complete while tracing; the handle is freed */
+    bool damaged;                                        /* counted in struct exec */
     int act; uint64_t posted;                            /* for the trace */
-    struct tp_req *lent;                                 /* of what is borrowed: where its handle stays; or NULL */
+    struct tp_req *lent;                                 /* of a borrowing receive: where its handle is kept; or NULL */
     size_t bytes;
 };
 
-/* A kernel call of a program, as the backend gets it: one call of n samples, or one a micro-batch where only those
- * leave the right bits. */
-struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last one, if it has fewer samples */
+/* A kernel call of a program as the backend gets it: one call of n samples; or one call for each micro-batch, if only
+ * those give the right bits. */
+struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last call, if it has fewer samples */
 
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
     int index;
-    /* of each micro-batch: which of the (at most a few) sizes it has */
+    /* of each micro-batch: index of its size; there are only a few sizes */
     int *size_of;
     struct calls *calls;                                 /* [size][phase][group] */
     int n_sizes;
     int n_micro, *micro_n;                               /* of all replicas, in the order of the batch */
-    /* [class][micro-batch]: slot that holds it, written by the action that writes the class */
+    /* [class][micro-batch]: its slot, set by the action that writes the class */
     int *slot;
     const struct act **load; int n_loads;                /* load actions, in the order of the row */
-    /* [action], and one for what comes after: recorded calls, NULL: none; NULL without replay */
+    /* [action], and one for what follows the row: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
-    struct tp_req *lent;                                 /* [channel]: gradients that another replica has lent */
+    struct tp_req *lent;                                 /* [channel]: gradients that another replica lends */
 };
 
 struct region { char *at; size_t bytes; };
 
-/* What all ranks know of an attempt at a training step before anything is updated. UPDATE: nothing against it, so far
- * or for good; CORRUPT: its numbers are not those that were kept. */
+/* What all ranks know about an attempt at a training step before the update. UPDATE: nothing is wrong, so far or
+ * finally; CORRUPT: its numbers differ from the kept ones. */
 enum outcome { UPDATE, NOT_FINITE, DAMAGED, VERIFIED, CORRUPT };
-/* tensors that came damaged to this rank in this attempt, the first one's ranks */
+/* tensors that arrived damaged at this rank in this attempt; ranks of the first one */
 struct damaged { int n, from, to; };
 
-/* orders whose samples are known: the running one and what may be prefetched */
+/* orders with known samples: the running one and those that may be prefetched */
 enum { AHEAD = 3 };
-/* next_load, next_early: loads that were requested, loads that are on the device */
+/* next_load, next_early: next load to request; next load to put on the device */
 struct ahead { uint64_t step, position; int bound, next_load, next_early; int64_t *id; };
-/* loads on the device before their action comes */
+/* loads on the device before their action */
 enum { EARLY = 2 };
-/* of the graph's inputs that the action loads, in the stage's order */
+/* of the graph inputs that the action loads, in the stage's order */
 struct early { int ticket[MAX_INPUTS]; };
 
 struct exec {
@@ -67,52 +67,54 @@ struct exec {
     struct be *be;
     struct tp *tp;
     struct region param, grad, state, packed, slots, tmp, work;
-    struct region link;                                  /* what link_measure sends */
-    char *room;                                          /* where param and grad are, if other ranks read them */
-    size_t read_bytes;                                   /* the most that a training step reads of theirs */
-    bool has_read;                                       /* there was such a step */
-    char nothing[16 << 10];                              /* zeros, for gradients of no micro-batches */
-    size_t load_bytes;                                   /* the backend's, for loads on their way */
+    struct region link;                                  /* memory for messages of link_measure */
+    char *room;                                          /* memory of param and grad, if other ranks read them */
+    size_t read_bytes;                                   /* most bytes that a training step reads of other ranks */
+    bool has_read;                                       /* such a step ran */
+    char nothing[16 << 10];                              /* zeros: the gradients of no micro-batches */
+    size_t load_bytes;                                   /* of the backend, for loads on their way */
     size_t feed_bytes;                                   /* of all feeds, on the host */
     struct be_block *block;                              /* device */
-    struct be_block given;                               /* what of it the configuration says */
+    struct be_block given;                               /* the part of it that the configuration sets */
     int64_t *sample;                                     /* device: ids of the step */
     int max_batch, optimizer;
     const int *own; int n_own;                           /* stages of the plan on this rank, ascending */
     struct bound *bound; int n_bound;
     struct pending *pending; int n_pending, max_pending;
     struct feed *feed[2];                                /* DS_TRAIN, DS_TEST */
-    int value_at[2][MAX_INPUTS];                         /* of each graph input among the feed's values */
+    int value_at[2][MAX_INPUTS];                         /* of each graph input: its index among the feed's values */
     struct early early[EARLY]; int n_early;              /* oldest first */
     struct ahead ahead[AHEAD]; int n_ahead, n_requested[2];
     int feed_depth;
-    /* What ranks agree upon (finite.c): squared norm of each parameter's gradient, then the two sums of the loss, then
-     * what came damaged. Those of an attempt before, if kept. The squared norms in the backend's memory. */
+    /* The numbers that ranks agree on (finite.c): squared norm of each parameter's gradient, the two sums of the loss,
+     * the damaged tensors. norm_before: of an earlier attempt, if kept. norm_at: the squared norms in the backend's
+     * memory. */
     double *norm, *norm_before, *norm_at;
     bool *has_norm;                                      /* of each parameter: norm_at is of this step */
     bool verifies, kept;                                 /* the step runs twice; norm_before is of this step */
     enum outcome outcome;
     struct damaged damaged;
-    struct be_weight *weight; int n_weights;             /* what an optimizer step updates */
-    double *sums; size_t n_sums;                         /* all their be_weight.sums */
-    /* copies of other ranks' weights, whose averages are taken here; are averages in the weights' place now? */
+    struct be_weight *weight; int n_weights;             /* the weights that an optimizer step updates */
+    double *sums; size_t n_sums;                         /* memory of all be_weight.sums */
+    /* copy: other ranks' weights that have averages here. averaged: are averages in the weights' place now? */
     struct be_weight *copy; int n_copies;
     bool averaged;
-    bool *packed_by_update;                              /* [group]: its packed weights, too */
+    bool *packed_by_update;                              /* [group]: the update also makes its packed weights */
     struct scores scores;
-    double *scores_host;                                 /* of a step, one tensor of them as it lies in its slots */
-    struct be_running *running; const void **saved;      /* of a step's running statistics; [group][micro-batch] */
+    double *scores_host;                                 /* of a step: one tensor of scores, laid out as in its slots */
+    /* of a step's running statistics; saved: [group][micro-batch] */
+    struct be_running *running; const void **saved;
     double grad_norm;
     struct meter *meter;                                 /* NULL before exec_bind */
     uint64_t resident_before, library_bytes;
-    uint64_t step; int plan;                             /* that are running; -1: none ever did */
-    struct exec_past past;                               /* before the step that runs */
-    struct exec_beat *beat, unwatched;                   /* of the request, or the other one */
-    const struct order *order; struct report *report;    /* of the step that runs */
+    uint64_t step; int plan;                             /* that are running; -1: no step ran yet */
+    struct exec_past past;                               /* before the running step */
+    struct exec_beat *beat, unwatched;                   /* of the request, or else &unwatched */
+    const struct order *order; struct report *report;    /* of the running step */
 };
 
-/* Ranks are the plan's, of one replica. Among those of all replicas a rank has another number, by which people know it;
- * and the transport may number these otherwise. */
+/* Ranks are the plan's, of one replica. People know a rank by its number among all replicas. The transport may number
+ * them differently. */
 static inline int exec_replica(const struct exec *s) { return s->q.plan[0]->req.replica; }
 static inline int all_rank_of(const struct exec *s, int replica, int rank) { return replica * s->q.pl->n_ranks + rank; }
 static inline int all_rank(const struct exec *s) { return all_rank_of(s, exec_replica(s), s->rank); }
@@ -145,13 +147,13 @@ static inline float *use_at(const struct exec *s, int param, int use)
     return off == STATE_NOWHERE ? NULL : (float *)(s->grad.at + off);
 }
 
-/* So many levels of accumulators above. */
+/* The same accumulator, `level` levels higher. */
 static inline void *level_at(const struct exec *s, void *grad, int level)
 {
     return grad ? (char *)grad + (size_t)level * s->q.pl->level_bytes[s->rank] : NULL;
 }
 
-/* Addresses. slot_of: slot of each class for the running action's micro-batch. */
+/* Address of a place. SLOT: the slot that b->slot has for micro-batch mb. */
 static inline void *place_at(const struct exec *s, const struct bound *b, const struct place *p, int mb)
 {
     switch ((enum space)p->space) {
@@ -170,7 +172,7 @@ static inline void *place_at(const struct exec *s, const struct bound *b, const 
     return NULL;
 }
 
-/* A value that is kept to the end, of a micro-batch of any replica. */
+/* A value kept to the end, of a micro-batch of any replica. */
 static inline void *kept_at(const struct exec *s, const struct bound *b, const struct place *p, int replica, int mb)
 {
     const struct slot_class *c = &b->p->cls[p->cls];
@@ -178,7 +180,7 @@ static inline void *kept_at(const struct exec *s, const struct bound *b, const s
     return s->slots.at + c->copy[replica] + p->off * (size_t)b->p->part[replica].n_mb + (size_t)mb * p->bytes;
 }
 
-bool output_scores(const struct exec *s, const struct output *o);        /* output_paths.c: do scores lie in it? */
+bool output_scores(const struct exec *s, const struct output *o);        /* outputs.c: do scores lie in it? */
 /* Adds up the scores of the step that has run, of the outputs on this rank. */
 int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e);
 uint64_t resident_peak(void);                                                                       /* bind.c */
@@ -187,7 +189,7 @@ static inline int act_index(const struct exec *s, const struct bound *b, const s
 {
     return (int)(a - b->p->row[s->rank]);
 }
-/* The i-th of its micro-batches alone. */
+/* The action of its i-th micro-batch alone. */
 static inline struct act act_one(const struct act *a, int i)
 {
     struct act one = *a;
@@ -196,7 +198,7 @@ static inline struct act act_one(const struct act *a, int i)
     if (i) one.flags &= (uint8_t)~ACT_FIRST;
     return one;
 }
-/* For whoever watches: what begins; something has got on; whom the rank waits for (exec.h). */
+/* For the threads that watch: the action that begins; progress was made; the rank that is waited for (exec.h). */
 static inline void beat_act(struct exec *s, const struct bound *b, const struct act *a)
 {
     int first = b->p->mb_micro[a->mb], end = b->p->mb_micro[a->mb + a->n_mb];
@@ -214,7 +216,7 @@ static inline int exec_aborted(const struct exec *s, struct err *e)
     return code ? err_set(e, code, "stopped") : 0;
 }
 
-/* Drives the transport, and hears what the job's ranks say to each other. */
+/* Drives the transport, and receives the job's other messages. */
 static inline int exec_progress(struct exec *s, struct err *e)
 {
     const struct exec_control *c = &s->q.control;
@@ -229,14 +231,15 @@ static inline int exec_reduce(struct exec *s, double *x, int n, struct err *e)
 /* wait.c. Waits for the posts that touch a slot: receives before it is read, sends before it is written. */
 int posts_wait(struct exec *s, int cls, int slot, bool sends, struct err *e);
 enum { WAIT_ALL = -1 };                                   /* cls: all posts */
-/* For those without slots that the action's table says must be over before it. */
+/* Waits for posts without slots that must be over before the action, according to its table. */
 int messages_wait(struct exec *s, const struct bound *b, const struct act *a, struct err *e);
-int posts_settle(struct exec *s, struct err *e);         /* all of them, at the end of a step */
-void posts_look(struct exec *s);                         /* of a traced step: which of them are done? */
-void operands_place(struct bound *b, const struct act *a);/* which slots the action's operands have */
+int posts_settle(struct exec *s, struct err *e);         /* all posts, at the end of a step */
+void posts_look(struct exec *s);                         /* of a traced step: which posts are done? */
+void operands_place(struct bound *b, const struct act *a);/* sets the slots of the action's operands */
 int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
-int state_wait(struct exec *s, struct err *e);           /* until nobody reads the state any more that a step changes */
-/* until the stream has done all, hearing aborts and the transport */
+/* until no reader of state remains; then a step may change it */
+int state_wait(struct exec *s, struct err *e);
+/* until the stream has done everything, while it checks aborts and drives the transport */
 int exec_drain(struct exec *s, struct err *e);
 
 act_fn exec_post, exec_load;                                                                /* post.c, load.c */
@@ -246,38 +249,38 @@ int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct a
 /* The program of an action, call by call, for each of its micro-batches, ascending. */
 act_fn prog_calls;
 
-/* All that an action of the row calls, or with the row's length as index, what comes after it: as it was recorded, or
- * call by call. */
+/* All calls of an action of the row; with the row's length as index, the calls after the row. Replays them as recorded,
+ * or makes them one by one. */
 int calls_replay(struct exec *s, struct bound *b, int index, struct err *e);                   /* record.c */
 int exec_warm(struct exec *s, struct bound *b, struct err *e);
 int exec_record(struct exec *s, struct bound *b, struct err *e);
-/* load.c: sends what the feed has ready, while the device computes; without a stream nothing */
+/* load.c: sends what the feed has ready while the device computes; without a stream it does nothing */
 int exec_load_early(struct exec *s, struct err *e);
 void exec_loads_list(struct exec *s, struct bound *b);
 int exec_feeds_open(struct exec *s, struct err *e);
 void exec_feeds_close(struct exec *s);
 int exec_ahead_ready(struct exec *s, const struct order *o, const int64_t *id, struct err *e);
 void exec_ahead_done(struct exec *s);
-int exec_ahead_again(struct exec *s, struct err *e);     /* loads of all known orders begin anew */
+int exec_ahead_again(struct exec *s, struct err *e);     /* repeats the loads of all known orders */
 
-enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; how many */
+enum { LINK_LARGE = 8 << 20, LINK_TRIPS = 16 };           /* the largest messages that measure a link; their number */
 int exec_weights_list(struct exec *s, struct err *e);
 int exec_state_init(struct exec *s, struct err *e);                                             /* state.c */
-bool exec_norms_it(const struct exec *s, int param);     /* does this rank form the norm of its gradient? */
-int exec_norm(struct exec *s, int param, struct err *e); /* enqueued, if so */
-act_fn exec_sum;                                         /* what ACT_A and ACT_G add */
-act_fn exec_norms;                                       /* all that the step has not yet */
-/* finite.c: with the ranks, after exec_norms; fills s->norm and s->outcome, and the report's scores */
+bool exec_norms_it(const struct exec *s, int param);     /* does this rank compute the norm of its gradient? */
+int exec_norm(struct exec *s, int param, struct err *e); /* if so, enqueues it */
+act_fn exec_sum;                                         /* the additions of ACT_A and ACT_G */
+act_fn exec_norms;                                       /* all norms that the step does not have yet */
+/* finite.c: with all ranks, after exec_norms; fills s->norm, s->outcome and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);
 int exec_agreed_numbers(const struct exec *s);           /* length of s->norm */
 void exec_agreed_keep(struct exec *s);                   /* for the next attempt */
 int exec_nonfinite(const struct exec *s);                /* which of them is not finite: enum nonfinite */
-int exec_damaged_tell(struct exec *s, struct err *e);    /* reports what came damaged; 80 if that was so before */
-int exec_unsure(struct exec *s, struct err *e);          /* which numbers are not those that were kept: 80 */
-/* is there anything to derive after a step that the step itself did not? not from frozen weights */
+int exec_damaged_tell(struct exec *s, struct err *e);    /* reports damaged tensors; 80 if there were some before */
+int exec_unsure(struct exec *s, struct err *e);          /* reports the numbers that differ from the kept ones: 80 */
+/* must packed weights be made after a step, because the update does not make them? Not of frozen weights */
 bool exec_derives(const struct exec *s, int group);
 int exec_pack(struct exec *s, bool after_step, struct err *e);
 int exec_optimize(struct exec *s, struct bound *b, struct err *e);
-int exec_averages_copies(struct exec *s, struct err *e); /* of weights that have just come from their owners */
+int exec_averages_copies(struct exec *s, struct err *e); /* of weights that have just arrived from their owners */
 
 #endif

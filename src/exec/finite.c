@@ -1,15 +1,14 @@
-/* Before anything is updated all ranks learn the norms of all gradients, the loss and what came damaged from rank to
- * rank. If any of the numbers is not finite, or something came damaged, nothing is updated: the step runs again at
- * once, on the same samples. What was computed from sound tensors must have the same bits then; steps that are
- * verified (run.verify_every) run twice for nothing else. A wrong sum that changes no norm in double precision is not
- * seen. */
+/* Before the update all ranks learn the norms of all gradients, the loss and the damaged tensors. If a number is not
+ * finite, or a tensor was damaged, nothing is updated, and the step runs again at once on the same samples. Numbers
+ * from sound tensors must have the same bits then. Verified steps (run.verify_every) run twice only for this check. A
+ * wrong gradient that changes no norm in double precision is not detected. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "exec/meter.h"
 
-/* What ranks agree upon: squared norms of the parameters' gradients, the two sums of the loss; then how many tensors
- * came damaged, and sums of the ranks from which and to which. */
+/* The numbers that ranks agree on: squared norms of the parameters' gradients, the two sums of the loss, the number of
+ * damaged tensors, and sums of their sending and receiving ranks. */
 enum { DAMAGE = 3 };
 static int numbers(const struct exec *s) { return s->g->n_params + 2; }
 int exec_agreed_numbers(const struct exec *s) { return numbers(s) + DAMAGE; }
@@ -21,8 +20,8 @@ static bool all_finite(const struct exec *s)
     return finite;
 }
 
-/* Sums over ranks, of which one has a number and the others 0. Ranks below end their gradients earlier, those above
- * later. */
+/* Sums over ranks; one rank has a number and the others have 0. Earlier ranks of the pipeline end their gradients later
+ * than this rank, later ranks earlier. */
 static int share(struct exec *s, struct err *e)
 {
     struct meter_wait w;
@@ -43,7 +42,7 @@ static int clip(struct exec *s, struct err *e)
     return s->ops->copy(s->be, &s->block->clip_coef, &c, sizeof c, e);
 }
 
-/* Which of the numbers is not the one that was kept, the loss first; -1: none. */
+/* The number that differs from the kept one, the loss first; -1: none. */
 static int differing(const struct exec *s)
 {
     int i = numbers(s) - 1;
@@ -63,7 +62,7 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
 {
     int n = s->g->n_params;
     double *damage = s->norm + numbers(s);
-    /* copies wait for the stream, and would hear neither aborts nor the transport */
+    /* copies wait for the stream and would check neither aborts nor the transport */
     if (exec_drain(s, e)) return -1;
     if (s->ops->copy(s->be, s->norm, s->norm_at, (size_t)n * sizeof *s->norm, e)) return -1;
     if (exec_scores(s, b, s->order, s->report, e)) return -1;
@@ -78,7 +77,7 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
     return s->outcome == UPDATE ? clip(s, e) : 0;
 }
 
-/* ---- again ------------------------------------------------------------------------------------------------------- */
+/* ---- repeating a step -------------------------------------------------------------------------------------------- */
 
 void exec_agreed_keep(struct exec *s)
 {

@@ -1,4 +1,4 @@
-/* Measuring links: what a message takes, and what a rank's thread gives to it. */
+/* Measuring links: the time of a message, and the time that a rank's thread spends on it. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "exec/exec_int.h"
@@ -22,7 +22,7 @@ static int wait_done(struct exec *s, struct tp_req *r, struct err *e)
     return 0;
 }
 
-/* bytes: of a message, apart: between those of two trips. */
+/* bytes: of a message; apart: between the messages of two trips. */
 struct trips { int peer; bool first; int n; size_t apart, bytes; };
 
 static int one_way(struct exec *s, const struct trips *k, int trip, bool send, struct err *e)
@@ -51,7 +51,8 @@ static int half_trip(struct exec *s, const struct trips *k, double *ns, struct e
     return bad ? -1 : 0;
 }
 
-/* Each trip has memory of its own: in a step no border tensor is in a cache. Pages that exist, not zeros. */
+/* Each trip has its own memory, because in a step no border tensor is in a cache. The pages must exist and not be
+ * zero. */
 static int trips_fill(struct exec *s, struct err *e)
 {
     unsigned char *piece = mem_alloc(LINK_LARGE);
@@ -63,10 +64,10 @@ static int trips_fill(struct exec *s, struct err *e)
     return bad;
 }
 
-/* ---- beside work ----------------------------------------------------------------------------- */
+/* ---- during work ----------------------------------------------------------------------------- */
 
-/* Both ranks send and receive a large message at once and work meanwhile, as between two kernels; what the messages
- * take of them is all but that work. */
+/* Both ranks send and receive a large message at once and work meanwhile, as between two kernels. The time without the
+ * work is the messages' time. */
 static int beside_work(struct exec *s, const struct trips *k, int trip, uint64_t *ns, struct err *e)
 {
     enum { WORK_NS = 100000 };
@@ -99,7 +100,7 @@ static int busy_measure(struct exec *s, const struct trips *k, double *ns_per_by
     return bad ? -1 : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all measurements ------------------------------------------------------------------------ */
 
 int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e)
 {
@@ -112,6 +113,6 @@ int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e)
     const struct trips larges = {peer, me == a, LINK_TRIPS, LINK_LARGE, LINK_LARGE};
     if (trips_fill(s, e) || half_trip(s, &smalls, &l->latency_ns, e) || half_trip(s, &larges, &large, e)) return -1;
     l->bytes_per_ns = large > l->latency_ns ? LINK_LARGE / (large - l->latency_ns) : LINK_LARGE;
-    /* what a device's thread does is not what the device takes */
+    /* the host thread's time is not the device's */
     return s->ops->stream ? 0 : busy_measure(s, &larges, &l->busy_ns_per_byte, e);
 }

@@ -1,5 +1,5 @@
-/* Data into the pipeline: the samples of coming orders are requested from the feed in the order the row will take them,
- * never more than its depth. */
+/* Data into the pipeline: requests the samples of coming orders from the feed, in the order in which the row takes
+ * them, never more than the feed's depth. */
 #include <string.h>
 #include <stdlib.h>
 #include "exec/meter.h"
@@ -39,13 +39,13 @@ void exec_loads_list(struct exec *s, struct bound *b)
         if (act_info[p->row[s->rank][i].op].kind == KIND_LOAD) b->load[b->n_loads++] = &p->row[s->rank][i];
 }
 
-/* What the rank's stages load, and room for it on its way to a device. */
+/* The fields that the rank's stages load, with memory for them on their way to a device. */
 static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w, struct err *e)
 {
     *w = (struct feed_want){.ds = d, .max_samples = s->q.sel->max_samples, .depth = s->feed_depth,
                             .cores = s->q.reader_cores};
     int64_t workers = s->q.conf->data.workers;
-    w->readers = workers > 0;                             /* more of them only for what takes time */
+    w->readers = workers > 0;                             /* more readers only for data that takes time to read */
     for (int i = 0; i < s->g->n_inputs; i++) {
         int t = s->g->input[i].tensor;
         if (!rank_loads(s->q.plan, s->q.n_plans, s->rank, part, t)) continue;
@@ -109,7 +109,7 @@ int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, stru
     return requests_top_up(s, e);
 }
 
-/* The running order must be the oldest one ahead; one that nobody announced is announced now. */
+/* The running order must be the oldest one ahead; an order that was not announced is announced now. */
 int exec_ahead_ready(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
     if (!s->n_ahead && exec_prefetch(s, o, id, e)) return -1;
@@ -129,7 +129,7 @@ void exec_ahead_done(struct exec *s)
 
 /* ---- one micro-batch ------------------------------------------------------------------------- */
 
-/* The transport goes on: other ranks may need it. */
+/* The transport continues, because other ranks may need it. */
 static int while_waiting(void *ctx, struct err *e)
 {
     struct exec *s = ctx;
@@ -151,7 +151,7 @@ static int fields_send(struct exec *s, const struct bound *b, const struct act *
     return 0;
 }
 
-/* Gives up what is on its way: of orders after the running one, whose loads have all been taken. */
+/* Discards loads on their way, of orders after the running one; the running order has taken all its loads. */
 static int early_drop(struct exec *s, struct err *e)
 {
     int k = 0;
@@ -179,8 +179,7 @@ int exec_ahead_again(struct exec *s, struct err *e)
     return requests_top_up(s, e);
 }
 
-/* The fields that the next load action takes: into their places, or where sending and taking are apart, on their way.
- */
+/* Takes the fields of the next load action: into their places or, if sending and taking are separate, on their way. */
 static int load_next(struct exec *s, struct ahead *h, struct err *e)
 {
     const struct bound *b = &s->bound[h->bound];
@@ -195,7 +194,7 @@ static int load_next(struct exec *s, struct ahead *h, struct err *e)
     return 0;
 }
 
-/* The next load that is not yet on the device, of the running order or of those after it. NULL: none is known. */
+/* The next load that is not yet on the device, of the running order or of later ones. NULL: none is known. */
 static struct ahead *early_next(struct exec *s)
 {
     for (int i = 0; i < s->n_ahead; i++) {

@@ -1,4 +1,4 @@
-/* The account by the host's clock, and what else is told of the same moments: marks, spans, notes. */
+/* The account by the host's clock, and the other users of the same events: marks, spans, times of kernels. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/meter_int.h"
@@ -9,7 +9,7 @@ int meter_to(struct exec *s, enum account part, struct err *e)
     return stream_to(s, part, e);
 }
 
-/* What the device did when is known by its marks. */
+/* Marks on the stream record the device's activity. */
 static void span_add(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
     bool of_stream = s->meter->stream && kind != SPAN_MESSAGE && kind != SPAN_STEP;
@@ -82,7 +82,7 @@ int meter_program(struct exec *s, enum account part, struct err *e)
 
 static int call_index(const struct exec *s, const struct kop *k) { return k->phase * s->q.sel->n_groups + k->group; }
 
-/* Of a whole micro-batch; times of others are none that a plan could count with. */
+/* Only a whole micro-batch is recorded; a plan cannot use the times of others. */
 static bool call_noted(const struct exec *s, const struct act *a)
 {
     const struct plan *p = s->q.plan[s->plan];

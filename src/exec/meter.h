@@ -1,41 +1,43 @@
-/* Whoever watches the time of a rank, behind one interface: the account of its parts, the spans of traced steps, and
- * the notes of single kernels. The other files of exec say here what happens, and nothing else about time.
+/* One interface for everything that measures a rank's time: the account of its parts, the spans of traced steps, and
+ * the times of single kernels. The other files of exec report events here and do nothing else about time.
  *
- * In a step exactly one part of the account runs at any moment. Where a device computes, the account comes from marks
- * on its stream (stream.c): the device is behind the host, and what the host does meanwhile is no part of it. Otherwise
- * the host's clock says it. */
+ * In a step exactly one part of the account runs at any moment. On a device the account comes from marks on its stream
+ * (stream.c): the device runs after the host, and the host's own work meanwhile does not count. Otherwise it comes from
+ * the host's clock. */
 #ifndef EXEC_METER_H
 #define EXEC_METER_H
 #include "base/clock.h"
 #include "exec/exec_int.h"
 
-/* What is noted of a kernel: its time, what its thread had of a core, pages that came from a disk. */
+/* Recorded of a kernel: its time, its thread's time on a core, pages that came from a disk. */
 struct noted { uint64_t ns, core_ns, faults; };
 struct meter {
-    enum account part;                                   /* of the host's time, which runs */
-    uint64_t since, ns[ACC_COUNT];                       /* since when; of parts that ended */
-    uint64_t began, ended;                               /* the step that runs, and the one before; ended 0: none */
-    bool traced, watched;                                /* this step; each of its calls, by whomever */
-    int act; uint64_t act_began;                         /* the action that runs; since when, in a traced step */
-    uint64_t call_began; struct noted call;              /* the call that runs, where calls are watched */
+    enum account part;                                   /* the part of the host's time that runs */
+    uint64_t since, ns[ACC_COUNT];                       /* its start; times of ended parts */
+    /* start of the running step; end of the previous one, 0: none */
+    uint64_t began, ended;
+    bool traced, watched;                                /* of this step; watched: each of its calls, for any purpose */
+    int act; uint64_t act_began;                         /* the running action; its start, in a traced step */
+    uint64_t call_began; struct noted call;              /* the running call, where calls are watched */
     struct stream *stream;                               /* NULL: the backend runs at once */
     struct trace *trace;                                 /* NULL: nothing is traced */
-    struct profile *profile;                             /* NULL: kernels are not noted one by one */
-    struct profile *profiled;                            /* what was noted, or the memory for it */
+    struct profile *profile;                             /* NULL: kernels are not recorded */
+    struct profile *profiled;                            /* recorded times, or the memory for them */
 };
-/* A wait for a post. part: to whom it belongs now, ACC_COUNT: it took no time yet; before: what ran when it began. */
+/* A wait for a post. part: the part that it belongs to now, ACC_COUNT: it took no time yet; before: the part that ran
+ * when it began. */
 struct meter_wait { enum account before, part; uint64_t from; };
 
 int meter_open(struct exec *s, struct err *e);          /* after all plans are bound */
 void meter_close(struct exec *s);
-/* A step begins: exec.step and exec.plan say which. Fills r->idle_ns. */
+/* Begins a step: exec.step and exec.plan name it. Fills r->idle_ns. */
 int meter_step(struct exec *s, const struct order *o, struct report *r, struct err *e);
-/* It is over. Waits for the stream, unless the step failed: then its marks say nothing. Fills the report's account. */
+/* Ends it. Waits for the stream, unless the step failed: then its marks are not valid. Fills the report's account. */
 int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e);
 void meter_act(struct exec *s, int act);                /* what follows belongs to this action of the row */
 void meter_act_end(struct exec *s);
 
-/* What the host does from here on: no part of a stream's account. Returns clock_ns. */
+/* The host's work from here on; no part of a stream's account. Returns clock_ns. */
 static inline uint64_t meter_host(struct exec *s, enum account part)
 {
     struct meter *m = s->meter;
@@ -49,7 +51,7 @@ static inline uint64_t meter_host(struct exec *s, enum account part)
 int meter_to(struct exec *s, enum account part, struct err *e);
 /* As meter_to for a program, unless its calls are marked on the stream one by one. */
 int meter_program(struct exec *s, enum account part, struct err *e);
-bool meter_marks_calls(const struct exec *s);           /* ... which they are not where they are replayed */
+bool meter_marks_calls(const struct exec *s);           /* ... which is not so if calls are replayed */
 
 /* A call of a program begins, runs its kernels, ends. */
 int meter_watch_begin(struct exec *s, const struct kop *k, const struct act *a, struct err *e);
@@ -72,13 +74,13 @@ static inline void meter_call_end(struct exec *s, const struct kop *k, const str
 }
 
 void meter_wait_begin(struct exec *s, struct meter_wait *w);
-/* Before each look: from now on the wait belongs to part. */
+/* Before each poll: from now on the wait belongs to part. */
 int meter_wait_for(struct exec *s, struct meter_wait *w, enum account part, struct err *e);
 void meter_wait_end(struct exec *s, struct meter_wait *w);
-/* Are messages to be looked at while nobody waits for them? */
+/* Should messages be tested while no action waits for them? */
 static inline bool meter_messages(const struct exec *s) { return s->meter->traced; }
-void meter_message(struct exec *s, uint64_t posted, int act);   /* has come to its end */
-uint64_t meter_load(struct exec *s);                    /* loading begins; what it returns is said at its end */
+void meter_message(struct exec *s, uint64_t posted, int act);   /* a message is complete */
+uint64_t meter_load(struct exec *s);                    /* loading begins; pass the result to meter_load_end */
 void meter_load_end(struct exec *s, uint64_t began);
 
 #endif

@@ -1,26 +1,27 @@
-/* Whom the meter feeds: marks on a stream, spans, notes of kernels. Nobody else calls them. */
+/* The receivers of the meter's events: marks on a stream, spans, times of kernels. Only the meter calls them. */
 #ifndef EXEC_METER_INT_H
 #define EXEC_METER_INT_H
 #include "exec/meter.h"
 
-/* Time on an asynchronous stream (stream.c); without one all of them do nothing. The account of a step is then made of
- * marks on the stream. */
+/* Time on an asynchronous stream (stream.c); without a stream all of them do nothing. Marks on the stream make the
+ * account of a step. */
 int stream_open(struct exec *s, struct err *e);
 void stream_close(struct exec *s);
 int stream_step(struct exec *s, struct err *e);          /* a step begins */
-/* from here on the stream's time belongs to part; of ACC_GRADS the shares are known from an earlier step */
+/* from here on the stream's time belongs to part; ACC_GRADS is divided by shares of an earlier step */
 int stream_to(struct exec *s, enum account part, struct err *e);
 /* as stream_to, in a fine step, for one kernel (index as in spans) */
 int stream_kernel(struct exec *s, enum account part, int index, struct err *e);
 bool stream_fine(const struct exec *s);                  /* does this step mark every change, also within an action? */
-/* when all is done: the meter's account from the marks, spans of a traced step; from, to: clock_ns of the step */
+/* when everything is done: the meter's account from the marks, and spans of a traced step; from, to: clock_ns of the
+ * step */
 int stream_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e);
 /* runs one kernel alone and times it */
 int stream_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e);
 
 void trace_open(struct exec *s);                                                                /* trace.c */
 void trace_close(struct exec *s);
-void trace_step(struct exec *s, const struct order *o);  /* is this one traced? */
+void trace_step(struct exec *s, const struct order *o);  /* is this step traced? */
 bool trace_on(const struct exec *s);
 void trace_span(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index);
 

@@ -1,4 +1,4 @@
-/* What is read of a step when it is over: scores, added up for the report, and values for whoever asks. */
+/* What is read of a step after it: scores, added up for the report, and values for callers. */
 #include <string.h>
 #include "exec/exec_int.h"
 
@@ -8,7 +8,7 @@ bool output_scores(const struct exec *s, const struct output *o)
     return false;
 }
 
-/* One score over the n samples of a micro-batch. */
+/* Adds one score over the n samples of a micro-batch. */
 static void score_add(const struct graph_score *k, const double *column, int n, int n_columns, struct score_sum *sum)
 {
     for (int i = 0; i < n; i++, column += n_columns) {
@@ -17,7 +17,7 @@ static void score_add(const struct graph_score *k, const double *column, int n, 
     }
 }
 
-/* Those of one replica's micro-batches that lie in one tensor. */
+/* Adds the scores of one replica's micro-batches that lie in one tensor. */
 static int output_add(struct exec *s, const struct bound *b, const struct output *out, int replica, struct report *r,
                       struct err *e)
 {
@@ -25,7 +25,7 @@ static int output_add(struct exec *s, const struct bound *b, const struct output
     int columns = (int)s->g->tensor[out->tensor].shape.d[0];
     if (!part->n_mb) return 0;
     const char *first = kept_at(s, b, &out->at, replica, 0), *last = first;
-    /* slots of one tensor are neighbours: one copy takes them all */
+    /* slots of one tensor are neighbours, so one copy takes all */
     for (int mb = 1; mb < part->n_mb; mb++) {
         const char *next = kept_at(s, b, &out->at, replica, mb);
         if (next < first) first = next;
@@ -42,7 +42,7 @@ static int output_add(struct exec *s, const struct bound *b, const struct output
     return 0;
 }
 
-/* All scores that lie in one tensor, in the order of the samples: so they do not depend on the pipeline. */
+/* Adds all scores in one tensor, in the order of samples, so they do not depend on the pipeline. */
 static int output_collect(struct exec *s, const struct bound *b, const struct output *out, struct report *r,
                           struct err *e)
 {
@@ -52,13 +52,13 @@ static int output_collect(struct exec *s, const struct bound *b, const struct ou
 
 int exec_scores(struct exec *s, const struct bound *b, const struct order *o, struct report *r, struct err *e)
 {
-    memset(r->score, 0, sizeof r->score);                /* those of an attempt before */
+    memset(r->score, 0, sizeof r->score);                /* clears those of an earlier attempt */
     for (int i = 0; i < b->p->n_outputs; i++) {
         const struct output *out = &b->p->output[i];
         if (out->rank != s->rank || exec_replica(s)) continue;   /* the first replica has all */
         if (i == 0) r->samples = o->n;
         if (output_scores(s, out) && output_collect(s, b, out, r, e)) return -1;
-        for (int k = 0; k < s->scores.n; k++)            /* what divides by the weights of the samples */
+        for (int k = 0; k < s->scores.n; k++)            /* scores that divide by the weights of the samples */
             if (s->scores.of[k].tensor == out->tensor && s->scores.of[k].denominator < 0)
                 r->score[k].denominator = o->weight;
     }

@@ -1,4 +1,4 @@
-/* Posting: where the ends of channels lie, how messages are told apart, and what of them is on its way. */
+/* Posting: buffers and headers of messages, and the list of pending posts. */
 #include "exec/meter.h"
 
 static void *channel_buffer(const struct exec *s, const struct bound *b, const struct act *a, const struct channel *c)
@@ -15,7 +15,7 @@ static void *channel_buffer(const struct exec *s, const struct bound *b, const s
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
 
-/* Without micro-batches there are no gradients, but those of the step before. */
+/* A replica without micro-batches has no gradients; its memory holds those of the step before, so it is set to zero. */
 static int nothing_make(struct exec *s, void *at, size_t bytes, struct err *e)
 {
     for (size_t done = 0, n; done < bytes; done += n) {
@@ -25,7 +25,7 @@ static int nothing_make(struct exec *s, void *at, size_t bytes, struct err *e)
     return 0;
 }
 
-/* Gradients that are added here are read where they lie, if they can be; everything else comes into its place. */
+/* Reads gradients that are added here in place, if possible; receives everything else into its own place. */
 static int receive(struct exec *s, struct bound *b, const struct act *a, const struct tp_tag *tag, void *at,
                    struct pending *p, struct err *e)
 {

@@ -1,10 +1,10 @@
-/* Measuring single kernels: they run in real steps, at their place in the pipeline, beside the other ranks' work. */
+/* Measuring single kernels: they run in real steps, at their place in the pipeline, during the other ranks' work. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include "exec/meter_int.h"
 
-struct kernel_times { int n; uint64_t *ns, wall_ns, core_ns, faults; }; /* the last three: of all that were noted */
+struct kernel_times { int n; uint64_t *ns, wall_ns, core_ns, faults; }; /* the last three: of all recorded calls */
 struct profile { int keep, n_plans, n_groups; struct kernel_times *kernel, *load; }; /* kernel: [plan][phase][group] */
 
 static void note(const struct profile *p, struct kernel_times *to, uint64_t ns)
@@ -122,7 +122,7 @@ struct kernel_sums exec_profile_sums(const struct exec *s, int plan)
     for (int i = 0; i < PH_COUNT * p->n_groups; i++) {
         const struct kernel_times *from = &p->kernel[plan * PH_COUNT * p->n_groups + i];
         for (int k = 0; k < from->n; k++) sum.all += (double)from->ns[k];
-        sum.at_medians += median(from) * from->n;        /* which sorts them */
+        sum.at_medians += median(from) * from->n;        /* which sorts ns */
         if (from->n) sum.at_best += (double)from->ns[0] * from->n;
     }
     return sum;

@@ -1,5 +1,5 @@
-/* The interpreter: for each action of the row wait for its operands, run its program or post its transfer. No decisions
- * about schedules. */
+/* The interpreter: for each action of the row it waits for the operands, then runs the program or posts the transfer.
+ * It decides nothing about schedules. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static int step_failed(const struct exec *s, const char *where, struct err *e)
     return err_where(e, "rank %d, step %llu, %s", all_rank(s), (unsigned long long)s->step, where);
 }
 
-/* What came damaged when all had agreed already, or where nobody asks: it cannot run again. */
+/* For a tensor damaged after the agreement, or in an evaluation: the step cannot run again. */
 static int damaged_late(const struct exec *s, struct err *e)
 {
     const struct damaged *d = &s->damaged;
@@ -49,7 +49,7 @@ static int damaged_late(const struct exec *s, struct err *e)
                    d->from);
 }
 
-/* What is not to be updated ends behind the action that found it, on all ranks alike. */
+/* A step without an update ends after the action that found the reason, on all ranks alike. */
 static int row_run(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *a = b->p->row[s->rank];
@@ -85,7 +85,7 @@ static int block_set(struct exec *s, const struct bound *b, const struct order *
         return err_set(e, E_INTERNAL, "%llu steps were skipped, %llu of them when this one was ordered",
                        (unsigned long long)skipped, (unsigned long long)o->n_skipped);
     k.fresh = update == 1 ? 1 : 1 - ema;                 /* torch's AveragedModel begins as a copy */
-    k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: nothing in the batch counts */
+    k.inv_weight = o->weight > 0 ? 1.0 / o->weight : 0;   /* 0: all samples of the batch have weight 0 */
     k.learning_rate = b->p->req.mode == PLAN_TRAIN ? order_rate(o, skipped) : 0;
     k.step = o->step;
     k.update = update - s->past.before;
@@ -108,8 +108,8 @@ static int attempt(struct exec *s, struct bound *b, const struct order *o, const
     return block_set(s, b, o, id, e) ? step_failed(s, "begin", e) : row_run(s, b, e);
 }
 
-/* What follows from an attempt's outcome, on all ranks alike. Returns 1: the same order again, for which the samples
- * are read again. */
+/* Decides what follows from an attempt's outcome, on all ranks alike. Returns 1: run the same order again, with its
+ * samples read again. */
 static int attempt_judge(struct exec *s, struct err *e)
 {
     switch (s->outcome) {
@@ -159,7 +159,7 @@ static void damage_report(const struct exec *s, struct report *r)
     }
 }
 
-/* What the data sets that this rank reads keep of their files. */
+/* Memory that the data sets of this rank hold of their files. */
 static uint64_t held_bytes(const struct exec *s)
 {
     uint64_t n = 0;

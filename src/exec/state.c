@@ -7,8 +7,7 @@
 #include "exec/meter.h"
 #include "optim/optim.h"
 
-/* Values by the initialisation rule: element i of parameter k is a function of (seed, k, i), so it does not depend on
- * ranks or order. */
+/* Initial values: element i of parameter k is a function of (seed, k, i), so it does not depend on ranks or order. */
 static void init_values(const struct param *p, int index, uint64_t seed, float *x)
 {
     uint64_t n = (uint64_t)shape_count(&p->shape);
@@ -37,7 +36,7 @@ int exec_state_begin(struct exec *s, int row, struct err *e)
     return bad;
 }
 
-/* The optimizer's buffers begin as zeros, as which the backend's memory came. */
+/* The optimizer's buffers begin as zeros, because the backend's memory is zeroed. */
 int exec_state_init(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->q.pl->n_state; i++) {
@@ -96,14 +95,14 @@ int exec_pack(struct exec *s, bool after_step, struct err *e)
     return 0;
 }
 
-/* Does this rank update it? Rows that are trained are the graph's weights or buffers behind them. */
+/* Does this rank update it? Trained rows are the graph's weights, and buffers after them. */
 static bool updates(const struct exec *s, int param)
 {
     return placement_updates(s->q.pl, &s->q.pl->state[param], exec_replica(s), s->rank);
 }
 
-/* The group whose packed weights one pass of the optimizer can make with the weight itself: the only one on this rank
- * that derives any from it. -1: none. */
+/* The group whose packed weights one optimizer pass can make together with the weight: the only group on this rank with
+ * packed weights of it. -1: none. */
 static int packed_with(const struct exec *s, int param)
 {
     int found = -1;
@@ -131,7 +130,7 @@ static void weight_list(struct exec *s, int param)
     };
 }
 
-/* Room for what the optimizer adds up over each weight: a double or two for 4096 elements, so nobody plans it. */
+/* Memory for the optimizer's sums over each weight: a double or two for 4096 elements, too little to plan. */
 static int sums_list(struct exec *s, struct err *e)
 {
     size_t at = 0;
@@ -142,7 +141,7 @@ static int sums_list(struct exec *s, struct err *e)
     return 0;
 }
 
-/* The average of the weight that an optimizer step makes here, or another rank elsewhere. */
+/* Adds the average of a weight, which an optimizer step updates here or on another rank. */
 static void average_list(struct exec *s, const struct state_row *r)
 {
     float *w = state_at(s, &s->q.pl->state[r->param]);
@@ -152,8 +151,8 @@ static void average_list(struct exec *s, const struct state_row *r)
     for (int k = 0; k < s->n_weights; k++) if (s->weight[k].w == w) s->weight[k].average = state_at(s, r);
 }
 
-/* What an optimizer step updates: each trained weight once, in canonical order. Buffers of a weight lie behind each
- * other, and rows of buffers come in the order of their weights. */
+/* The weights that an optimizer step updates: each trained weight once, in canonical order. Buffers of a weight follow
+ * each other in memory; rows of buffers come in the order of their weights. */
 int exec_weights_list(struct exec *s, struct err *e)
 {
     s->packed_by_update = mem_alloc((size_t)s->q.sel->n_groups * sizeof *s->packed_by_update);
@@ -175,8 +174,8 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
-/* Where weights are shared out, the last exchange of a bucket leaves sums that only this replica wants: their norms,
- * while they are in a cache, so that behind the last bucket only its own are left. On a stream norms would only be more
+/* If weights are shared out, the last exchange of a bucket leaves sums that only this replica needs. It computes their
+ * norms while they are in a cache, so after the last bucket few norms are left. On a stream norms would only be more
  * launches. */
 static int share_norms(struct exec *s, const struct channel *c, struct err *e)
 {
@@ -194,7 +193,7 @@ static int share_norms(struct exec *s, const struct channel *c, struct err *e)
     return 0;
 }
 
-/* sum += more; how long that takes is known where it is over when the call is. */
+/* sum += more. The time is known only where the addition is over when the call returns. */
 static int sum_add(struct exec *s, float *sum, const float *more, size_t n, struct err *e)
 {
     uint64_t began = clock_ns();
@@ -205,8 +204,7 @@ static int sum_add(struct exec *s, float *sum, const float *more, size_t n, stru
     return 0;
 }
 
-/* What came from another replica lies at level 1, or there, from where it is lent. With ACT_FIRST there is nothing here
- * to which it would be added. */
+/* Another replica's share is at level 1, or in lent memory. With ACT_FIRST there is nothing here to add it to. */
 static int share_add(struct exec *s, const struct channel *c, struct tp_req *lent, bool first, struct err *e)
 {
     void *sum = s->grad.at + c->off;
@@ -217,7 +215,8 @@ static int share_add(struct exec *s, const struct channel *c, struct tp_req *len
     return bad ? -1 : share_norms(s, c, e);
 }
 
-/* The accumulators of the next level are added to those of the action's, use by use: a use's are where its group is. */
+/* Adds the accumulators of the next level to those of the action's level, use by use; the group of a use is on its
+ * rank. */
 int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     int first, end;
@@ -236,8 +235,7 @@ int exec_sum(struct exec *s, struct bound *b, const struct act *a, struct err *e
     return 0;
 }
 
-/* Gradients of the uses of a tied weight are added in use order (R8), so the sum does not depend on where the uses are.
- */
+/* Adds gradients of a tied weight in the order of uses (R8), so the sum does not depend on where the uses are. */
 static int uses_add(struct exec *s, struct err *e)
 {
     for (int i = 0; i < s->g->n_params; i++)
@@ -247,7 +245,7 @@ static int uses_add(struct exec *s, struct err *e)
     return 0;
 }
 
-/* Where all replicas have the same sums, each forms the norms of its part of the region. */
+/* If all replicas have the same sums, each computes the norms of its part of the region. */
 bool exec_norms_it(const struct exec *s, int param)
 {
     const struct placement *pl = s->q.pl;
@@ -257,7 +255,7 @@ bool exec_norms_it(const struct exec *s, int param)
     return placement_use(pl, s->rank, param, 0) / part == (size_t)exec_replica(s);
 }
 
-/* R6: squared norm of each unique parameter in double. Those of other ranks stay 0. */
+/* R6: squared norm of each unique parameter in double. Norms that other ranks compute stay 0. */
 int exec_norm(struct exec *s, int param, struct err *e)
 {
     if (!exec_norms_it(s, param)) return 0;
@@ -272,7 +270,7 @@ int exec_norms(struct exec *s, struct bound *b, const struct act *a, struct err 
     return 0;
 }
 
-/* The n-th group whose running statistics a step applies: what every micro-batch's forward pass kept, of all replicas
+/* The n-th group whose running statistics a step applies: what each micro-batch's forward pass saved, over all replicas
  * in the order of the batch (R4). */
 static void stats_of(struct exec *s, struct bound *b, int stage, int group, int n)
 {
@@ -301,7 +299,7 @@ int exec_averages_begin(struct exec *s, struct err *e)
     return 0;
 }
 
-/* Where a rank accumulates a weight's gradients: nobody reads them between steps. */
+/* Where a rank accumulates a weight's gradients; no reader needs these between steps. */
 static float *spare_at(const struct exec *s, int param)
 {
     float *at = NULL;

@@ -1,12 +1,12 @@
-/* What the traced steps of a rank did when: spans in a buffer that was made for all of them, so that tracing allocates
- * nothing and asks for nothing but the clock. */
+/* Activity of a rank in traced steps: spans in a buffer with space for all of them. So tracing allocates nothing and
+ * only reads the clock. */
 #include <stdlib.h>
 #include "exec/meter_int.h"
 
 struct trace { int n, cap, lost; bool on; struct span *v; };
 
-/* Of one step: itself, its actions and their calls; of a message the whole, and what is waited for it: until it is
- * announced and until it is there; of what all ranks agree upon the wait. */
+/* Spans of one step: the step, its actions and their calls. A message has one for the whole, and two for waits: until
+ * it is announced and until it is complete. An agreement of all ranks has one for its wait. */
 static int spans_of(const struct plan *p, int rank)
 {
     enum { OF_A_MESSAGE = 3 };
@@ -18,7 +18,7 @@ static int spans_of(const struct plan *p, int rank)
     return n;
 }
 
-/* a first one only warms up, if there is another */
+/* the first step only warms up, if there is another */
 static uint64_t first_step(const struct exec *s) { return s->q.conf->train.steps == 1 ? 1 : 2; }
 
 void trace_open(struct exec *s)

@@ -1,17 +1,17 @@
-/* Waiting: for posts and whatever an action's operands wait for, for the stream, and politely. */
+/* Waiting: for posts and an action's operands, for readers of state, for the stream; it yields the core. */
 #include <sched.h>
 #include <time.h>
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "exec/meter.h"
 
-/* Whose fault a wait is. */
+/* The part of the account that causes a wait. */
 static enum account wait_part(const struct pending *p, enum tp_state state)
 {
     return !p->send && state >= TP_ANNOUNCED ? p->info->part : p->info->wait;
 }
 
-/* Polls eagerly, then lets others run: ranks may outnumber cores. */
+/* Polls eagerly, then yields, because ranks may outnumber cores. */
 static void wait_politely(unsigned tries)
 {
     if (tries < 200) return;
@@ -19,7 +19,7 @@ static void wait_politely(unsigned tries)
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* Notes what came damaged when its end is known. */
+/* Tests a post; counts a damaged tensor when its end is known. */
 static enum tp_state pending_test(struct exec *s, struct pending *p)
 {
     if (p->done) return TP_DONE;
@@ -32,7 +32,7 @@ static enum tp_state pending_test(struct exec *s, struct pending *p)
     return state;
 }
 
-/* While tracing, messages are looked at after every kernel: otherwise their end would be seen only when somebody needs
+/* While tracing, messages are tested after every kernel. Otherwise their end would be seen only when an action needs
  * them. */
 void posts_look(struct exec *s)
 {
@@ -44,9 +44,9 @@ void posts_look(struct exec *s)
     }
 }
 
-/* Until the post is done, or its end is queued and joined by the stream. Waits are marked on the stream, too: the
- * device gets to them when it has nothing else to do, or at once when it is behind the host, and then they take no
- * time. */
+/* Waits until the post is done, or until its end is queued and joined by the stream. The stream marks waits, too. The
+ * device reaches the mark when it has nothing else to do. If it is later than the host, it reaches it at once, and the
+ * wait takes no time. */
 static int pending_wait(struct exec *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);
@@ -87,7 +87,7 @@ int messages_wait(struct exec *s, const struct bound *b, const struct act *a, st
     const struct channel *own = a->chan < 0 ? NULL : &b->p->chan[a->chan];
     for (int i = 0; (info->after_come || info->after_left) && i < s->n_pending;) {
         struct pending *p = &s->pending[i];
-        /* those of other buckets may still move, and tied weights where none is in the bucket */
+        /* messages of other buckets may still move, and so may tied weights if the bucket has none */
         bool other = own && own->bucket && (p->bucket ? p->bucket != own->bucket : !own->late);
         if (other || !((p->send ? info->after_left : info->after_come) >> p->info->chan & 1)) i++;
         else if (pending_wait(s, p, e)) return -1;
@@ -95,7 +95,7 @@ int messages_wait(struct exec *s, const struct bound *b, const struct act *a, st
     return 0;
 }
 
-/* What was joined by the stream still moves, and after the step nobody may drive it for a while. */
+/* Posts that the stream joined still move, and after the step the transport may not be driven for a while. */
 int posts_settle(struct exec *s, struct err *e)
 {
     if (posts_wait(s, WAIT_ALL, 0, false, e)) return -1;
@@ -130,7 +130,7 @@ int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct e
     return 0;
 }
 
-/* Nothing of a checkpoint has been written for that long: a file server is gone. */
+/* The checkpoint writer has made no progress for `ns`: a file server does not respond. */
 static int hold_failed(const struct exec *s, uint64_t ns, struct err *e)
 {
     return err_set(e, E_IO, "%s/checkpoints: writing makes no progress for %.1f s: the file system does not respond",
@@ -148,7 +148,7 @@ int state_wait(struct exec *s, struct err *e)
         uint64_t now = clock_ns(), seen = atomic_load(&h->moved);
         if (seen != moved) moved = seen, since = now;
         if (now - since > limit) return hold_failed(s, now - since, e);
-        beat_moves(s);                                    /* a slow disk is no rank that stands still */
+        beat_moves(s);                                    /* a slow disk must not look like a stuck rank */
         if (exec_aborted(s, e) || exec_progress(s, e)) return -1;
         wait_politely(tries);
     }
