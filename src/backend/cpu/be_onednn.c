@@ -1,7 +1,7 @@
-/* The CPU backend: oneDNN for convolutions and matrix products, own vector kernels for the rest (dnnl_*.c).
+/* The CPU backend: oneDNN for convolutions and matrix products, own vector kernels for the rest (cpu_*.c, onednn/).
  *
- * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts; the thread that opens it is
- * the one that runs it. */
+ * Everything runs at once on the calling thread and the OpenMP threads that oneDNN starts. The thread that opens the
+ * backend also runs it. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 #include "backend/cpu/cpu_int.h"
 #include "backend/rules.h"
 
-/* ---- which kernel ---------------------------------------------------------------------------- */
+/* ---- choosing a kernel ----------------------------------------------------------------------- */
 
-/* Operators with a kernel of their own, which takes all groups of theirs or those that `takes` says. All others run the
- * operator's reference kernel. */
+/* Operators with their own kernel. It takes all groups of the operator, or those that `takes` accepts. All other
+ * operators run their reference kernel. */
 struct cpu_maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
 static const struct cpu_maker makers[] = {
     {.op = "conv", .make = dnnl_conv_make},
@@ -82,7 +82,7 @@ static const struct cpu_maker makers[] = {
     {.op = "embedding", .make = cpu_embedding_make},
 };
 
-/* Functions of one value are known by their trait: all have loops of one kind. */
+/* Functions of one value are found by their trait: all have loops of one kind. */
 static const struct cpu_maker *maker_find(const struct op_kind *op)
 {
     static const struct cpu_maker unary = {.make = cpu_unary_make, .takes = cpu_relu_takes,
@@ -93,7 +93,7 @@ static const struct cpu_maker *maker_find(const struct op_kind *op)
     return NULL;
 }
 
-/* Reference kernels are plain loops, made to be read. */
+/* Reference kernels are plain loops, written for readers. */
 const char *cpu_loop(const struct be *b, const struct be_kernel *like)
 {
     const struct op_kind *op = like->node->op;

@@ -1,7 +1,8 @@
 /* Attention by oneDNN's sgemm, head by head: a head's matrices are plain, [width][points], in the packed tensors.
  *
- * Scores are made for some queries at once, so many that they and their gradients stay in the cache; how many is a
- * function of the number of points alone. Gradients of keys and values are added query block by query block. */
+ * Scores are computed for some queries at a time, so few that the scores and their gradients stay in the cache. That
+ * number is a function of the number of points alone. Gradients of keys and values are added query block by query
+ * block. */
 #include <stdio.h>
 #include "backend/cpu/cpu_int.h"
 #include "model/ops/attention.h"
@@ -20,7 +21,7 @@ size_t cpu_attention_work(int64_t points)
     return 2 * size_align64((size_t)(rows_of(points) * points) * sizeof(float));
 }
 
-/* One head, and of it the queries from `at` on. */
+/* One head, and its queries from `at` on. */
 struct attention_part {
     const struct attention_kernel *k;
     const float *q, *key, *v, *go;
@@ -70,7 +71,7 @@ static int forward_part(struct be *b, const struct attention_part *t, struct err
     return matmul_run(out, t->out + t->at, s.n, e);
 }
 
-/* As op_attention.c has it; the sum of p dp over a row is taken from the row. */
+/* As in op_attention.c, but the sum of p dp over a row is computed from the row. */
 static int backward_part(struct be *b, const struct attention_part *t, bool acc, struct err *e)
 {
     const struct vec_scores s = scores_of(t);
@@ -114,7 +115,7 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     return NULL;
 }
 
-/* What is blocked is copied. */
+/* Blocked tensors are copied. */
 struct be_kernel *cpu_attention_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     bool blocked = tensor_lanes(b, like->node->in[0]) > 1;

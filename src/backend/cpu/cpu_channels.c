@@ -32,7 +32,7 @@ static struct channels_kernel *channels_new(struct be *b, const struct be_kernel
     return k;
 }
 
-/* Input and output lie alike. */
+/* Input and output must have the same layout. */
 bool cpu_channels_takes(const struct be *b, const struct be_kernel *like)
 {
     return tensor_lanes(b, like->node->in[0]) == tensor_lanes(b, like->node->out);
@@ -40,7 +40,7 @@ bool cpu_channels_takes(const struct be *b, const struct be_kernel *like)
 
 /* ---- prelu ----------------------------------------------------------------------------------- */
 
-/* The slope that all share gets what all channels give. */
+/* A shared slope gets the sum over all channels. */
 static void slope_store(const struct channels_kernel *k, const struct be_call *c, bool shared)
 {
     double all = 0;
@@ -89,7 +89,7 @@ static void channels_copy(float *y, const float *x, size_t n, bool acc)
     if (!acc) memcpy(y, x, n * sizeof *y);
 }
 
-/* A channel that is dropped is zero whatever its input is, no number included. */
+/* A dropped channel is zero for any input, also for NaN. */
 static int dropout_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct channels_kernel *k = (struct channels_kernel *)base;
@@ -118,7 +118,7 @@ struct be_kernel *cpu_dropout_make(struct be *b, const struct be_kernel *like, s
 
 /* ---- repeat ---------------------------------------------------------------------------------- */
 
-/* How channels lie in a sample: channel c's first point, and how far its points are apart. */
+/* The place of channels in a sample: channel c's first point is at lie_of, and its points are `lanes` apart. */
 struct channel_place { int64_t points; int lanes; };
 static int64_t lie_of(const struct channel_place *l, int64_t c)
 {
@@ -127,7 +127,7 @@ static int64_t lie_of(const struct channel_place *l, int64_t c)
 
 struct repeat_kernel { struct be_kernel base; struct repeat r; struct channel_place in, out; };
 
-/* Blocks of blocks, or channels of plain channels, are copied as they lie. */
+/* Blocks from blocks, or channels from plain channels, are copied whole. */
 static bool whole(const struct repeat_kernel *k) { return k->in.lanes == k->out.lanes; }
 
 static void repeat_forward(const struct repeat_kernel *k, const float *x, float *y)
@@ -144,7 +144,7 @@ static void repeat_forward(const struct repeat_kernel *k, const float *x, float 
         }
 }
 
-/* The copies in ascending order. */
+/* Adds the copies in ascending order. */
 static void repeat_backward(const struct repeat_kernel *k, const float *gy, float *gx, bool acc)
 {
     const int64_t points = k->r.points, lanes = k->in.lanes;

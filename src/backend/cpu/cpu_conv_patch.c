@@ -1,4 +1,4 @@
-/* Convolutions of volumes without overlap, and transposed ones (cpu_patch.h): which, and their kernels. */
+/* Convolutions of volumes without overlap, and transposed ones (cpu_patch.h): which ones, and their kernels. */
 #include <stdio.h>
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/cpu_patch.h"
@@ -9,7 +9,7 @@ struct patch_kernel {
     const struct patch_ops *ops;
 };
 
-/* Ranks of several threads have the library's kernels and products, which share out their work. */
+/* Ranks with several threads use the library's kernels and products, which divide their work among threads. */
 static bool is_patch(const struct selection *s, const struct node *n)
 {
     const bool turned = n->op->category == OP_CONV_TRANSPOSED;

@@ -1,11 +1,11 @@
-/* Convolutions of volumes by Winograd's algorithm (cpu_wino.h): which, and their kernels. */
+/* Convolutions of volumes by Winograd's algorithm (cpu_wino.h): which ones, and their kernels. */
 #include <stdio.h>
 #include "backend/cpu/cpu_int.h"
 
 struct wino_kernel { struct be_kernel base; struct wino_shape s; };
 
-/* Pictures keep the kernels that they have, and with them their bits; so do ranks of several threads, which the
- * library's kernels share out. */
+/* Pictures keep their previous kernels, and so their bits. Ranks with several threads use the library's kernels, which
+ * divide their work among threads. */
 bool cpu_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;

@@ -1,5 +1,5 @@
-/* A kernel whose tensors shall all have one layout, run on tensors that do not: copies in the front of the workspace.
- */
+/* A kernel whose tensors must all have one layout, run on tensors with other layouts: copies at the beginning of the
+ * workspace. */
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
 
@@ -20,7 +20,7 @@ static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor
     return p;
 }
 
-/* As the kernel wants a tensor, and back as it lies: one of the two is plain. */
+/* Converts a tensor to the kernel's layout, and back to its own: one of the two is plain. */
 static void copy_in(const struct be *b, const struct be_kernel *k, int tensor, float *dst, const float *src)
 {
     struct blocks s = tensor_blocks(b, tensor, k->key.samples);
@@ -71,7 +71,7 @@ static int convert_run(struct be *b, struct be_kernel *base, const struct be_cal
 
 static void convert_close(struct be_kernel *base) { kernel_free(((struct convert_kernel *)base)->inner); }
 
-/* Workspace that copies may take: of values and gradients of everything. */
+/* Workspace that copies may take: of all values and gradients. */
 static size_t copies_bytes(const struct be *b, const struct be_kernel *k)
 {
     size_t bytes = 0;

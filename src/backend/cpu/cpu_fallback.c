@@ -1,5 +1,5 @@
-/* What serves a group for want of a kernel made for it: found out by the functions that make kernels, for the largest
- * micro-batch, before anything runs. */
+/* The fallback kernels of groups that have no kernel made for them. The functions that make kernels find them, for the
+ * largest micro-batch, before anything runs. */
 #include <omp.h>
 #include "backend/cpu/cpu_int.h"
 
@@ -14,7 +14,7 @@ static bool has_pass(const struct group *k, enum phase ph)
     return ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in & 1 : k->pgrad_in_w != 0);
 }
 
-/* Of a convolution, by passes; the reason is the first one's. */
+/* For a convolution, pass by pass; the reason is that of the first pass. */
 static const char *product_find(struct be *b, const struct selection *s, int group)
 {
     static const char *const pass[PH_COUNT] = {
@@ -53,8 +53,8 @@ static const char *conv_fallback(struct be *b, const struct selection *s, int gr
     return as ? as->fallback : product_find(b, s, group);
 }
 
-/* The library answers for the instruction set and the number of threads that it has itself: for others nothing is said
- * of convolutions. */
+/* The library answers only for its own instruction set and number of threads. For others no fallback of a convolution
+ * is reported. */
 static bool asking_begin(struct be *b, const struct selection *s)
 {
     struct device here = {0};

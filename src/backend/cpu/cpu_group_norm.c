@@ -1,6 +1,6 @@
 /* Group and instance norm: the passes of batch norm (cpu_vec.h), over the points of one sample at a time. A group's
- * moments are those of its channels, merged: the mean of means; variances and what means lie apart (Chan, Golub,
- * LeVeque 1979).
+ * moments merge those of its channels: the mean of the means; the variances, plus the squared distances of the means
+ * (Chan, Golub, LeVeque 1979).
  *
  * With xc = x - mean, r = 1 / sqrt(var + eps), m values a group, t = gamma g: y = gamma r xc + beta; dgamma = r sum(g
  * xc); dbeta = sum(g), over the points of a channel; dx = r (t - sum(t) / m - xc r^2 sum(t xc) / m). */
@@ -81,7 +81,7 @@ static void sums_use(struct group_kernel *k, const struct be_call *c, int64_t g,
     }
 }
 
-/* Of one sample; added up over samples in their order. */
+/* Of one sample; samples are added in their order. */
 static void weights_store(const struct group_kernel *k, const struct be_call *c, const double *kept, bool acc)
 {
     float *dgamma = k->d.affine ? c->pgrad[GN_WEIGHT] : NULL, *dbeta = k->d.affine ? c->pgrad[GN_BIAS] : NULL;
@@ -100,7 +100,7 @@ static int group_backward_run(struct be *b, struct be_kernel *base, const struct
     for (int n = 0; n < base->key.samples; n++) {
         const double *kept = (const double *)c->saved + 2 * n * k->d.groups;
         a.x = sample(k, c->in[0], n);
-        a.out = a.gout = sample(k, c->gout, n);          /* out: read under no mask, but stepped along */
+        a.out = a.gout = sample(k, c->gout, n);          /* out: not read under MASK_NONE, but its pointer advances */
         for (int64_t g = 0; g < k->d.groups; g++) scale_find(k, c, g, kept + 2 * g);
         k->vec->norm_reduce(&a);
         weights_store(k, c, kept, c->pgrad_acc || n > 0);

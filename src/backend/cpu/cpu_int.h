@@ -1,12 +1,12 @@
-/* The inside of the onednn backend: shared by be_onednn.c, cpu_*.c and onednn/dnnl_*.c. Nobody else.
+/* The inside of the onednn backend, shared by be_onednn.c, cpu_*.c and onednn/dnnl_*.c only.
  *
  * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it only sets pointers and
  * executes. Layouts: plain is row-major [sample][channel][points]; blocked is [sample][channel / lanes][points][lanes].
  * Weights of a convolution are plain [out][in][points]; blocked: [out / lanes][in / lanes][points][lanes of in][lanes
- * of out], or where the input is plain (few channels) [out / lanes][points][in][lanes of out].
+ * of out]; or, with a plain input (few channels), [out / lanes][points][in][lanes of out].
  *
  * This folder: own vector kernels for AVX2 and AVX-512 (cpu_*_impl.h, compiled once for each), selection and layouts.
- * What calls oneDNN lies in onednn/. See docs/design/cpu.md. */
+ * Files that call oneDNN are in onednn/. See docs/design/cpu.md. */
 #ifndef BACKEND_CPU_CPU_INT_H
 #define BACKEND_CPU_CPU_INT_H
 #include "backend/host.h"
@@ -14,7 +14,7 @@
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
-struct join { struct be_key key; int part; bool yes; };   /* what a trial found (cpu_may_batch.c) */
+struct join { struct be_key key; int part; bool yes; };   /* the result of a trial (cpu_may_batch.c) */
 
 extern const struct be_ops be_onednn;
 
@@ -28,50 +28,51 @@ struct be {
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
     VEC(struct join) join;
-    bool asks;                                           /* only whether there is a kernel: none will run */
+    bool asks;                                           /* only checks whether there is a kernel; none will run */
 };
 
 struct be_kernel {
     struct be_key key;
     const struct group *k;
-    const struct node *node;                             /* the group's first */
-    /* channel block that all its tensors shall have; 0: as selected */
+    const struct node *node;                             /* the group's first node */
+    /* channel block that all its tensors must have; 0: as selected */
     int lanes;
-    size_t taken;                                        /* workspace that whoever calls run keeps for itself */
-    /* weight gradients: each element is one sum in sample order, added to what is there */
+    size_t taken;                                        /* workspace that the caller of run uses itself */
+    /* weight gradients: each element is one sum in sample order, added to the old value */
     bool sums_in_order;
-    /* what computes: "jit:avx2" and the like are oneDNN's names, "own", "product", "reference" */
+    /* the implementation: "jit:avx2" and the like are oneDNN's names; "own", "product", "reference" */
     char name[32];
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
-    void (*close)(struct be_kernel *k);                  /* what lies behind the kernel; NULL: nothing */
+    void (*close)(struct be_kernel *k);                  /* frees the maker's own data; NULL: there is none */
 };
 
-/* Makes the kernel that is `like`: kernel_new(like, size of the maker's own struct, which begins with it), then run
- * and close. NULL: e. */
+/* Makes the kernel that `like` describes: kernel_new(like, size of the maker's own struct, which begins with
+ * be_kernel), then run and close. NULL: e. */
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker dnnl_conv_make, cpu_linear_make, cpu_norm_make, cpu_relu_make, cpu_add_make, cpu_max_pool_make,
     cpu_global_pool_make, cpu_avg_pool_make, cpu_adaptive_make, cpu_unary_make, cpu_multiply_make,
     cpu_depth_make, cpu_scale_make, cpu_concat_make, cpu_own_loops_make, cpu_flatten_make, cpu_embedding_make,
     cpu_attention_make, cpu_upsample_make, cpu_prelu_make, cpu_dropout_make, cpu_repeat_make,
     cpu_group_norm_make, cpu_reference_make, cpu_product_make, cpu_conv_transpose_make;
-/* The kernel of `make` for tensors that all have `lanes`, with copies of those that do not. */
+/* The kernel of `make` for tensors that all have `lanes`, with copies of tensors that do not. */
 struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                    struct err *e);
-/* A convolution's kernel where it is no product. NULL: there is none, e says why; E_DEVICE: the library failed. */
+/* The kernel of a convolution that is no product. NULL: there is none, e has the reason; E_DEVICE: the library
+ * failed. */
 kernel_maker dnnl_conv_find;
-/* Convolutions of volumes by Winograd's algorithm (cpu_conv_wino.c). Is this one? The whole group then is, but for
- * weight gradients that another kernel makes faster (NULL: e): its packed weights are that algorithm's. both: for
- * input gradients, too. */
+/* Convolutions of volumes by Winograd's algorithm (cpu_conv_wino.c). cpu_conv_wino: is this one of them? Then the whole
+ * group uses it, because its packed weights belong to that algorithm. The exception is weight gradients that another
+ * kernel computes faster (NULL: e). both: for input gradients, too. */
 bool cpu_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
 size_t cpu_conv_wino_work(const struct wino_shape *w);
 size_t cpu_conv_wino_packed(const struct wino_shape *w, bool both);
 void cpu_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *packed);
 kernel_maker cpu_conv_wino_make;
-/* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c). Is this one? Its weights are blocked
- * then, as those of the convolution. */
+/* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c). cpu_conv_patch: is this one of them?
+ * Its weights are then blocked like a convolution's. */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
 struct be_kernel *cpu_conv_patch_make(struct be *b, const struct be_kernel *like);
-/* bias = or += (acc) the sum of a convolution's output gradients, after the old value, over samples, then points. */
+/* bias = or += (acc) the sum of a convolution's output gradients, over samples, then points, after the old value. */
 void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *like, size_t size);
@@ -79,7 +80,7 @@ void kernel_free(struct be_kernel *k);
 
 size_t cpu_attention_work(int64_t points);               /* bytes of its workspace */
 
-/* Whether an operator has a kernel that takes this group as it is laid out; b: only s and g are set. */
+/* Does the operator have a kernel that takes this group in its layout? Of b only s and g are set. */
 typedef bool kernel_taker(const struct be *b, const struct be_kernel *like);
 kernel_taker cpu_relu_takes, cpu_add_takes, cpu_multiply_takes, cpu_max_pool_takes,
     cpu_avg_pool_takes, cpu_flatten_takes, cpu_channels_takes, cpu_dropout_takes;
@@ -87,19 +88,19 @@ kernel_taker cpu_relu_takes, cpu_add_takes, cpu_multiply_takes, cpu_max_pool_tak
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
-/* be_onednn.c. cpu_isa: the effective instruction set, returns its channel block. cpu_loop: why a group's kernel is
- * the operator's reference loop; NULL: it is not. */
+/* be_onednn.c. cpu_isa: sets the effective instruction set and returns its channel block. cpu_loop: why a group's
+ * kernel is the operator's reference loop; NULL: it is not. */
 int cpu_isa(struct device *d);
 const char *cpu_loop(const struct be *b, const struct be_kernel *like);
-/* Where more than a loss or score or random numbers are computed, a plain loop is slow: of these a loss costs next to
- * nothing, and random numbers what they cost in any loop, about 10 ns an element. */
+/* A plain loop is slow for everything but losses, scores and random numbers. A loss costs almost nothing. Random
+ * numbers cost the same in any loop, about 10 ns an element. */
 static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->rows || op->draws; }
-void cpu_fallbacks(struct selection *s);                  /* select_rules.stand_ins (cpu_fallback.c) */
+void cpu_fallbacks(struct selection *s);                  /* select_rules.fallbacks (cpu_fallback.c) */
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
-bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.joins (cpu_may_batch.c) */
+bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
-/* 69 with the library's name for the status; returns -1 */
+/* 69 with the library's name of the status; returns -1 */
 int dnnl_fail(struct err *e, const char *what, dnnl_status_t status);
 
 enum { PRIM_ARGS = 5 };
@@ -109,17 +110,17 @@ struct prim {
     int n;
     dnnl_exec_arg_t arg[PRIM_ARGS];
     size_t scratch;                                      /* bytes of user scratchpad: argument 0 when not 0 */
-    char name[32];                                       /* the library's, of its kernel */
+    char name[32];                                       /* the library's name of its kernel */
 };
-struct prim_arg { int arg; const struct form *form; };   /* DNNL_ARG_*, and the form it has */
+struct prim_arg { int arg; const struct form *form; };   /* DNNL_ARG_*, and its form */
 /* Makes the primitive of `pd` (destroyed in any case) for n arguments. */
 int prim_make(struct be *b, struct prim *p, dnnl_primitive_desc_t pd, int n, const struct prim_arg *arg,
               struct err *e);
 int prim_run(struct be *b, struct prim *p, void *scratch, void *const *ptr, struct err *e);
 void prim_free(struct prim *p);
 
-/* c[m][n], rows of ld floats, = or += (acc) a[m][k] b[k][n] by the library; how: 'N', or 'T' where a matrix lies
- * transposed, with rows of ld floats. */
+/* The library computes c[m][n], rows of ld floats, = or += (acc) a[m][k] b[k][n]. how: 'N', or 'T' if the matrix is
+ * stored transposed, with rows of ld floats. */
 struct matrix { char how; const float *at; int64_t ld; };
 struct matmul { int64_t m, n, k; struct matrix a, b; bool acc; };
 int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e);
@@ -131,27 +132,27 @@ int64_t shape_points(const struct shape *s);             /* product of all dimen
 bool node_attr_is(const struct node *n, const char *name, int64_t value);   /* all of an attribute's values */
 static inline size_t tensor_bytes(const struct be *b, int tensor, int n) { return host_tensor_bytes(b->g, tensor, n); }
 
-/* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain), whether only `out` is
+/* Shape of a parameter's storage: out and in channels, points of the kernel, lanes (1: plain). in_plain: only `out` is
  * blocked. */
 struct weight_form { int64_t out, in, points; int lanes; bool in_plain; };
 struct weight_form weight_form(const struct be *b, int param);
 /* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed
  * weights. */
 bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
-/* Groups of one input or one output channel in plain layout: the library's products are then a hundred times slower
- * than of many channels, ours ten times. */
+/* Groups of one input or one output channel in plain layout. The library's products are then a hundred times slower
+ * than with many channels, ours ten times. */
 bool dnnl_conv_is_meagre(const struct be *b, const struct node *n);
-/* n samples of a tensor in a layout, a convolution's weights, its packed copy. */
+/* n samples of a tensor in a layout; a convolution's weights; the packed copy of the weights. */
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
 void form_weight(const struct be *b, int param, int64_t groups, struct form *f);
-/* Outer order of the packed weights' blocks: [in][out] as oneDNN's 1x1 kernels have it, else [out][in]. */
+/* Outer order of the packed weights' blocks: [in][out] for oneDNN's 1x1 kernels, else [out][in]. */
 bool packed_in_first(const struct weight_form *f, bool pointwise);
 void form_packed(const struct be *b, int param, bool transposed, struct form *f);
 
 /* n samples of channels by points, blocked by lanes (1: plain). */
 struct blocks { int n; int64_t channels, points; int lanes; };
-struct blocks tensor_blocks(const struct be *b, int tensor, int n);      /* as the tensor lies */
-/* dst = or += (acc) src in the other layout; lanes 1: just copies or adds. */
+struct blocks tensor_blocks(const struct be *b, int tensor, int n);      /* in the tensor's own layout */
+/* dst = or += (acc) src in the other layout; with lanes 1 it just copies or adds. */
 void to_blocked(float *dst, const float *src, struct blocks s, bool acc);
 void to_plain(float *dst, const float *src, struct blocks s, bool acc);
 void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc);

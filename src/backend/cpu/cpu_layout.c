@@ -119,7 +119,7 @@ struct blocks tensor_blocks(const struct be *b, int tensor, int n)
     return (struct blocks){n, s->d[0], shape_points(s), tensor_lanes(b, tensor)};
 }
 
-/* Where both layouts are one. */
+/* If both layouts are equal. */
 static bool copied(float *dst, const float *src, const struct blocks *s, bool acc)
 {
     if (s->lanes > 1 && s->points > 1) return false;
@@ -147,7 +147,7 @@ void to_plain(float *dst, const float *src, struct blocks s, bool acc)
             for (int64_t p = 0; p < points; p++, dst++) *dst = (acc ? *dst : 0) + src[p * lanes + l];
 }
 
-/* Where plain element (o, i, p) lies in the blocked form. */
+/* Index in the blocked form of plain element (o, i, p). */
 static size_t weight_at(const struct weight_form *f, int64_t o, int64_t i, int64_t p)
 {
     int64_t l = f->lanes;

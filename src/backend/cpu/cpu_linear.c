@@ -1,5 +1,5 @@
-/* Linear layers by oneDNN's sgemm, which adds to its output where asked (beta = 1). Row-major: y[n][out] = x[n][in]
- * w[out][in]^T + bias; of points, sample by sample y[out][points] = w[out][in] x[in][points] + bias. */
+/* Linear layers by oneDNN's sgemm, which can add to its output (beta = 1). Row-major: y[n][out] = x[n][in] w[out][in]^T
+ * + bias; with points, sample by sample y[out][points] = w[out][in] x[in][points] + bias. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -36,7 +36,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
                      c->pgrad[0], k->in, e);
 }
 
-/* ---- of points ------------------------------------------------------------------------------------------------- */
+/* ---- with points ----------------------------------------------------------------------------------------------- */
 
 static int points_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -67,7 +67,7 @@ static int points_data_run(struct be *b, struct be_kernel *base, const struct be
     return 0;
 }
 
-/* Sample by sample, so that samples that are joined add up in the same order. */
+/* Sample by sample, so that samples of a bundle are added in the same order. */
 static int points_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
@@ -108,7 +108,7 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     return &k->base;
 }
 
-/* What is blocked is copied. */
+/* Blocked tensors are copied. */
 struct be_kernel *cpu_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     bool blocked = tensor_lanes(b, like->node->in[0]) > 1;

@@ -1,11 +1,11 @@
 /* Which kernels may take several micro-batches at once.
  *
- * oneDNN promises nothing about the order of its sums, and may choose another one for another number of samples. That
- * order depends on shapes, never on values; so a trial with arbitrary values tells: kernels of the joined and of the
- * single size, the same input, and every bit of the results compared. Two orders may agree in a single sum by chance,
- * and where sums are short they often do: trials with fresh values go on until thousands of outputs agreed. It pays for
- * convolutions and matrix products, whose weights are then read once a bundle; of all others each micro-batch gets a
- * call. */
+ * oneDNN does not promise an order of its sums, and may choose another order for another number of samples. That order
+ * depends on shapes, never on values, so a trial with arbitrary values can find out. It runs kernels of the joined and
+ * of the single size on the same input, and compares every bit of the results. Two orders may agree in a single sum by
+ * chance, and for short sums they often do. So trials with new values continue until thousands of outputs agreed.
+ * Joining pays for convolutions and matrix products, whose weights are then read once a bundle. All other operators get
+ * one call for each micro-batch. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -13,17 +13,17 @@
 
 struct batch_trial {
     const struct group *k;
-    struct be_key key;                                   /* of all */
+    struct be_key key;                                   /* of all samples */
     int part;
     struct be_kernel *one, *rest, *all;
     size_t from_bytes, to_bytes;                         /* of a sample */
-    bool adds;                                           /* to the gradient that is there */
+    bool adds;                                           /* to the old gradient */
     float *from, *to, *want, *param[MAX_PARAM];
     void *packed, *work;
 };
 
-/* Values without a pattern that meets the size of any layer, others for each array and round; denormals and zeros would
- * hide differences. */
+/* Values whose pattern fits the size of no layer, different for each array and round. Denormals and zeros would hide
+ * differences. */
 static void values_fill(float *x, size_t bytes, int round, int array)
 {
     enum { PERIOD = 16381 };
@@ -47,7 +47,7 @@ static int memory_take(struct be *b, struct batch_trial *t, struct err *e)
     return t->work ? 0 : err_set(e, E_INTERNAL, "out of memory");
 }
 
-/* What results are added to is the same for both. */
+/* The old values that results are added to are the same for both. */
 static void memory_fill(struct be *b, struct batch_trial *t, int round)
 {
     enum { FROM, TO, PARAM };
@@ -70,7 +70,7 @@ static void memory_give(struct be *b, struct batch_trial *t)
     free(t->work);
 }
 
-/* The samples from `at` on; result: of all. */
+/* Calls the kernel for the samples from `at` on; result: of all samples. */
 static int call(struct be *b, const struct batch_trial *t, struct be_kernel *k, int at, float *result, struct err *e)
 {
     float *from = (float *)((char *)t->from + (size_t)at * t->from_bytes),
@@ -95,7 +95,7 @@ static bool same(struct be *b, struct batch_trial *t, struct err *e)
     return !call(b, t, t->all, 0, t->to, e) && !memcmp(t->to, t->want, (size_t)t->key.samples * t->to_bytes);
 }
 
-/* The gradient of a tensor with several readers is added to theirs by all but one of them. */
+/* If a tensor has several readers, all but one of them add to its gradient. */
 static bool same_both(struct be *b, struct batch_trial *t, struct err *e)
 {
     bool adds = t->key.phase == PH_BWD_DATA && b->g->tensor[t->k->in[0]].n_readers > 1;
@@ -107,7 +107,7 @@ static bool same_both(struct be *b, struct batch_trial *t, struct err *e)
     return true;
 }
 
-/* Of sums of three products one in some hundred tells two orders apart. */
+/* For sums of three products, about one in a hundred shows that two orders differ. */
 static bool always_same(struct be *b, struct batch_trial *t, struct err *e)
 {
     enum { ENOUGH = 1 << 16 };

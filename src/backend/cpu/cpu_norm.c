@@ -1,5 +1,5 @@
-/* Batch norm, alone or fused with [add and] ReLU: statistics and one pass forward, two passes backward (cpu_vec.h),
- * block by block of channels so that the second pass reads from the cache.
+/* Batch norm, alone or fused with [add and] ReLU: statistics and one pass forward, two passes backward (cpu_vec.h). It
+ * works block by block of channels, so the second pass reads from the cache.
  *
  * With xc = x - mean, r = 1 / sqrt(var + eps), N values a channel (Ioffe and Szegedy 2015, section 3):
  * y = gamma r xc + beta; dgamma = r sum(g xc); dbeta = sum(g); dx = gamma r (g - sum(g) / N - xc r^2 sum(g xc) / N).
@@ -21,7 +21,7 @@ struct norm_kernel {
     float *fmean, *scale, *c0, *c1;
 };
 
-/* Blocks are worked on one by one, plain channels some together. */
+/* Blocks of channels are processed one by one, plain channels several at a time. */
 static int64_t blocks_end(const struct norm_kernel *k, int64_t from)
 {
     int64_t to = from + (k->vec->lanes > 1 ? 1 : VEC_PLAIN_BLOCKS);
@@ -37,8 +37,8 @@ static struct bn_saved saved_of(const struct norm_kernel *k, const struct be_cal
     return k->base.key.train ? bn_saved_at(c->saved, k->channels) : (struct bn_saved){0};
 }
 
-/* Mean and 1 / sqrt(var + eps) of the blocks: in train mode of x, kept in saved for backward and optimizer; else the
- * running ones. */
+/* Mean and 1 / sqrt(var + eps) of the blocks. In train mode they are those of x, saved for backward and optimizer;
+ * otherwise the running ones. */
 static void moments_find(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
     struct bn_saved x = saved_of(k, c);
@@ -116,7 +116,7 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
     struct norm_kernel *k = (struct norm_kernel *)base;
     struct vec_norm a = norm_args(k, c);
     a.mask = !k->relu ? MASK_NONE : k->other < 0 ? MASK_AGAIN : MASK_OUT;
-    /* read only under that mask, but a pointer to step along in any case */
+    /* read only under MASK_OUT, but the pointer advances in any case */
     a.out = a.mask == MASK_OUT ? c->out : c->gout;
     a.gout = c->gout;
     a.gother = k->other < 0 ? NULL : c->gin[k->other];
@@ -128,7 +128,7 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
     a.gx = c->gin[0];
     a.gx_acc = c->gin_acc & 1;
     struct vec_norm second = a;
-    if (a.gother && !a.gother_acc) {                     /* where the first pass leaves the masked gradient */
+    if (a.gother && !a.gother_acc) {                     /* the first pass leaves the masked gradient there */
         second.gout = a.gother;
         second.mask = MASK_NONE;
     }
@@ -153,7 +153,7 @@ static void norm_close(struct be_kernel *base)
     free(k->fmean);
 }
 
-/* All tensors in the layout of the first. */
+/* All tensors get the layout of the first. */
 struct be_kernel *cpu_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct node *n = like->node;

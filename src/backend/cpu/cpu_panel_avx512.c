@@ -1,4 +1,4 @@
-/* Products of panels for AVX-512: blocks of 16 channels. Called only where the CPU has it. */
+/* Products of panels for AVX-512: blocks of 16 channels. Called only if the CPU has it. */
 #include <immintrin.h>
 #pragma GCC target("avx512f")
 #define BLOCK 16

@@ -1,7 +1,7 @@
-/* Products of a few rows in registers, which cpu_wino_impl.h and cpu_patch_impl.h are made of: a value of one matrix,
- * broadcast, times one or two blocks of channels of the other. Compiled once for each instruction set: the includer
- * defines BLOCK, ROWS_TWO (rows that registers hold with two blocks of columns; with one: ROWS_ONE) and the vector type
- * with its operations. */
+/* Products of a few rows in registers, the building blocks of cpu_wino_impl.h and cpu_patch_impl.h: a value of one
+ * matrix, broadcast, times one or two blocks of channels of the other. Compiled once for each instruction set. The
+ * includer defines BLOCK, ROWS_TWO (rows that fit registers with two blocks of columns), ROWS_ONE (with one) and the
+ * vector type with its operations. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,12 +9,12 @@
 #define FORCED static inline __attribute__((always_inline))
 enum { ROWS_MOST = 12, THREE = 3 };
 
-/* Rows of sums: block 0 of row r at c + r * step, block 1 `block` further. They begin as what is there (add), as the
- * bias, block 1's behind block 0's, or as zero. */
+/* Rows of sums: block 0 of row r at c + r * step, block 1 `block` floats further. They begin as the old values (add),
+ * as the bias (block 1's follows block 0's), or as zero. */
 struct panel_out { float *c; int64_t step, block; const float *bias; bool add; };
-/* c[row][] = sum over parts s, k of a[s][row * a_step + k] * b[s * b_step + k * BLOCK + lane]; a[s] NULL: left out. */
+/* c[row][] = sum over parts s, k of a[s][row * a_step + k] * b[s * b_step + k * BLOCK + lane]; a[s] NULL: omitted. */
 struct panel { const float *const *a; int parts; int64_t k, a_step; const float *b; int64_t b_step, b_block; };
-/* c[row][] = sum over runs s, k of a[s][k * a_step + row] * b[s][k * b_step + lane]; a[s] NULL: left out. */
+/* c[row][] = sum over runs s, k of a[s][k * a_step + row] * b[s][k * b_step + lane]; a[s] NULL: omitted. */
 struct outer { const float *const *a, *const *b; int runs; int64_t k, a_step, b_step, b_block; };
 
 struct panel_sums { VEC_T v[ROWS_MOST][2]; };
@@ -38,8 +38,8 @@ FORCED void sums_end(const struct panel_sums *t, int rows, int blocks, const str
         for (int i = 0; i < blocks; i++) VEC_STORE(o->c + j * o->step + i * o->block, t->v[j][i]);
 }
 
-/* One value of each row times a row of blocks; rows are `step` apart, three of them have a pointer: what an address can
- * add to it. */
+/* One value of each row times a row of blocks. Rows are `step` apart; three rows share a pointer, because an address
+ * mode can add that much. */
 FORCED void sums_add(struct panel_sums *t, int rows, int blocks, const float *const *a, int64_t step, const float *b,
                      int64_t b_block)
 {
@@ -100,7 +100,7 @@ ROWS_OF(1) ROWS_OF(2) ROWS_OF(3) ROWS_OF(4) ROWS_OF(5) ROWS_OF(6) ROWS_OF(7) ROW
 ROWS_OF(11) ROWS_OF(12)
 #define ALL_ROWS(of) {of##1, of##2, of##3, of##4, of##5, of##6, of##7, of##8, of##9, of##10, of##11, of##12}
 
-/* Rows are shared out as evenly as may be: what is in registers hides the latency of sums. */
+/* Rows are divided as evenly as possible, because the sums in registers hide each other's latency. */
 static void panel_run(const struct panel *p, int64_t rows, struct panel_out o, int blocks)
 {
     static void (*const run[ROWS_MOST])(const struct panel *, int64_t, const struct panel_out *, int) =

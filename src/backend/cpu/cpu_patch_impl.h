@@ -1,9 +1,9 @@
-/* Convolutions without overlap (cpu_patch.h). Compiled once for each instruction set, behind cpu_panel_impl.h. */
+/* Convolutions without overlap (cpu_patch.h). Compiled once for each instruction set, after cpu_panel_impl.h. */
 #include "backend/cpu/cpu_patch.h"
 
 enum { PATCH_RUNS = 64, PATCH_WEIGHTS = BLOCK * BLOCK };
 
-/* Of a sample's block: floats of a plane of both sides, and of all. */
+/* Floats in a sample's block: of rows, of planes and of everything, in both tensors. */
 struct sides { int64_t coarse_row, coarse, fine_row, fine_plane, fine; };
 
 static struct sides sides_of(const struct patch_shape *s)
@@ -15,13 +15,13 @@ static struct sides sides_of(const struct patch_shape *s)
     return d;
 }
 
-/* Where a kernel's point meets the fine side, from the first one's place on. */
+/* Offset in the fine tensor of a kernel's point, from the first point's place. */
 static int64_t tap_at(const struct sides *d, int tap)
 {
     return tap / 4 * d->fine_plane + tap / 2 % 2 * d->fine_row + tap % 2 * BLOCK;
 }
 
-/* Row `row` of all planes of the coarse side, and of the fine side its first one. */
+/* First fine row of coarse row `row`, counted over all planes. */
 static int64_t fine_at(const struct patch_shape *s, const struct sides *d, int64_t row)
 {
     return row / s->size[1] * 2 * d->fine_plane + row % s->size[1] * 2 * d->fine_row;
@@ -67,7 +67,7 @@ static void patch_fine(const struct patch_shape *s, const float *coarse, const f
         }
 }
 
-/* Of at most PATCH_RUNS rows. */
+/* For at most PATCH_RUNS rows. */
 static void rows_weights(const struct patch_shape *s, const struct sides *d, const float *fine, const float *coarse,
                          int64_t row, int64_t rows, float *grad, bool add)
 {
@@ -96,7 +96,7 @@ static void patch_weights(const struct patch_shape *s, const float *fine, const 
         }
 }
 
-/* Of a sample's block; four sums, since one would wait for itself. */
+/* The sum of a sample's block; four partial sums, because one would wait for itself. */
 static VEC_T block_sum(const float *x, int64_t points)
 {
     VEC_T sum[4] = {VEC_ZERO(), VEC_ZERO(), VEC_ZERO(), VEC_ZERO()};

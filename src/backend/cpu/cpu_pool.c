@@ -1,4 +1,4 @@
-/* Means over windows, of a fixed size or adaptive, and other numbers of points, on any layout. */
+/* Means over windows, of fixed size or adaptive, and changes of the number of points, on any layout. */
 #include <stdlib.h>
 #include "backend/cpu/cpu_int.h"
 #include "model/ops/adaptive.h"
@@ -9,7 +9,7 @@ struct avg_kernel {
     struct be_kernel base;
     const struct vec_ops *vec;
     struct vec_windows w;
-    struct vec_span *spans;                              /* of all dimensions, behind each other */
+    struct vec_span *spans;                              /* of all dimensions, one after the other */
 };
 
 static int avg_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -46,7 +46,7 @@ static struct avg_kernel *avg_new(struct be *b, const struct be_kernel *like, co
     return k;
 }
 
-/* Padding counts as zeros: it is left out of the sum, not of what the sum is divided by. */
+/* Padding counts as zeros: the sum omits it, the divisor includes it. */
 struct be_kernel *cpu_avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct window w;

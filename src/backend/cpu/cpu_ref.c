@@ -1,5 +1,5 @@
-/* Any group of one operator by its reference kernel, or a convolution by a matrix product, on plain copies of what is
- * blocked. */
+/* Any group of one operator by its reference kernel, or a convolution by a matrix product. Blocked tensors are copied
+ * to plain ones. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -26,7 +26,8 @@ static const void *in_plain(struct be *b, const struct be_kernel *k, int tensor,
     return copy;
 }
 
-/* What the kernel reads: gradients of weights read none. With w->at == NULL: counts as if every pointer was given. */
+/* The values that the kernel reads; gradients of weights read no parameters. With w->at == NULL it counts as if every
+ * pointer were given. */
 static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o,
                         struct carve *w)
 {
@@ -40,7 +41,7 @@ static void inputs_fill(struct be *b, const struct be_kernel *k, const struct be
     }
 }
 
-/* Where it writes: straight to the result, or to a copy that results_store brings there. */
+/* Where the kernel writes: directly to the result, or to a copy that results_store moves there. */
 static void outputs_fill(struct be *b, const struct be_kernel *k, const struct be_call *c, struct op_call *o,
                          struct carve *w)
 {
@@ -99,7 +100,7 @@ static int plain_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     return 0;
 }
 
-/* Bytes of workspace in the worst case: every pointer given, everything added to that can be. */
+/* Bytes of workspace in the worst case: every pointer given, and every result added that can be. */
 static size_t copies_bytes(struct be *b, const struct be_kernel *k)
 {
     struct op_call o = {0};

@@ -1,9 +1,10 @@
-/* What the onednn backend selects: channels in blocks of the instruction set, weights as their outputs lie. */
+/* What the onednn backend selects: channels in blocks of the instruction set, weights in the layout of their
+ * outputs. */
 #include "backend/cpu/cpu_int.h"
 #include "backend/rules.h"
 
-/* A convolution works on blocks of channels where these divide its outputs and each output reads all inputs, or, over
- * planes, just its own: depthwise. */
+/* A convolution works on blocks of channels if these divide its outputs and each output reads all inputs; or, over
+ * planes, if each output reads only its own input (depthwise). */
 static bool conv_blocks(const struct selection *s, const struct node *n)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
@@ -11,7 +12,7 @@ static bool conv_blocks(const struct selection *s, const struct node *n)
     return out->d[0] % s->dev.block == 0 && (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
 }
 
-/* A tensor of one point a channel, beside one that has more, lies the same way in every layout. */
+/* A tensor with one point a channel, next to a tensor with more points, is the same in every layout. */
 static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
 {
     const struct shape *x = &s->g->tensor[n->in[i]].shape;
@@ -25,7 +26,7 @@ static enum layout layout_of(const struct selection *s, int tensor)
     const struct node *n = &s->g->node[producer];
     enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
     if (n->op->category == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
-    /* its kernel takes blocks or makes plain copies anyway, and what reads it is a convolution */
+    /* its kernel takes blocks or makes plain copies anyway, and a convolution reads it */
     if (n->op->category == OP_CONV_TRANSPOSED)
         return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : blocked;
     if (n->op->category == OP_REPEAT && s->g->tensor[n->out].shape.d[0] % s->dev.block == 0) return blocked;
@@ -42,12 +43,12 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
     return n->op->category == OP_CONV || cpu_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_PLAIN;
 }
 
-/* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), what takes their place at most 4
- * MiB (product_work). Transposed weights are for input gradients. */
+/* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), their substitutes at most 4 MiB
+ * (product_work). Transposed weights are for input gradients. */
 static void sizes(const struct selection *s, struct group *k)
 {
     enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
-    const double WINO_COST = 1.25;                       /* its transforms: measured, 16 to 128 channels */
+    const double WINO_COST = 1.25;                       /* cost of its transforms: measured, 16 to 128 channels */
     const struct op_kind *op = s->g->node[k->node[0]].op;
     const bool conv = op->category == OP_CONV;
     const int64_t points = shape_points(&s->g->tensor[k->out].shape);

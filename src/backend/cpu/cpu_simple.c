@@ -80,10 +80,10 @@ struct be_kernel *cpu_unary_make(struct be *b, const struct be_kernel *like, str
 
 /* ---- multiply -------------------------------------------------------------------------------- */
 
-/* Where the second factor has one point a channel. */
+/* Does the second factor have one point a channel? */
 static bool scales(const struct be *b, const struct node *n) { return factors_of(b->g, n, 1).points > 1; }
 
-/* One point a channel lies the same way in every layout. */
+/* With one point a channel every layout is the same. */
 bool cpu_multiply_takes(const struct be *b, const struct be_kernel *like)
 {
     const struct node *n = like->node;
@@ -120,7 +120,7 @@ struct be_kernel *cpu_multiply_make(struct be *b, const struct be_kernel *like, 
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
-/* A weight a channel: sample by sample, so that samples that are joined add up in the same order. */
+/* One weight a channel: sample by sample, so that samples of a bundle are added in the same order. */
 static int scale_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
@@ -201,11 +201,11 @@ struct be_kernel *cpu_add_make(struct be *b, const struct be_kernel *like, struc
 
 /* ---- concat ---------------------------------------------------------------------------------- */
 
-/* Channels of a sample lie behind each other, one by one or in blocks. Where parts lie in different ways, the whole is
- * plain, and so a part's place in it: one sample of the part is unblocked, or blocked, there. */
+/* Channels of a sample follow each other, one by one or in blocks. If the parts have different layouts, the whole is
+ * plain, and so is a part's place in it. One sample of the part is then converted there. */
 static void part_copy(float *dst, const float *src, struct blocks s, bool acc)
 {
-    s.lanes = 1;                                         /* as it lies */
+    s.lanes = 1;                                         /* without conversion */
     to_plain(dst, src, s, acc);
 }
 
@@ -253,7 +253,7 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
     return 0;
 }
 
-/* The output has one point a channel, so its layout is plain and blocked at once. */
+/* The output has one point a channel, so its layout is both plain and blocked. */
 struct be_kernel *cpu_global_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct simple_kernel *k = simple_new(b, like);
@@ -275,7 +275,7 @@ static int max_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-/* Windows whose elements one byte can number. */
+/* Windows whose elements fit one byte. */
 bool cpu_max_pool_takes(const struct be *b, const struct be_kernel *like)
 {
     struct window w;
@@ -328,9 +328,9 @@ struct be_kernel *cpu_flatten_make(struct be *b, const struct be_kernel *like, s
     return k;
 }
 
-/* ---- loops of the operators ------------------------------------------------------------------ */
+/* ---- the operators' own loops ---------------------------------------------------------------- */
 
-/* The operator's own loops, which are vector code or copies of rows, on plain copies of what is blocked. */
+/* The operator's own loops, which are vector code or copies of rows. Blocked tensors are copied to plain ones. */
 struct be_kernel *cpu_own_loops_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct be_kernel *k = cpu_reference_make(b, like, e);
@@ -348,7 +348,7 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
         return 0;
     }
     if (!c->pgrad_acc) memset(c->pgrad[0], 0, (size_t)(m.rows * m.features) * sizeof(float));
-    embedding_add(&m, c->gout, c->pgrad[0]);             /* of a large table few rows are touched */
+    embedding_add(&m, c->gout, c->pgrad[0]);             /* few rows of a large table are touched */
     return 0;
 }
 

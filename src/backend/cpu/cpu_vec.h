@@ -1,8 +1,8 @@
 /* Own vector kernels of the onednn backend: batch norm fused with add and ReLU, elementwise passes, pooling. One table
- * an instruction set.
+ * for each instruction set.
  *
- * Activations are [sample][block][points][lanes] (plain: lanes 1, a block is a channel). All sums run in a fixed order
- * that depends on the shape only: floats over at most 64 points, doubles above that. Pointers may be equal where noted.
+ * Activations are [sample][block][points][lanes] (plain: lanes 1, a block is a channel). All sums have a fixed order
+ * that depends only on the shape: floats over at most 64 points, doubles above that. Pointers may be equal where noted.
  * Any thread. */
 #ifndef BACKEND_CPU_CPU_VEC_H
 #define BACKEND_CPU_CPU_VEC_H
@@ -13,32 +13,32 @@
 struct vec_shape { int n; int64_t blocks, points; };
 
 /* Windows of a max pooling over planes (samples x blocks) of in[0] x in[1] x in[2] points. The index of a window's
- * maximum (its first) is kept in one byte an output, so a window has at most 255 elements; index NULL: not kept. */
+ * first maximum is saved in one byte an output, so a window has at most 255 elements; index NULL: not saved. */
 struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3]; };
 
 /* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].
- * divide: by so many; 0: by the window's elements. */
+ * divide: the divisor; 0: the number of the window's elements. */
 struct vec_span { int64_t from, to; };
 struct vec_windows { int64_t planes, in[3], out[3]; const struct vec_span *span[3]; double divide; };
 
-/* A function of one value (model/ops/unary.h): of n elements. gx may be gy; v: the input or the output. */
+/* A function of one value (model/ops/unary.h), over n elements. gx may be gy; v: the input or the output. */
 struct vec_unary {
     void (*forward)(float *y, const float *x, size_t n, float a);
     void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
 };
 
-/* Rows of n scores, products of columns of q and key, which are multiplied with scale > 0. Both matrices have `width`
- * rows of n; row 0 of the scores is the first column of q. */
+/* Rows of n scores, products of columns of q and key, multiplied by scale > 0. Both matrices have `width` rows of n;
+ * row 0 of the scores belongs to the first column of q. */
 struct vec_scores { int64_t rows, n; float scale; const float *q, *key; int64_t width; };
 
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
 
-/* Where the gradient before the ReLU comes from: gout; gout but 0 where the output is not positive; or where the
- * recomputed output is not. */
+/* The gradient before the ReLU: gout; gout, but 0 where the output is not positive; the same with the recomputed
+ * output. */
 enum vec_mask { MASK_NONE, MASK_OUT, MASK_AGAIN };
 
-/* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps); all arrays have blocks *
+/* Batch norm of channel c: y = (x - mean) * scale + beta, scale = gamma / sqrt(var + eps). All arrays have blocks *
  * lanes elements. */
 struct vec_norm {
     struct vec_shape s;
@@ -49,7 +49,7 @@ struct vec_norm {
     /* forward: y = [relu](norm + other), other NULL: none; y may be other */
     const float *other; float *y;
     enum vec_mask mask; const float *out, *gout;         /* backward */
-    /* masked gradient = or += here, NULL: not wanted; may be gout if = */
+    /* masked gradient = or += here, NULL: not needed; may be gout if = */
     float *gother; bool gother_acc;
     double *sum_g, *sum_gx;                              /* result of reduce: sum g, sum g * (x - mean) */
     const float *c0, *c1; float *gx; bool gx_acc;        /* gx (+)= scale * g - c0 - (x - mean) * c1; gx may be gout */
@@ -89,14 +89,14 @@ struct vec_ops {
     void (*prelu_backward)(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
                            bool acc);
     void (*prelu_slopes)(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc);
-    /* Of each row: x becomes softmax(scale x), kept[2] its largest scale x and 1 / the sum of e^(scale x - that); x
-     * becomes the same again, to the bit, by what was kept; and the gradient of softmax(scale x), g, that of x, p being
-     * the softmax. */
+    /* For each row. softmax: x becomes softmax(scale x); kept[2] becomes the largest scale x and 1 / the sum of
+     * e^(scale x - that). softmax_again: x becomes the same again, to the bit, from kept. softmax_backward: g, the
+     * gradient of softmax(scale x), becomes that of x; p is the softmax. */
     void (*softmax)(const struct vec_scores *s, float *x, float *kept);
     void (*softmax_again)(const struct vec_scores *s, float *x, const float *kept);
     void (*softmax_backward)(const struct vec_scores *s, const float *p, float *g);
 };
-/* blocks that vec_plain's sums are fastest with: it adds them up side by side */
+/* number of blocks with which vec_plain's sums are fastest: it adds them in parallel */
 enum { VEC_PLAIN_BLOCKS = 8 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 
@@ -104,7 +104,7 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* What every table has, by functions of these names. */
+/* The entries that every table has, with functions of these names. */
 #define VEC_SHARED \
     .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
@@ -114,7 +114,7 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
     .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward
 
-/* Where a window's element k lies in a dimension, negative in the padding. */
+/* The input point of a window's element k in a dimension; negative in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)
 {
     int64_t at = out * p->stride[dim] - p->padding[dim] + k;

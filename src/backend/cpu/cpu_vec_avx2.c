@@ -1,4 +1,4 @@
-/* Vector kernels for AVX2: 8 lanes. Called only where the CPU has it. */
+/* Vector kernels for AVX2: 8 lanes. Called only if the CPU has it. */
 #pragma GCC target("avx2")
 #define LANES 8
 #define VEC_TABLE vec_avx2

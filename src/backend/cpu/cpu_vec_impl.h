@@ -1,12 +1,12 @@
-/* The kernels of cpu_vec.h for one vector width: included by cpu_vec_avx512.c and cpu_vec_avx2.c, which set LANES
- * and the target. */
+/* The kernels of cpu_vec.h for one vector width. cpu_vec_avx512.c and cpu_vec_avx2.c include it, and set LANES and the
+ * target. */
 #include <stdint.h>
 #include <string.h>
 #include "backend/cpu/cpu_vec.h"
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
-typedef double vd __attribute__((vector_size(4 * LANES)));  /* of half the lanes: one register, as vf is */
+typedef double vd __attribute__((vector_size(4 * LANES)));  /* of half the lanes: one register, as vf */
 typedef float vmem __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef float vhalfmem __attribute__((vector_size(2 * LANES), aligned(4), may_alias));
 typedef double vdmem __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
@@ -14,7 +14,7 @@ enum { CHUNK = 64 };                                     /* points summed in flo
 
 INLINE vf ld(const float *p) { return *(const vmem *)p; }
 INLINE void st(float *p, vf x) { *(vmem *)p = x; }
-/* The lanes from LANES / 2 * half on. Compilers take vectors of two registers apart element by element. */
+/* The lanes from LANES / 2 * half on. Compilers split vectors of two registers element by element. */
 INLINE vd wide(const float *p, int half)
 {
     return __builtin_convertvector(*(const vhalfmem *)(p + LANES / 2 * half), vd);
@@ -26,7 +26,8 @@ INLINE void fold(double *sum, vf x)
     for (int i = 0; i < 2; i++) *(vdmem *)(sum + LANES / 2 * i) += wide(part, i);
 }
 INLINE vf keep(vf x, vi mask) { return (vf)((vi)x & mask); }
-/* The hardware's prefetchers stop at the end of each page; with planes of several pages it pays to ask 2 KiB ahead. */
+/* The hardware's prefetchers stop at the end of each page. For planes of several pages it pays to prefetch 2 KiB
+ * ahead. */
 INLINE int64_t ahead_of(int64_t points) { return points * LANES >= 4096 ? 512 : 0; }
 INLINE void fetch(const float *p) { __builtin_prefetch(p); }
 INLINE vf relu1(vf x) { return keep(x, ~(x < 0)); }      /* NaN stays NaN */
@@ -94,7 +95,7 @@ INLINE void plane_forward(const struct vec_norm *a, int n, int64_t c, bool adds,
 static void norm_forward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        /* backwards: what the first pass read last is still in the cache */
+        /* backward, because the last data of the first pass is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
             if (a->other && a->relu) plane_forward(a, n, c, true, true);
             else if (a->other) plane_forward(a, n, c, true, false);
@@ -104,7 +105,7 @@ static void norm_forward(const struct vec_norm *a)
 }
 
 /* The gradient before the ReLU of one vector; xc = x - mean. MASK_AGAIN computes the output as plane_forward does, so
- * signs agree. */
+ * the signs agree. */
 INLINE vf masked(vf g, vf xc, const float *out, enum vec_mask mask, vf scale, vf beta)
 {
     if (mask == MASK_OUT) return keep(g, ~(ld(out) <= 0));
@@ -122,7 +123,8 @@ INLINE void chunk_fetch(const struct plane *k, int64_t i, enum vec_mask mask, bo
     if (write) fetch(k->gother + i);
 }
 
-/* Sums of the masked gradient g and of g (x - mean); and how g is made: whether it is written to gother, or added. */
+/* Sums of the masked gradient g and of g (x - mean). reduce: how g is made, and whether it is written or added to
+ * gother. */
 struct vec_sums { double g[LANES], gx[LANES]; };
 struct reduce { enum vec_mask mask; bool write, acc; };
 
@@ -211,7 +213,7 @@ INLINE void plane_backward(const struct plane *k, int64_t points, enum vec_mask 
 static void norm_backward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        /* backwards: what the first pass read last is still in the cache */
+        /* backward, because the last data of the first pass is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
             struct plane k = plane_of(a, n, c);
             k.c0 = ld(a->c0 + c * LANES);
@@ -304,7 +306,7 @@ static void mean_backward(const struct vec_shape *s, const float *gy, float *gx,
 typedef uint8_t vb __attribute__((vector_size(LANES)));
 typedef uint8_t vbmem __attribute__((vector_size(LANES), aligned(1), may_alias));
 
-/* Calls STEP for each element of the window at [d, h, w] that is no padding: k is its number, at its place. */
+/* Calls STEP for each element of the window at [d, h, w] that is not padding: k is its number, `at` its place. */
 #define POOL_WALK(p, d, h, w, STEP) \
     for (int64_t i = 0; i < (p)->kernel[0]; i++) { \
         const int64_t q = pool_point(p, 0, d, i); \
@@ -355,7 +357,7 @@ INLINE void window_backward(const struct vec_pool *p, const uint8_t *index, vf g
     POOL_WALK(p, o[0], o[1], o[2], st(gx + at, ld(gx + at) + keep(g, which == k)))
 }
 
-/* Plane by plane: zeroed and filled while it is in the cache. */
+/* Plane by plane: each is zeroed and filled while it is in the cache. */
 static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *gy, float *gx, bool acc)
 {
     int64_t plane = p->in[0] * p->in[1] * p->in[2] * LANES;

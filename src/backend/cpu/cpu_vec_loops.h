@@ -1,8 +1,8 @@
-/* Loops that compilers make vector code of: included by cpu_vec_impl.h and cpu_vec_plain.c, which set LANES and the
- * target. Every element has the bits that any other width would give it. */
+/* Loops that compilers vectorise. cpu_vec_impl.h and cpu_vec_plain.c include it, and set LANES and the target. Every
+ * element has the same bits for any width. */
 #pragma GCC push_options
 #pragma GCC optimize("O3", "no-trapping-math")
-/* under the same options, or it is called element by element instead of becoming part of the loops */
+/* under the same options; otherwise the loops would call it element by element */
 #include "model/ops/unary.h"
 
 /* ---- functions of one value ------------------------------------------------------------------ */
@@ -106,7 +106,7 @@ static void prelu_slopes(const struct vec_shape *s, const float *x, const float 
 
 /* ---- softmax of rows ------------------------------------------------------------------------- */
 
-/* Sums side by side, whatever the width of vectors; in float over so many elements each. */
+/* Parallel sums, independent of the vector width; each is in float over RUN elements. */
 enum { SIDES = 16, RUN = 64 * SIDES };
 
 static float row_most(const float *x, int64_t n)
@@ -121,7 +121,7 @@ static float row_most(const float *x, int64_t n)
     return most[0];
 }
 
-/* Of x, or of x y where y is given. */
+/* The sum of x, or of x y if y is given. */
 INLINE double row_sum(const float *x, const float *y, int64_t n)
 {
     double all = 0;
@@ -149,8 +149,9 @@ static double score_of(const struct vec_scores *s, int64_t r, int64_t i)
     return s->scale * sum;
 }
 
-/* x = e^(score - most) of row r. A large score in float has lost the digits that count after the difference: those that
- * have weight are made anew, and so is the largest, whose x is 1 then. Rows of usual scores have none. */
+/* x = e^(score - most) of row r. A large score in float has lost the digits that matter after the difference. So
+ * scores with weight are computed again in double, and so is the largest, whose x is then 1. Rows of usual scores
+ * skip this. */
 static void scores_exp(const struct vec_scores *s, int64_t r, float *x, float most)
 {
     const float large = 32, counts = 0x1p-12f;

@@ -4,8 +4,7 @@
 
 #pragma GCC optimize("O3") /* vector instructions where the order of sums does not matter */
 
-/* Channels whose sums are taken side by side: each adds up its own values one after another and waits for each
- * addition. */
+/* Channels that are summed in parallel: a single sum adds its values one after another and waits for each addition. */
 enum { SIDE = VEC_PLAIN_BLOCKS };
 
 static int64_t plane_at(const struct vec_shape *s, int n, int64_t c) { return (n * s->blocks + c) * s->points; }
@@ -63,7 +62,7 @@ INLINE void plane_forward(const struct vec_norm *a, int n, int64_t c, bool adds,
 static void norm_forward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        /* backwards: what the first pass read last is still in the cache */
+        /* backward, because the last data of the first pass is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
             if (a->other && a->relu) plane_forward(a, n, c, true, true);
             else if (a->other) plane_forward(a, n, c, true, false);
@@ -72,7 +71,7 @@ static void norm_forward(const struct vec_norm *a)
         }
 }
 
-/* 0 where v <= 0, else g, also where v is no number; without a branch, which nobody could foresee. */
+/* 0 where v <= 0, else g; g also where v is NaN. Without a branch, because no processor could predict it. */
 INLINE float where_positive(float v, float g)
 {
     uint32_t bits;
@@ -93,7 +92,7 @@ INLINE float masked(const struct vec_norm *a, enum vec_mask mask, int64_t i, int
 
 struct plain_sums { double g[SIDE], gx[SIDE]; };
 
-/* Of `some` planes side by side. */
+/* For `some` planes in parallel. */
 INLINE void planes_reduce(const struct vec_norm *a, enum vec_mask mask, int64_t at, int64_t c, int some,
                           struct plain_sums *sum)
 {
@@ -139,7 +138,7 @@ INLINE void plane_backward(const struct vec_norm *a, enum vec_mask mask, int64_t
 static void norm_backward(const struct vec_norm *a)
 {
     for (int64_t c = a->from; c < a->to; c++)
-        /* backwards: what the first pass read last is still in the cache */
+        /* backward, because the last data of the first pass is still in the cache */
         for (int n = a->s.n - 1; n >= 0; n--) {
             int64_t at = plane_at(&a->s, n, c);
             if (a->gx_acc) plane_backward(a, a->mask, at, c, true);
@@ -217,7 +216,7 @@ INLINE float chosen(float a, float b, unsigned b_bits)
     return a;
 }
 
-/* The first of equal ones; whatever is no number. No branches on values. */
+/* The first of equal maxima; a NaN always wins. No branches on values. */
 static void window_max(const struct vec_pool *p, const float *x, const int64_t o[3], float *y, uint8_t *index)
 {
     const struct plane_span a = span_of(p, 0, o[0]), b = span_of(p, 1, o[1]), c = span_of(p, 2, o[2]);

@@ -1,4 +1,4 @@
-/* Weight gradients by outer products: what is known before the first call. The loops are in cpu_wgrad_impl.h. */
+/* Weight gradients by outer products: preparation before the first call. The loops are in cpu_wgrad_impl.h. */
 #include <stdlib.h>
 #include "backend/cpu/cpu_wgrad_int.h"
 #include "base/mem.h"
@@ -26,7 +26,7 @@ bool wgrad_wanted(const struct wgrad_shape *s)
     return s->lanes == 16 ? points <= (taps > 1 ? 64 : 16) : points <= (taps > 1 ? 32 : 4);
 }
 
-/* Offset in the input plane that output point `at` meets at kernel position `tap`, or -1 in the padding. */
+/* Offset in the input plane that output point `at` reads at kernel position `tap`, or -1 in the padding. */
 static int64_t input_point(const struct wgrad_shape *s, int64_t at, int64_t tap)
 {
     int64_t offset = 0, stride = 1;

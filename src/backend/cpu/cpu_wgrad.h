@@ -1,8 +1,8 @@
-/* Weight gradients of convolutions on blocked channels, added straight to the accumulator (oneDNN can only overwrite).
+/* Weight gradients of convolutions on blocked channels, added directly to the accumulator (oneDNN can only overwrite).
  *
- * Better than oneDNN's kernel where planes are small: it skips what lies in the padding and reads and writes each
- * weight once. The sum of one weight runs over samples, then points, after the old value of the accumulator. Any
- * thread; needs AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
+ * Better than oneDNN's kernel where planes are small: it skips the padding, and reads and writes each weight once. The
+ * sum of one weight runs over samples, then points, after the old value of the accumulator. Any thread. It needs
+ * AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
 #ifndef BACKEND_CPU_CPU_WGRAD_H
 #define BACKEND_CPU_CPU_WGRAD_H
 #include <stdbool.h>
@@ -18,15 +18,15 @@ struct wgrad_shape {
         dilation[WGRAD_DIMS];
 };
 struct wgrad;
-/* Whether this kernel takes a shape at all: an even number of blocks of output channels, no padding where the kernel is
- * a single point. */
+/* Does this kernel take the shape? Only an even number of blocks of output channels, and no padding if the kernel is a
+ * single point. */
 bool wgrad_can(const struct wgrad_shape *s);
-/* Whether it is faster than oneDNN's for a shape that it takes: a fixed rule, so that every rank chooses alike. */
+/* Is it faster than oneDNN's for a shape that it takes? A fixed rule, so every rank chooses alike. */
 bool wgrad_wanted(const struct wgrad_shape *s);
 struct wgrad *wgrad_new(const struct wgrad_shape *s);
 void wgrad_free(struct wgrad *w);
-/* grad [out block][in block][kernel point][lanes of in][lanes of out] = or += sum over samples and points of x * gout.
- */
+/* grad [out block][in block][kernel point][lanes of in][lanes of out] = or += sum over samples and points of x *
+ * gout. */
 void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work);
 size_t wgrad_work(const struct wgrad *w);                /* bytes of work, 64-byte aligned */
 

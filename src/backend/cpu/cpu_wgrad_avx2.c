@@ -1,4 +1,4 @@
-/* Weight gradients for AVX2: blocks of 8 channels. Called only where the CPU has it. */
+/* Weight gradients for AVX2: blocks of 8 channels. Called only if the CPU has it. */
 #include <immintrin.h>
 #pragma GCC target("avx2,fma")
 #define BLOCK 8

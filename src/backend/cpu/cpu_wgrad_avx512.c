@@ -1,4 +1,4 @@
-/* Weight gradients for AVX-512: blocks of 16 channels. Called only where the CPU has it. */
+/* Weight gradients for AVX-512: blocks of 16 channels. Called only if the CPU has it. */
 #include <immintrin.h>
 #pragma GCC target("avx512f")
 #define BLOCK 16

@@ -1,12 +1,12 @@
 /* Weight gradients by outer products: a tile of half a block of input channels and two blocks of output channels in
- * registers, a list of points for each kernel position. Compiled once for each instruction set: the includer defines
- * BLOCK, WGRAD_RUN and the vector type with its operations. */
+ * registers, and a list of points for each kernel position. Compiled once for each instruction set. The includer
+ * defines BLOCK, WGRAD_RUN and the vector type with its operations. */
 #include "backend/cpu/cpu_wgrad_int.h"
 
 enum { HALF = BLOCK / 2, TILE = BLOCK * BLOCK };
 
-/* [sample][block][point] -> [block][sample][point], of a 1x1 convolution only the points it reads: samples far apart in
- * memory would fall on the same few sets of the caches. */
+/* [sample][block][point] -> [block][sample][point]; for a 1x1 convolution only the points it reads. Samples far apart
+ * in memory would fall on the same few sets of the caches. */
 static void input_pack(const struct wgrad *w, const float *x, float *to)
 {
     const struct tap *k = &w->tap[0];
@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) void tile_step(struct tile *t, cons
     }
 }
 
-/* At kernel position k; of a 1x1 convolution all points of all samples lie behind each other. */
+/* At kernel position k. All points of all samples of a 1x1 convolution follow each other. */
 static inline __attribute__((always_inline)) void tile_run(const struct wgrad *w, const struct tap *k,
                                                            struct planes in, float *d0, bool acc, bool pointwise)
 {
@@ -80,7 +80,7 @@ static void pair_run(const struct wgrad *w, int64_t t, struct planes in, float *
     }
 }
 
-/* All kernel positions, a few samples at a time: as many as stay in the first level cache. */
+/* All kernel positions, for as many samples at a time as fit the first level cache. */
 static void block_run(const struct wgrad *w, const float *x, const float *g, float *grad, bool acc)
 {
     int64_t sample = (w->x_points + 2 * w->out_points) * BLOCK;

@@ -1,4 +1,4 @@
-/* The inside of dnnl_wgrad*.c. Nobody else. */
+/* The inside of cpu_wgrad*.c only. */
 #ifndef BACKEND_CPU_CPU_WGRAD_INT_H
 #define BACKEND_CPU_CPU_WGRAD_INT_H
 #include "backend/cpu/cpu_wgrad.h"

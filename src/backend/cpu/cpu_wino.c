@@ -1,4 +1,4 @@
-/* Convolutions of volumes by Winograd's algorithm: what is known before the first call. The loops are in
+/* Convolutions of volumes by Winograd's algorithm: preparation before the first call. The loops are in
  * cpu_wino_impl.h. */
 #include "backend/cpu/cpu_wino_int.h"
 
@@ -22,14 +22,14 @@ bool wino_takes(const struct wino_shape *s)
 
 bool wino_weights_wanted(const struct wino_shape *s) { return tiles_of(s) >= WEIGHTS_LEAST; }
 
-/* Tiles end behind planes of odd height or width. */
+/* Includes the parts of tiles beyond planes of odd height or width. */
 double wino_share(const struct wino_shape *s)
 {
     return (double)(tiles_of(s) * WINO_POINTS) / (double)(s->size[0] * s->size[1] * s->size[2] * WINO_TAPS);
 }
 
-/* So many tiles at a time that weights, which are read once for them, cost little, and what is transformed stays in a
- * second level cache where channels are few. Half and twice as many are as fast (measured). */
+/* So many tiles at a time that weights, read once for all of them, cost little; and so few that transformed values stay
+ * in a second level cache where channels are few. Half and twice as many are as fast (measured). */
 struct wino wino_plan(const struct wino_shape *s)
 {
     enum { STRIP = 64 };
@@ -57,7 +57,7 @@ size_t wino_weights(const struct wino_shape *s)
     return (size_t)(WINO_POINTS * w.u_point);
 }
 
-/* Both kinds of transformed planes, and a row of zeros for what lies in the padding. */
+/* Both kinds of transformed planes, and a row of zeros for the padding. */
 size_t wino_work(const struct wino_shape *s)
 {
     struct wino w = wino_plan(s);

@@ -1,10 +1,10 @@
 /* Convolutions of volumes, 3x3x3 points, stride 1, padding 1, on blocked channels: a sum over three planes of
- * Winograd's F(2x2, 3x3) (Lavin and Gray 2016, arXiv 1509.09308), 4/9 of the multiplications of the direct sum, for
- * outputs and for both gradients.
+ * Winograd's F(2x2, 3x3) (Lavin and Gray 2016, arXiv 1509.09308). It needs 4/9 of the multiplications of the direct
+ * sum, for outputs and for both gradients.
  *
- * Its transforms add, subtract and halve, so its rounding is near the direct sum's: gradients are within some 1e-7 of
- * double precision (tests/t_wino.c). An output's sum runs over planes of the kernel, then channels, whatever the
- * micro-batch is; weight gradients are summed over pieces of the micro-batch, then added to what is there. Any thread;
+ * Its transforms add, subtract and halve, so its rounding is close to the direct sum's: gradients are within some 1e-7
+ * of double precision (tests/t_wino.c). An output's sum runs over planes of the kernel, then channels, for any
+ * micro-batch. Weight gradients are summed over pieces of the micro-batch, then added to the old values. Any thread. It
  * needs AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
 #ifndef BACKEND_CPU_CPU_WINO_H
 #define BACKEND_CPU_CPU_WINO_H
@@ -15,27 +15,27 @@
 enum { WINO_CHANNELS = 128 };
 /* samples, channels of a block: 16 or 8; channels; depth, height, width. */
 struct wino_shape { int n, lanes; int64_t in, out, size[3]; };
-/* Whether this kernel takes a shape, and is then the faster one: whole blocks of at most WINO_CHANNELS channels, not so
- * few tiles that it mostly reads weights. n does not count. */
+/* Does this kernel take the shape, and is it the faster one? Whole blocks of at most WINO_CHANNELS channels, and enough
+ * tiles that it does not mostly read weights. n does not matter. */
 bool wino_takes(const struct wino_shape *s);
-/* Whether weight gradients are, too: not of so few tiles that the sums of their points cost more than they save. */
+/* The same for weight gradients: enough tiles that the sums of their points cost less than they save. */
 bool wino_weights_wanted(const struct wino_shape *s);
-/* Multiplications, of those of the direct sum. */
+/* Its multiplications relative to those of the direct sum. */
 double wino_share(const struct wino_shape *s);
 
-/* Transformed weights: floats, and how they are made of [out block][in block][27][lanes of in][lanes of out]; turned:
- * those for input gradients. */
+/* Transformed weights: their number of floats; wino_pack makes them from [out block][in block][27][lanes of in][lanes
+ * of out]. turned: for input gradients. */
 size_t wino_weights(const struct wino_shape *s);
 void wino_pack(const struct wino_shape *s, const float *w, bool turned, float *to);
 
 /* Bytes of work, 64-byte aligned: of outputs and input gradients; of weight gradients. */
 size_t wino_work(const struct wino_shape *s);
 size_t wino_weights_work(const struct wino_shape *s);
-/* y = bias (NULL: 0) + the convolution of x with transformed weights, or y += it (add, without bias). An input gradient
- * is that of the shape whose channels are turned, of gout with turned weights. */
+/* y = bias (NULL: 0) + the convolution of x with transformed weights, or y += it (add, without bias). For an input
+ * gradient swap the channels of the shape, and pass gout and turned weights. */
 void wino_run(const struct wino_shape *s, const float *x, const float *u, const float *bias, float *y, bool add,
               void *work);
-/* grad, as weights lie, and bias = or += their gradients; bias may be NULL. */
+/* grad, in the layout of weights, and bias = or += their gradients; bias may be NULL. */
 void wino_weights_run(const struct wino_shape *s, const float *x, const float *gout, float *grad, float *bias, bool add,
                       void *work);
 

@@ -1,6 +1,6 @@
-/* Winograd's F(2x2, 3x3) in the planes of volumes (cpu_wino.h). Transformed inputs lie as [point][slot][tile][in],
- * products as [point][plane][tile][out], weights and their gradients as [point][out block][depth][in][lanes]. Compiled
- * once for each instruction set, behind cpu_panel_impl.h. */
+/* Winograd's F(2x2, 3x3) in the planes of volumes (cpu_wino.h). Transformed inputs are [point][slot][tile][in],
+ * products [point][plane][tile][out], weights and their gradients [point][out block][depth][in][lanes]. Compiled once
+ * for each instruction set, after cpu_panel_impl.h. */
 #include <string.h>
 #include "backend/cpu/cpu_wino_int.h"
 
@@ -17,7 +17,7 @@ FORCED void taps_in(VEC_T a, VEC_T b, VEC_T c, VEC_T to[WINO_EDGE])
     to[3] = c;
 }
 
-/* A plane of the kernel, positions `step` floats apart; of turned weights the last position comes first. */
+/* A plane of the kernel, positions `step` floats apart; turned weights begin with the last position. */
 static void kernel_in(const float *w, int64_t step, float *to, int64_t point)
 {
     VEC_T t[3][WINO_EDGE], u[WINO_EDGE];
@@ -57,7 +57,7 @@ static void pack(const struct wino *w, const float *from, bool turned, float *to
 
 struct strip { int64_t row, rows, tiles; };               /* of tiles */
 
-/* The four rows that a row of tiles reads, `zero` outside. */
+/* The four rows that a row of tiles reads; `zero` outside the plane. */
 static void rows_find(const struct wino *w, const float *plane, int64_t row, const float *zero, const float *at[4])
 {
     for (int64_t i = 0, y = 2 * row - 1; i < WINO_EDGE; i++, y++)
@@ -113,7 +113,7 @@ static void plane_in(const struct wino *w, const float *x, int64_t plane, struct
         }
 }
 
-/* Where a plane's neighbour has been transformed to; NULL: there is none. */
+/* The transformed neighbour of a plane; NULL: there is none. */
 static const float *neighbour(const struct wino *w, const float *v, int64_t plane, int d)
 {
     int64_t z = plane % w->s.size[0] + d - 1;
@@ -143,7 +143,7 @@ FORCED void point_out(float *to, VEC_T y, VEC_T bias, bool add)
     VEC_STORE(to, VEC_ADD(add ? VEC_LOAD(to) : bias, y));
 }
 
-/* A row of tiles of one block of channels; the bias's. */
+/* A row of tiles of one block of channels; first: the block's bias. */
 static void row_out(const struct wino *w, const float *m, const float *first, bool add, float *y, int64_t row)
 {
     const VEC_T bias = first ? VEC_LOAD(first) : VEC_ZERO();
@@ -211,7 +211,7 @@ static void run(const struct wino *w, const float *x, const float *u, const floa
 
 /* ---- weight gradients: G' (B' d B . A g A') G -------------------------------------------------------------------- */
 
-/* A row of tiles of one block of channels; its points are added to bias[]. */
+/* A row of tiles of one block of channels; the sum of its points is added to bias[]. */
 static void row_gout(const struct wino *w, const float *g, int64_t row, float *m, VEC_T *bias)
 {
     const int64_t wide = w->s.size[2], point = w->m_point;
@@ -254,7 +254,7 @@ static void plane_gout(const struct wino *w, const float *g, int64_t plane, stru
     }
 }
 
-/* Planes [from, to) of one point of the tiles, at most STEP of them: du = or += (add). */
+/* Planes [from, to) of one point of the tiles, at most WINO_STEP: du = or += (add). */
 static void point_weights(const struct wino *w, const float *v, const float *m, float *du, struct strip s,
                           int64_t from, int64_t to, bool add)
 {

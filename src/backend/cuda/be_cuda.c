@@ -1,8 +1,8 @@
 /* The GPU backend: cuDNN and cuBLASLt behind dnn.h for convolutions and matrix products, own kernels (kernels/) for the
  * rest.
  *
- * Everything is enqueued on one stream, the stream. The host waits only where it asks for values (copy to the host,
- * exports). */
+ * Everything is enqueued on one stream, the compute stream. The host waits only where it needs values (copy to the
+ * host, exports). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@ int cuda_check(struct err *e, const char *what, int status)
     return err_set(e, E_DEVICE, "%s: %s", what, cudaGetErrorString((cudaError_t)status));
 }
 
-/* TF32 that NVIDIA's libraries use, or do not, whatever we ask of them. */
+/* The user's override: NVIDIA's libraries use TF32, or do not, whatever the backend requests. */
 static const char *tf32_override(void)
 {
     const char *v = getenv("NVIDIA_TF32_OVERRIDE");
     return v && *v ? v : NULL;
 }
 
-/* Libraries read it when they please, so that taking it out of the environment might come too late. */
+/* Libraries read the variable at any time, so removing it from the environment might come too late. */
 static int override_refuse(enum precision p, struct err *e)
 {
     const char *v = tf32_override();
@@ -38,7 +38,7 @@ static int override_refuse(enum precision p, struct err *e)
                    v, off ? "forbids" : "forces", precision_name[p]);
 }
 
-/* What is the same on every GPU. */
+/* The properties that are the same on every GPU. */
 static void any_gpu(struct device *d)
 {
     memset(d, 0, sizeof *d);
@@ -203,7 +203,7 @@ static const struct maker { const char *op; kernel_maker *make; } maker[] = {
     {"attention", cuda_attention_make},
 };
 
-/* Functions of one value are known by their trait: all have kernels of one kind. */
+/* Functions of one value are found by their trait: all have kernels of one kind. */
 static const struct maker *maker_find(const struct op_kind *op)
 {
     static const struct maker unary = {NULL, cuda_unary_make};
@@ -234,7 +234,7 @@ static int cuda_prepare(struct be *b, const struct be_key *key, struct be_kernel
     if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
     const struct group *g = &b->s->group[key->group];
     struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]};
-    struct be_kernel *k = maker_find(like.node->op)->make(b, &like, e);   /* select_make has asked cuda_has */
+    struct be_kernel *k = maker_find(like.node->op)->make(b, &like, e);   /* select_make has called cuda_has */
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;
@@ -258,7 +258,7 @@ static int cuda_pack(struct be *b, int group, void *const *param, void *packed, 
     return cuda_check(e, "rounding weights", k_import_padded(b->stream, &s, param[0], packed));
 }
 
-/* Every distinct layer once: dnn knows what its table holds already. */
+/* Each distinct layer once: dnn_measure skips what its table already has. */
 static int cuda_tune(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e)
 {
     struct be *b;
@@ -300,7 +300,7 @@ static int cuda_done(struct be *b, struct err *e)
 {
     cudaError_t status = cudaStreamQuery(b->stream);
     if (status == cudaErrorNotReady) {
-        /* no failure, but noted as one, and the next launch would be told */
+        /* no failure, but CUDA would return it from the next launch */
         cudaGetLastError();
         return 0;
     }
@@ -372,7 +372,7 @@ static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
     bool never = status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread;
     if (!out || status != cudaSuccess) {
         if (graph) cudaGraphDestroy(graph);
-        cudaGetLastError();                              /* what broke it off is no error of the next call */
+        cudaGetLastError();                              /* the reason for the break-off is no error of the next call */
         cuda_check(e, "recording", status);
         return status == cudaSuccess ? 0 : never ? 1 : -1;
     }

@@ -1,4 +1,4 @@
-/* The GPUs of this host, asked by way of the CUDA runtime. */
+/* The GPUs of this host, through the CUDA runtime. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

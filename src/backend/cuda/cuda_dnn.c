@@ -6,10 +6,11 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_dnn_int.h"
 
-enum { WORK_ALIGN = 256 };                               /* of workspaces, as the libraries' own allocations are */
+/* alignment of workspaces, as of the libraries' own allocations */
+enum { WORK_ALIGN = 256 };
 static size_t aligned(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
 static size_t beside(size_t max_work) { return max_work > WORK_ALIGN ? max_work - WORK_ALIGN : 0; }
-/* The same of cuBLASLt, within workspace that is aligned. */
+/* The same request for cuBLASLt, within aligned workspace. */
 static struct dnn_ask aligned_ask(struct dnn_ask ask) { ask.max_work = beside(ask.max_work); return ask; }
 static size_t width(enum dnn_type type) { return type == DNN_BF16 ? 2 : 4; }
 
@@ -22,7 +23,7 @@ void libraries_text(struct text *out)
              b % 10000 / 100, b % 100);
 }
 
-/* cuDNN loads the compiler where an engine wants it, and takes another engine where it is missing. */
+/* cuDNN loads the compiler if an engine needs it, and takes another engine if the compiler is missing. */
 void dnn_versions(struct text *libraries, struct text *beside)
 {
     char name[32];
@@ -95,7 +96,7 @@ int dnn_stream(struct dnn *d, void *stream, struct err *e)
     return d->handle ? dnn_status(e, "no stream", cudnnSetStream(d->handle, d->stream)) : 0;
 }
 
-/* The JSON of a device descriptor; the first call asks for its size. */
+/* The JSON of a device descriptor; the first call gets its size. */
 static char *json_of(desc device, struct err *e)
 {
     const cudnnBackendAttributeName_t name = CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
@@ -138,7 +139,7 @@ size_t conv_elements(const struct dnn_conv *c, int64_t id, enum dnn_pass pass)
     return points * (size_t)(w ? c->c_out : c->n) * (size_t)(w ? c->c_in / c->groups : x ? c->c_in : c->c_out);
 }
 
-/* The product that a convolution over single points is. false: it is none. */
+/* Sets l to the product that a convolution over single points is. false: it is none. */
 static bool conv_is_product(const struct dnn_conv *c, struct dnn_linear *l)
 {
     int64_t rows = c->n;
@@ -160,8 +161,8 @@ int dnn_plan_product(struct dnn *d, const struct dnn_conv *c, struct dnn_plan *p
     return p->gemm ? 0 : -1;
 }
 
-/* Of bfloat16's weight gradients FORM_APART comes first: its engines are compiled already, and the pass over the
- * weights behind them is short. Engines that add within the graph are compiled when they are planned: seconds. */
+/* Weight gradients in bfloat16 try FORM_APART first. Its engines are compiled already, and the pass over the weights
+ * after them is short. Engines that add within the graph are compiled when they are planned, which takes seconds. */
 int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[FORMS])
 {
     int n = 0;
@@ -172,7 +173,8 @@ int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[
     return n;
 }
 
-/* The first of the library's list that can be made. The others, some dozens, go at once: they are large. */
+/* Chooses the first of the library's list that can be made. The others, some dozens, are freed at once, because they
+ * are large. */
 static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room, struct dnn_plan *p, struct err *e)
 {
     struct choices all = {.type = p->type};
@@ -184,7 +186,7 @@ static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room,
         p->choice = all.v[i];
         if (choice_make(d, &some, &p->choice, room, &why)) last = why;
         else bad = 0;
-        /* short of memory: no reason to take another kernel than other ranks do */
+        /* short of memory: no reason to choose another kernel than other ranks */
         if (why.code == E_INTERNAL) bad = -1;
     }
     free(all.v);
@@ -197,7 +199,7 @@ static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room,
 int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const struct engine *engine,
                   struct dnn_plan *p, struct err *e)
 {
-    /* apart, the own kernel adds */
+    /* with FORM_APART the own kernel adds */
     const struct graph_ask ask = {c, p->ask.pass, p->ask.acc && form != FORM_APART, form};
     size_t max_work = p->ask.max_work;
     struct err last = {0};
@@ -236,7 +238,7 @@ static struct dnn_plan *plan_new(enum dnn_type type, const struct dnn_ask *ask)
     return p;
 }
 
-/* Layers of one shape share a plan: p goes and *out is the one that there is. */
+/* Layers of one shape share a plan: frees p, and *out becomes the existing plan. */
 static bool plan_known(struct dnn *d, struct dnn_plan *p, struct dnn_plan **out)
 {
     for (int i = 0; i < d->plan.n; i++) {
@@ -251,17 +253,17 @@ static bool plan_known(struct dnn *d, struct dnn_plan *p, struct dnn_plan **out)
 
 static int plan_keep(struct dnn *d, struct dnn_plan *p, int bad, struct dnn_plan **out)
 {
-    if (d->device >= 0) cudaGetLastError();              /* what tries left behind is no error of the next call */
+    if (d->device >= 0) cudaGetLastError();              /* errors of earlier tries are no error of the next call */
     if (bad) { dnn_plan_free(p); return -1; }
     *vec_push(&d->plan) = p;
     *out = p;
     return 0;
 }
 
-/* Without a table nobody named the kernel that cannot be had. */
+/* Without a table no user named the missing kernel, so the code is the device's. */
 static int untabled(int code) { return code == E_DATA ? E_DEVICE : code; }
 
-/* What the kernel table says of a pass. */
+/* Makes the plan that the kernel table names for a pass. */
 static int plan_named(struct dnn *d, const struct dnn_conv *c, const char *what, struct dnn_plan *p, struct err *e)
 {
     struct engine engine;
@@ -275,7 +277,7 @@ static int plan_named(struct dnn *d, const struct dnn_conv *c, const char *what,
     return dnn_plan_make(d, c, named, &engine, p, e);
 }
 
-/* As the library ranks its engines. Weight gradients over single points go to cuBLASLt, which adds products of
+/* Makes a plan in the library's ranking. Weight gradients over single points go to cuBLASLt, which adds products of
  * bfloat16 in float. */
 static int plan_ranked(struct dnn *d, const struct dnn_conv *c, struct dnn_plan *p, struct err *e)
 {
@@ -296,7 +298,7 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask 
     char *what = table_find(d->table, p->key);
     struct err why = {0};
     int bad = what ? plan_named(d, c, what, p, &why) : plan_ranked(d, c, p, &why);
-    /* Another kernel instead would compute other bits under the table's name. */
+    /* Another kernel would compute other bits under the table's name. */
     if (bad && what && why.code == E_DATA)
         err_set(e, E_DATA, "kernel table: %s: %s; measure a new table", p->key, why.text);
     else if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
@@ -304,7 +306,7 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask 
     return plan_keep(d, p, bad, out);
 }
 
-/* Where cuBLASLt cannot be asked (no device) or has nothing, a linear layer is a convolution over one point. */
+/* If cuBLASLt is missing (no device) or has no algorithm, a linear layer is a convolution over one point. */
 int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct dnn_plan **out,
                     struct err *e)
 {
@@ -356,7 +358,7 @@ static desc pack_find(struct dnn_plan *p, const struct dnn_operands *o, struct e
         pool_free(&one);
         return NULL;
     }
-    vec_free(&one.d);                                    /* d lives on in the list of packs */
+    vec_free(&one.d);                                    /* d stays in the list of packs */
     *vec_push(&p->pack) = (struct pack){o->a, o->b, o->c, o->work, d};
     return d;
 }

@@ -1,4 +1,4 @@
-/* Engines for an operation graph: asked for, filtered by their notes, made into plans, named in the kernel table. */
+/* Engines for an operation graph: requested, filtered by their notes, made into plans, named in the kernel table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@ enum { MAX_CHOICES = 64 };                               /* of one heuristics mo
 
 #define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
 
-/* Engines whose results may differ from run to run are never used. Float is float: no TF32, no rounding of operands,
- * and none of the algorithms whose error grows with the tile. */
+/* Engines whose results may differ from run to run are never used. In float there is no TF32, no rounding of operands,
+ * and no algorithm whose error grows with the tile. */
 bool choice_allowed(const struct choice *c, enum dnn_type type)
 {
     unsigned never = NOTE(NONDETERMINISTIC) | NOTE(REDUCED_PRECISION_REDUCTION);
@@ -17,7 +17,7 @@ bool choice_allowed(const struct choice *c, enum dnn_type type)
     return !(c->notes & never);
 }
 
-/* What the library says about a configuration. */
+/* Reads the library's description of a configuration. */
 static int choice_read(struct pool *p, struct choice *c, struct err *e)
 {
     desc engine = desc_empty(p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, e), knob[MAX_KNOBS];
@@ -77,7 +77,7 @@ static bool engine_same(const struct engine *a, const struct engine *b)
     return same;
 }
 
-/* Those from `from` on that are not among the ones before it stay. */
+/* Removes the choices from `from` on that also occur before. */
 static void choices_merge(struct choices *c, int from)
 {
     int n = from;
@@ -96,7 +96,7 @@ int choices_find(struct dnn *d, struct pool *p, desc graph, enum choice_list lis
     out->v = mem_alloc(2 * MAX_CHOICES * sizeof *out->v);
     out->n = 0;
     int bad = mode_ask(d, p, graph, first, out, e), n = out->n;
-    if (!bad && list == LIST_BOTH) {                     /* where there is no mode B, A's list serves */
+    if (!bad && list == LIST_BOTH) {                     /* without a mode B, A's list is enough */
         if (mode_ask(d, p, graph, CUDNN_HEUR_MODE_B, out, NULL)) out->n = n;
         choices_merge(out, n);
     }

@@ -23,7 +23,7 @@ desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e
     return d;
 }
 
-/* What the library refuses is no failure of the device. */
+/* A refusal of the library is no failure of the device. */
 static int refusable(struct err *e, const char *what, cudnnStatus_t status)
 {
     struct err why = {0};
@@ -73,7 +73,7 @@ void pool_free(struct pool *p)
 
 /* ---- tensors and operations ---------------------------------------------------------------------------- */
 
-/* Two dimensions in space at least, as the library wants them. */
+/* At least two spatial dimensions, as the library requires. */
 static int space_of(const struct dnn_conv *c)
 {
     return c->in[0] > 1 || c->out[0] > 1 || c->kernel[0] > 1 || c->pad[0] ? 3 : 2;
@@ -117,7 +117,7 @@ static desc convolution_new(struct pool *p, const struct dnn_conv *c, struct err
                 SOME(CONVOLUTION_DILATIONS, INT64, dims, dilation));
 }
 
-/* What the library calls the pass, its tensors and the rest. */
+/* The library's names of the pass, its tensors and its attributes. */
 #define PASS(kind, name, x, w, y, what) \
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_##kind##_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##x, \
      CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##w, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##y, \
@@ -153,7 +153,7 @@ static desc graph_new(struct dnn *d, struct pool *p, const desc *op, int n, stru
                 SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, n, op));
 }
 
-/* By which id x, w and y of a pass are known: the pass writes C. */
+/* The ids of x, w and y in a pass: the pass writes C. */
 struct role { int64_t x, w, y; };
 static const struct role role[] = {
     [DNN_FORWARD] = {ID_A, ID_B, ID_C}, [DNN_DATA] = {ID_C, ID_B, ID_A}, [DNN_WEIGHTS] = {ID_A, ID_C, ID_B},

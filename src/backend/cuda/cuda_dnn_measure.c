@@ -1,12 +1,12 @@
-/* Which engine is fastest for a convolution pass: tried on the device, written into the kernel table. */
+/* Finds the fastest engine for a convolution pass: tries them on the device and writes the kernel table. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_dnn_int.h"
 
-/* Engines tried of each form; those that are compiled when they are planned cost seconds each, so only who asks for
- * them gets them. */
+/* Engines tried of each form. Engines that are compiled when they are planned cost seconds each, so only a user's
+ * request includes them. */
 enum { TRIED = 8, TRIED_COMPILED = 2, WARM = 2, TIMES = 5 };
-/* longer than the host takes to enqueue a trial: launching is not what is timed */
+/* longer than the host needs to enqueue a trial, so launching is not measured */
 enum { HOLD_NS = 100000 };
 
 struct measure_trial {
@@ -17,7 +17,7 @@ struct measure_trial {
     void *a, *b, *out, *work;
     cudaEvent_t from, to;
     float best;                                          /* milliseconds */
-    struct text what;                                    /* the fastest one's words in the table */
+    struct text what;                                    /* the fastest one's text in the table */
 };
 
 static int cuda_status(struct err *e, const char *what, cudaError_t status)
@@ -25,7 +25,7 @@ static int cuda_status(struct err *e, const char *what, cudaError_t status)
     return status == cudaSuccess ? 0 : err_set(e, E_DEVICE, "%s: %s", what, cudaGetErrorString(status));
 }
 
-/* Small values of no special form: operands of zeros are quicker than real ones. */
+/* Small values without a special form: operands of zeros are faster than real ones. */
 static int operand_new(struct measure_trial *t, int64_t id, void **out, struct err *e)
 {
     size_t bytes = conv_elements(t->c, id, t->ask.pass) * sizeof(float);
@@ -78,8 +78,7 @@ static int time_of(struct measure_trial *t, struct dnn_plan *p, float *ms, struc
     return 0;
 }
 
-/* The library's own order decides between engines that are within some hundredths: so tables of equal devices differ
- * less. */
+/* Between engines within a few hundredths the library's order decides, so tables of equal devices differ less. */
 static int compare(struct measure_trial *t, struct dnn_plan *p, struct err *e)
 {
     float ms;
@@ -104,7 +103,7 @@ static struct dnn_plan *tried_new(const struct measure_trial *t)
     return p;
 }
 
-/* Engines that cannot be made or do not run are passed over: others serve. */
+/* Skips engines that cannot be made or do not run, because others can. */
 static bool engine_try(struct measure_trial *t, enum form form, const struct engine *engine)
 {
     struct dnn_plan *p = tried_new(t);
@@ -152,7 +151,7 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *a
     if (known) return 0;
     int bad = trial_open(&t, e) || product_try(&t, e);
     for (int i = 0, n = forms_of(c, ask, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
-    cudaGetLastError();                                  /* what tries left behind is no error of the next call */
+    cudaGetLastError();                                  /* errors of earlier tries are no error of the next call */
     if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
     if (!bad && !table->n) dnn_table_head(d, table);
     if (!bad) text_add(table, "%s: %s\n", key, t.what.s);

@@ -1,11 +1,11 @@
-/* The kernel table: text, made by measuring on one GPU, that says which kernel serves each pass of each convolution.
+/* The kernel table: text, measured on one GPU, that names the kernel for each pass of each convolution.
  *
  *     kernels of NVIDIA H200, cuDNN 9.19.0, cuBLASLt 13.1.0
  *     bf16 forward n20 c64>64/1 1x32x32>1x32x32 k1x3x3 s1x1x1 p0x1x1 d1x1x1: plain 62 2=3 5=1
  *     bf16 weights+ n20 c64>256/1 1x32x32>1x32x32 k1x1x1 s1x1x1 p0x0x0 d1x1x1: cublaslt
  *
- * A pass, then its form (enum form) and cuDNN's engine with its knobs. Engines have their numbers within one version
- * of the library only: so the first line must fit. The text comes from a file and may be anything. */
+ * A line has a pass, then its form (enum form) and cuDNN's engine with its knobs. Engine numbers are valid only within
+ * one version of the library, so the first line must match. The text comes from a file and may be anything. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_dnn_int.h"
@@ -22,7 +22,7 @@ void engine_text(const struct engine *g, struct text *out)
 static bool number(const char **s, int64_t *out)
 {
     char *end;
-    if (**s != '-' && (**s < '0' || **s > '9')) return false;   /* strtoll passes over blanks */
+    if (**s != '-' && (**s < '0' || **s > '9')) return false;   /* strtoll skips blanks */
     *out = strtoll(*s, &end, 10);
     if (end == *s) return false;
     *s = end;
@@ -89,7 +89,7 @@ static bool line_good(const char *s, size_t n)
     return good;
 }
 
-/* What a message shows of the line at s. */
+/* The length of the line at s that a message shows. */
 static int shown(const char *s)
 {
     size_t n = strcspn(s, "\n");

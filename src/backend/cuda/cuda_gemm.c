@@ -1,8 +1,8 @@
 /* Matrix products by cuBLASLt: linear layers, and convolutions over single points.
  *
  * The library counts columns first: a matrix of rows [n][k] is its k by n. So y = x w^T becomes y' = w x' with w
- * turned, dx' = w' dy', dw' = x' dy. Sums are kept in float; where the product is cut along its inner dimension, the
- * parts are summed in a fixed order from workspace and never in place. */
+ * turned, dx' = w' dy', dw' = x' dy. Sums stay in float. If the product is cut along its inner dimension, the parts are
+ * summed in a fixed order from workspace and never in place. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_dnn_int.h"
@@ -16,7 +16,7 @@ struct gemm {
     enum ktype out;
     /* fused: the library adds the bias; otherwise an own kernel does */
     bool bias, fused, acc;
-    struct k_shape biased;                               /* what a bias is added to */
+    struct k_shape biased;                               /* the tensor that a bias is added to */
 };
 
 static int blas_status(struct err *e, const char *what, cublasStatus_t status)
@@ -25,7 +25,7 @@ static int blas_status(struct err *e, const char *what, cublasStatus_t status)
     return err_set(e, E_DEVICE, "cuBLASLt: %s: %s", what, cublasLtGetStatusName(status));
 }
 
-/* Operands as the library sees them: rows, columns, whether turned. */
+/* Operands for the library: rows, columns, turned or not. */
 struct operand { int64_t rows, columns; bool turned; };
 struct shape_of { struct operand a, b, d; };
 
@@ -76,7 +76,7 @@ static int epilogue_set(struct gemm *g, bool bias, struct err *e)
 static int wish_set(cublasLtMatmulPreference_t wish, size_t max_work, struct err *e)
 {
     uint64_t work = max_work;
-    uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;   /* beside those that make no parts */
+    uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;   /* besides schemes that make no parts */
     uint32_t align = 64;
     const struct { cublasLtMatmulPreferenceAttributes_t name; const void *value; size_t bytes; } set[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work},

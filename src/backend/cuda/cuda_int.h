@@ -1,12 +1,12 @@
-/* The inside of the cuda backend: shared by be_cuda.c and cuda_*.c. Nobody else.
+/* The inside of the cuda backend, shared by be_cuda.c and cuda_*.c only.
  *
  * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and
- * own kernels on the stream. Activations lie channels last, in float or bfloat16 as selected; weights, their gradients
- * and the optimizer's state in float. Weights of convolutions are [out][points][in / groups]. Where activations are
- * bfloat16, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made anew after
- * every step.
+ * own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their gradients
+ * and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With bfloat16
+ * activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made again
+ * after every step.
  *
- * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which lie in kernels/. See
+ * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which are in kernels/. See
  * docs/design/cuda.md. */
 #ifndef BACKEND_CUDA_CUDA_INT_H
 #define BACKEND_CUDA_CUDA_INT_H
@@ -19,13 +19,14 @@
 enum { UP_SLOTS = 8, UP_BYTES = 1 << 20 };               /* pinned pieces on their way to the device */
 struct up { char *at; cudaEvent_t sent; bool busy; };
 
-/* Loaded values on their way: pinned memory, the same on the device, and when either is free again. Loads of each graph
- * input take turns on ways of their own: two tickets may be open, and one is being used up meanwhile. */
+/* Loaded values on their way: pinned memory, the same size on the device, and events after which each is free again.
+ * Loads of each graph input take turns on the input's own ways: two tickets may be open while the device still uses a
+ * third. */
 struct way { char *host, *at; cudaEvent_t sent, taken; bool busy; };
 enum { WAYS = 3, LEAST_WAY = 4096 };
 struct ways { struct way way[WAYS]; size_t bytes; int next; };
 
-/* A table in device memory that is equal to one on the host; never changed, so recorded calls may refer to it. */
+/* A table in device memory equal to one on the host. It never changes, so recorded calls may refer to it. */
 struct mirror { const void *key; void *host, *at; size_t bytes; };
 
 struct be {
@@ -41,23 +42,23 @@ struct be {
     VEC(struct mirror) mirror;
     cudaEvent_t *mark; int n_marks;
     struct up up[UP_SLOTS]; int up_next;
-    cudaStream_t copy;                                   /* loads come this way, beside the stream */
+    cudaStream_t copy;                                   /* loads use this stream, beside the compute stream */
     struct ways ways[MAX_INPUTS];                        /* of each graph input; bytes: of the largest load */
     void *sums;                                          /* k_sum_work */
-    char *running; size_t running_bytes;                 /* on the host: where cuda_stats puts its table together */
-    unsigned *counters;                                  /* K_COUNTERS, of kernels on the stream */
-    size_t taken;                                        /* bytes of the device */
+    char *running; size_t running_bytes;                 /* on the host: cuda_stats builds its table here */
+    unsigned *counters;                                  /* K_COUNTERS, for kernels on the stream */
+    size_t taken;                                        /* bytes taken from the device */
 };
 
 struct be_kernel {
     struct be_key key;
     const struct group *k;
-    const struct node *node;                             /* the group's first */
+    const struct node *node;                             /* the group's first node */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
 };
 
-/* Makes the kernel that is `like`: cuda_kernel_new(key, size of the maker's own struct, which begins with it), then
- * run. NULL: e. */
+/* Makes the kernel that `like` describes: cuda_kernel_new(like, size of the maker's own struct, which begins with
+ * be_kernel), then run. NULL: e. */
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
     cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
@@ -67,26 +68,25 @@ kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, c
     cuda_prelu_make, cuda_repeat_make, cuda_softmax_make, cuda_group_norm_make, cuda_point_entropy_make,
     cuda_dice_make, cuda_overlap_make;
 void *cuda_kernel_new(const struct be_kernel *like, size_t size);
-/* One that has nothing of its own. */
+/* A kernel without data of its own. */
 struct be_kernel *cuda_simple_new(const struct be_kernel *like,
                                   int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *));
-/* Adds the fastest plan of a convolution or linear layer's pass to the kernel table; nothing for other groups. */
+/* Adds the fastest plan of a convolution's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e);
-/* 70 if the selection reserves less workspace for this kernel. A library may have group.library_bytes of it, its last
- * part. */
+/* 70 if the selection reserves less workspace for this kernel. A library may use the last group.library_bytes of it. */
 int cuda_kernel_workspace(const struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
 /* be_ops.stats */
 int cuda_stats(struct be *b, const struct be_stats *s, struct err *e);
 /* 69 with CUDA's words unless status is cudaSuccess. what: "copying", "batch norm", ... */
 int cuda_check(struct err *e, const char *what, int status);
-/* The device copy of a host table, made when these contents are new for this key. NULL: e. */
+/* The device copy of a host table; made when these contents are new for this key. NULL: e. */
 void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes, struct err *e);
 
-/* cuda_memory.c. cuda_take: everything that a backend takes of its device comes this way; cuda_free gives it back. The
- * others are entries of be_ops. */
+/* cuda_memory.c. All device memory of a backend is taken by cuda_take; cuda_free gives it back. The others are entries
+ * of be_ops. */
 cudaError_t cuda_take(struct be *b, void **out, size_t bytes);
-int cuda_event_new(cudaEvent_t *ev, struct err *e);      /* one that keeps no time */
+int cuda_event_new(cudaEvent_t *ev, struct err *e);      /* without timing */
 int cuda_room(struct be *b, size_t *bytes, struct err *e);
 void *cuda_alloc(struct be *b, size_t bytes, struct err *e);
 void cuda_free(struct be *b, void *p, size_t bytes);
@@ -111,7 +111,7 @@ static inline enum dnn_type product_type(const struct be *b)
     return b->s->dev.precision == BFLOAT16 ? DNN_BF16 : b->s->dev.precision == TF32 ? DNN_TF32 : DNN_F32;
 }
 static inline int channels(const struct be *b, int tensor) { return (int)b->g->tensor[tensor].shape.d[0]; }
-/* As stored: padded with zeros where that is more than channels(). */
+/* As stored: padded with zeros if this is more than channels(). */
 static inline int stored(const struct be *b, int tensor) { return b->s->channels[tensor]; }
 static inline bool padded(const struct be *b, int tensor) { return stored(b, tensor) > channels(b, tensor); }
 static inline int64_t points(const struct be *b, int tensor)
@@ -128,7 +128,7 @@ static inline struct k_grad grad_of(const struct be_call *c, int input)
 {
     return (struct k_grad){c->gout, c->gin[input], adds(c, input)};
 }
-/* Of n samples, without padding. */
+/* For n samples, without padding. */
 static inline struct k_shape shape_of(const struct be *b, int tensor, int n)
 {
     return (struct k_shape){type_of(b, tensor), n, points(b, tensor), channels(b, tensor)};

@@ -8,7 +8,7 @@ int cuda_event_new(cudaEvent_t *ev, struct err *e)
     return cuda_check(e, "an event", cudaEventCreateWithFlags(ev, cudaEventDisableTiming));
 }
 
-/* Everything that a backend takes of its device comes this way. */
+/* All device memory of a backend is taken here. */
 cudaError_t cuda_take(struct be *b, void **out, size_t bytes)
 {
     cudaError_t bad = cudaMalloc(out, bytes);
@@ -56,7 +56,7 @@ static struct up *up_take(struct be *b, struct err *e)
     return u;
 }
 
-/* Host memory to the device in order with the stream, by way of pinned memory: src may be reused on return. */
+/* Host memory to the device in order with the stream, through pinned memory; src may be reused on return. */
 int cuda_up(struct be *b, void *dst, const void *src, size_t bytes, struct err *e)
 {
     for (size_t at = 0; at < bytes; at += UP_BYTES) {
@@ -119,7 +119,7 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
     m = vec_push(&b->mirror);
     *m = (struct mirror){.key = key, .host = mem_alloc(bytes), .at = at, .bytes = bytes};
     memcpy(m->host, host, bytes);
-    /* Beside the stream, and to its end: the stream may be recording. */
+    /* On the copy stream, and complete on return, because the compute stream may be recording. */
     bool bad = cuda_check(e, "copying to the device",
                           cudaMemcpyAsync(m->at, m->host, bytes, cudaMemcpyHostToDevice, b->copy)) ||
                cuda_check(e, "copying to the device", cudaStreamSynchronize(b->copy));

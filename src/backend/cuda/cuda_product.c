@@ -1,5 +1,5 @@
 /* Convolutions, transposed ones and linear layers of the cuda backend, by dnn.h. A transposed convolution is the input
- * gradient of the convolution with its weights, so that one's passes serve it, in other places. */
+ * gradient of the convolution with its weights, so that convolution's passes serve it in other roles. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
@@ -7,9 +7,9 @@
 
 struct cuda_product {
     struct be_kernel k;
-    struct dnn_plan *plan[2];                            /* [acc]: the second of gradients that may be added to */
-    size_t padded;                                       /* bytes of the weights' gradient where these are padded; 0 */
-    struct k_shape out;                                  /* what a bias is added to */
+    struct dnn_plan *plan[2];                            /* [acc]: the second for gradients that may be added to */
+    size_t padded;                                       /* bytes of the weights' gradient if they are padded; or 0 */
+    struct k_shape out;                                  /* the tensor that a bias is added to */
     bool bias;
 };
 
@@ -36,7 +36,7 @@ static int data_back(struct be *b, struct cuda_product *p, const struct be_call 
     return dnn_run(b->dnn, plan, &(struct dnn_operands){c->gout, weights_of(b, c), c->gin[0], c->work, NULL}, e);
 }
 
-/* Of padded weights in workspace, before the library's; what belongs to no weight stays there. */
+/* The gradient of padded weights goes to workspace, before the library's part. The padding's gradient stays there. */
 static int padded_back(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     int in = p->k.k->in[0], ch = channels(b, in);
@@ -92,14 +92,14 @@ static enum dnn_pass pass_of(const struct node *n, enum phase ph)
     return (n->op->category == OP_CONV_TRANSPOSED ? turned : pass)[ph];
 }
 
-/* Is a gradient of this pass ever added to what is there? Of weights by the second micro-batch, of an input by all of
- * its readers but the last. */
+/* Does this pass ever add to an old gradient? The second micro-batch adds to weights' gradients; all readers of an
+ * input but the last add to its gradient. */
 static bool added(const struct be *b, const struct group *k, enum phase ph)
 {
     return ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[k->in[0]].n_readers > 1);
 }
 
-/* Plans of one pass: where gradients are added two, one that overwrites and one that adds. conv or linear is NULL. */
+/* Plans of one pass: if gradients are added, one plan overwrites and another adds. conv or linear is NULL. */
 static struct be_kernel *plans_make(struct be *b, struct cuda_product *p, const struct dnn_conv *conv,
                                     const struct dnn_linear *linear, struct err *e)
 {
@@ -162,7 +162,8 @@ int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table
 
 struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    int64_t rows = like->key.samples * points(b, like->node->out);   /* of each sample, or of each of its points */
+    /* one for each sample, or for each of its points */
+    int64_t rows = like->key.samples * points(b, like->node->out);
     if (rows > INT32_MAX) return err_set(e, E_CONF, "%s: more than 2^31 points", like->node->name), NULL;
     struct dnn_linear l = {.type = product_type(b),
                            .n = (int)rows,

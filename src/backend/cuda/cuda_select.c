@@ -1,8 +1,8 @@
-/* What the cuda backend selects: channels last wherever there is space, and what its libraries may use. Needs no GPU.
- */
+/* What the cuda backend selects: channels last for tensors with spatial dimensions, and workspace for its libraries.
+ * Needs no GPU. */
 #include "backend/rules.h"
 
-/* What an operator yields has its input's rank, but for flatten; inputs that are no floats stay as they are loaded. */
+/* An operator's output has its input's rank, except flatten; inputs that are no floats stay as they are loaded. */
 static enum layout layout_of(const struct selection *s, int tensor)
 {
     const struct tensor *t = &s->g->tensor[tensor];
@@ -14,9 +14,9 @@ static enum layout param_layout_of(const struct selection *s, int node, int slot
     return op_has_windows(s->g->node[node].op) && slot == 0 ? LAYOUT_LAST : LAYOUT_PLAIN;
 }
 
-/* For convolutions in bfloat16 cuDNN's tensor-core kernels want eight channels. Where an image has fewer, it copies the
- * image into such a form in each pass that reads it: 6 c + 64 bytes a point in all, loading included. An image that is
- * stored so from the start takes 48. */
+/* cuDNN's tensor-core kernels for bfloat16 convolutions need eight channels. For an image with fewer, cuDNN makes such
+ * a copy in each pass that reads it: 6 c + 64 bytes a point in all, loading included. An image stored with eight
+ * channels from the start takes 48. */
 static int padded(const struct selection *s, int tensor)
 {
     enum { PADDED = 8 };
@@ -39,10 +39,10 @@ static size_t weight_count(const struct selection *s, const struct group *k)
     return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)s->channels[k->in[0]];
 }
 
-/* Libraries choose among kernels by what they may use, and one piece serves all layers: a library's kernel beside its
- * weights' gradient, behind that of padded weights; or the partial sums of a bias's gradient, a double for each 128
- * rows. What a library gets is a function of the layer alone, so equal layers get equal kernels. Other groups: partial
- * sums. In bfloat16 there is a second form of the weights. */
+/* Libraries choose among kernels by their workspace, and one piece serves all layers. It holds a library's kernel and,
+ * before it, the gradient of padded weights; or the partial sums of a bias's gradient, a double for each 128 rows. A
+ * library's part is a function of the layer alone, so equal layers get equal kernels. Other groups use partial sums. In
+ * bfloat16 there is a second form of the weights. */
 static void sizes(const struct selection *s, struct group *k)
 {
     enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
@@ -59,7 +59,7 @@ const struct select_rules cuda_rules = {
     .hardware = "gpu", .has = cuda_has, .layout = layout_of, .padded = padded, .param_layout = param_layout_of,
     .sizes = sizes};
 
-/* A current GPU: what is reached, not what is printed on it. What it computes fits no cache anyway. */
+/* A current GPU: speeds that are reached, not those of data sheets. Its activations fit no cache anyway. */
 const struct device_speed cuda_speed = {
     .flops = {[FP32] = 40e3, [TF32] = 250e3, [BFLOAT16] = 450e3},
     .near = 3500, .mid = 3500, .far = 3500, .values = 3500,

@@ -1,4 +1,4 @@
-/* The cuda backend's kernels that are our own: each is a call of kernels/kernels.h. */
+/* The cuda backend's own kernels: each is a call of kernels/kernels.h. */
 #include <string.h>
 #include "backend/cuda/cuda_int.h"
 #include "model/ops/adaptive.h"
@@ -16,7 +16,7 @@ struct be_kernel *cuda_simple_new(const struct be_kernel *like,
     return k;
 }
 
-/* ---- batch norm, alone or with what is fused behind it --------------------------------------- */
+/* ---- batch norm, alone or fused with what follows -------------------------------------------- */
 
 static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, const struct be_call *c)
 {
@@ -55,7 +55,7 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
                             .gp_acc = c->pgrad_acc,
                             .mean = c->param[BN_MEAN],
                             .var = c->param[BN_VAR]};
-    if (k->k->kind == GROUP_BN_ADD_RELU) {               /* alone, y's sign is known from x */
+    if (k->k->kind == GROUP_BN_ADD_RELU) {               /* without add, y's sign is known from x */
         g.y = c->out;
         g.g_add = c->gin[1];
         g.g_add_acc = adds(c, 1);
@@ -92,8 +92,8 @@ struct be_kernel *cuda_layer_norm_make(struct be *b, const struct be_kernel *lik
     return cuda_simple_new(like, layer_norm_run);
 }
 
-/* All in one launch. The table of groups, what they kept and numbers of samples is made at a plan's first step: later
- * ones find it. */
+/* All groups in one launch. The table of groups, their saved values and numbers of samples is made at a plan's first
+ * step; later steps find it. */
 int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
 {
     struct k_running *of;
@@ -156,7 +156,7 @@ struct be_kernel *cuda_unary_make(struct be *b, const struct be_kernel *like, st
     return cuda_simple_new(like, unary_run);
 }
 
-/* The second factor has one point a channel, or as many as the first. */
+/* The second factor has one point a channel, or as many points as the first. */
 static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const bool each = factors_of(b->g, k->node, 1).points > 1;
@@ -238,7 +238,7 @@ static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *
 {
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
     const struct k_grad g = grad_of(c, 0);
-    const bool stay = k->node->attr[op_attr(k->node->op, "first")].i[0] > 0;   /* channels lie last on both sides */
+    const bool stay = k->node->attr[op_attr(k->node->op, "first")].i[0] > 0;   /* channels are last in both tensors */
     const size_t n = count(b, k->k->out, c->n);
     int status = stay && is_forward(k) ? k_copy(b->stream, s.type, n, c->in[0], c->out, false)
                  : stay                ? k_copy(b->stream, s.type, n, g.gy, g.gx, g.acc)

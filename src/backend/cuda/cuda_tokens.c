@@ -18,7 +18,7 @@ struct be_kernel *cuda_slice_make(struct be *b, const struct be_kernel *like, st
     return cuda_simple_new(like, slice_run);
 }
 
-/* A row is a sample's points from the first on, with their channels: first those that are learned, then the input's. */
+/* A row is a sample's points with their channels: first the learned points, then the input's. */
 static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct learned d = learned_of(b->g, k->node, c->n);

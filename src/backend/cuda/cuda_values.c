@@ -48,7 +48,7 @@ static size_t plain_size(const struct be *b, int tensor, int n)
     return count(b, tensor, n) * dtype_bytes(b->g->tensor[tensor].type);
 }
 
-/* Values of inner tensors, which only tests import, go the first input's way. */
+/* Values of inner tensors, which only tests import, use the first input's way. */
 static int way_of(const struct be *b, int tensor)
 {
     int i = graph_input_find(b->g, tensor);
@@ -69,7 +69,7 @@ int cuda_load_room(struct be *b, int tensor, struct err *e)
     return 0;
 }
 
-/* Beside the stream: the device may still compute with what was loaded before. */
+/* On the copy stream, because the device may still compute with earlier loads. */
 int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);
@@ -91,7 +91,7 @@ int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ti
     return 0;
 }
 
-/* From host order as a tensor is stored. */
+/* From host order to a tensor's stored form. */
 static int tensor_turn(struct be *b, int tensor, int n, const void *from, void *storage)
 {
     const struct k_shape s = shape_of(b, tensor, n);
@@ -103,7 +103,7 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
     struct way *w = &b->ways[ticket / WAYS].way[ticket % WAYS];
     if (cuda_check(e, "copying to the device", cudaStreamWaitEvent(b->stream, w->sent, 0))) return -1;
     int status = 0;
-    if (storage && as_loaded(b, tensor))                 /* classes, too, which have no channels */
+    if (storage && as_loaded(b, tensor))                 /* also classes, which have no channels */
         status = (int)cudaMemcpyAsync(storage, w->at, plain_size(b, tensor, n), cudaMemcpyDeviceToDevice, b->stream);
     else if (storage) status = tensor_turn(b, tensor, n, w->at, storage);
     return cuda_check(e, "import", status) || cuda_check(e, "import", cudaEventRecord(w->taken, b->stream)) ? -1 : 0;
@@ -118,8 +118,8 @@ int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const voi
                : 0;
 }
 
-/* Losses are exported as they are; values of inner tensors are for tests: memory for them is taken when they are asked
- * for. */
+/* Losses are exported without conversion. Exports of inner tensors are for tests, so their memory is taken only
+ * then. */
 int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
     size_t bytes = plain_size(b, tensor, n);

@@ -1,10 +1,10 @@
-/* Convolutions and matrix products on a GPU, as the cuda backend sees them: cuDNN's graph API and cuBLASLt behind plain
- * values, so that a double can stand in for them in tests.
+/* Convolutions and matrix products on a GPU for the cuda backend: cuDNN's graph API and cuBLASLt behind plain values,
+ * so that tests can use a double instead.
  *
- * Who may use it: the cuda backend. Thread: the one that opened it. Plans are made while a backend prepares and live
- * until dnn_close; runs enqueue on the stream of dnn_open, allocate nothing and wait for nothing. Tensors lie channels
- * last, weights [c_out][kernel...][c_in / groups]; weight gradients are float. Equal keys give equal plans on equal
- * devices and libraries, and plans give equal bits for equal inputs. */
+ * User: the cuda backend. Thread: the one that opened it. Plans are made while a backend prepares, and live until
+ * dnn_close. Runs enqueue on the stream of dnn_open, allocate nothing and wait for nothing. Tensors are channels last,
+ * weights [c_out][kernel...][c_in / groups]; weight gradients are float. Equal keys give equal plans on equal devices
+ * and libraries, and plans give equal bits for equal inputs. */
 #ifndef BACKEND_CUDA_DNN_H
 #define BACKEND_CUDA_DNN_H
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct dnn; struct dnn_plan;
 enum dnn_type { DNN_F32, DNN_TF32, DNN_BF16 };
 enum dnn_pass { DNN_FORWARD, DNN_DATA, DNN_WEIGHTS };    /* y from x, w; dx from dy, w; dw from x, dy */
 
-/* One to three spatial dimensions: missing ones come first and are 1 wide. */
+/* One to three spatial dimensions: missing ones come first and have width 1. */
 struct dnn_conv {
     enum dnn_type type;
     int n, c_in, c_out, groups, in[3], out[3], kernel[3], stride[3], pad[3], dilation[3];
@@ -26,21 +26,21 @@ struct dnn_conv {
 /* y[n][out] = x[n][in] w[out][in]^T + bias[out] (float) */
 struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };
 
-/* device: index of this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table:
- * kernel table text of dnn_measure, NULL: heuristics. 69 with the library's words; 65 for a table that is none, or of
- * another device or version, here, or when a plan is made, for a kernel that the libraries do not have or wants more
- * workspace: nothing else is taken in its place. */
+/* device: index on this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table: a
+ * kernel table by dnn_measure, NULL: heuristics. 69 with the library's words. 65 here for an invalid table, or one of
+ * another device or version. 65 when a plan is made, if the libraries do not have the table's kernel or it needs more
+ * workspace; no other kernel replaces it. */
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
 void dnn_close(struct dnn *d);
-/* Runs that follow go to this stream instead. */
+/* Later runs use this stream instead. */
 int dnn_stream(struct dnn *d, void *stream, struct err *e);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 
-/* What is asked of a layer. acc: the result is added to what is there, by every pass. Workspace beyond max_work is not
- * used. */
+/* A request for a layer's plan. acc: every pass adds the result to the old value. The plan uses at most max_work of
+ * workspace. */
 struct dnn_ask { enum dnn_pass pass; bool acc; size_t max_work; };
-/* Equal layers get the same plan. 69 where there is none. */
+/* Equal layers get the same plan. 69 if there is none. */
 int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, struct dnn_plan **out,
                   struct err *e);
 int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_ask *ask, struct dnn_plan **out,
@@ -51,15 +51,15 @@ size_t dnn_plan_work(const struct dnn_plan *p);
 struct dnn_operands { const void *a, *b; void *c, *work; const float *bias; };
 int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e);
 
-/* Times the candidates of a convolution pass on the device and adds the fastest one's line to the kernel table, unless
- * it has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made; DNN_TRY_ALL:
- * all that cuDNN's heuristics A and B name, instead of A's first eight. */
+/* Times the candidates of a convolution pass on the device, and adds the fastest one's line to the kernel table, unless
+ * the table has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made;
+ * DNN_TRY_ALL: all that cuDNN's heuristics A and B name, instead of A's first eight. */
 enum { DNN_TRY_COMPILED = 1, DNN_TRY_ALL = 2 };
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
                 struct text *table, struct err *e);
-/* Its first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
+/* The table's first line: device and versions, which dnn_open compares. dnn_measure writes it into an empty table. */
 void dnn_table_head(const struct dnn *d, struct text *out);
-/* "cuDNN 9.19.0, cuBLASLt 13.1.0"; and what may change bits beside them: "NVRTC 13.0", or "no NVRTC" */
+/* "cuDNN 9.19.0, cuBLASLt 13.1.0"; and what else may change bits: "NVRTC 13.0", or "no NVRTC" */
 void dnn_versions(struct text *libraries, struct text *beside);
 /* Engine, notes, workspace: one line. */
 void dnn_plan_text(const struct dnn_plan *p, struct text *out);

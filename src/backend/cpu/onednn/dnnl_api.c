@@ -1,9 +1,9 @@
-/* The two C interfaces of oneDNN. In 2.x a descriptor is a struct of the caller's and an operation is described before
- * a primitive descriptor is asked for; in 3.x descriptors are objects of the library's and primitive descriptors are
- * asked for at once. */
+/* The two C interfaces of oneDNN. In 2.x a descriptor is the caller's struct, and an operation is described before its
+ * primitive descriptor is created. In 3.x descriptors are objects of the library, and primitive descriptors are created
+ * directly. */
 #include "backend/cpu/onednn/dnnl_api.h"
 
-/* A primitive descriptor that is asked for. hint: of the forward pass, for the backward ones. */
+/* A request for a primitive descriptor. hint: that of the forward pass, for backward passes. */
 struct wish { const struct conv_shape *s; enum conv_pass pass; bool add; const_dnnl_primitive_desc_t hint; };
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -109,8 +109,8 @@ static dnnl_status_t described(dnnl_engine_t engine, const struct wish *w, dnnl_
     return status;
 }
 
-/* A backward pass wants to see a forward pass of the same convolution. Its layouts do not matter, so the library may
- * choose those that it has. */
+/* A backward pass needs the descriptor of a forward pass of the same convolution. The layouts of that pass do not
+ * matter, so the library may choose any. */
 dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add,
                        dnnl_primitive_desc_t *pd)
 {

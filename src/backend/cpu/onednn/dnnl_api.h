@@ -1,32 +1,32 @@
-/* What oneDNN's C interfaces 2.x and 3.x say differently: memory descriptors, convolutions, the attribute that adds to
- * an output. Whatever else we call is the same in both. Who may use it: the onednn backend, and bench/. Any thread;
- * statuses are the library's. */
+/* The differences between oneDNN's C interfaces 2.x and 3.x: memory descriptors, convolutions, the attribute that adds
+ * to an output. All other calls are the same in both. Users: the onednn backend, and bench/. Any thread; statuses are
+ * the library's. */
 #ifndef BACKEND_CPU_ONEDNN_DNNL_API_H
 #define BACKEND_CPU_ONEDNN_DNNL_API_H
 #include <dnnl.h>
 #include <stdbool.h>
 
-/* A float tensor: n dimensions and their order in memory, dnnl_format_tag_any where the library shall choose. n = 0:
- * there is none. */
+/* A float tensor: n dimensions and their order in memory; dnnl_format_tag_any lets the library choose. n = 0: no
+ * tensor. */
 struct form { int n; dnnl_dims_t d; dnnl_format_tag_t tag; };
 
-/* A convolution, for all three passes: source, weights (with a leading dimension where there are groups), bias,
- * destination, or their gradients. Dilation 0: dense. Padding is the same on both sides. */
+/* A convolution, for all three passes: source, weights (with a leading dimension if there are groups), bias,
+ * destination, or their gradients. Dilation 0: dense. Padding is the same at both ends of a dimension. */
 struct conv_shape {
     struct form src, wei, bias, dst;
     dnnl_dims_t stride, dilation, padding;
 };
 enum conv_pass { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS };
 
-/* By the direct algorithm (never Winograd: other numbers), in float without lower precisions, with a scratchpad of the
- * caller's. add (forward only): the result is added to what the destination holds. The caller destroys *pd. */
+/* By the direct algorithm (never Winograd, which gives other numbers), in float without lower precisions, with the
+ * caller's scratchpad. add (forward only): the result is added to the destination. The caller destroys *pd. */
 dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add,
                        dnnl_primitive_desc_t *pd);
 /* A memory object without memory. */
 dnnl_status_t api_memory(dnnl_engine_t engine, const struct form *f, dnnl_memory_t *out);
 /* The library's name of the kernel, "jit:avx2" or "ref:any"; lives as long as pd. */
 const char *api_kernel(const_dnnl_primitive_desc_t pd);
-/* Memory for an argument of pd in the form that it chose, and how many bytes. */
+/* Memory for an argument of pd in the form that pd chose, and its size in bytes. */
 dnnl_status_t api_argument(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t argument,
                            dnnl_memory_t *out, size_t *bytes);
 size_t api_scratch(const_dnnl_primitive_desc_t pd);      /* bytes */

@@ -1,5 +1,5 @@
-/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels: other numbers), and by those of this
- * backend where they are better. */
+/* Convolutions by oneDNN's direct algorithm (never its Winograd kernels, which give other numbers), and by this
+ * backend's own kernels where they are better. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ struct conv_kernel {
     bool has_acc, packed;                                /* packed: backward-data reads the packed weights */
     struct wgrad *own;                                   /* own weight gradient kernel, NULL: oneDNN's */
     struct vec_depthwise depthwise;                      /* own weight gradient of a depthwise convolution */
-    size_t out_bytes[2]; /* of what is computed: input gradient; or weight and bias gradient */
+    size_t out_bytes[2]; /* of the result: input gradient; or weight and bias gradient */
 };
 
 static void spatial_attr(const struct node *n, const char *name, int spatial, int64_t sub, dnnl_dims_t out)
@@ -88,7 +88,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
-/* Its order is that of a weight's sum. */
+/* The order is that of a weight's sum. */
 void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc)
 {
     const struct shape *out = &b->g->tensor[k->node->out].shape;
@@ -118,9 +118,9 @@ static int depthwise_weights_run(struct be *b, struct be_kernel *base, const str
 
 /* ---- making ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the library's kernel multiplies matrices sample by sample and group by group although these are too small for
- * that: ours gathers samples, and adds up windows where groups have one channel (dnnl_product.c). On AVX-512 that is
- * left as it was, for the sake of the bits of earlier runs. */
+/* Does the library's kernel multiply matrices sample by sample and group by group although these are too small for
+ * that? Ours gathers samples, and adds windows directly where groups have one channel (dnnl_product.c). On AVX-512 the
+ * library's kernel stays, for the sake of the bits of earlier runs. */
 static bool is_thin(const struct be *b, const struct conv_shape *d, const char *kernel)
 {
     bool depthwise = d->wei.n > d->src.n && d->wei.d[1] == 1 && d->wei.d[2] == 1;
@@ -132,8 +132,8 @@ static bool is_thin(const struct be *b, const struct conv_shape *d, const char *
 
 struct wanted { enum conv_pass pass; bool add; size_t room; };
 
-/* The library's kernel for a pass. NULL, and e says why: it has none but its reference loop, which is a thousand times
- * slower, or only one that wants more than `room`. */
+/* The library's kernel for a pass. NULL, with the reason in e: it has only its reference loop, which is a thousand
+ * times slower, or only a kernel that needs more than `room`. */
 static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, struct wanted w,
                                           struct err *e)
 {
@@ -149,7 +149,7 @@ static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_
     return NULL;
 }
 
-/* What the kernel may use beside `out` bytes of its own. */
+/* Workspace of the kernel besides `out` bytes of its own. */
 static size_t room_of(const struct conv_kernel *k, size_t out)
 {
     size_t all = group_workspace(k->base.k, k->base.key.samples), gone = k->base.taken + out;
@@ -166,14 +166,14 @@ static int forward_make(struct be *b, struct conv_kernel *k, const struct conv_s
     return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
 }
 
-/* Where a gradient is added to what is there and no kernel of the library does that, it is computed apart: out_bytes.
- */
+/* Bytes (out_bytes) for a gradient that must be added to the old one, if no kernel of the library adds: it is then
+ * computed separately. */
 static size_t data_apart(const struct be *b, const struct conv_kernel *k)
 {
     return b->g->tensor[k->base.node->in[0]].n_readers > 1 ? size_align64(k->out_bytes[0]) : 0;
 }
 
-/* Source and destination change places; the packed weights are the forward weights of that convolution. */
+/* Source and destination are swapped; the packed weights are the forward weights of that convolution. */
 static int pointwise_data_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, bool add, struct err *e)
 {
     struct conv_shape s = *d;
@@ -208,8 +208,8 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     return pd ? prim_make(b, &k->p, pd, 3, arg, e) : 1;
 }
 
-/* The own kernel if it takes the shape and is the better one, or `any`: the only one. The library sums a bias's
- * gradient on its way, so where it has a kernel that one is taken. */
+/* The own kernel if it takes the shape and is better, or with `any` if it is the only one. The library sums a bias's
+ * gradient in the same pass, so with a bias its kernel is preferred. */
 static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, const struct conv_shape *d, bool any)
 {
     const struct node *n = k->base.node;
@@ -241,7 +241,7 @@ static int own_make(struct conv_kernel *k, struct wgrad *own)
     return 0;
 }
 
-/* A depthwise convolution on blocks, for which the library has no weight gradient: kernels of 5x5, say. */
+/* A depthwise convolution on blocks for which the library has no weight gradient, for example with kernels of 5x5. */
 static bool depthwise_make(const struct be *b, struct conv_kernel *k, const struct conv_shape *d)
 {
     if (d->wei.n != 5 || d->src.n != 4 || weight_form(b, k->base.node->param[0]).lanes == 1) return false;
@@ -307,7 +307,7 @@ static struct be_kernel *conv_try(struct be *b, const struct be_kernel *like, st
     return NULL;
 }
 
-/* Blocked weights want blocked tensors. */
+/* Blocked weights need blocked tensors. */
 struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct weight_form f = weight_form(b, like->node->param[0]);
@@ -316,12 +316,12 @@ struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, str
     struct be_kernel *wino = like->lanes ? NULL : cpu_conv_wino_make(b, like, &none);
     if (wino) return wino;
     if (!like->lanes && cpu_conv_patch(b->s, n)) return cpu_conv_patch_make(b, like);
-    bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* or else grouped weights are plain */
+    bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* without it, weights of groups are plain */
     bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
     return mixed ? cpu_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);
 }
 
-/* What the library has no kernel for in these layouts is a matrix product on plain copies. */
+/* A convolution that the library has no kernel for in these layouts becomes a matrix product on plain copies. */
 struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct err why = {0};

@@ -1,9 +1,9 @@
-/* Convolutions as matrix products, and transposed ones, whose passes are a convolution's in other places.
+/* Convolutions as matrix products, and transposed ones, whose passes are a convolution's passes in other roles.
  *
- * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T] and the windows of
- * some samples' points a matrix [C T][columns]: y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is some
- * rows of one sample's points, or a part of a row where one is too long, or all points of several samples, where one
- * has too few of them. */
+ * With C channels, K outputs, T taps and P output points a group's weights are a matrix [K][C T], and the windows of
+ * some samples' points are a matrix [C T][columns]: y = w x, dx = sum over windows of (w' g), dw = g x'. A piece is
+ * some rows of one sample's points; a part of a row, if one row is too long; or all points of several samples, if one
+ * sample has too few. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -12,24 +12,24 @@
 
 #pragma GCC optimize("O3")                               /* vector instructions for the loops over rows */
 
-/* Of the matrix of windows, and of the other one where it is gathered; points of a sample that are few; columns that
- * are enough. */
+/* PIECE_BYTES: of the matrix of windows, and of the other matrix if it is gathered. FEW: too few points of a sample.
+ * MANY: enough columns. */
 enum { PIECE_BYTES = 2 << 20, FEW = 64, MANY = 256 };
 
-/* What a kernel position meets along one row of output points: points [from, to) read in[at], in[at + step], ... of the
- * plane, all others read padding. */
+/* The input of a kernel position along one row of output points: points [from, to) read in[at], in[at + step], ... of
+ * the plane; all others read padding. */
 struct product_row { int32_t at, from, to; };
 
 struct product {
     enum phase phase;
     struct window w;
-    int n, step;                                         /* samples: all, of a piece */
+    int n, step;                                         /* samples: of all, of a piece */
     int64_t c, k, groups, cg, kg, in, out, taps, rows;   /* channels, of a group; points; rows of windows: cg * taps */
     int64_t piece;                                       /* points of a piece: whole rows, or less than one */
     struct product_row *row;                             /* [tap][row of output points] */
     int64_t n_rows, width, along;                        /* rows of output points, points of a row, step along a row */
     bool turned;                                         /* a transposed convolution: phase is the convolution's */
-    bool bias;                                           /* the output gets one */
+    bool bias;                                           /* the output gets a bias */
     bool thin;                                           /* one input and one output a group: no product at all */
     bool direct;                                         /* windows are the input: a single tap, no step, no padding */
 };
@@ -107,7 +107,7 @@ void product_free(struct product *p)
     free(p);
 }
 
-/* Two matrices: windows, and the other tensor's columns where they come from several samples. */
+/* Two matrices: windows, and the other tensor's columns if they come from several samples. */
 static size_t windows_bytes(const struct product *p)
 {
     return size_align64((size_t)(p->rows * p->piece * p->step) * sizeof(float));
@@ -135,7 +135,7 @@ static int64_t y_offset(const struct product_piece *q, int64_t s, int64_t k)
     return ((q->sample + s) * q->p->k + q->group * q->p->kg + k) * q->p->out + q->first;
 }
 
-/* What lies in n points of a row from `first` on; points count from there. */
+/* The part of a row from point `first` on, n points long; its points count from there. */
 static struct product_row row_part(const struct product *p, const struct product_row *r, int64_t first, int64_t n)
 {
     int64_t from = r->from > first ? r->from : first, to = r->to < first + n ? r->to : first + n;
@@ -198,7 +198,7 @@ static void windows_add(const struct product_piece *q, float *x)
             }
 }
 
-/* The output's columns of this piece as a matrix [kg][columns]: where they lie in the tensor, or gathered. */
+/* The output's columns of this piece as a matrix [kg][columns]: in place in the tensor, or gathered. */
 static float *columns_of(const struct product_piece *q, const float *y, int64_t *ld)
 {
     *ld = q->samples > 1 ? q->columns : q->p->out;
@@ -268,7 +268,7 @@ static dnnl_status_t weights_piece(const struct product_piece *q, const struct o
 
 /* ---- one input and one output a group: nothing to multiply ----------------------------------------------------- */
 
-/* One plane each; what is computed is not NULL beside x, or g: y, dx or dw. */
+/* One plane each. Of y, dx and dw only the result of the pass is set. */
 struct thin { const float *w, *x, *g; float *y, *dx, *dw; };
 
 static float row_dot(const struct product *p, const struct product_row *r, const float *x, const float *g)
@@ -319,7 +319,7 @@ static void thin_run(const struct product *p, const struct op_call *c)
 
 /* ---- all pieces ------------------------------------------------------------------------------------------------ */
 
-/* What the input's gradient is added to: nothing, or the bias of a transposed convolution. */
+/* The initial value of the input's gradient: nothing, or the bias of a transposed convolution. */
 static void data_begin(const struct product *p, const struct op_call *c)
 {
     float *x = c->gin[0];
@@ -328,7 +328,7 @@ static void data_begin(const struct product *p, const struct op_call *c)
         for (int64_t s = 0; s < p->in; s++) x[i * p->in + s] = ((const float *)c->param[1])[i % p->c];
 }
 
-/* A transposed convolution's call as that of the convolution whose passes it computes. */
+/* A transposed convolution's call as the call of the convolution whose passes it computes. */
 static struct op_call call_turned(const struct op_call *c)
 {
     struct op_call t = *c;
@@ -339,7 +339,7 @@ static struct op_call call_turned(const struct op_call *c)
     return t;
 }
 
-/* A piece that is less than a row ends with its row. */
+/* A piece shorter than a row ends with its row. */
 static int64_t points_from(const struct product *p, int64_t first)
 {
     int64_t all = p->piece < p->width ? p->width - first % p->width : p->out - first;
