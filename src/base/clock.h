@@ -9,7 +9,7 @@ uint64_t clock_process_ns(void);                          /* CPU time of all thr
 /* Wall-clock time as RFC 3339 UTC with milliseconds, for logs and metrics. Returns buf. */
 char *clock_rfc3339(char buf[32]);
 
-/* Initializes a condition whose waits use monotonic time. Default conditions use the wall clock: a change of the clock
+/* Initialises a condition whose waits use monotonic time. Default conditions use the wall clock: a change of the clock
  * ends their waits too early or too late. */
 void clock_cond_init(pthread_cond_t *c);
 /* Waits for a signal, for ns at most; may return early. The caller holds `lock`. */

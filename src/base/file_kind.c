@@ -73,7 +73,7 @@ static bool begins(const unsigned char *b, size_t n, const char *lower)
     return i == k;
 }
 
-/* Recognizes the beginning of markup, after the byte order mark of UTF-8 and white space. */
+/* Recognises the beginning of markup, after the byte order mark of UTF-8 and white space. */
 static const struct file_kind *markup(const unsigned char *b, size_t n)
 {
     static const char *const html[] = {"<!doctype html", "<html", "<head", "<body", "<!--"},

@@ -1,4 +1,4 @@
-/* Recognizes a file by its first bytes, when it is not of the expected type: a web page from a server, a Git LFS
+/* Recognises a file by its first bytes, when it is not of the expected type: a web page from a server, a Git LFS
  * pointer, weights of another format. Only file_kind_file reads; the rest is pure. Any thread. */
 #ifndef BASE_FILE_KIND_H
 #define BASE_FILE_KIND_H
@@ -13,7 +13,7 @@ enum file_kind_kind { FILE_KIND_OTHER, FILE_KIND_JSON, FILE_KIND_PLAIN, FILE_KIN
 /* name: "an HTML page"; remedy: what helps, or NULL */
 struct file_kind { const char *name, *remedy; enum file_kind_kind kind; };
 
-/* Recognizes a file by its first n bytes; FILE_KIND_BYTES suffice. NULL: unknown. */
+/* Recognises a file by its first n bytes; FILE_KIND_BYTES suffice. NULL: unknown. */
 const struct file_kind *file_kind(const void *bytes, size_t n);
 
 /* Fails (65) if the bytes show another type than `wanted`. The text has the path, the type found, the type expected and

@@ -109,7 +109,7 @@ int out_records_reopen(struct out_records *r, int dir, const char *name, struct 
 void out_records_close(struct out_records *r);             /* also accepts {-1}, a file that was never opened */
 
 /* ---- a stream shared with other readers and writers: standard error ---- */
-struct out_stream { int fd, own; bool looked, socket; dev_t dev; ino_t ino; };   /* initialize with {.fd = FD} */
+struct out_stream { int fd, own; bool looked, socket; dev_t dev; ino_t ino; };   /* initialise with {.fd = FD} */
 /* Writes as much as the reader accepts without waiting, and returns that number. -1: no reader, or the device failed.
  * Writes to regular files in full. */
 ssize_t out_stream_write(struct out_stream *s, const void *p, size_t n);

@@ -9,8 +9,8 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
     return 0;
 }
 
-/* Half, of an odd number rounded to an even one; of what is added, more on the right and below: torchvision's
- * center_crop. */
+/* Half, with halves of odd numbers rounded to even; padding by an odd number puts more on the right and below:
+ * torchvision's center_crop. */
 static int first(int has, int wants)
 {
     int more = has - wants;

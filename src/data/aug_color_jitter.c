@@ -3,7 +3,7 @@
 
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, FOUR };
 
-/* One number becomes two: from as much less to as much more, but no factor below 0. */
+/* Turns one number into a range of that distance around the middle, but no factor below 0. */
 static int fit(struct aug *a, struct aug_size *s, struct err *e)
 {
     for (int i = 0; i < FOUR; i++) {
@@ -17,7 +17,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
     return 0;
 }
 
-/* v[0..3]: their order; then the four, as torchvision's ColorJitter. */
+/* v[0..3]: their order; then the four factors, as in torchvision's ColorJitter. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     for (int i = 0; i < FOUR; i++) {

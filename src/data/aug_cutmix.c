@@ -8,8 +8,8 @@ static void span(struct draws *r, int size, double part, double *begin, double *
     *end = fmin(at + half, size);
 }
 
-/* As torchvision's CutMix: a rectangle of the picture's shape, with its centre anywhere, is cut off at the picture's
- * border, and labels go by what is left of it. */
+/* Like torchvision's CutMix: a rectangle of the picture's shape with a random centre, clipped at the border. Labels are
+ * weighted by the area that remains. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     double part = 0.5 * sqrt(1 - variate_beta(r, a->of[MIX_ALPHA].v[0]));

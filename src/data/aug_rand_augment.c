@@ -3,7 +3,7 @@
 
 enum { OPS, MAGNITUDE, OPS_MOST = AUG_DRAWN / 2, BINS = 31 };
 
-/* torchvision's RandAugment: some changes, each of the same strength. */
+/* torchvision's RandAugment: several operations of equal magnitude. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     static const struct augment_op_range most = {0.3, 150.0 / 331.0, 30, 0.9, 4};

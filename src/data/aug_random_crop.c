@@ -13,7 +13,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
     return 0;
 }
 
-/* Any place in what was padded, as torchvision's RandomCrop. */
+/* A random place in the padded picture, as in torchvision's RandomCrop. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     double padding = a->of[PADDING].v[0];

@@ -3,8 +3,8 @@
 
 enum { P, SCALE, RATIO, VALUE, NOISE };
 
-/* The way of torchvision's RandomErasing.get_params: ten times an area and a logarithm of a ratio, until they fit in;
- * then a place. v[2] 0: nothing is erased. */
+/* Like torchvision's RandomErasing.get_params: up to ten draws of an area and a log ratio, until the rectangle fits;
+ * then a place. v[2] 0: erase nothing. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     const double *scale = a->of[SCALE].v, *ratio = a->of[RATIO].v, all = (double)height * width;

@@ -10,7 +10,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
     return 0;
 }
 
-/* What is left of a picture that is too long or too high for any ratio: as much of its middle as has the nearest. */
+/* Fallback for pictures too wide or too high for any ratio: the largest central part with the nearest ratio. */
 static void middle(const double *ratio, int height, int width, double *v)
 {
     double has = (double)width / height;
@@ -20,8 +20,8 @@ static void middle(const double *ratio, int height, int width, double *v)
     v[1] = floor((width - v[3]) / 2);
 }
 
-/* The way of torchvision's RandomResizedCrop.get_params: ten times an area and a logarithm of a ratio, until they fit
- * in, and then a place. */
+/* Like torchvision's RandomResizedCrop.get_params: up to ten draws of an area and a log ratio, until the rectangle
+ * fits, and then a place. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     const double *scale = a->of[SCALE].v, *ratio = a->of[RATIO].v, all = (double)height * width;

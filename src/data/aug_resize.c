@@ -9,7 +9,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
     return 0;
 }
 
-/* The longer side is rounded down, as in torchvision's resize; one of 2^30 pixels is no picture any more. */
+/* The longer edge, rounded down as in torchvision's resize; capped at 2^30 pixels, which no picture has. */
 static double longer(int side, int shorter, int size)
 {
     double v = (double)((int64_t)size * side) / shorter;

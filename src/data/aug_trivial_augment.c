@@ -1,7 +1,7 @@
 #include "data/augment_int.h"
 #include "data/augment_ops.h"
 
-/* torchvision's TrivialAugmentWide: any change, of any strength. */
+/* torchvision's TrivialAugmentWide: one random operation of random magnitude. */
 static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     enum { BINS = 31 };

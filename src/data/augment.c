@@ -1,4 +1,4 @@
-/* The list of a configuration: read, checked, run. */
+/* Reads, checks and runs the configuration's list. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int param_unknown(const struct aug_kind *k, const char *name, size_t n, s
     return -1;
 }
 
-/* One number of s, which ends at a comma or at its end. */
+/* Reads one number from n bytes at s. */
 static int value_read(const struct aug_param *p, const char *s, size_t n, double *out, struct err *e)
 {
     char text[40], *end;
@@ -77,7 +77,7 @@ static int values_read(struct aug *a, int i, const char *s, size_t n, struct err
     return 0;
 }
 
-/* NAME=VALUES */
+/* Reads NAME=VALUES. */
 static int param_read(struct aug *a, const char *s, size_t n, uint32_t *given, struct err *e)
 {
     const struct aug_param *param = a->kind->param;
@@ -184,7 +184,7 @@ bool augment_begins_whole(const struct conf *c)
     return !augment_read(c, &a, &none) && a.n && a.entry[0].kind->stage == AUG_WHOLE;
 }
 
-/* ---- canvases that are kept ------------------------------------------------------------------------------------- */
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 int augment_open(const struct conf *c, enum ds_part part, const struct augment_want *w, struct augment **out,
                  struct err *e)
@@ -217,7 +217,7 @@ bool augment_whole(const struct augment *a) { return a && a->entry[0].kind->stag
 
 bool augment_pixels(const struct augment *a) { return a->want.pixels; }
 
-/* A cut that follows a whole picture's scaling is made with it: what it leaves out is not scaled. */
+/* A cut directly after a whole picture's scaling is combined with it: pixels that it drops are not scaled. */
 static bool cut_follows(const struct augment *a) { return a->n > 1 && a->entry[1].kind->cuts; }
 
 struct crop_place augment_place(const struct augment *a, struct augment_key k, int width, int height,

@@ -1,5 +1,5 @@
-/* What an augmentation is: one file aug_NAME.c with one `const struct aug_kind aug_NAME`. For these files, and for
- * those that read and run the list. Its functions are pure; its texts begin with a small letter. */
+/* The interface of an augmentation: one file aug_NAME.c with one `const struct aug_kind aug_NAME`. For these files, and
+ * for the code that reads and runs the list. Its functions are pure; its texts begin with a small letter. */
 #ifndef DATA_AUGMENT_INT_H
 #define DATA_AUGMENT_INT_H
 #include "data/augment.h"
@@ -7,8 +7,8 @@
 
 enum { AUG_PARAMS = 5, AUG_VALUES = 2, AUG_DRAWN = 24 };
 
-/* "name=1" or "name=1,2": so many numbers at least and at most, each from lo to hi. def: as it would be written; NULL:
- * it has none, n is 0. ascends: the first is not above the second. */
+/* "name=1" or "name=1,2": between least and most numbers, each from lo to hi. def: the default as text; NULL: no
+ * default, n is 0. ascends: the first number is not above the second. */
 struct aug_param {
     const char *name, *def;
     int least, most;
@@ -17,36 +17,37 @@ struct aug_param {
     const char *text;
 };
 
-/* In the order of a list. WHOLE takes the picture as it is stored, PICTURE what it was made of, NUMBERS the normalised
- * values, MIX those of two samples, and their labels. */
+/* In the order of a list. WHOLE takes the picture as stored, PICTURE what was made of it, NUMBERS the normalised
+ * values. MIX takes the values of two samples, and their labels. */
 enum aug_stage { AUG_WHOLE, AUG_PICTURE, AUG_NUMBERS, AUG_MIX };
 
-/* An entry. at: its place in the list. height, width: of what it leaves; those of the model, unless fit says else. */
+/* An entry. at: its place in the list. height, width: of its output; the model's, unless fit sets others. */
 struct aug {
     const struct aug_kind *kind;
     int at, height, width;
     struct { int n; double v[AUG_VALUES]; } of[AUG_PARAMS];
 };
 
-/* Of the pictures that come to an entry. least: either side may be longer. */
+/* Size of the pictures that reach an entry. least: either dimension may be larger. */
 struct aug_size { int height, width; bool least; };
 
 struct aug_kind {
     const char *name, *text;
     enum aug_stage stage;
-    bool pixels;                                         /* takes pictures of 8 bits only */
-    bool any;                                            /* takes numbers that are no pictures, too */
+    bool pixels;                                         /* takes only pictures of 8 bits */
+    bool any;                                            /* also takes numbers that are not pictures */
     bool cuts;                                           /* PICTURE: see draw */
-    const struct aug_param *param;                       /* ends with name NULL; NULL: it takes nothing */
-    /* What comes to it becomes what it leaves; -1 with why its numbers do not fit. NULL: the size stays. */
+    const struct aug_param *param;                       /* ends with name NULL; NULL: no parameters */
+    /* Changes s from the entry's input size to its output size. -1 if its numbers do not fit, with the reason. NULL:
+     * the size stays. */
     int (*fit)(struct aug *a, struct aug_size *s, struct err *e);
-    /* Fills in v, of which it has AUG_DRAWN, for a picture of this size. NULL: nothing is random. WHOLE: top, left,
-     * height and width of a part, and the height and width to which that is scaled. cuts: top and left of what the
-     * entry leaves, which may lie outside. MIX: first the part that a sample keeps of its own, and of its labels. */
+    /* Fills in v, which has AUG_DRAWN elements, for a picture of this size. NULL: nothing is random. WHOLE: top, left,
+     * height and width of a part, and the height and width to scale it to. cuts: top and left of the entry's output,
+     * which may lie outside. MIX: first the fraction that a sample keeps of its own values and labels. */
     void (*draw)(const struct aug *a, struct draws *r, int height, int width, double *v);
-    /* Other PICTUREs, and NUMBERS, which keep the size. r goes on behind what was drawn. */
+    /* Other PICTURE entries, and NUMBERS, which keep the size. r continues after the draws of draw. */
     void (*apply)(const struct aug *a, const double *v, struct draws *r, struct canvas *c);
-    /* MIX: c holds floats, and other as many. */
+    /* MIX: c holds floats, and other has as many. */
     void (*mix)(const double *v, struct canvas *c, const float *other);
 };
 #define AUGMENTATION(name) extern const struct aug_kind aug_##name;
@@ -59,15 +60,16 @@ struct augment {
     uint64_t seed;
     struct augment_want want;
 };
-/* Reads the list without looking at what it is for: names and numbers. 78. */
+/* Reads names and numbers of the list, without checking pictures. 78. */
 int augment_read(const struct conf *c, struct augment *a, struct err *e);
 /* The random numbers of an entry for a sample. */
 struct draws aug_draws(const struct augment *a, int at, struct augment_key k);
-/* size=N or size=HEIGHT,WIDTH: what an entry leaves. */
+/* size=N or size=HEIGHT,WIDTH: the size of an entry's output. */
 #define AUG_SIZE {"size", NULL, 1, 2, 1, 65500, true, false, "height and width, or one number for both; " \
                   "the default is what the model takes"}
 void aug_size_take(struct aug *a, int param);
-/* What those take that mix: alpha of Beta(alpha, alpha), of which the part comes; and how likely they are. */
+/* Parameters of entries that mix: alpha of Beta(alpha, alpha), from which the fraction is drawn, and their
+ * probability. */
 enum { MIX_ALPHA, MIX_P };
 #define MIX_PARAMS(alpha) \
     {"alpha", alpha, 1, 1, 0.001, 1000, .text = "the share that a sample keeps is drawn from " \

@@ -8,7 +8,7 @@ static void translate(struct canvas *c, double x, double y)
     canvas_move(c, (const double[6]){1, 0, -trunc(x), 0, 1, -trunc(y)});
 }
 
-/* About the middle. Sine and cosine to 15 places, as Pillow's Image.rotate. */
+/* Rotates about the middle. Sine and cosine have 15 decimals, as in Pillow's Image.rotate. */
 static void rotate(struct canvas *c, double degrees)
 {
     double angle = -fmod(fmod(degrees, 360) + 360, 360) * (3.14159265358979323846 / 180);

@@ -97,7 +97,7 @@ void canvas_flip(struct canvas *c, bool rows, bool columns)
     }
 }
 
-/* In units of 2^-16. */
+/* In multiples of 2^-16. */
 static int64_t fixed(double v) { return (int64_t)floor(v * 65536 + 0.5); }
 
 void canvas_move(struct canvas *c, const double m[6])
@@ -119,7 +119,7 @@ void canvas_move(struct canvas *c, const double m[6])
     }
 }
 
-/* ---- kept -------------------------------------------------------------------------------------------------------- */
+/* ---- pool ------------------------------------------------------------------------------------------------------- */
 
 struct canvas_kept { struct canvas c; struct canvas_kept *next; };
 

@@ -21,7 +21,7 @@ static const struct { const char *word; enum split split; } words[] = {
 };
 enum { WORDS = sizeof words / sizeof *words };
 
-/* The word that n letters are; WORDS: none. */
+/* The index of a word of n letters; WORDS: unknown. */
 static int word_of(const char *s, size_t n)
 {
     int k = 0;
@@ -29,7 +29,7 @@ static int word_of(const char *s, size_t n)
     return k;
 }
 
-/* Letters are one word, or two without anything between them, such as trainset. */
+/* Whether n letters are one word, or two joined ones, such as trainset. */
 static bool font5x7_draw(const char *s, size_t n, enum split *found)
 {
     for (size_t first = n; first > 0; first--) {
@@ -64,7 +64,7 @@ enum split split_of(const char *name)
 
 /* ---- forms of Unicode -------------------------------------------------------------------------------------------- */
 
-/* The composed form, or NULL for what is no UTF-8; free() it. */
+/* The composed form, or NULL for invalid UTF-8; free() it. */
 static char *composed(const char *s) { return (char *)utf8proc_NFC((const utf8proc_uint8_t *)s); }
 
 bool class_names_forms(const char *a, const char *b)

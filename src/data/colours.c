@@ -9,9 +9,10 @@ static size_t pixels(const struct canvas *c) { return (size_t)c->height * (size_
 static uint8_t *bytes(const struct canvas *c) { return (uint8_t *)c->at; }
 static uint8_t clip(int64_t v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
 
-/* ---- between a picture and another one ------------------------------------------------------------------------- */
+/* ---- blends with another picture
+ * ---------------------------------------------------------------------------------- */
 
-/* In float, cut off, as Pillow's Image.blend. */
+/* In float, truncated, as in Pillow's Image.blend. */
 static uint8_t blended(int to, int from, float factor)
 {
     float v = (float)to + factor * (float)(from - to);
@@ -28,7 +29,7 @@ static void blend_level(struct canvas *c, int level, double factor)
 
 void colours_brightness(struct canvas *c, double factor) { blend_level(c, 0, factor); }
 
-/* As picture_grey. */
+/* As in picture_grey. */
 static uint8_t grey_of(const uint8_t *p)
 {
     return (uint8_t)((19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 32768) >> 16);
@@ -52,7 +53,8 @@ void colours_saturation(struct canvas *c, double factor)
     }
 }
 
-/* Of the nine pixels around p; row: bytes of one. Their sum is no odd multiple of a half: no rounding is in doubt. */
+/* Smooths the nine pixels around p; row: bytes of a row. The quotient is never an odd multiple of a half, so rounding
+ * is unambiguous. */
 static uint8_t smooth(const uint8_t *p, ptrdiff_t row)
 {
     int sum = 4 * p[0];
@@ -81,7 +83,7 @@ void colours_sharpness(struct canvas *c, double factor)
 
 struct hsv { uint8_t h, s, v; };
 
-/* The sector between two colours, and how far into it, of six; each in bytes. */
+/* The hue counts sixths of the circle from one colour to the next, plus the fraction; all three are bytes. */
 static struct hsv hsv_of(const uint8_t *p)
 {
     int r = p[0], g = p[1], b = p[2];
@@ -94,7 +96,7 @@ static struct hsv hsv_of(const uint8_t *p)
     if (r == most) h = blue - green;
     else if (g == most) h = (float)(2.0 + red - blue);
     else h = (float)(4.0 + green - red);
-    double turn = h / 6.0 + 1.0;                         /* of this only the fraction counts; it is above 0, below 2 */
+    double turn = h / 6.0 + 1.0;                         /* only the fraction matters; turn is above 0, below 2 */
     h = (float)(turn >= 1 ? turn - 1 : turn);
     float s = range / (float)most;
     return (struct hsv){clip((int)(h * 255.0)), clip((int)(s * 255.0)), (uint8_t)most};
@@ -125,7 +127,7 @@ void colours_hue(struct canvas *c, double turn)
     }
 }
 
-/* ---- each value by itself ---------------------------------------------------------------------------------------- */
+/* ---- maps of single values --------------------------------------------------------------------------------------- */
 
 static void map(struct canvas *c, int colour, const uint8_t of[256])
 {
@@ -152,7 +154,7 @@ void colours_solarize(struct canvas *c, double from)
     map_all(c, of);
 }
 
-/* How often each value of a colour is there. */
+/* Counts how often each value of a colour occurs. */
 static void histogram(const struct canvas *c, int colour, uint64_t n[256])
 {
     const uint8_t *p = bytes(c) + colour;

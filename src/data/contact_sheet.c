@@ -10,7 +10,7 @@ enum { COLOURS = 3, GAP = 8, LEAST = 96, LINE = LETTER_HEIGHT + 3, STEP = LETTER
 
 struct contact_sheet { int n, height, width, times, columns, rows, all_height, all_width; uint8_t *at; };
 
-/* How many squares wide a pixel is, so that there is room for text. */
+/* Width in squares of one pixel, such that there is space for text. */
 static int times_of(int64_t height, int64_t width)
 {
     int64_t side = height > width ? height : width;
@@ -71,13 +71,14 @@ static void letter(const struct contact_sheet *s, int y, int x, char c)
             if (letter_dot(c, i, j)) memset(pixel_at(s, y + i, x + j), INK, COLOURS);
 }
 
-/* n bytes in so many pixels; a character that has no letter is a question mark. What finds no room ends in dots. */
+/* Writes n bytes into that many pixels. A character without a letter becomes a question mark; text that does not fit
+ * ends in dots. */
 static void line(const struct contact_sheet *s, int y, int x, int pixels, const char *text, size_t n)
 {
     int room = pixels / STEP, columns = text_columns(text, n), at = 0;
     for (size_t i = 0; i < n && at < room; i++) {
         unsigned char c = (unsigned char)text[i];
-        if ((c & 0xc0) == 0x80) continue;                /* within a character */
+        if ((c & 0xc0) == 0x80) continue;                /* inside a character */
         bool cut = columns > room && at >= room - 2;
         letter(s, y, x + STEP * at++, cut ? '.' : c >= ' ' && c <= '~' ? (char)c : '?');
     }

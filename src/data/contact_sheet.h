@@ -5,15 +5,15 @@
 #include "base/err.h"
 #include "base/text.h"
 
-enum { SHEET_MOST = 256, SHEET_LINES = 2 };              /* pictures, and lines of text of each */
-/* Pictures of height x width pixels. Small ones are shown larger, each pixel as a square. */
+enum { SHEET_MOST = 256, SHEET_LINES = 2 };              /* pictures, and lines of text for each */
+/* Pictures of height x width pixels. Small ones are enlarged: each pixel becomes a square. */
 struct contact_sheet;
 /* How many of n pictures of that size a sheet takes: up to SHEET_MOST, and up to 2^26 pixels; 0: not even one. */
 int contact_sheet_takes(int64_t n, int64_t height, int64_t width);
-struct contact_sheet *contact_sheet_new(int n, int height, int width); /* n: what contact_sheet_takes said */
-/* a line above all; what finds no room is cut off */
+struct contact_sheet *contact_sheet_new(int n, int height, int width); /* n: from contact_sheet_takes */
+/* a line at the top; text that does not fit is cut off */
 void contact_sheet_title(struct contact_sheet *s, const char *text);
-/* The i-th picture: red, green and blue of each pixel; and its text, whose lines end with \n. */
+/* Sets the i-th picture, red, green and blue of each pixel, and its text, whose lines end with \n. */
 void contact_sheet_put(struct contact_sheet *s, int i, const uint8_t *rgb, const char *text);
 int contact_sheet_png(const struct contact_sheet *s, struct text *out, struct err *e); /* 70 if libpng fails */
 void contact_sheet_free(struct contact_sheet *s);        /* s may be NULL */

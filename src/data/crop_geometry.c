@@ -1,12 +1,12 @@
 #include <string.h>
 #include "data/crop_geometry.h"
 
-/* Along one axis of the upright picture: scaled to `scaled` pixels, of which n from `first` on go to `at` on. */
+/* One axis of the upright picture, scaled to `scaled` pixels: n of these, from `first` on, go to position `at`. */
 struct crop_span { int64_t scaled, first; int at, n; };
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* size * num / den, rounded down, as Python's int(size * num / den). */
+/* size * num / den, rounded down, like Python's int(size * num / den). */
 static int64_t ratio(int64_t size, int64_t num, int64_t den) { return (int64_t)((double)(size * num) / (double)den); }
 
 static void sizes(const struct crop_frame *f, int64_t height, int64_t width, int64_t *to_height, int64_t *to_width)
@@ -23,10 +23,10 @@ static void sizes(const struct crop_frame *f, int64_t height, int64_t width, int
     *to_width = by_height ? ratio(h, width, height) : w;
 }
 
-/* Half, of an odd number rounded to an even one. */
+/* Half, with halves of odd numbers rounded to even. */
 static int64_t half_even(int64_t n) { return n / 2 + (n % 2 && n / 2 % 2); }
 
-/* What `size` pixels of the sample show of `scaled`, from `from` on, which may lie outside. */
+/* The part of `scaled` pixels that `size` pixels of the sample show, from `from` on, which may lie outside. */
 static struct crop_span span_of(int64_t scaled, int64_t from, int size)
 {
     int64_t end = from + size;
@@ -37,7 +37,7 @@ static struct crop_span span_of(int64_t scaled, int64_t from, int size)
     return s;
 }
 
-/* Counted from the other end. */
+/* The first pixel, counted from the other end. */
 static int64_t flipped(const struct crop_span *s, bool flip)
 {
     return flip ? s->scaled - s->first - (s->n ? s->n : 1) : s->first;

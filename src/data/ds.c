@@ -1,4 +1,4 @@
-/* The list of formats, and what they have in common. */
+/* The list of formats, and their common code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static int role_count(const struct field *f, int n, enum role role)
     return count;
 }
 
-/* The field of that name, or the only one of that role where there is one on each side; -1: there is none. */
+/* The field of that name, or the only one of that role if data set and model both have one; -1: none. */
 static int field_find(const struct ds *d, const struct ds_want *want, const struct field *w)
 {
     bool one = role_count(d->field, d->n_fields, w->role) == 1 && role_count(want->field, want->n, w->role) == 1;
@@ -255,7 +255,7 @@ void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, 
     ((float *)y)[label] = 1;
 }
 
-/* ---- what tells data sets apart ---------------------------------------------------------------------------------- */
+/* ---- digests ----------------------------------------------------------------------------------------------------- */
 
 static void hash_put(void *ctx, const void *p, size_t n) { XXH3_128bits_update(ctx, p, n); }
 

@@ -1,11 +1,11 @@
 /* A data set format: one file ds_NAME.c with one `const struct ds_kind ds_NAME`, its name in DATASETS.
  *
- * A data set is samples 0..count-1, each made of the same fields. read may be called from any thread: after open a
- * handle changes only in what it keeps. Files are hostile: sizes are compared with the file's before anything is
- * allocated; errors are 65 "FILE: offset N: ..." or 66 "FILE: ...".
+ * A data set is samples 0..count-1, which all have the same fields. Any thread may call read: after open, a handle
+ * changes only in its caches. Files are hostile: sizes are compared with the file's before anything is allocated.
+ * Errors are 65 "FILE: offset N: ..." or 66 "FILE: ...".
  *
  * This folder: formats of data sets (ds_NAME.c), pictures and volumes, augmentation (aug_NAME.c), and the feed:
- * threads that read ahead (feed.c). See docs/design/data.md. */
+ * prefetching threads (feed.c). See docs/design/data.md. */
 #ifndef DATA_DS_H
 #define DATA_DS_H
 #include <sched.h>
@@ -20,62 +20,63 @@ enum ds_part { DS_TRAIN, DS_TEST };
  * any. */
 struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
 
-/* What the model takes: a field for each graph input that is read, in their order; input: which one it is. */
+/* What the model takes: one field per graph input that is read, in their order. input: the number of that graph
+ * input. */
 struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; };
 
-/* What was damaged among the samples that a feed has given so far, in the order of samples: how many were skipped, why
- * the first one was. told: the format's, a bit for each that is counted; NULL as long as there is none, free() it. */
+/* Damaged samples among those a feed has delivered, in sample order: how many were skipped, and why the first was.
+ * told: the format's, a bit for each counted one; NULL if there are none; free() it. */
 struct ds_damage { uint64_t skipped; struct err first; uint8_t *told; };
 
 struct ds_sink { void (*put)(void *ctx, const void *p, size_t n); void *ctx; };
 
 struct ds_kind {
     const char *name, *text;
-    /* Opens a part and says which fields it has. A source that cannot give what is wanted is 78 or 65 with a text that
-     * names both shapes. *out = NULL without error: the part is not configured (no test set). */
+    /* Opens a part and sets its fields. A source that cannot supply `want` is 78 or 65 with a text that names both
+     * shapes. *out = NULL without error: the part is not configured (no test set). */
     int (*open)(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out, struct err *e);
     uint64_t (*count)(const struct ds *d);
-    /* Writes one field of a sample, a function of sample, visit and field alone. visit: how often the sample has come
-     * before in this run; 0 in an evaluation. */
+    /* Writes one field of a sample, a function of sample, visit and field alone. visit: how often this run has used the
+     * sample before; 0 in an evaluation. */
     int (*read)(struct ds *d, uint64_t sample, uint64_t visit, int field, void *out, struct err *e);
-    /* The weight of a sample in means over a batch or a test set, such as its valid voxels or tokens: finite, at least
-     * 0, known without waiting, from any thread. NULL: each counts 1. Rank 0 adds up a batch before its first backward
-     * pass. A loss does not see the weights of single samples: its numerators and denominators are sums over what they
-     * count. */
+    /* The weight of a sample in means over a batch or a test set, such as its valid voxels or tokens. It is finite, at
+     * least 0, and known without waiting, in any thread. NULL: each counts 1. Rank 0 adds up a batch's weights before
+     * its first backward pass. A loss does not see single weights: its numerators and denominators are sums over the
+     * elements it counts. */
     double (*weight)(const struct ds *d, uint64_t sample);
-    /* Called before the first read if samples will be read again, faster than they can be made: keeps what it can.
+    /* Called before the first read if samples will be read repeatedly, faster than they can be made: caches what fits.
      * NULL: reading is fast. */
     void (*keep)(struct ds *d);
-    /* What people call a sample, such as a file: adds it to t. NULL: its number. */
+    /* Appends the sample's name for users, such as a file. NULL: its number. */
     void (*name_of)(const struct ds *d, uint64_t sample, struct text *t);
-    /* Adds what reading this field of a sample has come upon, if it is not told yet. After its read, from any thread.
-     * NULL: nothing is ever skipped. */
+    /* Adds the damage that reading this field found, unless already counted. Call it after the read, in any thread.
+     * NULL: no sample is ever skipped. */
     void (*damage)(const struct ds *d, uint64_t sample, int field, struct ds_damage *sum);
-    /* Puts what tells this data set from others that have as many samples: labels, and bytes of some of them. Quick,
-     * however many there are; what cannot be read is left out. NULL: nothing does. */
+    /* Puts data that distinguish this data set from others of equal size: labels, and bytes of some samples. Fast for
+     * any size; unreadable data are left out. NULL: there are no such data. */
     void (*tell)(const struct ds *d, const struct ds_sink *to);
-    /* The class of a sample, as far as its file says one, also where the model takes none; -1: none. For
-     * data.validation, which only formats with classes take. NULL: there are none. */
+    /* The class of a sample, if its file has one, even if the model takes none; -1: none. For data.validation, which
+     * only formats with classes accept. NULL: no classes. */
     int64_t (*class_of)(const struct ds *d, uint64_t sample);
-    /* From now on only these samples are read. NULL: it makes no difference. */
+    /* Only these samples are read from now on. NULL: no effect. */
     void (*only)(struct ds *d, const uint64_t *sample, uint64_t n);
-    /* What each thread that reads keeps for its next sample, in bytes at most; 0: next to nothing, or known only of the
+    /* Upper bound of bytes that each reading thread keeps for its next sample. 0: almost none, or known only from the
      * files (struct ds). */
     size_t kept;
-    /* Bytes that are kept now of files, for all threads. NULL: none. Any thread. */
+    /* Bytes of file data cached now, for all threads. NULL: none. Any thread. */
     size_t (*held)(const struct ds *d);
     void (*close)(struct ds *d);
 };
-/* First member of every format's own struct. of: the field of each graph input that is read, found by ds_open.
- * class_name: names of the n_classes classes, NULL where they have none; they live as long as the data set. picture: of
- * an input that is one, its channels, height and width, also where the model takes it as a row; n 0: it is none. unit:
- * its values lie in 0 to 1 before data.mean and data.std. Where the kind has held, each: bytes that a thread that reads
- * takes, at most; shared: what is kept for all of them, at most. warning: what a run should say once of the files,
- * NULL: nothing. endless: samples never run out, so no epoch's end makes a batch short. */
+/* First member of every format's own struct. of: the field for each graph input that is read, set by ds_open.
+ * class_name: names of the n_classes classes, NULL if they have none; valid as long as the data set. picture: channels,
+ * height and width of a picture input, even if the model takes it as a row; n 0: not a picture. unit: values lie in 0
+ * to 1 before data.mean and data.std. If the kind has held: each is the upper bound of bytes per reading thread, shared
+ * that of data cached for all. warning: printed once per run, NULL: none. endless: samples never run out, so no epoch's
+ * end shortens a batch. */
 struct mix;
 struct ds {
     const struct ds_kind *kind;
-    struct mix *mix;                                     /* set by ds_open: what ds_read does beyond kind->read */
+    struct mix *mix;                                     /* set by ds_open: what ds_read does besides kind->read */
     int n_fields;
     struct field field[MAX_INPUTS];
     int of[MAX_INPUTS];
@@ -87,36 +88,35 @@ struct ds {
     const char *warning;
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
-/* Opens data.source. Each graph input that is read gets the field of its name, or else the only field of its role if no
- * other such input has that role. 78 if there is none, or its type, shape or range does not fit. */
+/* Opens data.source. Each graph input that is read gets the field of its name. If it is the only such input of its
+ * role, it gets the only field of that role. 78 if none matches, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
-/* Finds the fields of a data set that was opened otherwise. */
+/* Matches the fields of a data set that was not opened by ds_open. */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
-/* A field of a sample, as the network is given it. Any thread. */
+/* A field of a sample as the network receives it. Any thread. */
 struct ds_at { uint64_t sample, visit; int field; };
 int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e);
-/* Adds what reading it has come upon, if it is not told yet. */
+/* Adds the damage that reading this field found, unless already counted. */
 void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum);
 /* The weights of n samples, added in their order. d may be NULL: each counts 1. */
 double ds_weight(const struct ds *d, const int64_t *id, int n);
 
-/* A hash of what tells a data set from others, so that who goes on with a run can say that its samples are not those
- * of before. d NULL, or of a kind that nothing tells apart: "". */
+/* A hash that distinguishes data sets, so that a resumed run can report that its samples have changed. "" if d is NULL
+ * or its kind has no `tell`. */
 char *ds_digest(const struct ds *d, char hash[33]);
-/* For ds_kind.tell: samples that stand for all of `count`, spread evenly; returns which is number i of DS_TOLD. Of each
- * at most so many bytes are put. */
+/* For ds_kind.tell: number i of DS_TOLD samples spread evenly over `count`. At most DS_TOLD_BYTES of each are put. */
 enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
 uint64_t ds_told(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
- * end: what becomes of the samples at an epoch's end that do not fill a batch (train.last_batch, R12). They are a short
- * batch, they are left out, or the batch goes on into the next epoch; then it has samples of two visits.
+ * end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short
+ * batch, or they are left out, or the batch continues into the next epoch and has samples of two visits.
  * feed_batch: fills id[0..n) for the batch that begins at position, and returns its size.
  * feed_next: where the next batch begins, if the last one ended at position.
- * feed_batches: how many batches begin before the end of so many epochs.
+ * feed_batches: how many batches begin before the end of `epochs` epochs.
  * feed_taken: how many samples batches have had up to a position.
- * feed_visit: how often the sample at a position has come before. */
+ * feed_visit: how often the sample at a position was used before. */
 enum feed_end { FEED_SHORT, FEED_DROP, FEED_FILL };
 struct feed_order { uint64_t seed, count; bool shuffle; enum feed_end end; };
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
@@ -125,36 +125,36 @@ uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs);
 uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch);
 uint64_t feed_visit(uint64_t count, uint64_t position);
 
-/* Prefetch (feed.c): threads that read the samples of coming micro-batches into the feed's buffers, one for each wanted
- * field. Whichever thread reads a sample, what is taken is the same, errors too: that of a micro-batch is that of its
- * first sample that cannot be read. One thread uses a feed. */
+/* Prefetch (feed.c): threads read the samples of future micro-batches into the feed's buffers, one for each wanted
+ * field. The values do not depend on which thread reads a sample. Nor do errors: a micro-batch has the error of its
+ * first unreadable sample. One thread uses a feed. */
 struct feed;
 struct feed_want {
     struct ds *ds;
     int n_fields, field[MAX_INPUTS];                     /* fields of the data set that this rank needs */
-    int max_samples;                                     /* samples in a request, at most */
-    int depth;                                           /* requests that are not given back, at most */
-    int readers;                                         /* threads; 0: who takes samples reads them then */
-    const cpu_set_t *cores;                              /* where they run, if they may; NULL: where the caller does */
+    int max_samples;                                     /* maximum of samples in a request */
+    int depth;                                           /* maximum of requests that are not given back */
+    int readers;                                         /* threads; 0: feed_take reads the samples */
+    const cpu_set_t *cores;                              /* where they run, if permitted; NULL: the caller's */
 };
 size_t feed_bytes(const struct feed_want *w);            /* bytes of its buffers */
-/* 71 where the system gives no thread. */
+/* 71 if the system cannot create a thread. */
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e);
-/* Requests n samples, the first of which is at `position` of the order of samples. They are taken in the order of
- * requests. 70 if more than `depth` are open, which the caller must avoid. */
+/* Requests n samples, the first at `position` of the sample order. Requests are taken in order. 70 if more than `depth`
+ * are open, which the caller must avoid. */
 int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e);
-/* Called every few milliseconds while somebody waits for samples. -1: waiting ends with e. */
+/* Called every few milliseconds while a thread waits for samples. -1: waiting ends with e. */
 struct feed_meanwhile { int (*run)(void *ctx, struct err *e); void *ctx; };
 /* Waits for the oldest request that is not taken; 70 if there is none. Its values, an array of samples for each wanted
- * field, stay until they are given back, which comes before the next take. After an error there are none. meanwhile may
- * be NULL. */
+ * field, stay valid until feed_give, which must precede the next take. An error gives no values. meanwhile may be
+ * NULL. */
 int feed_take(struct feed *f, const struct feed_meanwhile *meanwhile, void *const **value, struct err *e);
 void feed_give(struct feed *f);
-/* Forgets all requests, none of which is taken; waits until the one that is being read has been. */
+/* Cancels all requests, none of which is taken; waits for reads in progress. */
 int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e);
 /* whether feed_take would return at once and without an error */
 bool feed_ready(struct feed *f);
-/* Of all samples that were taken so far. */
+/* Of all samples taken so far. */
 const struct ds_damage *feed_damage(const struct feed *f);
 void feed_close(struct feed *f);                         /* f may be NULL */
 

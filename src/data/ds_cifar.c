@@ -1,6 +1,6 @@
-/* CIFAR-10 and CIFAR-100 in their binary form: records of one label, or of a coarse and a fine one, and 3 x 32 x 32
- * bytes, planes of red, green and blue (https://www.cs.toronto.edu/~kriz/cifar.html). They are read in place, and what
- * can be done with pictures (ds_images.c) can be done with them. Of CIFAR-100 the fine labels count. */
+/* CIFAR-10 and CIFAR-100 in binary form (https://www.cs.toronto.edu/~kriz/cifar.html). A record is one label, or a
+ * coarse and a fine one, and 3 x 32 x 32 bytes, planes of red, green and blue. Records are read in place, with all
+ * options of pictures (ds_images.c). CIFAR-100 uses the fine labels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
 
-/* labels: bytes before the pixels, the last of which counts */
+/* labels: bytes before the pixels; the last one is used */
 struct cifar_form {
     int labels, classes, n_train;
     const char *name, *train[5], *test, *names;
@@ -33,7 +33,7 @@ static bool is_there(const char *path)
     return !stat(path, &st);
 }
 
-/* By what lies in a folder. */
+/* Recognises the form by the files in a folder. */
 static const struct cifar_form *folder_form(const struct image_list *l, struct err *e)
 {
     for (int i = 0; i < FORMS; i++)
@@ -44,7 +44,7 @@ static const struct cifar_form *folder_form(const struct image_list *l, struct e
     return NULL;
 }
 
-/* By the size of a file, and where that fits both, by its name. */
+/* Recognises the form by the size of a file, and if both fit, by its name. */
 static const struct cifar_form *file_form(const char *path, uint64_t size, struct err *e)
 {
     const struct cifar_form *found = NULL;
@@ -60,7 +60,7 @@ static const struct cifar_form *file_form(const char *path, uint64_t size, struc
     return NULL;
 }
 
-/* A file's records become pictures of the list. */
+/* Adds a file's records to the list as pictures. */
 static int records_add(struct image_list *l, int fd, uint64_t n, const struct cifar_form *f, struct err *e)
 {
     const char *path = l->shard.v[l->shard.n - 1];
@@ -79,7 +79,7 @@ static int records_add(struct image_list *l, int fd, uint64_t n, const struct ci
     return 0;
 }
 
-/* f NULL: by the file. *used: which it was. */
+/* f NULL: recognize the form by the file. *used: the form. */
 static int file_add(struct image_list *l, const char *path, const struct cifar_form *f, const struct cifar_form **used,
                     struct err *e)
 {
@@ -99,7 +99,7 @@ static int file_add(struct image_list *l, const char *path, const struct cifar_f
     return bad;
 }
 
-/* A name a line, as many as there are classes; otherwise they have none. */
+/* Reads one name per line. Classes get names only if their number matches. */
 static void name_table_read(struct image_list *l, const struct cifar_form *f)
 {
     struct text t = {0};

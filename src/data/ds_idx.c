@@ -1,6 +1,6 @@
 /* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing,
- * padding with zeros and cropping, like torchvision's Resize, Pad, CenterCrop, ToTensor and Normalize in that order: a
- * padded pixel is (0 - mean) / std. A resized pixel is not rounded to a whole number. */
+ * padding with zeros and cropping, like torchvision's Resize, Pad, CenterCrop, ToTensor and Normalize in that order. So
+ * a padded pixel is (0 - mean) / std. A resized pixel is not rounded to an integer. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/augment.h"
@@ -8,7 +8,7 @@
 #include "data/idx.h"
 #include "data/resample.h"
 
-/* Resizing along one axis: the weights of element i of the result begin at w[i * most]. */
+/* Resizing along one axis: the weights of result element i begin at w[i * most]. */
 struct axis { int64_t most; struct taps *taps; float *w; };  /* w NULL: not resized */
 
 struct idx {
@@ -21,10 +21,10 @@ struct idx {
     int64_t channels, height, width;                     /* as stored */
     int64_t scaled_height, scaled_width;                 /* before padding */
     int64_t out_channels, out_height, out_width;
-    int64_t top, left;                                   /* where in what is scaled a sample begins; below 0: padding */
+    int64_t top, left;                                /* position of the sample in the scaled image; below 0: padding */
     struct axis rows, columns;
     struct ds_norm norm;
-    float *pixel;                                        /* for each output channel, what pixels 0 to 255 become */
+    float *pixel;                                        /* per output channel, the values of pixels 0 to 255 */
     struct augment *augment;
     struct canvas_pool canvases;
 };
@@ -55,7 +55,7 @@ static void axis_make(struct arena *mem, int64_t from, int64_t to, struct axis *
     free(exact);
 }
 
-/* Where the list takes whole images, it alone makes them as large as the model wants them. */
+/* If the list takes whole images, only the list scales them to the model's size. */
 static bool sizes_augmented(struct idx *d, const struct conf *c, enum ds_part part)
 {
     const struct shape *in = &d->want.input;
@@ -67,7 +67,7 @@ static bool sizes_augmented(struct idx *d, const struct conf *c, enum ds_part pa
     return true;
 }
 
-/* What data.resize or data.pad makes larger than the model's pictures is cropped about its centre. */
+/* If data.resize or data.pad makes images larger than the model's, they are cropped about the centre. */
 static void crop(struct idx *d, const struct conf *c)
 {
     const struct shape *in = &d->want.input;
@@ -106,7 +106,7 @@ static int idx_sizes(struct idx *d, const struct conf *c, enum ds_part part, con
     return 0;
 }
 
-/* Checks that the model takes images, or the same numbers as one row. */
+/* Checks that the model takes such images, or the same numbers as one row. */
 static int shape_check(const struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
     char have[96], want[96];
@@ -127,7 +127,7 @@ static int pixels_make(struct idx *d, const struct conf *c, struct err *e)
     return 0;
 }
 
-/* Whole numbers stay pixels, unless they have been scaled. */
+/* Pixels remain 8-bit integers unless they were scaled. */
 static int augment_make(struct idx *d, const struct conf *c, enum ds_part part, const char *file, struct err *e)
 {
     bool pixels = (d->out_channels == 1 || d->out_channels == 3) && !d->rows.w && !d->columns.w;
@@ -215,7 +215,7 @@ static void image_write(const struct idx *d, const uint8_t *image, float *x)
     }
 }
 
-/* The image as it is stored, or scaled to floats, which data.resize of this format makes. */
+/* The stored image as pixels, or scaled to floats by this format's data.resize. */
 static void image_show(const struct idx *d, const uint8_t *image, bool pixels, struct canvas *c)
 {
     int64_t rows = pixels ? d->height : d->scaled_height, columns = pixels ? d->width : d->scaled_width;
@@ -261,7 +261,7 @@ static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, vo
     return 0;
 }
 
-/* All of it, since it is in memory. */
+/* Puts all data, since they are in memory. */
 static void idx_tell(const struct ds *ds, const struct ds_sink *to)
 {
     const struct idx *d = (const struct idx *)ds;

@@ -1,11 +1,10 @@
-/* Pictures in folders or archives or named by a list (image_list.h), decoded when they are read (picture.h), scaled and
- * cropped to the model's input (crop_geometry.h). A pixel becomes x / 255, then (x - mean) / std per channel, like
- * torchvision's ToTensor and Normalize; padding is pixels of 0.
+/* Pictures in folders, archives or a list (image_list.h), decoded at each read (picture.h), scaled and cropped to the
+ * model's input (crop_geometry.h). A pixel becomes x / 255, then (x - mean) / std per channel, like torchvision's
+ * ToTensor and Normalize; padding is pixels of 0.
  *
- * A sample is a function of files and the configuration alone. Where data.damaged is skip, the next sound picture of
- * its class, in the order of the list, stands in for a damaged one: so labels, which another rank may read, stay what
- * they are, and nobody has to look through all files first. Predictions stand under the names of files, so there a
- * damaged one is an error in any case. */
+ * A sample is a function of files and configuration alone. If data.damaged is skip, a damaged picture is replaced by
+ * the next intact one of its class in list order. So labels, which another rank may read, stay the same, and no scan of
+ * all files is needed first. Predictions are listed by file name, so there a damaged picture is always an error. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,10 +18,10 @@
 #include "data/images_int.h"
 #include "data/picture.h"
 
-/* Of what one read needs more than LARGE, only one thread at a time has it. */
+/* Only one thread at a time may use more than LARGE bytes of a kind for a read. */
 enum { FILE_MOST = 1 << 28, LARGE = IMAGES_KEPT / 4 };
 
-/* What one read needs, kept for the next one. large: it has the lock of large pictures. */
+/* Buffers of one read, reused by the next one. large: the read holds the lock of large pictures. */
 struct decode_buffer {
     struct decode_buffer *next;
     bool large;
@@ -43,14 +42,14 @@ struct images {
     struct ds_norm norm;
     int64_t channels, classes;
     uint64_t count;
-    bool skip, may_skip, upright, shrink;                /* may_skip: another setting of data.damaged would skip */
-    float *pixel;                                        /* for each channel, what values 0 to 255 become */
-    /* where damaged pictures are skipped: the next of the same class, in a ring; why it is damaged, if that is known */
+    bool skip, may_skip, upright, shrink;                /* may_skip: the other data.damaged would skip */
+    float *pixel;                                        /* per channel, the values of pixels 0 to 255 */
+    /* if damaged pictures are skipped: ring of the next picture of the same class; the reason, if known as damaged */
     uint64_t *next;
     _Atomic(char *) *damaged;
     pthread_mutex_t large;
-    pthread_mutex_t lock;                                /* of the rest */
-    struct decode_buffer *rooms;                         /* that nobody uses */
+    pthread_mutex_t lock;                                /* of the other fields */
+    struct decode_buffer *rooms;                         /* unused buffers */
 };
 
 static void room_free(struct decode_buffer *r)
@@ -88,7 +87,7 @@ static const char *part_key(enum ds_part part)
     return part == DS_TRAIN ? "data.train" : "data.test";
 }
 
-/* Heights and widths of pictures are not as small as that. */
+/* Heights and widths of pictures are larger than that. */
 static bool last_is_channels(const struct shape *s) { return s->n == 3 && (s->d[2] == 1 || s->d[2] == 3); }
 
 static int channels_check(struct images *d, const struct conf *c, int64_t channels, struct err *e)
@@ -103,7 +102,7 @@ static int channels_check(struct images *d, const struct conf *c, int64_t channe
     return 0;
 }
 
-/* Of a model that takes a row of numbers, the configuration alone can say what picture it is. */
+/* If the model takes a row of numbers, only the configuration can give the picture's size. */
 static int row_sizes(struct images *d, const struct conf *c, struct err *e)
 {
     const struct conf_ints *size = c->data.pad.n ? &c->data.pad : &c->data.resize;
@@ -159,7 +158,7 @@ static int augment_make(struct images *d, const struct conf *c, enum ds_part par
     return augment_open(c, part, &w, &d->augment, e);
 }
 
-/* The network's output has one place for each class. Numbers of a list may leave some out. */
+/* The network's output has one element per class. Numbers in a list may have gaps. */
 static int classes_check(struct images *d, const struct conf *c, const char *key, struct err *e)
 {
     int64_t has = d->list.n_classes;
@@ -172,13 +171,13 @@ static int classes_check(struct images *d, const struct conf *c, const char *key
                       (long long)d->classes);
 }
 
-/* sample NULL: all n of them */
+/* sample NULL: all n */
 static void rings_make(struct images *d, const uint64_t *sample, uint64_t n)
 {
     const uint64_t none = (uint64_t)d->list.image.n;
-    uint64_t *after = mem_alloc((size_t)(d->list.n_classes + 1) * sizeof *after);   /* of each class, and of none */
+    uint64_t *after = mem_alloc((size_t)(d->list.n_classes + 1) * sizeof *after);   /* per class, and for no class */
     for (int64_t k = 0; k <= d->list.n_classes; k++) after[k] = none;
-    for (uint64_t turn = 0; turn < 2; turn++)              /* in the second one, the last know the first */
+    for (uint64_t turn = 0; turn < 2; turn++)              /* the second turn links the last to the first */
         for (uint64_t j = n; j-- > 0;) {
             const uint64_t i = sample ? sample[j] : j;
             int64_t k = d->list.image.v[i].class + 1;
@@ -188,7 +187,7 @@ static void rings_make(struct images *d, const uint64_t *sample, uint64_t n)
     free(after);
 }
 
-/* What a run should say of the files: what is not used, and classes that look like none. */
+/* Collects warnings about the files: unused ones, and suspicious class names. */
 static void warning_make(struct images *d, bool names_classes)
 {
     struct text t = {0};
@@ -266,7 +265,7 @@ static void large_take(struct images *d, struct decode_buffer *r, size_t bytes)
     r->large = true;
 }
 
-/* One that a large picture has blown up is not kept. */
+/* A buffer enlarged by a large picture is freed. */
 static void room_give(struct images *d, struct decode_buffer *r)
 {
     if (r->large) pthread_mutex_unlock(&d->large);
@@ -311,11 +310,11 @@ static struct crop_place place_of(const struct images *d, struct augment_key k, 
     return crop_place(&d->frame, width, height, turn);
 }
 
-/* Of so many pixels that `part` of them are `to`. */
+/* The size at which `part` of `all` pixels becomes `to`. */
 static int64_t whole_side(int64_t to, int part, int all) { return (to * all + part - 1) / part; }
 
-/* The picture is decoded smaller, but not so small that what is shown of it would have to grow. What a list shows of
- * it is found anew. */
+/* Decodes the picture smaller, but never so small that its visible part would be enlarged. If the list takes whole
+ * pictures, computes the part again. */
 static void place_shrink(const struct images *d, struct augment_key k, struct picture *p, struct crop_place *place)
 {
     struct resample_want *w = &place->window;
@@ -361,7 +360,7 @@ static int bytes_open(const struct images *d, const struct decode_buffer *r, str
     return b.width ? picture_open_raw(r->from.path.s, &b, p, e) : picture_open(r->from.path.s, b.at, b.n, p, e);
 }
 
-/* k: of the sample, for which picture i may stand in. */
+/* k: of the sample; picture i may replace the sample's own. */
 static int image_read(struct images *d, uint64_t i, struct augment_key k, float *x, struct err *e)
 {
     struct picture *p = NULL;
@@ -376,14 +375,14 @@ static int image_read(struct images *d, uint64_t i, struct augment_key k, float 
     return bad ? -1 : 0;
 }
 
-/* Several readers may come upon the same one at once. */
+/* Several readers may find the same damage at once. */
 static void damage_note(struct images *d, uint64_t i, const struct err *why)
 {
     char *none = NULL, *text = mem_strdup(why->text);
     if (!atomic_compare_exchange_strong(&d->damaged[i], &none, text)) free(text);
 }
 
-/* All that was passed over on the way from the sample to the one that stands in for it. */
+/* Adds all pictures skipped between the sample and its replacement. */
 void images_damage(const struct ds *ds, uint64_t index, int field, struct ds_damage *sum)
 {
     const struct images *d = (const struct images *)ds;
@@ -416,7 +415,7 @@ static int sound_read(struct images *d, struct augment_key k, float *x, struct e
     return -1;
 }
 
-/* A damaged picture ends the run; a prediction has no other choice. */
+/* A damaged picture ends the run; a prediction always reads like this. */
 static int strict_read(struct images *d, struct augment_key k, float *x, struct err *e)
 {
     struct err why = {0};
@@ -467,8 +466,8 @@ static void picture_tell(const struct images *d, uint64_t i, const struct ds_sin
     text_free(&b.path);
 }
 
-/* The classes of all, and some of the pictures; not their names, since a folder, a list and archives give the same
- * samples under other ones. */
+/* Puts the classes of all pictures, and bytes of some. It omits names, because a folder, a list and archives give the
+ * same samples different names. */
 void images_tell(const struct ds *ds, const struct ds_sink *to)
 {
     const struct images *d = (const struct images *)ds;

@@ -1,11 +1,10 @@
-/* Volumes of NIfTI files (nifti.h), made alike (volume.h) and kept (volume_cache.h): channels and three axes, and
- * labels of their voxels.
+/* Volumes of NIfTI files (nifti.h), made uniform (volume.h) and cached (volume_cache.h): channels and three axes, and
+ * labels of the voxels.
  *
- * A training sample is a volume or, where volumes are larger than what the network takes, a part of it that is drawn
- * for each visit; a test sample is a volume or one of the parts that cover it. Headers are read when the data set is
- * opened, so that all files are there, fit and are of one grid with their labels before a run begins. Everything is a
- * function of files, configuration, sample and visit. Who reads only images reads labels, too, where parts are drawn
- * about what they show. */
+ * A training sample is a volume or, if volumes are larger than the network's input, a part drawn for each visit. A test
+ * sample is a volume or one of the parts that cover it. Opening reads all headers, so before a run begins all files
+ * exist, fit and share a grid with their labels. Everything is a function of files, configuration, sample and visit. A
+ * rank that needs only images still reads labels if parts are drawn by their content. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,25 +17,25 @@
 #include "data/volume_list.h"
 #include "data/volumes.h"
 
-/* Labels as they are kept: how many voxels each has, then they themselves. */
+/* Cached labels: the number of voxels of each, then the labels. */
 struct volume_labels { uint64_t count[NIFTI_LABELS]; uint8_t at[]; };
 
 struct nifti_set {
     struct ds ds;
     struct arena *mem;
-    struct field target;                                 /* as the network wants it; name NULL: it wants none */
+    struct field target;                                 /* as the network takes it; name NULL: none */
     int64_t channels, patch[3];                          /* along x, y, z */
-    int axis[3];                                         /* of the sample's: 0 is x */
+    int axis[3];                                         /* the sample's axes: 0 is x */
     struct volume_want want;
     enum volume_intensity intensity;
     struct nifti_map map;
     struct ds_norm norm;
     bool train, flip[3], labelled;
     double foreground;
-    uint64_t seed, n, count;                             /* n: of volumes */
+    uint64_t seed, n, count;                             /* n: number of volumes */
     struct volume *v;
     struct volume_list list;
-    struct volume_cache *cache;                          /* of each volume, its channels and its labels */
+    struct volume_cache *cache;                          /* two blocks per volume: channels and labels */
 };
 
 static void set_close(struct ds *ds)
@@ -48,9 +47,9 @@ static void set_close(struct ds *ds)
     arena_free(d->mem);
 }
 
-/* ---- what the network wants -------------------------------------------------------------------------------------- */
+/* ---- what the network takes -------------------------------------------------------------------------------------- */
 
-/* Labels are numbers of the voxels' shape, or vectors over classes; a single channel of floats is the label itself. */
+/* Labels are integers in the voxels' shape, or vectors over classes; a single channel of floats is the label itself. */
 static bool target_fits(const struct field *in, const struct field *t)
 {
     const bool whole = t->type == U8 || t->type == I32 || t->type == I64;
@@ -60,7 +59,7 @@ static bool target_fits(const struct field *in, const struct field *t)
     return t->type == F32 || !extra || t->shape.d[0] == 1;
 }
 
-/* How many classes the target can tell apart. */
+/* How many classes the target can distinguish. */
 static int classes_of(const struct field *t)
 {
     if (t->type == F32 && t->shape.d[0] > 1) return t->shape.d[0] < NIFTI_LABELS ? (int)t->shape.d[0] : NIFTI_LABELS;
@@ -122,7 +121,7 @@ static int sizes_take(struct nifti_set *d, const struct conf *c, struct err *e)
     return 0;
 }
 
-/* What comes first counts. Without a list every label is a class of its own. */
+/* The first match counts. Without a list every label is its own class. */
 static int map_take(struct nifti_set *d, const struct conf *c, int classes, struct err *e)
 {
     const struct conf_texts *t = &c->data.label_map;
@@ -160,12 +159,12 @@ static int options_take(struct nifti_set *d, const struct conf *c, struct err *e
 static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part part, bool *none, struct err *e)
 {
     const int64_t folds = c->data.folds;
-    const bool train = part == DS_TRAIN || folds;        /* named by the options for training */
+    const bool train = part == DS_TRAIN || folds;        /* the options for training name them */
     const char *images = train ? c->data.train : c->data.test;
     const char *labels = train ? c->data.train_labels : c->data.test_labels;
     const char *key = train ? "data.train" : "data.test";
     const char *label_key = train ? "data.train_labels" : "data.test_labels";
-    /* what is predicted can be compared with labels, where there are any */
+    /* predictions can be compared with labels if there are any */
     const bool known = c->run.predict && part == DS_TEST && (labels || (folds && images && volume_list_folder(images)));
     const enum volume_part which = d->labelled || known ? VOLUMES_LABELLED : train ? VOLUMES_BARE : VOLUMES_TESTS;
     *none = !images;
@@ -185,7 +184,7 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
     return ds_count(c, part, &f, (uint64_t)d->list.file.n, &d->n, e);
 }
 
-/* How often, along an axis, parts of the network's size have to be taken so that they cover a volume. */
+/* How many parts of the network's size are needed along an axis to cover a volume. */
 static int64_t tiles_of(int64_t size, int64_t patch) { return (size + patch - 1) / patch; }
 
 static int64_t tile_at(int64_t i, int64_t n, int64_t size, int64_t patch)
@@ -205,8 +204,8 @@ static int volume_open(const struct nifti_set *d, const struct volume_file *f, s
     return 0;
 }
 
-/* What reading a volume takes beside what is kept: the file's voxels, those after resampling, a table of values. And
- * what is kept of it. */
+/* Memory for reading a volume besides the cached result: the file's voxels, the resampled ones, a table of values.
+ * image_bytes: of the cached channels. */
 static size_t making_bytes(const struct nifti_set *d, const struct volume *v)
 {
     size_t stored = nifti_voxels(&v->image) * (size_t)d->channels, scaled = volume_count(v->grid.scaled);
@@ -228,7 +227,7 @@ static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *
                                      first->path, first->repaired);
 }
 
-/* That volumes will be made again and again is said once, where nobody has decided it. */
+/* Warns once that volumes will be prepared repeatedly, unless the user set data.cache. */
 static void room_tell(struct nifti_set *d, size_t kept, size_t room)
 {
     char all[32], some[32];
@@ -264,7 +263,7 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
     return 0;
 }
 
-/* Classes of dataset.json are the network's unless a list makes others of them. */
+/* The classes of dataset.json are the network's, unless a label map changes them. */
 static int names_take(struct nifti_set *d, const struct conf *c, struct err *e)
 {
     if (c->data.label_map.n) return 0;
@@ -294,7 +293,7 @@ static int set_open(const struct conf *c, enum ds_part part, const struct ds_wan
     return 0;
 }
 
-/* ---- volumes, made and kept -------------------------------------------------------------------------------------- */
+/* ---- volumes in the cache ---------------------------------------------------------------------------------------- */
 
 /* Blocks of the cache: two for each volume. */
 static uint64_t image_block(uint64_t volume) { return 2 * volume; }
@@ -357,7 +356,7 @@ static const struct volume_labels *labels_take(struct nifti_set *d, uint64_t vol
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
-/* Where a sample begins in its volume, and which axes run the other way. */
+/* Where a sample begins in its volume, and which axes are flipped. */
 struct cut { int64_t corner[3]; bool flip[3]; };
 
 static uint64_t volume_of(const struct nifti_set *d, uint64_t sample)
@@ -380,7 +379,7 @@ static void tile_find(const struct nifti_set *d, const struct volume *v, uint64_
     }
 }
 
-/* The place of the k-th voxel of a class. */
+/* The position of the k-th voxel of a class. */
 static void voxel_find(const struct volume *v, const struct volume_labels *l, int class, uint64_t k, int64_t at[3])
 {
     int64_t i = 0;
@@ -390,8 +389,8 @@ static void voxel_find(const struct volume *v, const struct volume_labels *l, in
     at[0] = i / v->grid.size[2] / v->grid.size[1];
 }
 
-/* A part about a voxel of one of the classes that there are, the background apart; each class is as likely. false:
- * there is no such voxel. */
+/* Draws a part around a voxel of one of the classes present, except the background; each class is equally likely.
+ * false: no such voxel. */
 static bool foreground_draw(const struct nifti_set *d, const struct volume *v, const struct volume_labels *l,
                             struct draws *r, int64_t corner[3])
 {
@@ -409,7 +408,7 @@ static bool foreground_draw(const struct nifti_set *d, const struct volume *v, c
     return true;
 }
 
-/* VOLUMES: no place in a list of augmentations. */
+/* VOLUMES: not a place in a list of augmentations. */
 static int cut_draw(struct nifti_set *d, uint64_t sample, uint64_t visit, struct cut *cut, struct err *e)
 {
     enum { VOLUMES = 254 };
@@ -433,7 +432,7 @@ static int cut_draw(struct nifti_set *d, uint64_t sample, uint64_t visit, struct
     return 0;
 }
 
-/* The steps through a volume that give the sample's voxels in the sample's order. */
+/* Strides through a volume that give the sample's voxels in the sample's order. */
 struct steps { int64_t first, step[3], n[3]; };
 
 static struct steps steps_of(const struct nifti_set *d, const struct volume *v, const struct cut *cut)
@@ -498,7 +497,7 @@ static uint64_t set_count(const struct ds *ds) { return ((const struct nifti_set
 
 static size_t set_held(const struct ds *ds) { return volume_cache_bytes(((const struct nifti_set *)ds)->cache); }
 
-/* Of several samples of a volume also where it begins. */
+/* If a volume has several samples, adds the sample's corner. */
 static void set_name(const struct ds *ds, uint64_t sample, struct text *t)
 {
     const struct nifti_set *d = (const struct nifti_set *)ds;
@@ -520,7 +519,7 @@ static void file_tell(const char *path, const struct ds_sink *to)
     close(fd);
 }
 
-/* How the files of some volumes begin, and how large they are. */
+/* Puts the first bytes and the sizes of some volumes' files. */
 static void set_tell(const struct ds *ds, const struct ds_sink *to)
 {
     const struct nifti_set *d = (const struct nifti_set *)ds;

@@ -1,9 +1,8 @@
-/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are taken as stored, bytes as pixels: x / 255,
- * as of IDX files; pictures of bytes, of 1 or 3 channels, are scaled, padded and cropped as image files are. data.mean
+/* A pair of NumPy files. Images: <f4, <f8 or |u1, samples first. Numbers are used as stored, bytes as pixels: x / 255,
+ * as for IDX files. Pictures of bytes, of 1 or 3 channels, are scaled, padded and cropped like image files. data.mean
  * and data.std apply only if set; then the first dimension of a sample is its channels. A model with integer inputs
- * gets <i8, <i4 or |u1 as stored, each checked when it is read. Labels: <i8, <i4 or |u1 classes, or <f4 targets of the
- * model's shape. Images and targets are read when they are needed; classes are read and checked when the file is
- * opened. */
+ * gets <i8, <i4 or |u1 as stored, checked at each read. Labels: <i8, <i4 or |u1 classes, or <f4 targets of the model's
+ * shape. Images and targets are read on demand; opening reads and checks classes. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/augment.h"
@@ -19,9 +18,9 @@ struct npy_pair {
     uint64_t count;
     int64_t classes, *label;                             /* label: NULL for targets */
     struct augment *augment;
-    float *pixel;                                        /* of pictures: what bytes become, for each channel */
+    float *pixel;                                        /* for pictures: per channel, the values of bytes */
     struct shape stored;                                 /* of a sample in the file */
-    bool framed; struct crop_frame frame;                /* the model's pictures are made of other ones: of bytes */
+    bool framed; struct crop_frame frame;                /* the model's pictures are crops of these; only bytes */
     struct canvas_pool canvases;
 };
 
@@ -52,7 +51,7 @@ static int64_t integer_most(const struct ds_pair *want)
          : want->input_type == I32 ? INT32_MAX : INT64_MAX;
 }
 
-/* Checks that the input can hold the numbers of the file. */
+/* Checks that the input can hold the file's type of numbers. */
 static int images_type(const struct npy_pair *d, const struct conf *c, const char *path, struct err *e)
 {
     bool whole = d->images.type == NPY_I4 || d->images.type == NPY_I8;
@@ -73,8 +72,8 @@ static bool is_picture(const struct npy_pair *d)
            s->d[2] <= PICTURE_SIDE;
 }
 
-/* Which pictures are made of those of the file: by data.resize, data.pad and data.channels, and cropped, or by a list
- * that begins with the whole picture. */
+/* Decides how pictures are made from the file's: by data.resize, data.pad, data.channels and a crop, or by a list that
+ * begins with the whole picture. */
 static int crop_make(struct npy_pair *d, const struct conf *c, enum ds_part part, struct err *e)
 {
     char have[96];
@@ -93,7 +92,7 @@ static int crop_make(struct npy_pair *d, const struct conf *c, enum ds_part part
     return 0;
 }
 
-/* Checks that the frame fills what the model takes, and that channels are those of the file or a single one's. */
+/* Checks that the frame fills the model's input, and that the channels are the file's or a single one's copies. */
 static int crop_check(const struct npy_pair *d, const struct conf *c, bool whole, struct err *e)
 {
     char want[96];
@@ -137,7 +136,7 @@ static int images_open(struct npy_pair *d, const struct conf *c, enum ds_part pa
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
 
-/* Samples of other shapes than channels x height x width are a row of numbers, for what asks for no picture. */
+/* Samples that are not channels x height x width are a row of numbers, for augmentations that need no picture. */
 static struct augment_want picture_of(const struct npy_pair *d)
 {
     const struct shape *s = &d->want.input;
@@ -176,7 +175,7 @@ static int classes_load(struct npy_pair *d, struct err *e)
     return 0;
 }
 
-/* Classes that the model does not take, as in a prediction, but by which data.validation divides. */
+/* Loads classes that the model does not take, as in a prediction, but by which data.validation divides. */
 static int strata_load(struct npy_pair *d, const char *path, struct err *e)
 {
     if (npy_open(path, &d->labels, e)) return -1;
@@ -187,7 +186,7 @@ static int strata_load(struct npy_pair *d, const char *path, struct err *e)
     return npy_read_integers(f, 0, n, d->label, e);
 }
 
-/* What makes classes of labels that are none. */
+/* How to make classes from other labels. */
 static const char *class_hint(bool whole, const struct shape *s, int64_t classes)
 {
     if (s->n && shape_count(s) == classes && classes > 1) return ": y.argmax(1) makes it of these";
@@ -262,7 +261,7 @@ static void normalise(const struct ds_norm *norm, float *x, int64_t n)
         for (int64_t i = k * plane; i < (k + 1) * plane; i++) x[i] = (x[i] - norm->mean[k]) / norm->std[k];
 }
 
-/* Pixels are divided as those of IDX files, so that an image has the same bits in both formats. */
+/* Pixels are divided like those of IDX files, so that an image has the same bits in both formats. */
 static int sample_read(const struct npy_pair *d, uint64_t index, float *x, struct err *e)
 {
     int64_t n = shape_count(&d->want.input);
@@ -294,7 +293,7 @@ static int picture_show(const struct npy_pair *d, uint64_t index, struct canvas 
     return 0;
 }
 
-/* x is room for what is read, too. */
+/* x also serves as the buffer for reading. */
 static int values_show(const struct npy_pair *d, uint64_t index, float *x, struct canvas *c, struct err *e)
 {
     const struct augment_want w = picture_of(d);
@@ -306,7 +305,7 @@ static int values_show(const struct npy_pair *d, uint64_t index, float *x, struc
     return 0;
 }
 
-/* What is framed, or what the list of augmentations changes. */
+/* Makes a sample that is framed or augmented. */
 static int sample_make(struct npy_pair *d, struct augment_key k, float *x, struct err *e)
 {
     const struct augment_want w = picture_of(d);
@@ -318,7 +317,7 @@ static int sample_make(struct npy_pair *d, struct augment_key k, float *x, struc
     return bad;
 }
 
-/* Whole numbers of a sample, which the model takes from 0 to `most`. */
+/* Integers of a sample; the model takes 0 to `most`. */
 struct integers { const struct npy *file; int64_t n, most; enum dtype type; };
 static int integers_read(struct integers in, uint64_t index, void *x, struct err *e)
 {
@@ -357,7 +356,7 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
     return 0;
 }
 
-/* Elements of some samples. */
+/* Puts elements of some samples. */
 static void elements_tell(const struct npy_pair *d, const struct npy *f, const struct ds_sink *to)
 {
     struct shape s = sample_shape(f);

@@ -1,24 +1,24 @@
-/* Random samples, for measuring and for toys: standard normal inputs, or integers below the range of the input; one
+/* Random samples, for measurements and experiments: standard normal inputs, or integers below the input's range; one
  * random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone, so it is the same on
  * every rank, in every order, and for any number of samples.
  *
- * Normal numbers take long to make, and a GPU would wait for them in every step. So inputs are kept for it, as many as
- * KEPT_BYTES hold; and without data.samples there are no others, on any device, and these repeat. */
+ * Normal numbers are slow to make, and a GPU would wait for them in every step. So GPU runs cache as many inputs as fit
+ * into KEPT_BYTES. Without data.samples only these exist, on any device, and repeat. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/rng.h"
 #include "data/ds_int.h"
 
-/* without data.samples: the length of an epoch, but steps never run out */
+/* without data.samples: the length of an epoch; steps never run out */
 enum { ENDLESS = 1 << 20, KEPT_BYTES = 1 << 28, KEPT_LEAST = 8 };
 
 struct synthetic {
     struct ds ds;
     struct ds_pair want;
-    uint64_t seed, count, apart;                         /* apart: how many samples are different */
+    uint64_t seed, count, apart;                         /* apart: number of different samples */
     uint64_t n_kept;
-    /* inputs of the first n_kept samples, NULL: not made yet; kept NULL: none are kept */
+    /* inputs of the first n_kept samples, NULL: not yet made; kept NULL: no cache */
     _Atomic(void *) *kept;
     uint32_t part;
     bool vector;
@@ -27,8 +27,8 @@ struct synthetic {
 
 static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
-/* Classes and one-hot vectors are drawn in the same way, and the model's target decides which. Targets of another shape
- * must be asked for. */
+/* Classes and one-hot vectors are drawn alike; the model's target decides which. Targets of another shape must be
+ * requested. */
 static int labels_check(const struct conf *c, const struct ds_pair *want, struct err *e)
 {
     char s[96];
@@ -127,7 +127,7 @@ static void input_make(struct synthetic *s, uint64_t index, void *x)
     input_draw(s, index, x);
     if (!kept) return;
     void *copy = memcpy(mem_alloc(bytes), x, bytes), *none = NULL;
-    if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread has made it, too */
+    if (!atomic_compare_exchange_strong(kept, &none, copy)) free(copy);   /* another thread made it, too */
 }
 
 static void synthetic_keep(struct ds *d)

@@ -1,4 +1,4 @@
-/* Which samples a batch has, and threads that read them ahead. */
+/* The samples of a batch, and the threads that prefetch them. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -52,9 +52,9 @@ uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch)
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */
 
-/* A request. Its samples are handed out to readers in their order: `next` comes next, `busy` are being read. failed:
- * the first sample that could not be read, and e why; after it none is handed out, so that whichever reader comes to it
- * first, the error is the same. */
+/* A request. Readers get its samples in order: `next` is the next one, `busy` are being read. failed: the first sample
+ * that could not be read, with error e. No later sample is handed out, so the error does not depend on which reader is
+ * first. */
 struct feed_item {
     void *value[MAX_INPUTS];
     int64_t *id;
@@ -64,9 +64,9 @@ struct feed_item {
 };
 struct feed {
     struct feed_want want;
-    size_t bytes[MAX_INPUTS];                            /* of each wanted field of a sample */
+    size_t bytes[MAX_INPUTS];                            /* per wanted field of a sample */
     uint64_t count;
-    /* item[first]: the oldest that is not given back; of those from there on so many are taken (0 or 1), read,
+    /* item[first]: the oldest that is not given back. Counts from there on: taken (0 or 1), filled: read, n:
      * requested */
     int ring, first, taken, filled, n;
     bool stop;
@@ -80,9 +80,9 @@ struct feed {
 
 static struct feed_item *item_at(struct feed *f, int i) { return &f->item[(f->first + i) % f->ring]; }
 
-/* ---- readers: with the lock held, which is released while they read ---- */
+/* ---- readers: with the lock held, except while reading ---- */
 
-/* A request with samples to hand out, the oldest one; NULL: there is none. */
+/* The oldest request with samples to hand out; NULL: none. */
 static struct feed_item *item_next(struct feed *f)
 {
     for (int i = f->filled; i < f->n; i++)
@@ -157,7 +157,7 @@ static void feed_free(struct feed *f)
     free(f);
 }
 
-/* Where they may not run on the processors that are meant for them, they run where this thread does. */
+/* If readers may not run on their processors, they run on this thread's. */
 static int reader_start(struct feed *f, pthread_t *t)
 {
     const struct feed_want *w = &f->want;
@@ -172,7 +172,7 @@ static int reader_start(struct feed *f, pthread_t *t)
     return bad ? pthread_create(t, NULL, feed_main, f) : 0;
 }
 
-/* Starts the readers with signals blocked: they are for the main thread. */
+/* Starts the readers with signals blocked, because the main thread handles signals. */
 static int readers_start(struct feed *f, struct err *e)
 {
     sigset_t all, old;
@@ -245,7 +245,7 @@ int feed_request(struct feed *f, int n, const int64_t *id, uint64_t position, st
     return bad;
 }
 
-/* Called with the lock held, which it releases meanwhile. */
+/* With the lock held; releases it meanwhile. */
 static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     if (!m) return 0;
@@ -255,7 +255,7 @@ static int meanwhile_run(struct feed *f, const struct feed_meanwhile *m, struct 
     return bad;
 }
 
-/* Waits for the oldest request, for storage may stall. Without readers this thread reads it, sample by sample. */
+/* Waits for the oldest request: storage may stall. Without readers, this thread reads it, sample by sample. */
 static int oldest_wait(struct feed *f, const struct feed_meanwhile *m, struct err *e)
 {
     enum { LOOK_NS = 2000000 };
@@ -276,7 +276,7 @@ static void oldest_give(struct feed *f)
     f->n--;
 }
 
-/* What was damaged is told of when it is taken, so in the order of samples, whoever has read them. */
+/* Damage counts when the request is taken, so in sample order, whichever thread read it. */
 static void damage_take(struct feed *f, const struct feed_item *it)
 {
     for (int i = 0; i < it->n; i++)
@@ -317,7 +317,7 @@ void feed_give(struct feed *f)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* What is not handed out yet never will be. */
+/* Samples not yet handed out never will be. */
 int feed_drop(struct feed *f, const struct feed_meanwhile *meanwhile, struct err *e)
 {
     int bad = 0;

@@ -1,4 +1,4 @@
-/* From the space to ~, seven rows each, of which 0x10 is the left column. */
+/* From space to ~, seven rows each; 0x10 is the left column. */
 #include <stdint.h>
 #include "data/font5x7.h"
 

@@ -17,7 +17,7 @@ int gzip_fail(const struct gzip_file *f, uint64_t at, const char *what, struct e
 
 static int unpacking_begin(struct gzip_file *f, struct err *e)
 {
-    enum { GZIP = 16 };                                  /* zlib's way to say that it is not its own format */
+    enum { GZIP = 16 };                                  /* zlib's code for the gzip format */
     f->input = mem_alloc(f->size < BUFFER_MOST ? f->size : BUFFER_MOST);
     int code = inflateInit2(&f->z, MAX_WBITS + GZIP);
     if (code == Z_MEM_ERROR) mem_got(NULL);
@@ -45,7 +45,7 @@ uint64_t gzip_most(const struct gzip_file *f)
     return f->packed ? size_mul(f->size, DEFLATE_MOST) : f->size;
 }
 
-/* Behind a packed part another one may follow; what else there is does not count, as for gzip. 1: one follows. */
+/* Another packed part may follow; any other data are ignored, as by gzip. 1: one follows. */
 static int part_next(struct gzip_file *f, struct err *e)
 {
     const uint64_t here = f->read - f->z.avail_in;
@@ -69,7 +69,7 @@ static int input_read(struct gzip_file *f, struct err *e)
     return 0;
 }
 
-/* Up to n bytes, of which some are there unless it is the end. */
+/* Up to n bytes; 0 only at the end. */
 static int64_t some_unpack(struct gzip_file *f, void *out, uint64_t n, struct err *e)
 {
     f->z.next_out = out;
@@ -87,7 +87,7 @@ static int64_t some_unpack(struct gzip_file *f, void *out, uint64_t n, struct er
     return f->z.next_out - (uint8_t *)out;
 }
 
-/* Reads up to n bytes; none at the end of the file. */
+/* Reads up to n bytes; 0 at the end of the file. */
 static int64_t some_read(struct gzip_file *f, void *out, uint64_t n, struct err *e)
 {
     int64_t got;

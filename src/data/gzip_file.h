@@ -1,6 +1,6 @@
-/* Input files that may be packed by gzip, read from the front to the end: what unpacks them bounds nothing, so callers
- * compare what they are about to allocate with gzip_most. For data sets. One thread at a time. Errors are 65
- * "PATH: offset N: ...", 66 or 74; an offset is one of the unpacked bytes. */
+/* Input files, possibly packed by gzip, read sequentially. Unpacking sets no limit, so callers compare planned
+ * allocations with gzip_most. For data sets. One thread at a time. Errors are 65 "PATH: offset N: ...", 66 or 74;
+ * offsets count unpacked bytes. */
 #ifndef DATA_GZIP_FILE_H
 #define DATA_GZIP_FILE_H
 #include <stdbool.h>
@@ -8,8 +8,8 @@
 #include <zlib.h>
 #include "base/err.h"
 
-/* path: the caller's; size: of the file on disk; at: of the next byte; packed: it begins as gzip files do; the rest is
- * gzip_file.c's own: the input that was read, up to byte `read` of the file, and where a packed part has ended */
+/* path: the caller's. size: of the file on disk. at: of the next byte. packed: the file begins like a gzip file. The
+ * rest is private to gzip_file.c: the input, up to byte `read` of the file, and whether a packed part has ended. */
 struct gzip_file {
     const char *path;
     int fd;
@@ -18,16 +18,16 @@ struct gzip_file {
     uint8_t *input;
     z_stream z;
 };
-/* least: bytes without which it is no such file; wanted: what it should be, where it is known to be something else.
- * gzip_close also after a failure, of one that was {0} before. */
+/* least: minimum number of bytes. wanted: the expected type, for errors about files of another known type. Call
+ * gzip_close also after a failure; before gzip_open f must be {0}. */
 int gzip_open(const char *path, uint64_t least, const char *wanted, struct gzip_file *f, struct err *e);
-/* How many bytes it can hold at most: deflate makes no more than 1032 of one. */
+/* Upper bound of the unpacked bytes: deflate makes at most 1032 from one. */
 uint64_t gzip_most(const struct gzip_file *f);
-int gzip_read(struct gzip_file *f, void *out, uint64_t n, struct err *e);  /* all of them, or it is an error */
+int gzip_read(struct gzip_file *f, void *out, uint64_t n, struct err *e);  /* all n bytes, or an error */
 int gzip_skip(struct gzip_file *f, uint64_t n, struct err *e);
-/* Reads on by one byte, which at the end of a packed file checks its checksum. 1: there is one; 0: none; -1: damaged */
+/* Reads one more byte; the end of a packed file checks its checksum. 1: got one; 0: end; -1: damaged */
 int gzip_more(struct gzip_file *f, struct err *e);
-int gzip_fail(const struct gzip_file *f, uint64_t at, const char *what, struct err *e);  /* 65; -1 */
+int gzip_fail(const struct gzip_file *f, uint64_t at, const char *what, struct err *e);  /* 65; returns -1 */
 void gzip_close(struct gzip_file *f);
 
 #endif

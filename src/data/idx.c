@@ -4,7 +4,7 @@
 #include "data/idx.h"
 #include "data/gzip_file.h"
 
-#define IDX_MAX (UINT64_C(16) << 30)                     /* the most that may be held in memory */
+#define IDX_MAX (UINT64_C(16) << 30)                     /* limit of memory per file */
 #define PIECE (UINT64_C(1) << 20)
 
 uint64_t idx_offset(const struct idx_file *f) { return 4 + 4 * (uint64_t)f->rank; }
@@ -38,7 +38,7 @@ static int idx_size_check(const struct gzip_file *s, const struct idx_file *f, s
     return 0;
 }
 
-/* Memory grows with the data that arrive, so that the header of a small file cannot take a lot. */
+/* Memory grows with the data read, so that the header of a small file cannot allocate much. */
 static int data_read(struct gzip_file *s, struct idx_file *f, struct err *e)
 {
     uint64_t have = 0, room = s->packed && f->bytes > PIECE ? PIECE : f->bytes;
@@ -49,7 +49,7 @@ static int data_read(struct gzip_file *s, struct idx_file *f, struct err *e)
         if (have == f->bytes) break;
         room = f->bytes - have < have ? f->bytes : 2 * have;
     }
-    int got = gzip_more(s, e);                           /* at the end the checksum is checked, too */
+    int got = gzip_more(s, e);                           /* also checks the checksum at the end */
     if (got < 0) return -1;
     return got ? gzip_fail(s, s->at - 1, "bytes after the last element", e) : 0;
 }

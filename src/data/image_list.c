@@ -74,7 +74,7 @@ static int64_t class_find(const struct image_list *l, const char *name)
     return at ? at - l->class_name : -1;
 }
 
-/* Sorts names and takes over each one once. */
+/* Sorts names and stores each once. */
 static void classes_take(struct image_list *l, const char **name, int64_t n)
 {
     if (n) qsort(name, (size_t)n, sizeof *name, image_list_order);
@@ -102,7 +102,7 @@ static int entry_order(const void *a, const void *b)
     return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-/* Is it a folder, or what a link leads to? Nothing of that name any more, or a link to nothing: no. */
+/* Is it a folder, or a link to one? No for a name that has vanished and for a dangling link. */
 static bool is_folder(DIR *dir, const struct dirent *d)
 {
     struct stat st;
@@ -110,7 +110,7 @@ static bool is_folder(DIR *dir, const struct dirent *d)
     return !fstatat(dirfd(dir), d->d_name, &st, 0) && S_ISDIR(st.st_mode);
 }
 
-/* Is an entry passed over? If it holds pictures, they are counted. */
+/* Is an entry skipped? Counts its pictures. */
 static bool passed_over(const char *path, const struct dirent *d, bool folder, struct leftover *left)
 {
     const char *name = d->d_name, *slash = path[strlen(path) - 1] == '/' ? "" : "/";
@@ -127,7 +127,7 @@ static bool passed_over(const char *path, const struct dirent *d, bool folder, s
     return hidden || (!folder && !picture_name(name, n));
 }
 
-/* Folders and pictures in a folder, sorted; their names lie in mem. left: counts the rest, or NULL. */
+/* Folders and pictures in a folder, sorted; mem holds their names. left: counts other entries, or NULL. */
 static int folder_read(struct arena *mem, const char *path, entries *out, struct leftover *left, struct err *e)
 {
     DIR *dir = opendir(path);
@@ -147,13 +147,13 @@ static int folder_read(struct arena *mem, const char *path, entries *out, struct
     return bad;
 }
 
-/* Names in a folder are relative to the root, where "" stands for the root itself. */
+/* Names are relative to the root; folder "" is the root itself. */
 static char *inside(struct arena *mem, const char *folder, const char *name)
 {
     return arena_printf(mem, "%s%s%s", folder, *folder ? "/" : "", name);
 }
 
-/* What is in a folder, and in all folders in it: their names are appended. */
+/* Appends the names of pictures in a folder and all its subfolders. */
 static int tree_read(struct image_list *l, struct arena *mem, const char *folder, int deep, entries *all, struct err *e)
 {
     const char *path = arena_printf(mem, "%s%s", *folder ? l->root : l->path, folder);
@@ -169,7 +169,7 @@ static int tree_read(struct image_list *l, struct arena *mem, const char *folder
     return bad;
 }
 
-/* First by the path of their folder, in which "a-b" comes before "a/b", then by their own names. */
+/* First by their folder's path, in which "a-b" precedes "a/b", then by their own names. */
 static int picture_order(const void *a, const void *b)
 {
     const char *x = ((const struct entry *)a)->name, *y = ((const struct entry *)b)->name;
@@ -202,7 +202,7 @@ static void classes_of_folder(struct image_list *l, const entries *in)
     free(name);
 }
 
-/* folder: a class, or NULL: all of it */
+/* folder: a class, or NULL: the whole data set */
 static int no_picture(const struct image_list *l, const char *folder, struct err *e)
 {
     const char *other = l->left.first[LEFT_OTHER];
@@ -228,7 +228,7 @@ static int folder_pictures(struct image_list *l, const entries *in, const char *
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* number: of the line in its file, counted from 1 */
+/* number: line number in the file, from 1 */
 struct list_line { const char *s; size_t n; int number; };
 
 static void blanks_drop(struct list_line *x)
@@ -237,7 +237,7 @@ static void blanks_drop(struct list_line *x)
     while (x->n && (*x->s == ' ' || *x->s == '\t')) x->s++, x->n--;
 }
 
-/* A comment begins with #, unless that begins the name of a picture. */
+/* A comment begins with #, unless a picture's name begins with it. */
 static bool comment(const struct list_line *x)
 {
     size_t path = x->n;
@@ -246,7 +246,7 @@ static bool comment(const struct list_line *x)
     return !path || x->n == 1 || strchr(" \t#", x->s[1]);
 }
 
-/* The next line of those that are left that is neither empty nor a comment. Lines end with \n, \r\n or \r. */
+/* The next remaining line that is neither empty nor a comment. Lines end with \n, \r\n or \r. */
 static bool line_next(struct image_list *l, struct list_line *all, struct list_line *x)
 {
     while (all->n) {
@@ -263,7 +263,7 @@ static bool line_next(struct image_list *l, struct list_line *all, struct list_l
     return false;
 }
 
-/* Takes a word in quotes off the front, where one quote stands for two; false: it has no end. */
+/* Removes a quoted word from the front, in which two quotes mean one; false: no end. */
 static bool quoted_take(struct arena *mem, struct list_line *x, struct list_line *word)
 {
     char *to = arena_alloc(mem, x->n);
@@ -279,8 +279,8 @@ static bool quoted_take(struct arena *mem, struct list_line *x, struct list_line
     return true;
 }
 
-/* Splits path and label at the last tab, or else at the first comma or semicolon behind the name of a picture, or else
- * at the last blank, or else at the last comma or semicolon; *label is empty where the line names a picture alone. */
+/* Splits path and label at the last tab, else at the first comma or semicolon after a picture's name, else at the last
+ * blank, else at the last comma or semicolon. *label is empty if the line has only a picture. */
 static void columns_split(const struct list_line *x, struct list_line *path, struct list_line *label)
 {
     const char *at = memrchr(x->s, '\t', x->n), *end = x->s + x->n, *last = NULL;
@@ -325,7 +325,7 @@ static int line_split(struct image_list *l, const struct list_line *x, struct li
     return err_set(e, E_DATA, "a quote that has no end, or something behind it");
 }
 
-/* The whole number that a label is; -1: it is none below 2^31. */
+/* The whole number that a label is; -1: not one below 2^31. */
 static int64_t number_of(const char *s)
 {
     int64_t v = 0;
@@ -336,7 +336,7 @@ static int64_t number_of(const char *s)
     return *s && v <= INT32_MAX ? v : -1;
 }
 
-/* A whole number in whatever form, such as 1.0 or -1. */
+/* A whole number in any form, such as 1.0 or -1. */
 static bool is_whole(const char *s)
 {
     char *end;
@@ -344,8 +344,8 @@ static bool is_whole(const char *s)
     return end > s && !*end && !s[strspn(s, "+-.0123456789eE")] && (fabs(x) > 1e15 || x == (double)(int64_t)x);
 }
 
-/* Labels that are whole numbers, but not all of them classes: as names they would get numbers in the order of their
- * bytes, where other readers take 1.0 for class 1, and -1 for none. */
+/* Refuses labels that are all whole numbers, but not all classes. As names they would be numbered in byte order, but
+ * other readers take 1.0 for class 1, and -1 for none. */
 static int numbers_check(const struct image_list *l, const char **label, struct err *e)
 {
     int first = -1;
@@ -404,7 +404,7 @@ static int line_add(struct image_list *l, const struct list_line *x, bool labels
     return 0;
 }
 
-/* A first line whose path is a mere word, where all others name pictures, names the columns. top: no comment is before
+/* Drops a header: a first line whose path is a plain word, while all others name pictures. top: no comment precedes
  * it. */
 static void header_drop(struct image_list *l, words *label, bool top)
 {
@@ -415,7 +415,7 @@ static void header_drop(struct image_list *l, words *label, bool top)
         if (!picture_name(name, strlen(name))) return;
     }
     leftover_add(&l->left, LEFT_LINE, "%s", first);
-    if (top && l->left.n[LEFT_LINE] > 1) {               /* those behind it have been counted before */
+    if (top && l->left.n[LEFT_LINE] > 1) {               /* later comments were counted before it */
         free(l->left.first[LEFT_LINE]);
         l->left.first[LEFT_LINE] = mem_strdup(first);
     }
@@ -454,12 +454,12 @@ int image_list_parse(const char *path, const char *s, size_t n, bool labels, str
     return bad;
 }
 
-/* Does its first line name an archive? Then all do. */
+/* Does the first line name an archive? Then all must. */
 static bool archives_listed(struct image_list *l, struct list_line all)
 {
     struct list_line x;
     const bool listed = line_next(l, &all, &x) && image_shards_named(x.s, x.n);
-    leftover_free(&l->left);                              /* they are read again */
+    leftover_free(&l->left);                              /* the lines are read again */
     return listed;
 }
 
@@ -497,7 +497,7 @@ static int list_file(struct image_list *l, bool labels, const char *classes_of, 
 
 enum what { FOLDER, LIST, ARCHIVES };
 
-/* Archives need not be files of that name: it may be a pattern. */
+/* Archives need not exist under that name: it may be a pattern. */
 static int what_is(const char *path, enum what *what, struct err *e)
 {
     struct stat st;
@@ -511,7 +511,7 @@ static int what_is(const char *path, enum what *what, struct err *e)
          ? 0 : err_set(e, E_DATA, "%s: neither a folder nor a list file", path);
 }
 
-/* The classes of another folder, list or set of archives, without its pictures. */
+/* Reads the classes of another folder, list or set of archives, without its pictures. */
 static int classes_read(struct image_list *l, const char *of, struct err *e)
 {
     struct image_list other;

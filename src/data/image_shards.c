@@ -1,8 +1,7 @@
-/* Pictures in tar archives, as WebDataset lays them out: members of the same path up to the first dot of their names,
- * the key, belong together, one of them the picture, KEY.jpg or another name of one, another its label, KEY.cls. They
- * lie behind each other; a label that lies elsewhere in the archive belongs to the only picture of its key. Where there
- * is no label at all, folders are labels as those of ImageFolder are: the first one on the way to the picture from the
- * folder that has all of them. */
+/* Pictures in tar archives in WebDataset's layout. Members with the same path up to the first dot of their name, the
+ * key, form a sample: a picture, KEY.jpg or another picture name, and a label, KEY.cls. They are adjacent. A label
+ * elsewhere in the archive belongs to the only picture of its key. Without any labels, folders are labels, as in
+ * ImageFolder: the first folder towards the picture from the innermost folder that contains all pictures. */
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +32,7 @@ static int shard_add(struct shards *s, const char *name, struct err *e)
     return 0;
 }
 
-/* Without braces: a name, or what * and ? and [] stand for. */
+/* Adds a name without braces, or the matches of *, ? and []. */
 static int glob_add(struct shards *s, const char *name, struct err *e)
 {
     glob_t g = {0};
@@ -57,7 +56,7 @@ static int between_add(struct shards *s, const char *before, int n, const char *
     return braces_add(s, arena_printf(s->mem, "%.*s%s%s", n, before, middle, behind), e);
 }
 
-/* {000..127}: numbers as wide as the first, backwards where the second is less. */
+/* {000..127}: numbers as wide as the first, descending if the second is less. */
 static int range_add(struct shards *s, const char *name, int open, const char *close, struct err *e)
 {
     unsigned long a, b;
@@ -89,27 +88,27 @@ static int braces_add(struct shards *s, const char *name, struct err *e)
     return 0;
 }
 
-/* ---- what is in them --------------------------------------------------------------------------------------------- */
+/* ---- their contents ---------------------------------------------------------------------------------------------- */
 
 struct apart { const char *key, *class, *member; bool used; };
 
 struct reading {
     struct image_list *l;
-    struct arena *mem;                                   /* of labels */
-    const char *path;                                    /* of the archive that is read */
+    struct arena *mem;                                   /* holds labels */
+    const char *path;                                    /* of the current archive */
     int shard;
     bool labels;
-    words label;                                         /* of each picture; NULL: none */
+    words label;                                         /* per picture; NULL: none */
     int n_labelled;
-    int first;                                           /* picture of the archive */
-    VEC(struct apart) apart;                             /* labels of the archive that lie beside no picture */
-    /* what belongs together: its key, whether there is a picture, its label and the member that holds it */
+    int first;                                           /* first picture of the archive */
+    VEC(struct apart) apart;                             /* labels of the archive that are not adjacent to a picture */
+    /* the current sample: its key, whether it has a picture, its label and the label's member */
     struct text key;
     bool begun, picture;
     const char *class, *class_member;
 };
 
-/* The path up to the first dot of the name; the rest is what it holds. */
+/* Length of the path up to the first dot of the name; the rest is the type. */
 static size_t key_of(const char *name)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
@@ -163,12 +162,12 @@ static int picture_take(struct reading *r, const struct tar_member *m, struct er
     return 0;
 }
 
-/* Is it, or does it lie in, what a system has left, or what is hidden? */
+/* Is it, or is it in, a file of an operating system or a hidden one? */
 static bool passed_over(const char *name)
 {
     for (const char *s = name; *s;) {
         const size_t n = strcspn(s, "/");
-        const bool way = n <= 2 && !strncmp(s, "..", n);  /* this folder, the one above */
+        const bool way = n <= 2 && !strncmp(s, "..", n);  /* this folder, the parent folder */
         if (leftover_system(s, n) || (*s == '.' && !way)) return true;
         s += n + (s[n] == '/');
     }
@@ -209,7 +208,7 @@ static int ambiguous(const struct reading *r, const char *name, const struct apa
                    "its image", r->path, a->member, name);
 }
 
-/* Labels that lie elsewhere in the archive than their pictures. */
+/* Pairs labels elsewhere in the archive with their pictures. */
 static int apart_pair(struct reading *r, struct err *e)
 {
     const int n = r->apart.n;
@@ -236,14 +235,14 @@ static int apart_pair(struct reading *r, struct err *e)
     return 0;
 }
 
-/* Up to the last slash, with it. */
+/* Length up to and including the last slash. */
 static size_t folder_bytes(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash + 1 - path) : 0;
 }
 
-/* As of a folder of folders: bytes of the innermost folder that has all pictures in or below it. */
+/* Like a tree of folders: length of the innermost folder that contains all pictures. */
 static size_t root_of(const struct image_list *l)
 {
     const char *first = name_of(l, 0);
@@ -258,14 +257,14 @@ static size_t root_of(const struct image_list *l)
     return root;
 }
 
-/* Are there folders below the root? Otherwise it is itself a class, the only one. */
+/* Are there folders below the root? If not, the root is the only class. */
 static bool nested(const struct image_list *l, size_t root)
 {
     for (int i = 0; i < l->image.n; i++) if (strchr(name_of(l, i) + root, '/')) return true;
     return false;
 }
 
-/* The first folder below the root; NULL: there is none. */
+/* The first folder below the root; NULL: none. */
 static const char *folder_of(const struct reading *r, int i, size_t root, bool is_nested)
 {
     const char *path = name_of(r->l, i), *begin = path + root, *end = strchr(begin, '/');
@@ -276,7 +275,7 @@ static const char *folder_of(const struct reading *r, int i, size_t root, bool i
     return end && end > begin ? arena_strndup(r->mem, begin, (size_t)(end - begin)) : NULL;
 }
 
-/* Labels, or else folders, for every picture. */
+/* Checks for labels, or else folders, of all pictures. */
 static int labels_complete(struct reading *r, struct err *e)
 {
     const size_t root = root_of(r->l);

@@ -1,13 +1,14 @@
-/* Inside of data sets of pictures: ds_images.c reads what a list names; others, such as ds_cifar.c, make their lists
- * otherwise, and their kinds consist of the functions below. */
+/* Internals of picture data sets. ds_images.c reads the pictures of a list. Others, such as ds_cifar.c, make their own
+ * lists; their kinds consist of the functions below. */
 #ifndef DATA_IMAGES_INT_H
 #define DATA_IMAGES_INT_H
 #include "data/ds_int.h"
 #include "data/image_list.h"
 
-/* Fills in the list of a part, whose path is given; labels: they are wanted. image_list_free also after a failure. */
+/* Fills in the list of a part; its path is given. labels: they are needed. Call image_list_free also after a
+ * failure. */
 typedef int images_lister(const struct conf *c, enum ds_part part, bool labels, struct image_list *l, struct err *e);
-/* As ds_kind.open. */
+/* Like ds_kind.open. */
 int images_open(const struct ds_kind *kind, images_lister *lister, const struct conf *c, enum ds_part part,
                 const struct ds_want *want, struct ds **out, struct err *e);
 uint64_t images_count(const struct ds *ds);

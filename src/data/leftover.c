@@ -19,7 +19,7 @@ void leftover_add(struct leftover *l, enum leftover_why why, const char *fmt, ..
     l->first[why] = mem_strdup(name);
 }
 
-/* left: how many entries may still be looked at. Snapshots of file systems may hold all of it many times. */
+/* left: how many entries may still be examined. Snapshots of file systems may repeat all entries many times. */
 static void folder_count(struct leftover *l, const char *path, int deep, int *left)
 {
     enum { DEEP_MOST = 16 };
@@ -45,7 +45,7 @@ void leftover_folder(struct leftover *l, const char *path)
     if (l) folder_count(l, path, 0, &left);
 }
 
-/* What follows the number: a noun, and what is said of one and of several. */
+/* The text after the number: a noun, and predicates for one and for several. */
 static const struct { const char *noun, *one, *several; } said[LEFT_REASONS] = {
     [LEFT_OTHER] = {"file", "is not used: its name does not end with " PICTURE_NAMES,
                     "are not used: their names do not end with " PICTURE_NAMES},
@@ -83,8 +83,8 @@ void leftover_free(struct leftover *l)
     *l = (struct leftover){0};
 }
 
-/* Of Windows, macOS, Linux, Synology, QNAP, NetApp, AFP servers, Jupyter, Python and version control. A name that ends
- * with * stands for all that begin so. Case does not count, but for those that are words: they may be classes. */
+/* Names from Windows, macOS, Linux, Synology, QNAP, NetApp, AFP servers, Jupyter, Python and version control. A final *
+ * matches any ending. Case is ignored, except in words, which may be classes. */
 bool leftover_system(const char *name, size_t n)
 {
     static const char *const words[] = {"RECYCLER", "RECYCLED"};

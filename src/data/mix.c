@@ -7,12 +7,12 @@
 
 struct mix {
     struct augment all;
-    int n, entry[CONF_LIST];                             /* those of the list that mix */
-    double upto[CONF_LIST];                              /* sum of their probabilities, the entry's own included */
+    int n, entry[CONF_LIST];                             /* entries of the list that mix */
+    double upto[CONF_LIST];                              /* sum of the probabilities up to and including this entry */
     uint64_t count;
-    size_t values[MAX_INPUTS];                           /* of a field: floats */
+    size_t values[MAX_INPUTS];                           /* number of floats of a field */
     pthread_mutex_t lock;
-    struct mix_spare { struct mix_spare *next; float x[]; } *spare; /* room for the other sample's values */
+    struct mix_spare { struct mix_spare *next; float x[]; } *spare; /* for the other sample's values */
 };
 
 static int fields_check(const struct mix *m, const struct ds *d, struct err *e)
@@ -71,7 +71,7 @@ void mix_free(struct mix *m)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* For any field: targets have fewer values than inputs, or more. */
+/* Large enough for any field: targets may have fewer or more values than inputs. */
 static struct mix_spare *spare_take(struct mix *m)
 {
     size_t most = 0;
@@ -91,10 +91,10 @@ static void spare_give(struct mix *m, struct mix_spare *s)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* The entry that mixes this sample; NULL: none does. *other: with which one. r: goes on with its numbers. */
+/* The entry that mixes this sample; NULL: none. *other: the other sample. r: continues with the entry's numbers. */
 static const struct aug *entry_of(const struct mix *m, struct augment_key k, uint64_t *other, struct draws *r)
 {
-    enum { CHOICE = 255 };                               /* no place in a list */
+    enum { CHOICE = 255 };                               /* not a place in a list */
     struct draws choice = aug_draws(&m->all, CHOICE, k);
     double u = variate_uniform(&choice);
     int i = 0;
@@ -111,7 +111,7 @@ bool mix_other(const struct mix *m, const struct ds_at *at, uint64_t *other)
     return entry_of(m, (struct augment_key){at->sample, at->visit}, other, &r) != NULL;
 }
 
-/* What is no picture is a row. */
+/* Values that are not a picture become a row. */
 static struct canvas canvas_of(const struct ds *d, size_t values, float *x)
 {
     const int64_t *size = d->picture.d;

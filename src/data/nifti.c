@@ -1,4 +1,4 @@
-/* The formats as nifti1.h and nifti2.h of the NIfTI Data Format Working Group define them. */
+/* The formats follow nifti1.h and nifti2.h of the NIfTI Data Format Working Group. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "data/nifti.h"
 #include "data/gzip_file.h"
 
-/* Where fields begin. Version 2 has dimensions of 64 bits instead of 16, codes of 32 instead of 16, reals of 64 instead
+/* Offsets of fields. Version 2 has dimensions of 64 bits instead of 16, codes of 32 instead of 16, reals of 64 instead
  * of 32. */
 struct layout { int bytes, first, dim, type, bitpix, pixdim, offset, slope, inter, qform, sform, quatern, qoffset, srow,
                     magic, cal; };
@@ -63,7 +63,7 @@ static double real_of(uint64_t bits, int bytes)
     return bytes == 4 ? single : wide;
 }
 
-/* The i-th of the reals that begin there. */
+/* The i-th of the reals at an offset. */
 static double real_at(const struct nifti *f, int at, int i)
 {
     int bytes = f->version == 1 ? 4 : 8;
@@ -104,7 +104,7 @@ static void repaired(struct nifti *f, const char *fmt, ...)
 
 /* ---- the header -------------------------------------------------------------------------------------------------- */
 
-/* Which version and byte order the first four bytes mean. */
+/* Finds version and byte order by the first four bytes. */
 static int version_find(struct nifti *f, struct err *e)
 {
     for (int i = 0; i < 4; i++) {
@@ -143,7 +143,7 @@ static int type_find(struct nifti *f, struct err *e)
     return 0;
 }
 
-/* Trailing dimensions of 1 do not count; those that are not there are 1. */
+/* Trailing dimensions of 1 are ignored; missing ones are 1. */
 static int dims_find(struct nifti *f, struct err *e)
 {
     const int at = layouts[f->version].dim, bytes = f->version == 1 ? 2 : 8;
@@ -163,7 +163,7 @@ static int dims_find(struct nifti *f, struct err *e)
     return 0;
 }
 
-/* Where voxels begin, and whether the file can hold them. most: bytes that it can have; certain: that it has. */
+/* Finds where the voxels begin, and checks that the file can hold them. */
 static int place_find(struct nifti *f, const struct gzip_file *from, struct err *e)
 {
     const struct layout *l = &layouts[f->version];
@@ -205,9 +205,9 @@ static void srow_take(struct nifti *f)
     for (int i = 0; i < 12; i++) f->affine[i / 4][i % 4] = real_at(f, layouts[f->version].srow, i);
 }
 
-/* A rotation by the quaternion whose first part follows from the others, then the sizes of voxels, of which the last
- * has the sign of qfac. A rest that is within the rounding of the others is 0, half a turn, as for nibabel from 5.1 on;
- * its root would be 600 times that rounding. */
+/* Rotation by the quaternion, whose first part follows from the others, then voxel sizes; the last has the sign of
+ * qfac. A remainder within the rounding of the others counts as 0, a half turn, as in nibabel from 5.1 on; its square
+ * root would be 600 times that rounding. */
 static int qform_take(struct nifti *f, const double side[3], double qfac, struct err *e)
 {
     const struct layout *l = &layouts[f->version];
@@ -225,7 +225,7 @@ static int qform_take(struct nifti *f, const double side[3], double qfac, struct
     return 0;
 }
 
-/* About the centre, and x is taken to go to the left. */
+/* Origin at the centre; x is assumed to go left. */
 static void sides_take(struct nifti *f, const double side[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -241,7 +241,7 @@ static double determinant(const double a[3][4])
            a[0][2] * (a[1][0] * a[2][1] - a[1][1] * a[2][0]);
 }
 
-/* Three directions that differ, however long their steps are. */
+/* Checks for three different directions, whatever the step sizes. */
 static int affine_check(const struct nifti *f, int at, struct err *e)
 {
     double size = nifti_side(f, 0) * nifti_side(f, 1) * nifti_side(f, 2);
@@ -282,7 +282,7 @@ static int affine_find(struct nifti *f, struct err *e)
     return affine_check(f, sform ? l->srow : qform ? l->quatern : l->pixdim, e);
 }
 
-/* Leaves the file behind the header. */
+/* Stops after the header. */
 static int header_read(struct nifti *f, struct gzip_file *from, struct err *e)
 {
     const int least = layouts[1].bytes;
@@ -307,7 +307,7 @@ int nifti_open(const char *path, struct nifti *f, struct err *e)
 /* ---- voxels ------------------------------------------------------------------------------------------------------ */
 
 enum { PIECE = 2048 };
-/* Takes some voxels, of which the first is number `first`. */
+/* Receives n voxels, from number `first` on. */
 typedef int voxels_take(const struct nifti *f, void *ctx, uint64_t first, const double *v, int n, struct err *e);
 
 static double value_of(const struct nifti *f, const unsigned char *p)
@@ -355,7 +355,7 @@ static int pieces_read(const struct nifti *f, struct gzip_file *from, voxels_tak
     return gzip_more(from, e) < 0 ? -1 : 0;
 }
 
-/* The header is read again, for the file may have been replaced. */
+/* Reads the header again, because the file may have been replaced. */
 static int voxels_read(const struct nifti *f, voxels_take *take, void *ctx, struct err *e)
 {
     struct nifti now = {.path = f->path};
@@ -383,7 +383,7 @@ int nifti_values(const struct nifti *f, float *values, struct err *e)
     return voxels_read(f, values_take, values, e);
 }
 
-/* Up to four digits, which are left behind. */
+/* Takes up to four digits, and moves *s past them. */
 static bool number_take(const char **s, int64_t *out)
 {
     size_t n = strspn(*s, "0123456789");
@@ -454,7 +454,7 @@ static void bits_put(const struct nifti *f, unsigned char *p, int bytes, uint64_
     for (int i = 0; i < bytes; i++) p[f->swapped ? bytes - 1 - i : i] = (unsigned char)(v >> 8 * i);
 }
 
-/* The header of f for voxels of uint8: what says where they lie stays. */
+/* The header of f for voxels of uint8, with the same placement. */
 static void header_make(const struct nifti *f, unsigned char *h)
 {
     const struct layout *l = &layouts[f->version];
@@ -471,7 +471,7 @@ static void header_make(const struct nifti *f, unsigned char *h)
     bits_put(f, h + l->offset, real, f->version == 1 ? first_bits : (uint64_t)l->first);
     bits_put(f, h + l->slope, real, f->version == 1 ? one_bits : UINT64_C(0x3ff0000000000000));
     memset(h + l->inter, 0, (size_t)real);
-    memset(h + l->cal, 0, (size_t)(2 * real));           /* what is to be shown as white and black */
+    memset(h + l->cal, 0, (size_t)(2 * real));           /* the values to display as white and black */
 }
 
 static void deflate_add(z_stream *z, const void *p, size_t n, int flush, struct text *out)
@@ -501,10 +501,10 @@ void nifti_add(struct text *out, const struct nifti *f, const uint8_t *labels)
     enum { GZIP = 15 + 16, MEMORY = 8, UNIX = 3 };
     z_stream z = {0};
     gz_header about = {.os = UNIX, .comment = (Bytef *)mark};
-    unsigned char head[NIFTI_HEADER + 4] = {0};          /* four bytes of 0: there are no extensions */
+    unsigned char head[NIFTI_HEADER + 4] = {0};          /* four bytes of 0: no extensions */
     header_make(f, head);
     int bad = deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP, MEMORY, Z_DEFAULT_STRATEGY);
-    if (bad) mem_got(NULL);                              /* it has no other reason to fail */
+    if (bad) mem_got(NULL);                              /* its only reason to fail */
     deflateSetHeader(&z, &about);
     deflate_add(&z, head, (size_t)layouts[f->version].first, Z_NO_FLUSH, out);
     deflate_add(&z, labels, nifti_voxels(f), Z_FINISH, out);

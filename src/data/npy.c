@@ -19,7 +19,7 @@ const char *npy_type_name(enum npy_type t) { return types[t].name; }
 
 /* ---- the header: a Python dictionary with exactly the keys descr, fortran_order and shape, in any order ---------- */
 
-/* s[0..n) lies at offset base of the file */
+/* s[0..n) is at offset base of the file */
 struct header { const char *path; const char *s; size_t n, at; uint64_t base; };
 
 static int npy_fail(const struct header *h, const char *what, struct err *e)
@@ -210,7 +210,7 @@ static int64_t integer_at(enum npy_type t, const void *p, uint64_t i)
     return v;
 }
 
-/* They are read into the front of the array as stored, and widened in place, from the last to the first. */
+/* Reads the stored elements into the front of the array and widens them in place, from last to first. */
 int npy_read_integers(const struct npy *f, uint64_t first, uint64_t n, int64_t *out, struct err *e)
 {
     if (npy_read(f, first, n, out, e)) return -1;

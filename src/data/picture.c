@@ -21,7 +21,7 @@ static int size_check(const struct picture *p, struct err *e)
                    p->path, p->kind->name, p->width, p->height, PICTURE_SIDE, PICTURE_PIXELS);
 }
 
-/* KINDS: none of them. */
+/* KINDS: unknown. */
 static int kind_of(const uint8_t *bytes, size_t n)
 {
     int k = 0;
@@ -99,7 +99,7 @@ void picture_close(struct picture *p)
     free(p);
 }
 
-/* JEITA CP-3451, Orientation: 2 mirrored, 3 upside down, 4 both, 5 to 8 the same on their side. */
+/* JEITA CP-3451, Orientation: 2 mirrored, 3 upside down, 4 both, 5 to 8 the same, turned by a quarter. */
 struct picture_turn picture_turned(const struct picture *p)
 {
     static const struct picture_turn of[9] = {
@@ -109,7 +109,7 @@ struct picture_turn picture_turned(const struct picture *p)
     return of[p->orientation];
 }
 
-/* end: ends of names, up to a NULL */
+/* end: endings of names, up to a NULL */
 static bool ends_with_one(const char *name, size_t n, const char *const *end)
 {
     for (; *end; end++) {

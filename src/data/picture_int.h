@@ -1,31 +1,32 @@
-/* For the decoders of pictures only: picture_jpeg.c and picture_png.c, and picture.c, which chooses. */
+/* For the decoders of pictures only: picture_jpeg.c and picture_png.c, and picture.c, which selects one. */
 #ifndef DATA_PICTURE_INT_H
 #define DATA_PICTURE_INT_H
 #include "data/picture.h"
 
-/* First member of each decoder's own struct, which its open allocates. */
+/* First member of each decoder's own struct, which picture_open allocates. */
 struct picture {
     const struct picture_kind *kind;
     const char *path;
     const uint8_t *bytes;
     size_t n;
-    int width, height, orientation, rows;                /* rows: that have been read */
-    struct picture_part part;                            /* once it is begun */
+    int width, height, orientation, rows;                /* rows: number of rows read */
+    struct picture_part part;                            /* set by picture_begin */
 };
 
 struct picture_kind {
     const char *name;
     size_t magic_n;
-    const char *magic;                                   /* what such a file begins with */
-    size_t bytes;                                        /* of its struct */
-    /* open fills in width, height and orientation, and takes no memory by them; picture_size looks at them behind it */
+    const char *magic;                                   /* the first bytes of such a file */
+    size_t bytes;                                        /* size of the decoder's struct */
+    /* open sets width, height and orientation, and allocates nothing by their size; size_check checks them
+     * afterwards */
     int (*open)(struct picture *p, struct err *e);
     size_t (*memory)(const struct picture *p);
-    void (*shrink)(struct picture *p, int by);           /* 2, 4 or 8; NULL: it cannot */
+    void (*shrink)(struct picture *p, int by);           /* 2, 4 or 8; NULL: unsupported */
     int (*begin)(struct picture *p, struct err *e);
     int (*row)(struct picture *p, uint8_t *out, struct err *e);
-    int (*skip)(struct picture *p, int rows, struct err *e);   /* passes over at least one row */
-    void (*close)(struct picture *p);                    /* also after an open that failed */
+    int (*skip)(struct picture *p, int rows, struct err *e);   /* skips at least one row */
+    void (*close)(struct picture *p);                    /* also after a failed open */
 };
 extern const struct picture_kind picture_jpeg, picture_png, picture_raw;
 

@@ -1,4 +1,4 @@
-/* JPEG by libjpeg-turbo. Its errors come back by longjmp, its warnings do not count. */
+/* JPEG by libjpeg-turbo. Errors return by longjmp; warnings are ignored. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@ struct jpeg {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
-    bool made, cut, short_data;                          /* cut: read beyond the file; short_data: a scan lacks data */
-    int left, columns;                                   /* of each row, what is decoded */
-    uint8_t *row;                                        /* one that nobody wants */
+    bool made, cut, short_data;                          /* cut: read past the end; short_data: a scan lacks data */
+    int left, columns;                                   /* the decoded part of each row */
+    uint8_t *row;                                        /* for rows to discard */
     char why[JMSG_LENGTH_MAX];
 };
 
@@ -40,7 +40,7 @@ static void error_exit(j_common_ptr d)
     longjmp(j->failed, 1);
 }
 
-/* level -1: a warning; others are for tracing */
+/* level -1: a warning; others: trace messages */
 static void emit_message(j_common_ptr d, int level)
 {
     if (level < 0 && d->err->msg_code == JWRN_HIT_MARKER) of(d)->short_data = true;
@@ -52,7 +52,7 @@ static void output_message(j_common_ptr d) { (void)d; }
 
 static void source_nothing(j_decompress_ptr d) { (void)d; }
 
-/* Beyond the end, the marker of the end: what a file is cut off by may be nothing but that. */
+/* Past the end, supplies the end marker: a truncated file may lack only that. */
 static boolean source_fill(j_decompress_ptr d)
 {
     static const JOCTET end[] = {0xff, JPEG_EOI};
@@ -72,7 +72,7 @@ static void source_skip(j_decompress_ptr d, long n)
     }
 }
 
-/* A progressive file of some kilobytes may hold scans that take hours. */
+/* A progressive file of some kilobytes may have scans that take hours. */
 static void progress_look(j_common_ptr d)
 {
     if (((j_decompress_ptr)d)->input_scan_number > PICTURE_SCANS) fail(of(d), "too many scans");
@@ -85,10 +85,10 @@ static bool begins(jpeg_saved_marker_ptr m, const char *with, size_t n)
     return m->data_length >= n && !memcmp(m->data, with, n);
 }
 
-/* A long EXIF goes on in further segments; of several packets of XMP the last one counts. */
+/* A long EXIF continues in further segments; of several XMP packets the last one counts. */
 static int orientation_find(const struct jpeg_decompress_struct *d)
 {
-    static const char exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";   /* and the string's NUL */
+    static const char exif_name[] = "Exif\0", xmp_name[] = "http://ns.adobe.com/xap/1.0/";   /* with the string's NUL */
     struct text exif = {0};
     jpeg_saved_marker_ptr xmp = NULL;
     for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next) {
@@ -107,7 +107,7 @@ static void header_read(struct jpeg *j)
     struct jpeg_decompress_struct *d = &j->d;
     jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(d, TRUE);
-    j->p.width = (int)d->image_width;                    /* of 16 bits */
+    j->p.width = (int)d->image_width;                    /* at most 16 bits */
     j->p.height = (int)d->image_height;
     j->p.orientation = orientation_find(d);
     bool ink = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
@@ -117,7 +117,7 @@ static void header_read(struct jpeg *j)
     d->progress = &j->progress;
 }
 
-/* Where the file ends before its picture does. Nothing but the end may be missing of one that is not progressive. */
+/* Error if the file ends before its picture. A file that is not progressive may lack only the end marker. */
 static int cut_check(const struct jpeg *j, struct err *e)
 {
     bool several = jpeg_has_multiple_scans((j_decompress_ptr)&j->d);
@@ -144,7 +144,7 @@ static int jpeg_open(struct picture *p, struct err *e)
     return 0;
 }
 
-/* Of several scans all coefficients are kept, otherwise some rows. */
+/* With several scans libjpeg stores all coefficients, otherwise some rows. */
 static size_t jpeg_memory(const struct picture *p)
 {
     const struct jpeg *j = (const struct jpeg *)p;
@@ -161,8 +161,8 @@ static void jpeg_shrink(struct picture *p, int by)
     p->height = (p->height + by - 1) / by;
 }
 
-/* Only the columns of the part, and as many more on each side as blocks reach: upsampling looks at neighbours, which an
- * edge has not. All of several scans: where some are left out, libjpeg smooths from block to block. */
+/* Decodes the part's columns and as many more on the left and right as a block has, because upsampling reads
+ * neighbours. With several scans it decodes all columns: libjpeg smooths across blocks there if some are left out. */
 static void columns_choose(struct jpeg *j)
 {
     struct jpeg_decompress_struct *d = &j->d;
@@ -195,7 +195,7 @@ static uint8_t part(unsigned a, unsigned b)
     return (uint8_t)((x + (x >> 8)) >> 8);
 }
 
-/* Adobe's files hold 255 less the ink. */
+/* Adobe's files store 255 minus the ink. */
 static void ink_to_light(uint8_t *row, int n)
 {
     for (int i = 0; i < n; i++, row += PICTURE_BYTES)
@@ -213,7 +213,7 @@ static int jpeg_row(struct picture *p, uint8_t *out, struct err *e)
     return cut_check(j, e);
 }
 
-/* The last row of all is read, for libjpeg would not look at what it skips to the end. */
+/* Reads the very last row, because libjpeg does not check rows that are skipped at the end. */
 static int jpeg_skip(struct picture *p, int rows, struct err *e)
 {
     struct jpeg *j = (struct jpeg *)p;

@@ -1,4 +1,4 @@
-/* PNG by libpng. Its errors come back by longjmp, its warnings do not count. */
+/* PNG by libpng. Errors return by longjmp; warnings are ignored. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@ struct png {
     struct picture p;
     png_structp s;
     png_infop info;
-    size_t at;                                           /* bytes of the file that have been read */
-    uint8_t *all, **row;                                 /* of an interlaced picture: all of its rows */
+    size_t at;                                           /* bytes of the file read so far */
+    uint8_t *all, **row;                                 /* for an interlaced picture: all rows */
     char why[120];
 };
 
@@ -42,9 +42,9 @@ static void png_bytes(png_structp s, png_bytep out, size_t n)
     g->at += n;
 }
 
-/* ---- which way up ------------------------------------------------------------------------------------------------ */
+/* ---- orientation ------------------------------------------------------------------------------------------------- */
 
-/* libpng gives chunks behind the pixels only once these are read, so chunks are looked for in the file itself. */
+/* libpng returns chunks after the pixels only once it has read the pixels, so this code searches the file itself. */
 struct bytes { const uint8_t *s; size_t n; };
 struct notes { struct bytes exif, raw, xmp; bool has_exif; uint8_t *unpacked[2]; };
 
@@ -53,7 +53,7 @@ static uint32_t number_at(const uint8_t *s)
     return (uint32_t)s[0] << 24 | (uint32_t)s[1] << 16 | (uint32_t)s[2] << 8 | s[3];
 }
 
-/* Takes n bytes and the NUL behind them off the front; false: there is no NUL. */
+/* Removes n bytes and the NUL after them from the front; false: no NUL. */
 static bool word_take(struct bytes *b, struct bytes *word)
 {
     const uint8_t *end = b->n ? memchr(b->s, 0, b->n) : NULL;
@@ -65,7 +65,7 @@ static bool word_take(struct bytes *b, struct bytes *word)
 
 static bool unpack(struct bytes *b, uint8_t **at)
 {
-    enum { MOST = 1 << 20 };                              /* of what Pillow unpacks */
+    enum { MOST = 1 << 20 };                              /* limit of Pillow */
     uLongf n = MOST;
     free(*at);
     *at = mem_alloc(MOST);
@@ -74,7 +74,7 @@ static bool unpack(struct bytes *b, uint8_t **at)
     return true;
 }
 
-/* tEXt: key, text; zTXt: key, 0, packed text; iTXt: key, is it packed, 0, language, key in it, text. */
+/* tEXt: key, text; zTXt: key, 0, packed text; iTXt: key, packed flag, 0, language, translated key, text. */
 static void text_take(struct notes *k, char kind, struct bytes b)
 {
     static const char *const names[] = {"Raw profile type exif", "XML:com.adobe.xmp"};
@@ -85,7 +85,7 @@ static void text_take(struct notes *k, char kind, struct bytes b)
     for (int i = 0; i < 2; i++) {
         if (key.n != strlen(names[i]) || memcmp(key.s, names[i], key.n)) continue;
         bool packed = kind == 'z';
-        if (kind != 't' && (b.n < 2 || b.s[kind == 'i'])) return;   /* a way of packing that there is not */
+        if (kind != 't' && (b.n < 2 || b.s[kind == 'i'])) return;   /* unknown compression method */
         if (kind == 'z') b.s++, b.n--;
         if (kind == 'i') {
             packed = b.s[0];
@@ -113,7 +113,7 @@ static void notes_find(const struct picture *p, struct notes *k)
     }
 }
 
-/* ImageMagick's text: three lines about it, then bytes as two digits of base 16 each, in lines. */
+/* ImageMagick's text: three header lines, then lines of bytes in hexadecimal. */
 static int raw_look(struct bytes b)
 {
     struct text t = {0};
@@ -147,7 +147,7 @@ static int orientation_find(const struct picture *p)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Whatever it holds becomes four bytes a pixel. */
+/* Converts any format to four bytes a pixel. */
 static int four_bytes(struct png *g, struct err *e)
 {
     png_set_expand(g->s);
@@ -194,7 +194,7 @@ static int png_open(struct picture *p, struct err *e)
 static size_t png_memory(const struct picture *p)
 {
     const struct png *g = (const struct png *)p;
-    size_t row = (size_t)p->width * 2 * PICTURE_BYTES;   /* as stored at most, 16 bits */
+    size_t row = (size_t)p->width * 2 * PICTURE_BYTES;   /* upper bound as stored, 16 bits */
     bool whole = png_get_interlace_type(g->s, g->info) != PNG_INTERLACE_NONE;
     return row * (whole ? (size_t)p->height : 4);
 }

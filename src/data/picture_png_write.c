@@ -1,4 +1,4 @@
-/* PNG files, by libpng, whose errors come back by longjmp. */
+/* Writes PNG files with libpng, whose errors return by longjmp. */
 #include <setjmp.h>
 #include <stdlib.h>
 #include <png.h>

@@ -1,4 +1,4 @@
-/* Pixels as they are: a plane of bytes for each of one or three colours. Nothing in such a file can be damaged. */
+/* Raw pixels: one plane of bytes for each of one or three colours. Such a file cannot be damaged. */
 #include "data/picture_int.h"
 
 static int raw_begin(struct picture *p, struct err *e)
@@ -25,7 +25,7 @@ static int raw_skip(struct picture *p, int rows, struct err *e)
 static int raw_row(struct picture *p, uint8_t *out, struct err *e)
 {
     const size_t plane = (size_t)p->width * (size_t)p->height, first = (size_t)(p->rows - 1) * (size_t)p->width;
-    const size_t next = p->n == plane ? 0 : plane;        /* of one plane, all colours are that */
+    const size_t next = p->n == plane ? 0 : plane;        /* one plane serves all colours */
     const uint8_t *from = p->bytes + first;
     (void)e;
     for (int x = 0; x < p->width; x++, out += PICTURE_BYTES)

@@ -1,10 +1,10 @@
-/* Which way up a picture is, as Pillow's exif_transpose finds it: by EXIF, or else by XMP. What is odd there is passed
- * over as it passes it over, and where it would fail, the picture stays as it is stored. */
+/* A picture's orientation, as Pillow's exif_transpose finds it: by EXIF, or else by XMP. Malformed data that Pillow
+ * ignores are ignored; where Pillow would fail, the picture stays as stored. */
 #include <string.h>
 #include "data/picture_int.h"
 
-/* A TIFF file: byte order, 42, place of the first folder; a folder is a count and entries of 12 bytes: tag, type,
- * count, value or its place. */
+/* A TIFF file: byte order, 42, offset of the first directory. A directory is a count and entries of 12 bytes: tag,
+ * type, count, value or its offset. */
 struct exif { const uint8_t *s; size_t n; bool big; };
 
 static uint64_t exif_at(const struct exif *x, size_t at, int bytes)
@@ -17,7 +17,7 @@ static uint64_t exif_at(const struct exif *x, size_t at, int bytes)
 enum { SHORT = 3, LONG = 4, RATIONAL = 5, SBYTE = 6, SSHORT = 8, SLONG = 9, SRATIONAL = 10, FLOAT = 11, DOUBLE = 12,
        IFD = 13, LONG8 = 16 };
 
-/* The first number of a value; 0: it is none. */
+/* The first number of a value; 0: not a number. */
 static double exif_number(const struct exif *x, size_t at, unsigned type)
 {
     const uint64_t v = exif_at(x, at, type == SBYTE ? 1 : type == SHORT || type == SSHORT ? 2 : 4);
@@ -64,7 +64,7 @@ int picture_exif(const uint8_t *exif, size_t n)
         const size_t bytes = type < TYPES ? bytes_of[type] * (size_t)exif_at(&x, at + 4, 4) : 0;
         size_t value = at + 8;
         if (!bytes) continue;
-        if (bytes > 4) {                                  /* the value lies elsewhere */
+        if (bytes > 4) {                                  /* the value is stored elsewhere */
             elsewhere += bytes;
             if (elsewhere > n) continue;
             value = (size_t)exif_at(&x, value, 4);

@@ -11,7 +11,7 @@ double variate_uniform(struct draws *d) { return (double)word_next(d) * 0x1p-32;
 
 double variate_between(struct draws *d, double lo, double hi) { return lo + (hi - lo) * variate_uniform(d); }
 
-/* The upper half of a product of 64 bits each: no n is so large that it were seen. */
+/* The upper half of a 64 x 64 bit product: the bias is negligible for every n. */
 uint64_t variate_below(struct draws *d, uint64_t n)
 {
     uint64_t high = word_next(d), low = word_next(d);
@@ -24,7 +24,7 @@ double variate_normal(struct draws *d)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-/* Its logarithm, for of a small a it may be too small for a double. */
+/* The logarithm, because with a small a the value may underflow a double. */
 static double gamma_log(struct draws *d, double a)
 {
     double more = a < 1 ? log(((double)word_next(d) + 1) * 0x1p-32) / a : 0;

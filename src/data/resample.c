@@ -9,12 +9,12 @@
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* How far from its centre an element of the result sees, in elements of the source. */
+/* Half width of a result element's support, in source elements. */
 static double reach(int64_t from, int64_t to) { return from > to ? (double)from / (double)to : 1; }
 
 int64_t taps_most(int64_t from, int64_t to) { return 2 * (int64_t)ceil(reach(from, to)) + 1; }
 
-/* In the order of Pillow's operations, whose roundings decide the last bit: precompute_coeffs of Resample.c. */
+/* In the order of Pillow's operations, whose roundings decide the last bit: precompute_coeffs in Resample.c. */
 struct taps taps_of(int64_t from, int64_t to, int64_t i, double *weight)
 {
     double wide = reach(from, to), ss = 1 / wide, sum = 0;
@@ -30,9 +30,9 @@ struct taps taps_of(int64_t from, int64_t to, int64_t i, double *weight)
 
 /* ---- pictures of 8 bits ------------------------------------------------------------------------------------------ */
 
-/* Weights are whole numbers of 2^-22, so that a sum of 8-bit values fits into 32 bits. */
+/* Weights are multiples of 2^-22, so that a sum of 8-bit values fits into 32 bits. */
 enum { BITS = 22, HALF = 1 << (BITS - 1), PIXEL = 4 };
-/* Of one row of the window. */
+/* Bytes of a row of the window. */
 static size_t window_bytes(const struct resample_want *w) { return size_align64((size_t)w->n_columns * PIXEL); }
 
 static size_t axis_bytes(int64_t most, int n)
@@ -49,7 +49,8 @@ static char *axis_place(struct resample_axis *a, int64_t most, int n, char *at)
     return at + size_align64((size_t)(n * most) * sizeof *a->weight);
 }
 
-/* n elements from `first` on. mirrored: both are counted from the other end. exact: room for the weights of one. */
+/* n elements from `first` on. mirrored: counts both from the other end. exact: buffer for the weights of one
+ * element. */
 struct axis_want { int64_t from, to, first; int n; bool mirrored; };
 static void axis_fill(struct resample_axis *a, const struct axis_want *x, double *exact)
 {
@@ -72,7 +73,7 @@ struct picture_part resample_part(const struct resample *r)
                                  .top = (int)top->first, .rows = (int)(bottom->first + bottom->n - top->first)};
 }
 
-/* One row along the row, for the columns of the window. */
+/* Scales one row along the row, for the window's columns. */
 static void across_plain(const struct resample *r, const uint8_t *row, uint8_t *out)
 {
     const struct resample_axis *a = &r->columns;
@@ -86,8 +87,8 @@ static void across_plain(const struct resample *r, const uint8_t *row, uint8_t *
         }
 }
 
-/* Row i of the window along the columns, of lines as wide as r->line_bytes says. The line of the picture's row y is y
- * modulo the most that there are. */
+/* Scales along the columns to row i of the window. Lines have r->line_bytes bytes. The picture's row y is in line y
+ * modulo r->rows.most. */
 static void down_plain(const struct resample *r, int i, uint8_t *out)
 {
     const struct resample_axis *a = &r->rows;
@@ -103,10 +104,10 @@ static void down_plain(const struct resample *r, int i, uint8_t *out)
 
 /* The same with AVX2.
  *
- * Along a row, groups of four taps: all columns have as many, with weights of 0 where there is nothing, so that no
- * branch depends on the column. 16-bit products are added by pairs (vpmaddwd), so a weight is split into its upper and
- * its lower SPLIT bits; the sums are those of the whole weights. */
-enum { GROUP = 4, SPLIT = 12, GROUP_WEIGHTS = 2 * GROUP * PIXEL };   /* upper ones, then lower ones, for each byte */
+ * Along a row, taps form groups of four. All columns have equally many, padded with weights of 0, so no branch depends
+ * on the column. vpmaddwd adds pairs of 16-bit products, so each weight is split into its upper bits and its lower
+ * SPLIT bits. The sums equal those of the whole weights. */
+enum { GROUP = 4, SPLIT = 12, GROUP_WEIGHTS = 2 * GROUP * PIXEL };   /* for each byte, upper then lower parts */
 static int columns_of(const struct resample_want *w) { return (w->n_columns + 3) / 4 * 4; }
 
 static size_t groups_bytes(const struct resample_want *w, int64_t most)
@@ -115,7 +116,7 @@ static size_t groups_bytes(const struct resample_want *w, int64_t most)
     return size_align64(n * sizeof(int32_t)) + size_align64(n * groups * GROUP_WEIGHTS * sizeof(int16_t));
 }
 
-/* False where the part has fewer columns than groups have taps. */
+/* False if the part has fewer columns than a group has taps. */
 static bool groups_make(struct resample *r, char *at)
 {
     struct resample_groups *g = &r->groups;
@@ -149,7 +150,7 @@ static bool groups_make(struct resample *r, char *at)
 #ifdef __x86_64__
 static bool processor_is_wide(void) { return __builtin_cpu_supports("avx2"); }
 
-/* Sums of a column, four bytes of a pixel in each half: taps 0 and 1 of each group, and 2 and 3. */
+/* Sums of a column, four bytes of a pixel in each half: taps 0 and 1 of each group, and taps 2 and 3. */
 __attribute__((target("avx2"))) static inline __m256i column_sums(const struct resample_groups *g, int i,
                                                                   const uint8_t *row)
 {
@@ -166,7 +167,7 @@ __attribute__((target("avx2"))) static inline __m256i column_sums(const struct r
     return _mm256_add_epi32(_mm256_slli_epi32(upper, SPLIT), lower);
 }
 
-/* Of two columns: rounded, one in each half. */
+/* Two columns, rounded, one in each half. */
 __attribute__((target("avx2"))) static inline __m256i two_columns(__m256i a, __m256i b)
 {
     __m256i sum = _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
@@ -185,8 +186,8 @@ __attribute__((target("avx2"))) static void across_wide(const struct resample *r
     }
 }
 
-/* Of two lines a byte of the first one and the same byte of the second one become a pair of 16-bit numbers, and so do
- * their weights: the upper bits of both, then the lower ones. A line that is missing at the end has weight 0. */
+/* The weights of two lines become pairs of 16-bit numbers, to match pairs of a byte of each line: first the upper bits
+ * of both weights, then the lower ones. A missing last line has weight 0. */
 static void pairs_make(const struct resample *r, int i)
 {
     const int32_t *w = r->rows.weight + i * r->rows.most, below = (1 << SPLIT) - 1;

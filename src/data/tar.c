@@ -17,9 +17,9 @@ struct tar {
     const char *path;
     int fd;
     uint64_t size, at;                                   /* of the file; of the next header */
-    uint8_t piece[PIECE];                                /* of the file, from piece_at on */
+    uint8_t piece[PIECE];                                /* part of the file, from piece_at on */
     uint64_t piece_at, piece_n;
-    struct text name;                                    /* of the next member, where something before it says so */
+    struct text name;                                    /* of the next member, if a record before it gives one */
     bool has_name, has_size;
     uint64_t told_size;
 };
@@ -29,7 +29,7 @@ static int damaged(const struct tar *t, uint64_t at, const char *what, struct er
     return err_set(e, E_DATA, "%s: offset %llu: %s", t->path, (unsigned long long)at, what);
 }
 
-/* A block of the file, read with its neighbours: small members lie close to each other. NULL: e. */
+/* A block of the file, read with the blocks after it, because small members are close together. NULL: e. */
 static const uint8_t *block(struct tar *t, uint64_t at, struct err *e)
 {
     if (at < t->piece_at || at + BLOCK > t->piece_at + t->piece_n) {
@@ -43,7 +43,7 @@ static const uint8_t *block(struct tar *t, uint64_t at, struct err *e)
     return t->piece + (at - t->piece_at);
 }
 
-/* Octal digits among blanks and NULs, or where the first bit is set a number of base 256. */
+/* Octal digits among blanks and NULs, or, if the first bit is set, a number of base 256. */
 static bool number(const uint8_t *s, int n, uint64_t *v)
 {
     int i = 0;
@@ -64,7 +64,7 @@ static bool number(const uint8_t *s, int n, uint64_t *v)
 static bool sum_right(const uint8_t *h)
 {
     uint64_t told;
-    unsigned sum = SUM_N * ' ';                          /* which stand for the sum itself */
+    unsigned sum = SUM_N * ' ';                          /* blanks replace the sum itself */
     for (int i = 0; i < BLOCK; i++) sum += h[i];
     for (int i = SUM; i < SUM + SUM_N; i++) sum -= h[i];
     return number(h + SUM, SUM_N, &told) && told == sum;
@@ -77,19 +77,19 @@ static bool empty(const uint8_t *h)
 
 static void field_add(struct text *t, const uint8_t *s, size_t n) { text_add_bytes(t, s, strnlen((const char *)s, n)); }
 
-/* What the header itself calls it. */
+/* The name in the header itself. */
 static void name_take(struct tar *t, const uint8_t *h)
 {
     t->name.n = 0;
     text_add(&t->name, "%s", "");
-    if (!memcmp(h + MAGIC, "ustar", 6) && h[PREFIX]) {    /* with the NUL: GNU's own has a blank there */
+    if (!memcmp(h + MAGIC, "ustar", 6) && h[PREFIX]) {    /* with the NUL: GNU's format has a blank there */
         field_add(&t->name, h + PREFIX, PREFIX_N);
         text_add(&t->name, "/");
     }
     field_add(&t->name, h + NAME, NAME_N);
 }
 
-/* ---- what precedes a member -------------------------------------------------------------------------------------- */
+/* ---- records before a member ------------------------------------------------------------------------------------- */
 
 static void name_told(struct tar *t, const char *s, size_t n)
 {
@@ -113,7 +113,7 @@ static int pax_record(struct tar *t, uint64_t at, const char *key, const char *v
     return 0;
 }
 
-/* Records "LENGTH KEY=VALUE\n", where LENGTH counts all of it. s ends with a NUL. */
+/* Records "LENGTH KEY=VALUE\n"; LENGTH is that of the whole record. s ends with a NUL. */
 static int pax_read(struct tar *t, uint64_t at, char *s, size_t n, struct err *e)
 {
     for (size_t done = 0, length; done < n; done += length) {
@@ -130,7 +130,7 @@ static int pax_read(struct tar *t, uint64_t at, char *s, size_t n, struct err *e
     return 0;
 }
 
-/* A name that is too long for a header, or pax's records. */
+/* Reads a name too long for a header, or pax's records. */
 static int extra_read(struct tar *t, uint8_t type, uint64_t at, uint64_t size, struct err *e)
 {
     if (size > EXTRA_MOST) return damaged(t, at, "more than 1 MiB about one member", e);
@@ -154,13 +154,13 @@ static enum tar_kind kind_of(uint8_t type)
     return type == 'S' || type == 'M' ? K_APART : K_OTHER;
 }
 
-/* How many bytes follow the header, which is at t->at. extra: it is no member's own, so no size was told for it. */
+/* Bytes after the header at t->at. extra: not a member, so t->told_size does not apply. */
 static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t *size, struct err *e)
 {
     uint64_t room = t->size - t->at - BLOCK;
     if (!number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "a size that is none", e);
     if (t->has_size && !extra) *size = t->told_size;
-    if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0;      /* links, devices, folders: what it says is not there */
+    if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0; /* links, devices, folders have no data, whatever the field says */
     if (*size <= room) return 0;
     return err_set(e, E_DATA, "%s: offset %llu: a member of %llu byte%s, but the file ends after %llu", t->path,
                    (unsigned long long)t->at, (unsigned long long)*size, *size == 1 ? "" : "s",
@@ -184,7 +184,7 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
         const char *name = t->name.s;
         while (!strncmp(name, "./", 2)) name += 2;
         size_t n = strlen(name);
-        bool file = n && name[n - 1] != '/';              /* before POSIX, folders were files whose names end so */
+        bool file = n && name[n - 1] != '/';              /* before POSIX, folders were files with such names */
         if (file && member(ctx, &(struct tar_member){name, at, size, t->fd, kind == K_LINK}, e)) return -1;
     }
     if (!extra) t->has_name = t->has_size = false;
@@ -193,7 +193,8 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
     return 0;
 }
 
-/* Behind the end there may be zeros. Another archive, as cat leaves it there, is not read, and some readers would. */
+/* Zeros may follow the end. Another archive there, appended with cat, is an error, because some readers would read
+ * it. */
 static int end_check(struct tar *t, struct err *e)
 {
     enum { LOOKED_AT = 1 << 20 };

@@ -6,7 +6,7 @@
 #include "data/ds_int.h"
 #include "data/validation.h"
 
-/* A data set of some samples of another one. kind: that one's, but for what is counted and numbered. */
+/* A data set of some samples of another one. kind: the other's, except for functions with counts and sample numbers. */
 struct some {
     struct ds ds;
     struct ds_kind kind;
@@ -58,7 +58,7 @@ static void some_close(struct ds *d)
     free(s);
 }
 
-/* What the other one has not, this one has not either. */
+/* Leaves out functions that the other kind does not have. */
 static struct ds_kind kind_of(const struct ds_kind *all)
 {
     struct ds_kind k = *all;
@@ -74,7 +74,7 @@ static struct ds_kind kind_of(const struct ds_kind *all)
     return k;
 }
 
-/* ---- which ones -------------------------------------------------------------------------------------------------- */
+/* ---- choice ------------------------------------------------------------------------------------------------------ */
 
 struct class_member { int64_t class; uint64_t sample; };
 
@@ -85,7 +85,7 @@ static int member_order(const void *a, const void *b)
     return (x->sample > y->sample) - (x->sample < y->sample);
 }
 
-/* Draws k of the n samples: each is taken with the probability of those still wanted among those still left. */
+/* Draws k of n samples: takes each with probability (samples still to draw) / (samples left). */
 static void draw(const struct class_member *m, uint64_t n, uint64_t k, uint64_t seed, bool *kept)
 {
     for (uint64_t i = 0; i < n && k; i++) {
@@ -97,8 +97,7 @@ static void draw(const struct class_member *m, uint64_t n, uint64_t k, uint64_t 
     }
 }
 
-/* What is rounded off in one class is made up for in the next ones, as far as rounding can, so that the share of all is
- * right, too. */
+/* Later classes compensate for the rounding of earlier ones, so the fraction of all samples is right, too. */
 void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t seed, bool *kept)
 {
     struct class_member *m = mem_alloc(size_mul(n + 1, sizeof *m));
@@ -118,7 +117,7 @@ void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t 
     free(m);
 }
 
-/* The numbers of the samples that the part has; *n: how many. */
+/* The sample numbers of the part; *n: how many. */
 static uint64_t *samples_of(const struct ds *all, const struct conf *c, enum ds_part part, uint64_t *n)
 {
     const uint64_t count = all->kind->count(all);
@@ -138,7 +137,7 @@ static uint64_t *samples_of(const struct ds *all, const struct conf *c, enum ds_
 int validation_open(const struct ds_kind *kind, const struct conf *c, enum ds_part part, const struct ds_want *want,
                     struct ds **out, struct err *e)
 {
-    struct conf same = *c;                                /* what is tested with is not augmented */
+    struct conf same = *c;                                /* test samples are not augmented */
     struct ds *all = NULL;
     if (part == DS_TEST) same.data.augment.n = 0;
     *out = NULL;

@@ -18,8 +18,8 @@ static void inverse_transposed(const double a[3][3], double out[3][3])
     for (int i = 0; i < 9; i++) out[i / 3][i % 3] /= det;
 }
 
-/* The rotation of the polar form of the affine's directions, by Newton's iteration (Higham, "Computing the polar
- * decomposition, with applications", 1986): what nibabel takes from the singular vectors. */
+/* The rotation of the polar decomposition of the affine's directions, by Newton's iteration (Higham, "Computing the
+ * polar decomposition, with applications", 1986). nibabel computes it from singular vectors. */
 static void rotation_of(const struct nifti *f, double r[3][3])
 {
     enum { TURNS = 60 };
@@ -37,11 +37,11 @@ static void rotation_of(const struct nifti *f, double r[3][3])
     }
 }
 
-/* Rotations of single precision that are equal but for rounding. */
+/* Differences below this are rounding in single precision rotations. */
 #define TIE 1e-5
 
-/* Whether one axis of the file goes before another one: the one that goes along some direction most, and of equal ones
- * that whose direction comes first, so that neither their order in the file nor their signs count. */
+/* Whether one axis of the file precedes another. The axis closest to some direction is first. Among equal ones the
+ * order of directions decides, so neither the axes' order in the file nor their signs matter. */
 static bool before(const double r[3][3], int k, int other)
 {
     double most[2] = {0}, sign[2] = {0};
@@ -60,8 +60,8 @@ static bool before(const double r[3][3], int k, int other)
     return k < other;
 }
 
-/* The file's axes in turn, the most certain one first, take the direction, among those left, that they go along most:
- * as nibabel 5.4 does. */
+/* Each axis of the file, the most certain one first, takes the free direction that it is closest to, as in nibabel
+ * 5.4. */
 static void axes_find(const struct nifti *f, struct volume_grid *g)
 {
     double r[3][3];
@@ -128,7 +128,7 @@ int volume_same(const struct nifti *a, const struct nifti *b, struct err *e)
 
 /* ---- resampling -------------------------------------------------------------------------------------------------- */
 
-/* How far it is in the file from a voxel to the next one along an axis, and where the first one is. */
+/* Strides in the file from a voxel to the next one along an axis, and the position of the first. */
 struct volume_walk { int64_t first, step[3]; };
 
 static struct volume_walk walk_of(const struct volume_grid *g)
@@ -142,7 +142,7 @@ static struct volume_walk walk_of(const struct volume_grid *g)
     return w;
 }
 
-/* Two voxels, and how much the second one counts. */
+/* Two voxels, and the weight of the second one. */
 struct volume_pair { int64_t a, b; double part; };
 
 static struct volume_pair *pairs_make(int64_t from, int64_t to, int64_t step)
@@ -183,7 +183,7 @@ void volume_scale(const struct volume_grid *g, const float *stored, float *out)
     for (int i = 0; i < 3; i++) free(pair[i]);
 }
 
-/* In whole numbers: the voxel of `from` in which the centre of the i-th of `to` lies. */
+/* In integers: the voxel of `from` that contains the centre of voxel i of `to`. */
 static int64_t nearest(int64_t i, int64_t from, int64_t to) { return (2 * i + 1) * from / (2 * to); }
 
 void volume_scale_labels(const struct volume_grid *g, const uint8_t *stored, uint8_t *out)
@@ -218,7 +218,7 @@ void volume_back(const struct volume_grid *g, const uint8_t *labels, uint8_t *st
 
 /* ---- cropping and padding ---------------------------------------------------------------------------------------- */
 
-/* out is all zeros. Elements of `bytes`. */
+/* out is zeroed. bytes: size of an element. */
 static void fit(const struct volume_grid *g, size_t bytes, const char *in, char *out)
 {
     int64_t lo[3], n[3];
@@ -259,7 +259,7 @@ static void minmax(float *x, uint64_t n)
     for (uint64_t i = 0; i < n; i++) x[i] = (float)((x[i] - lo) / (hi > lo ? hi - lo : 1));
 }
 
-/* nonzero: of what is not 0. */
+/* nonzero: only of values that are not 0. */
 static void zscore(float *x, uint64_t n, bool nonzero)
 {
     double sum = 0, squares = 0;
@@ -279,8 +279,9 @@ static void zscore(float *x, uint64_t n, bool nonzero)
         if (!nonzero || x[i] != 0) x[i] = (float)((x[i] - mean) / deviation);
 }
 
-/* Whole numbers in the order of finite floats, and back. */
-enum { HALF = VOLUME_TABLE_BYTES / sizeof(uint32_t) };   /* the values of half a float, each of which has a count */
+/* Integers in the order of finite floats, and back. */
+enum { HALF = VOLUME_TABLE_BYTES / sizeof(uint32_t) };   /* number of values of half a float's bits, each with a
+                                                          * count */
 static uint32_t key_of(float x)
 {
     uint32_t bits;
@@ -296,7 +297,7 @@ static float of_key(uint32_t key)
     return x;
 }
 
-/* The first place up to which more than *rank have been counted; *rank becomes the one within it. */
+/* The first place up to which more than *rank are counted; *rank becomes the rank within that place. */
 static uint32_t place_of(const uint32_t *count, uint64_t *rank)
 {
     uint32_t i = 0;
@@ -304,8 +305,8 @@ static uint32_t place_of(const uint32_t *count, uint64_t *rank)
     return i;
 }
 
-/* Of n values, in ascending order, number `rank`: by counting their upper halves, then the lower ones of those that
- * share it. So the values need not be put in order, which would take three times their memory, and longer. */
+/* The value of ascending rank `rank` among n: counts their upper halves, then the lower halves of those that share the
+ * found one. Sorting would take three times their memory, and longer. */
 static double ranked(const float *x, uint64_t n, uint64_t rank, uint32_t *count)
 {
     memset(count, 0, VOLUME_TABLE_BYTES);
@@ -323,7 +324,7 @@ static int key_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The keys of few values in order, which is done before the table of many is empty; NULL: there are many. */
+/* The sorted keys of few values, which takes less time than clearing the table; NULL: too many. */
 static uint32_t *keys_sorted(const float *x, uint64_t n)
 {
     enum { FEW = 512 };

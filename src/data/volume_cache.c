@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "data/volume_cache.h"
 
-/* kept: its bytes count; others rest when they have no user, and go when they may not */
+/* kept: in the cache, and counts in volume_cache.kept. Other blocks rest without users, or are freed. */
 struct cache_block { void *at; size_t bytes; int users; bool making, kept; };
 enum { RESTS = 2 };
 struct volume_cache {
@@ -26,7 +26,7 @@ struct volume_cache *volume_cache_new(uint64_t numbers, size_t most, size_t spar
     return c;
 }
 
-/* With the lock held, which it releases meanwhile. */
+/* With the lock held; releases it meanwhile. */
 static int block_make(struct volume_cache *c, uint64_t number, const struct volume_maker *m, struct err *e)
 {
     struct cache_block *b = &c->block[number];
@@ -47,7 +47,7 @@ static int block_make(struct volume_cache *c, uint64_t number, const struct volu
     return 0;
 }
 
-/* Of what rests number i no longer does. */
+/* Removes entry i of the resting blocks. */
 static void rest_end(struct volume_cache *c, int i)
 {
     c->rests--;

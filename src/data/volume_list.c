@@ -22,7 +22,7 @@ void volume_list_free(struct volume_list *l)
     *l = (struct volume_list){0};
 }
 
-/* A name of n bytes, relative to the folder of a file. */
+/* A name of n bytes, relative to the folder of path. */
 static const char *beside(struct arena *mem, const char *path, const char *name, size_t n)
 {
     const char *slash = *name == '/' ? NULL : strrchr(path, '/');
@@ -35,7 +35,7 @@ static const char *beside(struct arena *mem, const char *path, const char *name,
 
 /* ---- dataset.json ------------------------------------------------------------------------------------------------ */
 
-/* Does a path leave the folder that it is relative to? */
+/* Does a path leave its base folder? */
 static bool leaves(const char *name)
 {
     for (const char *s = name; *s; s += strspn(s, "/")) {
@@ -46,7 +46,7 @@ static bool leaves(const char *name)
     return *name == '/';
 }
 
-/* *out: NULL for a file that is no volume, such as what archives made on a Macintosh name. */
+/* *out: NULL for a file that is not a volume, such as extra files in archives made on a Macintosh. */
 static int name_take(struct volume_list *l, const char *key, size_t i, const json_t *name, const char **out,
                      struct err *e)
 {
@@ -64,7 +64,7 @@ static int name_take(struct volume_list *l, const char *key, size_t i, const jso
     return 0;
 }
 
-/* An entry is {"image": NAME, "label": NAME} or, where there are no labels, NAME. */
+/* An entry is {"image": NAME, "label": NAME} or, without labels, NAME. */
 static int entries_take(struct volume_list *l, const json_t *root, const char *key, bool labelled, struct err *e)
 {
     const json_t *all = json_object_get(root, key);
@@ -79,7 +79,7 @@ static int entries_take(struct volume_list *l, const json_t *root, const char *k
     return 0;
 }
 
-/* {"0": "background", "1": "Anterior" ...}; what is not like that names nothing. */
+/* {"0": "background", "1": "Anterior" ...}; otherwise there are no names. */
 static void classes_take(struct volume_list *l, const json_t *root)
 {
     const json_t *all = json_object_get(root, "labels");
