@@ -1,4 +1,5 @@
-/* What actions call: as it was recorded before the first step, where the backend can, or call by call. */
+/* Runs an action's calls: replays the recording made before the first step if there is one, otherwise makes each
+ * call. */
 #include "exec/meter.h"
 
 static int optimize(struct exec *s, struct bound *b, const struct act *a, struct err *e)
@@ -10,7 +11,7 @@ static int params_changed(struct exec *s, struct bound *b, const struct act *a, 
     return exec_averages_copies(s, e) || exec_pack(s, true, e) ? -1 : 0;
 }
 
-/* Of an action of the row, or with the row's length as index, of what comes after it; NULL: it calls nothing. */
+/* The function for an action of the row; index = the row's length: the function after the row. NULL: no calls. */
 static act_fn *calls_of(const struct exec *s, const struct bound *b, int index)
 {
     const struct act *a = &b->p->row[s->rank][index];
@@ -21,7 +22,7 @@ static act_fn *calls_of(const struct exec *s, const struct bound *b, int index)
     return act_calls(b->p, a) ? prog_calls : NULL;
 }
 
-/* What was recorded is replayed: its arguments are the same in every step. */
+/* Replays a recording if there is one: its arguments are the same in every step. */
 int calls_replay(struct exec *s, struct bound *b, int index, struct err *e)
 {
     struct be_graph *graph = b->graph && !meter_marks_calls(s) ? b->graph[index] : NULL;
@@ -40,9 +41,9 @@ static bool warms_alike(const struct bound *b, const struct act *x, const struct
            b->size_of[x->mb + x->n_mb - 1] == b->size_of[y->mb + y->n_mb - 1];
 }
 
-/* Every kernel of a plan once, before the first step: libraries load kernels when they are first used, and wait for the
- * device then, which in a step may itself wait for another rank's host. What is computed is overwritten before anybody
- * reads it. */
+/* Runs every kernel of a plan once, before the first step. Libraries load a kernel at its first use and wait for the
+ * device then. In a step that device might itself be waiting for another rank's host. No reader sees the results: later
+ * calls overwrite them. */
 int exec_warm(struct exec *s, struct bound *b, struct err *e)
 {
     const struct act *row = b->p->row[s->rank];
@@ -83,7 +84,7 @@ static int prog_branches(struct exec *s, struct bound *b, const struct act *a, s
     return 0;
 }
 
-/* An error in between must not leave the stream recording. Who wants no graphs does without those that cannot be
+/* An error in between must not leave the stream recording. A run without graphs accepts calls that cannot be
  * recorded. */
 static int record(struct exec *s, struct bound *b, int index, struct err *e)
 {
@@ -99,8 +100,8 @@ static int record(struct exec *s, struct bound *b, int index, struct err *e)
     return err_set(e, why.code, "%s", why.text);
 }
 
-/* Before the first step: whatever calls need at their first use, in the backend and for each slot, is made now, and
- * steps make nothing. Who wants no graphs has that, too, but nothing is kept. */
+/* Before the first step: makes all that the calls need at their first use, in the backend and for each slot, so that
+ * steps make nothing. A run without graphs does the same, but discards the recordings. */
 int exec_record(struct exec *s, struct bound *b, struct err *e)
 {
     int n = b->p->row_n[s->rank];

@@ -1,9 +1,10 @@
-/* Time on an asynchronous stream. The host enqueues a whole step ahead of the device, so its clock says nothing about
- * what the device did: events on the stream do. Between two neighbouring events exactly one part of the account runs,
- * as everywhere.
+/* Time on an asynchronous stream. The host enqueues a whole step before the device runs it, so the host's clock does
+ * not show the device's work; events on the stream do. Between two neighbouring events exactly one part of the time
+ * breakdown runs.
  *
- * Marks cost a little on the stream, and gradients of inputs and weights alternate with every layer. So only some steps
- * event every change ("fine"); in the others a joined backward pass is one piece, divided as the last fine step was. */
+ * Events cost a little on the stream, and gradients of inputs and weights alternate with every layer. So only some
+ * steps ("fine" ones) record an event at every change. In the other steps a joined backward pass is one piece, divided
+ * in the ratio of the last fine step. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/meter_int.h"
@@ -11,19 +12,19 @@
 enum { FINE_FIRST = 2, FINE_EVERY = 32 };
 enum { HOLD_LEAST = 20000, HOLD_FIRST = 200000, HOLD_MOST = 2000000 };   /* ns */
 
-/* from event i to event i + 1; kernel: -1 where it is none or many */
+/* from event i to event i + 1; kernel: -1 for none or several */
 struct stream_piece { uint8_t part; int act, kernel; };
 struct stream {
-    /* events of this step; two more are kept for kernels that are timed alone */
+    /* events of this step; two more are reserved for kernels that are timed alone */
     int n, max;
     struct stream_piece *piece;
     bool fine;
-    /* for how long the stream is held while a kernel is enqueued that is timed alone */
+    /* how long spin holds the stream while the host enqueues a kernel that is timed alone */
     uint64_t hold_ns;
-    double weight_share;                                 /* of gradients: time for weights' by time for both */
+    double weight_share;                                 /* of gradients: time of weights' by time of both */
 };
 
-/* A event for the step, one for every change within an action, three around it. */
+/* One event for the step, one for every change within an action, three around each action. */
 static int marks_of(const struct plan *p, int rank)
 {
     int n = 2;
@@ -53,7 +54,7 @@ void stream_close(struct exec *s)
 
 bool stream_fine(const struct exec *s) { return s->meter->stream && s->meter->stream->fine; }
 
-/* Marks where the part changes; in a traced step everywhere. */
+/* Records an event where the part changes; in a traced step always. */
 static int piece_begin(struct exec *s, int part, int kernel, struct err *e)
 {
     struct stream *l = s->meter->stream;
@@ -77,7 +78,7 @@ int stream_step(struct exec *s, struct err *e)
     return stream_to(s, ACC_OTHER, e);
 }
 
-/* The spans of a traced step. The stream was idle when it began, so its first event is the step's beginning. */
+/* The spans of a traced step. The stream was idle at the step's start, so the first event is at that time. */
 static void spans_make(struct exec *s, uint64_t from)
 {
     const struct stream *l = s->meter->stream;
@@ -100,7 +101,7 @@ int stream_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e)
     struct stream *l = s->meter->stream;
     double ns[ACC_COUNT + 1] = {0}, sum = 0;
     if (!l) return 0;
-    /* the end of the last part: its place is kept beyond max */
+    /* the end of the last part: stream_open reserved two events beyond max */
     if (s->ops->event_record(s->be, l->n, e) || exec_drain(s, e)) return -1;
     for (int i = 0; i < l->n; i++) {
         double t = s->ops->event_elapsed(s->be, i, i + 1);
@@ -111,15 +112,15 @@ int stream_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e)
     if (l->fine && both > 0) l->weight_share = ns[ACC_WEIGHT_GRAD] / both;
     ns[ACC_WEIGHT_GRAD] += ns[ACC_GRADS] * l->weight_share;
     ns[ACC_INPUT_GRAD] += ns[ACC_GRADS] * (1 - l->weight_share);
-    /* before the stream began and after it was seen to end */
+    /* before the stream began, and after the host saw its end */
     if ((double)(to - from) > sum) ns[ACC_OTHER] += (double)(to - from) - sum;
     for (int i = 0; i < ACC_COUNT; i++) s->meter->ns[i] = (uint64_t)ns[i];
     if (trace_on(s)) spans_make(s, from);
     return 0;
 }
 
-/* On an idle stream the events would tell how long the host takes to launch, which in a step nobody waits for. So the
- * stream is held while both events and what is between them are enqueued: twice as long as that took the last time. */
+/* On an idle stream the events would measure the host's launch time, which in a step delays nothing. So spin holds the
+ * stream while the host enqueues both events and the kernel: twice as long as the last enqueue took. */
 int stream_timed(struct exec *s, struct be_kernel *k, const struct be_call *c, uint64_t *ns, struct err *e)
 {
     struct stream *l = s->meter->stream;
