@@ -1,26 +1,26 @@
-/* A backend: memory and kernels of one device. One file be_NAME.c with one `const struct be_ops be_NAME`, and its name
- * in BACKENDS.
+/* A backend: memory and kernels of one device. It is one file be_NAME.c with one `const struct be_ops be_NAME`, and
+ * BACKENDS has its name.
  *
- * Users: exec calls it; job and daemon ask for the device. Below the heading "the device" nothing is open yet and any
- * thread may ask; everything else runs on the thread that called `open`. struct be, be_kernel and be_graph are the
- * backend's own.
+ * Users: exec calls the backend; job and cli ask for the device. The entries below the heading "the device as a value"
+ * need no open backend and may be called on any thread. Everything else runs on the thread that called `open`. struct
+ * be, be_kernel and be_graph belong to the backend.
  *
- * What has to be there: every entry that is not said to be optional. The smallest backend is be_null.c, the plainest
- * that computes be_reference.c. An optional entry that is NULL is not called; its comment says what happens instead.
+ * Required: every entry that is not called optional. The smallest backend is be_null.c, the plainest one that computes
+ * is be_reference.c. An optional entry may be NULL; its comment describes what happens then.
  *
- * Time: without a `stream` everything has happened on return. With one, calls are enqueued and run in order on the
- * device; host code sees results when `done` says so, or after a copy or an export to the host.
- * Set-up (open, alloc, prepare, may_batch, load_room, event_reserve, recording) may be slow, allocate and measure; what
- * a step calls may do neither.
+ * Time: without a `stream` all work is finished on return. With one, calls are enqueued and run in order on the device;
+ * host code sees results when `done` returns 1, or after a copy or an export to the host.
+ * Set-up (open, alloc, prepare, may_batch, load_room, event_reserve, recording) may be slow, allocate and measure; the
+ * functions that a step calls may do neither.
  *
- * Errors: functions that return int return 0, or -1 with one line in e and its exit code: 69 (E_DEVICE) what the
- * device or its library refuses, 70 (E_INTERNAL) out of host memory or a broken contract, 78 (E_CONF) what this backend
- * has no kernel for. Functions that return a pointer return NULL instead of -1.
+ * Errors: functions that return int return 0, or -1 with one line in e and its exit code. 69 (E_DEVICE): the device or
+ * its library refuses the call. 70 (E_INTERNAL): out of host memory, or a broken contract. 78 (E_CONF): this backend
+ * has no kernel for the request. Functions that return a pointer return NULL instead of -1.
  *
  * A new entry needs two users.
  *
- * This folder: a backend a file be_NAME.c; what backends share (host.c, rules.h). The kernels lie in cpu/ and cuda/.
- * See docs/design/exec.md. */
+ * This folder: one file be_NAME.c per backend; host.c and rules.h, which backends share. The kernels are in cpu/ and
+ * cuda/. See docs/design/exec.md. */
 #ifndef BACKEND_BE_H
 #define BACKEND_BE_H
 #include "base/err.h"
@@ -30,34 +30,34 @@
 
 struct be; struct be_kernel; struct be_graph;
 
-/* ---- what is handed over --------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
-/* What a kernel is made for. train false: evaluation, where batch norm reads its running statistics and dropout lets
- * everything through. */
+/* What a kernel is made for. train false: evaluation, where batch norm reads its running statistics and dropout changes
+ * nothing. */
 struct be_key { int group; enum phase phase; int samples; bool train; };
 
 /* The pointers of one call of the kernel (k, phase, n samples), where k is the selection's group. All are device memory
- * aligned to 64 bytes (in a bundle, what belongs to samples: to a sample); those that a call does not use are NULL.
+ * aligned to 64 bytes (in a bundle, each sample's part is aligned so); those that a call does not use are NULL.
  *
- *   block     one struct be_block                       all phases
+ *   block     one struct be_block                        all phases
  *   sample    n int64: ids of the samples                all phases
  *   in[i]     n samples of tensor k->in[i]               forward; backward data those in need_b, weights in need_w
  *   out       n samples of tensor k->out                 forward writes it; backward reads it if NEED_OUT
  *   saved     group_saved(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_SAVED
- *   gout      gradient of out, which lies as out does    both backwards; NULL of a loss (block->inv_weight)
- *   gin[i]    gradient of in[i], which lies as that does backward data, those in grad_in
+ *   gout      gradient of out, in out's layout           both backwards; NULL of a loss (block->inv_weight)
+ *   gin[i]    gradient of in[i], in in[i]'s layout       backward data, those in grad_in
  *   param[i]  parameter k->param[i]                      all phases
  *   pgrad[i]  gradient of param[i]: float, in its layout backward data those in pgrad_in_b, weights in pgrad_in_w
- *   packed   k->packed_bytes, as `derive` made them    all phases
- *   work      group_workspace(k, n) bytes of no contents all phases
+ *   packed    k->packed_bytes, as `pack` made them       all phases
+ *   work      group_workspace(k, n) bytes, undefined     all phases
  *
- * A tensor t lies in the selection's type[t] and layout[t], in channels[t] channels, select_sample_bytes(s, t) bytes a
- * sample; a parameter p in param_type[p] and param_layout[p] (plan/device.h says what the layouts are). gin[i] may be
- * gout's memory where k->grad_over is i. pgrad[i] is NULL for what is not trained.
+ * A tensor t has the selection's type[t] and layout[t], channels[t] channels, and select_sample_bytes(s, t) bytes a
+ * sample; a parameter p has param_type[p] and param_layout[p] (plan/device.h describes the layouts). gin[i] may be
+ * gout's memory where k->grad_over is i. pgrad[i] is NULL if the parameter is not trained.
  *
  * The same tensor may be several inputs: in[i] and in[j] are then one address, and so are gin[i] and gin[j]. So a
- * kernel writes gin in ascending order of i, each whole before the next: the first one overwrites, and gin_acc says
- * that the others add to it. Where gin[i] is gout's memory, no other gin is. Fused groups never have a tensor twice
+ * kernel writes gin in ascending order of i, each whole before the next: the first one overwrites, and gin_acc marks
+ * the others, which add to it. Where gin[i] is gout's memory, no other gin is. Fused groups never have a tensor twice
  * (plan/select.c). */
 struct be_call {
     int n;                                               /* samples: the key's */
@@ -73,110 +73,111 @@ struct be_call {
 
 /* A group with running statistics, and its parameters in device memory. */
 struct be_running { int group; void *param[MAX_PARAM]; };
-/* A step's running statistics: those of n groups, from what n_mb micro-batches kept. The arrays are host memory; ns
- * stays where it is until close, and calls with one ns have equal contents everywhere: a backend may keep copies. */
+/* The running statistics of n groups at a step, from what n_mb micro-batches saved. The arrays are host memory. ns
+ * stays at its address until close. Calls with the same ns have the same contents in all arrays: a backend may cache
+ * copies. */
 struct be_stats {
     const struct be_running *of; int n;
     const char *mode;                                    /* "micro" or "deferred": op_kind.stats */
-    int n_mb; const int *ns;                             /* [n_mb] samples of each, ascending */
+    int n_mb; const int *ns;                             /* [n_mb] samples of each micro-batch, in order */
     const void *const *saved;                            /* [n][n_mb] be_call.saved of each, device memory */
 };
 
-/* a device's name among all, and its place, with their ends */
+/* bytes of a device's unique name and of its bus address, with the final 0 */
 enum { BE_ID = 48, BE_BUS = 32 };
 
 struct be_ops {
-    const char *name, *text;                             /* a word for run.device; one line for people */
+    const char *name, *text;                             /* a word for run.device; one line for the user */
 
     /* ---- the device as a value ---- */
-    /* Device `unit` of this host (0 where there is one); looks at the machine and changes nothing. 69 if there is
-     * none. */
+    /* Device `unit` of this host (0 if there is only one). Reads the machine's state and changes nothing. 69 if there
+     * is no such device. */
     int (*describe)(int unit, struct device *d, struct err *e);
-    /* Optional: what planning may take for a device where there is none. NULL: such a plan is refused. */
+    /* Optional: the properties that planning may assume where there is no such device. NULL: such a plan is refused. */
     void (*suppose)(struct device *d);
-    /* Optional: which device of its host the rank with this number there uses, and what tells that device from all
-     * others. NULL: unit 0, which ranks may share. */
+    /* Optional: the device of the rank with this number on its host, and an id unique among all devices. NULL: unit 0,
+     * which ranks may share. */
     int (*unit)(int rank_here, int *unit, char id[BE_ID], struct err *e);
-    /* Optional, asked only with `unit`: where it is, "0000:3B:00.0", "" if nobody says. NULL: nothing is said of
-     * memory near it. */
+    /* Optional, called only if there is `unit`: the bus address, "0000:3B:00.0", "" if unknown. NULL: nothing is known
+     * of memory near the device. */
     void (*bus)(int unit, char bus[BE_BUS]);
-    /* Optional: measures which of its libraries' kernels are fastest, for n micro-batch sizes in training, and adds
-     * that to `table`, the text of device.kernels. NULL: there are no kernel tables. */
+    /* Optional: measures which kernels of the libraries are fastest, for n micro-batch sizes in training, and adds them
+     * to `table`, the text of device.kernels. NULL: there are no kernel tables. */
     int (*tune)(const struct selection *s, int unit, const int *sizes, int n, struct text *table, struct err *e);
 
     /* ---- open and close ---- */
-    /* threads: of a rank on a CPU; unit: which device of this host. s outlives the backend. */
+    /* threads: of a rank on a CPU; unit: the device's index on this host. s must outlive the backend. */
     int (*open)(const struct selection *s, int threads, int unit, struct be **out, struct err *e);
     void (*close)(struct be *b);
 
     /* ---- memory ---- */
-    /* Zeroed, 64-byte aligned (huge pages where that pays), touched. NULL: e says bytes wanted and free. */
+    /* Zeroed, 64-byte aligned (huge pages where they pay), touched. NULL: e has the bytes requested and free. */
     void *(*alloc)(struct be *b, size_t bytes, struct err *e);
     void (*free)(struct be *b, void *p, size_t bytes);
-    /* Any direction, in order with run. On return src may be reused; host memory as dst is filled. */
+    /* Any direction, in order with run. On return the caller may reuse src; if dst is host memory, it is filled. */
     int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
-    /* Optional: free memory of the device. NULL: nobody checks before allocating. */
+    /* Optional: free memory of the device. NULL: the executor does not check before it allocates. */
     int (*room)(struct be *b, size_t *bytes, struct err *e);
-    /* Optional: bytes of the device that this backend holds, for callers of alloc and for itself. NULL: the executor
-     * counts what it asked for. */
+    /* Optional: bytes of the device that this backend holds, through alloc and for its own use. NULL: the executor
+     * counts the bytes that it requested. */
     size_t (*taken)(const struct be *b);
 
     /* ---- kernels ---- */
     /* The kernel for a key: equal keys give the same one. Kernels live until close. */
     int (*prepare)(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
-    /* Optional: may one call of this key stand for calls on `part` of its samples after each other (the last may have
-     * fewer)? Only if it leaves the same bits, gradients of weights being added part by part. NULL: never. */
+    /* Optional: may one call of this key replace calls on `part` of its samples each, one after the other (the last may
+     * have fewer)? Only if it leaves the same bits, with weight gradients added part by part. NULL: never. */
     bool (*may_batch)(struct be *b, const struct be_key *key, int part);
 
     /* ---- state ---- */
     /* Rebuilds a group's packed weights from its parameters; only for groups with packed_bytes. */
     int (*pack)(struct be *b, int group, void *const *param, void *packed, struct err *e);
     /* Storage of a parameter, of its gradient or of an optimizer's buffer of it <-> logical row-major host memory
-     * (checkpoints, initialisation). What the selection stores in another type than the graph's is converted: only
-     * backends whose rules ask for that (frozen_type) meet it. */
+     * (checkpoints, initialisation). If the selection stores the parameter in another type than the graph's, the call
+     * converts it. Only backends whose rules set such a type (frozen_type) meet this. */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
-    /* y += x, n floats of the device; sum of squares in double, fixed order, into device memory. */
+    /* y += x, n floats of the device; sum of squares in double, in fixed order, into device memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);
-    /* One step of optim_list[optimizer] for n weights; the list is host memory, and stays as it is and where it is
+    /* One step of optim_list[optimizer] for n weights. The list is host memory; its address and contents stay the same
      * until close. */
     int (*update)(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                   struct err *e);
-    /* Whether update makes be_weight.packed in the same pass. false: that is NULL, and `derive` is called. */
+    /* Does update also write be_weight.packed? false: be_weight.packed is NULL, and the executor calls `pack`. */
     bool packs;
     int (*stats)(struct be *b, const struct be_stats *s, struct err *e);
 
     /* ---- samples in and out: n of a tensor, storage <-> row-major host memory in the graph's type ---- */
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
-    /* Optional, all three or none: import in two steps, so that the way to the device overlaps with the stream.
-     * load_room (set-up): this rank will send that tensor. send copies n samples away (plain may be reused on return)
-     * and yields a ticket; take puts them into storage, in order with the stream; into NULL: they are given up.
-     * Tickets are taken in the order they were given, and two a tensor may be open. NULL: tensor_import. */
+    /* Optional, all three or none: import in two steps, so that the transfer to the device overlaps with the stream.
+     * load_room (set-up): this rank will send that tensor. send copies n samples (the caller may reuse plain on return)
+     * and sets a ticket. take puts the samples into storage, in order with the stream; storage NULL discards them.
+     * Tickets are taken in the order of their sends; each tensor may have two open tickets. NULL: tensor_import. */
     int (*load_room)(struct be *b, int tensor, struct err *e);
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
 
     /* ---- the stream ---- */
     int (*done)(struct be *b, struct err *e);            /* 1: everything run so far is done, 0: not yet, -1: e */
-    /* Optional: the stream's own handle, for transports that order theirs behind it. NULL: the backend has no stream,
-     * and all that follows is NULL, too; times are the host's, and every call is made anew in every step. */
+    /* Optional: the stream's own handle, for transports that order their streams after it. NULL: the backend has no
+     * stream, all following entries are NULL too, times are the host's, and every step makes all calls again. */
     void *(*stream)(struct be *b);
-    /* Its clock. event_reserve (set-up): how many events there may be; event_record: i is when the stream comes here;
-     * event_elapsed: ns from event_record i to j, once done. spin keeps the stream busy so long: what is enqueued
-     * meanwhile follows at once. */
+    /* The stream's clock. event_reserve (set-up): the number of events. event_record: event i is the time when the
+     * stream gets here. event_elapsed: ns from event i to event j, once both are done. spin keeps the stream busy for
+     * ns: the work enqueued meanwhile follows without a gap. */
     int (*event_reserve)(struct be *b, int n, struct err *e);
     int (*event_record)(struct be *b, int i, struct err *e);
     double (*event_elapsed)(struct be *b, int i, int j);
     int (*spin)(struct be *b, uint64_t ns, struct err *e);
 
     /* ---- recording: NULL without a stream ---- */
-    /* Calls event_elapsed capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs
-     * live until close. What the calls need at their first use is made while they are recorded. out NULL: the recording
-     * is thrown away, also one that an error broke off. capture_end returns 1 with e if something that was called
-     * cannot be recorded, though it may run. */
+    /* Calls between capture_begin and capture_end are recorded instead of run; replay runs them again. Graphs live
+     * until close. Resources that the calls need at their first use are made during the recording. out NULL: the
+     * recording is discarded, also after an error. capture_end returns 1 with e if one of the calls cannot be recorded
+     * but can run. */
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);
@@ -190,9 +191,9 @@ struct be_ops {
 extern const struct be_ops *const be_list[];
 const struct be_ops *be_find(const char *name);
 
-/* ---- for those who write one ------------------------------------------------------------------ */
+/* ---- for authors of backends ------------------------------------------------------------------ */
 
-/* The kernel of n with this key, NULL: none. Every struct be_kernel begins with its key. */
+/* The kernel with this key among n, NULL: none. Every struct be_kernel begins with its key. */
 static inline struct be_kernel *be_kernel_find(struct be_kernel *const *list, int n, const struct be_key *key)
 {
     for (int i = 0; i < n; i++) {

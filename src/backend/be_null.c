@@ -1,5 +1,5 @@
-/* The null backend: real memory, no arithmetic. Kernels write constants and everything is counted, which makes the
- * executor's own work visible. */
+/* The null backend: real memory, no arithmetic. Kernels write constants and every call is counted, which shows the
+ * executor's own work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void fill_tensor(const struct be *b, int tensor, void *p, int samples, in
     fill(p, &b->host.g->tensor[tensor].shape, b->host.g->tensor[tensor].type, samples, value);
 }
 
-/* Micro-batch statistics of batch norm are read by the optimizer: the constant there too. */
+/* The optimizer step reads the statistics that batch norm saved, so they get the constant too. */
 static void fill_saved(const struct group *k, void *p, int samples)
 {
     for (size_t i = 0; p && k->has_stats && i < group_saved(k, samples) / sizeof(double); i++)

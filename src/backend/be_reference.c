@@ -1,9 +1,8 @@
-/* The reference backend: every group node by node through the operators' reference kernels, in plain layout. The oracle
- * of the other backends.
+/* The reference backend: runs every group node by node with the operators' reference kernels, in plain layout. Tests
+ * compare the other backends with it.
  *
- * A fused group is a chain: what passes between its nodes lives in scratch memory. Backward recomputes the chain where
- * the output was not kept. Results that are added to are computed beside and added, so the kernels themselves always
- * overwrite. */
+ * A fused group is a chain: tensors between its nodes are in scratch memory. Backward computes the chain again if the
+ * output was not kept. A result that is added goes to scratch memory first, so the kernels always overwrite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ struct be { struct host host; };
 struct be_kernel {
     struct be_key key;
     const struct group *k;
-    /* scratch, where the selection reserves less than plain kernels take */
+    /* scratch memory, if the selection reserves less than plain kernels need */
     void *own; size_t own_bytes;
 };
 
@@ -67,7 +66,7 @@ static void values_narrow(uint16_t *half, const float *x, size_t n)
 
 /* ---- a group as a chain of operator calls ---------------------------------------------------- */
 
-/* external[k]: which of the group's inputs input k of a node is, -1: the output of node inner[k] of the chain. */
+/* external[k]: the group's input that input k of a node is, -1: the output of node inner[k] of the chain. */
 struct link_of { int external[MAX_IN], inner[MAX_IN], first_param; };
 struct chain {
     struct link_of link[MAX_GROUP];
@@ -75,7 +74,7 @@ struct chain {
     void *grad[MAX_GROUP];                               /* gradients of inner outputs */
 };
 
-/* The group's inputs are numbered in the order in which its nodes read them; its parameters are those of its nodes, in
+/* The group's inputs are numbered in the order in which its nodes read them. Its parameters are those of its nodes, in
  * order. */
 static void chain_link(const struct be *b, const struct group *k, struct chain *c)
 {
@@ -93,7 +92,7 @@ static void chain_link(const struct be *b, const struct group *k, struct chain *
     }
 }
 
-/* A parameter as operators read it: where it lies, or a copy in its own type. */
+/* A parameter as operators read it: the stored one, or a copy in the graph's type. */
 static void *param_read(struct be *b, int param, void *stored, struct carve *w)
 {
     if (b->host.s->param_type[param] == b->host.g->param[param].type) return stored;
@@ -122,7 +121,7 @@ static void chain_inputs(struct be *b, const struct be_kernel *k, const struct b
     }
 }
 
-/* Where each node of the chain leaves its output: the last in `last`, the others in scratch. */
+/* Sets the memory of each node's output: `last` for the last node, scratch memory for the others. */
 static void chain_outputs(struct be *b, const struct be_kernel *k, void *last, struct chain *c, struct carve *w)
 {
     int n_nodes = k->k->n_nodes;
@@ -133,7 +132,7 @@ static void chain_outputs(struct be *b, const struct be_kernel *k, void *last, s
     }
 }
 
-/* Runs the chain once more for what backward reads; what the first run kept is left alone. */
+/* Runs the chain again for the values that backward reads. What the first run saved stays unchanged. */
 static void chain_again(struct be *b, const struct be_kernel *k, struct chain *c, struct carve *w)
 {
     const struct node *last = c->o[k->k->n_nodes - 1].node;
@@ -152,8 +151,8 @@ static void floats_add(float *y, const float *x, size_t bytes)
     for (size_t i = 0; i < bytes / sizeof *y; i++) y[i] += x[i];
 }
 
-/* Gradient pointers of node i: straight to the result, or beside it where it is added to. count: as if everything was
- * wanted and added to. */
+/* Gradient pointers of node i: the result itself, or scratch memory if the gradient is added to the result. count: as
+ * if every gradient were requested and added. */
 static void chain_gradients(struct be *b, const struct be_kernel *k, const struct be_call *call, int i, struct chain *c,
                             struct carve *w)
 {
@@ -201,7 +200,7 @@ static void forward_run(struct be *b, const struct be_kernel *k, const struct be
     for (int i = 0; w->at && i < k->k->n_nodes; i++) c.o[i].node->op->forward(&c.o[i]);
 }
 
-/* A chain of several nodes has no weight gradients of its own in W that need inner gradients: those arise in B
+/* In a chain of several nodes, W has no weight gradients that need inner gradients: B computes those
  * (plan/select.h). */
 static void backward_run(struct be *b, const struct be_kernel *k, const struct be_call *call, struct carve *w)
 {
@@ -221,7 +220,7 @@ static void backward_run(struct be *b, const struct be_kernel *k, const struct b
     }
 }
 
-/* Scratch of the worst case: nothing kept, everything wanted and added to. */
+/* Scratch memory of the worst case: nothing was kept, every gradient is requested and added. */
 static size_t scratch_bytes(struct be *b, const struct be_kernel *k)
 {
     struct be_call none = {0};
@@ -248,7 +247,7 @@ static int reference_prepare(struct be *b, const struct be_key *key, struct be_k
 
 static int reference_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
-    char none[64];                                       /* where no scratch is needed: not NULL, never written */
+    char none[64];                                       /* for calls without scratch memory: not NULL, never written */
     struct carve w = {k->own ? k->own : c->work ? c->work : none, 0};
     if (c->n != k->key.samples)
         return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);

@@ -7,7 +7,7 @@
 #include "backend/rules.h"
 #include "optim/optim.h"
 
-/* Whole pages from the system: zeroed, huge where that pays, and touched here so that no step takes a page fault. */
+/* Whole pages from the system: zeroed, huge where they pay. Touched here so that no step takes a page fault. */
 void *host_alloc(struct be *b, size_t bytes, struct err *e)
 {
     size_t n = bytes ? bytes : 1;
@@ -91,7 +91,7 @@ void *carve(struct carve *w, size_t bytes)
     return p;
 }
 
-/* ---- backends whose tensors are plain -------------------------------------------------------- */
+/* ---- backends with plain tensors ------------------------------------------------------------- */
 
 void host_describe(struct device *d, const char *name, const char *library)
 {

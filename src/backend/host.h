@@ -1,4 +1,4 @@
-/* What backends in host memory have in common. Nobody else. */
+/* Shared by the backends in host memory only. */
 #ifndef BACKEND_HOST_H
 #define BACKEND_HOST_H
 #include "backend/be.h"
@@ -12,7 +12,7 @@ int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, c
                 struct err *e);
 int host_stats(const struct selection *sel, const struct be_stats *s);
 size_t host_tensor_bytes(const struct graph *g, int tensor, int samples);
-/* An operator's reference kernel of a phase; NULL: it has none. */
+/* An operator's reference kernel of a phase; NULL: there is none. */
 typedef void host_loop(const struct op_call *c);
 host_loop *host_pass(const struct op_kind *op, enum phase ph);
 
@@ -20,7 +20,7 @@ host_loop *host_pass(const struct op_kind *op, enum phase ph);
 struct carve { char *at; size_t used; };
 void *carve(struct carve *w, size_t bytes);
 
-/* Backends whose tensors are plain: their struct be begins with this. */
+/* Backends with plain tensors: their struct be begins with this. */
 struct host { const struct selection *s; const struct graph *g; VEC(struct be_kernel *) kernel; };
 void host_describe(struct device *d, const char *name, const char *library);
 void host_open(struct host *h, const struct selection *s);
