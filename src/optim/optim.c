@@ -3,8 +3,8 @@
 #include <string.h>
 #include "optim/optim.h"
 
-/* As fast as memory: the compiler takes the step's choices out of the loop and vectorises it, which -O2 does not (and
- * square roots only under -fno-math-errno, see src.am). */
+/* As fast as memory: the compiler moves the step's branches out of the loop and vectorises it. -O2 does not (and square
+ * roots vectorise only with -fno-math-errno, see src.am). */
 #define FAST __attribute__((optimize("O3")))
 
 FAST static void average_loop(float *restrict average, const float *restrict w, float fresh, size_t n)
@@ -12,7 +12,7 @@ FAST static void average_loop(float *restrict average, const float *restrict w, 
     for (size_t i = 0; i < n; i++) average[i] = average_element(average[i], w[i], fresh);
 }
 
-/* Of a weight with N states. */
+/* For a weight with N states. */
 #define EACH_ELEMENT(rule, N) \
     for (size_t i = 0; i < n; i++) { \
         float at[MAX_STATE] = {(N) > 0 ? m[i] : 0, (N) > 1 ? v[i] : 0}; \
@@ -21,7 +21,7 @@ FAST static void average_loop(float *restrict average, const float *restrict w, 
         if ((N) > 1) v[i] = at[1]; \
     }
 
-/* Joins the lanes of a sum. */
+/* Adds up the lanes of a sum. */
 FAST static double lanes_join(double *lane)
 {
     for (int half = OPTIM_LANES / 2; half; half /= 2)

@@ -1,4 +1,4 @@
-/* Adam (arXiv:1412.6980) as torch.optim.Adam computes it: weight decay is part of the gradient. The rest is AdamW's.
+/* Adam (arXiv:1412.6980) as torch.optim.Adam computes it: weight decay is part of the gradient. The rest is AdamW.
  *
  *   g <- clip g + decay w;  m, v and w as in optim_adamw.h, without its own decay */
 #ifndef OPTIM_ADAM_H

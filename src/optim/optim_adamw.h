@@ -1,12 +1,12 @@
 /* Adam with decoupled weight decay (arXiv:1711.05101) as torch.optim.AdamW computes it, operation by operation
  * (_single_tensor_adamw in torch/optim/adamw.py since 2.0; lerp_ in aten/src/ATen/native/Lerp.h). t: be_block.update,
- * the number of the update, from 1: a step that is skipped is none.
+ * the number of the update, from 1; skipped steps do not count.
  *
  *   g <- clip g;  w <- w (1 - lr decay);  m <- m + (1 - beta1) (g - m);  v <- beta2 v + (1 - beta2) g g
  *   w <- w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon),  from m = v = 0
  *
- * What does not depend on the element is computed in double and then rounded to float; from there on every operation
- * rounds to float in exactly this order. With beta1 <= 0.5, lerp_ goes from the other end: m <- g - (g - m) beta1. */
+ * Values that do not depend on the element are computed in double and rounded to float. After that every operation
+ * rounds to float in exactly this order. With beta1 <= 0.5, lerp_ starts from the other end: m <- g - (g - m) beta1. */
 #ifndef OPTIM_ADAMW_H
 #define OPTIM_ADAMW_H
 #include "optim/rule.h"
@@ -22,8 +22,8 @@ static inline void adamw_once(struct be_block *b)
 }
 
 struct adamw_step {
-    float clip, most, keep;                              /* keep: what decay leaves of a weight */
-    float towards; bool from_old;                        /* of lerp_: m <- (old m or g) + towards (g - old m) */
+    float clip, most, keep;                              /* keep: factor that decay applies to a weight */
+    float towards; bool from_old;                        /* for lerp_: m <- (old m or g) + towards (g - old m) */
     float beta2, fresh2, root, epsilon, size;
 };
 
@@ -46,7 +46,7 @@ OPTIM_FN struct adamw_step adamw_begin(const struct be_block *b, const struct be
     return s;
 }
 
-/* state[0]: m, state[1]: v; g: the gradient as it counts */
+/* state[0]: m, state[1]: v; g: the clipped gradient */
 OPTIM_FN void adamw_moments(const struct adamw_step *s, float g, float *state)
 {
     state[0] = (s->from_old ? state[0] : g) + s->towards * (g - state[0]);

@@ -1,12 +1,12 @@
-/* LAMB (arXiv:1904.00962, algorithm 2, with phi(x) = x): Adam's step and decoupled weight decay, made as long as the
- * weight is. t: be_block.update, as in optim_adamw.h, which has m, v and their corrections.
+/* LAMB (arXiv:1904.00962, algorithm 2, with phi(x) = x): Adam's step with decoupled weight decay, scaled to the norm of
+ * the weight. t: be_block.update, as in optim_adamw.h, which defines m, v and their corrections.
  *
  *   g <- clip g;  m <- m + (1 - beta1) (g - m);  v <- beta2 v + (1 - beta2) g g,  from m = v = 0
  *   u = (m / (1 - beta1^t)) / (sqrt(v) / sqrt(1 - beta2^t) + epsilon) + decay w
  *   w <- w - lr (|w| / |u|) u
  *
- * |.|: the Euclidean norm over all elements of this weight; where one of them is 0, 1 stands for their quotient. The
- * norms are sums of doubles in the order of rule.h. u is computed twice, before and behind the sums, and not kept. */
+ * |.|: the Euclidean norm over all elements of this weight; if a norm is 0, their quotient is 1. The norms are sums of
+ * doubles in the order of rule.h. u is not stored, but computed twice, before and after the sums. */
 #ifndef OPTIM_LAMB_H
 #define OPTIM_LAMB_H
 #include "optim/optim_adamw.h"
@@ -23,7 +23,7 @@ OPTIM_FN struct lamb_step lamb_begin(const struct be_block *b, const struct be_w
     return s;
 }
 
-/* u of an element whose m and v are those of this step. */
+/* u of an element, from the m and v of this step. */
 OPTIM_FN float lamb_change(const struct lamb_step *s, float w, const float *state)
 {
     float u = state[0] / s->correction / (sqrtf(state[1]) / s->rest.root + s->rest.epsilon);

@@ -1,10 +1,10 @@
-/* RMSprop (lecture 6e of Hinton's course, not centred) as torch.optim.RMSprop computes it, operation by operation
+/* RMSprop (Hinton's lecture 6e, not centred) as torch.optim.RMSprop computes it, operation by operation
  * (_single_tensor_rmsprop in torch/optim/rmsprop.py); torch's alpha is train.beta2 here.
  *
  *   g <- clip g + decay w;  v <- alpha v + (1 - alpha) g g,  from v = 0;  d = g / (sqrt(v) + epsilon)
  *   w <- w - lr d, or with momentum:  m <- momentum m + d, from m = 0;  w <- w - lr m
  *
- * What does not depend on the element is computed in double and then rounded to float; from there on every operation
+ * Values that do not depend on the element are computed in double and rounded to float. After that every operation
  * rounds to float in exactly this order. */
 #ifndef OPTIM_RMSPROP_H
 #define OPTIM_RMSPROP_H
@@ -34,7 +34,7 @@ OPTIM_FN struct rmsprop_step rmsprop_begin(const struct be_block *b, const struc
     return s;
 }
 
-/* state[0]: v, state[1]: m, if there is momentum */
+/* state[0]: v, state[1]: m, with momentum only */
 OPTIM_FN float rmsprop_element(const struct rmsprop_step *s, float w, float g, float *state)
 {
     g = clipped(g, s->clip, s->most);

@@ -28,7 +28,7 @@ OPTIM_FN struct sgd_step sgd_begin(const struct be_block *b, const struct be_wei
     return s;
 }
 
-/* state[0]: m, if there is momentum */
+/* state[0]: m, with momentum only */
 OPTIM_FN float sgd_element(const struct sgd_step *s, float w, float g, float *state)
 {
     float d = clipped(g, s->clip, s->most);

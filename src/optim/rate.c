@@ -19,7 +19,7 @@ static const struct rate_kind *find(const char *name)
     return rate_list[i];
 }
 
-/* Time of a step, the time at which the run ends, and that at which the warm-up does, in units of train.schedule_by. */
+/* Time of a step, of the end of the run, and of the end of the warm-up, in units of train.schedule_by. */
 struct rate_span { uint64_t t, all, warm; };
 
 static struct rate_span span_of(const struct rate_run *r, struct rate_time at)

@@ -1,4 +1,4 @@
-/* A power of what is left: torch.optim.lr_scheduler.PolynomialLR, which ends at 0; here at any rate. */
+/* A power of the remaining fraction: torch.optim.lr_scheduler.PolynomialLR, but ending at any rate instead of 0. */
 #include <math.h>
 #include "optim/rate.h"
 

@@ -1,5 +1,5 @@
-/* Down by steps: torch.optim.lr_scheduler.MultiStepLR (milestones), StepLR (step_size). Milestone m takes effect after
- * m steps or epochs. */
+/* Steps down: torch.optim.lr_scheduler.MultiStepLR (milestones), StepLR (step_size). Milestone m takes effect after m
+ * steps or epochs. */
 #include <math.h>
 #include "optim/rate.h"
 
