@@ -1,4 +1,4 @@
-/* Manifests of checkpoints: writing them, and believing nothing when they are read. */
+/* Manifests of checkpoints: writes them, and reads them as untrusted input. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e
     }
     int why = errno;
     closedir(d);
-    if (why) {                                            /* what it has not named may be the newest */
+    if (why) {                                            /* an entry not read may be the newest */
         vec_free(&all);
         return err_set(e, E_IO, "%s: %s", shown, strerror(why));
     }
@@ -105,7 +105,7 @@ char *ckpt_run_make(void)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Takes o. */
+/* Takes ownership of o. */
 static void json_text(json_t *o, struct text *t)
 {
     char *s = json_dumps(o, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
@@ -114,7 +114,7 @@ static void json_text(json_t *o, struct text *t)
     free(s);
 }
 
-/* There must be none yet. is: NULL, or what the file is. */
+/* The file must not exist yet. is: NULL, or receives the file's entry. */
 static int json_file(const struct out_folder *f, const char *name, json_t *o, struct ckpt_file *is, struct err *e)
 {
     struct out_place at;
@@ -143,7 +143,7 @@ static json_t *settings_json(const struct ckpt *c)
     return o;
 }
 
-/* What a manifest says of itself, so that no damage to it passes for another checkpoint: the hash of all else. */
+/* A manifest contains the hash of its other contents, so that damage cannot turn it into another checkpoint. */
 static const char own_hash[] = "manifest_xxh3_128";
 
 static void json_hash(const json_t *o, char hash[33])
@@ -156,7 +156,7 @@ static void json_hash(const json_t *o, char hash[33])
 static json_t *manifest_json(const struct ckpt *c)
 {
     char seed[24], hash[33];
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);   /* 64 bits, which JSON's readers may round */
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);   /* 64 bits, which JSON readers may round */
     json_t *files = json_array();
     for (int i = 0; i < c->n_files; i++)
         json_array_append_new(files, json_pack("{s:s,s:I,s:s}", "name", c->file[i].name, "bytes",
@@ -202,7 +202,7 @@ int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, in
 
 struct manifest_reader { const char *shown; char name[CKPT_NAME]; struct err *e; };
 
-/* A file that is not there is damage; whether one that cannot be read is, nobody knows. */
+/* A missing file is damage; one that cannot be read may be intact. */
 static int code_of(int why) { return why == ENOENT || why == ELOOP || why == ENXIO ? E_DATA : E_IO; }
 
 static int wrong(const struct manifest_reader *r, const char *what)
@@ -229,7 +229,7 @@ static bool is_hash(const char *s)
     return strlen(s) == 32 && strspn(s, "0123456789abcdef") == 32;
 }
 
-/* A name without a folder, of a file that is no other's: hostile manifests name what they like. */
+/* A name without a folder, and not the manifest's: hostile manifests may name any file. */
 static bool is_name(const char *s)
 {
     return *s && *s != '.' && strlen(s) < sizeof ((struct ckpt_file *)0)->name && strspn(s,
@@ -303,7 +303,7 @@ static int rest_parse(const struct manifest_reader *r, const json_t *o, struct c
         return wrong(r, "learning_rate is no number from 0");
     if (json_object_get(o, "skipped_in_a_row") && !number_of(o, "skipped_in_a_row", &c->skipped))
         return wrong(r, "skipped_in_a_row is no number from 0");
-    c->updates = c->step;                                 /* versions that did not count them took the step */
+    c->updates = c->step;                                 /* older versions did not count updates and used the step */
     if (json_object_get(o, "updates") && (!number_of(o, "updates", &c->updates) || c->updates > c->step))
         return wrong(r, "updates is no number from 0 to its step");
     if (json_object_get(o, "updates_of_other_optimizers") &&
@@ -322,7 +322,7 @@ static int manifest_parse(const struct manifest_reader *r, const json_t *o, uint
     uint64_t version;
     char *seed = NULL, *end;
     if (!number_of(o, "version", &version) || !version) return wrong(r, "it has no version");
-    if (version != CKPT_VERSION)                          /* no damage: that version can use it */
+    if (version != CKPT_VERSION)                          /* not damage: that version can read it */
         return err_set(r->e, E_CONF, "%s/%s: it was written by another version of mpstaged (its manifest has version "
                        "%llu, this program reads %d)", r->shown, r->name, (unsigned long long)version, CKPT_VERSION);
     if (!number_of(o, "step", &c->step) || c->step != step) return wrong(r, "its step is not that of its folder");
@@ -350,7 +350,7 @@ static int own_hash_check(const struct manifest_reader *r, json_t *o)
     return strcmp(is, was) ? wrong(r, "its own hash does not match") : 0;
 }
 
-/* whole: false leaves its own hash alone */
+/* whole: false skips its own hash */
 static int text_parse(const struct manifest_reader *r, uint64_t step, bool whole, const struct text *t, struct ckpt *c)
 {
     json_error_t why;
@@ -400,7 +400,7 @@ static int file_wrong(const struct manifest_reader *r, const struct ckpt_file *f
     return err_set(r->e, E_DATA, "%s/%s/%s: %s", r->shown, r->name, f->name, what);
 }
 
-/* Adds up the hash; -1: e, or the number of bytes. */
+/* Adds the file to the hash. -1: e; otherwise the number of bytes. */
 static int64_t hash_add(const struct manifest_reader *r, const struct ckpt_file *f, int fd, const atomic_int *stop,
                         XXH3_state_t *hash)
 {

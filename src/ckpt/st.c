@@ -1,5 +1,5 @@
-/* safetensors: 8 bytes little-endian header length, JSON header, tensors. The reader believes nothing: every size is
- * checked against the file's own. */
+/* safetensors: 8 bytes little-endian header length, JSON header, tensors. The reader trusts nothing: every size is
+ * checked against the file's. */
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static size_t type_bytes(const char *t)
     return 0;
 }
 
-/* Messages are one line, so names are too. */
+/* Messages are one line, so names must be, too. */
 static bool printable(const char *name)
 {
     for (; *name; name++) if ((unsigned char)*name < ' ' || *name == 127) return false;
@@ -58,7 +58,7 @@ static int shape_parse(struct st *s, struct st_tensor *t, json_t *shape, struct 
     return 0;
 }
 
-/* The range of bytes must lie in the file and be exactly what type and shape need. */
+/* The range of bytes must lie in the file and have exactly the size of type and shape. */
 static int range_parse(struct st *s, struct st_tensor *t, json_t *range, uint64_t base, struct err *e)
 {
     json_t *a = json_array_get(range, 0), *b = json_array_get(range, 1);
@@ -193,7 +193,8 @@ void st_close(struct st *s)
     arena_free(s->mem);
 }
 
-/* ---- folders: model.safetensors, an index that says which shard holds which tensor, or a run's weights ----------- */
+/* ---- folders: model.safetensors, an index of shards and their tensors, or a run's weights
+ * ------------------------- */
 
 static int shard_name_check(const char *index, const char *name, struct err *e)
 {
@@ -206,8 +207,8 @@ static int shard_name_check(const char *index, const char *name, struct err *e)
 
 static const char *base_name(const char *path) { return strrchr(path, '/') + 1; }
 
-/* Every tensor of every shard is in the map with that shard; as names are unique in both, equal numbers mean that none
- * of the map is missing. */
+/* The map must give every tensor of every shard that shard. Names are unique in both, so equal numbers mean that the
+ * map has no others. */
 static int shards_agree(const char *index, json_t *map, struct st **f, int n, struct err *e)
 {
     const char *k;
@@ -232,7 +233,7 @@ static int shards_agree(const char *index, json_t *map, struct st **f, int n, st
     return 0;
 }
 
-/* Opens each shard of the map once. *out has room for all. */
+/* Opens each shard of the map once. *out has space for all. */
 static int shards_open(const char *dir, const char *index, json_t *map, struct st **out, int *n, struct err *e)
 {
     const char *k;
@@ -276,7 +277,7 @@ static int index_open(const char *dir, const char *index, struct st ***out, int 
     return bad ? -1 : 0;
 }
 
-/* A file of JSON is an index, whatever its name is. */
+/* A JSON file is an index, whatever its name. */
 static bool is_index(const char *path)
 {
     char head[64];
@@ -290,7 +291,7 @@ static bool is_index(const char *path)
     return is && is->kind == FILE_KIND_JSON;
 }
 
-/* The shards lie beside it. */
+/* The shards are in the index file's folder. */
 static int index_file_open(const char *index, struct st ***out, int *n, struct err *e)
 {
     const char *slash = strrchr(index, '/');
@@ -310,7 +311,7 @@ static int one_open(const char *path, struct st ***out, int *n, struct err *e)
     return *n ? 0 : -1;
 }
 
-/* The newest checkpoint of a run directory. False: it has none. */
+/* The newest checkpoint of a run directory. False: none. */
 static bool checkpoint_newest(const char *run, struct text *folder)
 {
     struct text shown = {0};

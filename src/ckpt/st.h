@@ -1,8 +1,8 @@
-/* safetensors: a strict reader and a writer that gives the reference writer's bytes (widest dtype first, then name;
- * header padded to 8).
+/* safetensors: a strict reader, and a writer that makes the same bytes as the reference writer (widest dtype first,
+ * then name; header padded to 8).
  *
- * Any thread, one handle a thread. The reader treats the file as hostile (research rules: header size, JSON,
- * duplicates, holes, overlaps, sizes against the file) and says 65 "FILE: offset N: ..." ; 66 if missing. */
+ * Any thread, one handle a thread. The reader treats the file as hostile: it checks header size, JSON, duplicates,
+ * holes, overlaps, and sizes against the file. Errors are 65 "FILE: offset N: ..."; 66 if missing. */
 #ifndef CKPT_ST_H
 #define CKPT_ST_H
 #include "base/err.h"
@@ -11,25 +11,25 @@
 /* offsets in the file */
 struct st_tensor { const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; };
 struct st { const char *path; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
-/* one file; 66 if it is missing, 65 if anything about it is wrong */
+/* one file; 66 if it is missing, 65 for any error in it */
 struct st *st_open(const char *path, struct err *e);
-int st_find(const struct st *s, const char *name);        /* -1 if there is none */
+int st_find(const struct st *s, const char *name);        /* -1 if not found */
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
 bool st_is_float(const struct st_tensor *t);              /* can st_read_float read it? */
-/* An F32, F16, BF16 or F64 tensor as F32. F16 and BF16 keep their values exactly; an F64 is rounded to the nearest, and
- * 65 if it is too large. */
+/* Reads an F32, F16, BF16 or F64 tensor as F32. F16 and BF16 convert exactly; F64 is rounded to the nearest, 65 if too
+ * large. */
 int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
-/* A weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its shards), or a run
- * directory (weights.safetensors, or else its newest checkpoint), looked for in this order: every file, opened. Index
- * and shards must name the same tensors. The caller closes each file and frees the array. */
+/* Opens every file of a weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its
+ * shards), or a run directory (weights.safetensors, or else its newest checkpoint), tried in this order. Index and
+ * shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
-/* A whole file, piece by piece, to put(sink, bytes). data(ctx, i, buf) delivers tensor i of the given list when its
- * turn comes. Fails as one of these does. */
+/* Writes a whole file in pieces to put(sink, bytes). data(ctx, i, buf) supplies tensor i of the given list when it is
+ * due. Fails if put or data fails. */
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
              int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
-uint64_t st_size(int n, const struct st_entry *entry);    /* of the file that st_write would make, in bytes */
+uint64_t st_size(int n, const struct st_entry *entry);    /* size of st_write's file in bytes */
 #endif

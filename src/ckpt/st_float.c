@@ -1,5 +1,5 @@
-/* Tensors of other floating-point types as F32. Widening keeps every bit of F16 and BF16: subnormals, infinities, and
- * what a NaN carries. */
+/* Reads tensors of other floating-point types as F32. Widening F16 and BF16 is exact: subnormals, infinities, and NaN
+ * payloads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #define WANTED "safetensors"
 
-/* What may hold a network, and how a command loads it. */
+/* Files that may hold a network, and Python to load them. */
 struct holder { const char *what, *load; };
 static const struct holder
     saved = {"as torch.save writes it",
@@ -16,8 +16,8 @@ static const struct holder
     script = {"of TorchScript", "t.jit.load(p,'cpu')"},
     arrays = {"of NumPy arrays (.npz)", "{k:t.from_numpy(v)for k,v in __import__('numpy').load(p).items()}"};
 
-/* Python that writes safetensors of the first tensors that it finds: those of a dictionary within a dictionary, such as
- * {"model": ...}, which is not the optimizer's, come before its own. It needs nothing but PyTorch. */
+/* Python that writes the first tensors it finds as safetensors. Tensors of a nested dictionary, such as {"model": ...},
+ * but not the optimizer's, precede the outer dictionary's. It needs only PyTorch. */
 #define CONVERT_1 \
     "import ctypes,json,sys,torch as t;p=sys.argv[1];T=t.is_tensor;" \
     "u=lambda d:isinstance(d:=getattr(d,'state_dict',lambda:d)(),dict)and(next(filter(None,(u(d[k])for k in d " \
@@ -28,7 +28,7 @@ static const struct holder
     "'data_offsets':[n,n:=n+b(v)]}for k,v in w.items()}).encode();f=open(p+'.safetensors','wb');" \
     "f.write(len(h).to_bytes(8,'little')+h);[f.write(ctypes.string_at(v.data_ptr(),b(v)))for v in w.values()]"
 
-/* A name that can stand in a command as it is. */
+/* A name that needs no quotes in a command. */
 static bool plain_name(const char *path)
 {
     size_t n = strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
@@ -40,7 +40,7 @@ static bool holds(const char *s, size_t n, const char *part)
     return memmem(s, n, part, strlen(part)) != NULL;
 }
 
-/* By the names of its members, which stand at its end, or in a file that is cut off at its beginning. */
+/* Recognises a zip file by its members' names, at its end, or, if it is truncated, at its beginning. */
 static const struct holder *zip_holder(const struct st *s)
 {
     enum { END = 1 << 16 };
@@ -68,7 +68,7 @@ int st_other_refuse(const struct st *s, struct err *e)
     char head[FILE_KIND_BYTES];
     const size_t n = s->size < sizeof head ? s->size : sizeof head;
     if (file_read_at(s->fd, s->path, 0, head, n, e)) return -1;
-    /* a length, whatever it looks like */
+    /* the first 8 bytes are a length, whatever they look like */
     const struct file_kind *is = n > 8 && head[8] == '{' ? NULL : file_kind(head, n);
     if (!is) return 0;
     const struct holder *h = is->kind == FILE_KIND_PICKLE ? &saved : is->kind == FILE_KIND_ZIP ? zip_holder(s) : NULL;

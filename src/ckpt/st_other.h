@@ -1,9 +1,9 @@
-/* Weights in another format than safetensors: what they are, and what makes safetensors of them. Any thread. */
+/* Recognises weights in formats other than safetensors, and suggests how to convert them. Any thread. */
 #ifndef CKPT_ST_OTHER_H
 #define CKPT_ST_OTHER_H
 #include "ckpt/st.h"
 
-/* 65 where the first bytes of an open file say that it is something else, with a command that converts what PyTorch and
- * NumPy write; 0 where it may be safetensors. */
+/* 65 if an open file's first bytes show another format, with a conversion command for files of PyTorch and NumPy. 0 if
+ * it may be safetensors. */
 int st_other_refuse(const struct st *s, struct err *e);
 #endif

@@ -1,4 +1,4 @@
-/* safetensors files on their way to disk, with size and hash. */
+/* Writes safetensors files with size and hash. */
 #include <stdio.h>
 #include <xxhash.h>
 #include "base/mem.h"

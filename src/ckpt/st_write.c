@@ -1,4 +1,4 @@
-/* Writing safetensors, with the bytes of the reference writer. */
+/* Writes safetensors with the bytes of the reference writer. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,7 @@
 
 struct turn { const struct st_entry *e; int i; };
 
-/* The reference writer's order: its types from last to first (U64, I64, F64, F32, ..., U8, BOOL), then names by bytes.
- */
+/* The reference writer's order: types from last to first (U64, I64, F64, F32, ..., U8, BOOL), then names by bytes. */
 static int type_rank(enum dtype t) { return t == I64 ? 0 : t == F64 ? 1 : t == F32 ? 2 : 3; }
 
 static int by_type_and_name(const void *a, const void *b)
@@ -22,7 +21,7 @@ static size_t entry_bytes(const struct st_entry *t) { return (size_t)shape_count
 static void header_make(const struct turn *o, int n, struct text *h)
 {
     uint64_t at = 0;
-    text_add(h, "{\"__metadata__\":{\"format\":\"pt\"}");   /* which some readers want: layouts are PyTorch's */
+    text_add(h, "{\"__metadata__\":{\"format\":\"pt\"}");   /* some readers require it: layouts are PyTorch's */
     for (int i = 0; i < n; i++) {
         json_t *name = json_string(o[i].e->name);
         char *quoted = json_dumps(name, JSON_ENCODE_ANY);

@@ -5,7 +5,7 @@
 #include "ckpt/weights.h"
 
 enum { LISTED = 8 };
-/* A list of which a line names the first ones. */
+/* A list of which a line shows the first entries. */
 struct listed { struct text t; int n; };
 
 __attribute__((format(printf, 3, 4))) static void list_add(struct listed *l, const char *between, const char *fmt, ...)
@@ -25,7 +25,7 @@ static void list_end(struct listed *l, const char *between)
 
 /* ---- the tensors of all files ------------------------------------------------------------------------------------ */
 
-/* own: the name under which the model may know it: after renaming, without what wrappers put before it */
+/* own: the possible name in the model: after renaming, without wrappers' prefixes */
 struct weight_item { const char *name, *own; struct weights_at at; bool used; };
 struct items { struct arena *mem; struct weight_item *of, **sorted; int n, idle; };
 
@@ -80,7 +80,8 @@ static struct weight_item *item_find(const struct items *t, const char *own)
     return found ? *found : NULL;
 }
 
-/* ---- names behind wrappers: data parallelism, torch.compile, a module that calls the network its model ----------- */
+/* ---- prefixes of wrappers: data parallelism, torch.compile, a module that calls the network its model
+ * ------------- */
 
 static bool all_have(const struct items *t, const char *prefix)
 {
@@ -94,13 +95,13 @@ static bool any_known(const struct items *t, const struct weights_want *w)
     return false;
 }
 
-/* All names without what they begin with: their order stays. */
+/* Removes the first n bytes of all names, which preserves their order. */
 static void strip(struct items *t, int n)
 {
     for (int i = 0; i < t->n; i++) t->of[i].own += n;
 }
 
-/* Takes off all names what wrappers put before them; what the network itself calls so is none. */
+/* Removes wrappers' prefixes from all names, unless the network itself uses them. */
 static void unwrap(struct items *t, const struct weights_want *w)
 {
     static const char *const wrapper[] = {"module.", "_orig_mod.", "model."};
@@ -109,15 +110,15 @@ static void unwrap(struct items *t, const struct weights_want *w)
         if (!all_have(t, wrapper[i])) continue;
         strip(t, (int)strlen(wrapper[i]));
         off += (int)strlen(wrapper[i]);
-        i = (size_t)-1;                                  /* from the first one again */
+        i = (size_t)-1;                                  /* start with the first prefix again */
     }
     if (!any_known(t, w)) strip(t, -off);
 }
 
-/* ---- one against the other --------------------------------------------------------------------------------------- */
+/* ---- matching ---------------------------------------------------------------------------------------------------- */
 
-/* hint, hint_extra: layers whose tensors are missing or unexpected, for who wants to allow that; n_twice: tensors whose
- * name another one has taken */
+/* hint, hint_extra: layers with missing or unexpected tensors, to show how to permit these; n_twice: tensors whose name
+ * another one has taken */
 struct match { const struct weights_want *w; struct listed fault, fresh, extra; struct text hint, hint_extra;
                int n_hint, n_extra, read, n_twice; };
 
@@ -127,7 +128,7 @@ static bool allowed(const struct weights_patterns *p, const char *name)
     return false;
 }
 
-/* Adds a tensor's layer to a list of patterns, in which it is not the last one. */
+/* Adds a tensor's layer to a list of patterns, unless it is the last entry. */
 static void hint_add(struct text *t, int *n, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -138,7 +139,7 @@ static void hint_add(struct text *t, int *n, const char *name)
     if ((*n)++ < 3) text_add(t, "%s%s", t->n ? ", " : "", layer);
 }
 
-/* What is said of a wanted tensor is a fault, or it begins anew. */
+/* Records a problem of a wanted tensor: a fault, or permitted, so that the tensor is initialised. */
 __attribute__((format(printf, 4, 5)))
 static void wanted_fault(struct match *m, const struct st_entry *p, const char *beside, const char *fmt, ...)
 {
@@ -178,7 +179,8 @@ static struct weights_at wanted_check(struct match *m, const struct st_entry *p,
     return item->at;
 }
 
-/* What no tensor of the model is, and what two are. Two are never allowed: nobody said which of them counts. */
+/* Checks the unused tensors: unknown ones, and second ones for the same name. The latter are never permitted, because
+ * it is unknown which one counts. */
 static void rest_check(struct match *m, const struct items *t)
 {
     const struct weights_allow *a = m->w->allow;
@@ -197,7 +199,7 @@ static void rest_check(struct match *m, const struct items *t)
     if (m->n_twice > 1) list_add(&m->fault, "; ", "%d more stand for others", m->n_twice - 1);
 }
 
-/* How many of the model's tensors have their names behind the first `n` bytes of `of`. */
+/* How many of the model's tensors are in the files with the first `n` bytes of `of` as a prefix. */
 static int known_behind(const struct items *t, const struct weights_want *w, const char *of, int n)
 {
     struct text name = {0};
@@ -211,13 +213,13 @@ static int known_behind(const struct items *t, const struct weights_want *w, con
     return found;
 }
 
-/* A set of weights in the files: at least half of the model's tensors have their names behind these n bytes, which end
- * with a dot, or behind none. found: so many do. */
+/* A set of weights in the files: at least half of the model's tensors have this prefix of n bytes. It ends with a dot,
+ * or n is 0. found: their number. */
 struct set { const char *before; int n, found; };
 enum { SETS = 3, TRIED = 32 };
 struct sets { struct set of[SETS], tried[TRIED]; int n, n_tried; };
 
-/* What stands before a name of the model at the end of that name; NULL: it is no such name. */
+/* The prefix before a name of the model at the end of `name`. False: no such name. */
 static bool before_find(const struct weights_want *w, const char *name, struct set *out)
 {
     const size_t n = strlen(name);
@@ -251,7 +253,7 @@ static void sets_find(const struct items *t, const struct weights_want *w, struc
     qsort(s->of, (size_t)s->n, sizeof *s->of, longest_first);
 }
 
-/* How to take one set and leave the others out: names of the others become unused.*. Longer prefixes come first,
+/* Shows how to take one set and ignore the others: names of the others become unused.*. Longer prefixes come first,
  * because they may begin with shorter ones. */
 static void set_hint(const struct sets *s, const struct set *take, struct text *out)
 {
@@ -266,7 +268,7 @@ static void set_hint(const struct sets *s, const struct set *take, struct text *
     text_add(out, "}' -o 'run.init_extra={\"unused\"}'");
 }
 
-/* Names are those of the files, which run.init_rename sees. False: there is nothing to say of sets. */
+/* Uses the files' names, to which run.init_rename applies. False: no hint about sets. */
 static bool hint_sets(const struct match *m, struct st *const *file, int n, struct text *out)
 {
     struct sets s = {0};
@@ -287,7 +289,7 @@ static bool hint_sets(const struct match *m, struct st *const *file, int n, stru
     return several || one;
 }
 
-/* What would allow it, where that is a short list. */
+/* Adds the options that would permit the differences, if the list is short. */
 static void hints_add(const struct match *m, struct st *const *file, int n, struct text *out)
 {
     if (!m->w->allow || hint_sets(m, file, n, out)) return;
@@ -300,7 +302,7 @@ static void hints_add(const struct match *m, struct st *const *file, int n, stru
         text_add(out, "; see run.init_rename, run.init_missing and run.init_extra");
 }
 
-/* Whether that pattern names a tensor of the file that is not the model's. */
+/* Whether the pattern names a tensor of the file that the model does not have. */
 static bool names_unused(const struct items *t, const char *pattern)
 {
     for (int i = 0; i < t->n; i++) if (!t->of[i].used && glob_names(pattern, t->of[i].own)) return true;
