@@ -1,11 +1,11 @@
-/* Reading a command line by its table. */
+/* Reads a command line by its table. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "cli.h"
 #include "config.h"
 
-enum { FIRST = 256, MOST = 32 };                         /* index 0 is FIRST for getopt */
+enum { FIRST = 256, MOST = 32 };                         /* FIRST: getopt's value for index 0 */
 
 static int finished(const struct cli *c, int index, struct err *e)
 {

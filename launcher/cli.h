@@ -1,4 +1,4 @@
-/* Command lines of mpstage-run and mpstage-experiment: one table each gives --help, what getopt reads, and the
+/* Command lines of mpstage-run and mpstage-experiment: one table for each gives --help, the options for getopt, and the
  * completions of shells. One thread. */
 #ifndef LAUNCHER_CLI_H
 #define LAUNCHER_CLI_H
@@ -6,10 +6,11 @@
 #include "base/err.h"
 #include "base/text.h"
 
-/* arg: what follows, NULL: nothing; FILE and DIR are completed as such. key: the option of the configuration that has
- * the words for it, NULL: none. letter: 0: none. */
+/* arg: the option's value, NULL: none; FILE and DIR are completed as such. key: the option of the configuration that
+ * has the words for it, NULL: none. letter: 0: none. */
 struct cli_option { const char *name, *arg, *help, *key; char letter; };
-/* stops: options end with the first word that is none. --help and --version, which all have, are not in the table. */
+/* stops: options end with the first word that is no option. The table does not contain --help and --version, which all
+ * programs have. */
 struct cli { const char *program, *usage; const struct cli_option *option; int n; bool stops; };
 
 enum run_option { RUN_MAX_RESTARTS, RUN_MAX_FRUITLESS, RUN_BACKOFF, RUN_STOP_TIMEOUT, RUN_HANG_TIMEOUT, RUN_OPTIONS };
@@ -18,11 +19,12 @@ enum experiment_option { EXPERIMENT_CONFIG, EXPERIMENT_RANKS, EXPERIMENT_REPEAT,
                          EXPERIMENT_OVERWRITE, EXPERIMENT_NO_PROFILE, EXPERIMENT_NO_PLOTS, EXPERIMENT_MPIRUN,
                          EXPERIMENT_MPSTAGED, EXPERIMENT_OPTIONS };
 extern const struct cli cli_run, cli_experiment;
-/* Row i of what a program takes, with --help and --version behind the table; false: there are no more. */
+/* Row i of a program's options, with --help and --version after the table; false: there are no more. */
 bool cli_row(const struct cli *c, int i, struct cli_option *o);
 void cli_help(const struct cli *c, struct text *out);
-/* The next option of the command line: its index in the table, its value in optarg. CLI_END: there are no more, and
- * optind is the first word behind them; CLI_FINISHED: as after --help; CLI_WRONG: 64, or the output failed. */
+/* Reads the next option of the command line: returns its index in the table, with its value in optarg. CLI_END: there
+ * are no more; optind is the first word after them. CLI_FINISHED: finished, as after --help. CLI_WRONG: 64, or the
+ * output failed. */
 enum { CLI_END = -1, CLI_FINISHED = -2, CLI_WRONG = -3 };
 int cli_next(const struct cli *c, int argc, char **argv, struct err *e);
 /* Reads a whole number from `least` to a billion. 64. */

@@ -1,4 +1,4 @@
-/* Questions and answers over the control socket, each with a time limit. */
+/* Requests and answers over the control socket, each with a time limit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ void call_close(struct call *c)
     free(c->in);
 }
 
-/* ---- who is there ------------------------------------------------------------------------------------------------ */
+/* ---- the process ------------------------------------------------------------------------------------------------- */
 
 static ssize_t file_read(int at, const char *name, char *buf, size_t size)
 {
@@ -55,7 +55,7 @@ static ssize_t file_read(int at, const char *name, char *buf, size_t size)
     return n;
 }
 
-/* Takes the owner's number from RUN/lock if it is a mpstaged on this machine: the owner may have ended or run
+/* Takes the owner's number from RUN/lock if it is a mpstaged on this machine: the owner may have exited or run
  * elsewhere. */
 static void pid_of_lock(struct call *c)
 {
@@ -87,8 +87,8 @@ static int no_answer(struct call *c, struct err *e)
 
 /* ---- the connection ---------------------------------------------------------------------------------------------- */
 
-/* The socket is reached through its directory's descriptor, because a socket's name may have only 107 bytes. If its
- * queue is full, this waits. */
+/* Connects by the directory's descriptor, because a socket's name may have only 107 bytes. If the socket's queue is
+ * full, this waits. */
 static int socket_connect(struct call *c, uint64_t until)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -102,7 +102,7 @@ static int socket_connect(struct call *c, uint64_t until)
     return 0;
 }
 
-/* Whether the run directory is in use, although nobody listens: a socket cannot be made everywhere. */
+/* Whether the run directory is in use although no process listens: a socket cannot be made everywhere. */
 static bool runs_unheard(struct call *c)
 {
     int fd = openat(c->at, "lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -140,8 +140,8 @@ static int call_connect(struct call *c, uint64_t until, struct err *e)
     return err_set(e, bad == EACCES ? E_PERM : E_INTERNAL, "%s/control.sock: %s", c->dir, strerror(bad));
 }
 
-/* Whether it is ready for `events` by then. This process may have been stopped, so what is ready counts even when the
- * time is over. */
+/* Whether the connection is ready for `events` before `until`. This process may have been stopped, so a ready
+ * connection counts even after `until`. */
 static bool ready(const struct call *c, short events, uint64_t until)
 {
     struct pollfd p = {.fd = c->fd, .events = events};
@@ -153,7 +153,7 @@ static bool ready(const struct call *c, short events, uint64_t until)
     }
 }
 
-/* A connection that has ended is no failure yet: the other end may have said why before. */
+/* A lost connection is no failure yet: the other end may have sent the reason before. */
 static enum heard request_send(struct call *c, const char *request, uint64_t until)
 {
     for (size_t n = strlen(request), at = 0; at < n;) {
@@ -193,7 +193,7 @@ static enum heard line_take(struct call *c, uint64_t until, json_t **line)
     }
 }
 
-/* ---- questions --------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 static int nonsense(const struct call *c, struct err *e)
 {

@@ -1,4 +1,4 @@
-/* mpstagectl list and verify: checkpoints as they lie on disk; no run is needed. */
+/* mpstagectl list and verify: read checkpoints on disk; no run is needed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "ckpt/checkpoint.h"
 #include "ctl_say.h"
 
-/* The steps to look at: all that lie in a directory, or one of them. */
+/* The steps to look at: all in a directory, or one of them. */
 struct file_place { int fd; char *shown; uint64_t *step; int n; };
 
 static void place_close(struct file_place *p)
@@ -30,7 +30,7 @@ static char *path_join(const char *dir, const char *name)
     return t.s;
 }
 
-/* dir is a checkpoint itself: its name says so. Then the place is the directory above it. */
+/* Whether the name of dir is that of a checkpoint. The place is then its parent directory. */
 static bool single(const char *dir, uint64_t *step, struct file_place *p)
 {
     char *real = realpath(dir, NULL), *name = real ? strrchr(real, '/') : NULL;
@@ -79,7 +79,7 @@ static void found_look(const struct file_place *p, int i, bool files, struct fou
     int bad = files ? ckpt_verify(p->fd, p->shown, f->step, NULL, &f->c, &f->e)
                     : ckpt_read(p->fd, p->shown, f->step, &f->c, &f->e);
     for (int k = 0; !bad && k < f->c.n_files; k++) f->bytes += f->c.file[k].bytes;
-    f->files = f->c.n_files + 1;                          /* the manifest does not name itself */
+    f->files = f->c.n_files + 1;                          /* plus the manifest, which does not list itself */
     snprintf(path, sizeof path, "%s/manifest.json", ckpt_name(f->step, name));
     if (fstatat(p->fd, path, &st, 0)) return;
     f->time = st.st_mtime;
@@ -127,7 +127,7 @@ static void row_print(const struct found_run *f, bool best)
     puts(text_printable(line, clean, sizeof clean));
 }
 
-/* The newest one that can be read knows after which step the best evaluation was. */
+/* The newest readable checkpoint knows the step of the best evaluation. */
 static int list_print(const char *dir, const struct file_place *p, bool json)
 {
     json_t *all = json_array(), *o;

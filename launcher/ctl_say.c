@@ -26,7 +26,7 @@ void ctl_said(const char *dir, const char *fmt, ...)
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     snprintf(line, sizeof line, "%s: %s", dir, what);
-    /* scripts read lines */
+    /* scripts read whole lines */
     ctl_line_print(line, isatty(STDOUT_FILENO) ? ctl_columns() : INT_MAX);
 }
 

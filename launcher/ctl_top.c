@@ -1,4 +1,4 @@
-/* mpstagectl top: a table of the stages, kept up to date on a terminal. */
+/* mpstagectl top: a table of the stages, updated on a terminal. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "ctl_say.h"
 
-/* ---- the keyboard: keys come at once and are not shown ----------------------------------------------------------- */
+/* ---- the keyboard: without line buffer and echo ------------------------------------------------------------------ */
 
 static struct { struct termios before, raw; volatile sig_atomic_t on; } keys;
 
@@ -18,7 +18,7 @@ static void keys_off(void)
     if (keys.on) tcsetattr(STDIN_FILENO, TCSANOW, &keys.before);
 }
 
-/* Ctrl-C ends, as q does. Ctrl-Z gives the terminal back as it was, until the program goes on. */
+/* Ctrl-C quits, as q does. Ctrl-Z restores the terminal until the program resumes. */
 static void on_signal(int sig)
 {
     keys_off();
@@ -44,7 +44,7 @@ static void keys_begin(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &keys.raw);
 }
 
-/* Waits for a key where there is a keyboard. */
+/* Waits, and reads a key if there is a keyboard. True: quit. */
 static bool key_wait(struct ctl_show *s)
 {
     struct pollfd p = {.fd = keys.on ? STDIN_FILENO : -1, .events = POLLIN};
@@ -55,7 +55,7 @@ static bool key_wait(struct ctl_show *s)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* A time in at most seven columns. */
+/* Prints a time in at most seven columns. */
 static const char *brief(double seconds, char buf[16])
 {
     struct text_unit u = seconds < 1e-3 ? (struct text_unit){"us", "us", 1e-6}
@@ -67,7 +67,7 @@ static const char *brief(double seconds, char buf[16])
     return buf;
 }
 
-/* Bytes in at most eight columns. */
+/* Prints bytes in at most eight columns. */
 static const char *brief_bytes(double bytes, char buf[16])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -77,7 +77,7 @@ static const char *brief_bytes(double bytes, char buf[16])
     return buf;
 }
 
-/* The parts of a step in seven columns: the halves of the backward pass are one, and loading is with the rest. */
+/* The parts of a step in seven columns: the two halves of the backward pass are added, and loading is part of other. */
 static const struct { const char *name; int part[2]; } column[] = {
     {"forward", {0, -1}}, {"backwd.", {1, 2}}, {"recomp.", {3, -1}}, {"optim.", {4, -1}},
     {"transf.", {5, -1}}, {"waiting", {6, -1}}, {"other", {7, 8}},
@@ -113,14 +113,14 @@ static int step_print(const json_t *o)
     return ctl_line_print(line, ctl_columns());
 }
 
-/* Lines of the terminal; far more elsewhere. */
+/* Lines of the terminal; a large number elsewhere. */
 static int rows_of_output(void)
 {
     struct winsize w;
     return isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_row ? w.ws_row : 1 << 20;
 }
 
-/* What does not fit on the terminal is left out, and told. */
+/* Leaves out stages that do not fit on the terminal, and prints their number. */
 static int stages_print(const json_t *o, int room)
 {
     const json_t *account = json_object_get(o, "account"), *stage;

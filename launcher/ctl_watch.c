@@ -1,4 +1,4 @@
-/* mpstagectl watch, and what watch and top have in common. */
+/* mpstagectl watch, and the code that watch and top share. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 
 const char ctl_ask_status[] = "{\"command\":\"status\"}\n";
 
-/* ---- moments of a run -------------------------------------------------------------------------------------------- */
+/* ---- comparing statuses ------------------------------------------------------------------------------------------ */
 
-/* Whether the run has not moved on since, so that a file need not have the same lines again. */
+/* Whether the run has not changed since, so that a file need not have the same lines again. */
 static bool same_moment(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"step", "state", "evaluated_samples", "test_scores", "checkpoint_step"};
@@ -25,7 +25,7 @@ static bool same_moment(const json_t *a, const json_t *b)
     return a != NULL;
 }
 
-/* Whether another run has begun there since. */
+/* Whether both are of the same run. */
 static bool same_run(const json_t *a, const json_t *b)
 {
     return !a || json_equal(json_object_get(a, "pid"), json_object_get(b, "pid"));
@@ -38,9 +38,9 @@ bool ctl_show_again(struct ctl_show *s, const json_t *last, const json_t *o)
     return true;
 }
 
-/* ---- how it ended ------------------------------------------------------------------------------------------------ */
+/* ---- the end of a run -------------------------------------------------------------------------------------------- */
 
-/* The last lines of a run's metrics, the first perhaps cut; NULL: they cannot be read. */
+/* The last lines of a run's metrics, the first maybe incomplete; NULL: they cannot be read. */
 static char *last_lines(const char *dir)
 {
     enum { MOST = 1 << 16 };
@@ -60,7 +60,7 @@ static char *last_lines(const char *dir)
     return s;
 }
 
-/* Takes a line into account: the last word of a run, or the beginning of another part of it. */
+/* Updates *word by a line: the final event of a run, or the start of another part of it. */
 static void last_word(const char *line, json_t **word)
 {
     json_t *o = json_loads(line, 0, NULL);
@@ -73,7 +73,7 @@ static void last_word(const char *line, json_t **word)
     json_decref(o);
 }
 
-/* The last word of a run; NULL: it was killed, and has none. */
+/* The final event of a run; NULL: it was killed, and has none. */
 static json_t *end_word(const char *dir)
 {
     char *lines = last_lines(dir), *rest = NULL;
@@ -113,7 +113,7 @@ int ctl_follow(struct call *c, struct ctl_show *s)
             if (!(code = ctl_output_end(0))) enough = s->pause(s);
         } else if (c->silent) {
             ctl_silence_tell(&told, &e);
-            s->lines = 0;                                 /* what was printed stays above the message */
+            s->lines = 0;                                 /* the printed lines stay above the message */
         } else if (c->ended && c->met) gone = true;
         else code = ctl_fail(e.code, "%s", e.text);
     }
@@ -152,8 +152,8 @@ static void row_print(const json_t *stage, double seconds)
     puts("");
 }
 
-/* Prints a line for each stage: where the last step's time went, in percent; on a terminal a bar below it. Returns how
- * many lines it printed. */
+/* Prints a line for each stage: the parts of the last step's time, in percent; on a terminal a bar below it. Returns
+ * the number of printed lines. */
 static int account_print(const json_t *o)
 {
     const json_t *account = json_object_get(o, "account"), *stage;

@@ -71,7 +71,7 @@ static int extra_check(const struct experiment *x, struct err *e)
     return 0;
 }
 
-/* 0: go on; 1: finished, as after --help; -1: *e. */
+/* 0: continue; 1: finished, as after --help; -1: *e. */
 static int parse(struct experiment *x, int argc, char **argv, struct err *e)
 {
     int c;
@@ -84,7 +84,7 @@ static int parse(struct experiment *x, int argc, char **argv, struct err *e)
     return extra_check(x, e);
 }
 
-/* The daemon in the folder of this program, so that a build tree measures itself; otherwise the one in PATH. */
+/* Finds the daemon in the folder of this program, so that a build tree measures itself; otherwise the one in PATH. */
 static char *mpstaged_find(void)
 {
     char path[PATH_MAX + 16];
@@ -97,7 +97,7 @@ static char *mpstaged_find(void)
     return mem_strdup("mpstaged");
 }
 
-/* ---- the order of things --------------------------------------------------------------------- */
+/* ---- the order of work ----------------------------------------------------------------------- */
 
 void say(const char *fmt, ...)
 {
@@ -118,7 +118,7 @@ static int experiment_fail(const struct err *e)
     return e->code;
 }
 
-/* The exit status of an experiment: that it was stopped, or that of the first failed point. */
+/* The exit status of an experiment: stopped, or the status of the first failed point. */
 static int verdict(const struct experiment *x)
 {
     int failed = 0, code = 0;

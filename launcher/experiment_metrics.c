@@ -1,4 +1,4 @@
-/* Reads a point's figures from metrics.jsonl, and computes others from them. */
+/* Reads a point's numbers from metrics.jsonl, and computes others from them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 
 /* ---- the bound ------------------------------------------------------------------------------- */
 
-/* The shortest time of a step on this cut in any schedule, given how long its kernels took: every stage must do its own
- * work, after the first micro-batch has come through the stages before it; and after its last input gradient one
- * micro-batch goes back to the first stage. */
+/* The shortest time of a step on this cut in any schedule, given its kernel times. Every stage must do its own work
+ * after the first micro-batch has passed the stages before it. And after its last input gradient one micro-batch
+ * returns to the first stage. */
 static double step_bound(const struct experiment *x, const struct experiment_point *p, const json_t *stages)
 {
     double first = (double)(p->split < x->batch ? p->split : x->batch) / x->batch;
@@ -62,7 +62,7 @@ static void step_take(struct experiment *x, struct experiment_point *p, const js
     s->seconds = s->bound = s->bubble = 0;
 }
 
-/* What ranks took of memory. */
+/* Takes the memory that ranks used. */
 static void account_take(struct experiment_point *p, const json_t *o)
 {
     size_t i;
@@ -92,7 +92,7 @@ int metrics_take(struct experiment *x, struct experiment_point *p, const char *p
     return 0;
 }
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- numbers of a point ---------------------------------------------------------------------- */
 
 double point_mean(const struct experiment_point *p)
 {

@@ -1,4 +1,4 @@
-/* Pictures, drawn by gnuplot: its script stays in the folder, so that they can be changed and drawn again. */
+/* Pictures, drawn by gnuplot. Its script stays in the folder, so that users can change and redraw them. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static double highest(const struct experiment *x, bool bars)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
-/* Adds the place, the values and the two labels of each bar. Returns how many bars there are. */
+/* Adds the position, the values and the two labels of each bar. Returns the number of bars. */
 static int bars_data(const struct experiment *x, struct text_unit u, struct text *t, struct text *tics,
                      struct text *labels)
 {
@@ -135,7 +135,7 @@ static int compare_points(const void *a, const void *b)
     return (*p)->split - (*q)->split;
 }
 
-/* Adds one curve: all points of a kind and schedule, by split size. Returns how many there are. */
+/* Adds one curve: all points of a kind and schedule, by split size. Returns their number. */
 static int curve_data(const struct experiment *x, enum point_kind kind, const char *schedule, const char *name,
                       struct text_unit u, struct text *t)
 {
@@ -166,7 +166,7 @@ static void sweep_tics(const struct experiment *x, struct text *t)
     text_add(t, ") noenhanced scale 1\n");
 }
 
-/* Draws a circle round the best point, and a line of the title about it. */
+/* Draws a circle around the best point, and adds a line about it to the title. */
 static void sweep_best(const struct experiment *x, const char *title, struct text_unit u, struct text *t)
 {
     const struct experiment_point *p = experiment_best(x, POINT_PIPELINED), *s = experiment_best(x, POINT_SINGLE);

@@ -14,9 +14,9 @@
 
 const char *const point_kind_name[] = {"single", "naive", "pipelined"};
 
-/* ---- asking the planner ---------------------------------------------------------------------- */
+/* ---- requests to the planner ----------------------------------------------------------------- */
 
-/* Runs mpstaged in a mode that prints JSON. Returns the object; NULL: e is what mpstaged said, with its exit status. */
+/* Runs mpstaged in a mode that prints JSON. Returns the object; NULL: e has mpstaged's message and exit status. */
 static json_t *ask(struct argument_words *argv, struct err *e)
 {
     int out = memfd_create("answer", MFD_CLOEXEC), error = memfd_create("errors", MFD_CLOEXEC), code = -1;
@@ -54,15 +54,15 @@ static void add_base(const struct experiment *x, struct argument_words *w)
     }
 }
 
-/* As many stages a rank as the configured plan has; one rank has one. All points are one pipeline, whatever the
- * configuration has beside it. */
+/* As many stages per rank as in the configured plan; for one rank one. All points are one pipeline, even if the
+ * configuration has replicas. */
 static void add_ranks(const struct experiment *x, int ranks, struct argument_words *w)
 {
     int chunks = ranks > 1 ? x->chunks : 1;
     words_split(w, "-o pipeline.replicas=1 --stages %d -o pipeline.ranks=%d", ranks * chunks, ranks);
 }
 
-/* Adds the options of this point. The control is one stage, whatever the partition. */
+/* Adds the options of this point. The control is one stage, for any partition. */
 static void add_point(const struct experiment *x, const struct experiment_point *p, struct argument_words *w)
 {
     words_add(w, "--schedule");
@@ -114,7 +114,7 @@ static char *network_name(const json_t *model)
     return t.s;
 }
 
-/* Of a plan: how many ranks its stages are on. */
+/* The number of ranks that have the stages of a plan. */
 static int ranks_of(const json_t *plan)
 {
     int most = 0;
@@ -193,7 +193,7 @@ static void default_splits(struct experiment *x)
         if (want[i] >= 1 && want[i] <= x->batch) *vec_push(&x->splits) = want[i];
 }
 
-/* One rank with the whole batch comes first: everything is compared with it. */
+/* One rank with the whole batch comes first: all other points are compared with it. */
 void experiment_points(struct experiment *x)
 {
     if (!x->splits.n) default_splits(x);
@@ -256,7 +256,8 @@ static void point_run(struct experiment *x, struct experiment_point *p, int nth)
                 "-o service.stages_every=1 -o train.last_batch=fill "
                 "-o train.evaluate_every=0 -o train.evaluate_epochs=0 -o train.patience=0 "
                 "-o train.nonfinite=stop -o checkpoint.every_steps=0 -o checkpoint.every_seconds=0");
-    /* where checkpoint.best is set the last step's evaluation saves, which no time contains and nothing is left of */
+    /* with checkpoint.best the evaluation of the last step saves a checkpoint, which no time contains and which is
+     * removed */
     uint64_t began = clock_ns();
     int code = launch(x, &argv, log, &p->err);
     p->wall = (double)(clock_ns() - began) / 1e9;
@@ -267,7 +268,7 @@ static void point_run(struct experiment *x, struct experiment_point *p, int nth)
     words_free(&argv);
 }
 
-/* Adds the sizes of the pipelined points, ascending, except those that the planner refuses, which would make the whole
+/* Adds the sizes of the pipelined points, ascending, except sizes that the planner refuses: they would make the whole
  * measurement fail. */
 static void add_profile_sizes(const struct experiment *x, struct argument_words *w)
 {
@@ -313,10 +314,10 @@ void experiment_profile(struct experiment *x)
     words_free(&argv);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole measurement ------------------------------------------------------------------- */
 
-/* Seconds that are left: a point that ran takes as long again; others take what is predicted, corrected by those that
- * ran. */
+/* The remaining seconds: a point that ran takes as long again; others take the predicted time, corrected by the points
+ * that ran. */
 static double time_left(const struct experiment *x)
 {
     double took = 0, expected = 0, left = 0;
@@ -364,7 +365,7 @@ static int runs_count(const struct experiment *x)
     return n;
 }
 
-/* Every round visits all points that have runs left, so that what disturbs the machine for a while disturbs all
+/* Every round visits all points with remaining runs, so that a temporary disturbance of the machine affects all
  * alike. */
 void experiment_measure(struct experiment *x)
 {

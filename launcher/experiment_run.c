@@ -1,4 +1,4 @@
-/* Starts other programs, one at a time, and ends them when this program is told to end. */
+/* Starts other programs, one at a time, and ends them when a signal stops this program. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ void child_signals(void)
     sigemptyset(&mine);
     for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
         sigaddset(&mine, which[i]);
-        signal(which[i], SIG_DFL);                         /* a shell may have it ignored, and then none would come */
+        signal(which[i], SIG_DFL);                         /* a shell may ignore it, and then none would arrive */
     }
     sigprocmask(SIG_BLOCK, &mine, NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -91,8 +91,8 @@ int child_run(struct argument_words *argv, const struct job_files *files, struct
     return err_set(e, E_STOPPED, "stopped");
 }
 
-/* Takes the line of mpstaged if there is one, because mpirun adds its own, possibly with a NUL at the end; otherwise
- * the first line that says anything. */
+/* Takes mpstaged's line if there is one, because mpirun adds its own lines, maybe with a NUL at the end; otherwise the
+ * first line with a message. */
 int child_error(int output, int code, struct err *e)
 {
     struct text t = {0};

@@ -26,12 +26,12 @@ static int folder_make(const char *path, struct err *e)
     return 0;
 }
 
-/* What an experiment leaves: these files, and in metrics/ files with this ending. */
+/* An experiment's files: these, and in metrics/ files with this ending. */
 static const char *const ours[] = {"results.json", "results.csv", "bars.png", "bars.svg", "sweep.png", "sweep.svg",
                                    "plot.gp", "plot.log", "profile/profile.json", "profile", "metrics"};
 static const char *const of_runs[] = {".jsonl", ".log"};
 
-/* Fails if a name of ours belongs to something other than a file or folder. */
+/* Fails if one of these names is neither a file nor a folder. */
 static int kinds_check(const struct experiment *x, struct err *e)
 {
     struct stat st;
@@ -76,7 +76,7 @@ static void runs_remove(const struct experiment *x)
     closedir(d);
 }
 
-/* Fails if the profile to plan with is among what is removed. */
+/* Fails if the profile to plan with is one of the files to be removed. */
 static int profile_spare(const struct experiment *x, struct err *e)
 {
     struct stat own, used;
@@ -92,7 +92,7 @@ void experiment_remove(const struct experiment *x)
 {
     metrics_remove(x);
     runs_remove(x);
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) /* fails if something else is left in the folder */
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) /* fails if the folder has other files */
         if (unlinkat(x->dir, ours[i], 0)) unlinkat(x->dir, ours[i], AT_REMOVEDIR);
 }
 
@@ -132,7 +132,7 @@ int experiment_file(const struct experiment *x, const char *name, const struct t
     return bad;
 }
 
-/* ---- figures of a point: columns in results.csv, keys in results.json ------------------------ */
+/* ---- numbers of a point: columns in results.csv, keys in results.json ------------------------ */
 
 static const char *const figure_name[] = {"mean_seconds", "deviation_seconds", "least_seconds", "most_seconds",
                                           "samples_per_second", "speedup", "bound_seconds", "predicted_seconds",
@@ -267,7 +267,8 @@ static void row(const struct experiment *x, const struct experiment_point *p, st
     text_free(&ratio);
 }
 
-/* Ranks gain at most their number; more, or times that are far from each other, come from what else the machine did. */
+/* Ranks speed up a step at most by their number. A larger gain, or widely different times, come from other programs on
+ * the machine. */
 static bool doubt(const struct experiment_point *one, const struct experiment_point *p, struct text *t)
 {
     const double most = 0.15;
@@ -315,7 +316,7 @@ static void memory(const struct experiment *x, struct text *t)
     }
 }
 
-/* The time that all speed-ups are relative to. */
+/* Prints the time to which all speed-ups are relative. */
 static void baseline(const struct experiment *x, struct text *t)
 {
     const double MUCH = 0.1;

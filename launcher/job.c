@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "job.h"
 
-/* Runs in the child. Its standard input is empty: what one start has read, the next one could not read again. told:
- * where the error of a failure goes. */
+/* Runs in the child. Its standard input is empty, because a restart could not read it again. told: gets the errno of a
+ * failure. */
 static void become(char **argv, const struct job_files *files, pid_t parent, int told)
 {
     static const int usual[] = {SIGPIPE, SIGTTOU, SIGCHLD, SIGXFSZ};

@@ -1,11 +1,11 @@
-/* What Open MPI leaves behind when its mpirun is killed: a session folder, and segments of shared memory. Only what
- * belongs to processes that were the command's is removed.
+/* Removes what Open MPI leaves behind when its mpirun is killed: a session folder, and segments of shared memory.
+ * Removes only what belongs to the command's processes.
  *
- * Open MPI 4.1: TMP/ompi.HOST.UID/pid.MPIRUN with contact.txt, whose first number is the family of the job; segments
- * are /dev/shm/vader_segment.HOST.UID.JOB.RANK, JOB in hexadecimal, its upper half the family. Open MPI 5.0:
- * TMP/prte.HOST.UID/dvm.MPIRUN or, later, TMP/prterun.HOST.MPIRUN.UID, and /dev/shm/sm_segment.HOST.UID.JOB.RANK; those
- * segments are known from the memory maps of the ranks. What bears the number of a process that is alive, whoever's it
- * is by now, stays. */
+ * Open MPI 4.1: TMP/ompi.HOST.UID/pid.MPIRUN with contact.txt, whose first number is the family of the job. Segments
+ * are /dev/shm/vader_segment.HOST.UID.JOB.RANK, JOB in hexadecimal; its upper half is the family. Open MPI 5.0:
+ * TMP/prte.HOST.UID/dvm.MPIRUN or, later, TMP/prterun.HOST.MPIRUN.UID, and /dev/shm/sm_segment.HOST.UID.JOB.RANK. Those
+ * segments are found in the memory maps of the ranks. A folder with the number of a running process stays, even if
+ * another program has that number now. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 static const char *const segment_names[] = {"vader_segment.", "sm_segment.", "nccl-"};
 enum { SEGMENT_NAMES = sizeof segment_names / sizeof *segment_names, DEEPEST = 16 };
 
-/* ---- what the command has -------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static void segment_note(struct left *l, const char *path)
 {
@@ -55,7 +55,7 @@ void left_note_all(struct left *l)
     tree_free(&t);
 }
 
-/* ---- removing it ------------------------------------------------------------------------------ */
+/* ---- removing --------------------------------------------------------------------------------- */
 
 static bool is_ours(int folder, const char *name, mode_t kind)
 {
@@ -78,7 +78,7 @@ static void folder_remove_to(int depth, int above, const char *name)
 
 void folder_remove(int above, const char *name) { folder_remove_to(DEEPEST, above, name); }
 
-/* The job's family, from the folder of its mpirun; -1: it cannot be told. */
+/* The job's family, from the folder of its mpirun; -1: unknown. */
 static long family_read(int session)
 {
     char text[64];
@@ -90,7 +90,7 @@ static long family_read(int session)
     return job >> 16 && job >> 16 <= 0xffff ? (long)(job >> 16) : -1;
 }
 
-/* vader_segment.HOST.UID.JOB.RANK of this user and family? HOST may hold points. */
+/* Whether name is vader_segment.HOST.UID.JOB.RANK of this user and family. HOST may contain dots. */
 static bool segment_of(const char *name, long family)
 {
     unsigned long uid, job, rank;
@@ -111,7 +111,7 @@ static void segments_remove(long family)
     if (d) closedir(d);
 }
 
-/* The folder of one mpirun in the session folder of a user on a host. */
+/* Removes the folder of one mpirun in a user's session folder, and its segments. */
 static void session_remove(int top, const char *format, pid_t pid)
 {
     char name[40];
@@ -133,7 +133,7 @@ static bool begins(const char *name, const char *const *with)
     return *with;
 }
 
-/* The folders of mpiruns in one that a user has for all of them; it goes, too, where no other job has one in it. */
+/* Removes the folders of mpiruns in a user's common folder, and that folder if no other job uses it. */
 static void user_sessions_remove(const struct left *l, int above, const char *name)
 {
     int top = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -146,7 +146,7 @@ static void user_sessions_remove(const struct left *l, int above, const char *na
     unlinkat(above, name, AT_REMOVEDIR);
 }
 
-/* A folder whose name ends with the number of its mpirun and the user. */
+/* Removes a folder whose name ends with the number of its mpirun and the user. */
 static void own_session_remove(const struct left *l, int above, const char *name)
 {
     char end[40];

@@ -1,5 +1,5 @@
-/* The processes of the command: whatever it has started, however deep. The process that asks is a subreaper, so what
- * loses its parent becomes its child. */
+/* The processes of the command: all its descendants. The calling process is a subreaper, so descendants that lose their
+ * parent become its children. */
 #include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
@@ -22,8 +22,8 @@ static const struct proc *proc_find(const struct tree *t, pid_t pid)
     return t->all.n ? bsearch(&key, t->all.v, (size_t)t->all.n, sizeof key, proc_compare) : NULL;
 }
 
-/* Processes come and go while /proc is read, so a chain of parents may break or, where a number is used again, turn in
- * a circle. */
+/* Processes start and end while /proc is read. So a chain of parents may break or, if a number is used again, form a
+ * circle. */
 static bool descends(const struct tree *t, const struct proc *p, pid_t from)
 {
     for (int i = 0; p && i < t->all.n; i++, p = proc_find(t, p->parent)) if (p->parent == from) return true;

@@ -1,4 +1,4 @@
-/* mpstage-run: the command line, and the guard, which outlives the supervisor. See mpstage-run(1). */
+/* mpstage-run: the command line, and the guard, the supervisor's parent. See mpstage-run(1). */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ void run_say(const char *fmt, ...)
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     int n = snprintf(all, sizeof all, "mpstage-run: %s\n", text_printable(line, clean, sizeof clean));
-    out_stream_write(&screen, all, (size_t)n);            /* a reader that stands still must not keep up who restarts */
+    out_stream_write(&screen, all, (size_t)n);      /* never waits: a reader that is stopped must not delay a restart */
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -53,7 +53,7 @@ static int option_take(struct run_options *o, int c, const char *arg, struct err
     }
 }
 
-/* Options end with the first word that is none. 0: go on; 1: finished, as after --help; -1: *e. */
+/* Options end with the first word that is no option. 0: continue; 1: finished, as after --help; -1: *e. */
 static int parse(struct run_options *o, int argc, char **argv, struct err *e)
 {
     *o = (struct run_options){.max_restarts = -1, .max_fruitless = 3, .backoff = 1, .stop_timeout = 60};
@@ -67,7 +67,7 @@ static int parse(struct run_options *o, int argc, char **argv, struct err *e)
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
-/* Whether the supervisor is stopped, by SIGSTOP or the like, and has been at the last look. */
+/* Whether the supervisor is stopped, by SIGSTOP for example, and was at the previous check. */
 static bool stands(pid_t supervisor, bool *before)
 {
     struct proc p;
@@ -76,15 +76,15 @@ static bool stands(pid_t supervisor, bool *before)
     return again;
 }
 
-/* A supervisor that stands still hears no signal and replaces no rank: it is made to go on. */
+/* Resumes a stopped supervisor: it handles no signal and restarts nothing. */
 static void supervisor_wake(pid_t supervisor)
 {
     run_say("the supervisor, process %d, was stopped: continuing it", (int)supervisor);
     kill(supervisor, SIGCONT);
 }
 
-/* Hands signals on until the supervisor has ended, and returns its status. It is looked at, too: one that is stopped
- * goes on. One that has not ended long after it was asked to is killed, and so is the command then. */
+/* Forwards signals until the supervisor has ended, and returns its status. Resumes a supervisor that was stopped. Kills
+ * one that has not ended long after a stop request, and then the command, too. */
 static int guard_wait(const struct run_options *o, pid_t supervisor, const sigset_t *mine)
 {
     const struct timespec look = {.tv_sec = RUN_LOOK_S};
@@ -110,7 +110,7 @@ static int guard_wait(const struct run_options *o, pid_t supervisor, const sigse
     }
 }
 
-/* The supervisor has a process group of its own, so that Ctrl-C reaches it once, through the guard. */
+/* The supervisor has its own process group, so that Ctrl-C reaches it only once, through the guard. */
 static int guard(const struct run_options *o, const sigset_t *mine)
 {
     pid_t self = getpid(), pid = fork();

@@ -1,4 +1,4 @@
-/* mpstagectl: asks and steers a running mpstaged through RUN/control.sock, and looks at checkpoints. See
+/* mpstagectl: queries and controls a running mpstaged through RUN/control.sock, and reads checkpoints. See
  * mpstagectl(1). */
 #include <getopt.h>
 #include <jansson.h>
@@ -13,16 +13,16 @@
 #include "ctl_say.h"
 #include "ctl_table.h"
 
-/* What a command line asks for. */
+/* A parsed command line. */
 struct want {
     int verb;
     const char *dir, *arg;                                /* arg NULL: none */
     bool json, wait, checkpoint;
 };
 
-/* ---- questions --------------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* Sends a request made of o, and frees that. Returns the answer, or NULL after an error has been printed: *code. */
+/* Sends a request made of o, which it frees. Returns the answer, or NULL after it has printed an error: *code. */
 static json_t *ask(struct call *c, json_t *o, int *code)
 {
     struct err e = {0};
@@ -51,7 +51,7 @@ static int status(struct call *c, bool json)
     return 0;
 }
 
-/* A command that is answered at once: prints the answer's state. */
+/* Runs a command that is answered at once: prints the answer's state. */
 static int simple(struct call *c, const char *command)
 {
     int code = 0;
@@ -102,7 +102,7 @@ static int log_level(struct call *c, const char *level)
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-/* Finds out whether a run was killed or goes on, when its connection ended without a message. */
+/* Finds out whether a run was killed or continues after its connection ended without a message. */
 static int end_guess(struct call *c, pid_t pid)
 {
     struct err e = {0};
@@ -115,8 +115,8 @@ static int end_guess(struct call *c, pid_t pid)
     return ctl_fail(E_STOPPED, "%s: the connection was lost; the run continues", c->dir);
 }
 
-/* Waits for the line that was promised. It prints that it waits only if the process was stopped by Ctrl-Z or SIGSTOP.
- * NULL after an error has been printed: *code. */
+/* Waits for the promised line. Prints that it waits only if Ctrl-Z or SIGSTOP has stopped the process. NULL after it
+ * has printed an error: *code. */
 static json_t *promised(struct call *c, int *code)
 {
     json_t *o = NULL;
@@ -143,7 +143,7 @@ static int failed(const struct call *c, const json_t *o, const char *what)
                     ctl_text_of(o, "error"));
 }
 
-/* The run's end, with its exit status. */
+/* Waits for the run's end. Returns the run's exit status. */
 static int end_await(struct call *c)
 {
     int code = 0;
@@ -235,8 +235,8 @@ static int arg_check(const struct want *w)
     return ctl_fail(E_USAGE, "%s: %s is no number of seconds from 0.1 to 5", v->name, w->arg);
 }
 
-/* What is no option: a directory and a command, in either order, and what the command takes. Where both are names of
- * commands, the directory comes first, but with commands that look at files. */
+/* Takes the words that are no options: a directory and a command, in either order, and the command's argument. If both
+ * are names of commands, the directory comes first, except for commands that read files. */
 static int words_take(struct want *w, int argc, char **argv)
 {
     if (argc < 2) return ctl_fail(E_USAGE, "a run directory and a command are needed (see mpstagectl --help)");
@@ -262,8 +262,7 @@ static int help_print(void)
     return ctl_output_end(0);
 }
 
-/* Long options have no letter, so a letter that getopt reports is an unknown one, wherever in its argument it
- * stands. */
+/* Long options have no letter, so a letter that getopt reports is an unknown option, wherever it is in its argument. */
 enum { LONG_FIRST = 256, OPTIONS = 8 };
 
 static int option_unknown(char **argv)

@@ -1,4 +1,4 @@
-/* The supervisor: starts the command, waits for its end, decides what follows. */
+/* The supervisor: starts the command, waits for its end, decides whether to restart it. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,16 +15,16 @@ struct run {
     int signals;
     struct words words;
     struct supervised_job job;
-    long restarts, vain;                                  /* in all, since the newest checkpoint */
-    bool resume, stop, guard_gone, noted;                 /* stop: it is not started again */
-    bool wants;                                           /* a checkpoint: SIGUSR2 is to be passed on */
+    long restarts, vain;                                  /* restarts: in all; vain: since the newest checkpoint */
+    bool resume, stop, guard_gone, noted;                 /* stop: no further restart */
+    bool wants;                                           /* a checkpoint was requested: SIGUSR2 must be forwarded */
     uint64_t busy_since;                                  /* when the run directory was first in use; 0: it was not */
     uint64_t asked;                                       /* when the last request to stop came */
 };
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-/* Who signals a whole process group often signals its leader as well: that is one request. */
+/* A program that signals a whole process group often signals its leader, too. Both count as one request. */
 static void stop_take(struct run *r, int number)
 {
     const uint64_t AT_ONCE = 500000000, now = clock_ns();
@@ -56,8 +56,8 @@ static void signal_take(struct run *r, int number)
     if (r->job.pid) kill(r->job.pid, number);
 }
 
-/* When a command that starts hears SIGUSR2, which would end it before: at its first word, or, if it says none, after
- * some time. 0: there is nothing to pass on. */
+/* When to forward SIGUSR2 to a command that starts; earlier the signal would kill it. At its first message or, if it
+ * sends none, after some time. 0: nothing to forward. */
 static uint64_t wish_at(const struct run *r)
 {
     if (!r->wants || !r->job.pid) return 0;
@@ -71,8 +71,8 @@ static void wish_pass(struct run *r, uint64_t now)
     kill(r->job.pid, SIGUSR2);
 }
 
-/* Only the guard's signals count: others, sent to all processes of a service, have reached the guard, too. Its end
- * comes as one of them, SIGTERM. */
+/* Only the guard's signals count: a signal to all processes of a service reaches the guard, too. The guard's death also
+ * arrives as a signal, SIGTERM. */
 static void signals_take(struct run *r)
 {
     struct signalfd_siginfo s;
@@ -86,7 +86,7 @@ static void signals_take(struct run *r)
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
 
-/* When silence becomes a hang; 0: never. */
+/* When silence counts as a hang; 0: never. */
 static uint64_t hang_at(const struct run *r)
 {
     if (!(r->o->hang_timeout > 0) || !r->words.ready || r->job.stage != JOB_RUNS) return 0;
@@ -112,12 +112,12 @@ static void hang_end(struct run *r)
     tree_free(&t);
     run_say("no message from the command for %.1f s%s: killing it", (double)(clock_ns() - r->words.last) * 1e-9, who);
     r->job.hung = true;
-    r->job.stage = JOB_ASKED;                             /* what hangs cannot save anything */
+    r->job.stage = JOB_ASKED;                             /* a command that hangs cannot save anything */
     job_end_further(&r->job, r->o->stop_timeout);
 }
 
-/* When a command that has said that it failed has had its time to end; 0: it has not said so. What does not end is
- * mpirun, where it cannot reach another host any more, or where nobody reads what it writes. */
+/* When the time to exit is over for a command that has reported its failure; 0: it has not. mpirun may fail to exit if
+ * it cannot reach another host, or if no program reads its output. */
 static uint64_t failed_at(const struct run *r)
 {
     if (r->words.failed < 0 || r->job.stage != JOB_RUNS) return 0;
@@ -132,7 +132,8 @@ static void failed_end(struct run *r)
     job_end_further(&r->job, r->o->stop_timeout);
 }
 
-/* Open MPI 4.1's mpirun may lock itself up when a rank dies while it joins: all ranks are gone, and it stays. */
+/* Kills a launcher that stays after its last process. Open MPI 4.1's mpirun may deadlock when a rank dies while it
+ * joins. */
 static void launcher_look(struct run *r, uint64_t now)
 {
     struct supervised_job *j = &r->job;
@@ -148,11 +149,11 @@ static void launcher_look(struct run *r, uint64_t now)
     if (!j->empty) j->empty = now;
     if (now - j->empty < RUN_EMPTY_S * 1000000000ull || j->stage >= JOB_TERM) return;
     run_say("the launcher has not exited %d s after its last process: killing it", RUN_EMPTY_S);
-    j->stage = JOB_TERM;                                  /* it hears no other signal */
+    j->stage = JOB_TERM;                                  /* it handles no other signal */
     job_end_further(j, r->o->stop_timeout);
 }
 
-/* Until the command has ended, or the guard. */
+/* Waits until the command or the guard has ended. */
 static void job_watch(struct run *r)
 {
     while (!job_reap(&r->job) && !r->guard_gone) {
@@ -175,9 +176,9 @@ static void job_watch(struct run *r)
     }
 }
 
-/* ---- when it has ended ------------------------------------------------------------------------ */
+/* ---- after the command has ended -------------------------------------------------------------- */
 
-/* Whether a restart would end in the same way, or there is nothing left to do. */
+/* Whether a restart would end in the same way, or nothing is left to do. */
 static bool is_final(int code)
 {
     static const int finals[] = {0, E_USAGE, E_DATA, E_NOINPUT, E_CANTCREAT, E_PERM, E_CONF, E_NONFINITE,
@@ -193,7 +194,7 @@ static const char *code_name(int code, char name[48])
     return name;
 }
 
-/* Where it goes on, for people. */
+/* The point from which it continues, for people. */
 static const char *place_name(const struct run *r, char name[48])
 {
     if (r->words.committed < 0) return "no checkpoint is known";
@@ -201,8 +202,8 @@ static const char *place_name(const struct run *r, char name[48])
     return name;
 }
 
-/* Told to begin anew, the command failed before its first step: it has not begun, so it is told so again, for with
- * --resume it would go on with what it was to replace. */
+/* Whether a command with --overwrite failed before its first step. The restart then uses --overwrite again: with
+ * --resume it would continue the run that it was to replace. */
 static bool begins_anew(const struct run *r)
 {
     bool anew = false;
@@ -212,8 +213,8 @@ static bool begins_anew(const struct run *r)
 
 enum { AGAIN = -1 };
 
-/* Status 75: told to stop by somebody else, or, where it comes at once, another process has the run directory, perhaps
- * one that is about to end. Then it is tried for some time, in the same way. */
+/* Status 75: another user stopped it. Or, if it comes at once, another process uses the run directory, maybe one that
+ * is about to exit; then the command is retried unchanged for some time. */
 static int after_75(struct run *r, uint64_t *pause)
 {
     uint64_t now = clock_ns(), patience = RUN_BUSY_S * 1000000000ull;
@@ -227,7 +228,7 @@ static int after_75(struct run *r, uint64_t *pause)
     return AGAIN;
 }
 
-/* Before restart number `vain` without a checkpoint: none before the first, then twice as long each time. */
+/* The wait before restart number `vain` without a checkpoint: none before the first, then twice as long each time. */
 static uint64_t backoff(const struct run *r)
 {
     double s = r->vain > 1 ? r->o->backoff : 0, most = s > RUN_PAUSE_S ? s : RUN_PAUSE_S;
@@ -235,9 +236,9 @@ static uint64_t backoff(const struct run *r)
     return (uint64_t)((s < most ? s : most) * 1e9);
 }
 
-/* How the command ended. Slurm's srun kills all tasks of a job that one of them ends, that one as well if it is not
- * gone yet, and tells of their deaths instead of its status; so what the command has said counts, unless that is only
- * that it lost a process, which the signal explains. */
+/* How the command ended. When one task ends a job, Slurm's srun kills all its tasks, even that one if it has not exited
+ * yet, and reports their deaths instead of its status. So the status that the command announced counts, unless it only
+ * announced that it lost a process: the signal explains that. */
 static int code_of(const struct run *r)
 {
     if (r->job.hung) return E_HANG;
@@ -246,7 +247,7 @@ static int code_of(const struct run *r)
     return r->job.code > 128 && told ? (int)r->words.failed : r->job.code;
 }
 
-/* Returns the exit status of the program, or AGAIN with the time to wait before. */
+/* Returns the program's exit status, or AGAIN with the time to wait before a restart. */
 static int after(struct run *r, uint64_t *pause)
 {
     char name[48], place[48];
@@ -277,7 +278,7 @@ static int after(struct run *r, uint64_t *pause)
     return AGAIN;
 }
 
-/* Waits, and takes signals that have come meanwhile. False: not to be started again. */
+/* Waits, and handles signals that come. False: do not restart. */
 static bool pause_wait(struct run *r, uint64_t pause)
 {
     char told[80];
@@ -291,7 +292,7 @@ static bool pause_wait(struct run *r, uint64_t pause)
     return !r->stop && !r->guard_gone;
 }
 
-/* The command line of a restart goes on where the last one ended: --resume is added and --overwrite left out. */
+/* The command line of a restart continues the last run: --resume is added and --overwrite left out. */
 static char **command_make(const struct run_options *o, bool resume)
 {
     VEC(char *) v = {0};
@@ -306,7 +307,7 @@ static char **command_make(const struct run_options *o, bool resume)
     return v.v;
 }
 
-/* Starts the command once and waits until nothing is left of it. -1: *e. */
+/* Starts the command once and waits until all its processes are gone. -1: *e. */
 static int job_once(struct run *r, struct err *e)
 {
     char **argv = command_make(r->o, r->resume);
@@ -325,12 +326,12 @@ static int job_once(struct run *r, struct err *e)
 static int signals_open(struct run *r, struct err *e)
 {
     sigset_t mine;
-    sigprocmask(SIG_SETMASK, NULL, &mine);                /* the guard has blocked what is to be read here */
+    sigprocmask(SIG_SETMASK, NULL, &mine);                /* the guard has blocked the signals that are read here */
     r->signals = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals < 0 ? err_set(e, E_OS, "cannot read signals: %s", strerror(errno)) : 0;
 }
 
-/* Open MPI 4.1 waits two seconds after the death of a rank unless told otherwise. */
+/* Open MPI 4.1 by default waits two seconds after the death of a rank. */
 static void command_environment(const struct words *w)
 {
     setenv("NOTIFY_SOCKET", w->name, 1);

@@ -1,9 +1,9 @@
-/* The command's NOTIFY_SOCKET is ours: what it says of its progress is read here and passed on to the service manager,
- * if there is one (sd_notify(3)). Words that are no systemd's begin with X_MPSTAGED_ and are mpstaged's (mpstaged(8)).
+/* The command's NOTIFY_SOCKET is mpstage-run's. It reads the command's progress there and passes it on to the service
+ * manager, if there is one (sd_notify(3)). Keys that are not systemd's begin with X_MPSTAGED_ (mpstaged(8)).
  *
- * STOPPING=1 is not passed on: it says that the command ends, and it may be started again. While it is, the manager's
- * watchdog has to wait, which runs since the first start was ready: what the command then asks for to start in is what
- * the watchdog gets. */
+ * STOPPING=1 is not passed on: the command ends, but it may be restarted. During a restart the manager's watchdog must
+ * wait, which has been running since the first start was ready. So the time that the command requests for its start is
+ * passed to the watchdog. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "run.h"
 
-/* The service manager's address, from the environment. */
+/* Finds the service manager's address, from the environment. */
 static void manager_find(struct words *w)
 {
     const char *name = getenv("NOTIFY_SOCKET");
@@ -24,8 +24,8 @@ static void manager_find(struct words *w)
     w->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* The socket has an abstract name, which the system chooses and which nothing is left of. Anybody may write to it, so
- * who did is looked at. */
+/* The socket has an abstract name, which the system chooses and which leaves nothing behind. Any user may write to it,
+ * so the sender is checked. */
 int words_open(struct words *w, struct err *e)
 {
     struct sockaddr_un mine = {.sun_family = AF_UNIX};
@@ -76,7 +76,7 @@ static bool number_of(const char *line, const char *key, long long *value)
     return true;
 }
 
-/* Takes one line of a message. True: it is passed on. */
+/* Takes one line of a message. True: it must be passed on. */
 static bool line_take(struct words *w, const char *line)
 {
     long long step, us, code;
@@ -109,7 +109,7 @@ static void message_take(struct words *w, char *text)
     w->last = clock_ns();
 }
 
-/* Whether a message comes from this user, or from root. */
+/* Whether a message comes from this user or from root. */
 static bool is_trusted(struct msghdr *m)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
