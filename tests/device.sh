@@ -71,8 +71,6 @@ rm -rf heavy
 
 trains block-no-graphs 2 -c block.conf --device cuda -o run.graphs=no
 equal "kernels one by one instead of recorded: the same weights" "$one" "$hash"
-trains block-branches 1 -c block.conf --device cuda --stages 1 -o run.kernel_times=no -o run.overlap_wgrad=yes
-equal "weight gradients in a branch of the recording: the same weights" "$one" "$hash"
 trains block-replays 2 -c block.conf --device cuda -o run.kernel_times=no
 equal "recorded from the first step on: the same weights" "$one" "$hash"
 "$mpstaged" -c block.conf --device cuda --transport staged --run-dir block-threads >"$aside/out" 2>"$aside/err" || why
@@ -180,9 +178,8 @@ moot() {
     else note <"$aside/moot"; why; not_ok "$moot_text: $code"; fi
 }
 moot "on CPUs, settings for GPUs" \
-    "on CPUs: run.kernel_table, run.graphs, run.kernel_times, run.overlap_wgrad, run.nccl_max_ctas" --device cpu \
-    -o run.kernel_table=moot-table -o run.graphs=no -o run.kernel_times=no -o run.overlap_wgrad=yes \
-    -o run.nccl_max_ctas=8
+    "on CPUs: run.kernel_table, run.graphs, run.kernel_times, run.nccl_max_ctas" --device cpu \
+    -o run.kernel_table=moot-table -o run.graphs=no -o run.kernel_times=no -o run.nccl_max_ctas=8
 moot "on CPUs, their defaults" "" --device cpu -o run.graphs=yes -o run.kernel_candidates=some -o run.nccl_max_ctas=4
 moot "which kernels are tried, without a table" "without run.kernel_table: run.try_compiled, run.kernel_candidates" \
     --device cuda --stages 1 -o run.try_compiled=yes -o run.kernel_candidates=all
@@ -192,11 +189,6 @@ moot "which kernels are tried, when they were" "because run.kernel_table was mea
     --device cuda --stages 1 -o run.kernel_candidates=all -o run.kernel_table=moot-table
 moot "what is for replicas, without any" "without replicas: pipeline.reduce, pipeline.bucket_kib" --device cuda \
     --stages 1 -o pipeline.reduce=nccl -o pipeline.bucket_kib=8
-moot "a second branch without graphs" "without run.graphs: run.overlap_wgrad" --device cuda --stages 1 \
-    -o run.overlap_wgrad=yes -o run.graphs=no
-moot "a second branch" "" --device cuda --stages 1 -o run.overlap_wgrad=yes -o pipeline.backward=joined
-moot "a second branch beside split passes" "where no backward pass is joined (pipeline.backward): run.overlap_wgrad" \
-    --device cuda --stages 2 -o run.overlap_wgrad=yes -o pipeline.backward=split --transport staged
 moot "limits of nccl by staged" "without nccl: run.nccl_max_ctas, run.transfer_timeout" \
     --device cuda --stages 2 --transport staged \
     -o run.nccl_max_ctas=8 -o run.transfer_timeout=30

@@ -218,7 +218,6 @@ run.try_compiled|yes|"yes"
 run.kernel_candidates|"all"|"few"
 run.graphs|no|maybe
 run.kernel_times|no|3
-run.overlap_wgrad|yes|often
 run.threads|2|1025
 run.init_from|"weights"|"$"
 run.resume|"force"|"perhaps"

@@ -106,7 +106,6 @@ static int world_make(struct world *w, struct err *e)
     d.threads = 1;
     d.precision = q->precision;
     if (q->rules) d.rules = q->rules;
-    d.overlap_wgrad = w->c->run.overlap_wgrad && be->aside;
     if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];

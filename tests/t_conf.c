@@ -487,6 +487,25 @@ START_TEST(other_names)
 }
 END_TEST
 
+/* A removed option may stay in a file with the value by which it changed nothing; the message names that. */
+START_TEST(removed_options)
+{
+    struct err e = {0};
+    struct conf *c = parse("run { overlap_wgrad = no  seed = 3 }");
+    ck_assert_int_eq(c->run.seed, 3);
+    ck_assert(!conf_set(c, "-o", "run.overlap_wgrad=no", &e) && !e.code);
+    ck_assert(conf_set(c, "-o", "run.overlap_wgrad=yes", &e) && e.code == E_USAGE && strstr(e.text, "removed"));
+    static const char *const refused[] = {"run {\noverlap_wgrad = yes }", "run {\noverlap_wgrad = {no} }"};
+    for (int i = 0; i < 2; i++) {
+        e = (struct err){0};
+        ck_assert_ptr_null(conf_parse("f.conf", refused[i], strlen(refused[i]), &e));
+        ck_assert_int_eq(e.code, E_CONF);
+        ck_assert_str_eq(e.text, "f.conf:2: unknown key run.overlap_wgrad (it was removed, and only no is accepted)");
+    }
+    conf_free(c);
+}
+END_TEST
+
 START_TEST(copies)
 {
     struct err e = {0};
@@ -562,6 +581,7 @@ int main(void)
     tcase_add_test(t, table);
     tcase_add_test(t, words);
     tcase_add_test(t, other_names);
+    tcase_add_test(t, removed_options);
     tcase_add_test(t, copies);
     tcase_add_loop_test(t, file_names, 0, N_OF(names));
     tcase_add_test(t, file_names_in_overrides);

@@ -181,12 +181,6 @@ struct be_ops {
     int (*capture_begin)(struct be *b, struct err *e);
     int (*capture_end)(struct be *b, struct be_graph **out, struct err *e);
     int (*replay)(struct be *b, struct be_graph *g, struct err *e);
-    /* Optional, both or none, event_elapsed capture_begin and capture_end. aside(true): what follows runs beside the
-     * stream, after all that the stream has been given; aside(false): on the stream again. join: the stream goes on
-     * after the first n such pieces of this recording; whoever made some may_batch them all. NULL: device.overlap_wgrad
-     * stays false. */
-    int (*aside)(struct be *b, bool on, struct err *e);
-    int (*join)(struct be *b, int n, struct err *e);
 };
 extern const struct be_ops *const be_list[];
 const struct be_ops *be_find(const char *name);

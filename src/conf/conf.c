@@ -155,9 +155,12 @@ int conf_put(struct conf *c, const char *key, const char *value, struct err *e)
     return 0;
 }
 
+/* key: n bytes, '=' and a value. A former one is passed over where it changed nothing. */
 static int no_such_option(const char *what, const char *key, size_t n, struct err *e)
 {
     char hint[OPT_HINT];
+    const char *still = opt_removed(key, n);
+    if (still && !strcmp(key + n + 1, still)) return 0;
     return err_set(e, E_USAGE, "%s: there is no option %.*s%s", what, n < CITE ? (int)n : CITE, key,
                    opt_hint(key, n, hint));
 }

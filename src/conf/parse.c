@@ -46,9 +46,14 @@ int parse_value(struct lex *l, struct opt_value *v)
 
 /* ---- settings -------------------------------------------------------------------------------------------------- */
 
+/* "= VALUE" after what is no key. A former one is passed over where it changed nothing. */
 static int unknown_key(struct lex *l, int line, const char *key)
 {
     char cited[CITE], hint[OPT_HINT];
+    const char *still = opt_removed(key, strlen(key));
+    struct opt_value v;
+    if (still && parse_value(l, &v)) return -1;
+    if (still && !v.list && !strcmp(v.text[0], still)) return 0;
     return lex_fail(l, line, "unknown key %s%s", opt_cite(key, cited), opt_hint(key, strlen(key), hint));
 }
 

@@ -85,10 +85,6 @@ const struct opt opt_table[] = {
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
      .text = "on GPUs: run kernels one by one in the first two steps and every 32nd, to time them; no: every step "
              "is a replay, and the time of joined backward passes is divided evenly"},
-    {"run.overlap_wgrad", OPT_BOOL, AT(run.overlap_wgrad), "no",
-     .text = "on GPUs, with run.graphs: run weight gradients concurrently with input gradients of earlier layers; "
-             "needs joined backward passes and a second workspace. Results do not change. --plan counts the memory "
-             "but predicts no gain"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .bits = true, .text = "computing threads of each rank; decides results, so it is never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
@@ -486,6 +482,16 @@ const char *opt_word_now(const char *key, const char *word)
     return word;
 }
 
+/* Options that are no more, and the value by which they changed nothing: files may still have that. */
+static const struct { const char *key, *value; } removed_key[] = {{"run.overlap_wgrad", "no"}};
+
+const char *opt_removed(const char *key, size_t n)
+{
+    for (size_t i = 0; i < sizeof removed_key / sizeof *removed_key; i++)
+        if (strlen(removed_key[i].key) == n && !memcmp(removed_key[i].key, key, n)) return removed_key[i].value;
+    return NULL;
+}
+
 bool opt_section(const char *name)
 {
     size_t n = strlen(name);
@@ -514,11 +520,12 @@ const char *conf_nearest(const char *name) { return opt_nearest(name, strlen(nam
 
 const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
 {
-    const char *near = opt_nearest(key, n), *dot = memchr(key, '.', n);
+    const char *near = opt_nearest(key, n), *dot = memchr(key, '.', n), *still = opt_removed(key, n);
     size_t section = dot ? (size_t)(dot + 1 - key) : 0, at = 0;
     *buf = 0;
-    if (near) snprintf(buf, OPT_HINT, " (did you mean %s?)", near);
-    for (int i = 0; !near && section && opt_table[i].key && at < OPT_HINT; i++) {
+    if (still) snprintf(buf, OPT_HINT, " (it was removed, and only %s is accepted)", still);
+    else if (near) snprintf(buf, OPT_HINT, " (did you mean %s?)", near);
+    for (int i = 0; !near && !still && section && opt_table[i].key && at < OPT_HINT; i++) {
         if (strncmp(opt_table[i].key, key, section)) continue;
         if (!at) at = (size_t)snprintf(buf, OPT_HINT, ": %.*s has ", (int)section - 1, key);
         else at += (size_t)snprintf(buf + at, OPT_HINT - at, ", ");

@@ -29,6 +29,7 @@ extern const struct opt opt_table[];                     /* ends with key NULL *
 int opt_count(void);
 int opt_find(const char *key, size_t n);                 /* index, by current or former name; -1 */
 const char *opt_word_now(const char *key, const char *word);   /* current name of a former word of that option */
+const char *opt_removed(const char *key, size_t n);      /* the value that a removed option may keep, or NULL */
 const char *opt_nearest(const char *key, size_t n);      /* the most similar key, NULL if none is near */
 bool opt_section(const char *name);                      /* is there such a section? */
 void opt_sections_try(struct suggest *s);

@@ -32,10 +32,10 @@ static void call_make(const struct exec *s, const struct bound *b, const struct 
     }
     c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
     c->packed = place_at(s, b, &k->packed, mb);
-    c->work = k->work.space == SP_NONE ? s->work.at : place_at(s, b, &k->work, mb);
+    c->work = s->work.at;
 }
 
-int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
+static int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
     const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
     int all = b->p->mb_n[a->mb];

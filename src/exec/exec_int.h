@@ -166,7 +166,6 @@ static inline void *place_at(const struct exec *s, const struct bound *b, const 
     case SP_PARAM: return s->param.at + p->off;
     case SP_GRAD: return s->grad.at + p->off;
     case SP_PACKED: return s->packed.at + p->off;
-    case SP_WORK: return s->work.at + p->off;
     case SP_NONE: break;
     }
     return NULL;
@@ -244,8 +243,6 @@ int exec_drain(struct exec *s, struct err *e);
 
 act_fn exec_post, exec_load;                                                                /* post.c, load.c */
 
-/* One kernel call of a program, for a micro-batch. */
-int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e);  /* call.c */
 /* The program of an action, call by call, for each of its micro-batches, ascending. */
 act_fn prog_calls;
 

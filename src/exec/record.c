@@ -57,33 +57,6 @@ int exec_warm(struct exec *s, struct bound *b, struct err *e)
     return exec_drain(s, e);
 }
 
-/* A program in two branches, which it is only where it is recorded. */
-static int branches_record(struct exec *s, struct bound *b, const struct act *a, struct err *e)
-{
-    const struct prog *g = act_prog(b->p, a);
-    int asides = 0, passed = 0;                          /* pieces aside, and those that are joined */
-    for (int i = 0; i < g->n; i++) {
-        const struct kop *k = &g->k[i];
-        bool aside = k->phase == PH_BWD_WEIGHTS;
-        bool due = i >= ASIDE_REACH && g->k[i - ASIDE_REACH].phase == PH_BWD_WEIGHTS;
-        if (due && s->ops->join(s->be, ++passed, e)) return -1;
-        if ((aside && s->ops->aside(s->be, true, e)) || kop_run(s, b, k, a, e) ||
-            (aside && s->ops->aside(s->be, false, e)))
-            return -1;
-        asides += aside;
-    }
-    return s->ops->join(s->be, asides, e);
-}
-
-static int prog_branches(struct exec *s, struct bound *b, const struct act *a, struct err *e)
-{
-    for (int i = 0; i < a->n_mb; i++) {
-        const struct act one = act_one(a, i);
-        if (branches_record(s, b, &one, e)) return -1;
-    }
-    return 0;
-}
-
 /* An error in between must not leave the stream recording. A run without graphs accepts calls that cannot be
  * recorded. */
 static int record(struct exec *s, struct bound *b, int index, struct err *e)
@@ -92,7 +65,6 @@ static int record(struct exec *s, struct bound *b, int index, struct err *e)
     act_fn *calls = calls_of(s, b, index);
     struct err why = {0};
     if (!calls) return 0;
-    if (calls == prog_calls && act_prog(b->p, a)->aside) calls = prog_branches;
     if (s->ops->capture_begin(s->be, e)) return -1;
     int bad = calls(s, b, a, &why);
     int ended = s->ops->capture_end(s->be, bad || !s->q.graphs ? NULL : &b->graph[index], &why);

@@ -57,7 +57,6 @@ int job_unit(struct job *j, int unit, struct err *e)
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
     j->dev.try_all = strcmp(j->conf->run.kernel_candidates, "all") == 0;
-    j->dev.overlap_wgrad = j->conf->run.overlap_wgrad && j->conf->run.graphs && j->be->aside;
     return precision_find(j, e);
 }
 

@@ -181,7 +181,7 @@ void pieces_make(struct plan *p, const struct buckets *b)
         struct stage_plan *st = &p->stage[s];
         const struct buckets *x = &b[st->rank];
         st->piece = arena_alloc(p->mem, (size_t)(x->n + 1) * sizeof *st->piece);
-        for (int i = 0; i < x->n && st->n_pieces < MAX_PIECES - 1 && !p->sel->dev.overlap_wgrad; i++) {
+        for (int i = 0; i < x->n && st->n_pieces < MAX_PIECES - 1; i++) {
             int g = x->v[i].group;
             bool inside = g > st->first_group && g < st->first_group + st->n_groups;
             if (inside && (!st->n_pieces || g < st->piece[st->n_pieces - 1])) st->piece[st->n_pieces++] = g;

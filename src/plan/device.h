@@ -74,7 +74,6 @@ struct device {
     /* measuring such a table also tries kernels that are compiled at run time */
     bool try_compiled;
     bool try_all;                                        /* measure all candidates instead of the most promising */
-    bool overlap_wgrad;                                  /* a joined backward pass is recorded in two branches */
     int threads;                                         /* per rank */
 };
 

@@ -15,7 +15,7 @@
 #include "plan/placement.h"
 
 /* ---- where values live ----------------------------------------------------------------------- */
-enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_PACKED, SP_WORK };
+enum space { SP_NONE, SP_SLOT, SP_TMP, SP_PARAM, SP_GRAD, SP_PACKED };
 /* Address of a value of n samples. SLOT: class base + off * n_slots + slot * bytes (tensor-major, so the slots of one
  * tensor are neighbours). Other spaces: region base + off. */
 struct place { uint8_t space; int16_t cls; size_t off, bytes; };
@@ -44,12 +44,8 @@ struct kop {                                             /* one kernel call */
     /* bit k: add to gin[k] instead of overwriting (a later reader already wrote it) */
     uint8_t gin_acc;
     struct place param[MAX_PARAM], pgrad[MAX_PARAM], packed;
-    struct place work;                                   /* SP_NONE: the beginning of the workspace */
 };
-/* Where weight gradients run aside, in a branch beside the other calls, call i begins when those up to call
- * i - ASIDE_REACH have ended: so long their operands live, and their workspace is their own. */
-enum { ASIDE_REACH = 12 };
-struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; bool aside; };
+struct prog { struct kop *k; int n; size_t tmp_bytes, work_bytes; };
 
 struct stage_plan {
     int rank, first_group, n_groups;

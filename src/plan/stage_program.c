@@ -276,13 +276,11 @@ static void temp_add(struct temps *ts, struct temp t)
 }
 
 /* A value lives from its first mention to its last. */
-static void temp_mention(struct temps *ts, int key, int from, int to, size_t bytes)
+static void temp_mention(struct temps *ts, int key, int at, size_t bytes)
 {
     struct temp *t = temp_find(ts, key);
-    struct temp *owner = t ? temp_find(ts, t->owner) : NULL;
-    if (t && t->to < to) t->to = to;
-    if (t && owner->to < to) owner->to = to;
-    if (!t) temp_add(ts, (struct temp){.key = key, .owner = key, .from = from, .to = to, .bytes = size_align64(bytes)});
+    if (t) t->to = temp_find(ts, t->owner)->to = at;
+    else temp_add(ts, (struct temp){.key = key, .owner = key, .from = at, .to = at, .bytes = size_align64(bytes)});
 }
 
 /* A value that begins with the last call that reads `over`, in the memory of `over`. */
@@ -356,7 +354,7 @@ static struct place temp_place(struct temps *ts, int key)
 
 struct program_maker {
     struct lower *w; int s; struct stage_plan *st;
-    bool first, aside;                                   /* the forward program; weight gradients run aside */
+    bool first;                                          /* the forward program */
     struct temps act, grad;
     struct kop *k; int n;
 };
@@ -384,11 +382,6 @@ static struct place saved_kept(const struct program_maker *m, const struct kop *
 }
 static bool grad_is_temp(const struct program_maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
 
-static bool is_aside(const struct program_maker *m, const struct kop *k)
-{
-    return m->aside && k->phase == PH_BWD_WEIGHTS;
-}
-
 /* First pass over the calls: which temporaries each call touches. */
 static void temps_collect(struct program_maker *m)
 {
@@ -398,20 +391,18 @@ static void temps_collect(struct program_maker *m)
         const struct group *k = group_at(m, c->group);
         if (c->phase == PH_FWD) {
             for (int j = 0; j < k->n_in; j++)
-                if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, i, tensor_bytes(w, k->in[j]));
-            if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, i, tensor_bytes(w, k->out));
+                if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
+            if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
             if (saved_kept(m, c).space == SP_NONE && saved_bytes(w, k))
-                temp_mention(&m->act, -1 - c->group, i, i, saved_bytes(w, k));
+                temp_mention(&m->act, -1 - c->group, i, saved_bytes(w, k));
             continue;
         }
-        int last = i;
-        if (is_aside(m, c)) last = i + ASIDE_REACH - 1 < m->n ? i + ASIDE_REACH - 1 : m->n - 1;
-        if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, last, tensor_bytes(w, k->out));
+        if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
         for (int j = 0; c->phase == PH_BWD_DATA && j < k->n_in; j++) {
             if (!(k->grad_in >> j & 1) || !grad_is_temp(m, k->in[j])) continue;
             bool over = j == k->grad_over && grad_is_temp(m, k->out) && !temp_find(&m->grad, k->in[j]);
             if (over) temp_over(&m->grad, k->in[j], k->out, i);
-            else temp_mention(&m->grad, k->in[j], i, i, tensor_bytes(w, k->in[j]));
+            else temp_mention(&m->grad, k->in[j], i, tensor_bytes(w, k->in[j]));
         }
     }
 }
@@ -474,30 +465,16 @@ static void calls_fill(struct program_maker *m)
     free(written);
 }
 
-/* Workspace of all calls, and behind it that of those aside. */
-static void works_place(struct program_maker *m, struct prog *out)
-{
-    size_t most[2] = {0, 0};
-    for (int i = 0; i < m->n; i++) {
-        size_t work = group_workspace(group_at(m, m->k[i].group), m->w->max_n);
-        bool aside = is_aside(m, &m->k[i]);
-        if (work > most[aside]) most[aside] = work;
-    }
-    out->aside = most[1] > 0;
-    if (out->aside) most[0] = size_align64(most[0]);
-    for (int i = 0; i < m->n; i++)
-        if (is_aside(m, &m->k[i]))
-            m->k[i].work = (struct place){.space = SP_WORK, .cls = -1, .off = most[0], .bytes = most[1]};
-    out->work_bytes = most[0] + most[1];
-}
-
 static void prog_close(struct program_maker *m, struct prog *out)
 {
     temps_collect(m);
     size_t act = temps_place(&m->act, m->n), grad = temps_place(&m->grad, m->n);
     out->tmp_bytes = act > grad ? act : grad;            /* a program has only one of the two kinds */
     calls_fill(m);
-    works_place(m, out);
+    for (int i = 0; i < m->n; i++) {
+        size_t work = group_workspace(group_at(m, m->k[i].group), m->w->max_n);
+        if (work > out->work_bytes) out->work_bytes = work;
+    }
     out->n = m->n;
     out->k = m->k;
     temps_free(&m->act); temps_free(&m->grad);
@@ -535,7 +512,6 @@ static void backward_make(struct lower *w, int s, bool b, bool wgt, struct prog 
         n += (wgt && runs_w(k)) + (b && runs_b(k));
     }
     struct program_maker m = maker_of(w, s, false, n);
-    m.aside = b && wgt && w->p->sel->dev.overlap_wgrad;
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         if (wgt && runs_w(group_at(&m, g))) call_add(&m, PH_BWD_WEIGHTS, g);
         if (b && runs_b(group_at(&m, g))) call_add(&m, PH_BWD_DATA, g);

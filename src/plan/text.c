@@ -46,7 +46,7 @@ void plan_print_rows(const struct plan *p, struct text *out)
 
 static void place_print(const char *name, const struct place *p, struct text *out)
 {
-    static const char *const space[] = {"none", "slot", "tmp", "param", "grad", "derived", "work"};
+    static const char *const space[] = {"none", "slot", "tmp", "param", "grad", "derived"};
     if (p->space != SP_NONE) text_add(out, " %s %s/%d+%zu:%zu", name, space[p->space], p->cls, p->off, p->bytes);
 }
 
@@ -61,7 +61,6 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
         for (int j = 0; j < MAX_IN; j++) place_print("in", &k->in[j], out);
         place_print("out", &k->out, out);
         place_print("extra", &k->saved, out);
-        place_print("work", &k->work, out);
         place_print("gout", &k->gout, out);
         for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
         for (int j = 0; j < MAX_PARAM; j++) {

@@ -16,24 +16,12 @@ static void keys_note(const struct conf *c, const char *const *key, int n, const
 #define KEYS_NOTE(why, ...) \
     keys_note(c, (const char *const[]){__VA_ARGS__}, sizeof (const char *[]){__VA_ARGS__} / sizeof (char *), why, out)
 
-/* Whether a stage records weight gradients in a separate branch. */
-static bool any_aside(const struct job *j)
-{
-    for (int i = 0; i < j->n_plans; i++)
-        for (int s = 0; s < j->plan[i]->n_stages; s++)
-            if (j->plan[i]->stage[s].joined && j->plan[i]->stage[s].prog[PROG_D].aside) return true;
-    return false;
-}
-
 static void gpu_report(const struct job *j, bool nccl, struct text *out)
 {
     const struct conf *c = j->conf;
     if (!c->run.kernel_table) KEYS_NOTE("without run.kernel_table", "run.try_compiled", "run.kernel_candidates");
     else if (!j->measured)
         KEYS_NOTE("because run.kernel_table was measured before", "run.try_compiled", "run.kernel_candidates");
-    if (!c->run.graphs) KEYS_NOTE("without run.graphs", "run.overlap_wgrad");
-    else if (!c->run.evaluate && !any_aside(j))
-        KEYS_NOTE("where no backward pass is joined (pipeline.backward)", "run.overlap_wgrad");
     if (!nccl) KEYS_NOTE("without nccl", "run.nccl_max_ctas", "run.transfer_timeout");
 }
 
@@ -47,5 +35,5 @@ void ineffective_options_report(const struct job *j, bool nccl, struct text *out
     if (j->be->stream) gpu_report(j, nccl, out);
     else
         KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",
-                  "run.kernel_times", "run.overlap_wgrad", "run.nccl_max_ctas", "run.transfer_timeout");
+                  "run.kernel_times", "run.nccl_max_ctas", "run.transfer_timeout");
 }

@@ -453,24 +453,17 @@ def least_step(r, into):
 def line_levers(r):
     """What is off until it is measured, beside what is on; all steps are replays. The least time of a step counts: the
     first ones wait for images that are made."""
-    def work(pixels, split):
-        return [*r.resnet(pixels, 120, split, 20, *r.precision("bf16")), "-o", "run.kernel_times=no"]
-
+    work = [*r.resnet(128, 120, 20, 20, *r.precision("bf16")), "-o", "run.kernel_times=no"]
     if r.gpu and not r.s.tiny and r.left() < 25:
         r.skip("what is off until it is measured", f"{r.left():.0f} s are too few")
         return
-    for pixels, split in ((128, 20), (224, 120)):
-        names = f"plain-{pixels}", f"aside-{pixels}"
-        plain = r.trained(names[0], 1, *work(pixels, split))
-        aside = r.trained(names[1], 1, *work(pixels, split), "-o", "run.overlap_wgrad=yes")
-        if plain and aside:
-            r.judge("hashes", r.where, f"{pixels}/{split}, weight gradients aside: equal weights", *names)
-            r.figure(f"{pixels}/{split}: {least_step(r, plain):.2f} ms a step, {least_step(r, aside):.2f} with weight "
-                     "gradients aside")
+    plain = r.trained("plain-128", 1, *work)
+    if plain:
+        r.figure(f"128/20: {least_step(r, plain):.2f} ms a step")
     if not r.gpu:
         return
     try:                                                 # every kernel of every pass: there may be no time for that
-        tuned = r.train("tuned", 1, *work(128, 20), "-o", "run.kernel_candidates=all", "-o",
+        tuned = r.train("tuned", 1, *work, "-o", "run.kernel_candidates=all", "-o",
                         f"run.kernel_table={r.s.out}/tables/candidates-resnet50-128-20")
         r.figure(f"128/20: {least_step(r, tuned):.2f} ms a step, every kernel a candidate")
     except Job as e:

@@ -79,12 +79,6 @@ static void cuda_suppose(struct device *d)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int side_open(struct be *b, int priority, struct err *e)
-{
-    return cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->side, cudaStreamNonBlocking, priority)) ||
-           cuda_event_new(&b->forked, e) ? -1 : 0;
-}
-
 static int device_open(struct be *b, struct err *e)
 {
     int least, greatest;
@@ -92,12 +86,10 @@ static int device_open(struct be *b, struct err *e)
         cuda_check(e, "priorities of streams", cudaDeviceGetStreamPriorityRange(&least, &greatest)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->stream, cudaStreamNonBlocking, least)) ||
         cuda_check(e, "a stream", cudaStreamCreateWithPriority(&b->copy, cudaStreamNonBlocking, greatest)) ||
-        (b->s->dev.overlap_wgrad && side_open(b, least, e)) ||
         cuda_check(e, "device memory", cuda_take(b, &b->sums, k_sum_work())) ||
         cuda_check(e, "device memory", cuda_take(b, (void **)&b->counters, K_COUNTERS * sizeof *b->counters)) ||
         cuda_check(e, "device memory", cudaMemsetAsync(b->counters, 0, K_COUNTERS * sizeof *b->counters, b->stream)))
         return -1;
-    b->main = b->stream;
     for (int i = 0; i < UP_SLOTS; i++)
         if (cuda_check(e, "pinned memory", cudaMallocHost((void **)&b->up[i].at, UP_BYTES)) ||
             cuda_event_new(&b->up[i].sent, e))
@@ -124,7 +116,6 @@ static int cuda_open(const struct selection *s, int threads, int unit, struct be
 static void cuda_close(struct be *b)
 {
     if (b->copy) cudaStreamSynchronize(b->copy);
-    if (b->main) b->stream = b->main;
     if (b->stream) cudaStreamSynchronize(b->stream);
     for (int i = 0; i < b->kernel.n; i++) free(b->kernel.v[i]);
     for (int i = 0; i < b->graph.n; i++) {
@@ -136,9 +127,6 @@ static void cuda_close(struct be *b)
         free(b->mirror.v[i].host);
     }
     for (int i = 0; i < b->n_marks; i++) cudaEventDestroy(b->mark[i]);
-    for (int i = 0; i < b->piece.n; i++) cudaEventDestroy(b->piece.v[i]);
-    if (b->forked) cudaEventDestroy(b->forked);
-    if (b->side) cudaStreamDestroy(b->side);
     for (int i = 0; i < UP_SLOTS; i++) {
         if (b->up[i].sent) cudaEventDestroy(b->up[i].sent);
         if (b->up[i].at) cudaFreeHost(b->up[i].at);
@@ -158,7 +146,6 @@ static void cuda_close(struct be *b)
     vec_free(&b->kernel);
     vec_free(&b->graph);
     vec_free(&b->mirror);
-    vec_free(&b->piece);
     free(b->mark);
     free(b->running);
     free(b);
@@ -307,7 +294,7 @@ static int cuda_done(struct be *b, struct err *e)
     return cuda_check(e, "the device", status) ? -1 : 1;
 }
 
-static void *cuda_stream(struct be *b) { return b->main; }
+static void *cuda_stream(struct be *b) { return b->stream; }
 static int cuda_spin(struct be *b, uint64_t ns, struct err *e)
 {
     return cuda_check(e, "holding the lane", k_hold(b->stream, ns));
@@ -332,42 +319,14 @@ static double cuda_event_elapsed(struct be *b, int i, int j)
     return cudaEventElapsedTime(&ms, b->mark[i], b->mark[j]) == cudaSuccess ? 1e6 * (double)ms : 0;
 }
 
-static int stream_take(struct be *b, cudaStream_t stream, struct err *e)
-{
-    b->stream = stream;
-    return dnn_stream(b->dnn, stream, e);
-}
-
-/* Events within a recording become edges of its graph. */
-static int cuda_aside(struct be *b, bool on, struct err *e)
-{
-    if (on) {
-        int bad = cuda_check(e, "a branch", cudaEventRecord(b->forked, b->main)) ||
-                  cuda_check(e, "a branch", cudaStreamWaitEvent(b->side, b->forked, 0));
-        return bad ? -1 : stream_take(b, b->side, e);
-    }
-    cudaEvent_t *end = b->n_pieces < b->piece.n ? &b->piece.v[b->n_pieces] : vec_push(&b->piece);
-    b->n_pieces++;
-    if (!*end && cuda_event_new(end, e)) return -1;
-    return cuda_check(e, "a branch", cudaEventRecord(*end, b->side)) || stream_take(b, b->main, e) ? -1 : 0;
-}
-
-/* Pieces follow each other, so the last one's end is that of all. */
-static int cuda_join(struct be *b, int n, struct err *e)
-{
-    return n ? cuda_check(e, "a branch", cudaStreamWaitEvent(b->main, b->piece.v[n - 1], 0)) : 0;
-}
-
 static int cuda_capture_begin(struct be *b, struct err *e)
 {
-    b->n_pieces = 0;
     return cuda_check(e, "recording", cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeRelaxed));
 }
 
 static int cuda_capture_end(struct be *b, struct be_graph **out, struct err *e)
 {
     cudaGraph_t graph = NULL;
-    if (b->stream != b->main && stream_take(b, b->main, e)) return -1; /* what broke it off was aside */
     cudaError_t status = cudaStreamEndCapture(b->stream, &graph);
     bool never = status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread;
     if (!out || status != cudaSuccess) {
@@ -429,6 +388,4 @@ const struct be_ops be_cuda = {
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,
-    .aside = cuda_aside,
-    .join = cuda_join,
 };

@@ -90,12 +90,6 @@ void dnn_close(struct dnn *d)
     free(d);
 }
 
-int dnn_stream(struct dnn *d, void *stream, struct err *e)
-{
-    d->stream = stream;
-    return d->handle ? dnn_status(e, "no stream", cudnnSetStream(d->handle, d->stream)) : 0;
-}
-
 /* The JSON of a device descriptor; the first call gets its size. */
 static char *json_of(desc device, struct err *e)
 {

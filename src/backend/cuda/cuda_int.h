@@ -33,9 +33,7 @@ struct be {
     const struct selection *s;
     const struct graph *g;
     int unit;
-    cudaStream_t stream;                                 /* where calls go: the compute stream, or the one aside */
-    cudaStream_t main, side;                             /* these two; side: NULL where nothing runs aside */
-    cudaEvent_t forked; VEC(cudaEvent_t) piece; int n_pieces;   /* of a recording: the end of each piece aside */
+    cudaStream_t stream;                                 /* where calls go */
     struct dnn *dnn;
     VEC(struct be_kernel *) kernel;
     VEC(struct be_graph *) graph;

@@ -32,8 +32,6 @@ struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };
  * workspace; no other kernel replaces it. */
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e);
 void dnn_close(struct dnn *d);
-/* Later runs use this stream instead. */
-int dnn_stream(struct dnn *d, void *stream, struct err *e);
 /* cuDNN's description of the device as JSON; the caller frees it. NULL: e. */
 char *dnn_properties(struct dnn *d, struct err *e);
 

@@ -2,10 +2,7 @@
  *
  * A stream is a thread that runs operations in order. An event counts how often it was recorded; a wait holds its
  * stream until the record that was the last one when the wait was enqueued has been reached. So waiting for an event
- * before it is recorded waits for nothing, as in CUDA.
- *
- * A recording grows branches as in CUDA: a stream that waits for an event of a recording is recorded, too, until that
- * ends, and must have been waited for by then. A replay gives each branch to its stream. */
+ * before it is recorded waits for nothing, as in CUDA. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +21,6 @@ struct op {
     cudaHostFn_t fn, drop; void *data;
     struct CUevent_st *event; uint64_t ticket;           /* RECORD, WAIT */
     bool owns;                                           /* src or data is the operation's own */
-    struct CUstream_st *branch;                          /* of a graph: that recorded it, NULL: the one that began */
 };
 struct ops { struct op *first, *last; };
 
@@ -32,13 +28,10 @@ struct CUevent_st {
     uint64_t recorded, reached, ns;                      /* tickets given, ticket seen; when */
     int users;                                           /* operations under way that name it, and its owner */
     bool timed;
-    struct CUgraph_st *graph; struct CUstream_st *by;    /* whose recording it was recorded in last, NULL: in none */
-    int behind;                                          /* so many operations of that branch */
 };
 struct CUgraph_st {
     struct ops ops;
     bool broken;                                         /* something was called that cannot be recorded */
-    struct CUstream_st *began;
 };
 struct CUgraphExec_st { struct ops ops; };
 struct CUstream_st {
@@ -52,7 +45,6 @@ struct CUstream_st {
     bool closing, works;                                 /* works: on memory, now */
     struct CUgraph_st *graph;                            /* that is being recorded */
     bool strict;                                         /* in a mode that forbids calls which might wait */
-    int branched, joined;                                /* operations of a branch; those that are waited for */
     atomic_bool loses;                                   /* waits */
 };
 
@@ -63,7 +55,6 @@ static cudaError_t refuse_with;
 /* streams; captures in strict modes; number of the stream that waits for nothing */
 static _Thread_local int made, recording, dropped = -1;
 static _Thread_local bool drop_read;
-enum { SLOW = 20 };                                      /* times the delays of others */
 
 void double_delays(unsigned max_us, uint64_t seed)
 {
@@ -227,24 +218,6 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* An event of a recording, or one that meets it. A stream joins the recording whose event it waits for. Events that
- * tell time, and waits for what is outside, are refused: the recording would not be the same in every step. */
-static cudaError_t event_recorded(struct CUstream_st *s, const struct op *o)
-{
-    struct CUgraph_st *of = o->event->graph;
-    if (o->kind == RECORD && s->graph && o->event->timed) return unrecorded(s, cudaErrorStreamCaptureUnsupported);
-    if (o->kind == RECORD) {
-        o->event->graph = s->graph;
-        o->event->by = s;
-        o->event->behind = s->branched + 1;
-        return cudaSuccess;
-    }
-    if (s->graph && s->graph != of) return unrecorded(s, cudaErrorStreamCaptureIsolation);
-    if (of && !s->graph) s->graph = of;
-    if (of && o->event->by->joined < o->event->behind) o->event->by->joined = o->event->behind;
-    return cudaSuccess;
-}
-
 /* With the lock. */
 static void give(struct CUstream_st *s, struct op *o)
 {
@@ -264,18 +237,16 @@ static cudaError_t enqueue(struct CUstream_st *s, struct op what)
     cudaError_t status = s ? double_alive(true) : double_result(cudaErrorInvalidResourceHandle);
     if (status == cudaSuccess && s->graph && s->graph->broken)
         status = double_result(cudaErrorStreamCaptureInvalidated);
-    if (status == cudaSuccess && o->event) status = event_recorded(s, o);
+    if (status == cudaSuccess && s->graph && o->event)   /* a replay would not be the same in every step */
+        status = unrecorded(s, o->kind == WAIT ? cudaErrorStreamCaptureIsolation : cudaErrorStreamCaptureUnsupported);
     if (status == cudaSuccess && s->graph) status = unrecorded(s, recorded_refuse());
     if (status != cudaSuccess) {
         op_free(o);
         return status;
     }
     pthread_mutex_lock(&double_lock);
-    if (s->graph) {
-        o->branch = s->graph->began == s ? NULL : s;
-        s->branched += o->branch != NULL;
-        push(&s->graph->ops, o);
-    } else give(s, o);
+    if (s->graph) push(&s->graph->ops, o);
+    else give(s, o);
     pthread_mutex_unlock(&double_lock);
     return cudaSuccess;
 }
@@ -334,7 +305,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
         set_seed = (uint64_t)double_setting("DOUBLE_SEED", false, 1);
         is_set = true;
     }
-    s->max_us = set_max_us * (double_setting("DOUBLE_SLOW", true, -1) == made ? SLOW : 1);
+    s->max_us = set_max_us;
     s->random = (set_seed + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)++n_streams << 32;
     s->number = made++;
     s->device = device;
@@ -454,7 +425,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     (void)flags;
     if (!drops(stream)) return enqueue(stream, (struct op){.kind = WAIT, .event = event});
     stream->loses = true;
-    return event_recorded(stream, &(struct op){.kind = WAIT, .event = event});   /* joined, though it does not wait */
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -497,41 +468,23 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 {
     if (!s || s->graph) return double_result(cudaErrorStreamCaptureUnsupported);
     s->graph = calloc(1, sizeof *s->graph);
-    s->graph->began = s;
     s->strict = mode != cudaStreamCaptureModeRelaxed;
     recording += s->strict;
     n_recording++;
     return double_alive(false);
 }
 
-/* No stream records for this graph any more. Was there one that nobody has waited for? */
-static bool branches_end(const struct CUgraph_st *graph)
-{
-    bool unjoined = false;
-    pthread_mutex_lock(&double_lock);
-    for (struct CUstream_st *s = streams; s; s = s->next) {
-        if (s->graph != graph) continue;
-        unjoined |= s->branched > s->joined;
-        s->branched = s->joined = 0;
-        s->graph = NULL;
-    }
-    pthread_mutex_unlock(&double_lock);
-    return unjoined;
-}
-
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
     *graph = s->graph;
     if (!s->graph) return double_result(cudaErrorInvalidValue);
-    if (s->graph->began != s) return unrecorded(s, cudaErrorStreamCaptureUnmatched);
     recording -= s->strict;
     n_recording--;
-    bool unjoined = branches_end(*graph);
-    if (!(*graph)->broken && !unjoined) return double_alive(false);
-    bool broken = (*graph)->broken;
+    s->graph = NULL;
+    if (!(*graph)->broken) return double_alive(false);
     cudaGraphDestroy(*graph);
     *graph = NULL;
-    return double_result(broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
+    return double_result(cudaErrorStreamCaptureInvalidated);
 }
 
 static struct ops ops_copy(const struct ops *from)
@@ -571,7 +524,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
     while (copy.first) {
         struct op *o = copy.first;
         copy.first = o->next;
-        give(o->branch ? o->branch : s, o);
+        give(s, o);
     }
     pthread_mutex_unlock(&double_lock);
     return cudaSuccess;

@@ -31,13 +31,6 @@ void dnn_close(struct dnn *d)
     free(d);
 }
 
-int dnn_stream(struct dnn *d, void *stream, struct err *e)
-{
-    (void)e;
-    d->stream = stream;
-    return 0;
-}
-
 char *dnn_properties(struct dnn *d, struct err *e)
 {
     (void)d; (void)e;

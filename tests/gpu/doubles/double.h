@@ -20,8 +20,7 @@
  *                       environment
  *   DOUBLE_DROP=N       waits that are enqueued on stream N of a thread are lost, and its delays with the first; 0: the
  *                       first it made
- *   DOUBLE_SLOW=N       the delays of stream N of a thread are those of the others twenty times
- *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY, DROP and SLOW: for rank R of an mpirun
+ *   DOUBLE_RANK=R       DRIVER, STREAMS, PINNED, COMMS, VANISH, NCCL_*, MEMORY and DROP: for rank R of an mpirun
  *                       only */
 #ifndef DOUBLE_H
 #define DOUBLE_H
