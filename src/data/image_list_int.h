@@ -1,4 +1,5 @@
-/* Internals of image lists: image_list.c (folders, list files) and image_shards.c (tar archives). For no others. */
+/* Internals of image lists. Only for image_list.c (folders, list files), image_shards.c (tar archives) and
+ * ds_cifar.c. */
 #ifndef DATA_IMAGE_LIST_INT_H
 #define DATA_IMAGE_LIST_INT_H
 #include "data/image_list.h"

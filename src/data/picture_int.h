@@ -1,4 +1,5 @@
-/* For the decoders of pictures only: picture_jpeg.c and picture_png.c, and picture.c, which selects one. */
+/* Only for the decoders of pictures, picture_jpeg.c, picture_png.c and picture_raw.c, for picture_upright.c, and for
+ * picture.c, which selects a decoder. */
 #ifndef DATA_PICTURE_INT_H
 #define DATA_PICTURE_INT_H
 #include "data/picture.h"

@@ -1,4 +1,4 @@
-/* Blocks of graph text: statements that are written once and used under several names, with inputs and parameters. */
+/* Blocks of graph text: statements written once and used under several names, with inputs and parameters. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_NAME = 255 };
 
 static bool is_word(const char *s) { return *s && !s[strspn(s, LETTERS "0123456789")]; }
 
-/* Operators and blocks share their names; none begins with a digit, so that expressions are read one way. */
+/* Operators and blocks share a name space. No name begins with a digit, so expressions are unambiguous. */
 static bool block_name_ok(struct parse *p, const char *name)
 {
     if (!is_word(name) || isdigit((unsigned char)*name)) graph_fail(p->b, "\"%s\" is no name of a block", name);
@@ -125,7 +125,7 @@ int scope_tensor(const struct parse *p, const char *name)
     return fits ? name_table_find(&p->aliases, full) : -1;
 }
 
-/* ---- what stands in braces --------------------------------------------------------------------------------------- */
+/* ---- expressions in braces --------------------------------------------------------------------------------------- */
 
 /* Numbers, parameters, + - * / and parentheses. */
 struct sum { struct parse *p; const char *s; int depth; bool bad; };
@@ -214,7 +214,7 @@ static double sum_of(struct sum *x)
     return v;
 }
 
-/* A single parameter is taken as it is written: it may be a word, or a list as 3x5. */
+/* A single parameter is copied unchanged: it may be a word, or a list such as 3x5. */
 static int braces_value(struct parse *p, const char *s, char *out, size_t room)
 {
     struct sum x = {p, s, 0, false};
@@ -231,7 +231,7 @@ static int braces_value(struct parse *p, const char *s, char *out, size_t room)
     return snprintf(out, room, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.17g", v);
 }
 
-/* One statement of the use with everything in braces replaced. */
+/* Copies a statement of the use, with all braces replaced. */
 static int braces_replace(struct parse *p, const char *s, char out[MAX_BLOCK_LINE])
 {
     size_t n = 0;
@@ -290,7 +290,7 @@ static void alias_add(struct parse *p, const char *name, int tensor)
     name_table_add(&p->aliases, name, tensor);
 }
 
-/* The statements of one use under this name, which reads in[]. Returns its output tensor, -1 on error. */
+/* Adds the statements of one use under this name, with inputs in[]. Returns its output tensor, -1 on error. */
 static int expand_one(struct parse *p, const struct block_use *u, const char *name, const char *index, const int *in)
 {
     struct scope *outer = p->scope, s = {.block = u->block, .depth = outer ? outer->depth + 1 : 1, .in = in,
@@ -321,7 +321,7 @@ static int expand_one(struct parse *p, const struct block_use *u, const char *na
     return p->b->e.code ? -1 : out;
 }
 
-/* "layer1.0..3": from and to, and where the first number begins. */
+/* "layer1.0..3": from and to, and the offset of the first number. */
 static bool range_of(const char *name, size_t *stem, int *from, int *to)
 {
     const char *dots = NULL;
@@ -345,7 +345,7 @@ void block_expand(struct parse *p, const struct block_use *u)
     memcpy(in, u->in, sizeof in);
     if (!range_of(u->name, &stem, &from, &to)) { expand_one(p, u, u->name, NULL, in); return; }
     if (to < from) { graph_fail(p->b, "%s: the range is empty", u->name); return; }
-    for (int i = from; i <= to && !p->b->e.code; i++) {  /* each reads the one before */
+    for (int i = from; i <= to && !p->b->e.code; i++) {  /* each reads the previous one */
         const char *index = arena_printf(p->b->mem, "%d", i);
         in[0] = expand_one(p, u, arena_printf(p->b->mem, "%.*s%d", (int)stem, u->name, i), index, in);
     }

@@ -1,12 +1,12 @@
 /* The graph of a network: nodes in topological order, tensors, and the registry of persistent tensors (parameters and
  * statistics).
  *
- * Open and frozen: everybody reads it after graph_finish, nobody writes it. Pure: two builds from the same
+ * Open and frozen: after graph_finish any code may read it, and none writes it. Pure: two builds from the same
  * configuration are equal. The graph does not know ranks, stages, layouts or micro-batches: shapes are per sample.
- * What comes with the samples and the loss are ordinary tensors.
+ * Sample inputs and the loss are ordinary tensors.
  *
- * This folder: the graph, its text form (text.c), groups of nodes that one kernel serves (groups.c), an operator a
- * file in ops/, a family of networks a file zoo_NAME.c. See docs/design/model.md. */
+ * This folder: the graph, its text form (text.c), groups of parameters by pattern (groups.c). Each operator is a file
+ * in ops/, each family of networks a file zoo_NAME.c. See docs/design/model.md. */
 #ifndef MODEL_GRAPH_H
 #define MODEL_GRAPH_H
 #include <stdbool.h>
@@ -19,28 +19,28 @@
 enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8, MAX_INPUTS = 8 };
 enum dtype { F32, F64, I64, U8, BF16, I32, DTYPES };
 size_t dtype_bytes(enum dtype t);
-const char *dtype_name(enum dtype t);                   /* as safetensors spells it: F32, F64, I64, U8, BF16, I32 */
-bool dtype_floats(enum dtype t);                        /* only such a tensor has a gradient */
+const char *dtype_name(enum dtype t);                   /* in safetensors' spelling: F32, F64, I64, U8, BF16, I32 */
+bool dtype_floats(enum dtype t);                        /* only such tensors have gradients */
 
 struct shape { int n; int64_t d[MAX_DIMS]; };
 int64_t shape_count(const struct shape *s);             /* product; 1 for n = 0 */
 bool shape_equal(const struct shape *a, const struct shape *b);
 char *shape_text(const struct shape *s, char buf[96]);  /* "64x32x32" */
 
-/* What comes with each sample: a field of the data set fills it. A target is what a loss compares with. */
+/* Data of each sample, filled by a field of the data set. A target is what a loss compares with. */
 enum role { ROLE_SAMPLE, ROLE_TARGET };
 struct input { enum role role; int tensor, line; };     /* line: of graph text, 0 if built */
 
-/* A value that changes with every micro-batch: one sample has `shape` elements of `type`. */
+/* A value of a micro-batch: `shape` elements of `type` per sample. */
 struct tensor {
-    /* unique; those of the zoo's inputs are "input" and "labels"; others have the producing node's name */
+    /* unique; the zoo's inputs are "input" and "labels"; others have the producing node's name */
     const char *name;
     struct shape shape;
     enum dtype type;
     int producer;                                       /* node, or -1: a graph input */
-    /* nodes that read it, ascending; a node that reads it twice is listed twice */
+    /* nodes that read it, ascending; a node that reads it twice occurs twice */
     int n_readers, *reader;
-    /* a parameter lies upstream: R10, no gradient is computed or sent otherwise */
+    /* a parameter is upstream (R10); otherwise no gradient is computed or sent */
     bool needs_grad;
 };
 
@@ -49,15 +49,14 @@ enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER };
 /* uniform in +-scale; normal with deviation scale; scale itself */
 enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_CONSTANT, N_INITS };
 
-/* A persistent tensor. Order in graph->param is canonical: order of first use, within a node as the operator lists
- * them. */
+/* A persistent tensor. The order in graph->param is canonical: by first use, within a node in the operator's order. */
 struct param {
     const char *name;                                   /* state_dict name: "layer1.0.conv1.weight" */
     struct shape shape;                                 /* logical, as in files */
     enum dtype type;
     enum param_kind kind;
     enum param_init init; double scale;
-    double lr_factor, decay_factor;                     /* 1 */
+    double lr_factor, decay_factor;                     /* default 1 */
     bool frozen;                                        /* never updated, no gradient */
     /* every use: node and index in node->param; several uses = tied (R8) */
     int n_uses, *use_node, *use_slot;
@@ -68,14 +67,14 @@ struct attr_value { int n; int64_t i[4]; double r; };   /* A_INTS: n and i; A_IN
 struct node {
     /* unique, dotted as in torchvision: "layer1.0.conv1", "layer1.0.relu.2" */
     const char *name;
-    /* what torchsummary shows: class of the module ("Conv2d"); NULL: no row of its own */
+    /* torchsummary's name: class of the module ("Conv2d"); NULL: no row of its own */
     const char *layer;
     const struct op_kind *op;
-    struct attr_value attr[MAX_ATTR];                   /* by the operator's attribute table */
+    struct attr_value attr[MAX_ATTR];                   /* in the order of the operator's attribute table */
     int n_in, in[MAX_IN];                               /* tensors */
     int out;                                            /* tensor; an operator has one output */
     int n_param, param[MAX_PARAM];                      /* graph->param */
-    /* has statistics, and weights, which are all frozen: computes as in evaluation, and its statistics stay */
+    /* has statistics, and all its weights are frozen: computes as in evaluation and keeps its statistics */
     bool fixed;
     int line;                                           /* of graph text, 0 if built */
 };
@@ -92,32 +91,33 @@ struct graph {
     struct param *param; int n_params;
     struct input *input; int n_inputs;
     int loss;                                           /* tensor; -1: none */
-    /* what the output is compared with, also where the loss was left out to predict; NULL: nobody knows */
+    /* what the output is compared with, even if prediction left out the loss; NULL: unknown */
     const struct op_kind *loss_op;
-    int output;                                         /* what the loss reads: the network's own result */
+    int output;                                         /* the loss's input: the network's own result */
     struct container *container; int n_containers;
 };
 
-/* Building. Errors stick in the builder and come back from graph_finish. */
+/* Building. The builder keeps the first error; graph_finish returns it. */
 struct graph_builder;
 struct graph_builder *graph_begin(const char *name, const char *file);
-/* F32, BF16, U8, I32 or I64, which alone may be a single number, of shape n = 0: a class. Returns the tensor. */
+/* F32, BF16, U8, I32 or I64. Only I64 may be a single number, of shape n = 0: a class. Returns the tensor. */
 int graph_input(struct graph_builder *b, const char *name, enum role role, const struct shape *s, enum dtype t);
-/* A node to be added: attrs in the graph text's syntax, "kernel=3 stride=2 bias=no"; layer may be NULL. */
+/* A node to add: attrs in the graph text's syntax, "kernel=3 stride=2 bias=no"; layer may be NULL. */
 struct graph_node { const char *op, *name, *layer, *attrs; int n_in, in[MAX_IN]; };
 int graph_add(struct graph_builder *b, const struct graph_node *n);      /* returns its output tensor */
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in);
-/* Of two tensors, with no attributes and no layer. */
+/* A node with two inputs, no attributes and no layer. */
 int graph_add2(struct graph_builder *b, const char *op, const char *name, int x, int y);
 /* Shares node `name`'s parameter slot k with node `other`'s slot k2 (same shape). */
 void graph_tie(struct graph_builder *b, const char *name, int k, const char *other, int k2);
 /* Changes the initialisation of node `name`'s parameter slot k (zero_init_residual). */
 void graph_init(struct graph_builder *b, const char *name, int k, enum param_init init, double scale);
-/* Calls node `name`'s parameter slot k otherwise than "NODE.suffix": torch has parameters that belong to no layer. */
+/* Names node `name`'s parameter slot k `param` instead of "NODE.suffix": some parameters in torch belong to no
+ * layer. */
 void graph_name(struct graph_builder *b, const char *name, int k, const char *param);
-/* Marks where a composite module ended (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
+/* Marks the end of a composite module (summary rows, in call order): "layer1.0", "Bottleneck", its output tensor. */
 void graph_container(struct graph_builder *b, const char *name, const char *layer, int out);
-/* Tries a layer's name, and those that it begins with: layer1.0.conv1, layer1.0, layer1. */
+/* Tries a layer's name and its leading components: layer1.0.conv1, layer1.0, layer1. */
 struct suggest;                                         /* base/suggest.h */
 void layer_names_try(struct suggest *s, const char *name);
 /* Infers shapes, lists readers and parameters, checks; frees the builder. NULL on failure (78; 65 with FILE:LINE for
@@ -126,43 +126,43 @@ struct graph *graph_finish(struct graph_builder *b, int output, int loss, struct
 void graph_free(struct graph *g);
 const struct shape *graph_shape(struct graph_builder *b, int tensor);   /* inferred so far; NULL after an error */
 
-/* The model of a configuration: zoo or graph text, plus the loss operator. classes, input, loss come from conf; graph
- * text decides them itself, and what conf says otherwise is 78. For predictions (run.predict) it has neither loss nor
- * scores nor targets. */
+/* The model of a configuration: zoo or graph text, plus the loss operator. classes, input, loss come from conf. Graph
+ * text decides them itself; a different value in conf is 78. For predictions (run.predict) the model has no loss,
+ * scores or targets. */
 struct graph *model_build(const struct conf *c, struct err *e);
-const char *model_loss(const struct graph *g);          /* the word of train.loss for its loss; NULL if it has none */
+const char *model_loss(const struct graph *g);          /* the word of train.loss for its loss; NULL: none */
 
-/* Graph text: printed form with exact inverse (docs in mpstaged.conf(5), GRAPH TEXT). */
+/* Graph text: a printed form with exact inverse (docs in mpstaged.conf(5), GRAPH TEXT). */
 void graph_print(const struct graph *g, struct text *out);
 struct graph *graph_parse(const char *file, const char *s, size_t n, struct err *e);
 
-/* What a network says of its samples beside its output: rows of its loss operator (op_kind.rows), then of the other
- * operators that have some. Of a network with a loss the first one is the loss. */
+/* Scores of a network besides its output: rows of its loss operator (op_kind.rows), then of other operators that have
+ * rows. If the network has a loss, it is the first. */
 enum { MAX_SCORES = 32 };
 struct graph_score { const char *name; int tensor, numerator, denominator; };
 struct scores { int n; struct graph_score of[MAX_SCORES]; };
-void graph_scores(const struct graph *g, struct scores *s);   /* as many as there is room for: graph_finish counts */
+void graph_scores(const struct graph *g, struct scores *s);   /* up to MAX_SCORES: graph_finish checks the number */
 
-int graph_node_find(const struct graph *g, const char *name);           /* -1 if there is none */
-int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if there is none */
-size_t graph_param_bytes(const struct graph *g, int param);             /* its values alone */
-int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1 if there is none */
+int graph_node_find(const struct graph *g, const char *name);           /* -1 if not found */
+int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if not found */
+size_t graph_param_bytes(const struct graph *g, int param);             /* of the values alone */
+int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1: none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */
 bool graph_input_is(const struct graph *g, int tensor, enum role role); /* false for a node's output */
-/* Values of an integer input are 0 to so many - 1: what all that read it can take; 0: nobody says. */
+/* Values of an integer input are 0 to the result - 1: the minimum over its readers; 0: no limit. */
 int64_t graph_input_range(const struct graph *g, int tensor);
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
 /* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:
- * multiply-adds and stage of each layer, what training holds, and a line a stage. At most so many columns wide, if what
- * is in it allows that. */
+ * multiply-adds and stage of each layer, training memory, and a line per stage. At most `most` columns wide, if the
+ * contents permit. */
 struct summary_run {
-    const int *stage_of;                                 /* of each node */
+    const int *stage_of;                                 /* per node */
     const char *precision, *optimizer;
-    uint64_t parameters, statistics, gradients, buffers; /* bytes that training holds; buffers: the optimizer's */
+    uint64_t parameters, statistics, gradients, buffers; /* bytes during training; buffers: the optimizer's */
 };
-/* The layer that a node is, as torchsummary shows it; of a graph without layers every operator is one. NULL: it is part
- * of another, or the loss. */
+/* The layer of a node, as torchsummary shows it; in a graph without layers every operator is one. NULL: part of another
+ * layer, or the loss. */
 const char *graph_layer(const struct graph *g, int node);
 void graph_summary(const struct graph *g, const struct summary_run *r, int most, struct text *out);
 char *graph_summary_json(const struct graph *g, const struct summary_run *r);   /* free() it */

@@ -1,8 +1,8 @@
-/* What a whole graph must be: everything is read, scores fit, the loss comes last, what is trained has a gradient. */
+/* Checks a whole graph: all tensors are read, scores fit, the loss is last, trained weights have gradients. */
 #include <string.h>
 #include "model/graph_int.h"
 
-/* All fit, each has a name of its own and columns that are there. */
+/* All scores fit, and each has a unique name and existing columns. */
 static int scores_check(struct graph_builder *b, const struct graph *g)
 {
     struct scores s;
@@ -51,7 +51,7 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
     return scores_check(b, g);
 }
 
-/* What is trained has a gradient: the loss depends on it, wherever it is used. */
+/* Trained weights have gradients: the loss depends on each of their uses. */
 static int trained_check(struct graph_builder *b, const struct graph *g)
 {
     for (int i = 0; i < g->n_nodes && g->loss >= 0; i++) {

@@ -1,4 +1,4 @@
-/* The builder's inside, shared by graph.c and text.c. Nobody else. */
+/* The builder's internals. For this folder only. */
 #ifndef MODEL_GRAPH_INT_H
 #define MODEL_GRAPH_INT_H
 #include "base/name_table.h"
@@ -6,11 +6,11 @@
 #include "model/graph.h"
 #include "model/op.h"
 
-/* hostile text must not take hours: parameters are found by search */
+/* limits the time for hostile text: parameters are searched linearly */
 enum { MAX_NODES = 1 << 13 };
 
 struct graph_builder {
-    struct arena *mem;                                   /* becomes the graph's */
+    struct arena *mem;                                   /* passed to the graph */
     const char *name, *file;
     int line;                                            /* of graph text being read */
     VEC(struct input) input;
@@ -19,7 +19,7 @@ struct graph_builder {
     struct name_table named;                             /* tensors by name */
     VEC(struct param) param;
     VEC(struct container) container;
-    /* losses, scores and targets are left out, and so some tensors may have no reader; loss_op: the loss left out */
+    /* losses, scores and targets are left out, so some tensors may have no reader; loss_op: the loss left out */
     bool predicts; const struct op_kind *loss_op;
     struct err e;
 };
@@ -29,33 +29,32 @@ int graph_fail(struct graph_builder *b, const char *fmt, ...) __attribute__((for
 /* graph_check.c: the last step of graph_finish. Returns -1 with the builder's error set. */
 int graph_check(struct graph_builder *b, const struct graph *g);
 
-/* Tensor of this name so far; -1: there is none. */
+/* The tensor of this name; -1: none so far. */
 int builder_tensor(const struct graph_builder *b, const char *name);
-/* Tensor of the first input with this role; -1: there is none yet. */
+/* The tensor of the first input with this role; -1: none so far. */
 int builder_first(const struct graph_builder *b, enum role role);
 
-/* What the configuration says of a network's end: operators; the attributes of the loss. */
+/* The configured end of a network: operators; the attributes of the loss. */
 struct graph_ends { const char *loss, *attrs; bool labels_class, labels_map; const struct conf_texts *scores; };
 
-/* What train.freeze and the lists of factors say, of the weights so far. 78 where a pattern matches none. */
+/* Applies train.freeze and the lists of factors to the weights added so far. 78 if a pattern matches none. */
 int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
-/* Calls f with every weight that a pattern matches: by its name or the first components of it, by the class or the
- * operator of its layer; * and ? as in file names. Returns how many. */
+/* Calls f with every weight that a pattern matches: by its name or leading components, or by the class or operator of
+ * its layer; * and ? as in file names. Returns their number. */
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);
-void param_freeze(struct param *p, double value);       /* an f */
-/* " (did you mean ...?)" of weights and layers, or "" */
+void param_freeze(struct param *p, double value);       /* for builder_each */
+/* " (did you mean ...?)" with weights and layers, or "" */
 const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TELL]);
 
-/* Adds "loss", which reads the output and the first target; one that is not there yet is "labels": a class, one
- * at each point of the output, or a vector like the output. Before it the scores that are not there yet, under their
- * operators' names, which read the same.
- * Returns the loss tensor, -1 on error. */
+/* Adds "loss", which reads the output and the first target. If there is no target, adds "labels": a class, one at each
+ * point of the output, or a vector like the output. Before the loss, adds missing scores under their operators' names,
+ * with the same inputs. Returns the loss tensor, -1 on error. */
 int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int output);
-/* The same, or of a network that only predicts: remembers which loss it would be and returns -1. */
+/* The same, but for a network that only predicts it stores the loss operator and returns -1. */
 int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output);
 
-/* graph_parse, but a text without a loss gets these ends, and the groups of a configuration are applied. NULL: none.
- * 78 without a place if the ends do not fit, 78 with one in `groups` if the groups do not. */
+/* Like graph_parse, but a text without a loss gets these ends, and the configuration's groups are applied. NULL: none.
+ * 78 without a place if the ends do not fit, 78 with a place in `groups` if the groups do not. */
 struct graph_given { const char *file, *s; size_t n; const struct graph_ends *ends; const struct conf *conf; };
 struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e);
 #endif

@@ -1,5 +1,5 @@
-/* Groups of parameters by pattern: what is frozen, factors of the learning rate and of weight decay. Before
- * graph_finish, which then knows where gradients are wanted. */
+/* Groups of parameters by pattern: frozen ones, factors of the learning rate and of weight decay. Call it before
+ * graph_finish, which then knows which gradients are needed. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/glob.h"
@@ -10,7 +10,7 @@ static bool word_matches(const char *pattern, const char *word)
     return word && glob_matches(pattern, word, strlen(word));
 }
 
-/* By its name, or by the class (BatchNorm2d) or operator (batch_norm) of the node that has it. */
+/* Matches the name, or the node's class (BatchNorm2d) or operator (batch_norm). */
 static bool matches(const char *pattern, const struct node *n, const char *name)
 {
     return glob_names(pattern, name) || word_matches(pattern, n->layer) || word_matches(pattern, n->op->name);
@@ -26,7 +26,7 @@ int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct 
     int found = 0;
     for (int i = 0, at = 0; i < b->node.n; i++) {
         const struct node *n = &b->node.v[i];
-        for (int k = 0; k < n->n_param; k++, at++) {     /* under its own name: ties change none */
+        for (int k = 0; k < n->n_param; k++, at++) {     /* the name before ties */
             struct param *p = &b->param.v[n->param[k]];
             if (p->kind != PARAM_WEIGHT || !matches(pattern, n, b->param.v[at].name)) continue;
             f(p, value);
@@ -84,7 +84,7 @@ static int factors_apply(struct graph_builder *b, const struct conf *c, const ch
 int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e)
 {
     bool trained = false;
-    if (b->e.code) return 0;                             /* graph_finish says it */
+    if (b->e.code) return 0;                             /* graph_finish reports the error */
     for (int i = 0; i < c->train.freeze.n; i++)
         if (!builder_each(b, c->train.freeze.v[i], param_freeze, 0))
             return unmatched(b, c, "train.freeze", c->train.freeze.v[i], e);

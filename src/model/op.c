@@ -1,4 +1,4 @@
-/* The list of operators, alone in its file: a test puts a longer one in its place. */
+/* The list of operators, in a separate file because a test replaces it by a longer one. */
 #include <string.h>
 #include "model/op.h"
 

@@ -1,6 +1,6 @@
-/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MiB at
- * 4 bytes an element. A row begins with the name that stage sections, recomputation and freezing know;
- * torchsummary's follows. */
+/* torchsummary's table: one row a module in call order, composite modules after their parts, then totals in MiB at 4
+ * bytes an element. A row begins with the name for stage sections, recomputation and freezing; torchsummary's name
+ * follows. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static char *thousands(int64_t v, char buf[32])
     return buf;
 }
 
-/* Parameters a node brings: of a tied weight only the first use counts (torchsummary counts them twice). */
+/* Parameters of a node: a tied weight counts only at its first use (torchsummary counts it twice). */
 static int64_t node_params(const struct graph *g, int i, int64_t *frozen)
 {
     int64_t sum = 0;
@@ -78,7 +78,7 @@ static int rows_make(const struct graph *g, struct summary_row **out, struct tot
     return rows.n;
 }
 
-/* ---- the table: as wide as what is in it. Names that would make it wider than it may be stand above their row ---- */
+/* ---- the table: as wide as its contents. Names that would exceed the width get a line above their row ------------ */
 
 enum { STAGE_TABLE = 64 };                               /* columns of the table of stages */
 enum { C_NAME, C_TYPE, C_SHAPE, C_PARAMS, C_MADDS, C_STAGE, COLUMNS };
@@ -88,7 +88,7 @@ struct cells { char type[64], shape[96], params[32], madds[32], stage[16]; const
 
 static int columns(const struct summary_run *r) { return r ? COLUMNS : C_MADDS; }
 
-/* type: as torchsummary calls the layer, its class with its place in the table */
+/* type: torchsummary's name of the layer, its class and number in the table */
 static void cells_make(const struct summary_row *row, int i, const struct summary_run *r, struct cells *c)
 {
     snprintf(c->type, sizeof c->type, "%s-%d", row->layer, i + 1);
@@ -132,7 +132,7 @@ static void row_print(struct cells *c, const int *width, int n, struct text *out
     line(c->cell, width, n, out);
 }
 
-/* The widths of a table of so many columns at most. Returns what it takes. */
+/* Sets column widths such that the table has at most `most` columns. Returns the resulting width. */
 static int widths_fit(const struct summary_row *row, int n, const struct summary_run *r, int most, int width[COLUMNS])
 {
     const int LEAST = 12;                                 /* of names */

@@ -29,7 +29,7 @@ static void attrs_print(const struct node *n, struct text *out)
     for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
         const struct attr_kind *k = &n->op->attr[i];
         const struct attr_value *v = &n->attr[i];
-        if (v->n == 1 && v->r == k->def && !k->like) continue;   /* what follows another one is always told */
+        if (v->n == 1 && v->r == k->def && !k->like) continue;   /* a value with .like is always printed */
         text_add(out, " %s=", k->name);
         if (k->type == A_BOOL) text_add(out, "%s", v->i[0] ? "yes" : "no");
         else if (k->type == A_REAL) text_add(out, "%.17g", v->r);
@@ -37,7 +37,7 @@ static void attrs_print(const struct node *n, struct text *out)
     }
 }
 
-/* What the operator would have chosen, to print only what differs. */
+/* Prints initial values that differ from the operator's own. */
 static void init_print(const struct graph *g, const struct node *n, struct text *out)
 {
     struct infer f;
@@ -58,7 +58,7 @@ static void init_print(const struct graph *g, const struct node *n, struct text 
     }
 }
 
-/* A single number is a class; the type is told where it is not F32. */
+/* A single number is a class; other types than F32 are printed. */
 static void input_print(const struct graph *g, const struct input *x, struct text *out)
 {
     char s[96];
@@ -108,8 +108,8 @@ static int tensor_named(struct parse *p, const char *name)
     return graph_fail(b, "there is no tensor \"%s\"%s", name, suggest_tell(&near, "", hint));
 }
 
-/* "layer1.conv.weight" -> node and slot. The builder's parameters stand in the order of nodes and keep their names: one
- * that was tied to an earlier one is still found by its own. */
+/* "layer1.conv.weight" -> node and slot. The builder's parameters are in node order and keep their names, so a tied
+ * parameter is still found by its own. */
 static struct node *param_named(struct parse *p, const char *said, int *slot)
 {
     struct graph_builder *b = p->b;
@@ -141,13 +141,13 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
     return graph_fail(b, "\"%s\" is no shape such as 3x32x32", s);
 }
 
-/* Names go into messages, JSON and weight files. */
+/* Names are used in messages, JSON and weight files. */
 bool name_ok(const char *s)
 {
     return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
 }
 
-/* The word of a type that an input may have; -1: it is none. */
+/* The type that a word means, if inputs may have it; -1: none. */
 static int type_parse(const char *word)
 {
     for (size_t i = 0; i < sizeof input_type / sizeof *input_type; i++)
@@ -185,7 +185,7 @@ static void init_parse(struct parse *p, char **w, int n)
     graph_init(p->b, node->name, slot, (enum param_init)kind, scale);
 }
 
-/* name PARAMETER NEW: it belongs to no layer by its name. */
+/* name PARAMETER NEW: the new name belongs to no layer. */
 static void name_parse(struct parse *p, char **w, int n)
 {
     int slot;
@@ -203,7 +203,7 @@ static void tie_parse(struct parse *p, char **w, int n)
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
 
-/* The weights so far. */
+/* Freezes weights added so far. */
 static void freeze_parse(struct parse *p, const char *pattern)
 {
     char hint[SUGGEST_TELL];
@@ -223,7 +223,7 @@ static bool is_target(const struct graph_builder *b, int tensor)
     return false;
 }
 
-/* What a network that only predicts leaves out: its loss says what the output is. */
+/* A network that only predicts leaves out losses and scores; its loss determines the output. */
 static bool left_out(struct parse *p, const struct graph_node *a)
 {
     const struct op_kind *k = op_find(a->op);
@@ -232,7 +232,7 @@ static bool left_out(struct parse *p, const struct graph_node *a)
     return true;
 }
 
-/* An operator under its name, or a block under one, or under a range of names. */
+/* Adds an operator under its name, or a block under a name or a range of names. */
 static void node_add(struct parse *p, const char *name, struct graph_node *a)
 {
     int block = op_find(a->op) ? -1 : block_find(p, a->op);
@@ -246,7 +246,7 @@ static void node_add(struct parse *p, const char *name, struct graph_node *a)
     }
 }
 
-/* NAME = OP(A, B) attributes. s is the text after '='. */
+/* Parses NAME = OP(A, B) attributes. s is the text after '='. */
 static void node_parse(struct parse *p, const char *name, char *s)
 {
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL;
@@ -271,7 +271,7 @@ static void node_parse(struct parse *p, const char *name, char *s)
     char *attrs = close + 1;
     a.attrs = attrs;
     char *at = strstr(attrs, " layer=");
-    if (at) {                                            /* cut out, the attributes around it stay */
+    if (at) {                                            /* blank it, keeping the attributes around it */
         size_t len = strcspn(at + 7, " ");
         if (!len) { graph_fail(p->b, "%s: layer= names no layer", name); return; }
         a.layer = arena_printf(p->b->mem, "%.*s", (int)len, at + 7);
@@ -280,7 +280,7 @@ static void node_parse(struct parse *p, const char *name, char *s)
     node_add(p, name, &a);
 }
 
-/* In a block: what belongs to its own nodes. */
+/* Parses statements in a block, which concern its own nodes. */
 static void inner_words_parse(struct parse *p, char **w, int n)
 {
     if (!strcmp(w[0], "tie")) tie_parse(p, w, n);
@@ -303,7 +303,7 @@ static void words_parse(struct parse *p, char **w, int n)
         int t = tensor_named(p, w[3]);
         if (t >= 0) graph_container(p->b, w[1], w[2], t);
     } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p, w[1]);
-    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0 && p->read >= 0) return;   /* that one was left out */
+    else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0 && p->read >= 0) return;   /* its operator was left out */
     else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p, w[1]);
     else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice", w[0]);
 }
@@ -352,8 +352,8 @@ static void line_parse(struct parse *p, char *line)
     else statement_parse(p, line);
 }
 
-/* What the text leaves out: the loss is a loss operator at the end, the output what the loss reads, or the last node's.
- */
+/* Fills in what the text leaves out. The loss is a loss operator at the end. The output is the loss's input, or else
+ * the last node's output. */
 static void ends_find(struct parse *p, const struct graph_ends *ends)
 {
     struct graph_builder *b = p->b;
@@ -363,7 +363,7 @@ static void ends_find(struct parse *p, const struct graph_ends *ends)
     if (p->output < 0) p->output = p->read;
     if (p->output < 0) p->output = p->loss >= 0 && p->loss == last->out ? last->in[0] : last->out;
     const char *file = b->file;
-    b->file = NULL;                                      /* what the configuration adds is no mistake of the text */
+    b->file = NULL;                                     /* errors in the configuration's additions are not the text's */
     if (p->loss < 0 && p->read < 0 && ends) p->loss = graph_end(b, ends, p->output);
     b->file = file;
 }

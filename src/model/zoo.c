@@ -1,4 +1,4 @@
-/* From configuration to graph: a network of the zoo or graph text, the labels it is compared with, and the loss. */
+/* From configuration to graph: a network of the zoo or graph text, its labels, and the loss. */
 #include <stdio.h>
 #include <string.h>
 #include "base/suggest.h"
@@ -24,7 +24,7 @@ static const struct { const char *word, *op; } losses[] = {
     {"cross_entropy", "softmax_cross_entropy"}, {"mse", "mse"}, {"dice", "dice"}, {"dice_ce", "dice_ce"}};
 enum { N_LOSSES = sizeof losses / sizeof *losses };
 
-/* The first one is the default. */
+/* The first loss is the default. */
 static const char *loss_op(const struct conf *c)
 {
     for (int i = 1; i < N_LOSSES; i++)
@@ -39,7 +39,7 @@ const char *model_loss(const struct graph *g)
     return NULL;
 }
 
-/* Files hold classes, unless data.labels says otherwise. */
+/* Files hold classes unless data.labels is something else. */
 static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
 
 static bool labels_map(const struct conf *c) { return c->data.labels && !strcmp(c->data.labels, "map"); }
@@ -47,7 +47,7 @@ static bool labels_map(const struct conf *c) { return c->data.labels && !strcmp(
 static bool dice_is(const char *op) { return !strncmp(op, "dice", 4); }
 
 enum { LOSS_ATTRS = 64 };
-/* buf: the attributes */
+/* buf: receives the attributes */
 static struct graph_ends ends_of(const struct conf *c, char buf[LOSS_ATTRS])
 {
     const char *op = loss_op(c);
@@ -66,7 +66,7 @@ int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output
     return -1;
 }
 
-/* Is one of n nodes this operator? */
+/* Whether one of n nodes has this operator. */
 static bool among(const struct node *node, int n, const char *op)
 {
     for (int i = 0; i < n; i++) if (!strcmp(node[i].op->name, op)) return true;
@@ -80,7 +80,7 @@ int graph_loss(struct graph_builder *b, const struct graph_ends *ends, int outpu
     int target = builder_first(b, ROLE_TARGET);
     struct shape like = ends->labels_class ? (struct shape){0} : *s;  /* a copy: adding a tensor moves the others */
     enum dtype type = ends->labels_class ? I64 : F32;
-    if (ends->labels_map) {                              /* a byte a point, where that has room for the class */
+    if (ends->labels_map) {                              /* a byte per point, if it can hold the class */
         enum { BYTE = 256 };
         if (s->n < 2) return graph_fail(b, "labels are a map of classes, and the output has no points");
         type = s->d[0] <= BYTE ? U8 : I32;
@@ -133,7 +133,7 @@ static int input_check(const struct conf *c, const struct zoo_kind *k, struct er
                       k->input_n, shape_text(&s, like));
 }
 
-/* A graph whose groups are wrong is none. */
+/* Frees the graph and returns NULL if its groups are wrong. */
 static struct graph *groups_judge(struct graph *g, const struct err *groups, struct err *e)
 {
     if (!groups->code) return g;
@@ -169,7 +169,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     return g;
 }
 
-/* Of a graph that has a loss. */
+/* For a graph with a loss. */
 static const struct node *loss_node(const struct graph *g) { return &g->node[g->tensor[g->loss].producer]; }
 
 static double smoothing_of(const struct graph *g)
@@ -178,7 +178,7 @@ static double smoothing_of(const struct graph *g)
     return !strcmp(n->op->name, losses[0].op) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
 }
 
-/* What the configuration says of Dice. */
+/* Checks the configured options of Dice. */
 static int dice_check(const struct conf *c, const struct graph *g, struct err *e)
 {
     const struct { const char *key, *attr; int64_t wants; } both[] = {
@@ -200,7 +200,7 @@ static int dice_check(const struct conf *c, const struct graph *g, struct err *e
     return 0;
 }
 
-/* Graph text decides; the configuration may say the same. Classes are the first dimension of the output. */
+/* Graph text decides; the configuration may only agree. Classes are the first dimension of the output. */
 static int decided_check(const struct conf *c, const struct graph *g, struct err *e)
 {
     char has[96];
@@ -226,7 +226,7 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
     return 0;
 }
 
-/* The text has no loss of its own and gets the configured one: the configuration is to blame where it does not fit. */
+/* A text without a loss gets the configured one. If that does not fit, the error names the configuration. */
 static struct graph *text_build(const struct conf *c, const struct text *t, struct err *e)
 {
     struct err own = {0};

@@ -1,4 +1,4 @@
-/* What builders of networks share. */
+/* Code shared by builders of networks. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
-/* What torchsummary shows: the class in torch.nn. */
+/* torchsummary's name of a layer: the class in torch.nn. */
 static const char *layer_of(const char *op)
 {
     static const struct { const char *op, *layer; } of[] = {
@@ -22,7 +22,7 @@ static const char *layer_of(const char *op)
     return NULL;
 }
 
-/* Conv2d is Conv3d where the input has three spatial dimensions. */
+/* Replaces Conv2d by Conv3d if the input has three spatial dimensions, and so on. */
 static const char *layer_in(const char *layer, const struct shape *in, char buf[32])
 {
     const size_t n = layer ? strlen(layer) : 0;

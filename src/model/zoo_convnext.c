@@ -1,5 +1,5 @@
-/* ConvNeXt (Liu and others 2022), with torchvision's names, structure and initialisation. What torchvision does on
- * channels that come last, linear layers and layer norms, works on the channels of each point here. */
+/* ConvNeXt (Liu and others 2022), with torchvision's names, structure and initialisation. torchvision's linear layers
+ * and layer norms on channels-last data are applied to the channels of each point here. */
 #include <stdio.h>
 #include "model/zoo.h"
 
@@ -26,7 +26,7 @@ static int pointwise(const struct zoo_at *z, int in, const char *name, int64_t f
     return t;
 }
 
-/* drop: probability of leaving the block out, for a sample. */
+/* drop: probability per sample of skipping the block. */
 static int block(const struct zoo_at *z, int in, double drop)
 {
     int64_t c = zoo_channels(z, in);

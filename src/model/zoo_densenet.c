@@ -1,12 +1,12 @@
 /* DenseNet (Huang and others 2016), with torchvision's names, structure and initialisation. Each layer's features are
- * put behind those of all layers before it. */
+ * appended to those of all earlier layers. */
 #include <math.h>
 #include <stdio.h>
 #include "model/zoo.h"
 
 struct densenet { int layers[4], growth, first; };
 
-/* Kaiming by the inputs of a kernel. */
+/* Kaiming initialisation by fan-in. */
 static int conv(const struct zoo_at *z, int in, const char *name, int64_t channels, int kernel, int stride)
 {
     double fan_in = (double)zoo_channels(z, in) * kernel * kernel;

@@ -9,7 +9,7 @@ static const struct stage stages[] = {
     {6, 3, 1, 320, 1}};
 enum { STAGES = sizeof stages / sizeof *stages, BLOCKS = 16 };
 
-/* drop: probability of leaving the block out, for a sample. */
+/* drop: probability per sample of skipping the block. */
 static int block(const struct zoo_at *z, int in, const struct stage *s, int stride, double drop)
 {
     int64_t from = zoo_channels(z, in), wide = from * s->expand, squeeze = from / 4 > 1 ? from / 4 : 1;

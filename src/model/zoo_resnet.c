@@ -1,5 +1,5 @@
-/* ResNets with torchvision's names and structure (He et al. 2015; version 1.5: the stride of a bottleneck sits on its
- * 3x3 convolution). */
+/* ResNets with torchvision's names and structure (He et al. 2015; version 1.5: a bottleneck's stride is on its 3x3
+ * convolution). */
 #include <stdio.h>
 #include "model/zoo.h"
 
@@ -63,7 +63,7 @@ static int bottleneck(struct res *r, int x, int64_t width, int64_t stride)
     return join(r, t, shortcut(r, x, 4 * width, stride), "relu.3");
 }
 
-struct resnet { int depth[4]; bool bottleneck; };        /* blocks of each layer, and of which kind */
+struct resnet { int depth[4]; bool bottleneck; };        /* blocks per layer; their kind */
 
 static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
                         int64_t classes)

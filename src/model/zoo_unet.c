@@ -1,4 +1,4 @@
-/* U-Net (Ronneberger and others 2015) as it is widely trained today: convolutions that keep the size, batch norm, and
+/* U-Net (Ronneberger and others 2015) in its common form today: convolutions that preserve the size, batch norm, and
  * names, structure and initialisation of milesial's Pytorch-UNet. Its output is a map: `classes` values a point. */
 #include "model/zoo.h"
 
@@ -6,7 +6,7 @@ struct unet { bool linear; };
 
 enum { LEVELS = 4, FIRST = 64 };
 
-/* Twice convolution, batch norm and ReLU; under the prefix, which stays. */
+/* Twice convolution, batch norm and ReLU, under the prefix. */
 static int double_conv(struct zoo_at *z, int in, int64_t middle, int64_t channels)
 {
     static const char *const name[2][3] = {{"double_conv.0", "double_conv.1", "double_conv.2"},
@@ -21,7 +21,7 @@ static int double_conv(struct zoo_at *z, int in, int64_t middle, int64_t channel
     return t;
 }
 
-/* Twice as many points, behind those of the level on the way down. */
+/* Doubles the number of points and appends them to the features of the same level on the way down. */
 static int up(struct zoo_at *z, const struct unet *net, int level, int in, int skip)
 {
     int64_t channels = zoo_channels(z, in), out = (FIRST << (LEVELS - level)) / (net->linear && level < LEVELS ? 2 : 1);

@@ -1,11 +1,11 @@
-/* U-Net of residual units as MONAI has it, by its names: channels 16 to 256, two convolutions a unit, batch norm, one
- * learned slope a PReLU; the network of the spleen bundle. Its output is a map: `classes` values a point. */
+/* MONAI's U-Net of residual units, with its names: channels 16 to 256, two convolutions a unit, batch norm, one learned
+ * slope per PReLU; the network of the spleen bundle. Its output is a map: `classes` values a point. */
 #include <stdio.h>
 #include "model/zoo.h"
 
 enum { LEVELS = 4, FIRST = 16 };
 
-/* Batch norm and PReLU behind the convolution NAME.conv. */
+/* Batch norm and PReLU after the convolution NAME.conv. */
 static int adn(const struct zoo_at *z, int in, const char *name)
 {
     char n[48], a[48];
@@ -14,10 +14,10 @@ static int adn(const struct zoo_at *z, int in, const char *name)
     return zoo_add(z, zoo_add(z, in, "batch_norm", n, " "), "prelu", a, "shared=yes");
 }
 
-/* What is the same for all convolutions of a unit; plain: the last one is a convolution alone. */
+/* Properties of all convolutions of a unit. plain: the last one has no norm or activation. */
 struct unet_unit { int64_t channels; int stride, n; bool plain; };
 
-/* Convolutions beside a shortcut, which is one, too, where sizes or channels change. Under the prefix. */
+/* Convolutions with a shortcut, which is a convolution if sizes or channels change. Under the prefix. */
 static int residual(const struct zoo_at *z, int in, struct unet_unit u)
 {
     int t = in, same = in;
@@ -39,7 +39,7 @@ static int residual(const struct zoo_at *z, int in, struct unet_unit u)
     return t;
 }
 
-/* A level and all below it; what it gives its parent has `out` channels. path: its modules' prefix. */
+/* A level and all below it, with `out` output channels. path: its modules' prefix. */
 static int level(struct zoo_at *z, const char *path, int depth, int in, int64_t out)
 {
     char below[128];

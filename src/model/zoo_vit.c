@@ -1,7 +1,6 @@
 /* Vision transformers (Dosovitskiy and others 2020), with torchvision's names, structure and initialisation. Tokens are
- * the points of a sequence and have their channels first: what torch permutes needs no permuting here. The projections
- * before and behind an attention are linear layers; their weights have the names that torch.nn.MultiheadAttention
- * gives them. */
+ * the points of a sequence with channels first, so torch's permutations are not needed. The projections before and
+ * after an attention are linear layers; their weights have the names of torch.nn.MultiheadAttention. */
 #include <math.h>
 #include <stdio.h>
 #include "model/zoo.h"
@@ -47,7 +46,7 @@ static int layer(const struct zoo_at *z, int in, const struct vit *net)
     return t;
 }
 
-/* Patches as a sequence, behind the class token. */
+/* Patches as a sequence, after the class token. */
 static int tokens(const struct zoo_at *z, int input, const struct vit *net)
 {
     const double inputs = (double)zoo_channels(z, input) * net->patch * net->patch;

@@ -1,5 +1,5 @@
-/* V-Nets (Milletari and others 2016), whose output is a map of `classes` values a point: MONAI's, by its names, and the
- * one of Eisen 0.0.5, by its names, but with torch.nn.GroupNorm. Both begin with torch.nn's own weights. */
+/* V-Nets (Milletari and others 2016), whose output is a map of `classes` values a point: MONAI's, with its names, and
+ * that of Eisen 0.0.5, with its names, but with torch.nn.GroupNorm. Both start from torch.nn's own weights. */
 #include <stdio.h>
 #include <string.h>
 #include "model/graph_int.h"
@@ -7,9 +7,9 @@
 
 enum { LEVELS = 4, FIRST = 16 };
 
-/* ---- MONAI's --------------------------------------------------------------------------------- */
+/* ---- MONAI's V-Net --------------------------------------------------------------------------- */
 
-/* Convolution of five points, batch norm; activation unless it comes later. Under the prefix. */
+/* Convolution over five points, batch norm; the caller adds the activation. Under the prefix. */
 static int conv5(const struct zoo_at *z, int in, int64_t channels)
 {
     int t = zoo_add(z, in, "conv", "conv_block.conv", "channels=%lld kernel=5 padding=2 bias=no", (long long)channels);
@@ -32,7 +32,7 @@ static int dropped(const struct zoo_at *z, int in, const char *name)
     return zoo_add(z, in, "dropout", name, "p=0.5 channels=yes");
 }
 
-/* The input's channels, repeated, are added to those that are made of them. */
+/* Adds the input's channels, repeated, to the features made from them. */
 static int first(struct zoo_at *z, int in)
 {
     int64_t channels = zoo_channels(z, in);
@@ -58,7 +58,7 @@ static int down(struct zoo_at *z, const char *part, int in, int n, bool drops)
     return t;
 }
 
-/* Half of the channels come from below, half from the way down. */
+/* Half of the channels come from the level below, half from the way down. */
 static int up(struct zoo_at *z, const char *part, int in, int skip, int n, bool drops)
 {
     zoo_under(z, "%s.", part);
@@ -102,9 +102,9 @@ static int vnet_build(struct graph_builder *b, const struct zoo_kind *k, const s
     return t;
 }
 
-/* ---- Eisen's --------------------------------------------------------------------------------- */
+/* ---- Eisen's V-Net --------------------------------------------------------------------------- */
 
-/* What follows a convolution, the i-th of a module: norm and ReLU. */
+/* Norm and ReLU after the i-th convolution of a module. */
 static int normed(const struct zoo_at *z, int t, int i)
 {
     char name[32];
@@ -114,7 +114,7 @@ static int normed(const struct zoo_at *z, int t, int i)
     return zoo_add(z, t, "relu", name, " ");
 }
 
-/* n units, and the input added to their output: the single channel of an image to all. */
+/* n units, whose input is added to their output; an image's single channel is added to all. */
 static int block(struct zoo_at *z, const char *name, int in, int64_t channels, int n)
 {
     int t = in, same = in;
@@ -133,7 +133,7 @@ static int block(struct zoo_at *z, const char *name, int in, int64_t channels, i
     return t;
 }
 
-/* Half as many points, or twice as many. */
+/* Halves or doubles the number of points. */
 static int resized(struct zoo_at *z, const char *name, const char *op, int in, int64_t channels)
 {
     zoo_under(z, "block_%s.", name);
