@@ -1,17 +1,17 @@
-/* Attention without a mask, by tiles of queries and keys: scores are never kept, backward makes them anew. A block has
- * a tile of its own and goes over all tiles of the other side in ascending order; so its sums have one order, and
- * nobody else writes what it writes. */
+/* Attention without a mask, by tiles of queries and keys: scores are never stored, backward computes them again. A
+ * block has one tile of queries or keys, and walks over all tiles of the other kind in ascending order. So its sums
+ * have one order, and no other block writes its results. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 
-/* Rows of a tile, one score of a pair of tiles a thread; a line of shared memory, so that threads that read rows of
- * their own read different banks. */
+/* Rows of a tile: one score of a pair of tiles a thread. LINE: row length in shared memory, with one extra element, so
+ * that threads that read different rows use different banks. */
 enum { ROWS = 16, LINE = K_HEAD + 1 };
 static_assert(ROWS * ROWS == THREADS, "a score a thread");
 typedef float lines[ROWS][LINE];
 
-/* One head of one sample: rows of a matrix lie so many elements apart. */
+/* One head of one sample; line, out_line: elements between a matrix's rows. */
 template <class T> struct head {
     const T *q, *k, *v; int64_t line, out_line, from, out_from, kept_from; int tile, first;
     DEVICE head(const struct k_attention &a, const struct where &w, const T *x)
@@ -31,7 +31,7 @@ template <class T> struct head {
     }
 };
 
-/* Rows [first, first + ROWS) of a matrix; those beyond its end are zero. */
+/* loads rows [first, first + ROWS) of a matrix; rows beyond its end become zero */
 template <class T>
 DEVICE void tile_load(const struct where &w, const struct k_attention &a, lines &to, const T *x, int64_t line,
                       int first)
@@ -116,11 +116,11 @@ template <class T> struct attention_kernel {
     }
 };
 
-/* Which gradient a block's tile is of. */
+/* the gradient that a block's tile computes */
 enum { OF_QUERY, OF_KEY, OF_VALUE };
 
-/* With p the probabilities and ds = p (go v - sum of go o) as op_attention has them: of queries the sum of ds k over
- * keys, of keys that of ds q over queries, of values that of p go. */
+/* With p the probabilities and ds = p (go v - sum of go o) as in op_attention. Gradient of queries: the sum of ds k
+ * over keys; of keys: the sum of ds q over queries; of values: the sum of p go. */
 template <class T, int OF> struct attention_back {
     struct k_attention a; const T *x, *y, *gy; T *gx; const float *kept; bool acc;
 

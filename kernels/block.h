@@ -1,8 +1,8 @@
-/* What the threads of a block do together, and blocks of one launch: sums, and who is last. For the kernels in this
+/* Operations of a block's threads and of a launch's blocks: sums, and finding the last block. For the kernels in this
  * folder only.
  *
- * Every order is fixed by the sizes, never by the machine. Launches that meet by last_block count in memory of their
- * caller (K_COUNTERS): those that share it go to one stream. */
+ * The sizes alone fix every order, never the machine. last_block counts in the caller's memory (K_COUNTERS): launches
+ * that share this memory must be on one stream. */
 #ifndef KERNELS_BLOCK_H
 #define KERNELS_BLOCK_H
 #include "kernels/launch.h"
@@ -12,8 +12,8 @@ enum { BAD_CALL = 1 };                                   /* cudaErrorInvalidValu
 #ifdef __CUDACC__
 #define UNROLL_4 _Pragma("unroll 4")
 
-/* True for the last of n blocks to come here; it may read what the others wrote before they came. The counter is 0
- * again then. */
+/* True for the last of n blocks to call it. That block may read what the others wrote before their calls; the counter
+ * is 0 again then. */
 DEVICE bool last_block(unsigned *counter, unsigned n)
 {
     __shared__ bool last;
@@ -28,7 +28,7 @@ DEVICE bool last_block(unsigned *counter, unsigned n)
     return last;
 }
 DEVICE void count_up(unsigned long long *counter, unsigned long long n) { atomicAdd(counter, n); }
-/* Reads what another block of this launch wrote. */
+/* reads a value that another block of this launch wrote */
 DEVICE float fresh(const float *p) { return __ldcg(p); }
 DEVICE double fresh(const double *p) { return __ldcg(p); }
 
@@ -45,7 +45,7 @@ DEVICE float fresh(const float *p) { return *p; }
 DEVICE double fresh(const double *p) { return *p; }
 #endif
 
-/* Joins f(t) of all threads by `join`, pairs first: known to every thread. The block has THREADS threads. */
+/* Reduces f(t) of all threads by `join`, pairs first; every thread gets the result. The block has THREADS threads. */
 template <class Join, class F> DEVICE double block_join(const struct where &w, Join join, F f)
 {
     SHARED double s[THREADS];
@@ -63,7 +63,7 @@ template <class F> DEVICE double block_sum(const struct where &w, F f)
 {
     return block_join(w, [](double a, double b) { return a + b; }, f);
 }
-/* The largest; what is no number does not count. */
+/* the maximum; ignores NaN */
 template <class F> DEVICE double block_max(const struct where &w, F f)
 {
     return block_join(w, [](double a, double b) { return b > a || a != a ? b : a; }, f);
@@ -71,12 +71,12 @@ template <class F> DEVICE double block_max(const struct where &w, F f)
 
 /* ---- rows of channels ------------------------------------------------------------------------ */
 
-/* How the blocks share [rows][c]: a block has a slab of `width` neighbouring packs of channels and one of the `parts`
- * of the rows; `deep` rows at a time. */
+/* How the blocks divide [rows][c]. A block has one slab (`width` neighbouring packs of channels) of one of the `parts`
+ * of the rows. It takes `deep` rows at a time. */
 struct thread_sharing { int64_t rows, per_part; int packs, width, slabs, deep, parts; };
 
-/* At most `wide` packs a slab; at most `blocks` blocks unless the slabs are more; `least` rows for each thread if there
- * are so many. */
+/* At most `wide` packs a slab. At most `blocks` blocks unless there are more slabs. At least `least` rows a thread if
+ * there are that many. */
 static inline struct thread_sharing share(int64_t rows, int packs, int wide, int blocks, int least)
 {
     struct thread_sharing s = {rows, 0, packs, 0, 0, 0, 0};
@@ -92,7 +92,7 @@ static inline struct thread_sharing share(int64_t rows, int packs, int wide, int
     return s;
 }
 
-/* This block's part, and within it a thread's place. */
+/* This block's part, and a thread's place in it. */
 struct thread_place {
     int slab, part;
     int64_t from, to;                                    /* rows of the part */
@@ -107,8 +107,8 @@ struct thread_place {
                                                                   }
 };
 
-/* Calls f(many<n>, i) so that every step-th row from i up to `to` is covered, rows i, i + step, ... i + (n - 1) step by
- * each call: K at a time, so that their loads are under way together. */
+/* Calls f(many<n>, i) so that every step-th row from i up to `to` is covered. Each call has rows i, i + step, ... i +
+ * (n - 1) step. It takes K rows at a time, so that their loads are in flight together. */
 template <int K> struct many { static constexpr int n = K; };
 template <int K, class F> DEVICE void walk_rows(int64_t i, int64_t to, int step, F f)
 {
@@ -116,9 +116,9 @@ template <int K, class F> DEVICE void walk_rows(int64_t i, int64_t to, int step,
     for (; i < to; i += step) f(many<1>(), i);
 }
 
-/* Two sums for each of `channels` <= THREADS channels: add(i, channel, v) adds source i of `sources` to v[2],
- * done(channel, v) gets the totals. Sources are added in THREADS / channels lanes, each in ascending order, then the
- * lanes in theirs. s: SHARED. */
+/* Two sums for each of `channels` <= THREADS channels. add(i, channel, v) adds source i of `sources` to v[2];
+ * done(channel, v) gets the totals. THREADS / channels threads of a channel (`lanes`) each add their sources in
+ * ascending order; then the lanes' sums are added, also in order. s: SHARED. */
 typedef double channel_sums[2][THREADS];
 template <class Add, class Done>
 DEVICE void sum_channels(const struct where &w, channel_sums &s, int channels, int sources, Add add, Done done)

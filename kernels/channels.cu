@@ -54,7 +54,7 @@ extern "C" int k_repeat_back(void *stream, const struct k_shape *s, int count, c
 
 /* ---- dropout of channels --------------------------------------------------------------------- */
 
-/* Four words serve four neighbouring channels. */
+/* Four words are for four neighbouring channels. */
 template <class T, int N, class I> struct channel_dropout_op {
     const T *x; T *y; const struct be_block *block; const int64_t *sample;
     int64_t points; int c; uint32_t limit, layer; float keep; bool acc;
@@ -91,7 +91,7 @@ extern "C" int k_channel_dropout(void *stream, const struct k_mask *m, const voi
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* A thread a row: there are few channels where points are classified. */
+/* One thread a row: there are few channels where points are classified. */
 template <class T> struct softmax_op {
     const T *x; T *y; int c;
     DEVICE void one(size_t i) const

@@ -110,7 +110,7 @@ extern "C" int k_bias(void *stream, const struct k_shape *s, const float *bias, 
                    (launch_packs<bias_op, bf16>(stream, rows, s->c, true, bias, (bf16 *)y, s->c)));
 }
 
-/* Partial sums of BIAS_ROWS rows, then sums of those: the order depends on the sizes alone. */
+/* Partial sums of BIAS_ROWS rows, then their sums: the order depends on the sizes alone. */
 enum { BIAS_ROWS = 128 };
 
 template <class T, int N, class I> struct bias_part {
@@ -159,8 +159,8 @@ extern "C" int k_bias_back(void *stream, const struct k_shape *s, const void *gy
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-/* Four words serve four neighbours in logical order, [c][points] of a sample. A thread has such four where they lie
- * well in memory, otherwise one element. */
+/* Four words are for four neighbours in logical order, [c][points] of a sample. A thread has such four elements where
+ * their memory allows it, otherwise one element. */
 enum dropout_reach { ONE_ELEMENT, FOUR_POINTS, FOUR_CHANNELS };
 
 template <class T, class I> struct dropout_op {

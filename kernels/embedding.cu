@@ -3,7 +3,7 @@
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 
-/* The row at a position; -1: the index names none. */
+/* the row at a position; -1: the index is outside the table */
 DEVICE int64_t row_at(const struct k_rows &k, int64_t at)
 {
     const int64_t i = k.wide ? ((const int64_t *)k.index)[at] : ((const int32_t *)k.index)[at];
@@ -36,8 +36,8 @@ struct zero_op {
     DEVICE void one(size_t i) const { y[i] = 0; }
 };
 
-/* A block a position: where its row comes first, the block adds up all of the row's positions, in their order. So a
- * row has one block, whatever the order of blocks, and the table's size does not count. */
+/* One block a position. The block at the first position of a row adds all positions of this row, in their order. So one
+ * block writes a row, whatever the order of blocks, and the time does not depend on the table's size. */
 template <class T> struct embed_back {
     struct k_rows k; const T *gy; float *gw; bool acc;
     DEVICE void block(const struct where &w) const

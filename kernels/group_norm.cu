@@ -1,12 +1,12 @@
-/* Group and instance norm over [n][points][c]: of each sample and group of channels. First sums of parts of the points,
- * of each channel, which neighbouring threads read together; then those of a group, by a block; then one pass. So the
- * order of all sums depends on the sizes alone. Sums are formed in double, of differences from a value of the channel
- * itself, so that a large mean takes nothing from a small variance. */
+/* Group and instance norm over [n][points][c]: of each sample and group of channels. First sums of each channel over
+ * parts of the points, which neighbouring threads read together; then a block adds those of a group; then one pass over
+ * the values. So the order of all sums depends on the sizes alone. Sums are in double, of differences from a value of
+ * the same channel, so a large mean does not make a small variance inexact. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 
-/* Parts of the points of a sample, and points of a part: as many as keep a GPU busy and fit WORK. */
+/* Number of parts of a sample's points, and points of a part: enough parts to keep a GPU busy, within the workspace. */
 struct parts { int64_t count, per; };
 static struct parts parts_of(const struct k_group_norm *k)
 {
@@ -23,7 +23,7 @@ extern "C" size_t k_group_norm_work(const struct k_group_norm *k)
     return 2 * sizeof(double) * (size_t)k->s.n * ((size_t)(parts_of(k).count + 1) * (size_t)k->s.c + (size_t)k->groups);
 }
 
-/* A channel's first value in a sample: what differences are taken from. */
+/* A channel's first value in a sample: the channel's sums are of differences from it. */
 template <class T> DEVICE double first_of(const T *x, int64_t n, int64_t points, int c, int64_t ch)
 {
     return to_float(x[n * points * c + ch]);
@@ -47,7 +47,8 @@ template <class T> struct group_moments {
     }
 };
 
-/* A block a sample and group. All differences are brought to those from the group's first channel's value. */
+/* One block a sample and group. All differences are converted to differences from the first value of the group's first
+ * channel. */
 template <class T> struct group_joined {
     struct k_group_norm k; const T *x; const double *part; double *saved; int64_t parts, per;
     template <class F> DEVICE double sum_of(const struct where &w, F f) const
@@ -71,7 +72,7 @@ template <class T> struct group_joined {
         const double count = (double)k.s.points * width,
                      off = sum_of(w, [](const double *s, double d, double n) { return s[0] + n * d; }) / count;
         const double sq = sum_of(w, [=](const double *s, double d, double n) {
-            const double e = d - off;                    /* from the mean instead */
+            const double e = d - off;                    /* difference from the mean */
             return s[1] + 2 * e * s[0] + n * e * e;
         });
         const double base = first_of(x, w.block / k.groups, k.s.points, k.s.c, (int64_t)(w.block % k.groups) * width),

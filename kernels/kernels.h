@@ -1,14 +1,14 @@
-/* The project's own kernels for GPUs: what cuDNN and cuBLASLt leave. C launchers over kernels in the .cu files beside.
+/* The project's own kernels for GPUs, for work that cuDNN and cuBLASLt do not do. C launchers for the kernels in the
+ * .cu files.
  *
- * Who may use it: the cuda backend and tests. Thread: any; kernels whose blocks meet in counters want counters that
- * only their stream uses. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the
- * cudaError_t of the launch; nothing allocates, nothing waits. Pointers are device memory, tensor starts are aligned
- * to 64 bytes.
+ * Users: the cuda backend and tests. Thread: any. Kernels whose blocks meet in counters need counters that only their
+ * stream uses. Every launcher enqueues on `stream` (a cudaStream_t) and returns 0 or the cudaError_t of the launch;
+ * launchers never allocate or wait. Pointers are device memory; tensors start at multiples of 64 bytes.
  *
- * Tensors lie channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum
- * ktype); all sums are made in float or wider and in an order that depends on the sizes alone, so equal calls give
- * equal bits. acc: add to what is there instead of overwriting. The arithmetic is that of the operators' reference
- * kernels (src/model/ops), which the tests compare against. */
+ * Tensors are channels last: [sample][point][channel]; `rows` is samples * points. Elements are float or bfloat16 (enum
+ * ktype). All sums are in float or wider, in an order that depends on the sizes alone, so equal calls give equal bits.
+ * acc: add to the old value instead of overwriting it. The arithmetic is that of the operators' reference kernels
+ * (src/model/ops), with which the tests compare. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include <stdbool.h>
@@ -23,7 +23,7 @@ struct upsample;                                         /* model/ops/upsample.h
 enum ktype { K_F32, K_BF16 };
 /* A tensor, or a matrix of n rows, which has one point a row. */
 struct k_shape { enum ktype type; int64_t n, points; int c; };
-/* Of an operator's backward pass: the output's gradient, and where to leave or to add the input's. */
+/* Of an operator's backward pass: the output's gradient, and the memory for the input's. acc: add to it. */
 struct k_grad { const void *gy; void *gx; bool acc; };
 /* unsigned, zero before and after every kernel that counts in them */
 enum { K_COUNTERS = 8192 };
@@ -37,19 +37,19 @@ struct k_norm {
     double eps;
     bool relu;
     const float *weight, *bias;
-    unsigned *arrived;                                   /* K_COUNTERS of the stream; not for k_norm_eval */
+    unsigned *arrived;                                   /* K_COUNTERS of the stream; k_norm_eval does not use them */
 };
-size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` that training forward and backward need */
+size_t k_norm_work(int64_t rows, int c);                 /* bytes of `work` for training forward and backward */
 /* y = relu?(bn(x) + add?). add may be NULL. y may be x or add. */
 struct k_norm_sum { const void *x, *add; void *y; };
-/* By statistics of this micro-batch, which go to saved; and by running ones. */
+/* train: with the statistics of this micro-batch, which it stores in saved. eval: with running statistics. */
 int k_norm_train(void *stream, const struct k_norm *k, const struct k_norm_sum *s, double *saved, void *work);
 int k_norm_eval(void *stream, const struct k_norm *k, const struct k_norm_sum *s, const float *mean, const float *var);
-/* saved NULL: by running statistics, mean and var, which are constants; then gw and gb are not wanted.
- * g = relu ? (y <= 0 ? 0 : gy) : gy.  g_add (NULL: not wanted): gradient of the other summand = g.  gx (NULL: not
- * wanted): gradient of x.  gw, gb (NULL: not wanted): of weight and bias, float.  g_add may be the memory of gy unless
- * it is added to, gx likewise when g_add is NULL. y is not read without relu; NULL with relu: its sign is computed
- * again from x, which saves reading it (only where nothing was added). */
+/* g = relu ? (y <= 0 ? 0 : gy) : gy. saved NULL: with the running statistics mean and var, which are constants; gw and
+ * gb are NULL then. g_add (may be NULL): gradient of the other summand = g. gx (may be NULL): gradient of x. gw, gb
+ * (may be NULL): of weight and bias, float. g_add may be the memory of gy unless g_add_acc; so may gx if g_add is NULL,
+ * unless gx_acc. y is not read without relu. y NULL with relu: the kernel computes y's sign again from x, which saves
+ * reading y (only if nothing was added). */
 struct k_norm_grad {
     const void *x, *y, *gy; const double *saved;
     void *g_add, *gx; bool g_add_acc, gx_acc; float *gw, *gb; bool gp_acc;
@@ -75,30 +75,31 @@ int k_relu(void *stream, enum ktype type, size_t n, const void *x, void *y);    
 int k_relu_back(void *stream, enum ktype type, size_t n, const void *y, const struct k_grad *g);
 int k_add(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y); /* y may be a or b */
 int k_copy(void *stream, enum ktype type, size_t n, const void *x, void *y, bool acc);     /* y = x, y += x */
-/* A function of one value by its place in UNARIES, with its attribute; y may be x. v: the input or the output,
- * whichever the function's derivative reads (model/ops/unary.h). */
+/* A function of one value, `which` in UNARIES, with its attribute; y may be x. v: the input or the output, whichever
+ * the function's derivative reads (model/ops/unary.h). */
 struct k_unary { enum ktype type; int which; float a; size_t n; };
 int k_unary(void *stream, const struct k_unary *k, const void *x, void *y);
 int k_unary_back(void *stream, const struct k_unary *k, const void *v, const struct k_grad *g);
 int k_multiply(void *stream, enum ktype type, size_t n, const void *a, const void *b, void *y);
 int k_multiply_back(void *stream, enum ktype type, size_t n, const void *other, const struct k_grad *g);
-/* y[n][points][c] = x f[n][c]; the gradient of x; that of f, the sum over points of gy x. */
+/* y[n][points][c] = x f[n][c]; the gradient of x; the gradient of f, the sum over points of gy x. */
 int k_scale(void *stream, const struct k_shape *s, const void *x, const void *f, void *y);
 int k_scale_back(void *stream, const struct k_shape *s, const void *f, const struct k_grad *g);
 int k_dot_back(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g);
-/* y = weight x of each channel, weight: float[c]; the gradient of x; that of the weights (g->gx: float[c]), the sum
- * over rows of gy x. work: k_weigh_work bytes, at most 4 KiB a channel. */
+/* y = weight x of each channel, weight: float[c]; the gradient of x; the gradient of the weights (g->gx: float[c]), the
+ * sum over rows of gy x. work: k_weigh_work bytes, at most 4 KiB a channel. */
 int k_weigh(void *stream, const struct k_shape *s, const void *x, const float *weight, void *y);
 int k_weigh_back(void *stream, const struct k_shape *s, const float *weight, const struct k_grad *g);
 int k_weigh_weights(void *stream, const struct k_shape *s, const void *x, const struct k_grad *g, void *work);
 size_t k_weigh_work(const struct k_shape *s);
-/* y = x above zero, else a x, a: float[c], or one that all channels share; the gradient of x; that of a (g->gx: as a
- * is). work: k_weigh_work bytes. */
+/* y = x above zero, otherwise a x. a: float[c], or one value for all channels. Then the gradient of x, and that of a
+ * (g->gx: same shape as a). work: k_weigh_work bytes. */
 struct k_prelu { struct k_shape s; const float *a; bool shared; };
 int k_prelu(void *stream, const struct k_prelu *p, const void *x, void *y);
 int k_prelu_back(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g);
 int k_prelu_slopes(void *stream, const struct k_prelu *p, const void *x, const struct k_grad *g, void *work);
-/* y[rows][count * c]: the channels of x[rows][c] `count` times; and the gradient of x, a sum over these. s: of x. */
+/* y[rows][count * c]: the channels of x[rows][c] `count` times; and the gradient of x, the sum over the copies. s: of
+ * x. */
 int k_repeat(void *stream, const struct k_shape *s, int count, const void *x, void *y);
 int k_repeat_back(void *stream, const struct k_shape *s, int count, const struct k_grad *g);
 /* softmax over the channels of each row; y: its output */
@@ -111,21 +112,22 @@ int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc);     
 size_t k_bias_work(const struct k_shape *s);
 int k_bias(void *stream, const struct k_shape *s, const float *bias, void *y);
 int k_bias_back(void *stream, const struct k_shape *s, const void *gy, float *gb, bool acc, void *work);
-/* Channels [first, first + c) of y[rows][width], which are x[rows][c]. */
+/* Channels [first, first + c) of y[rows][width] are x[rows][c]. */
 struct k_slice { enum ktype type; int64_t rows; int width, first, c; };
 int k_concat(void *stream, const struct k_slice *s, const void *x, void *y);
 int k_concat_back(void *stream, const struct k_slice *s, const struct k_grad *g);
-/* x[rows][c] = those channels of y is k_concat_back; its gradient back: gx[rows][width] is gy there, zero elsewhere. */
+/* k_concat_back is also the slice x[rows][c] = those channels of y. The slice's gradient: gx[rows][width] is gy in
+ * those channels, zero elsewhere. */
 int k_slice_back(void *stream, const struct k_slice *s, const struct k_grad *g);
-/* They are weight[c], in every row, to which x[rows][c] is added unless it is NULL; and the gradient of the weights,
- * the sum of gy's rows. y may be x. */
+/* Those channels are weight[c] in every row, plus x[rows][c] unless x is NULL; and the gradient of the weights, the sum
+ * of gy's rows. y may be x. */
 int k_learned(void *stream, const struct k_slice *s, const float *weight, const void *x, void *y);
 int k_learned_weights(void *stream, const struct k_slice *s, const void *gy, float *gw, bool acc);
 /* Channels last [n][points][c] -> the order of features [n][c][points], and the gradient back. */
 int k_flatten(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_flatten_back(void *stream, const struct k_shape *s, const struct k_grad *g);
-/* op_dropout's mask of a tensor: a function of (block->seed, layer, block->step, sample id, element in logical
- * order). sample: int64[n] in device memory. */
+/* op_dropout's mask of a tensor: a function of (block->seed, layer, block->step, sample id, element in logical order).
+ * sample: int64[n] in device memory. */
 struct k_mask {
     struct k_shape shape;
     double p; uint32_t layer;
@@ -133,29 +135,29 @@ struct k_mask {
 };
 /* y may be x; backward is the same call on gradients */
 int k_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
-/* The same, but the mask is one of whole channels. */
+/* as k_dropout, but the mask drops whole channels */
 int k_channel_dropout(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
-/* op_stochastic_depth's mask: of whole samples. The same about y and backward. */
+/* op_stochastic_depth's mask, which drops whole samples; y and backward as for k_dropout */
 int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
 /* ---- layer norm: of each of `rows`, over its c channels --------------------------------------- */
-/* weight, bias: float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm keeps them. */
+/* weight, bias: float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm stores them. */
 struct k_layer_norm { enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; };
 int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *saved);
 int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g,
                       const float *saved);
-/* gw, gb (NULL: not wanted): float[c]. work: k_layer_norm_work bytes, at most 8 KiB a channel. */
+/* gw, gb (may be NULL): float[c]. work: k_layer_norm_work bytes, at most 8 KiB a channel. */
 struct k_layer_norm_grad { const void *x, *gy; const float *saved; float *gw, *gb; bool acc; void *work; };
 int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g);
 size_t k_layer_norm_work(int64_t rows, int c);
 
 /* ---- group norm: of each sample, over the points of a group of channels ------------------------ */
 /* weight, bias: float[c], NULL: 1 and 0. saved: double[n][groups][2], mean and 1 / sqrt(var + eps), as op_group_norm
- * keeps them. work: k_group_norm_work bytes. */
+ * stores them. work: k_group_norm_work bytes. */
 struct k_group_norm { struct k_shape s; int groups; double eps; const float *weight, *bias; };
 size_t k_group_norm_work(const struct k_group_norm *k);
 int k_group_norm(void *stream, const struct k_group_norm *k, const void *x, void *y, double *saved, void *work);
-/* gx, gw, gb (NULL: not wanted); gw, gb: float[c] */
+/* gx, gw, gb may be NULL; gw, gb: float[c] */
 struct k_group_norm_grad {
     const void *x, *gy; const double *saved;
     void *gx; bool gx_acc; float *gw, *gb; bool gp_acc;
@@ -165,7 +167,7 @@ int k_group_norm_back(void *stream, const struct k_group_norm *k, const struct k
 
 /* ---- attention: softmax(scale q k^T) v of each head, over `points` positions -------------------- */
 /* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points][2],
- * as op_attention keeps it. width: at most K_HEAD. */
+ * as op_attention stores it. width: at most K_HEAD. */
 enum { K_HEAD = 128 };
 struct k_attention { enum ktype type; int64_t n; int points, heads, width; float scale; };
 int k_attention(void *stream, const struct k_attention *a, const void *x, void *y, float *kept);
@@ -174,9 +176,10 @@ int k_attention_back(void *stream, const struct k_attention *a, const struct k_a
                      const struct k_grad *g);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
-/* Of n samples of c channels; missing dimensions come first and are 1 wide (pad 0). */
+/* Of n samples of c channels; missing dimensions come first and have width 1 (pad 0). */
 struct k_window { enum ktype type; int64_t n; int c, in[3], out[3], kernel[3], stride[3], pad[3]; };
-/* where: uint8 a value, index within the window, as op_max_pool keeps it but in the order of y; NULL: not kept */
+/* where: a uint8 for each value, its index in the window, as op_max_pool stores it but in the order of y. NULL: not
+ * stored. */
 int k_max_pool(void *stream, const struct k_window *w, const void *x, void *y, uint8_t *where);
 int k_max_pool_back(void *stream, const struct k_window *w, const uint8_t *where, const struct k_grad *g);
 int k_avg_pool(void *stream, const struct k_window *w, const void *x, void *y);
@@ -185,7 +188,7 @@ int k_avg_pool_back(void *stream, const struct k_window *w, const struct k_grad 
 struct k_adaptive { enum ktype type; int64_t n; int c, in[3], out[3]; };
 int k_adaptive_pool(void *stream, const struct k_adaptive *w, const void *x, void *y);
 int k_adaptive_pool_back(void *stream, const struct k_adaptive *w, const struct k_grad *g);
-/* op_upsample of s->n samples of s->c channels; of s->points nothing is read */
+/* op_upsample of s->n samples of s->c channels; s->points is not read */
 int k_upsample(void *stream, const struct k_shape *s, const struct upsample *u, const void *x, void *y);
 int k_upsample_back(void *stream, const struct k_shape *s, const struct upsample *u, const struct k_grad *g);
 /* global average of x[n][points][c]: y[n][c] */
@@ -193,7 +196,7 @@ int k_mean(void *stream, const struct k_shape *s, const void *x, void *y);
 int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g);
 
 /* ---- embedding: rows of table[count][c] by n indices ------------------------------------------ */
-/* wide: int64, otherwise int32. An index that names no row gives NaN, and adds to no gradient. */
+/* wide: int64, otherwise int32. An index outside the table gives NaN, and adds to no gradient. */
 struct k_rows { const void *index; bool wide; int64_t n, count; int c; };
 int k_embed(void *stream, enum ktype type, const struct k_rows *k, const float *table, void *y);   /* y[n][c] */
 /* gw[count][c], float: each row gets the sum of its positions' gy[n][c], in ascending order */
@@ -220,11 +223,11 @@ struct k_segment {
     bool sigmoid, ce; int power, first; double smooth;
 };
 size_t k_segment_work(const struct k_segment *k);
-/* loss[n][3], as k_cross_entropy's */
+/* loss[n][3], as from k_cross_entropy */
 int k_point_entropy(void *stream, const struct k_segment *k, const void *x, double *loss, void *work);
 int k_point_entropy_back(void *stream, const struct k_segment *k, const struct be_block *block, const void *x, void *gx,
                          bool acc);
-/* loss[n]; kept[n][c][3], as op_dice keeps them. g->gy is not read. */
+/* loss[n]; kept[n][c][3], as op_dice stores them. g->gy is not read. */
 int k_dice(void *stream, const struct k_segment *k, const void *x, double *loss, double *kept, void *work);
 int k_dice_back(void *stream, const struct k_segment *k, const struct be_block *block, const void *x,
                 const double *kept, const struct k_grad *g);
@@ -232,9 +235,9 @@ int k_dice_back(void *stream, const struct k_segment *k, const struct be_block *
 int k_overlap(void *stream, const struct k_segment *k, const void *x, double *out, void *work);
 
 /* ---- optimizer, sums ------------------------------------------------------------------------- */
-/* One step of the optimizer with this place in OPTIMS, for n weights of `total` elements together; weight: table in
- * device memory. Bits are those of optim/optim.c. packed also gets the new weight in bfloat16, as k_to_bf16 rounds it.
- */
+/* One step of optimizer number `optimizer` in OPTIMS, for n weights of `total` elements together. weight: table in
+ * device memory. The bits are those of optim/optim.c. be_weight.packed also gets the new weight in bfloat16, rounded as
+ * by k_to_bf16. */
 int k_update(void *stream, int optimizer, const struct be_weight *weight, int n, size_t total,
              const struct be_block *block);
 /* work: k_sum_work bytes */
@@ -246,12 +249,12 @@ int k_count_nonfinite(void *stream, const float *x, size_t n, unsigned long long
 /* float [n][c][points] -> the shape's type [n][points][c], and back. */
 int k_import(void *stream, const struct k_shape *s, const float *x, void *y);
 int k_export(void *stream, const struct k_shape *s, const void *x, float *y);
-/* The same for [n][points][K_PADDED] of which c channels are used: the others are zeros. Only for bfloat16. */
+/* The same for [n][points][K_PADDED] with c channels in use; the others are zeros. Only for bfloat16. */
 enum { K_PADDED = 8 };
 int k_import_padded(void *stream, const struct k_shape *s, const float *x, void *y);
 int k_export_padded(void *stream, const struct k_shape *s, const void *x, float *y);
 /* ---- time ------------------------------------------------------------------------------------------------------- */
-/* Keeps the stream busy for so many ns, so that what is enqueued meanwhile follows without a gap. */
+/* Keeps the stream busy for ns nanoseconds, so that the work enqueued meanwhile follows without a gap. */
 int k_hold(void *stream, uint64_t ns);
 #ifdef __cplusplus
 }

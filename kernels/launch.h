@@ -1,19 +1,19 @@
 /* One source for kernels on a GPU and on the host. For the kernels in this folder only.
  *
  * A kernel is a struct with its arguments and `DEVICE void block(const struct where &w) const`: the work of one block.
- * Inside, EACH_THREAD(w, t) runs its body for every thread of the block, and BARRIER() stands between phases that read
- * what others wrote. Values that live across a barrier are SHARED. nvcc compiles that to a CUDA kernel; a plain C++
- * compiler to loops over threads and blocks that run when the stream comes to them (host_launch), which is how tests
- * run every kernel without a GPU. So a phase must not depend on the order of its threads, and a launch not on the order
- * of its blocks. */
+ * In it, EACH_THREAD(w, t) runs its body for every thread of the block. BARRIER() separates phases: a phase may read
+ * what other threads wrote in earlier ones. Values that outlive a phase are SHARED. nvcc compiles this to a CUDA
+ * kernel. A plain C++ compiler makes loops over threads and blocks, which run in the stream's order (host_launch): so
+ * tests run every kernel without a GPU. So a phase must not depend on the order of its threads, nor a launch on the
+ * order of its blocks. */
 #ifndef KERNELS_LAUNCH_H
 #define KERNELS_LAUNCH_H
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { THREADS = 256 };                                  /* of a block at most */
-struct where { int block, blocks, threads; };            /* this block, how many there are, threads of each */
+enum { THREADS = 256 };                                  /* the most in a block */
+struct where { int block, blocks, threads; };            /* this block's number, number of blocks, threads of each */
 
 #ifdef __CUDACC__
 #include <cuda_runtime_api.h>
@@ -29,7 +29,7 @@ template <class K, int RESIDENT> __global__ void __launch_bounds__(THREADS, RESI
     k.block(w);
 }
 
-/* RESIDENT: blocks for which a multiprocessor should have registers at once. */
+/* RESIDENT: how many blocks at once must fit a multiprocessor's registers. */
 template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blocks, int threads, const K &k)
 {
     if (blocks <= 0) return 0;
@@ -38,12 +38,12 @@ template <int RESIDENT = 1, class K> static int launch(void *stream, int64_t blo
     c.gridDim = dim3((unsigned)blocks);
     c.blockDim = dim3((unsigned)threads);
     c.stream = (cudaStream_t)stream;
-    /* its own status, not what failed before */
+    /* returns its own status, not an earlier error */
     return (int)cudaLaunchKernelExC(&c, (const void *)kernel_entry<K, RESIDENT>, arguments);
 }
 
 #else
-extern "C" { inline int kernels_backwards = 0; }         /* tests: 1 all in descending order, 2 blocks in no order */
+extern "C" { inline int kernels_backwards = 0; }         /* tests: 1 all in descending order, 2 blocks in mixed order */
 #define DEVICE inline
 #define SHARED
 #define EACH_THREAD(w, t) \
@@ -52,14 +52,14 @@ extern "C" { inline int kernels_backwards = 0; }         /* tests: 1 all in desc
 #define BARRIER() do { } while (0)
 #define UNROLL
 
-/* Calls fn with a copy of these bytes when the stream comes to it; 0, or a cudaError_t. The double of the CUDA runtime,
- * or the test, has it. */
+/* Calls fn with a copy of these bytes when the stream gets there; returns 0 or a cudaError_t. The double of the CUDA
+ * runtime, or the test, defines it. */
 extern "C" int host_launch(void *stream, void (*fn)(void *), const void *data, size_t bytes);
 
 template <class K> struct launched { K k; int64_t blocks; int threads; };
 
 static inline int64_t divisor_of(int64_t a, int64_t b) { return b ? divisor_of(b, a % b) : a; }
-/* The i-th block to run. In no order: by strides of about 0.6 of all, which have no factor in common with them. */
+/* The i-th block to run. Mixed order: in strides of about 0.6 of the blocks, coprime to their number. */
 static inline int64_t block_at(int64_t i, int64_t blocks)
 {
     if (kernels_backwards < 2) return kernels_backwards ? blocks - 1 - i : i;
@@ -98,7 +98,7 @@ DEVICE float to_float(bf16 x)
     return f;
 }
 
-/* Rounded to nearest, ties to even; what is no number stays none. */
+/* Rounded to nearest, ties to even; NaN stays NaN. */
 DEVICE void from_float(float *y, float x) { *y = x; }
 DEVICE void from_float(bf16 *y, float x)
 {
@@ -112,7 +112,7 @@ DEVICE void from_float(bf16 *y, float x)
 #endif
 }
 
-/* N neighbours, moved as one: 16 bytes where N is WIDE<T>. */
+/* N neighbours, moved together: 16 bytes if N is WIDE<T>. */
 template <class T> constexpr int WIDE = 16 / (int)sizeof(T);
 template <class T, int N> struct alignas(N * sizeof(T)) pack { T v[N]; };
 template <int N, class T> DEVICE pack<T, N> get(const T *p) { return *(const pack<T, N> *)p; }
@@ -120,8 +120,8 @@ template <int N, class T> DEVICE void put(T *p, const pack<T, N> &v) { *(pack<T,
 
 static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and one by one at the end. Pointers of
- * op are aligned to 16 bytes. */
+/* Calls op.at<N>(i) so that each i < n is covered once: N = WIDE<T> neighbours, and single elements at the end. The
+ * pointers of op are aligned to 16 bytes. */
 template <class T, class Op> struct each {
     Op op; size_t n;
     DEVICE void block(const struct where &w) const
@@ -138,8 +138,8 @@ template <class T, class Op> static int launch_each(void *stream, size_t n, cons
     return launch(stream, div_up((int64_t)n, THREADS * WIDE<T>), THREADS, each<T, Op>{op, n});
 }
 
-/* Calls op.one(i) for i < n. I counts: what is divided to find a place should be 32 bits wide where that suffices, a
- * GPU has no 64-bit division. */
+/* Calls op.one(i) for i < n. I: the type of i. Ops divide i to find a place, so I should have 32 bits where they
+ * suffice: a GPU has no 64-bit division. */
 template <class Op, class I> struct each_one {
     Op op; I n;
     DEVICE void block(const struct where &w) const
@@ -156,8 +156,8 @@ template <class I = size_t, class Op> static int launch_one(void *stream, size_t
 }
 static inline bool short_count(size_t n) { return n <= UINT32_MAX - THREADS; }
 
-/* [rows][c] in packs of N neighbouring channels: calls one(i) of Op<T, N, I> for each pack. N is WIDE<T> where the
- * channels are whole packs (and `wide` allows it), otherwise 1; args make the Op. */
+/* [rows][c] in packs of N neighbouring channels: calls one(i) of Op<T, N, I> for each pack. N is WIDE<T> if c is a
+ * multiple of it (and `wide` allows it), otherwise 1; args initialise the Op. */
 template <template <class, int, class> class Op, class T, class... Args>
 static int launch_packs(void *stream, size_t rows, int c, bool wide, Args... args)
 {
@@ -170,6 +170,6 @@ static int launch_packs(void *stream, size_t rows, int c, bool wide, Args... arg
 /* y = v, or y += v. */
 template <class T> DEVICE void give(T *y, float v, bool acc) { from_float(y, acc ? to_float(*y) + v : v); }
 
-/* CALL(f, type)(arguments): f<float> or f<bf16>. */
+/* BY_TYPE(type, f<float>(...), f<bf16>(...)): the call for the type. */
 #define BY_TYPE(type, call32, call16) ((type) == K_BF16 ? (call16) : (call32))
 #endif

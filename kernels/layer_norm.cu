@@ -1,5 +1,5 @@
-/* Layer norm over the channels of each row of [rows][c]. A block has a row; gradients of weights are sums over rows:
- * first of parts of them, then of those, so their order depends on the sizes alone. */
+/* Layer norm over the channels of each row of [rows][c]. One block a row. Weight gradients are sums over rows: first
+ * over parts of the rows, then over the parts, so the order depends on the sizes alone. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
@@ -58,7 +58,7 @@ template <class T> struct layer_norm_back {
     }
 };
 
-/* Rows of a part: at most MOST_PARTS parts, so that a fixed workspace serves any number of rows. */
+/* Rows of a part: at most MOST_PARTS parts, so that a fixed workspace is enough for any number of rows. */
 enum { LEAST_ROWS = 128, MOST_PARTS = 512 };
 static int64_t part_rows(int64_t rows)
 {

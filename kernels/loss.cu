@@ -1,14 +1,14 @@
-/* Losses: a block a sample, in double as the reference is. Gradients compute the softmax again: it is cheaper than
- * keeping it. */
+/* Losses: one block a sample, in double like the reference. Backward computes the softmax again, which is cheaper than
+ * storing it. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "model/op.h"
 
-/* All samples; at(n) is one. */
+/* All samples; at(n) is sample n. */
 template <class T> struct outputs {
     const T *x; const int64_t *cls; const float *vec; int count;
-    double keep, spread;                                 /* smoothing: what is left of a target, and what comes */
+    double keep, spread;                                 /* smoothing: factor of a target, and summand */
     DEVICE outputs at(int n) const
     {
         const int64_t first = (int64_t)n * count;
@@ -18,7 +18,7 @@ template <class T> struct outputs {
     DEVICE double target(int i) const { return keep * (cls ? *cls == i : vec[i]) + spread; }
 };
 
-/* f(i) of every output, joined. */
+/* sum and maximum of f(i) over every output */
 template <class F> DEVICE double sum_over(const struct where &w, int count, F f)
 {
     return block_sum(w, [&](int t) {
@@ -46,8 +46,8 @@ template <class T> DEVICE double log_sum(const struct where &w, const outputs<T>
     return max + log(sum_over(w, s.count, [&](int i) { return exp(s.out(i) - max); }));
 }
 
-/* Is the right class the first, and among the first five? Before it come outputs that are larger, or equal and
- * earlier. The right class of a vector is its first maximum. */
+/* Is the right class the first, and is it among the first five? Outputs that are larger, or equal with a smaller index,
+ * precede it. The right class of a vector is its first maximum. */
 template <class T> DEVICE void hits(const struct where &w, const outputs<T> &s, double *loss)
 {
     int64_t right = s.cls ? *s.cls : 0;

@@ -1,22 +1,21 @@
 /* Batch norm over the rows of [rows][c]: forward, and the running statistics.
  *
- * Two passes over memory: sums, then values. Each thread keeps to one pack of channels and walks down the rows, so
- * neighbouring threads read neighbouring memory and a channel's constants are read once. Sums have four levels: a
- * thread's rows in float, then in double a block's threads, the blocks of a group and the groups of a slab (levels_of,
- * sum_parts); the last block to come adds. What is small enough for one block a slab takes one launch for both passes.
- */
+ * Two passes over memory: sums, then values. Each thread has one pack of channels and walks down the rows: neighbouring
+ * threads read neighbouring memory, and a channel's constants are read once. Sums have four levels: a thread's rows in
+ * float, then in double a block's threads, the blocks of a group and the groups of a slab (levels_of, sum_parts). The
+ * last block to arrive adds. If one block a slab is enough, one launch does both passes. */
 #include "kernels/norm.h"
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
 template <class T> struct norm_values {
     const T *x, *add; T *y;
-    /* training: this micro-batch's statistics; NULL: the running ones */
+    /* training: this micro-batch's statistics; NULL: use the running ones */
     const double *saved;
     const float *running_mean, *running_var, *weight, *bias;
     double eps; int c; bool relu;
 
-    /* The values of one block's part. */
+    /* the values of one block's part */
     template <int N> DEVICE void run(const struct thread_sharing &s, const struct where &w) const
     {
         SHARED struct norm_line lines[SLAB];
@@ -71,7 +70,7 @@ template <class T, int N> struct norm_sums_kernel {
         a->m2 += m2 + delta * delta * n * share;
     }
 
-    /* A thread's rows, four at a time: each four has its own mean, so nothing cancels wherever the values lie. */
+    /* A thread's rows, four at a time: each four rows have their own mean, so no large values cancel. */
     DEVICE void thread_moments(const struct thread_place &p, int t, struct moments *out) const
     {
         struct moments a[N];
@@ -105,7 +104,7 @@ template <class T, int N> struct norm_sums_kernel {
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
         EACH_THREAD(w, t) if (p.has(s, t)) thread_moments(p, t, own + t * N);
         BARRIER();
-        /* Over threads, and then over parts: sums of mean and squares about a value in the middle of things. */
+        /* Over threads: sums of means and squares, relative to the first thread's mean. */
         const int64_t rows = p.to - p.from;
         const int stride = s.width * N;
         const bool only = s.parts == 1;
@@ -121,7 +120,7 @@ template <class T, int N> struct norm_sums_kernel {
             values.template run<N>(s, w);
             return;
         }
-        /* Over blocks and groups: the same about the first one's mean. */
+        /* Over blocks, then over groups: the same, relative to the first one's mean. */
         sum_parts(w, slab{sums, s, l, p, channels, arrived}, [&](int i, int ch, double *v) {
             const struct moments *m = partial + (int64_t)i * c + first + ch;
             float middle = fresh(&partial[(int64_t)(i - i % l.span) * c + first + ch].mean);
@@ -140,7 +139,7 @@ template <class T, int N> struct norm_sums_kernel {
         });
     }
 
-    /* Rows of parts `from` up to `to`. */
+    /* rows of parts `from` up to `to` */
     DEVICE double rows_of(int from, int to) const
     {
         int64_t end = to * s.per_part;
@@ -227,7 +226,8 @@ extern "C" int k_norm_eval(void *stream, const struct k_norm *k, const struct k_
 
 /* ---- running statistics: op_batch_norm's `stats` --------------------------------------------- */
 
-/* A block has up to THREADS channels of one batch norm: the x-th block of each comes before the next one of any. */
+/* A block has up to THREADS channels of one batch norm; the first blocks of all batch norms come first, then their
+ * second ones. */
 struct running_kernel {
     struct k_running_step s;
 

@@ -1,4 +1,4 @@
-/* What batch norm's forward and backward kernels share: how a tensor is cut up, and the constants of a channel. For
+/* Shared by batch norm's forward and backward kernels: how blocks divide a tensor, and a channel's constants. For
  * norm.cu and norm_back.cu only. */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H
@@ -7,16 +7,16 @@
 #include "kernels/kernels.h"
 
 enum {
-    /* packs of channels in a slab: 512 bytes of a row; 64 where there is little to do */
+    /* packs of channels in a slab: 512 bytes of a row; or 64 bytes if there is little to do */
     WIDE_PACKS = 32, NARROW_PACKS = 4,
-    /* blocks that a multiprocessor holds at once, by their registers: enough loads are under way */
+    /* resident blocks of a multiprocessor, limited by their registers: enough loads are in flight */
     AHEAD = 3, BACK = 2,
     GPU = 132,                                           /* multiprocessors of a large GPU */
-    FEW_ROWS = 12,                                       /* rows of a thread up to which one launch does all */
+    FEW_ROWS = 12,                                       /* up to so many rows a thread, one launch does all */
     SLAB = WIDE_PACKS * 8,                               /* most channels of a slab */
 };
 
-/* Sums, and values where one block a slab does both; and values in a launch of their own. */
+/* The division for sums (and values, if one block a slab does both), and for values in a separate launch. */
 static inline bool few(int64_t rows, int packs)
 {
     return rows <= (int64_t)FEW_ROWS * share(rows, packs, NARROW_PACKS, 1, 1).deep;
@@ -32,16 +32,15 @@ static inline struct thread_sharing share_values(int64_t rows, int packs, int re
 }
 static inline int64_t blocks_of(const struct thread_sharing &s) { return (int64_t)s.slabs * s.parts; }
 
-/* Channels of a slab of packs of n. */
+/* channels of a slab whose packs have n */
 DEVICE int channels_of(const struct thread_sharing &s, const struct thread_place &p, int n)
 {
     int left = (s.packs - p.slab * s.width) * n;
     return left < s.width * n ? left : s.width * n;
 }
 
-/* What is taken from values of type T before they are scaled: the mean, rounded to float, so that nothing is lost where
- * all values of a channel are nearly equal. For bf16 it is 0, which saves registers: its own rounding is far coarser.
- */
+/* The value to subtract from x before scaling: the mean, rounded to float. So a channel with nearly equal values loses
+ * no precision. For bf16 it is 0, which saves registers: bf16's own rounding is far coarser. */
 template <class T> DEVICE float centre(double mean) { return sizeof(T) == sizeof(float) ? (float)mean : 0.0f; }
 template <class T> DEVICE float centred(float x, float middle) { return sizeof(T) == sizeof(float) ? x - middle : x; }
 
@@ -59,14 +58,14 @@ template <class T> DEVICE float on_line(const struct norm_line &l, float x)
     return centred<T>(x, l.middle) * l.scale + l.shift;
 }
 
-/* Of some values, and their squared deviations; or two sums. */
+/* mean and squared deviations of some values; or two sums */
 struct moments { float mean, m2; };
 struct norm_totals { double mean, m2; };
 
-/* How the parts of a slab are added: in groups of `span` neighbouring parts, then the groups. Each is done by the block
- * that is the last to come, so none adds more than about twice the root of the parts after each other (396 in one walk
- * would take longer than many layers' values), and the groups are added at the same time. */
-enum { FEW_PARTS = 32 };                                 /* up to which one walk is shorter than meeting twice */
+/* How the parts of a slab are added: in groups of `span` neighbouring parts, then the groups. The last block to arrive
+ * adds. So no block adds more than about twice the root of the number of parts in sequence, and the groups are added in
+ * parallel. One walk over 396 parts would take longer than the values of many layers. */
+enum { FEW_PARTS = 32 };                                 /* up to so many parts, one walk is faster than two meetings */
 struct levels { int span, groups; };
 static inline struct levels levels_of(int parts)
 {
@@ -77,7 +76,8 @@ static inline struct levels levels_of(int parts)
     return l;
 }
 
-/* Memory of a call: the backward pass's totals of all channels, what groups add up to, what all blocks left. */
+/* The parts of `work`: the backward pass's totals of all channels, the sums of groups, the partial sums of all
+ * blocks. */
 static inline struct norm_totals *groups_of(void *work, int c)
 {
     return (struct norm_totals *)((double *)work + 2 * c);
@@ -91,26 +91,26 @@ static inline size_t work_of(int parts, int c)
     size_t totals = (size_t)levels_of(parts).groups + 1;
     return ((size_t)parts * sizeof(struct moments) + totals * sizeof(struct norm_totals)) * (size_t)c;
 }
-/* A counter for each slab, and one for each of its groups; slabs that one block does count nothing. */
+/* One counter for each slab, and one for each of its groups; slabs of one block need none. */
 static inline bool countable(const struct thread_sharing &s)
 {
     int64_t groups = levels_of(s.parts).groups;
     return s.parts == 1 || s.slabs * (groups > 1 ? groups + 1 : 1) <= K_COUNTERS;
 }
 
-/* The slab that a block works on: its part, and where sums meet. */
+/* The slab of a block: its division, its place, and the memory for sums. */
 struct slab {
     channel_sums &sums; const struct thread_sharing &s; const struct levels &l; const struct thread_place &p;
     int channels; unsigned *arrived;
 };
 
-/* What all blocks of a slab left becomes its totals; called by each block when it has left its own.
+/* Adds the partial results of a slab's blocks; each block calls it after it has written its own.
  *   part(i, channel, v)   adds part i to v[2]
  *   keep(g, channel, v)   v is the sum of the parts of group g
- *   group(g, channel, v)  adds that to v
+ *   group(g, channel, v)  adds that sum to v
  *   total(channel, v)     v is the sum of all
- * Parts of a group, and groups, are added as sum_channels does, so the order follows from rows and channels alone.
- * Where there is one group, keep and group are not called. */
+ * Parts of a group, and groups, are added by sum_channels, so the order depends on rows and channels alone. If there is
+ * one group, keep and group are not called. */
 template <class Part, class Keep, class Group, class Total>
 DEVICE void sum_parts(const struct where &w, const struct slab &k, Part part, Keep keep, Group group, Total total)
 {

@@ -1,19 +1,19 @@
-/* Batch norm's backward pass, with the ReLU and the addition behind it. As in norm.cu: a pass of sums, and one of
- * values.
+/* Batch norm's backward pass, with the ReLU and the addition that follow batch norm. As in norm.cu: one pass of sums,
+ * one of values.
  *
- * g = gy, 0 where the output was not positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation: of weight d, of
- * bias s, of the other summand g, and of x  weight / deviation (g - s / rows - hat d / rows). The sums' pass writes g
- * when somebody wants it; then the values' pass reads it and needs no mask. */
+ * g = gy, 0 where the output was not positive; s = sum g; d = sum g hat, hat = (x - mean) / deviation. Gradients: of
+ * weight d, of bias s, of the other summand g, and of x  weight / deviation (g - s / rows - hat d / rows). If g_add is
+ * set, the pass of sums writes g; if it does not add there, the pass of values reads g and needs no mask. */
 #include "kernels/norm.h"
 
 /* gx = slope g + tilt (x - middle) + shift */
 struct norm_plane { float middle, slope, tilt, shift; };
 
 template <class T> struct norm_grads {
-    const T *x, *y, *gy;                                 /* y NULL with relu: its sign is computed again */
+    const T *x, *y, *gy;                                 /* y NULL with relu: y's sign is computed again */
     T *g_add, *gx; bool g_add_acc, gx_acc;
     const double *saved; double *total;                  /* total: s and d of every channel */
-    const float *mean, *var;                             /* running ones, where saved is NULL */
+    const float *mean, *var;                             /* running statistics, if saved is NULL */
     const float *weight, *bias;
     double eps; int64_t rows; int c; bool relu;
     float *gw, *gb; bool gp_acc;
@@ -24,7 +24,7 @@ template <class T> struct norm_grads {
     DEVICE struct norm_line line_at(int ch) const { return line_of<T>(mean_at(ch), var_at(ch), eps, weight[ch],
                                                                       bias[ch]); }
 
-    /* x and the masked gradients of K rows. */
+    /* loads x and the masked gradients of K rows */
     template <int K, int N>
     DEVICE void masked(int64_t at, int64_t step, const struct norm_line *l, pack<T, N> *v, pack<T, N> *g) const
     {
@@ -37,7 +37,7 @@ template <class T> struct norm_grads {
         if (!relu) return;
         UNROLL for (int r = 0; r < K; r++) {
             UNROLL for (int k = 0; k < N; k++) {
-                /* what is no number is not */
+                /* NaN is not masked */
                 bool off = (y ? to_float(out[r].v[k]) : on_line<T>(l[k], to_float(v[r].v[k]))) <= 0;
                 if (off) from_float(&g[r].v[k], 0.0f);
             }
@@ -54,14 +54,14 @@ template <class T> struct norm_grads {
         return p;
     }
 
-    /* Gradient of x in one block's part. */
+    /* the gradient of x in one block's part */
     template <int N> DEVICE void run(const struct thread_sharing &s, const struct where &w) const
     {
         SHARED struct norm_plane planes[SLAB];
         SHARED struct norm_line lines[SLAB];
         const struct thread_place p(s, w);
         const int first = p.slab * s.width * N, channels = channels_of(s, p, N);
-        const bool ready = g_add && !g_add_acc;          /* g was written */
+        const bool ready = g_add && !g_add_acc;          /* g_add has g */
         EACH_THREAD(w, t) {
             for (int i = t; i < channels; i += w.threads) {
                 planes[i] = plane_of(first + i);
@@ -110,7 +110,7 @@ template <class T, int N> struct grad_sums_kernel {
     struct thread_sharing s; struct levels l; struct norm_grads<T> n;
     struct norm_totals *group; struct moments *partial; unsigned *arrived;
 
-    /* sum g and sum g (x - mean) over a thread's rows; writes g where it is wanted. */
+    /* sum g and sum g (x - mean) over a thread's rows; also writes g if g_add is set */
     DEVICE void thread_sums(const struct thread_place &p, int t, const float *means, const struct norm_line *l,
                             struct moments *out) const
     {

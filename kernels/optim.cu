@@ -1,10 +1,10 @@
-/* The optimizer's step over all weights, and what is asked of gradients: their norm, and whether they are finite. To be
- * compiled without fused multiply-add: weights get the bits that optim/optim.c gives them. */
+/* The optimizer's step over all weights, the norm of gradients, and the test that they are finite. Must be compiled
+ * without fused multiply-add: weights get the same bits as from optim/optim.c. */
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "optim/rule.h"
 
-/* A rule as a type. whole: what the sums over the weight say of a step, for rules that have such. */
+/* A rule as a type. whole: changes the step by sums over the whole weight, for rules that have such sums. */
 #define OPTIM_RULE(name, ...) \
     struct name##_rule { \
         static constexpr bool sums = false; \
@@ -39,14 +39,14 @@ enum {
 
 static_assert((int)OPTIM_LANES == (int)THREADS, "a thread is a lane of the sums of optim/rule.h");
 
-/* ---- a step: weights are cut into tiles, and a block takes every GRID-th tile of them all ----- */
+/* ---- a step: weights are cut into tiles, and a block takes every w.blocks-th of all tiles ----- */
 
 struct tiles {
     const struct be_weight *weight; int n_weights;
     DEVICE static int64_t of(const struct be_weight &k) { return (int64_t)((k.n + TILE - 1) / TILE); }
 
-    /* Calls f(weight, which of its tiles) for each of this block's; f is called by all threads. Thread t counts the
-     * tiles of its share of the weights; sums of those say whose share a tile is in. */
+    /* Calls f(weight, tile number in it) for each of this block's tiles; all threads call f. Thread t counts the tiles
+     * of its share of the weights; prefix sums of the counts show in which share a tile is. */
     template <class F> DEVICE void each(const struct where &w, F f) const
     {
         SHARED int64_t before[THREADS + 1], sum[THREADS];
@@ -82,7 +82,7 @@ struct tiles {
     }
 };
 
-/* The first pass of a rule that looks at whole weights: state, and sums of each tile. */
+/* The first pass of a rule with sums over whole weights: updates the state, and stores sums of each tile. */
 template <class Rule> struct first_kernel {
     struct tiles all; const struct be_block *b;
 
@@ -125,7 +125,7 @@ template <class Rule> struct first_kernel {
     }
 };
 
-/* Of the tiles' sums those of the weights, of which each has a block. */
+/* Adds the tiles' sums of each weight; one block a weight. */
 struct totals_kernel {
     const struct be_weight *weight;
     DEVICE void block(const struct where &w) const
@@ -146,7 +146,7 @@ struct totals_kernel {
 template <class Rule> struct update_kernel {
     struct tiles all; const struct be_block *b;
 
-    /* N neighbours from element i on. */
+    /* updates the average of N neighbours, from element i on */
     template <int N>
     DEVICE static void averaged(const struct be_weight &k, float fresh, size_t i, const pack<float, N> &w)
     {

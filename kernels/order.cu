@@ -1,4 +1,4 @@
-/* Kernels that put values elsewhere: concatenation, flattening, and the way from and to the order of files. */
+/* Kernels that move values: concatenation, flattening, conversion from and to the order of files. */
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 
@@ -27,7 +27,7 @@ template <class T, int N, class I> struct concat_back_op {
     }
 };
 
-/* Whole packs on both sides? */
+/* Are packs of x whole packs of y? */
 template <class T> static bool wide(const struct k_slice *s) { return s->width % WIDE<T> + s->first % WIDE<T> == 0; }
 
 template <class T> static int concat(void *stream, const struct k_slice *s, const void *x, void *y)
@@ -58,7 +58,7 @@ extern "C" int k_concat_back(void *stream, const struct k_slice *s, const struct
 
 enum { TILE = 32, TILE_ROWS = 8, FEW = 4 };
 
-/* y[n][b][a] = x[n][a][b]. A thread has one of the longer side and all of the shorter. */
+/* y[n][b][a] = x[n][a][b]. A thread has one index of the longer dimension and all of the shorter. */
 template <class X, class Y, class I> struct turn_few {
     const X *x; Y *y; I a, b; bool acc;
     DEVICE void one(I i) const
@@ -110,7 +110,7 @@ static int launch_turn(void *stream, struct matrices m, const void *x, void *y, 
     return launch(stream, n * ta * tb, TILE * TILE_ROWS, turn<X, Y>{(const X *)x, (Y *)y, a, b, (int)ta, (int)tb, acc});
 }
 
-/* By channels: y[n][c][points] = x[n][points][c]. By points: the other way. */
+/* By channels: y[n][c][points] = x[n][points][c]. By points: the reverse. */
 static struct matrices by_channels(const struct k_shape *s) { return {s->n, s->points, s->c}; }
 static struct matrices by_points(const struct k_shape *s) { return {s->n, s->c, s->points}; }
 
@@ -143,7 +143,7 @@ extern "C" int k_export(void *stream, const struct k_shape *s, const void *x, fl
                    (launch_turn<bf16, float>(stream, by_channels(s), x, y, false)));
 }
 
-/* A thread has a point and all of its channels. */
+/* A thread has one point with all of its channels. */
 template <class I> struct pad_op {
     const float *x; bf16 *y; int c; I points;
     DEVICE void one(I i) const

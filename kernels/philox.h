@@ -4,7 +4,7 @@
 #include "kernels/launch.h"
 #include "model/op.h"
 
-/* Philox4x32-10 (Salmon and others 2011), as Random123 has it on the host; its C++ header wants the C++ library. */
+/* Philox4x32-10 (Salmon and others 2011), equal to Random123 on the host, whose C++ header needs the C++ library. */
 DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
 {
     UNROLL for (int round = 0; round < 10; round++) {
@@ -19,7 +19,7 @@ DEVICE void philox(uint32_t key0, uint32_t key1, uint32_t *v)
 
 enum { DROPOUT_DOMAIN = 3 };                             /* RNG_DROPOUT of base/rng.h */
 
-/* Four words at a place of a sample, as rng_words makes them on the host. */
+/* Four words at a place of a sample, equal to rng_words on the host. */
 DEVICE void dropout_words(const struct be_block *block, uint32_t layer, int64_t sample, uint32_t place, uint32_t *v)
 {
     v[0] = (uint32_t)DROPOUT_DOMAIN << 24 | (layer & 0xffffff);

@@ -1,6 +1,7 @@
-/* Pooling, and other numbers of points. A thread has a pack of neighbouring channels of one point, and its neighbour
- * the next, so every read and write moves whole lines; windows overlap in the caches. Backward gathers: each input
- * looks at the windows that hold it, in the order of the outputs, so nothing is added by two threads. */
+/* Pooling, and other changes of the number of points. A thread has a pack of neighbouring channels of one point, and
+ * the next thread the next pack: every read and write moves whole lines, and the caches serve overlapping windows.
+ * Backward gathers: each input adds the windows that contain it, in the order of the outputs, so no two threads add to
+ * one value. */
 #include <math.h>
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
@@ -26,7 +27,7 @@ DEVICE int64_t offset_of(const struct spot *s, const int *p, const int *d, int c
     return (((s->n * d[0] + p[0]) * d[1] + p[1]) * d[2] + p[2]) * c + s->ch;
 }
 
-/* Calls f(index within the window, offset in the input, -1: in the padding) for the window of output s. */
+/* Calls f(index in the window, offset in the input, -1: in the padding) for the window of output s. */
 template <class F> DEVICE void window_walk(const struct k_window &w, const struct spot *s, F f)
 {
     int q = 0, p[3];
@@ -43,7 +44,7 @@ template <class F> DEVICE void window_walk(const struct k_window &w, const struc
     }
 }
 
-/* First and last output in one dimension whose window holds input x. */
+/* First and last output in one dimension whose window contains input x. */
 DEVICE int first_holding(int x, int kernel, int stride, int pad)
 {
     int least = x + pad - kernel + 1;
@@ -55,7 +56,7 @@ DEVICE int last_holding(int x, int stride, int pad, int out)
     return last < out ? last : out - 1;
 }
 
-/* Calls f(offset of an output, index of input s within its window) for all outputs whose window holds it, ascending. */
+/* Calls f(offset of an output, index of input s in its window) for all outputs whose window contains s, ascending. */
 template <class F> DEVICE void holders_walk(const struct k_window &w, const struct spot *s, F f)
 {
     int o[3], from[3], to[3];
@@ -162,7 +163,7 @@ template <class T, int N, class I> struct avg_pool_back_op {
     }
 };
 
-/* Of outputs of an adaptive pooling: the inputs from o in / out to below (o + 1) in / out, rounded outwards. */
+/* Inputs of output o of an adaptive pooling: from o in / out to below (o + 1) in / out, rounded outwards. */
 DEVICE int64_t adaptive_from(int64_t o, int64_t in, int64_t out) { return o * in / out; }
 DEVICE int64_t adaptive_to(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
 
@@ -220,7 +221,7 @@ template <class T, int N, class I> struct adaptive_back_op {
 
 struct resized { struct upsample u; int in[3], out[3], c; };
 
-/* The two neighbours in each dimension, the first of which alone counts where its share is 1. */
+/* Weighs the two neighbours in each dimension; if the first one's share is 1, the other does not count. */
 template <class T, int N, class I> struct upsample_op {
     const T *x; T *y; struct resized w;
     DEVICE void one(I i) const
@@ -272,7 +273,7 @@ template <class T, int N, class I> struct upsample_back_op {
     }
 };
 
-/* A thread a channel of a sample: ResNet's last plane has few points, and packs would leave most of a GPU idle. */
+/* One thread a channel of a sample: ResNet's last plane has few points, and packs would leave most of a GPU idle. */
 template <class T, class I> struct mean_op {
     const T *x; T *y; int64_t points; int c;
     DEVICE void one(I i) const
@@ -298,7 +299,7 @@ template <class T, int N, class I> struct mean_back_op {
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Points of all samples, d of them in each dimension. */
+/* points of all samples, d of them in each dimension */
 static size_t points_of(const struct k_window *w, const int *d)
 {
     return (size_t)w->n * (size_t)d[0] * (size_t)d[1] * (size_t)d[2];

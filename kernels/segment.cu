@@ -1,18 +1,18 @@
-/* Losses and scores that classify each point, x[n][points][c] against labels[n][points]: as src/model/ops has them, in
- * double. A thread has every parts-th point of a sample, so that neighbours read neighbours; a block adds up a sample's
- * threads. So the order of sums depends on a sample's sizes alone. What threads add up lies in workspace, which bounds
- * how many there are, by parts of few threads and by launches of some of the samples: neither depends on the number of
- * samples, so those of a micro-batch may come alone or bundled. */
+/* Losses and scores that classify each point, x[n][points][c] with labels[n][points]: like src/model/ops, in double. A
+ * thread has every parts-th point of a sample, so that neighbouring threads read neighbouring points. A block adds the
+ * sums of a sample's threads, so the order depends on a sample's sizes alone. The threads' sums are in workspace, which
+ * limits the number of threads: samples have few threads, and a launch takes some of the samples. Neither depends on
+ * the number of samples, so a micro-batch gives the same bits alone and in a bundle. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "model/op.h"
 #include "model/ops/segment_rule.h"
 
-/* Sums of each thread; threads of a launch, unless there are more classes. */
+/* sums of each thread; threads of a launch, unless there are more classes */
 enum { SUMS = 4, AT_ONCE = 1 << 17 };
 
-/* Threads of a sample that add up for one of so many classes. */
+/* Threads of a sample for one of `classes` classes. */
 static int64_t parts_of(const struct k_segment *k, int64_t classes)
 {
     enum { LEAST = 64, MOST = 512 };
@@ -21,14 +21,14 @@ static int64_t parts_of(const struct k_segment *k, int64_t classes)
     return want < most ? want : most;
 }
 
-/* Samples of a launch. */
+/* samples of a launch */
 static int64_t some_of(const struct k_segment *k, int64_t classes)
 {
     const int64_t threads = parts_of(k, classes) * classes, most = threads < AT_ONCE ? AT_ONCE / threads : 1;
     return most < k->n ? most : k->n;
 }
 
-/* Calls f with what each launch takes: its first sample and their number. */
+/* Calls f(first sample, number of samples) for each launch. */
 template <class F> static int each_launch(const struct k_segment *k, int64_t classes, F f)
 {
     const int64_t some = some_of(k, classes);
@@ -38,7 +38,7 @@ template <class F> static int each_launch(const struct k_segment *k, int64_t cla
     return bad;
 }
 
-/* A call of some of the samples. */
+/* the same call for some of the samples */
 static struct k_segment part_of(const struct k_segment *k, int64_t first, int64_t n)
 {
     struct k_segment s = *k;
@@ -63,7 +63,7 @@ extern "C" size_t k_segment_work(const struct k_segment *k)
     return SUMS * sizeof(double) * (size_t)most;
 }
 
-/* One sample. */
+/* one sample */
 template <class T> struct segment_map {
     const T *x; const struct k_segment &k; int64_t n;
     DEVICE segment_map(const void *all, const struct k_segment &of, int64_t sample)
@@ -98,7 +98,7 @@ template <class T> struct segment_map {
     }
 };
 
-/* The q-th sum of a sample's threads for class c; part[n][class][parts][SUMS]. */
+/* Sum q of a sample's threads for class c; part[n][class][parts][SUMS]. */
 DEVICE double total(const struct where &w, const double *part, int64_t parts, int64_t classes, int64_t c, int q)
 {
     const double *const from = part + ((int64_t)w.block * classes + c) * parts * SUMS + q;
@@ -272,7 +272,7 @@ extern "C" int k_dice_back(void *stream, const struct k_segment *k, const struct
 
 /* ---- overlap --------------------------------------------------------------------------------- */
 
-/* Of each class but 0: how often it was right, taken, and true. */
+/* Of each class except 0: how often it was right, chosen, and true. */
 template <class T> struct overlap_part {
     struct k_segment k; const void *x; double *part; int64_t parts, classes;
     DEVICE void one(size_t i) const

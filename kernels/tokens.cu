@@ -1,5 +1,5 @@
-/* Parts of tensors along a dimension, and weights that belong to positions: before those of the input, or added to it.
- */
+/* Slices of tensors along a dimension, and weights for positions: put before the input's positions, or added to
+ * them. */
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 

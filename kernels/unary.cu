@@ -136,7 +136,7 @@ extern "C" int k_scale(void *stream, const struct k_shape *s, const void *x, con
     return k_scale_back(stream, s, f, &to);
 }
 
-/* A thread a channel of a sample, as in mean_op of pool.cu. */
+/* One thread a channel of a sample, as in mean_op of pool.cu. */
 template <class T, class I> struct dot_op {
     const T *x, *gy; T *gf; int64_t points; int c; bool acc;
     DEVICE void one(I i) const
@@ -193,7 +193,7 @@ extern "C" int k_weigh(void *stream, const struct k_shape *s, const void *x, con
     return k_weigh_back(stream, s, weight, &to);
 }
 
-/* Sums of at most 512 parts of the rows, then of those: the order depends on the sizes alone. */
+/* Sums of at most 512 parts of the rows, then their sum: the order depends on the sizes alone. */
 static int64_t weigh_rows(const struct k_shape *s)
 {
     const int64_t least = div_up(s->n * s->points, 512);
@@ -260,7 +260,7 @@ extern "C" int k_weigh_weights(void *stream, const struct k_shape *s, const void
 
 /* ---- learned slopes -------------------------------------------------------------------------- */
 
-/* to = x, or a x where v is not above zero: of the input itself, or of the gradient by the input. */
+/* to = x where v is above zero, otherwise a x. v: the layer's input; x: this input, or the output's gradient. */
 template <class T, int N, class I> struct prelu_op {
     const T *v, *x; const float *a; T *to; int c; bool shared, acc;
     DEVICE void one(I i) const
@@ -320,7 +320,7 @@ extern "C" int k_prelu_slopes(void *stream, const struct k_prelu *p, const void 
 
 /* ---- stochastic depth ------------------------------------------------------------------------ */
 
-/* One draw a sample, the first word of its first four. */
+/* One draw a sample: the first of the sample's first four words. */
 template <class T, int N, class I> struct depth_op {
     const T *x; T *y; const struct be_block *block; const int64_t *sample;
     int64_t packs; uint32_t limit, layer; float keep; bool acc;
@@ -337,7 +337,7 @@ template <class T, int N, class I> struct depth_op {
     }
 };
 
-/* Of a sample's elements, in packs where these do not reach into the next sample. */
+/* Over a sample's elements, in packs if no pack extends into the next sample. */
 template <class T> static int depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc)
 {
     const int64_t each = m->shape.points * m->shape.c;

@@ -1,4 +1,4 @@
-/* bfloat16 to float, for gradients that a library leaves in bfloat16. */
+/* bfloat16 to float, for gradients that a library writes in bfloat16. */
 #include "kernels/kernels.h"
 #include "kernels/launch.h"
 
