@@ -237,8 +237,8 @@ static uint64_t backoff(const struct run *r)
 }
 
 /* How the command ended. When one task ends a job, Slurm's srun kills all its tasks, even that one if it has not exited
- * yet, and reports their deaths instead of its status. So the status that the command announced counts, unless it only
- * announced that it lost a process: the signal explains that. */
+ * yet. It then reports their deaths instead of the status. So the status that the command announced counts, unless it
+ * only announced that it lost a process: the signal explains that. */
 static int code_of(const struct run *r)
 {
     if (r->job.hung) return E_HANG;

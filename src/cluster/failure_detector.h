@@ -7,9 +7,9 @@
  *   lost    ranks wait for each other in a circle, so a message was lost
  *
  * The limit is run.hang_timeout. For ranks whose heartbeats arrive it is also at least DETECTOR_TIMES the slowest step
- * so far, and at least DETECTOR_FIRST times run.hang_timeout before a rank has done its first step of the kind. Time in
- * which the failure detector itself did not run counts against no rank. A gap in a rank's heartbeats does not count as
- * time that it was stuck. */
+ * so far. Before a rank has done its first step of the kind it is at least DETECTOR_FIRST times run.hang_timeout. Time
+ * in which the failure detector itself did not run counts against no rank. A gap in a rank's heartbeats does not count
+ * as time that it was stuck. */
 #ifndef CLUSTER_FAILURE_DETECTOR_H
 #define CLUSTER_FAILURE_DETECTOR_H
 #include <stdbool.h>

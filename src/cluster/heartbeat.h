@@ -32,8 +32,8 @@ enum { HEARTBEAT_WHO = 120 };
 char *heartbeat_who(int rank, char buf[HEARTBEAT_WHO]);
 /* The name of the rank's host if ranks are on several hosts; otherwise, and before ranks have met, "". */
 const char *heartbeat_host(int rank);
-/* Prepends the host's name to an error of that rank if the host may be its cause (files, devices, limits), or if it is
- * an error of the configuration on another host than rank 0's. Always returns -1. */
+/* Prepends the host's name to an error of that rank if the host may be its cause (files, devices, limits). Also to an
+ * error of the configuration on another host than rank 0's. Always returns -1. */
 int heartbeat_where(int rank, struct err *e);
 /* Announces that this process ends and that its exit is no failure. Any thread. code not 0: why it ends, with text if
  * rank 0 may not know yet; text NULL: rank 0 knows. */

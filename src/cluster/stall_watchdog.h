@@ -1,6 +1,6 @@
 /* A child that watches a process which runs alone: no other process would notice that it was stopped. If a signal has
- * stopped the process and its beats do not come for longer than the limit, the child writes that to shared memory and
- * wakes the process by SIGCONT. The process then ends itself. A stop of both processes, such as Ctrl-Z, does not count,
+ * stopped the process, and no beat comes for longer than the limit, the child acts. It writes that to shared memory and
+ * wakes the process by SIGCONT; the process then ends itself. A stop of both processes, such as Ctrl-Z, does not count,
  * and neither does a debugger. The child dies with its parent.
  *
  * watchdog_begin: before the process has any other thread, because it forks. */

@@ -228,8 +228,8 @@ static uint64_t state_of_rank(const struct job *j, int rank)
     return bytes;
 }
 
-/* Copies the state if it is on a device, or if it is so small that the copy takes less time than creating a file, for
- * which the next optimizer action would wait. */
+/* Copies the state if it is on a device or small. Copying a small state takes less time than creating a file, for which
+ * the next optimizer action would wait. */
 enum { SMALL = 4 << 20 };
 
 uint64_t save_staging_bytes(const struct job *j, int rank)
