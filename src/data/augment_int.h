@@ -17,7 +17,7 @@ struct aug_param {
     const char *text;
 };
 
-/* In the order of a list. WHOLE takes the picture as stored, PICTURE what was made of it, NUMBERS the normalised
+/* In the order of a list. WHOLE takes the picture as stored, PICTURE the picture made from it, NUMBERS the normalised
  * values. MIX takes the values of two samples, and their labels. */
 enum aug_stage { AUG_WHOLE, AUG_PICTURE, AUG_NUMBERS, AUG_MIX };
 

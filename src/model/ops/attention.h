@@ -1,13 +1,13 @@
-/* Shared by the attention operator and backends. What is kept of one micro-batch (op_call.saved): floats
- * [sample][head][position][2]: the largest score m of all positions that one looks at, and 1 / the sum of
- * e^(score - m). They are apart, because a float that held m + log sum would have no digits left for the logarithm
- * where scores are large. Kernels of every backend write this layout. */
+/* For the attention operator and backends. op_call.saved of a micro-batch has floats [sample][head][position][2]: the
+ * largest score m over all attended positions, and 1 / the sum of e^(score - m). They are separate, because a float
+ * with m + log sum would have no digits left for the logarithm of large scores. Kernels of every backend write this
+ * layout. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 #include <math.h>
 #include "model/op.h"
 
-/* n samples of so many positions and heads; channels of each head; what scores are multiplied with. */
+/* n samples; points: positions; heads; width: channels per head; scale: factor of scores. */
 struct attention { int64_t n, points, heads, width; double scale; };
 static inline struct attention attention_of(const struct graph *g, const struct node *node, int n)
 {

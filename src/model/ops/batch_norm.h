@@ -1,5 +1,5 @@
-/* What batch norm keeps of one micro-batch (op_call.saved): two arrays of `channels` doubles: mean, then biased
- * variance. Kernels of every backend write this layout. */
+/* op_call.saved of batch norm for a micro-batch: two arrays of `channels` doubles, mean, then biased variance. Kernels
+ * of every backend write this layout. */
 #ifndef OPS_BATCH_NORM_H
 #define OPS_BATCH_NORM_H
 #include "model/op.h"

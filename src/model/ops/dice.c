@@ -51,7 +51,7 @@ size_t dice_saved(const struct graph *g, const struct node *n, int samples)
 static double y_of(const struct dice *d, int64_t label, int64_t c) { return d->c == 1 ? label == 1 : label == c; }
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 
-/* -log p where y is 1, -log (1 - p) where it is 0, p = sigmoid(x) */
+/* -log p if y is 1, -log (1 - p) if y is 0, p = sigmoid(x) */
 static double binary_entropy(double x, double y) { return (x > 0 ? x : 0) - x * y + log1p(exp(-fabs(x))); }
 
 static double one_forward(const struct dice *d, const struct segment *s, double *kept)
@@ -83,7 +83,7 @@ void dice_forward(const struct op_call *call)
     }
 }
 
-/* slope: of each class */
+/* slope: per class */
 static void point_backward(const struct dice *d, const struct segment *s, const struct dice_slopes *slope, int64_t i,
                            float *gx, double by)
 {

@@ -1,10 +1,10 @@
-/* Shared by the embedding operator and backends that have memory as it has: row-major, features before positions. */
+/* For the embedding operator and backends with its memory layout: row-major, features before positions. */
 #ifndef OPS_EMBEDDING_H
 #define OPS_EMBEDDING_H
 #include <math.h>
 #include "model/op.h"
 
-/* Indices of n samples, `points` each, and the table that they name rows of. */
+/* Indices of n samples, `points` each, and the table whose rows they select. */
 struct embedding { int64_t rows, features, points, n; enum dtype type; const void *index; };
 static inline struct embedding embedding_of(const struct graph *g, const struct node *node, int n, const void *index)
 {
@@ -13,7 +13,7 @@ static inline struct embedding embedding_of(const struct graph *g, const struct 
     return (struct embedding){table->d[0], table->d[1], shape_count(&t->shape), n, t->type, index};
 }
 
-/* Of sample at / points, position at % points; -1: there is no such row. */
+/* The row for sample at / points, position at % points; -1: no such row. */
 static inline int64_t embedding_row(const struct embedding *m, int64_t at)
 {
     int64_t i = m->type == I32 ? ((const int32_t *)m->index)[at] : ((const int64_t *)m->index)[at];
@@ -33,7 +33,7 @@ static inline void embedding_take(const struct embedding *m, const float *table,
     }
 }
 
-/* Adds to a row what its uses give, in ascending order of sample, then position. */
+/* Adds the gradients of all uses of a row, in ascending order of sample, then position. */
 static inline void embedding_add(const struct embedding *m, const float *gout, float *gtable)
 {
     for (int64_t at = 0; at < m->n * m->points; at++) {

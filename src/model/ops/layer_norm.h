@@ -1,5 +1,5 @@
-/* What layer norm keeps of one micro-batch (op_call.saved): of each sample and point two floats, mean and 1 / sqrt(var
- * + eps). Kernels of every backend write this layout. */
+/* op_call.saved of layer norm for a micro-batch: two floats for each sample and point, mean and 1 / sqrt(var + eps).
+ * Kernels of every backend write this layout. */
 #ifndef OPS_LAYER_NORM_H
 #define OPS_LAYER_NORM_H
 #include "model/op.h"

@@ -1,6 +1,5 @@
-/* Weights that belong to positions and not to channels: of `count` points from the first on, of each the `c` channels.
- * In files, and in memory, they are 1 x points x channels, as torch has them where channels come last; a sample of the
- * output is [c][points]. */
+/* Weights for positions instead of channels: for the first `count` points, each with `c` channels. In files and in
+ * memory they are 1 x points x channels, as in torch with channels last; a sample of the output is [c][points]. */
 #ifndef OPS_LEARNED_H
 #define OPS_LEARNED_H
 #include "model/op.h"

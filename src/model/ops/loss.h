@@ -1,10 +1,10 @@
-/* Shared by the loss operators: rows, targets and hits. A target is a class (I64 scalar) or a vector as long as the
- * output (F32: one-hot, probabilities, values). */
+/* For the loss operators: rows, targets and hits. A target is a class (I64 scalar) or a vector as long as the output
+ * (F32: one-hot, probabilities, values). */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 #include "model/op.h"
 
-/* Of each sample: loss, top-1 hit, top-5 hit. */
+/* Per sample: loss, top-1 hit, top-5 hit. */
 enum { LOSS_COLUMNS = 3 };
 static const struct score_row loss_rows[] = {{"loss", 0, -1}, {"top1", 1, -1}, {"top5", 2, -1}, {0}};
 
@@ -43,8 +43,8 @@ static inline double loss_target_at(const struct loss_target *t, int n, int64_t 
     return t->is_class ? t->cls[n] == i : t->vec[n * t->count + i];
 }
 
-/* Rank of the right class among the outputs: how many are larger (or equal and earlier). The right class of a vector is
- * its first maximum. */
+/* Rank of the right class among the outputs: the number of larger ones, and of equal ones before it. The right class of
+ * a vector is its first maximum. */
 static inline void loss_hits(const struct loss_target *t, const float *x, int n, double *out)
 {
     int64_t right = t->is_class ? t->cls[n] : 0, above = 0;

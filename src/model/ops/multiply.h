@@ -1,9 +1,9 @@
-/* Shared by the multiply operator and backends: how far each element of the second factor reaches. */
+/* For the multiply operator and backends: the range of each element of the second factor. */
 #ifndef OPS_MULTIPLY_H
 #define OPS_MULTIPLY_H
 #include "model/op.h"
 
-/* Of n samples: each of the `factors` elements of the second tensor multiplies `points` neighbours of the first. */
+/* Per sample, each of the `factors` elements of the second tensor multiplies `points` neighbours of the first. */
 struct factors { int64_t n, factors, points; };
 static inline struct factors factors_of(const struct graph *g, const struct node *node, int n)
 {

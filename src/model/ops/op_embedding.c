@@ -1,6 +1,6 @@
-/* Embedding: each index of the input becomes that row of a table, as torch.nn.Embedding. Features come first, as
- * channels do: indices of shape T give features x T, a single index gives a vector. An index that names no row yields
- * NaN and adds to no gradient; data sets refuse such samples before (range). */
+/* Embedding: replaces each index by that row of a table, as torch.nn.Embedding does. Features come first, like
+ * channels: indices of shape T give features x T, a single index gives a vector. An index without a row yields NaN and
+ * no gradient; data sets refuse such samples earlier (range). */
 #include <string.h>
 #include "model/ops/embedding.h"
 
@@ -34,7 +34,7 @@ static void forward(const struct op_call *c)
     embedding_take(&m, c->param[0], c->out);
 }
 
-/* In float, as PyTorch does on CPUs. */
+/* In float, like PyTorch on CPUs. */
 static void backward_weights(const struct op_call *c)
 {
     const struct embedding m = embedding_of(c->g, c->node, c->n, c->in[0]);

@@ -1,5 +1,5 @@
-/* Instance norm: group norm whose groups are single channels, as torch.nn.InstanceNorm2d without running statistics,
- * and so without weights unless they are asked for: group_norm.c. */
+/* Instance norm: group norm with single channels as groups, as in torch.nn.InstanceNorm2d without running statistics.
+ * By default it has no weights. See group_norm.c. */
 #include "model/ops/group_norm.h"
 
 static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"},

@@ -1,5 +1,5 @@
-/* Max pooling: padding never wins. Keeps one byte an output element, the window position of the maximum (the first one
- * of equals, as PyTorch). */
+/* Max pooling: padding is never the maximum. Saves one byte per output element, the window position of the maximum (the
+ * first of equal ones, as in PyTorch). */
 #include <math.h>
 #include <string.h>
 #include "model/ops/window.h"
@@ -11,7 +11,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-/* A position is kept in a byte. */
+/* A position must fit into a byte. */
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct window w;

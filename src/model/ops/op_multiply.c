@@ -1,5 +1,5 @@
-/* Product of two tensors, element by element. The second may have one point a channel, which then counts for all points
- * of the channel, as in squeeze and excitation: CxHxW times Cx1x1. */
+/* Product of two tensors, element by element. The second may have one point per channel, which then multiplies all
+ * points of the channel, as in squeeze and excitation: CxHxW times Cx1x1. */
 #include "model/ops/multiply.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)

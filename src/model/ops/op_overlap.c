@@ -1,6 +1,6 @@
-/* A score of maps of classes: true and false positives and negatives of each class but 0, and what follows from them.
- * dice: the mean over cases and classes of 2 tp / (2 tp + fp + fn), of classes that are there in the case's truth, as
- * MONAI counts; pooled_dice, iou: of the sums over all cases and classes. dice_1, iou_1 and so on: of one class. */
+/* Scores of class maps: true and false positives and negatives of each class except 0, and values derived from these.
+ * dice: the mean over cases and classes of 2 tp / (2 tp + fp + fn), only for classes present in the case's truth, as in
+ * MONAI. pooled_dice, iou: from the sums over all cases and classes. dice_1, iou_1 and so on: for one class. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/ops/segment.h"
@@ -10,13 +10,13 @@
 #define CLASS_ROWS(k) \
     {"dice_" #k, CLASS_AT(k, CLASS_DICE), CLASS_AT(k, CLASS_PRESENT)}, \
     {"iou_" #k, CLASS_AT(k, CLASS_TP), CLASS_AT(k, CLASS_ANY)}
-enum { OF_ALL = 3, NAMED = 10 };                         /* classes that have rows of their own */
+enum { OF_ALL = 3, NAMED = 10 };                         /* number of classes with rows of their own */
 static const struct score_row rows[] = {
     {"dice", OVERLAP_DICE, OVERLAP_PRESENT}, {"pooled_dice", OVERLAP_POOLED, OVERLAP_POOLED_OF},
     {"iou", OVERLAP_TP, OVERLAP_ANY}, CLASS_ROWS(1), CLASS_ROWS(2), CLASS_ROWS(3), CLASS_ROWS(4), CLASS_ROWS(5),
     CLASS_ROWS(6), CLASS_ROWS(7), CLASS_ROWS(8), CLASS_ROWS(9), CLASS_ROWS(10), {0}};
 
-/* One class says the same as all. */
+/* With a single class its own rows would repeat those of all. */
 static int n_rows(const struct graph *g, const struct node *n)
 {
     const int64_t classes = segment_classes(&g->tensor[n->in[0]].shape) - 1;
@@ -31,7 +31,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-/* counts: of each class how often it was right, taken, and true */
+/* counts: per class, the number of correct, predicted and true points */
 static void one(const struct segment *s, int64_t classes, int64_t *counts, double *out)
 {
     memset(counts, 0, 3 * (size_t)classes * sizeof *counts);

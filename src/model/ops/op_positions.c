@@ -1,5 +1,5 @@
-/* A learned vector of all channels is added to each point: a position embedding. The weight is 1 x points x channels,
- * whatever the number of dimensions of space. */
+/* Position embedding: adds a learned vector of all channels to each point. The weight is 1 x points x channels for any
+ * number of spatial dimensions. */
 #include <string.h>
 #include "model/ops/learned.h"
 

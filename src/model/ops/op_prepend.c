@@ -1,5 +1,5 @@
-/* Learned points before those of a sequence: channels x T becomes channels x (count + T). A class token, as vision
- * transformers have one: torch.cat([token.expand(n, -1, -1), x], 1) where channels come last. */
+/* Puts learned points before those of a sequence: channels x T becomes channels x (count + T). For the class token of
+ * vision transformers: torch.cat([token.expand(n, -1, -1), x], 1) with channels last. */
 #include <string.h>
 #include "model/ops/learned.h"
 

@@ -1,4 +1,4 @@
-/* Channels `count` times behind each other: y[j] = x[j mod channels], as torch.Tensor.repeat along channels. */
+/* Repeats the channels `count` times: y[j] = x[j mod channels], like torch.Tensor.repeat along channels. */
 #include "model/ops/repeat.h"
 
 enum { A_COUNT };

@@ -1,4 +1,4 @@
-/* Part of a tensor along one dimension, as torch.narrow. */
+/* Part of a tensor along one dimension, like torch.narrow. */
 #include <string.h>
 #include "model/ops/slice.h"
 

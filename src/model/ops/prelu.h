@@ -1,4 +1,4 @@
-/* Sizes of a prelu, for the operator and backends: channels and points of a sample, and whether all share a slope. */
+/* Sizes of a prelu, for the operator and backends: channels and points of a sample, and whether all share one slope. */
 #ifndef OPS_PRELU_H
 #define OPS_PRELU_H
 #include "model/op.h"

@@ -1,4 +1,5 @@
-/* Sizes of a repeat, for the operator and backends: channels and points of a sample of the input, and how often. */
+/* Sizes of a repeat, for the operator and backends: channels and points of an input sample, and the number of
+ * copies. */
 #ifndef OPS_REPEAT_H
 #define OPS_REPEAT_H
 #include "model/op.h"

@@ -1,4 +1,4 @@
-/* What losses and scores of maps of classes make of their sums, in C and CUDA. */
+/* How losses and scores of class maps use their sums, in C and CUDA. */
 #ifndef OPS_SEGMENT_RULE_H
 #define OPS_SEGMENT_RULE_H
 #include <stdbool.h>
@@ -35,16 +35,16 @@ RULE_FN double dice_slope(struct dice_slopes s, int power, double p, double y)
 
 /* ---- overlap: its columns, of one sample ----------------------------------------------------- */
 
-/* Sums over all classes but 0, then OVERLAP_EACH columns for each of these. */
+/* Sums over all classes except 0, then OVERLAP_EACH columns for each of these classes. */
 enum {
-    OVERLAP_DICE, OVERLAP_PRESENT,                       /* of classes that are there: their Dice, and how many */
+    OVERLAP_DICE, OVERLAP_PRESENT,                       /* of classes present: sum of Dice; their number */
     OVERLAP_POOLED, OVERLAP_POOLED_OF,                   /* 2 tp; 2 tp + fp + fn */
     OVERLAP_TP, OVERLAP_ANY,                             /* tp; tp + fp + fn */
     OVERLAP_SUMS
 };
 enum { CLASS_DICE, CLASS_PRESENT, CLASS_TP, CLASS_ANY, CLASS_FP, CLASS_FN, CLASS_TN, OVERLAP_EACH };
 
-/* Adds a class, the k-th of those that count, to the columns, which are 0 before the first. */
+/* Adds the k-th counted class to the columns, which are initially 0. */
 RULE_FN void overlap_add(double *column, long long k, double tp, double fp, double fn, double points)
 {
     double *const of = column + OVERLAP_SUMS + OVERLAP_EACH * k;

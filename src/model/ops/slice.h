@@ -1,12 +1,12 @@
-/* Shared by operators that take or put a part of a tensor along one dimension, and backends that have memory as these
- * have it: of `outer` rows of `width` elements, those from `first` on, `part` of them. */
+/* For operators that read or write a part of a tensor along one dimension, and for backends with their memory layout:
+ * `outer` rows of `width` elements, of which `part` elements from `first` on. */
 #ifndef OPS_SLICE_H
 #define OPS_SLICE_H
 #include "model/op.h"
 
 enum { SLICE_DIM, SLICE_FIRST, SLICE_COUNT };
 struct slice { int64_t outer, width, first, part; };
-/* Of a slice operator's input and n samples. last: dimensions lie in the order 1, 2, ..., 0: channels last. */
+/* For a slice operator's input and n samples. last: the dimensions have the order 1, 2, ..., 0: channels last. */
 static inline struct slice slice_of(const struct graph *g, const struct node *node, int n, bool last)
 {
     const struct shape *s = &g->tensor[node->in[0]].shape;

@@ -1,16 +1,14 @@
-/* What functions of one value are written with, in C and CUDA. For unary_NAME.h, and for those who make loops of them:
- * unary.c (the operators and their reference kernels), the onednn backend's vector loops, kernels/unary.cu for GPUs.
+/* Building blocks for functions of one value, in C and CUDA. For unary_NAME.h, and for the loops over elements: unary.c
+ * (the operators and their reference kernels), the onednn backend's vector loops, kernels/unary.cu for GPUs.
  *
- * Such an operator is one file, unary_NAME.h, and its place in UNARIES. The file defines, both UNARY_FN,
+ * Such an operator is one file, unary_NAME.h, and an entry in UNARIES. The file defines, both UNARY_FN,
  *
- *   float NAME_value(float x, float a)     the function; a: the operator's attribute, where it has one
- *   float NAME_slope(float v, float a)     its derivative, from what backward reads: the input or the output
+ *   float NAME_value(float x, float a)     the function; a: the operator's attribute, if any
+ *   float NAME_slope(float v, float a)     its derivative; v: the input or output that backward reads
  *
- * and ends with UNARY_RULE(NAME, UNARY_FROM_INPUT or UNARY_FROM_OUTPUT, text, {attribute}): the attribute as
- * struct attr_kind, or {NULL}.
- * Both are plain arithmetic on floats without loops, calls of libraries and, where that is possible, branches: so
- * compilers make vector code of them which gives every element the same bits, wherever it lies among its neighbours.
- * What is no number stays none. */
+ * and ends with UNARY_RULE(NAME, UNARY_FROM_INPUT or UNARY_FROM_OUTPUT, text, {attribute}): the attribute as struct
+ * attr_kind, or {NULL}. Both are plain arithmetic on floats without loops, library calls and, if possible, branches. So
+ * compilers vectorise them, and an element's bits do not depend on its position. A NaN stays a NaN. */
 #ifndef OPS_UNARY_H
 #define OPS_UNARY_H
 #include <math.h>
@@ -23,7 +21,7 @@
 #define UNARY_FN static inline
 #endif
 
-/* op_kind.unary: the place in UNARIES. */
+/* op_kind.unary: the index in UNARIES. */
 enum unary {
 #define UNARY(x) UNARY_##x,
 #include "registry.inc"
@@ -45,7 +43,7 @@ UNARY_FN float unary_power(int32_t n)
  * in two parts, so that r is exact), a polynomial fitted to e^r on |r| <= 0.3475 to 2e-9. */
 UNARY_FN float unary_exp(float x)
 {
-    const float round = 12582912.0f;                     /* 1.5 2^23: sums with it are whole */
+    const float round = 12582912.0f;                     /* 1.5 2^23: sums with it are integers */
     float v = x > 88.0f ? 88.0f : x, k;
     uint32_t bits;
     v = v < -87.0f ? -87.0f : v;

@@ -1,6 +1,6 @@
-/* GELU (Hendrycks and Gimpel 2016), torch.nn.GELU: y = x F(x), F the normal distribution's. Exact: F = (1 + erf(x /
- * sqrt 2)) / 2, y' = F + x f(x), f = e^(-x^2/2) / sqrt(2 pi). By tanh: F = (1 + tanh u) / 2, u = sqrt(2 / pi) (x +
- * 0.044715 x^3), y' = F + x (1 - tanh^2 u) u' / 2. */
+/* GELU (Hendrycks and Gimpel 2016), torch.nn.GELU: y = x F(x), F the normal distribution function. Exact: F = (1 +
+ * erf(x / sqrt 2)) / 2, y' = F + x f(x), f = e^(-x^2/2) / sqrt(2 pi). By tanh: F = (1 + tanh u) / 2, u = sqrt(2 / pi)
+ * (x + 0.044715 x^3), y' = F + x (1 - tanh^2 u) u' / 2. */
 #ifndef OPS_UNARY_GELU_H
 #define OPS_UNARY_GELU_H
 #include "model/ops/unary.h"

@@ -1,5 +1,5 @@
-/* y = x hardsigmoid(x) (Howard and others 2019), torch.nn.Hardswish; y' = x / 3 + 1/2 from -3 to 3, where it has
- * corners: 0 below -3, 1 above 3. */
+/* y = x hardsigmoid(x) (Howard and others 2019), torch.nn.Hardswish; y' = x / 3 + 1/2 from -3 to 3 (corners included),
+ * 0 below -3, 1 above 3. */
 #ifndef OPS_UNARY_HARDSWISH_H
 #define OPS_UNARY_HARDSWISH_H
 #include "model/ops/unary.h"

@@ -1,5 +1,4 @@
-/* Geometry and loops of the operator upsample, in C and CUDA: shared by the operator, backends and kernels/pool.cu.
- * Pure. */
+/* Geometry and loops of the operator upsample, in C and CUDA, for the operator, backends and kernels/pool.cu. Pure. */
 #ifndef OPS_UPSAMPLE_H
 #define OPS_UPSAMPLE_H
 #include <stdbool.h>
@@ -11,9 +10,9 @@
 #define UPSAMPLE_FN static inline
 #endif
 
-/* Values lie `lanes` channels side by side, in n planes of points; missing dimensions come first and are 1 wide.
- * linear: by the two neighbours in each dimension; otherwise the one below. corners: the outermost points of input and
- * output fall together; otherwise their outer edges do. */
+/* `lanes` channels are adjacent in memory, in n planes of points; missing dimensions come first and have size 1.
+ * linear: interpolates between two neighbours in each dimension; otherwise takes the one below. corners: the outermost
+ * points of input and output coincide; otherwise their outer edges do. */
 struct upsample { int64_t planes, in[3], out[3]; int lanes; bool linear, corners; };
 /* An output value in one dimension: (1 - part) x[at] + part x[next]. */
 struct upsample_tap { int64_t at, next; float part; };
@@ -35,14 +34,14 @@ UPSAMPLE_FN struct upsample_tap upsample_tap(const struct upsample *u, int dim, 
     return t;
 }
 
-/* What input x has of output o in one dimension. */
+/* The weight of input x in output o, in one dimension. */
 UPSAMPLE_FN float upsample_share(const struct upsample *u, int dim, int64_t o, int64_t x)
 {
     const struct upsample_tap t = upsample_tap(u, dim, o);
     return (t.at == x ? 1 - t.part : 0) + (t.next == x && t.part > 0 ? t.part : 0);
 }
 
-/* No output below *from or above *to reads input x in one dimension; some between may not either. */
+/* Only outputs from *from to *to can read input x in one dimension; not all of these must read it. */
 UPSAMPLE_FN void upsample_readers(const struct upsample *u, int dim, int64_t x, int64_t *from, int64_t *to)
 {
     const int64_t in = u->in[dim], out = u->out[dim];
@@ -55,9 +54,9 @@ UPSAMPLE_FN void upsample_readers(const struct upsample *u, int dim, int64_t x, 
 
 #ifndef __cplusplus
 struct graph; struct node;
-/* Of n samples of a node, with so many channels side by side. */
+/* For n samples of a node, with `lanes` adjacent channels. */
 struct upsample upsample_of(const struct graph *g, const struct node *node, int n, int lanes);
-/* y = x in more (or fewer) points; gx = or += the gradient of x, in the order of outputs. */
+/* y = x with more (or fewer) points; gx = or += the gradient of x, in the order of outputs. */
 void upsample_forward(const struct upsample *u, const float *x, float *y);
 void upsample_backward(const struct upsample *u, const float *gy, float *gx, bool acc);
 #endif
