@@ -1,7 +1,7 @@
-/* From profiled steps to a struct cost: what --profile writes, and what the first steps of a run cost.
+/* From profiled steps to a struct cost: what --profile writes, and the cost of a run's first steps.
  *
- * Users: daemon, bench and tests, between steps. costs_gather and costs_links_measure are collective, and all ranks end
- * with the same numbers. A rank that fails (69, 70, 75) reports it to the others as after a step. Thread: the
+ * Users: train, report, bench and tests, between steps. costs_gather and costs_links_measure are collective, and all
+ * ranks end with the same numbers. A rank that fails (69, 70, 75) reports it to the others as after a step. Thread: the
  * executor's, except that costs_take and costs_pressure are pure. */
 #ifndef EXEC_COSTS_H
 #define EXEC_COSTS_H

@@ -113,8 +113,8 @@ struct exec {
     const struct order *order; struct report *report;    /* of the running step */
 };
 
-/* Ranks are the plan's, of one replica. People know a rank by its number among all replicas. The transport may number
- * them differently. */
+/* Ranks are the plan's, of one replica. Messages to the user number a rank among all replicas. The transport may number
+ * ranks differently. */
 static inline int exec_replica(const struct exec *s) { return s->q.plan[0]->req.replica; }
 static inline int all_rank_of(const struct exec *s, int replica, int rank) { return replica * s->q.pl->n_ranks + rank; }
 static inline int all_rank(const struct exec *s) { return all_rank_of(s, exec_replica(s), s->rank); }

@@ -1,4 +1,4 @@
-/* The account by the host's clock, and the other users of the same events: marks, spans, times of kernels. */
+/* The time breakdown by the host's clock, and the calls of the other receivers: stream, spans, times of kernels. */
 #include <stdlib.h>
 #include <string.h>
 #include "exec/meter_int.h"
@@ -9,7 +9,7 @@ int meter_to(struct exec *s, enum account part, struct err *e)
     return stream_to(s, part, e);
 }
 
-/* Marks on the stream record the device's activity. */
+/* Events on the stream record the device's activity. */
 static void span_add(struct exec *s, enum span_kind kind, uint64_t from, uint64_t to, int index)
 {
     bool of_stream = s->meter->stream && kind != SPAN_MESSAGE && kind != SPAN_STEP;

@@ -1,9 +1,9 @@
-/* One interface for everything that measures a rank's time: the account of its parts, the spans of traced steps, and
- * the times of single kernels. The other files of exec report events here and do nothing else about time.
+/* One interface for everything that measures a rank's time: its time breakdown, the spans of traced steps, and the
+ * times of single kernels. The other files of exec report events here and do nothing else about time.
  *
- * In a step exactly one part of the account runs at any moment. On a device the account comes from marks on its stream
- * (stream.c): the device runs after the host, and the host's own work meanwhile does not count. Otherwise it comes from
- * the host's clock. */
+ * In a step exactly one part of the breakdown runs at any moment. On a device the breakdown comes from events on its
+ * stream (stream.c): the device runs after the host, and the host's own work meanwhile does not count. Otherwise it
+ * comes from the host's clock. */
 #ifndef EXEC_METER_H
 #define EXEC_METER_H
 #include "base/clock.h"
@@ -32,12 +32,13 @@ int meter_open(struct exec *s, struct err *e);          /* after all plans are b
 void meter_close(struct exec *s);
 /* Begins a step: exec.step and exec.plan name it. Fills r->idle_ns. */
 int meter_step(struct exec *s, const struct order *o, struct report *r, struct err *e);
-/* Ends it. Waits for the stream, unless the step failed: then its marks are not valid. Fills the report's account. */
+/* Ends the step. Waits for the stream, unless the step failed: then its events are not valid. Fills the report's time
+ * breakdown. */
 int meter_step_end(struct exec *s, bool failed, struct report *r, struct err *e);
 void meter_act(struct exec *s, int act);                /* what follows belongs to this action of the row */
 void meter_act_end(struct exec *s);
 
-/* The host's work from here on; no part of a stream's account. Returns clock_ns. */
+/* The host works on `part` from here on; no effect on a stream's breakdown. Returns clock_ns. */
 static inline uint64_t meter_host(struct exec *s, enum account part)
 {
     struct meter *m = s->meter;

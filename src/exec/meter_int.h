@@ -1,10 +1,10 @@
-/* The receivers of the meter's events: marks on a stream, spans, times of kernels. Only the meter calls them. */
+/* The receivers of the meter's events: events on a stream, spans, times of kernels. Only the meter calls them. */
 #ifndef EXEC_METER_INT_H
 #define EXEC_METER_INT_H
 #include "exec/meter.h"
 
-/* Time on an asynchronous stream (stream.c); without a stream all of them do nothing. Marks on the stream make the
- * account of a step. */
+/* Time on an asynchronous stream (stream.c); without a stream these functions do nothing. Events on the stream give the
+ * time breakdown of a step. */
 int stream_open(struct exec *s, struct err *e);
 void stream_close(struct exec *s);
 int stream_step(struct exec *s, struct err *e);          /* a step begins */
@@ -12,8 +12,9 @@ int stream_step(struct exec *s, struct err *e);          /* a step begins */
 int stream_to(struct exec *s, enum account part, struct err *e);
 /* as stream_to, in a fine step, for one kernel (index as in spans) */
 int stream_kernel(struct exec *s, enum account part, int index, struct err *e);
-bool stream_fine(const struct exec *s);                  /* does this step mark every change, also within an action? */
-/* when everything is done: the meter's account from the marks, and spans of a traced step; from, to: clock_ns of the
+/* does this step record every change, also within an action? */
+bool stream_fine(const struct exec *s);
+/* when all work is done: the meter's breakdown from the events, and spans of a traced step; from, to: clock_ns of the
  * step */
 int stream_collect(struct exec *s, uint64_t from, uint64_t to, struct err *e);
 /* runs one kernel alone and times it */

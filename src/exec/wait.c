@@ -44,9 +44,9 @@ void posts_look(struct exec *s)
     }
 }
 
-/* Waits until the post is done, or until its end is queued and joined by the stream. The stream marks waits, too. The
- * device reaches the mark when it has nothing else to do. If it is later than the host, it reaches it at once, and the
- * wait takes no time. */
+/* Waits until the post is done, or until its end is queued and joined by the stream. The stream has an event for waits,
+ * too. The device reaches this event when it has nothing else to do. If the device is later than the host, it reaches
+ * the event at once, and the wait takes no time. */
 static int pending_wait(struct exec *s, struct pending *p, struct err *e)
 {
     enum tp_state state = pending_test(s, p);

@@ -1,4 +1,4 @@
-/* What train.freeze saves, for people. Pure, as job.h. */
+/* What train.freeze saves, as text for the user. Pure, as job.h. */
 #ifndef JOB_FREEZE_SAVINGS_H
 #define JOB_FREEZE_SAVINGS_H
 #include "job/job.h"

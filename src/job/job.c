@@ -198,7 +198,7 @@ static int rows_read(struct job *j, struct err *e)
     return 0;
 }
 
-/* The planner calls the text "rows"; people know the file's name. False: the error is about something else. */
+/* The planner calls the text "rows"; the user needs the file's name. False: the error is about something else. */
 static bool rows_blamed(const struct job *j, const struct err *why, struct err *e)
 {
     if (why->code != E_DATA || strncmp(why->text, "rows:", 5)) return false;

@@ -88,7 +88,7 @@ int job_plan(struct job *j, int n_ranks, struct err *e);
 int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */
 struct feed_order job_order(const struct job *j);          /* of the training samples */
-/* Adds a line for people if batches leave out training samples, or if there are fewer samples than a batch has. */
+/* Adds a line for the user if batches leave out training samples, or if there are fewer samples than a batch has. */
 void job_samples_note(const struct job *j, struct text *out);
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* epochs of which this many steps see samples */

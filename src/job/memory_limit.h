@@ -7,9 +7,9 @@
  * from it; NULL: all. each: each of these ranks has `bytes` for itself. soft: a run above it is slow, but legal. name:
  * the end of "more than the 2 GiB of ...". */
 struct fit_pool { uint64_t bytes; const char *name; const bool *of; int n_of; bool each, soft; };
-/* The hosts as the daemon describes them. beside: bytes that a rank of all replicas takes besides its plan. A rank that
- * reads samples takes `reader` for that, and its process `cache`. threads: one process has all ranks. elsewhere: ranks
- * may run on other machines. advisory: limit_check, limit_all and limit_missing ignore hosts. */
+/* The hosts, as src/train/memory.c reads them. beside: bytes that a rank of all replicas takes besides its plan. A rank
+ * that reads samples takes `reader` for that, and its process `cache`. threads: one process has all ranks. elsewhere:
+ * ranks may run on other machines. advisory: limit_check, limit_all and limit_missing ignore hosts. */
 struct fit_host {
     const struct fit_pool *pool; int n;
     uint64_t (*beside)(const struct job *j, int rank);

@@ -1,5 +1,5 @@
-/* The device as a value: what kernel selection and cost estimates know about it. A backend fills it in
- * (be_ops.describe); no code below the daemon queries the machine. */
+/* The device as a value: the properties that kernel selection and cost estimates use. A backend fills it in
+ * (be_ops.describe); no code of plan queries the machine. */
 #ifndef PLAN_DEVICE_H
 #define PLAN_DEVICE_H
 #include <stdbool.h>

@@ -265,7 +265,7 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     return bad ? -1 : 0;
 }
 
-/* If the checker rejects rows that people wrote, the file is bad; that is no bug of ours. */
+/* If the checker rejects the user's rows, the file is bad; that is no bug of the planner. */
 static int rows_blame(const struct plan *p, const struct err *why, struct err *e)
 {
     static const char ours[] = "illegal plan: ";

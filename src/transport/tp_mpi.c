@@ -495,7 +495,7 @@ static int mpi_meet(struct tp *t, const bool *with, struct err *e)
 }
 static bool mpi_reads(struct tp *t, int peer) { return tp_shm_reads(mpi_of(t)->rooms, peer); }
 
-/* Lists ranks of one host that send messages although they should share memory; people should know it. */
+/* Lists ranks of one host that send messages although they should share memory; the user should see them. */
 static bool mpi_via(struct tp *t, int i, int *to, const char **via)
 {
     *via = "messages, as memory cannot be shared";
