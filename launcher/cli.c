@@ -32,8 +32,11 @@ int cli_next(const struct cli *c, int argc, char **argv, struct err *e)
     int got = getopt_long(argc, argv, letters, option, NULL);
     if (got < 0) return CLI_END;
     if (got == ':') return err_set(e, E_USAGE, "%s needs a value", argv[optind - 1]), CLI_WRONG;
-    if (got == '?')
-        return err_set(e, E_USAGE, "unknown option %s (see %s --help)", argv[optind - 1], c->program), CLI_WRONG;
+    if (got == '?') {                                     /* an unknown letter may stand behind others */
+        const char letter[] = {'-', (char)optopt, 0};
+        const char *what = optopt > 0 && optopt < FIRST ? letter : argv[optind - 1];
+        return err_set(e, E_USAGE, "unknown option %s (see %s --help)", what, c->program), CLI_WRONG;
+    }
     int index = got - FIRST;
     for (int i = 0; got < FIRST && cli_row(c, i, &o); i++) if (o.letter == got) index = i;
     return index >= c->n ? finished(c, index, e) : index;

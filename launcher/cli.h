@@ -1,5 +1,5 @@
-/* Command lines of mpstage-run and mpstage-experiment: one table for each gives --help, the options for getopt, and the
- * completions of shells. One thread. */
+/* Command lines of mpstage-run, mpstage-experiment and mpstagectl: one table for each gives --help, the options for
+ * getopt, and the completions of shells. One thread. */
 #ifndef LAUNCHER_CLI_H
 #define LAUNCHER_CLI_H
 #include <stdbool.h>
@@ -9,9 +9,15 @@
 /* arg: the option's value, NULL: none; FILE and DIR are completed as such. key: the option of the configuration that
  * has the words for it, NULL: none. letter: 0: none. */
 struct cli_option { const char *name, *arg, *help, *key; char letter; };
-/* stops: options end with the first word that is no option. The table does not contain --help and --version, which all
- * programs have. */
-struct cli { const char *program, *usage; const struct cli_option *option; int n; bool stops; };
+/* stops: options end with the first word that is no option. more: adds the part of --help before the options, or NULL.
+ * The table does not contain --help and --version, which all programs have. */
+struct cli {
+    const char *program, *usage;
+    const struct cli_option *option;
+    int n;
+    bool stops;
+    void (*more)(struct text *out);
+};
 
 enum run_option { RUN_MAX_RESTARTS, RUN_MAX_FRUITLESS, RUN_BACKOFF, RUN_STOP_TIMEOUT, RUN_HANG_TIMEOUT, RUN_OPTIONS };
 enum experiment_option { EXPERIMENT_CONFIG, EXPERIMENT_RANKS, EXPERIMENT_REPEAT, EXPERIMENT_SWEEP_REPEAT,

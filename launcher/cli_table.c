@@ -58,6 +58,7 @@ void cli_help(const struct cli *c, struct text *out)
     enum { LEFT = 28, COLUMNS = 79 };
     struct cli_option o;
     text_add(out, "%s\n", c->usage);
+    if (c->more) c->more(out);
     for (int i = 0; cli_row(c, i, &o); i++) {
         char letter[8] = "    ", left[60];
         struct text help = {0};

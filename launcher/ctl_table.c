@@ -19,15 +19,6 @@ const struct ctl_verb_info ctl_verbs[VERBS] = {
     [VERB_VERIFY] = {"verify", NULL, "json", NULL, "check the files of a checkpoint, or all of a run directory", true},
 };
 
-const struct ctl_option ctl_options[] = {
-    {"json", "print JSON: status, watch, top, list, verify"},
-    {"wait", "wait until the checkpoint is written or the run has ended"},
-    {"checkpoint", "stop: write a checkpoint first"},
-    {"help", "print this text", 'h'},
-    {"version", "print the version", 'V'},
-    {NULL},
-};
-
 int ctl_verb_find(const char *name)
 {
     for (int i = 0; i < VERBS; i++) if (!strcmp(ctl_verbs[i].name, name)) return i;
@@ -42,13 +33,10 @@ bool ctl_listed(const char *list, const char *word)
     return false;
 }
 
-void ctl_help(struct text *out)
+static void commands_add(struct text *out)
 {
     char left[40];
-    text_add(out, "usage: mpstagectl RUNDIR COMMAND [option]\n"
-                  "       mpstagectl list|verify DIR [option]\n"
-                  "Command and directory come in either order.\n"
-                  "Queries and controls the mpstaged with run directory RUNDIR.\n\nCommands:\n");
+    text_add(out, "Commands:\n");
     for (int i = 0; i < VERBS; i++) {
         const struct ctl_verb_info *v = &ctl_verbs[i];
         snprintf(left, sizeof left, "%s%s%s%s", v->name, v->arg ? " " : "", v->arg ? v->arg : "",
@@ -56,9 +44,17 @@ void ctl_help(struct text *out)
         text_add(out, "  %-18s %s\n", left, v->help);
     }
     text_add(out, "\nOptions:\n");
-    for (const struct ctl_option *o = ctl_options; o->name; o++) {
-        if (o->letter) snprintf(left, sizeof left, "-%c, --%s", o->letter, o->name);
-        else snprintf(left, sizeof left, "--%s", o->name);
-        text_add(out, "  %-18s %s\n", left, o->help);
-    }
 }
+
+static const struct cli_option options[CTL_OPTIONS] = {
+    [CTL_JSON] = {"json", NULL, "print JSON: status, watch, top, list, verify"},
+    [CTL_WAIT] = {"wait", NULL, "wait until the checkpoint is written or the run has ended"},
+    [CTL_CHECKPOINT] = {"checkpoint", NULL, "stop: write a checkpoint first"},
+};
+const struct cli cli_ctl = {
+    "mpstagectl",
+    "usage: mpstagectl RUNDIR COMMAND [option]\n"
+    "       mpstagectl list|verify DIR [option]\n"
+    "Command and directory come in either order.\n"
+    "Queries and controls the mpstaged with run directory RUNDIR.\n",
+    options, CTL_OPTIONS, false, commands_add};

@@ -2,7 +2,7 @@
 #ifndef LAUNCHER_CTL_TABLE_H
 #define LAUNCHER_CTL_TABLE_H
 #include <stdbool.h>
-#include "base/text.h"
+#include "cli.h"
 
 enum ctl_verb { VERB_STATUS, VERB_WATCH, VERB_TOP, VERB_CHECKPOINT, VERB_STOP, VERB_PAUSE, VERB_RESUME, VERB_SET,
                 VERB_RELOAD, VERB_LOG_LEVEL, VERB_LIST, VERB_VERIFY, VERBS };
@@ -14,9 +14,8 @@ struct ctl_verb_info {
     bool files;                                           /* reads files, needs no run: comes before its directory */
 };
 extern const struct ctl_verb_info ctl_verbs[VERBS];
-struct ctl_option { const char *name, *help; char letter; };
-extern const struct ctl_option ctl_options[];             /* ends with name NULL; options of commands come first */
+enum ctl_option { CTL_JSON, CTL_WAIT, CTL_CHECKPOINT, CTL_OPTIONS };
+extern const struct cli cli_ctl;
 int ctl_verb_find(const char *name);                      /* -1: none */
 bool ctl_listed(const char *list, const char *word);      /* whether it is one of the words */
-void ctl_help(struct text *out);
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "config.h"
 #include "ctl_say.h"
 #include "ctl_table.h"
 
@@ -17,7 +16,7 @@
 struct want {
     int verb;
     const char *dir, *arg;                                /* arg NULL: none */
-    bool json, wait, checkpoint;
+    bool given[CTL_OPTIONS];
 };
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -171,13 +170,13 @@ static int promise(struct call *c, const struct want *w)
 {
     int code = 0;
     json_t *q = request(ctl_verbs[w->verb].name);
-    if (w->wait) json_object_set_new(q, "wait", json_true());
-    if (w->checkpoint) json_object_set_new(q, "checkpoint", json_true());
+    if (w->given[CTL_WAIT]) json_object_set_new(q, "wait", json_true());
+    if (w->given[CTL_CHECKPOINT]) json_object_set_new(q, "checkpoint", json_true());
     json_t *o = ask(c, q, &code);
     if (!o) return code;
-    if (!w->wait) ctl_said(c->dir, "%s", ctl_text_of(o, "state"));
+    if (!w->given[CTL_WAIT]) ctl_said(c->dir, "%s", ctl_text_of(o, "state"));
     json_decref(o);
-    if (!w->wait) return 0;
+    if (!w->given[CTL_WAIT]) return 0;
     return w->verb == VERB_STOP ? end_await(c) : checkpoint_await(c);
 }
 
@@ -188,16 +187,16 @@ static double seconds_of(const struct want *w) { return w->arg ? strtod(w->arg, 
 static int command_run(struct call *c, const struct want *w)
 {
     switch ((enum ctl_verb)w->verb) {
-    case VERB_STATUS: return status(c, w->json);
-    case VERB_WATCH: return ctl_watch(c, seconds_of(w), w->json);
-    case VERB_TOP: return ctl_top(c, seconds_of(w), w->json);
+    case VERB_STATUS: return status(c, w->given[CTL_JSON]);
+    case VERB_WATCH: return ctl_watch(c, seconds_of(w), w->given[CTL_JSON]);
+    case VERB_TOP: return ctl_top(c, seconds_of(w), w->given[CTL_JSON]);
     case VERB_CHECKPOINT: case VERB_STOP: return promise(c, w);
     case VERB_PAUSE: case VERB_RESUME: return simple(c, ctl_verbs[w->verb].name);
     case VERB_SET: return set(c, w->arg);
     case VERB_RELOAD: return reload(c);
     case VERB_LOG_LEVEL: return log_level(c, w->arg);
-    case VERB_LIST: return ctl_list(w->dir, w->json);
-    case VERB_VERIFY: return ctl_verify(w->dir, w->json);
+    case VERB_LIST: return ctl_list(w->dir, w->given[CTL_JSON]);
+    case VERB_VERIFY: return ctl_verify(w->dir, w->given[CTL_JSON]);
     case VERBS: break;
     }
     return E_INTERNAL;
@@ -215,12 +214,9 @@ static int option_misplaced(const char *option)
 
 static int options_check(const struct want *w)
 {
-    const struct { const char *name; bool given; } option[] = {
-        {"json", w->json}, {"wait", w->wait}, {"checkpoint", w->checkpoint},
-    };
-    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
-        if (option[i].given && !ctl_listed(ctl_verbs[w->verb].options, option[i].name))
-            return option_misplaced(option[i].name);
+    for (int i = 0; i < CTL_OPTIONS; i++)
+        if (w->given[i] && !ctl_listed(ctl_verbs[w->verb].options, cli_ctl.option[i].name))
+            return option_misplaced(cli_ctl.option[i].name);
     return 0;
 }
 
@@ -253,25 +249,6 @@ static int words_take(struct want *w, int argc, char **argv)
     return bad ? bad : arg_check(w);
 }
 
-static int help_print(void)
-{
-    struct text t = {0};
-    ctl_help(&t);
-    fputs(t.s, stdout);
-    text_free(&t);
-    return ctl_output_end(0);
-}
-
-/* Long options have no letter, so a letter that getopt reports is an unknown option, wherever it is in its argument. */
-enum { LONG_FIRST = 256, OPTIONS = 8 };
-
-static int option_unknown(char **argv)
-{
-    char letter[3] = {'-', (char)optopt};
-    bool is_letter = optopt > 0 && optopt < LONG_FIRST && !strchr("hV", optopt);
-    return ctl_fail(E_USAGE, "unknown option %s (see mpstagectl --help)", is_letter ? letter : argv[optind - 1]);
-}
-
 static int run(const struct want *w)
 {
     struct call call;
@@ -290,25 +267,15 @@ static void out_of_memory(size_t bytes)
 
 int main(int argc, char **argv)
 {
-    struct option options[OPTIONS] = {0};
     struct want w = {0};
-    opterr = 0;
+    struct err e = {0};
     mem_oom_handler(out_of_memory);
     json_set_alloc_funcs(mem_alloc, free);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    for (int i = 0; ctl_options[i].name; i++)
-        options[i] = (struct option){ctl_options[i].name, 0, NULL,
-                                     ctl_options[i].letter ? ctl_options[i].letter : LONG_FIRST + i};
-    for (int c; (c = getopt_long(argc, argv, "hV", options, NULL)) != -1;) {
-        const char *name = c >= LONG_FIRST ? ctl_options[c - LONG_FIRST].name : "";
-        if (c == 'h') return help_print();
-        if (c == 'V') return printf("mpstagectl %s\n", PACKAGE_VERSION), ctl_output_end(0);
-        if (!*name) return option_unknown(argv);
-        w.json |= !strcmp(name, "json");
-        w.wait |= !strcmp(name, "wait");
-        w.checkpoint |= !strcmp(name, "checkpoint");
-    }
+    int option;
+    while ((option = cli_next(&cli_ctl, argc, argv, &e)) >= 0) w.given[option] = true;
+    if (option != CLI_END) return option == CLI_FINISHED ? 0 : ctl_fail(e.code, "%s", e.text);
     int code = words_take(&w, argc - optind, argv + optind);
     return code ? code : run(&w);
 }

@@ -152,7 +152,8 @@ static void ctl_complete(struct text *out)
         text_add(out, "--help' -- \"$cur\")) ;;\n");
     }
     text_add(out, "        *) COMPREPLY=($(compgen -W '");
-    for (const struct ctl_option *o = ctl_options; o->name; o++) text_add(out, "--%s ", o->name);
+    struct cli_option o;
+    for (int i = 0; cli_row(&cli_ctl, i, &o); i++) text_add(out, "--%s ", o.name);
     text_add(out, "' -- \"$cur\")) ;;\n        esac\n        return\n    fi\n    case $n$verb in\n"
                   "    0) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\") $(compgen -W '");
     verbs_add(out, true, " ");

@@ -177,6 +177,7 @@ run --splits 5,x; said "a size that is no number" 64 '^mpstage-experiment: --spl
 run --splits 5,5; said "a size named twice" 64 '^mpstage-experiment: --splits: 5'
 run --repeat 0; said "no repetition" 64 '^mpstage-experiment: --repeat'
 run --bogus; said "an unknown option" 64 '^mpstage-experiment: unknown option --bogus'
+run -qx; said "an unknown letter" 64 '^mpstage-experiment: unknown option -q '
 run -- --steps 3; said "an option that is the experiment's" 64 '^mpstage-experiment: --steps cannot be passed on'
 run --out none -- -o train.colour=red; said "what mpstaged refuses" 64 '^mpstage-experiment: .*colour'
 run -n 100 --out none; said "more ranks than layers" 78 '^mpstage-experiment: .*stage'
