@@ -222,8 +222,8 @@ static int aside_copy(struct out *o)
     return 0;
 }
 
-/* Takes a trial file through the steps of a commit, so that a folder that forbids one is found now, not when the file
- * is complete. Where a nameless file cannot get a name, files of this place have one from the beginning. */
+/* Takes a trial file through the steps of a commit. So a folder that forbids one is found now, not when the file is
+ * complete. Where a nameless file cannot get a name, files of this place have one from the beginning. */
 static int way_try(struct out_place *p, struct err *e)
 {
     struct out o, other;

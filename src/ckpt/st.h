@@ -20,9 +20,9 @@ bool st_is_float(const struct st_tensor *t);              /* can st_read_float r
  * large. */
 int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
-/* Opens every file of a weight file, a Hugging Face folder (model.safetensors, or model.safetensors.index.json with its
- * shards), or a run directory (weights.safetensors, or else its newest checkpoint), tried in this order. Index and
- * shards must name the same tensors. The caller closes each file and frees the array. */
+/* Opens every file of one of these, tried in this order: a weight file; a Hugging Face folder (model.safetensors, or
+ * model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else its newest checkpoint).
+ * Index and shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* Writes a whole file in pieces to put(sink, bytes). data(ctx, i, buf) supplies tensor i of the given list when it is

@@ -1,6 +1,6 @@
-/* IDX images and labels, held in memory. A pixel becomes x / 255, then (x - mean) / std per channel, after resizing,
- * padding with zeros and cropping, like torchvision's Resize, Pad, CenterCrop, ToTensor and Normalize in that order. So
- * a padded pixel is (0 - mean) / std. A resized pixel is not rounded to an integer. */
+/* IDX images and labels, held in memory. Images are resized, padded with zeros and cropped. Then a pixel becomes x /
+ * 255, then (x - mean) / std per channel. This is torchvision's Resize, Pad, CenterCrop, ToTensor and Normalize in that
+ * order, so a padded pixel is (0 - mean) / std. A resized pixel is not rounded to an integer. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/augment.h"

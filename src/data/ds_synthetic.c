@@ -1,6 +1,6 @@
 /* Random samples, for measurements and experiments: standard normal inputs, or integers below the input's range; one
- * random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone, so it is the same on
- * every rank, in every order, and for any number of samples.
+ * random class, or a random normal target vector. Sample i is a function of (seed, part, i) alone: the same on every
+ * rank, in every order, and for any number of samples.
  *
  * Normal numbers are slow to make, and a GPU would wait for them in every step. So GPU runs cache as many inputs as fit
  * into KEPT_BYTES. Without data.samples only these exist, on any device, and repeat. */

@@ -279,8 +279,8 @@ static bool quoted_take(struct arena *mem, struct list_line *x, struct list_line
     return true;
 }
 
-/* Splits path and label at the last tab, else at the first comma or semicolon after a picture's name, else at the last
- * blank, else at the last comma or semicolon. *label is empty if the line has only a picture. */
+/* Splits path and label at the first of these that exists: the last tab; the first comma or semicolon after a picture's
+ * name; the last blank; the last comma or semicolon. *label is empty if the line has only a picture. */
 static void columns_split(const struct list_line *x, struct list_line *path, struct list_line *label)
 {
     const char *at = memrchr(x->s, '\t', x->n), *end = x->s + x->n, *last = NULL;

@@ -39,8 +39,8 @@ int picture_width(const struct picture *p);              /* as stored, or as shr
 int picture_height(const struct picture *p);
 size_t picture_memory(const struct picture *p);          /* approximate bytes once it is begun */
 struct picture_turn picture_turned(const struct picture *p);   /* all false if the file has no orientation */
-/* Allows decoding a JPEG at a half, a quarter or an eighth of its size, rounded up, if that has at least this width and
- * height in whole pixels, like Pillow's Image.draft. No effect on a PNG. Before picture_begin. */
+/* Allows decoding a JPEG at a half, a quarter or an eighth of its size, rounded up. That size must have at least this
+ * width and height in whole pixels, as in Pillow's Image.draft. No effect on a PNG. Before picture_begin. */
 void picture_shrink(struct picture *p, int64_t width, int64_t height);
 /* A part of at least one pixel, within the picture. */
 struct picture_part { int left, columns, top, rows; };
@@ -61,7 +61,7 @@ int picture_png_write(const uint8_t *rgb, int height, int width, struct text *ou
 #define PICTURE_NAMES ".jpg, .jpeg, .jpe, .jfif or .png"
 bool picture_name(const char *name, size_t n);
 bool picture_foreign(const char *name, size_t n);
-/* The value of EXIF's tag Orientation, 1 to 8, of any numeric type, in a block of EXIF, which begins with the byte
+/* The value of EXIF's tag Orientation, 1 to 8, of any numeric type, in a block of EXIF. The block begins with the byte
  * order, "II" or "MM", or with "Exif" before that. 1: another value; 0: no tag, or malformed. */
 int picture_exif(const uint8_t *exif, size_t n);
 int picture_xmp(const uint8_t *xmp, size_t n);           /* the same for tiff:Orientation in an XMP packet */

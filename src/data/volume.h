@@ -1,6 +1,6 @@
 /* Makes volumes of any grid uniform for a network: turned so that x goes right, y ahead and z up, with voxels of one
- * size, cropped or padded to one size, and with values of one range. Also maps labels back. For data sets and
- * predictions. Pure; any thread.
+ * size. They are also cropped or padded to one size, and scaled to one range of values. Also maps labels back. For data
+ * sets and predictions. Pure; any thread.
  *
  * Arrays are [x][y][z], z being the fastest: nibabel's order, not the files'. */
 #ifndef DATA_VOLUME_H

@@ -11,8 +11,8 @@
  *   NAME_element                           the next weight; state[]: this element's state, which changes
  *
  * and ends with OPTIM_RULE(NAME, text, OPTIM_KEEPS(names of the state buffers), [index in hyper] = "SECTION.KEY", ...).
- * A rule that needs a value of the whole weight first, such as a norm, ends with OPTIM_RULE_WHOLE(the same), has all
- * MAX_STATE buffers, and defines two more:
+ * A rule that needs a value of the whole weight first, such as a norm, ends with OPTIM_RULE_WHOLE(the same). It has all
+ * MAX_STATE buffers and defines two more:
  *
  *   NAME_first                             updates the state; the element's terms of OPTIM_SUMS sums in double
  *   NAME_whole                             uses the sums for NAME_element, which does not change the state

@@ -3,7 +3,7 @@
 #define OPS_UNARY_ELU_H
 #include "model/ops/unary.h"
 
-/* e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which is accurate near zero, where e^x - 1 would cancel. */
+/* e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2). This is accurate near zero, where e^x - 1 would cancel. */
 UNARY_FN float elu_value(float x, float alpha)
 {
     const float t = unary_tanh(0.5f * x), near = 2.0f * t / (1.0f - t), far = unary_exp(x) - 1.0f;
