@@ -145,6 +145,28 @@ struct op_kind {
     const char *const *examples;
 };
 
+/* ---- for the files of operators ---------------------------------------------------------------------------------- */
+
+/* A tensor of n samples: channels c, of so many points. */
+struct extent { int64_t n, c, points; };
+static inline struct extent extent_of(const struct graph *g, int tensor, int64_t n)
+{
+    const struct shape *s = &g->tensor[tensor].shape;
+    return (struct extent){n, s->d[0], shape_count(s) / s->d[0]};
+}
+static inline struct extent extent_in(const struct op_call *c) { return extent_of(c->g, c->node->in[0], c->n); }
+static inline struct extent extent_out(const struct op_call *c) { return extent_of(c->g, c->node->out, c->n); }
+/* Each place `at` of a channel: samples ascending, then points. */
+#define CHANNEL_EACH(x, channel, at) \
+    for (int64_t at##_n = 0; at##_n < (x).n; at##_n++) \
+        for (int64_t at = (at##_n * (x).c + (channel)) * (x).points, at##_end = at + (x).points; at < at##_end; at++)
+static inline int64_t op_count(const struct op_call *c)  /* elements of the output, of all samples */
+{
+    return c->n * shape_count(&c->g->tensor[c->node->out].shape);
+}
+
+/* ---- for all others ---------------------------------------------------------------------------------------------- */
+
 #define TAKES(type) (1u << (type))
 static inline uint32_t op_takes(const struct op_kind *k, int in) { return k->takes[in] ? k->takes[in] : TAKES(F32); }
 static inline int op_min_in(const struct op_kind *k) { return k->n_in ? k->n_in : 1; }

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
+#include "model/ops/dropout.h"
 #include "model/ops/embedding.h"
 #include "model/ops/multiply.h"
-#include "model/ops/stochastic_depth.h"
 #include "model/ops/window.h"
 
 struct simple_kernel {
@@ -152,7 +152,7 @@ static int depth_run(struct be *b, struct be_kernel *base, const struct be_call 
     const float *x = back ? c->gout : c->in[0];
     float *y = back ? c->gin[0] : c->out;
     size_t count = ((struct simple_kernel *)base)->count / (size_t)base->key.samples;
-    const struct depth d = depth_of(b->g, base->node, c->block);
+    const struct dropout d = dropout_of(b->g, base->node, c->block);
     for (int n = 0; n < base->key.samples; n++, x += count, y += count) {
         float keep = base->key.train ? depth_factor(&d, c->sample[n]) : 1;
         if (keep == 0 && !acc) memset(y, 0, count * sizeof *y);

@@ -64,9 +64,9 @@ void conv_weights(const struct conv *k, const float *x, const float *gy, float *
 void conv_bias(int64_t n, int64_t channels, int64_t points, const float *g, float *gb)
 {
     for (int64_t c = 0; c < channels; c++) {
+        const struct extent d = {n, channels, points};
         double sum = 0;
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t s = 0; s < points; s++) sum += g[(i * channels + c) * points + s];
+        CHANNEL_EACH(d, c, at) sum += g[at];
         gb[c] = (float)sum;
     }
 }

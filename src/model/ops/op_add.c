@@ -11,12 +11,10 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static int64_t count(const struct op_call *c) { return c->n * shape_count(&c->g->tensor[c->node->out].shape); }
-
 static void forward(const struct op_call *c)
 {
     float *y = c->out;
-    for (int64_t i = 0, n = count(c); i < n; i++) {
+    for (int64_t i = 0, n = op_count(c); i < n; i++) {
         float sum = ((const float *)c->in[0])[i];
         for (int k = 1; k < c->node->n_in; k++) sum += ((const float *)c->in[k])[i];
         y[i] = sum;
@@ -25,7 +23,8 @@ static void forward(const struct op_call *c)
 
 static void backward_data(const struct op_call *c)
 {
-    for (int k = 0; k < c->node->n_in; k++) if (c->gin[k]) memcpy(c->gin[k], c->gout, (size_t)count(c) * sizeof(float));
+    for (int k = 0; k < c->node->n_in; k++)
+        if (c->gin[k]) memcpy(c->gin[k], c->gout, (size_t)op_count(c) * sizeof(float));
 }
 
 static const char *const examples[] = {"6 + 6", "16x3x3 + 16x3x3", "2x3 + 2x3 + 2x3", "6 + =0", "16x3x3 + =0",

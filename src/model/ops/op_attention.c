@@ -5,6 +5,7 @@
  * Nothing as large as positions times positions is kept: backward makes scores anew from the input, and probabilities
  * of them by what the forward pass kept (ops/attention.h). */
 #include "model/ops/attention.h"
+#include "model/ops/tile.h"
 
 enum { A_HEADS };
 static const struct attr_kind attrs[] = {
@@ -39,9 +40,6 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
 /* One head of one sample: matrices [width][points]. dq, dk, dv: gradients. */
 struct attention_head { const float *q, *k, *v, *o, *go; float *out, *dq, *dk, *dv, *kept; int64_t points, width;
                        double scale; };
-
-/* Channels that are summed side by side: so many sums a pair of positions. */
-enum { TILE = 32 };
 
 static struct attention_head head_of(const struct op_call *c, const struct attention *a, int64_t i)
 {
@@ -96,10 +94,6 @@ static void tile_store(const struct attention_head *h, const double sum[TILE], f
 {
     for (int t = 0; t < some; t++) y[(w + t) * h->points + i] = (float)sum[t];
 }
-static int some_of(const struct attention_head *h, int64_t w)
-{
-    return (int)(h->width - w < TILE ? h->width - w : TILE);
-}
 
 static void forward(const struct op_call *c)
 {
@@ -111,8 +105,8 @@ static void forward(const struct op_call *c)
             for (int64_t w = 0; w < h.width; w += TILE) {
                 double sum[TILE] = {0};
                 for (int64_t j = 0; j < h.points; j++)
-                    tile_add(&h, sum, exp(score(&h, i, j) - sum_log), h.v, j, w, some_of(&h, w));
-                tile_store(&h, sum, h.out, i, w, some_of(&h, w));
+                    tile_add(&h, sum, exp(score(&h, i, j) - sum_log), h.v, j, w, tile_size(h.width, w));
+                tile_store(&h, sum, h.out, i, w, tile_size(h.width, w));
             }
         }
     }
@@ -127,9 +121,9 @@ static void backward_query(const struct attention_head *h, int64_t i)
         double sum[TILE] = {0};
         for (int64_t j = 0; j < h->points; j++) {
             double p = probability(h, i, j);
-            tile_add(h, sum, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->k, j, w, some_of(h, w));
+            tile_add(h, sum, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->k, j, w, tile_size(h->width, w));
         }
-        tile_store(h, sum, h->dq, i, w, some_of(h, w));
+        tile_store(h, sum, h->dq, i, w, tile_size(h->width, w));
     }
 }
 
@@ -139,11 +133,11 @@ static void backward_key(const struct attention_head *h, int64_t j)
         double key[TILE] = {0}, value[TILE] = {0};
         for (int64_t i = 0; i < h->points; i++) {
             double p = probability(h, i, j), mean = product(h, h->go, i, h->o, i);
-            tile_add(h, key, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->q, i, w, some_of(h, w));
-            tile_add(h, value, p, h->go, i, w, some_of(h, w));
+            tile_add(h, key, h->scale * p * (product(h, h->go, i, h->v, j) - mean), h->q, i, w, tile_size(h->width, w));
+            tile_add(h, value, p, h->go, i, w, tile_size(h->width, w));
         }
-        tile_store(h, key, h->dk, j, w, some_of(h, w));
-        tile_store(h, value, h->dv, j, w, some_of(h, w));
+        tile_store(h, key, h->dk, j, w, tile_size(h->width, w));
+        tile_store(h, value, h->dv, j, w, tile_size(h->width, w));
     }
 }
 

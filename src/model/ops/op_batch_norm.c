@@ -30,88 +30,69 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
     return 2 * sizeof(double) * (size_t)g->tensor[n->out].shape.d[0];
 }
 
-struct batch_norm_dims { int64_t c, s; };                /* channels, spatial size */
-static struct batch_norm_dims dims_of(const struct op_call *c)
+static void statistics(const struct op_call *c, struct extent d, int64_t ch, struct bn_saved to)
 {
-    const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct batch_norm_dims){s->d[0], shape_count(s) / s->d[0]};
-}
-
-static void statistics(const struct op_call *c, struct batch_norm_dims d, int64_t ch, struct bn_saved x)
-{
-    double sum = 0, sq = 0, count = (double)c->n * (double)d.s;
-    for (int n = 0; n < c->n; n++)
-        for (int64_t s = 0; s < d.s; s++) sum += ((const float *)c->in[0])[(n * d.c + ch) * d.s + s];
-    double mean = sum / count;
-    for (int n = 0; n < c->n; n++)
-        for (int64_t s = 0; s < d.s; s++) {
-            double v = ((const float *)c->in[0])[(n * d.c + ch) * d.s + s] - mean;
-            sq += v * v;
-        }
-    x.mean[ch] = mean;
-    x.var[ch] = sq / count;
+    const float *x = c->in[0];
+    double sum = 0, sq = 0, count = (double)d.n * (double)d.points;
+    CHANNEL_EACH(d, ch, at) sum += x[at];
+    const double mean = sum / count;
+    CHANNEL_EACH(d, ch, at) sq += (x[at] - mean) * (x[at] - mean);
+    to.mean[ch] = mean;
+    to.var[ch] = sq / count;
 }
 
 static void forward(const struct op_call *c)
 {
-    struct batch_norm_dims d = dims_of(c);
+    const struct extent d = extent_out(c);
     const float *w = c->param[BN_WEIGHT], *b = c->param[BN_BIAS], *rm = c->param[BN_MEAN], *rv = c->param[BN_VAR];
+    const float *x = c->in[0];
     for (int64_t ch = 0; ch < d.c; ch++) {
         double mean, inv;
         if (c->train) {
-            struct bn_saved x = bn_saved_at(c->saved, d.c);
-            statistics(c, d, ch, x);
-            mean = x.mean[ch];
-            inv = 1 / sqrt(x.var[ch] + bn_eps(c->node));
+            struct bn_saved own = bn_saved_at(c->saved, d.c);
+            statistics(c, d, ch, own);
+            mean = own.mean[ch];
+            inv = 1 / sqrt(own.var[ch] + bn_eps(c->node));
         } else {
             mean = rm[ch];
             inv = 1 / sqrt(rv[ch] + bn_eps(c->node));
         }
-        for (int n = 0; n < c->n; n++)
-            for (int64_t s = 0; s < d.s; s++) {
-                int64_t at = (n * d.c + ch) * d.s + s;
-                ((float *)c->out)[at] = (float)((((const float *)c->in[0])[at] - mean) * inv * w[ch] + b[ch]);
-            }
+        CHANNEL_EACH(d, ch, at) ((float *)c->out)[at] = (float)((x[at] - mean) * inv * w[ch] + b[ch]);
     }
 }
 
 /* By running statistics, which are constants: dx = w inv_std dy. Nobody wants more (node.fixed). */
 static void backward_fixed(const struct op_call *c)
 {
-    struct batch_norm_dims d = dims_of(c);
+    const struct extent d = extent_out(c);
     const float *gy = c->gout, *w = c->param[BN_WEIGHT], *var = c->param[BN_VAR];
-    for (int n = 0; n < c->n; n++)
-        for (int64_t ch = 0; ch < d.c; ch++) {
-            double scale = w[ch] * (1 / sqrt(var[ch] + bn_eps(c->node)));
-            int64_t at = (n * d.c + ch) * d.s;
-            for (int64_t s = 0; s < d.s; s++) ((float *)c->gin[0])[at + s] = (float)(scale * gy[at + s]);
-        }
+    for (int64_t ch = 0; ch < d.c; ch++) {
+        double scale = w[ch] * (1 / sqrt(var[ch] + bn_eps(c->node)));
+        CHANNEL_EACH(d, ch, at) ((float *)c->gin[0])[at] = (float)(scale * gy[at]);
+    }
 }
 
 /* dx = w inv_std (dy - mean(dy) - xhat mean(dy xhat)); dw = sum dy xhat; db = sum dy. */
 static void backward_data(const struct op_call *c)
 {
     if (!c->train) { backward_fixed(c); return; }
-    struct batch_norm_dims d = dims_of(c);
+    const struct extent d = extent_out(c);
     struct bn_saved x = bn_saved_at(c->saved, d.c);
     const float *in = c->in[0], *gy = c->gout, *w = c->param[BN_WEIGHT];
-    double count = (double)c->n * (double)d.s;
+    double count = (double)d.n * (double)d.points;
     for (int64_t ch = 0; ch < d.c; ch++) {
         double sum = 0, dot = 0, mean = x.mean[ch], inv = 1 / sqrt(x.var[ch] + bn_eps(c->node));
-        for (int n = 0; n < c->n; n++)
-            for (int64_t s = 0; s < d.s; s++) {
-                int64_t at = (n * d.c + ch) * d.s + s;
-                sum += gy[at];
-                dot += (double)gy[at] * (in[at] - mean) * inv;
-            }
+        CHANNEL_EACH(d, ch, at) {
+            sum += gy[at];
+            dot += (double)gy[at] * (in[at] - mean) * inv;
+        }
         if (c->pgrad[BN_WEIGHT]) ((float *)c->pgrad[BN_WEIGHT])[ch] = (float)dot;
         if (c->pgrad[BN_BIAS]) ((float *)c->pgrad[BN_BIAS])[ch] = (float)sum;
-        for (int n = 0; c->gin[0] && n < c->n; n++)
-            for (int64_t s = 0; s < d.s; s++) {
-                int64_t at = (n * d.c + ch) * d.s + s;
-                double hat = (in[at] - mean) * inv;
-                ((float *)c->gin[0])[at] = (float)(w[ch] * inv * (gy[at] - sum / count - hat * dot / count));
-            }
+        if (!c->gin[0]) continue;
+        CHANNEL_EACH(d, ch, at) {
+            double hat = (in[at] - mean) * inv;
+            ((float *)c->gin[0])[at] = (float)(w[ch] * inv * (gy[at] - sum / count - hat * dot / count));
+        }
     }
 }
 
@@ -124,16 +105,15 @@ static void running_update(float *running, double value, double momentum)
  * the statistics of all samples, merged pairwise (Chan, Golub, LeVeque 1979). */
 static void stats(const struct op_stats *a)
 {
-    const struct shape *s = &a->g->tensor[a->node->out].shape;
-    int64_t c = s->d[0], spatial = shape_count(s) / c;
+    const struct extent d = extent_of(a->g, a->node->out, 1);
     double mom = a->node->attr[A_MOMENTUM].r;
     float *running_mean = a->param[BN_MEAN], *running_var = a->param[BN_VAR];
     bool deferred = !strcmp(a->mode, "deferred");
-    for (int64_t ch = 0; ch < c; ch++) {
+    for (int64_t ch = 0; ch < d.c; ch++) {
         double count = 0, mean = 0, m2 = 0;
         for (int i = 0; i < a->n_mb; i++) {
-            struct bn_saved x = bn_saved_at((void *)(uintptr_t)a->saved[i], c);
-            double k = (double)a->ns[i] * (double)spatial, delta = x.mean[ch] - mean;
+            struct bn_saved x = bn_saved_at((void *)(uintptr_t)a->saved[i], d.c);
+            double k = (double)a->ns[i] * (double)d.points, delta = x.mean[ch] - mean;
             if (deferred) {
                 m2 += x.var[ch] * k + delta * delta * count * k / (count + k);
                 mean += delta * k / (count + k);

@@ -17,10 +17,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static size_t bytes(const struct op_call *c)
-{
-    return (size_t)c->n * (size_t)shape_count(&c->g->tensor[c->node->out].shape) * sizeof(float);
-}
+static size_t bytes(const struct op_call *c) { return (size_t)op_count(c) * sizeof(float); }
 static void forward(const struct op_call *c) { memcpy(c->out, c->in[0], bytes(c)); }
 static void backward_data(const struct op_call *c) { memcpy(c->gin[0], c->gout, bytes(c)); }
 

@@ -8,29 +8,22 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-struct global_pool_dims { int64_t planes, s; };
-static struct global_pool_dims dims_of(const struct op_call *c)
-{
-    const struct shape *in = &c->g->tensor[c->node->in[0]].shape;
-    return (struct global_pool_dims){c->n * in->d[0], shape_count(in) / in->d[0]};
-}
-
 static void forward(const struct op_call *c)
 {
-    struct global_pool_dims d = dims_of(c);
-    for (int64_t p = 0; p < d.planes; p++) {
+    const struct extent d = extent_in(c);
+    for (int64_t p = 0; p < d.n * d.c; p++) {
         double sum = 0;
-        for (int64_t s = 0; s < d.s; s++) sum += ((const float *)c->in[0])[p * d.s + s];
-        ((float *)c->out)[p] = (float)(sum / (double)d.s);
+        for (int64_t s = 0; s < d.points; s++) sum += ((const float *)c->in[0])[p * d.points + s];
+        ((float *)c->out)[p] = (float)(sum / (double)d.points);
     }
 }
 
 static void backward_data(const struct op_call *c)
 {
-    struct global_pool_dims d = dims_of(c);
-    for (int64_t p = 0; p < d.planes; p++)
-        for (int64_t s = 0; s < d.s; s++)
-            ((float *)c->gin[0])[p * d.s + s] = (float)(((const float *)c->gout)[p] / (double)d.s);
+    const struct extent d = extent_in(c);
+    for (int64_t p = 0; p < d.n * d.c; p++)
+        for (int64_t s = 0; s < d.points; s++)
+            ((float *)c->gin[0])[p * d.points + s] = (float)(((const float *)c->gout)[p] / (double)d.points);
 }
 
 static const char *const examples[] = {"3x4x4", "16x3x3", "2x5", "2x2x3x2", NULL};

@@ -2,6 +2,7 @@
  * torch.nn.LayerNorm(channels) where these come last. The variance is the biased one. */
 #include <math.h>
 #include "model/ops/layer_norm.h"
+#include "model/ops/tile.h"
 
 static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {NULL}};
 
@@ -15,28 +16,15 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 
 static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
 {
-    const struct shape *s = &g->tensor[n->out].shape;
-    return 2 * sizeof(float) * (size_t)samples * (size_t)(shape_count(s) / s->d[0]);
+    return 2 * sizeof(float) * (size_t)samples * (size_t)extent_of(g, n->out, 1).points;
 }
 
-/* Backends use these loops, too: vector instructions where the order of sums does not matter. */
+/* Backends use these loops, too: vector instructions where the order of sums does not matter. Channels of a tile lie
+ * `points` apart. */
 #pragma GCC optimize("O3")
 
-/* Points that are worked on together: their channels lie `points` apart. */
-enum { TILE = 32 };
-struct layer_norm_dims { int64_t n, c, points; };
-static struct layer_norm_dims dims_of(const struct op_call *c)
-{
-    const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct layer_norm_dims){c->n, s->d[0], shape_count(s) / s->d[0]};
-}
-static int some_of(const struct layer_norm_dims *d, int64_t from)
-{
-    return (int)(d->points - from < TILE ? d->points - from : TILE);
-}
-
 /* Sums of x, or of (x - mean)^2, over the channels of some points. */
-static void tile_sum(const struct layer_norm_dims *d, const float *x, int some, const double *mean, double sum[TILE])
+static void tile_sum(const struct extent *d, const float *x, int some, const double *mean, double sum[TILE])
 {
     for (int i = 0; i < some; i++) sum[i] = 0;
     for (int64_t c = 0; c < d->c; c++, x += d->points)
@@ -49,7 +37,7 @@ static void tile_sum(const struct layer_norm_dims *d, const float *x, int some, 
 
 static void forward(const struct op_call *call)
 {
-    const struct layer_norm_dims d = dims_of(call);
+    const struct extent d = extent_out(call);
     const float *w = call->param[0], *b = call->param[1];
     const double eps = layer_norm_eps(call->node);
     for (int64_t n = 0; n < d.n; n++)
@@ -58,7 +46,7 @@ static void forward(const struct op_call *call)
             float *y = (float *)call->out + n * d.c * d.points + p,
                   *kept = (float *)call->saved + 2 * (n * d.points + p);
             double mean[TILE], inv[TILE];
-            int some = some_of(&d, p);
+            int some = tile_size(d.points, p);
             tile_sum(&d, x, some, NULL, mean);
             tile_sum(&d, x, some, mean, inv);
             for (int i = 0; i < some; i++) {
@@ -75,7 +63,7 @@ static void forward(const struct op_call *call)
 /* dx = inv_std (g - mean(g) - xhat mean(g xhat)), g = weight dy. */
 static void backward_data(const struct op_call *call)
 {
-    const struct layer_norm_dims d = dims_of(call);
+    const struct extent d = extent_out(call);
     const float *w = call->param[0];
     for (int64_t n = 0; n < d.n; n++)
         for (int64_t p = 0; p < d.points; p += TILE) {
@@ -84,7 +72,7 @@ static void backward_data(const struct op_call *call)
                         *kept = (const float *)call->saved + 2 * (n * d.points + p);
             float *gx = (float *)call->gin[0] + at;
             double sum[TILE] = {0}, dot[TILE] = {0};
-            int some = some_of(&d, p);
+            int some = tile_size(d.points, p);
             for (int64_t c = 0; c < d.c; c++)
                 for (int i = 0; i < some; i++) {
                     double g = (double)gy[c * d.points + i] * w[c];
@@ -103,7 +91,7 @@ static void backward_data(const struct op_call *call)
 
 static void backward_weights(const struct op_call *call)
 {
-    const struct layer_norm_dims d = dims_of(call);
+    const struct extent d = extent_out(call);
     for (int64_t c = 0; c < d.c; c++) {
         double sum = 0, dot = 0;
         for (int64_t n = 0; n < d.n; n++) {

@@ -27,71 +27,55 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static int64_t points_of(const struct graph *g, const struct node *n)
-{
-    const struct shape *s = &g->tensor[n->out].shape;
-    return shape_count(s) / s->d[0];
-}
-
 static uint64_t flops(const struct graph *g, const struct node *n)
 {
-    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape) * (uint64_t)points_of(g, n);
-}
-
-/* Samples, and points of each; features. */
-struct linear_dims { int64_t n, points, out, in; };
-static struct linear_dims dims_of(const struct op_call *c)
-{
-    const struct shape *w = &c->g->param[c->node->param[0]].shape;
-    return (struct linear_dims){c->n, points_of(c->g, c->node), w->d[0], w->d[1]};
+    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape) * (uint64_t)extent_of(g, n->out, 1).points;
 }
 
 static void forward(const struct op_call *c)
 {
-    const struct linear_dims d = dims_of(c);
+    const struct extent in = extent_in(c), out = extent_out(c);
     const float *wt = c->param[0], *bias = c->node->n_param > 1 ? c->param[1] : NULL;
-    for (int64_t n = 0; n < d.n; n++)
-        for (int64_t o = 0; o < d.out; o++)
-            for (int64_t p = 0; p < d.points; p++) {
-                const float *x = (const float *)c->in[0] + n * d.in * d.points + p;
+    for (int64_t n = 0; n < out.n; n++)
+        for (int64_t o = 0; o < out.c; o++)
+            for (int64_t p = 0; p < out.points; p++) {
+                const float *x = (const float *)c->in[0] + n * in.c * in.points + p;
                 double sum = bias ? bias[o] : 0;
-                for (int64_t i = 0; i < d.in; i++) sum += (double)x[i * d.points] * wt[o * d.in + i];
-                ((float *)c->out)[(n * d.out + o) * d.points + p] = (float)sum;
+                for (int64_t i = 0; i < in.c; i++) sum += (double)x[i * in.points] * wt[o * in.c + i];
+                ((float *)c->out)[(n * out.c + o) * out.points + p] = (float)sum;
             }
 }
 
 static void backward_data(const struct op_call *c)
 {
-    const struct linear_dims d = dims_of(c);
+    const struct extent in = extent_in(c), out = extent_out(c);
     const float *wt = c->param[0];
-    for (int64_t n = 0; n < d.n; n++)
-        for (int64_t i = 0; i < d.in; i++)
-            for (int64_t p = 0; p < d.points; p++) {
-                const float *gy = (const float *)c->gout + n * d.out * d.points + p;
+    for (int64_t n = 0; n < in.n; n++)
+        for (int64_t i = 0; i < in.c; i++)
+            for (int64_t p = 0; p < in.points; p++) {
+                const float *gy = (const float *)c->gout + n * out.c * out.points + p;
                 double sum = 0;
-                for (int64_t o = 0; o < d.out; o++) sum += (double)gy[o * d.points] * wt[o * d.in + i];
-                ((float *)c->gin[0])[(n * d.in + i) * d.points + p] = (float)sum;
+                for (int64_t o = 0; o < out.c; o++) sum += (double)gy[o * out.points] * wt[o * in.c + i];
+                ((float *)c->gin[0])[(n * in.c + i) * in.points + p] = (float)sum;
             }
-}
-
-/* Of one output feature, and of one input feature unless x is NULL: the sum over samples, then points. */
-static float summed(const struct linear_dims *d, const float *gy, const float *x)
-{
-    double sum = 0;
-    for (int64_t n = 0; n < d->n; n++)
-        for (int64_t p = 0; p < d->points; p++)
-            sum += (double)gy[n * d->out * d->points + p] * (x ? x[n * d->in * d->points + p] : 1);
-    return (float)sum;
 }
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct linear_dims d = dims_of(c);
+    const struct extent in = extent_in(c), out = extent_out(c);
+    const float *x = c->in[0], *gy = c->gout;
     float *gw = c->pgrad[0], *gb = c->node->n_param > 1 ? c->pgrad[1] : NULL;
-    for (int64_t o = 0; o < d.out; o++) {
-        const float *gy = (const float *)c->gout + o * d.points, *x = c->in[0];
-        for (int64_t i = 0; gw && i < d.in; i++) gw[o * d.in + i] = summed(&d, gy, x + i * d.points);
-        if (gb) gb[o] = summed(&d, gy, NULL);
+    for (int64_t o = 0; o < out.c; o++) {
+        double all = 0;
+        CHANNEL_EACH(out, o, at) all += gy[at];
+        if (gb) gb[o] = (float)all;
+        for (int64_t i = 0; gw && i < in.c; i++) {
+            double sum = 0;
+            for (int64_t n = 0; n < in.n; n++)
+                for (int64_t p = 0; p < in.points; p++)
+                    sum += (double)gy[(n * out.c + o) * out.points + p] * x[(n * in.c + i) * in.points + p];
+            gw[o * in.c + i] = (float)sum;
+        }
     }
 }
 

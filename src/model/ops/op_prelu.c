@@ -38,19 +38,17 @@ static void backward_data(const struct op_call *c)
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct prelu p = prelu_of(c->g, c->node);
+    const struct extent d = extent_out(c);
+    const bool shared = prelu_of(c->g, c->node).shared;
+    const float *x = c->in[0], *gy = c->gout;
     double all = 0;
-    for (int64_t ch = 0; ch < p.c; ch++) {
+    for (int64_t ch = 0; ch < d.c; ch++) {
         double sum = 0;
-        for (int n = 0; n < c->n; n++) {
-            const float *x = (const float *)c->in[0] + (n * p.c + ch) * p.points,
-                        *gy = (const float *)c->gout + (n * p.c + ch) * p.points;
-            for (int64_t s = 0; s < p.points; s++) sum += x[s] > 0 ? 0 : (double)gy[s] * x[s];
-        }
+        CHANNEL_EACH(d, ch, at) sum += x[at] > 0 ? 0 : (double)gy[at] * x[at];
         all += sum;
-        if (!p.shared) ((float *)c->pgrad[0])[ch] = (float)sum;
+        if (!shared) ((float *)c->pgrad[0])[ch] = (float)sum;
     }
-    if (p.shared) *(float *)c->pgrad[0] = (float)all;
+    if (shared) *(float *)c->pgrad[0] = (float)all;
 }
 
 static const char *const examples[] = {"6", "16x3x3 value=-0.5", "5x4x2 shared=yes", "3x2x3x2", "32x5", NULL};

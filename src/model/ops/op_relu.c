@@ -2,20 +2,18 @@
  * elsewhere. Only the output is kept. */
 #include "model/op.h"
 
-static int64_t count(const struct op_call *c) { return c->n * shape_count(&c->g->tensor[c->node->out].shape); }
-
 static void forward(const struct op_call *c)
 {
     const float *x = c->in[0];
     float *y = c->out;
-    for (int64_t i = 0, n = count(c); i < n; i++) y[i] = x[i] <= 0 ? 0 : x[i];
+    for (int64_t i = 0, n = op_count(c); i < n; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
 static void backward_data(const struct op_call *c)
 {
     const float *gy = c->gout, *y = c->out;
     float *gx = c->gin[0];
-    for (int64_t i = 0, n = count(c); i < n; i++) gx[i] = y[i] <= 0 ? 0 : gy[i];
+    for (int64_t i = 0, n = op_count(c); i < n; i++) gx[i] = y[i] <= 0 ? 0 : gy[i];
 }
 
 static const char *const examples[] = {"7", "16x3x3", "3x5", NULL};

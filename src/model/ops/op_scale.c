@@ -13,18 +13,11 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-struct scale_dims { int64_t c, points; };
-static struct scale_dims dims_of(const struct op_call *c)
-{
-    const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct scale_dims){s->d[0], shape_count(s) / s->d[0]};
-}
-
 static void apply(const struct op_call *c, const float *x, float *y)
 {
-    const struct scale_dims d = dims_of(c);
+    const struct extent d = extent_out(c);
     const float *w = c->param[0];
-    for (int64_t i = 0; i < c->n * d.c; i++)
+    for (int64_t i = 0; i < d.n * d.c; i++)
         for (int64_t p = 0; p < d.points; p++) *y++ = *x++ * w[i % d.c];
 }
 
@@ -33,14 +26,11 @@ static void backward_data(const struct op_call *c) { apply(c, c->gout, c->gin[0]
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct scale_dims d = dims_of(c);
+    const struct extent d = extent_out(c);
+    const float *x = c->in[0], *gy = c->gout;
     for (int64_t ch = 0; ch < d.c; ch++) {
         double sum = 0;
-        for (int n = 0; n < c->n; n++) {
-            const float *x = (const float *)c->in[0] + (n * d.c + ch) * d.points,
-                        *gy = (const float *)c->gout + (n * d.c + ch) * d.points;
-            for (int64_t p = 0; p < d.points; p++) sum += (double)gy[p] * x[p];
-        }
+        CHANNEL_EACH(d, ch, at) sum += (double)gy[at] * x[at];
         ((float *)c->pgrad[0])[ch] = (float)sum;
     }
 }

@@ -1,29 +1,13 @@
 /* Softmax over the channels of each point: y_c = e^(x_c) / sum e^x, as torch.nn.Softmax(dim=1). */
 #include <math.h>
 #include "model/op.h"
+#include "model/ops/tile.h"
 
-/* Backends use these loops, too: vector instructions where the order of sums does not matter. */
+/* Backends use these loops, too: vector instructions where the order of sums does not matter. Channels of a tile lie
+ * `points` apart. */
 #pragma GCC optimize("O3")
 
-/* Points that are worked on together: their channels lie `points` apart. */
-enum { TILE = 32 };
-struct softmax_dims { int64_t n, c, points; };
-static struct softmax_dims dims_of(const struct op_call *c)
-{
-    const struct shape *s = &c->g->tensor[c->node->out].shape;
-    return (struct softmax_dims){c->n, s->d[0], shape_count(s) / s->d[0]};
-}
-
-/* Calls STEP for each tile: `at` is where it begins in all samples, `some` how many points it has. */
-#define TILES(d, STEP) \
-    for (int64_t n = 0; n < (d).n; n++) \
-        for (int64_t p = 0; p < (d).points; p += TILE) { \
-            const int64_t at = n * (d).c * (d).points + p; \
-            const int some = (int)((d).points - p < TILE ? (d).points - p : TILE); \
-            STEP; \
-        }
-
-static void tile_forward(const struct softmax_dims *d, const float *x, float *y, int some)
+static void tile_forward(const struct extent *d, const float *x, float *y, int some)
 {
     float most[TILE];
     double sum[TILE] = {0};
@@ -41,12 +25,16 @@ static void tile_forward(const struct softmax_dims *d, const float *x, float *y,
 
 static void forward(const struct op_call *c)
 {
-    const struct softmax_dims d = dims_of(c);
-    TILES(d, tile_forward(&d, (const float *)c->in[0] + at, (float *)c->out + at, some))
+    const struct extent d = extent_out(c);
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t p = 0; p < d.points; p += TILE) {
+            const int64_t at = n * d.c * d.points + p;
+            tile_forward(&d, (const float *)c->in[0] + at, (float *)c->out + at, tile_size(d.points, p));
+        }
 }
 
 /* dx_k = y_k (g_k - sum_c g_c y_c) */
-static void tile_backward(const struct softmax_dims *d, const float *y, const float *gy, float *gx, int some)
+static void tile_backward(const struct extent *d, const float *y, const float *gy, float *gx, int some)
 {
     double sum[TILE] = {0};
     for (int64_t c = 0; c < d->c; c++)
@@ -60,8 +48,13 @@ static void tile_backward(const struct softmax_dims *d, const float *y, const fl
 
 static void backward_data(const struct op_call *c)
 {
-    const struct softmax_dims d = dims_of(c);
-    TILES(d, tile_backward(&d, (const float *)c->out + at, (const float *)c->gout + at, (float *)c->gin[0] + at, some))
+    const struct extent d = extent_out(c);
+    for (int64_t n = 0; n < d.n; n++)
+        for (int64_t p = 0; p < d.points; p += TILE) {
+            const int64_t at = n * d.c * d.points + p;
+            tile_backward(&d, (const float *)c->out + at, (const float *)c->gout + at, (float *)c->gin[0] + at,
+                          tile_size(d.points, p));
+        }
 }
 
 static const char *const examples[] = {"7", "16x3x3", "1x5", "3x2x3x6", "4x41", NULL};

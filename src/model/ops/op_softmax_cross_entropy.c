@@ -32,14 +32,6 @@ static int64_t range(const struct graph *g, const struct node *n, int in)
     return of_points(t->type, &t->shape) ? segment_range(g, n, in) : loss_range(g, n, in);
 }
 
-static double log_sum(const float *x, int64_t n)
-{
-    double max = x[0], sum = 0;
-    for (int64_t i = 1; i < n; i++) if (x[i] > max) max = x[i];
-    for (int64_t i = 0; i < n; i++) sum += exp(x[i] - max);
-    return max + log(sum);
-}
-
 /* The smoothed target of output i; the target itself where nothing is smoothed. */
 static double at(const struct op_call *c, const struct loss_target *t, int n, int64_t i)
 {
@@ -104,7 +96,7 @@ static void forward(const struct op_call *c)
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
-        double lse = log_sum(x, t.count), loss = 0, *out = (double *)c->out + LOSS_COLUMNS * n;
+        double lse = log_sum(x, t.count, 1), loss = 0, *out = (double *)c->out + LOSS_COLUMNS * n;
         for (int64_t i = 0; i < t.count; i++) {
             double p = at(c, &t, n, i);
             if (p != 0) loss -= p * (x[i] - lse);
@@ -120,7 +112,7 @@ static void backward_data(const struct op_call *c)
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
-        double lse = log_sum(x, t.count), mass = 0;
+        double lse = log_sum(x, t.count, 1), mass = 0;
         for (int64_t i = 0; i < t.count; i++) mass += at(c, &t, n, i);
         for (int64_t i = 0; i < t.count; i++)
             ((float *)c->gin[0])[n * t.count + i] =
@@ -130,7 +122,7 @@ static void backward_data(const struct op_call *c)
 
 static void probabilities(const float *x, int64_t n, double *p)
 {
-    double lse = log_sum(x, n);
+    double lse = log_sum(x, n, 1);
     for (int64_t i = 0; i < n; i++) p[i] = exp(x[i] - lse);
 }
 

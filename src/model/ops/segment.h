@@ -49,14 +49,16 @@ static inline struct segment segment_of(const struct op_call *call, int n)
                             {l->type, (const char *)call->in[1] + first * dtype_bytes(l->type)}};
 }
 
-/* log sum exp of a point's channels */
-static inline double segment_log_sum(const struct segment *s, int64_t i)
+/* log sum exp of n values that lie so far apart */
+static inline double log_sum(const float *x, int64_t n, int64_t apart)
 {
-    double most = s->x[i], sum = 0;
-    for (int64_t c = 1; c < s->c; c++) if (s->x[c * s->points + i] > most) most = s->x[c * s->points + i];
-    for (int64_t c = 0; c < s->c; c++) sum += exp(s->x[c * s->points + i] - most);
+    double most = x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++) if (x[i * apart] > most) most = x[i * apart];
+    for (int64_t i = 0; i < n; i++) sum += exp(x[i * apart] - most);
     return most + log(sum);
 }
+/* The same of a point's channels. */
+static inline double segment_log_sum(const struct segment *s, int64_t i) { return log_sum(s->x + i, s->c, s->points); }
 
 /* The class of a point: the first of the largest outputs; of one channel, 1 from probability 1/2 on. */
 static inline int64_t segment_class(const struct segment *s, int64_t i)

@@ -6,11 +6,6 @@
 #pragma GCC optimize("O3", "no-trapping-math")
 #include "model/ops/unary.h"
 
-static size_t count(const struct op_call *c)
-{
-    return (size_t)c->n * (size_t)shape_count(&c->g->tensor[c->node->out].shape);
-}
-
 float unary_attr(const struct node *n) { return n->op->attr && n->op->attr[0].name ? (float)n->attr[0].r : 0; }
 
 static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
@@ -26,12 +21,12 @@ static const char *const examples[] = {"7", "16x3x3", "3x5", "5x2x2x2", NULL};
     } \
     static void rule##_forward(const struct op_call *c) \
     { \
-        rule##_loop(c->out, c->in[0], count(c), unary_attr(c->node)); \
+        rule##_loop(c->out, c->in[0], (size_t)op_count(c), unary_attr(c->node)); \
     } \
     static void rule##_backward_data(const struct op_call *c) \
     { \
-        rule##_back(c->gin[0], (from) == UNARY_FROM_OUTPUT ? c->out : c->in[0], c->gout, count(c), \
-                    unary_attr(c->node)); \
+        rule##_back(c->gin[0], (from) == UNARY_FROM_OUTPUT ? c->out : c->in[0], c->gout, \
+                    (size_t)op_count(c), unary_attr(c->node)); \
     } \
     static const struct attr_kind rule##_attrs[] = {__VA_ARGS__, {NULL}}; \
     const struct op_kind op_##rule = { \
