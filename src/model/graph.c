@@ -42,18 +42,18 @@ char *shape_text(const struct shape *s, char buf[96])
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
 
-int op_attr(const struct op_kind *k, const char *name)
-{
-    for (int i = 0; k->attr && k->attr[i].name; i++) if (!strcmp(k->attr[i].name, name)) return i;
-    assert(!"an attribute that is not in the table of the operator");
-    return -1;
-}
-
 static int attr_index(const struct op_kind *k, const char *name, size_t n)
 {
     for (int i = 0; k->attr && k->attr[i].name; i++)
         if (strlen(k->attr[i].name) == n && !memcmp(k->attr[i].name, name, n)) return i;
     return -1;
+}
+
+int op_attr(const struct op_kind *k, const char *name)
+{
+    int i = attr_index(k, name, strlen(name));
+    assert(i >= 0 && "an attribute that is not in the table of the operator");
+    return i;
 }
 
 static void attrs_default(struct node *n)

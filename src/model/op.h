@@ -5,6 +5,7 @@
  * same bits), always overwrite their outputs, and own no memory. Any thread. */
 #ifndef MODEL_OP_H
 #define MODEL_OP_H
+#include <string.h>
 #include "model/graph.h"
 
 /* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
@@ -201,5 +202,11 @@ static inline bool op_is_product(const struct op_kind *k) { return op_has_window
 extern const struct op_kind *const op_list[];           /* NULL-terminated, order of OPS */
 float unary_attr(const struct node *n);                 /* of OP_UNARY: the function's second argument */
 int op_attr(const struct op_kind *k, const char *name); /* index of an attribute; aborts on an unknown name: a bug */
+static inline const struct attr_value *node_attr(const struct node *n, const char *name)   /* NULL: there is none */
+{
+    for (const struct attr_kind *k = n->op->attr; k && k->name; k++)
+        if (!strcmp(k->name, name)) return &n->attr[k - n->op->attr];
+    return NULL;
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* Windows of adaptive pooling: shared by the operator and backends. */
 #ifndef OPS_ADAPTIVE_H
 #define OPS_ADAPTIVE_H
-#include "model/op.h"
+#include "model/ops/window.h"
 
 struct adaptive { int64_t planes, in[3], out[3]; };      /* missing dimensions come first and are 1 wide */
 struct window_span { int64_t from, to; };
@@ -9,11 +9,9 @@ struct window_span { int64_t from, to; };
 static inline struct adaptive adaptive_of(const struct graph *g, const struct node *node, int n)
 {
     const struct shape *in = &g->tensor[node->in[0]].shape, *out = &g->tensor[node->out].shape;
-    struct adaptive a = {n * in->d[0], {1, 1, 1}, {1, 1, 1}};
-    for (int i = 1, d = 4 - in->n; i < in->n; i++, d++) {
-        a.in[d] = in->d[i];
-        a.out[d] = out->d[i];
-    }
+    struct adaptive a = {.planes = n * in->d[0]};
+    space_sizes(in, a.in);
+    space_sizes(out, a.out);
     return a;
 }
 

@@ -1,5 +1,45 @@
-/* Reference loops of convolutions. */
+/* Convolutions, transposed ones, too: sizes and reference loops. */
+#include <math.h>
 #include "model/ops/conv.h"
+
+static bool turned(const struct node *n) { return n->op->category == OP_CONV_TRANSPOSED; }
+
+struct conv conv_of(const struct op_call *c)
+{
+    const struct extent in = extent_in(c), out = extent_out(c);
+    struct conv k = {.n = c->n, .c = in.c, .o = out.c, .groups = node_attr(c->node, "groups")->i[0]};
+    if (turned(c->node)) k.c = out.c, k.o = in.c;
+    window_of_product(c->node, &c->g->tensor[c->node->in[0]].shape, &k.w, NULL);
+    return k;
+}
+
+int conv_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+{
+    struct window w;
+    const int64_t c = in[0]->d[0], o = node_attr(n, "channels")->i[0], g = node_attr(n, "groups")->i[0];
+    if (o < 1) return err_set(e, E_CONF, "channels is missing");
+    if (window_of_product(n, in[0], &w, e)) return -1;
+    if (c % g || o % g)
+        return err_set(e, E_CONF, "%lld groups do not divide %lld input and %lld output channels", (long long)g,
+                       (long long)c, (long long)o);
+    struct shape weight = {in[0]->n + 1, {turned(n) ? c : o, (turned(n) ? o : c) / g}};
+    f->out.d[0] = o;
+    for (int i = 1, at = 4 - in[0]->n; at < 3; i++, at++) {
+        f->out.d[i] = turned(n) ? w.in[at] : w.out[at];
+        weight.d[i + 1] = w.k[at];
+    }
+    const double bound = 1 / sqrt((double)(shape_count(&weight) / weight.d[0]));
+    f->n_param = node_attr(n, "bias")->i[0] ? 2 : 1;
+    f->param[0] = (struct infer_param){"weight", weight, INIT_UNIFORM, bound};
+    f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, bound};
+    return 0;
+}
+
+uint64_t conv_flops(const struct graph *g, const struct node *n)
+{
+    const int64_t windows = extent_of(g, turned(n) ? n->in[0] : n->out, 1).points;
+    return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape) * (uint64_t)windows;
+}
 
 void conv_forward(const struct conv *k, const float *x, const float *weight, const float *bias, float *y)
 {

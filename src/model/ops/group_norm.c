@@ -1,23 +1,15 @@
 /* Group norm (Wu and He 2018): y = (x - mean) / sqrt(var + eps) * weight + bias, over the channels of a group and all
  * points, of each sample for itself. The variance is the biased one. */
 #include <math.h>
-#include <string.h>
 #include "model/ops/group_norm.h"
-
-static const struct attr_value *attr_of(const struct node *n, const char *name)
-{
-    for (const struct attr_kind *k = n->op->attr; k->name; k++)
-        if (!strcmp(k->name, name)) return &n->attr[k - n->op->attr];
-    return NULL;
-}
 
 struct group_norm group_norm_of(const struct graph *g, const struct node *n)
 {
     const struct shape *s = &g->tensor[n->out].shape;
-    const struct attr_value *groups = attr_of(n, "groups");
+    const struct attr_value *groups = node_attr(n, "groups");
     const int64_t count = groups ? groups->i[0] : s->d[0];
-    return (struct group_norm){s->d[0], shape_count(s) / s->d[0], count, s->d[0] / count, attr_of(n, "eps")->r,
-                               attr_of(n, "affine")->i[0] != 0};
+    return (struct group_norm){s->d[0], shape_count(s) / s->d[0], count, s->d[0] / count, node_attr(n, "eps")->r,
+                               node_attr(n, "affine")->i[0] != 0};
 }
 
 int group_norm_infer(const struct node *n, const struct shape *in, int64_t groups, struct infer *f, struct err *e)
@@ -26,7 +18,7 @@ int group_norm_infer(const struct node *n, const struct shape *in, int64_t group
         return err_set(e, E_CONF, "%lld groups do not divide %lld channels", (long long)groups, (long long)in->d[0]);
     if (shape_count(in) == groups)
         return err_set(e, E_CONF, "a group has one value a sample, its own mean: nothing would be left");
-    f->n_param = attr_of(n, "affine")->i[0] ? 2 : 0;
+    f->n_param = node_attr(n, "affine")->i[0] ? 2 : 0;
     f->param[GN_WEIGHT] = (struct infer_param){"weight", {1, {in->d[0]}}, INIT_ONE};
     f->param[GN_BIAS] = (struct infer_param){"bias", {1, {in->d[0]}}};
     return 0;

@@ -7,15 +7,9 @@ static const struct attr_kind attrs[] = {{"size", A_INTS, 1, 1, 1 << 16, "output
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    const struct attr_value *v = &n->attr[A_SIZE];
-    int spatial = in[0]->n - 1;
-    if (spatial < 1 || spatial > 3)
-        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
-                       in[0]->n);
-    if (v->n != 1 && v->n != spatial)
-        return err_set(e, E_CONF, "%d values for %d spatial dimensions", v->n, spatial);
-    for (int i = 0; i < spatial; i++) f->out.d[i + 1] = v->i[v->n == 1 ? 0 : i];
-    return 0;
+    const int spatial = space_check(n, in[0], e);
+    for (int i = 0; i < spatial; i++) f->out.d[i + 1] = space_value(&n->attr[A_SIZE], i);
+    return spatial < 0 ? -1 : 0;
 }
 
 /* One plane, forward or back: every output with its window, in their order. */

@@ -1,10 +1,9 @@
 /* Transposed convolution in one to three dimensions, as torch.nn.ConvTranspose2d: every input value spreads over a
  * window of the output, y[o, i s - p + t d] += x[c, i] w[c, o, t]. It is the input gradient of the convolution with
- * these weights, so that convolution's passes change places here. */
-#include <math.h>
+ * these weights, so that convolution's passes change places here. Weights are [input channels][output channels of a
+ * group][kernel]. */
 #include "model/ops/conv.h"
 
-enum { A_CHANNELS, A_KERNEL, A_STRIDE, A_PADDING, A_OUTPUT_PADDING, A_DILATION, A_GROUPS, A_BIAS };
 static const struct attr_kind attrs[] = {
     {"channels", A_INT, 0, 1, 1 << 20, "output channels"},
     {"kernel", A_INTS, 1, 1, 1024, "window size"},
@@ -17,60 +16,21 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-/* Weights are [input channels][output channels of a group][kernel]. They begin as torch's do: uniform, by the number of
- * weights of an input channel. */
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
-{
-    struct window w;
-    int64_t c = in[0]->d[0], o = n->attr[A_CHANNELS].i[0], g = n->attr[A_GROUPS].i[0];
-    int ns = in[0]->n - 1;
-    if (o < 1) return err_set(e, E_CONF, "channels is missing");
-    if (window_make_transposed(n, in[0], &w, e)) return -1;
-    if (c % g || o % g)
-        return err_set(e, E_CONF, "%lld groups do not divide %lld input and %lld output channels", (long long)g,
-                       (long long)c, (long long)o);
-    f->out = (struct shape){.n = ns + 1, .d = {o}};
-    f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
-    struct shape ws = {.n = ns + 2, .d = {c, o / g}};
-    for (int i = 0; i < ns; i++) {
-        f->out.d[i + 1] = w.in[3 - ns + i];
-        ws.d[i + 2] = w.k[3 - ns + i];
-    }
-    double bound = 1 / sqrt((double)(o / g * window_k_size(&w)));
-    f->param[0] = (struct infer_param){"weight", ws, INIT_UNIFORM, bound};
-    f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, bound};
-    return 0;
-}
-
-static uint64_t flops(const struct graph *g, const struct node *n)
-{
-    const struct shape *w = &g->param[n->param[0]].shape, *in = &g->tensor[n->in[0]].shape;
-    return 2 * (uint64_t)shape_count(w) * (uint64_t)(shape_count(in) / in->d[0]);
-}
-
-static struct conv of_call(const struct op_call *c)
-{
-    const struct shape *in = &c->g->tensor[c->node->in[0]].shape, *out = &c->g->tensor[c->node->out].shape;
-    struct conv k = {.n = c->n, .c = out->d[0], .o = in->d[0], .groups = c->node->attr[A_GROUPS].i[0]};
-    window_make_transposed(c->node, in, &k.w, NULL);
-    return k;
-}
-
 static void forward(const struct op_call *c)
 {
-    const struct conv k = of_call(c);
+    const struct conv k = conv_of(c);
     conv_data(&k, c->in[0], c->param[0], c->node->n_param > 1 ? c->param[1] : NULL, c->out);
 }
 
 static void backward_data(const struct op_call *c)
 {
-    const struct conv k = of_call(c);
+    const struct conv k = conv_of(c);
     conv_forward(&k, c->gout, c->param[0], NULL, c->gin[0]);
 }
 
 static void backward_weights(const struct op_call *c)
 {
-    const struct conv k = of_call(c);
+    const struct conv k = conv_of(c);
     if (c->pgrad[0]) conv_weights(&k, c->gout, c->in[0], c->pgrad[0]);
     if (c->node->n_param > 1 && c->pgrad[1]) conv_bias(k.n, k.c, window_in_size(&k.w), c->gout, c->pgrad[1]);
 }
@@ -91,8 +51,8 @@ const struct op_kind op_conv_transpose = {
     .text = "transposed convolution over one to three spatial dimensions",
     .category = OP_CONV_TRANSPOSED,
     .attr = attrs,
-    .infer = infer,
-    .flops = flops,
+    .infer = conv_infer,
+    .flops = conv_flops,
     .need_w = 1 << 0,
     .forward = forward,
     .backward_data = backward_data,

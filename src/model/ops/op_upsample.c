@@ -1,7 +1,7 @@
 /* Resizing of what lies in space, as torch.nn.Upsample: the nearest point below, or linear between neighbours in each
  * dimension (linear, bilinear, trilinear). Fewer points than before are no mean: values between are left out. */
-#include "model/op.h"
 #include "model/ops/upsample.h"
+#include "model/ops/window.h"
 
 enum { A_FACTOR, A_SIZE, A_LINEAR, A_CORNERS };
 static const struct attr_kind attrs[] = {
@@ -14,19 +14,13 @@ static const struct attr_kind attrs[] = {
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
-    const struct attr_value *factor = &n->attr[A_FACTOR], *size = &n->attr[A_SIZE];
-    int spatial = in[0]->n - 1;
-    if (spatial < 1 || spatial > 3)
-        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
-                       in[0]->n);
-    for (int k = A_FACTOR; k <= A_SIZE; k++)
-        if (n->attr[k].n != 1 && n->attr[k].n != spatial)
-            return err_set(e, E_CONF, "%d values for %d spatial dimensions", n->attr[k].n, spatial);
+    const int spatial = space_check(n, in[0], e);
+    if (spatial < 0) return -1;
     if (n->attr[A_CORNERS].i[0] && !n->attr[A_LINEAR].i[0])
         return err_set(e, E_CONF, "align_corners without linear");
     for (int i = 0; i < spatial; i++) {
-        int64_t to = size->i[size->n == 1 ? 0 : i];
-        f->out.d[i + 1] = to ? to : in[0]->d[i + 1] * factor->i[factor->n == 1 ? 0 : i];
+        int64_t to = space_value(&n->attr[A_SIZE], i);
+        f->out.d[i + 1] = to ? to : in[0]->d[i + 1] * space_value(&n->attr[A_FACTOR], i);
     }
     return 0;
 }

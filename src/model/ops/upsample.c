@@ -1,8 +1,8 @@
 /* Loops of the operator upsample on any layout of channels: row by row of the output, a piece of a row for all planes.
  */
 #include <string.h>
-#include "model/op.h"
 #include "model/ops/upsample.h"
+#include "model/ops/window.h"
 
 enum { PIECE = 64 };                                     /* points of a row whose taps are found at once */
 
@@ -12,11 +12,9 @@ struct row_weights { int n; struct { int64_t at; float share; } of[4]; };
 struct upsample upsample_of(const struct graph *g, const struct node *node, int n, int lanes)
 {
     const struct shape *in = &g->tensor[node->in[0]].shape, *out = &g->tensor[node->out].shape;
-    struct upsample u = {.planes = n * in->d[0] / lanes, .in = {1, 1, 1}, .out = {1, 1, 1}, .lanes = lanes};
-    for (int i = 1, d = 4 - in->n; i < in->n; i++, d++) {
-        u.in[d] = in->d[i];
-        u.out[d] = out->d[i];
-    }
+    struct upsample u = {.planes = n * in->d[0] / lanes, .lanes = lanes};
+    space_sizes(in, u.in);
+    space_sizes(out, u.out);
     u.linear = node->attr[op_attr(node->op, "linear")].i[0];
     u.corners = node->attr[op_attr(node->op, "align_corners")].i[0];
     return u;

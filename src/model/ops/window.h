@@ -1,38 +1,49 @@
 /* Sliding windows over up to three spatial dimensions: geometry shared by convolution and pooling. Pure. */
 #ifndef OPS_WINDOW_H
 #define OPS_WINDOW_H
-#include <string.h>
 #include "model/op.h"
 
 struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions are 1 wide */
 
-/* Kernel, stride, padding and, where there is one, dilation from a node's attributes: one value for all spatial
- * dimensions of the input (channels first), or one each. */
+/* How many spatial dimensions the input has behind its channels; -1: not one to three, or an attribute (A_INTS) has
+ * neither one value for all of them nor one each. */
+static inline int space_check(const struct node *node, const struct shape *in, struct err *e)
+{
+    const int n = in->n - 1;
+    if (n < 1 || n > 3)
+        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
+                       in->n);
+    for (int a = 0; node->op->attr[a].name; a++)
+        if (node->op->attr[a].type == A_INTS && node->attr[a].n != 1 && node->attr[a].n != n)
+            return err_set(e, E_CONF, "%d values for %d spatial dimensions", node->attr[a].n, n);
+    return n;
+}
+static inline int64_t space_value(const struct attr_value *v, int dim) { return v->i[v->n == 1 ? 0 : dim]; }
+static inline void space_sizes(const struct shape *s, int64_t to[3])
+{
+    for (int i = 0, j = s->n - 3; i < 3; i++, j++) to[i] = j < 1 ? 1 : s->d[j];
+}
+
+/* Kernel, stride, padding and, where there is one, dilation from a node's attributes. */
 static inline int window_attrs(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
     /* usual: in a dimension that the input does not have, and without the attribute */
     const struct { const char *name; int64_t usual, *to; } all[] = {
         {"kernel", 1, w->k}, {"stride", 1, w->s}, {"padding", 0, w->p}, {"dilation", 1, w->d}};
-    int n = in->n - 1;
-    if (n < 1 || n > 3)
-        return err_set(e, E_CONF, "the input needs channels and one to three spatial dimensions, it has %d dimensions",
-                       in->n);
-    for (int a = 0; a < 4; a++) {
-        const struct attr_value *v = NULL;
-        for (const struct attr_kind *k = node->op->attr; k->name; k++)
-            if (!strcmp(k->name, all[a].name)) v = &node->attr[k - node->op->attr];
-        if (v && v->n != 1 && v->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", v->n, n);
-        for (int i = 0, j = n - 3; i < 3; i++, j++) all[a].to[i] = !v || j < 0 ? all[a].usual : v->i[v->n == 1 ? 0 : j];
+    const int n = space_check(node, in, e);
+    for (int a = 0; n > 0 && a < 4; a++) {
+        const struct attr_value *v = node_attr(node, all[a].name);
+        for (int i = 0, j = n - 3; i < 3; i++, j++) all[a].to[i] = !v || j < 0 ? all[a].usual : space_value(v, j);
     }
-    return 0;
+    return n < 0 ? -1 : 0;
 }
 
 /* Fills w for a node and the shape of its input. PyTorch's formula: out = floor((in + 2p - d(k-1) - 1) / s) + 1. */
 static inline int window_make(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
     if (window_attrs(node, in, w, e)) return -1;
-    for (int i = 0, j = in->n - 4; i < 3; i++, j++) {
-        w->in[i] = j < 0 ? 1 : in->d[j + 1];
+    space_sizes(in, w->in);
+    for (int i = 0; i < 3; i++) {
         int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
         if (span > room)
             return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span,
@@ -48,13 +59,11 @@ static inline int window_make(const struct node *node, const struct shape *in, s
 static inline int window_make_transposed(const struct node *node, const struct shape *in, struct window *w,
                                          struct err *e)
 {
-    const struct attr_value *more = &node->attr[op_attr(node->op, "output_padding")];
-    int n = in->n - 1;
+    const struct attr_value *more = node_attr(node, "output_padding");
     if (window_attrs(node, in, w, e)) return -1;
-    if (more->n != 1 && more->n != n) return err_set(e, E_CONF, "%d values for %d spatial dimensions", more->n, n);
-    for (int i = 0, j = n - 3; i < 3; i++, j++) {
-        int64_t saved = j < 0 ? 0 : more->i[more->n == 1 ? 0 : j];
-        w->out[i] = j < 0 ? 1 : in->d[j + 1];
+    space_sizes(in, w->out);
+    for (int i = 0, j = in->n - 4; i < 3; i++, j++) {
+        int64_t saved = j < 0 ? 0 : space_value(more, j);
         w->in[i] = (w->out[i] - 1) * w->s[i] - 2 * w->p[i] + w->d[i] * (w->k[i] - 1) + saved + 1;
         if (saved >= w->s[i] && saved > 0)
             return err_set(e, E_CONF, "output_padding %lld is not smaller than the stride %lld", (long long)saved,
@@ -68,13 +77,6 @@ static inline int window_make_transposed(const struct node *node, const struct s
 static inline int window_of_product(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
     return (node->op->category == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
-}
-
-static inline void window_shape(const struct window *w, int64_t channels, int n_spatial, struct shape *out)
-{
-    out->n = n_spatial + 1;
-    out->d[0] = channels;
-    for (int i = 0; i < n_spatial; i++) out->d[i + 1] = w->out[3 - n_spatial + i];
 }
 
 static inline int64_t window_in_size(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
@@ -125,7 +127,7 @@ static inline int pool_infer(const struct node *n, const struct shape *const *in
     if (window_make(n, in[0], &w, e)) return -1;
     for (int i = 0; i < 3; i++)
         if (2 * w.p[i] > w.k[i]) return err_set(e, E_CONF, "padding is more than half of the kernel");
-    window_shape(&w, in[0]->d[0], in[0]->n - 1, &f->out);
+    for (int i = 1; i < in[0]->n; i++) f->out.d[i] = w.out[i + 3 - in[0]->n];
     return 0;
 }
 #endif
