@@ -48,7 +48,7 @@ int cli_count(const char *option, const char *text, int least, int *out, struct 
     char *end;
     long v = strtol(text, &end, 10);
     if (end == text || *end || v < least || v > BILLION)
-        return err_set(e, E_USAGE, "%s: \"%s\" is no whole number from %d", option, text, least);
+        return err_set(e, E_USAGE, "%s: \"%s\" is not a whole number from %d", option, text, least);
     *out = (int)v;
     return 0;
 }

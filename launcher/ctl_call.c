@@ -25,7 +25,7 @@ int call_open(struct call *c, const char *dir, struct err *e)
 {
     *c = (struct call){.dir = dir, .at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .fd = -1};
     if (c->at >= 0) return 0;
-    if (errno == ENOTDIR) return err_set(e, E_DEVICE, "%s: is no run directory", dir);
+    if (errno == ENOTDIR) return err_set(e, E_DEVICE, "%s: is not a run directory", dir);
     return err_set(e, errno == ENOENT ? E_DEVICE : E_PERM, "%s: %s", dir, strerror(errno));
 }
 
@@ -81,8 +81,8 @@ static int no_answer(struct call *c, struct err *e)
     pid_of_lock(c);
     char state = c->pid > 0 && proc_read(c->pid, &p) ? p.state : 0;
     if (c->pid > 0) snprintf(who, sizeof who, "process %d", (int)c->pid);
-    return err_set(e, E_STOPPED, "%s: %s does not respond%s", c->dir, who,
-                   state == 'T' ? ": it is stopped" : state == 't' ? ": a debugger holds it" : "");
+    return err_set(e, E_STOPPED, "%s: %s is not responding%s", c->dir, who,
+                   state == 'T' ? ": it is stopped" : state == 't' ? ": a debugger has stopped it" : "");
 }
 
 /* ---- the connection ---------------------------------------------------------------------------------------------- */

@@ -217,7 +217,7 @@ static void experiment_free(struct experiment *x)
 static void out_of_memory(size_t bytes)
 {
     struct err e = {0};
-    err_set(&e, E_INTERNAL, "out of memory: no room for %zu bytes", bytes);
+    err_set(&e, E_INTERNAL, "out of memory: cannot allocate %zu bytes", bytes);
     _exit(experiment_fail(&e));
 }
 

@@ -157,7 +157,7 @@ int experiment_configure(struct experiment *x, struct err *e)
     x->chunks = (int)json_array_size(json_object_get(plan, "stages")) / x->ranks;
     json_decref(plan);
     if (x->ranks < 2)
-        return err_set(e, E_CONF, "%s: one stage is no pipeline: use -n RANKS, or say stages in section pipeline",
+        return err_set(e, E_CONF, "%s: one stage is not a pipeline: use -n RANKS, or set stages in section pipeline",
                        x->conf);
     return 0;
 }

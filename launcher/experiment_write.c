@@ -324,7 +324,7 @@ static void baseline(const struct experiment *x, struct text *t)
     double d = s ? point_deviation(s) / point_mean(s) : NAN;
     if (!isfinite(d) || d <= MUCH) return;
     text_add(t, "note: the baseline of all speed-ups, one rank with the whole batch, deviates by\n"
-                "%.0f %% from one repetition to another: more repetitions, or a machine of its own,\nwould tell more\n",
+                "%.0f %% from one repetition to another: use more repetitions\nor an idle machine\n",
              100 * d);
 }
 

@@ -37,7 +37,7 @@ static int take_seconds(const char *option, const char *text, double *out, struc
     char *end;
     double v = strtod(text, &end);
     if (end == text || *end || !isfinite(v) || v < 0 || v > MOST)
-        return err_set(e, E_USAGE, "%s: \"%s\" is no number of seconds from 0 to %.0f", option, text, MOST);
+        return err_set(e, E_USAGE, "%s: \"%s\" is not a number of seconds from 0 to %.0f", option, text, MOST);
     *out = v;
     return 0;
 }

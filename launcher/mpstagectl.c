@@ -65,7 +65,7 @@ static int set(struct call *c, const char *assignment)
     const char *eq = strchr(assignment, '=');
     struct text key = {0};
     int code = 0;
-    if (!eq || eq == assignment) return ctl_fail(E_USAGE, "set: want KEY=VALUE, not %s", assignment);
+    if (!eq || eq == assignment) return ctl_fail(E_USAGE, "set: expected KEY=VALUE, not %s", assignment);
     text_add(&key, "%.*s", (int)(eq - assignment), assignment);
     json_t *q = json_pack("{s:s,s:s,s:s}", "command", "set", "key", key.s, "value", eq + 1);
     text_free(&key);
@@ -207,7 +207,7 @@ static int option_misplaced(const char *option)
     struct text whose = {0};
     for (int i = 0; i < VERBS; i++)
         if (ctl_listed(ctl_verbs[i].options, option)) text_add(&whose, "%s%s", whose.n ? ", " : "", ctl_verbs[i].name);
-    ctl_fail(E_USAGE, "--%s goes with %s", option, whose.s);
+    ctl_fail(E_USAGE, "--%s is for %s", option, whose.s);
     text_free(&whose);
     return E_USAGE;
 }
@@ -228,7 +228,7 @@ static int arg_check(const struct want *w)
     if (w->verb != VERB_WATCH && w->verb != VERB_TOP) return 0;
     double seconds = strtod(w->arg, &end);
     if (seconds >= 0.1 && seconds <= 5 && !*end) return 0;
-    return ctl_fail(E_USAGE, "%s: %s is no number of seconds from 0.1 to 5", v->name, w->arg);
+    return ctl_fail(E_USAGE, "%s: %s is not a number of seconds from 0.1 to 5", v->name, w->arg);
 }
 
 /* Takes the words that are no options: a directory and a command, in either order, and the command's argument. If both
@@ -262,7 +262,7 @@ static int run(const struct want *w)
 
 static void out_of_memory(size_t bytes)
 {
-    _exit(ctl_fail(E_INTERNAL, "out of memory: no room for %zu bytes", bytes));
+    _exit(ctl_fail(E_INTERNAL, "out of memory: cannot allocate %zu bytes", bytes));
 }
 
 int main(int argc, char **argv)

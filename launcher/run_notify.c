@@ -92,7 +92,8 @@ static bool line_take(struct words *w, const char *line)
     }
     if (number_of(line, "X_MPSTAGED_RESUMED", &step)) {
         w->resumed = step;
-        if (step < w->committed) run_say("it resumed from step %lld, although step %lld was saved", step, w->committed);
+        if (step < w->committed)
+            run_say("the command resumed from step %lld, although step %lld was saved", step, w->committed);
         else w->committed = step;
     }
     return strcmp(line, "STOPPING=1") != 0;

@@ -122,12 +122,12 @@ lr_of() { sed -n 's/.*"step":'"$1"',"epoch".*"lr":\([0-9.e-]*\),.*/\1/p' s/metri
 equal "from that step on" "0.1 0.05" "$(lr_of $((from - 1))) $(lr_of "$from")"
 check "metrics.jsonl says so" \
     grep -q '"event":"set","step":'"$from"',"key":"train.learning_rate","value":0.05' s/metrics.jsonl
-says "what is no number is refused" 78 'set: .*x. is no finite number' s set train.learning_rate=x
+says "what is not a number is refused" 78 'set: .*x.' s set train.learning_rate=x
 says "what is out of range is refused" 78 'set: ' s set train.learning_rate=-1
 says "-0 is 0" 0 '^s: train.learning_rate is 0 from step' s set train.learning_rate=-0
 "$mpstagectl" s set train.learning_rate=0.05 >/dev/null
 says "another key is refused" 64 'only train.learning_rate can be set' s set train.momentum=0.5
-says "set needs a value" 64 'want KEY=VALUE' s set train.learning_rate
+says "set needs a value" 64 'KEY=VALUE' s set train.learning_rate
 equal "and nothing has changed" 0.05 "$(status_of s learning_rate | cut -c1-4)"
 
 # Somebody who sends a byte now and then is dismissed after 10 s; what he is told is looked at below.
@@ -178,7 +178,7 @@ check "and the run goes on" moves s
 says "log-level" 0 'level debug$' s log-level debug
 "$mpstagectl" s status >/dev/null
 check "what is asked stands in the log" grep -q 'debug: control: user .*: status' s/mpstaged.log
-says "an unknown level" 64 'want error, warning, note, info or debug' s log-level loud
+says "an unknown level" 64 'log-level: .*error, warning, note, info or debug' s log-level loud
 says "note" 0 'level note$' s log-level note
 lines=$(wc -l <s/mpstaged.log)
 "$mpstagectl" s set train.learning_rate=0.1 >/dev/null

@@ -67,7 +67,7 @@ else skip "all places taken" "apt-get install python3"; fi
 "$mpstagectl" r watch 0.2 >watched 2>watched-err & watcher=$!
 sleep 0.5
 halt "$pid"
-away="r: process $pid does not respond: it is stopped"
+away="r: process $pid is not responding: it is stopped"
 says "status of a run that is stopped" 75 "$away\$" r status
 for _ in $(seq 100); do [ ! -s watched-err ] || break; sleep 0.1; done
 halt "$watcher"
@@ -92,7 +92,7 @@ kept=$pid
 begin a
 halt "$pid"
 says "a request to stop waits for a run that is stopped" \
-    75 "a: process $pid does not respond: it is stopped; the request is queued\$" a stop
+    75 "a: process $pid is not responding: it is stopped; the request is queued\$" a stop
 kill -CONT "$pid"
 for _ in $(seq 100); do ! grep -q '"reason":"stopped"' a/metrics.jsonl || break; sleep 0.1; done
 check "and is obeyed when it goes on" grep -q '"reason":"stopped"' a/metrics.jsonl

@@ -1,8 +1,8 @@
 #!/bin/sh
-# documented.sh: what the manual pages name is there. The names come from the built pages: options, settings of the
-# configuration, exit statuses, events and keys of metrics.jsonl, signals, variables of the environment. Each has a row
-# here that uses it; a name without a row fails, and so does a row whose name no page has. Commands of mpstagectl(1)
-# are used so by commands.sh, the figures of MONITORING by http.sh.
+# documented.sh: what the manual pages name is there. The names come from the built pages: options, exit statuses, events
+# and keys of metrics.jsonl, signals, variables of the environment. Each has a row here that uses it; a name without a
+# row fails, and so does a row whose name no page has. Settings of the configuration are used so by t_conf.c, commands
+# of mpstagectl(1) by commands.sh, the figures of MONITORING by http.sh.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 top=$(CDPATH='' cd -- "$here/.." && pwd)
@@ -76,7 +76,7 @@ schedule|0|^    schedule = "gpipe"$|$m --schedule gpipe --print-config
 partition|0|^    partition = "auto"$|$m --partition auto --print-config
 stages|0|^    stages = 1$|$m --stages 1 --print-config
 device|0|reference plain C|$m --device reference --transport local --run-dir device
-transport|78|--transport: "pigeon" is none of|$m --transport pigeon --check-config
+transport|78|--transport: "pigeon"|$m --transport pigeon --check-config
 precision|78|--precision: bf16 is for GPUs|$m --precision bf16 --device cpu --check-config
 allow-shared-gpu|0|^    allow_shared_gpu = yes$|$m --allow-shared-gpu --print-config
 threads|0|threads 2,|$m --threads 2 --transport local --run-dir threads && head -n 1 threads/metrics.jsonl
@@ -126,9 +126,9 @@ stopped_deaf() { "$runner" "$@" -- ./deaf & until [ -e up ]; do sleep 0.05; done
 rows mpstage-run <<'END'
 max-restarts|9|giving up after 1 restart|$runner --max-restarts 1 --backoff 0 -- sh -c 'exit 9'
 max-fruitless|70|giving up: 1 restart without|$runner --max-fruitless 1 -- sh -c 'exit 9'
-backoff|64|--backoff: "-1" is no number of seconds|$runner --backoff -1 -- true
+backoff|64|--backoff: "-1"|$runner --backoff -1 -- true
 stop-timeout|75|SIGTERM|stopped_deaf --stop-timeout 0
-hang-timeout|64|--hang-timeout: "never" is no number|$runner --hang-timeout never -- true
+hang-timeout|64|--hang-timeout: "never"|$runner --hang-timeout never -- true
 help|0|^usage: mpstage-run|$runner --help
 version|0|^mpstage-run .*[0-9]|$runner --version
 END
@@ -166,215 +166,6 @@ help|0|^usage: mpstage-experiment|$experiment --help
 version|0|^mpstage-experiment .*[0-9]|$experiment --version
 END
 all_used "options of mpstage-experiment(1)" mpstage-experiment options mpstage-experiment.1
-
-# ---- settings of mpstaged.conf(5) ------------------------------------------------------------------------------------
-minimal="-o model.network=toy -o data.source=synthetic -o train.steps=1"
-# printed OPTIONS...: what --print-config says, as section.key = value
-printed() {
-    "$mpstaged" --print-config "$@" 2>"$aside/err" |
-        awk '/^[a-z]+ \{/ { section = $1 } / = / { sub(/^ */, ""); print section "." $0 }'
-}
-: >nothing.conf
-printed -c nothing.conf $minimal >"$aside/defaults"
-# settings OPTIONS...: rows KEY VALUE WRONG on the standard input, with | between them. All values stand in one file and
-# are printed, though they are none of the defaults; each wrong one stands alone and is refused with 78 and by its name.
-settings() {
-    cat >"$aside/settings"
-    tr '.|' '  ' <"$aside/settings" | LC_ALL=C sort -s -k1,1 | awk '{ print $1 }' | uniq | while read -r section; do
-        echo "$section {"
-        sed -n "s/^$section\.\([a-z0-9_]*\)|\([^|]*\)|.*/    \1 = \2/p" "$aside/settings"
-        echo "}"
-    done >good.conf
-    printed -c good.conf "$@" >"$aside/printed"
-    [ -s "$aside/printed" ] || why
-    while IFS='|' read -r key value wrong; do
-        used setting "$key"
-        printf '%s { %s = %s }\n' "${key%%.*}" "${key#*.}" "$wrong" >wrong.conf
-        code=0 others=$minimal
-        [ "$key" != model.network ] || others=${minimal#*network=toy}
-        "$mpstaged" -c wrong.conf $others --check-config >"$aside/out" 2>"$aside/err" || code=$?
-        bad=
-        grep -qxF -- "$key = $value" "$aside/printed" || bad="$bad; $value is not printed"
-        ! grep -qxF -- "$key = $value" "$aside/defaults" ||
-            bad="$bad; $value is the default"
-        [ "$code" -eq 78 ] || bad="$bad; $code, wanted 78"
-        grep -qF -- "wrong.conf:1: $key: " "$aside/err" || bad="$bad; the refusal does not name it"
-        if [ -z "$bad" ]; then ok "$key"
-        else { grep -F "$key = " "$aside/printed" || true; why; } | note; not_ok "$key$bad"; fi
-    done <"$aside/settings"
-}
-settings -o data.source=synthetic <<'END'
-run.name|"fresh"|""
-run.seed|7|-1
-run.directory|"folder"|""
-run.device|"reference"|"abacus"
-run.transport|"local"|"pigeon"
-run.transfer_timeout|30|86401
-run.hang_timeout|3|"3"
-run.nccl_max_ctas|8|33
-run.allow_shared_gpu|yes|2
-run.kernel_table|"table.json"|""
-run.try_compiled|yes|"yes"
-run.kernel_candidates|"all"|"few"
-run.graphs|no|maybe
-run.kernel_times|no|3
-run.threads|2|1025
-run.init_from|"weights"|"$"
-run.resume|"force"|"perhaps"
-run.dump_gradients|"gradients"|"$NO_SUCH_VARIABLE/g"
-run.trace|"trace"|"~somebody/t"
-run.trace_steps|5|0
-model.network|"mlp"|"brain"
-model.input|{6}|{0}
-model.classes|9|-1
-model.hidden|{8, 8}|{8, 0}
-model.dropout|0.5|1
-data.labels|"onehot"|"colour"
-data.shuffle|yes|3
-data.samples|40|-1
-data.test_samples|10|ten
-data.prefetch|4|0
-data.workers|3|-1
-train.batch_size|16|0
-train.last_batch|"drop"|"none"
-train.split_size|4|-4
-train.steps|9|1.5
-train.epochs|2|-2
-train.evaluate|no|"no"
-train.evaluate_every|5|-5
-train.evaluate_epochs|2|-2
-train.confusion|yes|"yes"
-train.evaluate_batch_size|8|{8, 8}
-train.loss|"mse"|"huber"
-train.scores|{"mean_absolute_error"}|{""}
-train.learning_rate|0.5|nan
-train.momentum|0.9|1.5
-train.nesterov|yes|2
-train.weight_decay|0.25|-1
-train.clip_norm|1|-1
-train.clip_value|0.5|-1
-run.verify_every|3|-1
-train.nonfinite|"skip"|"panic"
-train.nonfinite_limit|9|0
-train.schedule|"step"|"triangle"
-train.warmup_steps|5|-5
-train.warmup_factor|0.5|2
-train.milestones|{2, 4}|{0}
-train.gamma|0.5|2
-train.batch_norm|"frozen"|"none"
-train.precision|"bf16"|"fp16"
-pipeline.schedule|"rows"|"sometimes"
-pipeline.rows|"some.rows"|""
-pipeline.partition|"auto"|"thirds"
-pipeline.stages|2|0
-pipeline.ranks|2|0
-pipeline.cores|4|0
-pipeline.bundle|2|0
-pipeline.backward|"split"|"both"
-pipeline.profile|"profile.json"|""
-pipeline.profile_sizes|{4, 8}|{0}
-pipeline.profile_spread|3|0.5
-pipeline.recompute|"all"|"some"
-pipeline.recompute_layers|{"fc1"}|{""}
-pipeline.recompute_stages|{1}|{4096}
-pipeline.max_memory|{1073741824}|"1 horse"
-pipeline.speed|{1, 2}|{0}
-pipeline.no_split|{"fc1"}|{""}
-pipeline.count_bytes|"weights"|"all"
-checkpoint.every_steps|5|-5
-checkpoint.every_seconds|0.5|-1
-checkpoint.keep|1|0
-checkpoint.best|"loss"|""
-service.progress|"no"|"loud"
-service.log_every|7|-7
-service.tensorboard|yes|"on"
-service.control|"no"|"perhaps"
-service.metrics|"127.0.0.1:0"|"here"
-service.metrics_every|10|0
-service.stages_every|0|-1
-END
-settings -o model.network=resnet18 -o train.steps=1 <<'END'
-run.overwrite|yes|1
-train.gradient_groups|4|3
-pipeline.replicas|2|3
-pipeline.bucket_kib|64|-1
-pipeline.reduce|"nccl"|"sum"
-pipeline.shard_optimizer|"no"|"perhaps"
-pipeline.read_in_place|no|2
-model.zero_init_residual|yes|0
-model.small_stem|yes|0
-data.source|"idx"|"tape"
-data.train|"a.idx"|""
-data.train_labels|"b.idx"|""
-data.test|"c.idx"|""
-data.test_labels|"d.idx"|""
-data.mean|{0.5}|{1e10}
-data.std|{2}|{0}
-data.resize|{8, 8}|{0}
-data.pad|{16, 16}|{-1}
-data.channels|3|4097
-data.augment|{"horizontal_flip"}|{""}
-train.optimizer|"adamw"|"newton"
-train.beta1|0.5|1
-train.beta2|0.5|"0.5"
-train.epsilon|0.25|0
-END
-settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=polynomial <<'END'
-train.learning_rate_end|0.125|-1
-train.power|2|-2
-train.warmup_epochs|1|-1
-train.freeze|{"net1"}|{""}
-train.learning_rate_factors|{"net1=0.5"}|{""}
-train.weight_decay_factors|{"*.bias=0"}|{""}
-train.ema|0.5|1
-train.label_smoothing|0.1|1.5
-train.schedule_by|"epoch"|"day"
-pipeline.in_flight|2|0
-END
-settings -o model.network=vnet_eisen -o data.source=synthetic -o train.steps=1 -o train.loss=dice <<'END'
-train.dice_power|2|3
-train.dice_background|no|"maybe"
-END
-settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.evaluate_every=1 <<'END'
-train.patience|3|-1
-END
-settings -o model.network=toy -o data.source=synthetic -o train.steps=1 -o train.schedule=step <<'END'
-train.step_size|3|-3
-END
-settings -o model.network=toy -o train.steps=1 -o data.source=images -o data.train=there <<'END'
-data.upright|no|"yes"
-data.scaled_decoding|yes|"half"
-data.damaged|"skip"|"mend"
-data.validation|0.1|1
-END
-settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train=there <<'END'
-data.spacing|{1, 1, 2.5}|{0}
-data.size|{64}|{-1}
-data.axes|"zyx"|"yxz"
-data.intensity|"zscore"|"high"
-data.label_map|{"37-38=1", "*=0"}|{""}
-data.foreground|0.5|2
-data.flip|{"y", "z"}|{""}
-data.folds|5|-1
-data.cache|{2097152}|"large"
-END
-settings -o model.network=toy -o train.steps=1 -o data.source=nifti -o data.train=there -o data.folds=5 <<'END'
-data.fold|4|1000
-END
-settings -o model.network=toy -o data.source=synthetic -o run.predict=p.csv <<'END'
-run.predict_tensor|"net1"|""
-END
-$m --print-graph >net.graph
-settings -o data.source=synthetic -o train.steps=1 -o run.init_from=weights <<'END'
-run.predict|"there.npy"|"there.txt"
-run.init_rename|{"a.* -> *"}|{""}
-run.init_missing|{"fc"}|{""}
-run.init_extra|{"aux.*"}|{""}
-run.evaluate|yes|7
-model.graph|"net.graph"|""
-END
-settings_of_page() { section mpstaged.conf.5 SETTINGS | sed -n 's/^\.It Ic \([a-z.0-9_]*\).*/\1/p'; }
-all_used "settings of mpstaged.conf(5)" setting settings_of_page
 
 # ---- exit statuses ---------------------------------------------------------------------------------------------------
 # Who may not read: root may read everything.
@@ -456,7 +247,7 @@ rows "exit status of mpstagectl" <<'END'
 66|66|nowhere|$mpstagectl list nowhere
 69|69|nothing is running there|$mpstagectl first status
 74|74|No space left on device|$mpstagectl mute status >/dev/full
-75|75|does not respond|kill -STOP $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
+75|75|is not responding|kill -STOP $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
 77|77|[Pp]ermission denied|denied closed $mpstagectl closed status
 78|78|-1 is not in|$mpstagectl mute set train.learning_rate=-1
 END
@@ -576,6 +367,7 @@ mv unsaved/checkpoints unsaved/away && : >unsaved/checkpoints
 check "a run that cannot write checkpoints" ends 74
 # A picture is damaged, and another one of its class stands in.
 mkdir -p seen/a
+: >nothing.conf
 head -c 20 "$here/images/rgb.png" >seen/a/1.png
 cp "$here/images/grey.png" seen/a/2.png
 "$mpstaged" --transport local -o data.source=images -o data.train=seen -o data.damaged=skip \

@@ -173,7 +173,7 @@ check "it is still there" grep -q mine pictures/bars.png
 : >file
 run --out file/below; said "an unwritable folder" 73 '^mpstage-experiment: file/below'
 run --out /proc/nowhere; said "a folder that cannot be" 73 '^mpstage-experiment: /proc/nowhere'
-run --splits 5,x; said "a size that is no number" 64 '^mpstage-experiment: --splits: "x"'
+run --splits 5,x; said "a size that is not a number" 64 '^mpstage-experiment: --splits: "x"'
 run --splits 5,5; said "a size named twice" 64 '^mpstage-experiment: --splits: 5'
 run --repeat 0; said "no repetition" 64 '^mpstage-experiment: --repeat'
 run --bogus; said "an unknown option" 64 '^mpstage-experiment: unknown option --bogus'

@@ -40,9 +40,9 @@ void put(const char *path, const void *p, size_t n)
 
 void put_text(const char *path, const char *s) { put(path, s, strlen(s)); }
 
-void expect(const struct err *e, int code, const char *part)
+void expect(const struct err *e, int code, const char *words)
 {
-    ck_assert_msg(e->code == code && strstr(e->text, part), "error %d \"%s\", expected %d \"%s\"", e->code, e->text,
-                  code, part);
+    ck_assert_msg(e->code == code && says(e->text, words), "error %d \"%s\", expected %d \"%s\"", e->code, e->text,
+                  code, words);
     ck_assert_msg(!strchr(e->text, '\n'), "the text has several lines");
 }

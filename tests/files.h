@@ -15,7 +15,7 @@ void scratch_leave(void);
 void put(const char *path, const void *p, size_t n);
 #define PUT(path, text) put(path, text, sizeof text - 1)
 void put_text(const char *path, const char *s);
-/* Checks that the error has this code, and that its text, one line, contains this part. */
-void expect(const struct err *e, int code, const char *part);
+/* Checks that the error has this code, and that its text, one line, has these words: see says(). */
+void expect(const struct err *e, int code, const char *words);
 
 #endif

@@ -374,7 +374,7 @@ ssize_t write(int fd, const void *p, size_t n)           /* of what a step came 
     return next(fd, p, n);
 }
 END
-# Its loss soon is no number.
+# Its loss soon is not a number.
 sed 's/learning_rate = 0.1/learning_rate = 1e6  nonfinite = "rollback"/' toy.conf >back.conf
 # slowly RANK CALL NTH SECONDS: what begins next has a disk that does so
 slowly() {
@@ -412,7 +412,7 @@ slow_disk() {
     until_true [ -e held ]
     since=$(date +%s%N) LIMIT=600                         # DEADLINE_WRITER
     ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) has waited for metrics\.jsonl \
-without progress for 600\.[0-9] s: the file system does not respond\$"
+without progress for 600\.[0-9] s: the file system is not responding\$"
 }
 if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then slow_disk
 else skip "a slow disk is no rank that stands still" "no C compiler"; fi

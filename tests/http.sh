@@ -105,7 +105,7 @@ refuses "and --check-config knows" 73 "^$used\$" -c three.conf -o "service.metri
 refuses "an address of somebody else" 73 'cannot listen at 192.0.2.1:9464: ' -c three.conf --transport local \
     -o service.metrics=192.0.2.1:9464 --run-dir other
 for bad in localhost:9464 127.0.0.1 127.0.0.1: 127.0.0.1:65536 127.0.0.1:-1 '[::1]' '[]:1' ::1:9464 1.2.3:1 :x; do
-    refuses "service.metrics=$bad" 78 'service\.metrics=.*: want an address in numbers and a port' -c three.conf \
+    refuses "service.metrics=$bad" 78 'service\.metrics=.*: .*127\.0\.0\.1:9464' -c three.conf \
         -o "service.metrics=$bad" --check-config
 done
 "$mpstagectl" r stop --wait >"$aside/stop" 2>&1 || true

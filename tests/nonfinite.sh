@@ -24,7 +24,7 @@ ends() {
     [ ! -e ended/weights.safetensors ] && grep -q '"event":"failed","code":79' ended/metrics.jsonl || wrong=yes
     if [ -z "$wrong" ]; then ok "$ends_text"; else why; not_ok "$ends_text ($code)"; fi
 }
-ends "a sample that is no number ends a run" "step 3: the loss is not finite"
+ends "a sample that is not a number ends a run" "step 3: the loss is not finite"
 check "whose last step has no loss and updated nothing" \
     grep -q '"step":3,.*"loss":null,.*"skipped":true' ended/metrics.jsonl
 check "nor is it called a step that is skipped" [ "$(grep -c '"event":"skip"' ended/metrics.jsonl)" -eq 0 ]

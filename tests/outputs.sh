@@ -89,7 +89,7 @@ if unshare -m true 2>/dev/null; then
         code=0
         unshare -m sh -c 'mount --bind mounted "$1" && shift && exec "$@"' sh $what $run --run-dir here --trace t.json \
             >"$aside/out" 2>"$aside/err" || code=$?
-        if [ "$code" -eq 73 ] && grep -q "$what: cannot be replaced: it is a mount point" "$aside/err" &&
+        if [ "$code" -eq 73 ] && grep -q "$what: .*mount point" "$aside/err" &&
             [ ! -e here/metrics.jsonl ]; then ok "$what is a mount point: 73"
         else why; not_ok "$what is a mount point: $code"; fi
     done
@@ -118,25 +118,25 @@ kept "a trace over the weights to start from" 'run.init_from' \
     $weights $run --run-dir new --init-from $weights --trace $weights
 kept "gradients over the weights of a run to start from" 'run.init_from' \
     $weights $run --run-dir new --init-from first --dump-gradients $weights
-kept "one name for two files" 'both run.trace and run.dump_gradients' \
+kept "one name for two files" 'run.trace.*run.dump_gradients' \
     toy.conf $run --run-dir new --trace x --dump-gradients "$tmp/x"
-kept "a trace in place of the run directory" 'where the run directory is made' toy.conf $run --run-dir new --trace new
-kept "gradients in place of a folder above it" 'where the run directory is made' \
+kept "a trace in place of the run directory" 'new: run.trace' toy.conf $run --run-dir new --trace new
+kept "gradients in place of a folder above it" 'new: run.dump_gradients' \
     toy.conf $run --run-dir new/x --dump-gradients ./new
 ln -s nowhere dangling
-kept "a run directory that is a link to nothing" 'is a dangling symbolic link' toy.conf $run --run-dir dangling
-kept "--check-config of that" 'is a dangling symbolic link' toy.conf $run --run-dir dangling --check-config
+kept "a run directory that is a link to nothing" 'dangling: .*symbolic link' toy.conf $run --run-dir dangling
+kept "--check-config of that" 'dangling: .*symbolic link' toy.conf $run --run-dir dangling --check-config
 rm dangling
-kept "--write-config with an empty name" 'is empty' toy.conf "$mpstaged" \
+kept "--write-config with an empty name" 'empty' toy.conf "$mpstaged" \
     -c toy.conf --plan=search --stages 2 --write-config ""
-kept "a file of the run, which is not there yet" 'a file of the run' toy.conf $run --run-dir new --trace ./new/lock
+kept "a file of the run, which is not there yet" 'new/lock: run.trace' toy.conf $run --run-dir new --trace ./new/lock
 mkdir own
 cp toy.conf own/mpstaged.log
 kept "the log over the configuration" 'the configuration' own/mpstaged.log "$mpstaged" \
     -c own/mpstaged.log --transport local --run-dir own
 rm -r own
 check "nothing was made" [ ! -e new ]
-kept "one name for two files of a run directory that is not there yet" 'both run.trace and run.dump_gradients' \
+kept "one name for two files of a run directory that is not there yet" 'run.trace.*run.dump_gradients' \
     toy.conf $run --run-dir new/.. --trace x --dump-gradients x
 check "nothing was made" [ ! -e new ]
 long=$(printf '%0300d' 0)
@@ -187,7 +187,7 @@ else
         $plainly "$mpstaged" -c toy.conf --transport local --run-dir closed/run -o checkpoint.every_steps=1000 $what \
             >"$aside/out" 2>"$aside/err" || code=$?
         if [ "$code" -eq 73 ] && [ "$(our_lines)" -eq 1 ] && [ ! -e closed/run/metrics.jsonl ] &&
-            grep -q 'closed/run/checkpoints: cannot write into it: Permission denied' "$aside/err"
+            grep -q 'closed/run/checkpoints: .*Permission denied' "$aside/err"
         then ok "checkpoints, read-only, $what: 73"
         else why; not_ok "checkpoints, read-only, $what: $code"; fi
     done
@@ -217,7 +217,7 @@ $run --steps 3 --run-dir three -o checkpoint.every_steps=1 >/dev/null 2>&1 || tr
 code=0
 wait $pid3 || code=$?
 check "a run that checkpoints ends, once it was renamed: $code" [ "$code" -eq 74 ]
-check "it says why" grep -qx 'mpstaged: .*three: is no longer the directory of this run, .*' "$aside/err3"
+check "it says why" grep -q '^mpstaged: .*three: ' "$aside/err3"
 check "checkpoints of another run under its old name stay" \
     [ "$(cd three/checkpoints && echo *)" = "step-00000001 step-00000002 step-00000003" ]
 "$mpstagectl" verify three >/dev/null || not_ok "and are sound"

@@ -40,13 +40,13 @@ told() {
     if [ "$code" -eq "$wanted" ] && grep -q -- "$pattern" "$aside/err" && [ ! -e run ]; then ok "$text: $wanted"
     else why; not_ok "$text: $code"; fi
 }
-told "a pipe that was read before" 78 '/dev/stdin: is empty, and no regular file: a pipe can be read once' \
+told "a pipe that was read before" 78 '/dev/stdin: ' \
     "$mpstaged" -c /dev/stdin --run-dir run
-told "/dev/null is an empty configuration" 78 '/dev/null: model.network (or model.graph) is missing' \
+told "/dev/null is an empty configuration" 78 '/dev/null: model.network' \
     "$mpstaged" -c /dev/null --run-dir run
-told "mpstage-run: the command has no standard input" 78 'a pipe can be read once' \
+told "mpstage-run: the command has no standard input" 78 '/dev/stdin: .*pipe' \
     "$build/mpstage-run" -- "$mpstaged" -c /dev/stdin --run-dir run
-told "mpstage-experiment, which starts several runs" 78 'a pipe can be read once' \
+told "mpstage-experiment, which starts several runs" 78 '/dev/stdin: .*pipe' \
     "$build/mpstage-experiment" -c /dev/stdin --out run
 for name in /dev/fd/5 /proc/self/fd/5; do
     code=0

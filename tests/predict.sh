@@ -83,7 +83,7 @@ else skip "predictions against torch" "apt-get install python3-torch python3-tor
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
 predict="2 -c images.conf --stages 2 --init-from weights.safetensors --predict"
-refused "another kind of file" 78 "predict: want FILE.csv, FILE.jsonl or FILE.npy, not new.txt" $predict new.txt
+refused "another kind of file" 78 "predict: .*FILE.csv, FILE.jsonl or FILE.npy.*new.txt" $predict new.txt
 refused "a folder that is not there" 73 '^mpstaged: none/new.csv' $predict none/new.csv
 refused "a tensor that is not there" 78 'no tensor "layer4.1.rely" .did you mean layer4.1.relu.?' \
     $predict new.csv --predict-tensor layer4.1.rely
@@ -114,7 +114,7 @@ refused "a pattern of nothing" 78 'init_missing=."fcc".: "fcc" is the name of no
     $new weights.safetensors -o 'run.init_missing={"fcc"}'
 refused "a rule that renames nothing" 78 'init_rename=.*: "heat" is the name of no tensor in weights' \
     $new weights.safetensors -o 'run.init_rename={"heat -> fc"}'
-refused "no rule" 78 'init_rename=.*: "fc": want "PATTERN -> NAME"' $new weights.safetensors -o 'run.init_rename={"fc"}'
+refused "no rule" 78 'init_rename=.*: "fc": .*PATTERN -> NAME' $new weights.safetensors -o 'run.init_rename={"fc"}'
 for n in 1 2; do
     trains head-$n $n -c images.conf --stages $n --steps 2 \
         -o model.classes=5 -o data.source=synthetic -o data.test_samples=9 \

@@ -186,10 +186,10 @@ equal "one pipeline goes on, to the weights of a run without a break" "$(hash_of
 # ---- bad input ----
 refused "three ranks for two replicas" 78 "3 ranks cannot be shared out to 2 replicas" 3 \
     -c net.conf -o pipeline.replicas=2
-refused "two replicas of one block" 78 "2 do not divide train.gradient_groups = 1" 2 \
+refused "two replicas of one block" 78 "replicas=2: 2 .*train.gradient_groups = 1" 2 \
     -c net.conf -o pipeline.replicas=2 \
     -o train.gradient_groups=1
-refused "three replicas" 78 "want a power of two, not 3" 3 -c net.conf -o pipeline.replicas=3
+refused "three replicas" 78 "pipeline.replicas=3: .*3" 3 -c net.conf -o pipeline.replicas=3
 refused "two ranks for each replica of one stage" 78 "4 ranks for 2 replicas of 1 stage; start at most" 4 \
     -c net.conf -o pipeline.replicas=2 -o pipeline.stages=1
 
@@ -249,7 +249,7 @@ says "what it writes is these replicas" " each of 4 replicas .* step ${step:-non
 check "and what other bits come of" grep -q '^# gradient_groups was 2: results differ' best.conf
 job 4 -c best.conf --run-dir best
 check "and runs" [ "$code" -eq 0 ]
-says "what cannot be had is said" 'data parallelism on 3 devices: they are no power of two' \
+says "what cannot be had is said" 'data parallelism on 3 devices: ' \
     -c wide.conf --plan=search -o pipeline.ranks=3 -o pipeline.replicas=1
 says "and no bits change where none have to" 'of these: mpirun -np 2 mpstaged .* batch norm in more. *$' \
     -c wide.conf --plan=search -o pipeline.ranks=1

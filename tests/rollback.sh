@@ -1,5 +1,5 @@
 #!/bin/sh
-# rollback.sh: train.nonfinite = rollback. A run that meets a batch with a sample that is no number goes back to its
+# rollback.sh: train.nonfinite = rollback. A run that meets a batch with a sample that is not a number goes back to its
 # newest checkpoint and leaves the batches from there to that one out, with the same bits on any number of ranks, and
 # when it was killed meanwhile.
 set -eu

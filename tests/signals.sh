@@ -231,7 +231,7 @@ ctl_fails "unknown command" 64 'explode' ignored explode
 ctl_fails "no command" 64 'needed' ignored
 ctl_fails "unknown option" 64 'colour' ignored status --colour
 ctl_fails "unknown letter" 64 'unknown option -x ' ignored status -xyz
-ctl_fails "an option of another command" 64 '--wait goes with checkpoint, stop' ignored status --wait
+ctl_fails "an option of another command" 64 '--wait .*checkpoint, stop' ignored status --wait
 check "mpstagectl --help" sh -c '"$0" --help | grep -q "^usage: "' "$mpstagectl"
 check "nobody is left" nobody_left
 # ---- what the line says goes on -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 . "$here/npy_lib.sh"
 
-# Twelve batches of ten, of which the first, the second and the fifth have a sample that is no number.
+# Twelve batches of ten, of which the first, the second and the fifth have a sample that is not a number.
 floats 1200 1 | npy x.npy '120, 10'
 floats 600 7 | npy y.npy '120, 5'
 # without BYTES FILE: the numbers of the other batches; a batch has so many bytes

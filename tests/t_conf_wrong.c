@@ -2,6 +2,7 @@
  * whole messages. */
 #include <stdio.h>
 #include <unistd.h>
+#include "conf/table.h"
 #include "conf_rig.h"
 
 #define NIFTI "model { network = toy } data { source = nifti train = a } train { steps = 1 }\n"
@@ -314,6 +315,74 @@ START_TEST(override_errors)
 }
 END_TEST
 
+static void word_built(const char *word, int n, bool built, void *arg)
+{
+    const struct opt *o = ((void **)arg)[0];
+    if (built && !(o->def && strlen(o->def) == (size_t)n && !strncmp(o->def, word, (size_t)n)))
+        snprintf(((char **)arg)[1], 40, "%.*s", n, word);
+}
+
+/* Values as they are written: one that is not the default, and one that is refused. */
+static void value_make(const struct opt *o, char good[40], char bad[40])
+{
+    const double x = o->def && atof(o->def) == o->lo ? o->hi : o->lo;
+    const bool real = o->type == OPT_REAL || o->type == OPT_REALS, list = opt_is_list(o->type);
+    if (opt_is_text(o->type)) snprintf(good, 40, "\"other\""), strcpy(bad, o->type == OPT_WORD ? "nothing" : "\"\"");
+    else if (o->type == OPT_BOOL) strcpy(good, o->def && !strcmp(o->def, "yes") ? "no" : "yes"), strcpy(bad, "maybe");
+    else if (o->type == OPT_TEXTS) strcpy(good, "{a, b}"), strcpy(bad, "{\"\"}");
+    else {
+        snprintf(good, 40, real ? "%s%.17g%s" : "%s%.0f%s", list ? "{" : "", x, list ? "}" : "");
+        snprintf(bad, 40, "%.17g", o->lo - 1);
+    }
+    if (o->type == OPT_WORD) opt_words(o, word_built, (void *[]){(void *)o, good});
+}
+
+static struct conf *with_one(const struct opt *o, const char *value, struct err *e)
+{
+    char s[200];
+    const char *dot = strchr(o->key, '.');
+    snprintf(s, sizeof s, "%.*s { %s = %s }", (int)(dot - o->key), o->key, dot + 1, value);
+    return conf_parse("f.conf", s, strlen(s), e);
+}
+
+/* A value of each option comes back as it was set, and no other option has changed; a wrong one is refused by the
+ * option's name. */
+START_TEST(each_option_is_its_own)
+{
+    struct conf *plain = parse("");
+    for (int i = 0; opt_table[i].key; i++) {
+        const struct opt *o = &opt_table[i];
+        char good[40], bad[40], place[80];
+        struct err e = {0};
+        struct text was = {0}, is = {0}, again = {0};
+        value_make(o, good, bad);
+        struct conf *c = with_one(o, good, &e);
+        ck_assert_msg(c != NULL, "%s", e.text);
+        for (int k = 0; opt_table[k].key; k++) {
+            text_free(&was);
+            text_free(&is);
+            opt_print(plain, k, &was);
+            opt_print(c, k, &is);
+            sure((k == i) == !!strcmp(was.n ? was.s : "", is.n ? is.s : ""), "%s = %s and %s", o->key, good,
+                 opt_table[k].key);
+        }
+        text_free(&is);
+        opt_print(c, i, &is);
+        conf_free(c);
+        c = with_one(o, is.s, &e);
+        ck_assert_msg(c != NULL, "%s", e.text);
+        opt_print(c, i, &again);
+        ck_assert_str_eq(again.s, is.s);
+        conf_free(c);
+        snprintf(place, sizeof place, "f.conf:1: %s: ", o->key);
+        ck_assert_ptr_null(with_one(o, bad, &e));
+        refused(&e, E_CONF, place, "");
+        text_free(&was); text_free(&is); text_free(&again);
+    }
+    conf_free(plain);
+}
+END_TEST
+
 START_TEST(errors_name_their_origin)
 {
     struct err e = {0}, f = {0}, g = {0};
@@ -339,6 +408,7 @@ int main(void)
     tcase_add_test(t, files);
     tcase_add_loop_test(t, rule_errors, 0, N_OF(in_rules));
     tcase_add_loop_test(t, override_errors, 0, N_OF(in_set));
+    tcase_add_test(t, each_option_is_its_own);
     tcase_add_test(t, errors_name_their_origin);
     return suite_run("conf_wrong", CK_FORK, t);
 }

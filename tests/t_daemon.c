@@ -44,10 +44,10 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged", "--stage-config"},
     {"mpstaged -c a.conf --colour", "--colour"},
     {"mpstaged -c a.conf -x", "-x"},
-    {"mpstaged -c a.conf --lr 3", "unknown option --lr (did you mean --learning-rate?)"},
-    {"mpstaged -c a.conf --lr=3", "unknown option --lr (did you mean --learning-rate?)"},
-    {"mpstaged -c a.conf --batchsize 3", "unknown option --batchsize (did you mean --batch-size?)"},
-    {"mpstaged -c a.conf --momentum=0.9", "unknown option --momentum (did you mean -o train.momentum=VALUE?)"},
+    {"mpstaged -c a.conf --lr 3", "--lr|--learning-rate?)"},
+    {"mpstaged -c a.conf --lr=3", "--lr|--learning-rate?)"},
+    {"mpstaged -c a.conf --batchsize 3", "--batchsize|--batch-size?)"},
+    {"mpstaged -c a.conf --momentum=0.9", "--momentum|-o train.momentum=VALUE?)"},
     {"mpstaged -c a.conf --colour", "unknown option --colour (see mpstaged --help)"},
     {"mpstaged -c a.conf --st 3", "ambiguous option --st: --stage-config, --steps, --stages"},
     {"mpstaged -c a.conf --steps", "--steps needs a value (N)"},
@@ -57,8 +57,8 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf -o steps", "SECTION.KEY=VALUE"},
     {"mpstaged -c a.conf -o =3", "SECTION.KEY=VALUE"},
     {"mpstaged -c a.conf b.conf", "unexpected argument b.conf"},
-    {"mpstaged a.conf", "unexpected argument a.conf: a configuration file goes behind -c"},
-    {"mpstaged -c a.conf -o model.input=3 model.input=32", "unexpected argument model.input=32: -o goes before"},
+    {"mpstaged a.conf", "unexpected argument a.conf: write -c before the configuration file"},
+    {"mpstaged -c a.conf -o model.input=3 model.input=32", "model.input=32: |-o"},
     {"mpstaged -c a.conf --plan --summary", "another mode"},
     {"mpstaged -c a.conf --json", "--json"},
     {"mpstaged -c a.conf --draw-schedule x.png", "x.png"},
@@ -69,7 +69,7 @@ START_TEST(wrong_command_lines)
     struct err e;
     ck_assert_int_eq(parse(&o, &e, wrong[_i].line), -1);
     ck_assert_int_eq(e.code, E_USAGE);
-    ck_assert_msg(strstr(e.text, wrong[_i].text) != NULL, "\"%s\" says: %s", wrong[_i].line, e.text);
+    ck_assert_msg(says(e.text, wrong[_i].text), "\"%s\" says: %s", wrong[_i].line, e.text);
     opts_free(&o);
 }
 END_TEST

@@ -155,7 +155,7 @@ START_TEST(synthetic_whole_numbers)
     ck_assert_int_eq(wrong, 0);
     for (int k = 0; k < RANGE; k++) ck_assert(seen[k] > 564 && seen[k] < 864);
     want.range = 0;
-    open_bad("source = synthetic", want, 78, "t.conf:3: data.source: nothing says which whole numbers");
+    open_bad("source = synthetic", want, 78, "t.conf:3: data.source:");
 }
 END_TEST
 
@@ -170,7 +170,7 @@ START_TEST(files_that_are_none)
     static const struct { const char *path; int code; const char *text;
     } all[] = {{"none", 66, "none: No such file"},
                {"folder", 65, "folder: is a directory"},
-               {"pipe", 65, "pipe: is not a regular file"},
+               {"pipe", 65, "pipe:"},
                {"/dev/zero", 65, "not a regular"}};
     for (int i = 0; i < 4; i++) {
         e = (struct err){0};
@@ -266,7 +266,7 @@ START_TEST(feed_reads_only_what_is_wanted_and_keeps_its_bound)
     ck_assert_int_eq(feed_take(f, NULL, &v, &e), 0);
     ck_assert_int_eq(((const int64_t *)v[0])[1], 8);
     ck_assert_int_eq(feed_request(f, 5, id, 0, &e), -1);
-    expect(&e, E_INTERNAL, "the feed takes 4");
+    expect(&e, E_INTERNAL, "5 | 4");
     e = (struct err){0};
     ck_assert_int_eq(feed_request(f, 1, id, 0, &e), -1); /* while the first is still held */
     ck_assert_int_eq(((const int64_t *)v[0])[0], 7);
@@ -430,15 +430,15 @@ START_TEST(synthetic_targets_that_fit)
         {"labels = onehot", "cross_entropy", F32, {1, {5}}, NULL},
         {"labels = vector", "mse", F32, {1, {5}}, NULL},
         {"labels = vector", "mse", F32, {3, {5, 2, 3}}, NULL},
-        {"labels = vector", "mse", I64, {0}, "t.conf:3: data.labels: vectors, but the graph's labels are a class"},
+        {"labels = vector", "mse", I64, {0}, "t.conf:3: data.labels:"},
         {"labels = vector",
          "cross_entropy",
          F32,
          {1, {5}},
-         "t.conf:3: data.labels: random vectors are no distributions"},
-        {"", "mse", F32, {3, {5, 2, 3}}, "t.conf: data.labels: a class fits no target of shape 5x2x3: take vector"},
-        {"labels = class", "mse", F32, {2, {5, 2}}, "t.conf:3: data.labels: a class fits no target of shape 5x2"},
-        {"labels = onehot", "mse", F32, {3, {5, 2, 3}}, "t.conf:3: data.labels: a class fits no target of shape 5x2x3"},
+         "t.conf:3: data.labels:"},
+        {"", "mse", F32, {3, {5, 2, 3}}, "t.conf: data.labels:|5x2x3:"},
+        {"labels = class", "mse", F32, {2, {5, 2}}, "t.conf:3: data.labels:|5x2"},
+        {"labels = onehot", "mse", F32, {3, {5, 2, 3}}, "t.conf:3: data.labels:|5x2x3"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct ds_pair want = {
@@ -474,7 +474,7 @@ START_TEST(ds_open_takes_shapes_from_the_graph)
     ds_close(d);
     c->data.source = "tape";
     ck_assert_int_eq(ds_open(c, DS_TRAIN, g, &d, &e), -1);
-    expect(&e, 78, "t.conf:3: data.source: there is no data source \"tape\"");
+    expect(&e, 78, "t.conf:3: data.source:|\"tape");
     graph_free(g);
     conf_free(c);
 }

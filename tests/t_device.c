@@ -376,7 +376,7 @@ START_TEST(silent_peer)
     patience_ns = 1000000000;
     two(NCCL, silent_run, m);
     ck_assert_int_eq(m[0].e.code, E_DEVICE);
-    ck_assert_str_eq(m[0].text, "rank 0: no progress on the link to rank 1 for 1 s, and that rank does not respond");
+    ck_assert_str_eq(m[0].text, "rank 0: no progress on the link to rank 1 for 1 s, and that rank is not responding");
     members_close(2, m);
 }
 END_TEST

@@ -215,7 +215,7 @@ START_TEST(a_writer_that_stands_still_is_found)
     q.hold_ns = 50000000;
     ck_assert_int_eq(rig_run(&q, &r), -1);
     ck_assert_int_eq(r.e.code, E_IO);
-    ck_assert_msg(strstr(r.e.text, "/checkpoints: writing makes no progress for ") != NULL, "%s", r.e.text);
+    ck_assert_msg(says(r.e.text, "/checkpoints:"), "%s", r.e.text);
 }
 END_TEST
 

@@ -183,7 +183,7 @@ START_TEST(weights_of_others)
         weights_bad("f", kinds[i].name);
     }
     PUT("f", "{\"error\":\"Repository not found\"}");
-    weights_bad("f", "f: offset 0: this is JSON text, but no index of weights");
+    weights_bad("f", "f: offset 0:|JSON");
 }
 END_TEST
 
@@ -220,7 +220,7 @@ START_TEST(files_of_torch_are_told)
     weights_bad("net.pth", "v in w.values()]\" net.pth");
     PUT("o'ld.pt", "\200\2\212\12l\374\234F\371 j\250P\31.");
     weights_bad("o'ld.pt",
-                "o'ld.pt: this is a pickle of Python, as torch.save writes it, not safetensors; to convert it: ");
+                "o'ld.pt:|Python|torch.save");
     weights_bad("o'ld.pt", "w.values()]\" x.pth");
     PUT("s.pt", "PK\3\4\0\0\10\10\0\0\0\0\0\0net/data.pkl and net/constants.pkl");
     weights_bad("s.pt", "s.pt: this is a ZIP archive, of TorchScript, not");

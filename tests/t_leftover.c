@@ -154,7 +154,7 @@ static void tar_put(const char *path, const char *const *member)
 
 START_TEST(archives)
 {
-#define NO_CLASS " is a number, but no class, which are 0, 1, 2...: write whole numbers from 0 on, or names"
+#define NO_CLASS " is a number, but not a class: write whole numbers from 0, or names"
 #define APART "lies apart from its image and belongs to it by its name, which other readers may not see; the first: "
     static const struct { const char *member[9], *pictures, *said; } of[] = {
         {{"p0/a.png", "p1/b.png", "p0/a.cls=1", "p1/b.CLS=0"}, "p0/a.png 1, p1/b.png 0",
@@ -166,10 +166,10 @@ START_TEST(archives)
          "t.tar: 1 label is not used: there is no image of its name; the first: t.tar: b.cls"},
         {{"im/a.png", "im/b.png", "lab/a.cls=1"}, "t.tar: lab/a.cls: no image of that name in its archive, and no "
          "other image has a label, NAME.cls", ""},
-        {{"p/a.png", "q/b.png", "p/a.cls=1"}, "t.tar: q/b.png: has no label beside it, NAME.cls, others have", ""},
-        {{"a.png", "b.png", "b.cls=1"}, "t.tar: a.png: has no label beside it, NAME.cls, others have", ""},
+        {{"p/a.png", "q/b.png", "p/a.cls=1"}, "t.tar: q/b.png: has no label NAME.cls, but others have", ""},
+        {{"a.png", "b.png", "b.cls=1"}, "t.tar: a.png: has no label NAME.cls, but others have", ""},
         {{"a.png", "a.cls=1", "b.png", "b.cls=1", "a.cls=2"}, "t.tar: a.cls: is it the label of a.png, or of another "
-         "one of that name? Put each label behind its image", ""},
+         "one of that name? Put each label after its image", ""},
         {{"a.png", "b.png", "a.png", "a.cls=1", "b.cls=1"}, "a.png -9", ""},
         {{"a.png", "b.png", "b.cls=1", "a.cls=1", "c.png", "c.cls=0", "a.cls=0"}, "t.tar: a.cls: a second label of "
          "that name", ""},
@@ -236,11 +236,11 @@ START_TEST(list_files)
         {"x/y 1\na.png 0\n", "x/y 1, a.png 0", "", false},
         {"a.png 1\nb.bmp 0\nc.webp 1\n", "a.png 1, b.bmp 0, c.webp 1", "l: 2 names are not those of JPEG or PNG files, "
          "and others cannot be read; the first: b.bmp", false},
-        {"a.png,1,train\n", "l:1: more than two columns: want path and label", "", false},
-        {"\"a.png,1\n", "l:1: a quote that has no end, or something behind it", "", false},
-        {"\"a.png\"x 1\n", "l:1: a quote that has no end, or something behind it", "", false},
-        {"a.png \"1\n", "l:1: a quote that has no end, or something behind it", "", false},
-        {"a.png,\n", "l:1: no label behind the path, after a tab, blanks or a comma", "", false},
+        {"a.png,1,train\n", "l:1: more than two columns: expected path and label", "", false},
+        {"\"a.png,1\n", "l:1: a quote without an end, or text after it", "", false},
+        {"\"a.png\"x 1\n", "l:1: a quote without an end, or text after it", "", false},
+        {"a.png \"1\n", "l:1: a quote without an end, or text after it", "", false},
+        {"a.png,\n", "l:1: no label after the path and a tab, blanks or a comma", "", false},
         {"a.png 1.0\nb.png 0.0\n", "l: label 1.0 of a.png" NO_CLASS, "", false},
         {"a.png 1\nb.png -1\n", "l: label -1 of b.png" NO_CLASS, "", false},
         {"a.png 0.5\nb.png 1.5\n", "a.png 0, b.png 1", "", false},

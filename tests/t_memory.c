@@ -251,7 +251,7 @@ START_TEST(plans_fit_the_host)
     p.bytes = need / 100;
     e = (struct err){0};
     ck_assert(planned(&j, ways[_i], 2, &h, &e));
-    ck_assert_msg(e.code == E_DEVICE && strstr(e.text, "2 ranks on one host need ") && strstr(e.text, "of free memory"),
+    ck_assert_msg(e.code == E_DEVICE && says(e.text, "2 ranks on one host need ") && says(e.text, "of free memory"),
                   "%d \"%s\"", e.code, e.text);
     job_done(&j);
 }

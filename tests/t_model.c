@@ -234,27 +234,23 @@ END_TEST
 START_TEST(configuration_wrong)
 {
     static const char *const bad[][2] = {
-        {"model { network = resnet51 }", "there is no network \"resnet51\", only toy, mlp, resnet18, resnet34, "
-                                         "resnet50, resnet101, resnet152, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, "
-                                         "vgg16_bn, vgg19, vgg19_bn, densenet121, densenet169, densenet201, "
-                                         "densenet161, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large, "},
+        {"model { network = resnet51 }", "\"resnet51\"|toy|mlp"},
         {"model { network = toy  input = {3, 4} }", "t.conf:1: model.input: 2 numbers, but toy takes 1, as in 10"},
         {"model { network = resnet50  input = {128, 128} }",
          "t.conf:1: model.input: 2 numbers, but resnet50 takes 3, as in 3x224x224"},
         {"model { network = mlp  input = {1, 1, 1, 1, 1, 1, 1} }", "more than 6 dimensions"},
         {"model { network = resnet18  input = {3, 16777216, 16777216} }", "more than 2^31 elements"},
         {"model { network = vnet_eisen  input = {1, 64, 60, 64} }",
-         "t.conf:1: model.network: 60 points along axis 2 of the input 1x64x60x64 cannot be halved 4 times: want a "
-         "multiple of 16"},
+         "t.conf:1: model.network: 60|2|1x64x60x64|4|16"},
         {"model { network = vnet  input = {3, 32, 32, 32} }", "the input's channels are repeated to 16, which their"},
-        {"model { network = unet3d  input = {1, 16, 16, 8} }", "8 points along axis 3 of the input 1x16x16x8"},
+        {"model { network = unet3d  input = {1, 16, 16, 8} }", "8|3|1x16x16x8"},
         {"model { graph = \"/nonexistent/g\" }", "/nonexistent/g"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char s[300];
         struct err e = {0};
         snprintf(s, sizeof s, "%s data { source = synthetic } train { steps = 1 }", bad[i][0]);
         ck_assert_ptr_null(built(s, &e));
-        ck_assert_msg(strstr(e.text, bad[i][1]) != NULL, "\"%s\" does not say \"%s\"", e.text, bad[i][1]);
+        ck_assert_msg(says(e.text, bad[i][1]), "\"%s\" does not say \"%s\"", e.text, bad[i][1]);
         ck_assert_int_eq(e.code, i == sizeof bad / sizeof *bad - 1 ? E_NOINPUT : E_CONF);
     }
 }

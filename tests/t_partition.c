@@ -78,18 +78,18 @@ START_TEST(chunks_are_not_merged)
 END_TEST
 
 static const struct { const char *pipeline; int ranks; const char *why; } wrong[] = {
-    {"stages = 2", 3, "pipeline.stages: 3 ranks for 2 stages; start at most one rank a stage"},
-    {"stages = 1", 2, "pipeline.stages: 2 ranks for 1 stage; start at most one rank a stage"},
-    {"stages = 400", 0, "pipeline.stages: 400 stages, but this network can be cut into "},
-    {"stages = 2 recompute = auto", 0, "pipeline.recompute: auto needs pipeline.max_memory"},
+    {"stages = 2", 3, "pipeline.stages: 3|2"},
+    {"stages = 1", 2, "pipeline.stages: 2|1"},
+    {"stages = 400", 0, "pipeline.stages: 400"},
+    {"stages = 2 recompute = auto", 0, "pipeline.recompute:|pipeline.max_memory"},
     {"stages = 3 partition = balanced max_memory = {1GB, 2GB}", 0, "pipeline.max_memory: 2 sizes for 3 ranks"},
     {"schedule = interleaved stages = 3", 2,
-     "pipeline.stages: 3 stages on 2 ranks: schedule \"interleaved\" wants as many on each"},
-    {"schedule = zb-v stages = 6", 4, "pipeline.stages: 6 stages on 4 ranks: schedule \"zb-v\" wants as many on each"},
+     "pipeline.stages: 3|2|\"interleaved\""},
+    {"schedule = zb-v stages = 6", 4, "pipeline.stages: 6|4|\"zb-v\""},
     {"schedule = zb-v stages = 4 partition = sequential max_memory = 1GB", 2,
-     "pipeline.partition: \"sequential\" leaves no layers for stage 1 of 4"},
+     "pipeline.partition: \"sequential\"|1|4"},
     {"schedule = auto stages = 4 partition = balanced_low_0", 2,
-     "pipeline.partition: \"balanced_low_0\" leaves no layers for stage 0 of 4"},
+     "pipeline.partition: \"balanced_low_0\"|0|4"},
 };
 
 START_TEST(cuts_that_are_refused)
@@ -97,7 +97,7 @@ START_TEST(cuts_that_are_refused)
     struct err e = {0};
     struct job j;
     ck_assert(planned(&j, wrong[_i].pipeline, wrong[_i].ranks, &e));
-    ck_assert_msg(e.code == E_CONF && strstr(e.text, wrong[_i].why), "%d \"%s\"", e.code, e.text);
+    ck_assert_msg(e.code == E_CONF && says(e.text, wrong[_i].why), "%d \"%s\"", e.code, e.text);
     job_done(&j);
 }
 END_TEST

@@ -249,10 +249,10 @@ END_TEST
 
 static const struct { const char *set, *says; } wrong[] = {
     {"pipeline.recompute_layers={layer1, layer9}",
-     "pipeline.recompute_layers: the network has no layer \"layer9\" (did you mean layer4?)"},
+     "pipeline.recompute_layers:|\"layer9\"|layer4?)"},
     {"pipeline.recompute_layers={layer4.0.conv9}",
-     "pipeline.recompute_layers: the network has no layer \"layer4.0.conv9\" (did you mean layer4.0.conv"},
-    {"pipeline.recompute_stages={0, 2}", "pipeline.recompute_stages: there is no stage 2 of 2"},
+     "pipeline.recompute_layers:|\"layer4.0.conv9\"|layer4.0.conv"},
+    {"pipeline.recompute_stages={0, 2}", "pipeline.recompute_stages:|2|2"},
 };
 
 START_TEST(names_are_checked)
@@ -262,7 +262,7 @@ START_TEST(names_are_checked)
     resnet(&m, 2);
     ck_assert(!conf_set(m.c, "-o", wrong[_i].set, &e));
     ck_assert(recompute_named(m.c, m.s, m.recompute, &e) || recompute_stages(m.c, m.pl, m.recompute, &e));
-    ck_assert_msg(e.code == 78 && strstr(e.text, strchr(wrong[_i].says, ':')), "%s", e.text);
+    ck_assert_msg(e.code == 78 && says(e.text, strchr(wrong[_i].says, ':')), "%s", e.text);
     unmake(&m);
 }
 END_TEST

@@ -148,7 +148,7 @@ START_TEST(archives_that_lie)
     file(&t, "a", "1");
     t.s[3] = 'x';
     end(&t, "t.tar");
-    holds("t.tar", "t.tar: offset 0: no header of a tar archive: its checksum is wrong");
+    holds("t.tar", "t.tar: offset 0: not a header of a tar archive: its checksum is wrong");
     head(&t, POSIX, '0', "a", 77777);
     end(&t, "t.tar");
     holds("t.tar", "t.tar: offset 0: a member of 77777 bytes, but the file ends after 1024");
@@ -156,7 +156,7 @@ START_TEST(archives_that_lie)
     memset(h + SIZE, 0xff, 12);
     sum_set(h);
     end(&t, "t.tar");
-    holds("t.tar", "t.tar: offset 124: a size that is none");
+    holds("t.tar", "t.tar: offset 124: an invalid size");
     h = head(&t, GNU, '0', "a", 0);
     memcpy(h + SIZE, "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12);
     sum_set(h);
@@ -166,20 +166,20 @@ START_TEST(archives_that_lie)
     memcpy(h + SIZE, "0000000009\0", 12);
     sum_set(h);
     end(&t, "t.tar");
-    holds("t.tar", "t.tar: offset 124: a size that is none");
+    holds("t.tar", "t.tar: offset 124: an invalid size");
     member(&t, GNU, 'S', "sparse", "", 0);
     end(&t, "t.tar");
-    holds("t.tar", "t.tar: offset 0: a member that is sparse, or goes on elsewhere");
+    holds("t.tar", "t.tar: offset 0: a member that is sparse or continues elsewhere");
     static const char *const pax[] = {"5 a=b", "99 a=b\n", "7 abcd\n", " a=b\n", "6 a=b\nx", "0 a=b\n", "-6 a=b\n",
                                       "99999999999999999999999 a=b\n"};
     for (size_t i = 0; i < sizeof pax / sizeof *pax; i++) {
         member(&t, POSIX, 'x', "h", pax[i], strlen(pax[i]));
         end(&t, "t.tar");
-        holds("t.tar", "t.tar: offset 512: a pax header that is none");
+        holds("t.tar", "t.tar: offset 512: an invalid pax header");
     }
     member(&t, POSIX, 'x', "h", "12 size=1x3\n", 12);
     end(&t, "t.tar");
-    holds("t.tar", "t.tar: offset 512: a size that is none");
+    holds("t.tar", "t.tar: offset 512: an invalid size");
     member(&t, POSIX, 'x', "h", "22 GNU.sparse.major=1\n", 22);
     end(&t, "t.tar");
     holds("t.tar", "t.tar: offset 512: a sparse file cannot be read in place");
@@ -192,8 +192,8 @@ START_TEST(archives_that_lie)
     text_add_bytes(&t, zeros, sizeof zeros);
     text_add_bytes(&t, noise, sizeof noise);
     end(&two, "t.tar");
-    holds("t.tar", "t.tar: offset 10240: another archive begins behind the end of the first; tar --concatenate makes "
-          "one of them");
+    holds("t.tar", "t.tar: offset 10240: another archive begins after the end of the first; tar --concatenate joins "
+                   "them");
     end(&t, "t.tar");
     holds("t.tar", "a=1\n");
 }
@@ -248,11 +248,11 @@ START_TEST(samples)
     put_text("in/list", "\n../n-001.tar\n\n");
     lists("in/list", true, NULL, "in/../n-001.tar: x.jpg 7\n");
     put_text("in/list", "../n-001.tar\nx.jpg 7\n");
-    lists("in/list", true, NULL, "in/list:2: no archive, NAME.tar, as in the first line");
+    lists("in/list", true, NULL, "in/list:2: not an archive, NAME.tar, unlike the first line");
     lists("n-{0..}.tar", true, NULL, "n-{0..}.tar: braces hold words, {a,b}, or numbers, {000..127}");
     lists("n-{-1..3}.tar", true, NULL, "n-{-1..3}.tar: braces hold words, {a,b}, or numbers, {000..127}");
-    lists("n-{0..1.tar", true, NULL, "n-{0..1.tar: a brace that is not closed");
-    lists("n-{a,{b}.tar", true, NULL, "n-{a,{b}.tar: a brace that is not closed");
+    lists("n-{0..1.tar", true, NULL, "n-{0..1.tar: a brace is not closed");
+    lists("n-{a,{b}.tar", true, NULL, "n-{a,{b}.tar: a brace is not closed");
     lists("n-{0..999999999}.tar", true, NULL, "n-{0..999999999}.tar: names more than 100000 archives");
     lists("m-*.tar", true, NULL, "m-*.tar: there is no such archive");
     lists("missing-{00..01}.tar", true, NULL, "missing-00.tar: No such file or directory");
@@ -292,16 +292,16 @@ START_TEST(labels)
     file(&t, "set/e.jpg", "x");
     file(&t, "set/dog/f.jpg", "x");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: set/e.jpg: has neither a label beside it, NAME.cls, nor a folder of its class "
+    lists("t.tar", true, NULL, "t.tar: set/e.jpg: has neither a label NAME.cls nor a folder of its class "
                                "below that of all");
     file(&t, "a/x.jpg", "x");
     file(&t, "a/x.cls", "0");
     file(&t, "a/y.jpg", "x");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: a/y.jpg: has no label beside it, NAME.cls, others have");
+    lists("t.tar", true, NULL, "t.tar: a/y.jpg: has no label NAME.cls, but others have");
     file(&t, "x.jpg", "x");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: x.jpg: has neither a label beside it, NAME.cls, nor a folder");
+    lists("t.tar", true, NULL, "t.tar: x.jpg: has neither a label NAME.cls nor a folder");
     file(&t, "a/x.jpg", "x");
     file(&t, "a/x.png", "x");
     end(&t, "t.tar");
@@ -325,7 +325,7 @@ START_TEST(labels)
     lists("t.tar", true, NULL, "t.tar: x.cls: no label");
     file(&t, "x.cls", "12345678901234567890123456789012345678901234567890123456789012345");
     end(&t, "t.tar");
-    lists("t.tar", true, NULL, "t.tar: x.cls: a label of more than 64 bytes");
+    lists("t.tar", true, NULL, "t.tar: x.cls: a label has more than 64 bytes");
     file(&t, "x.txt", "x");
     end(&t, "t.tar");
     lists("t.tar", true, NULL, "t.tar: has no picture (.jpg, .jpeg, .jpe, .jfif or .png); not read: t.tar: x.txt");

@@ -131,7 +131,7 @@ START_TEST(names_a_shared_core)
     layer_takes(2, 5);
     for (int ph = 0; ph < PH_COUNT; ph++) *number(1, (enum phase)ph, 2) = 0.3;
     const char *s = verdict(false);
-    told(s, "shares its core: it had it for 30 % of that time");
+    told(s, "shares its core: it had the core for 30 % of that time");
     wide_at_most_80(s);
 }
 END_TEST
@@ -187,8 +187,8 @@ START_TEST(names_a_stage_whose_layers_are_all_late)
     stage_shares_its_core(1, 0.5);
     layer_takes(0, 10);
     const char *s = verdict(false);
-    told(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had it "
-            "for 50 %");
+    told(s, "slow: stage 1 takes 480 ms a step, 4 times its plan\n      likely because it shares its core: it had "
+            "the core for 50 %");
     told(s, "slow: fc0 ");
     ck_assert_int_eq(lines(s), 4);
 }

@@ -225,7 +225,7 @@ START_TEST(volume_refuses_what_becomes_too_large)
     struct volume_grid g;
     struct err e = {0}, more = {0};
     ck_assert(volume_grid_of(&f, &(struct volume_want){.spacing = {1, 1, 1}}, &g, &e));
-    expect(&e, E_DATA, "x.nii: voxels of 1e+09x1x1 mm would become more than 1073741824 (data.spacing, data.size)");
+    expect(&e, E_DATA, "x.nii:|1e+09x1x1|1073741824 (data.spacing, data.size)");
     ck_assert(volume_grid_of(&f, &(struct volume_want){.size = {2048, 2048, 2048}}, &g, &more));
     expect(&more, E_DATA, "would become more than");
     g = grid_of(&f, (struct volume_want){.spacing = {1e10, 100, 1}});
@@ -244,7 +244,7 @@ START_TEST(volume_compares_grids)
     ck_assert(!volume_same(&x, &y, &e));
     y.affine[1][0] = 0.001;
     ck_assert(volume_same(&x, &y, &far));
-    expect(&far, E_DATA, "y.nii: its voxels lie up to 0.1338 mm from those of x.nii: their affines differ");
+    expect(&far, E_DATA, "y.nii:|0.1338|x.nii:");
     ck_assert(volume_same(&small, &y, &e));
     expect(&e, E_DATA, "y.nii: has 100x10x10 voxels, but x.nii has 100x10x9");
 }

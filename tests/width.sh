@@ -1,6 +1,5 @@
 #!/bin/sh
 # width.sh: what the programs print for people fits 80 columns, or those that the environment's COLUMNS names.
-# Errors are one line, however long.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 unset COLUMNS
@@ -64,10 +63,4 @@ fits "a run in a directory with a short name" 80 mpirun_n 2 "$mpstaged" -c toy.c
 fits "a profile" 80 mpirun_n 2 "$mpstaged" -c toy.conf --profile --run-dir p
 fits "a plan with it" 80 "$mpstaged" -c toy.conf --plan -o pipeline.profile=p/profile.json
 fits "a search with it" 80 "$mpstaged" -c toy.conf --plan=search -o pipeline.profile=p/profile.json
-
-# ---- errors ----------------------------------------------------------------------------------------------------------
-code=0; "$mpstaged" -c toy.conf --check-config -o train.swag=0.9 >"$aside/out" 2>"$aside/err" || code=$?
-check "an unknown key that is near to none: one line, and no list of all" sh -c \
-    '[ "$0" -eq 64 ] && [ "$(wc -l <"$1")" -eq 1 ] && [ "$(wc -c <"$1")" -le 100 ] && grep -q "mpstaged.conf(5)" "$1"' \
-    "$code" "$aside/err"
 tap_done

@@ -108,7 +108,7 @@ int out_records_reopen(struct out_records *r, int dir, const char *name, struct 
     if (fd < 0) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", r->path, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
-        return err_set(e, E_CANTCREAT, "%s: is no regular file", r->path);
+        return err_set(e, E_CANTCREAT, "%s: is not a regular file", r->path);
     }
     end_at(r);
     r->fd = fd;

@@ -125,7 +125,7 @@ int text_read_any(struct text *t, const char *path, size_t max, struct err *e)
     if (fd < 0) return file_missing(path, e);
     int bad = read_all(t, fd, path, max, e);
     if (!bad && !t->n && strcmp(path, "/dev/null") && !fstat(fd, &st) && !S_ISREG(st.st_mode))
-        bad = err_set(e, E_DATA, "%s: is empty, and no regular file: a pipe can be read once", path);
+        bad = err_set(e, E_DATA, "%s: is empty, and not a regular file: a pipe can be read only once", path);
     close(fd);
     return bad ? -1 : text_check(t, from, path, e);
 }

@@ -289,7 +289,7 @@ static int settings_parse(const struct manifest_reader *r, json_t *o, struct ckp
     json_t *v;
     if (!json_is_object(o)) return wrong(r, "settings are missing");
     json_object_foreach(o, key, v) {
-        if (!json_is_string(v) && !json_is_null(v)) return wrong(r, "a setting is no text");
+        if (!json_is_string(v) && !json_is_null(v)) return wrong(r, "a setting is not text");
         ckpt_setting_add(c, key, json_string_value(v));
     }
     return 0;
@@ -300,15 +300,15 @@ static int rest_parse(const struct manifest_reader *r, const json_t *o, struct c
     const json_t *rate = json_object_get(o, "learning_rate");
     c->evaluate = json_is_true(json_object_get(o, "evaluation_due"));
     if (rate && !(json_is_number(rate) && json_number_value(rate) >= 0))
-        return wrong(r, "learning_rate is no number from 0");
+        return wrong(r, "learning_rate is not a number from 0");
     if (json_object_get(o, "skipped_in_a_row") && !number_of(o, "skipped_in_a_row", &c->skipped))
-        return wrong(r, "skipped_in_a_row is no number from 0");
+        return wrong(r, "skipped_in_a_row is not a number from 0");
     c->updates = c->step;                                 /* older versions did not count updates and used the step */
     if (json_object_get(o, "updates") && (!number_of(o, "updates", &c->updates) || c->updates > c->step))
-        return wrong(r, "updates is no number from 0 to its step");
+        return wrong(r, "updates is not a number from 0 to its step");
     if (json_object_get(o, "updates_of_other_optimizers") &&
         (!number_of(o, "updates_of_other_optimizers", &c->before) || c->before > c->updates))
-        return wrong(r, "updates_of_other_optimizers is no number from 0 to updates");
+        return wrong(r, "updates_of_other_optimizers is not a number from 0 to updates");
     c->has_rate = rate != NULL;
     c->rate = json_number_value(rate);
     text_of(o, "run", &c->run);
@@ -355,7 +355,7 @@ static int text_parse(const struct manifest_reader *r, uint64_t step, bool whole
 {
     json_error_t why;
     json_t *o = t->n ? json_loadb(t->s, t->n, JSON_REJECT_DUPLICATES, &why) : NULL;
-    int bad = json_is_object(o) ? manifest_parse(r, o, step, c) : wrong(r, "it is no JSON object");
+    int bad = json_is_object(o) ? manifest_parse(r, o, step, c) : wrong(r, "it is not a JSON object");
     if (!bad && whole) bad = own_hash_check(r, o);
     json_decref(o);
     return bad;
@@ -387,7 +387,7 @@ static int manifest_read(const struct manifest_reader *r, int folder, uint64_t s
     text_add(&path, "%s/%s/%s", r->shown, r->name, manifest);
     struct stat st;
     bool file = !fstat(fd, &st) && S_ISREG(st.st_mode);
-    int bad = !file ? wrong(r, "it is no regular file") : text_read_fd(&t, fd, path.s, MANIFEST_MAX, r->e);
+    int bad = !file ? wrong(r, "it is not a regular file") : text_read_fd(&t, fd, path.s, MANIFEST_MAX, r->e);
     close(fd);
     if (!bad) bad = text_parse(r, step, true, &t, c);
     text_free(&t);

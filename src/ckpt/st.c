@@ -52,7 +52,7 @@ static int shape_parse(struct st *s, struct st_tensor *t, json_t *shape, struct 
     for (int i = 0; i < t->shape.n; i++) {
         json_t *d = json_array_get(shape, (size_t)i);
         if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return tensor_fail(s, t->name, "a dimension is no whole number", e);
+            return tensor_fail(s, t->name, "a dimension is not a whole number", e);
         t->shape.d[i] = json_integer_value(d);
     }
     return 0;
@@ -64,9 +64,9 @@ static int range_parse(struct st *s, struct st_tensor *t, json_t *range, uint64_
     json_t *a = json_array_get(range, 0), *b = json_array_get(range, 1);
     if (json_array_size(range) != 2 || !json_is_integer(a) || !json_is_integer(b) || json_integer_value(a) < 0 ||
         json_integer_value(b) < json_integer_value(a))
-        return tensor_fail(s, t->name, "data_offsets are no range", e);
+        return tensor_fail(s, t->name, "data_offsets are not a range", e);
     if ((uint64_t)json_integer_value(b) > s->size - base)
-        return tensor_fail(s, t->name, "its data lies beyond the end of the file", e);
+        return tensor_fail(s, t->name, "its data is beyond the end of the file", e);
     t->begin = base + (uint64_t)json_integer_value(a);
     t->end = base + (uint64_t)json_integer_value(b);
     size_t need = type_bytes(t->dtype);
@@ -101,7 +101,8 @@ static int tiling_check(struct st *s, uint64_t base, struct err *e)
     qsort(s->t, (size_t)s->n, sizeof *s->t, by_begin);
     for (int i = 0; i < s->n; at = s->t[i++].end)
         if (s->t[i].begin != at)
-            return bad_file(e, s->path, at, s->t[i].begin > at ? "a hole between tensors" : "two tensors overlap");
+            return bad_file(e, s->path, at,
+                            s->t[i].begin > at ? "unused bytes between tensors" : "two tensors overlap");
     return at != s->size ? bad_file(e, s->path, at, "bytes after the last tensor") : 0;
 }
 
@@ -109,9 +110,9 @@ static int metadata_check(struct st *s, json_t *v, struct err *e)
 {
     const char *k;
     json_t *x;
-    if (!json_is_object(v)) return bad_file(e, s->path, 8, "__metadata__ is no object");
+    if (!json_is_object(v)) return bad_file(e, s->path, 8, "__metadata__ is not an object");
     json_object_foreach (v, k, x)
-        if (!json_is_string(x)) return bad_file(e, s->path, 8, "__metadata__ holds something that is no text");
+        if (!json_is_string(x)) return bad_file(e, s->path, 8, "__metadata__ has a value that is not text");
     return 0;
 }
 
@@ -154,10 +155,10 @@ static int file_parse(struct st *s, struct err *e)
     if (s->size < 8) return bad_file(e, s->path, s->size, "the file ends here, before the length of its header");
     if (file_read_at(s->fd, s->path, 0, &n, 8, e)) return -1;
     if (n > HEADER_MAX)
-        return bad_file(e, s->path, 0, "no safetensors file: the header claims to be longer than 100 MB");
+        return bad_file(e, s->path, 0, "not a safetensors file: the header claims to be longer than 100 MB");
     if (n > s->size - 8)
         return bad_file(e, s->path, 0,
-                        "no safetensors file, or not all of one: the header claims to be longer than the file");
+                        "not a safetensors file, or a truncated one: the header claims to be longer than the file");
     char *h = mem_alloc(n);
     int bad = file_read_at(s->fd, s->path, 8, h, n, e) || header_parse(s, h, n, e) || tiling_check(s, 8 + n, e);
     free(h);
@@ -198,10 +199,10 @@ void st_close(struct st *s)
 
 static int shard_name_check(const char *index, const char *name, struct err *e)
 {
-    if (!name) return bad_file(e, index, 0, "weight_map: a shard's name is no text");
+    if (!name) return bad_file(e, index, 0, "weight_map: a shard's name is not text");
     if (*name && strlen(name) <= NAME_MAX && !strchr(name, '/') && strcmp(name, "..") && strcmp(name, ".") &&
         printable(name)) return 0;
-    return err_set(e, E_DATA, "%s: offset 0: shard name \"%.100s\" is no plain file name", index,
+    return err_set(e, E_DATA, "%s: offset 0: shard name \"%.100s\" is not a plain file name", index,
                    printable(name) ? name : "?");
 }
 
@@ -267,7 +268,7 @@ static int index_open(const char *dir, const char *index, struct st ***out, int 
     int bad = 0;
     if (!all) bad = json_fail(index, 0, &je, e);
     else if (!json_is_object(map) || !json_object_size(map))
-        bad = bad_file(e, index, 0, "this is JSON text, but no index of weights: there is no weight_map");
+        bad = bad_file(e, index, 0, "this is JSON text, but not an index of weights: there is no weight_map");
     if (!bad) {
         *out = mem_alloc(json_object_size(map) * sizeof **out);
         bad = shards_open(dir, index, map, *out, n, e) || shards_agree(index, map, *out, *n, e);

@@ -189,14 +189,14 @@ static void rest_check(struct match *m, const struct items *t)
         if (k->used) continue;
         if (first && first->used && first != k) {
             if (!m->n_twice++)
-                list_add(&m->fault, "; ", "tensors %.60s and %.60s both stand for %.60s", first->name, k->name, k->own);
+                list_add(&m->fault, "; ", "tensors %.60s and %.60s both become %.60s", first->name, k->name, k->own);
         } else if (a && (a->any || allowed(&a->extra, k->own))) list_add(&m->extra, ", ", "%.60s", k->name);
         else {
             list_add(&m->fault, "; ", "tensor %.60s is unexpected: the model has none", k->name);
             hint_add(&m->hint_extra, &m->n_extra, k->own);
         }
     }
-    if (m->n_twice > 1) list_add(&m->fault, "; ", "%d more stand for others", m->n_twice - 1);
+    if (m->n_twice > 1) list_add(&m->fault, "; ", "%d more tensors become one of the same name", m->n_twice - 1);
 }
 
 /* How many of the model's tensors are in the files with the first `n` bytes of `of` as a prefix. */
@@ -293,7 +293,7 @@ static bool hint_sets(const struct match *m, struct st *const *file, int n, stru
 static void hints_add(const struct match *m, struct st *const *file, int n, struct text *out)
 {
     if (!m->w->allow || hint_sets(m, file, n, out)) return;
-    if (m->n_twice) text_add(out, "; let a rule of run.init_rename give one of them another name");
+    if (m->n_twice) text_add(out, "; rename one of them by a rule of run.init_rename");
     if (m->hint.n && m->n_hint <= 3)
         text_add(out, "; run.init_missing = {%s} initialises these anew", m->hint.s);
     if (m->hint_extra.n && m->n_extra <= 3)
@@ -335,7 +335,7 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     list_end(&m.fault, "; ");
     if (m.fault.n) hints_add(&m, file, n, &m.fault.t);
     int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
-    if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors is one of the model's", path);
+    if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors has a name of the model's", path);
     if (told) *told = (struct weights_told){.idle = t.idle};
     if (!bad && told) tell(&m, path, &t, told);
     items_free(&t);

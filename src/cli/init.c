@@ -317,11 +317,12 @@ static int found_look(const char *dir, struct found_folders *f, struct err *e)
 {
     struct stat st;
     if (stat(dir, &st)) return file_missing(dir, e);
-    if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is no folder", dir);
+    if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is not a folder", dir);
     if (folders_find(dir, f, e)) return -1;
     f->name = name_of(dir);
     if (image_list_read(f->train, true, NULL, &f->list, e)) return -1;
-    if (f->list.n_classes < 2) return err_set(e, E_DATA, "%s: has one class; want a folder for each", f->train);
+    if (f->list.n_classes < 2)
+        return err_set(e, E_DATA, "%s: has one class; expected a folder for each class", f->train);
     return pictures_look(f, e);
 }
 

@@ -18,7 +18,7 @@
 static void out_of_memory(size_t bytes)
 {
     char line[80];
-    snprintf(line, sizeof line, "out of memory: no room for %zu byte%s", bytes, bytes == 1 ? "" : "s");
+    snprintf(line, sizeof line, "out of memory: cannot allocate %zu byte%s", bytes, bytes == 1 ? "" : "s");
     log_quiet(false);
     _exit(log_error(E_INTERNAL, line));
 }

@@ -213,7 +213,7 @@ static void memory_text(const struct job *j, struct text *out)
     char b[2][32];
     const struct fit_pool *p = j->host && j->host->advisory ? limit_pool_short(j, false, &need) : NULL;
     if (p)
-        text_add(out, "note: not for this machine: ranks here would need %s,\n  more than the %s of %s\n",
+        text_add(out, "note: this machine is too small: ranks here would need %s,\n  more than the %s of %s\n",
                  text_bytes(need, b[0]), text_bytes(p->bytes, b[1]), p->name);
     memory_notes(j, out);
 }

@@ -33,8 +33,8 @@ static int fields_find(struct batch *b, struct err *e)
     b->values = (size_t)shape_count(&f->shape);
     if (b->target >= 0) b->targets = (size_t)shape_count(&b->d->field[b->target].shape);
     if (f->type == F32 && b->picture.n == 3) return 0;
-    return conf_error(b->c, "data.source", e, "--show-batch: samples are no pictures of channels, height and width, "
-                      "but %s %s", dtype_name(f->type), shape_text(&f->shape, s));
+    return conf_error(b->c, "data.source", e, "--show-batch: samples are not pictures (channels, height, width), but "
+                                              "%s %s", dtype_name(f->type), shape_text(&f->shape, s));
 }
 
 static int samples_read(struct batch *b, struct err *e)

@@ -254,7 +254,7 @@ static void narrow_text(const struct core_info *w, int n, struct text *out)
             text_add(out, "note: rank %d computes with %d threads, but may use", i, w[i].threads);
         else text_add(out, "note: rank %d and %d more are bound to the same", i, v.ranks - 1);
         text_add(out, " %d core%s%s\n", k, k == 1 ? "" : "s", w[i].bound ? ": use mpirun --bind-to none" :
-                 n == 1 || w[i].threads > k ? "" : ": each waits for the others' turn");
+                 n == 1 || w[i].threads > k ? "" : ": they take turns");
         return;
     }
 }

@@ -52,6 +52,6 @@ int fd_limit_check(int more, struct err *e)
     rlim_t limit = 0;
     if (!more) return 0;                       /* if a hundred ranks counted, each would also see the others' folders */
     if (make_room(more, &open, &limit) >= more) return 0;
-    return err_set(e, E_OS, "the limit of open files, %llu (ulimit -n), is too low: %d are open, and a run needs room "
-                   "for %d more", (unsigned long long)limit, open, more);
+    return err_set(e, E_OS, "the limit of open files, %llu (ulimit -n), is too low: %d are open, and a run needs %d "
+                            "more", (unsigned long long)limit, open, more);
 }

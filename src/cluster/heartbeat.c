@@ -216,8 +216,8 @@ static void liveness_check(uint64_t now)
     double s = (double)ns * 1e-9;
     heartbeat_who(0, who);
     if (file)
-        snprintf(text, sizeof text, "%s has waited for %s without progress for %.1f s: the file system does not "
-                                    "respond", who, file, s);
+        snprintf(text, sizeof text, "%s has waited for %s without progress for %.1f s: the file system is not "
+                                    "responding", who, file, s);
     else snprintf(text, sizeof text, "%s is not responding: its scheduler, for %.1f s", who, s);
     doom(0, file ? E_IO : E_HANG, text);
     heartbeat.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);

@@ -43,8 +43,8 @@ void hosts_report(const int *host, int n_ranks, int of, const int *rank_of, int 
         would += borders_between(sorted + first, rank_of, n_stages);
     }
     if (are > would)
-        text_add(out, "note: %d of %d border%s between stages lie between hosts, %d would do: start ranks host by host "
-                 "(mpirun --map-by slot)\n", are, all, all == 1 ? "" : "s", would);
+        text_add(out, "note: %d of %d border%s between stages lie between hosts, %d would be enough: start ranks host "
+                 "by host (mpirun --map-by slot)\n", are, all, all == 1 ? "" : "s", would);
     free(sorted);
 }
 
@@ -76,7 +76,7 @@ static void way_text(const struct hosts_links *all, int n_ranks, const char *via
             between = ", ";
         }
     if (*via) text_add(out, ": via %s\n", via);
-    else text_add(out, ": NCCL does not say by which way\n");
+    else text_add(out, ": NCCL does not report how\n");
 }
 
 void hosts_links_text(const struct hosts_links *all, int n_ranks, struct text *out)

@@ -140,7 +140,7 @@ static int override_set(struct conf *c, int i, const char *s, struct err *e)
 {
     enum opt_type type = opt_table[i].type;
     struct opt_value v;
-    if (strlen(s) > LEX_STRING_MAX) return err_set(e, E_CONF, "a text of more than %d bytes", LEX_STRING_MAX);
+    if (strlen(s) > LEX_STRING_MAX) return err_set(e, E_CONF, "a text has more than %d bytes", LEX_STRING_MAX);
     if (!opt_is_list(type)) override_single(c, s, opt_is_text(type), &v);
     else if (override_list(c, s, &v, e)) return -1;
     return opt_set(c, i, &v, e);
@@ -171,7 +171,7 @@ int conf_set(struct conf *c, const char *what, const char *assignment, struct er
     struct err own = {0};
     char cited[CITE];
     what = opt_cite(what, cited);
-    if (!eq || eq == assignment) return err_set(e, E_USAGE, "%s: want SECTION.KEY=VALUE", what);
+    if (!eq || eq == assignment) return err_set(e, E_USAGE, "%s: expected SECTION.KEY=VALUE", what);
     int i = opt_find(assignment, (size_t)(eq - assignment));
     if (i < 0) return no_such_option(what, assignment, (size_t)(eq - assignment), e);
     if (override_set(c, i, eq + 1, &own)) return err_set(e, E_CONF, "%s: %s", what, own.text);

@@ -31,7 +31,7 @@ static int dollar(const char **s, char *(*get)(const char *name), struct text *o
     while (in_name(name[n]) && !(n == 0 && isdigit((unsigned char)*name))) n++;
     bool braces = name - *s == 2;
     if (!n || (braces && name[n] != '}'))
-        return err_set(e, E_CONF, "a $ begins neither $NAME nor ${NAME}; $$ stands for $ itself");
+        return err_set(e, E_CONF, "expected $NAME or ${NAME} after a $; write $$ for a $ itself");
     *s = name + n + braces;
     return variable_add(name, n, get, out, e);
 }
@@ -54,10 +54,10 @@ static int home(struct text *t, char *(*get)(const char *name), struct err *e)
     if (!t->n || *t->s != '~') return 0;
     const char *dir = get("HOME");
     if (t->n > 1 && t->s[1] != '/')
-        return err_set(e, E_CONF, "of names that begin with ~ only ~/ is known, one's own home directory; ./~ begins "
-                       "a file's name");
+        return err_set(e, E_CONF, "a name may begin with ~/, your home directory, but not with ~USER; write ./~ for a "
+                                  "file of that name");
     if (!dir || *dir != '/')
-        return err_set(e, E_CONF, "~ needs the variable HOME, which is %s", dir ? "no absolute path" : "not set");
+        return err_set(e, E_CONF, "~ needs the variable HOME, which is %s", dir ? "not an absolute path" : "not set");
     struct text full = {0};
     text_add(&full, "%s%s", dir, t->s + 1);
     text_free(t);
@@ -86,7 +86,7 @@ static int length_check(const struct conf *c, int i, struct err *e)
     size_t n = 0;
     for (const char *s = value; s && *s; s++) n += 1 + (*s == '$');
     if (n <= LEX_STRING_MAX) return 0;
-    return conf_error(c, opt_table[i].key, e, "a name of more than %d bytes (each $ in it counts twice)",
+    return conf_error(c, opt_table[i].key, e, "the name has more than %d bytes (each $ in it counts twice)",
                       LEX_STRING_MAX);
 }
 

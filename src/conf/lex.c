@@ -30,9 +30,9 @@ static enum token bad_byte(struct lex *l, const char *text)
 static enum token bad_mark(struct lex *l)
 {
     static const char mark[] = "[(:';";
-    static const char *const want[] = {"a list stands in braces, such as {3, 224, 224}",
-        "a list stands in braces, such as {3, 224, 224}", "a setting is written with an equals sign: name = value",
-        "a text stands in double quotes", "blanks and line ends separate settings"};
+    static const char *const want[] = {"write a list in braces, such as {3, 224, 224}",
+        "write a list in braces, such as {3, 224, 224}", "write a setting as name = value",
+        "write text in double quotes", "separate settings by blanks or line ends"};
     const char *m = *l->s ? strchr(mark, *l->s) : NULL;
     if (!m) return bad_byte(l, "unexpected character");
     lex_fail(l, l->line, "unexpected character '%c': %s", *m, want[m - mark]);
@@ -90,9 +90,9 @@ static enum token string_next(struct lex *l)
         char c = *l->s;
         if (c == '\\' && l->s + 1 < l->end && l->s[1] != '\n') {
             l->s++;
-            if (!(c = escape(*l->s))) return bad_byte(l, "in a text, \\ must not stand before");
+            if (!(c = escape(*l->s))) return bad_byte(l, "in a text, \\ must not be followed by");
         } else if ((unsigned char)c < 0x20 && c != '\t') return bad_byte(l, "a text must not contain");
-        if (n == LEX_STRING_MAX) return bad(l, l->line, "a text of more than 4095 bytes");
+        if (n == LEX_STRING_MAX) return bad(l, l->line, "a text has more than 4095 bytes");
         text[n++] = c;
     }
     if (l->s == l->end || *l->s != '"') return bad(l, l->at, "a text begins here and does not end on its line");
@@ -123,7 +123,7 @@ static enum token word_next(struct lex *l)
         l->s += variable_length(l) ? variable_length(l) : 1;
     size_t n = (size_t)(l->s - begin);
     if (!n) return bad_mark(l);
-    if (n > LEX_WORD_MAX) return bad(l, l->at, "a word of more than 255 bytes");
+    if (n > LEX_WORD_MAX) return bad(l, l->at, "a word has more than 255 bytes");
     char *word = arena_alloc(l->mem, n + 1);
     memcpy(word, begin, n);
     l->word = word;

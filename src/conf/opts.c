@@ -178,9 +178,9 @@ static int opts_check(const struct opts *o, struct err *e)
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
         o->mode != MODE_SEARCH)
-        return err_set(e, E_USAGE, "--json goes with --print-config, --summary or --plan");
+        return err_set(e, E_USAGE, "--json needs --print-config, --summary or --plan");
     if (o->write_config && o->mode != MODE_SEARCH && o->mode != MODE_INIT)
-        return err_set(e, E_USAGE, "--write-config goes with --plan=search or --init");
+        return err_set(e, E_USAGE, "--write-config needs --plan=search or --init");
     if (o->config && o->mode == MODE_INIT) return err_set(e, E_USAGE, "--init writes a configuration and reads none");
     if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION && o->mode != MODE_INIT)
         return err_set(e, E_USAGE, "no configuration: use --stage-config FILE; --init DIR makes one for a folder of "
@@ -197,8 +197,8 @@ static int option_has_arg(const struct long_option *p)
 /* Without quotes, a shell splits a list in braces into several words. */
 static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
 {
-    static const char set[] = ": -o goes before a setting, and quotes around a list: -o 'model.input={3,32,32}'";
-    const char *why = strchr(arg, '=') ? set : o->config ? "" : ": a configuration file goes behind -c";
+    static const char set[] = ": write -o before each setting, and quotes around a list: -o 'model.input={3,32,32}'";
+    const char *why = strchr(arg, '=') ? set : o->config ? "" : ": write -c before the configuration file";
     return err_set(e, E_USAGE, "unexpected argument %.700s%s", arg, why);
 }
 
@@ -228,7 +228,7 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
     if (conf_finish(c, e)) return -1;
     if (c->run.predict && o->mode == MODE_PROFILE)
-        return err_set(e, E_USAGE, "--profile measures training, and nothing is trained with --predict");
+        return err_set(e, E_USAGE, "--profile measures training, so it cannot be combined with --predict");
     if (c->run.evaluate && !c->run.init_from)
         return err_set(e, E_USAGE, "--evaluate needs --init-from; for the weights of the run in %.300s: --evaluate "
                        "--init-from %.300s --run-dir %.300s-evaluate", c->run.directory, c->run.directory,

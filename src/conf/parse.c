@@ -9,9 +9,9 @@ enum { STAGES_MAX = 4096 };
 static int unexpected(struct lex *l, enum token t, const char *want)
 {
     if (t == T_BAD) return -1;
-    if (t == T_END) return lex_fail(l, l->at, "want %s, found the end", want);
+    if (t == T_END) return lex_fail(l, l->at, "expected %s, found the end", want);
     char cited[CITE];
-    return lex_fail(l, l->at, "want %s, found \"%s\"", want, opt_cite(l->word, cited));
+    return lex_fail(l, l->at, "expected %s, found \"%s\"", want, opt_cite(l->word, cited));
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
@@ -22,7 +22,7 @@ static int list_parse(struct lex *l, struct opt_value *v)
     enum token t = lex_next(l);
     while (t != T_CLOSE) {
         if (t != T_WORD && t != T_STRING) return unexpected(l, t, "a value of the list or '}'");
-        if (v->n == CONF_LIST) return lex_fail(l, l->at, "a list of more than %d values", CONF_LIST);
+        if (v->n == CONF_LIST) return lex_fail(l, l->at, "a list has more than %d values", CONF_LIST);
         v->quoted |= t == T_STRING;
         v->text[v->n++] = l->word;
         t = lex_next(l);
@@ -86,7 +86,7 @@ static int layer(struct lex *l, const char *name, const char **to)
     if (*to) return lex_fail(l, line, "%s is set twice in this stage", name);
     struct opt_value v;
     if (parse_value(l, &v)) return -1;
-    if (v.list || !v.text[0][0]) return lex_fail(l, line, "%s: want the name of a layer", name);
+    if (v.list || !v.text[0][0]) return lex_fail(l, line, "%s: expected the name of a layer", name);
     if (opt_text_check(v.text[0], l->e)) {
         l->at = line;
         return err_where(l->e, "%s", name);

@@ -96,7 +96,7 @@ static void drop_moot(struct conf *c)
 static int model_rules(struct conf *c, struct err *e)
 {
     if (c->model.network && c->model.graph)
-        return conf_error(c, "model.graph", e, "model.network is set, too: want one of the two");
+        return conf_error(c, "model.graph", e, "model.network is set, too: use one of the two");
     if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
     const char *extra = c->model.hidden.n ? "model.hidden" : c->model.dropout > 0 ? "model.dropout"
                       : c->model.zero_init_residual ? "model.zero_init_residual"
@@ -127,12 +127,12 @@ static bool labels_mixed(const struct conf *c)
 
 static int volumes_rules(struct conf *c, struct err *e)
 {
-    if (c->data.cache.n > 1) return conf_error(c, "data.cache", e, "want one size");
-    if (c->data.folds == 1) return conf_error(c, "data.folds", e, "1 leaves nothing to train: want 2 at least, or 0");
+    if (c->data.cache.n > 1) return conf_error(c, "data.cache", e, "expected one size");
+    if (c->data.folds == 1) return conf_error(c, "data.folds", e, "1 leaves nothing to train: use at least 2, or 0");
     if (c->data.fold && c->data.fold >= c->data.folds)
         return conf_error(c, "data.fold", e, "%lld: folds are 0 to data.folds - 1", (long long)c->data.fold);
     if (c->data.folds && c->data.test)
-        return conf_error(c, "data.test", e, "data.folds is set, too: want one of the two");
+        return conf_error(c, "data.test", e, "data.folds is set, too: use one of the two");
     return 0;
 }
 
@@ -142,7 +142,7 @@ static int validation_rules(struct conf *c, struct err *e)
                     : c->data.test_samples ? "data.test_samples" : NULL;
     if (c->run.evaluate && c->data.test) c->data.validation = 0;          /* no training: only data.test counts */
     if (!(c->data.validation > 0)) return 0;
-    if (key) return conf_error(c, key, e, "data.validation is set, too: want one of the two");
+    if (key) return conf_error(c, key, e, "data.validation is set, too: use one of the two");
     return c->data.train ? 0 : missing(c, e, "data.train");
 }
 
@@ -167,8 +167,8 @@ static int data_rules(struct conf *c, struct err *e)
     if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
     bool shorter = images_read(c) || is(c->data.source, "npy");
     if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !shorter))
-        return conf_error(c, "data.resize", e, "want {height, width}%s", shorter ? " or the shorter side" : "");
-    if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "want {height, width}");
+        return conf_error(c, "data.resize", e, "expected {height, width}%s", shorter ? " or the shorter side" : "");
+    if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "expected {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     bool map = is(c->train.loss, "dice") || is(c->train.loss, "dice_ce") || is(c->data.source, "nifti");
@@ -187,7 +187,7 @@ static int batch_rules(struct conf *c, struct err *e)
         return conf_error(c, "train.split_size", e, "%lld is larger than the batch of %lld",
                           (long long)c->train.split_size, (long long)c->train.batch_size);
     if (c->train.gradient_groups & (c->train.gradient_groups - 1))
-        return conf_error(c, "train.gradient_groups", e, "want a power of two, not %lld",
+        return conf_error(c, "train.gradient_groups", e, "expected a power of two, not %lld",
                           (long long)c->train.gradient_groups);
     if (!c->train.evaluate_batch_size) c->train.evaluate_batch_size = c->train.batch_size;
     return 0;
@@ -221,15 +221,15 @@ static int rate_rules(struct conf *c, struct err *e)
     if (step && !c->train.milestones.n && !c->train.step_size)
         return conf_error(c, "train.schedule", e, "step needs train.milestones or train.step_size");
     if (c->train.milestones.n && c->train.step_size)
-        return conf_error(c, "train.step_size", e, "train.milestones is set, too: want one of the two");
+        return conf_error(c, "train.step_size", e, "train.milestones is set, too: use one of the two");
     if (step && !given(c, "train.gamma")) conf_derive(c, "train.gamma", "0.1");
     for (int i = 1; i < c->train.milestones.n; i++)
         if (c->train.milestones.v[i] <= c->train.milestones.v[i - 1])
             return conf_error(c, "train.milestones", e, "must ascend");
     if (c->train.warmup_steps && c->train.warmup_epochs)
-        return conf_error(c, "train.warmup_epochs", e, "train.warmup_steps is set, too: want one of the two");
+        return conf_error(c, "train.warmup_epochs", e, "train.warmup_steps is set, too: use one of the two");
     if (c->train.warmup_steps && by_epoch)
-        return conf_error(c, "train.warmup_steps", e, "with train.schedule_by = epoch, want train.warmup_epochs");
+        return conf_error(c, "train.warmup_steps", e, "with train.schedule_by = epoch, use train.warmup_epochs");
     return 0;
 }
 
@@ -241,19 +241,21 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
         return conf_error(
             c, "pipeline.stages", e,
-            "want %d stage%s, as many as stage sections, not %lld (another partition, such as auto, takes any number)",
+            "expected %d stage%s, as many as stage sections, not %lld (another partition, such as auto, takes any "
+            "number)",
             c->pipeline.n_stages, c->pipeline.n_stages == 1 ? "" : "s", (long long)c->pipeline.stages);
     int64_t replicas = c->pipeline.replicas;
     if (replicas & (replicas - 1))
-        return conf_error(c, "pipeline.replicas", e, "want a power of two, not %lld", (long long)replicas);
+        return conf_error(c, "pipeline.replicas", e, "expected a power of two, not %lld", (long long)replicas);
     if (c->train.gradient_groups % replicas)
-        return conf_error(c, "pipeline.replicas", e, "%lld do not divide train.gradient_groups = %lld, which decides "
-                                                     "results: set it to %lld or a multiple", (long long)replicas,
+        return conf_error(c, "pipeline.replicas", e, "%lld replicas do not divide train.gradient_groups = %lld: set "
+                                                     "train.gradient_groups to a multiple of %lld, which changes "
+                                                     "results", (long long)replicas,
                           (long long)c->train.gradient_groups, (long long)replicas);
     if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && c->pipeline.in_flight)
-        return conf_error(c, "pipeline.in_flight", e, "rows say themselves how many micro-batches are in flight");
+        return conf_error(c, "pipeline.in_flight", e, "the rows decide how many micro-batches are in flight");
     if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))
         return conf_error(c, "pipeline.rows", e, "needs pipeline.schedule = \"rows\"");
     return 0;
@@ -275,7 +277,7 @@ static int predict_rules(struct conf *c, struct err *e)
     size_t n = strlen(file), m = strlen(dir);
     const bool folder = is(c->data.source, "nifti") && ends(file, n, "/");
     if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
-        return conf_error(c, "run.predict", e, "want FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
+        return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           is(c->data.source, "nifti") ? ", or FOLDER/ for label maps" : "", file);
     while (m > 1 && dir[m - 1] == '/') m--;
     if (!c->run.init_from) c->run.init_from = dir;
@@ -303,7 +305,7 @@ static int service_rules(struct conf *c, struct err *e)
     struct address a;
     if (is(c->service.metrics, "no")) c->service.metrics = NULL;
     if (!c->service.metrics || !address_parse(c->service.metrics, &a)) return 0;
-    return conf_error(c, "service.metrics", e, "want an address in numbers and a port, such as \"127.0.0.1:9464\"");
+    return conf_error(c, "service.metrics", e, "expected a numeric address and a port, such as \"127.0.0.1:9464\"");
 }
 
 int conf_finish(struct conf *c, struct err *e)

@@ -48,7 +48,7 @@ const struct opt opt_table[] = {
     {"run.directory", OPT_FILE, AT(run.directory), NULL, .written = true,
      .text = "run directory; the default is runs/NAME"},
     {"run.device", OPT_WORD, AT(run.device), "auto", .words = devices,
-     .text = "device: auto takes the best there is; reference is the slow plain C backend"},
+     .text = "device: auto uses the best available one; reference is the slow plain C backend"},
     {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = transports,
      .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs "
              "nccl, or staged through host memory"},
@@ -225,7 +225,7 @@ const struct opt opt_table[] = {
              "number"},
     {"data.cache", OPT_SIZES, AT(data.cache), NULL, 0, BIG, .of = "data.source nifti",
      .text = "memory in each reading process for the volumes of training, and as much for those of tests, after "
-             "cropping; without enough room, one more volume stays, the last one read. The default is 1GiB"},
+             "cropping; if that is too little, the last volume read stays, too. The default is 1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "number of training samples: the first of a file, evenly spaced ones of a folder; of nifti volumes, "
              "not parts. 0: all. Synthetic samples repeat after 256 MiB"},
@@ -267,7 +267,7 @@ const struct opt opt_table[] = {
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples per evaluation step; 0: train.batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy dice dice_ce !batch_dice",
-     .why = "Dice over the batch is no mean over samples: it needs the sums of all micro-batches before the first "
+     .why = "Dice over the batch is not a mean over samples: it needs the sums of all micro-batches before the first "
             "backward pass; dice has one of each sample",
      .bits = true,
      .text = "loss function; dice and dice_ce (Dice plus cross-entropy) are computed per sample on maps of classes. "

@@ -87,7 +87,7 @@ static int word_refuse(const struct opt *o, const struct word_search *s, struct 
     char cited[CITE], hint[SUGGEST_TELL];
     opt_words(o, word_tell, &l);
     if (!s->found)
-        err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "none of", l.text.s,
+        err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "not one of", l.text.s,
                 suggest_tell(&l.near, "", hint));
     else if (o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", s->wanted, o->why);
     else err_set(e, E_CONF, "\"%s\" is not built, only %s", s->wanted, l.text.s);
@@ -110,7 +110,7 @@ static int number(const struct opt *o, const char *v, double *out, struct err *e
     /* neither nan nor 0x10 */
     bool spelled = *v && !*end && !v[strspn(v, whole ? "+-0123456789" : "+-.0123456789eE")];
     if (!spelled || !isfinite(x))
-        return err_set(e, E_CONF, "\"%s\" is no %s number%s", opt_cite(v, cited), whole ? "whole" : "finite",
+        return err_set(e, E_CONF, "\"%s\" is not a %s number%s", opt_cite(v, cited), whole ? "whole" : "finite",
                        opt_is_list(o->type) && strpbrk(v, "x,;[(") ? "; a list is written as {1, 2}" : "");
     if (x >= o->lo && x <= o->hi) {
         *out = x + 0.0;                                   /* -0 is 0 */
@@ -131,12 +131,12 @@ static int size_value(const struct opt *o, const char *v, int64_t *out, struct e
     double x;
     while (strlen(unit[k].name) > n || strcasecmp(v + n - strlen(unit[k].name), unit[k].name)) k++;
     n -= strlen(unit[k].name);
-    if (n >= sizeof digits) return err_set(e, E_CONF, "\"%s\" is no size", opt_cite(v, cited));
+    if (n >= sizeof digits) return err_set(e, E_CONF, "\"%s\" is not a size", opt_cite(v, cited));
     memcpy(digits, v, n);
     char *end;
     x = strtod(digits, &end);
     if (!n || *end || digits[strspn(digits, "0123456789.")])
-        return err_set(e, E_CONF, "\"%s\" is no size such as 10GiB, 8GB, 512MB or a number of bytes",
+        return err_set(e, E_CONF, "\"%s\" is not a size such as 10GiB, 8GB, 512MB or a number of bytes",
                        opt_cite(v, cited));
     x *= unit[k].factor;
     if (k >= 3 && k < 6 && v[strlen(v) - 1] == 'b') x /= 8;
@@ -170,7 +170,7 @@ static int bool_set(bool *to, const char *v, struct err *e)
 {
     bool yes = !strcmp(v, "yes") || !strcmp(v, "true"), no = !strcmp(v, "no") || !strcmp(v, "false");
     char cited[CITE];
-    if (!yes && !no) return err_set(e, E_CONF, "\"%s\" is none of yes, no, true, false", opt_cite(v, cited));
+    if (!yes && !no) return err_set(e, E_CONF, "\"%s\" is not one of yes, no, true, false", opt_cite(v, cited));
     *to = yes;
     return 0;
 }
@@ -218,9 +218,9 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
     bool may_quote = text || o->type == OPT_TEXTS || o->type == OPT_SIZES;
     double x;
     if (v->quoted && !may_quote)
-        return err_set(e, E_CONF, "want %s without quotes", o->type == OPT_BOOL ? "yes or no" : "a number");
+        return err_set(e, E_CONF, "expected %s without quotes", o->type == OPT_BOOL ? "yes or no" : "a number");
     if (list) return list_set(o, field(c, i), v, e);
-    if (v->list) return err_set(e, E_CONF, "want one value, not a list");
+    if (v->list) return err_set(e, E_CONF, "expected one value, not a list");
     if (text) return text_set(o, field(c, i), v->text[0], e);
     if (o->type == OPT_BOOL) return bool_set(field(c, i), v->text[0], e);
     if (number(o, v->text[0], &x, e)) return -1;

@@ -36,7 +36,7 @@ static int param_unknown(const struct aug_kind *k, const char *name, size_t n, s
     struct text all = {0};
     for (const struct aug_param *p = k->param; p && p->name; p++) text_add(&all, "%s%s", all.n ? ", " : "", p->name);
     err_set(e, E_CONF, "there is no \"%.*s\"%s%s", n < 60 ? (int)n : 60, name,
-            all.n ? ", only " : ": it takes nothing", all.n ? all.s : "");
+            all.n ? ", only " : ": it takes no parameters", all.n ? all.s : "");
     text_free(&all);
     return -1;
 }
@@ -49,7 +49,7 @@ static int value_read(const struct aug_param *p, const char *s, size_t n, double
     snprintf(text, sizeof text, "%.*s", n < sizeof text ? (int)n : 0, s);
     double x = strtod(text, &end);
     if (!n || *end || end == text || text[strspn(text, p->whole ? "+-0123456789" : "+-.0123456789eE")] || !isfinite(x))
-        return err_set(e, E_CONF, "%s: \"%.*s\" is no %snumber", p->name, cited, s, p->whole ? "whole " : "");
+        return err_set(e, E_CONF, "%s: \"%.*s\" is not a %snumber", p->name, cited, s, p->whole ? "whole " : "");
     if (!(x >= p->lo && x <= p->hi))
         return err_set(e, E_CONF, "%s: %s is not in %.16g to %.16g", p->name, text, p->lo, p->hi);
     *out = x;
@@ -70,7 +70,7 @@ static int values_read(struct aug *a, int i, const char *s, size_t n, struct err
         s += one + more;
         n -= one + more;
     }
-    if (k < p->least) return err_set(e, E_CONF, "%s: want %d numbers with a comma between", p->name, p->least);
+    if (k < p->least) return err_set(e, E_CONF, "%s: expected %d numbers, separated by a comma", p->name, p->least);
     if (p->ascends && k > 1 && a->of[i].v[1] < a->of[i].v[0])
         return err_set(e, E_CONF, "%s: %g is above %g", p->name, a->of[i].v[0], a->of[i].v[1]);
     a->of[i].n = k;
@@ -88,7 +88,7 @@ static int param_read(struct aug *a, const char *s, size_t n, uint32_t *given, s
     if (!param || !param[i].name) return param_unknown(a->kind, s, name, e);
     if (*given & 1u << i) return err_set(e, E_CONF, "%s is given twice", param[i].name);
     *given |= 1u << i;
-    if (name == n) return err_set(e, E_CONF, "%s: want %s=VALUE, without spaces", param[i].name, param[i].name);
+    if (name == n) return err_set(e, E_CONF, "%s: expected %s=VALUE, without spaces", param[i].name, param[i].name);
     return values_read(a, i, s + name + 1, n - name - 1, e);
 }
 
@@ -131,9 +131,9 @@ static int order_check(const struct aug *a, const struct aug *before, struct err
     static const char *const does[] = {"takes whole pictures", "changes pictures", "changes what was normalised",
                                        "mixes samples"};
     const struct aug_kind *k = a->kind, *was = before ? before->kind : NULL;
-    if (k->stage == AUG_WHOLE && was) return err_set(e, E_CONF, "%s takes whole pictures: it comes first", k->name);
+    if (k->stage == AUG_WHOLE && was) return err_set(e, E_CONF, "%s takes whole pictures: put it first", k->name);
     if (!was || was->stage <= k->stage) return 0;
-    return err_set(e, E_CONF, "%s %s: it comes before %s", k->name, does[k->stage], was->name);
+    return err_set(e, E_CONF, "%s %s: put it before %s", k->name, does[k->stage], was->name);
 }
 
 static int entry_fit(const struct augment *all, struct aug *a, struct aug_size *s, struct err *e)

@@ -113,6 +113,6 @@ void class_names_doubt(const char *const *name, int64_t n, const char *of, struc
     }
     if (train && other)
         text_add(t, "%s%s: %s and %s are taken for classes, though they look like parts to train and to test with: "
-                 "want data.train and data.test for each?", t->n ? "\n" : "", of, train, other);
+                 "set data.train and data.test instead", t->n ? "\n" : "", of, train, other);
     forms_doubt(name, n, of, t);
 }

@@ -54,7 +54,7 @@ static const struct cifar_form *file_form(const char *path, uint64_t size, struc
         if (size % record_of(&forms[i]) == 0 && (!found || named)) found = &forms[i];
     }
     if (found) return found;
-    err_set(e, E_DATA, "%s: %llu byte%s no records of %llu (CIFAR-10) or %llu (CIFAR-100)", path,
+    err_set(e, E_DATA, "%s: %llu byte%s not records of %llu (CIFAR-10) or %llu (CIFAR-100)", path,
             (unsigned long long)size, size == 1 ? " is" : "s are", (unsigned long long)record_of(&forms[0]),
             (unsigned long long)record_of(&forms[1]));
     return NULL;
@@ -91,7 +91,7 @@ static int file_add(struct image_list *l, const char *path, const struct cifar_f
     *used = f ? f : bad ? NULL : file_form(path, size, e);
     if (!*used) bad = -1;
     else if (!bad && (!size || size % record_of(*used)))
-        bad = err_set(e, E_DATA, "%s: %llu byte%s no records of %llu (%s)", path, (unsigned long long)size,
+        bad = err_set(e, E_DATA, "%s: %llu byte%s not records of %llu (%s)", path, (unsigned long long)size,
                       size == 1 ? " is" : "s are", (unsigned long long)record_of(*used), (*used)->name);
     *vec_push(&l->shard) = path;
     if (!bad) bad = records_add(l, fd, size / record_of(*used), *used, e);

@@ -107,8 +107,8 @@ static int row_sizes(struct images *d, const struct conf *c, struct err *e)
 {
     const struct conf_ints *size = c->data.pad.n ? &c->data.pad : &c->data.resize;
     if (size->n < 2)
-        return conf_error(c, "data.source", e, "the model takes rows of %lld numbers: data.resize = {height, width} "
-                          "says of which size pictures are to be", (long long)d->want.input.d[0]);
+        return conf_error(c, "data.source", e, "the model takes rows of %lld numbers: set data.resize = {height, "
+                                               "width}", (long long)d->want.input.d[0]);
     d->frame.height = (int)size->v[0];
     d->frame.width = (int)size->v[1];
     int64_t pixels = size->v[0] * size->v[1], n = d->want.input.d[0];

@@ -107,9 +107,9 @@ static int sizes_take(struct nifti_set *d, const struct conf *c, struct err *e)
     const struct conf_reals *spacing = &c->data.spacing;
     const struct conf_ints *size = &c->data.size;
     if (spacing->n && spacing->n != 1 && spacing->n != 3)
-        return conf_error(c, "data.spacing", e, "want one number, or three: along x, y and z");
+        return conf_error(c, "data.spacing", e, "expected one number, or three: along x, y and z");
     if (size->n && size->n != 1 && size->n != 3)
-        return conf_error(c, "data.size", e, "want one number, or three: along x, y and z");
+        return conf_error(c, "data.size", e, "expected one number, or three: along x, y and z");
     for (int i = 0; i < 3; i++) {
         d->want.spacing[i] = spacing->n ? spacing->v[spacing->n == 1 ? 0 : i] : 0;
         d->want.size[i] = size->n ? size->v[size->n == 1 ? 0 : i] : d->patch[i];
@@ -145,7 +145,7 @@ static int options_take(struct nifti_set *d, const struct conf *c, struct err *e
     for (int i = 0; i < c->data.flip.n; i++) {
         const char *s = c->data.flip.v[i];
         if (strlen(s) != 1 || *s < 'x' || *s > 'z')
-            return conf_error(c, "data.flip", e, "\"%.40s\" is none of x, y, z", s);
+            return conf_error(c, "data.flip", e, "\"%.40s\" is not one of x, y, z", s);
         d->flip[*s - 'x'] = d->train;
     }
     d->foreground = d->train && d->labelled ? c->data.foreground : 0;
@@ -175,7 +175,7 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
         return conf_error(c, key, e, "given without %s", label_key);
     if (part == DS_TEST && d->labelled && !folds && c->data.train && volume_list_folder(images) &&
         !strcmp(images, c->data.train))
-        return conf_error(c, key, e, "the volumes of %s that have labels are trained on: want data.folds", images);
+        return conf_error(c, key, e, "all volumes of %s that have labels are training samples: set data.folds", images);
     if (volume_list_read(images, labels, which, &d->list, e)) return -1;
     if (folds) volume_list_fold(&d->list, folds, c->data.fold, part == DS_TEST);
     if (!d->list.file.n) return conf_error(c, "data.folds", e, "leaves no volume of %s", images);

@@ -81,7 +81,7 @@ static int crop_make(struct npy_pair *d, const struct conf *c, enum ds_part part
     const char *key = c->data.resize.n ? "data.resize" : c->data.pad.n ? "data.pad"
                     : c->data.channels ? "data.channels" : NULL;
     if (key && (!is_picture(d) || in->n != 3 || d->want.input_type != F32))
-        return conf_error(c, key, e, "is for pictures, and %s has %s samples of %s: want |u1 of 1 or 3 channels",
+        return conf_error(c, key, e, "is for pictures, and %s has %s samples of %s: expected |u1 of 1 or 3 channels",
                           d->images.path, npy_type_name(d->images.type), shape_text(s, have));
     if (!is_picture(d) || in->n != 3) return 0;
     bool whole = part == DS_TRAIN && augment_begins_whole(c);
@@ -131,7 +131,7 @@ static int images_open(struct npy_pair *d, const struct conf *c, enum ds_part pa
     if (!d->framed && !shape_equal(&s, &d->want.input))
         return err_set(e, E_DATA, "%s: offset 10: samples of %s, the model takes %s%s", path, shape_text(&s, have),
                        shape_text(&d->want.input, want), channels_last(&s, &d->want.input)
-                       ? ": channels come first, as x.transpose(0, 3, 1, 2) makes it" : "");
+                       ? ": channels come first: use x.transpose(0, 3, 1, 2)" : "");
     if (d->framed) s = d->want.input;
     return ds_norm(c, s.n > 1 ? s.d[0] : 1, d->mem, &d->norm, e);
 }
@@ -189,9 +189,9 @@ static int strata_load(struct npy_pair *d, const char *path, struct err *e)
 /* How to make classes from other labels. */
 static const char *class_hint(bool whole, const struct shape *s, int64_t classes)
 {
-    if (s->n && shape_count(s) == classes && classes > 1) return ": y.argmax(1) makes it of these";
-    if (whole && shape_count(s) == 1) return ": y.reshape(-1) makes it of these";
-    return !whole && !s->n ? ": y.astype('int64') makes it of these" : "";
+    if (s->n && shape_count(s) == classes && classes > 1) return ": y.argmax(1) converts these";
+    if (whole && shape_count(s) == 1) return ": y.reshape(-1) converts these";
+    return !whole && !s->n ? ": y.astype('int64') converts these" : "";
 }
 
 static int labels_open(struct npy_pair *d, const char *path, struct err *e)

@@ -36,15 +36,15 @@ static int labels_check(const struct conf *c, const struct ds_pair *want, struct
     if (!want->has_target) return 0;
     if (ds_pair_has_map(want))
         return !vector ? 0 : conf_error(c, "data.labels", e,
-                                        "vectors, but the graph's labels are a map of classes: take map");
+                                        "vectors, but the graph's labels are a map of classes: use map");
     if (!vector && !classes && want->target.n != 1)
-        return conf_error(c, "data.labels", e, "a class fits no target of shape %s: take vector",
+        return conf_error(c, "data.labels", e, "a class does not fit a target of shape %s: use vector",
                           shape_text(&want->target, s));
     if (vector && classes)
-        return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: take class");
+        return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: use class");
     if (vector && is(c->train.loss, "cross_entropy"))
-        return conf_error(c, "data.labels", e, "random vectors are no distributions over classes, which cross_entropy "
-                          "compares with: take class or onehot, or train.loss = mse");
+        return conf_error(c, "data.labels", e, "random vectors are not distributions over classes, which "
+                                               "cross_entropy needs: use class or onehot, or train.loss = mse");
     return 0;
 }
 
@@ -72,7 +72,7 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     struct ds_pair pair;
     if (ds_pair_of(c, want, true, &pair, e) || labels_check(c, &pair, e)) return -1;
     if (pair.input_type != F32 && !pair.range)
-        return conf_error(c, "data.source", e, "nothing says which whole numbers the graph's input takes");
+        return conf_error(c, "data.source", e, "the graph does not show which whole numbers its input takes");
     struct synthetic *s = mem_alloc(sizeof *s);
     *s = (struct synthetic){.ds.kind = &ds_synthetic,
                             .want = pair,

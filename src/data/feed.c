@@ -222,7 +222,7 @@ int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 static int request_add(struct feed *f, int n, const int64_t *id, uint64_t position, struct err *e)
 {
     if (n > f->want.max_samples)
-        return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed takes %d", n, f->want.max_samples);
+        return err_set(e, E_INTERNAL, "%d samples are requested at once, the feed holds %d", n, f->want.max_samples);
     if (f->n == f->ring)
         return err_set(e, E_INTERNAL, "more samples are requested than the feed holds");
     struct feed_item *it = item_at(f, f->n);

@@ -21,7 +21,7 @@ static int unpacking_begin(struct gzip_file *f, struct err *e)
     f->input = mem_alloc(f->size < BUFFER_MOST ? f->size : BUFFER_MOST);
     int code = inflateInit2(&f->z, MAX_WBITS + GZIP);
     if (code == Z_MEM_ERROR) mem_got(NULL);
-    if (code != Z_OK) return err_set(e, E_INTERNAL, "%s: zlib does not begin", f->path);
+    if (code != Z_OK) return err_set(e, E_INTERNAL, "%s: zlib does not start", f->path);
     f->open = true;
     return 0;
 }

@@ -312,17 +312,17 @@ static int line_split(struct image_list *l, const struct list_line *x, struct li
         const size_t mark = rest.n && strchr(",;", *rest.s) ? 1 : 0;
         *label = (struct list_line){rest.s + mark, rest.n - mark, x->number};
     }
-    if (!sound) return err_set(e, E_DATA, "a quote that has no end, or something behind it");
+    if (!sound) return err_set(e, E_DATA, "a quote without an end, or text after it");
     const bool table = label->s > x->s && strchr(",;", label->s[-1]);
     blanks_drop(path);
     blanks_drop(label);
     rest = *label;
     if (!label->n || *label->s != '"') {
         if (!table || (!memchr(label->s, ',', label->n) && !memchr(label->s, ';', label->n))) return 0;
-        return err_set(e, E_DATA, "more than two columns: want path and label");
+        return err_set(e, E_DATA, "more than two columns: expected path and label");
     }
     if (quoted_take(l->mem, &rest, label) && !rest.n) return 0;
-    return err_set(e, E_DATA, "a quote that has no end, or something behind it");
+    return err_set(e, E_DATA, "a quote without an end, or text after it");
 }
 
 /* The whole number that a label is; -1: not one below 2^31. */
@@ -355,8 +355,8 @@ static int numbers_check(const struct image_list *l, const char **label, struct 
         if (first < 0 && number_of(label[i]) < 0) first = i;
     }
     if (first < 0) return 0;
-    return err_set(e, E_DATA, "%s: label %.100s of %.1000s is a number, but no class, which are 0, 1, 2...: write "
-                   "whole numbers from 0 on, or names", l->path, label[first], name_at(l, l->image.v[first].name));
+    return err_set(e, E_DATA, "%s: label %.100s of %.1000s is a number, but not a class: write whole numbers from 0, "
+                              "or names", l->path, label[first], name_at(l, l->image.v[first].name));
 }
 
 int image_list_number(struct image_list *l, const char **label, bool numbers, struct err *e)
@@ -393,11 +393,11 @@ int image_list_find(struct image_list *l, const char **label, const char *classe
 static int line_add(struct image_list *l, const struct list_line *x, bool labels, const char **label, struct err *e)
 {
     struct list_line path, word;
-    if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is no text: it has a NUL byte");
+    if (memchr(x->s, 0, x->n)) return err_set(e, E_DATA, "this is not text: it has a NUL byte");
     if (line_split(l, x, &path, &word, e)) return -1;
     if (!path.n) return err_set(e, E_DATA, "no path before the label");
-    if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path of more than %d bytes", PATH_MOST);
-    if (!word.n && labels) return err_set(e, E_DATA, "no label behind the path, after a tab, blanks or a comma");
+    if (path.n > PATH_MOST) return err_set(e, E_DATA, "a path has more than %d bytes", PATH_MOST);
+    if (!word.n && labels) return err_set(e, E_DATA, "no label after the path and a tab, blanks or a comma");
     if (picture_foreign(path.s, path.n)) leftover_add(&l->left, LEFT_FORMAT, "%.*s", (int)path.n, path.s);
     image_list_add(l, path.s, path.n, -1);
     *label = word.n ? arena_strndup(l->mem, word.s, word.n < PATH_MOST ? word.n : PATH_MOST) : NULL;
@@ -468,7 +468,7 @@ static int archives_read(struct image_list *l, struct list_line all, words *shar
     struct list_line x;
     while (line_next(l, &all, &x)) {
         if (!image_shards_named(x.s, x.n) || x.n > PATH_MOST || memchr(x.s, 0, x.n))
-            return err_set(e, E_DATA, "%s:%d: no archive, NAME.tar, as in the first line", l->path, x.number);
+            return err_set(e, E_DATA, "%s:%d: not an archive, NAME.tar, unlike the first line", l->path, x.number);
         *vec_push(shard) = arena_printf(l->mem, "%s%.*s", *x.s == '/' ? "" : l->root, (int)x.n, x.s);
     }
     return 0;

@@ -78,7 +78,7 @@ static int braces_add(struct shards *s, const char *name, struct err *e)
     const char *open = strchr(name, '{'), *close = open ? strchr(open, '}') : NULL, *nested;
     if (!open) return glob_add(s, name, e);
     nested = strchr(open + 1, '{');
-    if (!close || (nested && nested < close)) return err_set(e, E_DATA, "%s: a brace that is not closed", s->of);
+    if (!close || (nested && nested < close)) return err_set(e, E_DATA, "%s: a brace is not closed", s->of);
     int at = (int)(open - name);
     if (!memchr(open, ',', (size_t)(close - open))) return range_add(s, name, at, close, e);
     for (const char *word = open + 1, *end; word <= close; word = end + 1) {
@@ -140,7 +140,7 @@ static int class_read(struct reading *r, const struct tar_member *m, struct err 
 {
     char s[LABEL_MOST + 1] = "";
     if (r->class) return err_set(e, E_DATA, "%s: %s: a second label of that name", r->path, m->name);
-    if (m->size > LABEL_MOST) return err_set(e, E_DATA, "%s: %s: a label of more than %d bytes", r->path, m->name,
+    if (m->size > LABEL_MOST) return err_set(e, E_DATA, "%s: %s: a label has more than %d bytes", r->path, m->name,
                                              LABEL_MOST);
     if (file_read_at(m->fd, r->path, m->at, s, (size_t)m->size, e)) return -1;
     char *begin = s + (strncmp(s, "\xef\xbb\xbf", 3) ? 0 : 3), *end = s + strlen(s);
@@ -204,8 +204,8 @@ static int apart_order(const void *a, const void *b)
 
 static int ambiguous(const struct reading *r, const char *name, const struct apart *a, struct err *e)
 {
-    return err_set(e, E_DATA, "%s: %s: is it the label of %s, or of another one of that name? Put each label behind "
-                   "its image", r->path, a->member, name);
+    return err_set(e, E_DATA, "%s: %s: is it the label of %s, or of another one of that name? Put each label after "
+                              "its image", r->path, a->member, name);
 }
 
 /* Pairs labels elsewhere in the archive with their pictures. */
@@ -287,10 +287,10 @@ static int labels_complete(struct reading *r, struct err *e)
         const char *shard = r->l->shard.v[r->l->place.v[i].shard];
         if (r->label.v[i]) continue;
         if (r->n_labelled)
-            return err_set(e, E_DATA, "%s: %s: has no label beside it, NAME.cls, others have", shard, name_of(r->l, i));
+            return err_set(e, E_DATA, "%s: %s: has no label NAME.cls, but others have", shard, name_of(r->l, i));
         r->label.v[i] = folder_of(r, i, root, is_nested);
         if (!r->label.v[i])
-            return err_set(e, E_DATA, "%s: %s: has neither a label beside it, NAME.cls, nor a folder%s", shard,
+            return err_set(e, E_DATA, "%s: %s: has neither a label NAME.cls nor a folder%s", shard,
                            name_of(r->l, i), root ? " of its class below that of all" : "");
     }
     return 0;

@@ -23,7 +23,7 @@ static int fields_check(const struct mix *m, const struct ds *d, struct err *e)
         if (f->type == F32) continue;
         if (f->role == ROLE_SAMPLE) return err_set(e, E_CONF, "%s mixes floats, the model takes %s", name,
                                                    dtype_name(f->type));
-        return err_set(e, E_CONF, "%s mixes labels: they have to be vectors, data.labels = onehot", name);
+        return err_set(e, E_CONF, "%s mixes labels, so they must be vectors: set data.labels = onehot", name);
     }
     return 0;
 }

@@ -148,7 +148,7 @@ static int dims_find(struct nifti *f, struct err *e)
 {
     const int at = layouts[f->version].dim, bytes = f->version == 1 ? 2 : 8;
     int64_t n = dim_at(f, 0);
-    if (n < 1 || n > 7) return field_fail(f, at, e, "%lld dimensions, want 1 to 7", (long long)n);
+    if (n < 1 || n > 7) return field_fail(f, at, e, "%lld dimensions, expected 1 to 7", (long long)n);
     for (int i = 0; i < NIFTI_DIMS; i++) f->dim[i] = 1;
     for (int i = 1; i <= n; i++) {
         int64_t d = dim_at(f, i);
@@ -169,9 +169,9 @@ static int place_find(struct nifti *f, const struct gzip_file *from, struct err 
     const struct layout *l = &layouts[f->version];
     double at = f->version == 1 ? real_at(f, l->offset, 0) : (double)whole_at(f, l->offset, 8);
     if (!(at >= l->first && at <= 0x1p62) || at != floor(at))
-        return field_fail(f, l->offset, e, "voxels begin at byte %g, want a whole number from %d on", at, l->first);
+        return field_fail(f, l->offset, e, "voxels begin at byte %g, expected a whole number from %d", at, l->first);
     f->begin = f->version == 1 ? (uint64_t)at : (uint64_t)whole_at(f, l->offset, 8);
-    if (f->begin % 16) repaired(f, "offset %llu no multiple of 16", (unsigned long long)f->begin);
+    if (f->begin % 16) repaired(f, "offset %llu is not a multiple of 16", (unsigned long long)f->begin);
     uint64_t n = (uint64_t)types[f->type].bytes, most = gzip_most(from);
     for (int i = 0; i < NIFTI_DIMS; i++) n = size_mul(n, (size_t)f->dim[i]);
     uint64_t need = size_add(n, f->begin);
@@ -193,7 +193,7 @@ static int scale_find(struct nifti *f, struct err *e)
     f->inter = real_at(f, l->inter, 0);
     if (f->slope == 0 || !isfinite(f->slope)) f->slope = f->inter = 0;
     else if (!isfinite(f->inter))
-        return field_fail(f, l->inter, e, "values are scaled by %g, but what is added, %g, is no number", f->slope,
+        return field_fail(f, l->inter, e, "values are scaled by %g, but what is added, %g, is not a number", f->slope,
                           f->inter);
     return 0;
 }
@@ -213,7 +213,7 @@ static int qform_take(struct nifti *f, const double side[3], double qfac, struct
     const struct layout *l = &layouts[f->version];
     const double x = real_at(f, l->quatern, 0), y = real_at(f, l->quatern, 1), z = real_at(f, l->quatern, 2);
     const double rest = 1 - (x * x + y * y + z * z), slack = 3 * (f->version == 1 ? 0x1p-23 : 0x1p-52);
-    if (!(rest > -slack)) return field_fail(f, l->quatern, e, "no rotation: (%g, %g, %g) is longer than 1", x, y, z);
+    if (!(rest > -slack)) return field_fail(f, l->quatern, e, "not a rotation: (%g, %g, %g) is longer than 1", x, y, z);
     const double w = rest < slack ? 0 : sqrt(rest), s = 2 / (w * w + x * x + y * y + z * z);
     const double r[3][3] = {{1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)},
                             {s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)},
@@ -247,7 +247,7 @@ static int affine_check(const struct nifti *f, int at, struct err *e)
     double size = nifti_side(f, 0) * nifti_side(f, 1) * nifti_side(f, 2);
     bool good = size > 0 && isfinite(size) && fabs(determinant(f->affine)) >= 1e-4 * size;
     for (int i = 0; i < 12; i++) good &= isfinite(f->affine[i / 4][i % 4]) && fabs(f->affine[i / 4][i % 4]) < 1e12;
-    return good ? 0 : field_fail(f, at, e, "these numbers place no volume: its axes are not three directions");
+    return good ? 0 : field_fail(f, at, e, "the volume's axes are not three directions");
 }
 
 static int form_code(struct nifti *f, int at, const char *name)
@@ -400,7 +400,7 @@ int nifti_map_add(struct nifti_map *m, const char *s, struct err *e)
     if (good && *s != '*') last = first;
     if (good && *at == '-') good = number_take((++at, &at), &last);
     if (!good || *at++ != '=' || !number_take(&at, &to) || *at)
-        return err_set(e, E_CONF, "\"%.40s\": want LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", s);
+        return err_set(e, E_CONF, "\"%.40s\": expected LABEL=CLASS, FIRST-LAST=CLASS or *=CLASS, or binary alone", s);
     if (first > last || last >= NIFTI_MAPPED)
         return err_set(e, E_CONF, "\"%.40s\": labels are 0 to %d", s, NIFTI_MAPPED - 1);
     if (to >= m->classes) return err_set(e, E_CONF, "\"%.40s\": there are %d classes", s, m->classes);
@@ -415,8 +415,8 @@ static int label_fail(const struct nifti *f, const struct nifti_map *m, uint64_t
                       struct err *e)
 {
     char what[64];
-    if (!whole) snprintf(what, sizeof what, "which is no label");
-    else if (m->listed) snprintf(what, sizeof what, "which no entry of data.label_map names");
+    if (!whole) snprintf(what, sizeof what, "which is not a label");
+    else if (m->listed) snprintf(what, sizeof what, "which is in no entry of data.label_map");
     else snprintf(what, sizeof what, "but there are %d classes", m->classes);
     return voxels_fail(f, voxel, v, what, e);
 }
@@ -443,7 +443,7 @@ int nifti_labels(const struct nifti *f, const struct nifti_map *map, uint8_t *la
 {
     struct labelling l = {map, labels};
     if (f->dim[3] != 1)
-        return field_fail(f, layouts[f->version].dim, e, "labels of %lld channels, want 1", (long long)f->dim[3]);
+        return field_fail(f, layouts[f->version].dim, e, "labels of %lld channels, expected 1", (long long)f->dim[3]);
     return voxels_read(f, labels_take, &l, e);
 }
 

@@ -44,7 +44,7 @@ static int string_parse(struct header *h, char *out, size_t max, struct err *e)
     while (h->at < h->n && h->s[h->at] != quote && h->s[h->at] >= ' ' && h->s[h->at] != '\\' && k + 1 < max)
         out[k++] = h->s[h->at++];
     out[k] = 0;
-    return npy_take(h, quote == '"' ? "\"" : "'") ? 0 : npy_fail(h, "a string that is too long, or has no end", e);
+    return npy_take(h, quote == '"' ? "\"" : "'") ? 0 : npy_fail(h, "a string that is too long or does not end", e);
 }
 
 static int descr_parse(struct header *h, struct npy *f, struct err *e)
@@ -91,7 +91,7 @@ static int npy_shape(struct header *h, struct shape *s, struct err *e)
 {
     if (!npy_take(h, "(")) return npy_fail(h, "expected the shape as a tuple", e);
     for (bool comma = true;; comma = npy_take(h, ",")) {
-        if (npy_take(h, ")")) return s->n == 1 && !comma ? npy_fail(h, "the shape is no tuple", e) : 0;
+        if (npy_take(h, ")")) return s->n == 1 && !comma ? npy_fail(h, "the shape is not a tuple", e) : 0;
         if (!comma) return npy_fail(h, "expected a comma in the shape", e);
         if (dim_parse(h, s, e)) return -1;
     }
@@ -102,7 +102,7 @@ static int dict_parse(struct header *h, struct npy *f, struct err *e)
     static const char *const keys[3] = {"descr", "fortran_order", "shape"};
     char key[16];
     int seen = 0;
-    if (!npy_take(h, "{")) return npy_fail(h, "the header is no dictionary", e);
+    if (!npy_take(h, "{")) return npy_fail(h, "the header is not a dictionary", e);
     for (bool comma = true; !npy_take(h, "}"); comma = npy_take(h, ",")) {
         int k = 0;
         if (!comma) return npy_fail(h, "expected a comma", e);

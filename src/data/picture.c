@@ -49,7 +49,7 @@ int picture_open_raw(const char *path, const struct picture_bytes *b, struct pic
     size_t plane = size_mul((size_t)b->width, (size_t)b->height);
     *out = NULL;
     if (b->n != plane && b->n != size_mul(plane, 3))
-        return err_set(e, E_DATA, "%s: %zu bytes are no %dx%d pixels", path, b->n, b->width, b->height);
+        return err_set(e, E_DATA, "%s: %zu bytes are not %dx%d pixels", path, b->n, b->width, b->height);
     struct picture *p = mem_alloc(picture_raw.bytes);
     *p = (struct picture){.kind = &picture_raw, .path = path, .bytes = b->at, .n = b->n, .orientation = 1,
                           .width = b->width, .height = b->height};

@@ -107,7 +107,7 @@ static int pax_record(struct tar *t, uint64_t at, const char *key, const char *v
     t->has_size = true;
     t->told_size = 0;
     for (size_t i = 0; i < n; i++) {
-        if (value[i] < '0' || value[i] > '9' || t->told_size >> 59) return damaged(t, at, "a size that is none", e);
+        if (value[i] < '0' || value[i] > '9' || t->told_size >> 59) return damaged(t, at, "an invalid size", e);
         t->told_size = 10 * t->told_size + (uint64_t)(value[i] - '0');
     }
     return 0;
@@ -123,7 +123,7 @@ static int pax_read(struct tar *t, uint64_t at, char *s, size_t n, struct err *e
         char *key = end + 1, *value = NULL;
         if (end > p && *end == ' ' && length <= n - done && length > (size_t)(key - p) && p[length - 1] == '\n')
             value = memchr(key, '=', (size_t)(p + length - key));
-        if (!value) return damaged(t, at, "a pax header that is none", e);
+        if (!value) return damaged(t, at, "an invalid pax header", e);
         *value++ = 0;
         if (pax_record(t, at, key, value, (size_t)(p + length - 1 - value), e)) return -1;
     }
@@ -158,7 +158,7 @@ static enum tar_kind kind_of(uint8_t type)
 static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t *size, struct err *e)
 {
     uint64_t room = t->size - t->at - BLOCK;
-    if (!number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "a size that is none", e);
+    if (!number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "an invalid size", e);
     if (t->has_size && !extra) *size = t->told_size;
     if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0; /* links, devices, folders have no data, whatever the field says */
     if (*size <= room) return 0;
@@ -173,11 +173,11 @@ static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const str
     const uint8_t type = h[TYPE];
     uint64_t at = t->at + BLOCK, size;
     if (!sum_right(h) && !t->at && file_kind_file(t->fd, t->path, t->size, "a tar archive", e)) return -1;
-    if (!sum_right(h)) return damaged(t, t->at, "no header of a tar archive: its checksum is wrong", e);
+    if (!sum_right(h)) return damaged(t, t->at, "not a header of a tar archive: its checksum is wrong", e);
     enum tar_kind kind = kind_of(type);
     bool extra = kind == K_EXTRA || type == 'g';
     if (size_find(t, h, extra, &size, e)) return -1;
-    if (kind == K_APART) return damaged(t, t->at, "a member that is sparse, or goes on elsewhere", e);
+    if (kind == K_APART) return damaged(t, t->at, "a member that is sparse or continues elsewhere", e);
     if (kind == K_EXTRA && extra_read(t, type, at, size, e)) return -1;
     if (kind == K_FILE || kind == K_LINK) {
         if (!t->has_name) name_take(t, h);
@@ -203,8 +203,8 @@ static int end_check(struct tar *t, struct err *e)
         const uint8_t *h = block(t, at, e);
         if (!h) return -1;
         if (empty(h)) continue;
-        return sum_right(h) ? damaged(t, at, "another archive begins behind the end of the first; tar --concatenate "
-                                      "makes one of them", e) : 0;
+        return sum_right(h) ? damaged(t, at, "another archive begins after the end of the first; tar --concatenate "
+                                             "joins them", e) : 0;
     }
     return 0;
 }

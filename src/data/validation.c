@@ -150,8 +150,8 @@ int validation_open(const struct ds_kind *kind, const struct conf *c, enum ds_pa
     if (!s->n || s->n == kind->count(all)) {
         const uint64_t count = kind->count(all);
         some_close(&s->ds);
-        return conf_error(c, "data.validation", e, "keeps none of %llu samples to test with: too small for so few, or "
-                          "for so few of a class", (unsigned long long)count);
+        return conf_error(c, "data.validation", e, "holds out none of %llu samples for tests: too small for so few "
+                                                   "samples, or so few of each class", (unsigned long long)count);
     }
     if (kind->only) kind->only(all, s->sample, s->n);
     *out = &s->ds;

@@ -52,12 +52,12 @@ static int name_take(struct volume_list *l, const char *key, size_t i, const jso
 {
     const char *s = json_string_value(name);
     if (!s || !*s || strlen(s) > PATH_MOST)
-        return err_set(e, E_DATA, "%s: %s %zu: no name of a file", l->path, key, i);
+        return err_set(e, E_DATA, "%s: %s %zu: not the name of a file", l->path, key, i);
     if (leaves(s))
         return err_set(e, E_DATA, "%s: %s %zu: \"%.200s\" is not in this folder", l->path, key, i, s);
     const char *last = strrchr(s, '/');
     while (s[0] == '.' && s[1] == '/') s += 1 + strspn(s + 1, "/");
-    if (!*s) return err_set(e, E_DATA, "%s: %s %zu: no name of a file", l->path, key, i);
+    if (!*s) return err_set(e, E_DATA, "%s: %s %zu: not the name of a file", l->path, key, i);
     *out = NULL;
     if (!strncmp(last ? last + 1 : s, "._", 2)) return 0;
     *out = beside(l->mem, l->path, s, strlen(s));
@@ -143,7 +143,7 @@ static int line_take(struct arena *mem, const char *path, const char *s, size_t 
     while (n && strchr(" \t\r", s[n - 1])) n--;
     if (!n) return 0;
     if (n > PATH_MOST || memchr(s, 0, n))
-        return err_set(e, E_DATA, "%s: line %d: no name of a file", path, line);
+        return err_set(e, E_DATA, "%s: line %d: not the name of a file", path, line);
     *vec_push(out) = beside(mem, path, s, n);
     return 0;
 }

@@ -133,7 +133,7 @@ int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct e
 /* The checkpoint writer has made no progress for `ns`: a file server does not respond. */
 static int hold_failed(const struct exec *s, uint64_t ns, struct err *e)
 {
-    return err_set(e, E_IO, "%s/checkpoints: writing makes no progress for %.1f s: the file system does not respond",
+    return err_set(e, E_IO, "%s/checkpoints: writing makes no progress for %.1f s: the file system is not responding",
                    s->q.conf->run.directory, (double)ns * 1e-9);
 }
 

@@ -34,7 +34,7 @@ static int precision_find(struct job *j, struct err *e)
 static int bundle_refuse(const struct job *j, struct err *e)
 {
     if (!j->be->stream || j->conf->pipeline.bundle <= 1) return 0;
-    return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU take a larger train.split_size");
+    return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU use a larger train.split_size");
 }
 
 int job_device(struct job *j, struct err *e)
@@ -79,7 +79,7 @@ static int batch_check(const struct job *j, struct err *e)
     if (!n) return conf_error(c, "data.source", e, "there are no training samples");
     if (n >= (unsigned long long)c->train.batch_size || job_order(j).end == FEED_SHORT) return 0;
     return conf_error(c, "train.batch_size", e, "%lld is larger than the number of training samples, %llu, so no "
-                      "epoch fills a batch; want a smaller one, or train.last_batch = \"short\"",
+                      "epoch fills a batch; use a smaller one, or train.last_batch = \"short\"",
                       (long long)c->train.batch_size, n);
 }
 
@@ -192,7 +192,7 @@ static int rows_read(struct job *j, struct err *e)
     text_add(&j->rows, "%s", "");
     int line = 1;                                          /* the planner takes a string; a NUL would end it early */
     for (size_t i = 0; i < j->rows.n; i++) {
-        if (!j->rows.s[i]) return err_set(e, E_DATA, "%s:%d: this is no text: it has a NUL byte", file, line);
+        if (!j->rows.s[i]) return err_set(e, E_DATA, "%s:%d: this is not text: it has a NUL byte", file, line);
         line += j->rows.s[i] == '\n';
     }
     return 0;
@@ -486,7 +486,7 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
 {
     int n = (int)c->pipeline.replicas;
     if (*n_ranks % n)
-        return conf_error(c, "pipeline.replicas", e, "%d rank%s cannot be shared out to %d replicas", *n_ranks,
+        return conf_error(c, "pipeline.replicas", e, "%d rank%s cannot be divided among %d replicas", *n_ranks,
                           *n_ranks == 1 ? "" : "s", n);
     *n_ranks /= n;
     return 0;

@@ -187,7 +187,7 @@ static int chunks_place(struct job *j, struct err *e)
     if (j->rows.s) return rows_chunks(j, e);
     if (!k || !k->chunks || n <= p) return 0;
     if (n % p)
-        return conf_error(j->conf, "pipeline.stages", e, "%d stages on %d ranks: schedule \"%s\" wants as many on each",
+        return conf_error(j->conf, "pipeline.stages", e, "%d stages on %d ranks: schedule \"%s\" needs as many on each",
                           n, p, k->name);
     j->rank_of = mem_alloc((size_t)n * sizeof *j->rank_of);
     for (int i = 0; i < n; i++) j->rank_of[i] = sched_rank_of(k, i, p);

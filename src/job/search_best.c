@@ -77,7 +77,7 @@ int search_best(const struct search *s, const char *origin, struct text *t, stru
     if (!c->pipeline.n_stages) {
         text_add(t, "# Its cut, before ");
         search_cut(x, t);
-        text_add(t, ", cannot be said in stage sections: auto finds it again.\n");
+        text_add(t, ", cannot be written as stage sections: auto finds it again.\n");
     }
     changed(t, "split_size", before->train.split_size, x->split);
     changed(t, "threads", before->run.threads, x->at.threads);

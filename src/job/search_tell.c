@@ -88,7 +88,7 @@ static void layouts_table(const struct search *s, struct text *out)
     if (unfit > 1) unfit_tell(s, unfit, out);
     int n = s->ranks;
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
-    if (n & (n - 1)) text_add(out, "data parallelism on %d devices: they are no power of two\n", n);
+    if (n & (n - 1)) text_add(out, "data parallelism on %d devices: not a power of two\n", n);
     else if (n > MAX_REPLICAS)
         text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_REPLICAS);
 }
@@ -202,7 +202,7 @@ static void advice_text(const struct search *s, struct text *out)
     if (!profile)
         text_add(out, "Estimated costs do not know that small micro-batches take longer a sample%s\n"
                       "%smeasure them (--profile) before choosing.\n", gpus ? ":" : ", and",
-                 gpus ? "" : "guess what threads gain: ");
+                 gpus ? "" : "guess the gain of threads: ");
     text_add(out, "bubble: idle / wall. Another split size%s\n"
                   "gradient_groups changes rounding, hence results: weights in their last bits,\n"
                   "with batch norm in more.\n", gpus ? " or number of" : ", number of threads or of");

@@ -17,7 +17,7 @@ static bool is_word(const char *s) { return *s && !s[strspn(s, LETTERS "01234567
 /* Operators and blocks share a name space. No name begins with a digit, so expressions are unambiguous. */
 static bool block_name_ok(struct parse *p, const char *name)
 {
-    if (!is_word(name) || isdigit((unsigned char)*name)) graph_fail(p->b, "\"%s\" is no name of a block", name);
+    if (!is_word(name) || isdigit((unsigned char)*name)) graph_fail(p->b, "\"%s\" is not a name of a block", name);
     else if (op_find(name)) graph_fail(p->b, "block %s: there is an operator of this name", name);
     else if (block_find(p, name) >= 0) graph_fail(p->b, "there is already a block \"%s\"", name);
     return !p->b->e.code;
@@ -33,7 +33,7 @@ static bool known(const struct graph_block *k, const char *word)
 static bool word_take(struct parse *p, const struct graph_block *k, const char *word)
 {
     if (!is_word(word) || isdigit((unsigned char)*word))
-        graph_fail(p->b, "block %s: \"%s\" is no name of an input or a parameter", k->name, word);
+        graph_fail(p->b, "block %s: \"%s\" is not a name of an input or a parameter", k->name, word);
     else if (known(k, word)) graph_fail(p->b, "block %s: \"%s\" is there already", k->name, word);
     return !p->b->e.code;
 }
@@ -44,7 +44,7 @@ static void params_define(struct parse *p, struct graph_block *k, char *s)
         char *eq = strchr(w, '=');
         if (eq) *eq++ = 0;
         if (!word_take(p, k, w)) return;
-        if (eq && !*eq) { graph_fail(p->b, "block %s: %s= wants a value", k->name, w); return; }
+        if (eq && !*eq) { graph_fail(p->b, "block %s: %s= needs a value", k->name, w); return; }
         if (k->n_params == MAX_BLOCK_PARAMS) { graph_fail(p->b, "block %s has too many parameters", k->name); return; }
         k->param[k->n_params++] = (struct block_param){arena_strdup(p->b->mem, w),
                                                        eq ? arena_strdup(p->b->mem, eq) : NULL};
@@ -53,7 +53,7 @@ static void params_define(struct parse *p, struct graph_block *k, char *s)
 
 void block_begin(struct parse *p, char *line)
 {
-    static const char want[] = "want: block NAME(INPUT, ...) PARAMETER PARAMETER=VALUE ... {";
+    static const char want[] = "expected: block NAME(INPUT, ...) PARAMETER PARAMETER=VALUE ... {";
     char *name = line + strspn(line, " \t"), *open = strchr(name, '('), *close = open ? strchr(open, ')') : NULL,
          *end = close ? strrchr(close, '{') : NULL;
     if (!end || end[1 + strspn(end + 1, " \t\r")]) { graph_fail(p->b, "%s", want); return; }
@@ -224,7 +224,7 @@ static int braces_value(struct parse *p, const char *s, char *out, size_t room)
     if (value) return snprintf(out, room, "%s", value);
     double v = sum_of(&x);
     if (x.bad || next(&x) || !isfinite(v)) {
-        graph_fail(p->b, "{%.60s}: want numbers and parameters of block %s, with + - * / and parentheses", s,
+        graph_fail(p->b, "{%.60s}: expected numbers and parameters of block %s, with + - * / and parentheses", s,
                    p->block.v[p->scope->block].name);
         return -1;
     }
@@ -240,7 +240,7 @@ static int braces_replace(struct parse *p, const char *s, char out[MAX_BLOCK_LIN
         const char *close = *s == '{' ? strchr(s, '}') : NULL;
         if (*s != '{' && n + 1 < MAX_BLOCK_LINE) { out[n++] = *s++; continue; }
         if (*s == '{' && (!close || (size_t)(close - s) > sizeof inner))
-            return graph_fail(p->b, "%s", close ? "too much between { and }" : "{ without }");
+            return graph_fail(p->b, "%s", close ? "too much text between { and }" : "{ without }");
         int added = -1;
         if (close) {
             memcpy(inner, s + 1, (size_t)(close - s - 1));
@@ -265,7 +265,7 @@ static int args_take(struct parse *p, const struct block_use *u, struct scope *s
     for (char *save, *w = strtok_r(args, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
         char *eq = strchr(w, '=');
         int i = 0;
-        if (!eq || !eq[1]) return graph_fail(p->b, "%s: \"%s\" is no PARAMETER=VALUE", u->name, w);
+        if (!eq || !eq[1]) return graph_fail(p->b, "%s: \"%s\" is not PARAMETER=VALUE", u->name, w);
         *eq = 0;
         while (i < k->n_params && strcmp(k->param[i].name, w)) i++;
         if (i == k->n_params) return graph_fail(p->b, "%s: block %s has no parameter \"%s\"", u->name, k->name, w);
@@ -275,7 +275,7 @@ static int args_take(struct parse *p, const struct block_use *u, struct scope *s
     for (int i = 0; i < k->n_params; i++) {
         if (!s->value[i]) s->value[i] = k->param[i].value;
         if (!s->value[i])
-            return graph_fail(p->b, "%s: block %s wants %s=", u->name, k->name, k->param[i].name);
+            return graph_fail(p->b, "%s: block %s needs %s=", u->name, k->name, k->param[i].name);
     }
     return 0;
 }

@@ -84,13 +84,13 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
     char *end;
     if (k->type == A_BOOL) {
         bool yes = !strcmp(text, "yes") || !strcmp(text, "true"), no = !strcmp(text, "no") || !strcmp(text, "false");
-        if (!yes && !no) return err_set(e, E_CONF, "%s=%s: want yes or no", k->name, text);
+        if (!yes && !no) return err_set(e, E_CONF, "%s=%s: expected yes or no", k->name, text);
         *v = (struct attr_value){.n = 1, .i = {yes}, .r = yes};
         return 0;
     }
     if (k->type == A_REAL) {
         double r = strtod(text, &end);
-        if (end == text || *end || !(r == r)) return err_set(e, E_CONF, "%s=%s: want a number", k->name, text);
+        if (end == text || *end || !(r == r)) return err_set(e, E_CONF, "%s=%s: expected a number", k->name, text);
         if (attr_range(k, r, text, e)) return -1;
         *v = (struct attr_value){.n = 1, .i = {(int64_t)r}, .r = r};
         return 0;
@@ -104,7 +104,7 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
         if (!*end) { v->r = (double)v->i[0]; return 0; }
         if (*end != 'x') break;
     }
-    return err_set(e, E_CONF, "%s=%s: want %s", k->name, text,
+    return err_set(e, E_CONF, "%s=%s: expected %s", k->name, text,
                    k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
 }
 
@@ -127,7 +127,7 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
         size_t word = strcspn(s, " "), name = strcspn(s, "= ");
         char value[64];
         if (name == word || word - name - 1 >= sizeof value)
-            return err_set(e, E_CONF, "\"%.*s\" is no NAME=VALUE", (int)(word < 60 ? word : 60), s);
+            return err_set(e, E_CONF, "\"%.*s\" is not NAME=VALUE", (int)(word < 60 ? word : 60), s);
         snprintf(value, sizeof value, "%.*s", (int)(word - name - 1), s + name + 1);
         int i = attr_index(n->op, s, name);
         if (i < 0) return attr_unknown(n->op, s, name, e);
@@ -368,7 +368,7 @@ void graph_name(struct graph_builder *b, const char *name, int k, const char *pa
     struct node *n = node_by_name(b, name);
     if (!n || k >= n->n_param) { graph_fail(b, "%s has no such parameter", name); return; }
     for (int i = 0; i < b->param.n; i++)
-        if (!strcmp(b->param.v[i].name, param)) { graph_fail(b, "there is already a parameter \"%s\"", param); return; }
+        if (!strcmp(b->param.v[i].name, param)) { graph_fail(b, "there already is a parameter \"%s\"", param); return; }
     b->param.v[n->param[k]].name = arena_strdup(b->mem, param);
 }
 

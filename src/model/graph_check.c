@@ -9,7 +9,7 @@ static int scores_check(struct graph_builder *b, const struct graph *g)
     int rows = 0;
     graph_scores(g, &s);
     for (int i = 0; i < g->n_nodes; i++) rows += op_rows(g, &g->node[i]);
-    if (rows > s.n) return graph_fail(b, "the network has more scores than there is room for");
+    if (rows > s.n) return graph_fail(b, "the network has too many scores");
     for (int i = 0; i < s.n; i++) {
         const struct tensor *t = &g->tensor[s.of[i].tensor];
         int64_t columns = t->type == F64 && t->shape.n == 1 ? t->shape.d[0] : 0;
@@ -26,7 +26,7 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
 {
     const struct node *loss = g->loss >= 0 && g->tensor[g->loss].producer >= 0 ? &g->node[g->tensor[g->loss].producer]
                                                                                : NULL;
-    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is no loss operator");
+    if (g->loss >= 0 && (!loss || !loss->op->is_loss)) return graph_fail(b, "the loss is not a loss operator");
     if (loss && (loss->in[0] != g->output || loss != &g->node[g->n_nodes - 1]))
         return graph_fail(b, "the loss \"%s\" must come last and read the output \"%s\"", loss->name,
                           g->tensor[g->output].name);

@@ -59,7 +59,7 @@ static int unmatched(const struct graph_builder *b, const struct conf *c, const 
                      struct err *e)
 {
     char hint[SUGGEST_TELL];
-    return conf_error(c, key, e, "\"%s\" is the name of no weight, nor of a layer or class with any%s", pattern,
+    return conf_error(c, key, e, "\"%s\" matches no weight, nor a layer or class that has weights%s", pattern,
                       builder_nearest(b, pattern, hint));
 }
 
@@ -73,7 +73,7 @@ static int factors_apply(struct graph_builder *b, const struct conf *c, const ch
         double factor = eq ? strtod(eq + 1, &end) : 0;
         if (!eq || eq == list->v[i] || (size_t)(eq - list->v[i]) >= sizeof pattern || end == eq + 1 || *end ||
             !(factor >= 0 && factor <= 1e6))
-            return conf_error(c, key, e, "\"%s\": want PATTERN=FACTOR, such as \"*.bias=0\"", list->v[i]);
+            return conf_error(c, key, e, "\"%s\": expected PATTERN=FACTOR, such as \"*.bias=0\"", list->v[i]);
         memcpy(pattern, list->v[i], (size_t)(eq - list->v[i]));
         pattern[eq - list->v[i]] = 0;
         if (!builder_each(b, pattern, set, factor)) return unmatched(b, c, key, pattern, e);

@@ -138,7 +138,7 @@ static int shape_parse(struct graph_builder *b, const char *s, struct shape *out
         if (!*end) return 0;
         if (*end != 'x') break;
     }
-    return graph_fail(b, "\"%s\" is no shape such as 3x32x32", s);
+    return graph_fail(b, "\"%s\" is not a shape such as 3x32x32", s);
 }
 
 /* Names are used in messages, JSON and weight files. */
@@ -160,10 +160,10 @@ static void input_parse(struct parse *p, enum role role, char **w, int n)
     struct shape s = {0};
     bool is_class = n >= 3 && !strcmp(w[2], "class");
     int type = n == 4 ? type_parse(w[3]) : is_class ? I64 : F32;
-    if (n < 3 || n > 4) graph_fail(p->b, "want: %s NAME SHAPE [TYPE]", w[0]);
-    else if (type < 0) graph_fail(p->b, "\"%s\" is no type: want F32, BF16, U8, I32 or I64", w[3]);
+    if (n < 3 || n > 4) graph_fail(p->b, "expected: %s NAME SHAPE [TYPE]", w[0]);
+    else if (type < 0) graph_fail(p->b, "\"%s\" is not a type: expected F32, BF16, U8, I32 or I64", w[3]);
     else if (is_class && type != I64) graph_fail(p->b, "a class is one number of type I64, not %s", w[3]);
-    else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is no name", w[1]);
+    else if (!name_ok(w[1])) graph_fail(p->b, "\"%s\" is not a name", w[1]);
     else if (is_class || !shape_parse(p->b, w[2], &s)) graph_input(p->b, w[1], role, &s, (enum dtype)type);
 }
 
@@ -175,7 +175,10 @@ static void init_parse(struct parse *p, char **w, int n)
     for (int i = 0; n >= 3 && i < N_INITS; i++) if (!strcmp(w[2], init_word[i])) kind = i;
     bool bad = kind < 0 || n > 4 || (n == 3 && kind >= INIT_UNIFORM) || (end && (end == w[3] || *end)) ||
                !(scale >= 0 && scale <= 1e9);
-    if (bad) { graph_fail(p->b, "want: init PARAMETER zero|one|uniform SCALE|normal SCALE|constant VALUE"); return; }
+    if (bad) {
+        graph_fail(p->b, "expected: init PARAMETER zero|one|uniform SCALE|normal SCALE|constant VALUE");
+        return;
+    }
     struct node *node = param_named(p, w[1], &slot);
     if (!node) return;
     if (p->b->param.v[node->param[slot]].kind == PARAM_COUNTER) {
@@ -189,7 +192,7 @@ static void init_parse(struct parse *p, char **w, int n)
 static void name_parse(struct parse *p, char **w, int n)
 {
     int slot;
-    if (n != 3 || !name_ok(w[2])) { graph_fail(p->b, "want: name PARAMETER NAME"); return; }
+    if (n != 3 || !name_ok(w[2])) { graph_fail(p->b, "expected: name PARAMETER NAME"); return; }
     struct node *node = param_named(p, w[1], &slot);
     const char *to = node ? scope_name(p, w[2]) : NULL;
     if (to) graph_name(p->b, node->name, slot, to);
@@ -198,7 +201,7 @@ static void name_parse(struct parse *p, char **w, int n)
 static void tie_parse(struct parse *p, char **w, int n)
 {
     int a, b;
-    if (n != 3) { graph_fail(p->b, "want: tie PARAMETER PARAMETER"); return; }
+    if (n != 3) { graph_fail(p->b, "expected: tie PARAMETER PARAMETER"); return; }
     struct node *x = param_named(p, w[1], &a), *y = x ? param_named(p, w[2], &b) : NULL;
     if (y) graph_tie(p->b, x->name, a, y->name, b);
 }
@@ -210,7 +213,7 @@ static void freeze_parse(struct parse *p, const char *pattern)
     if (p->b->e.code || builder_each(p->b, pattern, param_freeze, 0)) return;
     for (int i = 0; i < p->b->param.n; i++)
         if (!strcmp(p->b->param.v[i].name, pattern)) {
-            graph_fail(p->b, "%s is no weight: only weights are frozen", pattern);
+            graph_fail(p->b, "%s is not a weight: only weights are frozen", pattern);
             return;
         }
     graph_fail(p->b, "there is no parameter \"%s\"%s", pattern, builder_nearest(p->b, pattern, hint));
@@ -252,7 +255,7 @@ static void node_parse(struct parse *p, const char *name, char *s)
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL;
     struct graph_node a = {0};
     if (!close || close[1] > ' ') {
-        graph_fail(p->b, "want: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
+        graph_fail(p->b, "expected: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
         return;
     }
     *open = *close = 0;
@@ -287,7 +290,8 @@ static void inner_words_parse(struct parse *p, char **w, int n)
     else if (!strcmp(w[0], "init")) init_parse(p, w, n);
     else if (!strcmp(w[0], "name")) name_parse(p, w, n);
     else if (!strcmp(w[0], "output") && n == 2 && p->scope->output < 0) p->scope->output = tensor_named(p, w[1]);
-    else graph_fail(p->b, "\"%s\" begins no statement of a block, has the wrong number of words, or comes twice", w[0]);
+    else graph_fail(p->b, "\"%s\" does not begin a statement of a block, has the wrong number of words, or comes "
+                          "twice", w[0]);
 }
 
 static void words_parse(struct parse *p, char **w, int n)
@@ -305,7 +309,7 @@ static void words_parse(struct parse *p, char **w, int n)
     } else if (!strcmp(w[0], "output") && n == 2 && p->output < 0) p->output = tensor_named(p, w[1]);
     else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0 && p->read >= 0) return;   /* its operator was left out */
     else if (!strcmp(w[0], "loss") && n == 2 && p->loss < 0) p->loss = tensor_named(p, w[1]);
-    else graph_fail(p->b, "\"%s\" begins no statement, has the wrong number of words, or comes twice", w[0]);
+    else graph_fail(p->b, "\"%s\" does not begin a statement, has the wrong number of words, or comes twice", w[0]);
 }
 
 void statement_parse(struct parse *p, char *line)
@@ -322,7 +326,7 @@ void statement_parse(struct parse *p, char *line)
         size_t len = strcspn(name, " \t");
         bool more = name[len + strspn(name + len, " \t")] != 0;
         name[len] = 0;
-        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is no name", name); return; }
+        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is not a name", name); return; }
         node_parse(p, name, eq + 3);
         return;
     }
@@ -342,7 +346,7 @@ static void line_parse(struct parse *p, char *line)
     if (end && line[end - 1] == '\r') line[end - 1] = 0;
     for (const char *c = line; *c; c++)
         if (*c != '\t' && (*c < ' ' || *c > '~')) {
-            graph_fail(p->b, "a byte that is no printable ASCII character");
+            graph_fail(p->b, "a byte is not a printable ASCII character");
             return;
         }
     for (char *c = line; *c; c++) if (*c == '\t') *c = ' ';
@@ -377,7 +381,7 @@ struct graph *graph_parse_given(const struct graph_given *q, struct err *groups,
 {
     struct parse p = {.b = graph_begin("graph", q->file), .output = -1, .loss = -1, .read = -1};
     p.b->predicts = q->conf && q->conf->run.predict;
-    if (memchr(q->s, 0, q->n)) graph_fail(p.b, "this is no text: it has a NUL byte");
+    if (memchr(q->s, 0, q->n)) graph_fail(p.b, "this is not text: it has a NUL byte");
     char *copy = mem_alloc(q->n + 1), *next;
     memcpy(copy, q->s, q->n);
     for (char *line = copy; line && !p.b->e.code; line = next) {

@@ -99,8 +99,8 @@ int zoo_halves(struct graph_builder *b, int input, int times)
     for (int i = 1; in && i < in->n; i++)
         if (in->d[i] % (1 << times)) {
             char what[200];
-            snprintf(what, sizeof what, "%lld points along axis %d of the input %s cannot be halved %d times: want a "
-                     "multiple of %d", (long long)in->d[i], i, shape_text(in, s), times, 1 << times);
+            snprintf(what, sizeof what, "%lld points along axis %d of the input %s cannot be halved %d times: use a "
+                                        "multiple of %d", (long long)in->d[i], i, shape_text(in, s), times, 1 << times);
             return graph_fail(b, "%s", what);
         }
     return in ? 0 : -1;

@@ -51,8 +51,8 @@ OPTIM_FN float lamb_element(const struct lamb_step *s, float w, float g, float *
     return w - s->size * lamb_change(s, w, state);
 }
 
-OPTIM_RULE_WHOLE(lamb, "Adam's step and weight decay, for each weight made as long as the weight is, so that one rate "
-                       "suits all layers in large batches, too (algorithm 2 of arXiv:1904.00962)",
+OPTIM_RULE_WHOLE(lamb, "Adam's step and weight decay, scaled for each weight to the length of that weight, so that "
+                       "one rate suits all layers in large batches, too (algorithm 2 of arXiv:1904.00962)",
                  OPTIM_KEEPS("exp_avg", "exp_avg_sq"),
                  [ADAMW_BETA1] = "train.beta1", [ADAMW_BETA2] = "train.beta2", [ADAMW_EPSILON] = "train.epsilon",
                  [ADAMW_WEIGHT_DECAY] = "train.weight_decay")

@@ -363,7 +363,8 @@ static int outputs_row(const struct check *c, int rank, const struct slots *x)
             int k = 0;
             while (k < n && held[k] != mb) k++;
             if (k == n)
-                return err_set(c->e, E_INTERNAL, "illegal plan: output \"%s\": micro-batch %d is gone", name, mb);
+                return err_set(c->e, E_INTERNAL, "illegal plan: output \"%s\": micro-batch %d was overwritten", name,
+                               mb);
         }
     }
     return 0;

@@ -133,7 +133,7 @@ static int number(const struct cost_reader *r, const json_t *v, const char *name
 static int same_text(const struct cost_reader *r, const json_t *o, const char *key, const char *want)
 {
     const char *got = json_string_value(json_object_get(o, key));
-    if (!got) return refuse(r, "is no profile of mpstaged: it lacks", key);
+    if (!got) return refuse(r, "is not a profile of mpstaged: it lacks", key);
     if (strcmp(got, want) == 0) return 0;
     return err_set(r->e, E_DATA, "%s: measured for %s \"%.200s\", but this is \"%s\"", r->file, key, got, want);
 }
@@ -191,8 +191,8 @@ static int group_read(const struct cost_reader *r, const json_t *o, int group)
     for (int ph = 0; ph < PH_COUNT; ph++) {
         const json_t *a = json_object_get(o, phase_key[ph]);
         if (json_array_size(a) != (size_t)r->k->n_sizes)
-            return err_set(r->e, E_DATA, "%s: group \"%s\": %s has not one number a micro-batch size", r->file, want,
-                           phase_key[ph]);
+            return err_set(r->e, E_DATA, "%s: group \"%s\": %s does not have one number per micro-batch size", r->file,
+                           want, phase_key[ph]);
         for (int i = 0; i < r->k->n_sizes; i++)
             if (number(r, json_array_get(a, (size_t)i), phase_key[ph], 0, cost_cell(r->k, i, (enum phase)ph, group)))
                 return -1;

@@ -24,11 +24,11 @@ int plan_outputs_check(const struct selection *s, const struct plan_request *r, 
     for (int i = 0; i < r->n_outputs; i++) {
         const struct tensor *t = r->output[i] >= 0 && r->output[i] < g->n_tensors ? &g->tensor[r->output[i]] : NULL;
         if (!t) return err_set(e, E_INTERNAL, "output %d: there is no such tensor", r->output[i]);
-        if (t->producer < 0) return err_set(e, E_CONF, "\"%s\" is an input of the network, no output", t->name);
+        if (t->producer < 0) return err_set(e, E_CONF, "\"%s\" is an input of the network, not an output", t->name);
         const struct tensor *out = &g->tensor[s->group[s->group_of[t->producer]].out];
         if (out != t)
-            return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it; \"%s\" can, which "
-                           "comes of it", t->name, out->name);
+            return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it; \"%s\" can, which is "
+                                      "computed from it", t->name, out->name);
     }
     if (g->loss >= 0 || (r->mode == PLAN_EVAL && r->n_outputs)) return 0;
     return err_set(e, E_CONF, "network \"%s\" has no loss", g->name);

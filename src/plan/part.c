@@ -47,8 +47,9 @@ int part_limits(const struct conf *c, const uint64_t *room, int n_ranks, uint64_
 {
     const struct conf_ints *l = &c->pipeline.max_memory;
     if (l->n > 1 && l->n != n_ranks)
-        return conf_error(c, "pipeline.max_memory", e, "%d sizes for %d rank%s: want one for all, or one a rank", l->n,
-                          n_ranks, n_ranks == 1 ? "" : "s");
+        return conf_error(c, "pipeline.max_memory", e,
+                          "%d sizes for %d rank%s: expected one for all, or one per rank", l->n, n_ranks,
+                          n_ranks == 1 ? "" : "s");
     for (int r = 0; r < n_ranks; r++)
         limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : room ? room[r] : PART_NO_LIMIT;
     return 0;

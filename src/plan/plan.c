@@ -117,7 +117,7 @@ static int rows_build(const struct plan *p, const struct plan_request *r, struct
 {
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
-    if (p->req.in_flight) return err_set(e, E_CONF, "rows say themselves how many micro-batches are in flight");
+    if (p->req.in_flight) return err_set(e, E_CONF, "the rows decide how many micro-batches are in flight");
     struct portion f = full_batch(p, r);
     if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
     rows_shorten(p, s);
@@ -313,7 +313,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
         return NULL;
     }
     if (r->groups < 0 || (r->groups & (r->groups - 1))) {
-        err_set(e, E_CONF, "%d blocks of micro-batches are no power of two", r->groups);
+        err_set(e, E_CONF, "%d blocks of micro-batches are not a power of two", r->groups);
         return NULL;
     }
     if (r->replicas > 1 && (r->replicas & (r->replicas - 1) || r->groups % r->replicas || r->replica >= r->replicas)) {

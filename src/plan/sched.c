@@ -43,15 +43,15 @@ int sched_rank_of(const struct sched_kind *k, int stage, int n_ranks)
 int sched_map_check(const struct sched_kind *k, const struct stage_map *m, struct err *e)
 {
     if (!k->chunks && m->n_stages != m->n_ranks)
-        return err_set(e, E_CONF, "schedule \"%s\" wants one stage a rank, not %d stages on %d rank%s", k->name,
+        return err_set(e, E_CONF, "schedule \"%s\" needs one stage per rank, not %d stages on %d rank%s", k->name,
                        m->n_stages, m->n_ranks, m->n_ranks == 1 ? "" : "s");
     if (!k->chunks) return 0;
     if (m->n_stages % m->n_ranks)
-        return err_set(e, E_CONF, "schedule \"%s\" wants as many stages on each rank, not %d stages on %d ranks",
+        return err_set(e, E_CONF, "schedule \"%s\" needs as many stages on each rank, not %d stages on %d ranks",
                        k->name, m->n_stages, m->n_ranks);
     for (int i = 0; i < m->n_stages; i++)
         if (m->rank_of[i] != sched_rank_of(k, i, m->n_ranks))
-            return err_set(e, E_CONF, "schedule \"%s\" wants stage %d on rank %d, not %d", k->name, i,
+            return err_set(e, E_CONF, "schedule \"%s\" needs stage %d on rank %d, not %d", k->name, i,
                            sched_rank_of(k, i, m->n_ranks), m->rank_of[i]);
     return 0;
 }

@@ -123,5 +123,5 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 }
 
 const struct sched_kind sched_auto = {
-    .name = "auto", .text = "the fastest by the costs that there is memory for, found by a search",
+    .name = "auto", .text = "by the costs, the fastest that fits in memory; found by a search",
     .chunks = true, .turns = true, .weighs = true, .build = build};

@@ -228,7 +228,7 @@ static int line_parse(struct text_rows *f, const char *s, size_t n, struct err *
             snprintf(head, sizeof head, "%.*s", (int)(n - i < 39 ? n - i : 39), s + i);
             int colon = 0;
             if (sscanf(head, "rank %d:%n", &rank, &colon) != 1 || !colon)
-                return err_set(e, E_DATA, "%s:%d: want \"rank N: 0F0 0B0 0W0 ...\"", file, line);
+                return err_set(e, E_DATA, "%s:%d: expected \"rank N: 0F0 0B0 0W0 ...\"", file, line);
             if (rank < 0 || rank >= f->out->n_ranks)
                 return err_set(e, E_DATA, "%s:%d: rank %d is not one of %d rank%s", file, line, rank, f->out->n_ranks,
                                f->out->n_ranks == 1 ? "" : "s");
@@ -238,7 +238,7 @@ static int line_parse(struct text_rows *f, const char *s, size_t n, struct err *
             continue;
         }
         if (word_parse(s + i, used - i, &a))
-            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is no F, B or W action such as 0F3", file, line,
+            return err_set(e, E_DATA, "%s:%d: \"%.*s\" is not an F, B or W action such as 0F3", file, line,
                            (int)(used - i < 40 ? used - i : 40), s + i);
         a.line = line;
         *vec_push(&f->out->row[rank]) = a;
@@ -249,7 +249,7 @@ static int line_parse(struct text_rows *f, const char *s, size_t n, struct err *
 int sched_parse(const char *file, const char *s, size_t n, struct sched *out, struct err *e)
 {
     struct text_rows f = {.file = file, .line = 1, .out = out, .seen = mem_alloc((size_t)out->n_ranks + 1)};
-    int bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is no text: it has a NUL byte", file) : 0;
+    int bad = memchr(s, 0, n) ? err_set(e, E_DATA, "%s: this is not text: it has a NUL byte", file) : 0;
     for (size_t at = 0; at < n && !bad; f.line++) {
         const char *nl = memchr(s + at, '\n', n - at);
         size_t len = nl ? (size_t)(nl - s) - at : n - at;

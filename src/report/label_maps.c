@@ -114,13 +114,13 @@ static int shape_check(struct label_maps *m, struct err *e)
     const struct shape *out = &m->j->graph->tensor[m->j->output].shape, *in = NULL;
     for (int i = 0; i < m->d->n_fields; i++) if (m->d->field[i].role == ROLE_SAMPLE) in = &m->d->field[i].shape;
     if (!volumes_count(m->d) || !in)
-        return conf_error(m->j->conf, "run.predict", e, "a folder is for label maps, and samples are no volumes: "
-                          "want FILE.csv, FILE.jsonl or FILE.npy");
+        return conf_error(m->j->conf, "run.predict", e, "a folder is for label maps, and samples are not volumes: "
+                          "expected FILE.csv, FILE.jsonl or FILE.npy");
     bool fits = out->n == 4 && out->d[0] <= NIFTI_LABELS;
     for (int i = 1; i < 4 && fits; i++) fits = out->d[i] == in->d[i];
     if (!fits)
         return conf_error(m->j->conf, "run.predict", e, "a folder is for label maps, and the network's output is %s: "
-                          "want FILE.csv, FILE.jsonl or FILE.npy", shape_text(out, s));
+                          "expected FILE.csv, FILE.jsonl or FILE.npy", shape_text(out, s));
     m->channels = out->d[0];
     m->classes = m->channels > 1 ? (int)m->channels : 2;
     for (int i = 0; i < 3; i++) m->side[i] = out->d[1 + i];
@@ -174,12 +174,12 @@ static int earlier_look(const struct out_place *at, struct err *e)
         files = true;
         maps |= map;
         if (!map && strcmp(f->d_name, scores_name) && strcmp(f->d_name, montage_name))
-            bad = err_set(e, E_CANTCREAT, "%s/%s: is no file of a prediction, so its folder is not replaced",
+            bad = err_set(e, E_CANTCREAT, "%s/%s: is not a file of a prediction, so its folder is not replaced",
                           at->path, f->d_name);
     }
     closedir(d);
     if (bad || !files || maps) return bad;
-    return err_set(e, E_CANTCREAT, "%s: holds no map of a prediction, so it is not replaced", at->path);
+    return err_set(e, E_CANTCREAT, "%s: is not the map of a prediction, so it is not replaced", at->path);
 }
 
 static int folder_begin(struct label_maps *m, const struct out_place *at, struct err *e)

@@ -30,7 +30,7 @@ static int spare(const struct conf *c, const char *what, const struct out_place 
     if (!out.st_nlink || fstat(p->dir, &folder)) return 0;
     conf_inputs(c, input_look, &s);
     if (!s.key) return 0;
-    return err_set(e, E_CANTCREAT, "%s: %s would write over what is read%s%s", p->path, what,
+    return err_set(e, E_CANTCREAT, "%s: %s would overwrite what is read%s%s", p->path, what,
                    *s.key ? " as " : ": the configuration", s.key);
 }
 
@@ -114,10 +114,10 @@ static int output_look(const struct conf *c, const char *key, const char *path, 
     if (!*path) return conf_error(c, key, e, "the name is empty");
     bool inside = in_run(c, path);
     if (above_run(c, path))
-        return err_set(e, E_CANTCREAT, "%s: %s would be where the run directory is made, %s", path, key,
+        return err_set(e, E_CANTCREAT, "%s: %s would take the place of the run directory, %s", path, key,
                        c->run.directory);
     if (inside && rundir_owns(name))
-        return err_set(e, E_CANTCREAT, "%s: %s would write over a file of the run", path, key);
+        return err_set(e, E_CANTCREAT, "%s: %s would overwrite a file of the run", path, key);
     if (strlen(name) > NAME_MAX) return err_set(e, E_CANTCREAT, "%s: cannot create: %s", path, strerror(ENAMETOOLONG));
     if (inside && access(c->run.directory, F_OK)) return 0;
     bool over = !strcmp(key, "run.predict") && c->run.over_predictions &&

@@ -46,7 +46,7 @@ int scores_check(const struct job *j, struct err *e)
         if (!strcmp(key, best)) { text_free(&all); return 0; }
         text_add(&all, "%s%s", i ? ", " : "", key);
     }
-    conf_error(j->conf, "checkpoint.best", e, "\"%.60s\" is no score of this network; it has %s", best, all.s);
+    conf_error(j->conf, "checkpoint.best", e, "\"%.60s\" is not a score of this network; it has %s", best, all.s);
     text_free(&all);
     return -1;
 }

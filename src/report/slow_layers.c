@@ -20,7 +20,7 @@ void likely_cause(const struct late *l, struct text *out)
     else if (l->met.faults >= WORTH_FAULTS)
         text_add(out, "likely because memory is short: it waited for %.0f pages from a disk", l->met.faults);
     else if (l->met.core > 0 && l->met.core < SHARED_CORE && explains)
-        text_add(out, "likely because it shares its core: it had it for %.0f %% of that time", 100 * l->met.core);
+        text_add(out, "likely because it shares its core: it had the core for %.0f %% of that time", 100 * l->met.core);
     else if (l->estimated) text_add(out, "likely because the plan's costs are estimates: --profile measures them");
     else text_add(out, "likely because the profile was measured on a less busy machine, or is old");
 }

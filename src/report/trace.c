@@ -48,7 +48,7 @@ static struct track spans_gather(const struct trace_request *q, int rank)
         t.v[i].from += (uint64_t)offset;
         t.v[i].to += (uint64_t)offset;
     }
-    if (lost && w->rank == 0) log_line("trace: rank %d had no room for %d spans", rank, lost);
+    if (lost && w->rank == 0) log_line("trace: rank %d could not record %d spans", rank, lost);
     return t;
 }
 
@@ -295,7 +295,7 @@ static int file_write(const struct job *j, struct track *track, const struct out
     char *s = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15));
     struct text t = {0};
     if (s) text_add_bytes(&t, s, strlen(s));
-    int bad = s ? out_file(at, &t, false, e) : err_set(e, E_INTERNAL, "%s: memory ran out", at->path);
+    int bad = s ? out_file(at, &t, false, e) : err_set(e, E_INTERNAL, "%s: out of memory", at->path);
     json_decref(all);
     text_free(&t);
     free(s);

@@ -51,7 +51,7 @@ static int yes_no(const struct ctl_request *r, const char *key, bool *x, struct 
     const json_t *v = json_object_get(r->all, key);
     *x = json_is_true(v);
     if (!v || json_is_boolean(v)) return 0;
-    return err_set(e, E_USAGE, "%s: \"%s\" is true or false", commands[r->command].name, key);
+    return err_set(e, E_USAGE, "%s: \"%s\" must be true or false", commands[r->command].name, key);
 }
 
 static int text_value(const struct ctl_request *r, const char *key, const char **x, struct err *e)

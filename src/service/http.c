@@ -49,7 +49,7 @@ int http_bind(const char *address, const atomic_int *stop, int *fd, struct err *
 {
     enum { TRIES = 30, NAP_US = 50000 };
     struct address a;
-    if (address_parse(address, &a)) return err_set(e, E_CONF, "service.metrics: %s is no address", address);
+    if (address_parse(address, &a)) return err_set(e, E_CONF, "service.metrics: %s is not an address", address);
     for (int i = 0; (*fd = bind_once(&a)) < 0 && errno == EADDRINUSE && i < TRIES; i++) {
         if (stop && atomic_load(stop)) return err_set(e, E_STOPPED, "stopped");
         usleep(NAP_US);

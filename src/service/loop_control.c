@@ -235,7 +235,7 @@ static int on_log_level(void *ctx, const char *level, struct err *e)
 {
     int k = log_level_of(level);
     (void)ctx;
-    if (k < 0) return err_set(e, E_USAGE, "log-level: want error, warning, note, info or debug");
+    if (k < 0) return err_set(e, E_USAGE, "log-level: expected error, warning, note, info or debug");
     log_level_set((enum log_level)k);
     return 0;
 }

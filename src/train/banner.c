@@ -20,7 +20,7 @@ static void idle_report(const struct job *j)
     int full = j->plan_of[PLAN_FULL], idle = 0;
     for (int r = 0; r < j->n_replicas && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
     if (idle)
-        log_line("note: %d of %d replicas have no micro-batch of a batch: a smaller train.split_size gives them some",
+        log_line("note: %d of %d replicas have no micro-batch of a batch: use a smaller train.split_size",
                  idle, j->n_replicas);
 }
 

@@ -216,8 +216,9 @@ int save_await(struct save *s, struct err *e)
     if (moved != s->moved) s->moved = moved, s->moved_at = now;
     uint64_t ns = now - s->moved_at, limit = s->q.patience_ns ? s->q.patience_ns : DEADLINE_NS(DEADLINE_COMMIT);
     if (ns <= limit) return 0;
-    return err_set(e, E_IO, "%s/%s/%s: rank %d: not on disk, without progress for %.1f s: the file system does not "
-                            "respond", s->q.dir, CKPT_FOLDER, ckpt_name(s->o.step, name), s->q.rank, (double)ns * 1e-9);
+    return err_set(e, E_IO, "%s/%s/%s: rank %d: not on disk, without progress for %.1f s: the file system is not "
+                            "responding", s->q.dir, CKPT_FOLDER, ckpt_name(s->o.step, name), s->q.rank,
+                                (double)ns * 1e-9);
 }
 
 static uint64_t state_of_rank(const struct job *j, int rank)

@@ -44,7 +44,7 @@ static int seats_match(const struct setup *b, const struct seat *seat, struct er
         return err_set(e, E_CONF, "rank %d would compute other numbers than rank 0: \"%s\" and \"%s\"", b->world->rank,
                        mine->numbers, seat->numbers);
     if (strcmp(mine->backend, seat->backend) == 0) return 0;
-    return conf_error(b->conf, "run.device", e, "rank %d would compute with %s, rank 0 with %s: %s; say which device",
+    return conf_error(b->conf, "run.device", e, "rank %d would compute with %s, rank 0 with %s: %s; set the device",
                       b->world->rank, mine->backend, seat->backend, *mine->no_gpu ? mine->no_gpu : seat->no_gpu);
 }
 
@@ -63,8 +63,8 @@ static int seats_share(struct setup *b, const struct seat *seat, struct err *e)
             b->gpu[r] = b->gpu[other];
             if (!b->conf->run.allow_shared_gpu)
                 bad = err_set(e, E_DEVICE,
-                              "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or let them "
-                              "with --allow-shared-gpu",
+                              "ranks %d and %d would share GPU %d (%s): start fewer ranks on a host, or allow it with "
+                              "--allow-shared-gpu",
                               other, r, seat[r].unit, seat[r].id);
         }
     }
@@ -141,7 +141,7 @@ static int room_fail(const struct setup *b, const struct claim *need, size_t all
             text_add(&line, "%s rank %d", others++ ? "," : ", together with", r);
     if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
     err_set(e, E_DEVICE,
-            "%s, the device has %zu (%s) free; more stages, a smaller split size or pipeline.recompute take less",
+            "%s, the device has %zu (%s) free; use more stages, a smaller split size or pipeline.recompute",
             line.s, room, text_bytes(room, t[2]));
     text_free(&line);
     return -1;

@@ -358,8 +358,8 @@ static int beginning_refuse(const struct setup *b, const char *shown, int n, str
                                   "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
     if (b->dir.fd < 0 || faccessat(b->dir.fd, weights, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
     return err_set(e, E_CONF, "%s: there is no checkpoint to resume from, but %s of an earlier run; nothing was "
-                   "changed; %s; --init-from begins with its weights; section checkpoint says when a run writes "
-                   "checkpoints", dir, weights, anew);
+                   "changed; %s; --init-from starts from its weights; section checkpoint sets "
+                   "when a run writes checkpoints", dir, weights, anew);
 }
 
 static int newest_find(struct setup *b, int dir, const char *shown, struct err *e)

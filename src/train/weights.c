@@ -78,7 +78,7 @@ static int missing_check(const struct conf *c, const struct weights_rows *w, str
         for (k = 0; k < w->n && !glob_names(p->v[i], w->entry[k].name); k++)
             layer_names_try(&near, w->entry[k].name);
         if (k == w->n)
-            return conf_error(c, "run.init_missing", e, "\"%s\" is the name of no weight, nor of a layer with any%s",
+            return conf_error(c, "run.init_missing", e, "\"%s\" matches no weight, nor a layer that has weights%s",
                               p->v[i], suggest_tell(&near, "", hint));
     }
     return 0;
@@ -89,7 +89,8 @@ static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *
     const struct conf_texts *p = &c->run.init_rename;
     for (int i = 0; i < p->n; i++)
         if (!glob_rule_parse(p->v[i], &rule[i]))
-            return conf_error(c, "run.init_rename", e, "\"%s\": want \"PATTERN -> NAME\", such as \"backbone.* -> *\"",
+            return conf_error(c, "run.init_rename", e,
+                              "\"%s\": expected \"PATTERN -> NAME\", such as \"backbone.* -> *\"",
                               p->v[i]);
     return 0;
 }
@@ -102,7 +103,7 @@ static int idle_tell(const struct conf *c, const struct weights_from *f, const c
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
     if (e) *e = (struct err){0};
-    return conf_error(c, "run.init_rename", e, "\"%s\" is the name of no tensor in %s, nor of a layer with any%s",
+    return conf_error(c, "run.init_rename", e, "\"%s\" matches no tensor in %s, nor a layer that has tensors%s",
                       pattern, f->path, suggest_tell(&near, "", hint));
 }
 

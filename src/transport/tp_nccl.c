@@ -270,7 +270,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
     if (quiet >= n->q.patience_ns)
         return err_set(e, E_DEVICE, "rank %d: no progress on the link %s rank %d for %.0f s, %s", n->d.me,
                        k->send ? "to" : "from", k->peer, (double)n->q.patience_ns * 1e-9,
-                       q->answered ? "although both ends reached the transfer" : "and that rank does not respond");
+                       q->answered ? "although both ends reached the transfer" : "and that rank is not responding");
     q->asked++;
     struct word ask = {.asks = 1, .sends = k->send, .post = q->post};
     return word_say(n, k->peer, &ask, e);

@@ -77,7 +77,8 @@ static int link_hello(struct nccl *n, const struct dev_link *k, struct err *e)
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e)) return -1;
     for (int i = 0; i < HELLO_BYTES && !k->send; i++)
         if (heard[i] != word)
-            return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d arrived changed", n->d.me, k->peer);
+            return err_set(e, E_INTERNAL, "rank %d: the first message from rank %d was corrupted in transfer", n->d.me,
+                           k->peer);
     return 0;
 }
 

@@ -74,7 +74,7 @@ struct be_kernel *cpu_conv_wino_make(struct be *b, const struct be_kernel *like,
     struct wino_shape s;
     if (!cpu_conv_wino(b->s, like->node, like->key.samples, &s) ||
         (like->key.phase == PH_BWD_WEIGHTS && !wino_weights_wanted(&s))) {
-        err_set(e, E_CONF, "no volume that this is made for");
+        err_set(e, E_CONF, "this kernel is not made for such a volume");
         return NULL;
     }
     struct wino_kernel *k = kernel_new(like, sizeof *k);

@@ -297,7 +297,7 @@ static int cuda_done(struct be *b, struct err *e)
 static void *cuda_stream(struct be *b) { return b->stream; }
 static int cuda_spin(struct be *b, uint64_t ns, struct err *e)
 {
-    return cuda_check(e, "holding the lane", k_hold(b->stream, ns));
+    return cuda_check(e, "blocking the stream", k_hold(b->stream, ns));
 }
 
 static int cuda_event_reserve(struct be *b, int n, struct err *e)

@@ -48,7 +48,7 @@ static int device_open(struct dnn *d, struct err *e)
         return -1;
     cublasStatus_t status = cublasLtCreate(&d->blas);
     if (status == CUBLAS_STATUS_SUCCESS) return 0;
-    return err_set(e, E_DEVICE, "cuBLASLt: no start: %s", cublasLtGetStatusName(status));
+    return err_set(e, E_DEVICE, "cuBLASLt does not start: %s", cublasLtGetStatusName(status));
 }
 
 static int described_open(struct dnn *d, const char *properties, struct err *e)
@@ -265,7 +265,7 @@ static int plan_named(struct dnn *d, const struct dnn_conv *c, const char *what,
     p->origin = "kernel table";
     if (strcmp(what, "cublaslt") == 0) return dnn_plan_product(d, c, p, e);
     int n = forms_of(c, &p->ask, form), i = 0;
-    if (kernel_read(what, &named, &engine)) return err_set(e, E_DATA, "\"%s\" is no kernel", what);
+    if (kernel_read(what, &named, &engine)) return err_set(e, E_DATA, "\"%s\" is not a kernel", what);
     while (i < n && form[i] != named) i++;
     if (i == n) return err_set(e, E_DATA, "this pass has no form \"%s\"", form_name[named]);
     return dnn_plan_make(d, c, named, &engine, p, e);
@@ -379,7 +379,7 @@ static int conv_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands
 
 int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e)
 {
-    if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
+    if (d->device < 0) return err_set(e, E_INTERNAL, "a described device cannot run kernels");
     struct dnn_operands at = *o;
     at.work = (char *)o->work + (WORK_ALIGN - (uintptr_t)o->work % WORK_ALIGN) % WORK_ALIGN;
     return p->gemm ? gemm_run(d, p->gemm, &at, e) : conv_run(d, p, &at, e);

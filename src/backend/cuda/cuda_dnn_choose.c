@@ -103,7 +103,7 @@ int choices_find(struct dnn *d, struct pool *p, desc graph, enum choice_list lis
     if (!bad && out->n) return 0;
     free(out->v);
     out->v = NULL;
-    return bad ? -1 : err_set(e, E_DEVICE, "cuDNN: no engine that is deterministic and exact enough");
+    return bad ? -1 : err_set(e, E_DEVICE, "cuDNN: no engine is deterministic and exact enough");
 }
 
 int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work, struct err *e)

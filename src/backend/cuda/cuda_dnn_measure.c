@@ -145,14 +145,14 @@ int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *a
     enum form form[FORMS];
     char key[CONV_KEY];
     conv_key(c, ask, key);
-    if (d->device < 0) return err_set(e, E_INTERNAL, "a described device runs nothing");
+    if (d->device < 0) return err_set(e, E_INTERNAL, "a described device cannot run kernels");
     char *known = table_find(table->n ? table->s : "", key);
     free(known);
     if (known) return 0;
     int bad = trial_open(&t, e) || product_try(&t, e);
     for (int i = 0, n = forms_of(c, ask, form); i < n && !bad; i++) bad = form_try(&t, form[i], e);
     cudaGetLastError();                                  /* errors of earlier tries are no error of the next call */
-    if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "no kernel that was tried runs");
+    if (!bad && !t.what.n) bad = err_set(e, E_DEVICE, "none of the kernels that were tried runs");
     if (!bad && !table->n) dnn_table_head(d, table);
     if (!bad) text_add(table, "%s: %s\n", key, t.what.s);
     trial_close(&t);

@@ -118,7 +118,7 @@ int table_check(const struct dnn *d, struct err *e)
     for (int line = 2; *s; line++) {
         size_t n = strcspn(s, "\n");
         if (!line_good(s, n))
-            return err_set(e, E_DATA, "kernel table, line %d: no kernel: \"%.*s\"", line, shown(s), s);
+            return err_set(e, E_DATA, "kernel table, line %d: not a kernel: \"%.*s\"", line, shown(s), s);
         s += n + (s[n] == '\n');
     }
     return 0;

@@ -71,7 +71,7 @@ struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like
 {
     const struct attention a = attention_of(b->g, like->node, like->key.samples);
     if (a.width > K_HEAD)
-        return err_set(e, E_CONF, "heads of %lld channels, and GPUs' kernels take at most %d", (long long)a.width,
+        return err_set(e, E_CONF, "heads have %lld channels, GPU kernels take at most %d", (long long)a.width,
                        (int)K_HEAD), NULL;
     if (a.n * a.heads * a.points > INT32_MAX)
         return err_set(e, E_CONF, "more than 2^31 positions of heads in a micro-batch"), NULL;

@@ -32,7 +32,7 @@ struct dice dice_of(const struct graph *g, const struct node *n)
 int dice_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     if (n->attr[A_BATCH].i[0])
-        return err_set(e, E_CONF, "batch=yes: Dice over the batch is no mean of samples: its sums over all "
+        return err_set(e, E_CONF, "batch=yes: Dice over the batch is not a mean of samples: its sums over all "
                        "micro-batches must be known before the first backward pass; leave it out, and each sample has "
                        "a Dice of its own");
     if (segment_check(n, in, e)) return -1;

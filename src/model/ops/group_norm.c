@@ -17,7 +17,7 @@ int group_norm_infer(const struct node *n, const struct shape *in, int64_t group
     if (groups < 1 || in->d[0] % groups)
         return err_set(e, E_CONF, "%lld groups do not divide %lld channels", (long long)groups, (long long)in->d[0]);
     if (shape_count(in) == groups)
-        return err_set(e, E_CONF, "a group has one value a sample, its own mean: nothing would be left");
+        return err_set(e, E_CONF, "a group has one value per sample, its own mean: all results would be 0");
     f->n_param = node_attr(n, "affine")->i[0] ? 2 : 0;
     f->param[GN_WEIGHT] = (struct infer_param){"weight", {1, {in->d[0]}}, INIT_ONE};
     f->param[GN_BIAS] = (struct infer_param){"bias", {1, {in->d[0]}}};

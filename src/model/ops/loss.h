@@ -15,7 +15,7 @@ static inline int loss_infer(const struct node *n, const struct shape *const *in
         return err_set(e, E_CONF, "%s compares with one class, and the target is I64 of shape %s", n->op->name,
                        shape_text(in[1], a));
     if (!in[1]->n && in[0]->n != 1)
-        return err_set(e, E_CONF, "%s with a class wants one output a class, and the output is %s: put flatten, or "
+        return err_set(e, E_CONF, "%s with a class needs one output per class, and the output is %s: put flatten, or "
                        "global_avg_pool and flatten, before it", n->op->name, shape_text(in[0], a));
     if (in[1]->n && !shape_equal(in[0], in[1]))
         return err_set(e, E_CONF, "output %s and target %s differ", shape_text(in[0], a), shape_text(in[1], b));

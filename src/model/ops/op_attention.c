@@ -14,12 +14,13 @@ static const struct attr_kind attrs[] = {
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     int64_t heads = n->attr[A_HEADS].i[0];
-    if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no positions: want channels, then positions");
+    if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no positions: expected channels, then positions");
     if (in[0]->d[0] % 3)
-        return err_set(e, E_CONF, "%lld channels are no queries, keys and values of one width", (long long)in[0]->d[0]);
+        return err_set(e, E_CONF, "%lld channels are not queries, keys and values of one width",
+                       (long long)in[0]->d[0]);
     f->out.d[0] /= 3;
     if (f->out.d[0] % heads)
-        return err_set(e, E_CONF, "%lld channels are no multiple of %lld heads", (long long)f->out.d[0],
+        return err_set(e, E_CONF, "%lld channels are not a multiple of %lld heads", (long long)f->out.d[0],
                        (long long)heads);
     return 0;
 }

@@ -17,7 +17,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     char s[96];
     if (rows < 1 || features < 1) return err_set(e, E_CONF, "%s is missing", rows < 1 ? "count" : "features");
     if (in[0]->n == MAX_DIMS)
-        return err_set(e, E_CONF, "the input %s has no room for another dimension", shape_text(in[0], s));
+        return err_set(e, E_CONF, "the input %s cannot have another dimension", shape_text(in[0], s));
     f->out.n = in[0]->n + 1;
     f->out.d[0] = features;
     memcpy(&f->out.d[1], in[0]->d, (size_t)in[0]->n * sizeof *in[0]->d);

@@ -16,7 +16,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (o < 1) return err_set(e, E_CONF, "features is missing");
     if (in[0]->n < 1 || (in[0]->n > 1 && !n->attr[A_POINTS].i[0]))
         return err_set(e, E_CONF,
-                       "the input must be one-dimensional, it is %s: put flatten before it, or say points=yes",
+                       "the input must be one-dimensional, it is %s: put flatten before it, or set points=yes",
                        shape_text(in[0], s));
     f->out.d[0] = o;
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;

@@ -39,7 +39,7 @@ static const char *const examples[] = {"6", "1x3x3 count=16", "16x5 count=2", "3
                                        "4x3x3 count=8", NULL};
 const struct op_kind op_repeat = {
     .name = "repeat",
-    .text = "all channels several times behind each other",
+    .text = "all channels several times, one copy after the other",
     .category = OP_REPEAT,
     .attr = attrs,
     .infer = infer,

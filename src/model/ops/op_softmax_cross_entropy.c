@@ -14,7 +14,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (of_points(f->in_type[1], in[1])) {
         if (segment_check(n, in, e)) return -1;
         if (in[0]->d[0] < 2)
-            return err_set(e, E_CONF, "of one channel softmax is 1 everywhere: take two channels, or dice_ce");
+            return err_set(e, E_CONF, "softmax of one channel is 1 everywhere: use two channels, or dice_ce");
         f->out = (struct shape){1, {LOSS_COLUMNS}};
         f->type = F64;
         return 0;
@@ -22,8 +22,8 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     if (loss_infer(n, in, f, e)) return -1;
     if (in[0]->n == 1) return 0;
     return err_set(e, E_CONF,
-                   "%s wants one output a class, and the output is %s: put flatten, or global_avg_pool and flatten, "
-                   "before it, compare with a map of classes, or take mse", n->op->name, shape_text(in[0], s));
+                   "%s needs one output per class, and the output is %s: put flatten, or global_avg_pool and flatten, "
+                   "before it, compare with a map of classes, or use mse", n->op->name, shape_text(in[0], s));
 }
 
 static int64_t range(const struct graph *g, const struct node *n, int in)

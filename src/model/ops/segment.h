@@ -22,7 +22,7 @@ static inline int segment_check(const struct node *n, const struct shape *const 
     char a[96], b[96];
     struct shape points = {.n = in[0]->n - 1};
     if (in[0]->n < 2)
-        return err_set(e, E_CONF, "%s wants an output with channels and points, and it is %s", n->op->name,
+        return err_set(e, E_CONF, "%s needs an output with channels and points, and it is %s", n->op->name,
                        shape_text(in[0], a));
     for (int i = 0; i < points.n; i++) points.d[i] = in[0]->d[i + 1];
     if (shape_equal(&points, in[1])) return 0;

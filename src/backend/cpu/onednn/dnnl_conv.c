@@ -142,7 +142,7 @@ static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_
     if (api_conv(b->engine, d, w.pass, w.add, &pd) == dnnl_success) {
         bool none = !strncmp(api_kernel(pd), "ref", 3), thin = !none && is_thin(b, d, api_kernel(pd));
         if (!none && !thin && size_align64(api_scratch(pd)) <= w.room) return pd;
-        if (!none) why = thin ? "faster than the library's" : "the library's kernel wants more memory than is planned";
+        if (!none) why = thin ? "faster than the library's" : "the library's kernel needs more memory than planned";
         dnnl_primitive_desc_destroy(pd);
     }
     err_set(e, E_CONF, "%s", why);
