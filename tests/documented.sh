@@ -1,8 +1,8 @@
 #!/bin/sh
-# documented.sh: what the manual pages name is there. The names come from the built pages: options, exit statuses, events
-# and keys of metrics.jsonl, signals, variables of the environment. Each has a row here that uses it; a name without a
-# row fails, and so does a row whose name no page has. Settings of the configuration are used so by t_conf.c, commands
-# of mpstagectl(1) by commands.sh, the figures of MONITORING by http.sh.
+# documented.sh: what the manual pages name is there. The names come from the built pages: options, exit statuses,
+# events and keys of metrics.jsonl, signals, variables of the environment. Each has a row here that uses it; a name
+# without a row fails, and so does a row whose name no page has. t_conf_wrong.c uses settings of the configuration so,
+# commands.sh commands of mpstagectl(1), http.sh the figures of MONITORING.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 top=$(CDPATH='' cd -- "$here/.." && pwd)
