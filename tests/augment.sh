@@ -49,7 +49,7 @@ refused "an entry's number" 78 'wrong.conf:5: data.augment: horizontal_flip: p: 
     --run-dir new
 printf 'input input 3x24x24\nlabels labels class\nflat = flatten(input)\nfc = linear(flat) features=2\n%s\n' \
     'loss = softmax_cross_entropy(fc, labels)' >classes.graph
-refused "a graph that takes classes" 78 'mixup mixes labels: they have to be vectors' 1 -c a.conf \
+refused "a graph that takes classes" 78 'mixup .*data.labels = onehot' 1 -c a.conf \
     --run-dir new -o model.graph=classes.graph -o 'data.augment={mixup}'
 
 # ---- --show-batch ----------------------------------------------------------------------------------------------------

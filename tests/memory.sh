@@ -39,7 +39,7 @@ ended "--check-config with a pipeline.max_memory that it does not have" 69 "$nee
 ended "--plan=search of batches that fit nowhere" 69 'ranks on one host need|no schedule and split size fits' \
     "$mpstaged" -c large.conf --plan=search -o model.input='{3, 640, 640}' -o pipeline.recompute=all -o pipeline.cores=1
 "$mpstaged" -c large.conf --plan -o pipeline.max_memory=90000GiB >out 2>err
-check "--plan of another machine, which has as much, with a note" grep -q 'note: not for this machine' out
+check "--plan of another machine, which has as much, with a note" grep -q 'note: this machine is too small' out
 ended "a run that no host has the memory for, under mpirun" 69 "$need" mpirun_n 2 "$mpstaged" -c large.conf \
     --run-dir run
 "$mpstaged" -c net.conf --plan -o pipeline.recompute=auto >out 2>err

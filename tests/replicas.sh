@@ -184,7 +184,7 @@ job 1 -c net.conf -o train.steps="$((step + 1))" -o train.evaluate_every=0 --run
 equal "one pipeline goes on, to the weights of a run without a break" "$(hash_of unbroken)" "$end"
 
 # ---- bad input ----
-refused "three ranks for two replicas" 78 "3 ranks cannot be shared out to 2 replicas" 3 \
+refused "three ranks for two replicas" 78 "3 ranks .* 2 replicas" 3 \
     -c net.conf -o pipeline.replicas=2
 refused "two replicas of one block" 78 "replicas=2: 2 .*train.gradient_groups = 1" 2 \
     -c net.conf -o pipeline.replicas=2 \

@@ -151,7 +151,7 @@ refused "other numerics, both told" 78 'the numerics line was ".*" and is ".*gro
     --run-dir part --resume -o train.gradient_groups=2
 refused "without --resume" 73 'part: holds the results of an earlier run.*--resume' 2 -c mlp.conf --run-dir part
 refused "--resume and --overwrite" 78 '--resume: resumes a run' 2 -c mlp.conf --run-dir part --resume --overwrite
-refused "another word" 78 '--resume: .*none of no, yes, force' 2 -c mlp.conf --run-dir part --resume=maybe
+refused "another word" 78 '--resume: .*no, yes, force' 2 -c mlp.conf --run-dir part --resume=maybe
 refused "an unknown score" 78 'checkpoint.best=beauty: "beauty" .*loss, accuracy, top5' \
     2 -c mlp.conf --run-dir new -o checkpoint.best=beauty
 refused "the best without test samples" 78 'checkpoint.best=loss: there are no test samples' \
