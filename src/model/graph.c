@@ -1,4 +1,4 @@
-/* Building and freezing a graph. The text form is in text.c, the networks are in zoo_*.c. */
+/* Builds and freezes a graph. The text form is in text.c, the networks are in zoo_*.c. */
 #include <assert.h>
 #include <ctype.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static int attr_range(const struct attr_kind *k, double v, const char *text, str
     return err_set(e, E_CONF, "%s=%s is not in %.10g to %.10g", k->name, text, k->lo, k->hi);
 }
 
-/* One value in the graph text's syntax: 3, 0.1, yes, 3x5x5. */
+/* Sets one value in the graph text's syntax: 3, 0.1, yes, 3x5x5. */
 static int attr_set(const struct attr_kind *k, struct attr_value *v, const char *text, struct err *e)
 {
     char *end;
@@ -184,7 +184,8 @@ static int tensor_add(struct graph_builder *b, const struct tensor *t)
     return b->tensor.n - 1;
 }
 
-/* Sizes stay below 2^31 elements, so that products of two of them and sums over a network fit 64 bits everywhere. */
+/* Tensors have fewer than 2^31 elements, so that products of two sizes and sums over a network fit 64 bits
+ * everywhere. */
 static bool shape_small(const struct shape *s)
 {
     int64_t n = 1;
@@ -317,7 +318,7 @@ static struct node *node_by_name(struct graph_builder *b, const char *name)
     return node < 0 ? NULL : &b->node.v[node];
 }
 
-/* As it was added: ties change no names. */
+/* The name at creation: ties do not change it. */
 static const char *param_own(const struct graph_builder *b, const struct node *n, int slot)
 {
     int at = slot;
@@ -340,7 +341,7 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
     }
     const char *one = param_own(b, n, k), *two = param_own(b, o, k2);
     int keep = o->param[k2], drop = n->param[k];
-    if (keep > drop) { keep = n->param[k]; drop = o->param[k2]; }   /* the first use gives the name */
+    if (keep > drop) { keep = n->param[k]; drop = o->param[k2]; }   /* the first use determines the name */
     struct param *p = &b->param.v[drop], *q = &b->param.v[keep];
     if (p == q) { tie_fail(b, one, two, "they are already tied"); return; }
     if (!shape_equal(&p->shape, &q->shape)) { tie_fail(b, one, two, "shapes differ"); return; }
@@ -349,7 +350,7 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
         return;
     }
     q->frozen |= p->frozen;
-    for (int i = 0; i < b->node.n; i++)                  /* whoever shared p follows; graph_finish drops p */
+    for (int i = 0; i < b->node.n; i++)                  /* others that shared p follow; graph_finish drops p */
         for (int s = 0; s < b->node.v[i].n_param; s++) if (b->node.v[i].param[s] == drop) b->node.v[i].param[s] = keep;
 }
 
@@ -457,7 +458,7 @@ static bool is_fixed(const struct graph *g, const struct node *n)
     return n->op->stats && weights && frozen == weights;
 }
 
-/* Marks the tensors that the loss depends on by ways that gradients come back on. */
+/* Marks the tensors that the loss depends on along paths with gradients. */
 static void reaching_mark(const struct graph *g, bool *reaches)
 {
     reaches[g->loss] = true;
@@ -467,8 +468,8 @@ static void reaching_mark(const struct graph *g, bool *reaches)
     }
 }
 
-/* R10: a tensor needs a gradient when a trained parameter lies at or above its producer, and the loss, if there is one,
- * depends on it. */
+/* R10: a tensor needs a gradient if a trained parameter is at or above its producer and the loss, if any, depends on
+ * it. */
 static void needs_grad_mark(struct graph *g)
 {
     bool *reaches = mem_alloc((size_t)g->n_tensors + 1);

@@ -1,9 +1,9 @@
-/* Windows of adaptive pooling: shared by the operator and backends. */
+/* Windows of adaptive pooling, for the operator and backends. */
 #ifndef OPS_ADAPTIVE_H
 #define OPS_ADAPTIVE_H
 #include "model/ops/window.h"
 
-struct adaptive { int64_t planes, in[3], out[3]; };      /* missing dimensions come first and are 1 wide */
+struct adaptive { int64_t planes, in[3], out[3]; };      /* missing dimensions come first and have size 1 */
 struct window_span { int64_t from, to; };
 
 static inline struct adaptive adaptive_of(const struct graph *g, const struct node *node, int n)
@@ -15,7 +15,7 @@ static inline struct adaptive adaptive_of(const struct graph *g, const struct no
     return a;
 }
 
-/* Inputs of output o. */
+/* The inputs of output o. */
 static inline struct window_span adaptive_span(const struct adaptive *a, int dim, int64_t o)
 {
     int64_t in = a->in[dim], out = a->out[dim];

@@ -1,4 +1,3 @@
-/* Convolutions, transposed ones, too: sizes and reference loops. */
 #include <math.h>
 #include "model/ops/conv.h"
 
@@ -58,7 +57,7 @@ void conv_forward(const struct conv *k, const float *x, const float *weight, con
             }
 }
 
-/* One element of the input's gradient of a sample. */
+/* One element of a sample's input gradient. */
 static double data_at(const struct conv *k, const float *gy, const float *weight, int64_t i, int64_t at)
 {
     const int64_t cg = k->c / k->groups, og = k->o / k->groups, os = window_out_size(&k->w), ks = window_k_size(&k->w);

@@ -1,4 +1,4 @@
-/* What elements, channels or samples are multiplied with, for dropout, stochastic_depth and backends. */
+/* Factors of elements, channels or samples, for dropout, stochastic_depth and backends. */
 #ifndef OPS_DROPOUT_H
 #define OPS_DROPOUT_H
 #include <string.h>
@@ -14,7 +14,7 @@ static inline struct dropout dropout_of(const struct graph *g, const struct node
     return (struct dropout){{b->seed, RNG_DROPOUT, (uint32_t)(n - g->node), (uint32_t)b->step},
                             (uint32_t)(p * 0x1p32), (float)(1 / (1 - p))};
 }
-/* Of four neighbours, those from 4 * place on. */
+/* The factors of four neighbours, from 4 * place on. */
 static inline void dropout_factors(const struct dropout *d, int64_t sample, uint32_t place, float keep[4])
 {
     struct rng_at at = d->at;
@@ -30,7 +30,7 @@ static inline float depth_factor(const struct dropout *d, int64_t sample)
     return keep[0];
 }
 
-/* Reference of both: y from x with `count` draws a sample, each for all / count neighbouring elements. */
+/* Reference for both: computes y from x with `count` draws per sample, each for all / count neighbouring elements. */
 static inline void dropout_apply(const struct op_call *c, int64_t count, const float *x, float *y)
 {
     const int64_t all = shape_count(&c->g->tensor[c->node->out].shape);

@@ -1,5 +1,5 @@
-/* Group norm (Wu and He 2018): y = (x - mean) / sqrt(var + eps) * weight + bias, over the channels of a group and all
- * points, of each sample for itself. The variance is the biased one. */
+/* Group norm (Wu and He 2018): y = (x - mean) / sqrt(var + eps) * weight + bias, per sample. Mean and variance are over
+ * the channels of a group and all points. The variance is the biased one. */
 #include <math.h>
 #include "model/ops/group_norm.h"
 
@@ -55,7 +55,7 @@ void group_norm_forward(const struct op_call *c)
     }
 }
 
-/* dw = sum g xhat, db = sum g, of each channel; added up over samples. */
+/* dw = sum g xhat, db = sum g per channel, over all samples. */
 static void weights(const struct op_call *c, struct group_norm d)
 {
     const double *kept = c->saved;

@@ -12,7 +12,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return spatial < 0 ? -1 : 0;
 }
 
-/* One plane, forward or back: every output with its window, in their order. */
+/* One plane, forward or backward: visits every output with its window, in order. */
 static void windows_walk(const struct adaptive *a, const float *from, float *to, bool back)
 {
     for (int64_t o = 0; o < a->out[0] * a->out[1] * a->out[2]; o++) {
@@ -38,7 +38,7 @@ static void forward(const struct op_call *c)
         windows_walk(&a, (const float *)c->in[0] + p * adaptive_in(&a), (float *)c->out + p * adaptive_out(&a), false);
 }
 
-/* Windows add to the gradient in the order of outputs. */
+/* Windows add to the gradient in output order. */
 static void backward_data(const struct op_call *c)
 {
     const struct adaptive a = adaptive_of(c->g, c->node, c->n);

@@ -1,4 +1,4 @@
-/* Sum of two to eight tensors of one shape, added in input order. The gradient goes to each unchanged. */
+/* Sum of two to eight tensors of one shape, added in input order. Each gets the unchanged gradient. */
 #include <string.h>
 #include "model/op.h"
 

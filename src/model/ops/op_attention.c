@@ -1,9 +1,9 @@
-/* Self-attention (Vaswani and others 2017) of several heads, without a mask: softmax(q k^T / sqrt(width)) v for each
- * head, as in torch.nn.MultiheadAttention between its two projections. Of E channels out, the input has 3 E: queries,
- * then keys, then values, each split into heads; channels come first, positions are all points of a sample.
+/* Multi-head self-attention (Vaswani and others 2017) without a mask: softmax(q k^T / sqrt(width)) v for each head, as
+ * in torch.nn.MultiheadAttention between its two projections. With E output channels, the input has 3 E: queries, then
+ * keys, then values, each split into heads. Channels come first; positions are all points of a sample.
  *
- * Nothing as large as positions times positions is kept: backward makes scores anew from the input, and probabilities
- * of them by what the forward pass kept (ops/attention.h). */
+ * No matrix of positions times positions is stored. Backward recomputes scores from the input, and probabilities from
+ * the saved values (ops/attention.h). */
 #include "model/ops/attention.h"
 #include "model/ops/tile.h"
 
@@ -25,7 +25,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-/* Scores, and sums of values. */
+/* Scores, and weighted sums of values. */
 static uint64_t flops(const struct graph *g, const struct node *n)
 {
     const struct attention a = attention_of(g, n, 1);
@@ -57,7 +57,7 @@ static struct attention_head head_of(const struct op_call *c, const struct atten
     return h;
 }
 
-/* Of column i of x and column j of y. */
+/* Dot product of column i of x and column j of y. */
 static double product(const struct attention_head *h, const float *x, int64_t i, const float *y, int64_t j)
 {
     double sum = 0;
@@ -69,14 +69,14 @@ static double score(const struct attention_head *h, int64_t i, int64_t j)
     return h->scale * product(h, h->q, i, h->k, j);
 }
 
-/* Keeps the row's largest score and scale as floats; returns the logarithm of its sum. */
+/* Saves the row's largest score and its scale as floats; returns the logarithm of the row's sum. */
 static double log_sum(const struct attention_head *h, int64_t i)
 {
     double most = score(h, i, 0), sum = 0;
     for (int64_t j = 1; j < h->points; j++) if (score(h, i, j) > most) most = score(h, i, j);
     for (int64_t j = 0; j < h->points; j++) sum += exp(score(h, i, j) - most);
     h->kept[2 * i] = (float)most;
-    h->kept[2 * i + 1] = (float)(exp(h->kept[2 * i] - most) / sum);   /* of the score as it is kept */
+    h->kept[2 * i + 1] = (float)(exp(h->kept[2 * i] - most) / sum);   /* relative to the saved score */
     return most + log(sum);
 }
 
@@ -85,7 +85,7 @@ static double probability(const struct attention_head *h, int64_t i, int64_t j)
     return exp(score(h, i, j) - h->kept[2 * i]) * h->kept[2 * i + 1];
 }
 
-/* Adds column j of x, times so much, to the sums of `some` channels from `w` on. */
+/* Adds `by` times column j of x to the sums of `some` channels from `w` on. */
 static void tile_add(const struct attention_head *h, double sum[TILE], double by, const float *x, int64_t j, int64_t w,
                      int some)
 {
@@ -113,8 +113,8 @@ static void forward(const struct op_call *c)
     }
 }
 
-/* With p = softmax(s), dp = go^T v: dv = go p, ds = p (dp - sum of p dp over a row), where that sum is go^T o; dq =
- * scale k ds^T, dk = scale q ds. */
+/* With p = softmax(s), dp = go^T v: dv = go p, ds = p (dp - sum of p dp over a row); that sum is go^T o; dq = scale k
+ * ds^T, dk = scale q ds. */
 static void backward_query(const struct attention_head *h, int64_t i)
 {
     double mean = product(h, h->go, i, h->o, i);

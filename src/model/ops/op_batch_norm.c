@@ -1,6 +1,6 @@
 /* Batch norm (Ioffe and Szegedy): y = (x - mean) / sqrt(var + eps) * weight + bias per channel. Training uses the
- * micro-batch's statistics with the biased variance; running statistics use the unbiased one and change only at the
- * optimizer action (R4). */
+ * micro-batch's statistics with the biased variance. Running statistics use the unbiased variance, and only the
+ * optimizer action changes them (R4). */
 #include <math.h>
 #include <string.h>
 #include "model/ops/batch_norm.h"
@@ -61,7 +61,7 @@ static void forward(const struct op_call *c)
     }
 }
 
-/* By running statistics, which are constants: dx = w inv_std dy. Nobody wants more (node.fixed). */
+/* With running statistics, which are constants: dx = w inv_std dy. No other gradients are needed (node.fixed). */
 static void backward_fixed(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
@@ -101,8 +101,8 @@ static void running_update(float *running, double value, double momentum)
     *running = (float)((1 - momentum) * *running + momentum * value);
 }
 
-/* micro: one update a micro-batch, in order, as gradient accumulation in PyTorch does. deferred: one update a step with
- * the statistics of all samples, merged pairwise (Chan, Golub, LeVeque 1979). */
+/* micro: one update per micro-batch, in order, like gradient accumulation in PyTorch. deferred: one update per step
+ * with the statistics of all samples, merged pairwise (Chan, Golub, LeVeque 1979). */
 static void stats(const struct op_stats *a)
 {
     const struct extent d = extent_of(a->g, a->node->out, 1);

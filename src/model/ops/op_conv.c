@@ -18,7 +18,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 {
     const struct shape *w = &f->param[0].shape;
     if (conv_infer(n, in, f, e)) return -1;
-    /* Kaiming, fan-out over all groups, gain of ReLU, as torchvision's ResNet */
+    /* Kaiming, fan-out over all groups, ReLU gain, as in torchvision's ResNet */
     f->param[0].init = INIT_NORMAL;
     f->param[0].scale = sqrt(2 / (double)(shape_count(w) / w->d[1]));
     return 0;

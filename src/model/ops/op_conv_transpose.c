@@ -1,7 +1,7 @@
-/* Transposed convolution in one to three dimensions, as torch.nn.ConvTranspose2d: every input value spreads over a
+/* Transposed convolution in one to three dimensions, as in torch.nn.ConvTranspose2d: every input value spreads over a
  * window of the output, y[o, i s - p + t d] += x[c, i] w[c, o, t]. It is the input gradient of the convolution with
- * these weights, so that convolution's passes change places here. Weights are [input channels][output channels of a
- * group][kernel]. */
+ * these weights, so it uses that convolution's passes with exchanged roles. Weights are [input channels][output
+ * channels of a group][kernel]. */
 #include "model/ops/conv.h"
 
 static const struct attr_kind attrs[] = {

@@ -1,6 +1,6 @@
 /* Dropout: each element, or each whole channel, is zero with probability p, else divided by 1 - p; the identity outside
- * training. The mask is a function of (seed, node, step, sample, element or channel) alone (R5), so it is drawn again
- * in backward and is the same for every cut, schedule and micro-batch size. */
+ * training. The mask is a function of (seed, node, step, sample, element or channel) alone (R5). So backward draws it
+ * again, and it is the same for every cut, schedule and micro-batch size. */
 #include "model/ops/dropout.h"
 
 static const struct attr_kind attrs[] = {{"p", A_REAL, 0.5, 0, 0.999, "probability of zero"},

@@ -1,4 +1,4 @@
-/* Dimensions become one, row-major: all of a sample's, or those from the first one named on, as torch.nn.Flatten. */
+/* Joins dimensions into one, row-major: all of a sample's, or those from `first` on, as torch.nn.Flatten does. */
 #include <string.h>
 #include "model/op.h"
 

@@ -1,4 +1,4 @@
-/* Mean over all of space: CxHxW becomes Cx1x1 (AdaptiveAvgPool2d((1, 1))). */
+/* Mean over all spatial dimensions: CxHxW becomes Cx1x1 (AdaptiveAvgPool2d((1, 1))). */
 #include "model/op.h"
 
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)

@@ -1,5 +1,5 @@
 /* Layer norm (Ba and others 2016): y = (x - mean) / sqrt(var + eps) * weight + bias over the channels of each point, as
- * torch.nn.LayerNorm(channels) where these come last. The variance is the biased one. */
+ * torch.nn.LayerNorm(channels) with channels last. The variance is the biased one. */
 #include <math.h>
 #include "model/ops/layer_norm.h"
 #include "model/ops/tile.h"
@@ -19,11 +19,11 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
     return 2 * sizeof(float) * (size_t)samples * (size_t)extent_of(g, n->out, 1).points;
 }
 
-/* Backends use these loops, too: vector instructions where the order of sums does not matter. Channels of a tile lie
- * `points` apart. */
+/* Backends use these loops, too: this vectorises them where the order of sums does not matter. Consecutive channels of
+ * a tile are `points` apart. */
 #pragma GCC optimize("O3")
 
-/* Sums of x, or of (x - mean)^2, over the channels of some points. */
+/* Means of x, or of (x - mean)^2, over the channels of some points. */
 static void tile_sum(const struct extent *d, const float *x, int some, const double *mean, double sum[TILE])
 {
     for (int i = 0; i < some; i++) sum[i] = 0;

@@ -1,5 +1,5 @@
-/* Linear layer: out = weight x in + bias on a whole sample, which has one dimension (`flatten` comes before), or with
- * points=yes on the channels of each point, as torch.nn.Linear where channels come last. */
+/* Linear layer: out = weight x in + bias. It works on a whole sample of one dimension (after `flatten`), or with
+ * points=yes on the channels of each point, as torch.nn.Linear with channels last. */
 #include <math.h>
 #include "model/op.h"
 

@@ -1,6 +1,6 @@
-/* Leaky ReLU whose slope below zero is learned (He and others 2015): y = x above zero, else a x, of each channel or of
- * all together, as torch.nn.PReLU. The slope may become zero or negative, so backward reads the input: the output does
- * not tell on which side it was. At zero the derivative is the slope, as torch's. */
+/* Leaky ReLU with a learned slope below zero (He and others 2015): y = x above zero, else a x, with a slope per channel
+ * or one for all, as in torch.nn.PReLU. The slope may become zero or negative, so backward reads the input: the output
+ * does not show the input's sign. At zero the derivative is the slope, as in torch. */
 #include "model/ops/prelu.h"
 
 enum { A_VALUE, A_SHARED };

@@ -1,5 +1,5 @@
-/* ReLU: y = max(x, 0); what is no number stays visible, backward, too: the gradient is zero where y <= 0 and passes
- * elsewhere. Only the output is kept. */
+/* ReLU: y = max(x, 0). A NaN stays visible, also in backward: the gradient is zero where y <= 0 and passes elsewhere.
+ * Only the output is saved. */
 #include "model/op.h"
 
 static void forward(const struct op_call *c)

@@ -1,5 +1,5 @@
-/* Each channel times a weight of its own: y = weight x. ConvNeXt's layer scale; the weight has the input's dimensions
- * with one point, C x 1 x 1, as torchvision keeps it. */
+/* Multiplies each channel by its own weight: y = weight x. ConvNeXt's layer scale; the weight has the input's
+ * dimensions with one point, C x 1 x 1, as in torchvision. */
 #include "model/op.h"
 
 enum { A_VALUE };

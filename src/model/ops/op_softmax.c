@@ -3,8 +3,8 @@
 #include "model/op.h"
 #include "model/ops/tile.h"
 
-/* Backends use these loops, too: vector instructions where the order of sums does not matter. Channels of a tile lie
- * `points` apart. */
+/* Backends use these loops, too: this vectorises them where the order of sums does not matter. Consecutive channels of
+ * a tile are `points` apart. */
 #pragma GCC optimize("O3")
 
 static void tile_forward(const struct extent *d, const float *x, float *y, int some)

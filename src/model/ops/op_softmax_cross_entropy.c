@@ -1,13 +1,13 @@
 /* Softmax cross-entropy of one sample: -sum t log softmax(x), t <- (1 - smoothing) t + smoothing / classes, as
- * torch.nn.functional.cross_entropy. With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. Where the
- * target has a class at each point of the output, it is the mean over the sample's points, and so are hits. */
+ * torch.nn.functional.cross_entropy. With the batch mean (R1) the gradient is (softmax sum(t) - t) / N. If the target
+ * has a class at each point of the output, loss and hits are means over the sample's points. */
 #include <math.h>
 #include "model/ops/loss.h"
 #include "model/ops/segment.h"
 
 static bool of_points(enum dtype target, const struct shape *shape) { return label_type(target) && shape->n > 0; }
 
-/* One softmax a sample, or one a point: distributions as targets are not built for points. */
+/* One softmax per sample, or one per point. Distributions as targets are not supported for points. */
 static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char s[96];
@@ -32,7 +32,7 @@ static int64_t range(const struct graph *g, const struct node *n, int in)
     return of_points(t->type, &t->shape) ? segment_range(g, n, in) : loss_range(g, n, in);
 }
 
-/* The smoothed target of output i; the target itself where nothing is smoothed. */
+/* The smoothed target of output i; the target itself without smoothing. */
 static double at(const struct op_call *c, const struct loss_target *t, int n, int64_t i)
 {
     double smoothing = c->node->attr[0].r;
@@ -45,7 +45,7 @@ static bool call_of_points(const struct op_call *c)
     return of_points(t->type, &t->shape);
 }
 
-/* Adds a point's loss and hits; before the right class come outputs that are larger, or equal and earlier. */
+/* Adds a point's loss and hits. `before` counts outputs larger than the right class's, and equal earlier ones. */
 static void point_forward(const struct segment *s, double smoothing, int64_t i, double sum[LOSS_COLUMNS])
 {
     const double lse = segment_log_sum(s, i), spread = smoothing / (double)s->c;
@@ -72,7 +72,7 @@ static void points_forward(const struct op_call *c)
     }
 }
 
-/* The targets' sum is 1. */
+/* Uses that the targets' sum is 1. */
 static void points_backward(const struct op_call *c)
 {
     const double smoothing = c->node->attr[0].r;

@@ -1,6 +1,6 @@
-/* Stochastic depth (Huang and others 2016), as torchvision.ops.StochasticDepth with mode "row": all of a sample is zero
- * with probability p, else divided by 1 - p; the identity outside training. Which samples is a function of (seed, node,
- * step, sample) alone, as dropout's masks are (R5). */
+/* Stochastic depth (Huang and others 2016), as torchvision.ops.StochasticDepth with mode "row": a whole sample is zero
+ * with probability p, else divided by 1 - p; the identity outside training. The choice is a function of (seed, node,
+ * step, sample) alone, like dropout's masks (R5). */
 #include "model/ops/dropout.h"
 
 static const struct attr_kind attrs[] = {{"p", A_REAL, 0.5, 0, 0.999, "probability of zero"}, {NULL}};

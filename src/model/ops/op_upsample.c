@@ -1,5 +1,6 @@
-/* Resizing of what lies in space, as torch.nn.Upsample: the nearest point below, or linear between neighbours in each
- * dimension (linear, bilinear, trilinear). Fewer points than before are no mean: values between are left out. */
+/* Resizes spatial dimensions, as torch.nn.Upsample does: takes the nearest point below, or interpolates linearly
+ * between neighbours in each dimension (linear, bilinear, trilinear). With fewer points it does not average: values
+ * between are ignored. */
 #include "model/ops/upsample.h"
 #include "model/ops/window.h"
 

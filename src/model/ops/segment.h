@@ -1,11 +1,11 @@
-/* Shared by losses and scores that classify each point: the output has a channel for each class, or one channel that
- * tells class 1 from class 0; the target is a whole number at each point. */
+/* For losses and scores that classify each point. The output has a channel for each class, or one channel that
+ * separates class 1 from class 0. The target is an integer at each point. */
 #ifndef OPS_SEGMENT_H
 #define OPS_SEGMENT_H
 #include <math.h>
 #include "model/op.h"
 
-/* Whole numbers at points. */
+/* Integers at points. */
 struct labels { enum dtype type; const void *at; };
 static inline int64_t label_at(struct labels l, int64_t i)
 {
@@ -16,7 +16,7 @@ static inline int64_t label_at(struct labels l, int64_t i)
 #define LABEL_TAKES (TAKES(U8) | TAKES(I32) | TAKES(I64))   /* op_kind.takes */
 static inline bool label_type(enum dtype t) { return LABEL_TAKES & TAKES(t); }
 
-/* The target has the output's points, and a number for each. */
+/* The target has the output's points, with one integer each. */
 static inline int segment_check(const struct node *n, const struct shape *const *in, struct err *e)
 {
     char a[96], b[96];
@@ -49,7 +49,7 @@ static inline struct segment segment_of(const struct op_call *call, int n)
                             {l->type, (const char *)call->in[1] + first * dtype_bytes(l->type)}};
 }
 
-/* log sum exp of n values that lie so far apart */
+/* log sum exp of n values at distance `apart` */
 static inline double log_sum(const float *x, int64_t n, int64_t apart)
 {
     double most = x[0], sum = 0;
@@ -57,10 +57,10 @@ static inline double log_sum(const float *x, int64_t n, int64_t apart)
     for (int64_t i = 0; i < n; i++) sum += exp(x[i * apart] - most);
     return most + log(sum);
 }
-/* The same of a point's channels. */
+/* The same for a point's channels. */
 static inline double segment_log_sum(const struct segment *s, int64_t i) { return log_sum(s->x + i, s->c, s->points); }
 
-/* The class of a point: the first of the largest outputs; of one channel, 1 from probability 1/2 on. */
+/* The class of a point: the first of the largest outputs; with one channel, 1 if the probability is at least 1/2. */
 static inline int64_t segment_class(const struct segment *s, int64_t i)
 {
     int64_t best = 0;

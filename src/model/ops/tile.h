@@ -1,4 +1,4 @@
-/* Points or channels that reference kernels work on together, a sum each. */
+/* Points or channels that reference kernels process together, one sum each. */
 #ifndef OPS_TILE_H
 #define OPS_TILE_H
 #include <stdint.h>

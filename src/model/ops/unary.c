@@ -1,8 +1,8 @@
-/* Operators that are functions of one value (unary.h): their rows of the table, and reference kernels. */
+/* Operators that are functions of one value (unary.h): rows of the table, and reference kernels. */
 #include "model/op.h"
 
-/* As fast as memory allows: -O2 makes no vector code of a loop whose count is not known. The functions come under it,
- * too, or they would not become part of the loops. */
+/* As fast as memory allows: -O2 does not vectorise loops with an unknown count. The pragma also covers the functions,
+ * which could not be inlined into the loops otherwise. */
 #pragma GCC optimize("O3", "no-trapping-math")
 #include "model/ops/unary.h"
 

@@ -1,12 +1,12 @@
-/* Loops of the operator upsample on any layout of channels: row by row of the output, a piece of a row for all planes.
- */
+/* Loops of the operator upsample for any layout of channels: row by row of the output, a piece of a row for all
+ * planes. */
 #include <string.h>
 #include "model/ops/upsample.h"
 #include "model/ops/window.h"
 
-enum { PIECE = 64 };                                     /* points of a row whose taps are found at once */
+enum { PIECE = 64 };                                     /* points of a row whose taps are computed together */
 
-/* Rows of the input that a row of the output reads, in the order of their sum. */
+/* Rows of the input that a row of the output reads, in summation order. */
 struct row_weights { int n; struct { int64_t at; float share; } of[4]; };
 
 struct upsample upsample_of(const struct graph *g, const struct node *node, int n, int lanes)
@@ -32,7 +32,7 @@ static struct row_weights rows_of(const struct upsample *u, int64_t o0, int64_t 
     return r;
 }
 
-/* n points of a row of one plane from one row of the input: y = or += share x. */
+/* n points of a row of one plane, from one row of the input: y = or += share x. */
 static void take(const struct upsample_tap *t, int n, int lanes, float share, const float *restrict x,
                  float *restrict y, bool acc)
 {
@@ -60,7 +60,7 @@ static void spread(const struct upsample_tap *t, int n, int lanes, float share, 
     }
 }
 
-/* All pieces of rows; from y to x, or back. */
+/* Visits all pieces of rows, from x to y or backward. */
 static void walk(const struct upsample *u, const float *in, float *out, const float *gy, float *gx)
 {
     const int64_t is = u->in[0] * u->in[1] * u->in[2] * u->lanes, os = u->out[0] * u->out[1] * u->out[2] * u->lanes;

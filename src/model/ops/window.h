@@ -1,12 +1,12 @@
-/* Sliding windows over up to three spatial dimensions: geometry shared by convolution and pooling. Pure. */
+/* Sliding windows over up to three spatial dimensions: geometry for convolution and pooling. Pure. */
 #ifndef OPS_WINDOW_H
 #define OPS_WINDOW_H
 #include "model/op.h"
 
-struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions are 1 wide */
+struct window { int64_t in[3], out[3], k[3], s[3], p[3], d[3]; };  /* missing dimensions have size 1 */
 
-/* How many spatial dimensions the input has behind its channels; -1: not one to three, or an attribute (A_INTS) has
- * neither one value for all of them nor one each. */
+/* Number of spatial dimensions after the input's channels. -1: not one to three, or an attribute (A_INTS) has neither
+ * one value nor one per dimension. */
 static inline int space_check(const struct node *node, const struct shape *in, struct err *e)
 {
     const int n = in->n - 1;
@@ -24,10 +24,10 @@ static inline void space_sizes(const struct shape *s, int64_t to[3])
     for (int i = 0, j = s->n - 3; i < 3; i++, j++) to[i] = j < 1 ? 1 : s->d[j];
 }
 
-/* Kernel, stride, padding and, where there is one, dilation from a node's attributes. */
+/* Kernel, stride, padding and, if there is one, dilation from a node's attributes. */
 static inline int window_attrs(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
-    /* usual: in a dimension that the input does not have, and without the attribute */
+    /* usual: the value for missing dimensions and attributes */
     const struct { const char *name; int64_t usual, *to; } all[] = {
         {"kernel", 1, w->k}, {"stride", 1, w->s}, {"padding", 0, w->p}, {"dilation", 1, w->d}};
     const int n = space_check(node, in, e);
@@ -53,9 +53,9 @@ static inline int window_make(const struct node *node, const struct shape *in, s
     return 0;
 }
 
-/* Fills w for a transposed convolution (attribute output_padding, too) and the shape of its input: the window of the
- * convolution whose input gradient it computes, so w->out is the node's input and w->in its output. PyTorch's formula:
- * out = (in - 1) s - 2p + d(k-1) + output_padding + 1. */
+/* Fills w for a transposed convolution (with attribute output_padding) and the shape of its input. w is the window of
+ * the convolution whose input gradient it computes, so w->out is the node's input and w->in its output. PyTorch's
+ * formula: out = (in - 1) s - 2p + d(k-1) + output_padding + 1. */
 static inline int window_make_transposed(const struct node *node, const struct shape *in, struct window *w,
                                          struct err *e)
 {
@@ -73,7 +73,7 @@ static inline int window_make_transposed(const struct node *node, const struct s
     return 0;
 }
 
-/* Of a node that is a convolution or a transposed one. */
+/* For a convolution or a transposed one. */
 static inline int window_of_product(const struct node *node, const struct shape *in, struct window *w, struct err *e)
 {
     return (node->op->category == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
@@ -97,7 +97,7 @@ static inline int64_t window_at(const struct window *w, int64_t o, int64_t q)
     return at;
 }
 
-/* The inverse: the output position whose kernel position q lies on offset `at` of the input plane, or -1. */
+/* The inverse: the output position whose kernel position q is at offset `at` of the input plane, or -1. */
 static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
 {
     int64_t o = 0;
@@ -113,7 +113,7 @@ static inline int64_t window_from(const struct window *w, int64_t at, int64_t q)
 
 /* ---- pooling ---------------------------------------------------------------------------------- */
 
-/* The window of a call, and how many planes it slides over: samples times channels. */
+/* The window of a call, and the number of planes: samples times channels. */
 static inline int64_t pool_of_call(const struct op_call *c, struct window *w)
 {
     const struct shape *in = &c->g->tensor[c->node->in[0]].shape;
