@@ -25,10 +25,14 @@ int zoo_add(const struct zoo_at *z, int in, const char *op, const char *name, co
 int zoo_add2(const struct zoo_at *z, const char *op, const char *name, int x, int y);
 /* Sets the initial values of a node's parameter slot. */
 void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_init init, double scale);
+/* Sets the initial weights of a node (slot 0), and a bias of zero. */
+void zoo_init_layer(const struct zoo_at *z, const char *name, enum param_init init, double scale);
 /* Initialises the weights of the convolutions added so far like torch.nn: uniform in +-1 / sqrt(fan-in). The operator's
  * default is that of torchvision's ResNet, at least twice as large. */
 void zoo_init_convs(struct graph_builder *b);
 void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *param);   /* graph_name, all prefixed */
+/* Adds means over space and one dimension, "avgpool" and "flatten". Empties the prefix. */
+int zoo_pooled(struct zoo_at *z, int in);
 /* Ends a composite module whose name is the prefix. */
 void zoo_container(const struct zoo_at *z, const char *layer, int out);
 /* Fails (78) unless every spatial dimension of the input can be halved `times` times. */

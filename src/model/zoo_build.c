@@ -67,6 +67,12 @@ void zoo_init(const struct zoo_at *z, const char *name, int slot, enum param_ini
     graph_init(z->b, full(z, name, buf), slot, init, scale);
 }
 
+void zoo_init_layer(const struct zoo_at *z, const char *name, enum param_init init, double scale)
+{
+    zoo_init(z, name, 0, init, scale);
+    zoo_init(z, name, 1, INIT_ZERO, 0);
+}
+
 void zoo_init_convs(struct graph_builder *b)
 {
     for (int i = 0; i < b->node.n && !b->e.code; i++) {
@@ -82,6 +88,12 @@ void zoo_name(const struct zoo_at *z, const char *name, int slot, const char *pa
 {
     char buf[256], to[256];
     graph_name(z->b, full(z, name, buf), slot, full(z, param, to));
+}
+
+int zoo_pooled(struct zoo_at *z, int in)
+{
+    zoo_under(z, "%s", "");
+    return zoo_add(z, zoo_add(z, in, "global_avg_pool", "avgpool", " "), "flatten", "flatten", " ");
 }
 
 void zoo_container(const struct zoo_at *z, const char *layer, int out)

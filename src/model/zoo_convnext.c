@@ -6,23 +6,17 @@
 enum { STAGES = 4 };
 struct convnext { int channels[STAGES], blocks[STAGES]; double drop; };
 
-static void usual_init(const struct zoo_at *z, const char *name)
-{
-    zoo_init(z, name, 0, INIT_NORMAL, 0.02);
-    zoo_init(z, name, 1, INIT_ZERO, 0);
-}
-
 static int conv(const struct zoo_at *z, int in, const char *name, int channels, int size)
 {
     int t = zoo_add(z, in, "conv", name, "channels=%d kernel=%d stride=%d", channels, size, size);
-    usual_init(z, name);
+    zoo_init_layer(z, name, INIT_NORMAL, 0.02);
     return t;
 }
 
 static int pointwise(const struct zoo_at *z, int in, const char *name, int64_t features)
 {
     int t = zoo_add(z, in, "linear", name, "features=%lld points=yes", (long long)features);
-    usual_init(z, name);
+    zoo_init_layer(z, name, INIT_NORMAL, 0.02);
     return t;
 }
 
@@ -32,7 +26,7 @@ static int block(const struct zoo_at *z, int in, double drop)
     int64_t c = zoo_channels(z, in);
     int t = zoo_add(z, in, "conv", "block.0", "channels=%lld kernel=7 padding=3 groups=%lld", (long long)c,
                     (long long)c);
-    usual_init(z, "block.0");
+    zoo_init_layer(z, "block.0", INIT_NORMAL, 0.02);
     t = pointwise(z, zoo_add(z, t, "layer_norm", "block.2", "eps=1e-6"), "block.3", 4 * c);
     t = pointwise(z, zoo_add(z, t, "gelu", "block.4", " "), "block.5", c);
     t = zoo_add(z, t, "scale", "scale", "value=1e-6");
@@ -61,7 +55,7 @@ static int convnext_build(struct graph_builder *b, const struct zoo_kind *k, con
     t = zoo_add(&z, t, "global_avg_pool", "avgpool", " ");
     t = zoo_add(&z, zoo_add(&z, t, "layer_norm", "classifier.0", "eps=1e-6"), "flatten", "classifier.1", " ");
     t = zoo_add(&z, t, "linear", "classifier.2", "features=%lld", (long long)classes);
-    usual_init(&z, "classifier.2");
+    zoo_init_layer(&z, "classifier.2", INIT_NORMAL, 0.02);
     return t;
 }
 

@@ -49,9 +49,8 @@ static int densenet_build(struct graph_builder *b, const struct zoo_kind *k, con
     zoo_under(&z, "features.");
     t = zoo_add(&z, t, "batch_norm", "norm5", " ");
     zoo_under(&z, "%s", "");
-    t = zoo_add(&z, zoo_add(&z, t, "relu", "relu", " "), "global_avg_pool", "avgpool", " ");
-    t = zoo_add(&z, zoo_add(&z, t, "flatten", "flatten", " "), "linear", "classifier", "features=%lld",
-                (long long)classes);
+    t = zoo_pooled(&z, zoo_add(&z, t, "relu", "relu", " "));
+    t = zoo_add(&z, t, "linear", "classifier", "features=%lld", (long long)classes);
     zoo_init(&z, "classifier", 1, INIT_ZERO, 0);
     return t;
 }

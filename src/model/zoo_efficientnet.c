@@ -42,12 +42,10 @@ static int efficientnet_build(struct graph_builder *b, const struct zoo_kind *k,
         }
     zoo_under(&z, "features.");
     t = mobile_unit(&z, t, "8", &(struct mobile_unit){1280, 1, 1, 1, "silu", " "});
-    zoo_under(&z, "%s", "");
-    t = zoo_add(&z, zoo_add(&z, t, "global_avg_pool", "avgpool", " "), "flatten", "flatten", " ");
+    t = zoo_pooled(&z, t);
     zoo_under(&z, "classifier.");
     t = zoo_add(&z, zoo_add(&z, t, "dropout", "0", "p=0.2"), "linear", "1", "features=%lld", (long long)classes);
-    zoo_init(&z, "1", 0, INIT_UNIFORM, 1 / sqrt((double)classes));
-    zoo_init(&z, "1", 1, INIT_ZERO, 0);
+    zoo_init_layer(&z, "1", INIT_UNIFORM, 1 / sqrt((double)classes));
     return t;
 }
 

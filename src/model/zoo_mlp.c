@@ -5,11 +5,10 @@
 static int toy_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
                      int64_t classes)
 {
-    char attrs[64];
-    snprintf(attrs, sizeof attrs, "features=%lld", (long long)classes);
-    int t = graph_add1(b, "linear", "net1", "Linear", "features=10", input);
-    t = graph_add1(b, "relu", "relu", "ReLU", "", t);
-    return graph_add1(b, "linear", "net2", "Linear", attrs, t);
+    const struct zoo_at z = {b, ""};
+    int t = zoo_add(&z, input, "linear", "net1", "features=10");
+    t = zoo_add(&z, t, "relu", "relu", " ");
+    return zoo_add(&z, t, "linear", "net2", "features=%lld", (long long)classes);
 }
 
 static int mlp_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
@@ -17,24 +16,21 @@ static int mlp_build(struct graph_builder *b, const struct zoo_kind *k, const st
 {
     static const struct conf_ints usual = {2, {256, 128}};
     const struct conf_ints *hidden = c->model.hidden.n ? &c->model.hidden : &usual;
-    char name[32], attrs[64];
-    int t = input;
-    const struct shape *s = graph_shape(b, t);
-    if (s && s->n > 1) t = graph_add1(b, "flatten", "flatten", "Flatten", "", t);
+    const struct zoo_at z = {b, ""};
+    const struct shape *s = graph_shape(b, input);
+    char name[32];
+    int t = s && s->n > 1 ? graph_add1(b, "flatten", "flatten", "Flatten", "", input) : input;
     for (int i = 0; i < hidden->n; i++) {
         snprintf(name, sizeof name, "fc%d", i + 1);
-        snprintf(attrs, sizeof attrs, "features=%lld", (long long)hidden->v[i]);
-        t = graph_add1(b, "linear", name, "Linear", attrs, t);
+        t = zoo_add(&z, t, "linear", name, "features=%lld", (long long)hidden->v[i]);
         snprintf(name, sizeof name, "relu%d", i + 1);
-        t = graph_add1(b, "relu", name, "ReLU", "", t);
+        t = zoo_add(&z, t, "relu", name, " ");
         if (!(c->model.dropout > 0)) continue;
         snprintf(name, sizeof name, "dropout%d", i + 1);
-        snprintf(attrs, sizeof attrs, "p=%.17g", c->model.dropout);
-        t = graph_add1(b, "dropout", name, "Dropout", attrs, t);
+        t = zoo_add(&z, t, "dropout", name, "p=%.17g", c->model.dropout);
     }
     snprintf(name, sizeof name, "fc%d", hidden->n + 1);
-    snprintf(attrs, sizeof attrs, "features=%lld", (long long)classes);
-    return graph_add1(b, "linear", name, "Linear", attrs, t);
+    return zoo_add(&z, t, "linear", name, "features=%lld", (long long)classes);
 }
 
 const struct zoo_kind zoo_mlp[] = {

@@ -30,9 +30,3 @@ int mobile_squeeze(const struct zoo_at *z, int in, const char *at, const struct 
     t = zoo_add(z, t, s->gate, part(name, at, "scale_activation"), " ");
     return zoo_add2(z, "multiply", part(name, at, "multiply"), in, t);
 }
-
-void mobile_head_init(const struct zoo_at *z, const char *name)
-{
-    zoo_init(z, name, 0, INIT_NORMAL, 0.01);
-    zoo_init(z, name, 1, INIT_ZERO, 0);
-}

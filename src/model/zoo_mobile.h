@@ -12,7 +12,4 @@ int mobile_unit(const struct zoo_at *z, int in, const char *at, const struct mob
  * `gate`. */
 struct mobile_squeeze { int64_t channels; const char *act, *gate; };
 int mobile_squeeze(const struct zoo_at *z, int in, const char *at, const struct mobile_squeeze *s);
-
-/* Initialises a classifier's linear layer like torchvision's MobileNets. */
-void mobile_head_init(const struct zoo_at *z, const char *name);
 #endif

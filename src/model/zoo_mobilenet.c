@@ -37,11 +37,10 @@ static int v2_build(struct graph_builder *b, const struct zoo_kind *k, const str
         }
     zoo_under(&z, "features.");
     t = mobile_unit(&z, t, "18", &(struct mobile_unit){1280, 1, 1, 1, "relu6", " "});
-    zoo_under(&z, "%s", "");
-    t = zoo_add(&z, zoo_add(&z, t, "global_avg_pool", "avgpool", " "), "flatten", "flatten", " ");
+    t = zoo_pooled(&z, t);
     zoo_under(&z, "classifier.");
     t = zoo_add(&z, zoo_add(&z, t, "dropout", "0", "p=0.2"), "linear", "1", "features=%lld", (long long)classes);
-    mobile_head_init(&z, "1");
+    zoo_init_layer(&z, "1", INIT_NORMAL, 0.01);
     return t;
 }
 
@@ -87,14 +86,13 @@ static int v3_build(struct graph_builder *b, const struct zoo_kind *k, const str
     zoo_under(&z, "features.");
     snprintf(name, sizeof name, "%d", net->n + 1);
     t = mobile_unit(&z, t, name, &(struct mobile_unit){6 * zoo_channels(&z, t), 1, 1, 1, "hardswish", v3_norm});
-    zoo_under(&z, "%s", "");
-    t = zoo_add(&z, zoo_add(&z, t, "global_avg_pool", "avgpool", " "), "flatten", "flatten", " ");
+    t = zoo_pooled(&z, t);
     zoo_under(&z, "classifier.");
     t = zoo_add(&z, t, "linear", "0", "features=%d", net->last);
     t = zoo_add(&z, zoo_add(&z, t, "hardswish", "1", " "), "dropout", "2", "p=0.2");
     t = zoo_add(&z, t, "linear", "3", "features=%lld", (long long)classes);
-    mobile_head_init(&z, "0");
-    mobile_head_init(&z, "3");
+    zoo_init_layer(&z, "0", INIT_NORMAL, 0.01);
+    zoo_init_layer(&z, "3", INIT_NORMAL, 0.01);
     return t;
 }
 

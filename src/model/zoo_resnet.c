@@ -1,92 +1,61 @@
 /* ResNets with torchvision's names and structure (He et al. 2015; version 1.5: a bottleneck's stride is on its 3x3
  * convolution). */
-#include <stdio.h>
 #include "model/zoo.h"
 
-struct res { struct graph_builder *b; char prefix[24]; bool zero; };
-
-static int conv(struct res *r, const char *name, int in, int64_t channels, int kernel, int64_t stride)
+/* Convolution and batch norm. */
+struct conv_norm { const char *conv, *norm; int64_t channels; int kernel, stride; };
+static int conv_norm(const struct zoo_at *z, int in, const struct conv_norm *u)
 {
-    char full[64], attrs[96];
-    snprintf(full, sizeof full, "%s%s", r->prefix, name);
-    snprintf(attrs, sizeof attrs, "channels=%lld kernel=%d stride=%lld padding=%d bias=no", (long long)channels, kernel,
-             (long long)stride, kernel / 2);
-    return graph_add1(r->b, "conv", full, "Conv2d", attrs, in);
+    int t = zoo_add(z, in, "conv", u->conv, "channels=%lld kernel=%d stride=%d padding=%d bias=no",
+                    (long long)u->channels, u->kernel, u->stride, u->kernel / 2);
+    return zoo_add(z, t, "batch_norm", u->norm, " ");
 }
 
-static int unit(struct res *r, const char *op, const char *name, const char *layer, int in)
+static int shortcut(const struct zoo_at *z, int in, int64_t channels, int stride)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s%s", r->prefix, name);
-    return graph_add1(r->b, op, full, layer, "", in);
+    if (zoo_channels(z, in) == channels && stride == 1) return in;
+    return conv_norm(z, in, &(struct conv_norm){"downsample.0", "downsample.1", channels, 1, stride});
 }
 
-static void zero_init(struct res *r, const char *name)
+static int basic(const struct zoo_at *z, int in, int64_t width, int stride, bool zero)
 {
-    char full[64];
-    if (!r->zero) return;
-    snprintf(full, sizeof full, "%s%s", r->prefix, name);
-    graph_init(r->b, full, 0, INIT_ZERO, 0);
+    int t = conv_norm(z, in, &(struct conv_norm){"conv1", "bn1", width, 3, stride});
+    t = zoo_add(z, t, "relu", "relu", " ");
+    t = conv_norm(z, t, &(struct conv_norm){"conv2", "bn2", width, 3, 1});
+    if (zero) zoo_init(z, "bn2", 0, INIT_ZERO, 0);
+    return zoo_add(z, zoo_add2(z, "add", "add", t, shortcut(z, in, width, stride)), "relu", "relu.2", " ");
 }
 
-static int join(struct res *r, int main_path, int other, const char *relu)
+static int bottleneck(const struct zoo_at *z, int in, int64_t width, int stride, bool zero)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%sadd", r->prefix);
-    return unit(r, "relu", relu, "ReLU", graph_add2(r->b, "add", full, main_path, other));
+    int t = conv_norm(z, in, &(struct conv_norm){"conv1", "bn1", width, 1, 1});
+    t = zoo_add(z, t, "relu", "relu", " ");
+    t = conv_norm(z, t, &(struct conv_norm){"conv2", "bn2", width, 3, stride});
+    t = zoo_add(z, t, "relu", "relu.2", " ");
+    t = conv_norm(z, t, &(struct conv_norm){"conv3", "bn3", 4 * width, 1, 1});
+    if (zero) zoo_init(z, "bn3", 0, INIT_ZERO, 0);
+    return zoo_add(z, zoo_add2(z, "add", "add", t, shortcut(z, in, 4 * width, stride)), "relu", "relu.3", " ");
 }
 
-static int shortcut(struct res *r, int x, int64_t channels, int64_t stride)
-{
-    const struct shape *s = graph_shape(r->b, x);
-    if (!s || (s->d[0] == channels && stride == 1)) return x;
-    return unit(r, "batch_norm", "downsample.1", "BatchNorm2d", conv(r, "downsample.0", x, channels, 1, stride));
-}
-
-static int basic(struct res *r, int x, int64_t width, int64_t stride)
-{
-    int t = unit(r, "batch_norm", "bn1", "BatchNorm2d", conv(r, "conv1", x, width, 3, stride));
-    t = unit(r, "relu", "relu", "ReLU", t);
-    t = unit(r, "batch_norm", "bn2", "BatchNorm2d", conv(r, "conv2", t, width, 3, 1));
-    zero_init(r, "bn2");
-    return join(r, t, shortcut(r, x, width, stride), "relu.2");
-}
-
-static int bottleneck(struct res *r, int x, int64_t width, int64_t stride)
-{
-    int t = unit(r, "batch_norm", "bn1", "BatchNorm2d", conv(r, "conv1", x, width, 1, 1));
-    t = unit(r, "relu", "relu", "ReLU", t);
-    t = unit(r, "batch_norm", "bn2", "BatchNorm2d", conv(r, "conv2", t, width, 3, stride));
-    t = unit(r, "relu", "relu.2", "ReLU", t);
-    t = unit(r, "batch_norm", "bn3", "BatchNorm2d", conv(r, "conv3", t, 4 * width, 1, 1));
-    zero_init(r, "bn3");
-    return join(r, t, shortcut(r, x, 4 * width, stride), "relu.3");
-}
-
-struct resnet { int depth[4]; bool bottleneck; };        /* blocks per layer; their kind */
+struct resnet { int depth[4]; bool bottleneck; };        /* blocks of each layer, and of which kind */
 
 static int resnet_build(struct graph_builder *b, const struct zoo_kind *k, const struct conf *c, int input,
                         int64_t classes)
 {
     const struct resnet *net = k->own;
-    struct res r = {.b = b, .zero = c->model.zero_init_residual};
-    char attrs[64], name[24];
-    bool small = c->model.small_stem;
-    int t = conv(&r, "conv1", input, 64, small ? 3 : 7, small ? 1 : 2);
-    t = unit(&r, "relu", "relu", "ReLU", unit(&r, "batch_norm", "bn1", "BatchNorm2d", t));
-    if (!small) t = graph_add1(b, "max_pool", "maxpool", "MaxPool2d", "kernel=3 stride=2 padding=1", t);
+    const bool small = c->model.small_stem;
+    struct zoo_at z = {b, ""};
+    int t = conv_norm(&z, input, &(struct conv_norm){"conv1", "bn1", 64, small ? 3 : 7, small ? 1 : 2});
+    t = zoo_add(&z, t, "relu", "relu", " ");
+    if (!small) t = zoo_add(&z, t, "max_pool", "maxpool", "kernel=3 stride=2 padding=1");
     for (int layer = 0; layer < 4; layer++)
         for (int i = 0; i < net->depth[layer]; i++) {
-            int64_t width = 64 << layer, stride = layer && !i ? 2 : 1;
-            snprintf(r.prefix, sizeof r.prefix, "layer%d.%d.", layer + 1, i);
-            t = net->bottleneck ? bottleneck(&r, t, width, stride) : basic(&r, t, width, stride);
-            snprintf(name, sizeof name, "layer%d.%d", layer + 1, i);
-            graph_container(b, name, net->bottleneck ? "Bottleneck" : "BasicBlock", t);
+            zoo_under(&z, "layer%d.%d.", layer + 1, i);
+            t = (net->bottleneck ? bottleneck : basic)(&z, t, 64 << layer, layer && !i ? 2 : 1,
+                                                       c->model.zero_init_residual);
+            zoo_container(&z, net->bottleneck ? "Bottleneck" : "BasicBlock", t);
         }
-    t = graph_add1(b, "global_avg_pool", "avgpool", "AdaptiveAvgPool2d", "", t);
-    t = graph_add1(b, "flatten", "flatten", NULL, "", t);
-    snprintf(attrs, sizeof attrs, "features=%lld", (long long)classes);
-    return graph_add1(b, "linear", "fc", "Linear", attrs, t);
+    return zoo_add(&z, zoo_pooled(&z, t), "linear", "fc", "features=%lld", (long long)classes);
 }
 
 #define RESNET(name, deep, ...) \

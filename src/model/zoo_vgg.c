@@ -34,8 +34,7 @@ static int vgg_build(struct graph_builder *b, const struct zoo_kind *k, const st
     for (int n = 0; n < 9; n += 3) {
         snprintf(name, sizeof name, "%d", n);
         t = zoo_add(&z, t, "linear", name, "features=%lld", n < 6 ? 4096LL : (long long)classes);
-        zoo_init(&z, name, 0, INIT_NORMAL, 0.01);
-        zoo_init(&z, name, 1, INIT_ZERO, 0);
+        zoo_init_layer(&z, name, INIT_NORMAL, 0.01);
         if (n == 6) break;
         snprintf(name, sizeof name, "%d", n + 1);
         t = zoo_add(&z, t, "relu", name, " ");

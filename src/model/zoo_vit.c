@@ -10,8 +10,7 @@ struct vit { int patch, layers, heads, width, inner; };
 static int linear(const struct zoo_at *z, int in, const char *name, int64_t features, double scale)
 {
     int t = zoo_add(z, in, "linear", name, "features=%lld points=yes", (long long)features);
-    zoo_init(z, name, 0, INIT_UNIFORM, scale);
-    zoo_init(z, name, 1, INIT_ZERO, 0);
+    zoo_init_layer(z, name, INIT_UNIFORM, scale);
     return t;
 }
 
@@ -52,8 +51,7 @@ static int tokens(const struct zoo_at *z, int input, const struct vit *net)
     const double inputs = (double)zoo_channels(z, input) * net->patch * net->patch;
     int t = zoo_add(z, input, "conv", "conv_proj", "channels=%d kernel=%d stride=%d", net->width, net->patch,
                     net->patch);
-    zoo_init(z, "conv_proj", 0, INIT_NORMAL, 1 / sqrt(inputs));
-    zoo_init(z, "conv_proj", 1, INIT_ZERO, 0);
+    zoo_init_layer(z, "conv_proj", INIT_NORMAL, 1 / sqrt(inputs));
     t = zoo_add(z, zoo_add(z, t, "flatten", "tokens", "first=1"), "prepend", "class", " ");
     zoo_name(z, "class", 0, "class_token");
     t = zoo_add(z, t, "positions", "encoder.positions", " ");
@@ -75,7 +73,7 @@ static int vit_build(struct graph_builder *b, const struct zoo_kind *k, const st
     t = zoo_add(&z, zoo_add(&z, t, "layer_norm", "encoder.ln", "eps=1e-6"), "slice", "class_out", "dim=1 count=1");
     t = zoo_add(&z, zoo_add(&z, t, "flatten", "flatten", " "), "linear", "heads.head", "features=%lld",
                 (long long)classes);
-    for (int slot = 0; slot < 2; slot++) zoo_init(&z, "heads.head", slot, INIT_ZERO, 0);
+    zoo_init_layer(&z, "heads.head", INIT_ZERO, 0);
     return t;
 }
 
