@@ -73,7 +73,7 @@ shown "into a folder that is not there" 73 '^mpstaged: none/b.png: ' -c a.conf -
 cp train/plum/rgb.png only.png
 shown "over what is read" 73 'only.png: --show-batch .*data.train$' -c a.conf \
     -o data.train=only.png --show-batch only.png
-shown "of a network that sees no pictures" 78 'data.source=synthetic: .*no pictures .*, but F32 10$' -c a.conf \
+shown "of a network that sees no pictures" 78 'data.source=synthetic: --show-batch: .* F32 10$' -c a.conf \
     --show-batch n.png -o data.source=synthetic -o model.network=toy -o model.input=10
 shown "without its file" 64 'show-batch' -c a.conf --show-batch
 
