@@ -39,10 +39,10 @@ int ctl_output_end(int code)
     return code ? code : E_IO;
 }
 
-void ctl_silence_tell(bool *told, const struct err *e)
+void ctl_silence_report(bool *reported, const struct err *e)
 {
-    if (!*told) ctl_fail(e->code, "%s; waiting for it", e->text);
-    *told = true;
+    if (!*reported) ctl_fail(e->code, "%s; waiting for it", e->text);
+    *reported = true;
 }
 
 int ctl_columns(void)

@@ -11,7 +11,7 @@ void ctl_said(const char *dir, const char *fmt, ...) __attribute__((format(print
 /* Reports once if the output could not be written. code: the return value otherwise. */
 int ctl_output_end(int code);
 /* Prints why a command waits, once for each period without an answer. */
-void ctl_silence_tell(bool *told, const struct err *e);
+void ctl_silence_report(bool *reported, const struct err *e);
 int ctl_columns(void);                                    /* columns of the output, at least enough for a few words */
 /* Prints a line, folded after commas if there are any, otherwise between words. Leaves the last column free, because
  * some terminals wrap when it is written. Returns the number of printed lines. */

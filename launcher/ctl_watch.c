@@ -84,7 +84,7 @@ static json_t *end_word(const char *dir)
     return word;
 }
 
-static void end_tell(const char *dir, const json_t *word)
+static void end_report(const char *dir, const json_t *word)
 {
     const char *event = ctl_text_of(word, "event");
     if (!strcmp(event, "failed"))
@@ -99,7 +99,7 @@ static void end_tell(const char *dir, const json_t *word)
 int ctl_follow(struct call *c, struct ctl_show *s)
 {
     json_t *last = NULL, *o;
-    bool told = false, enough = false, gone = false;
+    bool reported = false, enough = false, gone = false;
     int code = 0;
     while (!code && !enough && !gone) {
         struct err e = {0};
@@ -108,17 +108,17 @@ int ctl_follow(struct call *c, struct ctl_show *s)
             if (same) s->show(s, last, o);
             json_decref(last);
             last = o;
-            told = false;
+            reported = false;
             if (!same) break;
             if (!(code = ctl_output_end(0))) enough = s->pause(s);
         } else if (c->silent) {
-            ctl_silence_tell(&told, &e);
+            ctl_silence_report(&reported, &e);
             s->lines = 0;                                 /* the printed lines stay above the message */
         } else if (c->ended && c->met) gone = true;
         else code = ctl_fail(e.code, "%s", e.text);
     }
     json_t *word = code || enough ? NULL : end_word(c->dir);
-    if (!code && !enough && !s->json) end_tell(c->dir, word);
+    if (!code && !enough && !s->json) end_report(c->dir, word);
     if (gone && !word) code = E_DEVICE;
     json_decref(word);
     json_decref(last);

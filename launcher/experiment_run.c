@@ -9,7 +9,7 @@
 #include "experiment.h"
 
 static sigset_t mine;
-static bool told;
+static bool stopped;
 
 void words_add(struct argument_words *w, const char *fmt, ...)
 {
@@ -57,20 +57,20 @@ static bool signal_take(uint64_t until)
     uint64_t now = clock_ns(), ns = until > now ? until - now : 0;
     const struct timespec most = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
     int number = sigtimedwait(&mine, NULL, &most);
-    if (number > 0 && number != SIGCHLD) told = true;
+    if (number > 0 && number != SIGCHLD) stopped = true;
     return number > 0;
 }
 
 bool child_stopped(void)
 {
     while (signal_take(0)) continue;
-    return told;
+    return stopped;
 }
 
 void child_forgive(void)
 {
     child_stopped();
-    told = false;
+    stopped = false;
 }
 
 int child_run(struct argument_words *argv, const struct job_files *files, struct err *e)
@@ -81,12 +81,12 @@ int child_run(struct argument_words *argv, const struct job_files *files, struct
     int bad = child_stopped() ? -1 : job_start(&j, argv->v, files, e);
     while (!bad && !job_reap(&j)) {
         signal_take(j.stage_ends ? j.stage_ends : UINT64_MAX);
-        bool first = told && j.stage == JOB_RUNS;
+        bool first = stopped && j.stage == JOB_RUNS;
         if (first) j.stage = JOB_ASKED;                    /* a point has nothing to save */
         if (first || (j.stage_ends && clock_ns() >= j.stage_ends)) job_end_further(&j, 0);
     }
     bad = bad || job_finish(&j, e) ? -1 : 0;
-    if (!told) return bad ? -1 : j.code;
+    if (!stopped) return bad ? -1 : j.code;
     *e = (struct err){0};
     return err_set(e, E_STOPPED, "stopped");
 }

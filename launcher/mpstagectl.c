@@ -119,7 +119,7 @@ static int end_guess(struct call *c, pid_t pid)
 static json_t *promised(struct call *c, int *code)
 {
     json_t *o = NULL;
-    bool told = false;
+    bool reported = false;
     for (pid_t pid = c->pid;;) {
         struct err e = {0};
         int bad = call_hear(c, &o, &e);
@@ -127,8 +127,8 @@ static json_t *promised(struct call *c, int *code)
         if (bad > 0) *code = end_guess(c, pid);
         else if (!c->silent) *code = ctl_fail(e.code, "%s", e.text);
         else {
-            if (call_stopped(c)) ctl_silence_tell(&told, &e);
-            else told = false;
+            if (call_stopped(c)) ctl_silence_report(&reported, &e);
+            else reported = false;
             continue;
         }
         return NULL;

@@ -53,7 +53,7 @@ struct words {
 int words_open(struct words *w, struct err *e);
 void words_begin(struct words *w);                        /* before the command is started */
 void words_take(struct words *w);                         /* reads all messages that have come, and passes them on */
-void words_tell(const struct words *w, const char *text); /* to the service manager, as from the supervisor */
+void words_report(const struct words *w, const char *text); /* to the service manager, as from the supervisor */
 void words_patience(const struct words *w, double seconds);   /* for the manager's watchdog, until the next message */
 
 /* ---- run_loop.c -------------------------------------------------------------------------------------------------- */

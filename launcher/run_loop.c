@@ -243,8 +243,8 @@ static int code_of(const struct run *r)
 {
     if (r->job.hung) return E_HANG;
     if (r->job.said) return r->job.said;
-    bool told = r->words.failed > 0 && r->words.failed != E_DEVICE;
-    return r->job.code > 128 && told ? (int)r->words.failed : r->job.code;
+    bool reported = r->words.failed > 0 && r->words.failed != E_DEVICE;
+    return r->job.code > 128 && reported ? (int)r->words.failed : r->job.code;
 }
 
 /* Returns the program's exit status, or AGAIN with the time to wait before a restart. */
@@ -281,10 +281,10 @@ static int after(struct run *r, uint64_t *pause)
 /* Waits, and handles signals that come. False: do not restart. */
 static bool pause_wait(struct run *r, uint64_t pause)
 {
-    char told[80];
+    char reported[80];
     uint64_t until = clock_ns() + pause;
-    snprintf(told, sizeof told, "STATUS=restart %ld", r->restarts);
-    words_tell(&r->words, told);
+    snprintf(reported, sizeof reported, "STATUS=restart %ld", r->restarts);
+    words_report(&r->words, reported);
     words_patience(&r->words, (double)pause * 1e-9 + RUN_START_S);
     do wait_until(r, until);
     while (!r->stop && !r->guard_gone && clock_ns() < until);
@@ -351,6 +351,6 @@ int run_supervise(const struct run_options *o, pid_t guard)
         if (code == AGAIN && !pause_wait(&r, pause)) code = E_STOPPED;
     }
     if (e.code) run_say("%s", e.text);
-    words_tell(&r.words, "STOPPING=1");
+    words_report(&r.words, "STOPPING=1");
     return e.code ? e.code : code;
 }

@@ -51,7 +51,7 @@ void words_begin(struct words *w)
     w->last = clock_ns();
 }
 
-void words_tell(const struct words *w, const char *text)
+void words_report(const struct words *w, const char *text)
 {
     if (w->out >= 0) sendto(w->out, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&w->to.at, w->to.n);
 }
@@ -60,7 +60,7 @@ void words_patience(const struct words *w, double seconds)
 {
     char line[64];
     snprintf(line, sizeof line, "WATCHDOG_USEC=%.0f", seconds * 1e6);
-    if (w->watched && w->was_ready) words_tell(w, line);
+    if (w->watched && w->was_ready) words_report(w, line);
 }
 
 /* Whether line is KEY=NUMBER. */
@@ -104,7 +104,7 @@ static void message_take(struct words *w, char *text)
     struct text on = {0};
     for (char *save = NULL, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         if (line_take(w, line)) text_add(&on, "%s%s", on.n ? "\n" : "", line);
-    if (on.n) words_tell(w, on.s);
+    if (on.n) words_report(w, on.s);
     text_free(&on);
     w->spoke = true;
     w->last = clock_ns();

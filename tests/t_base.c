@@ -541,18 +541,18 @@ static const struct { const char *guess, *names, *meant; } guesses[] = {
 
 START_TEST(nearest_names)
 {
-    char buf[SUGGEST_TELL], want[SUGGEST_TELL] = "";
+    char buf[SUGGEST_TEXT], want[SUGGEST_TEXT] = "";
     struct suggest s = suggest_begin(guesses[_i].guess, strlen(guesses[_i].guess));
     for (const char *at = guesses[_i].names; *at; at += strcspn(at, " "), at += strspn(at, " "))
         suggest_try(&s, at, strcspn(at, " "), 0);
     if (*guesses[_i].meant) snprintf(want, sizeof want, " (did you mean --%s?)", guesses[_i].meant);
-    ck_assert_msg(!strcmp(suggest_tell(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
+    ck_assert_msg(!strcmp(suggest_text(&s, "--", buf), want), "%s:%s", guesses[_i].guess, buf);
 }
 END_TEST
 
 START_TEST(nearest_rank_and_length)
 {
-    char name[300], buf[SUGGEST_TELL];
+    char name[300], buf[SUGGEST_TEXT];
     struct suggest s = suggest_begin("abcd", 4);
     ck_assert(suggest_try(&s, "abcx", 4, 1) && !suggest_try(&s, "abcx", 4, 1) && suggest_try(&s, "abcx", 4, 0));
     ck_assert(suggest_try(&s, "ABCD", 4, 1) && !suggest_try(&s, "abce", 4, 0));
@@ -560,7 +560,7 @@ START_TEST(nearest_rank_and_length)
     s = suggest_begin(name, 299);
     ck_assert(!suggest_try(&s, name, 298, 0));           /* too long to compare */
     ck_assert(suggest_try(&s, name, 299, 0));
-    ck_assert_uint_lt(strlen(suggest_tell(&s, "", buf)), sizeof buf);
+    ck_assert_uint_lt(strlen(suggest_text(&s, "", buf)), sizeof buf);
 }
 END_TEST
 

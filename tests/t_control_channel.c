@@ -161,9 +161,9 @@ static struct { int steps, before[4], n; struct save_done done[4]; _Atomic int n
 static void stale_hear(void)
 {
     struct saved stale = {.rank = 1, .code = E_IO, .text = "stale"};
-    save_heard(member[0].save, &stale);
+    save_reported(member[0].save, &stale);
     stale.rank = 2;
-    save_heard(member[0].save, &stale);
+    save_reported(member[0].save, &stale);
 }
 
 static void wake(void *ctx)
@@ -363,7 +363,7 @@ START_TEST(costs_are_summed_once)
     lead.costs = queue_new(1, sizeof x);
     for (int i = 0; i < RANKS; i++) {
         probe[i].rank = i;
-        control_probe(member[i].side, &probe[i]);
+        control_set_warmup(member[i].side, &probe[i]);
     }
     for (uint64_t i = 1; i <= 10; i++) order_put(ORDER_TRAIN, i);
     order_put(ORDER_STOP, 10);
@@ -517,7 +517,7 @@ START_TEST(ranks_go_back_together)
     conf.train.nonfinite = "rollback";
     unreadable = _i;
     job_make(GRADIENTS_INF);
-    for (int i = 0; i < RANKS; i++) control_back(member[i].side, went_back, &member[i]);
+    for (int i = 0; i < RANKS; i++) control_set_restore(member[i].side, went_back, &member[i]);
     for (int i = 0; i < 7; i++) order_put(i == 3 ? ORDER_ROLLBACK : ORDER_TRAIN, steps[i]);
     order_put(ORDER_STOP, 4);
     job_run();

@@ -46,7 +46,7 @@ static bool pass(uint64_t ms, struct suspicion *v, uint64_t *took)
         for (int r = 0; r < RANKS; r++) {
             if (!speaks[r]) continue;
             beat[r].looks += (beat[r].wait >= 0 || !(beat[r].state & BEAT_IN)) && r != blind;
-            detector_hear(&detector, r, &beat[r], now);
+            detector_beat(&detector, r, &beat[r], now);
         }
         *took = (now - from) / MS;
         if (detector_look(&detector, now, v)) return true;
@@ -146,12 +146,12 @@ START_TEST(a_ring_is_a_lost_message)
     begin(10);
     beat[0].wait = 1, beat[1].wait = 2, beat[2].wait = 1, beat[3].wait = 2;
     ck_assert(pass(20000, &v, &took));
-    ck_assert(v.kind == SUSPECT_LOST && ((v.rank == 1 && v.other == 2) || (v.rank == 2 && v.other == 1)));
+    ck_assert(v.kind == SUSPECT_DEADLOCK && ((v.rank == 1 && v.other == 2) || (v.rank == 2 && v.other == 1)));
     /* one of the ring has an order to wait for, because it is lost */
     begin(10);
     beat[1].state = 0, beat[1].wait = 0, beat[0].wait = 1, beat[2].wait = 1, beat[3].wait = 2;
     ck_assert(pass(20000, &v, &took));
-    ck_assert(v.kind == SUSPECT_LOST);
+    ck_assert(v.kind == SUSPECT_DEADLOCK);
 }
 END_TEST
 
@@ -271,7 +271,7 @@ START_TEST(a_scheduler_that_does_not_come_by_is_stuck)
     ck_assert(ns > 10 * SECOND && ns < 11 * SECOND);
     ck_assert_uint_eq(desk_pass(&d, 1000, true, false), 0);
     beat[2].slowest_ns = 4 * SECOND;
-    detector_hear(&detector, 2, &beat[2], now);
+    detector_beat(&detector, 2, &beat[2], now);
     ck_assert_uint_eq(desk_pass(&d, 19000, false, false), 0);
     ck_assert_uint_gt(desk_pass(&d, 2000, false, false), 0);
 }
@@ -360,7 +360,7 @@ static int read_frame(struct peer *w, struct frame *f)
 }
 
 /* One loopback address beside the socket on this host, as if it were that of a network. */
-static void open_door(struct peer_door *d, struct peer_place *p)
+static void open_door(struct peer_listener *d, struct peer_place *p)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
@@ -375,7 +375,7 @@ static void open_door(struct peer_door *d, struct peer_place *p)
 /* Ranks 1 (on this host) and 2 (by TCP) get in; 3 has one bit of its token wrong, 4 hears the wrong answer. */
 START_TEST(strangers_stay_outside)
 {
-    struct peer_door door;
+    struct peer_listener door;
     struct peer_place place;
     struct peer wire[5];
     struct joining j[5];
@@ -388,7 +388,7 @@ START_TEST(strangers_stay_outside)
         if (r == 3) j[r].place.n_at = 0;
         pthread_create(&j[r].thread, NULL, join, &j[r]);
     }
-    peer_meet(&door, &place, wire, 5, 4, 1500);
+    peer_accept(&door, &place, wire, 5, 4, 1500);
     for (int r = 1; r < 5; r++) pthread_join(j[r].thread, NULL);
     ck_assert(j[1].bad == 0 && j[2].bad == 0 && j[3].bad == -1 && j[4].bad == -1);
     ck_assert(wire[1].fd >= 0 && wire[2].fd >= 0 && wire[3].fd < 0);

@@ -279,7 +279,7 @@ START_TEST(damaged_pictures)
     d->kind->damage(d, 0, PAIR_INPUT, &found);
     d->kind->damage(d, 3, PAIR_TARGET, &found);
     ck_assert_uint_eq(found.skipped, 2);
-    free(found.told);
+    free(found.counted);
     unlink("b.jpg");
     e = (struct err){0};
     ck_assert_int_eq(d->kind->read(d, 1, 0, PAIR_INPUT, sound, &e), -1);   /* one that is gone is no damage */

@@ -62,7 +62,7 @@ static struct st *names_put(const char *const *name, int n)
 /* The model has fc.weight, conv.weight and the counter bn.n. told: "" means nothing; NULL: `wrong` is why not. */
 START_TEST(a_graph_takes_what_is_allowed)
 {
-    static const struct { const char *name[4]; int n; const char *rename, *missing, *saved, *told, *wrong; int idle;
+    static const struct { const char *name[4]; int n; const char *rename, *missing, *saved, *notes, *wrong; int idle;
     } of[] = {
         {{"fc.weight", "conv.weight"}, 2, NULL, NULL, NULL, "", NULL, -1},   /* counters may be missing */
         {{"fc.weight!", "conv.weight"}, 2, NULL, "fc", NULL,
@@ -103,20 +103,20 @@ START_TEST(a_graph_takes_what_is_allowed)
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct err e = {0};
         struct glob_rule rule;
-        struct weights_told told;
+        struct weights_notes notes;
         struct weights_at at[3];
         const char *const *missing = &of[i].missing, *const *saved = &of[i].saved;
         struct weights_allow allow = {&rule, of[i].rename != NULL, {missing, *missing != NULL},
                                       {saved, *saved != NULL}};
         ck_assert(!of[i].rename || glob_rule_parse(of[i].rename, &rule));
         struct st *s = names_put(of[i].name, of[i].n);
-        int wrong = weights_match("g.safetensors", &(struct weights_want){own, 3, &allow}, &s, 1, at, &told, &e);
+        int wrong = weights_match("g.safetensors", &(struct weights_want){own, 3, &allow}, &s, 1, at, &notes, &e);
         ck_assert_msg(!wrong == !of[i].wrong, "%zu: %s", i, e.text);
         if (wrong) expect(&e, 65, of[i].wrong);
-        else ck_assert(says(told.told.n ? told.told.s : "", of[i].told) && !told.told.n == !*of[i].told);
-        ck_assert_int_eq(told.idle, of[i].idle);
+        else ck_assert(says(notes.notes.n ? notes.notes.s : "", of[i].notes) && !notes.notes.n == !*of[i].notes);
+        ck_assert_int_eq(notes.idle, of[i].idle);
         ck_assert(wrong || !at[2].file);
-        text_free(&told.told);
+        text_free(&notes.notes);
         st_close(s);
     }
 }

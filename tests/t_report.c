@@ -298,8 +298,8 @@ START_TEST(figures_of_a_run)
     ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1") && page_has(t, "mpstaged_step 2"));
     prometheus_rollback(t, 1);
     ck_assert(page_has(t, "mpstaged_rollbacks_total 1") && page_has(t, "mpstaged_checkpoint_last_step 1"));
-    prometheus_heard(t, 0, UINT64_MAX);
-    prometheus_heard(t, 0, 1);
+    prometheus_seen(t, 0, UINT64_MAX);
+    prometheus_seen(t, 0, 1);
     ck_assert(page_has(t, "mpstaged_heartbeat_age_seconds{stage=\"0\"} 0"));
     prometheus_free(t);
     graph_free(j.graph);

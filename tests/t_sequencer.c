@@ -350,7 +350,7 @@ START_TEST(sequencer_goes_back)
     sequencer_back(&c, 2, 50);
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "R R R ");
-    sequencer_arrived(&c);
+    sequencer_restored(&c);
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "R R R T20 E20 E13! T20 C T10 T20 E20 E13! C S X ");
     ck_assert_uint_eq(c.position, 120);
@@ -376,7 +376,7 @@ START_TEST(sequencer_stops_while_it_goes_back)
         if (when == 2) sequencer_stop(&c, (enum sequencer_stop)_i);
         sequencer_text(&c, &got, 1);
         if (when == 3) sequencer_stop(&c, (enum sequencer_stop)_i);
-        sequencer_arrived(&c);
+        sequencer_restored(&c);
         sequencer_text(&c, &got, 1000);
         ck_assert_str_eq(got.s, want[_i]);
         text_free(&got);
@@ -396,11 +396,11 @@ START_TEST(sequencer_stops_while_it_judges)
     conf.checkpoint.best = "loss";
     sequencer_begin(&c, &job, NULL);
     sequencer_text(&c, &got, 1000);
-    ck_assert(c.phase == SEQUENCER_JUDGE && sequencer_saves_step(&c) == 0);
+    ck_assert(c.phase == SEQUENCER_AWAIT_SCORE && sequencer_saves_step(&c) == 0);
     sequencer_stop(&c, (enum sequencer_stop)(_i % 3));
     ck_assert(!sequencer_next(&c, NULL) && sequencer_saves_step(&c) == 1);
     got.n = 0;
-    sequencer_judged(&c, _i >= 3, false);
+    sequencer_scored(&c, _i >= 3, false);
     ck_assert(sequencer_saves_step(&c) == 1);             /* also before it is ordered */
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, want[_i]);
@@ -426,10 +426,10 @@ START_TEST(sequencer_checkpoints_when_asked)
     ck_assert(sequencer_checkpoint(&c));
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! ");
-    sequencer_judged(&c, true, false);
+    sequencer_scored(&c, true, false);
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! C T20 T20 T10 E20 E13! ");
-    sequencer_judged(&c, false, false);
+    sequencer_scored(&c, false, false);
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 C T20 C T10 E20 E13! C T20 T20 T10 E20 E13! C S X ");
     text_free(&got);
@@ -446,9 +446,9 @@ START_TEST(sequencer_ends_when_it_is_enough)
     conf.checkpoint.best = "loss";
     sequencer_begin(&c, &job, NULL);
     sequencer_text(&c, &got, 1000);
-    sequencer_judged(&c, true, false);
+    sequencer_scored(&c, true, false);
     sequencer_text(&c, &got, 1000);
-    sequencer_judged(&c, false, true);
+    sequencer_scored(&c, false, true);
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 E20 E13! C T20 E20 E13! C S X ");
     text_free(&got);

@@ -148,7 +148,7 @@ static void meet(int rank)
 {
     static struct world w;
     struct err e = {0};
-    w = (struct world){.rank = rank, .size = 2, .here = 2, .rank_here = rank, .gather = gather};
+    w = (struct world){.rank = rank, .size = 2, .here = 2, .rank_here = rank, .allgather = gather};
     ck_assert_msg(!heartbeat_begin(false, 0, &e) && !heartbeat_join(&w, &e), "%s", e.text);
 }
 

@@ -312,7 +312,7 @@ struct place { unsigned char *at; bool own; };
 static struct place place_take(struct tp *t, size_t bytes)
 {
     static _Thread_local unsigned char *room;            /* of the first check that asks, which asks for the most */
-    if (!room && t->ops->room) room = t->ops->room(t, bytes);
+    if (!room && t->ops->window) room = t->ops->window(t, bytes);
     return room ? (struct place){room, false} : (struct place){tp_battery_memory.take(bytes), true};
 }
 static void place_give(struct place p) { if (p.own) tp_battery_memory.give(p.at); }
@@ -363,7 +363,7 @@ static const char *check_room(struct tp *t)
 {
     enum { N = 9000, BYTES = 64 };
     int n = size(t), me = rank(t), to = (me + 1) % n, from = (me + n - 1) % n;
-    if (n < 2 || !t->ops->room) return NULL;
+    if (n < 2 || !t->ops->window) return NULL;
     struct place mine = place_take(t, BYTES);
     unsigned char *out = mine.at, in[BYTES + 1];
     for (int i = 0; i < N; i++) {

@@ -10,7 +10,7 @@
  *
  * Time: without a `stream` all work is finished on return. With one, calls are enqueued and run in order on the device;
  * host code sees results when `done` returns 1, or after a copy or an export to the host.
- * Set-up (open, alloc, prepare, may_batch, load_room, event_reserve, recording) may be slow, allocate and measure; the
+ * Set-up (open, alloc, prepare, may_batch, load_open, event_reserve, recording) may be slow, allocate and measure; the
  * functions that a step calls may do neither.
  *
  * Errors: functions that return int return 0, or -1 with one line in e and its exit code. 69 (E_DEVICE): the device or
@@ -117,7 +117,7 @@ struct be_ops {
     /* Any direction, in order with run. On return the caller may reuse src; if dst is host memory, it is filled. */
     int (*copy)(struct be *b, void *dst, const void *src, size_t bytes, struct err *e);
     /* Optional: free memory of the device. NULL: the executor does not check before it allocates. */
-    int (*room)(struct be *b, size_t *bytes, struct err *e);
+    int (*free_memory)(struct be *b, size_t *bytes, struct err *e);
     /* Optional: bytes of the device that this backend holds, through alloc and for its own use. NULL: the executor
      * counts the bytes that it requested. */
     size_t (*taken)(const struct be *b);
@@ -153,10 +153,10 @@ struct be_ops {
     int (*tensor_import)(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
     int (*tensor_export)(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
     /* Optional, all three or none: import in two steps, so that the transfer to the device overlaps with the stream.
-     * load_room (set-up): this rank will send that tensor. send copies n samples (the caller may reuse plain on return)
+     * load_open (set-up): this rank will send that tensor. send copies n samples (the caller may reuse plain on return)
      * and sets a ticket. take puts the samples into storage, in order with the stream; storage NULL discards them.
      * Tickets are taken in the order of their sends; each tensor may have two open tickets. NULL: tensor_import. */
-    int (*load_room)(struct be *b, int tensor, struct err *e);
+    int (*load_open)(struct be *b, int tensor, struct err *e);
     int (*tensor_send)(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
     int (*tensor_take)(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
 

@@ -23,8 +23,8 @@ enum deadline {
     DEADLINE_READ = 1000,              /* mpirun gets so long to read rank 0's output, */
     DEADLINE_PASSED = 50,              /* ... and then so long to pass it on */
     DEADLINE_ENDED = 1000,             /* after rank 0, other ranks wait so long until mpirun ends them */
-    DEADLINE_HEIR = 500,               /* rank 0 is not responding: rank r leads the job after (r - 1) times this */
-    DEADLINE_HEIR_LEFT = 2000,         /* rank 0 was lost: a rank of the next host leads the job after so long */
+    DEADLINE_LEADER = 500,               /* rank 0 is not responding: rank r leads the job after (r - 1) times this */
+    DEADLINE_LEADER_LEFT = 2000,         /* rank 0 was lost: a rank of the next host leads the job after so long */
     DEADLINE_PARTING = 5000,           /* at the end of an unmonitored run, rank 0 waits so long for other ranks */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
     DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for the previous one */
@@ -67,7 +67,7 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ + DEADLINE_PASSED, DEADLINE_P
 DEADLINE_BEFORE(DEADLINE_SCREEN, DEADLINE_PRINT, "a line is given up before the process that prints it");
 DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
                 "a run whose rank stands still ends as soon as the manual says");
-DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_HEIR_LEFT,
+DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_LEADER_LEFT,
                 "a rank that speaks for the job has ended it before the next host's speaks");
 DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
 DEADLINE_BEFORE(DEADLINE_ANSWER + 2 * DEADLINE_BEAT, DEADLINE_ENDED,

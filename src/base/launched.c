@@ -79,7 +79,7 @@ int launched_once(const char *program, struct err *e)
                    "%s if it is left over", c.launcher, at_least(&c), c.ranks, c.name, program, c.name);
 }
 
-static void outer_tell(const char *name, int ranks, struct text *out)
+static void outer_report(const char *name, int ranks, struct text *out)
 {
     int n = number(name);
     if (n > 1 && n != ranks)
@@ -90,11 +90,11 @@ static void outer_tell(const char *name, int ranks, struct text *out)
 void launched_outer(int ranks, struct text *out)
 {
     static const char everywhere[] = "SLURM_NTASKS";      /* also set in a shell of salloc and a batch script */
-    outer_tell(everywhere, ranks, out);
+    outer_report(everywhere, ranks, out);
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
         if (!l->size || !strcmp(l->size, everywhere)) continue;
-        if (!l->local && (!l->wants || getenv(l->wants))) outer_tell(l->size, ranks, out);
+        if (!l->local && (!l->wants || getenv(l->wants))) outer_report(l->size, ranks, out);
     }
 }
 

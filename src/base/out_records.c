@@ -53,7 +53,7 @@ int out_records_append(struct out_records *r, int dir, const char *shown, const 
 }
 
 /* Reserves blocks past the end of the file, if the file system can. */
-static int room_ahead(struct out_records *r, uint64_t end)
+static int space_ahead(struct out_records *r, uint64_t end)
 {
     struct rlimit most;
     if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && end + LESS > most.rlim_cur) {
@@ -88,7 +88,7 @@ static int add(struct out_records *r, const char *p, size_t n)
 
 int out_records_add(struct out_records *r, const void *p, size_t n, bool last, struct err *e)
 {
-    if ((last || !room_ahead(r, r->size + n)) && !add(r, p, n)) return 0;
+    if ((last || !space_ahead(r, r->size + n)) && !add(r, p, n)) return 0;
     return err_set(e, E_IO, "%s: %s", r->path, strerror(errno));
 }
 

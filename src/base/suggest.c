@@ -170,10 +170,10 @@ bool suggest_try(struct suggest *s, const char *name, size_t n, unsigned rank)
     return true;
 }
 
-const char *suggest_tell(const struct suggest *s, const char *before, char buf[SUGGEST_TELL])
+const char *suggest_text(const struct suggest *s, const char *before, char buf[SUGGEST_TEXT])
 {
     *buf = 0;
-    if (s->name) snprintf(buf, SUGGEST_TELL, " (did you mean %s%.*s?)", before,
+    if (s->name) snprintf(buf, SUGGEST_TEXT, " (did you mean %s%.*s?)", before,
                           (int)(s->name_n < LONGEST ? s->name_n : LONGEST), s->name);
     return buf;
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SUGGEST_TELL = 160 };
+enum { SUGGEST_TEXT = 160 };
 struct suggest {
     const char *guess; size_t n;
     const char *name; size_t name_n;                     /* the nearest name so far; NULL: none */
@@ -21,5 +21,5 @@ struct suggest suggest_begin(const char *guess, size_t n);
  * byte value wins ("conv9": conv3, not conv1). Returns whether this name is now the nearest. */
 bool suggest_try(struct suggest *s, const char *name, size_t n, unsigned rank);
 /* " (did you mean BEFORE NAME?)", without the space between the two, or "" if no name is near. Returns buf. */
-const char *suggest_tell(const struct suggest *s, const char *before, char buf[SUGGEST_TELL]);
+const char *suggest_text(const struct suggest *s, const char *before, char buf[SUGGEST_TEXT]);
 #endif

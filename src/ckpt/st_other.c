@@ -56,7 +56,7 @@ static const struct holder *zip_holder(const struct st *s)
     return h;
 }
 
-static int convert_say(const struct st *s, const struct file_kind *is, const struct holder *h, struct err *e)
+static int convert_hint(const struct st *s, const struct file_kind *is, const struct holder *h, struct err *e)
 {
     const char *name = plain_name(s->path) ? s->path : "x.pth";
     return err_set(e, E_DATA, "%.150s: this is %s, %s, not " WANTED "; to convert it: python3 -c \"" CONVERT_1 "%s"
@@ -72,7 +72,7 @@ int st_other_refuse(const struct st *s, struct err *e)
     const struct file_kind *is = n > 8 && head[8] == '{' ? NULL : file_kind(head, n);
     if (!is) return 0;
     const struct holder *h = is->kind == FILE_KIND_PICKLE ? &saved : is->kind == FILE_KIND_ZIP ? zip_holder(s) : NULL;
-    if (h) return convert_say(s, is, h, e);
+    if (h) return convert_hint(s, is, h, e);
     return err_set(e, E_DATA, "%s: this is %s, not " WANTED "%s%s", s->path, is->name, is->remedy ? ": " : "",
                    is->remedy ? is->remedy : "; save the weights as " WANTED ", by the names of --summary");
 }

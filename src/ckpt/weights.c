@@ -309,7 +309,7 @@ static bool names_unused(const struct items *t, const char *pattern)
     return false;
 }
 
-static void tell(struct match *m, const char *path, const struct items *t, struct weights_told *told)
+static void tell(struct match *m, const char *path, const struct items *t, struct weights_notes *notes)
 {
     const struct weights_patterns *extra = m->w->allow ? &m->w->allow->extra : NULL;
     const char *idle = NULL;
@@ -317,14 +317,14 @@ static void tell(struct match *m, const char *path, const struct items *t, struc
     list_end(&m->fresh, ", ");
     list_end(&m->extra, ", ");
     if (!m->fresh.n && !m->extra.n && !idle) return;
-    text_add(&told->told, "%s: %d of %d tensors are read", path, m->read, t->n);
-    if (m->fresh.n) text_add(&told->told, "; new: %s", m->fresh.t.s);
-    if (m->extra.n) text_add(&told->told, "; left out: %s", m->extra.t.s);
-    if (idle) text_add(&told->told, "; run.init_extra: \"%s\" leaves out nothing", idle);
+    text_add(&notes->notes, "%s: %d of %d tensors are read", path, m->read, t->n);
+    if (m->fresh.n) text_add(&notes->notes, "; new: %s", m->fresh.t.s);
+    if (m->extra.n) text_add(&notes->notes, "; left out: %s", m->extra.t.s);
+    if (idle) text_add(&notes->notes, "; run.init_extra: \"%s\" leaves out nothing", idle);
 }
 
 int weights_match(const char *path, const struct weights_want *w, struct st *const *file, int n,
-                  struct weights_at *at, struct weights_told *told, struct err *e)
+                  struct weights_at *at, struct weights_notes *notes, struct err *e)
 {
     struct match m = {.w = w};
     struct items t;
@@ -336,8 +336,8 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     if (m.fault.n) hints_add(&m, file, n, &m.fault.t);
     int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
     if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors has a name of the model's", path);
-    if (told) *told = (struct weights_told){.idle = t.idle};
-    if (!bad && told) tell(&m, path, &t, told);
+    if (notes) *notes = (struct weights_notes){.idle = t.idle};
+    if (!bad && notes) tell(&m, path, &t, notes);
     items_free(&t);
     text_free(&m.fault.t);
     text_free(&m.fresh.t);

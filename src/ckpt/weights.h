@@ -20,7 +20,7 @@ struct weights_want { const struct st_entry *tensor; int n; const struct weights
 
 /* The result if differences are permitted. told: one line without its end about tensors that are initialised or left
  * out; empty if there are none. idle: a rule of rename that matched no name; -1: none. */
-struct weights_told { struct text told; int idle; };
+struct weights_notes { struct text notes; int idle; };
 
 /* Finds every wanted tensor in a set of opened files: at[0..want.n). Ignores prefixes of all names from PyTorch's
  * wrappers ("module.", "_orig_mod.", "model."). In files, F32 tensors may be F16, BF16 or F64. Fails (65) with one line
@@ -29,6 +29,6 @@ struct weights_told { struct text told; int idle; };
  * options that permit them. With allow, a wanted tensor that is missing or of another shape may be initialised, and so
  * may counters, as in torch; told, if not NULL, reports that. The caller owns its text. */
 int weights_match(const char *path, const struct weights_want *want, struct st *const *file, int n,
-                  struct weights_at *at, struct weights_told *told, struct err *e);
+                  struct weights_at *at, struct weights_notes *notes, struct err *e);
 
 #endif

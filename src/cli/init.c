@@ -16,7 +16,7 @@ static const double SHARE = 0.1;                           /* data.validation, i
 
 struct found_folders {
     char *train, *test;                                    /* folders; test NULL: none */
-    int beside; char *first_beside;                        /* entries next to them that are not used */
+    int beside; char *first_extra;                        /* entries next to them that are not used */
     char *name;                                            /* of the run and its file */
     struct image_list list;                                /* of train */
     /* pictures measured: shorter sides, longer sides; unread: failed */
@@ -119,7 +119,7 @@ static int parts_find(const char *dir, const names *in, struct found_folders *f,
     if (folder_names(dir, false, &all, e)) return -1;
     for (int i = 0; i < all.n; i++) {
         const bool used = !strcmp(all.v[i], in->v[train]) || (other >= 0 && !strcmp(all.v[i], in->v[other]));
-        if (!used && !f->beside++) f->first_beside = inside(dir, all.v[i]);
+        if (!used && !f->beside++) f->first_extra = inside(dir, all.v[i]);
     }
     name_table_free(&all);
     return 0;
@@ -333,7 +333,7 @@ static void found_say(const struct found_folders *f, const char *dir, struct tex
     char shown[600];
     if (f->beside)
         text_add(&t, "%s: %d name%s not used; the first: %s", dir, f->beside, f->beside == 1 ? " is" : "s are",
-                 text_printable(f->first_beside, shown, sizeof shown));
+                 text_printable(f->first_extra, shown, sizeof shown));
     leftover_text(&f->list.left, f->train, &t);
     class_names_doubt(f->list.class_name, f->list.n_classes, f->train, &t);
     if (f->unread)
@@ -374,7 +374,7 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
     free(f.train);
     free(f.test);
     free(f.name);
-    free(f.first_beside);
+    free(f.first_extra);
     free(f.why_unread);
     text_free(&conf);
     text_free(&own);

@@ -290,7 +290,7 @@ static int write_look(const char *file, struct err *e)
     return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
 
-static void search_tell(void *to, int done, int all) { setup_progress_count(to, done, all); }
+static void search_report(void *to, int done, int all) { setup_progress_count(to, done, all); }
 
 static int search_text(const struct opts *o, int n_ranks, struct job *j, struct ready *r, struct text *out,
                        struct err *e)
@@ -299,7 +299,7 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
     struct core_info here;
     cores_look(launched_any(), &here);
     struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
-                               .best = o->write_config ? &file : NULL, .tell = search_tell, .to = r};
+                               .best = o->write_config ? &file : NULL, .tell = search_report, .to = r};
     int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
               (o->write_config && out_file_named(o->write_config, &file, true, e));
     text_free(&file);
@@ -359,7 +359,7 @@ out:
 }
 
 /* Does the same, with a progress line if it takes long. */
-static int network_tell(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
+static int network_report(const struct opts *o, int n_ranks, const struct conf *c, struct text *out, struct err *e)
 {
     enum { DELAY_S = 2 };
     struct terminal screen;
@@ -380,7 +380,7 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);
-    } else if (!bad) bad = network_tell(o, n_ranks, c, out, e);
+    } else if (!bad) bad = network_report(o, n_ranks, c, out, e);
     conf_free(c);
     return bad;
 }

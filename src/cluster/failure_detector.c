@@ -67,7 +67,7 @@ void detector_begin(struct failure_detector *j, struct detector_rank *rank, int 
                                      .beat.wait = EXEC_WAITS_NOT};
 }
 
-void detector_hear(struct failure_detector *j, int rank, const struct beat *b, uint64_t now)
+void detector_beat(struct failure_detector *j, int rank, const struct beat *b, uint64_t now)
 {
     struct detector_rank *r = &j->rank[rank];
     uint64_t gap = age(r->heard, now);
@@ -118,7 +118,7 @@ static bool chain_check(const struct failure_detector *j, int from, uint64_t now
         *v = (struct suspicion){SUSPECT_STUCK, at, b->wait, age(j->rank[at].moved, now)};
         bool looks = age(j->rank[at].looked, now) <= limit_of(j, &j->rank[at]);
         if (b->wait < 0 || b->wait >= j->n || !looks) return in_step(b) || !looks;
-        v->kind = SUSPECT_LOST;
+        v->kind = SUSPECT_DEADLOCK;
         if (n == j->n) return true;                       /* more hops than ranks: a circle */
         at = b->wait;
     }
@@ -144,7 +144,7 @@ bool detector_look(struct failure_detector *j, uint64_t now, struct suspicion *v
     return false;
 }
 
-bool detector_hears(const struct failure_detector *j, uint64_t now)
+bool detector_is_current(const struct failure_detector *j, uint64_t now)
 {
     for (int r = 0; r < j->n; r++)
         if (j->rank[r].watched && age(j->rank[r].heard, now) > DETECTOR_FRESH_NS) return false;

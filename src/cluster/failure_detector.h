@@ -47,7 +47,7 @@ struct failure_detector {
     uint64_t looked;
     struct detector_rank *rank;
 };
-enum suspicion_kind { SUSPECT_SILENT, SUSPECT_STUCK, SUSPECT_LOST };
+enum suspicion_kind { SUSPECT_SILENT, SUSPECT_STUCK, SUSPECT_DEADLOCK };
 /* LOST: rank waits for other. ns: for how long. */
 struct suspicion { enum suspicion_kind kind; int rank, other; uint64_t ns; };
 
@@ -56,12 +56,12 @@ struct thread_view { bool spoke; uint64_t count, moved, looked; };
 
 /* Watches all n ranks from now on. rank: memory for n. */
 void detector_begin(struct failure_detector *j, struct detector_rank *rank, int n, uint64_t now);
-void detector_hear(struct failure_detector *j, int rank, const struct beat *b, uint64_t now);
+void detector_beat(struct failure_detector *j, int rank, const struct beat *b, uint64_t now);
 void detector_leave(struct failure_detector *j, int rank); /* no longer watches it */
 /* Must be called several times a second. True: v is a suspicion. */
 bool detector_look(struct failure_detector *j, uint64_t now, struct suspicion *v);
 /* Whether a heartbeat of every watched rank has come within DETECTOR_FRESH_NS. */
-bool detector_hears(const struct failure_detector *j, uint64_t now);
+bool detector_is_current(const struct failure_detector *j, uint64_t now);
 /* Checks the scheduler. count: how many times it has run its loop. d: zeroed before the first call. in_file: it waits
  * for a file system, which may take as long as a step waits for a checkpoint (DEADLINE_WRITER). Returns for how long it
  * has made no progress, ns, if that exceeds the limit; otherwise 0. */

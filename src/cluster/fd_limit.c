@@ -25,7 +25,7 @@ static int open_now(void)
 }
 
 /* Raises the limit. Returns how many more files can be opened, at most `more`. */
-static int make_room(int more, int *open, rlim_t *limit)
+static int limit_raise(int more, int *open, rlim_t *limit)
 {
     struct rlimit r;
     *open = open_now();
@@ -43,7 +43,7 @@ void fd_limit_raise(int more)
 {
     int open;
     rlim_t limit;
-    make_room(more, &open, &limit);
+    limit_raise(more, &open, &limit);
 }
 
 int fd_limit_check(int more, struct err *e)
@@ -51,7 +51,7 @@ int fd_limit_check(int more, struct err *e)
     int open;
     rlim_t limit = 0;
     if (!more) return 0;                       /* if a hundred ranks counted, each would also see the others' folders */
-    if (make_room(more, &open, &limit) >= more) return 0;
+    if (limit_raise(more, &open, &limit) >= more) return 0;
     return err_set(e, E_OS, "the limit of open files, %llu (ulimit -n), is too low: %d are open, and a run needs %d "
                             "more", (unsigned long long)limit, open, more);
 }

@@ -51,7 +51,7 @@ static struct {
     pthread_t thread;
     struct thread_view view;                              /* of rank 0's scheduler */
     uint64_t end_at;                                     /* when this thread ends the job for the scheduler; 0: never */
-    uint64_t heir_at;                                     /* rank 0 exited: when this rank speaks; 0: never */
+    uint64_t leader_at;                                     /* rank 0 exited: when this rank speaks; 0: never */
     int bell;                                             /* an eventfd: wakes the thread after a change */
 } heartbeat = {.lock = PTHREAD_MUTEX_INITIALIZER, .bell = -1};
 
@@ -112,7 +112,7 @@ static int peers(int *first)
     return heartbeat.threads ? 0 : heartbeat.me == 0 ? heartbeat.n : 1;
 }
 
-static void say_all(const struct frame *f)
+static void send_all(const struct frame *f)
 {
     int first, end = peers(&first);
     for (int r = first; r < end; r++) say(r, f);
@@ -126,9 +126,9 @@ static void beat_now(void)
         if (!heartbeat.threads && r != heartbeat.me) continue;
         beat_take(&heartbeat.beat[r], shutdown_doing(), &f.beat);
         if (shutdown_elsewhere()) f.beat.state |= BEAT_ELSEWHERE;
-        detector_hear(&heartbeat.detector, r, &f.beat, now);
+        detector_beat(&heartbeat.detector, r, &f.beat, now);
     }
-    say_all(&f);
+    send_all(&f);
 }
 
 void heartbeat_bye(int code, const char *text)
@@ -136,7 +136,7 @@ void heartbeat_bye(int code, const char *text)
     struct frame f = {.kind = FRAME_BYE, .code = code};
     if (!atomic_load(&heartbeat.on) || heartbeat.threads) return;
     if (text) snprintf(f.text, sizeof f.text, "%s", text);
-    say_all(&f);
+    send_all(&f);
 }
 
 /* ---- suspicions -------------------------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static void wake_first(void)
 
 /* Whether the job has failed already. On rank 0 a signal counts, too, because rank 0 will report it. On other ranks a
  * signal may come from mpirun because rank 0 exited. */
-static bool is_doomed(void)
+static bool job_has_failed(void)
 {
     struct err e = {0};
     return atomic_load(abort_code()) && (heartbeat.me == 0 || heartbeat.threads || !shutdown_get(&e) ||
@@ -160,13 +160,13 @@ static bool is_doomed(void)
 
 /* Rank 0 informs all ranks and ends as after any failure; the executor's thread, if it runs, sees the abort code. If
  * the suspicion is about rank 0 itself, another rank speaks for the job. */
-static void doom(int who, int code, const char *text)
+static void job_fail(int who, int code, const char *text)
 {
     struct frame f = {.kind = FRAME_SUSPICION, .code = code, .who = who};
     snprintf(f.text, sizeof f.text, "%s", text);
     bool heir = heartbeat.me != 0 && !heartbeat.threads;
-    if (is_doomed()) return;
-    say_all(&f);
+    if (job_has_failed()) return;
+    send_all(&f);
     if (!heir) { abort_set_of(who, code, text); return; }
     if (!leader_take()) return;                           /* another process speaks and ends the job */
     log_quiet(false);
@@ -183,14 +183,14 @@ static void suspicion_report(const struct suspicion *v)
     double s = (double)v->ns * 1e-9;
     heartbeat_who(v->rank, who);
     beat_text(&heartbeat.ranks[v->rank].beat, at);
-    if (v->kind == SUSPECT_LOST)
+    if (v->kind == SUSPECT_DEADLOCK)
         snprintf(text, sizeof text, "%s waits for %s, in a cycle of waiting ranks: a message was lost; %s, for %.1f s",
                  who, heartbeat_who(v->other, other), at, s);
     else snprintf(text, sizeof text, "%s is not responding: %s, for %.1f s", who, at, s);
-    doom(v->rank, E_HANG, text);
+    job_fail(v->rank, E_HANG, text);
 }
 
-static void stood_tell(uint64_t ns)
+static void stood_report(uint64_t ns)
 {
     char text[300], host[72] = "", at[BEAT_TEXT];
     int r = 0;
@@ -198,7 +198,7 @@ static void stood_tell(uint64_t ns)
     while (r + 1 < heartbeat.n && !(heartbeat.ranks[r].beat.state & BEAT_IN)) r++;
     snprintf(text, sizeof text, "process %d (%s) is not responding: it was stopped, %s, for %.1f s", (int)getpid(),
              host, beat_text(&heartbeat.ranks[r].beat, at), (double)ns * 1e-9);
-    doom(SHUTDOWN_NOBODY, E_HANG, text);
+    job_fail(SHUTDOWN_NOBODY, E_HANG, text);
 }
 
 /* If the scheduler is not responding, rank 0 cannot write its last lines and would wait in vain. This thread then ends
@@ -219,17 +219,17 @@ static void liveness_check(uint64_t now)
         snprintf(text, sizeof text, "%s has waited for %s without progress for %.1f s: the file system is not "
                                     "responding", who, file, s);
     else snprintf(text, sizeof text, "%s is not responding: its scheduler, for %.1f s", who, s);
-    doom(0, file ? E_IO : E_HANG, text);
+    job_fail(0, file ? E_IO : E_HANG, text);
     heartbeat.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
 }
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
 
-static void gone_tell(int rank)
+static void gone_report(int rank)
 {
     char text[300], who[HEARTBEAT_WHO];
     snprintf(text, sizeof text, "%s exited", heartbeat_who(rank, who));
-    doom(rank, E_DEVICE, text);
+    job_fail(rank, E_DEVICE, text);
 }
 
 /* How many hosts that come before this rank's host have a rank that can speak for the job. */
@@ -251,9 +251,9 @@ static void gone(int rank)
     struct peer_line *l = &heartbeat.line[rank];
     l->gone = true;
     detector_leave(&heartbeat.detector, rank);
-    if (l->bye || is_doomed()) return;
-    if (heartbeat.me == 0) gone_tell(rank);
-    else heartbeat.heir_at = clock_ns() + (uint64_t)hosts_before() * DEADLINE_NS(DEADLINE_HEIR_LEFT);
+    if (l->bye || job_has_failed()) return;
+    if (heartbeat.me == 0) gone_report(rank);
+    else heartbeat.leader_at = clock_ns() + (uint64_t)hosts_before() * DEADLINE_NS(DEADLINE_LEADER_LEFT);
 }
 
 /* A suspicion from another rank is always about rank 0. If this is rank 0, it was asleep and the sender has already
@@ -261,7 +261,7 @@ static void gone(int rank)
 static void take(int rank, const struct frame *f)
 {
     if (f->kind == FRAME_BEAT) {
-        detector_hear(&heartbeat.detector, rank, &f->beat, clock_ns());
+        detector_beat(&heartbeat.detector, rank, &f->beat, clock_ns());
         atomic_store(&heartbeat.heard[rank], clock_ns());
     } else if (f->kind == FRAME_BYE) {
         heartbeat.line[rank].bye = true;
@@ -274,7 +274,7 @@ static void take(int rank, const struct frame *f)
     }
 }
 
-static void hear(int rank)
+static void peer_take(int rank)
 {
     struct frame f;
     int got;
@@ -283,7 +283,7 @@ static void hear(int rank)
 }
 
 /* Waits for frames or the bell, at most until that moment. */
-static void hear_all(bool on, uint64_t until)
+static void recv_all(bool on, uint64_t until)
 {
     int lines = on && !heartbeat.threads ? heartbeat.n : 0, first, end = lines ? peers(&first) : 0, n = 0;
     struct pollfd *f = mem_alloc((size_t)(lines + 1) * sizeof *f);
@@ -296,7 +296,7 @@ static void hear_all(bool on, uint64_t until)
         }
     f[n] = (struct pollfd){.fd = heartbeat.bell, .events = POLLIN};
     if (poll(f, (nfds_t)n + 1, now < until ? (int)((until - now) / 1000000) + 1 : 0) > 0) {
-        for (int i = 0; i < n; i++) if (f[i].revents) hear(of[i]);
+        for (int i = 0; i < n; i++) if (f[i].revents) peer_take(of[i]);
         if (f[n].revents && read(heartbeat.bell, &drop, sizeof drop) < 0) drop = 0;
     }
     free(of);
@@ -325,14 +325,14 @@ static void look(uint64_t now)
     uint64_t stood = watchdog_beat(), device = atomic_load(&heartbeat.device_ns);
     uint64_t limit = atomic_load(&heartbeat.limit_ns);
     /* Ranks time out one after the other, so that only one speaks. */
-    if (heartbeat.me > 0 && limit) limit += (uint64_t)(heartbeat.me - 1) * DEADLINE_NS(DEADLINE_HEIR);
+    if (heartbeat.me > 0 && limit) limit += (uint64_t)(heartbeat.me - 1) * DEADLINE_NS(DEADLINE_LEADER);
     heartbeat.detector.limit_ns = limit;
     heartbeat.detector.device_ns = limit && device ? device + limit / 2 : 0;
     beat_now();
-    if (stood) stood_tell(stood);
+    if (stood) stood_report(stood);
     else if (detector_look(&heartbeat.detector, now, &v)) suspicion_report(&v);
     else if (heartbeat.me == 0) liveness_check(now);
-    if (heartbeat.me == 0) notify_look(detector_hears(&heartbeat.detector, now));
+    if (heartbeat.me == 0) notify_look(detector_is_current(&heartbeat.detector, now));
     if (heartbeat.end_at && now >= heartbeat.end_at) shutdown_end();
 }
 
@@ -342,9 +342,9 @@ static void *watch(void *arg)
     (void)arg;
     while (!atomic_load(&heartbeat.over)) {
         bool on = atomic_load(&heartbeat.on);
-        hear_all(on, heartbeat.heir_at && heartbeat.heir_at < next ? heartbeat.heir_at : next);
+        recv_all(on, heartbeat.leader_at && heartbeat.leader_at < next ? heartbeat.leader_at : next);
         uint64_t now = clock_ns();
-        if (heartbeat.heir_at && now >= heartbeat.heir_at) heartbeat.heir_at = 0, gone_tell(0);
+        if (heartbeat.leader_at && now >= heartbeat.leader_at) heartbeat.leader_at = 0, gone_report(0);
         if (now < next) continue;
         next = now + DEADLINE_NS(DEADLINE_BEAT);
         if (on) look(now);
@@ -381,7 +381,7 @@ int heartbeat_begin(bool launched, int64_t timeout_s, struct err *e)
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 
-static void room_make(int n)
+static void ranks_alloc(int n)
 {
     heartbeat.beat = mem_alloc((size_t)n * sizeof *heartbeat.beat);
     heartbeat.ranks = mem_alloc((size_t)n * sizeof *heartbeat.ranks);
@@ -417,13 +417,13 @@ static int versions_match(struct err *e)
 }
 
 /* A rank that could not connect, because of a firewall between hosts, is not watched; the run continues. */
-static void connect_all(struct world *w, struct peer_door *d)
+static void connect_all(struct world *w, struct peer_listener *d)
 {
     const struct hello *first = &heartbeat.who[0];
     int lines = w->rank == 0 ? w->size : 1;
     struct peer *peer = mem_alloc((size_t)lines * sizeof *peer);
     for (int r = 0; r < lines; r++) peer[r] = PEER_NONE;
-    if (w->rank == 0) peer_meet(d, &first->place, peer, w->size, w->size - 1, 2 * DEADLINE_JOIN);
+    if (w->rank == 0) peer_accept(d, &first->place, peer, w->size, w->size - 1, 2 * DEADLINE_JOIN);
     else peer_join(&first->place, w->rank, heartbeat.who[w->rank].host_rank == first->host_rank, peer, DEADLINE_JOIN);
     heartbeat.line = mem_alloc((size_t)lines * sizeof *heartbeat.line);
     for (int r = 0; r < lines; r++) {
@@ -437,16 +437,16 @@ static void connect_all(struct world *w, struct peer_door *d)
 
 int heartbeat_join(struct world *w, struct err *e)
 {
-    struct peer_door door = {.n = 0};
+    struct peer_listener door = {.n = 0};
     heartbeat.who = mem_alloc((size_t)w->size * sizeof *heartbeat.who);
     hello_make(w, &heartbeat.who[w->rank]);
     if (w->rank == 0 && w->size > 1) peer_open(&door, &heartbeat.who[0].place, w->here < w->size);
     if (w->host == w->rank) leader_make(&heartbeat.who[w->rank].leader);
-    w->gather(w, heartbeat.who, sizeof *heartbeat.who);
+    w->allgather(w, heartbeat.who, sizeof *heartbeat.who);
     leader_join(&heartbeat.who[w->host].leader);
     heartbeat.world = w;
     heartbeat.me = w->rank;
-    room_make(w->size);
+    ranks_alloc(w->size);
     int bad = versions_match(e);
     if (!bad && w->size > 1) connect_all(w, &door);
     peer_shut(&door);
@@ -460,7 +460,7 @@ int heartbeat_join(struct world *w, struct err *e)
 int heartbeat_threads(int n, int64_t timeout_s, struct err *e)
 {
     heartbeat.threads = true;
-    room_make(n);
+    ranks_alloc(n);
     heartbeat.detector.silence = false;
     heartbeat_timeout(timeout_s);
     atomic_store(&heartbeat.on, true);

@@ -31,7 +31,7 @@ static struct {
     atomic_int columns;                                   /* of the screen; 0: unknown */
     atomic_int level;                                     /* less severe lines are left out */
     atomic_bool said;
-    _Atomic(log_hearer *) failed;                         /* see log_failed */
+    _Atomic(log_listener *) failed;                         /* see log_failed */
     pthread_mutex_t lock;                                 /* guards the screen and the fields below */
     struct out_stream screen;
     char rest[SCREEN]; size_t n_rest;                     /* the part of a line that the screen did not take */
@@ -40,7 +40,7 @@ static struct {
 } out = {.file = {.fd = -1}, .dir = -1, .level = LEVEL_INFO, .screen = {.fd = STDERR_FILENO},
          .lock = PTHREAD_MUTEX_INITIALIZER, .file_lock = PTHREAD_MUTEX_INITIALIZER};
 
-void log_failed(log_hearer *hear) { atomic_store(&out.failed, hear); }
+void log_failed(log_listener *hear) { atomic_store(&out.failed, hear); }
 void log_quiet(bool quiet) { atomic_store(&out.quiet, quiet); }
 void log_journal(bool journal) { out.journal = journal; }
 
@@ -274,7 +274,7 @@ int log_error(int code, const char *text)
     text_printable(given, line, sizeof line);
     snprintf(screen, sizeof screen, "%s%s\n", priority(LEVEL_ERROR), line);
     put_line(screen, line, true);
-    log_hearer *hear = atomic_load(&out.failed);
+    log_listener *hear = atomic_load(&out.failed);
     if (hear) hear(code, text);
     return code;
 }

@@ -37,8 +37,8 @@ void log_lines(char *lines);                              /* logs each line of a
  * the screen and continues below it. After log_error it stays erased. */
 void log_progress(const char *line);
 /* Sets the function that log_error calls once with its text, on any thread. Initially none. */
-typedef void log_hearer(int code, const char *text);
-void log_failed(log_hearer *hear);
+typedef void log_listener(int code, const char *text);
+void log_failed(log_listener *hear);
 /* Prints "mpstaged: TEXT", at most once in the life of the process. Returns code. */
 int log_error(int code, const char *text);
 #endif

@@ -106,7 +106,7 @@ static socklen_t inet_make(const struct peer_address *a, struct sockaddr_storage
 }
 
 /* Listens on one address only, so that no other network can reach the socket. */
-static int door_add(struct peer_door *d, struct peer_address *a)
+static int door_add(struct peer_listener *d, struct peer_address *a)
 {
     struct sockaddr_storage s;
     a->port = 0;
@@ -135,7 +135,7 @@ static bool address_take(const struct ifaddrs *i, struct peer_address *a)
     return !IN6_IS_ADDR_LINKLOCAL(six);
 }
 
-static void door_add_all(struct peer_door *d, struct peer_place *p)
+static void door_add_all(struct peer_listener *d, struct peer_place *p)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all)) return;
@@ -144,7 +144,7 @@ static void door_add_all(struct peer_door *d, struct peer_place *p)
     freeifaddrs(all);
 }
 
-int peer_open(struct peer_door *d, struct peer_place *p, bool remote)
+int peer_open(struct peer_listener *d, struct peer_place *p, bool remote)
 {
     struct sockaddr_un a;
     memset(p, 0, sizeof *p);
@@ -159,7 +159,7 @@ int peer_open(struct peer_door *d, struct peer_place *p, bool remote)
     return 0;
 }
 
-void peer_shut(struct peer_door *d)
+void peer_shut(struct peer_listener *d)
 {
     while (d->n) close(d->fd[--d->n]);
 }
@@ -221,7 +221,7 @@ static bool let_in(int fd, const struct peer_place *p, struct peer *peer, int n,
     return true;
 }
 
-void peer_meet(struct peer_door *d, const struct peer_place *p, struct peer *peer, int n, int missing, int ms)
+void peer_accept(struct peer_listener *d, const struct peer_place *p, struct peer *peer, int n, int missing, int ms)
 {
     uint64_t until = clock_ns() + (uint64_t)ms * 1000000;
     struct pollfd f[PEER_ADDRESSES + 1];

@@ -2,7 +2,7 @@
  * between hosts. The process that connects sends a token that it got through MPI, and receives another one. So neither
  * end takes a stranger for a rank.
  *
- * One thread per connection. Only peer_meet and peer_join block, for as long as the caller allows. */
+ * One thread per connection. Only peer_accept and peer_join block, for as long as the caller allows. */
 #ifndef CLUSTER_PEER_SOCKET_H
 #define CLUSTER_PEER_SOCKET_H
 #include "cluster/failure_detector.h"
@@ -31,13 +31,13 @@ struct peer_place {
     struct peer_address at[PEER_ADDRESSES];               /* none if all ranks are on one host */
     int32_t n_at;
 };
-struct peer_door { int fd[PEER_ADDRESSES + 1], n; };
+struct peer_listener { int fd[PEER_ADDRESSES + 1], n; };
 /* Listens on a unix socket; remote: also on all addresses by which other hosts may reach this one. */
-int peer_open(struct peer_door *d, struct peer_place *p, bool remote);
+int peer_open(struct peer_listener *d, struct peer_place *p, bool remote);
 /* Accepts connections that send the token, until `missing` ranks have connected or ms have passed. peer: one for each
  * of n ranks. */
-void peer_meet(struct peer_door *d, const struct peer_place *p, struct peer *peer, int n, int missing, int ms);
-void peer_shut(struct peer_door *d);                      /* closes the listening sockets */
+void peer_accept(struct peer_listener *d, const struct peer_place *p, struct peer *peer, int n, int missing, int ms);
+void peer_shut(struct peer_listener *d);                      /* closes the listening sockets */
 /* Connects rank `me` to rank 0. here: rank 0 is on this host. 0 or -1. */
 int peer_join(const struct peer_place *p, int me, bool here, struct peer *w, int ms);
 #endif

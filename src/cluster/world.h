@@ -21,10 +21,10 @@ struct world {
     atomic_int leader;                              /* the rank that ends the job: 0, unless rank 0 is not responding */
     /* This rank makes what the ranks of its process share. Under MPI every rank is a maker, among threads rank 0. */
     bool maker;
-    int (*lowest)(struct world *w, int x);                /* the smallest x of all ranks */
-    void (*share)(struct world *w, int from, void *p, size_t bytes); /* copies rank from's bytes to all ranks */
+    int (*min)(struct world *w, int x);                /* the smallest x of all ranks */
+    void (*broadcast)(struct world *w, int from, void *p, size_t bytes); /* copies rank from's bytes to all ranks */
     /* all: an array with one element of `bytes` bytes for each rank; copies each rank's element to all ranks */
-    void (*gather)(struct world *w, void *all, size_t bytes);
+    void (*allgather)(struct world *w, void *all, size_t bytes);
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* opens the transport */
     /* Ends the job at once with that exit status, after the leader has printed why. Never returns. */
     void (*end)(struct world *w, int code);

@@ -73,7 +73,7 @@ struct world **world_local(int n, struct err *e)
         struct local_member *k = mem_alloc(sizeof *k);
         k->m = m;
         k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .maker = i == 0,
-                              .lowest = lowest, .share = share, .gather = gather, .open = open_local, .end = end};
+                              .min = lowest, .broadcast = share, .allgather = gather, .open = open_local, .end = end};
         w[i] = &k->w;
     }
     if (!tp_local_open(n, m->tp, e)) return w;

@@ -62,7 +62,8 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
     *w =
-        (struct world){.maker = true, .lowest = lowest, .share = share, .gather = gather, .open = open_mpi, .end = end};
+        (struct world){.maker = true, .min = lowest, .broadcast = share, .allgather = gather, .open = open_mpi,
+                       .end = end};
     tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

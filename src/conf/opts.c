@@ -139,12 +139,12 @@ static int ambiguous(const char *given, size_t n, struct err *e)
 static int unknown_long(const char *given, struct err *e)
 {
     size_t n = strcspn(given, "=");
-    char *name = mem_strdup(given), hint[SUGGEST_TELL];
+    char *name = mem_strdup(given), hint[SUGGEST_TEXT];
     name[n] = 0;
     struct suggest near = suggest_begin(name, n);
     for (int i = 0; i < N_OPTIONS; i++) suggest_try(&near, options[i].name, strlen(options[i].name), 0);
     const char *key = near.name ? NULL : conf_nearest(name);
-    suggest_tell(&near, "--", hint);
+    suggest_text(&near, "--", hint);
     if (key) snprintf(hint, sizeof hint, " (did you mean -o %s=VALUE?)", key);
     if (!*hint) snprintf(hint, sizeof hint, " (see mpstaged --help)");
     if (!ambiguous(name, n, e)) err_set(e, E_USAGE, "unknown option --%.60s%s", name, hint);

@@ -153,11 +153,11 @@ static int section_body(struct conf *c, struct lex *l, const char *section, int 
 
 static int unknown_section(struct lex *l, const char *section)
 {
-    char cited[CITE], hint[SUGGEST_TELL];
+    char cited[CITE], hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(section, strlen(section));
     opt_sections_try(&near);
     return lex_fail(l, l->at, "there is no section \"%s\", only " OPT_SECTIONS "%s", opt_cite(section, cited),
-                    suggest_tell(&near, "", hint));
+                    suggest_text(&near, "", hint));
 }
 
 static int section_parse(struct conf *c, struct lex *l, enum token t)

@@ -72,7 +72,7 @@ static void drop_overridden(struct conf *c, const char *key, const char *other)
     if (overrides(c, key, other)) drop(c, other);
 }
 
-static void drop_moot(struct conf *c)
+static void drop_ineffective(struct conf *c)
 {
     static const char *const of_network[] = {"model.network", "model.input", "model.classes", "model.hidden",
                                              "model.dropout", "model.zero_init_residual",
@@ -310,7 +310,7 @@ static int service_rules(struct conf *c, struct err *e)
 
 int conf_finish(struct conf *c, struct err *e)
 {
-    drop_moot(c);
+    drop_ineffective(c);
     c->run.evaluate |= c->run.predict != NULL;
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
     if (train_rules(c, e) || patience_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;

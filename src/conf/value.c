@@ -72,7 +72,7 @@ static void word_compare(const char *word, int n, bool built, void *arg)
     s->built = built;
 }
 
-static void word_tell(const char *word, int n, bool built, void *arg)
+static void word_report(const char *word, int n, bool built, void *arg)
 {
     struct word_list *l = arg;
     if (!built) return;
@@ -84,11 +84,11 @@ static void word_tell(const char *word, int n, bool built, void *arg)
 static int word_refuse(const struct opt *o, const struct word_search *s, struct err *e)
 {
     struct word_list l = {.near = suggest_begin(s->wanted, strlen(s->wanted))};
-    char cited[CITE], hint[SUGGEST_TELL];
-    opt_words(o, word_tell, &l);
+    char cited[CITE], hint[SUGGEST_TEXT];
+    opt_words(o, word_report, &l);
     if (!s->found)
         err_set(e, E_CONF, "\"%s\" is %s %s%s", opt_cite(s->wanted, cited), l.n == 1 ? "not" : "not one of", l.text.s,
-                suggest_tell(&l.near, "", hint));
+                suggest_text(&l.near, "", hint));
     else if (o->why) err_set(e, E_CONF, "\"%s\" is not built: %s", s->wanted, o->why);
     else err_set(e, E_CONF, "\"%s\" is not built, only %s", s->wanted, l.text.s);
     text_free(&l.text);

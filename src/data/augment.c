@@ -18,7 +18,7 @@ const struct aug_kind *const aug_list[] = {
 
 static int kind_unknown(const char *name, size_t n, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct text all = {0};
     struct suggest near = suggest_begin(name, n);
     for (int i = 0; aug_list[i]; i++) {
@@ -26,7 +26,7 @@ static int kind_unknown(const char *name, size_t n, struct err *e)
         text_add(&all, "%s%s", i ? ", " : "", aug_list[i]->name);
     }
     err_set(e, E_CONF, "there is no augmentation \"%.*s\", only %s%s", n < 60 ? (int)n : 60, name, all.s,
-            suggest_tell(&near, "", hint));
+            suggest_text(&near, "", hint));
     text_free(&all);
     return -1;
 }

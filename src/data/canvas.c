@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "data/canvas.h"
 
-static uint32_t *room_for(struct canvas *c, int k, int height, int width)
+static uint32_t *canvas_for(struct canvas *c, int k, int height, int width)
 {
     size_t n = size_mul(size_mul((size_t)c->planes, (size_t)height), (size_t)width);
     if (n > c->room[k]) {
@@ -21,12 +21,12 @@ void canvas_begin(struct canvas *c, bool pixels, int planes, int height, int wid
     c->planes = planes;
     c->height = height;
     c->width = width;
-    c->at = room_for(c, 0, height, width);
+    c->at = canvas_for(c, 0, height, width);
 }
 
 const uint32_t *canvas_change(struct canvas *c, int height, int width)
 {
-    uint32_t *was = c->at, *now = room_for(c, 1, height, width);
+    uint32_t *was = c->at, *now = canvas_for(c, 1, height, width);
     size_t room = c->room[0];
     c->memory[1] = was;
     c->room[0] = c->room[1];

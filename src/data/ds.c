@@ -272,13 +272,13 @@ char *ds_digest(const struct ds *d, char hash[33])
     return hash;
 }
 
-uint64_t ds_told(uint64_t count, int i)
+uint64_t ds_message(uint64_t count, int i)
 {
     uint64_t step = count / DS_TOLD, rest = count % DS_TOLD;
     return step * (uint64_t)i + rest * (uint64_t)i / DS_TOLD;
 }
 
-void ds_tell_bytes(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size)
+void ds_bytes_report(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size)
 {
     struct err none = {0};
     size_t n = size < DS_TOLD_BYTES ? (size_t)size : DS_TOLD_BYTES;

@@ -26,7 +26,7 @@ struct ds_want { int n; struct field field[MAX_INPUTS]; int input[MAX_INPUTS]; }
 
 /* Damaged samples among those a feed has delivered, in sample order: how many were skipped, and why the first was.
  * told: the format's, a bit for each counted one; NULL if there are none; free() it. */
-struct ds_damage { uint64_t skipped; struct err first; uint8_t *told; };
+struct ds_damage { uint64_t skipped; struct err first; uint8_t *counted; };
 
 struct ds_sink { void (*put)(void *ctx, const void *p, size_t n); void *ctx; };
 
@@ -107,7 +107,7 @@ double ds_weight(const struct ds *d, const int64_t *id, int n);
 char *ds_digest(const struct ds *d, char hash[33]);
 /* For ds_kind.tell: number i of DS_TOLD samples spread evenly over `count`. At most DS_TOLD_BYTES of each are put. */
 enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
-uint64_t ds_told(uint64_t count, int i);
+uint64_t ds_message(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
  * end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short

@@ -151,6 +151,6 @@ const struct ds_kind ds_cifar = {
     .text = "CIFAR-10 or CIFAR-100 in binary form: the folder with its files, of which training and test images are "
             "found by name, or one file; pixels are divided by 255",
     .open = cifar_open, .count = images_count, .read = images_read, .name_of = images_name,
-    .damage = images_damage, .tell = images_tell,
+    .damage = images_damage, .tell = images_report,
     .class_of = images_class, .only = images_only, .close = images_close, .kept = IMAGES_KEPT,
 };

@@ -262,7 +262,7 @@ static int idx_read(struct ds *ds, uint64_t index, uint64_t visit, int field, vo
 }
 
 /* Puts all data, since they are in memory. */
-static void idx_tell(const struct ds *ds, const struct ds_sink *to)
+static void idx_report(const struct ds *ds, const struct ds_sink *to)
 {
     const struct idx *d = (const struct idx *)ds;
     to->put(to->ctx, d->images.data, (uint64_t)(d->channels * d->height * d->width) * d->count);
@@ -272,5 +272,6 @@ static void idx_tell(const struct ds *ds, const struct ds_sink *to)
 const struct ds_kind ds_idx = {
     .name = "idx",
     .text = "IDX files (MNIST, Fashion-MNIST), plain or gzip; pixels are divided by 255, so that they lie in 0 to 1",
-    .open = idx_open, .count = idx_count, .read = idx_read, .tell = idx_tell, .class_of = idx_class, .close = idx_close,
+    .open = idx_open, .count = idx_count, .read = idx_read, .tell = idx_report, .class_of = idx_class,
+    .close = idx_close,
 };

@@ -52,7 +52,7 @@ struct images {
     struct decode_buffer *rooms;                         /* unused buffers */
 };
 
-static void room_free(struct decode_buffer *r)
+static void buffer_free(struct decode_buffer *r)
 {
     free(r->file);
     free(r->row);
@@ -68,7 +68,7 @@ void images_close(struct ds *ds)
     while (d->rooms) {
         struct decode_buffer *r = d->rooms;
         d->rooms = r->next;
-        room_free(r);
+        buffer_free(r);
     }
     pthread_mutex_destroy(&d->large);
     pthread_mutex_destroy(&d->lock);
@@ -249,7 +249,7 @@ void images_only(struct ds *ds, const uint64_t *sample, uint64_t n)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static struct decode_buffer *room_take(struct images *d)
+static struct decode_buffer *buffer_take(struct images *d)
 {
     pthread_mutex_lock(&d->lock);
     struct decode_buffer *r = d->rooms;
@@ -266,12 +266,12 @@ static void large_take(struct images *d, struct decode_buffer *r, size_t bytes)
 }
 
 /* A buffer enlarged by a large picture is freed. */
-static void room_give(struct images *d, struct decode_buffer *r)
+static void buffer_give(struct images *d, struct decode_buffer *r)
 {
     if (r->large) pthread_mutex_unlock(&d->large);
     r->large = false;
     if (r->file_bytes + r->row_bytes + r->r.bytes + canvas_bytes(&r->canvas) > IMAGES_KEPT) {
-        room_free(r);
+        buffer_free(r);
         return;
     }
     pthread_mutex_lock(&d->lock);
@@ -280,7 +280,7 @@ static void room_give(struct images *d, struct decode_buffer *r)
     pthread_mutex_unlock(&d->lock);
 }
 
-static uint8_t *room_for(uint8_t **at, size_t *have, size_t want)
+static uint8_t *buffer_for(uint8_t **at, size_t *have, size_t want)
 {
     if (want <= *have) return *at;
     free(*at);
@@ -297,7 +297,7 @@ static int file_load(struct images *d, uint64_t i, struct decode_buffer *r, stru
     if (!bad) {
         size_t n = (size_t)b->size;
         large_take(d, r, n);
-        bad = file_read_at(b->fd, b->path.s, b->at, room_for(&r->file, &r->file_bytes, n + 1), n, e);
+        bad = file_read_at(b->fd, b->path.s, b->at, buffer_for(&r->file, &r->file_bytes, n + 1), n, e);
     }
     close(b->fd);
     return bad;
@@ -337,7 +337,7 @@ static int picture_write(const struct images *d, struct decode_buffer *r, struct
     struct crop_place place = place_of(d, k, width, height, turn);
     const struct augment_values values = {&d->norm, d->pixel, d->channels, true};
     if (d->shrink) place_shrink(d, k, p, &place);
-    uint8_t *row = room_for(&r->row, &r->row_bytes, (size_t)picture_width(p) * PICTURE_BYTES + PICTURE_SHIFT) +
+    uint8_t *row = buffer_for(&r->row, &r->row_bytes, (size_t)picture_width(p) * PICTURE_BYTES + PICTURE_SHIFT) +
                    PICTURE_SHIFT;
     resample_begin(&r->r, &place.window);
     struct picture_part part = resample_part(&r->r);
@@ -364,14 +364,14 @@ static int bytes_open(const struct images *d, const struct decode_buffer *r, str
 static int image_read(struct images *d, uint64_t i, struct augment_key k, float *x, struct err *e)
 {
     struct picture *p = NULL;
-    struct decode_buffer *r = room_take(d);
+    struct decode_buffer *r = buffer_take(d);
     int bad = file_load(d, i, r, e) || bytes_open(d, r, &p, e);
     if (!bad) {
         large_take(d, r, picture_memory(p));
         bad = picture_write(d, r, p, k, x, e);
     }
     picture_close(p);
-    room_give(d, r);
+    buffer_give(d, r);
     return bad ? -1 : 0;
 }
 
@@ -389,9 +389,9 @@ void images_damage(const struct ds *ds, uint64_t index, int field, struct ds_dam
     const char *why;
     if (field != PAIR_INPUT || !d->skip) return;
     for (uint64_t i = index; (why = atomic_load(&d->damaged[i])) != NULL; i = d->next[i]) {
-        if (!sum->told) sum->told = mem_alloc((size_t)d->list.image.n / 8 + 1);
-        if (!(sum->told[i / 8] >> i % 8 & 1) && !sum->skipped++) err_set(&sum->first, E_DATA, "%s", why);
-        sum->told[i / 8] |= (uint8_t)(1 << i % 8);
+        if (!sum->counted) sum->counted = mem_alloc((size_t)d->list.image.n / 8 + 1);
+        if (!(sum->counted[i / 8] >> i % 8 & 1) && !sum->skipped++) err_set(&sum->first, E_DATA, "%s", why);
+        sum->counted[i / 8] |= (uint8_t)(1 << i % 8);
     }
 }
 
@@ -455,12 +455,12 @@ void images_name(const struct ds *ds, uint64_t sample, struct text *t)
     image_list_path(&((const struct images *)ds)->list, sample, t);
 }
 
-static void picture_tell(const struct images *d, uint64_t i, const struct ds_sink *to)
+static void picture_report(const struct images *d, uint64_t i, const struct ds_sink *to)
 {
     struct image_bytes b = {.fd = -1};
     struct err none = {0};
     if (!image_list_open(&d->list, i, &b, &none)) {
-        ds_tell_bytes(to, b.fd, b.path.s, b.at, b.size);
+        ds_bytes_report(to, b.fd, b.path.s, b.at, b.size);
         close(b.fd);
     }
     text_free(&b.path);
@@ -468,11 +468,11 @@ static void picture_tell(const struct images *d, uint64_t i, const struct ds_sin
 
 /* Puts the classes of all pictures, and bytes of some. It omits names, because a folder, a list and archives give the
  * same samples different names. */
-void images_tell(const struct ds *ds, const struct ds_sink *to)
+void images_report(const struct ds *ds, const struct ds_sink *to)
 {
     const struct images *d = (const struct images *)ds;
     for (uint64_t i = 0; i < d->count; i++) to->put(to->ctx, &d->list.image.v[i].class, sizeof(int64_t));
-    for (int i = 0; i < DS_TOLD; i++) picture_tell(d, ds_told(d->count, i), to);
+    for (int i = 0; i < DS_TOLD; i++) picture_report(d, ds_message(d->count, i), to);
 }
 
 const struct ds_kind ds_images = {
@@ -480,6 +480,6 @@ const struct ds_kind ds_images = {
     .text = "folders of JPEG or PNG files, one a class, a list of files with labels, or tar archives of files "
             "(WebDataset); pixels are divided by 255",
     .open = names_open, .count = images_count, .read = images_read, .name_of = images_name,
-    .damage = images_damage, .tell = images_tell,
+    .damage = images_damage, .tell = images_report,
     .class_of = images_class, .only = images_only, .close = images_close, .kept = IMAGES_KEPT,
 };

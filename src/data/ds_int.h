@@ -49,7 +49,7 @@ int ds_classes(const char *file, const struct ds_pair *want, int64_t *classes, s
 void ds_class_write(const struct ds_pair *want, int64_t classes, int64_t label, void *y);
 
 /* For ds_kind.tell: puts the size of the data at `at` in a file, and their first bytes. */
-void ds_tell_bytes(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size);
+void ds_bytes_report(const struct ds_sink *to, int fd, const char *path, uint64_t at, uint64_t size);
 
 /* 70 if there is no such sample, a caller's bug. */
 int ds_index_check(const struct ds *d, uint64_t index, struct err *e);

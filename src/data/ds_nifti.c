@@ -228,7 +228,7 @@ static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *
 }
 
 /* Warns once that volumes will be prepared repeatedly, unless the user set data.cache. */
-static void room_tell(struct nifti_set *d, size_t kept, size_t room)
+static void cache_report(struct nifti_set *d, size_t kept, size_t room)
 {
     char all[32], some[32];
     d->ds.warning = arena_printf(d->mem, "%s%sprepared, %llu volumes take %s, and %s of that is kept: others are "
@@ -259,7 +259,7 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
     d->ds.each = most;
     d->ds.shared = kept <= room ? kept : size_add(room, largest);
     d->cache = volume_cache_new(2 * d->n, room, kept <= room ? 0 : largest);
-    if (kept > room && !c->data.cache.n) room_tell(d, kept, room);
+    if (kept > room && !c->data.cache.n) cache_report(d, kept, room);
     return 0;
 }
 
@@ -509,25 +509,25 @@ static void set_name(const struct ds *ds, uint64_t sample, struct text *t)
     text_add(t, " from %lld,%lld,%lld", (long long)at[0], (long long)at[1], (long long)at[2]);
 }
 
-static void file_tell(const char *path, const struct ds_sink *to)
+static void file_report(const char *path, const struct ds_sink *to)
 {
     struct err none = {0};
     uint64_t size;
     int fd = path ? file_open(path, &size, &none) : -1;
     if (fd < 0) return;
-    ds_tell_bytes(to, fd, path, 0, size);
+    ds_bytes_report(to, fd, path, 0, size);
     close(fd);
 }
 
 /* Puts the first bytes and the sizes of some volumes' files. */
-static void set_tell(const struct ds *ds, const struct ds_sink *to)
+static void set_report(const struct ds *ds, const struct ds_sink *to)
 {
     const struct nifti_set *d = (const struct nifti_set *)ds;
     to->put(to->ctx, &d->n, sizeof d->n);
     for (int i = 0; i < DS_TOLD && d->n; i++) {
-        const struct volume *v = &d->v[ds_told(d->n, i)];
-        file_tell(v->image.path, to);
-        file_tell(v->label.path, to);
+        const struct volume *v = &d->v[ds_message(d->n, i)];
+        file_report(v->image.path, to);
+        file_report(v->label.path, to);
     }
 }
 
@@ -536,7 +536,7 @@ const struct ds_kind ds_nifti = {
     .text = "volumes in NIfTI files, and labels of their voxels: a folder of the Medical Segmentation Decathlon, or "
             "lists of files",
     .open = set_open, .count = set_count, .read = set_read, .name_of = set_name, .held = set_held,
-    .tell = set_tell, .close = set_close,
+    .tell = set_report, .close = set_close,
 };
 
 /* ---- for predictions --------------------------------------------------------------------------------------------- */

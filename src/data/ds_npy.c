@@ -357,7 +357,7 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
 }
 
 /* Puts elements of some samples. */
-static void elements_tell(const struct npy_pair *d, const struct npy *f, const struct ds_sink *to)
+static void elements_report(const struct npy_pair *d, const struct npy *f, const struct ds_sink *to)
 {
     struct shape s = sample_shape(f);
     uint64_t n = (uint64_t)shape_count(&s), some = DS_TOLD_BYTES / npy_type_bytes(f->type);
@@ -365,17 +365,17 @@ static void elements_tell(const struct npy_pair *d, const struct npy *f, const s
     for (int i = 0; i < DS_TOLD; i++) {
         struct err none = {0};
         uint64_t k = n < some ? n : some;
-        if (!npy_read(f, ds_told(d->count, i) * n, k, x, &none)) to->put(to->ctx, x, k * npy_type_bytes(f->type));
+        if (!npy_read(f, ds_message(d->count, i) * n, k, x, &none)) to->put(to->ctx, x, k * npy_type_bytes(f->type));
     }
     free(x);
 }
 
-static void pair_tell(const struct ds *ds, const struct ds_sink *to)
+static void pair_report(const struct ds *ds, const struct ds_sink *to)
 {
     const struct npy_pair *d = (const struct npy_pair *)ds;
-    elements_tell(d, &d->images, to);
+    elements_report(d, &d->images, to);
     if (d->label) to->put(to->ctx, d->label, d->count * sizeof *d->label);
-    else if (d->labels.fd >= 0) elements_tell(d, &d->labels, to);
+    else if (d->labels.fd >= 0) elements_report(d, &d->labels, to);
 }
 
 const struct ds_kind ds_npy = {
@@ -383,6 +383,6 @@ const struct ds_kind ds_npy = {
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
             "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
             "int64, int32 or uint8 classes, one a sample or one a point, or float32 targets",
-    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_tell,
+    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_report,
     .class_of = pair_class, .close = pair_close,
 };

@@ -152,7 +152,7 @@ static void feed_free(struct feed *f)
     pthread_mutex_destroy(&f->lock);
     pthread_cond_destroy(&f->changed);
     free(f->thread);
-    free(f->damage.told);
+    free(f->damage.counted);
     free(f->item);
     free(f);
 }

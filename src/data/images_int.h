@@ -15,7 +15,7 @@ uint64_t images_count(const struct ds *ds);
 int images_read(struct ds *ds, uint64_t index, uint64_t visit, int field, void *out, struct err *e);
 void images_damage(const struct ds *ds, uint64_t index, int field, struct ds_damage *sum);
 void images_name(const struct ds *ds, uint64_t sample, struct text *t);
-void images_tell(const struct ds *ds, const struct ds_sink *to);
+void images_report(const struct ds *ds, const struct ds_sink *to);
 int64_t images_class(const struct ds *ds, uint64_t sample);
 void images_only(struct ds *ds, const uint64_t *sample, uint64_t n);
 void images_close(struct ds *ds);

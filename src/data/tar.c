@@ -21,7 +21,7 @@ struct tar {
     uint64_t piece_at, piece_n;
     struct text name;                                    /* of the next member, if a record before it gives one */
     bool has_name, has_size;
-    uint64_t told_size;
+    uint64_t size_given;
 };
 
 static int damaged(const struct tar *t, uint64_t at, const char *what, struct err *e)
@@ -63,11 +63,11 @@ static bool number(const uint8_t *s, int n, uint64_t *v)
 
 static bool sum_right(const uint8_t *h)
 {
-    uint64_t told;
+    uint64_t stated;
     unsigned sum = SUM_N * ' ';                          /* blanks replace the sum itself */
     for (int i = 0; i < BLOCK; i++) sum += h[i];
     for (int i = SUM; i < SUM + SUM_N; i++) sum -= h[i];
-    return number(h + SUM, SUM_N, &told) && told == sum;
+    return number(h + SUM, SUM_N, &stated) && stated == sum;
 }
 
 static bool empty(const uint8_t *h)
@@ -91,7 +91,7 @@ static void name_take(struct tar *t, const uint8_t *h)
 
 /* ---- records before a member ------------------------------------------------------------------------------------- */
 
-static void name_told(struct tar *t, const char *s, size_t n)
+static void name_given(struct tar *t, const char *s, size_t n)
 {
     t->name.n = 0;
     text_add(&t->name, "%s", "");
@@ -101,14 +101,14 @@ static void name_told(struct tar *t, const char *s, size_t n)
 
 static int pax_record(struct tar *t, uint64_t at, const char *key, const char *value, size_t n, struct err *e)
 {
-    if (!strcmp(key, "path")) name_told(t, value, n);
+    if (!strcmp(key, "path")) name_given(t, value, n);
     if (!strncmp(key, "GNU.sparse.", 11)) return damaged(t, at, "a sparse file cannot be read in place", e);
     if (strcmp(key, "size")) return 0;
     t->has_size = true;
-    t->told_size = 0;
+    t->size_given = 0;
     for (size_t i = 0; i < n; i++) {
-        if (value[i] < '0' || value[i] > '9' || t->told_size >> 59) return damaged(t, at, "an invalid size", e);
-        t->told_size = 10 * t->told_size + (uint64_t)(value[i] - '0');
+        if (value[i] < '0' || value[i] > '9' || t->size_given >> 59) return damaged(t, at, "an invalid size", e);
+        t->size_given = 10 * t->size_given + (uint64_t)(value[i] - '0');
     }
     return 0;
 }
@@ -136,7 +136,7 @@ static int extra_read(struct tar *t, uint8_t type, uint64_t at, uint64_t size, s
     if (size > EXTRA_MOST) return damaged(t, at, "more than 1 MiB about one member", e);
     char *s = mem_alloc(size + 1);
     int bad = file_read_at(t->fd, t->path, at, s, size, e);
-    if (!bad && type == 'L') name_told(t, s, size);
+    if (!bad && type == 'L') name_given(t, s, size);
     else if (!bad && type == 'x') bad = pax_read(t, at, s, size, e);
     free(s);
     return bad;
@@ -154,12 +154,12 @@ static enum tar_kind kind_of(uint8_t type)
     return type == 'S' || type == 'M' ? K_APART : K_OTHER;
 }
 
-/* Bytes after the header at t->at. extra: not a member, so t->told_size does not apply. */
+/* Bytes after the header at t->at. extra: not a member, so t->size_given does not apply. */
 static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t *size, struct err *e)
 {
     uint64_t room = t->size - t->at - BLOCK;
     if (!number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "an invalid size", e);
-    if (t->has_size && !extra) *size = t->told_size;
+    if (t->has_size && !extra) *size = t->size_given;
     if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0; /* links, devices, folders have no data, whatever the field says */
     if (*size <= room) return 0;
     return err_set(e, E_DATA, "%s: offset %llu: a member of %llu byte%s, but the file ends after %llu", t->path,

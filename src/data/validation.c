@@ -42,7 +42,7 @@ static void some_damage(const struct ds *d, uint64_t sample, int field, struct d
     of(d)->all->kind->damage(of(d)->all, of(d)->sample[sample], field, sum);
 }
 
-static void some_tell(const struct ds *d, const struct ds_sink *to)
+static void some_report(const struct ds *d, const struct ds_sink *to)
 {
     of(d)->all->kind->tell(of(d)->all, to);
     to->put(to->ctx, of(d)->sample, of(d)->n * sizeof *of(d)->sample);
@@ -69,7 +69,7 @@ static struct ds_kind kind_of(const struct ds_kind *all)
     if (k.keep) k.keep = some_keep;
     if (k.name_of) k.name_of = some_name_of;
     if (k.damage) k.damage = some_damage;
-    if (k.tell) k.tell = some_tell;
+    if (k.tell) k.tell = some_report;
     if (k.held) k.held = some_held;
     return k;
 }

@@ -42,19 +42,19 @@ static void regions_size(struct exec *s)
 
 /* Puts parameters and gradients where other replicas of this host can read them, if there is such memory. Both begin at
  * whole pages. */
-static void room_open(struct exec *s)
+static void window_open(struct exec *s)
 {
     const size_t page = 4096, param = (s->param.bytes + page - 1) / page * page;
     bool lends = s->q.pl->sharing.replicas > 1 && s->q.conf->pipeline.read_in_place && !s->ops->stream;
-    if (!lends || !s->tp->ops->room || !(s->room = s->tp->ops->room(s->tp, param + s->grad.bytes))) return;
-    s->param.at = s->room;
-    s->grad.at = s->room + param;
+    if (!lends || !s->tp->ops->window || !(s->window = s->tp->ops->window(s->tp, param + s->grad.bytes))) return;
+    s->param.at = s->window;
+    s->grad.at = s->window + param;
 }
 
 /* One allocation a region. */
 static int regions_open(struct exec *s, struct err *e)
 {
-    room_open(s);
+    window_open(s);
     struct region *all[] = {&s->param, &s->grad, &s->state, &s->packed, &s->slots, &s->tmp, &s->work, &s->link};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (region_open(s, all[i], e)) return -1;
     s->block = s->ops->alloc(s->be, sizeof *s->block, e);
@@ -189,10 +189,10 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     return 0;
 }
 
-int exec_room(struct exec *s, size_t *room, struct err *e)
+int exec_free_memory(struct exec *s, size_t *room, struct err *e)
 {
     *room = SIZE_MAX;
-    return s->ops->room ? s->ops->room(s->be, room, e) : 0;
+    return s->ops->free_memory ? s->ops->free_memory(s->be, room, e) : 0;
 }
 
 int exec_bind(struct exec *s, struct err *e)
@@ -232,7 +232,7 @@ void exec_close(struct exec *s)
 {
     if (!s) return;
     exec_feeds_close(s);
-    if (s->room) s->param.at = s->grad.at = NULL;        /* the transport owns them */
+    if (s->window) s->param.at = s->grad.at = NULL;        /* the transport owns them */
     if (s->be) {
         region_close(s, &s->param); region_close(s, &s->grad); region_close(s, &s->state); region_close(s, &s->packed);
         region_close(s, &s->slots); region_close(s, &s->tmp); region_close(s, &s->work); region_close(s, &s->link);

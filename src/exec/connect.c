@@ -80,7 +80,7 @@ static size_t lending_most(const struct exec *s, bool *with)
     return most;
 }
 
-static int rooms_meet(struct exec *s, struct err *e)
+static int windows_meet(struct exec *s, struct err *e)
 {
     if (s->q.pl->sharing.replicas < 2 || !s->tp->ops->meet || !s->q.conf->pipeline.read_in_place) return 0;
     bool *with = mem_alloc((size_t)s->tp->ops->size(s->tp) * sizeof *with);
@@ -93,7 +93,7 @@ static int rooms_meet(struct exec *s, struct err *e)
 
 int exec_connect(struct exec *s, struct err *e)
 {
-    if (!s->ops->stream && rooms_meet(s, e)) return -1;
+    if (!s->ops->stream && windows_meet(s, e)) return -1;
     if (!s->ops->stream || !s->tp->ops->attach) return 0;
     int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_REPLICAS];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);

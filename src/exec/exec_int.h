@@ -46,7 +46,7 @@ struct region { char *at; size_t bytes; };
 
 /* What all ranks know about an attempt at a training step before the update. UPDATE: nothing is wrong, so far or
  * finally; CORRUPT: its numbers differ from the kept ones. */
-enum outcome { UPDATE, NOT_FINITE, DAMAGED, VERIFIED, CORRUPT };
+enum outcome { UPDATE, NOT_FINITE, CORRUPTED, VERIFIED, NOT_REPRODUCED };
 /* tensors that arrived damaged at this rank in this attempt; ranks of the first one */
 struct damaged { int n, from, to; };
 
@@ -68,7 +68,7 @@ struct exec {
     struct tp *tp;
     struct region param, grad, state, packed, slots, tmp, work;
     struct region link;                                  /* memory for messages of link_measure */
-    char *room;                                          /* memory of param and grad, if other ranks read them */
+    char *window;                                          /* memory of param and grad, if other ranks read them */
     size_t read_bytes;                                   /* most bytes that a training step reads of other ranks */
     bool has_read;                                       /* such a step ran */
     char nothing[16 << 10];                              /* zeros: the gradients of no micro-batches */
@@ -270,9 +270,9 @@ act_fn exec_norms;                                       /* all norms that the s
 /* finite.c: with all ranks, after exec_norms; fills s->norm, s->outcome and the report's scores */
 int exec_agree(struct exec *s, struct bound *b, struct err *e);
 int exec_agreed_numbers(const struct exec *s);           /* length of s->norm */
-void exec_agreed_keep(struct exec *s);                   /* for the next attempt */
+void exec_agreed_store(struct exec *s);                   /* for the next attempt */
 int exec_nonfinite(const struct exec *s);                /* which of them is not finite: enum nonfinite */
-int exec_damaged_tell(struct exec *s, struct err *e);    /* reports damaged tensors; 80 if there were some before */
+int exec_damaged_report(struct exec *s, struct err *e);    /* reports damaged tensors; 80 if there were some before */
 int exec_unsure(struct exec *s, struct err *e);          /* reports the numbers that differ from the kept ones: 80 */
 /* must packed weights be made after a step, because the update does not make them? Not of frozen weights */
 bool exec_derives(const struct exec *s, int group);

@@ -52,8 +52,8 @@ static int differing(const struct exec *s)
 
 static enum outcome outcome_of(const struct exec *s)
 {
-    if (s->norm[numbers(s)] > 0) return DAMAGED;
-    if (s->kept && differing(s) >= 0) return CORRUPT;
+    if (s->norm[numbers(s)] > 0) return CORRUPTED;
+    if (s->kept && differing(s) >= 0) return NOT_REPRODUCED;
     if (!all_finite(s)) return NOT_FINITE;
     return s->verifies && !s->kept ? VERIFIED : UPDATE;
 }
@@ -79,7 +79,7 @@ int exec_agree(struct exec *s, struct bound *b, struct err *e)
 
 /* ---- repeating a step -------------------------------------------------------------------------------------------- */
 
-void exec_agreed_keep(struct exec *s)
+void exec_agreed_store(struct exec *s)
 {
     double *norm = s->norm;
     s->norm = s->norm_before;
@@ -116,7 +116,7 @@ int exec_nonfinite(const struct exec *s)
     return NONFINITE_GRADIENT + i;
 }
 
-int exec_damaged_tell(struct exec *s, struct err *e)
+int exec_damaged_report(struct exec *s, struct err *e)
 {
     const double *damage = s->norm + numbers(s);
     struct report *r = s->report;

@@ -50,7 +50,7 @@ static int feed_want(struct exec *s, int part, struct ds *d, struct feed_want *w
         int t = s->g->input[i].tensor;
         if (!rank_loads(s->q.plan, s->q.n_plans, s->rank, part, t)) continue;
         if (!d) return err_set(e, E_INTERNAL, "rank %d loads samples but has no data set", s->rank);
-        if (s->ops->load_room && s->ops->load_room(s->be, t, e)) return -1;
+        if (s->ops->load_open && s->ops->load_open(s->be, t, e)) return -1;
         if (s->g->input[i].role == ROLE_SAMPLE) w->readers = (int)workers;
         s->value_at[part][i] = w->n_fields;
         w->field[w->n_fields++] = d->of[i];

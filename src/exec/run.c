@@ -110,12 +110,12 @@ static int attempt(struct exec *s, struct bound *b, const struct order *o, const
 
 /* Decides what follows from an attempt's outcome, on all ranks alike. Returns 1: run the same order again, with its
  * samples read again. */
-static int attempt_judge(struct exec *s, struct err *e)
+static int attempt_outcome(struct exec *s, struct err *e)
 {
     switch (s->outcome) {
     case UPDATE: return 0;
-    case DAMAGED:
-        if (exec_damaged_tell(s, e)) return -1;
+    case CORRUPTED:
+        if (exec_damaged_report(s, e)) return -1;
         break;
     case NOT_FINITE:
         if (s->kept) {
@@ -123,10 +123,10 @@ static int attempt_judge(struct exec *s, struct err *e)
             s->past.n_skipped++;
             return 0;
         }
-        exec_agreed_keep(s);
+        exec_agreed_store(s);
         break;
-    case VERIFIED: exec_agreed_keep(s); break;
-    case CORRUPT: return exec_unsure(s, e);
+    case VERIFIED: exec_agreed_store(s); break;
+    case NOT_REPRODUCED: return exec_unsure(s, e);
     }
     return exec_ahead_again(s, e) ? step_failed(s, "again", e) : 1;
 }
@@ -143,7 +143,7 @@ static int step_run(struct exec *s, const struct order *o, const int64_t *id, st
     int again = 1;
     s->kept = false;
     s->verifies = is_verified(s, b);
-    while (again > 0) if (attempt(s, b, o, id, e) || (again = attempt_judge(s, e)) < 0) return -1;
+    while (again > 0) if (attempt(s, b, o, id, e) || (again = attempt_outcome(s, e)) < 0) return -1;
     if (meter_to(s, ACC_OTHER, e) || exec_drain(s, e)) return step_failed(s, "end", e);
     if (b->p->req.mode != PLAN_TRAIN && exec_scores(s, b, o, r, e)) return step_failed(s, "end", e);
     return 0;

@@ -404,7 +404,7 @@ static int output_find(struct job *j, struct err *e)
 {
     const char *name = j->conf->run.predict_tensor;
     const struct graph *g = j->graph;
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     j->output = g->output;
     if (!j->conf->run.predict || !name) return 0;
     struct suggest near = suggest_begin(name, strlen(name));
@@ -412,7 +412,7 @@ static int output_find(struct job *j, struct err *e)
     j->output = graph_tensor_find(g, name);
     if (j->output < 0)
         return conf_error(j->conf, "run.predict_tensor", e, "the network has no tensor \"%.60s\"%s", name,
-                          suggest_tell(&near, "", hint));
+                          suggest_text(&near, "", hint));
     if (g->tensor[j->output].type == F32) return 0;
     return conf_error(j->conf, "run.predict_tensor", e, "\"%s\" has values of type %s, not F32", name,
                       dtype_name(g->tensor[j->output].type));

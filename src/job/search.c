@@ -29,8 +29,8 @@ static void splits_find(struct search *s)
 static void layout_add(struct search *s, struct run_layout l)
 {
     const struct conf *c = s->j->conf;
-    int told = c->pipeline.max_memory.n > 1 ? c->pipeline.max_memory.n : c->pipeline.speed.n;
-    if (told && l.ranks != told && l.ranks != 1) return;   /* the configuration has values for each rank of this many */
+    int given = c->pipeline.max_memory.n > 1 ? c->pipeline.max_memory.n : c->pipeline.speed.n;
+    if (given && l.ranks != given && l.ranks != 1) return;   /* it has values for so many ranks */
     for (int i = 0; i < s->n_layouts; i++) if (run_layout_equal(s->layout[i], l)) return;
     if (s->n_layouts < MAX_LAYOUTS) s->layout[s->n_layouts++] = l;
 }
@@ -306,15 +306,15 @@ static void refine(struct search *s)
 static void cores_find(struct search *s)
 {
     const struct conf *c = s->j->conf;
-    bool told = s->q->n_ranks > 0 || c->pipeline.ranks > 0 || c->pipeline.stages > 0 || c->pipeline.n_stages > 0 ||
+    bool given = s->q->n_ranks > 0 || c->pipeline.ranks > 0 || c->pipeline.stages > 0 || c->pipeline.n_stages > 0 ||
                 c->pipeline.replicas > 1;
     s->ranks = s->q->n_ranks > 0 ? s->q->n_ranks : part_rank_count(c) * (int)c->pipeline.replicas;
     s->cores = s->ranks * cores_each(s);
-    if (!told && !search_gpus(s) && s->q->cores > s->cores) s->cores = s->q->cores;
+    if (!given && !search_gpus(s) && s->q->cores > s->cores) s->cores = s->q->cores;
     if (c->pipeline.cores > 0) s->cores = (int)c->pipeline.cores;
 }
 
-static int search_tell(struct search *s, const struct search_request *r, struct text *out, struct err *e)
+static int search_report(struct search *s, const struct search_request *r, struct text *out, struct err *e)
 {
     const char *origin = s->j->conf->pipeline.profile ? s->j->conf->pipeline.profile : "estimated";
     if (r->json) search_json(s, origin, out);
@@ -347,7 +347,7 @@ int search_run(struct job *j, const struct search_request *r, struct text *out, 
     refine(s);
     if (!bad && !s->n) {                                   /* the error is that of the configured plan, if that fails */
         bad = job_plan(j, r->n_ranks, e) || nothing_fits(s, e);
-    } else if (!bad) bad = search_tell(s, r, out, e);
+    } else if (!bad) bad = search_report(s, r, out, e);
     for (int i = 0; i < s->n; i++) found_drop(&s->best[i]);
     for (int i = 0; i < s->n_layouts; i++) found_drop(&s->of[i]);
     free(s);

@@ -1,4 +1,4 @@
-/* Shared by the files of the search: search.c tries candidates, search_tell.c prints them, search_best.c writes the
+/* Shared by the files of the search: search.c tries candidates, search_report.c prints them, search_best.c writes the
  * best as a configuration. */
 #ifndef JOB_SEARCH_INT_H
 #define JOB_SEARCH_INT_H

@@ -110,11 +110,11 @@ static int attr_set(const struct attr_kind *k, struct attr_value *v, const char 
 
 static int attr_unknown(const struct op_kind *k, const char *s, size_t n, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(s, n);
     for (int i = 0; k->attr && k->attr[i].name; i++) suggest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
     return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s,
-                   suggest_tell(&near, "", hint));
+                   suggest_text(&near, "", hint));
 }
 
 static int attrs_parse(struct node *n, const char *s, struct err *e)
@@ -144,10 +144,10 @@ static int attrs_parse(struct node *n, const char *s, struct err *e)
 
 static int op_unknown(struct graph_builder *b, const char *node, const char *op)
 {
-    char what[300], hint[SUGGEST_TELL];
+    char what[300], hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(op, strlen(op));
     for (int i = 0; op_list[i]; i++) suggest_try(&near, op_list[i]->name, strlen(op_list[i]->name), 0);
-    snprintf(what, sizeof what, "\"%.100s\"%s", op, suggest_tell(&near, "", hint));
+    snprintf(what, sizeof what, "\"%.100s\"%s", op, suggest_text(&near, "", hint));
     return graph_fail(b, "%s: there is no operator %s", node, what);
 }
 

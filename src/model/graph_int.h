@@ -44,7 +44,7 @@ int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);
 void param_freeze(struct param *p, double value);       /* for builder_each */
 /* " (did you mean ...?)" with weights and layers, or "" */
-const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TELL]);
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TEXT]);
 
 /* Adds "loss", which reads the output and the first target. If there is no target, adds "labels": a class, one at each
  * point of the output, or a vector like the output. Before the loss, adds missing scores under their operators' names,

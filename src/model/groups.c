@@ -44,7 +44,7 @@ void param_freeze(struct param *p, double value)
 static void rate_set(struct param *p, double value) { p->lr_factor = value; }
 static void decay_set(struct param *p, double value) { p->decay_factor = value; }
 
-const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TELL])
+const char *builder_nearest(const struct graph_builder *b, const char *pattern, char hint[SUGGEST_TEXT])
 {
     struct suggest near = suggest_begin(pattern, glob_stem(pattern));
     for (int i = 0; i < b->param.n; i++)
@@ -52,13 +52,13 @@ const char *builder_nearest(const struct graph_builder *b, const char *pattern, 
     for (int i = 0; i < b->node.n; i++)
         if (b->node.v[i].layer && b->node.v[i].n_param)
             suggest_try(&near, b->node.v[i].layer, strlen(b->node.v[i].layer), 0);
-    return suggest_tell(&near, "", hint);
+    return suggest_text(&near, "", hint);
 }
 
 static int unmatched(const struct graph_builder *b, const struct conf *c, const char *key, const char *pattern,
                      struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     return conf_error(c, key, e, "\"%s\" matches no weight, nor a layer or class that has weights%s", pattern,
                       builder_nearest(b, pattern, hint));
 }

@@ -101,11 +101,11 @@ static int tensor_named(struct parse *p, const char *name)
     at = builder_tensor(b, full);
     if (at >= (p->scope ? p->scope->first : 0)) return at;
     if (p->scope) return graph_fail(b, "there is no tensor \"%s\" in this block", name);
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(name, strlen(name));
     for (int i = 0; i < b->tensor.n; i++) suggest_try(&near, b->tensor.v[i].name, strlen(b->tensor.v[i].name), 0);
     for (int i = 0; i < p->alias.n; i++) suggest_try(&near, p->alias.v[i].name, strlen(p->alias.v[i].name), 0);
-    return graph_fail(b, "there is no tensor \"%s\"%s", name, suggest_tell(&near, "", hint));
+    return graph_fail(b, "there is no tensor \"%s\"%s", name, suggest_text(&near, "", hint));
 }
 
 /* "layer1.conv.weight" -> node and slot. The builder's parameters are in node order and keep their names, so a tied
@@ -118,10 +118,10 @@ static struct node *param_named(struct parse *p, const char *said, int *slot)
     for (int i = 0, at = 0; i < b->node.n; i++)
         for (int k = 0; k < b->node.v[i].n_param; k++, at++)
             if (!strcmp(b->param.v[at].name, name)) { *slot = k; return &b->node.v[i]; }
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(name, strlen(name));
     for (int i = 0; i < b->param.n; i++) suggest_try(&near, b->param.v[i].name, strlen(b->param.v[i].name), 0);
-    graph_fail(b, "there is no parameter \"%s\"%s", name, suggest_tell(&near, "", hint));
+    graph_fail(b, "there is no parameter \"%s\"%s", name, suggest_text(&near, "", hint));
     return NULL;
 }
 
@@ -209,7 +209,7 @@ static void tie_parse(struct parse *p, char **w, int n)
 /* Freezes weights added so far. */
 static void freeze_parse(struct parse *p, const char *pattern)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     if (p->b->e.code || builder_each(p->b, pattern, param_freeze, 0)) return;
     for (int i = 0; i < p->b->param.n; i++)
         if (!strcmp(p->b->param.v[i].name, pattern)) {

@@ -105,7 +105,7 @@ static int scores_known(const struct conf *c, struct err *e)
         const char *word = c->train.scores.v[i];
         const struct op_kind *k = op_find(word);
         if (k && is_score(k)) continue;
-        char hint[SUGGEST_TELL];
+        char hint[SUGGEST_TEXT];
         struct text all = {0};
         struct suggest near = suggest_begin(word, strlen(word));
         for (int j = 0; op_list[j]; j++) {
@@ -114,7 +114,7 @@ static int scores_known(const struct conf *c, struct err *e)
             text_add(&all, "%s%s", all.n ? ", " : "", op_list[j]->name);
         }
         conf_error(c, "train.scores", e, "there is no score \"%.60s\", only %s%s", word, all.s,
-                   suggest_tell(&near, "", hint));
+                   suggest_text(&near, "", hint));
         text_free(&all);
         return -1;
     }
@@ -134,7 +134,7 @@ static int input_check(const struct conf *c, const struct zoo_kind *k, struct er
 }
 
 /* Frees the graph and returns NULL if its groups are wrong. */
-static struct graph *groups_judge(struct graph *g, const struct err *groups, struct err *e)
+static struct graph *groups_check(struct graph *g, const struct err *groups, struct err *e)
 {
     if (!groups->code) return g;
     if (e) *e = *groups;
@@ -160,7 +160,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     int loss = graph_end(b, &ends, out);
     struct err groups = {0};
     groups_apply(b, c, &groups);
-    struct graph *g = groups_judge(graph_finish(b, out, loss, e), &groups, e);
+    struct graph *g = groups_check(graph_finish(b, out, loss, e), &groups, e);
     if (!g && !groups.code && e && e->code == E_CONF) {
         struct err inner = *e;
         *e = (struct err){0};
@@ -234,7 +234,7 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     const struct graph_ends ends = ends_of(c, attrs);
     struct err groups = {0};
     const struct graph_given given = {c->model.graph, t->n ? t->s : "", t->n, &ends, c};
-    struct graph *g = groups_judge(graph_parse_given(&given, &groups, &own), &groups, e);
+    struct graph *g = groups_check(graph_parse_given(&given, &groups, &own), &groups, e);
     if (groups.code) return NULL;
     if (own.code == E_CONF) conf_error(c, "train.loss", e, "%s", own.text);
     else if (own.code) err_set(e, own.code, "%s", own.text);
@@ -243,7 +243,7 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
 
 static int network_unknown(const struct conf *c, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct text all = {0};
     struct suggest near = suggest_begin(c->model.network, strlen(c->model.network));
     for (int f = 0; zoo_list[f]; f++)
@@ -252,7 +252,7 @@ static int network_unknown(const struct conf *c, struct err *e)
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }
     conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s,
-               suggest_tell(&near, "", hint));
+               suggest_text(&near, "", hint));
     text_free(&all);
     return -1;
 }

@@ -7,7 +7,7 @@
 /* What the accumulators of a stage hold at each level, for gradients that B makes and for those that W makes; 0:
  * nothing. */
 enum { OF_B, OF_W, MADE };
-struct tally { const struct plan *p; uint64_t *at[MADE]; struct err *e; };
+struct sums_check { const struct plan *p; uint64_t *at[MADE]; struct err *e; };
 
 static uint64_t joined(uint64_t a, uint64_t b, uint64_t how)
 {
@@ -19,13 +19,13 @@ static uint64_t leaf(int micro) { return joined((uint64_t)micro + 1, 0, 1); }
 
 uint64_t check_sum_of(uint64_t left, uint64_t right) { return joined(left, right, 3); }
 
-static int sums_fail(const struct tally *t, int rank, const struct act *a, const char *what)
+static int sums_fail(const struct sums_check *t, int rank, const struct act *a, const char *what)
 {
     char s[32];
     return err_set(t->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(t->p, a, s), what);
 }
 
-static int accumulate(const struct tally *t, int rank, const struct act *a, uint64_t *at)
+static int accumulate(const struct sums_check *t, int rank, const struct act *a, uint64_t *at)
 {
     const struct plan *p = t->p;
     bool first = a->flags & ACT_FIRST;
@@ -38,7 +38,7 @@ static int accumulate(const struct tally *t, int rank, const struct act *a, uint
     return 0;
 }
 
-static int blocks_add(const struct tally *t, int rank, const struct act *a)
+static int blocks_add(const struct sums_check *t, int rank, const struct act *a)
 {
     if (!(a->flags & (ACT_OF_B | ACT_OF_W)) || (a->flags & ~(ACT_OF_B | ACT_OF_W)))
         return sums_fail(t, rank, a, "adds nothing that there is");
@@ -54,7 +54,7 @@ static int blocks_add(const struct tally *t, int rank, const struct act *a)
 }
 
 /* piece: the piece of the stage's layers, where some actions run only one piece; 0: all layers. */
-static int stage_play(const struct tally *t, int stage, int piece)
+static int stage_play(const struct sums_check *t, int stage, int piece)
 {
     const struct plan *p = t->p;
     int rank = p->stage[stage].rank;
@@ -86,7 +86,7 @@ uint64_t check_sum_wanted(const struct plan *p, int first, int end)
 
 int check_sums(const struct plan *p, struct err *e)
 {
-    struct tally t = {.p = p, .e = e};
+    struct sums_check t = {.p = p, .e = e};
     size_t bytes = (size_t)p->n_levels * sizeof *t.at[0];
     uint64_t want;
     int bad = 0;

@@ -47,7 +47,7 @@ void draw_title(const struct plan *p, struct text *out)
     plan_batch_text(p, out);
 }
 
-void draw_verdict(const struct sim *s, const struct cost *k, struct text *out)
+void draw_summary(const struct sim *s, const struct cost *k, struct text *out)
 {
     struct draw_unit u = draw_unit_of(s->wall_ns);
     text_add(out, "predicted with %s costs: %.4g %s a step, bubble %.1f %% of wall time (%.1f %% of ideal time)",
@@ -195,7 +195,7 @@ static void legend_text(const struct plan *p, int columns, bool colour, struct t
 static void verdict_text(const struct sim *s, const struct cost *k, int columns, struct text *out)
 {
     struct text t = {0};
-    draw_verdict(s, k, &t);
+    draw_summary(s, k, &t);
     char *bubble = strstr(t.s, ", bubble");
     if (bubble && (int)t.n > columns) bubble[1] = '\n';
     text_add(out, "%s\n", t.s);

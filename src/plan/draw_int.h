@@ -16,5 +16,5 @@ double draw_tick(double span, int most);
 /* "1f1b, 2 stages, batch 120 in 6 micro-batches of 20" */
 void draw_title(const struct plan *p, struct text *out);
 /* "step 812.3 ms, waiting 14.3 % of all stages' time, ..." */
-void draw_verdict(const struct sim *s, const struct cost *k, struct text *out);
+void draw_summary(const struct sim *s, const struct cost *k, struct text *out);
 #endif

@@ -59,10 +59,10 @@ static void head(const struct svg_picture *c)
     text_add(c->out, ": ");
     draw_title(c->p, c->out);
     text_add(c->out, "</text>\n<text x=\"20\" y=\"54\" font-size=\"13\" fill=\"#444\">");
-    struct text verdict = {0};
-    draw_verdict(c->s, c->k, &verdict);
-    add_escaped(c->out, verdict.s, verdict.n);
-    text_free(&verdict);
+    struct text summary = {0};
+    draw_summary(c->s, c->k, &summary);
+    add_escaped(c->out, summary.s, summary.n);
+    text_free(&summary);
     text_add(c->out, "</text>\n");
 }
 

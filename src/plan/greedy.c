@@ -76,7 +76,7 @@ static void offer(const struct play *x, struct greedy_pass a, struct greedy_pass
 }
 
 /* F may run only if memory is left for the later stages of the same rank. Otherwise they could never begin. */
-static bool has_room(const struct play *x, const struct greedy_ask *q, int r, int s)
+static bool has_space(const struct play *x, const struct greedy_ask *q, int r, int s)
 {
     return x->held[r] + x->map->n_stages_of[r] - x->chunk[s] <= q->most;
 }
@@ -89,7 +89,7 @@ static struct greedy_pass pass_choose(const struct play *x, const struct greedy_
         struct greedy_pass f = {.op = ACT_F, .stage = s, .mb = x->nf[s], .order = -s,
                                 .rank = q->alternate && x->back[r] ? 0 : 2};
         struct greedy_pass b = {.op = ACT_B, .stage = s, .mb = x->nb[s], .order = q->deep ? -s : s, .rank = 1};
-        if (f.mb < x->n_mb && has_room(x, q, r, s)) offer(x, f, &best);
+        if (f.mb < x->n_mb && has_space(x, q, r, s)) offer(x, f, &best);
         if (b.mb < x->nf[s]) offer(x, b, &best);
         if (x->nw[s] < x->nb[s] && (w.stage < 0 || x->nw[s] < w.mb))
             w = (struct greedy_pass){.begin = x->now[r], .op = ACT_W, .stage = s, .mb = x->nw[s]};

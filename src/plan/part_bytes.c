@@ -106,7 +106,7 @@ static bool no_split_known(const struct graph *g, const char *entry)
 
 static int no_block(const struct conf *c, const struct graph *g, const char *entry, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(entry, strlen(entry));
     for (int i = 0; i < g->n_nodes; i++) {
         layer_names_try(&near, g->node[i].name);
@@ -115,7 +115,7 @@ static int no_block(const struct conf *c, const struct graph *g, const char *ent
     for (int i = 0; i < g->n_containers; i++)
         suggest_try(&near, g->container[i].layer, strlen(g->container[i].layer), 0);
     return conf_error(c, "pipeline.no_split", e, "the network has no block or class \"%s\"%s", entry,
-                      suggest_tell(&near, "", hint));
+                      suggest_text(&near, "", hint));
 }
 
 static int no_split_check(const struct conf *c, const struct graph *g, struct err *e)

@@ -24,10 +24,10 @@ static int section_error(const struct conf *c, int line, struct err *e, const ch
 
 static int no_layer(const struct conf *c, const struct graph *g, int line, const char *layer, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(layer, strlen(layer));
     for (int i = 0; i < g->n_nodes; i++) layer_names_try(&near, g->node[i].name);
-    return section_error(c, line, e, "the network has no layer \"%s\"%s", layer, suggest_tell(&near, "", hint));
+    return section_error(c, line, e, "the network has no layer \"%s\"%s", layer, suggest_text(&near, "", hint));
 }
 
 /* The first group of section i's stage. */

@@ -9,11 +9,11 @@ static const char *group_name(const struct selection *s, int g) { return s->g->n
 
 static int no_layer(const struct conf *c, const struct selection *s, const char *layer, struct err *e)
 {
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(layer, strlen(layer));
     for (int g = 0; g < s->n_groups; g++) layer_names_try(&near, group_name(s, g));
     return conf_error(c, "pipeline.recompute_layers", e, "the network has no layer \"%s\"%s", layer,
-                      suggest_tell(&near, "", hint));
+                      suggest_text(&near, "", hint));
 }
 
 int recompute_named(const struct conf *c, const struct selection *s, bool *recompute, struct err *e)

@@ -302,7 +302,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The lowest offset that is free during the span of t. No value before index `first` lives then. */
-static size_t temp_room(const struct temps *ts, const struct temp *t, int first)
+static size_t temp_offset(const struct temps *ts, const struct temp *t, int first)
 {
     size_t off = 0;
     for (bool moved = true; moved;) {
@@ -330,7 +330,7 @@ static size_t temps_place(struct temps *ts, int n_calls)
     qsort(order, (size_t)n, sizeof *order, by_size);
     for (int i = 0; i < n; i++) {
         struct temp *t = order[i];
-        t->off = temp_owns(t) ? temp_room(ts, t, first[t->from]) : temp_find(ts, t->owner)->off;
+        t->off = temp_owns(t) ? temp_offset(ts, t, first[t->from]) : temp_find(ts, t->owner)->off;
         t->placed = temp_owns(t);
         if (t->off + t->bytes > peak) peak = t->off + t->bytes;
     }

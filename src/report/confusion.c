@@ -86,20 +86,20 @@ static const char *called(const struct confusion *c, int64_t class, char buf[64]
 }
 
 /* Logs the three classes with the lowest accuracy, if there are more than three. */
-static void worst_tell(const struct confusion *c)
+static void worst_report(const struct confusion *c)
 {
     enum { WORST = 3 };
     struct text t = {0};
-    int64_t told[WORST] = {-1, -1, -1};
+    int64_t worst[WORST] = {-1, -1, -1};
     for (int w = 0; w < WORST && c->n > WORST; w++) {
         double least = 1;
         uint64_t samples;
         for (int64_t k = 0; k < c->n; k++) {
             double s = share(c, k, &samples);
-            if (s < least && k != told[0] && k != told[1]) least = s, told[w] = k;
+            if (s < least && k != worst[0] && k != worst[1]) least = s, worst[w] = k;
         }
         char name[64];
-        if (told[w] >= 0) text_add(&t, "%s%s %.3f", t.n ? ", " : "", called(c, told[w], name), least);
+        if (worst[w] >= 0) text_add(&t, "%s%s %.3f", t.n ? ", " : "", called(c, worst[w], name), least);
     }
     if (t.n) log_line("lowest accuracy: %s", t.s);
     text_free(&t);
@@ -136,7 +136,7 @@ int confusion_rows(struct confusion *c, const float *x, int n, uint64_t first, s
         c->count[class * c->n + largest(x, c->n)]++;
     }
     if (first + (uint64_t)n < c->all) return 0;
-    worst_tell(c);
+    worst_report(c);
     return files_write(c, e);
 }
 

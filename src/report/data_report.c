@@ -51,7 +51,7 @@ void data_report_hello(const struct job *j)
 static int tell(struct samples *s, struct metrics *m, struct err *e)
 {
     char clean[4 * sizeof s->first];                      /* file names may not be UTF-8, which JSON requires */
-    s->told = s->skipped;
+    s->reported = s->skipped;
     log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
              (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
     text_printable(s->first, clean, sizeof clean);
@@ -72,10 +72,10 @@ int data_report_step(struct samples *s, struct metrics *m, const struct result *
         all += most->skipped;
     }
     if (all > s->skipped) s->skipped = all;
-    return s->skipped && s->skipped >= 2 * s->told ? tell(s, m, e) : 0;
+    return s->skipped && s->skipped >= 2 * s->reported ? tell(s, m, e) : 0;
 }
 
 int data_report_end(struct samples *s, struct metrics *m, struct err *e)
 {
-    return s->skipped > s->told ? tell(s, m, e) : 0;
+    return s->skipped > s->reported ? tell(s, m, e) : 0;
 }

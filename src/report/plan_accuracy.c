@@ -22,7 +22,7 @@ struct plan_accuracy {
     double seconds;
     struct rank_time *rank;
     int n_numbers; double *numbers;                       /* costs of the first steps; n_numbers 0: not measured */
-    bool told, judged;                                    /* the numbers have come; plan_accuracy_slow has reported */
+    bool known, reported;                                 /* the numbers have come; plan_accuracy_slow has reported */
     /* step: the last step so far; timed: number of timed steps */
     uint64_t step, timed;
     struct cost *cost;                                    /* the numbers as costs; NULL: unknown */
@@ -174,7 +174,7 @@ void plan_accuracy_costs(struct plan_accuracy *g, const double *x)
 {
     const struct job *j = g->job;
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
-    g->told = true;
+    g->known = true;
     g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
     snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2],
              x[g->n_numbers - 1]);
@@ -198,9 +198,9 @@ static void load_report(const struct plan_accuracy *g, struct text *out)
 /* Checks kernels if they were timed, otherwise whole stages. */
 void plan_accuracy_slow(struct plan_accuracy *g, struct text *out)
 {
-    bool wait = g->n_numbers ? !g->told : g->step < WARMUP_FIRST + WARMUP_STEPS - 1 && g->step < job_steps(g->job);
-    if (g->judged || wait || !g->sim || !g->steps) return;
-    g->judged = true;
+    bool wait = g->n_numbers ? !g->known : g->step < WARMUP_FIRST + WARMUP_STEPS - 1 && g->step < job_steps(g->job);
+    if (g->reported || wait || !g->sim || !g->steps) return;
+    g->reported = true;
     struct slow_layers_request q = {
         .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
     if (g->cost) slow_layers_kernels(&q, out);

@@ -16,7 +16,7 @@ static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
                                 1,     2.5,    5,     10,   25,    50,   100, 250,  500};
 enum { BOUNDS = sizeof bounds / sizeof *bounds };
 
-struct rank_tally { uint64_t busy_ns, wait_ns, bytes; double bubble; _Atomic uint64_t heard; };
+struct rank_counters { uint64_t busy_ns, wait_ns, bytes; double bubble; _Atomic uint64_t heard; };
 struct prometheus {
     const struct job *job;
     struct scores scores;
@@ -24,7 +24,7 @@ struct prometheus {
     double score[MAX_SCORES], test[MAX_SCORES], rate, norm;   /* norm -1: not computed */
     uint64_t within[BOUNDS + 1], duration_ns;             /* steps by duration; the last: longer than all bounds */
     struct { uint64_t good, bad, step, when, ns; } kept; /* checkpoints; step, when and ns: of the last committed one */
-    struct rank_tally *rank;
+    struct rank_counters *rank;
 };
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ struct prometheus *prometheus_new(const struct job *j, uint64_t steps)
     return t;
 }
 
-void prometheus_heard(struct prometheus *t, int rank, uint64_t when)
+void prometheus_seen(struct prometheus *t, int rank, uint64_t when)
 {
     uint64_t last = atomic_load(&t->rank[rank].heard);
     while (last < when && !atomic_compare_exchange_weak(&t->rank[rank].heard, &last, when)) continue;
@@ -47,7 +47,7 @@ void prometheus_heard(struct prometheus *t, int rank, uint64_t when)
 
 static void prometheus_rank(struct prometheus *t, const struct report *r, uint64_t ns, uint64_t ended)
 {
-    struct rank_tally *k = &t->rank[r->rank];
+    struct rank_counters *k = &t->rank[r->rank];
     uint64_t part[ACC_COUNT];
     k->bubble = account_of(r, ns, part);
     k->bytes = r->allocated_bytes;
@@ -55,7 +55,7 @@ static void prometheus_rank(struct prometheus *t, const struct report *r, uint64
         bool waits = i == ACC_WAIT_UP || i == ACC_WAIT_DOWN;
         *(waits ? &k->wait_ns : &k->busy_ns) += part[i];
     }
-    prometheus_heard(t, r->rank, ended);
+    prometheus_seen(t, r->rank, ended);
 }
 
 void prometheus_step(struct prometheus *t, const struct result *r, const struct sums *s)
@@ -166,7 +166,7 @@ static void put_label(const struct page *p, const char *label, const char *value
     add_number(p->out, x);
 }
 
-static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_tally *r))
+static void put_stages(const struct page *p, double (*of)(const struct page *p, const struct rank_counters *r))
 {
     for (int i = 0; i < job_world(p->t->job); i++) {
         text_add(p->out, "%s{stage=\"%d\"", p->name, job_stage(p->t->job, i));
@@ -228,11 +228,11 @@ static void put_durations(const struct page *p)
     text_add(p->out, "%s_count %llu\n", p->name, (unsigned long long)n);
 }
 
-static double busy_of(const struct page *p, const struct rank_tally *r) { return (double)r->busy_ns * 1e-9; }
-static double wait_of(const struct page *p, const struct rank_tally *r) { return (double)r->wait_ns * 1e-9; }
-static double bubble_of(const struct page *p, const struct rank_tally *r) { return r->bubble; }
-static double bytes_of(const struct page *p, const struct rank_tally *r) { return (double)r->bytes; }
-static double silence_of(const struct page *p, const struct rank_tally *r) { return since(p, r->heard); }
+static double busy_of(const struct page *p, const struct rank_counters *r) { return (double)r->busy_ns * 1e-9; }
+static double wait_of(const struct page *p, const struct rank_counters *r) { return (double)r->wait_ns * 1e-9; }
+static double bubble_of(const struct page *p, const struct rank_counters *r) { return r->bubble; }
+static double bytes_of(const struct page *p, const struct rank_counters *r) { return (double)r->bytes; }
+static double silence_of(const struct page *p, const struct rank_counters *r) { return since(p, r->heard); }
 static void put_busy(const struct page *p) { put_stages(p, busy_of); }
 static void put_waits(const struct page *p) { put_stages(p, wait_of); }
 static void put_bubble(const struct page *p) { if (p->t->steps) put_stages(p, bubble_of); }

@@ -1,5 +1,5 @@
 /* The metrics of a run for Prometheus: text format 0.0.4 (mpstaged(8), MONITORING). Counters begin at 0 with the
- * process. Rank 0's loop thread, except prometheus_heard. */
+ * process. Rank 0's loop thread, except prometheus_seen. */
 #ifndef REPORT_PROMETHEUS_H
 #define REPORT_PROMETHEUS_H
 #include "report/metrics.h"
@@ -18,7 +18,7 @@ void prometheus_rollback(struct prometheus *t, uint64_t step);
 void prometheus_nonfinite(struct prometheus *t);          /* a step was discarded: a number was not finite */
 void prometheus_damaged(struct prometheus *t, uint64_t n); /* a step ran again: n tensors arrived corrupted */
 /* A heartbeat of a rank; when: clock_ns. Any thread. The reports of a step also count as heartbeats. */
-void prometheus_heard(struct prometheus *t, int rank, uint64_t when);
+void prometheus_seen(struct prometheus *t, int rank, uint64_t when);
 uint64_t prometheus_steps(const struct prometheus *t);    /* steps and evaluations of this process */
 void prometheus_page(const struct prometheus *t, struct text *page);
 void prometheus_free(struct prometheus *t);

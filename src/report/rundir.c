@@ -74,7 +74,7 @@ static int holds(int at, const char *name, mode_t kind)
 
 /* Whether the metrics have more than the start of a run and its failure. A file of another kind counts as results. -1:
  * e. */
-static int metrics_tell(const struct rundir *d, struct err *e)
+static int metrics_report(const struct rundir *d, struct err *e)
 {
     static const char *const nothing[] = {"start", "resume", "weights", "failed"};
     enum { LOOK = 1 << 20 };                              /* the first step's line is one of the first few */
@@ -102,10 +102,10 @@ static int metrics_tell(const struct rundir *d, struct err *e)
  * weights stay, and the next run adds to them. */
 static int leftovers_report(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e)
 {
-    int told = d->fd < 0 || c->run.overwrite || resumes(c) ? 0 : metrics_tell(d, e);
-    if (told < 0) return -1;
-    d->adds = told && use == RUNDIR_TRAIN;
-    if (!told || d->adds) return 0;
+    int found = d->fd < 0 || c->run.overwrite || resumes(c) ? 0 : metrics_report(d, e);
+    if (found < 0) return -1;
+    d->adds = found && use == RUNDIR_TRAIN;
+    if (!found || d->adds) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds the results of an earlier run (%s); use another --run-dir, or "
                    "--overwrite, which removes its metrics and its log", d->path, metrics);
 }

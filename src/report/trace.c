@@ -21,9 +21,9 @@ static int64_t clock_offset(struct world *w, int rank)
     if (w->here == w->size || rank == 0) return 0;
     for (int i = 0; i < TRIPS; i++) {
         uint64_t sent = clock_ns(), there = 0, nothing = 0;
-        w->share(w, 0, &nothing, sizeof nothing);         /* a request ... */
+        w->broadcast(w, 0, &nothing, sizeof nothing);         /* a request ... */
         if (w->rank == rank) there = clock_ns();
-        w->share(w, rank, &there, sizeof there);          /* ... and the answer */
+        w->broadcast(w, rank, &there, sizeof there);          /* ... and the answer */
         uint64_t trip = clock_ns() - sent;
         if (w->rank != 0 || trip >= shortest) continue;
         shortest = trip;
@@ -38,11 +38,11 @@ static struct track spans_gather(const struct trace_request *q, int rank)
     struct track t = {0};
     int lost = 0;
     const struct span *mine = exec_spans(q->exec, &t.n, &lost);
-    w->share(w, rank, &t.n, sizeof t.n);
-    w->share(w, rank, &lost, sizeof lost);
+    w->broadcast(w, rank, &t.n, sizeof t.n);
+    w->broadcast(w, rank, &lost, sizeof lost);
     t.v = mem_alloc((size_t)(t.n + 1) * sizeof *t.v);
     if (w->rank == rank && t.n) memcpy(t.v, mine, (size_t)t.n * sizeof *t.v);
-    if (t.n) w->share(w, rank, t.v, (size_t)t.n * sizeof *t.v);
+    if (t.n) w->broadcast(w, rank, t.v, (size_t)t.n * sizeof *t.v);
     int64_t offset = clock_offset(w, rank);
     for (int i = 0; i < t.n; i++) {
         t.v[i].from += (uint64_t)offset;

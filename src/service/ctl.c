@@ -25,8 +25,8 @@ struct client {
     unsigned uid;
     enum awaits awaits;                                   /* it stays connected until then */
     uint64_t step;                                        /* of the checkpoint that it waits for */
-    bool spoke, deaf;                                     /* it has sent a whole line; its input is no longer read */
-    int open_handles, sights;                             /* sights: how often the timer found it silent */
+    bool spoke, eof;                                     /* it has sent a whole line; its input is no longer read */
+    int open_handles, idle_ticks;                             /* sights: how often the timer found it silent */
     size_t n;
     char *line;                                           /* MAX_LINE bytes, allocated at the first byte */
 };
@@ -66,7 +66,7 @@ static void client_close(struct client *c)
 static void on_idle(uv_timer_t *t)
 {
     struct client *c = t->data;
-    if (++c->sights >= SIGHTS && !c->awaits) client_close(c);
+    if (++c->idle_ticks >= SIGHTS && !c->awaits) client_close(c);
 }
 
 static void lines_take(struct client *c);
@@ -224,7 +224,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
 static void line_refuse(struct client *c)
 {
-    c->deaf = true;
+    c->eof = true;
     c->awaits = AWAITS_NOTHING;
     reply_send(c, refuse(E_USAGE, "a line is longer than 64 KiB"));
 }
@@ -234,7 +234,7 @@ static void line_refuse(struct client *c)
 static void lines_take(struct client *c)
 {
     char *end = c->n ? memchr(c->line, '\n', c->n) : NULL;
-    if (c->deaf || is_leaving(c)) return;
+    if (c->eof || is_leaving(c)) return;
     if (!end && c->n == MAX_LINE) { line_refuse(c); return; }
     if (!end) {
         if (!uv_is_active((uv_handle_t *)&c->pipe)) uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read);
@@ -242,7 +242,7 @@ static void lines_take(struct client *c)
     }
     size_t used = (size_t)(end - c->line) + 1;
     c->spoke = true;
-    c->sights = 0;
+    c->idle_ticks = 0;
     uv_timer_again(&c->idle);
     line_run(c, c->line, used - 1);
     memmove(c->line, c->line + used, c->n - used);
@@ -289,7 +289,7 @@ static void client_refuse(struct client *c, int code, const char *why)
 }
 
 /* Frees a place for a new client if there is none. False: no client may be displaced. */
-static bool room_make(struct ctl *ctl, const struct client *fresh)
+static bool client_evict(struct ctl *ctl, const struct client *fresh)
 {
     struct client *silent = NULL, *reader = NULL;
     int n = 0;
@@ -322,7 +322,7 @@ static void on_connection(uv_stream_t *listener, int status)
     role_find(c);
     snprintf(full, sizeof full, "too many clients (%d), try again later", MAX_CLIENTS);
     if (!c->role) { client_refuse(c, E_PERM, "only the owner of the run and its group may ask"); return; }
-    if (!room_make(ctl, c)) { client_refuse(c, E_STOPPED, full); return; }
+    if (!client_evict(ctl, c)) { client_refuse(c, E_STOPPED, full); return; }
     uv_timer_start(&c->idle, on_idle, IDLE_MS / SIGHTS, IDLE_MS / SIGHTS);
     if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read)) client_close(c);
 }

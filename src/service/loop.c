@@ -93,7 +93,7 @@ static double busy_ns(const struct report *r)
     return sum;
 }
 
-static int straggler_tell(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
+static int straggler_report(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
 {
     char who[HEARTBEAT_WHO];
     uint64_t since = l->straggler[rank].since;
@@ -113,7 +113,7 @@ static int stragglers_look(struct loop *l, const struct result *r, struct err *e
     for (int i = 0; i < job_world(l->q.job); i++) {
         double times = 0;
         enum straggler_news news = straggler_step(&l->straggler[i], r->o.step, busy_ns(&r->rep[i]), &times);
-        if (news != STRAGGLER_NONE && straggler_tell(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
+        if (news != STRAGGLER_NONE && straggler_report(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
     }
     return 0;
 }
@@ -201,7 +201,7 @@ static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
 }
 
 /* Reports that train.patience is exhausted, which ends the run. */
-static void enough_tell(struct loop *l)
+static void enough_report(struct loop *l)
 {
     const struct ckpt_best *b = &l->policy.so_far;
     char value[80];
@@ -240,8 +240,8 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     if (l->q.events && tensorboard_evaluation(l->q.events, l->steps, &s, e)) return -1;
     if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
     bool best = ckpt_policy_scored(&l->policy, l->steps, &s);
-    sequencer_judged(&l->sequencer, best, ckpt_policy_enough(&l->policy));
-    if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_tell(l);
+    sequencer_scored(&l->sequencer, best, ckpt_policy_enough(&l->policy));
+    if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_report(l);
     return batches_report(l, e);
 }
 
@@ -289,7 +289,7 @@ static void lost_take(struct loop *l)
 }
 
 /* A run that only evaluates has nothing to resume. */
-static void saved_tell(const struct loop *l)
+static void saved_report(const struct loop *l)
 {
     if (!l->q.job->conf->run.evaluate) shutdown_saved(l->policy.step);
 }
@@ -306,7 +306,7 @@ static void on_wake(uv_async_t *a)
     }
     if (ckpt_policy_take(&l->policy, l->stopped || l->sequencer.phase >= SEQUENCER_SAVE, &e)) loop_fail(l, &e);
     lost_take(l);
-    saved_tell(l);
+    saved_report(l);
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->policy.step) ctl_checkpoint_done(l->ctl, l->policy.step, 0, "");
     if (l->coordinator.costs && queue_get(l->coordinator.costs, l->costs, 0)) {
@@ -466,7 +466,7 @@ static void loop_free(struct loop *l)
     free(l);
 }
 
-static void client_tell(void *ctl, uint64_t step, int code, const char *text)
+static void client_report(void *ctl, uint64_t step, int code, const char *text)
 {
     ctl_checkpoint_done(ctl, step, code, text);
 }
@@ -474,10 +474,10 @@ static void client_tell(void *ctl, uint64_t step, int code, const char *text)
 static int loop_start(struct loop *l, struct err *e)
 {
     if (loop_control(l, e)) return -1;
-    l->policy.told = client_tell;
+    l->policy.on_saved = client_report;
     l->policy.ctx = l->ctl;
     shutdown_wake(loop_wake, l);
-    saved_tell(l);
+    saved_report(l);
     on_asked(l);
     loop_orders(l);
     int bad = uv_thread_create(&l->thread, loop_main, l);
@@ -544,7 +544,7 @@ static int stopped_resumable(const struct loop *l, struct err *e)
 }
 
 /* Reports the scores of a run that has trained and evaluated, and where the best weights are. */
-static void summary_tell(const struct loop *l)
+static void summary_report(const struct loop *l)
 {
     const struct ckpt_best *b = &l->policy.so_far;
     struct score_style style = score_style_of(b->score);
@@ -571,7 +571,7 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
     progress_end(&l->progress);
-    if (!code) summary_tell(l);
+    if (!code) summary_report(l);
     int bad = last_lines(l, code, text, &mine);
     if (bad && !e->code) *e = mine;
     if (code) loop_end(l, code, text);

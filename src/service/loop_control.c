@@ -197,7 +197,7 @@ static const struct conf *lent(struct loop *l, struct conf *c)
 }
 
 /* The same words as mpstagectl's. */
-static void reloaded_tell(const struct loop *l, json_t *changed)
+static void reloaded_report(const struct loop *l, json_t *changed)
 {
     const unsigned long long step = l->sequencer.step + 1;
     const char *key;
@@ -220,7 +220,7 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     if (taken && other) conf_take(l, lent(l, now), changed);
     else conf_free(now);
     if (taken) {
-        reloaded_tell(l, changed);
+        reloaded_report(l, changed);
         event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->sequencer.step + 1,
                                  "changed", changed));
         json_object_set_new(answer, "step", json_integer((json_int_t)l->sequencer.step + 1));
@@ -295,7 +295,7 @@ static json_t *on_status(void *ctx)
 static void on_metrics(void *ctx, struct text *page)
 {
     struct loop *l = ctx;
-    for (int r = 0; r < job_world(l->q.job); r++) prometheus_heard(l->prometheus, r, heartbeat_heard(r));
+    for (int r = 0; r < job_world(l->q.job); r++) prometheus_seen(l->prometheus, r, heartbeat_heard(r));
     prometheus_page(l->prometheus, page);
 }
 

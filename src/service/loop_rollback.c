@@ -47,13 +47,13 @@ static void best_back(struct loop *l)
 }
 
 /* All ranks have the state that they had after that step. */
-static int arrive(struct loop *l, const struct result *r, struct err *e)
+static int rollback_done(struct loop *l, const struct result *r, struct err *e)
 {
     l->goes_back = false;
     l->known = (struct known){l->back.to, r->o.n_skipped};
     l->reached.to = l->back.to;
     l->reached.times = l->back.times;
-    sequencer_arrived(&l->sequencer);
+    sequencer_restored(&l->sequencer);
     l->steps = l->back.to;
     l->samples = sequencer_samples(l->q.job, l->back.position);
     progress_back(&l->progress, l->back.to);
@@ -93,7 +93,7 @@ int loop_back_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (r->o.kind == ORDER_CHECKPOINT) ckpt_policy_forgo(&l->policy, &r->o);
     if (r->o.kind != ORDER_ROLLBACK) return 0;
-    if (!r->o.code) return arrive(l, r, e);
+    if (!r->o.code) return rollback_done(l, r, e);
     pass_over(l, r->rep[0].text);
     return 0;
 }

@@ -52,7 +52,7 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* Ends after a failure in the middle of a step. Peers may wait for transfers that never come, so nothing is closed. */
-static void leave(struct run_rank *r, struct err *e)
+static void run_abort(struct run_rank *r, struct err *e)
 {
     struct setup *b = &r->setup;
     int code = e->code ? e->code : E_INTERNAL;
@@ -81,14 +81,14 @@ static int profile(struct run_rank *r, struct err *e)
     if (setup_begin(b, e)) return -1;
     setup_progress_now(b->ready, "measuring kernels");
     shutdown_phase(SHUTDOWN_STEP, "measuring kernels");
-    if (profile_measure(b, e)) leave(r, e);
+    if (profile_measure(b, e)) run_abort(r, e);
     profile_write(b, e);
     return vote_agree(b->world, e);
 }
 
 /* Ends after a failed set-up. If a signal came when all else was ready, rank 0's scheduler already runs and is ended
  * here. */
-static int unbegun(struct run_rank *r, struct err *e)
+static int setup_failed(struct run_rank *r, struct err *e)
 {
     struct err more = {0};
     if (r->loop) loop_close(r->loop, e->code, e->text, &more);
@@ -96,7 +96,7 @@ static int unbegun(struct run_rank *r, struct err *e)
     return -1;
 }
 
-static void begun(const struct setup *b)
+static void start_announce(const struct setup *b)
 {
     if (b->resume.found) notify_resumed(b->resume.from.step);
     notify_ready(b->dir.path);
@@ -106,10 +106,10 @@ static int run(struct run_rank *r, struct err *e)
 {
     struct setup *b = &r->setup;
     if (b->opts->mode == MODE_PROFILE) return profile(r, e);
-    if (setup_begin(b, e)) return unbegun(r, e);
-    if (b->world->rank == 0) setup_hello(b), begun(b);
+    if (setup_begin(b, e)) return setup_failed(r, e);
+    if (b->world->rank == 0) setup_hello(b), start_announce(b);
     shutdown_phase(SHUTDOWN_STEP, NULL);
-    if (train(r, e)) leave(r, e);
+    if (train(r, e)) run_abort(r, e);
     shutdown_phase(SHUTDOWN_END, NULL);
     if (b->world->rank == 0) rundir_settle(&b->dir, b->conf, e);
     if (vote_agree(b->world, e)) return -1;

@@ -128,13 +128,13 @@ void ckpt_policy_forgo(struct ckpt_policy *k, const struct order *o)
 }
 
 /* Reports a checkpoint of a step that the run rolled back. */
-static int unwanted(const struct save_done *d)
+static int on_cancelled(const struct save_done *d)
 {
     log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
     return 0;
 }
 
-static int written(struct ckpt_policy *k, const struct save_done *d, struct err *e)
+static int on_committed(struct ckpt_policy *k, const struct save_done *d, struct err *e)
 {
     char size[32], time[32];
     k->failures = 0;
@@ -150,7 +150,7 @@ static int written(struct ckpt_policy *k, const struct save_done *d, struct err 
     return metrics_event(k->metrics, o, e);
 }
 
-static int unwritten(struct ckpt_policy *k, const struct save_done *d, bool ends, struct err *e)
+static int on_failed(struct ckpt_policy *k, const struct save_done *d, bool ends, struct err *e)
 {
     char clean[4 * sizeof d->text];
     text_printable(d->text, clean, sizeof clean);
@@ -172,8 +172,8 @@ int ckpt_policy_take(struct ckpt_policy *k, bool ends, struct err *e)
         one_less(k);
         k->last = (struct err){.code = d.unwanted ? 0 : d.code};
         snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
-        if (k->told) k->told(k->ctx, d.step, d.code, d.code ? d.text : "");
-        if (d.unwanted ? unwanted(&d) : d.code ? unwritten(k, &d, ends, e) : written(k, &d, e)) return -1;
+        if (k->on_saved) k->on_saved(k->ctx, d.step, d.code, d.code ? d.text : "");
+        if (d.unwanted ? on_cancelled(&d) : d.code ? on_failed(k, &d, ends, e) : on_committed(k, &d, e)) return -1;
     }
     return 0;
 }

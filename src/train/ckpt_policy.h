@@ -12,7 +12,7 @@ struct ckpt_policy {
     const struct conf *conf;                              /* may change during the run; the current values */
     /* told: called for each checkpoint that was written or could not be written (code, text); set by the loop */
     struct metrics *metrics; struct prometheus *prometheus;
-    void (*told)(void *ctx, uint64_t step, int code, const char *text); void *ctx;
+    void (*on_saved)(void *ctx, uint64_t step, int code, const char *text); void *ctx;
     struct save *save;
     struct queue *done;                                   /* struct save_done, from the writer's thread */
     struct scores scores;

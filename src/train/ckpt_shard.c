@@ -37,8 +37,8 @@ static int part_data(void *ctx, int i, void *buf, struct err *e)
     int row = p->s->rows[p->file].row[i];
     const struct state_row *r = &p->s->q.job->pl->state[row];
     atomic_fetch_add(&p->s->hold.moved, 1);
-    if (!p->s->mirror) return exec_state_get(p->s->q.exec, row, buf, e);
-    memcpy(buf, p->s->mirror[row], state_plain_bytes(r));
+    if (!p->s->staging) return exec_state_get(p->s->q.exec, row, buf, e);
+    memcpy(buf, p->s->staging[row], state_plain_bytes(r));
     return 0;
 }
 

@@ -15,11 +15,11 @@
 #include "train/ckpt_writer_int.h"
 
 /* On the executor's thread, before the next step. */
-static int mirror_fill(struct save *s, struct err *e)
+static int staging_fill(struct save *s, struct err *e)
 {
-    for (int f = 0; s->mirror && f < SAVE_FILES; f++)
+    for (int f = 0; s->staging && f < SAVE_FILES; f++)
         for (int i = 0; i < s->rows[f].n; i++)
-            if (exec_state_get(s->q.exec, s->rows[f].row[i], s->mirror[s->rows[f].row[i]], e)) return -1;
+            if (exec_state_get(s->q.exec, s->rows[f].row[i], s->staging[s->rows[f].row[i]], e)) return -1;
     return 0;
 }
 
@@ -112,7 +112,7 @@ static void *writer(void *arg)
     }
     atomic_store(&s->hold.on, false);
     if (s->q.rank == 0) {
-        save_heard(s, &s->mine);
+        save_reported(s, &s->mine);
         finish(s);
         atomic_store(&s->busy, false);
     } else atomic_store(&s->said, true);
@@ -172,7 +172,7 @@ static int folder_make(const struct save *s, struct err *e)
 
 /* Frees the name of a new checkpoint. A checkpoint of this run under that name was skipped as damaged, so it is
  * removed. Anything else may be needed by a user and is renamed. */
-static int room_make(struct save *s, int dir, const char *shown, uint64_t step, struct err *e)
+static int name_free(struct save *s, int dir, const char *shown, uint64_t step, struct err *e)
 {
     struct err none = {0};
     struct ckpt c;
@@ -197,7 +197,7 @@ void save_prepare(struct save *s, struct order *o)
     bool bad = rundir_named(s->lead.dir, s->q.dir, &s->unprepared) || folder_make(s, &s->unprepared);
     int dir = bad ? -1 : save_folder_open(s, &shown, &s->unprepared);
     ckpt_name(o->step, name);
-    if (dir >= 0 && !room_make(s, dir, shown.s, o->step, &s->unprepared))
+    if (dir >= 0 && !name_free(s, dir, shown.s, o->step, &s->unprepared))
         out_folder_begin(&f, dir, shown.s, name, &s->unprepared);
     out_folder_close(&f);
     if (dir >= 0) close(dir);
@@ -240,14 +240,14 @@ uint64_t save_staging_bytes(const struct job *j, int rank)
 }
 
 /* Allocated once. */
-static void mirror_make(struct save *s)
+static void staging_make(struct save *s)
 {
     const struct placement *pl = s->q.job->pl;
-    if (s->mirror || !save_staging_bytes(s->q.job, s->q.rank)) return;
-    s->mirror = mem_alloc((size_t)pl->n_state * sizeof *s->mirror + 1);
+    if (s->staging || !save_staging_bytes(s->q.job, s->q.rank)) return;
+    s->staging = mem_alloc((size_t)pl->n_state * sizeof *s->staging + 1);
     for (int f = 0; f < SAVE_FILES; f++)
         for (int i = 0; i < s->rows[f].n; i++)
-            s->mirror[s->rows[f].row[i]] = mem_alloc(state_plain_bytes(&pl->state[s->rows[f].row[i]]) + 1);
+            s->staging[s->rows[f].row[i]] = mem_alloc(state_plain_bytes(&pl->state[s->rows[f].row[i]]) + 1);
 }
 
 static void failed(struct save *s, const struct err *e)
@@ -275,11 +275,11 @@ void save_begin(struct save *s, const struct order *o)
         failed(s, &e);
         return;
     }
-    mirror_make(s);
+    staging_make(s);
     atomic_store(&s->busy, true);
-    bool far = s->mirror != NULL;
+    bool far = s->staging != NULL;
     /* the weights themselves, not their averages */
-    if (!exec_averages_use(s->q.exec, false, &e) && !mirror_fill(s, &e)) {
+    if (!exec_averages_use(s->q.exec, false, &e) && !staging_fill(s, &e)) {
         atomic_store(&s->hold.on, !far);
         if (!pthread_create(&s->thread, NULL, writer, s)) { s->started = true; return; }
         err_set(&e, E_OS, "cannot create a thread (ulimit -u, ulimit -v)");
@@ -292,7 +292,7 @@ void save_begin(struct save *s, const struct order *o)
     atomic_store(&s->busy, false);
 }
 
-bool save_said(struct save *s, struct saved *m)
+bool save_report(struct save *s, struct saved *m)
 {
     if (!s || !atomic_exchange(&s->said, false)) return false;
     *m = s->mine;
@@ -300,7 +300,7 @@ bool save_said(struct save *s, struct saved *m)
     return true;
 }
 
-void save_heard(struct save *s, const struct saved *m)
+void save_reported(struct save *s, const struct saved *m)
 {
     pthread_mutex_lock(&s->lock);
     *vec_push(&s->heard) = *m;
@@ -344,8 +344,8 @@ void save_free(struct save *s)
 {
     if (!s) return;
     thread_end(s);
-    for (int i = 0; s->mirror && i < s->q.job->pl->n_state; i++) free(s->mirror[i]);
-    free(s->mirror);
+    for (int i = 0; s->staging && i < s->q.job->pl->n_state; i++) free(s->staging[i]);
+    free(s->staging);
     for (int f = 0; f < SAVE_FILES; f++) weights_rows_free(&s->rows[f]);
     vec_free(&s->heard);
     for (int i = 0; i < s->heads.n; i++) {

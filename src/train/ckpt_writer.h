@@ -3,7 +3,7 @@
  * (exec_request.hold). State on a device is written from a copy. Rank 0's thread waits for all ranks and commits.
  *
  *   rank 0, executor   save_prepare (the folder), then the order to all
- *   every rank         save_begin, at the step border; save_said on other ranks, save_heard on rank 0
+ *   every rank         save_begin, at the step border; save_report on other ranks, save_reported on rank 0
  *   rank 0, loop       save_release, when the metrics contain everything up to the step
  *   rank 0, writer     index, manifest, commit, removal of old ones; save_lead.done
  *
@@ -57,8 +57,8 @@ bool save_busy(const struct save *s);
 int save_await(struct save *s, struct err *e);
 void save_begin(struct save *s, const struct order *o);
 /* Other ranks: true once, when the part was written or failed. The caller then sends it to rank 0. */
-bool save_said(struct save *s, struct saved *m);
-void save_heard(struct save *s, const struct saved *m);
+bool save_report(struct save *s, struct saved *m);
+void save_reported(struct save *s, const struct saved *m);
 /* Rank 0: allows the commit of this step's checkpoint. score: of the evaluation after it; NULL: none. skipped:
  * consecutive steps up to it without an update. so_far: the best of all evaluations up to it. keep: how many
  * checkpoints stay. best: the checkpoint with the best score of that name also stays; NULL: none. Copied. */

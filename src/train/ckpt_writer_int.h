@@ -25,7 +25,7 @@ struct save {
     uint64_t began, moved, moved_at;                      /* moved: of hold, at the last change that save_await saw */
     struct err unprepared; uint32_t serial;               /* rank 0: from save_prepare */
     struct weights_rows rows[SAVE_FILES];                      /* that this rank owns */
-    char **mirror;                                        /* [row], see mirror_make; NULL: no copy */
+    char **staging;                                        /* [row], see staging_make; NULL: no copy */
     struct saved mine;
     /* rank 0; guarded by the lock */
     pthread_mutex_t lock;

@@ -19,7 +19,7 @@ void control_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL)
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
 
-static int hear_orders(struct control *s, struct err *e)
+static int recv_orders(struct control *s, struct err *e)
 {
     struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
     while (s->tasks.n < TASKS) {
@@ -29,7 +29,7 @@ static int hear_orders(struct control *s, struct err *e)
         if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
             return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, m.n);
         if (o->kind == ORDER_ABORT) {
-            s->told = true;
+            s->abort_ordered = true;
             abort_set(o->code, "another rank failed");
             return 0;
         }
@@ -38,7 +38,7 @@ static int hear_orders(struct control *s, struct err *e)
     return 0;
 }
 
-static int hear_reports(struct control *s, struct err *e)
+static int recv_reports(struct control *s, struct err *e)
 {
     struct report r;
     struct tp_message m = {-1, CONTROL_REPORT, &r, sizeof r};
@@ -59,19 +59,19 @@ static void costs_add(struct control *s, const double *x)
 
 /* Rank 0 receives other ranks' numbers only after its own are ready. No reader needs them before that, and they arrive
  * soon after. */
-static int hear_costs(struct control *s, struct err *e)
+static int recv_costs(struct control *s, struct err *e)
 {
-    struct tp_message m = {-1, CONTROL_COSTS, s->costs_heard, (size_t)s->n_costs * sizeof *s->costs};
+    struct tp_message m = {-1, CONTROL_COSTS, s->costs_received, (size_t)s->n_costs * sizeof *s->costs};
     while (s->of_costs && s->of_costs < s->n) {
         int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         if (m.n != m.max) return err_set(e, E_INTERNAL, "costs of %zu bytes, not %zu", m.n, m.max);
-        costs_add(s, s->costs_heard);
+        costs_add(s, s->costs_received);
     }
     return 0;
 }
 
-static int hear_saved(struct control *s, struct err *e)
+static int recv_saved(struct control *s, struct err *e)
 {
     struct saved r;
     struct tp_message m = {-1, CONTROL_SAVED, &r, sizeof r};
@@ -80,23 +80,23 @@ static int hear_saved(struct control *s, struct err *e)
         if (got <= 0) return got;
         if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n || r.n < 0 || r.n > 2)
             return err_set(e, E_INTERNAL, "what a rank wrote of a checkpoint came in %zu bytes", m.n);
-        save_heard(s->save, &r);
+        save_reported(s->save, &r);
     }
 }
 
 /* Sends rank 0 the outcome of this rank's writer. */
-static int say_saved(struct control *s, struct err *e)
+static int send_saved(struct control *s, struct err *e)
 {
     struct saved r;
-    return save_said(s->save, &r) ? s->tp->ops->send_msg(s->tp, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
+    return save_report(s->save, &r) ? s->tp->ops->send_msg(s->tp, 0, CONTROL_SAVED, &r, sizeof r, e) : 0;
 }
 
 static int listen_all(void *ctx, struct err *e)
 {
     struct control *s = ctx;
     if (s->n == 1) return 0;
-    if (s->rank != 0) return hear_orders(s, e) || say_saved(s, e) ? -1 : 0;
-    return hear_reports(s, e) || hear_costs(s, e) || hear_saved(s, e) ? -1 : 0;
+    if (s->rank != 0) return recv_orders(s, e) || send_saved(s, e) ? -1 : 0;
+    return recv_reports(s, e) || recv_costs(s, e) || recv_saved(s, e) ? -1 : 0;
 }
 
 int control_poll(struct control *s, struct err *e)
@@ -117,7 +117,7 @@ void control_fail(struct control *s, struct err *e)
     else worker_fail(s, e);
 }
 
-void control_says(struct control *s, const struct order *o, int waits_for)
+void control_publish(struct control *s, const struct order *o, int waits_for)
 {
     struct exec_beat *b = s->beat;
     bool evaluates = o && o->kind == ORDER_EVAL;
@@ -142,7 +142,7 @@ int control_prefetch(struct control *s, struct err *e)
 void control_elsewhere(struct control *s, enum shutdown_phase phase, const char *doing)
 {
     shutdown_phase(phase, doing);
-    control_says(s, NULL, EXEC_WAITS_NOT);
+    control_publish(s, NULL, EXEC_WAITS_NOT);
     if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
     exec_beat_count(s->beat);
     s->awaited_of = UINT64_MAX;                           /* rank 0 publishes again which rank it waits for */
@@ -164,7 +164,7 @@ int control_checkpoint(struct control *s, struct order *o, struct err *e)
 static int control_reduce(void *ctx, double *x, int n, struct err *e);
 
 /* All ranks learn which ranks found damage (why->code), and rank 0 gets the text of the lowest of them. */
-static int damage_tell(struct control *s, struct err *why, struct err *e)
+static int damage_agree(struct control *s, struct err *why, struct err *e)
 {
     double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
     int lowest = 0, bad;
@@ -187,7 +187,7 @@ int control_rollback(struct control *s, struct err *damaged, struct err *e)
         *e = *damaged;
         return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
     }
-    if (damage_tell(s, damaged, e)) return -1;
+    if (damage_agree(s, damaged, e)) return -1;
     warmup_again(s->warmup, step);
     control_elsewhere(s, SHUTDOWN_STEP, NULL);
     return 0;
@@ -198,12 +198,12 @@ static int step_watched(struct control *s, const struct task *t, struct report *
 {
     bool evaluates = t->o.kind == ORDER_EVAL;
     uint64_t began = clock_ns();
-    control_says(s, &t->o, EXEC_WAITS_NOT);
+    control_publish(s, &t->o, EXEC_WAITS_NOT);
     if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
     uint64_t ns = clock_ns() - began;
     if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
     s->warm[evaluates] = true;
-    control_says(s, NULL, EXEC_WAITS_NOT);
+    control_publish(s, NULL, EXEC_WAITS_NOT);
     return 0;
 }
 
@@ -212,7 +212,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
     struct task *t = tasks_head(&s->tasks);
     shutdown_phase(t->o.kind == ORDER_EVAL ? SHUTDOWN_EVALUATION : SHUTDOWN_STEP, NULL);
     warmup_before(s->warmup, &t->o);
-    if (step_watched(s, t, r, e) || eval_gather_say(s, &t->o, e)) return -1;
+    if (step_watched(s, t, r, e) || eval_gather_send(s, &t->o, e)) return -1;
     const double *x = warmup_after(s->warmup, &t->o, r);
     tasks_pop(&s->tasks);
     s->n_prefetched--;
@@ -224,7 +224,7 @@ int control_step(struct control *s, struct report *r, struct err *e)
 /* ---- messages of bytes and numbers ------------------------------------------------------------------------------- */
 
 /* Waits for a message from another rank. Unlike a collective of the transport, it ends if the job fails. */
-static int hear_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
+static int recv_bytes(struct control *s, struct tp_message m, void (*idle)(unsigned), struct err *e)
 {
     const size_t bytes = m.max;
     const int from = m.from;
@@ -254,9 +254,9 @@ static void idle_briefly(unsigned tries)
 }
 static void idle_long(unsigned tries) { control_pause(); }
 
-static int hear_numbers(struct control *s, int from, double *x, int n, struct err *e)
+static int recv_numbers(struct control *s, int from, double *x, int n, struct err *e)
 {
-    return hear_bytes(s, (struct tp_message){from, CONTROL_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
+    return recv_bytes(s, (struct tp_message){from, CONTROL_STATE, x, (size_t)n * sizeof *x}, idle_briefly, e);
 }
 
 static size_t piece_at(const struct control *s, size_t at, size_t bytes)
@@ -275,7 +275,7 @@ int control_recv(struct control *s, int from, int stream, void *p, size_t bytes,
 {
     for (size_t at = 0; at < bytes; at += piece_at(s, at, bytes)) {
         struct tp_message m = {from, stream, (char *)p + at, piece_at(s, at, bytes)};
-        if (hear_bytes(s, m, idle_long, e)) return -1;
+        if (recv_bytes(s, m, idle_long, e)) return -1;
     }
     return 0;
 }
@@ -290,7 +290,7 @@ int state_recv(struct control *s, int from, void *p, size_t bytes, struct err *e
     return control_recv(s, from, CONTROL_STATE, p, bytes, e);
 }
 
-static int say_numbers(struct control *s, int to, const double *x, int n, struct err *e)
+static int send_numbers(struct control *s, int to, const double *x, int n, struct err *e)
 {
     return s->tp->ops->send_msg(s->tp, to, CONTROL_STATE, x, (size_t)n * sizeof *x, e);
 }
@@ -299,16 +299,16 @@ static int say_numbers(struct control *s, int to, const double *x, int n, struct
 static int control_reduce(void *ctx, double *x, int n, struct err *e)
 {
     struct control *s = ctx;
-    if (s->rank != 0) return say_numbers(s, 0, x, n, e) || hear_numbers(s, 0, x, n, e) ? -1 : 0;
+    if (s->rank != 0) return send_numbers(s, 0, x, n, e) || recv_numbers(s, 0, x, n, e) ? -1 : 0;
     if (n > s->n_terms) {
         s->terms = mem_resize(s->terms, (size_t)n * sizeof *s->terms);
         s->n_terms = n;
     }
     for (int rank = 1; rank < s->n; rank++) {
-        if (hear_numbers(s, rank, s->terms, n, e)) return -1;
+        if (recv_numbers(s, rank, s->terms, n, e)) return -1;
         for (int i = 0; i < n; i++) x[i] += s->terms[i];
     }
-    for (int rank = 1; rank < s->n; rank++) if (say_numbers(s, rank, x, n, e)) return -1;
+    for (int rank = 1; rank < s->n; rank++) if (send_numbers(s, rank, x, n, e)) return -1;
     return 0;
 }
 
@@ -341,19 +341,19 @@ void control_exec(struct control *s, struct exec *exec)
     eval_gather_open(s);
 }
 void control_save(struct control *s, struct save *save) { s->save = save; }
-void control_back(struct control *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx)
+void control_set_restore(struct control *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx)
 {
     s->back = back;
     s->back_ctx = ctx;
 }
 void control_beat(struct control *s, struct exec_beat *beat) { s->beat = beat; }
 
-void control_probe(struct control *s, struct warmup_profile *p)
+void control_set_warmup(struct control *s, struct warmup_profile *p)
 {
     s->warmup = p;
     s->n_costs = p ? warmup_count(s->job) : 0;
     s->costs = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
-    s->costs_heard = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
+    s->costs_received = mem_alloc((size_t)(s->n_costs + 1) * sizeof *s->costs);
 }
 
 void control_free(struct control *s)
@@ -368,6 +368,6 @@ void control_free(struct control *s)
     free(s->has_failed);
     free(s->terms);
     free(s->costs);
-    free(s->costs_heard);
+    free(s->costs_received);
     free(s);
 }

@@ -21,9 +21,9 @@ void control_save(struct control *s, struct save *save); /* before the first ord
 /* Where this rank, beside the executor, publishes its state. Before the first step. */
 void control_beat(struct control *s, struct exec_beat *beat);
 /* Sets the function that restores this rank's state from the checkpoint of a step. Before the first order. */
-void control_back(struct control *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx);
+void control_set_restore(struct control *s, int (*back)(void *ctx, uint64_t step, struct err *e), void *ctx);
 /* times the first steps, borrowed; NULL: no timing */
-void control_probe(struct control *s, struct warmup_profile *p);
+void control_set_warmup(struct control *s, struct warmup_profile *p);
 
 /* Connects rank 0's threads: orders (struct task) come in, results (struct result) go out. */
 struct coordinator {

@@ -32,7 +32,7 @@ struct control {
     size_t piece;                                         /* bytes of a state tensor in one message */
     int n_prefetched;                                     /* how many tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
-    bool told;                                            /* worker: rank 0 has ordered the end */
+    bool abort_ordered;                                            /* worker: rank 0 has ordered the end */
     uint64_t idle_since;                                  /* worker: without a task since then; 0: has one */
     /* Tensors that evaluations bring to rank 0 (job_wants): the rank that has the tensor, its bytes per sample, the
      * tensors of a batch: on rank 0 one for each open result, on that rank one. */
@@ -50,7 +50,7 @@ struct control {
     /* last published state: whether it waits for a report, of which rank, of which task */
     bool awaits; int awaited; uint64_t awaited_of;
     /* what warm-up profiles report: the sum, scratch, how many numbers, how many ranks are in the sum */
-    double *costs, *costs_heard; int n_costs, of_costs;
+    double *costs, *costs_received; int n_costs, of_costs;
 };
 
 static inline struct task *tasks_head(struct tasks *t) { return t->n ? t->at[t->first] : NULL; }
@@ -83,14 +83,14 @@ int control_checkpoint(struct control *s, struct order *o, struct err *e);
 int control_rollback(struct control *s, struct err *damaged, struct err *e);
 /* Publishes for the failure detector: in the step of that order, NULL: in none; and the rank that this rank waits
  * for. */
-void control_says(struct control *s, const struct order *o, int waits_for);
+void control_publish(struct control *s, const struct order *o, int waits_for);
 /* Lets the executor read ahead for tasks that it does not know yet. */
 int control_prefetch(struct control *s, struct err *e);
 /* Runs the step at the head of the tasks and removes it. Sends the results of its warm-up profile to rank 0, or adds
  * them there. */
 int control_step(struct control *s, struct report *r, struct err *e);
 /* eval_gather.c. Sends the outputs of the step that has just run to rank 0, or stores them there. */
-int eval_gather_say(struct control *s, const struct order *o, struct err *e);
+int eval_gather_send(struct control *s, const struct order *o, struct err *e);
 /* Rank 0: passes the outputs of the oldest open result, which all ranks have reported, to l->predict or
  * l->confusion. */
 int eval_gather_take(struct control *s, const struct coordinator *l, struct err *e);

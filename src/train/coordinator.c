@@ -10,7 +10,7 @@
 #include "train/control_channel_int.h"
 #include "train/weights.h"
 
-static int say_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
+static int send_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
 {
     for (int rank = 1; rank < s->n; rank++)
         if (s->tp->ops->send_msg(s->tp, rank, CONTROL_ORDER, o, bytes, e)) return -1;
@@ -109,7 +109,7 @@ static int announce(struct control *s, const struct task *t, struct err *e)
     r->o = t->o;
     r->epoch = t->epoch;
     r->last = t->last;
-    return say_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
+    return send_all(s, &t->o, sizeof t->o + (size_t)t->o.n * sizeof(int64_t), e);
 }
 
 /* Makes the folder before other ranks receive the order. If that fails they do not receive it, and the task reports the
@@ -120,7 +120,7 @@ static int announce_checkpoint(struct control *s, struct task *t, struct err *e)
     save_prepare(s->save, &t->o);
     control_elsewhere(s, SHUTDOWN_STEP, NULL);
     t->o.code = save_prepared(s->save);
-    return t->o.code ? 0 : say_all(s, &t->o, sizeof t->o, e);
+    return t->o.code ? 0 : send_all(s, &t->o, sizeof t->o, e);
 }
 
 static bool may_take(struct control *s)
@@ -212,7 +212,7 @@ static int roll_back(struct control *s, const struct coordinator *l, struct err 
     struct err damaged;
     r->o = tasks_head(&s->tasks)->o;
     s->awaited_of = UINT64_MAX;
-    if (say_all(s, &r->o, sizeof r->o, e) || control_rollback(s, &damaged, e)) return -1;
+    if (send_all(s, &r->o, sizeof r->o, e) || control_rollback(s, &damaged, e)) return -1;
     r->o.code = damaged.code;
     r->o.n_skipped = exec_past(s->exec).n_skipped;
     snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
@@ -248,7 +248,7 @@ static int run_alone(struct control *s, const struct coordinator *l, bool *end, 
     if (o.kind == ORDER_ROLLBACK) return roll_back(s, l, e) ? -1 : 1;
     tasks_pop(&s->tasks);
     *end = o.kind == ORDER_STOP;
-    if (*end) bad = predictions_end(s, l, e) || say_all(s, &o, sizeof o, e);
+    if (*end) bad = predictions_end(s, l, e) || send_all(s, &o, sizeof o, e);
     else bad = save(s, l, &o, e);
     return bad ? -1 : 1;
 }
@@ -263,7 +263,7 @@ static void reports_await(struct control *s)
     s->awaits = open;
     s->awaited = whom;
     s->awaited_of = s->first_open;
-    control_says(s, open ? &s->open[s->first_open % OPEN_RESULTS]->o : NULL, whom);
+    control_publish(s, open ? &s->open[s->first_open % OPEN_RESULTS]->o : NULL, whom);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -302,7 +302,7 @@ void coordinator_fail(struct control *s, struct err *e)
     if (e->code != E_STOPPED) abort_set(e->code ? e->code : E_INTERNAL, e->text);
     if (shutdown_get(&first)) *e = first;
     struct order o = {.kind = ORDER_ABORT, .code = e->code};
-    if (say_all(s, &o, sizeof o, &none)) return;
+    if (send_all(s, &o, sizeof o, &none)) return;
     bool soon = e->code == E_STOPPED || e->code == E_HANG;
     uint64_t until = clock_ns() + DEADLINE_NS(soon ? DEADLINE_ANSWER_SHORT : DEADLINE_ANSWER);
     for (; s->n_failed < s->n - 1 && clock_ns() < until; control_pause()) control_listen(s);

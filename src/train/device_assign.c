@@ -105,7 +105,7 @@ int assign_unit(struct setup *b, struct err *e)
     b->unit = mine->unit;
     memcpy(b->device, mine->id, sizeof b->device);
     snprintf(mine->numbers, sizeof mine->numbers, "%.80s, %.100s", b->job.dev.isa, b->job.dev.library);
-    w->gather(w, seat, sizeof *seat);
+    w->allgather(w, seat, sizeof *seat);
     if (be->unit && w->rank == 0) seats_report(b, seat);
     int bad = mine->bad || seats_match(b, seat, e) || seats_share(b, seat, e) ? -1 : 0;
     free(seat);
@@ -117,7 +117,7 @@ int assign_unit(struct setup *b, struct err *e)
 /* What a rank needs: the plan's bytes, and what libraries take besides. */
 struct claim { size_t bytes, beside; char device[BE_ID]; };
 
-static size_t bytes_beside(const struct setup *b)
+static size_t bytes_headroom(const struct setup *b)
 {
     struct plan *const *plan = b->n_sized ? b->sized : job_plans(&b->job, b->world->rank);
     bool profiles = b->opts->mode == MODE_PROFILE;
@@ -129,7 +129,7 @@ static size_t bytes_beside(const struct setup *b)
     return gpu_headroom_bytes(&r, (int)b->conf->run.nccl_max_ctas);
 }
 
-static int room_fail(const struct setup *b, const struct claim *need, size_t all, size_t room, struct err *e)
+static int memory_fail(const struct setup *b, const struct claim *need, size_t all, size_t free_bytes, struct err *e)
 {
     int me = b->world->rank, others = 0;
     char t[4][32];
@@ -142,25 +142,25 @@ static int room_fail(const struct setup *b, const struct claim *need, size_t all
     if (others) text_add(&line, " on the same GPU %zu bytes (%s)", all, text_bytes(all, t[1]));
     err_set(e, E_DEVICE,
             "%s, the device has %zu (%s) free; use more stages, a smaller split size or pipeline.recompute",
-            line.s, room, text_bytes(room, t[2]));
+            line.s, free_bytes, text_bytes(free_bytes, t[2]));
     text_free(&line);
     return -1;
 }
 
 /* A rank takes part even if its device does not answer, because the others wait for it. */
-int assign_room(struct setup *b, struct err *e)
+int assign_memory(struct setup *b, struct err *e)
 {
     struct world *w = b->world;
-    size_t room, all = 0;
-    if (!b->job.be->room) return 0;
+    size_t free_bytes, all = 0;
+    if (!b->job.be->free_memory) return 0;
     struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
-    int bad = exec_room(b->exec, &room, e);
+    int bad = exec_free_memory(b->exec, &free_bytes, e);
     mine->bytes = exec_bytes(b->exec);
-    mine->beside = bytes_beside(b);
+    mine->beside = bytes_headroom(b);
     memcpy(mine->device, b->device, sizeof mine->device);
-    w->gather(w, need, sizeof *need);
+    w->allgather(w, need, sizeof *need);
     for (int r = 0; r < w->size; r++) if (strcmp(need[r].device, b->device) == 0) all += need[r].bytes + need[r].beside;
-    if (!bad && all > room) bad = room_fail(b, need, all, room, e);
+    if (!bad && all > free_bytes) bad = memory_fail(b, need, all, free_bytes, e);
     free(need);
     return bad;
 }
@@ -224,7 +224,7 @@ int assign_links(struct setup *b, struct err *e)
     if (!b->tp->ops->via) return 0;
     struct hosts_links *all = mem_alloc((size_t)b->world->size * sizeof *all);
     links_fill(b, &all[b->world->rank]);
-    b->world->gather(b->world, all, sizeof *all);
+    b->world->allgather(b->world, all, sizeof *all);
     if (b->world->rank == 0) hosts_links_text(all, b->world->size, &b->notes);
     free(all);
     return 0;
@@ -236,7 +236,7 @@ int assign_folder(struct setup *b, struct err *e)
     (void)e;
     if (b->conf->run.evaluate || w->one_process) return 0;
     int missing = w->rank && w->host != 0 && access(b->conf->run.directory, F_OK) ? w->rank : w->size;
-    int lowest = w->lowest(w, missing);
+    int lowest = w->min(w, missing);
     if (w->rank == 0 && lowest < w->size)
         text_add(&b->notes, "note: %s does not have %s; checkpoints, which all ranks write, need it on all hosts, as "
                  "one shared folder\n", heartbeat_host(lowest), b->conf->run.directory);

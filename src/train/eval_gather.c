@@ -33,7 +33,7 @@ void eval_gather_free(struct control *s)
 
 static bool brings(const struct control *s, const struct order *o) { return s->value_bytes && o->kind == ORDER_EVAL; }
 
-int eval_gather_say(struct control *s, const struct order *o, struct err *e)
+int eval_gather_send(struct control *s, const struct order *o, struct err *e)
 {
     if (!brings(s, o) || s->rank != s->has_values) return 0;
     int at = s->rank == 0 ? (int)(s->n_reports[0] % OPEN_RESULTS) : 0;

@@ -31,7 +31,7 @@ static bool is_weights(const char *name)
 static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "force") == 0; }
 
 /* s NULL: only checks whether the state fits. told: NULL, or gets what differs. */
-static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *told,
+static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *notes,
                       struct err *e)
 {
     struct text folder = {0};
@@ -50,7 +50,7 @@ static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, 
         if (file[n]) n++;
         else bad = -1;
     }
-    if (!bad) bad = weights_resume(&(struct weights_state){folder.s, file, n, anyway}, b->job.pl, s, told, e);
+    if (!bad) bad = weights_resume(&(struct weights_state){folder.s, file, n, anyway}, b->job.pl, s, notes, e);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);
     text_free(&folder);
@@ -149,7 +149,7 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
 }
 
 /* With run.resume = force: notes all differences. */
-static void differences_tell(struct setup *b)
+static void differences_report(struct setup *b)
 {
     const struct ckpt_setting *s = NULL;
     for (const char *old; (s = ckpt_differs(&b->resume.from, &b->resume.now, s, &old));) {
@@ -203,20 +203,20 @@ static int settings_fit(struct setup *b, const char *shown, struct err *e)
     if (!s) return 0;
     ckpt_name(from->step, name);
     if (goes_anyway(b)) {
-        differences_tell(b);
+        differences_report(b);
         return 0;
     }
     struct err unfit = {0};
-    struct text told = {0};
-    bool fits = !state_read(b, from, true, NULL, &told, &unfit);
+    struct text notes = {0};
+    bool fits = !state_read(b, from, true, NULL, &notes, &unfit);
     char *what = changed_text(s, old);
     if (fits)
         err_set(e, E_CONF, "%s/%s: %s, which changes results; --resume=force resumes nevertheless%s%.400s", shown,
-                name, what, told.n ? ", with what fits: " : "", told.n ? told.s : "");
+                name, what, notes.n ? ", with what fits: " : "", notes.n ? notes.s : "");
     else if (unfit.code != E_DATA) *e = unfit;
     else err_set(e, E_CONF, "%s/%s: %s, and its state is not this run's: %.500s", shown, name, what, unfit.text);
     free(what);
-    text_free(&told);
+    text_free(&notes);
     return -1;
 }
 
@@ -224,7 +224,7 @@ static int settings_fit(struct setup *b, const char *shown, struct err *e)
 
 /* Reads a manifest and this rank's share of the files. hash: NULL, or gets the hash of the manifest; "": there is no
  * valid one. */
-static int look(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
+static int verify(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, char *hash, struct err *e)
 {
     struct text t = {0};
     int bad = ckpt_read(dir, shown, step, c, e);
@@ -244,14 +244,14 @@ static int look(struct setup *b, int dir, const char *shown, uint64_t step, stru
 /* Whether this rank has another manifest than rank 0, or only one of the two has a valid one. Then its host has another
  * folder of that name, and ranks would resume from different checkpoints. Collective; -1 on all ranks; e is set on the
  * ranks that differ. */
-static int same_look(struct setup *b, const char *shown, uint64_t step, const char *mine, struct err *e)
+static int same_verify(struct setup *b, const char *shown, uint64_t step, const char *mine, struct err *e)
 {
     struct world *w = b->world;
     char first[33], name[CKPT_NAME];
     snprintf(first, sizeof first, "%s", mine);
-    w->share(w, 0, first, sizeof first);
+    w->broadcast(w, 0, first, sizeof first);
     bool other = strcmp(first, mine) != 0;
-    if (w->lowest(w, other ? w->rank : w->size) == w->size) return 0;
+    if (w->min(w, other ? w->rank : w->size) == w->size) return 0;
     if (other)
         err_set(e, E_CONF, "%s/%s: rank %d finds %s there, rank 0%s%s %s; all hosts need one shared folder", shown,
                 ckpt_name(step, name), w->rank, *mine ? "another checkpoint" : "no valid one",
@@ -261,14 +261,14 @@ static int same_look(struct setup *b, const char *shown, uint64_t step, const ch
 
 /* A checkpoint that is damaged on one rank counts as damaged on all: 0, and rank 0 has the fault in the notes. If a
  * rank cannot read it, whether it is damaged is unknown: -1, and that rank has e. */
-static int sound(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
+static int all_verify(struct setup *b, int dir, const char *shown, uint64_t step, struct ckpt *c, struct err *e)
 {
     struct err why = {0};
     struct world *w = b->world;
     char hash[33];
-    int bad = look(b, dir, shown, step, c, hash, &why), damaged = bad && why.code == E_DATA;
-    int unknown = w->lowest(w, bad && !damaged ? w->rank : w->size), lowest = w->lowest(w, bad ? w->rank : w->size);
-    int other = unknown == w->size && same_look(b, shown, step, hash, e);
+    int bad = verify(b, dir, shown, step, c, hash, &why), damaged = bad && why.code == E_DATA;
+    int unknown = w->min(w, bad && !damaged ? w->rank : w->size), lowest = w->min(w, bad ? w->rank : w->size);
+    int other = unknown == w->size && same_verify(b, shown, step, hash, e);
     if (lowest == w->size && !other) return 1;
     ckpt_free(c);
     if (other) return -1;
@@ -278,7 +278,7 @@ static int sound(struct setup *b, int dir, const char *shown, uint64_t step, str
         if (bad && !damaged) err_set(e, why.code, "%.800s%s", why.text, more);
         return -1;
     }
-    w->share(w, lowest, &why, sizeof why);
+    w->broadcast(w, lowest, &why, sizeof why);
     if (w->rank != 0) return 0;
     text_add(&b->notes, "note: skipping a damaged checkpoint: %s\n", why.text);
     if (!b->resume.passed) b->resume.passed = mem_strdup(why.text);
@@ -290,10 +290,10 @@ static int folder_open(struct setup *b, struct text *shown, struct err *e)
 {
     struct world *w = b->world;
     int dir = ckpt_folder_open(-1, b->conf->run.directory, shown), why = dir < 0 ? errno : 0, none = why == ENOENT;
-    w->share(w, 0, &none, sizeof none);
+    w->broadcast(w, 0, &none, sizeof none);
     if (dir < 0 && !none)
         err_set(e, why == EACCES ? E_PERM : E_NOINPUT, "rank %d: %s: %s", w->rank, shown->s, strerror(why));
-    if (w->lowest(w, e->code ? w->rank : w->size) == w->size && !none) return dir;
+    if (w->min(w, e->code ? w->rank : w->size) == w->size && !none) return dir;
     if (dir >= 0) close(dir);
     return -1;
 }
@@ -305,9 +305,9 @@ static int list_share(struct setup *b, int dir, const char *shown, uint64_t **st
     *step = NULL;
     *n = 0;
     int bad = w->rank == 0 && ckpt_list(dir, shown, step, n, e);
-    w->share(w, 0, n, sizeof *n);
+    w->broadcast(w, 0, n, sizeof *n);
     if (w->rank != 0) *step = mem_alloc((size_t)*n * sizeof **step + 1);
-    if (*n) w->share(w, 0, *step, (size_t)*n * sizeof **step);
+    if (*n) w->broadcast(w, 0, *step, (size_t)*n * sizeof **step);
     return bad ? -1 : 0;
 }
 
@@ -327,7 +327,7 @@ static void best_find(struct setup *b, int dir, const char *shown, const uint64_
 }
 
 /* Notes names of newer checkpoints that are no folders: a user may have moved one and left a link. */
-static void strangers_tell(struct setup *b, int dir, const char *shown)
+static void strangers_report(struct setup *b, int dir, const char *shown)
 {
     const struct resume *r = &b->resume;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -367,9 +367,9 @@ static int newest_find(struct setup *b, int dir, const char *shown, struct err *
     struct resume *r = &b->resume;
     uint64_t *step;
     int n, is = 0, bad = list_share(b, dir, shown, &step, &n, e);
-    for (int i = 0; i < n && !is; i++) is = sound(b, dir, shown, step[i], &r->from, e);
+    for (int i = 0; i < n && !is; i++) is = all_verify(b, dir, shown, step[i], &r->from, e);
     r->found = is > 0;
-    if (b->world->rank == 0) strangers_tell(b, dir, shown);
+    if (b->world->rank == 0) strangers_report(b, dir, shown);
     if (!r->found && !is && !bad && b->world->rank == 0) bad = beginning_refuse(b, shown, n, e);
     if (r->found && b->world->rank == 0) {
         if (r->from.run) {
@@ -402,7 +402,7 @@ int resume_find(struct setup *b, struct err *e)
 /* ---- changes made during the run --------------------------------------------------------------------------------- */
 
 /* now: gets the values that the file changes at that step. differs: the file has changed since. */
-struct told { struct setup *b; uint64_t step; json_t *now; bool differs; };
+struct comparison { struct setup *b; uint64_t step; json_t *now; bool differs; };
 
 static json_t *value_now(const struct setup *b, const char *key)
 {
@@ -416,7 +416,7 @@ static json_t *value_now(const struct setup *b, const char *key)
 /* A run that starts again may also have the file of the first start; it then repeats that run's changes. */
 static void key_compare(void *ctx, const char *key)
 {
-    struct told *t = ctx;
+    struct comparison *t = ctx;
     const struct rates *r = &t->b->resume.rates;
     if (!conf_is_live(key)) return;                       /* settings_fit handles it */
     json_t *now = value_now(t->b, key), *was = json_deep_copy(lr_overrides_value(r, key, t->step));
@@ -457,7 +457,7 @@ static int confs_make(struct setup *b, struct err *e)
     return 0;
 }
 
-static void lr_overrides_tell(struct setup *b)
+static void lr_overrides_report(struct setup *b)
 {
     const struct rates *r = &b->resume.rates;
     for (int i = 0; i < r->v.n; i++) {
@@ -481,7 +481,7 @@ static void lr_overrides_tell(struct setup *b)
 int resume_rates(struct setup *b, struct err *e)
 {
     struct resume *r = &b->resume;
-    struct told t = {.b = b, .step = r->from.step};
+    struct comparison t = {.b = b, .step = r->from.step};
     const struct rate_from none = {.step = t.step + 1};
     if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
     t.now = json_object();
@@ -489,7 +489,7 @@ int resume_rates(struct setup *b, struct err *e)
     bool unset = r->rate_anew && (r->rates.first.any || r->rates.v.n);
     const struct rate_change file = {.step = t.step + 1, .changed = t.differs ? json_incref(t.now) : NULL};
     json_decref(t.now);
-    if (!unset && !t.differs) lr_overrides_tell(b);
+    if (!unset && !t.differs) lr_overrides_report(b);
     else if (lr_overrides_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
         return -1;
     return confs_make(b, e);
@@ -532,14 +532,14 @@ int resume_begin(struct setup *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
     bool found = b->resume.found;
-    struct text told = {0};
+    struct text notes = {0};
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &told, e)
+    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e)
                     : weights_init(b->conf, b->job.pl, b->exec, &b->used, &b->notes, e);
     pthread_mutex_unlock(&turn);
-    if (told.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", told.s);
-    text_free(&told);
+    if (notes.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", notes.s);
+    text_free(&notes);
     if (!bad && found) past_set(b, &b->resume.from);
     return bad;
 }
@@ -553,7 +553,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
     int dir = -1, bad = b->world->rank == 0 && rundir_named(b->dir.fd, b->conf->run.directory, e);
     if (!bad && (dir = ckpt_folder_open(-1, b->conf->run.directory, &shown)) < 0)
         bad = err_set(e, errno == ENOENT ? E_DATA : E_NOINPUT, "%s: %s", shown.s, strerror(errno));
-    if (!bad) bad = still_there(dir, shown.s, step, e) || look(b, dir, shown.s, step, &c, NULL, e);
+    if (!bad) bad = still_there(dir, shown.s, step, e) || verify(b, dir, shown.s, step, &c, NULL, e);
     if (!bad) bad = state_read(b, &c, goes_anyway(b), b->exec, NULL, e);
     if (!bad) past_set(b, &c);
     if (dir >= 0) close(dir);

@@ -137,7 +137,7 @@ void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position)
     c->phase = SEQUENCER_ROLLBACK;
 }
 
-void sequencer_arrived(struct sequencer *c) { c->phase = after_checkpoint(c); }
+void sequencer_restored(struct sequencer *c) { c->phase = after_checkpoint(c); }
 
 void sequencer_stop(struct sequencer *c, enum sequencer_stop how)
 {
@@ -146,7 +146,7 @@ void sequencer_stop(struct sequencer *c, enum sequencer_stop how)
     c->stopping = true;
     c->how = how;
     if (c->phase >= SEQUENCER_FAULT) return;
-    if (c->phase == SEQUENCER_JUDGE) {                    /* the evaluation is done; sequencer_judged continues */
+    if (c->phase == SEQUENCER_AWAIT_SCORE) {                    /* the evaluation is done; sequencer_scored continues */
         c->wanted |= saves;
         return;
     }
@@ -177,11 +177,11 @@ void sequencer_enough(struct sequencer *c)
     c->phase = after_step(c);
 }
 
-void sequencer_judged(struct sequencer *c, bool best, bool enough)
+void sequencer_scored(struct sequencer *c, bool best, bool enough)
 {
     c->wanted |= best;
     if (enough) c->steps = c->step;
-    if (c->phase == SEQUENCER_JUDGE) c->phase = after_evaluation(c);
+    if (c->phase == SEQUENCER_AWAIT_SCORE) c->phase = after_evaluation(c);
 }
 
 static int plan_index(const struct job *j, int full, int n)
@@ -234,7 +234,7 @@ static void next_evaluate(struct sequencer *c, struct task *t)
     c->test_position = c->part = 0;
     c->evaluate_due = false;
     if (j->conf->run.evaluate) c->phase = SEQUENCER_STOP;
-    else c->phase = c->conf->checkpoint.best ? SEQUENCER_JUDGE : after_evaluation(c);
+    else c->phase = c->conf->checkpoint.best ? SEQUENCER_AWAIT_SCORE : after_evaluation(c);
 }
 
 static void next_checkpoint(struct sequencer *c, struct task *t)
@@ -256,7 +256,7 @@ bool sequencer_next(struct sequencer *c, struct task *t)
         c->phase = after_step(c);
         return true;
     case SEQUENCER_EVALUATE: next_evaluate(c, t); return true;
-    case SEQUENCER_JUDGE: case SEQUENCER_FAULT: return false;
+    case SEQUENCER_AWAIT_SCORE: case SEQUENCER_FAULT: return false;
     case SEQUENCER_ROLLBACK:
         t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};
         c->phase = SEQUENCER_FAULT;

@@ -25,7 +25,7 @@ struct task {
 };
 _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order),
                "an order and its ids are one message");
-enum sequencer_phase { SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_JUDGE, SEQUENCER_CHECKPOINT,
+enum sequencer_phase { SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_AWAIT_SCORE, SEQUENCER_CHECKPOINT,
                       SEQUENCER_FAULT,
                     SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END };
 /* How a run stops: with its weights, as at its end; with a checkpoint before that; or only with a checkpoint, from
@@ -60,15 +60,15 @@ bool sequencer_checkpoint(struct sequencer *c);
 /* The checkpoint of that step could not be written, so it may be requested again. */
 void sequencer_unsaved(struct sequencer *c, uint64_t step);
 /* The evaluation was checked. best: it gets a checkpoint; enough: the run ends with this step (train.patience). */
-void sequencer_judged(struct sequencer *c, bool best, bool enough);
+void sequencer_scored(struct sequencer *c, bool best, bool enough);
 /* Ends a run at the checkpoint from which it continues, because train.patience was already reached. */
 void sequencer_enough(struct sequencer *c);
 /* Stops orders until sequencer_back, which must follow. Orders after a certain step are given up. */
 void sequencer_fault(struct sequencer *c);
 /* Yields the order to return to the checkpoint of a step. Samples before `position` are not used again. May be called
- * again for an older checkpoint until sequencer_arrived, which reports that the ranks have read it. */
+ * again for an older checkpoint until sequencer_restored, which reports that the ranks have read it. */
 void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position);
-void sequencer_arrived(struct sequencer *c);
+void sequencer_restored(struct sequencer *c);
 /* The settings of a step. A reload applies from its step on, also if steps run again. */
 const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step);
 /* Learning rate of the next step, whose number is `step` (from 1), by train.schedule, from the rate that was set or

@@ -32,7 +32,7 @@ static int descriptors_left(const struct setup *b)
 
 /* Fails if too few files can be opened. It runs first, so that one line names what is missing. It runs again before the
  * run directory is made, when the rest of set-up has its files open. */
-static int phase_room(struct setup *b, struct err *e)
+static int phase_files(struct setup *b, struct err *e)
 {
     if (!fd_limit_check(descriptors_left(b), e)) return 0;
     return b->world->rank == 0 ? -1 : err_where(e, "rank %d", b->world->rank);
@@ -105,7 +105,7 @@ static int phase_memory(struct setup *b, struct err *e)
     (void)e;
     memory_look("", (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
     w[me].host = b->world->host;
-    if (!one) b->world->gather(b->world, w, sizeof *w);
+    if (!one) b->world->allgather(b->world, w, sizeof *w);
     memory_make(w, n, one, &b->memory);
     if (one) memory_all(&b->memory, 0, false);
     memory_reads(&b->memory, &b->job);
@@ -179,12 +179,12 @@ static int phase_weights(struct setup *b, struct err *e)
 {
     control_exec(b->control, b->exec);
     b->warmup = warmup_new(&b->job, b->exec, b->world->rank, b->resume.found ? b->resume.from.step : 0);
-    control_probe(b->control, b->warmup);
+    control_set_warmup(b->control, b->warmup);
     save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
                                               .stop = abort_code(), .dir = b->conf->run.directory,
                                               .head = &b->resume.now});
     control_save(b->control, b->save);
-    control_back(b->control, resume_back, b);
+    control_set_restore(b->control, resume_back, b);
     return resume_begin(b, e);
 }
 
@@ -245,7 +245,7 @@ static void borrow(struct setup *b)
 {
     if (!b->world->one_process) return;
     struct setup maker = *b;
-    b->world->share(b->world, 0, &maker, sizeof maker);
+    b->world->broadcast(b->world, 0, &maker, sizeof maker);
     if (b->world->maker) return;
     b->conf = maker.conf;
     b->job = maker.job;
@@ -254,7 +254,7 @@ static void borrow(struct setup *b)
 }
 
 static const struct setup_phase phases[] = {
-    {phase_room, phase_room},
+    {phase_files, phase_files},
     {phase_read, phase_read, NULL, ONCE},
     {phase_conf, phase_conf, NULL, ONCE},
     {phase_names, phase_names, NULL, ONCE},
@@ -271,13 +271,13 @@ static const struct setup_phase phases[] = {
     {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
     {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
-    {assign_room, assign_room},
+    {assign_memory, assign_memory},
     {phase_bind, phase_bind, "creating kernels", EACH, NOTIFY_COMPUTES},
     {phase_weights, NULL, "initialising weights", EACH, NOTIFY_COMPUTES},
     {phase_connect, phase_connect, "connecting ranks"},
     {assign_links},
-    {cores_tell, NULL, "checking the cores"},
-    {phase_room},
+    {cores_check, NULL, "checking the cores"},
+    {phase_files},
     {phase_create, NULL, "creating the run directory"},
     {assign_folder},
 };
@@ -321,7 +321,7 @@ void setup_close(struct setup *b)
     output_paths_free(&b->files);
     rundir_close(&b->dir);
     terminal_close(&b->screen);
-    if (b->world->one_process) b->world->lowest(b->world, 0);   /* waits until no rank borrows from another */
+    if (b->world->one_process) b->world->min(b->world, 0);   /* waits until no rank borrows from another */
     if (b->world->maker) profile_plans_free(b);
     if (b->world->maker) job_free(&b->job), memory_free(&b->memory);
     conf_free(b->draft);

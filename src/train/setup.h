@@ -88,10 +88,10 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e);
 void setup_hello(struct setup *b);
 void setup_end(const struct setup *b);
 /* setup_cores.c. cores_watch starts to measure the process's cores. cores_seek finds the cores for reading samples
- * (b->spare); collective. cores_tell reports the measurement at the end of set-up; collective. */
+ * (b->spare); collective. cores_check reports the measurement at the end of set-up; collective. */
 int cores_watch(struct setup *b, struct err *e);
 int cores_seek(struct setup *b, struct err *e);
-int cores_tell(struct setup *b, struct err *e);
+int cores_check(struct setup *b, struct err *e);
 /* device_assign.c. 78 unless device and run.transport fit. */
 int assign_check(const struct setup *b, struct err *e);
 /* Sets b->unit, the device of the host on which this rank computes, describes it in b->job, and sets b->shared, b->gpu
@@ -99,7 +99,7 @@ int assign_check(const struct setup *b, struct err *e);
 int assign_unit(struct setup *b, struct err *e);
 /* 69, with the bytes, unless the device has enough free memory for the plans of all ranks that share it. After
  * exec_open. Collective. */
-int assign_room(struct setup *b, struct err *e);
+int assign_memory(struct setup *b, struct err *e);
 /* Opens b->tp. Collective. */
 int assign_connect(struct setup *b, struct err *e);
 /* After ranks have connected: adds notes on the networks of their links. Collective. */

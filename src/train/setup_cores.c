@@ -13,7 +13,7 @@ int cores_watch(struct setup *b, struct err *e)
     return 0;
 }
 
-int cores_tell(struct setup *b, struct err *e)
+int cores_check(struct setup *b, struct err *e)
 {
     (void)e;
     bool one = b->world->one_process;
@@ -22,7 +22,7 @@ int cores_tell(struct setup *b, struct err *e)
     struct core_info *w = mem_alloc((size_t)n * sizeof *w);
     cores_end(b->cores, launched_any(), (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
     b->cores = NULL;
-    if (!one) b->world->gather(b->world, w, sizeof *w);
+    if (!one) b->world->allgather(b->world, w, sizeof *w);
     if (me == 0) cores_report(w, n, &b->notes);
     free(w);
     return 0;
@@ -36,7 +36,7 @@ int cores_seek(struct setup *b, struct err *e)
     int n = one ? 1 : b->world->size, me = one ? 0 : b->world->rank;
     struct core_info *w = mem_alloc((size_t)n * sizeof *w);
     cores_look(launched_any(), &w[me]);
-    if (!one) b->world->gather(b->world, w, sizeof *w);
+    if (!one) b->world->allgather(b->world, w, sizeof *w);
     cores_spare(w, n, me, &b->spare);
     free(w);
     return 0;

@@ -53,10 +53,10 @@ struct weights_from { const char *path; struct st *const *file; int n; const str
 
 /* s NULL: only checks. told may be NULL. */
 static int rows_read(const struct weights_from *f, const struct placement *pl, const struct weights_rows *w,
-                     struct exec *s, struct weights_told *told, struct err *e)
+                     struct exec *s, struct weights_notes *notes, struct err *e)
 {
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
-    int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, told, e);
+    int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, notes, e);
     for (int i = 0; s && i < w->n && !bad; i++) {
         int row = w->row[i];
         if (!exec_holds(s, row)) continue;
@@ -74,12 +74,12 @@ static int missing_check(const struct conf *c, const struct weights_rows *w, str
     const struct conf_texts *p = &c->run.init_missing;
     for (int i = 0, k; i < p->n; i++) {
         struct suggest near = suggest_begin(p->v[i], glob_stem(p->v[i]));
-        char hint[SUGGEST_TELL];
+        char hint[SUGGEST_TEXT];
         for (k = 0; k < w->n && !glob_names(p->v[i], w->entry[k].name); k++)
             layer_names_try(&near, w->entry[k].name);
         if (k == w->n)
             return conf_error(c, "run.init_missing", e, "\"%s\" matches no weight, nor a layer that has weights%s",
-                              p->v[i], suggest_tell(&near, "", hint));
+                              p->v[i], suggest_text(&near, "", hint));
     }
     return 0;
 }
@@ -96,31 +96,31 @@ static int rules_read(const struct conf *c, struct glob_rule *rule, struct err *
 }
 
 /* A rule that renames nothing is the likely cause of missing tensors, so the error names the rule. */
-static int idle_tell(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
+static int init_idle_report(const struct conf *c, const struct weights_from *f, const char *pattern, struct err *e)
 {
     struct suggest near = suggest_begin(pattern, glob_stem(pattern));
-    char hint[SUGGEST_TELL];
+    char hint[SUGGEST_TEXT];
     for (int i = 0; i < f->n; i++)
         for (int k = 0; k < f->file[i]->n; k++) layer_names_try(&near, f->file[i]->t[k].name);
     if (e) *e = (struct err){0};
     return conf_error(c, "run.init_rename", e, "\"%s\" matches no tensor in %s, nor a layer that has tensors%s",
-                      pattern, f->path, suggest_tell(&near, "", hint));
+                      pattern, f->path, suggest_text(&near, "", hint));
 }
 
 static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
-                     struct text *told, struct err *e)
+                     struct text *notes, struct err *e)
 {
     struct glob_rule rule[CONF_LIST];
     const struct weights_allow allow = {rule, c->run.init_rename.n,
                                         {c->run.init_missing.v, c->run.init_missing.n},
                                         {c->run.init_extra.v, c->run.init_extra.n}};
     struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
-    struct weights_told came = {.idle = -1};
+    struct weights_notes came = {.idle = -1};
     f->allow = &allow;
     int bad = rules_read(c, rule, e) || missing_check(c, &w, e) || rows_read(f, pl, &w, s, &came, e);
-    if (came.idle >= 0) bad = idle_tell(c, f, rule[came.idle].from, e);
-    if (!bad && came.told.n) text_add(told, "%s\n", came.told.s);
-    text_free(&came.told);
+    if (came.idle >= 0) bad = init_idle_report(c, f, rule[came.idle].from, e);
+    if (!bad && came.notes.n) text_add(notes, "%s\n", came.notes.s);
+    text_free(&came.notes);
     weights_rows_free(&w);
     return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
 }
@@ -267,23 +267,23 @@ void weights_used_free(struct weights_used *u)
 }
 
 int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
-                 struct text *told, struct err *e)
+                 struct text *notes, struct err *e)
 {
     struct st **file;
     struct weights_from from = {.path = c->run.init_from};
     if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, from.path, e);
     from.file = file;
-    int bad = init_read(c, &from, pl, s, told, e);
+    int bad = init_read(c, &from, pl, s, notes, e);
     for (int i = 0; i < from.n; i++) st_close(file[i]);
     free(file);
     return bad ? -1 : 0;
 }
 
-int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
+int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *notes,
                    struct err *e)
 {
     static const struct weights_allow any = {.any = true};
-    struct weights_told came = {.idle = -1};
+    struct weights_notes came = {.idle = -1};
     if (s && exec_averages_use(s, false, e)) return -1;
     struct weights_rows all = weights_rows(pl, WEIGHTS_ALL, -1), more = weights_rows(pl, WEIGHTS_OPTIMIZER, -1);
     for (int i = 0; i < more.n; i++, all.n++) {           /* both have space for all rows */
@@ -292,8 +292,8 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
     }
     const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
     int bad = rows_read(&from, pl, &all, s, &came, e);
-    if (!bad && told && came.told.n) text_add(told, "%s", came.told.s);
-    text_free(&came.told);
+    if (!bad && notes && came.notes.n) text_add(notes, "%s", came.notes.s);
+    text_free(&came.notes);
     weights_rows_free(&more);
     weights_rows_free(&all);
     return bad;

@@ -11,7 +11,7 @@ void weights_used_free(struct weights_used *u);
  * same fault, and reads its own weights. told: gets a line if a tensor is initialised instead or left out. 65 names the
  * tensor, 66 the file, 78 a pattern or rule that matches nothing. s NULL: only checks. */
 int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
-                 struct text *told, struct err *e);
+                 struct text *notes, struct err *e);
 /* Contents of a file: weights, statistics and counters (a tied one once); the gradients of trained weights; or the
  * buffers of the optimizer and the averages. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
@@ -24,7 +24,7 @@ void weights_rows_free(struct weights_rows *w);
  * only checks. anyway: tensors that the files lack, or have in another shape, are initialised; tensors that the
  * registry lacks are left out. told, which may be NULL, names these in one line without its end. */
 struct weights_state { const char *shown; struct st *const *file; int n; bool anyway; };
-int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *told,
+int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *notes,
                    struct err *e);
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
 /* get returns the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or 75

@@ -8,7 +8,7 @@
 #include "train/control_channel_int.h"
 #include "train/weights.h"
 
-static int say_report(struct control *s, const struct report *r, struct err *e)
+static int send_report(struct control *s, const struct report *r, struct err *e)
 {
     return s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, r, sizeof *r, e);
 }
@@ -16,7 +16,7 @@ static int say_report(struct control *s, const struct report *r, struct err *e)
 static int run_step(struct control *s, struct err *e)
 {
     struct report r;
-    return control_step(s, &r, e) || say_report(s, &r, e) ? -1 : 0;
+    return control_step(s, &r, e) || send_report(s, &r, e) ? -1 : 0;
 }
 
 /* Sends a row of the registry that rank 0 requested; order.what selects weights or gradients. */
@@ -85,7 +85,7 @@ static void own_failure(struct control *s, struct err *e)
     snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
     heartbeat_bye(e->code, e->text);
     shutdown_let_kill();
-    if (say_report(s, &r, &none)) return;
+    if (send_report(s, &r, &none)) return;
     while (clock_ns() < until && !none.code) {
         s->tp->ops->progress(s->tp, &again);       /* it may fail again, but messages still arrive */
         int got = s->tp->ops->recv_msg(s->tp, &m, &none);
@@ -103,12 +103,12 @@ static void obey(struct control *s, struct err *e)
     e->code = first.code;
     heartbeat_bye(e->code, first.text);
     shutdown_let_kill();
-    if (!say_report(s, &r, &none)) s->tp->ops->progress(s->tp, &none);
+    if (!send_report(s, &r, &none)) s->tp->ops->progress(s->tp, &none);
 }
 
 void worker_fail(struct control *s, struct err *e)
 {
-    if (s->told) obey(s, e);
+    if (s->abort_ordered) obey(s, e);
     else own_failure(s, e);
 }
 

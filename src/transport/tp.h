@@ -95,7 +95,7 @@ struct tp_ops {
      * of room and before any post, with the ranks `with` (NULL: all), which call it, too. From then on a payload in
      * that memory is not sent to a rank that reads it: the receiver copies or borrows it there, without a digest.
      * reads: do this rank and `peer` read each other's memory? */
-    void *(*room)(struct tp *t, size_t bytes);
+    void *(*window)(struct tp *t, size_t bytes);
     int (*meet)(struct tp *t, const bool *with, struct err *e);
     bool (*reads)(struct tp *t, int peer);
     /* Optional, of device transports: replaces the floats at buf by their sums over all members of this rank's group

@@ -215,7 +215,7 @@ void dev_abort(struct tp *t, int code) { inner(t)->ops->abort(inner(t), code); }
 /* ---- collectives: those of the inner transport would not drive transfers here ---------------- */
 
 /* Receives exactly that many bytes, and drives transfers meanwhile. */
-static int hear_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
+static int recv_all(struct dev *d, int from, void *p, size_t bytes, struct err *e)
 {
     struct tp_message m = {from, TP_UNDER, p, bytes};
     int got;
@@ -233,9 +233,9 @@ static int reduce_piece(struct dev *d, double *x, int n, struct err *e)
 {
     double term[REDUCE_PIECE];
     size_t bytes = (size_t)n * sizeof *x;
-    if (d->me) return dev_send_msg(&d->tp, 0, TP_UNDER, x, bytes, e) || hear_all(d, 0, x, bytes, e) ? -1 : 0;
+    if (d->me) return dev_send_msg(&d->tp, 0, TP_UNDER, x, bytes, e) || recv_all(d, 0, x, bytes, e) ? -1 : 0;
     for (int r = 1; r < d->size; r++) {
-        if (hear_all(d, r, term, bytes, e)) return -1;
+        if (recv_all(d, r, term, bytes, e)) return -1;
         for (int i = 0; i < n; i++) x[i] += term[i];
     }
     for (int r = 1; r < d->size; r++) if (dev_send_msg(&d->tp, r, TP_UNDER, x, bytes, e)) return -1;
@@ -253,7 +253,7 @@ int dev_reduce(struct tp *t, double *x, int n, struct err *e)
 int dev_bcast(struct tp *t, void *p, size_t bytes, struct err *e)
 {
     struct dev *d = dev_of(t);
-    if (d->me) return hear_all(d, 0, p, bytes, e);
+    if (d->me) return recv_all(d, 0, p, bytes, e);
     for (int r = 1; r < d->size; r++) if (dev_send_msg(t, r, TP_UNDER, p, bytes, e)) return -1;
     return 0;
 }

@@ -34,7 +34,7 @@ int handshake_give(struct meet *m, int to, const void *gift, struct err *e)
 }
 
 /* Takes the messages of a rank until it is through; later messages do not belong to the handshake. */
-static int rank_hear(struct meet *m, int rank, struct err *e)
+static int rank_poll(struct meet *m, int rank, struct err *e)
 {
     struct handshake_word w;
     struct tp_message heard = {rank, TP_UNDER, &w, sizeof w};
@@ -52,10 +52,10 @@ static int rank_hear(struct meet *m, int rank, struct err *e)
     return got < 0 ? -1 : 0;
 }
 
-int handshake_hear(struct meet *m, struct err *e)
+int handshake_poll(struct meet *m, struct err *e)
 {
     if (m->under->ops->progress(m->under, e)) return -1;
-    for (int r = 0; r < m->n; r++) if (rank_hear(m, r, e)) return -1;
+    for (int r = 0; r < m->n; r++) if (rank_poll(m, r, e)) return -1;
     return 0;
 }
 
@@ -64,14 +64,14 @@ int handshake_cause(struct meet *m, struct err *e)
     struct err first = {0};
     uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_MEET);
     if (m->heard) return 0;
-    while (!handshake_hear(m, &first) && clock_ns() < until) sched_yield();
+    while (!handshake_poll(m, &first) && clock_ns() < until) sched_yield();
     if (!m->heard) return 0;
     *e = first;
     return 1;
 }
 
 /* A rank that received the failure from another rank does not pass it on: the failed rank sends it to all. */
-static void failure_tell(struct meet *m, const struct err *e)
+static void failure_report(struct meet *m, const struct err *e)
 {
     struct handshake_word w = {.kind = FAILED, .code = e->code};
     struct err none = {0};
@@ -85,7 +85,7 @@ static int all_wait(struct meet *m, struct err *e)
     int missing = m->n;
     for (int r = 0; r < m->n; r++) if (r != m->me && word_say(m, r, &w, e)) return -1;
     while (missing) {
-        if (handshake_hear(m, e)) return -1;
+        if (handshake_poll(m, e)) return -1;
         missing = 0;
         for (int r = 0; r < m->n; r++) missing += !m->through[r];
         if (missing) sched_yield();
@@ -95,7 +95,7 @@ static int all_wait(struct meet *m, struct err *e)
 
 int handshake_end(struct meet *m, int bad, struct err *e)
 {
-    if (bad) failure_tell(m, e);
+    if (bad) failure_report(m, e);
     else bad = all_wait(m, e);
     free(m->through);
     return bad ? -1 : 0;

@@ -15,7 +15,7 @@ struct meet {
     int me, n;
     bool *through;                                       /* of each rank: it succeeded and sends no more */
     bool heard;                                          /* another rank failed */
-    void (*take)(void *ctx, int from, const void *gift); /* called by handshake_hear and handshake_end */
+    void (*take)(void *ctx, int from, const void *gift); /* called by handshake_poll and handshake_end */
     void *ctx;
 };
 
@@ -23,11 +23,11 @@ void handshake_begin(struct meet *m, struct tp *under, void (*take)(void *ctx, i
 int handshake_give(struct meet *m, int to, const void *gift, struct err *e);
 /* Takes messages without waiting. -1: another rank or the transport below failed; e is that error, with the text of the
  * rank where it happened. */
-int handshake_hear(struct meet *m, struct err *e);
+int handshake_poll(struct meet *m, struct err *e);
 /* For an error that may follow from another rank's failure: waits a moment for that rank's message. 1: e is now the
  * cause; 0: no message came. */
 int handshake_cause(struct meet *m, struct err *e);
 /* bad: this rank failed, with e. Otherwise it waits for all others. Returns 0 if all succeeded, else -1 with e as in
- * handshake_hear. m is not used after it. */
+ * handshake_poll. m is not used after it. */
 int handshake_end(struct meet *m, int bad, struct err *e);
 #endif

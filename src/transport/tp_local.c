@@ -332,7 +332,7 @@ static int local_send_msg(struct tp *t, int to, int stream, const void *p, size_
     return 0;
 }
 
-static bool box_hear(struct tp_box *b, struct tp_message *heard)
+static bool box_take(struct tp_box *b, struct tp_message *heard)
 {
     const struct local_message *m = (const struct local_message *)b->first;
     if (!m) return false;
@@ -351,7 +351,7 @@ static int local_recv_msg(struct tp *t, struct tp_message *m, struct err *e)
     bool heard = false;
     if (!atomic_load(&l->waiting[m->stream])) return 0;
     pthread_mutex_lock(&h->lock);
-    for (int r = first; !heard && r < end; r++) heard = box_hear(box_at(h, r, l->me, m->stream), m);
+    for (int r = first; !heard && r < end; r++) heard = box_take(box_at(h, r, l->me, m->stream), m);
     if (heard) atomic_fetch_sub(&l->waiting[m->stream], 1);
     pthread_mutex_unlock(&h->lock);
     return heard;

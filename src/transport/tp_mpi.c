@@ -62,7 +62,7 @@ struct mpi {
     size_t piece;
     struct mpi_post *chunk[MAX_CHUNKS]; int n_chunks;    /* requests point into posts, so posts do not move */
     struct list *sends, *recvs;                          /* of each peer, in posting order: posts that are not done */
-    struct tp_shm *rooms;
+    struct tp_shm *windows;
     uint64_t *lent;                                      /* number of loans to each peer so far */
     int n_open;                                          /* posts in those lists */
     struct tp_box said;                                  /* messages being sent */
@@ -168,7 +168,7 @@ static int mpi_post_send(struct tp *t, int to, const struct tp_tag *tag, const v
     struct mpi *m = mpi_of(t);
     struct mpi_post *p = post_new(m, to, tag, (void *)(uintptr_t)buf, &out->slot, e);
     if (!p) return -1;
-    p->head.place = tp_shm_place(m->rooms, to, buf, tag->bytes);
+    p->head.place = tp_shm_place(m->windows, to, buf, tag->bytes);
     if (p->head.place) {
         p->lent = ++m->lent[to];
         p->n_pieces = 0;
@@ -206,7 +206,7 @@ static void mpi_get_release(struct tp *t, struct tp_req *r)
 {
     struct mpi *m = mpi_of(t);
     struct mpi_post *p = post_at(m, r->slot);
-    if (p->lent) tp_shm_return(m->rooms, p->peer, p->lent);
+    if (p->lent) tp_shm_return(m->windows, p->peer, p->lent);
     p->used = false;
     r->slot = -1;
 }
@@ -224,8 +224,8 @@ static int loan_take(struct mpi *m, struct mpi_post *p, struct err *e)
 {
     p->digest = tp_digest(&p->came.place, sizeof p->came.place);
     if (p->digest != p->came.tag.digest) return other_came(m, p->peer, e);
-    p->at = tp_shm_at(m->rooms, p->peer, p->came.place, p->head.tag.bytes);
-    p->lent = p->at ? tp_shm_take(m->rooms, p->peer) : 0;
+    p->at = tp_shm_at(m->windows, p->peer, p->came.place, p->head.tag.bytes);
+    p->lent = p->at ? tp_shm_take(m->windows, p->peer) : 0;
     if (!p->lent) return err_set(e, E_INTERNAL, "rank %d cannot read what rank %d lends", m->me, p->peer);
     p->n_pieces = 0;
     return 0;
@@ -284,7 +284,7 @@ static int sends_drive(struct mpi *m, struct list *l, struct err *e)
         int done = 1;
         if (p->header != MPI_REQUEST_NULL) MPI_TRY(m, e, "sending", MPI_Test(&p->header, &done, MPI_STATUS_IGNORE));
         if (done && pieces_test(m, p, &done, e)) return -1;
-        if (!done || (p->lent && tp_shm_returned(m->rooms, p->peer) < p->lent)) break;
+        if (!done || (p->lent && tp_shm_returned(m->windows, p->peer) < p->lent)) break;
         p->state = TP_DONE;
     }
     list_trim(m, l);
@@ -297,7 +297,7 @@ static void recv_end(struct mpi *m, struct mpi_post *p)
     if (p->lent && !p->borrows) {
         uint64_t began = clock_ns();
         memcpy(p->buf, p->at, p->head.tag.bytes);
-        tp_shm_return(m->rooms, p->peer, p->lent);
+        tp_shm_return(m->windows, p->peer, p->lent);
         p->read_ns = clock_ns() - began;
     }
     while (p->n_here < p->n_pieces) piece_digest(p, p->n_here++);
@@ -488,18 +488,18 @@ static int mpi_recv_msg(struct tp *t, struct tp_message *h, struct err *e)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static void *mpi_room(struct tp *t, size_t bytes) { return tp_shm_make(mpi_of(t)->rooms, bytes); }
+static void *mpi_window(struct tp *t, size_t bytes) { return tp_shm_make(mpi_of(t)->windows, bytes); }
 static int mpi_meet(struct tp *t, const bool *with, struct err *e)
 {
-    return tp_shm_meet(mpi_of(t)->rooms, t, with, e);
+    return tp_shm_meet(mpi_of(t)->windows, t, with, e);
 }
-static bool mpi_reads(struct tp *t, int peer) { return tp_shm_reads(mpi_of(t)->rooms, peer); }
+static bool mpi_reads(struct tp *t, int peer) { return tp_shm_reads(mpi_of(t)->windows, peer); }
 
 /* Lists ranks of one host that send messages although they should share memory; the user should see them. */
 static bool mpi_via(struct tp *t, int i, int *to, const char **via)
 {
     *via = "messages, as memory cannot be shared";
-    return tp_shm_shut(mpi_of(t)->rooms, i, to);
+    return tp_shm_shut(mpi_of(t)->windows, i, to);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -538,7 +538,7 @@ static void mpi_close(struct tp *t)
     free(m->sends);
     free(m->recvs);
     free(m->lent);
-    tp_shm_free(m->rooms);
+    tp_shm_free(m->windows);
     free(m->own);
     free(m->other);
     free(m);
@@ -554,7 +554,7 @@ const struct tp_ops tp_mpi = {
     .post_recv = mpi_post_recv,
     .post_get = mpi_post_get,
     .get_release = mpi_get_release,
-    .room = mpi_room,
+    .window = mpi_window,
     .meet = mpi_meet,
     .reads = mpi_reads,
     .via = mpi_via,
@@ -590,7 +590,7 @@ int tp_mpi_open(int comm_f, struct tp **out, struct err *e)
     m->sends = mem_alloc((size_t)m->n * sizeof *m->sends);
     m->recvs = mem_alloc((size_t)m->n * sizeof *m->recvs);
     m->lent = mem_alloc((size_t)m->n * sizeof *m->lent);
-    m->rooms = tp_shm_new(m->me, m->n);
+    m->windows = tp_shm_new(m->me, m->n);
     for (int i = 0; i < m->n; i++) m->sends[i].first = m->recvs[i].first = -1;
     m->chunk[m->n_chunks++] = mem_alloc(CHUNK * sizeof(struct mpi_post));
     *out = &m->tp;

@@ -49,7 +49,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
     char advice[NCCL_ADVICE], text[DEV_LINK_TEXT];
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
-        if (handshake_hear(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
+        if (handshake_poll(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
         int through = nccl_comm_look(n, k, e);
         if (through < 0) return -1;
         got = got && through;
@@ -179,7 +179,7 @@ static int ids_exchange(struct nccl *n, struct err *e)
         for (int i = 0; i < n->d.n_links; i++)
             if ((n->d.link[i].peer == TP_ALL) == sums && id_give(n, i, e)) return -1;
     while (n->n_missing > 0) {
-        if (handshake_hear(&n->meet, e)) return -1;
+        if (handshake_poll(&n->meet, e)) return -1;
         sched_yield();
     }
     return 0;

@@ -26,7 +26,7 @@ struct tp_shm {
     bool met;
     uint64_t secret;
     size_t head;                                         /* bytes of the head, whole pages */
-    struct shm_window *room;                             /* of each rank: its own window, and those that it reads */
+    struct shm_window *window;                             /* of each rank: its own window, and those that it reads */
     struct lents **lents;                                /* of each rank; NULL: they do not read each other's windows */
     bool *near;                                          /* of each rank: it is on this host and should meet this one */
 };
@@ -34,14 +34,14 @@ struct tp_shm {
 /* Each rank's description of its window, in whole numbers that doubles hold exactly. */
 enum { CARD_HOST, CARD_HOST_HIGH, CARD_PROCESS, CARD_FILE, CARD_BYTES, CARD_SECRET, CARD_SECRET_HIGH, CARD };
 
-static struct door *door_of(const struct tp_shm *r, int rank) { return (struct door *)r->room[rank].at; }
+static struct door *door_of(const struct tp_shm *r, int rank) { return (struct door *)r->window[rank].at; }
 
 struct tp_shm *tp_shm_new(int rank, int ranks)
 {
     struct tp_shm *r = mem_alloc(sizeof *r);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), door = sizeof(struct door) + (size_t)ranks * sizeof(uint64_t);
     *r = (struct tp_shm){.me = rank, .n = ranks, .fd = -1, .head = (door + page - 1) / page * page};
-    r->room = mem_alloc((size_t)ranks * sizeof *r->room);
+    r->window = mem_alloc((size_t)ranks * sizeof *r->window);
     r->lents = mem_alloc((size_t)ranks * sizeof *r->lents);
     r->near = mem_alloc((size_t)ranks * sizeof *r->near);
     return r;
@@ -50,11 +50,11 @@ struct tp_shm *tp_shm_new(int rank, int ranks)
 void tp_shm_free(struct tp_shm *r)
 {
     for (int i = 0; i < r->n; i++) {
-        if (r->room[i].at) munmap(r->room[i].at, r->room[i].bytes);
+        if (r->window[i].at) munmap(r->window[i].at, r->window[i].bytes);
         free(r->lents[i]);
     }
     if (r->fd >= 0) close(r->fd);
-    free(r->room);
+    free(r->window);
     free(r->lents);
     free(r->near);
     free(r);
@@ -82,7 +82,7 @@ void *tp_shm_make(struct tp_shm *r, size_t bytes)
         r->fd = -1;
         return NULL;
     }
-    r->room[r->me] = (struct shm_window){p, all};
+    r->window[r->me] = (struct shm_window){p, all};
     door_of(r, r->me)->secret = r->secret;
     return p + r->head;
 }
@@ -111,7 +111,7 @@ static void card_write(const struct tp_shm *r, double *card)
     if (r->fd < 0) return;
     card[CARD_PROCESS] = getpid();
     card[CARD_FILE] = r->fd;
-    card[CARD_BYTES] = (double)r->room[r->me].bytes;
+    card[CARD_BYTES] = (double)r->window[r->me].bytes;
     card[CARD_SECRET] = low(r->secret), card[CARD_SECRET_HIGH] = high(r->secret);
 }
 
@@ -124,7 +124,7 @@ static int file_open(const double *card)
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-static struct shm_window room_read(const double *card)
+static struct shm_window window_map(const double *card)
 {
     struct shm_window none = {0}, x = {.bytes = (size_t)card[CARD_BYTES]};
     struct stat st;
@@ -141,7 +141,7 @@ static struct shm_window room_read(const double *card)
     return none;
 }
 
-static void rooms_read(struct tp_shm *r, const bool *with, const double *cards)
+static void windows_map(struct tp_shm *r, const bool *with, const double *cards)
 {
     const double *own = cards + r->me * CARD;
     for (int i = 0; i < r->n; i++) {
@@ -149,7 +149,7 @@ static void rooms_read(struct tp_shm *r, const bool *with, const double *cards)
         bool known = card[CARD_HOST] + card[CARD_HOST_HIGH] > 0;
         r->near[i] = i != r->me && (!with || with[i]) && known && card[CARD_HOST] == own[CARD_HOST] &&
                      card[CARD_HOST_HIGH] == own[CARD_HOST_HIGH];
-        if (r->near[i] && own[CARD_BYTES] > 0 && card[CARD_BYTES] > 0) r->room[i] = room_read(card);
+        if (r->near[i] && own[CARD_BYTES] > 0 && card[CARD_BYTES] > 0) r->window[i] = window_map(card);
     }
 }
 
@@ -161,8 +161,8 @@ int tp_shm_meet(struct tp_shm *r, struct tp *t, const bool *with, struct err *e)
     double *reads = mem_alloc((size_t)(r->n * r->n) * sizeof *reads);
     card_write(r, cards + r->me * CARD);
     int bad = t->ops->reduce(t, cards, r->n * CARD, e);
-    if (!bad) rooms_read(r, with, cards);
-    for (int i = 0; i < r->n; i++) reads[r->me * r->n + i] = i != r->me && r->room[i].at != NULL;
+    if (!bad) windows_map(r, with, cards);
+    for (int i = 0; i < r->n; i++) reads[r->me * r->n + i] = i != r->me && r->window[i].at != NULL;
     bad = bad || t->ops->reduce(t, reads, r->n * r->n, e);
     for (int i = 0; i < r->n && !bad; i++)
         if (reads[r->me * r->n + i] > 0 && reads[i * r->n + r->me] > 0) r->lents[i] = mem_alloc(sizeof **r->lents);
@@ -187,7 +187,7 @@ bool tp_shm_shut(const struct tp_shm *r, int i, int *peer)
 
 uint64_t tp_shm_place(const struct tp_shm *r, int to, const void *p, size_t bytes)
 {
-    const struct shm_window *own = &r->room[r->me];
+    const struct shm_window *own = &r->window[r->me];
     uintptr_t first = (uintptr_t)own->at + r->head, end = (uintptr_t)own->at + own->bytes, at = (uintptr_t)p;
     if (!r->lents[to] || !bytes || at < first || at > end || bytes > end - at) return 0;
     return at - first + 1;
@@ -200,7 +200,7 @@ uint64_t tp_shm_returned(const struct tp_shm *r, int by)
 
 const void *tp_shm_at(const struct tp_shm *r, int from, uint64_t place, size_t bytes)
 {
-    const struct shm_window *x = &r->room[from];
+    const struct shm_window *x = &r->window[from];
     size_t room = r->lents[from] ? x->bytes - r->head : 0;
     if (!place || place - 1 > room || bytes > room - (place - 1)) return NULL;
     return x->at + r->head + (place - 1);

@@ -85,7 +85,7 @@ void *cuda_mirror(struct be *b, const void *key, const void *host, size_t bytes,
  * of be_ops. */
 cudaError_t cuda_take(struct be *b, void **out, size_t bytes);
 int cuda_event_new(cudaEvent_t *ev, struct err *e);      /* without timing */
-int cuda_room(struct be *b, size_t *bytes, struct err *e);
+int cuda_free_memory(struct be *b, size_t *bytes, struct err *e);
 void *cuda_alloc(struct be *b, size_t bytes, struct err *e);
 void cuda_free(struct be *b, void *p, size_t bytes);
 size_t cuda_taken(const struct be *b);
@@ -97,7 +97,7 @@ int cuda_down(struct be *b, void *dst, const void *src, size_t bytes, struct err
 /* cuda_values.c: entries of be_ops. */
 int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e);
 int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e);
-int cuda_load_room(struct be *b, int tensor, struct err *e);
+int cuda_load_open(struct be *b, int tensor, struct err *e);
 int cuda_tensor_send(struct be *b, int tensor, int n, const void *plain, int *ticket, struct err *e);
 int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket, struct err *e);
 int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);

@@ -16,7 +16,7 @@ cudaError_t cuda_take(struct be *b, void **out, size_t bytes)
     return bad;
 }
 
-int cuda_room(struct be *b, size_t *bytes, struct err *e)
+int cuda_free_memory(struct be *b, size_t *bytes, struct err *e)
 {
     size_t all;
     return cuda_check(e, "free memory", cudaMemGetInfo(bytes, &all));
@@ -35,7 +35,7 @@ void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
     if (cuda_take(b, &p, n) != cudaSuccess) {
         char want[32], have[32];
         cudaGetLastError();                              /* this failure is not the next call's */
-        cuda_room(b, &room, NULL);
+        cuda_free_memory(b, &room, NULL);
         err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want),
                 text_bytes(room, have));
         return NULL;

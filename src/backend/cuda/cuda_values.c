@@ -55,7 +55,7 @@ static int way_of(const struct be *b, int tensor)
     return i < 0 ? 0 : i;
 }
 
-int cuda_load_room(struct be *b, int tensor, struct err *e)
+int cuda_load_open(struct be *b, int tensor, struct err *e)
 {
     struct ways *k = &b->ways[way_of(b, tensor)];
     for (int i = 0; i < WAYS; i++) {
@@ -112,7 +112,7 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
 int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     int ticket;
-    return cuda_load_room(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) ||
+    return cuda_load_open(b, tensor, e) || cuda_tensor_send(b, tensor, n, plain, &ticket, e) ||
                    cuda_tensor_take(b, tensor, n, storage, ticket, e)
                ? -1
                : 0;

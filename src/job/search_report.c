@@ -51,7 +51,7 @@ static void layout_name(const struct search *s, struct run_layout l, struct text
 }
 
 /* Several layouts that do not fit share one line. */
-static void unfit_tell(const struct search *s, int n, struct text *out)
+static void unfit_report(const struct search *s, int n, struct text *out)
 {
     int nearest = -1;
     char b[32];
@@ -85,7 +85,7 @@ static void layouts_table(const struct search *s, struct text *out)
         text_right(out, 11, text_seconds(x->seconds, b[0]));
         text_add(out, " %11s\n", text_bytes(x->peak, b[1]));
     }
-    if (unfit > 1) unfit_tell(s, unfit, out);
+    if (unfit > 1) unfit_report(s, unfit, out);
     int n = s->ranks;
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
     if (n & (n - 1)) text_add(out, "data parallelism on %d devices: not a power of two\n", n);
@@ -124,7 +124,7 @@ static struct shown shown_of(const struct search *s, int columns)
     return l;
 }
 
-static void heading_tell(struct shown l, struct text *out)
+static void heading_report(struct shown l, struct text *out)
 {
     text_add(out, "%3s  ", "");
     if (l.layout) text_add(out, "%-8s ", "layout");
@@ -136,7 +136,7 @@ static void heading_tell(struct shown l, struct text *out)
     text_add(out, "%7s %11s%s\n", "bubble", "peak", l.beside ? "  cut before" : "");
 }
 
-static void found_tell(const struct search *s, int i, struct shown l, struct text *out)
+static void found_report(const struct search *s, int i, struct shown l, struct text *out)
 {
     const struct found *x = &s->best[i];
     char b[40];
@@ -155,7 +155,7 @@ static void found_tell(const struct search *s, int i, struct shown l, struct tex
     text_add(out, "\n");
 }
 
-static void cuts_tell(const struct search *s, struct text *out)
+static void cuts_report(const struct search *s, struct text *out)
 {
     text_add(out, "\n%3s  cut before\n", "");
     for (int i = 0; i < s->n; i++) {
@@ -227,9 +227,9 @@ void search_table(const struct search *s, const char *origin, int columns, struc
     if (l.layout)
         text_add(&t, "layout: replicas x ranks of each%s\n", search_gpus(s) ? "" : " x threads of a rank");
     text_add(&t, "\n");
-    heading_tell(l, &t);
-    for (int i = 0; i < s->n; i++) found_tell(s, i, l, &t);
-    if (l.cuts && !l.beside) cuts_tell(s, &t);
+    heading_report(l, &t);
+    for (int i = 0; i < s->n; i++) found_report(s, i, l, &t);
+    if (l.cuts && !l.beside) cuts_report(s, &t);
     text_add(&t, "\n");
     layouts_table(s, &t);
     text_add(&t, "\n");
