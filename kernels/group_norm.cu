@@ -103,7 +103,7 @@ template <class T, int N, class I> struct group_pass {
 };
 
 template <class T>
-static int forward(void *stream, const struct k_group_norm *k, const T *x, T *y, double *saved, double *part)
+static int group_norm_forward(void *stream, const struct k_group_norm *k, const T *x, T *y, double *saved, double *part)
 {
     const struct parts p = parts_of(k);
     const int c = k->s.c;
@@ -119,8 +119,8 @@ extern "C" int k_group_norm(void *stream, const struct k_group_norm *k, const vo
                             void *work)
 {
     double *const part = (double *)work;
-    return BY_TYPE(k->s.type, forward<float>(stream, k, (const float *)x, (float *)y, saved, part),
-                   forward<bf16>(stream, k, (const bf16 *)x, (bf16 *)y, saved, part));
+    return BY_TYPE(k->s.type, group_norm_forward<float>(stream, k, (const float *)x, (float *)y, saved, part),
+                   group_norm_forward<bf16>(stream, k, (const bf16 *)x, (bf16 *)y, saved, part));
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static const struct launcher { const char *name, *size, *rank, *wants, *unless, 
     {"a launcher with PMIx", NULL, "PMIX_RANK"},
 };
 
-static int number(const char *name)
+static int count_in(const char *name)
 {
     const char *s = name ? getenv(name) : NULL;
     char *end;
@@ -42,11 +42,11 @@ static int ranks_of(const struct launcher *l)
 {
     if ((l->wants && !getenv(l->wants)) || (l->unless && getenv(l->unless))) return 0;
     if (l->size && !strncmp(l->size, "SLURM_", 6) && !is_task()) return 0;
-    int size = number(l->size), rank = number(l->rank);
+    int size = count_in(l->size), rank = count_in(l->rank);
     return size > rank ? size : rank + 1;
 }
 
-static bool has_size(const struct launcher *l) { return number(l->size) > number(l->rank); }
+static bool has_size(const struct launcher *l) { return count_in(l->size) > count_in(l->rank); }
 
 struct launched_claim launched_claim(void)
 {
@@ -61,7 +61,7 @@ struct launched_claim launched_claim(void)
     return first;
 }
 
-static const char *at_least(const struct launched_claim *c) { return number(c->name) == c->ranks ? "" : "at least "; }
+static const char *at_least(const struct launched_claim *c) { return count_in(c->name) == c->ranks ? "" : "at least "; }
 
 int launched_check(const struct launched_claim *c, int ranks, const char *library, struct err *e)
 {
@@ -81,7 +81,7 @@ int launched_once(const char *program, struct err *e)
 
 static void outer_report(const char *name, int ranks, struct text *out)
 {
-    int n = number(name);
+    int n = count_in(name);
     if (n > 1 && n != ranks)
         text_add(out, "note: %s is %d, and this run has %d rank%s: assuming that it belongs to an outer job\n", name, n,
                  ranks, ranks == 1 ? "" : "s");

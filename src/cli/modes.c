@@ -114,7 +114,7 @@ static const struct plan *shown_plan(const struct job *j)
     return NULL;
 }
 
-static int draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k,
+static int modes_draw(const struct opts *o, const struct conf *c, const struct plan *p, const struct cost *k,
                 struct text *out, struct err *e)
 {
     struct text file = {0};
@@ -223,7 +223,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
     const struct plan *p = shown_plan(j);
     if (!p) return err_set(e, E_CONF, "%s: nothing to plan: no samples to evaluate", j->conf->file);
     if (o->mode == MODE_PRINT_SCHEDULE) plan_draw_text(p, j->cost, text_output_columns(), false, out);
-    else if (o->mode == MODE_DRAW_SCHEDULE) return draw(o, j->conf, p, j->cost, out, e);
+    else if (o->mode == MODE_DRAW_SCHEDULE) return modes_draw(o, j->conf, p, j->cost, out, e);
     else if (o->json) add_json(out, plan_json(p, j->cost));
     else {
         plan_table(p, j->cost, text_output_columns(), out);

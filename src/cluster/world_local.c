@@ -17,7 +17,7 @@ struct local_member { struct world w; struct world_meeting *m; };
 
 static struct world_meeting *meeting_of(struct world *w) { return ((struct local_member *)w)->m; }
 
-static int lowest(struct world *w, int x)
+static int allreduce_min(struct world *w, int x)
 {
     struct world_meeting *m = meeting_of(w);
     m->x[w->rank] = x;
@@ -27,7 +27,7 @@ static int lowest(struct world *w, int x)
     return x;
 }
 
-static void share(struct world *w, int from, void *p, size_t bytes)
+static void broadcast(struct world *w, int from, void *p, size_t bytes)
 {
     struct world_meeting *m = meeting_of(w);
     if (w->rank == from) m->p = p;
@@ -36,7 +36,7 @@ static void share(struct world *w, int from, void *p, size_t bytes)
     pthread_barrier_wait(&m->barrier);
 }
 
-static void gather(struct world *w, void *all, size_t bytes)
+static void allgather(struct world *w, void *all, size_t bytes)
 {
     struct world_meeting *m = meeting_of(w);
     m->all[w->rank] = all;
@@ -73,7 +73,8 @@ struct world **world_local(int n, struct err *e)
         struct local_member *k = mem_alloc(sizeof *k);
         k->m = m;
         k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .maker = i == 0,
-                              .min = lowest, .broadcast = share, .allgather = gather, .open = open_local, .end = end};
+                              .min = allreduce_min, .broadcast = broadcast, .allgather = allgather,
+                              .open = open_local, .end = end};
         w[i] = &k->w;
     }
     if (!tp_local_open(n, m->tp, e)) return w;

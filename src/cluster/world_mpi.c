@@ -7,7 +7,7 @@
 #include "base/proc.h"
 #include "cluster/world.h"
 
-static int lowest(struct world *w, int x)
+static int allreduce_min(struct world *w, int x)
 {
     int least;
     (void)w;
@@ -15,13 +15,13 @@ static int lowest(struct world *w, int x)
     return least;
 }
 
-static void share(struct world *w, int from, void *p, size_t bytes)
+static void broadcast(struct world *w, int from, void *p, size_t bytes)
 {
     (void)w;
     MPI_Bcast(p, (int)bytes, MPI_BYTE, from, MPI_COMM_WORLD);
 }
 
-static void gather(struct world *w, void *all, size_t bytes)
+static void allgather(struct world *w, void *all, size_t bytes)
 {
     (void)w;
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
@@ -62,8 +62,8 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
 {
     int provided;
     *w =
-        (struct world){.maker = true, .min = lowest, .broadcast = share, .allgather = gather, .open = open_mpi,
-                       .end = end};
+        (struct world){.maker = true, .min = allreduce_min, .broadcast = broadcast, .allgather = allgather,
+                       .open = open_mpi, .end = end};
     tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

@@ -4,7 +4,7 @@
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, FOUR };
 
 /* Turns one number into a range of that distance around the middle, but no factor below 0. */
-static int fit(struct aug *a, struct aug_size *s, struct err *e)
+static int color_jitter_fit(struct aug *a, struct aug_size *s, struct err *e)
 {
     for (int i = 0; i < FOUR; i++) {
         double *v = a->of[i].v, middle = i == HUE ? 0 : 1, far = v[0];
@@ -18,7 +18,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
 }
 
 /* v[0..3]: their order; then the four factors, as in torchvision's ColorJitter. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void color_jitter_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     for (int i = 0; i < FOUR; i++) {
         int k = (int)variate_below(r, (uint64_t)i + 1);
@@ -28,7 +28,7 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
     for (int i = 0; i < FOUR; i++) v[FOUR + i] = variate_between(r, a->of[i].v[0], a->of[i].v[1]);
 }
 
-static void apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
+static void color_jitter_apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
 {
     static void (*const change[])(struct canvas *c, double by) = {colours_brightness, colours_contrast,
                                                                   colours_saturation, colours_hue};
@@ -45,5 +45,6 @@ static const struct aug_param param[] = {
     {"hue", "0", 1, 2, -0.5, 0.5, false, true, "the same of a turn, around 0"}, {0}};
 const struct aug_kind aug_color_jitter = {
     .name = "color_jitter", .text = "random brightness, contrast, saturation and hue, in random order",
-    .stage = AUG_PICTURE, .pixels = true, .param = param, .fit = fit, .draw = draw, .apply = apply,
+    .stage = AUG_PICTURE, .pixels = true, .param = param, .fit = color_jitter_fit, .draw = color_jitter_draw,
+    .apply = color_jitter_apply,
 };

@@ -10,7 +10,7 @@ static void span(struct draws *r, int size, double part, double *begin, double *
 
 /* Like torchvision's CutMix: a rectangle of the picture's shape with a random centre, clipped at the border. Labels are
  * weighted by the area that remains. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void cutmix_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     double part = 0.5 * sqrt(1 - variate_beta(r, a->of[MIX_ALPHA].v[0]));
     span(r, width, part, &v[3], &v[4]);
@@ -32,5 +32,5 @@ static void mix(const double *v, struct canvas *c, const float *other)
 static const struct aug_param param[] = {MIX_PARAMS("1"), {0}};
 const struct aug_kind aug_cutmix = {
     .name = "cutmix", .text = "a rectangle comes from another sample, and the same share of the labels",
-    .stage = AUG_MIX, .param = param, .draw = draw, .mix = mix,
+    .stage = AUG_MIX, .param = param, .draw = cutmix_draw, .mix = mix,
 };

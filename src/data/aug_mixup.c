@@ -1,6 +1,6 @@
 #include "data/augment_int.h"
 
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void mixup_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     v[0] = variate_beta(r, a->of[MIX_ALPHA].v[0]);
 }
@@ -15,5 +15,5 @@ static void mix(const double *v, struct canvas *c, const float *other)
 static const struct aug_param param[] = {MIX_PARAMS("0.2"), {0}};
 const struct aug_kind aug_mixup = {
     .name = "mixup", .text = "the values and labels of two samples are averaged", .stage = AUG_MIX, .any = true,
-    .param = param, .draw = draw, .mix = mix,
+    .param = param, .draw = mixup_draw, .mix = mix,
 };

@@ -4,7 +4,7 @@
 enum { OPS, MAGNITUDE, OPS_MOST = AUG_DRAWN / 2, BINS = 31 };
 
 /* torchvision's RandAugment: several operations of equal magnitude. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void rand_augment_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     static const struct augment_op_range most = {0.3, 150.0 / 331.0, 30, 0.9, 4};
     int bin = (int)a->of[MAGNITUDE].v[0];
@@ -17,7 +17,7 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
     }
 }
 
-static void apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
+static void rand_augment_apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
 {
     for (int i = 0; i < (int)a->of[OPS].v[0]; i++) augment_op_apply((enum policy)v[2 * i], v[2 * i + 1], c);
 }
@@ -28,5 +28,5 @@ static const struct aug_param param[] = {
 const struct aug_kind aug_rand_augment = {
     .name = "rand_augment", .stage = AUG_PICTURE, .pixels = true,
     .text = "changes chosen at random from fourteen, all of one strength: torchvision's RandAugment",
-    .param = param, .draw = draw, .apply = apply,
+    .param = param, .draw = rand_augment_draw, .apply = rand_augment_apply,
 };

@@ -2,7 +2,7 @@
 
 enum { SIZE, PADDING };
 
-static int fit(struct aug *a, struct aug_size *s, struct err *e)
+static int random_crop_fit(struct aug *a, struct aug_size *s, struct err *e)
 {
     int more = 2 * (int)a->of[PADDING].v[0];
     aug_size_take(a, SIZE);
@@ -14,7 +14,7 @@ static int fit(struct aug *a, struct aug_size *s, struct err *e)
 }
 
 /* A random place in the padded picture, as in torchvision's RandomCrop. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void random_crop_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     double padding = a->of[PADDING].v[0];
     int64_t down = height - a->height + 2 * (int64_t)padding, across = width - a->width + 2 * (int64_t)padding;
@@ -27,5 +27,5 @@ static const struct aug_param param[] = {
     {0}};
 const struct aug_kind aug_random_crop = {
     .name = "random_crop", .text = "random crop of that size", .stage = AUG_PICTURE, .cuts = true,
-    .param = param, .fit = fit, .draw = draw,
+    .param = param, .fit = random_crop_fit, .draw = random_crop_draw,
 };

@@ -5,7 +5,7 @@ enum { P, SCALE, RATIO, VALUE, NOISE };
 
 /* Like torchvision's RandomErasing.get_params: up to ten draws of an area and a log ratio, until the rectangle fits;
  * then a place. v[2] 0: erase nothing. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void random_erasing_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     const double *scale = a->of[SCALE].v, *ratio = a->of[RATIO].v, all = (double)height * width;
     bool does = variate_uniform(r) < a->of[P].v[0];
@@ -22,7 +22,7 @@ static void draw(const struct aug *a, struct draws *r, int height, int width, do
     }
 }
 
-static void apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
+static void random_erasing_apply(const struct aug *a, const double *v, struct draws *r, struct canvas *c)
 {
     float *x = (float *)c->at, value = (float)a->of[VALUE].v[0];
     bool noise = a->of[NOISE].v[0] != 0;
@@ -40,5 +40,5 @@ static const struct aug_param param[] = {
     {"noise", "0", 1, 1, 0, 1, true, .text = "if 1, fill with standard normal numbers instead"}, {0}};
 const struct aug_kind aug_random_erasing = {
     .name = "random_erasing", .text = "overwrites a random rectangle", .stage = AUG_NUMBERS, .param = param,
-    .draw = draw, .apply = apply,
+    .draw = random_erasing_draw, .apply = random_erasing_apply,
 };

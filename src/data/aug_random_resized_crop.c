@@ -3,7 +3,7 @@
 
 enum { SIZE, SCALE, RATIO };
 
-static int fit(struct aug *a, struct aug_size *s, struct err *e)
+static int random_resized_crop_fit(struct aug *a, struct aug_size *s, struct err *e)
 {
     aug_size_take(a, SIZE);
     *s = (struct aug_size){a->height, a->width, false};
@@ -22,7 +22,7 @@ static void middle(const double *ratio, int height, int width, double *v)
 
 /* Like torchvision's RandomResizedCrop.get_params: up to ten draws of an area and a log ratio, until the rectangle
  * fits, and then a place. */
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void random_resized_crop_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     const double *scale = a->of[SCALE].v, *ratio = a->of[RATIO].v, all = (double)height * width;
     v[4] = a->height;
@@ -47,5 +47,6 @@ static const struct aug_param param[] = {
     {"ratio", "0.75,1.3333333333333333", 2, 2, 0.001, 1000, false, true, "its width by its height"}, {0}};
 const struct aug_kind aug_random_resized_crop = {
     .name = "random_resized_crop", .text = "random part of the whole picture, scaled to that size",
-    .stage = AUG_WHOLE, .pixels = true, .param = param, .fit = fit, .draw = draw,
+    .stage = AUG_WHOLE, .pixels = true, .param = param, .fit = random_resized_crop_fit,
+    .draw = random_resized_crop_draw,
 };

@@ -2,7 +2,7 @@
 
 enum { SIZE };
 
-static int fit(struct aug *a, struct aug_size *s, struct err *e)
+static int resize_fit(struct aug *a, struct aug_size *s, struct err *e)
 {
     aug_size_take(a, SIZE);
     *s = (struct aug_size){a->height, a->width, a->of[SIZE].n == 1};
@@ -16,7 +16,7 @@ static double longer(int side, int shorter, int size)
     return v < 1 << 30 ? (double)(int64_t)v : 1 << 30;
 }
 
-static void draw(const struct aug *a, struct draws *r, int height, int width, double *v)
+static void resize_draw(const struct aug *a, struct draws *r, int height, int width, double *v)
 {
     bool one = a->of[SIZE].n == 1;
     v[2] = height;
@@ -30,5 +30,5 @@ static const struct aug_param param[] = {
      "which random_crop or center_crop then takes a part; the default is what the model takes"}, {0}};
 const struct aug_kind aug_resize = {
     .name = "resize", .text = "the whole picture, scaled to that size", .stage = AUG_WHOLE, .pixels = true,
-    .param = param, .fit = fit, .draw = draw,
+    .param = param, .fit = resize_fit, .draw = resize_draw,
 };

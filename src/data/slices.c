@@ -4,7 +4,7 @@
 #include <string.h>
 #include "data/slices.h"
 
-static int64_t at(const struct slices *s, int64_t x, int64_t y, int64_t z)
+static int64_t slices_at(const struct slices *s, int64_t x, int64_t y, int64_t z)
 {
     return (x * s->size[1] + y) * s->size[2] + z;
 }
@@ -16,7 +16,7 @@ int64_t slices_best(const struct slices *s)
     for (int64_t z = 0; z < s->size[2] && of; z++) {
         int64_t n = 0, middle = s->size[2] / 2;
         for (int64_t x = 0; x < s->size[0]; x++)
-            for (int64_t y = 0; y < s->size[1]; y++) n += of[at(s, x, y, z)] != 0;
+            for (int64_t y = 0; y < s->size[1]; y++) n += of[slices_at(s, x, y, z)] != 0;
         if (n < most || !n || (n == most && llabs(z - middle) >= llabs(best - middle))) continue;
         most = n;
         best = z;
@@ -26,12 +26,12 @@ int64_t slices_best(const struct slices *s)
 
 static bool outlined(const struct slices *s, const uint8_t *of, int64_t x, int64_t y, int64_t z)
 {
-    if (!of || !of[at(s, x, y, z)]) return false;
+    if (!of || !of[slices_at(s, x, y, z)]) return false;
     static const int step[4][2] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}};
     for (int i = 0; i < 4; i++) {
         int64_t to_x = x + step[i][0], to_y = y + step[i][1];
         bool inside = to_x >= 0 && to_x < s->size[0] && to_y >= 0 && to_y < s->size[1];
-        if (inside && of[at(s, to_x, to_y, z)] != of[at(s, x, y, z)]) return true;
+        if (inside && of[slices_at(s, to_x, to_y, z)] != of[slices_at(s, x, y, z)]) return true;
     }
     return false;
 }
@@ -42,15 +42,15 @@ static void range_find(const struct slices *s, int64_t z, float *lo, float *hi)
     *hi = -INFINITY;
     for (int64_t x = 0; x < s->size[0]; x++)
         for (int64_t y = 0; y < s->size[1]; y++) {
-            *lo = fminf(*lo, s->values[at(s, x, y, z)]);
-            *hi = fmaxf(*hi, s->values[at(s, x, y, z)]);
+            *lo = fminf(*lo, s->values[slices_at(s, x, y, z)]);
+            *hi = fmaxf(*hi, s->values[slices_at(s, x, y, z)]);
         }
 }
 
 static void point(const struct slices *s, const int64_t voxel[3], float lo, float hi, uint8_t rgb[3])
 {
     const int64_t x = voxel[0], y = voxel[1], z = voxel[2];
-    const float part = hi > lo ? (s->values[at(s, x, y, z)] - lo) / (hi - lo) : 0;
+    const float part = hi > lo ? (s->values[slices_at(s, x, y, z)] - lo) / (hi - lo) : 0;
     const bool truth = outlined(s, s->truth, x, y, z), guess = outlined(s, s->guess, x, y, z);
     memset(rgb, (int)lrintf(part * 255), 3);
     if (!truth && !guess) return;

@@ -44,7 +44,7 @@ static const uint8_t *block(struct tar *t, uint64_t at, struct err *e)
 }
 
 /* Octal digits among blanks and NULs, or, if the first bit is set, a number of base 256. */
-static bool number(const uint8_t *s, int n, uint64_t *v)
+static bool field_number(const uint8_t *s, int n, uint64_t *v)
 {
     int i = 0;
     *v = 0;
@@ -67,7 +67,7 @@ static bool sum_right(const uint8_t *h)
     unsigned sum = SUM_N * ' ';                          /* blanks replace the sum itself */
     for (int i = 0; i < BLOCK; i++) sum += h[i];
     for (int i = SUM; i < SUM + SUM_N; i++) sum -= h[i];
-    return number(h + SUM, SUM_N, &stated) && stated == sum;
+    return field_number(h + SUM, SUM_N, &stated) && stated == sum;
 }
 
 static bool empty(const uint8_t *h)
@@ -158,7 +158,7 @@ static enum tar_kind kind_of(uint8_t type)
 static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t *size, struct err *e)
 {
     uint64_t room = t->size - t->at - BLOCK;
-    if (!number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "an invalid size", e);
+    if (!field_number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "an invalid size", e);
     if (t->has_size && !extra) *size = t->size_given;
     if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0; /* links, devices, folders have no data, whatever the field says */
     if (*size <= room) return 0;

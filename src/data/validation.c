@@ -86,7 +86,7 @@ static int member_order(const void *a, const void *b)
 }
 
 /* Draws k of n samples: takes each with probability (samples still to draw) / (samples left). */
-static void draw(const struct class_member *m, uint64_t n, uint64_t k, uint64_t seed, bool *kept)
+static void validation_draw(const struct class_member *m, uint64_t n, uint64_t k, uint64_t seed, bool *kept)
 {
     for (uint64_t i = 0; i < n && k; i++) {
         uint32_t w[4];
@@ -111,7 +111,7 @@ void validation_choose(const int64_t *class, uint64_t n, double share, uint64_t 
         const uint64_t up = (uint64_t)ceil(share * (double)all), most = up < all ? up : all - 1;
         uint64_t k = until > taken ? until - taken : 0;
         if (k > most) k = most;
-        draw(m + first, end - first, k, seed, kept);
+        validation_draw(m + first, end - first, k, seed, kept);
         taken += k;
     }
     free(m);

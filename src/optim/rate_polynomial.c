@@ -2,7 +2,7 @@
 #include <math.h>
 #include "optim/rate.h"
 
-static double at(const struct conf *c, double base, double t, double span)
+static double polynomial_at(const struct conf *c, double base, double t, double span)
 {
     double end = c->train.learning_rate_end;
     return end + (base - end) * pow(1 - (t < span ? t / span : 1), c->train.power);
@@ -12,4 +12,4 @@ const struct rate_kind rate_polynomial = {
     "polynomial",
     "a power (train.power) of what is left of the run, from train.learning_rate to train.learning_rate_end (torch's "
     "PolynomialLR)",
-    at};
+    polynomial_at};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include "optim/rate.h"
 
-static double at(const struct conf *c, double base, double t, double span)
+static double step_at(const struct conf *c, double base, double t, double span)
 {
     (void)span;
     for (int i = 0; i < c->train.milestones.n; i++)
@@ -14,4 +14,4 @@ static double at(const struct conf *c, double base, double t, double span)
 const struct rate_kind rate_step = {
     "step",
     "multiplied by train.gamma at each of train.milestones (torch's MultiStepLR), or every train.step_size (StepLR)",
-    at};
+    step_at};

@@ -311,7 +311,7 @@ static int search_run(struct cut_search *s)
     return cuts_try(s, 0);
 }
 
-static int split(const struct part_request *q, int *first_group, struct err *e)
+static int auto_split(const struct part_request *q, int *first_group, struct err *e)
 {
     size_t n = (size_t)q->n_stages + 1;
     struct cut_search s = {.q = q,
@@ -340,4 +340,5 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
     return bad;
 }
 
-const struct part_kind part_auto = {"auto", "the shortest simulated step that fits the ranks' memory", true, split};
+const struct part_kind part_auto = {"auto", "the shortest simulated step that fits the ranks' memory", true,
+                                    auto_split};

@@ -62,7 +62,7 @@ static int section_cut(const struct selection *s, const struct conf *c, int i, i
     return k;
 }
 
-static int split(const struct part_request *q, int *first_group, struct err *e)
+static int manual_split(const struct part_request *q, int *first_group, struct err *e)
 {
     const struct selection *s = q->sel;
     const struct conf *c = q->conf;
@@ -89,4 +89,4 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
 }
 
 const struct part_kind part_manual = {"manual", "first and last layer of each stage as the stage sections say", false,
-                                      split};
+                                      manual_split};

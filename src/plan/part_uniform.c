@@ -2,7 +2,7 @@
 #include "plan/part.h"
 #include "plan/plan.h"
 
-static int split(const struct part_request *q, int *first_group, struct err *e)
+static int uniform_split(const struct part_request *q, int *first_group, struct err *e)
 {
     int n = q->sel->n_groups;
     for (int i = 0, at = 0; i <= q->n_stages; i++) {
@@ -12,4 +12,4 @@ static int split(const struct part_request *q, int *first_group, struct err *e)
     return 0;
 }
 
-const struct part_kind part_uniform = {"uniform", "the same number of layers a stage", false, split};
+const struct part_kind part_uniform = {"uniform", "the same number of layers a stage", false, uniform_split};

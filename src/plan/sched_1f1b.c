@@ -7,7 +7,7 @@ extern const struct sched_kind sched_1f1b;
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-static void row_build(const struct sched_request *r, int rank, struct sched *out)
+static void sched_1f1b_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     int stage = r->map->stages_of[rank][0], warm = least(r->map->n_stages - stage, r->n_mb);
     if (r->in_flight) warm = least(warm, r->in_flight);
@@ -19,12 +19,12 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
     }
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int sched_1f1b_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
     if (sched_map_check(&sched_1f1b, r->map, e)) return -1;
-    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
+    for (int rank = 0; rank < r->map->n_ranks; rank++) sched_1f1b_row_build(r, rank, out);
     return 0;
 }
 
 const struct sched_kind sched_1f1b = {
-    .name = "1f1b", .text = "one forward, one backward: the least memory", .build = build};
+    .name = "1f1b", .text = "one forward, one backward: the least memory", .build = sched_1f1b_build};

@@ -101,7 +101,7 @@ static int found_choose(const struct sched_request *r, struct found_rows *x, int
     return 0;
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int auto_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
     int n = 0, best = 0, bad = sched_map_check(&sched_auto, r->map, e);
     if (bad) return -1;
@@ -124,4 +124,4 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 
 const struct sched_kind sched_auto = {
     .name = "auto", .text = "by the costs, the fastest that fits in memory; found by a search",
-    .chunks = true, .turns = true, .weighs = true, .build = build};
+    .chunks = true, .turns = true, .weighs = true, .build = auto_build};

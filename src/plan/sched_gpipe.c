@@ -3,7 +3,7 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static void row_build(const struct sched_request *r, int rank, struct sched *out)
+static void gpipe_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
     const int most = r->in_flight ? r->in_flight : r->n_mb;
@@ -19,11 +19,11 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
     }
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int gpipe_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
+    for (int rank = 0; rank < r->map->n_ranks; rank++) gpipe_row_build(r, rank, out);
     return 0;
 }
 
 const struct sched_kind sched_gpipe = {
-    .name = "gpipe", .text = "all forward passes, then all backward passes", .build = build};
+    .name = "gpipe", .text = "all forward passes, then all backward passes", .build = gpipe_build};

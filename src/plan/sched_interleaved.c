@@ -47,7 +47,7 @@ static int ahead_of(const struct sched_request *r, const struct groups *g, int r
     return least(n, v * r->n_mb);
 }
 
-static void row_build(const struct sched_request *r, const struct groups *g, int rank, struct sched *out)
+static void interleaved_row_build(const struct sched_request *r, const struct groups *g, int rank, struct sched *out)
 {
     const int *own = r->map->stages_of[rank], v = r->map->n_stages_of[rank], all = v * r->n_mb;
     const int ahead = ahead_of(r, g, rank);
@@ -63,7 +63,7 @@ static void row_build(const struct sched_request *r, const struct groups *g, int
     }
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int interleaved_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
     if (sched_map_check(&sched_interleaved, r->map, e)) return -1;
     struct groups g = groups_of(r);
@@ -71,10 +71,10 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
     if (r->in_flight && most < ahead_of(r, &g, 0))
         greedy_rows(&(struct greedy_ask){.map = r->map, .n_mb = r->n_mb, .most = most, .deep = true, .alternate = true},
                     out);
-    else for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, &g, rank, out);
+    else for (int rank = 0; rank < r->map->n_ranks; rank++) interleaved_row_build(r, &g, rank, out);
     return 0;
 }
 
 const struct sched_kind sched_interleaved = {
     .name = "interleaved", .text = "1f1b over several stages a rank, in turn: a smaller bubble, more transfers",
-    .chunks = true, .build = build};
+    .chunks = true, .build = interleaved_build};

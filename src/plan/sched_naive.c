@@ -2,7 +2,7 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-static void row_build(const struct sched_request *r, int rank, struct sched *out)
+static void naive_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
     for (int mb = 0; mb < r->n_mb; mb++) {
@@ -14,11 +14,11 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
     }
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int naive_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
-    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
+    for (int rank = 0; rank < r->map->n_ranks; rank++) naive_row_build(r, rank, out);
     return 0;
 }
 
 const struct sched_kind sched_naive = {
-    .name = "naive", .text = "no pipelining: one micro-batch at a time", .build = build};
+    .name = "naive", .text = "no pipelining: one micro-batch at a time", .build = naive_build};

@@ -11,7 +11,7 @@ extern const struct sched_kind sched_zb_h1;
 static int least(int a, int b) { return a < b ? a : b; }
 
 /* ahead: forward passes before the first backward pass; late: the number of micro-batches by which W is delayed. */
-static void row_build(const struct sched_request *r, int rank, struct sched *out)
+static void zb_h1_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     int p = r->map->n_ranks, stage = r->map->stages_of[rank][0];
     int most = r->in_flight ? least(r->in_flight, 2 * p - 1) : p, more = most > p ? most - p : 0;
@@ -26,13 +26,13 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
     for (int w = r->n_mb > late ? r->n_mb - late : 0; w < r->n_mb; w++) sched_push(out, rank, ACT_W, stage, w);
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int zb_h1_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
     if (sched_map_check(&sched_zb_h1, r->map, e)) return -1;
-    for (int rank = 0; rank < r->map->n_ranks; rank++) row_build(r, rank, out);
+    for (int rank = 0; rank < r->map->n_ranks; rank++) zb_h1_row_build(r, rank, out);
     return 0;
 }
 
 const struct sched_kind sched_zb_h1 = {
     .name = "zb-h1", .text = "1f1b with deferred weight gradients: a third of its bubble",
-    .build = build};
+    .build = zb_h1_build};

@@ -23,7 +23,7 @@ static void push_all(struct next *x, int chunk) { push(x, ACT_F, chunk); push(x,
 /* Warm-up: the first stage alone, then both in turn, then all three passes of the second stage. Then all six in turn.
  * At the end B of both stages comes before their W, as often as the rank's number, because earlier ranks wait for these
  * B. */
-static void row_build(const struct sched_request *r, int rank, struct sched *out)
+static void zb_v_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     int p = r->map->n_ranks;
     struct next x = {.r = r, .out = out, .rank = rank};
@@ -37,13 +37,13 @@ static void row_build(const struct sched_request *r, int rank, struct sched *out
         while (x.at[chunk][ACT_W] < r->n_mb) push(&x, ACT_W, chunk);
 }
 
-static int build(const struct sched_request *r, struct sched *out, struct err *e)
+static int zb_v_build(const struct sched_request *r, struct sched *out, struct err *e)
 {
     int p = r->map->n_ranks, v = r->map->n_stages / p;
     int most = !r->in_flight ? p : r->in_flight < 2 * p - 1 ? r->in_flight : 2 * p - 1;
     if (sched_map_check(&sched_zb_v, r->map, e)) return -1;
     if (v == 2 && most == p && r->n_mb >= 2 * p - 1)
-        for (int rank = 0; rank < p; rank++) row_build(r, rank, out);
+        for (int rank = 0; rank < p; rank++) zb_v_row_build(r, rank, out);
     else greedy_rows(&(struct greedy_ask){.map = r->map, .n_mb = r->n_mb, .most = v * most, .deep = true,
                                           .alternate = true}, out);
     return 0;
@@ -51,4 +51,4 @@ static int build(const struct sched_request *r, struct sched *out, struct err *e
 
 const struct sched_kind sched_zb_v = {
     .name = "zb-v", .text = "zb-h1 over several stages a rank, down and up again: hardly a bubble",
-    .chunks = true, .turns = true, .build = build};
+    .chunks = true, .turns = true, .build = zb_v_build};

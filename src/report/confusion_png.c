@@ -88,7 +88,7 @@ static void head_draw(struct confusion_canvas *c, const struct grid *l, int64_t 
     write_at(c, l->left + (int)k * l->cell + (l->cell > columns(s) ? (l->cell - columns(s)) / 2 : 0), EDGE, s, black);
 }
 
-static void draw(struct confusion_canvas *c, const struct grid *l, const uint64_t *count, int64_t n,
+static void confusion_png_draw(struct confusion_canvas *c, const struct grid *l, const uint64_t *count, int64_t n,
                  const char *const *name)
 {
     static const unsigned char black[3];
@@ -110,7 +110,7 @@ int confusion_png(const uint64_t *count, int64_t n, const char *const *name, str
     struct grid l = grid_of(n, name);
     struct confusion_canvas c = {.width = l.left + (int)n * l.cell + EDGE, .height = l.top + (int)n * l.cell + EDGE};
     c.rgb = mem_alloc(3 * (size_t)c.width * (size_t)c.height);
-    draw(&c, &l, count, n, name);
+    confusion_png_draw(&c, &l, count, n, name);
     int bad = picture_png_write(c.rgb, c.height, c.width, out, e);
     free(c.rgb);
     return bad ? err_where(e, "confusion.png") : 0;

@@ -18,7 +18,7 @@ static const void *weights_of(const struct be *b, const struct be_call *c)
     return product_type(b) == DNN_BF16 ? c->packed : c->param[0];
 }
 
-static int forward(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
+static int product_forward(struct be *b, struct cuda_product *p, const struct be_call *c, struct err *e)
 {
     bool fused = p->k.node->op->category == OP_MATRIX;
     const float *bias = p->bias ? c->param[1] : NULL;
@@ -64,7 +64,7 @@ static int weights_back(struct be *b, struct cuda_product *p, const struct be_ca
 static int product_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct cuda_product *p = (struct cuda_product *)k;
-    return k->key.phase == PH_FWD        ? forward(b, p, c, e)
+    return k->key.phase == PH_FWD        ? product_forward(b, p, c, e)
            : k->key.phase == PH_BWD_DATA ? data_back(b, p, c, e)
                                      : weights_back(b, p, c, e);
 }

@@ -5,7 +5,7 @@
 enum { A_SIZE };
 static const struct attr_kind attrs[] = {{"size", A_INTS, 1, 1, 1 << 16, "output size"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int adaptive_avg_pool_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     const int spatial = space_check(n, in[0], e);
     for (int i = 0; i < spatial; i++) f->out.d[i + 1] = space_value(&n->attr[A_SIZE], i);
@@ -31,7 +31,7 @@ static void windows_walk(const struct adaptive *a, const float *from, float *to,
     }
 }
 
-static void forward(const struct op_call *c)
+static void adaptive_avg_pool_forward(const struct op_call *c)
 {
     const struct adaptive a = adaptive_of(c->g, c->node, c->n);
     for (int64_t p = 0; p < a.planes; p++)
@@ -39,7 +39,7 @@ static void forward(const struct op_call *c)
 }
 
 /* Windows add to the gradient in output order. */
-static void backward_data(const struct op_call *c)
+static void adaptive_avg_pool_backward_data(const struct op_call *c)
 {
     const struct adaptive a = adaptive_of(c->g, c->node, c->n);
     float *gx = c->gin[0];
@@ -55,8 +55,8 @@ const struct op_kind op_adaptive_avg_pool = {
     .text = "mean over windows that make an output of a given size",
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = adaptive_avg_pool_infer,
+    .forward = adaptive_avg_pool_forward,
+    .backward_data = adaptive_avg_pool_backward_data,
     .examples = examples,
 };

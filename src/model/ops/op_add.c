@@ -2,7 +2,7 @@
 #include <string.h>
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int add_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
     for (int i = 1; i < n->n_in; i++)
@@ -11,7 +11,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void add_forward(const struct op_call *c)
 {
     float *y = c->out;
     for (int64_t i = 0, n = op_count(c); i < n; i++) {
@@ -21,7 +21,7 @@ static void forward(const struct op_call *c)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void add_backward_data(const struct op_call *c)
 {
     for (int k = 0; k < c->node->n_in; k++)
         if (c->gin[k]) memcpy(c->gin[k], c->gout, (size_t)op_count(c) * sizeof(float));
@@ -37,8 +37,8 @@ const struct op_kind op_add = {
     .keeps_layout = true,
     .n_in = 2,
     .max_in = MAX_IN,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = add_infer,
+    .forward = add_forward,
+    .backward_data = add_backward_data,
     .examples = examples,
 };

@@ -11,7 +11,7 @@ enum { A_HEADS };
 static const struct attr_kind attrs[] = {
     {"heads", A_INT, 1, 1, 1 << 16, "how many share the channels; on GPUs each has at most 128"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int attention_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     int64_t heads = n->attr[A_HEADS].i[0];
     if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no positions: expected channels, then positions");
@@ -96,7 +96,7 @@ static void tile_store(const struct attention_head *h, const double sum[TILE], f
     for (int t = 0; t < some; t++) y[(w + t) * h->points + i] = (float)sum[t];
 }
 
-static void forward(const struct op_call *c)
+static void attention_forward(const struct op_call *c)
 {
     const struct attention a = attention_of(c->g, c->node, c->n);
     for (int64_t n = 0; n < a.n * a.heads; n++) {
@@ -142,7 +142,7 @@ static void backward_key(const struct attention_head *h, int64_t j)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void attention_backward_data(const struct op_call *c)
 {
     const struct attention a = attention_of(c->g, c->node, c->n);
     for (int64_t n = 0; n < a.n * a.heads; n++) {
@@ -161,11 +161,11 @@ const struct op_kind op_attention = {
     .text = "self-attention of all points; channels are queries, keys, values",
     .category = OP_ATTENTION,
     .attr = attrs,
-    .infer = infer,
+    .infer = attention_infer,
     .flops = flops,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_OUT | NEED_SAVED,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = attention_forward,
+    .backward_data = attention_backward_data,
     .examples = examples,
 };

@@ -8,7 +8,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static void forward(const struct op_call *c)
+static void avg_pool_forward(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
@@ -23,7 +23,7 @@ static void forward(const struct op_call *c)
         }
 }
 
-static void backward_data(const struct op_call *c)
+static void avg_pool_backward_data(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
@@ -46,7 +46,7 @@ const struct op_kind op_avg_pool = {
     .keeps_layout = true,
     .attr = attrs,
     .infer = pool_infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = avg_pool_forward,
+    .backward_data = avg_pool_backward_data,
     .examples = examples,
 };

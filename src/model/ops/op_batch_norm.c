@@ -13,7 +13,7 @@ static const struct attr_kind attrs[] = {
 };
 double bn_eps(const struct node *n) { return n->attr[A_EPS].r; }
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int batch_norm_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct shape c = {1, {in[0]->d[0]}};
     f->n_param = 5;
@@ -41,7 +41,7 @@ static void statistics(const struct op_call *c, struct extent d, int64_t ch, str
     to.var[ch] = sq / count;
 }
 
-static void forward(const struct op_call *c)
+static void batch_norm_forward(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
     const float *w = c->param[BN_WEIGHT], *b = c->param[BN_BIAS], *rm = c->param[BN_MEAN], *rv = c->param[BN_VAR];
@@ -73,7 +73,7 @@ static void backward_fixed(const struct op_call *c)
 }
 
 /* dx = w inv_std (dy - mean(dy) - xhat mean(dy xhat)); dw = sum dy xhat; db = sum dy. */
-static void backward_data(const struct op_call *c)
+static void batch_norm_backward_data(const struct op_call *c)
 {
     if (!c->train) { backward_fixed(c); return; }
     const struct extent d = extent_out(c);
@@ -138,12 +138,12 @@ const struct op_kind op_batch_norm = {
     .category = OP_NORM,
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = batch_norm_infer,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_SAVED,
     .pgrad_in_b = 1 << BN_WEIGHT | 1 << BN_BIAS,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = batch_norm_forward,
+    .backward_data = batch_norm_backward_data,
     .stats = stats,
     .examples = examples,
 };

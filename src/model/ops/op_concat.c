@@ -2,7 +2,7 @@
 #include <string.h>
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int concat_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     for (int i = 1; i < n->n_in; i++) {
         bool same = in[i]->n == in[0]->n;
@@ -18,7 +18,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 
 static size_t part(const struct op_call *c, int k) { return (size_t)shape_count(&c->g->tensor[c->node->in[k]].shape); }
 
-static void forward(const struct op_call *c)
+static void concat_forward(const struct op_call *c)
 {
     float *y = c->out;
     for (int n = 0; n < c->n; n++)
@@ -28,7 +28,7 @@ static void forward(const struct op_call *c)
         }
 }
 
-static void backward_data(const struct op_call *c)
+static void concat_backward_data(const struct op_call *c)
 {
     const float *gy = c->gout;
     for (int n = 0; n < c->n; n++)
@@ -47,8 +47,8 @@ const struct op_kind op_concat = {
     .keeps_layout = true,
     .n_in = 2,
     .max_in = MAX_IN,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = concat_infer,
+    .forward = concat_forward,
+    .backward_data = concat_backward_data,
     .examples = examples,
 };

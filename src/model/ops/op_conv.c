@@ -30,13 +30,13 @@ static void forward(const struct op_call *c)
     conv_forward(&k, c->in[0], c->param[0], c->node->n_param > 1 ? c->param[1] : NULL, c->out);
 }
 
-static void backward_data(const struct op_call *c)
+static void conv_backward_data(const struct op_call *c)
 {
     const struct conv k = conv_of(c);
     conv_data(&k, c->gout, c->param[0], NULL, c->gin[0]);
 }
 
-static void backward_weights(const struct op_call *c)
+static void conv_backward_weights(const struct op_call *c)
 {
     const struct conv k = conv_of(c);
     if (c->pgrad[0]) conv_weights(&k, c->in[0], c->gout, c->pgrad[0]);
@@ -63,7 +63,7 @@ const struct op_kind op_conv = {
     .flops = conv_flops,
     .need_w = 1 << 0,
     .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .backward_data = conv_backward_data,
+    .backward_weights = conv_backward_weights,
     .examples = examples,
 };

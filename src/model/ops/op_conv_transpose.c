@@ -16,19 +16,19 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static void forward(const struct op_call *c)
+static void conv_transpose_forward(const struct op_call *c)
 {
     const struct conv k = conv_of(c);
     conv_data(&k, c->in[0], c->param[0], c->node->n_param > 1 ? c->param[1] : NULL, c->out);
 }
 
-static void backward_data(const struct op_call *c)
+static void conv_transpose_backward_data(const struct op_call *c)
 {
     const struct conv k = conv_of(c);
     conv_forward(&k, c->gout, c->param[0], NULL, c->gin[0]);
 }
 
-static void backward_weights(const struct op_call *c)
+static void conv_transpose_backward_weights(const struct op_call *c)
 {
     const struct conv k = conv_of(c);
     if (c->pgrad[0]) conv_weights(&k, c->gout, c->in[0], c->pgrad[0]);
@@ -54,8 +54,8 @@ const struct op_kind op_conv_transpose = {
     .infer = conv_infer,
     .flops = conv_flops,
     .need_w = 1 << 0,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .forward = conv_transpose_forward,
+    .backward_data = conv_transpose_backward_data,
+    .backward_weights = conv_transpose_backward_weights,
     .examples = examples,
 };

@@ -13,8 +13,8 @@ static int64_t draws(const struct op_call *c)
     return dropout_channels(c->node) ? s->d[0] : shape_count(s);
 }
 
-static void forward(const struct op_call *c) { dropout_apply(c, draws(c), c->in[0], c->out); }
-static void backward_data(const struct op_call *c) { dropout_apply(c, draws(c), c->gout, c->gin[0]); }
+static void dropout_forward(const struct op_call *c) { dropout_apply(c, draws(c), c->in[0], c->out); }
+static void dropout_backward_data(const struct op_call *c) { dropout_apply(c, draws(c), c->gout, c->gin[0]); }
 
 static const char *const examples[] = {"9 p=0.5", "16x3x3 p=0.25", "6 p=0", "32x3x3 channels=yes",
                                        "6x2x3x2 channels=yes", "7 p=0.25 channels=yes", NULL};
@@ -24,7 +24,7 @@ const struct op_kind op_dropout = {
     .keeps_layout = true,
     .draws = true,
     .attr = attrs,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = dropout_forward,
+    .backward_data = dropout_backward_data,
     .examples = examples,
 };

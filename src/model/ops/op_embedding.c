@@ -11,7 +11,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int embedding_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     int64_t rows = n->attr[A_COUNT].i[0], features = n->attr[A_FEATURES].i[0];
     char s[96];
@@ -28,14 +28,14 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
 
 static int64_t range(const struct graph *g, const struct node *n, int in) { return n->attr[A_COUNT].i[0]; }
 
-static void forward(const struct op_call *c)
+static void embedding_forward(const struct op_call *c)
 {
     const struct embedding m = embedding_of(c->g, c->node, c->n, c->in[0]);
     embedding_take(&m, c->param[0], c->out);
 }
 
 /* In float, like PyTorch on CPUs. */
-static void backward_weights(const struct op_call *c)
+static void embedding_backward_weights(const struct op_call *c)
 {
     const struct embedding m = embedding_of(c->g, c->node, c->n, c->in[0]);
     memset(c->pgrad[0], 0, (size_t)(m.rows * m.features) * sizeof(float));
@@ -50,10 +50,10 @@ const struct op_kind op_embedding = {
     .text = "rows of a table, by indices of any shape; the features become the first dimension",
     .takes = {TAKES(I64) | TAKES(I32)},
     .attr = attrs,
-    .infer = infer,
+    .infer = embedding_infer,
     .range = range,
     .need_w = 1,
-    .forward = forward,
-    .backward_weights = backward_weights,
+    .forward = embedding_forward,
+    .backward_weights = embedding_backward_weights,
     .examples = examples,
 };

@@ -1,14 +1,14 @@
 /* Mean over all spatial dimensions: CxHxW becomes Cx1x1 (AdaptiveAvgPool2d((1, 1))). */
 #include "model/op.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int global_avg_pool_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     if (in[0]->n < 2) return err_set(e, E_CONF, "the input has no spatial dimensions");
     for (int i = 1; i < in[0]->n; i++) f->out.d[i] = 1;
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void global_avg_pool_forward(const struct op_call *c)
 {
     const struct extent d = extent_in(c);
     for (int64_t p = 0; p < d.n * d.c; p++) {
@@ -18,7 +18,7 @@ static void forward(const struct op_call *c)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void global_avg_pool_backward_data(const struct op_call *c)
 {
     const struct extent d = extent_in(c);
     for (int64_t p = 0; p < d.n * d.c; p++)
@@ -31,8 +31,8 @@ const struct op_kind op_global_avg_pool = {
     .name = "global_avg_pool",
     .text = "mean over all of space",
     .keeps_layout = true,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = global_avg_pool_infer,
+    .forward = global_avg_pool_forward,
+    .backward_data = global_avg_pool_backward_data,
     .examples = examples,
 };

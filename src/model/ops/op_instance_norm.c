@@ -6,7 +6,7 @@ static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added 
                                          {"affine", A_BOOL, 0, 0, 1, "a weight and a bias of each channel"},
                                          {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int instance_norm_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     return group_norm_infer(n, in[0], in[0]->d[0], f, e);
 }
@@ -18,7 +18,7 @@ const struct op_kind op_instance_norm = {
     .category = OP_NORM_SAMPLES,
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = instance_norm_infer,
     .saved_bytes = group_norm_saved,
     .need_b = 1 << 0 | NEED_SAVED,
     .pgrad_in_b = 3,

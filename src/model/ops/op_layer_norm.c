@@ -6,7 +6,7 @@
 
 static const struct attr_kind attrs[] = {{"eps", A_REAL, 1e-5, 1e-12, 1, "added to the variance"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int layer_norm_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     f->n_param = 2;
     f->param[0] = (struct infer_param){"weight", {1, {in[0]->d[0]}}, INIT_ONE};
@@ -35,7 +35,7 @@ static void tile_sum(const struct extent *d, const float *x, int some, const dou
     for (int i = 0; i < some; i++) sum[i] /= (double)d->c;
 }
 
-static void forward(const struct op_call *call)
+static void layer_norm_forward(const struct op_call *call)
 {
     const struct extent d = extent_out(call);
     const float *w = call->param[0], *b = call->param[1];
@@ -61,7 +61,7 @@ static void forward(const struct op_call *call)
 }
 
 /* dx = inv_std (g - mean(g) - xhat mean(g xhat)), g = weight dy. */
-static void backward_data(const struct op_call *call)
+static void layer_norm_backward_data(const struct op_call *call)
 {
     const struct extent d = extent_out(call);
     const float *w = call->param[0];
@@ -89,7 +89,7 @@ static void backward_data(const struct op_call *call)
         }
 }
 
-static void backward_weights(const struct op_call *call)
+static void layer_norm_backward_weights(const struct op_call *call)
 {
     const struct extent d = extent_out(call);
     for (int64_t c = 0; c < d.c; c++) {
@@ -113,12 +113,12 @@ const struct op_kind op_layer_norm = {
     .name = "layer_norm",
     .text = "normalisation over the channels of each point",
     .attr = attrs,
-    .infer = infer,
+    .infer = layer_norm_infer,
     .saved_bytes = saved_bytes,
     .need_b = 1 << 0 | NEED_SAVED,
     .need_w = 1 << 0 | NEED_SAVED,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .forward = layer_norm_forward,
+    .backward_data = layer_norm_backward_data,
+    .backward_weights = layer_norm_backward_weights,
     .examples = examples,
 };

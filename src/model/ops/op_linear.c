@@ -9,7 +9,7 @@ static const struct attr_kind attrs[] = {
     {"points", A_BOOL, 0, 0, 1, "of the channels of each point; space stays as it is"}, {NULL},
 };
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int linear_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     int64_t o = n->attr[A_FEATURES].i[0];
     char s[96];
@@ -32,7 +32,7 @@ static uint64_t flops(const struct graph *g, const struct node *n)
     return 2 * (uint64_t)shape_count(&g->param[n->param[0]].shape) * (uint64_t)extent_of(g, n->out, 1).points;
 }
 
-static void forward(const struct op_call *c)
+static void linear_forward(const struct op_call *c)
 {
     const struct extent in = extent_in(c), out = extent_out(c);
     const float *wt = c->param[0], *bias = c->node->n_param > 1 ? c->param[1] : NULL;
@@ -46,7 +46,7 @@ static void forward(const struct op_call *c)
             }
 }
 
-static void backward_data(const struct op_call *c)
+static void linear_backward_data(const struct op_call *c)
 {
     const struct extent in = extent_in(c), out = extent_out(c);
     const float *wt = c->param[0];
@@ -60,7 +60,7 @@ static void backward_data(const struct op_call *c)
             }
 }
 
-static void backward_weights(const struct op_call *c)
+static void linear_backward_weights(const struct op_call *c)
 {
     const struct extent in = extent_in(c), out = extent_out(c);
     const float *x = c->in[0], *gy = c->gout;
@@ -87,11 +87,11 @@ const struct op_kind op_linear = {
     .text = "fully connected layer",
     .category = OP_MATRIX,
     .attr = attrs,
-    .infer = infer,
+    .infer = linear_infer,
     .flops = flops,
     .need_w = 1 << 0,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .forward = linear_forward,
+    .backward_data = linear_backward_data,
+    .backward_weights = linear_backward_weights,
     .examples = examples,
 };

@@ -12,7 +12,7 @@ static const struct attr_kind attrs[] = {
 };
 
 /* A position must fit into a byte. */
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int max_pool_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     struct window w;
     if (window_make(n, in[0], &w, e)) return -1;
@@ -26,7 +26,7 @@ static size_t saved_bytes(const struct graph *g, const struct node *n, int sampl
     return (size_t)samples * (size_t)shape_count(&g->tensor[n->out].shape);
 }
 
-static void forward(const struct op_call *c)
+static void max_pool_forward(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w), ks = window_k_size(&w);
@@ -45,7 +45,7 @@ static void forward(const struct op_call *c)
         }
 }
 
-static void backward_data(const struct op_call *c)
+static void max_pool_backward_data(const struct op_call *c)
 {
     struct window w;
     int64_t planes = pool_of_call(c, &w), is = window_in_size(&w), os = window_out_size(&w);
@@ -64,10 +64,10 @@ const struct op_kind op_max_pool = {
     .text = "maximum over windows",
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = max_pool_infer,
     .saved_bytes = saved_bytes,
     .need_b = NEED_SAVED,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = max_pool_forward,
+    .backward_data = max_pool_backward_data,
     .examples = examples,
 };

@@ -2,14 +2,15 @@
 #include <math.h>
 #include "model/ops/loss.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int mean_absolute_error_infer(const struct node *n, const struct shape *const *in, struct infer *f,
+                                     struct err *e)
 {
     if (loss_infer(n, in, f, e)) return -1;
     f->out.d[0] = 1;
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void mean_absolute_error_forward(const struct op_call *c)
 {
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
@@ -28,8 +29,8 @@ const struct op_kind op_mean_absolute_error = {
     .n_in = 2,
     .takes = {TAKES(F32), TAKES(F32) | TAKES(I64)},
     .range = loss_range,
-    .infer = infer,
+    .infer = mean_absolute_error_infer,
     .rows = rows,
-    .forward = forward,
+    .forward = mean_absolute_error_forward,
     .examples = examples,
 };

@@ -2,7 +2,7 @@
  * (elements N). */
 #include "model/ops/loss.h"
 
-static void forward(const struct op_call *c)
+static void mse_forward(const struct op_call *c)
 {
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
@@ -17,7 +17,7 @@ static void forward(const struct op_call *c)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void mse_backward_data(const struct op_call *c)
 {
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++)
@@ -39,7 +39,7 @@ const struct op_kind op_mse = {
     .need_b = 3,
     .is_loss = true,
     .rows = loss_rows,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = mse_forward,
+    .backward_data = mse_backward_data,
     .examples = examples,
 };

@@ -2,7 +2,7 @@
  * points of the channel, as in squeeze and excitation: CxHxW times Cx1x1. */
 #include "model/ops/multiply.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int multiply_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char a[96], b[96];
     bool fits = in[0]->n == in[1]->n && in[0]->n > 0 && in[0]->d[0] == in[1]->d[0];
@@ -13,7 +13,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void multiply_forward(const struct op_call *c)
 {
     const struct factors k = factors_of(c->g, c->node, c->n);
     const float *x = c->in[0], *f = c->in[1];
@@ -22,7 +22,7 @@ static void forward(const struct op_call *c)
         for (int64_t p = 0; p < k.points; p++, x++, y++) *y = *x * f[i];
 }
 
-static void backward_data(const struct op_call *c)
+static void multiply_backward_data(const struct op_call *c)
 {
     const struct factors k = factors_of(c->g, c->node, c->n);
     const float *x = c->in[0], *f = c->in[1], *gy = c->gout;
@@ -44,9 +44,9 @@ const struct op_kind op_multiply = {
     .text = "product of two tensors of one shape, or of the second's one point with all points of each channel",
     .keeps_layout = true,
     .n_in = 2,
-    .infer = infer,
+    .infer = multiply_infer,
     .need_b = 3,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = multiply_forward,
+    .backward_data = multiply_backward_data,
     .examples = examples,
 };

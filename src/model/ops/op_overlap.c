@@ -23,7 +23,7 @@ static int n_rows(const struct graph *g, const struct node *n)
     return OF_ALL + (classes == 1 ? 0 : 2 * (int)(classes < NAMED ? classes : NAMED));
 }
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int overlap_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     if (segment_check(n, in, e)) return -1;
     f->out = (struct shape){1, {OVERLAP_SUMS + OVERLAP_EACH * (segment_classes(in[0]) - 1)}};
@@ -48,7 +48,7 @@ static void one(const struct segment *s, int64_t classes, int64_t *counts, doubl
     }
 }
 
-static void forward(const struct op_call *c)
+static void overlap_forward(const struct op_call *c)
 {
     const int64_t classes = segment_classes(&c->g->tensor[c->node->in[0]].shape),
                   columns = c->g->tensor[c->node->out].shape.d[0];
@@ -68,9 +68,9 @@ const struct op_kind op_overlap = {
     .n_in = 2,
     .takes = {TAKES(F32), LABEL_TAKES},
     .range = segment_range,
-    .infer = infer,
+    .infer = overlap_infer,
     .rows = rows,
     .n_rows = n_rows,
-    .forward = forward,
+    .forward = overlap_forward,
     .examples = examples,
 };

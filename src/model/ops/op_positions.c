@@ -3,7 +3,7 @@
 #include <string.h>
 #include "model/ops/learned.h"
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int positions_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     f->n_param = 1;
     f->param[0] = (struct infer_param){"weight", {3, {1, shape_count(in[0]) / in[0]->d[0], in[0]->d[0]}},
@@ -11,7 +11,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *call)
+static void positions_forward(const struct op_call *call)
 {
     const struct learned d = learned_of(call->g, call->node, call->n);
     const float *x = call->in[0], *w = call->param[0];
@@ -20,7 +20,7 @@ static void forward(const struct op_call *call)
         for (int64_t p = 0; p < d.points; p++) *y++ = *x++ + w[p * d.c + i % d.c];
 }
 
-static void backward_data(const struct op_call *call)
+static void positions_backward_data(const struct op_call *call)
 {
     const struct learned d = learned_of(call->g, call->node, call->n);
     memcpy(call->gin[0], call->gout, (size_t)(d.n * d.c * d.points) * sizeof(float));
@@ -30,9 +30,9 @@ static const char *const examples[] = {"6x4", "5", "16x3x2", "3x2x2x2", NULL};
 const struct op_kind op_positions = {
     .name = "positions",
     .text = "a learned vector is added to each point",
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = positions_infer,
+    .forward = positions_forward,
+    .backward_data = positions_backward_data,
     .backward_weights = learned_sum,
     .examples = examples,
 };

@@ -10,7 +10,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int prelu_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     f->n_param = 1;
     f->param[0] = (struct infer_param){"weight", {1, {n->attr[A_SHARED].i[0] ? 1 : in[0]->d[0]}}, INIT_CONSTANT,
@@ -18,7 +18,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void prelu_forward(const struct op_call *c)
 {
     const struct prelu p = prelu_of(c->g, c->node);
     const float *x = c->in[0], *a = c->param[0];
@@ -27,7 +27,7 @@ static void forward(const struct op_call *c)
         for (int64_t s = 0; s < p.points; s++, x++) *y++ = *x > 0 ? *x : a[p.shared ? 0 : i % p.c] * *x;
 }
 
-static void backward_data(const struct op_call *c)
+static void prelu_backward_data(const struct op_call *c)
 {
     const struct prelu p = prelu_of(c->g, c->node);
     const float *x = c->in[0], *a = c->param[0], *gy = c->gout;
@@ -36,7 +36,7 @@ static void backward_data(const struct op_call *c)
         for (int64_t s = 0; s < p.points; s++, gy++) *gx++ = *x++ > 0 ? *gy : a[p.shared ? 0 : i % p.c] * *gy;
 }
 
-static void backward_weights(const struct op_call *c)
+static void prelu_backward_weights(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
     const bool shared = prelu_of(c->g, c->node).shared;
@@ -57,11 +57,11 @@ const struct op_kind op_prelu = {
     .text = "x above zero, a learned slope times x below",
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = prelu_infer,
     .need_b = 1,
     .need_w = 1,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .forward = prelu_forward,
+    .backward_data = prelu_backward_data,
+    .backward_weights = prelu_backward_weights,
     .examples = examples,
 };

@@ -6,7 +6,7 @@
 enum { A_COUNT };
 static const struct attr_kind attrs[] = {{"count", A_INT, 1, 1, 1 << 24, "how many"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int prepend_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     char s[96];
     if (in[0]->n != 2)
@@ -18,7 +18,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *call)
+static void prepend_forward(const struct op_call *call)
 {
     const struct learned d = learned_of(call->g, call->node, call->n);
     const float *x = call->in[0], *w = call->param[0];
@@ -30,7 +30,7 @@ static void forward(const struct op_call *call)
     }
 }
 
-static void backward_data(const struct op_call *call)
+static void prepend_backward_data(const struct op_call *call)
 {
     const struct learned d = learned_of(call->g, call->node, call->n);
     const int64_t had = d.points - d.count;
@@ -44,9 +44,9 @@ const struct op_kind op_prepend = {
     .name = "prepend",
     .text = "learned points before those of a sequence",
     .attr = attrs,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = prepend_infer,
+    .forward = prepend_forward,
+    .backward_data = prepend_backward_data,
     .backward_weights = learned_sum,
     .examples = examples,
 };

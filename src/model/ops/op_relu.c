@@ -2,14 +2,14 @@
  * Only the output is saved. */
 #include "model/op.h"
 
-static void forward(const struct op_call *c)
+static void relu_forward(const struct op_call *c)
 {
     const float *x = c->in[0];
     float *y = c->out;
     for (int64_t i = 0, n = op_count(c); i < n; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
-static void backward_data(const struct op_call *c)
+static void relu_backward_data(const struct op_call *c)
 {
     const float *gy = c->gout, *y = c->out;
     float *gx = c->gin[0];
@@ -23,7 +23,7 @@ const struct op_kind op_relu = {
     .category = OP_RELU,
     .keeps_layout = true,
     .need_b = NEED_OUT,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = relu_forward,
+    .backward_data = relu_backward_data,
     .examples = examples,
 };

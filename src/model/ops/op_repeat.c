@@ -4,13 +4,13 @@
 enum { A_COUNT };
 static const struct attr_kind attrs[] = {{"count", A_INT, 2, 1, 1 << 20, "how many times"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int repeat_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     f->out.d[0] *= n->attr[A_COUNT].i[0];
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void repeat_forward(const struct op_call *c)
 {
     const struct repeat r = repeat_of(c->g, c->node);
     const float *x = c->in[0];
@@ -21,7 +21,7 @@ static void forward(const struct op_call *c)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void repeat_backward_data(const struct op_call *c)
 {
     const struct repeat r = repeat_of(c->g, c->node);
     const float *gy = c->gout;
@@ -42,8 +42,8 @@ const struct op_kind op_repeat = {
     .text = "all channels several times, one copy after the other",
     .category = OP_REPEAT,
     .attr = attrs,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = repeat_infer,
+    .forward = repeat_forward,
+    .backward_data = repeat_backward_data,
     .examples = examples,
 };

@@ -5,7 +5,7 @@
 enum { A_VALUE };
 static const struct attr_kind attrs[] = {{"value", A_REAL, 1, 0, 1e6, "initial weights"}, {NULL}};
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int scale_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     f->n_param = 1;
     f->param[0] = (struct infer_param){"weight", *in[0], INIT_CONSTANT, n->attr[A_VALUE].r};
@@ -13,7 +13,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void apply(const struct op_call *c, const float *x, float *y)
+static void scale_apply(const struct op_call *c, const float *x, float *y)
 {
     const struct extent d = extent_out(c);
     const float *w = c->param[0];
@@ -21,10 +21,10 @@ static void apply(const struct op_call *c, const float *x, float *y)
         for (int64_t p = 0; p < d.points; p++) *y++ = *x++ * w[i % d.c];
 }
 
-static void forward(const struct op_call *c) { apply(c, c->in[0], c->out); }
-static void backward_data(const struct op_call *c) { apply(c, c->gout, c->gin[0]); }
+static void scale_forward(const struct op_call *c) { scale_apply(c, c->in[0], c->out); }
+static void scale_backward_data(const struct op_call *c) { scale_apply(c, c->gout, c->gin[0]); }
 
-static void backward_weights(const struct op_call *c)
+static void scale_backward_weights(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
     const float *x = c->in[0], *gy = c->gout;
@@ -41,10 +41,10 @@ const struct op_kind op_scale = {
     .text = "each channel times a weight",
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = scale_infer,
     .need_w = 1,
-    .forward = forward,
-    .backward_data = backward_data,
-    .backward_weights = backward_weights,
+    .forward = scale_forward,
+    .backward_data = scale_backward_data,
+    .backward_weights = scale_backward_weights,
     .examples = examples,
 };

@@ -9,7 +9,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int slice_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     int64_t dim = n->attr[SLICE_DIM].i[0], first = n->attr[SLICE_FIRST].i[0], count = n->attr[SLICE_COUNT].i[0];
     char s[96];
@@ -23,7 +23,7 @@ static int infer(const struct node *n, const struct shape *const *in, struct inf
     return 0;
 }
 
-static void forward(const struct op_call *c)
+static void slice_forward(const struct op_call *c)
 {
     const struct slice s = slice_of(c->g, c->node, c->n, false);
     for (int64_t i = 0; i < s.outer; i++)
@@ -31,7 +31,7 @@ static void forward(const struct op_call *c)
                (size_t)s.part * sizeof(float));
 }
 
-static void backward_data(const struct op_call *c)
+static void slice_backward_data(const struct op_call *c)
 {
     const struct slice s = slice_of(c->g, c->node, c->n, false);
     memset(c->gin[0], 0, (size_t)(s.outer * s.width) * sizeof(float));
@@ -46,8 +46,8 @@ const struct op_kind op_slice = {
     .name = "slice",
     .text = "part of a tensor along one dimension",
     .attr = attrs,
-    .infer = infer,
-    .forward = forward,
-    .backward_data = backward_data,
+    .infer = slice_infer,
+    .forward = slice_forward,
+    .backward_data = slice_backward_data,
     .examples = examples,
 };

@@ -23,7 +23,7 @@ static void tile_forward(const struct extent *d, const float *x, float *y, int s
         for (int i = 0; i < some; i++) y[c * d->points + i] = (float)(y[c * d->points + i] / sum[i]);
 }
 
-static void forward(const struct op_call *c)
+static void softmax_forward(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
     for (int64_t n = 0; n < d.n; n++)
@@ -46,7 +46,7 @@ static void tile_backward(const struct extent *d, const float *y, const float *g
         }
 }
 
-static void backward_data(const struct op_call *c)
+static void softmax_backward_data(const struct op_call *c)
 {
     const struct extent d = extent_out(c);
     for (int64_t n = 0; n < d.n; n++)
@@ -62,7 +62,7 @@ const struct op_kind op_softmax = {
     .name = "softmax",
     .text = "softmax over the channels of each point",
     .need_b = NEED_OUT,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = softmax_forward,
+    .backward_data = softmax_backward_data,
     .examples = examples,
 };

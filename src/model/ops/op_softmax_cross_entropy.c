@@ -8,7 +8,8 @@
 static bool of_points(enum dtype target, const struct shape *shape) { return label_type(target) && shape->n > 0; }
 
 /* One softmax per sample, or one per point. Distributions as targets are not supported for points. */
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int softmax_cross_entropy_infer(const struct node *n, const struct shape *const *in, struct infer *f,
+                                       struct err *e)
 {
     char s[96];
     if (of_points(f->in_type[1], in[1])) {
@@ -33,7 +34,7 @@ static int64_t range(const struct graph *g, const struct node *n, int in)
 }
 
 /* The smoothed target of output i; the target itself without smoothing. */
-static double at(const struct op_call *c, const struct loss_target *t, int n, int64_t i)
+static double softmax_cross_entropy_at(const struct op_call *c, const struct loss_target *t, int n, int64_t i)
 {
     double smoothing = c->node->attr[0].r;
     return (1 - smoothing) * loss_target_at(t, n, i) + smoothing / (double)t->count;
@@ -90,7 +91,7 @@ static void points_backward(const struct op_call *c)
     }
 }
 
-static void forward(const struct op_call *c)
+static void softmax_cross_entropy_forward(const struct op_call *c)
 {
     if (call_of_points(c)) { points_forward(c); return; }
     struct loss_target t = loss_target_of(c);
@@ -98,7 +99,7 @@ static void forward(const struct op_call *c)
         const float *x = (const float *)c->in[0] + n * t.count;
         double lse = log_sum(x, t.count, 1), loss = 0, *out = (double *)c->out + LOSS_COLUMNS * n;
         for (int64_t i = 0; i < t.count; i++) {
-            double p = at(c, &t, n, i);
+            double p = softmax_cross_entropy_at(c, &t, n, i);
             if (p != 0) loss -= p * (x[i] - lse);
         }
         out[0] = loss;
@@ -106,17 +107,17 @@ static void forward(const struct op_call *c)
     }
 }
 
-static void backward_data(const struct op_call *c)
+static void softmax_cross_entropy_backward_data(const struct op_call *c)
 {
     if (call_of_points(c)) { points_backward(c); return; }
     struct loss_target t = loss_target_of(c);
     for (int n = 0; n < c->n; n++) {
         const float *x = (const float *)c->in[0] + n * t.count;
         double lse = log_sum(x, t.count, 1), mass = 0;
-        for (int64_t i = 0; i < t.count; i++) mass += at(c, &t, n, i);
+        for (int64_t i = 0; i < t.count; i++) mass += softmax_cross_entropy_at(c, &t, n, i);
         for (int64_t i = 0; i < t.count; i++)
             ((float *)c->gin[0])[n * t.count + i] =
-                (float)((exp(x[i] - lse) * mass - at(c, &t, n, i)) * c->block->inv_weight);
+                (float)((exp(x[i] - lse) * mass - softmax_cross_entropy_at(c, &t, n, i)) * c->block->inv_weight);
     }
 }
 
@@ -138,12 +139,12 @@ const struct op_kind op_softmax_cross_entropy = {
     .takes = {TAKES(F32), TAKES(F32) | TAKES(I64) | TAKES(U8) | TAKES(I32)},
     .attr = attrs,
     .range = range,
-    .infer = infer,
+    .infer = softmax_cross_entropy_infer,
     .need_b = 3,
     .is_loss = true,
     .probabilities = probabilities,
     .rows = loss_rows,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = softmax_cross_entropy_forward,
+    .backward_data = softmax_cross_entropy_backward_data,
     .examples = examples,
 };

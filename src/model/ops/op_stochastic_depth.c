@@ -5,8 +5,8 @@
 
 static const struct attr_kind attrs[] = {{"p", A_REAL, 0.5, 0, 0.999, "probability of zero"}, {NULL}};
 
-static void forward(const struct op_call *c) { dropout_apply(c, 1, c->in[0], c->out); }
-static void backward_data(const struct op_call *c) { dropout_apply(c, 1, c->gout, c->gin[0]); }
+static void stochastic_depth_forward(const struct op_call *c) { dropout_apply(c, 1, c->in[0], c->out); }
+static void stochastic_depth_backward_data(const struct op_call *c) { dropout_apply(c, 1, c->gout, c->gin[0]); }
 
 static const char *const examples[] = {"9 p=0.5", "16x3x3 p=0.25", "6 p=0", NULL};
 const struct op_kind op_stochastic_depth = {
@@ -15,7 +15,7 @@ const struct op_kind op_stochastic_depth = {
     .keeps_layout = true,
     .draws = true,
     .attr = attrs,
-    .forward = forward,
-    .backward_data = backward_data,
+    .forward = stochastic_depth_forward,
+    .backward_data = stochastic_depth_backward_data,
     .examples = examples,
 };

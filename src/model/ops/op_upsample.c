@@ -13,7 +13,7 @@ static const struct attr_kind attrs[] = {
     {NULL},
 };
 
-static int infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
+static int upsample_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
     const int spatial = space_check(n, in[0], e);
     if (spatial < 0) return -1;
@@ -32,7 +32,7 @@ static void forward(const struct op_call *c)
     upsample_forward(&u, c->in[0], c->out);
 }
 
-static void backward_data(const struct op_call *c)
+static void upsample_backward_data(const struct op_call *c)
 {
     const struct upsample u = upsample_of(c->g, c->node, c->n, 1);
     upsample_backward(&u, c->gout, c->gin[0], false);
@@ -55,8 +55,8 @@ const struct op_kind op_upsample = {
     .text = "another number of points in space, by the nearest value or linear between neighbours",
     .keeps_layout = true,
     .attr = attrs,
-    .infer = infer,
+    .infer = upsample_infer,
     .forward = forward,
-    .backward_data = backward_data,
+    .backward_data = upsample_backward_data,
     .examples = examples,
 };
