@@ -15,7 +15,7 @@ enum deadline {
     DEADLINE_GRACE = 600,              /* another rank that failed waits so long for rank 0's order to end */
     /* ---- when the executor hangs: time until a thread ends the process ---- */
     DEADLINE_LOOP_STOP = 220,          /* after a signal: rank 0's scheduler, with the last line of the metrics; */
-    DEADLINE_PROCESS_STOP = 300,       /* ... the watching thread of each process, also without a scheduler */
+    DEADLINE_PROCESS_STOP = 300,       /* ... the shutdown thread of each process, also without a scheduler */
     DEADLINE_LOOP_FAIL = 1000,         /* the same two after any other failure */
     DEADLINE_PROCESS_FAIL = 2500,
     DEADLINE_SCREEN = 500,             /* a suspended terminal gets so long to accept a line */
@@ -23,8 +23,8 @@ enum deadline {
     DEADLINE_READ = 1000,              /* mpirun gets so long to read rank 0's output, */
     DEADLINE_PASSED = 50,              /* ... and then so long to pass it on */
     DEADLINE_ENDED = 1000,             /* after rank 0, other ranks wait so long until mpirun ends them */
-    DEADLINE_LEADER = 500,               /* rank 0 is not responding: rank r leads the job after (r - 1) times this */
-    DEADLINE_LEADER_LEFT = 2000,         /* rank 0 was lost: a rank of the next host leads the job after so long */
+    DEADLINE_LEADER = 500,             /* rank 0 is not responding: rank r leads the job after (r - 1) times this */
+    DEADLINE_LEADER_LEFT = 2000,       /* rank 0 was lost: a rank of the next host leads the job after so long */
     DEADLINE_PARTING = 5000,           /* at the end of an unmonitored run, rank 0 waits so long for other ranks */
     DEADLINE_WRITER = 600000,          /* a step waits so long for the next tensor of a checkpoint to be written */
     DEADLINE_COMMIT = 3600000,         /* the next checkpoint, or the end, waits so long for the previous one */
@@ -66,15 +66,16 @@ DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ + DEADLINE_PASSED, DEADLINE_P
                 "the scheduler has ended the job before its process is ended without it");
 DEADLINE_BEFORE(DEADLINE_SCREEN, DEADLINE_PRINT, "a line is given up before the process that prints it");
 DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_PRINT - 1, DEADLINE_PROMISED_HANG,
-                "a run whose rank stands still ends as soon as the manual says");
+                "a run with a rank that hangs ends as soon as the manual says");
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED + DEADLINE_ANSWER, DEADLINE_LEADER_LEFT,
-                "a rank that speaks for the job has ended it before the next host's speaks");
-DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a file that is not written is told of before one not synced");
+                "a leader has ended the job before a rank of the next host becomes leader");
+DEADLINE_BEFORE(DEADLINE_WRITER, DEADLINE_COMMIT, "a stalled write is reported before a stalled sync");
 DEADLINE_BEFORE(DEADLINE_ANSWER + 2 * DEADLINE_BEAT, DEADLINE_ENDED,
-                "where its scheduler stands still, rank 0 ends the job before others have given up waiting for that");
+                "where its scheduler hangs, rank 0 ends the job before other ranks stop waiting for that");
 DEADLINE_BEFORE(DEADLINE_LAUNCHER + DEADLINE_PRINT, DEADLINE_STARTUP,
-                "a rank that spoke has ended the job before the next one speaks");
-DEADLINE_BEFORE(DEADLINE_EXTEND_LOOK, DEADLINE_EXTEND, "a phase that gets on has asked again before its time is over");
+                "a rank that reported has ended the job before the next one reports");
+DEADLINE_BEFORE(DEADLINE_EXTEND_LOOK, DEADLINE_EXTEND,
+                "a phase that makes progress asks for more time before its time is over");
 DEADLINE_BEFORE(DEADLINE_COMMIT + DEADLINE_PROCESS_FAIL + DEADLINE_PRINT, DEADLINE_WATCHED,
                 "a disk that does not answer is named before the watchdog ends the service");
 DEADLINE_BEFORE(DEADLINE_DOUBT, DEADLINE_TOLD, "communicators live while somebody still waits for a cause");

@@ -196,7 +196,7 @@ static void *watch(void *arg)
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
-/* Only the watching thread, which started earlier, runs handlers: the caller and all threads that it makes block these
+/* Only the shutdown thread, which started earlier, runs handlers: the caller and all threads that it makes block these
  * signals. oneDNN's matrix products use the stack pointer as a pointer into their workspace. A handler that interrupts
  * one would write its frame over the memory before that. */
 static void leave_to_watch(const int *which, size_t n)

@@ -15,9 +15,8 @@
 #include "plan/plan.h"
 
 enum step_kind { STEP_TRAIN, STEP_EVAL, STEP_KINDS };    /* the caller defines other kinds of orders */
+enum { ORDER_AHEAD = 2 };                                /* steps ordered before the outcome of earlier ones is known */
 /* what rank 0 decides for a step; n sample ids follow when it is sent */
-/* steps ordered before the outcome of earlier steps is known */
-enum { ORDER_AHEAD = 2 };
 struct order {
     uint32_t kind, plan;                                 /* TRAIN, EVAL: index of the plan in the set */
     uint64_t step;                                       /* 1-based; micro-steps of an evaluation count on */

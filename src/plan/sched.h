@@ -31,9 +31,9 @@ struct sched_request {
 struct sched_kind {
     const char *name, *text;
     bool eval;                                           /* forward only */
-    bool chunks;                                         /* needs several stages a rank ... */
+    bool chunks;                                         /* needs several stages a rank */
     bool weighs;                                         /* needs costs and limits */
-    bool turns;                                          /* ... and a micro-batch turns at both ends */
+    bool turns;                                          /* chunks, and a micro-batch turns at both ends */
     /* Appends the row of each rank, for any map that it does not refuse (78). A row has F, B and W (under an eval
      * schedule only F) once for each of the rank's stages, map->stages_of[rank], and each micro-batch, 0 to n_mb - 1.
      * On a stage B comes before W, and both go through the micro-batches in ascending order (R3). A bundle counts as

@@ -23,7 +23,7 @@ struct group {
     int out;
     int n_param, param[MAX_PARAM], use[MAX_PARAM];       /* graph->param, and which of its uses this is */
     uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, saved */
-    uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* as in op_kind, already reduced by needs_grad and frozen */
+    uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* op_grad_in and its like, reduced by needs_grad and frozen */
     bool is_loss, has_stats;
     bool fixed;                                          /* node.fixed of the first: it uses evaluation's kernels */
     /* input whose gradient may overwrite the output's gradient, -1: none */

@@ -1,4 +1,4 @@
-/* RUN/metrics.jsonl: one JSON object per line (mpstaged(8), FILES). Rank 0's loop thread. Allocates nothing after the
+/* RUN/metrics.jsonl: one JSON object per line (mpstaged(8), FILES). Rank 0's scheduler thread. Allocates nothing after the
  * first lines.
  *
  * This folder: what a run writes about its steps: metrics, TensorBoard, Prometheus, progress, traces, predictions, plan

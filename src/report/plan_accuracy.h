@@ -1,7 +1,7 @@
 /* Compares the plan with the run, stage by stage: measured times and the simulator's. A plan without a profile is based
  * on estimates; the table at the end is then predicted with the costs of the first steps.
  *
- * Rank 0's loop thread. */
+ * Rank 0's scheduler thread. */
 #ifndef REPORT_PLAN_ACCURACY_H
 #define REPORT_PLAN_ACCURACY_H
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* Shows the progress of a run to people: plain lines every service.log_every steps, or one rewritten line while
- * somebody watches a terminal. Rank 0's loop thread. */
+ * somebody watches a terminal. Rank 0's scheduler thread. */
 #ifndef REPORT_PROGRESS_H
 #define REPORT_PROGRESS_H
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* The metrics of a run for Prometheus: text format 0.0.4 (mpstaged(8), MONITORING). Counters begin at 0 with the
- * process. Rank 0's loop thread, except prometheus_seen. */
+ * process. Rank 0's scheduler thread, except prometheus_seen. */
 #ifndef REPORT_PROMETHEUS_H
 #define REPORT_PROMETHEUS_H
 #include "report/metrics.h"

@@ -1,7 +1,7 @@
 /* Finds ranks that became slow. Their steps take, without waits, more than twice as long as the plan and as the rank's
  * own first steps, for ten steps. Reported once, and once more at the end; there is no other consequence. Pure.
  *
- * Rank 0's loop thread. */
+ * Rank 0's scheduler thread. */
 #ifndef REPORT_STRAGGLER_H
 #define REPORT_STRAGGLER_H
 #include <stdbool.h>

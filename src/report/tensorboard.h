@@ -1,4 +1,4 @@
-/* RUN/events.out.tfevents.*: loss, accuracy, speed and waiting for TensorBoard. Rank 0's loop thread.
+/* RUN/events.out.tfevents.*: loss, accuracy, speed and waiting for TensorBoard. Rank 0's scheduler thread.
  *
  * The file is a TFRecord file (length, masked CRC-32C, data, masked CRC-32C; all little-endian) of Event messages in
  * protocol buffers' wire format. Of these it writes wall_time, step, file_version and summary.value.{tag,

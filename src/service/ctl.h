@@ -35,13 +35,13 @@ struct ctl_calls {
 int ctl_open(uv_loop_t *loop, int dirfd, const char *dir, const struct ctl_calls *calls, struct ctl **out,
              struct err *e);
 /* Answers the clients that wait for a checkpoint of this step or of an earlier one. code: 0, or why there is none.
- * Thread: the loop's. */
+ * Thread: the scheduler's. */
 void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *text);
 /* The run returns to that step: clients that wait for a later checkpoint now wait for the first one after it. Thread:
- * the loop's. */
+ * the scheduler's. */
 void ctl_checkpoint_back(struct ctl *c, uint64_t step);
 /* Closes listener and clients; the loop must run once more. Clients that wait for the end get a last line about it:
- * code 0 and "finished" or "stopped", or the run's exit status and the reason. On the loop's thread, or after that has
+ * code 0 and "finished" or "stopped", or the run's exit status and the reason. On the scheduler's thread, or after that has
  * ended. */
 void ctl_close(struct ctl *c, int code, const char *how);
 void ctl_free(struct ctl *c);                             /* after the loop has run */

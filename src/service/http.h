@@ -26,7 +26,7 @@ struct http_calls {
 int http_bind(const char *address, const atomic_int *stop, int *fd, struct err *e);
 /* Serves a bound socket, which it closes at its end, also if it fails. Logs the address. 71, 73. */
 int http_open(uv_loop_t *loop, int fd, const struct http_calls *calls, struct http **out, struct err *e);
-/* Ends all connections; the loop must run once more. On the loop's thread, or after that has ended. */
+/* Ends all connections; the loop must run once more. On the scheduler's thread, or after that has ended. */
 void http_close(struct http *h);
 void http_free(struct http *h);                           /* after the loop has run */
 #endif

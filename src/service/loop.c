@@ -330,7 +330,7 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* The executor leaves soon after the abort code is set. If it hangs in a call, this ends the job. After a signal this
- * must happen before the watching thread of shutdown.c ends the process. */
+ * must happen before the shutdown thread of shutdown.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;

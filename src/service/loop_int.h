@@ -1,5 +1,5 @@
 /* The inside of struct loop, shared only by loop.c (orders, results, life), loop_control.c (requests from outside) and
- * loop_rollback.c (train.nonfinite = rollback). Thread: the loop's. */
+ * loop_rollback.c (train.nonfinite = rollback). Thread: the scheduler's. */
 #ifndef SERVICE_LOOP_INT_H
 #define SERVICE_LOOP_INT_H
 #include <uv.h>

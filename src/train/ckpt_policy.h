@@ -1,5 +1,5 @@
 /* What rank 0's loop knows about checkpoints: whether one is due by the clock, the score of the last evaluation, the
- * outcome of checkpoints that were written. Thread: the loop's. */
+ * outcome of checkpoints that were written. Thread: the scheduler's. */
 #ifndef TRAIN_CKPT_POLICY_H
 #define TRAIN_CKPT_POLICY_H
 #include "report/metrics.h"
