@@ -1,5 +1,5 @@
-/* RUN/metrics.jsonl: one JSON object per line (mpstaged(8), FILES). Rank 0's scheduler thread. Allocates nothing after the
- * first lines.
+/* RUN/metrics.jsonl: one JSON object per line (mpstaged(8), FILES). Rank 0's scheduler thread. Allocates nothing after
+ * the first lines.
  *
  * This folder: what a run writes about its steps: metrics, TensorBoard, Prometheus, progress, traces, predictions, plan
  * accuracy, slow layers; and the names of its files (rundir.c, output_paths.c). All on rank 0. See

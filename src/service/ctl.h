@@ -41,8 +41,8 @@ void ctl_checkpoint_done(struct ctl *c, uint64_t step, int code, const char *tex
  * the scheduler's. */
 void ctl_checkpoint_back(struct ctl *c, uint64_t step);
 /* Closes listener and clients; the loop must run once more. Clients that wait for the end get a last line about it:
- * code 0 and "finished" or "stopped", or the run's exit status and the reason. On the scheduler's thread, or after that has
- * ended. */
+ * code 0 and "finished" or "stopped", or the run's exit status and the reason. On the scheduler's thread, or after
+ * that has ended. */
 void ctl_close(struct ctl *c, int code, const char *how);
 void ctl_free(struct ctl *c);                             /* after the loop has run */
 #endif
