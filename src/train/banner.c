@@ -39,7 +39,7 @@ void setup_hello(struct setup *b)
         unsigned long long step = b->resume.from.step, last = job_steps(j);
         log_line("resuming from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
     }
-    if (b->conf->run.evaluate && b->used.path.n)
+    if ((b->conf->run.evaluate || b->used.which.n) && b->used.path.n)
         log_line("weights: %s%s%s%s", b->used.path.s, b->used.which.n ? " (" : "",
                  b->used.which.n ? b->used.which.s : "", b->used.which.n ? ")" : "");
     if (rundir_keeps(&b->dir, b->conf))
