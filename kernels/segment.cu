@@ -16,8 +16,8 @@ enum { SUMS = 4, AT_ONCE = 1 << 17 };
 static int64_t parts_of(const struct k_segment *k, int64_t classes)
 {
     enum { LEAST = 64, MOST = 512 };
-    const int64_t want = div_up(k->points, LEAST), room = classes < AT_ONCE ? AT_ONCE / classes : 1;
-    const int64_t most = room < MOST ? room : (int64_t)MOST;
+    const int64_t want = div_up(k->points, LEAST), space = classes < AT_ONCE ? AT_ONCE / classes : 1;
+    const int64_t most = space < MOST ? space : (int64_t)MOST;
     return want < most ? want : most;
 }
 

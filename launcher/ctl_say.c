@@ -57,10 +57,10 @@ int ctl_line_print(const char *line, int columns)
     char clean[2400];
     const char *s = text_printable(line, clean, sizeof clean);
     int lines = 1;
-    for (int room = columns - 1; text_columns(s, strlen(s)) > room; lines++, room = columns - 3) {
+    for (int space = columns - 1; text_columns(s, strlen(s)) > space; lines++, space = columns - 3) {
         size_t end = 0;
-        for (int i = 0; i < room; i++) if (s[i] == ',' && s[i + 1] == ' ') end = (size_t)i + 1;
-        if (!end) end = text_line(s, room);
+        for (int i = 0; i < space; i++) if (s[i] == ',' && s[i + 1] == ' ') end = (size_t)i + 1;
+        if (!end) end = text_line(s, space);
         if (!s[end]) break;
         printf("%.*s\n  ", (int)end, s);
         s += end + 1;

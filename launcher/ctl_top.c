@@ -121,7 +121,7 @@ static int rows_of_output(void)
 }
 
 /* Leaves out stages that do not fit on the terminal, and prints their number. */
-static int stages_print(const json_t *o, int room)
+static int stages_print(const json_t *o, int space)
 {
     const json_t *account = json_object_get(o, "account"), *stage;
     size_t k, n = json_array_size(account);
@@ -129,7 +129,7 @@ static int stages_print(const json_t *o, int room)
     int lines = 0;
     if (table && n) head_print(), lines++;
     json_array_foreach(account, k, stage) {
-        if (lines + 1 >= room && k + 1 < n) {
+        if (lines + 1 >= space && k + 1 < n) {
             printf("and %zu more stages\n", n - k);
             return lines + 1;
         }

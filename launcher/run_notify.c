@@ -126,7 +126,7 @@ static bool is_trusted(struct msghdr *m)
 void words_take(struct words *w)
 {
     char text[16384];
-    union { char room[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } control;
+    union { char space[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } control;
     for (;;) {
         struct iovec part = {text, sizeof text - 1};
         struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,

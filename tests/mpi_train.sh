@@ -86,7 +86,8 @@ equal "--evaluate of the final weights: the same loss" "$(last_bits epochs)" "$(
 check "--evaluate writes no weights" [ ! -e evaluated/weights.safetensors ]
 trains from-run 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1
 equal "weights from a run directory, not changed" "$one" "$hash"
-check "the log says which weights of a run it takes" grep -qF 'weights: np1/weights.safetensors (final' from-run/mpstaged.log
+check "the log says which weights of a run it takes" \
+    grep -qF 'weights: np1/weights.safetensors (final' from-run/mpstaged.log
 trains again 2 -c toy.conf --steps 1 -o train.learning_rate=0 --init-from np1/weights.safetensors
 equal "weights that are loaded and not changed are written as they were" "$one" "$hash"
 # The same weights as somebody else may bring them: halves, and every name behind a wrapper's.

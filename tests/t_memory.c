@@ -240,12 +240,12 @@ START_TEST(plans_fit_the_host)
     struct fit_host h = {.pool = &p, .n = 1};
     ck_assert_msg(!planned(&j, ways[_i], 2, &h, &e), "%s", e.text);
     plan_hash(j.plan[0], hash);
-    ck_assert(!j.room);
+    ck_assert(!j.free_bytes);
     ck_assert_str_eq(hash, free_hash);
     job_done(&j);
     p.bytes = need - need / 20;
     int bad = planned(&j, ways[_i], 2, &h, &e);
-    ck_assert(j.room);
+    ck_assert(j.free_bytes);
     if (_i) ck_assert_msg(!bad && !limit_pool_short(&j, false, &is), "%s", e.text);
     job_done(&j);
     p.bytes = need / 100;
@@ -289,7 +289,7 @@ START_TEST(what_counts)
     job_done(&j);
     e = (struct err){0};
     ck_assert(planned(&j, "stages = 2 replicas = 2 shard_optimizer = no max_memory = 4GiB", 4, &h, &e));
-    ck_assert(e.code == E_DEVICE && !j.room);             /* nobody moves a limit that was said */
+    ck_assert(e.code == E_DEVICE && !j.free_bytes);             /* nobody moves a limit that was said */
     job_done(&j);
     e = (struct err){0};
     h.advisory = true;

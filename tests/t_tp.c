@@ -220,12 +220,12 @@ START_TEST(spares_grow)
     int spare = 0;
     for (size_t n = 1; n <= 1 << 20; n *= 2) {
         tp_box_add(&b, tp_box_new(&b, sizeof(struct tp_held), n));
-        ck_assert(b.first && b.first->room >= n);
+        ck_assert(b.first && b.first->space >= n);
         tp_box_pop(&b);
     }
     for (const struct tp_held *m = b.spare; m; m = m->next) spare++;
     ck_assert_int_eq(spare, 1);
-    ck_assert(b.spare->room == 1 << 20);
+    ck_assert(b.spare->space == 1 << 20);
     tp_box_free(&b);
 }
 END_TEST

@@ -10,23 +10,23 @@ enum { ROOM_LEAST = 64 };                                /* rows; a power of two
 /* The row of the name, or the empty row for it. A third of the rows is always empty. */
 static struct name_table_row *row_of(const struct name_table *t, const char *name)
 {
-    size_t mask = (size_t)t->room - 1, i = (size_t)XXH3_64bits(name, strlen(name)) & mask;
+    size_t mask = (size_t)t->space - 1, i = (size_t)XXH3_64bits(name, strlen(name)) & mask;
     while (t->row[i].name && strcmp(t->row[i].name, name)) i = (i + 1) & mask;
     return &t->row[i];
 }
 
 int name_table_find(const struct name_table *t, const char *name)
 {
-    const struct name_table_row *r = t->room ? row_of(t, name) : NULL;
+    const struct name_table_row *r = t->space ? row_of(t, name) : NULL;
     return r && r->name ? r->number : -1;
 }
 
 static void grow(struct name_table *t)
 {
     struct name_table old = *t;
-    t->room = old.room ? 2 * old.room : ROOM_LEAST;
-    t->row = mem_alloc(size_mul((size_t)t->room, sizeof *t->row));
-    for (int i = 0; i < old.room; i++)
+    t->space = old.space ? 2 * old.space : ROOM_LEAST;
+    t->row = mem_alloc(size_mul((size_t)t->space, sizeof *t->row));
+    for (int i = 0; i < old.space; i++)
         if (old.row[i].name) *row_of(t, old.row[i].name) = old.row[i];
     free(old.row);
 }
@@ -34,7 +34,7 @@ static void grow(struct name_table *t)
 void name_table_add(struct name_table *t, const char *name, int number)
 {
     assert(number >= 0);
-    if (t->n >= t->room / 3 * 2) grow(t);
+    if (t->n >= t->space / 3 * 2) grow(t);
     struct name_table_row *r = row_of(t, name);
     assert(!r->name);
     *r = (struct name_table_row){name, number};

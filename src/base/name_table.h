@@ -5,7 +5,7 @@
 #ifndef BASE_NAME_TABLE_H
 #define BASE_NAME_TABLE_H
 
-struct name_table { struct name_table_row { const char *name; int number; } *row; int n, room; };
+struct name_table { struct name_table_row { const char *name; int number; } *row; int n, space; };
 
 /* The number of the name; -1: not found. */
 int name_table_find(const struct name_table *t, const char *name);

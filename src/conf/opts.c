@@ -252,7 +252,7 @@ static void option_spell(const struct long_option *p, char *buf, size_t n)
 void opts_help(int columns, struct text *out)
 {
     enum { BEFORE = 31, LEAST = 20 };                     /* columns of an option; minimum for its text */
-    int room = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
+    int space = columns - BEFORE > LEAST ? columns - BEFORE : LEAST;
     text_add(out, "usage: mpirun -np RANKS mpstaged --stage-config FILE [option ...]\n"
                   "       mpstaged --stage-config FILE --check-config | --summary | --plan | ...\n"
                   "Trains a neural network as a pipeline, one stage a process.\n\n");
@@ -261,7 +261,7 @@ void opts_help(int columns, struct text *out)
         char spell[64];
         option_spell(&options[i], spell, sizeof spell);
         option_text(&options[i], &whole);
-        text_fold(whole.s, room, 0, &help);
+        text_fold(whole.s, space, 0, &help);
         text_add(out, "  %-*s", BEFORE - 2, spell);
         for (char *save, *line = strtok_r(help.s, "\n", &save), *first = line; line; line = strtok_r(NULL, "\n", &save))
             text_add(out, "%*s%s\n", line == first ? 0 : BEFORE, "", line);

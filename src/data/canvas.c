@@ -7,10 +7,10 @@
 static uint32_t *canvas_for(struct canvas *c, int k, int height, int width)
 {
     size_t n = size_mul(size_mul((size_t)c->planes, (size_t)height), (size_t)width);
-    if (n > c->room[k]) {
+    if (n > c->space[k]) {
         free(c->memory[k]);
         c->memory[k] = mem_alloc(size_mul(n, sizeof *c->memory[k]));
-        c->room[k] = n;
+        c->space[k] = n;
     }
     return c->memory[k];
 }
@@ -27,10 +27,10 @@ void canvas_begin(struct canvas *c, bool pixels, int planes, int height, int wid
 const uint32_t *canvas_change(struct canvas *c, int height, int width)
 {
     uint32_t *was = c->at, *now = canvas_for(c, 1, height, width);
-    size_t room = c->room[0];
+    size_t space = c->space[0];
     c->memory[1] = was;
-    c->room[0] = c->room[1];
-    c->room[1] = room;
+    c->space[0] = c->space[1];
+    c->space[1] = space;
     c->memory[0] = c->at = now;
     c->height = height;
     c->width = width;
@@ -39,7 +39,7 @@ const uint32_t *canvas_change(struct canvas *c, int height, int width)
 
 size_t canvas_bytes(const struct canvas *c)
 {
-    return (c->room[0] + c->room[1]) * sizeof *c->at + c->scaler.bytes;
+    return (c->space[0] + c->space[1]) * sizeof *c->at + c->scaler.bytes;
 }
 
 void canvas_free(struct canvas *c)

@@ -17,7 +17,7 @@ struct canvas {
     int planes, height, width;
     uint32_t *at;                                        /* planes x height x width elements */
     uint32_t *memory[2];                                 /* at is the first; changes write into the other */
-    size_t room[2];                                      /* in elements */
+    size_t space[2];                                      /* in elements */
     struct resample scaler;
 };
 struct canvas_part { int top, left, height, width; };

@@ -32,9 +32,9 @@ int contact_sheet_takes(int64_t n, int64_t height, int64_t width)
 {
     if (height < 1 || width < 1 || height > PICTURE_SIDE / 2 || width > PICTURE_SIDE / 2) return 0;
     int times = times_of(height, width);
-    int64_t cell = cell_width(width, times) * cell_height(height, times), room = PIXELS_MOST / cell;
-    if (room > SHEET_MOST) room = SHEET_MOST;
-    return (int)(n < room ? n : room);
+    int64_t cell = cell_width(width, times) * cell_height(height, times), space = PIXELS_MOST / cell;
+    if (space > SHEET_MOST) space = SHEET_MOST;
+    return (int)(n < space ? n : space);
 }
 
 struct contact_sheet *contact_sheet_new(int n, int height, int width)
@@ -75,11 +75,11 @@ static void letter(const struct contact_sheet *s, int y, int x, char c)
  * ends in dots. */
 static void line(const struct contact_sheet *s, int y, int x, int pixels, const char *text, size_t n)
 {
-    int room = pixels / STEP, columns = text_columns(text, n), at = 0;
-    for (size_t i = 0; i < n && at < room; i++) {
+    int space = pixels / STEP, columns = text_columns(text, n), at = 0;
+    for (size_t i = 0; i < n && at < space; i++) {
         unsigned char c = (unsigned char)text[i];
         if ((c & 0xc0) == 0x80) continue;                /* inside a character */
-        bool cut = columns > room && at >= room - 2;
+        bool cut = columns > space && at >= space - 2;
         letter(s, y, x + STEP * at++, cut ? '.' : c >= ' ' && c <= '~' ? (char)c : '?');
     }
 }

@@ -228,20 +228,20 @@ static void warning_make(struct nifti_set *d, uint64_t odd, const struct nifti *
 }
 
 /* Warns once that volumes will be prepared repeatedly, unless the user set data.cache. */
-static void cache_report(struct nifti_set *d, size_t kept, size_t room)
+static void cache_report(struct nifti_set *d, size_t kept, size_t space)
 {
     char all[32], some[32];
     d->ds.warning = arena_printf(d->mem, "%s%sprepared, %llu volumes take %s, and %s of that is kept: others are "
                                  "prepared again each time they are read (data.cache)",
                                  d->ds.warning ? d->ds.warning : "", d->ds.warning ? "; " : "",
-                                 (unsigned long long)d->n, text_bytes(kept, all), text_bytes(room, some));
+                                 (unsigned long long)d->n, text_bytes(kept, all), text_bytes(space, some));
 }
 
 static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e)
 {
     uint64_t odd = 0;
     const struct nifti *first = NULL;
-    size_t kept = 0, most = 0, largest = 0, room = c->data.cache.n ? (size_t)c->data.cache.v[0] : (size_t)1 << 30;
+    size_t kept = 0, most = 0, largest = 0, space = c->data.cache.n ? (size_t)c->data.cache.v[0] : (size_t)1 << 30;
     d->v = mem_alloc(size_mul(d->n, sizeof *d->v));
     for (uint64_t i = 0; i < d->n; i++) {
         struct volume *v = &d->v[i];
@@ -257,9 +257,9 @@ static int volumes_open(struct nifti_set *d, const struct conf *c, struct err *e
     }
     warning_make(d, odd, first);
     d->ds.each = most;
-    d->ds.shared = kept <= room ? kept : size_add(room, largest);
-    d->cache = volume_cache_new(2 * d->n, room, kept <= room ? 0 : largest);
-    if (kept > room && !c->data.cache.n) cache_report(d, kept, room);
+    d->ds.shared = kept <= space ? kept : size_add(space, largest);
+    d->cache = volume_cache_new(2 * d->n, space, kept <= space ? 0 : largest);
+    if (kept > space && !c->data.cache.n) cache_report(d, kept, space);
     return 0;
 }
 

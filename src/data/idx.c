@@ -41,13 +41,13 @@ static int idx_size_check(const struct gzip_file *s, const struct idx_file *f, s
 /* Memory grows with the data read, so that the header of a small file cannot allocate much. */
 static int data_read(struct gzip_file *s, struct idx_file *f, struct err *e)
 {
-    uint64_t have = 0, room = s->packed && f->bytes > PIECE ? PIECE : f->bytes;
+    uint64_t have = 0, space = s->packed && f->bytes > PIECE ? PIECE : f->bytes;
     for (;;) {
-        f->data = mem_resize(f->data, room);
-        if (gzip_read(s, f->data + have, room - have, e)) return -1;
-        have = room;
+        f->data = mem_resize(f->data, space);
+        if (gzip_read(s, f->data + have, space - have, e)) return -1;
+        have = space;
         if (have == f->bytes) break;
-        room = f->bytes - have < have ? f->bytes : 2 * have;
+        space = f->bytes - have < have ? f->bytes : 2 * have;
     }
     int got = gzip_more(s, e);                           /* also checks the checksum at the end */
     if (got < 0) return -1;

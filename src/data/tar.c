@@ -157,14 +157,14 @@ static enum tar_kind kind_of(uint8_t type)
 /* Bytes after the header at t->at. extra: not a member, so t->size_given does not apply. */
 static int size_find(const struct tar *t, const uint8_t *h, bool extra, uint64_t *size, struct err *e)
 {
-    uint64_t room = t->size - t->at - BLOCK;
+    uint64_t space = t->size - t->at - BLOCK;
     if (!field_number(h + SIZE, SIZE_N, size)) return damaged(t, t->at + SIZE, "an invalid size", e);
     if (t->has_size && !extra) *size = t->size_given;
     if (h[TYPE] >= '1' && h[TYPE] <= '6') *size = 0; /* links, devices, folders have no data, whatever the field says */
-    if (*size <= room) return 0;
+    if (*size <= space) return 0;
     return err_set(e, E_DATA, "%s: offset %llu: a member of %llu byte%s, but the file ends after %llu", t->path,
                    (unsigned long long)t->at, (unsigned long long)*size, *size == 1 ? "" : "s",
-                   (unsigned long long)room);
+                   (unsigned long long)space);
 }
 
 static int next(struct tar *t, const uint8_t *h, int (*member)(void *, const struct tar_member *, struct err *),

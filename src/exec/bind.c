@@ -189,10 +189,10 @@ int exec_open(const struct exec_request *r, struct exec **out, struct err *e)
     return 0;
 }
 
-int exec_free_memory(struct exec *s, size_t *room, struct err *e)
+int exec_free_memory(struct exec *s, size_t *bytes, struct err *e)
 {
-    *room = SIZE_MAX;
-    return s->ops->free_memory ? s->ops->free_memory(s->be, room, e) : 0;
+    *bytes = SIZE_MAX;
+    return s->ops->free_memory ? s->ops->free_memory(s->be, bytes, e) : 0;
 }
 
 int exec_bind(struct exec *s, struct err *e)

@@ -145,7 +145,7 @@ struct exec;
 /* Opens the device and computes all sizes; it allocates no memory there. 69/78. */
 int exec_open(const struct exec_request *r, struct exec **out, struct err *e);
 /* After exec_open: free memory of the device; SIZE_MAX if unknown. The plan set will take exec_bytes of it. 69 */
-int exec_free_memory(struct exec *s, size_t *room, struct err *e);
+int exec_free_memory(struct exec *s, size_t *bytes, struct err *e);
 /* Once, after exec_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies, too).
  * 69/70. */
 int exec_bind(struct exec *s, struct err *e);

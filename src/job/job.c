@@ -379,7 +379,7 @@ static int limits_find(struct job *j, struct err *e)
 {
     if (!limit_limited(j)) return 0;
     j->limit = mem_alloc((size_t)j->n_ranks * sizeof *j->limit);
-    return part_limits(j->conf, j->room, j->n_ranks, j->limit, e);
+    return part_limits(j->conf, j->free_bytes, j->n_ranks, j->limit, e);
 }
 
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
@@ -459,23 +459,23 @@ static int plan_all(struct job *j, int n_ranks, struct err *e)
 /* First reduces each rank in proportion to its need; if that fails, all ranks get the same share. */
 static int plan_recompute(struct job *j, int n_ranks, struct err *e)
 {
-    uint64_t need, *room[2];
+    uint64_t need, *free_bytes[2];
     int bad = 0, tried = 0;
-    for (int i = 0; i < 2; i++) limit_share(j, i, room[i] = mem_alloc((size_t)j->n_ranks * sizeof **room));
+    for (int i = 0; i < 2; i++) limit_share(j, i, free_bytes[i] = mem_alloc((size_t)j->n_ranks * sizeof **free_bytes));
     while (!bad && tried < 2 && limit_pool_short(j, false, &need)) {
         unplan(j);
-        j->room = room[tried++];
+        j->free_bytes = free_bytes[tried++];
         bad = plan_all(j, n_ranks, e);
     }
-    free(room[2 - tried]);
+    free(free_bytes[2 - tried]);
     return bad;
 }
 
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need;
-    free(j->room);
-    j->room = NULL;
+    free(j->free_bytes);
+    j->free_bytes = NULL;
     if (plan_all(j, n_ranks, e)) return -1;
     if (j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);
@@ -536,7 +536,7 @@ int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 void job_free(struct job *j)
 {
     unplan(j);
-    free(j->room);
+    free(j->free_bytes);
     text_free(&j->kernels);
     for (int i = 0; i < 2; i++) ds_close(j->data[i]);
     if (j->graph) graph_free(j->graph);

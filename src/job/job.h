@@ -34,7 +34,7 @@ struct job {
     int n_stages, n_ranks, n_replicas, *first_group;
     uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: no limits */
     const struct fit_host *host; /* memory of the hosts (memory_limit.h), borrowed; NULL: unknown */
-    uint64_t *room;                                        /* of each rank, if a plan without limits was too large */
+    uint64_t *free_bytes;                                /* of each rank, if a plan without limits was too large */
     int *rank_of;                                          /* of each stage; NULL: one stage a rank */
     struct part_found found;                               /* result of partition auto; plans 0: another policy */
     bool rough;                                            /* auto may take its first cut that fits */

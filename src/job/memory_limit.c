@@ -35,7 +35,7 @@ static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, stru
 
 /* ---- memory of hosts --------------------------------------------------------------------------------------------- */
 
-bool limit_limited(const struct job *j) { return j->conf->pipeline.max_memory.n || j->room; }
+bool limit_limited(const struct job *j) { return j->conf->pipeline.max_memory.n || j->free_bytes; }
 
 /* A rank allocates each region once, for the plan of the set that needs most of it. */
 static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int r)
@@ -102,9 +102,9 @@ static uint64_t pool_share(const struct job *j, const struct fit_pool *p, int ra
     return (uint64_t)((double)p->bytes * (evenly ? 1.0 / pool_ranks(j, p) : part));
 }
 
-void limit_share(const struct job *j, bool evenly, uint64_t *room)
+void limit_share(const struct job *j, bool evenly, uint64_t *free_bytes)
 {
-    for (int r = 0; r < j->n_ranks; r++) room[r] = PART_NO_LIMIT;
+    for (int r = 0; r < j->n_ranks; r++) free_bytes[r] = PART_NO_LIMIT;
     for (int r = 0; r < job_world(j); r++) {
         uint64_t least = PART_NO_LIMIT, beside = j->host->beside ? j->host->beside(j, r) : 0;
         for (int i = 0; i < j->host->n; i++) {
@@ -113,7 +113,7 @@ void limit_share(const struct job *j, bool evenly, uint64_t *room)
             if (share < least) least = share;
         }
         least = least > beside ? least - beside : 0;
-        if (least < room[r % j->n_ranks]) room[r % j->n_ranks] = least;
+        if (least < free_bytes[r % j->n_ranks]) free_bytes[r % j->n_ranks] = least;
     }
 }
 

@@ -21,7 +21,7 @@ uint64_t limit_bytes(const struct job *j, int rank);       /* bytes that the ran
 /* Does a limit bind the planner: pipeline.max_memory, or a rank's share of its host? */
 bool limit_limited(const struct job *j);
 /* Bytes that each rank of a replica may use for its plan where ranks share pools: evenly, or as their plans need. */
-void limit_share(const struct job *j, bool evenly, uint64_t *room);
+void limit_share(const struct job *j, bool evenly, uint64_t *free_bytes);
 /* The pool that lacks the most memory, and in *need the bytes that its ranks need; NULL: none. Only soft or only hard
  * pools count. */
 const struct fit_pool *limit_pool_short(const struct job *j, bool soft, uint64_t *need);

@@ -28,7 +28,7 @@ int partition_recompute(const struct job *j, const struct placement *pl, bool *r
     uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
     struct plan_request r = job_request(j, PLAN_FULL);
     struct recompute_request q = {j->sel, pl, &r, j->cost, limit};
-    int bad = part_limits(c, j->room, j->n_ranks, limit, e) || recompute_auto(&q, recompute, e);
+    int bad = part_limits(c, j->free_bytes, j->n_ranks, limit, e) || recompute_auto(&q, recompute, e);
     free(limit);
     return bad;
 }
@@ -55,7 +55,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
         .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
-        .sharing = job_sharing(j, c), .room = j->room, .rough = j->rough};
+        .sharing = job_sharing(j, c), .free_bytes = j->free_bytes, .rough = j->rough};
 }
 
 /* ns; a plan that does not fit gets a grade above all times, higher the more memory is missing. */
@@ -95,7 +95,7 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
     struct part_request q = cut_request(x->j, &c, &r);
     struct part_found found = {0};
-    if (way == WAY_ROOM) q.room = NULL;
+    if (way == WAY_ROOM) q.free_bytes = NULL;
     q.found = &found;
     if (part->split(&q, x->cut, e)) return -1;
     if (way == WAY_NOTHING) x->bound = found.least_ns;
@@ -138,7 +138,7 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
                       .cut = mem_alloc(n * sizeof *x.cut),
                       .best = j->first_group};
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
-    int bad = part_limits(j->conf, j->room, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
+    int bad = part_limits(j->conf, j->free_bytes, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
     if (!bad && !(j->rough && x.least < TOO_LARGE)) bad = borders_move(&x, e);
     j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least,

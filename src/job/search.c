@@ -21,8 +21,8 @@ static void splits_find(struct search *s)
     int batch = (int)s->j->conf->train.batch_size, given = (int)s->j->conf->train.split_size;
     for (int n = batch; n > 0 && (batch - 1) / n < MAX_MICRO; n--) {
         bool near = n == (batch + 2) / 3 || n == (batch + 6) / 7 || n == (batch + 8) / 9;
-        bool room = s->n_split < MAX_SPLITS - (given < n);
-        if (n == given || (room && (batch % n == 0 || near))) s->split[s->n_split++] = n;
+        bool fits = s->n_split < MAX_SPLITS - (given < n);
+        if (n == given || (fits && (batch % n == 0 || near))) s->split[s->n_split++] = n;
     }
 }
 

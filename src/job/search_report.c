@@ -274,10 +274,10 @@ static json_t *layout_json(const struct search *s, struct run_layout at)
 /* A file name may be no UTF-8, which JSON needs: invalid bytes become \xff. */
 static json_t *named_json(const char *s)
 {
-    const size_t room = 8 * strlen(s) + 1;
-    char *clean = mem_alloc(room);
+    const size_t size = 8 * strlen(s) + 1;
+    char *clean = mem_alloc(size);
     json_t *o = json_string(s);
-    if (!o) o = json_string(text_printable(s, clean, room));
+    if (!o) o = json_string(text_printable(s, clean, size));
     free(clean);
     return o;
 }

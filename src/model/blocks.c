@@ -215,20 +215,20 @@ static double sum_of(struct sum *x)
 }
 
 /* A single parameter is copied unchanged: it may be a word, or a list such as 3x5. */
-static int braces_value(struct parse *p, const char *s, char *out, size_t room)
+static int braces_value(struct parse *p, const char *s, char *out, size_t space)
 {
     struct sum x = {p, s, 0, false};
     const char *name = s + strspn(s, " \t");
     size_t n = word_length(name);
     const char *value = n && !name[n + strspn(name + n, " \t")] ? value_of(p, name, n) : NULL;
-    if (value) return snprintf(out, room, "%s", value);
+    if (value) return snprintf(out, space, "%s", value);
     double v = sum_of(&x);
     if (x.bad || next(&x) || !isfinite(v)) {
         graph_fail(p->b, "{%.60s}: expected numbers and parameters of block %s, with + - * / and parentheses", s,
                    p->block.v[p->scope->block].name);
         return -1;
     }
-    return snprintf(out, room, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.17g", v);
+    return snprintf(out, space, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.17g", v);
 }
 
 /* Copies a statement of the use, with all braces replaced. */

@@ -43,7 +43,7 @@ struct placement *part_place(const struct part_request *q, const int *first_grou
     return placement_make(&r, e);
 }
 
-int part_limits(const struct conf *c, const uint64_t *room, int n_ranks, uint64_t *limit, struct err *e)
+int part_limits(const struct conf *c, const uint64_t *free_bytes, int n_ranks, uint64_t *limit, struct err *e)
 {
     const struct conf_ints *l = &c->pipeline.max_memory;
     if (l->n > 1 && l->n != n_ranks)
@@ -51,7 +51,7 @@ int part_limits(const struct conf *c, const uint64_t *room, int n_ranks, uint64_
                           "%d sizes for %d rank%s: expected one for all, or one per rank", l->n, n_ranks,
                           n_ranks == 1 ? "" : "s");
     for (int r = 0; r < n_ranks; r++)
-        limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : room ? room[r] : PART_NO_LIMIT;
+        limit[r] = l->n ? (uint64_t)l->v[l->n > 1 ? r : 0] : free_bytes ? free_bytes[r] : PART_NO_LIMIT;
     return 0;
 }
 

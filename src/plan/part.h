@@ -18,7 +18,7 @@ struct part_request {
     struct sharing sharing;                              /* for the plan's number of replicas */
     /* the rank of each stage; 0 and NULL: one stage a rank */
     int n_ranks; const int *rank_of;
-    const uint64_t *room;                                /* part_limits */
+    const uint64_t *free_bytes;                                /* part_limits */
     struct part_found *found;                            /* NULL: not requested */
     bool rough;                                          /* of auto: the first cut that fits need not be the fastest */
 };
@@ -55,9 +55,9 @@ struct placement *part_place(const struct part_request *q, const int *first_grou
  * positions. */
 void part_merge(const int *first_group, int n_stages, int n_ranks, int *out);
 
-/* max_memory of each rank; if it is not set, room; if room is NULL, PART_NO_LIMIT. 78 unless the list has one value, or
- * one a rank. */
-int part_limits(const struct conf *c, const uint64_t *room, int n_ranks, uint64_t *limit, struct err *e);
+/* max_memory of each rank; if it is not set, free_bytes; if that is NULL, PART_NO_LIMIT. 78 unless the list has one
+ * value, or one a rank. */
+int part_limits(const struct conf *c, const uint64_t *free_bytes, int n_ranks, uint64_t *limit, struct err *e);
 /* How much the plan's ranks exceed their limits: the sum of relative excesses; 0 where all fit. */
 double part_excess(const struct plan *p, const uint64_t *limit);
 

@@ -323,7 +323,8 @@ static int auto_split(const struct part_request *q, int *first_group, struct err
                            .limit = mem_alloc((size_t)part_ranks(q) * sizeof(uint64_t)),
                            .st = mem_alloc(n * sizeof(struct bound_stage))};
     bound_make(&s.bound, q, false);
-    int bad = part_limits(q->conf, q->room, part_ranks(q), s.limit, e) || part_model_make(q, &s.m, e) || search_run(&s)
+    int bad = part_limits(q->conf, q->free_bytes, part_ranks(q), s.limit, e) || part_model_make(q, &s.m, e) ||
+              search_run(&s)
                   ? -1
                   : 0;
     if (!bad) memcpy(first_group, s.best, n * sizeof *first_group);

@@ -131,7 +131,7 @@ static int limits_share(const struct part_request *q, struct part_model *m, stru
 {
     int n = part_ranks(q), *stages = mem_alloc((size_t)n * sizeof *stages);
     uint64_t *limit = mem_alloc((size_t)n * sizeof *limit);
-    int bad = part_limits(q->conf, q->room, n, limit, e);
+    int bad = part_limits(q->conf, q->free_bytes, n, limit, e);
     for (int i = 0; i < m->n_stages; i++) stages[part_rank(q, i)]++;
     for (int i = 0; i < m->n_stages; i++) {
         int r = part_rank(q, i);

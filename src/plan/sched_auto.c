@@ -105,9 +105,9 @@ static int auto_build(const struct sched_request *r, struct sched *out, struct e
 {
     int n = 0, best = 0, bad = sched_map_check(&sched_auto, r->map, e);
     if (bad) return -1;
-    int room = 2 * r->map->n_ranks;
-    struct found_rows *x = mem_alloc((size_t)room * sizeof *x);
-    for (int most = 1; most < room && !bad; most++) {
+    int space = 2 * r->map->n_ranks;
+    struct found_rows *x = mem_alloc((size_t)space * sizeof *x);
+    for (int most = 1; most < space && !bad; most++) {
         if (!most_wanted(r, most)) continue;
         x[n].most = most;
         bad = most_try(r, &x[n++], e);

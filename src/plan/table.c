@@ -195,15 +195,15 @@ static void layer_table(const struct plan *p, int columns, struct text *out)
 {
     enum { FIGURES = 6 + 12 + 13, LEAST = 12 };
     bool differ = ranks_differ(p);
-    int before = differ ? 12 : 7, room = columns - before - FIGURES, width = LEAST;
-    if (room < LEAST) room = LEAST;
+    int before = differ ? 12 : 7, space = columns - before - FIGURES, width = LEAST;
+    if (space < LEAST) space = LEAST;
     struct stage_row all = {0};
     char b[32], rank[16] = " rank";
     struct text name = {0};
     for (int i = 0; i < p->n_stages; i++) {
         name.n = 0;
         stage_name(p, i, &name);
-        if ((int)name.n <= room && (int)name.n > width) width = (int)name.n;
+        if ((int)name.n <= space && (int)name.n > width) width = (int)name.n;
     }
     text_add(out, "%5s%s  %-*s%6s%12s%13s\n", "stage", differ ? rank : "", width, "layers", "count", "parameters",
              "mult-adds");
@@ -213,8 +213,8 @@ static void layer_table(const struct plan *p, int columns, struct text *out)
         stage_name(p, i, &name);
         snprintf(rank, sizeof rank, "%5d", p->stage[i].rank);
         text_add(out, "%5d%s  ", i, differ ? rank : "");
-        if ((int)name.n > room) text_add(out, "%s\n%*s", name.s, before, "");
-        text_add(out, "%-*s", width, (int)name.n > room ? "" : name.s);
+        if ((int)name.n > space) text_add(out, "%s\n%*s", name.s, before, "");
+        text_add(out, "%-*s", width, (int)name.n > space ? "" : name.s);
         text_add(out, "%6d%12lld%13s\n", r.layers, (long long)r.params, text_count((double)r.flops / 2, b));
         all.layers += r.layers;
         all.params += r.params;

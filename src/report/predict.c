@@ -113,10 +113,10 @@ static void csv_row(struct predict *p, uint64_t sample)
 /* File names may not be UTF-8, which JSON requires: other bytes become \xff. */
 static void json_text_add(struct text *t, const char *s)
 {
-    size_t room = 8 * strlen(s) + 1;
-    char *clean = mem_alloc(room);
+    size_t space = 8 * strlen(s) + 1;
+    char *clean = mem_alloc(space);
     json_t *o = json_string(s);
-    if (!o) o = json_string(text_printable(s, clean, room));
+    if (!o) o = json_string(text_printable(s, clean, space));
     char *line = json_dumps(o, JSON_ENCODE_ANY | JSON_COMPACT);
     text_add(t, "%s", line);
     free(line);

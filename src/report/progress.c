@@ -110,12 +110,12 @@ static int fields_join(const struct fields *f, int n, char *buf, size_t size)
     return at;
 }
 
-/* Shortens texts if the line and `room` do not fit, then leaves out the least important fields. */
-static void step_fit(const struct progress *p, uint64_t now, int columns, int room, char *buf, size_t n)
+/* Shortens texts if the line and `space` do not fit, then leaves out the least important fields. */
+static void step_fit(const struct progress *p, uint64_t now, int columns, int space, char *buf, size_t n)
 {
     struct fields f;
     fields_fill(p, now, false, &f);
-    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : room) <= columns) return;
+    if (fields_join(&f, FIELDS, buf, n) + (*f.text[F_NOW] ? 0 : space) <= columns) return;
     fields_fill(p, now, true, &f);
     for (int most = FIELDS; most > 0; most--) if (fields_join(&f, most, buf, n) <= columns) return;
 }

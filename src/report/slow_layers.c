@@ -170,8 +170,8 @@ static int collect(const struct slow_layers_request *q, struct late *to)
 
 void slow_layers_kernels(const struct slow_layers_request *q, struct text *out)
 {
-    int room = q->plan->sel->n_groups + 1, n, n_named = 0;
-    struct late *all = mem_alloc((size_t)room * sizeof *all), *named = mem_alloc((size_t)room * sizeof *named), stage;
+    int space = q->plan->sel->n_groups + 1, n, n_named = 0;
+    struct late *all = mem_alloc((size_t)space * sizeof *all), *named = mem_alloc((size_t)space * sizeof *named), stage;
     n = collect(q, all);
     double norm = q->estimated ? usual(all, n) : 1;
     collect(q, all);                                      /* usual() has changed the order */

@@ -39,7 +39,7 @@ uint32_t tp_digest(const void *payload, size_t bytes) { return tp_digest_next(0,
 void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
 {
     for (struct tp_held **p = &b->spare, *m; (m = *p); p = &m->next) {
-        if (m->room < bytes) continue;
+        if (m->space < bytes) continue;
         *p = m->next;
         return m;
     }
@@ -47,7 +47,7 @@ void *tp_box_new(struct tp_box *b, size_t head, size_t bytes)
     if (small) b->spare = small->next;
     free(small);
     struct tp_held *m = mem_alloc(head + bytes);
-    m->room = bytes;
+    m->space = bytes;
     return m;
 }
 

@@ -37,7 +37,7 @@ uint32_t tp_digest_next(uint32_t before, const void *piece, size_t bytes);
 /* For host transports: a queue of messages, oldest first, and spare messages whose memory is reused. A message begins
  * with a tp_held. new: returns a message with space for `bytes` after its first `head` bytes. pop: makes the oldest
  * message spare. */
-struct tp_held { struct tp_held *next; size_t room; };
+struct tp_held { struct tp_held *next; size_t space; };
 struct tp_box { struct tp_held *first, *last, *spare; };
 void *tp_box_new(struct tp_box *b, size_t head, size_t bytes);
 void tp_box_add(struct tp_box *b, void *message);
@@ -90,11 +90,11 @@ struct tp_ops {
      * order; only then is the send complete. */
     int (*post_get)(struct tp *t, int from, const struct tp_tag *tag, void *buf, struct tp_req *out, struct err *e);
     void (*get_release)(struct tp *t, struct tp_req *r);
-    /* Optional, of host transports: memory that other ranks of the host can read in place. room: zeroed memory that the
-     * transport owns until close; at most once; NULL: not available. Not collective. meet: collective, after all calls
-     * of room and before any post, with the ranks `with` (NULL: all), which call it, too. From then on a payload in
-     * that memory is not sent to a rank that reads it: the receiver copies or borrows it there, without a digest.
-     * reads: do this rank and `peer` read each other's memory? */
+    /* Optional, of host transports: memory that other ranks of the host can read in place. window: zeroed memory that
+     * the transport owns until close; at most once; NULL: not available. Not collective. meet: collective, after all
+     * calls of window and before any post, with the ranks `with` (NULL: all), which call it, too. From then on a
+     * payload in that memory is not sent to a rank that reads it: the receiver copies or borrows it there, without a
+     * digest. reads: do this rank and `peer` read each other's memory? */
     void *(*window)(struct tp *t, size_t bytes);
     int (*meet)(struct tp *t, const bool *with, struct err *e);
     bool (*reads)(struct tp *t, int peer);

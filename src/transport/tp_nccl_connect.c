@@ -206,12 +206,12 @@ static int links_open(struct nccl *n, void *stream, const struct tp_use *use, in
 int nccl_attach(struct tp *t, void *stream, const struct tp_use *use, int n_use, struct err *e)
 {
     struct nccl *n = nccl_of(t);
-    size_t room = (size_t)n_use + 1;
-    int *order = mem_alloc(room * sizeof *order);
-    n->comm = mem_alloc(room * sizeof *n->comm);
-    n->id = mem_alloc(room * sizeof *n->id);
-    n->has_id = mem_alloc(room * sizeof *n->has_id);
-    n->via = mem_alloc(room * sizeof *n->via);
+    size_t space = (size_t)n_use + 1;
+    int *order = mem_alloc(space * sizeof *order);
+    n->comm = mem_alloc(space * sizeof *n->comm);
+    n->id = mem_alloc(space * sizeof *n->id);
+    n->has_id = mem_alloc(space * sizeof *n->has_id);
+    n->via = mem_alloc(space * sizeof *n->via);
     nccl_env_set(&n->q.seats, n->d.me, n->d.size);
     if (n->q.alone) nccl_log_begin(&n->log);
     n->connecting = true;

@@ -87,11 +87,11 @@ static void via_take(const char *line, size_t n, char via[NCCL_VIA])
 {
     static const char mark[] = " via ", behind[] = " comm ";
     const char *at = memmem(line, n, mark, sizeof mark - 1);
-    size_t room = at ? n - (size_t)(at - line) - (sizeof mark - 1) : 0;
+    size_t space = at ? n - (size_t)(at - line) - (sizeof mark - 1) : 0;
     if (!at || !memmem(line, n, "Channel ", 8)) return;
     at += sizeof mark - 1;
-    const char *end = memmem(at, room, behind, sizeof behind - 1);
-    snprintf(via, NCCL_VIA, "%.*s", (int)(end ? (size_t)(end - at) : room), at);
+    const char *end = memmem(at, space, behind, sizeof behind - 1);
+    snprintf(via, NCCL_VIA, "%.*s", (int)(end ? (size_t)(end - at) : space), at);
     for (size_t i = strlen(via); i && via[i - 1] == ' '; i--) via[i - 1] = 0;
 }
 

@@ -201,8 +201,8 @@ uint64_t tp_shm_returned(const struct tp_shm *r, int by)
 const void *tp_shm_at(const struct tp_shm *r, int from, uint64_t place, size_t bytes)
 {
     const struct shm_window *x = &r->window[from];
-    size_t room = r->lents[from] ? x->bytes - r->head : 0;
-    if (!place || place - 1 > room || bytes > room - (place - 1)) return NULL;
+    size_t limit = r->lents[from] ? x->bytes - r->head : 0;
+    if (!place || place - 1 > limit || bytes > limit - (place - 1)) return NULL;
     return x->at + r->head + (place - 1);
 }
 

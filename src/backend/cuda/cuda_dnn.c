@@ -169,7 +169,7 @@ int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[
 
 /* Chooses the first of the library's list that can be made. The others, some dozens, are freed at once, because they
  * are large. */
-static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room, struct dnn_plan *p, struct err *e)
+static int choose(struct dnn *d, desc graph, enum choice_list list, size_t space, struct dnn_plan *p, struct err *e)
 {
     struct choices all = {.type = p->type};
     struct pool some = {0};
@@ -178,7 +178,7 @@ static int choose(struct dnn *d, desc graph, enum choice_list list, size_t room,
     for (int i = 0; bad > 0 && i < all.n; i++) {
         struct err why = {0};
         p->choice = all.v[i];
-        if (choice_make(d, &some, &p->choice, room, &why)) last = why;
+        if (choice_make(d, &some, &p->choice, space, &why)) last = why;
         else bad = 0;
         /* short of memory: no reason to choose another kernel than other ranks */
         if (why.code == E_INTERNAL) bad = -1;
@@ -201,16 +201,16 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const
     p->out = conv_elements(c, ID_C, ask.pass);
     p->apart = form == FORM_APART ? aligned(p->out * width(c->type)) : 0;
     if (beside(max_work) < p->apart) return err_set(e, E_DATA, "%zu bytes of workspace are too few", max_work);
-    size_t room = beside(max_work) - p->apart;
+    size_t space = beside(max_work) - p->apart;
     desc graph = graph_conv(d, &p->pool, &ask, e);
     if (!graph) return -1;
     if (engine && choice_named(d, &p->pool, graph, engine, &p->choice, e)) return -1;
     if (engine && !choice_allowed(&p->choice, p->type))
         return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough",
                        (int)engine->index);
-    if (engine) return choice_make(d, &p->pool, &p->choice, room, e);
-    if (choose(d, graph, LIST_A, room, p, &last) == 0) return 0;
-    if (last.code != E_INTERNAL && choose(d, graph, LIST_FALLBACK, room, p, NULL) == 0) return 0;
+    if (engine) return choice_make(d, &p->pool, &p->choice, space, e);
+    if (choose(d, graph, LIST_A, space, p, &last) == 0) return 0;
+    if (last.code != E_INTERNAL && choose(d, graph, LIST_FALLBACK, space, p, NULL) == 0) return 0;
     return err_set(e, last.code, "%s", last.text);
 }
 

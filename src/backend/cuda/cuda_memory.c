@@ -31,13 +31,13 @@ void cuda_free(struct be *b, void *p, size_t bytes)
 void *cuda_alloc(struct be *b, size_t bytes, struct err *e)
 {
     void *p = NULL;
-    size_t n = bytes ? bytes : 1, room = 0;
+    size_t n = bytes ? bytes : 1, space = 0;
     if (cuda_take(b, &p, n) != cudaSuccess) {
         char want[32], have[32];
         cudaGetLastError();                              /* this failure is not the next call's */
-        cuda_free_memory(b, &room, NULL);
+        cuda_free_memory(b, &space, NULL);
         err_set(e, E_DEVICE, "GPU %d: out of memory: %s wanted, %s free", b->unit, text_bytes(bytes, want),
-                text_bytes(room, have));
+                text_bytes(space, have));
         return NULL;
     }
     if (cuda_check(e, "clearing memory", cudaMemsetAsync(p, 0, n, b->stream))) { cuda_free(b, p, bytes); return NULL; }

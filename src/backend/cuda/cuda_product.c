@@ -103,13 +103,13 @@ static bool added(const struct be *b, const struct group *k, enum phase ph)
 static struct be_kernel *plans_make(struct be *b, struct cuda_product *p, const struct dnn_conv *conv,
                                     const struct dnn_linear *linear, struct err *e)
 {
-    size_t room = p->k.k->library_bytes;
+    size_t space = p->k.k->library_bytes;
     bool weights = p->k.key.phase == PH_BWD_WEIGHTS;
-    if (cuda_kernel_workspace(b, &p->k, p->padded + room, e) ||
+    if (cuda_kernel_workspace(b, &p->k, p->padded + space, e) ||
         (weights && p->bias && cuda_kernel_workspace(b, &p->k, k_bias_work(&p->out), e)))
         goto fail;
     for (int acc = 0; acc <= (added(b, p->k.k, p->k.key.phase) && !p->padded); acc++) {
-        const struct dnn_ask ask = {pass_of(p->k.node, p->k.key.phase), acc, room};
+        const struct dnn_ask ask = {pass_of(p->k.node, p->k.key.phase), acc, space};
         if (conv ? dnn_conv_plan(b->dnn, conv, &ask, &p->plan[acc], e)
                  : dnn_linear_plan(b->dnn, linear, &ask, &p->plan[acc], e))
             goto fail;

@@ -44,11 +44,11 @@ static inline int window_make(const struct node *node, const struct shape *in, s
     if (window_attrs(node, in, w, e)) return -1;
     space_sizes(in, w->in);
     for (int i = 0; i < 3; i++) {
-        int64_t span = w->d[i] * (w->k[i] - 1) + 1, room = w->in[i] + 2 * w->p[i];
-        if (span > room)
+        int64_t span = w->d[i] * (w->k[i] - 1) + 1, space = w->in[i] + 2 * w->p[i];
+        if (span > space)
             return err_set(e, E_CONF, "kernel %lld is larger than the padded input %lld", (long long)span,
-                           (long long)room);
-        w->out[i] = (room - span) / w->s[i] + 1;
+                           (long long)space);
+        w->out[i] = (space - span) / w->s[i] + 1;
     }
     return 0;
 }

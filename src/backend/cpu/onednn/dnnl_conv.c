@@ -130,10 +130,10 @@ static bool is_thin(const struct be *b, const struct conv_shape *d, const char *
     return depthwise || (b->lanes == 1 && d->wei.n == d->src.n && product_gathers(points));
 }
 
-struct wanted { enum conv_pass pass; bool add; size_t room; };
+struct wanted { enum conv_pass pass; bool add; size_t space; };
 
 /* The library's kernel for a pass. NULL, with the reason in e: it has only its reference loop, which is a thousand
- * times slower, or only a kernel that needs more than `room`. */
+ * times slower, or only a kernel that needs more than `space`. */
 static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_shape *d, struct wanted w,
                                           struct err *e)
 {
@@ -141,7 +141,7 @@ static dnnl_primitive_desc_t library_find(const struct be *b, const struct conv_
     const char *why = "the library has no kernel";
     if (api_conv(b->engine, d, w.pass, w.add, &pd) == dnnl_success) {
         bool none = !strncmp(api_kernel(pd), "ref", 3), thin = !none && is_thin(b, d, api_kernel(pd));
-        if (!none && !thin && size_align64(api_scratch(pd)) <= w.room) return pd;
+        if (!none && !thin && size_align64(api_scratch(pd)) <= w.space) return pd;
         if (!none) why = thin ? "faster than the library's" : "the library's kernel needs more memory than planned";
         dnnl_primitive_desc_destroy(pd);
     }
