@@ -1,10 +1,11 @@
-/* Watches the ranks of a job: one thread in each process. The thread never calls MPI, so it continues when the
- * executor's thread hangs. It exchanges heartbeats with rank 0 several times a second (peer_socket.h). Rank 0 checks
- * all ranks (failure_detector.h); the others check rank 0. The exit of a process is noticed at once, a process that is
- * not responding after run.hang_timeout. Where ranks are threads of one process there are no connections; a child
- * (stall_watchdog.h) notices that the whole process was stopped.
+/* Watches the ranks of a job: one thread in each process. The thread calls MPI only to end the job (MPI_Abort), so it
+ * continues when the executor's thread hangs. It exchanges heartbeats with rank 0 several times a second
+ * (peer_socket.h). Rank 0 checks all ranks (failure_detector.h); the others check rank 0. The exit of a process is
+ * noticed at once, a process that is not responding after run.hang_timeout. Where ranks are threads of one process
+ * there are no connections; a child (stall_watchdog.h) notices that the whole process was stopped.
  *
- * One per process. Main thread, except heartbeat_bye and heartbeat_heard. */
+ * One per process. Main thread, except heartbeat_bye, heartbeat_heard, and after heartbeat_join also heartbeat_who,
+ * heartbeat_host and heartbeat_where, which only read: any thread. */
 #ifndef CLUSTER_HEARTBEAT_H
 #define CLUSTER_HEARTBEAT_H
 #include "cluster/world.h"

@@ -206,7 +206,7 @@ static void words_manual(const struct opt *o, struct text *out)
     struct printed_words w = {0};
     opt_words(o, word_collect, &w);
     text_add(out, "One of\n.Cm %s .\n", w.built.s);
-    if (w.missing.n) text_add(out, "Known, but not built:\n.Cm %s .\n", w.missing.s);
+    if (w.missing.n) text_add(out, "Known, but not in this version:\n.Cm %s .\n", w.missing.s);
     text_free(&w.built);
     text_free(&w.missing);
 }

@@ -262,8 +262,8 @@ const struct opt opt_table[] = {
      .text = "count in each evaluation which class was predicted for which; writes confusion.csv and confusion.png "
              "to the run directory"},
     {"train.patience", OPT_INT, AT(train.patience), "0", 0, BIG,
-     .text = "end the run after this many evaluations without improvement of checkpoint.best, or else of the loss; "
-             "the best checkpoint stays. 0: never"},
+     .text = "end the run after this many evaluations without improvement of checkpoint.best, else of the first score "
+             "that rises, else of the loss; the checkpoint of the best stays only with checkpoint.best. 0: never"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples per evaluation step; 0: train.batch_size"},
     {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy dice dice_ce !batch_dice",

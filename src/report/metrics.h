@@ -2,8 +2,8 @@
  * the first lines.
  *
  * This folder: what a run writes about its steps: metrics, TensorBoard, Prometheus, progress, traces, predictions, plan
- * accuracy, slow layers; and the names of its files (rundir.c, output_paths.c). All on rank 0. See
- * docs/design/report.md. */
+ * accuracy, slow layers; and the names of its files (rundir.c, output_paths.c). On rank 0, except trace.c and
+ * warmup_costs.c, in which all ranks take part. See docs/design/report.md. */
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* Rank 0's scheduler: a libuv loop in its own thread. It decides which order comes next, writes metrics, log and
- * progress, and serves the control socket. It never calls MPI; the executor's thread takes its orders and delivers
- * results (control_channel.h).
+ * progress, and serves the control socket. It calls MPI only to end a job whose executor hangs (MPI_Abort). The
+ * executor's thread takes its orders and delivers results (control_channel.h).
  *
  * This folder: a whole run (run.c), rank 0's scheduler (loop*.c), its control socket (ctl*.c) and HTTP (http.c). See
  * docs/design/service.md. */

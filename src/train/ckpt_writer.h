@@ -1,6 +1,7 @@
 /* Writes checkpoints during training. At a step border every rank starts a thread that writes the state that the rank
  * owns. The thread writes directly from the memory that only the next optimizer action changes; that action waits
- * (exec_request.hold). State on a device is written from a copy. Rank 0's thread waits for all ranks and commits.
+ * (exec_request.hold). State on a device is written from a copy, and so is a CPU's state of at most 4 MiB
+ * (save_staging_bytes). Rank 0's thread waits for all ranks and commits.
  *
  *   rank 0, executor   save_prepare (the folder), then the order to all
  *   every rank         save_begin, at the step border; save_report on other ranks, save_reported on rank 0
