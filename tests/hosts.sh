@@ -236,10 +236,10 @@ else skip "a network that delays and loses" "NOT TRIED: $(tail -n 1 "$aside/loss
 
 # ---- what one host does not have -------------------------------------------------------------------------------------
 mv "$aside/far/t.npy" "$aside/far/gone.npy"
-hosts_refused "a file that the second host does not have" 66 'on mpsfar: t\.npy: No such file' 2 -c mlp.conf
+hosts_refused "a file that the second host does not have" 66 'mpsfar: .*: data\.[a-z_]*: t\.npy: No such' 2 -c mlp.conf
 mv "$aside/far/gone.npy" "$aside/far/t.npy"
 mv "$aside/near/x.npy" "$aside/near/gone.npy"
-hosts_refused "one that the first does not have" 66 'on mpsnear: x\.npy: No such file' 2 -c mlp.conf
+hosts_refused "one that the first does not have" 66 'on mpsnear: .*: data\.[a-z_]*: x\.npy: No such' 2 -c mlp.conf
 mv "$aside/near/gone.npy" "$aside/near/x.npy"
 echo damaged >"$aside/far/weights.safetensors"
 hosts_refused "weights that are damaged on one" 65 'on mpsfar: .*weights\.safetensors: ' 2 -c mlp.conf \

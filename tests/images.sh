@@ -251,8 +251,8 @@ check "parts that are taken for classes are said" grep -q '^warning: parts: Trai
 # ---- what --check-config finds ---------------------------------------------------------------------------------------
 printf 'train/apple/rgb.jpg a\ntrain/gone.jpg b\ntrain/pear/grey.jpg b\ntrain/lost.png a\n' >more.txt
 refused "pictures of a list that are not there" 66 \
-    '^mpstaged: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 -c images.conf \
-    -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
+    '^mpstaged: -o data.train=more.txt: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 \
+    -c images.conf -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
 refused "an empty picture" 65 \
     '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" skips such; the first: bad/plum/empty.png$' \
     1 -c images.conf -o data.train=bad --check-config
@@ -266,9 +266,11 @@ refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the f
     -o "data.train=$pictures/rgb.jpg" --check-config
 refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
 refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
-refused "a folder that is spelled almost so" 66 '^mpstaged: trian: No such file or directory .did you mean train..$' 1 \
+refused "a folder that is spelled almost so" 66 \
+    '^mpstaged: -o data.train=trian: trian: No such file or directory .did you mean train..$' 1 \
     -c images.conf -o data.train=trian --run-dir new
-refused "no folder" 66 '^mpstaged: none: No such file' 1 -c images.conf -o data.train=none --run-dir new
+refused "no folder" 66 '^mpstaged: -o data.train=none: none: No such file' 1 -c images.conf -o data.train=none \
+    --run-dir new
 refused "too many classes" 78 'train has 3 classes, the model 2: model.classes$' 1 -c images.conf -o model.classes=2 \
     --run-dir new
 tap_done

@@ -211,6 +211,9 @@ static const struct wrong in_rules[] = {
     {FILES "data { std = 1 }", 2, "data.std: |data.mean"},
     {OK "train { split_size = 33 }", 2, "train.split_size: 33|32"},
     {OK "train { nesterov = yes }", 2, "train.nesterov: |train.momentum"},
+    {OK "train { evaluate = no\npatience = 2 evaluate_epochs = 1 }", 3, "train.patience: |train.evaluate is no"},
+    {OK "train { evaluate = no }\ncheckpoint { best = loss }", 3, "checkpoint.best: |train.evaluate is no"},
+    {OK "train { evaluate = no\nconfusion = yes }", 3, "train.confusion: |train.evaluate is no"},
     {OK "pipeline { replicas = 2 }", 2, "pipeline.replicas: |2|train.gradient_groups = 1|2"},
     {OK "pipeline { replicas = 3 }", 2, "pipeline.replicas: |3"},
     {OK "train { gradient_groups = 6 }", 2, "train.gradient_groups: |6"},
@@ -399,6 +402,30 @@ START_TEST(errors_name_their_origin)
 }
 END_TEST
 
+/* Only errors of files that are missing or may not be read get the place of the option that names the file. */
+START_TEST(files_have_a_place)
+{
+    static const struct { int code; const char *text, *all; } want[] = {
+        {E_NOINPUT, "a: gone", "f.conf:1: data.train: a: gone"},
+        {E_NOINPUT, "a/x: gone", "f.conf:1: data.train: a/x: gone"},
+        {E_NOINPUT, "a/b: gone", "f.conf:1: data.train_labels: a/b: gone"},
+        {E_PERM, "t: denied", "-o data.test=t: t: denied"},
+        {E_NOINPUT, "ab: gone", "ab: gone"}, {E_NOINPUT, "runs/x: gone", "runs/x: gone"},
+        {E_NOINPUT, "f.conf: gone", "f.conf: gone"}, {E_DATA, "a: offset 0", "a: offset 0"},
+    };
+    struct conf *c = parse("data { source = idx train = a train_labels = \"a/b\" } run { directory = \"runs/x\" }");
+    ck_assert_int_eq(conf_set(c, "-o data.test=t", "data.test=t", NULL), 0);
+    for (int i = 0; i < N_OF(want); i++) {
+        struct err e = {0};
+        err_set(&e, want[i].code, "%s", want[i].text);
+        ck_assert_int_eq(conf_where(c, &e), -1);
+        ck_assert_str_eq(e.text, want[i].all);
+        ck_assert_int_eq(e.code, want[i].code);
+    }
+    conf_free(c);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("conf_wrong", 60);
@@ -410,5 +437,6 @@ int main(void)
     tcase_add_loop_test(t, override_errors, 0, N_OF(in_set));
     tcase_add_test(t, each_option_is_its_own);
     tcase_add_test(t, errors_name_their_origin);
+    tcase_add_test(t, files_have_a_place);
     return suite_run("conf_wrong", CK_FORK, t);
 }

@@ -209,6 +209,7 @@ START_TEST(volumes_reads_lists)
     ds_close(d);
     refused(LISTS "samples = 4", want_of(1, 4, U8, 3), E_CONF, "4 samples, but images has 3");
     refused("source = nifti train = images", want_of(1, 4, U8, 3), E_CONF, "given without data.train_labels");
+    refused("source = nifti train = imagez", want_of(1, 4, U8, 3), E_NOINPUT, "imagez: |images?");
     PUT("labels", "l0.nii\nl1.nii\n");
     refused(LISTS, want_of(1, 4, U8, 3), E_DATA, "labels:|2|3");
     PUT("images", "\n \n");

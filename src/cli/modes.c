@@ -380,7 +380,7 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
     if (!bad && o->mode == MODE_PRINT_CONFIG) {
         if (o->json) add_json(out, conf_json(c));
         else conf_print(c, out);
-    } else if (!bad) bad = network_report(o, n_ranks, c, out, e);
+    } else if (!bad) bad = network_report(o, n_ranks, c, out, e) ? conf_where(c, e) : 0;
     conf_free(c);
     return bad;
 }

@@ -72,17 +72,46 @@ struct conf *conf_load(const char *file, struct err *e)
     return c;
 }
 
+/* Where the option was set. Returns buf. */
+enum { PLACE = 800 };
+static const char *place(const struct conf *c, const char *key, char buf[PLACE])
+{
+    int i = opt_find(key, strlen(key));
+    if (i >= 0 && c->line[i] == CONF_OVERRIDE) snprintf(buf, PLACE, "%s", c->what[i]);
+    else if (i >= 0 && c->line[i] > 0) snprintf(buf, PLACE, "%s:%d: %s", c->file, (int)c->line[i], key);
+    else snprintf(buf, PLACE, "%s: %s", c->file, key);
+    return buf;
+}
+
 int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...)
 {
-    char text[800];
+    char text[800], where[PLACE];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    int i = opt_find(key, strlen(key));
-    if (i >= 0 && c->line[i] == CONF_OVERRIDE) return err_set(e, E_CONF, "%s: %s", c->what[i], text);
-    if (i >= 0 && c->line[i] > 0) return err_set(e, E_CONF, "%s:%d: %s: %s", c->file, (int)c->line[i], key, text);
-    return err_set(e, E_CONF, "%s: %s: %s", c->file, key, text);
+    return err_set(e, E_CONF, "%s: %s", place(c, key, where), text);
+}
+
+/* Seeks the option whose file the error begins with: the file, or a file in that folder. */
+struct begins { const char *text, *key; size_t n; };
+
+static void begins_look(void *ctx, const char *key, const char *file)
+{
+    struct begins *b = ctx;
+    size_t n = strlen(file);
+    if (!*key || n <= b->n || strncmp(b->text, file, n) || !(b->text[n] == ':' || b->text[n] == '/')) return;
+    b->key = key;
+    b->n = n;
+}
+
+int conf_where(const struct conf *c, struct err *e)
+{
+    struct begins b = {.text = e ? e->text : NULL};
+    if (!e || (e->code != E_NOINPUT && e->code != E_PERM)) return -1;
+    conf_inputs(c, begins_look, &b);
+    char where[PLACE];
+    return b.key ? err_where(e, "%s", place(c, b.key, where)) : -1;
 }
 
 bool conf_differs(const struct conf *c, const char *key)

@@ -143,6 +143,9 @@ void conf_derive(struct conf *c, const char *key, const char *value);
  * default. Returns -1. */
 int conf_error(const struct conf *c, const char *key, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* If the error is of a file that is missing or may not be read (66, 77), and an option names the file or its folder,
+ * prepends the option's place. Returns -1 always. */
+int conf_where(const struct conf *c, struct err *e);
 /* The value of SECTION.KEY: a number, or yes (1) or no (0). A caller's bug aborts. */
 double conf_number(const struct conf *c, const char *key);
 /* Does SECTION.KEY, not a list, differ from its default? */

@@ -205,12 +205,15 @@ static int train_rules(struct conf *c, struct err *e)
 }
 
 /* Patience counts evaluations between steps; the best of these is saved. */
-static int patience_rules(struct conf *c, struct err *e)
+static int evaluation_rules(struct conf *c, struct err *e)
 {
-    if (!c->train.patience || c->run.evaluate) return 0;
-    if ((!c->train.evaluate_every && !c->train.evaluate_epochs) || !c->train.evaluate)
-        return conf_error(c, "train.patience", e,
-                          "needs train.evaluate_epochs or train.evaluate_every, and evaluations");
+    if (c->run.evaluate) return 0;
+    const char *needs = c->train.patience ? "train.patience" : c->checkpoint.best ? "checkpoint.best"
+                      : c->train.confusion ? "train.confusion" : NULL;
+    if (needs && !c->train.evaluate) return conf_error(c, needs, e, "needs evaluations, but train.evaluate is no");
+    if (!c->train.patience) return 0;
+    if (!c->train.evaluate_every && !c->train.evaluate_epochs)
+        return conf_error(c, "train.patience", e, "needs train.evaluate_epochs or train.evaluate_every");
     if (!c->checkpoint.best) conf_derive(c, "checkpoint.best", "loss");
     return 0;
 }
@@ -313,6 +316,6 @@ int conf_finish(struct conf *c, struct err *e)
     drop_ineffective(c);
     c->run.evaluate |= c->run.predict != NULL;
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
-    if (train_rules(c, e) || patience_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
+    if (train_rules(c, e) || evaluation_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
     return run_rules(c, e) || service_rules(c, e) ? -1 : 0;
 }

@@ -171,6 +171,7 @@ static int list_take(struct nifti_set *d, const struct conf *c, enum ds_part par
     if (!images) return 0;
     if (labels && volume_list_folder(images))
         return conf_error(c, label_key, e, "%s names the labels itself, in its dataset.json", images);
+    if (!labels && d->labelled && access(images, F_OK)) return file_missing(images, e);
     if (!labels && d->labelled && !volume_list_folder(images))
         return conf_error(c, key, e, "given without %s", label_key);
     if (part == DS_TEST && d->labelled && !folds && c->data.train && volume_list_folder(images) &&

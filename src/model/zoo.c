@@ -251,8 +251,8 @@ static int network_unknown(const struct conf *c, struct err *e)
             suggest_try(&near, k->name, strlen(k->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }
-    conf_error(c, "model.network", e, "there is no network \"%s\", only %s%s", c->model.network, all.s,
-               suggest_text(&near, "", hint));
+    conf_error(c, "model.network", e, "there is no network \"%s\"%s, only %s", c->model.network,
+               suggest_text(&near, "", hint), all.s);
     text_free(&all);
     return -1;
 }

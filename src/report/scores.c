@@ -40,7 +40,9 @@ int scores_check(const struct job *j, struct err *e)
     struct text all = {0};
     graph_scores(j->graph, &s);
     if (!best || j->conf->run.predict) return 0;
-    if (!j->count[DS_TEST]) return conf_error(j->conf, "checkpoint.best", e, "there are no test samples to evaluate");
+    if (!j->count[DS_TEST])                              /* patience alone sets checkpoint.best, which no file then has */
+        return conf_error(j->conf, j->conf->train.patience ? "train.patience" : "checkpoint.best", e,
+                          "there are no test samples to evaluate");
     for (int i = 0; i < s.n; i++) {
         const char *key = score_style(s.of[i].name).key;
         if (!strcmp(key, best)) { text_free(&all); return 0; }

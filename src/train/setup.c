@@ -292,7 +292,7 @@ int setup_begin(struct setup *b, struct err *e)
         if (!make) continue;
         if (p->doing) setup_progress_now(b->ready, p->doing), shutdown_phase(SHUTDOWN_START, p->doing);
         if (b->world->rank == 0) notify_phase(p->doing, p->work);
-        if (!p->once || b->world->maker) make(b, e);
+        if ((!p->once || b->world->maker) && make(b, e) && b->conf) conf_where(b->conf, e);
         if (b->world->rank == 0) notify_others();
         if (vote_agree(b->world, e)) return -1;
         if (p->once && !p[1].once) borrow(b);
