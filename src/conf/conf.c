@@ -93,21 +93,23 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
     return err_set(e, E_CONF, "%s: %s", place(c, key, where), text);
 }
 
-/* Seeks the option whose file the error begins with: the file, or a file in that folder. */
-struct begins { const char *text, *key; size_t n; };
+/* Seeks the option whose file the error begins with: the file, or a file in that folder. A derived one has no place. */
+struct begins { const struct conf *c; const char *text, *key; size_t n; };
 
 static void begins_look(void *ctx, const char *key, const char *file)
 {
     struct begins *b = ctx;
     size_t n = strlen(file);
-    if (!*key || n <= b->n || strncmp(b->text, file, n) || !(b->text[n] == ':' || b->text[n] == '/')) return;
+    const int i = opt_find(key, strlen(key));
+    if (i < 0 || (b->c->line[i] <= 0 && b->c->line[i] != CONF_OVERRIDE) || n <= b->n) return;
+    if (strncmp(b->text, file, n) || (b->text[n] != ':' && b->text[n] != '/')) return;
     b->key = key;
     b->n = n;
 }
 
 int conf_where(const struct conf *c, struct err *e)
 {
-    struct begins b = {.text = e ? e->text : NULL};
+    struct begins b = {.c = c, .text = e ? e->text : NULL};
     if (!e || (e->code != E_NOINPUT && e->code != E_PERM)) return -1;
     conf_inputs(c, begins_look, &b);
     char where[PLACE];
