@@ -99,7 +99,7 @@ stands() {
     victim=$(rank_pid "$2") || { why; not_ok "$1: rank $2 is there"; return 0; }
     since=$(date +%s%N)
     kill -STOP "$victim"
-    ends "$1" 81 "^mpstaged: rank $2 \\([^ ]+, process $victim\\) is not responding: .*$3.*, for [0-9.]+ s\$"
+    ends "$1" 81 "^mpstaged: rank $2 \\([^ ]+, process $victim\\) is not responding: .*$3.*, for [0-9.]+ s"
 }
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ if command -v python3 >/dev/null; then
         first=$pid name="rank 0"
         [ $ranks -eq 0 ] || first=$(rank_pid 0) name="rank 0 \\([^ ]+, process $first\\)"
         holds "the scheduler of rank 0, held, $ranks processes" "$(thread_of "$first" mpstaged:sched)" \
-            "^mpstaged: $name is not responding: its scheduler, for [0-9.]+ s\$"
+            "^mpstaged: $name is not responding: its scheduler, for [0-9.]+ s"
     done
 else
     skip "threads that are held" "apt-get install python3"
@@ -218,7 +218,7 @@ for r in 0 1; do
     code=0; wait $pid || code=$?
     took=$((($(date +%s%N) - since) / 1000000))
     if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] && soon 3000 &&
-        grep -qE "^mpstaged: rank $r \\([^ ]+, process $victim\\) exited\$" "$aside/err"; then
+        grep -qE "^mpstaged: rank $r \\([^ ]+, process $victim\\) exited" "$aside/err"; then
         ok "rank $r is killed, and the others say so: $code after $took ms"
     else why; not_ok "rank $r is killed: $code after $took ms"; fi
     check "nobody is left" nobody_left
@@ -231,7 +231,7 @@ for victims in 0 "0 1"; do
     kill -KILL $pids
     code=0; wait $pid || code=$?
     if { [ $code -eq 69 ] || [ $code -eq 137 ]; } && [ "$(our_lines)" -eq 1 ] &&
-        grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) exited\$" "$aside/err"; then
+        grep -qE "^mpstaged: rank 0 \\([^ ]+, process $first\\) exited" "$aside/err"; then
         ok "of 4 ranks are killed: $victims, and one other says so: $code"
     else why; not_ok "of 4 ranks are killed: $victims: $code, $(our_lines) lines"; fi
     check "nobody is left" nobody_left
@@ -412,7 +412,7 @@ slow_disk() {
     until_true [ -e held ]
     since=$(date +%s%N) LIMIT=600                         # DEADLINE_WRITER
     ends "a disk that does not answer" 74 "^mpstaged: rank 0 \\([^ ]+, process [0-9]+\\) has waited for metrics\.jsonl \
-without progress for 600\.[0-9] s: the file system is not responding\$"
+without progress for 600\.[0-9] s: the file system is not responding"
 }
 if ${CC:-cc} -shared -fPIC -o "$aside/slow.so" "$aside/slow.c" -ldl 2>"$aside/err"; then slow_disk
 else skip "a slow disk is no rank that stands still" "no C compiler"; fi

@@ -292,7 +292,7 @@ else why; not_ok "and the job ends: not after $took ms"; fi
 if grep -q '^mpstage-run: the command ended with 81; .*; restart 1$' "$aside/err"; then ok "with 81"
 else why; not_ok "with 81"; fi
 check "one line names the rank and its host" \
-    [ "$(our_lines)$(grep -cE '^mpstaged: rank 1 \(mpsfar, process [0-9]+\) .*, for [0-9.]+ s$' "$aside/err")" = 11 ]
+    [ "$(our_lines)$(grep -cE '^mpstaged: rank 1 \(mpsfar, process [0-9]+\) .*, for [0-9.]+ s' "$aside/err")" = 11 ]
 until_so restarts 2 || true
 has_new '' || true
 check "it is tried again while the other host cannot be reached" restarts 2

@@ -84,7 +84,7 @@ echo 'no picture at all' >bad/pear/text.jpg
 job 2 -c images.conf -o data.train=bad --run-dir error --stages 2
 check "a damaged picture ends the run with 65" [ "$code" -eq 65 ]
 why='cut\.jpg: damaged JPEG: the file ends too early|empty\.png: the file is empty'
-why="$why|text\\.jpg: this is text, not JPEG or PNG: is it the answer of a server\\?"
+why="$why|text\\.jpg: this is text, not JPEG or PNG"
 hint='; data\.damaged = "skip" skips it'
 check "and one line that names it, and the way on" \
     grep -qE "^mpstaged: rank 0, step 1, .*: bad/[a-z]*/($why)$hint$" "$aside/err"
@@ -204,6 +204,10 @@ check "a share is kept to test with where no folder is" grep -q '^    # validati
 mkdir many
 for c in a b; do mkdir many/$c; for i in 1 2 3 4 5 6 7 8 9 10; do cp "$pictures/rgb.png" many/$c/$i.png; done; done
 "$mpstaged" --init many >"$aside/out"
+mkdir odd; for c in a b; do mkdir odd/$c; for i in $(seq 45); do ln "$PWD/train/apple/rgb.jpg" odd/$c/$i.jpg; done; done
+"$mpstaged" --init odd >"$aside/odd" || note <"$aside/odd"
+check "an odd size of micro-batches has its reason" sh -c \
+    'grep -A1 "^    # 16 would leave a micro-batch of one" odd.conf | grep -q "split_size = 17 "'
 check "if there are enough" sh -c 'grep -q "20 pictures of 2 classes, a tenth to test with; next" "$0" &&
     grep -q "^    validation = 0.1$" many.conf && grep -q "best = \"accuracy\"" many.conf' "$aside/out"
 "$mpstaged" -c many.conf --check-config >"$aside/checked" 2>&1 || true
@@ -264,6 +268,9 @@ check "what --init cannot read is said" grep -hqE \
 refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' 1 --init bad
 refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
     -o "data.train=$pictures/rgb.jpg" --check-config
+mkdir -p Task/imagesTr Task/labelsTr
+: >Task/imagesTr/a.nii.gz; : >Task/labelsTr/a.nii.gz
+refused "volumes" 65 'Task/imagesTr/a.nii.gz: .*--init.*docs/guide/volumes.md$' 1 --init Task
 refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
 refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
 refused "a folder that is spelled almost so" 66 \

@@ -30,6 +30,7 @@ cp "$aside/out" printed.conf
 says "--print-config reads itself back" 'batch_size' -c printed.conf --print-config
 check "--print-config is a fixed point" cmp "$aside/out" printed.conf
 check "an override is printed" grep -qE 'steps *= *7' printed.conf
+says "--print-config of 600" 'every_seconds = 600$' -c toy.conf --print-config -o checkpoint.every_seconds=600
 says "--print-config --json" 'batch_size' -c toy.conf --print-config --json
 check "its JSON is valid" is_json "$aside/out"
 PLACE='/some where/$5' HOME=/home/me "$mpstaged" -c toy.conf --print-config -o 'run.trace=$PLACE/t' \

@@ -57,6 +57,7 @@ resumed() {
 }
 trains again 2 $still --steps 100 -o checkpoint.every_steps=1 -o checkpoint.keep=9
 for step in 8 7 5 2; do resumed $step; done
+check "a run that patience had ended says so" grep -q 'train.patience = 3; a larger value' again/mpstaged.log
 refused "no evaluations to be patient with" 78 \
     'train.patience=3: needs train.evaluate_epochs or train.evaluate_every' 1 $still --stages 1 --steps 9 \
     -o train.evaluate_every=0 --run-dir new

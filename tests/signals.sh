@@ -45,7 +45,7 @@ begin term-first; stopped term-first "$(first_rank term-first)" TERM
 begin term-other; stopped term-other "$(other_rank term-other)" TERM
 begin int-first; stopped int-first "$(first_rank int-first)" INT
 check "the line says that there is no checkpoint" \
-    grep -q '; there is no checkpoint, so --resume would start anew$' "$aside/err"
+    grep -q '; no checkpoint was written (see checkpoint.every_seconds)$' "$aside/err"
 begin int-saved
 "$mpstagectl" int-saved checkpoint --wait >"$aside/saved"
 stopped int-saved "$(first_rank int-saved)" INT

@@ -39,6 +39,7 @@ static const struct wrong in_file[] = {
     {"run { seed: 3 }", 1, "':'|name = value"},
     {"run { name = 'a' }", 1, "'''"},
     {"run { seed = 3; }", 1, "';'"},
+    {"run { seed = 3,\n name = a }", 1, "','|blanks"},
     {"model { input = 3x4 }", 1, "model.input: \"3x4\"|{1, 2}"},
     {"\x7f" "ELF\x02\x01", 1, "'\\x7f'"},
     {"\n\n\xef\xbb\xbfrun {}", 3, "'\\xef'"},

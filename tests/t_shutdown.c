@@ -35,7 +35,18 @@ START_TEST(what_is_left_is_said_once)
     ck_assert(shutdown_get(&e));
     ck_assert_str_eq(e.text, "stopped by SIGTERM; the running step is discarded; --resume continues from "
                              "checkpoints/step-00000007");
-    abort_set(E_DATA, "x.idx: offset 3: bad");            /* a cause stays as it is */
+    abort_set(E_HANG, "rank 1 is not responding");        /* a cause comes before a stop */
+    ck_assert(shutdown_get(&e));
+    ck_assert_str_eq(e.text, "rank 1 is not responding; --resume continues from checkpoints/step-00000007");
+}
+END_TEST
+
+/* Bad data would end a resumed run, too. */
+START_TEST(nothing_is_left_of_bad_data)
+{
+    struct err e;
+    shutdown_saved(7);
+    abort_set(E_DATA, "x.idx: offset 3: bad");
     ck_assert(shutdown_get(&e));
     ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
 }
@@ -204,6 +215,7 @@ int main(void)
     TCase *t = suite_case("fate", 60);
     tcase_add_test(t, first_cause_wins);
     tcase_add_test(t, what_is_left_is_said_once);
+    tcase_add_test(t, nothing_is_left_of_bad_data);
     tcase_add_test(t, signals_ask);
     tcase_add_test(t, nobody_is_woken_any_more);
     tcase_add_test(t, one_process_speaks);

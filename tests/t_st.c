@@ -207,7 +207,7 @@ START_TEST(refuses_bad_files)
 {
     static const struct { const char *bytes; size_t n; const char *text;
     } all[] = {
-        {"", 0, "b: offset 0: the file ends here"},
+        {"", 0, "b: the file is empty"},
         {"\2\0\0\0\0\0\0", 7, "b: offset 7: the file ends here"},
         {"\3\0\0\0\0\0\0\0{}", 10,
          "b: offset 0: not a safetensors file, or a truncated one: the header claims to be longer than the file"},

@@ -43,8 +43,8 @@ static const struct magic magics[] = {
 };
 static const struct file_kind page = {"an HTML page, as servers send it instead of a file", DOWNLOAD, FILE_KIND_OTHER},
     xml = {"XML, as servers send it instead of a file", DOWNLOAD, FILE_KIND_OTHER},
-    json = {"JSON text", "is it the answer of a server?", FILE_KIND_JSON},
-    text = {"text", "is it the answer of a server?", FILE_KIND_PLAIN},
+    json = {"JSON text", NULL, FILE_KIND_JSON},
+    text = {"text", NULL, FILE_KIND_PLAIN},
         zeros = {"a file of zeros", DOWNLOAD, FILE_KIND_OTHER},
     pickle = {"a pickle of Python", NULL, FILE_KIND_PICKLE}, onnx = {"an ONNX model", NULL, FILE_KIND_OTHER},
     tensorflow = {"a TensorFlow model", NULL, FILE_KIND_OTHER}, utf16 = {"UTF-16 text", UTF8, FILE_KIND_OTHER};

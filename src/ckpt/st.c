@@ -151,6 +151,7 @@ static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
 static int file_parse(struct st *s, struct err *e)
 {
     uint64_t n;
+    if (!s->size) return err_set(e, E_DATA, "%s: the file is empty", s->path);
     if (st_other_refuse(s, e)) return -1;
     if (s->size < 8) return bad_file(e, s->path, s->size, "the file ends here, before the length of its header");
     if (file_read_at(s->fd, s->path, 0, &n, 8, e)) return -1;

@@ -298,8 +298,10 @@ static void conf_add(const struct found_folders *f, struct text *t)
                 "    damaged = \"error\"\n");
     augment_add(input, t);
     text_add(t, "}\n");
-    text_add(t, "train {\n    # A batch goes through the stages in micro-batches of split_size samples.\n"
-                "    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
+    text_add(t, "train {\n    # A batch goes through the stages in micro-batches of split_size samples.\n");
+    if (batch >= 8 && split != batch / 4)
+        text_add(t, "    # %d would leave a micro-batch of one sample, which batch norm cannot use.\n", batch / 4);
+    text_add(t, "    batch_size = %d  split_size = %d  epochs = 20\n", batch, split);
     text_add(t, "    optimizer = \"sgd\"  momentum = 0.9  weight_decay = 0.0005\n    learning_rate = %g\n",
              0.1 * batch / 256);
     text_add(t, "    schedule = \"cosine\"  warmup_epochs = 2\n");
@@ -313,6 +315,37 @@ static void conf_add(const struct found_folders *f, struct text *t)
     text_add(t, "# To fine-tune weights of other classes, see conf/finetune.conf.\n");
 }
 
+/* The first volume in the folder, or in the folders in it; NULL: none. */
+static char *volume_find(const char *dir, bool folders)
+{
+    names in = {0};
+    char *found = NULL;
+    folder_names(dir, false, &in, NULL);
+    for (int i = 0; i < in.n && !found; i++) {
+        const size_t n = strlen(in.v[i]);
+        const bool is = (n > 4 && !strcmp(in.v[i] + n - 4, ".nii")) || (n > 7 && !strcmp(in.v[i] + n - 7, ".nii.gz"));
+        char *path = inside(dir, in.v[i]);
+        if (is) found = path;
+        else {
+            if (folders && is_folder(path)) found = volume_find(path, false);
+            free(path);
+        }
+    }
+    name_table_free(&in);
+    return found;
+}
+
+/* A folder without pictures may hold volumes. */
+static int list_find(const char *dir, struct found_folders *f, struct err *e)
+{
+    struct err own = {0};
+    if (!image_list_read(f->train, true, NULL, &f->list, &own)) return 0;
+    char *volume = volume_find(dir, true);
+    if (volume) err_set(e, E_DATA, "%s: is a volume, and --init is for pictures; see docs/guide/volumes.md", volume);
+    free(volume);
+    return err_set(e, own.code, "%s", own.text);
+}
+
 static int found_look(const char *dir, struct found_folders *f, struct err *e)
 {
     struct stat st;
@@ -320,7 +353,7 @@ static int found_look(const char *dir, struct found_folders *f, struct err *e)
     if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is not a folder", dir);
     if (folders_find(dir, f, e)) return -1;
     f->name = name_of(dir);
-    if (image_list_read(f->train, true, NULL, &f->list, e)) return -1;
+    if (list_find(dir, f, e)) return -1;
     if (f->list.n_classes < 2)
         return err_set(e, E_DATA, "%s: has one class; expected a folder for each class", f->train);
     return pictures_look(f, e);

@@ -112,14 +112,14 @@ void shutdown_saved(uint64_t step)
     atomic_store(&ending.trains, true);
 }
 
-/* What remains of a run that a signal ends. */
+/* What remains of a run that a signal, a lost rank or a hang ends. */
 static const char *left_text(char *buf, size_t n)
 {
     uint64_t step = atomic_load(&ending.saved);
     *buf = '\0';
     if (!atomic_load(&ending.trains)) return buf;
     if (step) snprintf(buf, n, "; --resume continues from checkpoints/step-%08llu", (unsigned long long)step);
-    else snprintf(buf, n, "; there is no checkpoint, so --resume would start anew");
+    else snprintf(buf, n, "; no checkpoint was written (see checkpoint.every_seconds)");
     return buf;
 }
 
@@ -139,7 +139,7 @@ bool shutdown_get(struct err *e)
     e->code = ending.first.code;
     memcpy(e->text, ending.first.text, sizeof e->text);
     pthread_mutex_unlock(&ending.lock);
-    if (e->code == E_STOPPED) left_add(e);
+    if (e->code == E_STOPPED || e->code == E_DEVICE || e->code == E_HANG) left_add(e);
     int number = atomic_load(&ending.signal);
     if (!e->code && number && (atomic_load(&ending.orphan) || launcher_gone(number))) /* nobody requested this */
         err_set(e, E_DEVICE, "the launcher, process %d, exited; the running step is discarded%s",

@@ -32,7 +32,7 @@ static enum token bad_mark(struct lex *l)
     static const char mark[] = "[(:';";
     static const char *const want[] = {"write a list in braces, such as {3, 224, 224}",
         "write a list in braces, such as {3, 224, 224}", "write a setting as name = value",
-        "write text in double quotes", "separate settings by blanks or line ends"};
+        "write text in double quotes", LEX_SEPARATE};
     const char *m = *l->s ? strchr(mark, *l->s) : NULL;
     if (!m) return bad_byte(l, "unexpected character");
     lex_fail(l, l->line, "unexpected character '%c': %s", *m, want[m - mark]);

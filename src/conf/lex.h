@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 enum token { T_END, T_WORD, T_STRING, T_OPEN, T_CLOSE, T_EQUALS, T_COMMA, T_BAD };
+#define LEX_SEPARATE "separate settings by blanks or line ends"
 enum { LEX_WORD_MAX = 255, LEX_STRING_MAX = 4095 };      /* bytes; a file name fits */
 
 struct lex {

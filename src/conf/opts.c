@@ -158,6 +158,7 @@ static int usage_error(int c, char **argv, struct err *e)
     int known = optopt ? option_find(optopt) : -1;
     if (c == ':') return err_set(e, E_USAGE, "%s needs a value (%s)", given, known >= 0 ? options[known].arg : "VALUE");
     if (known >= 0) return err_set(e, E_USAGE, "--%s takes no value", options[known].name);
+    if (optopt == 'n') return err_set(e, E_USAGE, "unknown option -n: -n and -np belong to mpirun, before mpstaged");
     if (optopt) return err_set(e, E_USAGE, "unknown option -%c (see mpstaged --help)", optopt);
     return unknown_long(given + 2, e);
 }
@@ -194,9 +195,21 @@ static int option_has_arg(const struct long_option *p)
     return !p->arg ? no_argument : option_optional(p) ? optional_argument : required_argument;
 }
 
+/* The option whose value must follow a '=' and may be this word, or NULL. */
+static const char *value_of(const char *word)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        size_t n = options[i].arg ? strlen(options[i].arg) : 0, m = strlen(word);
+        if (n == m + 3 && option_optional(&options[i]) && !strncmp(options[i].arg + 2, word, m)) return options[i].name;
+    }
+    return NULL;
+}
+
 /* Without quotes, a shell splits a list in braces into several words. */
 static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
 {
+    const char *option = value_of(arg);
+    if (option) return err_set(e, E_USAGE, "unexpected argument %s (did you mean --%s=%s?)", arg, option, arg);
     static const char set[] = ": write -o before each setting, and quotes around a list: -o 'model.input={3,32,32}'";
     const char *why = strchr(arg, '=') ? set : o->config ? "" : ": write -c before the configuration file";
     return err_set(e, E_USAGE, "unexpected argument %.700s%s", arg, why);

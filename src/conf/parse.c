@@ -145,6 +145,7 @@ static int section_body(struct conf *c, struct lex *l, const char *section, int 
 {
     for (enum token t; (t = lex_next(l)) != T_CLOSE;) {
         if (t == T_END) return lex_fail(l, line, "section %s begins here and never ends", section);
+        if (t == T_COMMA) return lex_fail(l, l->at, "unexpected character ',': " LEX_SEPARATE);
         if (t != T_WORD) return unexpected(l, t, "a key or '}'");
         if (entry(c, l, section)) return -1;
     }

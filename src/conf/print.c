@@ -1,5 +1,6 @@
 /* Prints a configuration as text that reads back, as JSON, and the option table as a manual. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "conf/table.h"
@@ -27,6 +28,14 @@ static void sections_print(const struct conf *c, struct text *out)
     }
 }
 
+/* 600 for people, and not 6e+02. Checkpoints keep what opt_print writes, since a resumed run compares these texts. */
+static void value_print(const struct conf *c, int i, struct text *out)
+{
+    const double x = opt_table[i].type == OPT_REAL ? *(const double *)((const char *)c + opt_table[i].offset) : 0;
+    if (x >= 10 && x < 1e6 && x == floor(x)) text_add(out, "%.0f", x);
+    else opt_print(c, i, out);
+}
+
 void conf_print(const struct conf *c, struct text *out)
 {
     for (int i = 0; opt_table[i].key; i++) {
@@ -35,7 +44,7 @@ void conf_print(const struct conf *c, struct text *out)
         if (section_begins(i)) text_add(out, "%.*s {\n", (int)n, key);
         if (opt_is_set(c, i)) {
             text_add(out, "    %s = ", key + n + 1);
-            opt_print(c, i, out);
+            value_print(c, i, out);
             text_add(out, "\n");
         }
         if (!section_ends(i)) continue;

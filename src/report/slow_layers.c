@@ -61,7 +61,7 @@ void slow_layers_load(int rank, double load, double step, int workers, struct te
              100 * load / step);
     if (!workers) text_add(out, "because data.workers = 0: threads would read them during training\n");
     else
-        text_add(out, "likely because data.workers = %d is too few, or they share the rank's cores\n", workers);
+        text_add(out, "likely because data.workers = %d is too few, or their cores are busy\n", workers);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

@@ -428,6 +428,8 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
     if (q->from && ckpt_policy_enough(&l->policy) && !l->sequencer.evaluate_due) {
         sequencer_enough(&l->sequencer);
         l->enough = true;
+        log_line("note: the run had ended by train.patience = %lld; a larger value continues it",
+                 (long long)q->job->conf->train.patience);
     }
     save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
     if (q->from) {
