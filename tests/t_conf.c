@@ -241,6 +241,8 @@ START_TEST(json)
     ck_assert(json_integer_value(json_object_get(train, "batch_size")) == 7);
     ck_assert(json_real_value(json_object_get(train, "gamma")) == 0.30000000000000004);
     ck_assert(json_is_true(json_object_get(train, "nesterov")));
+    for (int k = 0; k < 2; k++)                           /* also by its former name */
+        ck_assert(json_is_integer(json_object_get(json_object_get(j, "run"), k ? "rerun_every" : "verify_every")));
     ck_assert(json_is_false(json_object_get(data, "shuffle")));
     ck_assert(json_real_value(json_array_get(json_object_get(data, "mean"), 1)) == 1e-300);
     ck_assert_uint_eq(json_array_size(json_object_get(pipeline, "stage")), 2);

@@ -146,13 +146,21 @@ static json_t *stages_json(const struct conf *c)
     return a;
 }
 
+/* Former names stay: metrics.jsonl has this object, and other programs read it. */
+static void option_json(const struct conf *c, int i, json_t *section)
+{
+    const char *names[] = {opt_table[i].key, opt_former(i)};
+    for (int k = 0; k < 2 && names[k]; k++)
+        json_object_set_new(section, names[k] + section_length(names[k]) + 1, value_json(c, i));
+}
+
 char *conf_json(const struct conf *c)
 {
     json_t *all = json_object(), *section = NULL;
     for (int i = 0; opt_table[i].key; i++) {
         const char *key = opt_table[i].key;
         if (section_begins(i)) section = json_object();
-        if (opt_is_set(c, i)) json_object_set_new(section, key + section_length(key) + 1, value_json(c, i));
+        if (opt_is_set(c, i)) option_json(c, i, section);
         if (!section_ends(i)) continue;
         if (in_pipeline(i)) json_object_set_new(section, "stage", stages_json(c));
         char *name = mem_strdup(key);

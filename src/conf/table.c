@@ -458,12 +458,19 @@ int opt_count(void)
 }
 
 /* Former names of keys and words, or names elsewhere. They continue to work. */
-static const struct { const char *other, *key; } other_key[] = {
-    {"run.rerun_every", "run.verify_every"}, {"data.train_images", "data.train"}, {"data.test_images", "data.test"},
-    {"train.micro_batch_size", "train.split_size"},
+static const struct { const char *other, *key; bool former; } other_key[] = {
+    {"run.rerun_every", "run.verify_every", true}, {"data.train_images", "data.train", true},
+    {"data.test_images", "data.test", true}, {"train.micro_batch_size", "train.split_size", false},
 };
 static const struct { const char *key, *other, *word; } other_word[] = {{"run.resume", "anyway", "force"}};
 enum { OTHER_KEYS = sizeof other_key / sizeof *other_key, OTHER_WORDS = sizeof other_word / sizeof *other_word };
+
+const char *opt_former(int i)
+{
+    for (int k = 0; k < OTHER_KEYS; k++)
+        if (other_key[k].former && !strcmp(other_key[k].key, opt_table[i].key)) return other_key[k].other;
+    return NULL;
+}
 
 int opt_find(const char *key, size_t n)
 {

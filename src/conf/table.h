@@ -27,6 +27,7 @@ struct opt {
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);
+const char *opt_former(int i);                           /* the name of an option that was renamed, or NULL */
 int opt_find(const char *key, size_t n);                 /* index, by current or former name; -1 */
 const char *opt_word_now(const char *key, const char *word);   /* current name of a former word of that option */
 const char *opt_removed(const char *key, size_t n);      /* the value that a removed option may keep, or NULL */
