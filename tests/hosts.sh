@@ -206,7 +206,7 @@ else why; not_ok "so is none: $code"; fi
 by=node
 hosts_run 4 -c mlp.conf -o checkpoint.every_steps=4 --run-dir shared/run
 hosts_done "four ranks, dealt out in turns," "$aside/shared/run"
-check "are told to lie badly" grep -q '^note: 3 of 3 borders between stages lie between hosts, 1 would do' "$aside/err"
+check "are told to lie badly" grep -q '^note: 3 of 3 borders between stages lie between hosts, 1 would' "$aside/err"
 check "a shared run directory has the checkpoint" [ -d "$aside/shared/run/checkpoints/step-00000004" ]
 by=slot
 # Another network between both, which Open MPI is told to take.
@@ -236,7 +236,8 @@ else skip "a network that delays and loses" "NOT TRIED: $(tail -n 1 "$aside/loss
 
 # ---- what one host does not have -------------------------------------------------------------------------------------
 mv "$aside/far/t.npy" "$aside/far/gone.npy"
-hosts_refused "a file that the second host does not have" 66 'mpsfar: .*: data\.[a-z_]*: t\.npy: No such' 2 -c mlp.conf
+hosts_refused "a file that the second host does not have" 66 \
+    'on mpsfar: .*: data\.[a-z_]*: t\.npy: No such' 2 -c mlp.conf
 mv "$aside/far/gone.npy" "$aside/far/t.npy"
 mv "$aside/near/x.npy" "$aside/near/gone.npy"
 hosts_refused "one that the first does not have" 66 'on mpsnear: .*: data\.[a-z_]*: x\.npy: No such' 2 -c mlp.conf
