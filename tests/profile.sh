@@ -10,7 +10,7 @@ refuses() {
     code=0
     "$mpstaged" -c toy.conf --plan -o pipeline.profile="$4" >"$aside/out" 2>"$aside/err" || code=$?
     if [ "$code" -eq "$2" ] && [ "$(grep -c . "$aside/err")" -eq 1 ] &&
-        grep -qE "^mpstaged: $4:.*$3" "$aside/err"; then ok "$1"
+        grep -qE "^mpstaged: (-o pipeline.profile=$4: )?$4:.*$3" "$aside/err"; then ok "$1"
     else { echo "code $code"; cat "$aside/err"; } | note; not_ok "$1"; fi
 }
 
