@@ -6,8 +6,6 @@ set -eu
 write_conf long.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
 python=$(command -v python3 || true)
 
-# A busy machine takes its time to stop all threads of a process.
-halt() { kill -STOP "$1"; until grep -q '^State:.*T' "/proc/$1/status"; do sleep 0.02; done; sleep 0.2; }
 # begin NAME: starts a long run of two threads, which may stand still; sets $pid
 begin() {
     "$mpstaged" -c long.conf -o run.hang_timeout=0 --run-dir "$1" >"$aside/out" 2>"$aside/err" </dev/null & pid=$!

@@ -81,7 +81,7 @@ precision|78|--precision: bf16 is for GPUs|$m --precision bf16 --device cpu --ch
 allow-shared-gpu|0|^    allow_shared_gpu = yes$|$m --allow-shared-gpu --print-config
 threads|0|threads 2,|$m --threads 2 --transport local --run-dir threads && head -n 1 threads/metrics.jsonl
 seed|0|"seed":7,|$m --seed 7 --transport local --run-dir seed && head -n 1 seed/metrics.jsonl
-init-from|66|^mpstaged: none: |$m --init-from none --check-config
+init-from|66|^mpstaged: --init-from: none: |$m --init-from none --check-config
 run-dir|0|weights.safetensors|$m --transport local --run-dir elsewhere && ls elsewhere
 overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite -o checkpoint.every_steps=50
 resume|0|"event":"resume"|$m --transport local --run-dir elsewhere --resume && cat elsewhere/metrics.jsonl
@@ -247,7 +247,7 @@ rows "exit status of mpstagectl" <<'END'
 66|66|nowhere|$mpstagectl list nowhere
 69|69|nothing is running there|$mpstagectl first status
 74|74|No space left on device|$mpstagectl mute status >/dev/full
-75|75|is not responding|kill -STOP $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
+75|75|is not responding|halt $mute; $mpstagectl mute status; code=$?; kill -CONT $mute; exit $code
 77|77|[Pp]ermission denied|denied closed $mpstagectl closed status
 78|78|-1 is not in|$mpstagectl mute set train.learning_rate=-1
 END

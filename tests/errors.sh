@@ -125,7 +125,7 @@ head -c 4096 "$mpstaged" >garbage.idx
 refusals idx.conf <<'END'
 truncated IDX|2|65|^mpstaged: cut\.idx: |-o data.train=cut.idx
 lying IDX|threads|65|^mpstaged: lie\.idx: |-o data.train=lie.idx
-missing IDX|threads|66|^mpstaged: none\.idx: |-o data.train=none.idx
+missing IDX|threads|66|^mpstaged: -o data.train=none\.idx: none\.idx: |-o data.train=none.idx
 garbage as IDX|threads|65|^mpstaged: garbage\.idx: |-o data.train=garbage.idx
 a label beyond the classes|threads|65|^mpstaged: nine\.idx: |-o data.train_labels=nine.idx
 images and labels of different number|threads|65|^mpstaged: fewer\.idx: .*29.*30|-o data.train_labels=fewer.idx
@@ -175,7 +175,7 @@ truncated npy|2|65|^mpstaged: cut\.npy: |-o data.train=cut.npy
 lying npy|threads|65|^mpstaged: lie\.npy: |-o data.train=lie.npy
 npy of another shape|threads|65|^mpstaged: wide\.npy: |-o data.train=wide.npy
 npy of another type|threads|65|^mpstaged: object\.npy: |-o data.train=object.npy
-missing npy|threads|66|^mpstaged: none\.npy: |-o data.train_labels=none.npy
+missing npy|threads|66|^mpstaged: -o data.train_labels=none\.npy: none\.npy: |-o data.train_labels=none.npy
 END
 
 # ---- limits ----------------------------------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 # writing checkpoints. Every job ends by itself, under the supervisor or started anew with another number of stages,
 # with the weights and the losses of a run that nobody killed, and goes on from the newest checkpoint that was told of.
 # Just before a kill somebody may have set the learning rate: what was told to be set is, from the step that was named.
-# KILLS=30 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
+# KILLS=12 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 supervisor=$build/mpstage-run
-KILLS=${KILLS:-${LONG:+1000}}; KILLS=${KILLS:-30}
+KILLS=${KILLS:-${LONG:+1000}}; KILLS=${KILLS:-12}
 SEED=${SEED:-$(date +%s)}
 echo "# SEED=$SEED, $KILLS kills"
 state=$SEED

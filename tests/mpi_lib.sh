@@ -106,3 +106,6 @@ refused() {
     if [ -z "$wrong" ]; then ok "$refused_text: $refused_code, $took ms"
     else { echo "$refused_text$wrong"; cat "$aside/err"; } | note; not_ok "$refused_text"; fi
 }
+
+# halt PID: stops a process; when this returns, none of its threads runs any more
+halt() { kill -STOP "$1"; until grep -q '^State:.*T' "/proc/$1/status"; do sleep 0.02; done; sleep 0.2; }
