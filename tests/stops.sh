@@ -8,7 +8,7 @@ moments=2 layers=1000 tenths=40
 seed=${SEED:-$(date +%s)}
 echo "# SEED=$seed gives the same moments again"
 
-# A chain whose planning takes long, and ResNet-50 on small images.
+# A chain whose planning takes long, and ResNet-18 on small images.
 chain() {
     echo "graph chain"; echo "input input 8"; echo "labels labels 5"
     awk -v n="$1" 'BEGIN { from = "input"
@@ -26,7 +26,7 @@ pipeline { stages = 2  partition = "auto" }
 END
 cat >resnet.conf <<'END'
 run      { name = "resnet" }
-model    { network = "resnet50"  input = {3, 32, 32}  classes = 10 }
+model    { network = "resnet18"  input = {3, 32, 32}  classes = 10 }
 data     { source = "synthetic"  labels = "class"  samples = 64 }
 train    { batch_size = 16  split_size = 4  steps = 3  optimizer = "sgd"  learning_rate = 0.001 }
 pipeline { stages = 2 }
@@ -92,7 +92,7 @@ stops() {
 }
 
 local="--transport local --progress no --run-dir run"
-stops "ResNet-50" 500 75 "$mpstaged" -c resnet.conf $local --trace t.json
+stops "ResNet-18" 500 75 "$mpstaged" -c resnet.conf $local --trace t.json
 stops "a chain of $layers layers" 500 75 "$mpstaged" -c chain.conf $local
 stops "measuring kernels" 500 75 "$mpstaged" -c resnet.conf $local --profile -o pipeline.profile_sizes=4
 stops "searching a plan" 500 75 "$mpstaged" -c chain.conf --plan=search --stages 4 --write-config found.conf
