@@ -281,10 +281,10 @@ static int after(struct run *r, uint64_t *pause)
 /* Waits, and handles signals that come. False: do not restart. */
 static bool pause_wait(struct run *r, uint64_t pause)
 {
-    char reported[80];
+    char status[80];
     uint64_t until = clock_ns() + pause;
-    snprintf(reported, sizeof reported, "STATUS=restart %ld", r->restarts);
-    words_report(&r->words, reported);
+    snprintf(status, sizeof status, "STATUS=restart %ld", r->restarts);
+    words_report(&r->words, status);
     words_patience(&r->words, (double)pause * 1e-9 + RUN_START_S);
     do wait_until(r, until);
     while (!r->stop && !r->guard_gone && clock_ns() < until);

@@ -17,13 +17,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* held while the envi
 /* With `lock` held: copies all variables but `name`, then adds `name` with `value` unless that is NULL. */
 static void replace(const char *name, const char *value)
 {
-    size_t n = 0, space = 0, length = strlen(name), more = value ? length + strlen(value) + 2 : 0;
-    while (environ && environ[space]) space++;
-    struct table *t = mem_alloc(sizeof *t + (space + 2) * sizeof *t->at + more);
-    for (size_t i = 0; i < space; i++)
+    size_t n = 0, all = 0, length = strlen(name), more = value ? length + strlen(value) + 2 : 0;
+    while (environ && environ[all]) all++;
+    struct table *t = mem_alloc(sizeof *t + (all + 2) * sizeof *t->at + more);
+    for (size_t i = 0; i < all; i++)
         if (strncmp(environ[i], name, length) || environ[i][length] != '=') t->at[n++] = environ[i];
     if (value) {
-        char *text = (char *)(t->at + space + 2);
+        char *text = (char *)(t->at + all + 2);
         snprintf(text, more, "%s=%s", name, value);
         t->at[n++] = text;
     }

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/name_table.h"
 
-enum { ROOM_LEAST = 64 };                                /* rows; a power of two, like all later sizes */
+enum { SPACE_LEAST = 64 };                                /* rows; a power of two, like all later sizes */
 
 /* The row of the name, or the empty row for it. A third of the rows is always empty. */
 static struct name_table_row *row_of(const struct name_table *t, const char *name)
@@ -24,7 +24,7 @@ int name_table_find(const struct name_table *t, const char *name)
 static void grow(struct name_table *t)
 {
     struct name_table old = *t;
-    t->space = old.space ? 2 * old.space : ROOM_LEAST;
+    t->space = old.space ? 2 * old.space : SPACE_LEAST;
     t->row = mem_alloc(size_mul((size_t)t->space, sizeof *t->row));
     for (int i = 0; i < old.space; i++)
         if (old.row[i].name) *row_of(t, old.row[i].name) = old.row[i];

@@ -28,13 +28,13 @@ struct queue *queue_new(int slots, size_t bytes)
 bool queue_put(struct queue *r, const void *message)
 {
     pthread_mutex_lock(&r->lock);
-    bool space = r->n < r->slots;
-    if (space) {
+    bool fits = r->n < r->slots;
+    if (fits) {
         memcpy(r->at + (size_t)((r->first + r->n++) % r->slots) * r->bytes, message, r->bytes);
         pthread_cond_signal(&r->filled);
     }
     pthread_mutex_unlock(&r->lock);
-    return space;
+    return fits;
 }
 
 bool queue_get(struct queue *r, void *message, int wait_ms)

@@ -476,8 +476,8 @@ static void header_make(const struct nifti *f, unsigned char *h)
 
 static void deflate_add(z_stream *z, const void *p, size_t n, int flush, struct text *out)
 {
-    enum { ROOM = 1 << 16, MOST = 1 << 30 };
-    unsigned char *space = mem_alloc(ROOM);
+    enum { BUFFER = 1 << 16, MOST = 1 << 30 };
+    unsigned char *buffer = mem_alloc(BUFFER);
     const unsigned char *at = p;
     do {
         z->next_in = (unsigned char *)(uintptr_t)at;
@@ -485,13 +485,13 @@ static void deflate_add(z_stream *z, const void *p, size_t n, int flush, struct 
         at += z->avail_in;
         n -= z->avail_in;
         do {
-            z->next_out = space;
-            z->avail_out = ROOM;
+            z->next_out = buffer;
+            z->avail_out = BUFFER;
             deflate(z, n ? Z_NO_FLUSH : flush);
-            text_add_bytes(out, space, ROOM - z->avail_out);
+            text_add_bytes(out, buffer, BUFFER - z->avail_out);
         } while (!z->avail_out);
     } while (n);
-    free(space);
+    free(buffer);
 }
 
 static char mark[] = "label map of mpstaged";           /* the comment of the gzip file */

@@ -48,7 +48,7 @@ struct recut {
     double bound;                                          /* ns, a lower bound of any cut with any recomputation */
 };
 static const double TOO_LARGE = 1e300;
-enum { WAY_NOTHING, WAY_ALL, WAY_ROOM, WAYS, MAX_MOVES = 12 };   /* MAX_MOVES: for each step size */
+enum { WAY_NOTHING, WAY_ALL, WAY_UNLIMITED, WAYS, MAX_MOVES = 12 };   /* MAX_MOVES: for each step size */
 
 static struct part_request cut_request(struct job *j, const struct conf *c, const struct plan_request *r)
 {
@@ -92,10 +92,10 @@ static int way_try(struct recut *x, const struct part_kind *part, int way, struc
     struct conf c = *x->j->conf;
     struct plan_request r = job_request(x->j, PLAN_FULL);
     if (way == WAY_ALL) r.recompute = x->all;
-    if (way == WAY_ROOM) c.pipeline.max_memory.n = 0;
+    if (way == WAY_UNLIMITED) c.pipeline.max_memory.n = 0;
     struct part_request q = cut_request(x->j, &c, &r);
     struct part_found found = {0};
-    if (way == WAY_ROOM) q.free_bytes = NULL;
+    if (way == WAY_UNLIMITED) q.free_bytes = NULL;
     q.found = &found;
     if (part->split(&q, x->cut, e)) return -1;
     if (way == WAY_NOTHING) x->bound = found.least_ns;

@@ -122,8 +122,8 @@ static void step_fit(const struct progress *p, uint64_t now, int columns, int sp
 
 static void step_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)
 {
-    enum { ROOM = 19 };                                   /* for " this step 0:00:42", which is not always shown */
-    step_fit(p, now, columns, ROOM, buf, n);
+    enum { RESERVED = 19 };                                   /* for " this step 0:00:42", which is not always shown */
+    step_fit(p, now, columns, RESERVED, buf, n);
 }
 
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n)

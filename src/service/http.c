@@ -11,9 +11,10 @@
 #include "cluster/log.h"
 #include "service/http.h"
 
-/* BATCH: connections accepted at a time, before other requests are read. ROOM exceeds the connections that can then be
- * open: libmicrohttpd would refuse more. */
-enum { BATCH = 8, ROOM = HTTP_CLIENTS + 2 * BATCH, SILENCE_S = 10, REQUEST_BYTES = 16 << 10, PAUSE_MS = 1000 };
+/* BATCH: connections accepted at a time, before other requests are read. CONNECTIONS exceeds the connections that
+ * can then be open: libmicrohttpd would refuse more. */
+enum { BATCH = 8, CONNECTIONS = HTTP_CLIENTS + 2 * BATCH,
+       SILENCE_S = 10, REQUEST_BYTES = 16 << 10, PAUSE_MS = 1000 };
 
 struct http {
     uv_loop_t *loop;
@@ -21,7 +22,7 @@ struct http {
     uv_timer_t timer;
     struct MHD_Daemon *daemon;
     struct http_calls calls;
-    int fd, open[ROOM], n_open;                           /* open connections, the oldest first */
+    int fd, open[CONNECTIONS], n_open;                           /* open connections, the oldest first */
     bool pausing;                                         /* no descriptor was left: accepts none for a while */
 };
 
@@ -146,7 +147,7 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **of, enum M
     int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd, i = 0;
     (void)of;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        if (h->n_open < ROOM) h->open[h->n_open++] = fd;
+        if (h->n_open < CONNECTIONS) h->open[h->n_open++] = fd;
         return;
     }
     while (i < h->n_open && h->open[i] != fd) i++;
@@ -233,7 +234,7 @@ int http_open(uv_loop_t *loop, int fd, const struct http_calls *calls, struct ht
     address_of(fd, where);
     if (listen(fd, QUEUE)) return address_cannot(where, errno, e);
     h->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, on_request, h,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)ROOM,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
                                  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_S,
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
                                  MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_END);

@@ -111,116 +111,6 @@ void control_listen(struct control *s)
     listen_all(s, &none);
 }
 
-void control_fail(struct control *s, struct err *e)
-{
-    if (s->rank == 0) coordinator_fail(s, e);
-    else worker_fail(s, e);
-}
-
-void control_publish(struct control *s, const struct order *o, int waits_for)
-{
-    struct exec_beat *b = s->beat;
-    bool evaluates = o && o->kind == ORDER_EVAL;
-    atomic_store(&b->where, 0);
-    if (o) atomic_store(&b->step, o->step);
-    exec_beat_wait(b, waits_for);
-    atomic_store(&b->state, !o ? 0 : BEAT_IN | (evaluates ? BEAT_EVALUATES : 0) | (s->warm[evaluates] ? BEAT_WARM : 0));
-    exec_beat_count(b);
-}
-
-int control_prefetch(struct control *s, struct err *e)
-{
-    while (s->n_prefetched < s->tasks.n && control_steps(s, s->n_prefetched) < AHEAD_TASKS) {
-        const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
-        if (!control_is_step(&t->o) && t->o.kind != ORDER_CHECKPOINT) return 0;
-        if (control_is_step(&t->o) && exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
-        s->n_prefetched++;
-    }
-    return 0;
-}
-
-void control_elsewhere(struct control *s, enum shutdown_phase phase, const char *doing)
-{
-    shutdown_phase(phase, doing);
-    control_publish(s, NULL, EXEC_WAITS_NOT);
-    if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
-    exec_beat_count(s->beat);
-    s->awaited_of = UINT64_MAX;                           /* rank 0 publishes again which rank it waits for */
-}
-
-int control_checkpoint(struct control *s, struct order *o, struct err *e)
-{
-    int saved = save_await(s->save, e);
-    if (saved <= 0) return saved;
-    *o = tasks_head(&s->tasks)->o;
-    control_elsewhere(s, SHUTDOWN_STEP, "beginning a checkpoint");
-    save_begin(s->save, o);
-    control_elsewhere(s, SHUTDOWN_STEP, NULL);
-    tasks_pop(&s->tasks);
-    if (s->n_prefetched) s->n_prefetched--;
-    return 1;
-}
-
-static int control_reduce(void *ctx, double *x, int n, struct err *e);
-
-/* All ranks learn which ranks found damage (why->code), and rank 0 gets the text of the lowest of them. */
-static int damage_agree(struct control *s, struct err *why, struct err *e)
-{
-    double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
-    int lowest = 0, bad;
-    damaged[s->rank] = why->code != 0;
-    bad = control_reduce(s, damaged, s->n, e);
-    while (lowest < s->n && damaged[lowest] == 0) lowest++;
-    free(damaged);
-    if (bad || lowest == 0 || lowest == s->n) return bad;
-    if (s->rank == 0) return state_recv(s, lowest, why, sizeof *why, e);
-    return s->rank == lowest ? state_send(s, why, sizeof *why, e) : 0;
-}
-
-int control_rollback(struct control *s, struct err *damaged, struct err *e)
-{
-    uint64_t step = tasks_head(&s->tasks)->o.step;
-    *damaged = (struct err){0};
-    tasks_pop(&s->tasks);
-    control_elsewhere(s, SHUTDOWN_STEP, "reading a checkpoint");
-    if (s->back(s->back_ctx, step, damaged) && damaged->code != E_DATA) {
-        *e = *damaged;
-        return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
-    }
-    if (damage_agree(s, damaged, e)) return -1;
-    warmup_again(s->warmup, step);
-    control_elsewhere(s, SHUTDOWN_STEP, NULL);
-    return 0;
-}
-
-/* Runs a step, and publishes it for the failure detector. */
-static int step_watched(struct control *s, const struct task *t, struct report *r, struct err *e)
-{
-    bool evaluates = t->o.kind == ORDER_EVAL;
-    uint64_t began = clock_ns();
-    control_publish(s, &t->o, EXEC_WAITS_NOT);
-    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
-    uint64_t ns = clock_ns() - began;
-    if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
-    s->warm[evaluates] = true;
-    control_publish(s, NULL, EXEC_WAITS_NOT);
-    return 0;
-}
-
-int control_step(struct control *s, struct report *r, struct err *e)
-{
-    struct task *t = tasks_head(&s->tasks);
-    shutdown_phase(t->o.kind == ORDER_EVAL ? SHUTDOWN_EVALUATION : SHUTDOWN_STEP, NULL);
-    warmup_before(s->warmup, &t->o);
-    if (step_watched(s, t, r, e) || eval_gather_send(s, &t->o, e)) return -1;
-    const double *x = warmup_after(s->warmup, &t->o, r);
-    tasks_pop(&s->tasks);
-    s->n_prefetched--;
-    if (x && s->rank == 0) costs_add(s, x);
-    if (!x || s->rank == 0) return 0;
-    return s->tp->ops->send_msg(s->tp, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
-}
-
 /* ---- messages of bytes and numbers ------------------------------------------------------------------------------- */
 
 /* Waits for a message from another rank. Unlike a collective of the transport, it ends if the job fails. */
@@ -310,6 +200,116 @@ static int control_reduce(void *ctx, double *x, int n, struct err *e)
     }
     for (int rank = 1; rank < s->n; rank++) if (send_numbers(s, rank, x, n, e)) return -1;
     return 0;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+void control_fail(struct control *s, struct err *e)
+{
+    if (s->rank == 0) coordinator_fail(s, e);
+    else worker_fail(s, e);
+}
+
+void control_publish(struct control *s, const struct order *o, int waits_for)
+{
+    struct exec_beat *b = s->beat;
+    bool evaluates = o && o->kind == ORDER_EVAL;
+    atomic_store(&b->where, 0);
+    if (o) atomic_store(&b->step, o->step);
+    exec_beat_wait(b, waits_for);
+    atomic_store(&b->state, !o ? 0 : BEAT_IN | (evaluates ? BEAT_EVALUATES : 0) | (s->warm[evaluates] ? BEAT_WARM : 0));
+    exec_beat_count(b);
+}
+
+int control_prefetch(struct control *s, struct err *e)
+{
+    while (s->n_prefetched < s->tasks.n && control_steps(s, s->n_prefetched) < AHEAD_TASKS) {
+        const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
+        if (!control_is_step(&t->o) && t->o.kind != ORDER_CHECKPOINT) return 0;
+        if (control_is_step(&t->o) && exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
+        s->n_prefetched++;
+    }
+    return 0;
+}
+
+void control_elsewhere(struct control *s, enum shutdown_phase phase, const char *doing)
+{
+    shutdown_phase(phase, doing);
+    control_publish(s, NULL, EXEC_WAITS_NOT);
+    if (doing) atomic_store(&s->beat->state, BEAT_ELSEWHERE);
+    exec_beat_count(s->beat);
+    s->awaited_of = UINT64_MAX;                           /* rank 0 publishes again which rank it waits for */
+}
+
+int control_checkpoint(struct control *s, struct order *o, struct err *e)
+{
+    int saved = save_await(s->save, e);
+    if (saved <= 0) return saved;
+    *o = tasks_head(&s->tasks)->o;
+    control_elsewhere(s, SHUTDOWN_STEP, "beginning a checkpoint");
+    save_begin(s->save, o);
+    control_elsewhere(s, SHUTDOWN_STEP, NULL);
+    tasks_pop(&s->tasks);
+    if (s->n_prefetched) s->n_prefetched--;
+    return 1;
+}
+
+/* All ranks learn which ranks found damage (why->code), and rank 0 gets the text of the lowest of them. */
+static int damage_agree(struct control *s, struct err *why, struct err *e)
+{
+    double *damaged = mem_alloc((size_t)s->n * sizeof *damaged);
+    int lowest = 0, bad;
+    damaged[s->rank] = why->code != 0;
+    bad = control_reduce(s, damaged, s->n, e);
+    while (lowest < s->n && damaged[lowest] == 0) lowest++;
+    free(damaged);
+    if (bad || lowest == 0 || lowest == s->n) return bad;
+    if (s->rank == 0) return state_recv(s, lowest, why, sizeof *why, e);
+    return s->rank == lowest ? state_send(s, why, sizeof *why, e) : 0;
+}
+
+int control_rollback(struct control *s, struct err *damaged, struct err *e)
+{
+    uint64_t step = tasks_head(&s->tasks)->o.step;
+    *damaged = (struct err){0};
+    tasks_pop(&s->tasks);
+    control_elsewhere(s, SHUTDOWN_STEP, "reading a checkpoint");
+    if (s->back(s->back_ctx, step, damaged) && damaged->code != E_DATA) {
+        *e = *damaged;
+        return err_where(e, "rank %d, going back to step %llu", s->rank, (unsigned long long)step);
+    }
+    if (damage_agree(s, damaged, e)) return -1;
+    warmup_again(s->warmup, step);
+    control_elsewhere(s, SHUTDOWN_STEP, NULL);
+    return 0;
+}
+
+/* Runs a step, and publishes it for the failure detector. */
+static int step_watched(struct control *s, const struct task *t, struct report *r, struct err *e)
+{
+    bool evaluates = t->o.kind == ORDER_EVAL;
+    uint64_t began = clock_ns();
+    control_publish(s, &t->o, EXEC_WAITS_NOT);
+    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
+    uint64_t ns = clock_ns() - began;
+    if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
+    s->warm[evaluates] = true;
+    control_publish(s, NULL, EXEC_WAITS_NOT);
+    return 0;
+}
+
+int control_step(struct control *s, struct report *r, struct err *e)
+{
+    struct task *t = tasks_head(&s->tasks);
+    shutdown_phase(t->o.kind == ORDER_EVAL ? SHUTDOWN_EVALUATION : SHUTDOWN_STEP, NULL);
+    warmup_before(s->warmup, &t->o);
+    if (step_watched(s, t, r, e) || eval_gather_send(s, &t->o, e)) return -1;
+    const double *x = warmup_after(s->warmup, &t->o, r);
+    tasks_pop(&s->tasks);
+    s->n_prefetched--;
+    if (x && s->rank == 0) costs_add(s, x);
+    if (!x || s->rank == 0) return 0;
+    return s->tp->ops->send_msg(s->tp, 0, CONTROL_COSTS, x, (size_t)s->n_costs * sizeof *x, e);
 }
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
