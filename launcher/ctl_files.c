@@ -71,7 +71,7 @@ static int place_open(const char *dir, struct file_place *p, struct err *e)
 
 struct found_run { uint64_t step, bytes; int files; struct ckpt c; struct err e; time_t time; };
 
-static void found_look(const struct file_place *p, int i, bool files, struct found_run *f)
+static void found_read(const struct file_place *p, int i, bool files, struct found_run *f)
 {
     char path[CKPT_NAME + 16], name[CKPT_NAME];
     struct stat st;
@@ -136,7 +136,7 @@ static int list_print(const char *dir, const struct file_place *p, bool json)
     if (!json && !p->n) ctl_said(dir, "no checkpoints");
     else if (!json) puts("        step         size  date                 score");
     for (int i = 0; i < p->n; i++) {
-        found_look(p, i, false, &f);
+        found_read(p, i, false, &f);
         if (!best && *f.c.best.score) best = f.c.best.step;
         bool is_best = f.c.score && f.step == best && !strcmp(f.c.score, f.c.best.score);
         if (json) {
@@ -159,7 +159,7 @@ static int verify_print(const char *dir, const struct file_place *p, bool json)
     struct found_run f;
     int code = 0;
     for (int i = 0; i < p->n; i++) {
-        found_look(p, i, true, &f);
+        found_read(p, i, true, &f);
         if (f.e.code) code = code ? code : f.e.code;
         if (json) json_array_append_new(all, found_json(p, &f, "valid"));
         else if (f.e.code) ctl_fail(f.e.code, "%s", f.e.text);

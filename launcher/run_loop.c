@@ -134,7 +134,7 @@ static void failed_end(struct run *r)
 
 /* Kills a launcher that stays after its last process. Open MPI 4.1's mpirun may deadlock when a rank dies while it
  * joins. */
-static void launcher_look(struct run *r, uint64_t now)
+static void launcher_poll(struct run *r, uint64_t now)
 {
     struct supervised_job *j = &r->job;
     int alive;
@@ -172,7 +172,7 @@ static void job_watch(struct run *r)
         if (r->job.pid && hang && now >= hang) hang_end(r);
         uint64_t failed = failed_at(r);
         if (r->job.pid && failed && now >= failed) failed_end(r);
-        launcher_look(r, now);
+        launcher_poll(r, now);
     }
 }
 

@@ -28,8 +28,8 @@ paused() {
 }
 gone() { kill -9 "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; }
 last() { hash_of "$1" | tail -n 1; }
-# lr_overrides_of DIR: "STEP LR", of steps that were done again the last time
-lr_overrides_of() {
+# live_settings_of DIR: "STEP LR", of steps that were done again the last time
+live_settings_of() {
     sed -n 's/.*"event":"step","step":\([0-9]*\),.*"lr":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl" |
         awk '{ lr[$1] = $2 } END { for (s in lr) print s, lr[s] }' | sort -n
 }
@@ -47,12 +47,12 @@ while read -r change; do
     check "$change from step $from on" [ "$code" -eq 0 -a "${from:-0}" -gt 600 ]
     run $r --resume
     [ "$code" -eq 0 ] || why
-    lr_overrides_of $r >"$aside/rates"
+    live_settings_of $r >"$aside/rates"
     for file in start now; do                             # what a run does in which only that was changed
         rm -rf alike; mkdir alike; cp $r/rates.jsonl alike
         "$mpstaged" -c $file.conf --run-dir alike --resume >"$aside/out" 2>"$aside/err" </dev/null || why
         equal "goes on after a kill as a run that has only that, by $file.conf" "$code $(last $r)" "0 $(last alike)"
-        lr_overrides_of alike | cmp -s - "$aside/rates" || not_ok "and has other rates"
+        live_settings_of alike | cmp -s - "$aside/rates" || not_ok "and has other rates"
     done
     awk -v from="$from" '$1 < from && $2 != 0.1 { bad = 1 } END { exit bad }' "$aside/rates" &&
         ok "steps before have the rate that they had" || not_ok "steps before have the rate that they had"
@@ -87,7 +87,7 @@ rm -rf alike; mkdir alike; cp r/rates.jsonl alike
 cp r/metrics.jsonl "$aside/metrics"
 run alike --resume -o checkpoint.every_steps=1000000
 equal "a reload, a rate that is set, and a reload again" "$code $(last r)" "0 $(last alike)"
-equal "three rates, one after the other" "$(lr_overrides_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0.1 0.07 0.02 "
+equal "three rates, one after the other" "$(live_settings_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0.1 0.07 0.02 "
 loss_bits r/metrics.jsonl >"$aside/a"; loss_bits alike/metrics.jsonl >"$aside/b"
 check "losses and evaluations are the same" cmp -s "$aside/a" "$aside/b"
 
@@ -103,7 +103,7 @@ gone
 equal "four reloads of one step" "$(grep -c changed r/rates.jsonl) $(cut -d, -f1 r/rates.jsonl | uniq | wc -l)" "4 1"
 run r --resume
 [ "$code" -eq 0 ] || why
-equal "all of them count" "$code $(lr_overrides_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.03 "
+equal "all of them count" "$code $(live_settings_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.03 "
 check "the last one, too" grep -q '"event":"evaluation","step":900,' r/metrics.jsonl
 
 # ---- a file that was changed once more -------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ for rate in 0.1 0.02; do
     check "and nothing is touched" cmp -s r/rates.jsonl kept/rates.jsonl
 done
 run r --resume=force --steps 1200
-equal "anyway the file counts" "$code $(lr_overrides_of r | tail -n 1)" "0 1200 0.02"
+equal "anyway the file counts" "$code $(live_settings_of r | tail -n 1)" "0 1200 0.02"
 run r --resume
-equal "and goes on counting" "$code $(lr_overrides_of r | tail -n 1)" "0 3000 0.02"
+equal "and goes on counting" "$code $(live_settings_of r | tail -n 1)" "0 3000 0.02"
 
 # ---- roll-backs ------------------------------------------------------------------------------------------------------
 floats 40000 1 | npy x.npy '4000, 10'

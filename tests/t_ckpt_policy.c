@@ -136,68 +136,68 @@ START_TEST(lost_checkpoint_is_written_again)
 }
 END_TEST
 
-/* ---- lr_overrides.h
+/* ---- live_settings.h
  * ----------------------------------------------------------------------------------------------------- */
 
-static void holds(const struct rates *r, uint64_t step, bool any, double rate)
+static void holds(const struct live_settings *r, uint64_t step, bool any, double rate)
 {
-    struct rate_from f = lr_overrides_at(r, step);
+    struct rate_from f = live_settings_at(r, step);
     ck_assert_msg(f.any == any && (!any || f.rate == rate), "step %lu: %d %g", (unsigned long)step, f.any, f.rate);
 }
 
 /* A later one counts instead of what was set for its step and those behind it. */
-START_TEST(lr_overrides_by_step)
+START_TEST(live_settings_by_step)
 {
-    struct rates r = {.first = {.any = true, .rate = 3}};
+    struct live_settings r = {.first = {.any = true, .rate = 3}};
     holds(NULL, 5, false, 0);
     holds(&r, 5, true, 3);
     static const struct rate_from set[] = {{5, true, 1}, {9, true, 2}, {7, true, 0.5}, {8, false, 0}, {8, true, 4}};
-    for (int i = 0; i < 4; i++) lr_overrides_add(&r, &set[i]);
+    for (int i = 0; i < 4; i++) live_settings_add(&r, &set[i]);
     holds(&r, 4, true, 3);
     holds(&r, 5, true, 1);
     holds(&r, 6, true, 1);
     holds(&r, 7, true, 0.5);
     holds(&r, 9, false, 0);
-    lr_overrides_add(&r, &set[4]);
+    live_settings_add(&r, &set[4]);
     holds(&r, 8, true, 4);
-    lr_overrides_free(&r);
+    live_settings_free(&r);
 }
 END_TEST
 
 static const struct rate_from none;
 
 /* What is noted is read again, to the bit, behind the checkpoint's step; half a line was never said. */
-START_TEST(lr_overrides_outlive)
+START_TEST(live_settings_outlive)
 {
-    struct rates r = {0}, again;
+    struct live_settings r = {0}, again;
     struct err e = {0};
     scratch_enter();
     int dir = open(".", O_RDONLY | O_DIRECTORY);
-    ck_assert(!lr_overrides_read(&r, dir, "run", 0, &none, &e) && !r.v.n);
+    ck_assert(!live_settings_read(&r, dir, "run", 0, &none, &e) && !r.v.n);
     static const struct rate_from set[] = {{5, true, 0.1}, {6, true, 1.0 / 3}, {9, false, 0}};
-    for (int i = 0; i < 3; i++) ck_assert_msg(!lr_overrides_note(&r, dir, "run", &set[i], NULL, &e), "%s", e.text);
-    int fd = open(LR_OVERRIDES_FILE, O_WRONLY | O_APPEND);
+    for (int i = 0; i < 3; i++) ck_assert_msg(!live_settings_note(&r, dir, "run", &set[i], NULL, &e), "%s", e.text);
+    int fd = open(LIVE_SETTINGS_FILE, O_WRONLY | O_APPEND);
     ck_assert(fd >= 0 && write(fd, "{\"step\":11,", 11) == 11 && !close(fd));
-    ck_assert(!lr_overrides_read(&again, dir, "run", 5, &(struct rate_from){.any = true, .rate = 7}, &e) &&
+    ck_assert(!live_settings_read(&again, dir, "run", 5, &(struct rate_from){.any = true, .rate = 7}, &e) &&
               again.v.n == 2);
     holds(&again, 5, true, 7);
     holds(&again, 6, true, 1.0 / 3);
     holds(&again, 12, false, 0);
-    ck_assert(!lr_overrides_note(&again, dir, "run", &(struct rate_from){8, true, 2}, NULL, &e));
-    lr_overrides_free(&again);
-    ck_assert_msg(!lr_overrides_read(&again, dir, "run", 0, &none, &e) && again.v.n == 3, "%s", e.text);
+    ck_assert(!live_settings_note(&again, dir, "run", &(struct rate_from){8, true, 2}, NULL, &e));
+    live_settings_free(&again);
+    ck_assert_msg(!live_settings_read(&again, dir, "run", 0, &none, &e) && again.v.n == 3, "%s", e.text);
     holds(&again, 4, false, 0);
     holds(&again, 12, true, 2);
-    lr_overrides_free(&again);
-    lr_overrides_free(&r);
+    live_settings_free(&again);
+    live_settings_free(&r);
     close(dir);
     scratch_leave();
 }
 END_TEST
 
-static void is(const struct rates *r, const char *key, uint64_t step, const char *value)
+static void is(const struct live_settings *r, const char *key, uint64_t step, const char *value)
 {
-    const char *s = json_string_value(lr_overrides_value(r, key, step));
+    const char *s = json_string_value(live_settings_value(r, key, step));
     ck_assert_msg(!s == !value && (!s || !strcmp(s, value)), "%s, step %lu: %s", key, (unsigned long)step, s);
 }
 
@@ -210,38 +210,38 @@ static struct rate_change change(uint64_t step, const char *json)
  * and leaves rates alone. */
 START_TEST(reloads_outlive)
 {
-    struct rates r = {0}, again;
+    struct live_settings r = {0}, again;
     struct err e = {0};
     scratch_enter();
     int dir = open(".", O_RDONLY | O_DIRECTORY);
     struct rate_change first = change(5, "{\"train.gamma\":[null,\"0.5\"],\"train.power\":[\"1\",\"2\"]}"),
                        next = change(9, "{\"train.gamma\":[\"0.5\",null]}"),
                        last = change(7, "{\"train.power\":[\"2\",\"3\"]}");
-    ck_assert(!lr_overrides_note(&r, dir, "run", NULL, &first, &e));
-    ck_assert(!lr_overrides_note(&r, dir, "run", &(struct rate_from){9, true, 0.25}, &next, &e));
+    ck_assert(!live_settings_note(&r, dir, "run", NULL, &first, &e));
+    ck_assert(!live_settings_note(&r, dir, "run", &(struct rate_from){9, true, 0.25}, &next, &e));
     is(&r, "train.gamma", 4, NULL);
     is(&r, "train.gamma", 8, "0.5");
     is(&r, "train.gamma", 9, NULL);
     is(&r, "train.power", 1, "1");
     is(&r, "train.power", 99, "2");
-    ck_assert(!lr_overrides_value(&r, "train.milestones", 5));
-    ck_assert(!lr_overrides_note(&r, dir, "run", NULL, &last, &e));
-    ck_assert(!lr_overrides_read(&again, dir, "run", 0, &none, &e) && again.w.n == 2 && again.v.n == 1);
+    ck_assert(!live_settings_value(&r, "train.milestones", 5));
+    ck_assert(!live_settings_note(&r, dir, "run", NULL, &last, &e));
+    ck_assert(!live_settings_read(&again, dir, "run", 0, &none, &e) && again.w.n == 2 && again.v.n == 1);
     is(&again, "train.power", 6, "2");
     is(&again, "train.power", 7, "3");
     is(&again, "train.gamma", 99, "0.5");
-    lr_overrides_free(&again);
-    ck_assert(!lr_overrides_read(&again, dir, "run", 5, &none, &e) && again.w.n == 1); /* behind a checkpoint */
+    live_settings_free(&again);
+    ck_assert(!live_settings_read(&again, dir, "run", 5, &none, &e) && again.w.n == 1); /* behind a checkpoint */
     is(&again, "train.power", 6, "2");
-    ck_assert(!lr_overrides_value(&again, "train.gamma", 6));
-    lr_overrides_free(&again);
-    lr_overrides_free(&r);
+    ck_assert(!live_settings_value(&again, "train.gamma", 6));
+    live_settings_free(&again);
+    live_settings_free(&r);
     close(dir);
     scratch_leave();
 }
 END_TEST
 
-START_TEST(lr_overrides_that_are_damaged)
+START_TEST(live_settings_that_are_damaged)
 {
     static const char *const text[] = {"{\"step\":5}\n", "{\"step\":0,\"learning_rate\":1}\n", "\n", "x\n", "[]\n",
         "{\"step\":5,\"learning_rate\":-1}\n", "{\"step\":5,\"learning_rate\":\"1\"}\n",
@@ -252,14 +252,14 @@ START_TEST(lr_overrides_that_are_damaged)
     scratch_enter();
     int dir = open(".", O_RDONLY | O_DIRECTORY);
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
-        struct rates r;
+        struct live_settings r;
         struct err e = {0};
-        FILE *f = fopen(LR_OVERRIDES_FILE, "w");
+        FILE *f = fopen(LIVE_SETTINGS_FILE, "w");
         fprintf(f, "{\"step\":3,\"learning_rate\":1}\n%s", text[i]);
         fclose(f);
-        ck_assert_msg(lr_overrides_read(&r, dir, "run", 0, &none, &e), "%s", text[i]);
+        ck_assert_msg(live_settings_read(&r, dir, "run", 0, &none, &e), "%s", text[i]);
         expect(&e, E_DATA, "run/rates.jsonl:2: ");
-        lr_overrides_free(&r);
+        live_settings_free(&r);
     }
     close(dir);
     scratch_leave();
@@ -319,10 +319,10 @@ int main(void)
     tcase_add_test(t, patience_counts);
     tcase_add_test(t, no_number_is_no_best_score);
     tcase_add_test(t, lost_checkpoint_is_written_again);
-    tcase_add_test(t, lr_overrides_by_step);
-    tcase_add_test(t, lr_overrides_outlive);
+    tcase_add_test(t, live_settings_by_step);
+    tcase_add_test(t, live_settings_outlive);
     tcase_add_test(t, reloads_outlive);
-    tcase_add_test(t, lr_overrides_that_are_damaged);
+    tcase_add_test(t, live_settings_that_are_damaged);
     tcase_add_test(t, folder_not_read_to_its_end);
     return suite_run("keep", CK_FORK, t);
 }

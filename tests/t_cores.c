@@ -168,42 +168,42 @@ static void sys_file(const char *name, const char *text)
     put_text(name, text);
 }
 
-static struct numa_info looked(const char *bus, int core)
+static struct numa_info numa_of(const char *bus, int core)
 {
     struct numa_info w;
     cpu_set_t mine;
     CPU_ZERO(&mine);
     CPU_SET(core, &mine);
-    numa_look("sys", bus, &mine, &w);
+    numa_read("sys", bus, &mine, &w);
     return w;
 }
 
 START_TEST(numa_nodes_are_read)
 {
-    struct numa_info w = looked("0000:3B:00.0", 0);
+    struct numa_info w = numa_of("0000:3B:00.0", 0);
     ck_assert_int_eq(w.gpu, -1);                         /* there is nothing to read */
     sys_file("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
     sys_file("sys/bus/pci/devices/0000:5e:00.0/numa_node", "-1\n");
     sys_file("sys/devices/system/node/online", "0\n");
-    ck_assert_int_eq(looked("0000:3B:00.0", 0).gpu, -1); /* one node */
+    ck_assert_int_eq(numa_of("0000:3B:00.0", 0).gpu, -1); /* one node */
     sys_file("sys/devices/system/node/online", "0-1\n");
     sys_file("sys/devices/system/node/node0/cpulist", "0-3,8-11\n");
     sys_file("sys/devices/system/node/node1/cpulist", "4-7,12\n");
-    w = looked("00000000:3B:00.0", 9);
+    w = numa_of("00000000:3B:00.0", 9);
     ck_assert_int_eq(w.gpu, 1);
     ck_assert_int_eq(w.cores, 0);
-    ck_assert_int_eq(looked("0000:3B:00.0", 12).cores, 1);
-    ck_assert_int_eq(looked("0000:3B:00.0", 20).cores, -1);
-    ck_assert_int_eq(looked("0000:5E:00.0", 0).gpu, -1);
-    ck_assert_int_eq(looked("0000:99:00.0", 0).gpu, -1);
-    ck_assert_int_eq(looked("", 0).gpu, -1);
+    ck_assert_int_eq(numa_of("0000:3B:00.0", 12).cores, 1);
+    ck_assert_int_eq(numa_of("0000:3B:00.0", 20).cores, -1);
+    ck_assert_int_eq(numa_of("0000:5E:00.0", 0).gpu, -1);
+    ck_assert_int_eq(numa_of("0000:99:00.0", 0).gpu, -1);
+    ck_assert_int_eq(numa_of("", 0).gpu, -1);
     sys_file("sys/devices/system/node/node1/cpulist", "nonsense");
     static const char *const odd[] = {"", "\n", "nonsense", "-", "1024\n", "4294967296\n", "99999999999999999999\n"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         sys_file("sys/bus/pci/devices/0000:77:00.0/numa_node", odd[i]);
-        ck_assert_int_eq(looked("0000:77:00.0", 0).gpu, -1);
+        ck_assert_int_eq(numa_of("0000:77:00.0", 0).gpu, -1);
     }
-    ck_assert_int_eq(looked("0000:3B:00.0", 12).cores, -1);
+    ck_assert_int_eq(numa_of("0000:3B:00.0", 12).cores, -1);
 }
 END_TEST
 

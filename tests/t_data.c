@@ -371,7 +371,7 @@ static void *stop_later(void *arg)
     return NULL;
 }
 
-static int stop_look(void *ctx, struct err *e)
+static int stop_check(void *ctx, struct err *e)
 {
     int code = atomic_load((atomic_int *)ctx);
     return code ? err_set(e, code, "stopped") : 0;
@@ -388,7 +388,7 @@ START_TEST(feed_is_called_off_while_storage_stalls)
     void *const *v;
     ck_assert_int_eq(feed_request(f, 2, (int64_t[]){1, 99}, 0, &e) | feed_request(f, 1, (int64_t[]){20}, 0, &e), 0);
     pthread_create(&other, NULL, stop_later, &p);
-    ck_assert_int_eq(feed_take(f, &(struct feed_meanwhile){stop_look, &stop_word}, &v, &e), -1);
+    ck_assert_int_eq(feed_take(f, &(struct feed_meanwhile){stop_check, &stop_word}, &v, &e), -1);
     expect(&e, E_STOPPED, "stopped");
     pthread_join(other, NULL);
     e = (struct err){0};

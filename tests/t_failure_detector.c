@@ -45,11 +45,11 @@ static bool pass(uint64_t ms, struct suspicion *v, uint64_t *took)
         now += 250 * MS;
         for (int r = 0; r < RANKS; r++) {
             if (!speaks[r]) continue;
-            beat[r].looks += (beat[r].wait >= 0 || !(beat[r].state & BEAT_IN)) && r != blind;
+            beat[r].polls += (beat[r].wait >= 0 || !(beat[r].state & BEAT_IN)) && r != blind;
             detector_beat(&detector, r, &beat[r], now);
         }
         *took = (now - from) / MS;
-        if (detector_look(&detector, now, v)) return true;
+        if (detector_poll(&detector, now, v)) return true;
     }
     return false;
 }
@@ -227,7 +227,7 @@ START_TEST(own_sleep_counts_against_nobody)
     begin(10);
     pass(5000, &v, &took);
     now += 3600 * SECOND;
-    ck_assert(!detector_look(&detector, now, &v));
+    ck_assert(!detector_poll(&detector, now, &v));
     ck_assert(!pass(4000, &v, &took));
     ck_assert(pass(2000, &v, &took));                     /* what came before still counts */
 }

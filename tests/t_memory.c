@@ -52,13 +52,13 @@ START_TEST(what_a_host_has_free)
 {
     struct memory_info w;
     proc("", "");
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 1);
     ck_assert(w.pool[0].bytes == 2 * MIB && !w.pool[0].id && !w.pool[0].own && !w.pool[0].soft);
     put_in("t/proc", "meminfo", "MemTotal: 12 kB\n");     /* kernels before 3.14 */
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 0);
-    memory_look("nowhere", 1, &w);
+    memory_read("nowhere", 1, &w);
     ck_assert_int_eq(w.n, 0);
 }
 END_TEST
@@ -81,7 +81,7 @@ START_TEST(version_2)
     mib_in("t/cg 2/a", "memory.max", 70);
     mib_in("t/cg 2/a", "memory.current", 80);
     mib_in("t/cg 2", "memory.max", 1000);                 /* as in a container */
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 5);
     const struct memory_pool *b = named(&w, "memory.max (/cg 2/a/b)"), *high = named(&w, "memory.high (/cg 2/a/b)"),
                              *a = named(&w, "memory.max (/cg 2/a)"), *top = named(&w, "memory.max (/cg 2)");
@@ -99,11 +99,11 @@ START_TEST(containers)
     proc("0::/docker/x/y\n", "30 23 0:26 /docker/x /cg rw shared:4 - cgroup2 cgroup2 rw\n");
     mib_in("t/cg/y", "memory.max", 64);
     mib_in("t/cg", "memory.max", 128);
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 3);
     ck_assert(named(&w, "(/cg/y)") && named(&w, "(/cg)"));
     proc("0::/../other\n", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 2);
     ck_assert(named(&w, "(/cg)"));
 }
@@ -123,12 +123,12 @@ START_TEST(version_1)
     put_in("t/cg/mem/job", "memory.use_hierarchy", "1\n");
     put_in("t/cg/mem/job", "memory.stat", "inactive_file 1\ntotal_inactive_file 1048576\ntotal_active_file 1048576\n");
     mib_in("t/cg/mem/job/step", "memory.limit_in_bytes", 300);
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 3);
     const struct memory_pool *job = named(&w, "memory.limit_in_bytes (/cg/mem/job)");
     ck_assert(job && job->bytes == 182 * MIB && named(&w, "(/cg/mem/job/step)")->bytes == 300 * MIB);
     put_in("t/cg/mem/job", "memory.use_hierarchy", "0\n");    /* then the job's limit is not that of its steps */
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     ck_assert_int_eq(w.n, 2);
     ck_assert(!named(&w, "(/cg/mem/job)"));
 }
@@ -143,11 +143,11 @@ START_TEST(limits_of_the_process)
     r = keep;
     r.rlim_cur = (rlim_t)4096 * MIB;
     ck_assert(!setrlimit(RLIMIT_DATA, &r));
-    memory_look("t", 1, &w);
+    memory_read("t", 1, &w);
     const struct memory_pool *one = named(&w, "ulimit -d");
     ck_assert(one && one->own && one->bytes < r.rlim_cur - 512 * 1024);
     uint64_t before = one->bytes;
-    memory_look("t", 3, &w);                              /* two stacks more */
+    memory_read("t", 3, &w);                              /* two stacks more */
     ck_assert(named(&w, "ulimit -d")->bytes < before);
     ck_assert(!setrlimit(RLIMIT_DATA, &keep));
 }

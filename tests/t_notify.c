@@ -314,30 +314,30 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     progress_notify(&p);
     heard();
     poll(NULL, 0, 60);
-    notify_look(true);                                    /* there is no disk to wait for */
+    notify_poll(true);                                    /* there is no disk to wait for */
     hear("");
     notify_disk(NOTIFY_CHECKPOINT, true);
-    notify_look(false);
+    notify_poll(false);
     hear("");
     progress_notify(&p);                                      /* it may go on beside the checkpoint */
     ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
-    notify_look(true);                                    /* a step has just ended */
+    notify_poll(true);                                    /* a step has just ended */
     hear("");
     poll(NULL, 0, 60);
-    notify_look(true);
+    notify_poll(true);
     hear(longer);
-    notify_look(true);
+    notify_poll(true);
     hear("");
     notify_disk(NOTIFY_FILE, true);
     notify_disk(NOTIFY_CHECKPOINT, false);
     progress_notify(&p);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1\nWATCHDOG_USEC=100000"));
     poll(NULL, 0, 60);
-    notify_look(true);
+    notify_poll(true);
     hear(longer);
     notify_stopping("y");
     heard();
-    notify_look(true);
+    notify_poll(true);
     hear("");
     notify_close();
     unsetenv("WATCHDOG_USEC");
@@ -345,7 +345,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     notify_ready("/nowhere");
     heard();
     notify_disk(NOTIFY_CHECKPOINT, true);
-    notify_look(true);
+    notify_poll(true);
     hear("");
 }
 END_TEST

@@ -55,7 +55,7 @@ static struct rate_run run_of(const struct conf *c, uint64_t steps, uint64_t sam
                              .warm = (uint64_t)c->train.warmup_epochs * ((samples + 19) / 20)};
 }
 
-START_TEST(lr_overrides_are_torchs)
+START_TEST(live_settings_are_torchs)
 {
     const struct rate_case *k = &cases[_i];
     struct conf *c = conf_of(k->train);
@@ -104,7 +104,7 @@ END_TEST
 int main(void)
 {
     TCase *t = tcase_create("rate");
-    tcase_add_loop_test(t, lr_overrides_are_torchs, 0, (int)(sizeof cases / sizeof *cases));
+    tcase_add_loop_test(t, live_settings_are_torchs, 0, (int)(sizeof cases / sizeof *cases));
     tcase_add_test(t, the_end_is_kept);
     tcase_add_test(t, a_warm_up_ends_or_not);
     return suite_run("rate", CK_FORK, t);

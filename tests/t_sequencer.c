@@ -542,11 +542,11 @@ START_TEST(step_rate)
     ck_assert(sequencer_rate(&c, 2, 0) == 1);
     ck_assert(sequencer_rate(&c, 3, 0) == 0.5);
     ck_assert(sequencer_rate(&c, 4, 0) == 0.25);
-    struct rates rates = {0};
-    lr_overrides_add(&rates, &(struct rate_from){3, true, 4}); /* what is set goes through the schedule, too */
+    struct live_settings rates = {0};
+    live_settings_add(&rates, &(struct rate_from){3, true, 4}); /* what is set goes through the schedule, too */
     c.rates = &rates;
     ck_assert(sequencer_rate(&c, 2, 0) == 1 && sequencer_rate(&c, 3, 0) == 2 && sequencer_rate(&c, 4, 0) == 1);
-    lr_overrides_free(&rates);
+    live_settings_free(&rates);
     static struct conf before, behind;                    /* reloaded from step 3 on, once more from step 5 on */
     before = behind = conf;
     before.train.gamma = 1;
@@ -557,7 +557,7 @@ START_TEST(step_rate)
     ck_assert(sequencer_rate(&c, 2, 0) == 1 && sequencer_rate(&c, 3, 0) == 0.5 && sequencer_rate(&c, 4, 0) == 0.25);
     ck_assert(sequencer_rate(&c, 5, 0) == 2);
     ck_assert(sequencer_conf(&c, 2) == &before && sequencer_conf(&c, 99) == &behind);
-    lr_overrides_free(&rates);
+    live_settings_free(&rates);
     c.rates = NULL;
     conf.train.schedule = "constant";
     ck_assert(sequencer_rate(&c, 9, 0) == 1);

@@ -25,7 +25,7 @@ const char *out_kind(mode_t mode)
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-int out_look(const struct out_place *p, struct stat *st, struct err *e)
+int out_stat(const struct out_place *p, struct stat *st, struct err *e)
 {
     struct stat own;
     if (!st) st = &own;
@@ -75,7 +75,7 @@ static int place_check(struct out_place *p, struct err *e)
     else if (!*p->name || strcmp(p->name, ".") == 0 || strcmp(p->name, "..") == 0)
         err_set(e, E_CANTCREAT, "%s: is a directory", p->path);
     else if (p->dir < 0) err_set(e, E_CANTCREAT, "%s: cannot create: %s", p->path, strerror(errno));
-    else if (!out_look(p, NULL, e) && !folder_check(p, e) && !out_replaceable(p->dir, p->path, p->name, e) &&
+    else if (!out_stat(p, NULL, e) && !folder_check(p, e) && !out_replaceable(p->dir, p->path, p->name, e) &&
              !way_try(p, e)) return 0;
     out_place_free(p);
     return -1;
@@ -280,7 +280,7 @@ static void aside_keep(struct out *o)
 static int replace(struct out *o, struct err *e)
 {
     if (aside_link(o) && aside_copy(o)) return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
-    if (out_look(o->at, NULL, e)) return -1;
+    if (out_stat(o->at, NULL, e)) return -1;
     if (!renameat(o->at->dir, o->aside, o->at->dir, o->at->name)) return 0;
     return err_set(e, E_CANTCREAT, "%s: %s", o->at->path, strerror(errno));
 }

@@ -35,7 +35,7 @@ int out_sync_try(const struct out_place *p, struct err *e);
 /* fsync of a folder, unless its file system has nothing to sync. -1: see errno. */
 int out_sync(int fd);
 /* Checks again what has the name. st: NULL, or gets the file's status; st_nlink is 0 if there is none. 73. */
-int out_look(const struct out_place *p, struct stat *st, struct err *e);
+int out_stat(const struct out_place *p, struct stat *st, struct err *e);
 void out_place_free(struct out_place *p);
 /* 73 if the file `name` of a folder could not be replaced, by a rename or after its removal: a file system is mounted
  * on it, it or the folder is immutable or append-only, or a sticky folder reserves it for its owner. `path`: its name
@@ -109,7 +109,7 @@ int out_records_reopen(struct out_records *r, int dir, const char *name, struct 
 void out_records_close(struct out_records *r);             /* also accepts {-1}, a file that was never opened */
 
 /* ---- a stream shared with other readers and writers: standard error ---- */
-struct out_stream { int fd, own; bool looked, socket; dev_t dev; ino_t ino; };   /* initialise with {.fd = FD} */
+struct out_stream { int fd, own; bool checked, socket; dev_t dev; ino_t ino; };   /* initialise with {.fd = FD} */
 /* Writes as much as the reader accepts without waiting, and returns that number. -1: no reader, or the device failed.
  * Writes to regular files in full. */
 ssize_t out_stream_write(struct out_stream *s, const void *p, size_t n);

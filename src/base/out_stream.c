@@ -12,9 +12,9 @@ static void look(struct out_stream *s)
     struct stat st;
     char path[40];
     if (fstat(s->fd, &st)) return;
-    if (s->looked && st.st_dev == s->dev && st.st_ino == s->ino) return;
+    if (s->checked && st.st_dev == s->dev && st.st_ino == s->ino) return;
     out_stream_close(s);
-    *s = (struct out_stream){.fd = s->fd, .own = -1, .looked = true, .dev = st.st_dev, .ino = st.st_ino};
+    *s = (struct out_stream){.fd = s->fd, .own = -1, .checked = true, .dev = st.st_dev, .ino = st.st_ino};
     s->socket = S_ISSOCK(st.st_mode);
     if (!S_ISFIFO(st.st_mode) && !(S_ISCHR(st.st_mode) && isatty(s->fd))) return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", s->fd);
@@ -32,7 +32,7 @@ ssize_t out_stream_write(struct out_stream *s, const void *p, size_t n)
 
 void out_stream_close(struct out_stream *s)
 {
-    if (s->looked && s->own >= 0) close(s->own);
+    if (s->checked && s->own >= 0) close(s->own);
     s->own = -1;
-    s->looked = false;
+    s->checked = false;
 }

@@ -145,7 +145,7 @@ static char *name_of(const char *dir)
     return name;
 }
 
-static void picture_look(struct found_folders *f, const char *path)
+static void picture_measure(struct found_folders *f, const char *path)
 {
     struct err none = {0};
     struct picture *p = NULL;
@@ -173,13 +173,13 @@ static void picture_look(struct found_folders *f, const char *path)
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Measures some pictures from all parts of the list. */
-static int pictures_look(struct found_folders *f, struct err *e)
+static int pictures_check(struct found_folders *f, struct err *e)
 {
     struct text path = {0};
     int all = f->list.image.n, n = all < LOOKED_AT ? all : LOOKED_AT;
     for (int i = 0; i < n; i++) {
         image_list_path(&f->list, (uint64_t)((int64_t)i * all / n), &path);
-        picture_look(f, path.s);
+        picture_measure(f, path.s);
     }
     text_free(&path);
     if (!f->n) return err_set(e, E_DATA, "%s: none of the %d pictures that were looked at can be read", f->train, n);
@@ -346,7 +346,7 @@ static int list_find(const char *dir, struct found_folders *f, struct err *e)
     return err_set(e, own.code, "%s", own.text);
 }
 
-static int found_look(const char *dir, struct found_folders *f, struct err *e)
+static int found_check(const char *dir, struct found_folders *f, struct err *e)
 {
     struct stat st;
     if (stat(dir, &st)) return file_missing(dir, e);
@@ -356,7 +356,7 @@ static int found_look(const char *dir, struct found_folders *f, struct err *e)
     if (list_find(dir, f, e)) return -1;
     if (f->list.n_classes < 2)
         return err_set(e, E_DATA, "%s: has one class; expected a folder for each class", f->train);
-    return pictures_look(f, e);
+    return pictures_check(f, e);
 }
 
 /* Adds warnings about unused entries and other oddities of the folder, one line each. */
@@ -389,7 +389,7 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
 {
     struct found_folders f = {0};
     struct text conf = {0}, own = {0};
-    int bad = found_look(dir, &f, e);
+    int bad = found_check(dir, &f, e);
     if (!bad) {
         text_add(&own, "%s.conf", f.name);
         if (!file) file = own.s;

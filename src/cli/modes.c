@@ -196,7 +196,7 @@ static void memory_find(const struct opts *o, struct job *j, struct memory *m)
     bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
     size_t each = 0, shared = 0;
     struct err none = {0};
-    memory_look("", (int)j->conf->run.threads * (own ? 1 : part_rank_count(j->conf)), w);
+    memory_read("", (int)j->conf->run.threads * (own ? 1 : part_rank_count(j->conf)), w);
     memory_make(w, 1, !own, m);
     memory_all(m, ranks_here(), own);
     memory_reads(m, j);
@@ -262,7 +262,7 @@ static int check_end(const struct job *j, struct text *out, struct err *e)
     return 0;
 }
 
-static int address_look(const char *address, struct err *e)
+static int address_check(const char *address, struct err *e)
 {
     int fd;
     if (!address) return 0;
@@ -272,20 +272,20 @@ static int address_look(const char *address, struct err *e)
 }
 
 /* Checks output files. Results of an earlier run are no error of the configuration. */
-static int outputs_look(const struct conf *c, struct err *e)
+static int outputs_check(const struct conf *c, struct err *e)
 {
-    if (address_look(c->service.metrics, e)) return -1;
-    return rundir_look(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || output_paths_check(NULL, c, e) ?
+    if (address_check(c->service.metrics, e)) return -1;
+    return rundir_inspect(c, c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN, e) || output_paths_check(NULL, c, e) ?
         -1 : 0;
 }
 
 /* Checks that the file of a search can be made, because a search takes long. */
-static int write_look(const char *file, struct err *e)
+static int write_check(const char *file, struct err *e)
 {
     struct out_place p;
     struct stat st;
     if (out_place(file, &p, e)) return -1;
-    int bad = out_look(&p, &st, e);
+    int bad = out_stat(&p, &st, e);
     out_place_free(&p);
     return bad || !st.st_nlink ? bad : err_set(e, E_CANTCREAT, "%s: %s", file, strerror(EEXIST));
 }
@@ -297,17 +297,17 @@ static int search_text(const struct opts *o, int n_ranks, struct job *j, struct 
 {
     struct text file = {0};
     struct core_info here;
-    cores_look(launched_any(), &here);
+    cores_read(launched_any(), &here);
     struct search_request q = {.n_ranks = n_ranks, .cores = here.allowed, .file = o->write_config, .json = o->json,
                                .best = o->write_config ? &file : NULL, .tell = search_report, .to = r};
-    int bad = (o->write_config && write_look(o->write_config, e)) || search_run(j, &q, out, e) ||
+    int bad = (o->write_config && write_check(o->write_config, e)) || search_run(j, &q, out, e) ||
               (o->write_config && out_file_named(o->write_config, &file, true, e));
     text_free(&file);
     return bad ? -1 : 0;
 }
 
 /* Looks at some pictures. A list may name missing files; a run reports each when it reads it. */
-static int pictures_look(const struct job *j, struct err *e)
+static int pictures_check(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
     const char *path[] = {[DS_TRAIN] = c->data.train, [DS_TEST] = c->data.test};
@@ -319,7 +319,7 @@ static int pictures_look(const struct job *j, struct err *e)
         bad = image_list_read(path[i], false, NULL, &l, e);
         if (!l.folder && used[i] && l.image.n > used[i]) l.image.n = (int)used[i];
         image_list_spread(&l, (uint64_t)used[i]);
-        bad = bad || image_list_look(&l, !strcmp(c->data.damaged, "skip") && !c->run.predict, e);
+        bad = bad || image_list_check(&l, !strcmp(c->data.damaged, "skip") && !c->run.predict, e);
         image_list_free(&l);
     }
     return bad ? -1 : 0;
@@ -338,9 +338,9 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     c->run.evaluate = check && c->run.evaluate;
     if (!check) c->run.predict = NULL;
     setup_progress_now(r, "reading the network");
-    int bad = (check && outputs_look(c, e)) || job_device(&j, e) || job_model(&j, e);
+    int bad = (check && outputs_check(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check || o->mode == MODE_SHOW_BATCH) setup_progress_now(r, "reading data");
-    bad = bad || (check && (job_data(&j, e) || pictures_look(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
+    bad = bad || (check && (job_data(&j, e) || pictures_check(&j, e) || scores_check(&j, e) || confusion_check(&j, e)));
     if (!bad) memory_find(o, &j, &memory);
     if (o->mode != MODE_SHOW_BATCH) setup_progress_now(r, o->mode == MODE_SEARCH ? "searching" : "planning");
     if (!bad && o->mode == MODE_PRINT_GRAPH) graph_print(j.graph, out);

@@ -113,7 +113,7 @@ void core_info_fill(const struct core_times *before, const struct core_times *af
         if (after->total[i] && share(before, after, i) > NOTHING) CPU_CLR(first[i], &w->idle);
 }
 
-void cores_look(bool launched, struct core_info *w)
+void cores_read(bool launched, struct core_info *w)
 {
     cpu_set_t mine, launcher;
     struct core_times *none = mem_alloc(sizeof *none);

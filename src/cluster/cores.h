@@ -31,7 +31,7 @@ void core_info_fill(const struct core_times *before, const struct core_times *af
 void cores_report(const struct core_info *w, int n, struct text *out);
 
 /* Fills what needs no measurement: host, cores, there, processors, allowed, bound. */
-void cores_look(bool launched, struct core_info *w);
+void cores_read(bool launched, struct core_info *w);
 /* Returns the cores of rank `me`'s launcher to which no rank is bound, one processor for each. They are for threads
  * that do not compute a rank's steps. Empty if the rank is not bound. */
 void cores_spare(const struct core_info *w, int n, int me, cpu_set_t *out);

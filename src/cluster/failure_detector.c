@@ -10,7 +10,7 @@ void beat_take(const struct exec_beat *b, const char *doing, struct beat *out)
 {
     memset(out, 0, sizeof *out);
     out->count = atomic_load(&b->count);
-    out->looks = atomic_load(&b->looks);
+    out->polls = atomic_load(&b->polls);
     out->step = atomic_load(&b->step);
     out->where = atomic_load(&b->where);
     out->slowest_ns = atomic_load(&b->slowest_ns);
@@ -61,9 +61,9 @@ static uint64_t age(uint64_t of, uint64_t now) { return now > of ? now - of : 0;
 
 void detector_begin(struct failure_detector *j, struct detector_rank *rank, int n, uint64_t now)
 {
-    *j = (struct failure_detector){.n = n, .silence = true, .looked = now, .rank = rank};
+    *j = (struct failure_detector){.n = n, .silence = true, .checked = now, .rank = rank};
     for (int r = 0; r < n; r++)
-        rank[r] = (struct detector_rank){.watched = true, .heard = now, .moved = now, .looked = now,
+        rank[r] = (struct detector_rank){.watched = true, .heard = now, .moved = now, .polled = now,
                                      .beat.wait = EXEC_WAITS_NOT};
 }
 
@@ -73,8 +73,8 @@ void detector_beat(struct failure_detector *j, int rank, const struct beat *b, u
     uint64_t gap = age(r->heard, now);
     if (!r->spoke || b->count != r->beat.count || b->state != r->beat.state) r->moved = now;
     else if (gap > DETECTOR_FRESH_NS) r->moved += gap;
-    if (!r->spoke || b->looks != r->beat.looks) r->looked = now;
-    else if (gap > DETECTOR_FRESH_NS) r->looked += gap;
+    if (!r->spoke || b->polls != r->beat.polls) r->polled = now;
+    else if (gap > DETECTOR_FRESH_NS) r->polled += gap;
     r->beat = *b;
     r->heard = now;
     r->spoke = true;
@@ -116,24 +116,24 @@ static bool chain_check(const struct failure_detector *j, int from, uint64_t now
         const struct beat *b = &j->rank[at].beat;
         if (b->state & BEAT_ELSEWHERE) return false;
         *v = (struct suspicion){SUSPECT_STUCK, at, b->wait, age(j->rank[at].moved, now)};
-        bool looks = age(j->rank[at].looked, now) <= limit_of(j, &j->rank[at]);
-        if (b->wait < 0 || b->wait >= j->n || !looks) return in_step(b) || !looks;
+        bool polls = age(j->rank[at].polled, now) <= limit_of(j, &j->rank[at]);
+        if (b->wait < 0 || b->wait >= j->n || !polls) return in_step(b) || !polls;
         v->kind = SUSPECT_DEADLOCK;
-        if (n == j->n) return true;                       /* more hops than ranks: a circle */
+        if (n == j->n) return true;                       /* more hops than ranks: a cycle */
         at = b->wait;
     }
     return false;
 }
 
-bool detector_look(struct failure_detector *j, uint64_t now, struct suspicion *v)
+bool detector_poll(struct failure_detector *j, uint64_t now, struct suspicion *v)
 {
-    uint64_t gap = age(j->looked, now);
-    j->looked = now;
+    uint64_t gap = age(j->checked, now);
+    j->checked = now;
     if (gap > DETECTOR_FRESH_NS)
         for (int r = 0; r < j->n; r++) {
             if (age(j->rank[r].heard, now)) j->rank[r].heard += gap;
             if (age(j->rank[r].moved, now)) j->rank[r].moved += gap;
-            if (age(j->rank[r].looked, now)) j->rank[r].looked += gap;
+            if (age(j->rank[r].polled, now)) j->rank[r].polled += gap;
         }
     if (!j->limit_ns) return false;
     for (int r = 0; r < j->n; r++) {
@@ -154,7 +154,7 @@ bool detector_is_current(const struct failure_detector *j, uint64_t now)
 uint64_t detector_thread(const struct failure_detector *j, struct thread_view *d, uint64_t count, bool in_file,
                          uint64_t now)
 {
-    uint64_t gap = age(d->looked, now), limit = DETECTOR_TIMES * slowest(j);
+    uint64_t gap = age(d->checked, now), limit = DETECTOR_TIMES * slowest(j);
     bool moves = !d->spoke || count != d->count;
     if (limit < j->limit_ns) limit = j->limit_ns;
     if (in_file && limit < DEADLINE_NS(DEADLINE_WRITER)) limit = DEADLINE_NS(DEADLINE_WRITER);
@@ -162,6 +162,6 @@ uint64_t detector_thread(const struct failure_detector *j, struct thread_view *d
     else if (gap > DETECTOR_FRESH_NS) d->moved += gap;
     d->spoke = true;
     d->count = count;
-    d->looked = now;
+    d->checked = now;
     return j->limit_ns && age(d->moved, now) > limit ? age(d->moved, now) : 0;
 }

@@ -208,7 +208,7 @@ static void liveness_check(uint64_t now)
     char text[300], who[HEARTBEAT_WHO];
     const char *file;
     uint64_t count;
-    if (!liveness_look(&count, &file)) { heartbeat.view = (struct thread_view){0}; return; }
+    if (!liveness_read(&count, &file)) { heartbeat.view = (struct thread_view){0}; return; }
     bool waits = heartbeat.view.spoke && count == heartbeat.view.count;
     uint64_t ns = detector_thread(&heartbeat.detector, &heartbeat.view, count, file != NULL, now);
     notify_disk(NOTIFY_FILE, file && waits);
@@ -306,13 +306,13 @@ static void recv_all(bool on, uint64_t until)
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 /* Before ranks have met, a rank can only see ranks of its own host, and only whether they are stopped. */
-static void meeting_look(uint64_t now)
+static void meeting_poll(uint64_t now)
 {
     char text[200];
     uint64_t limit = atomic_load(&heartbeat.limit_ns);
     if (!heartbeat.startup) return;
     uint64_t own = startup_monitor_slept(heartbeat.startup, now);
-    uint64_t ns = startup_monitor_look(heartbeat.startup, now, limit, text, sizeof text);
+    uint64_t ns = startup_monitor_poll(heartbeat.startup, now, limit, text, sizeof text);
     if (limit && own > limit) log_quiet(true);            /* another rank has reported this one */
     if (!ns || atomic_load(abort_code())) return;
     log_quiet(false);
@@ -330,9 +330,9 @@ static void look(uint64_t now)
     heartbeat.detector.device_ns = limit && device ? device + limit / 2 : 0;
     beat_now();
     if (stood) stood_report(stood);
-    else if (detector_look(&heartbeat.detector, now, &v)) suspicion_report(&v);
+    else if (detector_poll(&heartbeat.detector, now, &v)) suspicion_report(&v);
     else if (heartbeat.me == 0) liveness_check(now);
-    if (heartbeat.me == 0) notify_look(detector_is_current(&heartbeat.detector, now));
+    if (heartbeat.me == 0) notify_poll(detector_is_current(&heartbeat.detector, now));
     if (heartbeat.end_at && now >= heartbeat.end_at) shutdown_end();
 }
 
@@ -348,7 +348,7 @@ static void *watch(void *arg)
         if (now < next) continue;
         next = now + DEADLINE_NS(DEADLINE_BEAT);
         if (on) look(now);
-        else if (!atomic_load(&heartbeat.on)) meeting_look(now);
+        else if (!atomic_load(&heartbeat.on)) meeting_poll(now);
     }
     return NULL;
 }

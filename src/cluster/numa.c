@@ -62,7 +62,7 @@ static bool many_nodes(struct text *t, const char *sys)
     return file_get(t, sys, "devices/system/node/online") && strpbrk(t->s, "-,");
 }
 
-void numa_look(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_info *w)
+void numa_read(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_info *w)
 {
     struct text t = {0};
     *w = (struct numa_info){.gpu = -1, .cores = -1};

@@ -9,7 +9,7 @@
 struct numa_info { int gpu, cores, refused; };
 /* bus: a PCI device as CUDA names it, "0000:3B:00.0". Sets cores to the device's node if one of `mine` is on it,
  * otherwise to the lowest node that has one of `mine`. */
-void numa_look(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_info *w);
+void numa_read(const char *sys, const char *bus, const cpu_set_t *mine, struct numa_info *w);
 /* Places memory that this thread touches first, also pinned memory, on that node while the node has free memory.
  * Returns an errno. */
 int numa_prefer(int node);

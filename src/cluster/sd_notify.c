@@ -247,7 +247,7 @@ void notify_disk(enum notify_wait what, bool on)
 }
 
 /* Acts in time for the watchdog, and late enough that a stopped rank already counts as silent. */
-void notify_look(bool all_heard)
+void notify_poll(bool all_heard)
 {
     struct text t = {0};
     if (!begin()) return;

@@ -43,7 +43,7 @@ void notify_disk(enum notify_wait what, bool on);
 /* Must be called several times a second. If steps wait for files and half the watchdog's time is over, the watchdog
  * gets DEADLINE_WATCHED until a step has ended. Without that a disk that does not respond would never be named. This
  * does not apply if a rank is silent, since steps may wait for that rank. */
-void notify_look(bool all_heard);
+void notify_poll(bool all_heard);
 /* Called again and again while the run is paused on request. */
 void notify_paused(struct notify_status how_far);
 

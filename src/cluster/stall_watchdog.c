@@ -24,7 +24,7 @@ static bool is_stopped(pid_t pid)
     return proc_read(pid, &p) && p.state == 'T';
 }
 
-static _Noreturn void look_on(pid_t parent)
+static _Noreturn void watch_parent(pid_t parent)
 {
     uint64_t beats = 0, since = clock_ns(), before = since;
     for (;;) {
@@ -51,7 +51,7 @@ static _Noreturn void child(pid_t parent)
     prctl(PR_SET_NAME, "mpstaged-watch");
     close_range(0, ~0u, 0);
     if (chdir("/")) _exit(0);
-    look_on(parent);
+    watch_parent(parent);
 }
 
 void watchdog_begin(void)

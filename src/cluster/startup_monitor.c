@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "cluster/startup_monitor.h"
 
-/* MOST: processes that are stopped at the same time. AWAY_NS: a longer gap between two looks does not count. */
+/* MOST: processes that are stopped at the same time. AWAY_NS: a longer gap between two checks does not count. */
 enum { MOST = 16, AWAY_NS = 1000000000, MAX_FILE = 1 << 20 };
 struct stopped { int pid; uint64_t since; };
-struct startup_monitor { struct stopped at[MOST]; int n; uint64_t looked; };
+struct startup_monitor { struct stopped at[MOST]; int n; uint64_t checked; };
 
 struct startup_monitor *startup_monitor_new(void) { return mem_alloc(sizeof (struct startup_monitor)); }
 
@@ -51,8 +51,8 @@ static uint64_t since_of(const struct startup_monitor *s, int pid, uint64_t now)
 
 static void find(struct startup_monitor *s, uint64_t now)
 {
-    struct startup_monitor found = {.looked = now};
-    uint64_t gap = s->looked && now - s->looked > AWAY_NS ? now - s->looked : 0;
+    struct startup_monitor found = {.checked = now};
+    uint64_t gap = s->checked && now - s->checked > AWAY_NS ? now - s->checked : 0;
     DIR *d = opendir("/proc");
     for (const struct dirent *entry; d && found.n < MOST && (entry = readdir(d));) {
         int pid = isdigit((unsigned char)*entry->d_name) ? atoi(entry->d_name) : 0;
@@ -66,7 +66,7 @@ static void find(struct startup_monitor *s, uint64_t now)
 
 uint64_t startup_monitor_slept(const struct startup_monitor *s, uint64_t now)
 {
-    return s->looked ? now - s->looked : 0;
+    return s->checked ? now - s->checked : 0;
 }
 
 /* The lowest rank that is not stopped speaks; higher ranks wait in case it does not. */
@@ -77,7 +77,7 @@ static uint64_t patience(const struct startup_monitor *s)
     return before > 0 ? (uint64_t)before * DEADLINE_NS(DEADLINE_STARTUP) : 0;
 }
 
-uint64_t startup_monitor_look(struct startup_monitor *s, uint64_t now, uint64_t limit_ns, char *text, size_t size)
+uint64_t startup_monitor_poll(struct startup_monitor *s, uint64_t now, uint64_t limit_ns, char *text, size_t size)
 {
     char host[72] = "", rank[24] = "a rank";
     find(s, now);

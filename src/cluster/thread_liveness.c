@@ -33,7 +33,7 @@ const char *liveness_wait_file(const char *file)
     return before;
 }
 
-bool liveness_look(uint64_t *count, const char **file)
+bool liveness_read(uint64_t *count, const char **file)
 {
     *count = atomic_load(&liveness.count);
     *file = atomic_load(&liveness.file);

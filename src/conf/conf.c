@@ -96,7 +96,7 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
 /* Seeks the option whose file the error begins with: the file, or a file in that folder. A derived one has no place. */
 struct begins { const struct conf *c; const char *text, *key; size_t n; };
 
-static void begins_look(void *ctx, const char *key, const char *file)
+static void begins_check(void *ctx, const char *key, const char *file)
 {
     struct begins *b = ctx;
     size_t n = strlen(file);
@@ -111,7 +111,7 @@ int conf_where(const struct conf *c, struct err *e)
 {
     struct begins b = {.c = c, .text = e ? e->text : NULL};
     if (!e || (e->code != E_NOINPUT && e->code != E_PERM)) return -1;
-    conf_inputs(c, begins_look, &b);
+    conf_inputs(c, begins_check, &b);
     char where[PLACE];
     return b.key ? err_where(e, "%s", place(c, b.key, where)) : -1;
 }

@@ -567,7 +567,7 @@ int image_list_read(const char *path, bool labels, const char *classes_of, struc
     return what == FOLDER ? folder_list(l, labels, classes_of, e) : list_file(l, labels, classes_of, e);
 }
 
-int image_list_look(const struct image_list *l, bool skips, struct err *e)
+int image_list_check(const struct image_list *l, bool skips, struct err *e)
 {
     struct text path = {0}, gone = {0}, empty = {0};
     int n_gone = 0, n_empty = 0;

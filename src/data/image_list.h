@@ -62,7 +62,7 @@ int image_list_open(const struct image_list *l, uint64_t i, struct image_bytes *
 void image_list_spread(struct image_list *l, uint64_t n);
 /* Checks that all pictures of a folder or a list exist, and that none is empty unless `skips`: 66, 65 with the number
  * and the first. Does not check archives. */
-int image_list_look(const struct image_list *l, bool skips, struct err *e);
+int image_list_check(const struct image_list *l, bool skips, struct err *e);
 void image_list_free(struct image_list *l);
 /* The same for a list in memory; names are relative to the folder of path. */
 int image_list_parse(const char *path, const char *s, size_t n, bool labels, struct image_list *l, struct err *e);

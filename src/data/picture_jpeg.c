@@ -73,7 +73,7 @@ static void source_skip(j_decompress_ptr d, long n)
 }
 
 /* A progressive file of some kilobytes may have scans that take hours. */
-static void progress_look(j_common_ptr d)
+static void progress_check(j_common_ptr d)
 {
     if (((j_decompress_ptr)d)->input_scan_number > PICTURE_SCANS) fail(of(d), "too many scans");
 }
@@ -138,7 +138,7 @@ static int jpeg_open(struct picture *p, struct err *e)
     j->d.mem->max_memory_to_use = PICTURE_MEMORY;
     j->source = (struct jpeg_source_mgr){p->bytes, p->n, source_nothing, source_fill, source_skip,
                                          jpeg_resync_to_restart, source_nothing};
-    j->progress.progress_monitor = progress_look;
+    j->progress.progress_monitor = progress_check;
     j->d.src = &j->source;
     header_read(j);
     return 0;

@@ -114,7 +114,7 @@ static void notes_find(const struct picture *p, struct notes *k)
 }
 
 /* ImageMagick's text: three header lines, then lines of bytes in hexadecimal. */
-static int raw_look(struct bytes b)
+static int raw_check(struct bytes b)
 {
     struct text t = {0};
     int half = -1;
@@ -139,7 +139,7 @@ static int orientation_find(const struct picture *p)
 {
     struct notes k = {0};
     notes_find(p, &k);
-    int found = k.has_exif ? picture_exif(k.exif.s, k.exif.n) : raw_look(k.raw);
+    int found = k.has_exif ? picture_exif(k.exif.s, k.exif.n) : raw_check(k.raw);
     if (!found) found = picture_xmp(k.xmp.s, k.xmp.n);
     for (int i = 0; i < 2; i++) free(k.unpacked[i]);
     return found ? found : 1;

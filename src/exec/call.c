@@ -78,7 +78,7 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: here the rank receives another rank's failure */
     if (exec_progress(s, e)) return -1;
-    if (meter_messages(s)) posts_look(s);
+    if (meter_messages(s)) posts_poll(s);
     return 0;
 }
 

@@ -68,10 +68,10 @@ struct report {
 };
 
 /* What a rank is doing, for the threads that watch it. Only the rank's thread writes it; other threads read it at any
- * time. The executor writes count, looks, where and wait; its caller writes the rest. */
+ * time. The executor writes count, polls, where and wait; its caller writes the rest. */
 struct exec_beat {
     _Atomic uint64_t count;                              /* grows with every action and kernel */
-    _Atomic uint64_t looks;                              /* grows while it waits, with every poll */
+    _Atomic uint64_t polls;                              /* grows while it waits, with every poll */
     _Atomic uint64_t step, where;                        /* where: the running action (exec_where); 0: none */
     _Atomic uint64_t slowest_ns;                         /* of all steps so far */
     atomic_int wait;                                     /* a rank, or one of the following */
@@ -96,10 +96,10 @@ static inline void exec_beat_count(struct exec_beat *b)
     uint64_t n = atomic_load_explicit(&b->count, memory_order_relaxed);
     atomic_store_explicit(&b->count, n + 1, memory_order_relaxed);
 }
-static inline void exec_beat_look(struct exec_beat *b)
+static inline void exec_beat_poll(struct exec_beat *b)
 {
-    uint64_t n = atomic_load_explicit(&b->looks, memory_order_relaxed);
-    atomic_store_explicit(&b->looks, n + 1, memory_order_relaxed);
+    uint64_t n = atomic_load_explicit(&b->polls, memory_order_relaxed);
+    atomic_store_explicit(&b->polls, n + 1, memory_order_relaxed);
 }
 static inline void exec_beat_wait(struct exec_beat *b, int whom)
 {

@@ -233,7 +233,7 @@ enum { WAIT_ALL = -1 };                                   /* cls: all posts */
 /* Waits for posts without slots that must be over before the action, according to its table. */
 int messages_wait(struct exec *s, const struct bound *b, const struct act *a, struct err *e);
 int posts_settle(struct exec *s, struct err *e);         /* all posts, at the end of a step */
-void posts_look(struct exec *s);                         /* of a traced step: which posts are done? */
+void posts_poll(struct exec *s);                         /* of a traced step: which posts are done? */
 void operands_place(struct bound *b, const struct act *a);/* sets the slots of the action's operands */
 int operands_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 /* until no reader of state remains; then a step may change it */

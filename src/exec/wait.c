@@ -34,7 +34,7 @@ static enum tp_state pending_test(struct exec *s, struct pending *p)
 
 /* While tracing, messages are tested after every kernel. Otherwise their end would be seen only when an action needs
  * them. */
-void posts_look(struct exec *s)
+void posts_poll(struct exec *s)
 {
     for (int i = 0; i < s->n_pending; i++) {
         struct pending *p = &s->pending[i];
@@ -55,7 +55,7 @@ static int pending_wait(struct exec *s, struct pending *p, struct err *e)
     for (unsigned tries = 0; state < TP_QUEUED; tries++) {
         if (meter_wait_for(s, &w, wait_part(p, state), e)) return -1;
         if (!tries) beat_waits(s, p->peer);
-        exec_beat_look(s->beat);
+        exec_beat_poll(s->beat);
         if (exec_aborted(s, e) || exec_progress(s, e)) return -1;
         state = pending_test(s, p);
         if (state < TP_QUEUED) wait_politely(tries);

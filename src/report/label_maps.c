@@ -149,7 +149,7 @@ static void contact_sheet_make(struct label_maps *m)
 }
 
 /* Whether a prediction wrote this map. The name does not tell: a user's images and labels have such names, too. */
-static bool map_look(int folder, const char *name)
+static bool map_check(int folder, const char *name)
 {
     const size_t n = strlen(name), tail = sizeof suffix - 1;
     struct stat st;
@@ -161,7 +161,7 @@ static bool map_look(int folder, const char *name)
 }
 
 /* With run.overwrite an earlier prediction may be replaced, but no folder that has other files. */
-static int earlier_look(const struct out_place *at, struct err *e)
+static int earlier_check(const struct out_place *at, struct err *e)
 {
     int fd = openat(at->dir, at->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), bad = 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -170,7 +170,7 @@ static int earlier_look(const struct out_place *at, struct err *e)
     if (!d) return err_set(e, E_CANTCREAT, "%s: cannot open: %s", at->path, strerror(errno));
     for (struct dirent *f; !bad && (f = readdir(d));) {
         if (!strcmp(f->d_name, ".") || !strcmp(f->d_name, "..")) continue;
-        const bool map = map_look(fd, f->d_name);
+        const bool map = map_check(fd, f->d_name);
         files = true;
         maps |= map;
         if (!map && strcmp(f->d_name, scores_name) && strcmp(f->d_name, montage_name))
@@ -192,7 +192,7 @@ static int folder_begin(struct label_maps *m, const struct out_place *at, struct
         return err_set(e, E_CANTCREAT, "%s: the name is too long", at->path);
     bool there = !fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW);
     m->replaces = there && S_ISDIR(st.st_mode) && m->j->conf->run.over_predictions;
-    if (m->replaces ? earlier_look(at, e) : out_look(at, &st, e)) return -1;
+    if (m->replaces ? earlier_check(at, e) : out_stat(at, &st, e)) return -1;
     if (there && !m->replaces) return err_set(e, E_CANTCREAT, "%s: is there already", at->path);
     snprintf(aside, sizeof aside, "%s.tmp", at->name);  /* out_folder_begin would empty it */
     if (!fstatat(at->dir, aside, &st, AT_SYMLINK_NOFOLLOW))
@@ -366,7 +366,7 @@ static int folder_commit(struct label_maps *m, struct err *e)
     text_add(&shown, "%s", m->folder.shown);
     text_add(&path, "%s/%s", shown.s, m->folder.name);
     struct out_place earlier = {.dir = dir, .path = path.s, .name = m->folder.name};
-    int bad = earlier_look(&earlier, e);                  /* checked again: a user may have added a file */
+    int bad = earlier_check(&earlier, e);                  /* checked again: a user may have added a file */
     if (bad) err_where(e, "the new maps are in %s/%s", shown.s, m->folder.aside);
     else bad = out_folder_aside(dir, shown.s, m->folder.name, e) < 0;
     if (bad) out_folder_close(&m->folder);

@@ -11,7 +11,7 @@
 struct spared_path { const struct stat *out, *folder; const char *key, *file; };
 
 /* If an input is a folder, all files in it count. */
-static void input_look(void *ctx, const char *key, const char *file)
+static void input_check(void *ctx, const char *key, const char *file)
 {
     struct spared_path *s = ctx;
     struct stat st;
@@ -26,9 +26,9 @@ static int spare(const struct conf *c, const char *what, const struct out_place 
 {
     struct stat out, folder;
     struct spared_path s = {.out = &out, .folder = &folder};
-    if (out_look(p, &out, e)) return -1;
+    if (out_stat(p, &out, e)) return -1;
     if (!out.st_nlink || fstat(p->dir, &folder)) return 0;
-    conf_inputs(c, input_look, &s);
+    conf_inputs(c, input_check, &s);
     if (!s.key) return 0;
     return err_set(e, E_CANTCREAT, "%s: %s would overwrite what is read%s%s", p->path, what,
                    *s.key ? " as " : ": the configuration", s.key);
@@ -108,7 +108,7 @@ static bool in_run(const struct conf *c, const char *path)
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
 /* If the folder is the run directory and does not exist, *p stays empty. */
-static int output_look(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
+static int output_check(const struct conf *c, const char *key, const char *path, struct out_place *p, struct err *e)
 {
     const char *name = name_of(path);
     if (!*path) return conf_error(c, key, e, "the name is empty");
@@ -150,7 +150,7 @@ int output_paths_check(struct outputs *keep, const struct conf *c, struct err *e
                                    measures ? c->run.kernel_table : NULL};
     struct out_place p[ALL] = {OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE, OUT_NOWHERE};
     int bad = 0;
-    for (int i = 0; i < ALL && !bad; i++) if (path[i]) bad = output_look(c, key[i], path[i], &p[i], e);
+    for (int i = 0; i < ALL && !bad; i++) if (path[i]) bad = output_check(c, key[i], path[i], &p[i], e);
     for (int i = 0; i < ALL && !bad; i++)
         for (int k = 0; k < i && !bad; k++)
             if (path[i] && path[k] && same_name(&p[i], path[i], &p[k], path[k]))

@@ -19,7 +19,7 @@ static const char weights[] = "weights.safetensors", weights_old[] = "weights.sa
 enum { T = 1 << RUNDIR_TRAIN, E = 1 << RUNDIR_EVALUATE, P = 1 << RUNDIR_PROFILE };
 static const struct own { const char *name; unsigned use, result; mode_t kind; bool old; } owns[] = {
     {metrics, T | E, 0, S_IFREG, true},
-    {LR_OVERRIDES_FILE, T, 0, S_IFREG, true},
+    {LIVE_SETTINGS_FILE, T, 0, S_IFREG, true},
     {weights, T, T, S_IFREG, false},
     {weights_old, T, 0, S_IFREG, false},
     {"confusion.csv", T | E, 0, S_IFREG, true},
@@ -205,7 +205,7 @@ static int look(const char *path, int *fd, struct err *e)
     return bad;
 }
 
-int rundir_look(const struct conf *c, enum rundir_use use, struct err *e)
+int rundir_inspect(const struct conf *c, enum rundir_use use, struct err *e)
 {
     int fd, bad = look(c->run.directory, &fd, e) || (fd >= 0 && kinds_check(fd, c->run.directory, c, use, e));
     if (fd >= 0) close(fd);
@@ -250,7 +250,7 @@ static bool same_file(const struct rundir *d, const char *name, const struct sta
 
 struct eaten { const struct rundir *d; const char *key, *file, *name; };
 
-static void input_look(void *ctx, const char *key, const char *file)
+static void input_check(void *ctx, const char *key, const char *file)
 {
     struct eaten *x = ctx;
     struct stat st;
@@ -263,7 +263,7 @@ static void input_look(void *ctx, const char *key, const char *file)
 static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct eaten x = {.d = d};
-    conf_inputs(c, input_look, &x);
+    conf_inputs(c, input_check, &x);
     if (!x.name) return 0;
     return err_set(e, E_CANTCREAT, "%s: is read%s%s, but the run would replace it as its %s; use another --run-dir",
                    x.file, *x.key ? " as " : ": the configuration", x.key, x.name);

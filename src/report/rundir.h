@@ -5,7 +5,7 @@
 #include "base/out.h"
 #include "conf/conf.h"
 
-#define LR_OVERRIDES_FILE "rates.jsonl"                   /* settings changed during the run, in the run directory */
+#define LIVE_SETTINGS_FILE "rates.jsonl"                   /* settings changed during the run, in the run directory */
 struct rundir {
     const char *path;
     int fd, lock;                                          /* -1: not open */
@@ -19,7 +19,7 @@ struct rundir {
 enum rundir_use { RUNDIR_TRAIN, RUNDIR_EVALUATE, RUNDIR_PROFILE };
 /* 73 if a run could neither use nor make the directory: no permission, a name that is too long, a link or device under
  * the name of a run's file. Creates nothing and locks nothing. */
-int rundir_look(const struct conf *c, enum rundir_use use, struct err *e);
+int rundir_inspect(const struct conf *c, enum rundir_use use, struct err *e);
 /* The same, and locks the directory if it exists. 75 names the process that uses it. 73 if it has results of such a use
  * and overwrite is not set. */
 int rundir_check(struct rundir *d, const struct conf *c, enum rundir_use use, struct err *e);

@@ -107,7 +107,7 @@ static int straggler_report(struct loop *l, const struct result *r, int rank, bo
     return metrics_event(l->q.metrics, o, e);
 }
 
-static int stragglers_look(struct loop *l, const struct result *r, struct err *e)
+static int stragglers_check(struct loop *l, const struct result *r, struct err *e)
 {
     if ((int)r->o.plan != l->q.job->plan_of[PLAN_FULL]) return 0;
     for (int i = 0; i < job_world(l->q.job); i++) {
@@ -163,7 +163,7 @@ static int result_step(struct loop *l, const struct result *r, struct err *e)
     slow_layers_lines(l);
     if (l->q.events && tensorboard_step(l->q.events, r, e)) return -1;
     if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e) || rerun_note(l, r, e)) return -1;
-    return stragglers_look(l, r, e);
+    return stragglers_check(l, r, e);
 }
 
 static void batch_count(struct loop *l, const struct result *r)

@@ -20,7 +20,7 @@ struct loop_request {
     struct terminal *screen;                              /* for the progress line */
     struct save *save;
     const struct ckpt *from;                              /* NULL, or the checkpoint from which the run continues */
-    struct rates *rates;                                  /* changes that were set before; the loop adds to them */
+    struct live_settings *rates;                         /* changes that were set before; the loop adds to them */
     const double *best;                                   /* NULL, or the best score on disk */
     const struct opts *opts; const struct text *file;     /* the command line; the configuration file at the start */
     struct tp *tp;                                        /* to abort a job whose executor hangs */

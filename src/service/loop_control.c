@@ -87,8 +87,8 @@ static int rate_parse(const char *key, const char *value, double *rate, struct e
 
 static int rate_note(struct loop *l, const struct rate_from *f, const struct rate_change *c, struct err *e)
 {
-    const char *at = liveness_wait_file(LR_OVERRIDES_FILE);
-    int bad = lr_overrides_note(l->q.rates, l->q.dir->fd, l->q.dir->path, f, c, e);
+    const char *at = liveness_wait_file(LIVE_SETTINGS_FILE);
+    int bad = live_settings_note(l->q.rates, l->q.dir->fd, l->q.dir->path, f, c, e);
     liveness_wait_file(at);
     return bad;
 }
@@ -159,7 +159,7 @@ static void follow_take(struct compared *c)
  * has another one. */
 static int reload_note(struct loop *l, const struct conf *now, const json_t *changed, struct err *e)
 {
-    struct rates *r = l->q.rates;
+    struct live_settings *r = l->q.rates;
     loop_revoke(l);
     const uint64_t step = l->sequencer.step + 1;
     const struct rate_from none = {.step = step};

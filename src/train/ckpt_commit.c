@@ -109,7 +109,7 @@ int save_old_remove(const struct save *s, int dir, const char *shown, struct err
 
 /* Checks that a file that another rank reported is in rank 0's folder: that rank's host may have a local folder of the
  * same name. Opening the file makes a network file system ask its server. */
-static int part_look(const struct save *s, const struct out_folder *f, int rank, const struct ckpt_file *is,
+static int part_check(const struct save *s, const struct out_folder *f, int rank, const struct ckpt_file *is,
                      struct err *e)
 {
     struct stat st;
@@ -126,10 +126,10 @@ static int part_look(const struct save *s, const struct out_folder *f, int rank,
                    why ? strerror(why) : size);
 }
 
-static int parts_look(const struct save *s, const struct out_folder *f, const struct saved *part, struct err *e)
+static int parts_check(const struct save *s, const struct out_folder *f, const struct saved *part, struct err *e)
 {
     for (int i = 0; i < save_ranks(s); i++)
-        for (int j = 0; j < part[i].n; j++) if (part_look(s, f, i, &part[i].file[j], e)) return -1;
+        for (int j = 0; j < part[i].n; j++) if (part_check(s, f, i, &part[i].file[j], e)) return -1;
     return 0;
 }
 
@@ -140,7 +140,7 @@ int ckpt_commit(struct save *s, int dir, const char *shown, const struct saved *
     struct ckpt_file index;
     char name[CKPT_NAME];
     int bad = out_folder_join(&f, dir, shown, ckpt_name(s->o.step, name), e);
-    if (!bad) bad = parts_look(s, &f, part, e);
+    if (!bad) bad = parts_check(s, &f, part, e);
     if (!bad) bad = index_write(s, &f, &index, e) || manifest_write(s, &f, &index, part, bytes, e);
     if (!bad && s->lead.metrics >= 0 && fdatasync(s->lead.metrics) && errno != EINVAL)
         bad = err_set(e, E_IO, "%s/metrics.jsonl: %s", s->q.dir, strerror(errno));

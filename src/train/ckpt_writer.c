@@ -154,8 +154,8 @@ void save_leave(struct save *s)
 }
 
 /* Makes the new checkpoint folder survive a loss of power. Outside of a checkpoint only rank 0 makes names that
- * resuming needs: this folder, metrics.jsonl (rundir_sync) and rates.jsonl (lr_overrides_note). Each rank syncs its own
- * files and their folder (st_out_commit) before it reports them to rank 0. */
+ * resuming needs: this folder, metrics.jsonl (rundir_sync) and rates.jsonl (live_settings_note). Each rank syncs its
+ * own files and their folder (st_out_commit) before it reports them to rank 0. */
 static int run_sync(const struct save *s)
 {
     int fd = openat(s->lead.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -121,7 +121,7 @@ static int recv_bytes(struct control *s, struct tp_message m, void (*idle)(unsig
     int before = atomic_load(&s->beat->wait);
     exec_beat_wait(s->beat, from);
     for (unsigned tries = 0;; tries++) {
-        exec_beat_look(s->beat);
+        exec_beat_poll(s->beat);
         if (control_poll(s, e)) return -1;
         if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
         int got = s->tp->ops->recv_msg(s->tp, &m, e);

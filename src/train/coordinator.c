@@ -73,7 +73,7 @@ static int publish(struct control *s, const struct coordinator *l, bool *busy, s
     if (eval_gather_take(s, l, e)) return -1;
     while (!queue_put(l->results, r)) {
         if (atomic_load(abort_code())) return -1;
-        exec_beat_look(s->beat);
+        exec_beat_poll(s->beat);
         control_pause();
     }
     s->first_open++;
@@ -200,7 +200,7 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     r->ns = clock_ns() - began;
-    while (!queue_put(l->results, r)) exec_beat_look(s->beat), control_pause();
+    while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();
     l->wake(l->ctx);
     return 0;
 }
@@ -216,7 +216,7 @@ static int roll_back(struct control *s, const struct coordinator *l, struct err 
     r->o.code = damaged.code;
     r->o.n_skipped = exec_past(s->exec).n_skipped;
     snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
-    while (!queue_put(l->results, r)) exec_beat_look(s->beat), control_pause();
+    while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();
     l->wake(l->ctx);
     return 0;
 }
@@ -271,7 +271,7 @@ static void reports_await(struct control *s)
 static int turn(struct control *s, const struct coordinator *l, bool *end, struct err *e)
 {
     bool busy = false, idle = !s->tasks.n && s->first_open == s->n_opened;
-    exec_beat_look(s->beat);
+    exec_beat_poll(s->beat);
     if (take_orders(s, l, idle ? 5 : 0, e) || control_poll(s, e) || publish(s, l, &busy, e)) return -1;
     publish_costs(s, l);
     publish_mark(s, l);

@@ -79,7 +79,7 @@ static void seat_near(const struct be_ops *be, struct seat *mine)
     mine->near = (struct numa_info){.gpu = -1, .cores = -1};
     if (!be->bus || mine->bad || sched_getaffinity(0, sizeof cores, &cores)) return;
     be->bus(mine->unit, bus);
-    numa_look("/sys", bus, &cores, &mine->near);
+    numa_read("/sys", bus, &cores, &mine->near);
     if (mine->near.gpu >= 0) mine->near.refused = numa_prefer(mine->near.gpu);
 }
 

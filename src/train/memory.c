@@ -58,7 +58,7 @@ static struct memory_pool *pool_add(struct memory_info *w, uint64_t id, uint64_t
 
 static uint64_t left(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 
-static void host_look(const char *root, struct memory_info *w)
+static void host_read(const char *root, struct memory_info *w)
 {
     struct text t = {0};
     bool there = file_read(root, "/proc", "meminfo", &t) && strstr(t.s, "MemAvailable:");
@@ -88,7 +88,7 @@ static uint64_t level_used(const char *root, const char *dir, const struct cg_ki
     return used == UINT64_MAX ? 0 : left(used, files);
 }
 
-static void level_look(const char *root, const char *dir, const struct cg_kind *k, struct memory_info *w)
+static void level_read(const char *root, const char *dir, const struct cg_kind *k, struct memory_info *w)
 {
     char path[4096];
     struct stat st;
@@ -114,11 +114,11 @@ static bool counts_below(const char *root, const char *dir)
 }
 
 /* Reads all levels from dir up to the mount point. */
-static void levels_look(const char *root, char *dir, size_t mount, const struct cg_kind *k, struct memory_info *w)
+static void levels_read(const char *root, char *dir, size_t mount, const struct cg_kind *k, struct memory_info *w)
 {
     for (bool first = true;; first = false) {
         if (!first && k == &CG_V1 && !counts_below(root, dir)) return;
-        level_look(root, dir, k, w);
+        level_read(root, dir, k, w);
         char *slash = strrchr(dir, '/');
         if (strlen(dir) <= mount || !slash) return;
         *slash = '\0';
@@ -175,7 +175,7 @@ static bool group_find(const char *text, bool v2, char *out, size_t n)
 }
 
 /* A container's mount may begin at its own group; the path is then below that. */
-static void mount_look(const char *root, const char *line, const char *groups, struct memory_info *w)
+static void mount_read(const char *root, const char *line, const char *groups, struct memory_info *w)
 {
     char from[2048], at[2048], group[2048], dir[4200];
     bool v2;
@@ -184,16 +184,16 @@ static void mount_look(const char *root, const char *line, const char *groups, s
     bool below = !strncmp(group, from, n) && (group[n] == '/' || !group[n]) && !strstr(group, "/..");
     const char *path = below && strcmp(group + n, "/") ? group + n : "";
     snprintf(dir, sizeof dir, "%s%s", at, path);
-    levels_look(root, dir, mount, v2 ? &CG_V2 : &CG_V1, w);
+    levels_read(root, dir, mount, v2 ? &CG_V2 : &CG_V1, w);
 }
 
-static void cgroups_look(const char *root, struct memory_info *w)
+static void cgroups_read(const char *root, struct memory_info *w)
 {
     struct text groups = {0}, mounts = {0};
     char *save = NULL;
     if (file_read(root, "/proc/self", "cgroup", &groups) && file_read(root, "/proc/self", "mountinfo", &mounts))
         for (char *line = strtok_r(mounts.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-            mount_look(root, line, groups.s, w);
+            mount_read(root, line, groups.s, w);
     text_free(&groups);
     text_free(&mounts);
 }
@@ -210,7 +210,7 @@ static uint64_t stacks_bytes(int threads)
     return (uint64_t)(threads + OTHERS) * (known ? r.rlim_cur : usual);
 }
 
-static void limits_look(const char *root, int threads, struct memory_info *w)
+static void limits_read(const char *root, int threads, struct memory_info *w)
 {
     static const struct { int which; const char *line, *name; } kind[] = {
         {RLIMIT_AS, "VmSize", "the process's address space (ulimit -v)"},
@@ -230,12 +230,12 @@ static void limits_look(const char *root, int threads, struct memory_info *w)
     text_free(&t);
 }
 
-void memory_look(const char *root, int threads, struct memory_info *w)
+void memory_read(const char *root, int threads, struct memory_info *w)
 {
     *w = (struct memory_info){0};
-    limits_look(root, threads, w);
-    host_look(root, w);
-    cgroups_look(root, w);
+    limits_read(root, threads, w);
+    host_read(root, w);
+    cgroups_read(root, w);
 }
 
 /* ---- pools of ranks ---------------------------------------------------------------------------------------------- */

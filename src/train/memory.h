@@ -13,7 +13,7 @@ struct memory_pool { uint64_t id, bytes; bool own, soft; char name[112]; };
 enum { MEMORY_POOLS = 12 };
 struct memory_info { int host, n; struct memory_pool pool[MEMORY_POOLS]; };
 /* root: prefix of all paths, "" except in tests; threads: that the process will start to compute. */
-void memory_look(const char *root, int threads, struct memory_info *w);
+void memory_read(const char *root, int threads, struct memory_info *w);
 
 /* from: for each pool, its entry in the first word that has it. */
 struct memory {

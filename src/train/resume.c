@@ -174,7 +174,7 @@ static const struct ckpt_setting *difference(const struct setup *b, const char *
 static void setting_follow(void *ctx, const char *key)
 {
     struct resume *r = ctx;
-    const char *now = json_string_value(lr_overrides_value(&r->rates, key, UINT64_MAX));
+    const char *now = json_string_value(live_settings_value(&r->rates, key, UINT64_MAX));
     for (int i = 0; i < r->from.n_settings; i++) {
         struct ckpt_setting *s = &r->from.setting[i];
         if (strcmp(s->key, key) != 0) continue;
@@ -183,13 +183,13 @@ static void setting_follow(void *ctx, const char *key)
     }
 }
 
-static int lr_overrides_take(struct setup *b, struct err *e)
+static int live_settings_take(struct setup *b, struct err *e)
 {
     struct resume *r = &b->resume;
     const struct rate_from first = {.any = r->from.has_rate, .rate = r->from.rate};
     if (b->dir.fd < 0) return 0;
-    if (lr_overrides_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
-    lr_overrides_keys(&r->rates, setting_follow, r);
+    if (live_settings_read(&r->rates, b->dir.fd, b->dir.path, r->from.step, &first, e)) return -1;
+    live_settings_keys(&r->rates, setting_follow, r);
     return 0;
 }
 
@@ -376,7 +376,7 @@ static int newest_find(struct setup *b, int dir, const char *shown, struct err *
             free(r->now.run);
             r->now.run = mem_strdup(r->from.run);
         }
-        bad |= lr_overrides_take(b, e) || settings_fit(b, shown, e);
+        bad |= live_settings_take(b, e) || settings_fit(b, shown, e);
         best_find(b, dir, shown, step, n);
     }
     free(step);
@@ -390,7 +390,7 @@ int resume_find(struct setup *b, struct err *e)
     if (strcmp(b->conf->run.resume, "no") == 0) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
-    if (!bad && !b->resume.found && b->world->rank == 0) bad = lr_overrides_take(b, e);
+    if (!bad && !b->resume.found && b->world->rank == 0) bad = live_settings_take(b, e);
     if (!bad && !b->resume.found && b->world->rank == 0)
         text_add(&b->notes, "note: there is no checkpoint to resume from in %s: starting anew\n",
                  b->conf->run.directory);
@@ -417,54 +417,54 @@ static json_t *value_now(const struct setup *b, const char *key)
 static void key_compare(void *ctx, const char *key)
 {
     struct comparison *t = ctx;
-    const struct rates *r = &t->b->resume.rates;
+    const struct live_settings *r = &t->b->resume.rates;
     if (!conf_is_live(key)) return;                       /* settings_fit handles it */
-    json_t *now = value_now(t->b, key), *was = json_deep_copy(lr_overrides_value(r, key, t->step));
-    bool last = json_equal(now, lr_overrides_value(r, key, UINT64_MAX)),
-        first = json_equal(now, lr_overrides_value(r, key, 0));
+    json_t *now = value_now(t->b, key), *was = json_deep_copy(live_settings_value(r, key, t->step));
+    bool last = json_equal(now, live_settings_value(r, key, UINT64_MAX)),
+        first = json_equal(now, live_settings_value(r, key, 0));
     t->differs |= !last && !(first && !t->b->resume.found);
     json_object_set_new(t->now, key, json_pack("[o,o]", was, now));
 }
 
-struct made { const struct rates *r; uint64_t step; struct conf *c; struct err *e; };
+struct made { const struct live_settings *r; uint64_t step; struct conf *c; struct err *e; };
 
 static void key_put(void *ctx, const char *key)
 {
     struct made *m = ctx;
     struct err why = {0};
-    if (!conf_is_live(key) || !conf_put(m->c, key, json_string_value(lr_overrides_value(m->r, key, m->step)),
+    if (!conf_is_live(key) || !conf_put(m->c, key, json_string_value(live_settings_value(m->r, key, m->step)),
                                         &why)) return;
-    err_set(m->e, E_DATA, LR_OVERRIDES_FILE ": %s: %s", key, why.text);
+    err_set(m->e, E_DATA, LIVE_SETTINGS_FILE ": %s: %s", key, why.text);
 }
 
 /* The settings of a step. */
 static const struct conf *conf_make(struct setup *b, uint64_t step, struct err *e)
 {
-    struct rates *r = &b->resume.rates;
+    struct live_settings *r = &b->resume.rates;
     struct made m = {r, step, reload_make(b->opts, b->file.n ? b->file.s : "", b->file.n, e), e};
     if (!m.c) return NULL;
     *vec_push(&r->own) = m.c;
-    lr_overrides_keys(r, key_put, &m);
+    live_settings_keys(r, key_put, &m);
     return e->code ? NULL : m.c;
 }
 
 static int confs_make(struct setup *b, struct err *e)
 {
-    struct rates *r = &b->resume.rates;
+    struct live_settings *r = &b->resume.rates;
     if (!r->w.n) return 0;
     if (!(r->before = conf_make(b, r->w.v[0].step - 1, e))) return -1;
     for (int i = 0; i < r->w.n; i++) if (!(r->w.v[i].conf = conf_make(b, r->w.v[i].step, e))) return -1;
     return 0;
 }
 
-static void lr_overrides_report(struct setup *b)
+static void live_settings_report(struct setup *b)
 {
-    const struct rates *r = &b->resume.rates;
+    const struct live_settings *r = &b->resume.rates;
     for (int i = 0; i < r->v.n; i++) {
         const struct rate_from *f = &r->v.v[i];
         if (f->any)
             text_add(&b->notes, "note: train.learning_rate is %.9g again from step %llu on, as it was set (%s/%s)\n",
-                     f->rate, (unsigned long long)f->step, b->dir.path, LR_OVERRIDES_FILE);
+                     f->rate, (unsigned long long)f->step, b->dir.path, LIVE_SETTINGS_FILE);
     }
     for (int i = 0; i < r->w.n; i++) {
         const char *key, *now;
@@ -473,7 +473,7 @@ static void lr_overrides_report(struct setup *b)
             if (!conf_is_live(key)) continue;
             now = json_string_value(json_array_get(both, 1));
             text_add(&b->notes, "note: %s is %s again from step %llu on, as it was reloaded (%s/%s)\n", key,
-                     spelled(now), (unsigned long long)r->w.v[i].step, b->dir.path, LR_OVERRIDES_FILE);
+                     spelled(now), (unsigned long long)r->w.v[i].step, b->dir.path, LIVE_SETTINGS_FILE);
         }
     }
 }
@@ -485,12 +485,12 @@ int resume_rates(struct setup *b, struct err *e)
     const struct rate_from none = {.step = t.step + 1};
     if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
     t.now = json_object();
-    lr_overrides_keys(&r->rates, key_compare, &t);
+    live_settings_keys(&r->rates, key_compare, &t);
     bool unset = r->rate_anew && (r->rates.first.any || r->rates.v.n);
     const struct rate_change file = {.step = t.step + 1, .changed = t.differs ? json_incref(t.now) : NULL};
     json_decref(t.now);
-    if (!unset && !t.differs) lr_overrides_report(b);
-    else if (lr_overrides_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
+    if (!unset && !t.differs) live_settings_report(b);
+    else if (live_settings_note(&r->rates, b->dir.fd, b->dir.path, unset ? &none : NULL, t.differs ? &file : NULL, e))
         return -1;
     return confs_make(b, e);
 }
@@ -566,7 +566,7 @@ int resume_back(void *ctx, uint64_t step, struct err *e)
 void resume_free(struct resume *r)
 {
     free(r->passed);
-    lr_overrides_free(&r->rates);
+    live_settings_free(&r->rates);
     ckpt_free(&r->from);
     ckpt_free(&r->now);
 }

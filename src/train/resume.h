@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include "ckpt/checkpoint.h"
 #include "conf/conf.h"
-#include "train/lr_overrides.h"
+#include "train/live_settings.h"
 #include "exec/exec.h"
 
 struct setup;
@@ -12,7 +12,7 @@ struct resume {
     bool found;
     bool rate_anew;                                       /* rank 0: the configuration has another learning rate */
     struct ckpt from;                                     /* if found; on every rank */
-    struct rates rates;                                   /* rank 0: changes that were set before */
+    struct live_settings rates;                          /* rank 0: changes that were set before */
     struct ckpt now;                                      /* rank 0: settings for this run's manifests */
     bool any; double best;                                /* rank 0: the best score on disk, by checkpoint.best */
     char *passed;                               /* rank 0: the first checkpoint that was skipped, and why; NULL: none */

@@ -32,7 +32,7 @@ bool sequencer_only_warms(const struct job *j)
 
 const struct conf *sequencer_conf(const struct sequencer *c, uint64_t step)
 {
-    return lr_overrides_conf(c->rates, step, c->conf);
+    return live_settings_conf(c->rates, step, c->conf);
 }
 
 /* Schedules count epochs of data and updates, as torch's do if a skipped step calls no scheduler. */
@@ -40,7 +40,7 @@ double sequencer_rate(const struct sequencer *c, uint64_t step, uint64_t skips)
 {
     const struct conf *now = sequencer_conf(c, step);
     const struct rate_run r = rate_run_of(c->job, now);
-    struct rate_from set = lr_overrides_at(c->rates, step);
+    struct rate_from set = live_settings_at(c->rates, step);
     uint64_t skipped = skips + (c->known ? c->known->skipped : 0);
     struct rate_time at = {step - skipped, feed_visit(c->job->count[DS_TRAIN], c->position)};
     return rate_at(&r, set.any ? set.rate : now->train.learning_rate, at);
@@ -191,7 +191,7 @@ static int plan_index(const struct job *j, int full, int n)
 
 /* Fills in the rates that the next step may have. How many of the running steps have no update is known only when it
  * runs. */
-static void lr_overrides_fill(const struct sequencer *c, struct order *o)
+static void live_settings_fill(const struct sequencer *c, struct order *o)
 {
     uint64_t ahead = c->known ? o->step - 1 - c->known->step : 0;
     o->n_skipped = c->known ? c->known->skipped : 0;
@@ -208,7 +208,7 @@ static void next_train(struct sequencer *c, struct task *t)
     int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = ++c->step, .n = n,
                           .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n)};
-    lr_overrides_fill(c, &t->o);
+    live_settings_fill(c, &t->o);
     c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
     c->evaluate_due = evaluation_due(c, at);
@@ -239,7 +239,7 @@ static void next_evaluate(struct sequencer *c, struct task *t)
 
 static void next_checkpoint(struct sequencer *c, struct task *t)
 {
-    struct rate_from set = lr_overrides_at(c->rates, c->step + 1);
+    struct rate_from set = live_settings_at(c->rates, c->step + 1);
     t->o = (struct order){.kind = ORDER_CHECKPOINT, .step = c->step, .position = c->position,
                           .learning_rate = set.any ? set.rate : -1, .what = c->evaluate_due};
     c->saved = c->step;

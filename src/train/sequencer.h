@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include "ckpt/checkpoint.h"
 #include "report/result.h"
-#include "train/lr_overrides.h"
+#include "train/live_settings.h"
 #include "job/job.h"
 
 /* An order, and what rank 0 stores with it until all reports have come; then max_batch sample ids. */
@@ -36,7 +36,7 @@ struct known { uint64_t step, skipped; };
 struct sequencer {
     const struct job *job;
     const struct conf *conf;                              /* may change during the run; the current values */
-    const struct rates *rates;                            /* which of them apply to which step; NULL: always conf */
+    const struct live_settings *rates;                   /* which of them apply to which step; NULL: always conf */
     const struct known *known;                            /* NULL: no step is ever skipped */
     enum sequencer_phase phase;
     uint64_t step, steps, position, test_position, epoch;

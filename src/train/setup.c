@@ -103,7 +103,7 @@ static int phase_memory(struct setup *b, struct err *e)
     int n = one ? 1 : b->world->size, me = one ? 0 : b->world->rank;
     struct memory_info *w = mem_alloc((size_t)n * sizeof *w);
     (void)e;
-    memory_look("", (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
+    memory_read("", (int)b->conf->run.threads * (one ? b->world->size : 1), &w[me]);
     w[me].host = b->world->host;
     if (!one) b->world->allgather(b->world, w, sizeof *w);
     memory_make(w, n, one, &b->memory);

@@ -35,7 +35,7 @@ int cores_seek(struct setup *b, struct err *e)
     bool one = b->world->one_process;
     int n = one ? 1 : b->world->size, me = one ? 0 : b->world->rank;
     struct core_info *w = mem_alloc((size_t)n * sizeof *w);
-    cores_look(launched_any(), &w[me]);
+    cores_read(launched_any(), &w[me]);
     if (!one) b->world->allgather(b->world, w, sizeof *w);
     cores_spare(w, n, me, &b->spare);
     free(w);

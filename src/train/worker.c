@@ -50,7 +50,7 @@ static int turn(struct control *s, bool *end, struct err *e)
     if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
     const struct task *t = tasks_head(&s->tasks);
     exec_beat_wait(s->beat, t ? EXEC_WAITS_NOT : 0);
-    exec_beat_look(s->beat);
+    exec_beat_poll(s->beat);
     if (!t) { rest(s); return 0; }
     s->idle_since = 0;
     if (t->o.kind == ORDER_SAVE) return send_row(s, e);

@@ -33,8 +33,8 @@ static const struct tp_tag header_tag = {.bytes = sizeof(struct tp_tag)};
 static const uint64_t connect_ns = 60000000000u;
 static const uint64_t abort_ns = DEADLINE_NS(DEADLINE_RELEASE), finish_ns = DEADLINE_NS(DEADLINE_RELEASE);
 static const uint64_t told_ns = DEADLINE_NS(DEADLINE_TOLD), doubt_ns = DEADLINE_NS(DEADLINE_DOUBT);
-/* away_ns: a longer gap between two calls does not count; look_ns: how often peers are checked */
-static const uint64_t away_ns = 1000000000, look_ns = 10000000;
+/* away_ns: a longer gap between two calls does not count; poll_ns: how often peers are checked */
+static const uint64_t away_ns = 1000000000, poll_ns = 10000000;
 enum { ASKS = 8 };                                       /* questions within the patience */
 
 /* ---- failing --------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ int nccl_link_fail(struct nccl *n, const struct dev_link *k, ncclResult_t result
 /* ---- driving --------------------------------------------------------------------------------- */
 
 /* Has NCCL completed its call? 1; 0: not yet; -1: e. */
-int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e)
+int nccl_comm_poll(struct nccl *n, const struct dev_link *k, struct err *e)
 {
     ncclResult_t state, asked = ncclCommGetAsyncError(n->comm[k - n->d.link], &state);
     if (asked != ncclSuccess) return nccl_link_fail(n, k, asked, "NCCL", e);
@@ -154,7 +154,7 @@ int nccl_issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes
     const char *what = k->peer == TP_ALL ? "adding" : k->send ? "sending" : "receiving";
     if (r == ncclSuccess || r == ncclInProgress) return 0;
     /* an earlier failure is the cause */
-    return nccl_comm_look(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, what, e);
+    return nccl_comm_poll(n, k, e) < 0 ? -1 : nccl_link_fail(n, k, r, what, e);
 }
 
 /* An empty transfer is only its header. */
@@ -169,7 +169,7 @@ static int post_issue(struct nccl *n, const struct dev_link *k, struct dev_post 
 static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     struct tp *u = n->d.inner;
-    int through = p->tag.bytes ? nccl_comm_look(n, k, e) : 1;
+    int through = p->tag.bytes ? nccl_comm_poll(n, k, e) : 1;
     if (through <= 0) return through;
     if (dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream))) return -1;
     bool tells = k->send && k->peer != TP_ALL;
@@ -179,7 +179,7 @@ static int post_fly(struct nccl *n, const struct dev_link *k, struct dev_post *p
 }
 
 /* Tests the header of a receive that has not been issued. 1: it is here. */
-static int header_look(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
+static int header_check(struct nccl *n, const struct dev_link *k, struct dev_post *p, struct err *e)
 {
     struct tp *u = n->d.inner;
     if (p->announced) return 1;
@@ -196,7 +196,7 @@ static int post_step(struct dev *d, struct dev_link *k, struct dev_post *p, bool
     int got;
     switch ((enum nccl_stage)p->stage) {
     case HELD:
-        got = k->send ? 1 : header_look(n, k, p, e);
+        got = k->send ? 1 : header_check(n, k, p, e);
         if (got < 0) return -1;
         return got && first ? post_issue(n, k, p, e) : 0;
     case ISSUED:
@@ -277,7 +277,7 @@ static int link_watch(struct nccl *n, const struct dev_link *k, struct err *e)
 }
 
 /* Only time in which this rank calls progress counts, so a stopped job loses no peer. */
-static int peers_look(struct nccl *n, struct err *e)
+static int peers_poll(struct nccl *n, struct err *e)
 {
     struct word w;
     struct tp_message m = {-1, TP_WATCH, &w, sizeof w};
@@ -285,8 +285,8 @@ static int peers_look(struct nccl *n, struct err *e)
     uint64_t clock = clock_ns(), gap = n->polled ? clock - n->polled : 0;
     n->polled = clock;
     n->now += gap < away_ns ? gap : 0;
-    if (n->now - n->looked < look_ns) return 0;
-    n->looked = n->now;
+    if (n->now - n->peers_polled < poll_ns) return 0;
+    n->peers_polled = n->now;
     while ((got = dev_recv_msg(&n->d.tp, &m, e)) > 0) {
         if (m.n != sizeof w)
             return err_set(e, E_INTERNAL, "rank %d heard %zu bytes about a link instead of %zu", n->d.me, m.n,
@@ -303,9 +303,9 @@ static int drive(struct nccl *n, struct err *e)
     if (d->inner->ops->progress(d->inner, e)) return -1;
     for (int i = 0; i < d->n_links; i++) {
         struct dev_link *k = &d->link[i];
-        if (k->first >= 0 && (nccl_comm_look(n, k, e) < 0 || dev_drive(d, k, &steps, e))) return -1;
+        if (k->first >= 0 && (nccl_comm_poll(n, k, e) < 0 || dev_drive(d, k, &steps, e))) return -1;
     }
-    return peers_look(n, e);
+    return peers_poll(n, e);
 }
 
 /* A failed transport still drives small messages, because one may bring the cause. If it only lost a peer, the failure
@@ -368,7 +368,7 @@ static int comm_finish(struct nccl *n, int i)
     int through = 0;
     ncclResult_t r = ncclCommFinalize(n->comm[i]);
     if (r != ncclSuccess && r != ncclInProgress) return -1;
-    while ((through = nccl_comm_look(n, &n->d.link[i], &none)) == 0 && clock_ns() < until) sched_yield();
+    while ((through = nccl_comm_poll(n, &n->d.link[i], &none)) == 0 && clock_ns() < until) sched_yield();
     if (through <= 0) return -1;
     ncclCommDestroy(n->comm[i]);
     n->comm[i] = NULL;

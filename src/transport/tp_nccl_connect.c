@@ -50,7 +50,7 @@ static int link_wait(struct nccl *n, const struct dev_link *k, cudaEvent_t event
     uint64_t began = clock_ns();
     for (int got = 0; !got;) {
         if (handshake_poll(&n->meet, e) || (got = event ? dev_reached(&n->d, k, event, e) : 1) < 0) return -1;
-        int through = nccl_comm_look(n, k, e);
+        int through = nccl_comm_poll(n, k, e);
         if (through < 0) return -1;
         got = got && through;
         if (clock_ns() - began > n->q.connect_ns)

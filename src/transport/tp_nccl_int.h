@@ -27,7 +27,7 @@ struct nccl {
     /* clock_ns of the last progress; time of the watches: ns in which progress was called */
     uint64_t polled, now;
     /* on that clock: the last end of a transfer, the last check of peers */
-    uint64_t moved, looked;
+    uint64_t moved, peers_polled;
     ncclComm_t *comm;                                    /* of each link */
     char (*via)[NCCL_VIA];                               /* the way of each link */
     struct nccl_log log;
@@ -45,7 +45,7 @@ static struct nccl *nccl_of(struct tp *t) { return (struct nccl *)t; }
 /* tp_ops.attach */
 int nccl_attach(struct tp *t, void *stream, const struct tp_use *use, int n_use, struct err *e);
 /* Has NCCL completed its call for this link? 1; 0: not yet; -1: e. */
-int nccl_comm_look(struct nccl *n, const struct dev_link *k, struct err *e);
+int nccl_comm_poll(struct nccl *n, const struct dev_link *k, struct err *e);
 /* Calls NCCL to send or receive on the link's communicator. */
 int nccl_issue(struct nccl *n, const struct dev_link *k, void *buf, size_t bytes, struct err *e);
 /* Sets e after a call of NCCL failed. Returns -1. */

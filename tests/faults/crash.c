@@ -31,7 +31,7 @@ static void folder_empty(int dir)
 }
 
 /* Has metrics.jsonl all steps up to that of the checkpoint which is said to be committed? */
-static int metrics_look(int run, const struct moment *m, struct err *e)
+static int metrics_check(int run, const struct moment *m, struct err *e)
 {
     struct text t = {0}, step = {0};
     char path[64];
@@ -62,7 +62,7 @@ static int recover(const struct job *j, const struct moment *m, struct err *e)
     if (dir >= 0) close(dir);
     if (newest < m->committed || newest > m->begun)
         return err_set(e, E_DATA, "the newest is %lu, committed was %lu, begun %lu", newest, m->committed, m->begun);
-    if (m->metrics && m->committed && metrics_look(run, m, e)) return -1;
+    if (m->metrics && m->committed && metrics_check(run, m, e)) return -1;
     dir = rig_checkpoints(run, e);
     if (dir < 0 || rig_save_alone(dir, next, e) || rig_newest(dir, &newest, e)) return -1;
     close(dir);

@@ -6,24 +6,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/out.h"
-#include "train/lr_overrides.h"
+#include "train/live_settings.h"
 
 enum { MOST = 1 << 26 };                                  /* bytes of a file: a million changes */
 
-void lr_overrides_add(struct rates *r, const struct rate_from *f)
+void live_settings_add(struct live_settings *r, const struct rate_from *f)
 {
     while (r->v.n && r->v.v[r->v.n - 1].step >= f->step) r->v.n--;
     *vec_push(&r->v) = *f;
 }
 
-struct rate_from lr_overrides_at(const struct rates *r, uint64_t step)
+struct rate_from live_settings_at(const struct live_settings *r, uint64_t step)
 {
     int n = r ? r->v.n : 0;
     while (n && r->v.v[n - 1].step > step) n--;
     return n ? r->v.v[n - 1] : r ? r->first : (struct rate_from){0};
 }
 
-const struct conf *lr_overrides_conf(const struct rates *r, uint64_t step, const struct conf *now)
+const struct conf *live_settings_conf(const struct live_settings *r, uint64_t step, const struct conf *now)
 {
     int n = r ? r->w.n : 0;
     if (!n) return now;
@@ -32,7 +32,7 @@ const struct conf *lr_overrides_conf(const struct rates *r, uint64_t step, const
     return c ? c : now;
 }
 
-const json_t *lr_overrides_value(const struct rates *r, const char *key, uint64_t step)
+const json_t *live_settings_value(const struct live_settings *r, const char *key, uint64_t step)
 {
     const json_t *found = NULL;
     for (int i = 0; i < r->w.n; i++) {
@@ -44,7 +44,7 @@ const json_t *lr_overrides_value(const struct rates *r, const char *key, uint64_
     return found;
 }
 
-void lr_overrides_keys(const struct rates *r, void (*f)(void *ctx, const char *key), void *ctx)
+void live_settings_keys(const struct live_settings *r, void (*f)(void *ctx, const char *key), void *ctx)
 {
     json_t *all = json_object(), *both;
     const char *key;
@@ -53,13 +53,13 @@ void lr_overrides_keys(const struct rates *r, void (*f)(void *ctx, const char *k
     json_decref(all);
 }
 
-static void changes_drop(struct rates *r, uint64_t from)
+static void changes_drop(struct live_settings *r, uint64_t from)
 {
     while (r->w.n && r->w.v[r->w.n - 1].step >= from) json_decref(r->w.v[--r->w.n].changed);
 }
 
 /* If a step has two changes, each key gets its value before the first one and after the last one. */
-static void change_add(struct rates *r, const struct rate_change *c)
+static void change_add(struct live_settings *r, const struct rate_change *c)
 {
     const char *key;
     json_t *both, *earlier;
@@ -77,14 +77,14 @@ static void change_add(struct rates *r, const struct rate_change *c)
     last->conf = c->conf;
 }
 
-void lr_overrides_free(struct rates *r)
+void live_settings_free(struct live_settings *r)
 {
     changes_drop(r, 0);
     for (int i = 0; i < r->own.n; i++) conf_free(r->own.v[i]);
     vec_free(&r->own);
     vec_free(&r->w);
     vec_free(&r->v);
-    *r = (struct rates){0};
+    *r = (struct live_settings){0};
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static bool changed_good(json_t *changed)
 }
 
 /* Adds the changes of one line. */
-static bool line_take(struct rates *r, const char *s, size_t n)
+static bool line_take(struct live_settings *r, const char *s, size_t n)
 {
     json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES, NULL), *step = json_object_get(o, "step");
     json_t *rate = json_object_get(o, "learning_rate"), *changed = json_object_get(o, "changed");
@@ -113,14 +113,14 @@ static bool line_take(struct rates *r, const char *s, size_t n)
     bool good = json_is_integer(step) && json_integer_value(step) > 0 && (rate || changed) &&
                 json_object_size(o) == 1u + (rate != NULL) + (changed != NULL) &&
                 (!rate || json_is_null(rate) || (f.any && f.rate >= 0)) && (!changed || changed_good(changed));
-    if (good && rate) lr_overrides_add(r, &f);
+    if (good && rate) live_settings_add(r, &f);
     if (good && changed) change_add(r, &(struct rate_change){.step = f.step, .changed = json_incref(changed)});
     json_decref(o);
     return good;
 }
 
 /* A last line without an end was never confirmed, so it is ignored. */
-static int lines_take(struct rates *r, const char *path, const char *s, size_t n, struct err *e)
+static int lines_take(struct live_settings *r, const char *path, const char *s, size_t n, struct err *e)
 {
     const char *end;
     for (int line = 1; (end = memchr(s, '\n', n)); line++) {
@@ -132,11 +132,11 @@ static int lines_take(struct rates *r, const char *path, const char *s, size_t n
     return 0;
 }
 
-static int file_take(struct rates *r, const char *shown, int fd, struct err *e)
+static int file_take(struct live_settings *r, const char *shown, int fd, struct err *e)
 {
     struct text path = {0}, t = {0};
     struct stat st;
-    text_add(&path, "%s/" LR_OVERRIDES_FILE, shown);
+    text_add(&path, "%s/" LIVE_SETTINGS_FILE, shown);
     int bad = fstat(fd, &st) ? err_set(e, E_IO, "%s: %s", path.s, strerror(errno))
             : !S_ISREG(st.st_mode) ? err_set(e, E_DATA, "%s: is not a list of changed settings", path.s)
             : text_read_fd(&t, fd, path.s, MOST, e) || lines_take(r, path.s, t.s, t.n, e);
@@ -145,24 +145,24 @@ static int file_take(struct rates *r, const char *shown, int fd, struct err *e)
     return bad ? -1 : 0;
 }
 
-int lr_overrides_read(struct rates *r, int dir, const char *shown, uint64_t step, const struct rate_from *first,
-                      struct err *e)
+int live_settings_read(struct live_settings *r, int dir, const char *shown, uint64_t step,
+                       const struct rate_from *first, struct err *e)
 {
-    struct rates all = {0};
-    int fd = openat(dir, LR_OVERRIDES_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    *r = (struct rates){.first = *first};
+    struct live_settings all = {0};
+    int fd = openat(dir, LIVE_SETTINGS_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *r = (struct live_settings){.first = *first};
     if (fd < 0 && errno == ENOENT) return 0;
-    int bad = fd < 0 ? err_set(e, E_IO, "%s/" LR_OVERRIDES_FILE ": %s", shown, strerror(errno))
+    int bad = fd < 0 ? err_set(e, E_IO, "%s/" LIVE_SETTINGS_FILE ": %s", shown, strerror(errno))
                      : file_take(&all, shown, fd, e);
     if (fd >= 0) close(fd);
-    for (int i = 0; i < all.v.n && !bad; i++) if (all.v.v[i].step > step) lr_overrides_add(r, &all.v.v[i]);
+    for (int i = 0; i < all.v.n && !bad; i++) if (all.v.v[i].step > step) live_settings_add(r, &all.v.v[i]);
     for (int i = 0; i < all.w.n && !bad; i++) {
         struct rate_change c = all.w.v[i];
         json_incref(c.changed);
         if (c.step > step) change_add(r, &c);
         else json_decref(c.changed);
     }
-    lr_overrides_free(&all);
+    live_settings_free(&all);
     return bad;
 }
 
@@ -188,25 +188,25 @@ static void line_print(struct text *t, const struct rate_from *f, const struct r
     text_add(t, "}\n");
 }
 
-int lr_overrides_note(struct rates *r, int dir, const char *shown, const struct rate_from *f,
-                      const struct rate_change *c, struct err *e)
+int live_settings_note(struct live_settings *r, int dir, const char *shown, const struct rate_from *f,
+                       const struct rate_change *c, struct err *e)
 {
     struct out_records file = {.fd = -1};
     struct text t = {0};
     bool had;
     line_print(&t, f, c);
-    int bad = out_records_append(&file, dir, shown, LR_OVERRIDES_FILE, &had, e);
+    int bad = out_records_append(&file, dir, shown, LIVE_SETTINGS_FILE, &had, e);
     off_t end = (off_t)file.size;
     if (!bad) bad = out_records_add(&file, t.s, t.n, false, e);
     if (!bad && record_sync(file.fd, dir)) {
         int why = errno;
         bool gone = !ftruncate(file.fd, end);
-        bad = err_set(e, E_IO, "%s/" LR_OVERRIDES_FILE ": %s%s", shown, strerror(why),
+        bad = err_set(e, E_IO, "%s/" LIVE_SETTINGS_FILE ": %s%s", shown, strerror(why),
                       gone ? "" : "; it may still apply when the run is resumed");
     }
     out_records_close(&file);
     text_free(&t);
-    if (!bad && f) lr_overrides_add(r, f);
+    if (!bad && f) live_settings_add(r, f);
     if (!bad && c) change_add(r, c);
     else if (c) json_decref(c->changed);
     return bad;

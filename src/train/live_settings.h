@@ -2,8 +2,8 @@
  * RUN/rates.jsonl records the steps at which they apply before the change is confirmed. So a run that is lost right
  * afterwards resumes with them, at the same steps, from however old a checkpoint. Thread: rank 0's loop; the table
  * alone: any. */
-#ifndef TRAIN_LR_OVERRIDES_H
-#define TRAIN_LR_OVERRIDES_H
+#ifndef TRAIN_LIVE_SETTINGS_H
+#define TRAIN_LIVE_SETTINGS_H
 #include <jansson.h>
 #include <stdbool.h>
 #include "base/mem.h"
@@ -18,7 +18,7 @@ struct rate_from { uint64_t step; bool any; double rate; };
 struct rate_change { uint64_t step; json_t *changed; const struct conf *conf; };
 /* first: before all of v; before: before all of w, NULL: not made. Steps of v and of w ascend. own: freed with the
  * table. */
-struct rates {
+struct live_settings {
     struct rate_from first;
     VEC(struct rate_from) v;
     VEC(struct rate_change) w;
@@ -27,22 +27,22 @@ struct rates {
 };
 /* Makes the table of a run that continues from a checkpoint of `step`, after which *first applied. Adds the later steps
  * from the file in the run directory. 65 names a line that is damaged, 74. */
-int lr_overrides_read(struct rates *r, int dir, const char *shown, uint64_t step, const struct rate_from *first,
-                      struct err *e);
+int live_settings_read(struct live_settings *r, int dir, const char *shown, uint64_t step,
+                       const struct rate_from *first, struct err *e);
 /* Adds one to the table. It replaces the entries of its step and of later steps. */
-void lr_overrides_add(struct rates *r, const struct rate_from *f);
+void live_settings_add(struct live_settings *r, const struct rate_from *f);
 /* Records a rate, a change of settings, or both of one step (f or c may be NULL) in the file, and adds them to the
  * table. 0: the record survives a loss of power. 73, 74: it was not recorded. Takes c->changed in any case. */
-int lr_overrides_note(struct rates *r, int dir, const char *shown, const struct rate_from *f,
-                      const struct rate_change *c, struct err *e);
+int live_settings_note(struct live_settings *r, int dir, const char *shown, const struct rate_from *f,
+                       const struct rate_change *c, struct err *e);
 /* The rate that applies to a step. r: NULL: none was set. */
-struct rate_from lr_overrides_at(const struct rates *r, uint64_t step);
+struct rate_from live_settings_at(const struct live_settings *r, uint64_t step);
 /* The settings of a step; `now` if nothing was reloaded or r is NULL. */
-const struct conf *lr_overrides_conf(const struct rates *r, uint64_t step, const struct conf *now);
+const struct conf *live_settings_conf(const struct live_settings *r, uint64_t step, const struct conf *now);
 /* The value of that key at a step after reloads: a JSON string, or null if it had no value. NULL: no reload changed
  * it. */
-const json_t *lr_overrides_value(const struct rates *r, const char *key, uint64_t step);
+const json_t *live_settings_value(const struct live_settings *r, const char *key, uint64_t step);
 /* Calls f once with each key that reloads changed. */
-void lr_overrides_keys(const struct rates *r, void (*f)(void *ctx, const char *key), void *ctx);
-void lr_overrides_free(struct rates *r);
+void live_settings_keys(const struct live_settings *r, void (*f)(void *ctx, const char *key), void *ctx);
+void live_settings_free(struct live_settings *r);
 #endif
