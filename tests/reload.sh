@@ -69,6 +69,19 @@ learning_rate = 0.1  warmup_steps = 2000  warmup_factor = 0.5
 learning_rate = 0.1  warmup_epochs = 200
 EOF
 
+# ---- a network whose graph sets the loss -----------------------------------------------------------------------------
+printf 'graph g\ninput x 10\nlabels t class\nout = linear(x) features=5\nloss = softmax_cross_entropy(out, t)\n' >g.txt
+sed 's/network = "toy"  classes = 5  input = {10}/graph = "g.txt"/; s/  loss = "mse"//; s/"onehot"/"class"/
+    ' start.conf >now.conf
+paused g 600
+sed -i 's/learning_rate = 0.1/learning_rate = 0.05/' now.conf
+ctl g reload || note <"$aside/said"
+gone
+run g --resume
+[ "$code" -eq 0 ] || why
+equal "the loss that a graph sets is no change" "$code $(live_settings_of g | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.05 "
+check "the file has the change alone" grep -q '"changed":{"train.learning_rate":\["0.1","0.05"\]}' g/rates.jsonl
+
 # ---- twice, with a rate that was set, and before any checkpoint ------------------------------------------------------
 cp start.conf now.conf
 paused r 20 -o checkpoint.every_steps=1000000

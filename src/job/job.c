@@ -64,11 +64,16 @@ int job_model(struct job *j, struct err *e)
 {
     j->graph = model_build(j->conf, e);
     if (!j->graph) return -1;
-    if (j->conf->train.loss || !model_loss(j->graph)) return 0;
-    struct conf *c = conf_copy(j->conf);
-    conf_derive(c, "train.loss", model_loss(j->graph));
-    j->conf = c;
+    j->conf = job_conf(j, j->conf);
     return 0;
+}
+
+const struct conf *job_conf(const struct job *j, const struct conf *c)
+{
+    if (c->train.loss || !model_loss(j->graph)) return c;
+    struct conf *copy = conf_copy(c);
+    conf_derive(copy, "train.loss", model_loss(j->graph));
+    return copy;
 }
 
 /* A short batch may have all samples. */

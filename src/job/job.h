@@ -65,8 +65,10 @@ bool job_wants(const struct job *j);
 int job_device(struct job *j, struct err *e);
 /* Describes the device `unit` of this host, on which the rank computes. 69. */
 int job_unit(struct job *j, int unit, struct err *e);
-/* j->conf becomes a copy if a graph file sets the loss. */
+/* j->conf becomes job_conf of it. */
 int job_model(struct job *j, struct err *e);
+/* c with the loss that a graph file sets: c itself, or a copy that lives as long as c. */
+const struct conf *job_conf(const struct job *j, const struct conf *c);
 /* Opens the data sets that this run reads. 65, 66, or 78 if they do not fit the configuration. */
 int job_data(struct job *j, struct err *e);
 /* The request for the batch size of that kind, which must be needed. */

@@ -186,7 +186,6 @@ static void conf_take(struct loop *l, const struct conf *now, const json_t *chan
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->sequencer.conf = l->progress.conf = l->policy.conf = now;
-    l->file = now;
 }
 
 /* Gives the configuration to q.rates, which frees it: steps that run again need the settings of their first time. */
@@ -216,8 +215,12 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     const char *at = liveness_wait_file("the configuration file");
     struct conf *now = reload_read(l->q.opts, l->file, changed, e);
     liveness_wait_file(at);
-    bool other = json_object_size(changed), taken = now && (!other || !reload_note(l, now, changed, e));
-    if (taken && other) conf_take(l, lent(l, now), changed);
+    const struct conf *full = now ? job_conf(l->q.job, now) : NULL;
+    bool other = json_object_size(changed), taken = now && (!other || !reload_note(l, full, changed, e));
+    if (taken && other) {
+        l->file = lent(l, now);
+        conf_take(l, full, changed);
+    }
     else conf_free(now);
     if (taken) {
         reloaded_report(l, changed);

@@ -445,7 +445,7 @@ static const struct conf *conf_make(struct setup *b, uint64_t step, struct err *
     if (!m.c) return NULL;
     *vec_push(&r->own) = m.c;
     live_settings_keys(r, key_put, &m);
-    return e->code ? NULL : m.c;
+    return e->code ? NULL : job_conf(&b->job, m.c);
 }
 
 static int confs_make(struct setup *b, struct err *e)
