@@ -164,10 +164,10 @@ static void job_fail(int who, int code, const char *text)
 {
     struct frame f = {.kind = FRAME_SUSPICION, .code = code, .who = who};
     snprintf(f.text, sizeof f.text, "%s", text);
-    bool heir = heartbeat.me != 0 && !heartbeat.threads;
+    bool leads = heartbeat.me != 0 && !heartbeat.threads;
     if (job_has_failed()) return;
     send_all(&f);
-    if (!heir) { abort_set_of(who, code, text); return; }
+    if (!leads) { abort_set_of(who, code, text); return; }
     if (!leader_take()) return;                           /* another process speaks and ends the job */
     log_quiet(false);
     log_error(code, text);

@@ -8,9 +8,9 @@
 
 /* pos: the receiver's compute action before which the receive is posted */
 struct msg { int chan, mb, from_rank, pos; };
-/* calm: of each rank, its last action that exchanges messages with other ranks of its pipeline; 0: none does. From
- * there on it may wait for other replicas without a circle of waits. */
-struct lowered_rows { struct lower *w; VEC(struct act) *compute; int *calm; VEC(struct msg) msg; };
+/* last_sent: of each rank, its last action that exchanges messages with other ranks of its pipeline; 0: none does. From
+ * there on it may wait for other replicas without a cycle of waits. */
+struct lowered_rows { struct lower *w; VEC(struct act) *compute; int *last_sent; VEC(struct msg) msg; };
 
 /* For one micro-batch. */
 static struct act act_make(enum act_op op, int stage, int mb, int chan)
@@ -119,17 +119,17 @@ static void compute_rows(struct lowered_rows *r, const struct sched *s)
 {
     const struct plan *p = r->w->p;
     for (int rank = 0; rank < p->n_ranks; rank++)
-        for (int i = 0, calm = last_crossing(r->w, s, rank); i < s->row[rank].n; i++) {
+        for (int i = 0, last = last_crossing(r->w, s, rank); i < s->row[rank].n; i++) {
             const struct sched_act *a = &s->row[rank].v[i];
             bool joined = p->stage[a->stage].joined;
             if (joined && a->op == ACT_W) continue;
             if (a->op == ACT_B && p->stage[a->stage].prog[PROG_R].n)
                 *vec_push(&r->compute[rank]) = act_make(ACT_R, a->stage, a->mb, -1);
-            if (i == calm) r->calm[rank] = r->compute[rank].n;
+            if (i == last) r->last_sent[rank] = r->compute[rank].n;
             struct act c = act_make(joined && a->op == ACT_B ? ACT_D : (enum act_op)a->op, a->stage, a->mb, -1);
             c.n_mb = a->n_mb;
             if (act_info[c.op].accumulates)
-                accumulate_emit(r, rank, c, i >= calm ? pieces_of(r->w, rank, a, (enum act_op)c.op) : 0);
+                accumulate_emit(r, rank, c, i >= last ? pieces_of(r->w, rank, a, (enum act_op)c.op) : 0);
             else *vec_push(&r->compute[rank]) = c;
         }
 }
@@ -261,7 +261,7 @@ static void finals_emit(struct lowered_rows *r, int rank, int i)
     bool added = i + 1 == r->compute[rank].n || a[1].op != ACT_A || a[1].stage != a->stage || a[1].mb != a->mb;
     int end;
     if (makes && added && a->mb + a->n_mb == w->p->n_mb) act_groups(w->p, a, &w->final[a->stage], &end);
-    if (i >= r->calm[rank]) replicas_final_emit(r->w, rank);
+    if (i >= r->last_sent[rank]) replicas_final_emit(r->w, rank);
 }
 
 static void row_emit(struct lowered_rows *r, const struct index *x, const struct arrivals *in, int rank)
@@ -320,7 +320,7 @@ static void tail_emit(struct lower *w, int rank)
 int lower_rows(struct lower *w, const struct sched *s, struct err *e)
 {
     struct lowered_rows r = {.w = w, .compute = mem_alloc((size_t)w->p->n_ranks * sizeof *r.compute),
-                             .calm = mem_alloc((size_t)w->p->n_ranks * sizeof *r.calm)};
+                             .last_sent = mem_alloc((size_t)w->p->n_ranks * sizeof *r.last_sent)};
     struct index x = {0};
     struct arrivals in = {0};
     compute_rows(&r, s);
@@ -334,7 +334,7 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
         if (w->p->req.mode == PLAN_TRAIN) tail_emit(w, rank);
     }
     for (int rank = 0; rank < w->p->n_ranks; rank++) vec_free(&r.compute[rank]);
-    free(r.compute); free(r.calm);
+    free(r.compute); free(r.last_sent);
     vec_free(&r.msg);
     index_free(&x);
     free(in.head); free(in.next); free(in.row);
