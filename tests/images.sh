@@ -66,10 +66,10 @@ trains going 1 -c images.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
 rm -r going/checkpoints/step-0000000[46]
 cp -r train other
 cp other/apple/whole.jpg other/apple/turned1.jpg
-refused "another picture" 78 'step-00000002: the digest of the training samples was .*--resume=force' 1 \
+refused "another picture" 78 'step-00000002: the training samples are other ones now.*--resume=force' 1 \
     -c images.conf --run-dir going --resume -o data.train=other
 sed '1s/0$/1/; 7s/1$/0/' train.list >other.list
-refused "other classes" 78 'step-00000002: the digest of the training samples was ' 1 \
+refused "other classes" 78 'step-00000002: the training samples are other ones now' 1 \
     -c images.conf --run-dir going --resume -o data.train=other.list -o data.test=test.list
 job 1 -c images.conf --run-dir going --resume -o 'data.train=a-{0..1}.tar'
 equal "archives of the same pictures go on" "$(hash_of going | tail -n 1)" "$want"
@@ -278,6 +278,6 @@ refused "a folder that is spelled almost so" 66 \
     -c images.conf -o data.train=trian --run-dir new
 refused "no folder" 66 '^mpstaged: -o data.train=none: none: No such file' 1 -c images.conf -o data.train=none \
     --run-dir new
-refused "too many classes" 78 'train has 3 classes, the model 2: model.classes$' 1 -c images.conf -o model.classes=2 \
-    --run-dir new
+refused "too many classes" 78 'train has 3 classes, the model has 2: change model.classes$' 1 -c images.conf \
+    -o model.classes=2 --run-dir new
 tap_done

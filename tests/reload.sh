@@ -79,8 +79,10 @@ ctl g reload || note <"$aside/said"
 gone
 run g --resume
 [ "$code" -eq 0 ] || why
-equal "the loss that a graph sets is no change" "$code $(live_settings_of g | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.05 "
-check "the file has the change alone" grep -q '"changed":{"train.learning_rate":\["0.1","0.05"\]}' g/rates.jsonl
+equal "the loss that a graph sets is no change" \
+    "$code $(live_settings_of g | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.05 "
+check "the file has the change alone" \
+    grep -q '"changed":{"train.learning_rate":\["0.1","0.05"\]}' g/rates.jsonl
 
 # ---- twice, with a rate that was set, and before any checkpoint ------------------------------------------------------
 cp start.conf now.conf
@@ -108,7 +110,7 @@ check "losses and evaluations are the same" cmp -s "$aside/a" "$aside/b"
 cp start.conf now.conf
 paused r 600 --overwrite
 for change in 's/learning_rate = 0.1/learning_rate = 0.05/' 's/every_steps = 500/every_steps = 700/' \
-    's/learning_rate = 0.05/learning_rate = 0.03/' 's/train  *{/& evaluate_every = 900 /'; do
+    's/learning_rate = 0.05/learning_rate = 0.03/' 's/train  *{/& evaluate_every = 2900 /'; do
     sed -i "$change" now.conf
     ctl r reload || note <"$aside/said"
 done
@@ -117,7 +119,7 @@ equal "four reloads of one step" "$(grep -c changed r/rates.jsonl) $(cut -d, -f1
 run r --resume
 [ "$code" -eq 0 ] || why
 equal "all of them count" "$code $(live_settings_of r | cut -d' ' -f2 | uniq | tr '\n' ' ')" "0 0.1 0.03 "
-check "the last one, too" grep -q '"event":"evaluation","step":900,' r/metrics.jsonl
+check "the last one, too" grep -q '"event":"evaluation","step":2900,' r/metrics.jsonl
 
 # ---- a file that was changed once more -------------------------------------------------------------------------------
 cp start.conf now.conf

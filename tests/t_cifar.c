@@ -136,7 +136,7 @@ START_TEST(what_does_not_fit)
     open_bad("source = cifar train = a.bin samples = 3", want, 78, "3 samples, but a.bin has 2");
     struct ds_pair w = want;
     w.classes = 9;
-    open_bad("source = cifar train = a.bin", w, 78, "a.bin has labels up to 9, the model 9 classes");
+    open_bad("source = cifar train = a.bin", w, 78, "a.bin has labels up to 9, the model has 9 classes");
 }
 END_TEST
 

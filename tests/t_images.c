@@ -226,9 +226,9 @@ START_TEST(what_does_not_fit)
     folder("f/b");
     give("rgb.jpg", "f/a/1.jpg");
     give("rgb.png", "f/b/1.png");
-    open_bad(IMAGES "f", want, 78, "t.conf:3: data.train:|2|3: model.classes");
+    open_bad(IMAGES "f", want, 78, "t.conf:3: data.train:|2|3|model.classes");
     put_text("list", "f/a/1.jpg 3\n");
-    open_bad(IMAGES "list", want, 78, "data.train: list has labels up to 3, the model 3 classes: model.classes");
+    open_bad(IMAGES "list", want, 78, "data.train: list has labels up to 3, the model has 3 classes");
     w.classes = 4;
     open_bad(IMAGES "list samples = 2", w, 78, "t.conf:3: data.samples: 2 samples, but list has 1");
     w.input = (struct shape){3, {4, 8, 8}};

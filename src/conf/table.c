@@ -88,9 +88,9 @@ const struct opt opt_table[] = {
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .bits = true, .text = "computing threads of each rank; decides results, so it is never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
-     .text = "initial weights: a safetensors file, a folder with one or with an index, or a run directory with final "
-             "weights or else a checkpoint; F16, BF16 and F64 become F32. Prefixes of PyTorch's wrappers (module., "
-             "_orig_mod., model.) are ignored"},
+     .text = "initial weights: a safetensors file, a folder with one or with an index, or a run directory; F16, BF16 "
+             "and F64 become F32. Prefixes of PyTorch's wrappers (module., _orig_mod., model.) are ignored. "
+             "See INITIAL WEIGHTS"},
     {"run.init_rename", OPT_TEXTS, AT(run.init_rename), NULL,
      .text = "rules \"PATTERN -> NAME\" for names in run.init_from, such as \"backbone.* -> *\"; the first rule "
              "that matches a name applies. See INITIAL WEIGHTS"},

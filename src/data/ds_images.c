@@ -162,13 +162,14 @@ static int augment_make(struct images *d, const struct conf *c, enum ds_part par
 static int classes_check(struct images *d, const struct conf *c, const char *key, struct err *e)
 {
     int64_t has = d->list.n_classes;
+    const char *where = c->model.graph ? ": change the last layer of model.graph" : ": change model.classes";
     if (ds_classes(d->list.path, &d->want, &d->classes, e)) return -1;
     if (d->list.class_name ? has == d->classes : has <= d->classes) return 0;
     if (!d->list.class_name)
-        return conf_error(c, key, e, "%s has labels up to %lld, the model %lld classes: model.classes", d->list.path,
-                          (long long)has - 1, (long long)d->classes);
-    return conf_error(c, key, e, "%s has %lld classes, the model %lld: model.classes", d->list.path, (long long)has,
-                      (long long)d->classes);
+        return conf_error(c, key, e, "%s has labels up to %lld, the model has %lld classes%s", d->list.path,
+                          (long long)has - 1, (long long)d->classes, where);
+    return conf_error(c, key, e, "%s has %lld classes, the model has %lld%s", d->list.path, (long long)has,
+                      (long long)d->classes, where);
 }
 
 /* sample NULL: all n */

@@ -243,8 +243,9 @@ static int stages_fit(struct job *j, struct err *e)
         char of[32] = "";
         int replicas = (int)j->conf->pipeline.replicas;
         if (replicas > 1) snprintf(of, sizeof of, "%d replicas of ", replicas);
-        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage",
-                          j->n_ranks * replicas, of, j->n_stages, j->n_stages == 1 ? "" : "s");
+        return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage, "
+                          "or use more stages or replicas", j->n_ranks * replicas, of, j->n_stages,
+                          j->n_stages == 1 ? "" : "s");
     }
     if (j->n_ranks == j->n_stages || j->rank_of) return 0;
     int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);

@@ -61,7 +61,8 @@ static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, 
 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
-static const char numerics_key[] = "the numerics line";
+static const char numerics_key[] = "the numerics line", network_key[] = "the network",
+                  samples_key[] = "the digest of the training samples";
 static const char last_batch[] = "train.last_batch";
 
 static bool last_batch_decides(const struct job *j)
@@ -94,9 +95,9 @@ static void settings_beside(const struct setup *b, struct ckpt *c)
     text_free(&graph);
     if (strcmp(b->conf->data.source, "synthetic"))
         snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
-    ckpt_setting_add(c, "the network", hash);
+    ckpt_setting_add(c, network_key, hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
-    ckpt_setting_add(c, "the digest of the training samples", *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
+    ckpt_setting_add(c, samples_key, *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
     ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? last.s : NULL);
     ckpt_setting_add(c, numerics_key, b->numerics.s);
     text_free(&last);
@@ -138,13 +139,15 @@ struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
 
 static const char *spelled(const char *value) { return value ? value : "unset"; }
 
-/* "KEY was VALUE and is VALUE now"; the numerics line has many words, so it is quoted. */
+/* "KEY was VALUE and is VALUE now"; the numerics line has many words, so it is quoted. A hash tells users nothing. */
 static char *changed_text(const struct ckpt_setting *s, const char *old)
 {
     const char *quote = strcmp(s->key, numerics_key) ? "" : "\"";
     struct text t = {0};
-    text_add(&t, "%s was %s%s%s and is %s%s%s now", s->key, quote, spelled(old), quote, quote, spelled(s->value),
-             quote);
+    if (old && s->value && !strcmp(s->key, network_key)) text_add(&t, "%s is another one now", s->key);
+    else if (old && s->value && !strcmp(s->key, samples_key)) text_add(&t, "the training samples are other ones now");
+    else text_add(&t, "%s was %s%s%s and is %s%s%s now", s->key, quote, spelled(old), quote, quote, spelled(s->value),
+                  quote);
     return t.s;
 }
 
