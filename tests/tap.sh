@@ -10,6 +10,17 @@ check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_te
 note() { sed 's/^/# /'; }
 # cases FEW MORE: the words of FEW, and with LONG=1 in the environment those of MORE: in check-long
 cases() { echo "$1${LONG:+ $2}"; }
+# python_has MODULE...: that Debian's Python finds them. To import torch would take a second.
+python_has() {
+    /usr/bin/python3 -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+} 2>/dev/null
+# results_of FILE: the lines "ok - text" and "not ok - text" that a program has left there; the others are comments
+results_of() {
+    while read -r line; do
+        case $line in "ok - "*) ok "${line#ok - }" ;; "not ok - "*) not_ok "${line#not ok - }" ;;
+            *) echo "# $line" ;; esac
+    done <"$1"
+}
 tap_done() { echo "1..$tap_n"; [ "$tap_bad" -eq 0 ]; exit $?; }
 
 # Open MPI's hwloc looks for X displays at every start, over TCP too;

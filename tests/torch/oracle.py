@@ -7,8 +7,8 @@ oracle.py words DIR      likewise DIR/words.safetensors, words-x.npy, words-y.np
 oracle.py losses DIR     writes DIR/resnet50.json, the losses of ten steps, which is kept too (minutes).
 oracle.py adamw DIR      writes the toy's data and starting weights, and its weights after fifty steps of AdamW in
                          double and in single precision, for tests/torch/parity.
-oracle.py resnet50 DIR   writes the weights, the batches and the gradients of the first step into DIR,
-                         for tests/torch/parity.
+oracle.py resnet50 DIR KIND...   writes the weights, the batches, and the first step's losses and, of the weights named
+                         ("zero", "full"), its gradients into DIR, for tests/torch/parity.
 
 Weights and data come from numpy's legacy generator, whose stream is frozen, so that another PyTorch sees the same
 numbers. A batch runs as micro-batches with accumulated gradients, as in a pipeline: batch norm sees one micro-batch
@@ -302,13 +302,26 @@ def resnet50_train(model, state, x, y, steps):
             for d in (torch.float64, torch.float32)]
 
 
-def resnet50(where):
+def first_loss(model, state, x, y):
+    """That of the first batch in double precision, as in train."""
+    model = model.double()
+    model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in state.items()})
+    model.train()
+    with torch.no_grad():
+        return sum(float(cross_entropy_sum(model(torch.from_numpy(x[i:i + 4]).double()), torch.from_numpy(y[i:i + 4])))
+                   for i in (0, 4)) / 8
+
+
+def resnet50(where, *kinds):
     model, x, y, states = resnet50_given()
     np.save(f"{where}/resnet50-x.npy", x)
     np.save(f"{where}/resnet50-y.npy", y)
     first = {}
     for kind, state in states.items():
         safetensors_write(f"{where}/{kind}.safetensors", state)
+        if kind not in kinds:
+            first[kind] = {"loss": [first_loss(model, state, x, y)]}
+            continue
         (loss64, g64), (loss32, g32) = resnet50_train(model, state, x, y, 1)
         safetensors_write(f"{where}/{kind}-gradients.safetensors", g64)
         first[kind] = {"loss": [loss64[0], loss32[0]], "distance": {k: relative(g32[k], g64[k]) for k in g64}}
@@ -326,4 +339,4 @@ def losses(where):
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    {"toy": toy, "words": words, "adamw": adamw, "resnet50": resnet50, "losses": losses}[sys.argv[1]](sys.argv[2])
+    {"toy": toy, "words": words, "adamw": adamw, "resnet50": resnet50, "losses": losses}[sys.argv[1]](*sys.argv[2:])
