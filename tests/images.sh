@@ -15,7 +15,7 @@ cp "$pictures"/grey.png test/plum
 echo 'no picture' >train/pear/README
 cat >images.conf <<'END_CONF'
 run      { name = "images" }
-model    { network = "resnet18"  classes = 3  input = {3, 24, 24} }
+model    { network = "mlp"  hidden = {16, 16, 16}  classes = 3  input = {3, 24, 24} }
 data     { source = "images"  train = "train"  test = "test"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225} }
 train    { batch_size = 8  split_size = 3  epochs = 2  learning_rate = 0.01 }
@@ -27,7 +27,7 @@ END_CONF
 { grep -v /more/ list; grep /more/ list; } >train.list
 printf 'test/apple/progressive.jpg 0\ntest/plum/grey.png 2\n' >test.list
 
-trains one 1 -c images.conf
+trains one threads -c images.conf
 want=$hash
 check "what there is to learn from is said" grep -q '^21 training samples of 3 classes: apple, pear, plum$' "$aside/err"
 equal "what is not used is said once, with its number and the first name" 1 \
@@ -36,18 +36,18 @@ equal "what is not used is said once, with its number and the first name" 1 \
 check "--check-config says it, too" grep -q '^warning: train: 1 file is not used.*; the first: train/pear/README$' \
     "$aside/checked"
 check "and to be tested by" grep -q '^2 test samples of 3 classes' "$aside/err"
-for n in 2 4; do
-    trains ranks-$n $n -c images.conf --stages $n
-    equal "$n ranks: the same bits" "$hash" "$want"
-done
+trains ranks-2 2 -c images.conf --stages 2
+equal "2 ranks: the same bits" "$hash" "$want"
+trains ranks-4 threads -c images.conf --stages 4
+equal "4 ranks: the same bits" "$hash" "$want"
 for n in 0 3; do
-    trains workers-$n 2 -c images.conf --stages 2 -o data.workers=$n
+    trains workers-$n threads -c images.conf --stages 2 -o data.workers=$n
     equal "$n workers: the same bits" "$hash" "$want"
 done
 "$mpstaged" --plan -c images.conf -o data.workers=3 >"$aside/plan"
 check "the plan says what is read ahead" grep -q \
     '^  and decoding up to 32.00 MiB more in each of 3 workers$' "$aside/plan"
-trains by-list 1 -c images.conf -o data.train=train.list -o data.test=test.list
+trains by-list threads -c images.conf -o data.train=train.list -o data.test=test.list
 equal "by a list: the same bits" "$hash" "$want"
 equal "and the same loss of the test set" "$(loss_bits by-list/metrics.jsonl | grep evaluation)" \
     "$(loss_bits one/metrics.jsonl | grep evaluation)"
@@ -59,21 +59,21 @@ cd flat
 tar --format=gnu -cf ../a-0.tar $(head -n 9 ../in-order)
 tar --format=pax -cf ../a-1.tar $(tail -n +10 ../in-order)
 cd ..
-trains by-archives 2 -c images.conf --stages 2 -o 'data.train=a-{0..1}.tar' -o data.workers=2
+trains by-archives threads -c images.conf --stages 2 -o 'data.train=a-{0..1}.tar' -o data.workers=2
 equal "by archives in the same order: the same bits" "$hash" "$want"
 # From a checkpoint the same pictures go on, wherever they lie; others do not, however many there are.
-trains going 1 -c images.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
+trains going threads -c images.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
 rm -r going/checkpoints/step-0000000[46]
 cp -r train other
 cp other/apple/whole.jpg other/apple/turned1.jpg
-refused "another picture" 78 'step-00000002: the training samples are other ones now.*--resume=force' 1 \
+refused "another picture" 78 'step-00000002: the training samples are other ones now.*--resume=force' threads \
     -c images.conf --run-dir going --resume -o data.train=other
 sed '1s/0$/1/; 7s/1$/0/' train.list >other.list
-refused "other classes" 78 'step-00000002: the training samples are other ones now' 1 \
+refused "other classes" 78 'step-00000002: the training samples are other ones now' threads \
     -c images.conf --run-dir going --resume -o data.train=other.list -o data.test=test.list
-job 1 -c images.conf --run-dir going --resume -o 'data.train=a-{0..1}.tar'
+job threads -c images.conf --run-dir going --resume -o 'data.train=a-{0..1}.tar'
 equal "archives of the same pictures go on" "$(hash_of going | tail -n 1)" "$want"
-trains turned 1 -c images.conf -o data.upright=no
+trains turned threads -c images.conf -o data.upright=no
 check "pictures as they are stored: other bits" [ "$hash" != "$want" ]
 
 # ---- damaged files ---------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ check "and one line that names it, and the way on" \
 equal "and no other" "$(our_lines)" 1
 error=$(grep -o 'bad/.*' "$aside/err")
 for n in 1 2; do
-    trains skips-$n $n -c images.conf -o data.train=bad -o data.damaged=skip --stages $n
+    trains skips-$n threads -c images.conf -o data.train=bad -o data.damaged=skip --stages $n
     [ "$n" -ne 1 ] || skipped=$hash
     equal "damaged pictures are skipped, $n ranks: the same bits" "$hash" "$skipped"
     check "how many they were is said" grep -qE 'warning: 3 damaged samples skipped so far, .*; the first: bad/' \
@@ -105,10 +105,10 @@ check "two replicas, an epoch: what each came upon adds up" grep -q '"event":"da
     skips-replicas/metrics.jsonl
 told() { sed -n 's/.*"event":"damaged",//p' "$1/metrics.jsonl"; }
 for n in 0 4; do
-    trains skips-by-$n 1 -c images.conf -o data.train=bad -o data.damaged=skip -o data.workers=$n
+    trains skips-by-$n threads -c images.conf -o data.train=bad -o data.damaged=skip -o data.workers=$n
     equal "with $n workers: the same bits" "$hash" "$skipped"
     equal "and the same damage after the same steps" "$(told skips-by-$n)" "$(told skips-1)"
-    job 1 -c images.conf -o data.train=bad --run-dir error-$n -o data.workers=$n
+    job threads -c images.conf -o data.train=bad --run-dir error-$n -o data.workers=$n
     equal "an error: the same one" "$code $(our_lines) $(grep -o 'bad/.*' "$aside/err")" "65 1 $error"
 done
 
@@ -136,10 +136,10 @@ data     { source = "idx"  samples = 200  mean = 0.286  std = 0.353 }
 train    { batch_size = 20  split_size = 7  epochs = 2  learning_rate = 0.05 }
 service  { log_every = 0  progress = "no" }
 END_CONF
-    trains idx 1 -c fashion.conf -o data.train=$fashion/train-images-idx3-ubyte.gz \
+    trains idx threads -c fashion.conf -o data.train=$fashion/train-images-idx3-ubyte.gz \
         -o data.train_labels=$fashion/train-labels-idx1-ubyte.gz
     idx=$hash
-    trains png 1 -c fashion.conf -o data.source=images -o data.train=fashion/list
+    trains png threads -c fashion.conf -o data.source=images -o data.train=fashion/list
     equal "Fashion-MNIST as PNG files: the bits of the IDX file" "$hash" "$idx"
 else skip "Fashion-MNIST as PNG files" "apt-get install dataset-fashion-mnist python3"; fi
 
@@ -148,32 +148,32 @@ sed 's/  test = "test"/  validation = 0.25/' images.conf >part.conf
 "$mpstaged" -c part.conf --check-config >"$aside/checked" 2>&1
 check "--check-config says how many are kept" grep -q '^note: data.validation holds out 5 of 21 samples for tests$' \
     "$aside/checked"
-trains part 1 -c part.conf
+trains part threads -c part.conf
 part=$hash
 check "the others are trained" grep -q '^16 training samples of 3 classes' "$aside/err"
 check "those are tested" grep -q '^5 test samples of 3 classes' "$aside/err"
-trains part-2 2 -c part.conf --stages 2 -o data.workers=3
+trains part-2 threads -c part.conf --stages 2 -o data.workers=3
 equal "2 ranks: the same bits" "$hash" "$part"
 equal "and the same scores" "$(loss_bits part-2/metrics.jsonl | grep evaluation)" \
     "$(loss_bits part/metrics.jsonl | grep evaluation)"
-trains part-list 1 -c part.conf -o data.train=train.list
+trains part-list threads -c part.conf -o data.train=train.list
 equal "of a list the same part" "$hash" "$part"
-trains part-tar 1 -c part.conf -o 'data.train=a-{0..1}.tar'
+trains part-tar threads -c part.conf -o 'data.train=a-{0..1}.tar'
 equal "of archives, too" "$hash" "$part"
 
 "$mpstaged" -c part.conf --predict kept.csv --init-from part >/dev/null 2>&1
 "$mpstaged" -c part.conf --predict other.csv --init-from part --seed 2 >/dev/null 2>&1
 check "a prediction is of those that were kept" [ "$(tail -n +2 kept.csv | wc -l)" -eq 5 ]
 check "another seed keeps others" sh -c '! [ "$(cut -d, -f1 kept.csv)" = "$(cut -d, -f1 other.csv)" ]'
-trains part-going 1 -c part.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
+trains part-going threads -c part.conf -o checkpoint.every_steps=2 -o checkpoint.keep=9
 rm -r part-going/checkpoints/step-00000004
-refused "another share is another run" 78 'data.validation' 1 -c part.conf --run-dir part-going --resume \
+refused "another share is another run" 78 'data.validation' threads -c part.conf --run-dir part-going --resume \
     -o data.validation=0.4
-job 1 -c part.conf --run-dir part-going --resume
+job threads -c part.conf --run-dir part-going --resume
 equal "a run that goes on has the bits of one that was not cut" "$(hash_of part-going | tail -n 1)" "$part"
-refused "a share that is too small" 78 'data.validation=0.01: .* 21 samples' 1 -c part.conf \
+refused "a share that is too small" 78 'data.validation=0.01: .* 21 samples' threads -c part.conf \
     -o data.validation=0.01 --run-dir new
-refused "images to test with beside it" 78 'data.test=test: data.validation is set, too' 1 -c part.conf \
+refused "images to test with beside it" 78 'data.test=test: data.validation is set, too' threads -c part.conf \
     -o data.test=test --run-dir new
 "$mpstaged" -c part.conf --predict given.csv --init-from part -o data.test=test >/dev/null 2>&1
 check "but a prediction takes them instead" [ "$(tail -n +2 given.csv | wc -l)" -eq 2 ]
@@ -191,7 +191,7 @@ equal "--init tells what it made" "$code $(cat "$aside/out")" \
 check "in lines of 80 columns, but for names of files" [ "$(grep -v '_images = ' photos.conf | longest)" -le 80 ]
 check "by what is there" grep -q 'classes = 3  input = {3, 32, 32}' photos.conf
 check "which is one" "$mpstaged" -c photos.conf --check-config
-trains initial 2 -c photos.conf --epochs 1
+trains initial threads -c photos.conf --epochs 1
 check "and has the best evaluation told" \
     grep -q 'last and best evaluation: accuracy .* after step 2, in checkpoints/step-' initial/mpstaged.log
 check "a warm-up that ends behind the run is told" grep -q 'note: the warm-up is as long as the run or' \
@@ -214,7 +214,7 @@ check "if there are enough" sh -c 'grep -q "20 pictures of 2 classes, a tenth to
 check "so many are said" grep -q '^note: data.validation holds out 2 of 20 samples for tests$' "$aside/checked"
 check "small pictures get the small first layers" grep -q '^    small_stem = yes$' new.conf
 check "a line says what split_size is" grep -q '# .*micro-batches of split_size' new.conf
-refused "a folder that is not there" 66 '^mpstaged: nowhere: No such file or directory' 1 --init nowhere
+refused "a folder that is not there" 66 '^mpstaged: nowhere: No such file or directory' threads --init nowhere
 # parts NAME OTHER...: a folder with these parts, each with the classes of train
 parts() {
     rm -rf parts parts.conf; mkdir parts
@@ -255,29 +255,29 @@ check "parts that are taken for classes are said" grep -q '^warning: parts: Trai
 # ---- what --check-config finds ---------------------------------------------------------------------------------------
 printf 'train/apple/rgb.jpg a\ntrain/gone.jpg b\ntrain/pear/grey.jpg b\ntrain/lost.png a\n' >more.txt
 refused "pictures of a list that are not there" 66 \
-    '^mpstaged: -o data.train=more.txt: more.txt: names 2 files that are not there; the first: train/gone.jpg$' 1 \
+    '^mpstaged: -o data.train=more.txt: more.txt: names 2 files that are not there; the first: train/gone.jpg$' threads \
     -c images.conf -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
 refused "an empty picture" 65 \
     '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" skips such; the first: bad/plum/empty.png$' \
-    1 -c images.conf -o data.train=bad --check-config
+    threads -c images.conf -o data.train=bad --check-config
 check "which may be skipped" "$mpstaged" -c images.conf -o data.train=bad -o data.damaged=skip --check-config
 "$mpstaged" --init bad >"$aside/out" 2>"$aside/err" && code=0 || code=$?
 check "what --init cannot read is said" grep -hqE \
     '^warning: bad: 3 of 24 pictures that were looked at cannot be read; data.damaged = "skip" .*; the first: bad/' \
     "$aside/out" "$aside/err"
-refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' 1 --init bad
-refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' 1 -c images.conf \
+refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' threads --init bad
+refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' threads -c images.conf \
     -o "data.train=$pictures/rgb.jpg" --check-config
 mkdir -p Task/imagesTr Task/labelsTr
 : >Task/imagesTr/a.nii.gz; : >Task/labelsTr/a.nii.gz
-refused "volumes" 65 'Task/imagesTr/a.nii.gz: .*--init.*docs/guide/volumes.md$' 1 --init Task
-refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' 1 --init photos/train/apple
-refused "and a configuration that is given" 64 'init writes a configuration' 1 --init photos -c images.conf
+refused "volumes" 65 'Task/imagesTr/a.nii.gz: .*--init.*docs/guide/volumes.md$' threads --init Task
+refused "no pictures to begin with" 65 '^mpstaged: photos/train/apple: has no folders' threads --init photos/train/apple
+refused "and a configuration that is given" 64 'init writes a configuration' threads --init photos -c images.conf
 refused "a folder that is spelled almost so" 66 \
-    '^mpstaged: -o data.train=trian: trian: No such file or directory .did you mean train..$' 1 \
+    '^mpstaged: -o data.train=trian: trian: No such file or directory .did you mean train..$' threads \
     -c images.conf -o data.train=trian --run-dir new
-refused "no folder" 66 '^mpstaged: -o data.train=none: none: No such file' 1 -c images.conf -o data.train=none \
+refused "no folder" 66 '^mpstaged: -o data.train=none: none: No such file' threads -c images.conf -o data.train=none \
     --run-dir new
-refused "too many classes" 78 'train has 3 classes, the model has 2: change model.classes$' 1 -c images.conf \
+refused "too many classes" 78 'train has 3 classes, the model has 2: change model.classes$' threads -c images.conf \
     -o model.classes=2 --run-dir new
 tap_done
