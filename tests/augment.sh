@@ -8,7 +8,7 @@ for f in rgb grey whole ink turned1 turned3 turned6 turned8; do cp "$here/images
 for f in rgb grey palette turned deep; do cp "$here/images/$f.png" train/plum; done
 cat >a.conf <<'END_CONF'
 run      { name = "augment" }
-model    { network = "resnet18"  classes = 2  input = {3, 24, 24} }
+model    { network = "mlp"  hidden = {16, 16}  classes = 2  input = {3, 24, 24} }
 data     { source = "images"  train = "train"  test = "train"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225}
            augment = {"random_resized_crop", "horizontal_flip", "color_jitter brightness=0.4 hue=0.1",
@@ -16,40 +16,40 @@ data     { source = "images"  train = "train"  test = "train"
 train    { batch_size = 8  split_size = 3  steps = 8  learning_rate = 0.01 }
 service  { log_every = 0  progress = "no" }
 END_CONF
-trains one 1 -c a.conf
+trains one threads -c a.conf
 want=$hash
 trains two 2 -c a.conf --stages 2
 equal "two ranks: the same bits" "$hash" "$want"
-trains naive 2 -c a.conf --stages 2 --schedule naive -o data.prefetch=5
+trains naive threads -c a.conf --stages 2 --schedule naive -o data.prefetch=5
 equal "another schedule, more read ahead: the same bits" "$hash" "$want"
-trains plain 1 -c a.conf -o 'data.augment={}'
+trains plain threads -c a.conf -o 'data.augment={}'
 check "without the list: others" [ "$hash" != "$want" ]
-trains seed 1 -c a.conf --seed 9
+trains seed threads -c a.conf --seed 9
 check "with another seed: others" [ "$hash" != "$want" ]
-trains half 2 -c a.conf --stages 2 -o checkpoint.every_steps=3 -o train.schedule=constant --steps 3
-trains half 2 -c a.conf --stages 2 -o checkpoint.every_steps=3 --resume
+trains half threads -c a.conf --stages 2 -o checkpoint.every_steps=3 -o train.schedule=constant --steps 3
+trains half threads -c a.conf --stages 2 -o checkpoint.every_steps=3 --resume
 equal "resumed after three steps: the same bits" "$(echo "$hash" | tail -n 1)" "$want"
 
 mixed='data.augment={"resize size=26", "random_crop", "mixup alpha=0.4 p=0.4", "cutmix p=0.5"}'
-trains mixed 1 -c a.conf -o "$mixed" -o train.label_smoothing=0.1
+trains mixed threads -c a.conf -o "$mixed" -o train.label_smoothing=0.1
 want=$hash
-trains mixed-two 2 -c a.conf -o "$mixed" -o train.label_smoothing=0.1 --stages 2
+trains mixed-two threads -c a.conf -o "$mixed" -o train.label_smoothing=0.1 --stages 2
 equal "mixed samples, whose labels are another rank's to mix: the same bits" "$hash" "$want"
 check "labels are vectors then" sh -c '"$0" -c a.conf -o "$1" --print-config | grep -q "labels = \"onehot\""' \
     "$mpstaged" "$mixed"
 "$mpstaged" -c a.conf -o 'data.augment={"mixup p=0"}' --print-config >printed.conf
-trains vectors 1 -c printed.conf
-trains plain-again 1 -c a.conf -o 'data.augment={}'
+trains vectors threads -c printed.conf
+trains plain-again threads -c a.conf -o 'data.augment={}'
 equal "vectors of one class: the bits of classes" "$(hash_of vectors)" "$hash"
 
-refused "an unknown entry" 78 '-o data.augment=[{]flip[}]: .*"flip"' 1 \
+refused "an unknown entry" 78 '-o data.augment=[{]flip[}]: .*"flip"' threads \
     -c a.conf --run-dir new -o 'data.augment={flip}'
 sed 's/"horizontal_flip"/"horizontal_flip p=2"/' a.conf >wrong.conf
-refused "an entry's number" 78 'wrong.conf:5: data.augment: horizontal_flip: p: 2 is not in 0 to 1' 1 -c wrong.conf \
-    --run-dir new
+refused "an entry's number" 78 'wrong.conf:5: data.augment: horizontal_flip: p: 2 is not in 0 to 1' threads \
+    -c wrong.conf --run-dir new
 printf 'input input 3x24x24\nlabels labels class\nflat = flatten(input)\nfc = linear(flat) features=2\n%s\n' \
     'loss = softmax_cross_entropy(fc, labels)' >classes.graph
-refused "a graph that takes classes" 78 'mixup .*data.labels = onehot' 1 -c a.conf \
+refused "a graph that takes classes" 78 'mixup .*data.labels = onehot' threads -c a.conf \
     --run-dir new -o model.graph=classes.graph -o 'data.augment={mixup}'
 
 # ---- --show-batch ----------------------------------------------------------------------------------------------------
@@ -77,8 +77,8 @@ shown "of a network that sees no pictures" 78 'data.source=synthetic: --show-bat
     --show-batch n.png -o data.source=synthetic -o model.network=toy -o model.input=10
 shown "without its file" 64 'show-batch' -c a.conf --show-batch
 
-for python in /usr/bin/python3 python3; do ! "$python" -c 'import torchvision' 2>/dev/null || break; done
-if "$python" -c 'import torchvision, numpy, PIL' 2>/dev/null; then
+for python in /usr/bin/python3 python3; do ! python_has torchvision || break; done
+if python_has torchvision numpy PIL; then
     "$python" "$here/torch/augment.py" compare "$build/tests/augs" >"$aside/said" 2>"$aside/err" || why
     grep -v '^ok' "$aside/said" | note
     printf '%s\n' "$here/images/rgb.png one" >one.list

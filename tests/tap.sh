@@ -10,9 +10,9 @@ check() { tap_text=$1; shift; if "$@"; then ok "$tap_text"; else not_ok "$tap_te
 note() { sed 's/^/# /'; }
 # cases FEW MORE: the words of FEW, and with LONG=1 in the environment those of MORE: in check-long
 cases() { echo "$1${LONG:+ $2}"; }
-# python_has MODULE...: that Debian's Python finds them. To import torch would take a second.
+# python_has MODULE...: that $python, or Debian's, finds them. To import torch would take a second.
 python_has() {
-    /usr/bin/python3 -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+    "${python:-/usr/bin/python3}" -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
 } 2>/dev/null
 # results_of FILE: the lines "ok - text" and "not ok - text" that a program has left there; the others are comments
 results_of() {

@@ -5,6 +5,7 @@ Pillow's pictures, with the random numbers that it says. Reports in TAP; exits w
 augment.py keep AUGS: the lines of tests/torch/augment.expected: an entry, an epoch and the XXH3-128 of torchvision's
 result for the picture of tests/t_augment.c, as floats. Needs xxh128sum."""
 import math
+import os
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ except ImportError as e:
     print("1..0 # SKIP", e)
     sys.exit(77)
 
+VISITS, EPOCHS = (60, 4000) if os.environ.get("LONG") else (20, 1000)
 POLICIES = ("Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast",
             "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize")
 
@@ -126,7 +128,7 @@ def compare(program):
         worst, different, n = 0.0, 0, 0
         for i, p in enumerate((picture(41, 53), noise(41, 53, 1), noise(41, 53, 2),
                                np.full((41, 53, 3), (9, 200, 77), "u1"))):
-            for v, x in ours(program, p, size, 60, [entry], seed=i):
+            for v, x in ours(program, p, size, VISITS, [entry], seed=i):
                 d = np.abs(x - theirs(p, v, size, entry))
                 worst, different, n = max(worst, float(d.max())), different + int((d > 0).any()), n + 1
         print("%s - %s: %d pictures, %d differ, by up to %g" %
@@ -146,8 +148,8 @@ def scaled(program):
 
 
 def ranges(program):
-    """How the numbers are spread: of 4,000 epochs, means within four standard errors, and all within the limits."""
-    p, n = picture(41, 53), 4000
+    """How the numbers are spread: of EPOCHS, means within four standard errors, and all within the limits."""
+    p, n = picture(41, 53), EPOCHS
 
     def judge(text, x, lo, hi, mean, deviation):
         off = abs(np.mean(x) - mean) / (deviation / math.sqrt(len(x)))
