@@ -1,5 +1,4 @@
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "device_rig.h"
+#include "tp_battery.h"
 
 void check_cuda(cudaError_t status) { ck_assert_msg(status == cudaSuccess, "%s", cudaGetErrorString(status)); }
 
@@ -94,19 +94,15 @@ void members_close(int n, struct member *m)
 int come_to(struct tp *t, struct tp_req *r, struct err *e)
 {
     enum tp_state s;
-    while ((s = t->ops->test(t, r)) < TP_QUEUED) {
+    for (unsigned tries = 0; (s = t->ops->test(t, r)) < TP_QUEUED; poll_again(tries++))
         if (t->ops->progress(t, e)) return -1;
-        sched_yield();
-    }
     return s == TP_QUEUED ? t->ops->join(t, r, e) : 0;
 }
 
 int settle(struct member *m)
 {
-    while (!m->tp->ops->idle(m->tp)) {
+    for (unsigned tries = 0; !m->tp->ops->idle(m->tp); poll_again(tries++))
         if (m->tp->ops->progress(m->tp, &m->e)) return -1;
-        sched_yield();
-    }
     cudaError_t status = cudaStreamSynchronize(m->stream); /* may be the first to hear that the device is gone */
     return status == cudaSuccess ? 0 : err_set(&m->e, E_DEVICE, "rank %d: %s", m->rank, cudaGetErrorString(status));
 }

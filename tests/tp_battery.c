@@ -1,4 +1,3 @@
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tp_battery.h"
@@ -37,10 +36,8 @@ static struct tp_tag tag_of(int k, size_t bytes)
 
 static int wait_one(struct tp *t, struct tp_req *r)
 {
-    while (t->ops->test(t, r) != TP_DONE) {
+    for (unsigned tries = 0; t->ops->test(t, r) != TP_DONE; poll_again(tries++))
         if (t->ops->progress(t, &e)) return -1;
-        sched_yield();
-    }
     return 0;
 }
 
@@ -198,10 +195,8 @@ static int hear_wait(struct tp *t, int from, int stream, void *p, size_t max, si
 {
     struct tp_message m = {from, stream, p, max};
     int got;
-    while ((got = t->ops->recv_msg(t, &m, &e)) == 0) {
+    for (unsigned tries = 0; (got = t->ops->recv_msg(t, &m, &e)) == 0; poll_again(tries++))
         if (t->ops->progress(t, &e)) return -1;
-        sched_yield();
-    }
     *n = m.n;
     return got < 0 ? -1 : 0;
 }

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "double_int.h"
 
-enum { ALIGN = 256, VERSION = 13000, MAX_DEVICES = 64 };
+enum { ALIGN = 256, VERSION = 13000, MAX_DEVICES = 64, LARGE = 2 << 20 };
 static const long default_bytes = 4l << 30;
 struct piece { struct piece *next; char *at; size_t bytes; enum cudaMemoryType type; int device; };
 
@@ -153,7 +154,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Large pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread
+/* Pieces come and go: the kernel need not give new pages each time. Before there are threads, for under a thread
  * sanitizer nothing else has set up glibc's own allocator, and two threads that do so at once break it. */
 __attribute__((constructor)) static void pieces_keep(void)
 {
@@ -161,13 +162,33 @@ __attribute__((constructor)) static void pieces_keep(void)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-/* Pages of 2 MiB where the kernel has some: programs of a test each begin without any page, and to get small ones takes
- * longer than all that is computed in them. */
-static void pages_ask(char *at, size_t bytes)
+/* A large piece is one block of NaN, mapped again and again, and to clear it maps zeros. A page comes with the first
+ * write there, and of the workspace of products, 256 MiB, next to none does. With double_lock. */
+static char *nan_map(size_t bytes)
 {
-    const uintptr_t large = 2 << 20;
-    uintptr_t from = ((uintptr_t)at + large - 1) / large * large, to = ((uintptr_t)at + bytes) / large * large;
-    if (to > from) madvise((void *)from, to - from, MADV_HUGEPAGE);
+    static int block = -1;
+    static char nan[LARGE];
+    if (block < 0) {
+        memset(nan, 0xff, sizeof nan);
+        block = memfd_create("nan", MFD_CLOEXEC);
+        if (block < 0 || write(block, nan, sizeof nan) != (ssize_t)sizeof nan) return NULL;
+    }
+    char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return NULL;
+    for (size_t done = 0; done < bytes; done += LARGE)
+        if (mmap(at + done, bytes - done < LARGE ? bytes - done : LARGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, block, 0) == MAP_FAILED) {
+            munmap(at, bytes);
+            return NULL;
+        }
+    return at;
+}
+
+static char *memory_new(size_t bytes)
+{
+    if (bytes > LARGE) return nan_map(bytes);
+    char *at = aligned_alloc(ALIGN, bytes + ALIGN);
+    return at ? memset(at, 0xff, bytes) : NULL;          /* NaN */
 }
 
 static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
@@ -182,10 +203,8 @@ static cudaError_t piece_new(void **at, size_t bytes, enum cudaMemoryType type)
            *used = counts ? &taken[device] : &pinned;
     bool fits = padded >= bytes && padded <= most && *used <= most - padded;
     struct piece *p = fits ? malloc(sizeof *p) : NULL;
-    char *memory = p ? aligned_alloc(ALIGN, padded + ALIGN) : NULL;
+    char *memory = p ? memory_new(padded) : NULL;
     if (memory) {
-        pages_ask(memory, padded);
-        memset(memory, 0xff, padded);                    /* NaN */
         *p = (struct piece){.next = pieces, .at = memory, .bytes = padded, .type = type, .device = device};
         pieces = p;
         makes++;
@@ -219,9 +238,26 @@ static cudaError_t piece_free(void *at, enum cudaMemoryType type)
     }
     pthread_mutex_unlock(&double_lock);
     if (!p) return double_result(cudaErrorInvalidValue);
-    free(p->at);
+    if (p->bytes > LARGE) munmap(p->at, p->bytes);
+    else free(p->at);
     free(p);
     return double_alive(false);
+}
+
+void double_clear(void *at, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    char *from = (char *)(((uintptr_t)at + page - 1) / page * page), *to = (char *)at + bytes;
+    pthread_mutex_lock(&double_lock);
+    struct piece *p = pieces;
+    while (p && !(p->bytes > LARGE && from >= p->at && to <= p->at + p->bytes)) p = p->next;
+    pthread_mutex_unlock(&double_lock);
+    to = (char *)((uintptr_t)to / page * page);
+    if (!p || to <= from || mmap(from, (size_t)(to - from), PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        from = to = at;
+    memset(at, 0, (size_t)(from - (char *)at));
+    memset(to, 0, (size_t)((char *)at + bytes - to));
 }
 
 size_t double_taken(int number)

@@ -159,7 +159,10 @@ static void op_run(struct op *o)
 {
     switch (o->kind) {
     case COPY: memmove(o->dst, o->src, o->bytes); break;
-    case SET: memset(o->dst, o->value, o->bytes); break;
+    case SET:
+        if (o->value) memset(o->dst, o->value, o->bytes);
+        else double_clear(o->dst, o->bytes);
+        break;
     case CALL: o->fn(o->data); break;
     case RECORD: case WAIT: break;
     }

@@ -115,30 +115,38 @@ static int64_t under(const struct dnn_conv *c, size_t o, size_t k)
     return at;
 }
 
+/* What lies there, as doubles; the caller frees it. */
+static double *values(const void *p, enum dnn_type type, size_t n)
+{
+    double *v = malloc((n + 1) * sizeof *v);
+    for (size_t i = 0; i < n; i++) v[i] = value(p, type, i);
+    return v;
+}
+
 /* Adds every product of one output's sum to where the pass wants it. sums: of the pass's result. */
 static void products(const struct call *k, double *sums)
 {
     const struct dnn_conv *c = &k->p.c;
-    int ci = c->c_in / c->groups, co = c->c_out / c->groups;
-    size_t outs = volume(c->out), taps = volume(c->kernel), ins = volume(c->in);
-    for (int n = 0; n < c->n; n++)
+    size_t ci = (size_t)(c->c_in / c->groups), co = (size_t)(c->c_out / c->groups);
+    size_t outs = volume(c->out), taps = volume(c->kernel), ins = volume(c->in), batch = (size_t)c->n;
+    size_t n_x = batch * ins * (size_t)c->c_in, n_y = batch * outs * (size_t)c->c_out;
+    double *a = values(k->o.a, c->type, k->p.pass == DNN_DATA ? n_y : n_x);
+    double *b = values(k->o.b, c->type, k->p.pass == DNN_WEIGHTS ? n_y : (size_t)c->c_out * taps * ci);
+    for (size_t n = 0; n < batch; n++)
         for (size_t o = 0; o < outs; o++)
             for (size_t t = 0; t < taps; t++) {
                 int64_t u = under(c, o, t);
                 if (u < 0) continue;
-                for (int oc = 0; oc < c->c_out; oc++) {
-                    size_t y = ((size_t)n * outs + o) * (size_t)c->c_out + (size_t)oc,
-                           w = ((size_t)oc * taps + t) * (size_t)ci;
-                    size_t x = ((size_t)n * ins + (size_t)u) * (size_t)c->c_in + (size_t)(oc / co * ci);
-                    for (size_t ic = 0; ic < (size_t)ci; ic++) {
-                        if (k->p.pass == DNN_FORWARD)
-                            sums[y] += value(k->o.a, c->type, x + ic) * value(k->o.b, c->type, w + ic);
-                        else if (k->p.pass == DNN_DATA)
-                            sums[x + ic] += value(k->o.a, c->type, y) * value(k->o.b, c->type, w + ic);
-                        else sums[w + ic] += value(k->o.a, c->type, x + ic) * value(k->o.b, c->type, y);
-                    }
+                for (size_t oc = 0; oc < (size_t)c->c_out; oc++) {
+                    size_t y = (n * outs + o) * (size_t)c->c_out + oc, w = (oc * taps + t) * ci;
+                    size_t x = (n * ins + (size_t)u) * (size_t)c->c_in + oc / co * ci;
+                    if (k->p.pass == DNN_FORWARD) for (size_t i = 0; i < ci; i++) sums[y] += a[x + i] * b[w + i];
+                    else if (k->p.pass == DNN_DATA) for (size_t i = 0; i < ci; i++) sums[x + i] += a[y] * b[w + i];
+                    else for (size_t i = 0; i < ci; i++) sums[w + i] += a[x + i] * b[y];
                 }
             }
+    free(a);
+    free(b);
 }
 
 static void run(void *data)

@@ -18,5 +18,7 @@ void double_made(void);
 bool double_strict(void);
 /* With the lock, which it gives up meanwhile: waits for what is enqueued on the streams of that device. */
 void double_streams_drain(int device);
+/* Zeros there. */
+void double_clear(void *at, size_t bytes);
 enum cudaMemoryType double_memory(const void *at);
 #endif
