@@ -26,12 +26,16 @@ crashes() {
     else tail -n 60 states | note; not_ok "$1: a state does not recover"; fi
     rm -rf "$again"
 }
-# blind RECORD: without the syncs of files, of checkpoints' folders, of the folders above, holes are found
+# blind RECORD: without the syncs of files, of checkpoints' folders, of the folders above, holes are found. Two lost
+# calls suffice for each; LONG=1 also loses many at a time.
 blind() {
+    blind_limit=100
+    [ -z "${LONG:-}" ] || blind_limit=5000
     for without in files inner outer; do
         rm -rf again; mkdir again
-        if "$build/tests/faults/crash" "$1" again 5000 $without >states; then
-            note <states; not_ok "without syncs of $without nothing is found"
-        else ok "without syncs of $without: $(sed -n 's/^# hole: //p' states)"; fi
+        code=0; "$build/tests/faults/crash" "$1" again $blind_limit $without >states || code=$?
+        hole=$(sed -n 's/^# hole: //p' states)
+        if [ $code -eq 1 ] && [ -n "$hole" ]; then ok "without syncs of $without: $hole"
+        else note <states; not_ok "without syncs of $without nothing is found: $code"; fi
     done
 }
