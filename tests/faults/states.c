@@ -26,6 +26,7 @@ struct states {
     struct tree tree;
     struct states_count count;
     uint64_t random;
+    bool last_first;
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -119,6 +120,7 @@ struct states *states_open(const char *path, const char *without)
     s->tree.node = mem_alloc((s->n_nodes + 1) * sizeof *s->tree.node);
     s->count.calls = (unsigned long)s->op.n;
     s->random = 1;
+    s->last_first = *without;
     return s;
 }
 
@@ -400,17 +402,20 @@ static void moment_next(struct moment *m, const struct op *o)
 int states_each(struct states *s, unsigned long limit, int (*each)(void *ctx, const struct moment *m,
                 const struct tree *t), void *ctx)
 {
-    struct moment m = {0};
+    struct moment *m = mem_alloc(((size_t)s->op.n + 1) * sizeof *m);
     int bad = 0;
     for (int i = 0; i < s->op.n; i++) {
         s->op.v[i].matters = matters(s, &s->op.v[i]);
         s->op.v[i].metrics = writes_metrics(s, &s->op.v[i]);
+        m[i + 1] = m[i];
+        moment_next(&m[i + 1], &s->op.v[i]);
     }
-    for (int n = 0; !bad && n <= s->op.n; n++) {
-        if (n) moment_next(&m, &s->op.v[n - 1]);
-        struct run r = {s, n, &m, ctx, each};
+    for (int i = 0; !bad && i <= s->op.n; i++) {
+        int n = s->last_first ? s->op.n - i : i;
+        struct run r = {s, n, &m[n], ctx, each};
         bad = moment_try(&r, limit, true) || moment_try(&r, limit, false);
     }
+    free(m);
     return bad;
 }
 

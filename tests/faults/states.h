@@ -19,14 +19,15 @@
 
 struct states;
 /* Reads a record; NULL, having said why. without: syncs that are left out, to see that they are missed: "" none,
- * "files", "inner" folders (step-*), "outer" folders (the others). */
+ * "files", "inner" folders (step-*), "outer" folders (the others). Then the last moment is tried first: a hole is
+ * where something was committed. */
 struct states *states_open(const char *path, const char *without);
-/* Calls `each` once for every state that differs from those before it in what is there or in the moment. */
 /* Numbers in the marks "begin N" and "committed N" so far; or, as the daemon says it, in the names of folders
  * step-N.tmp that were made (the highest), and in events "checkpoint" that were written since metrics.jsonl was removed
  * the last time. metrics: there is such a file. */
 struct moment { uint64_t begun, committed; bool metrics; };
 struct tree;
+/* Calls `each` once for every state that differs from those before it in what is there or in the moment. */
 int states_each(struct states *s, unsigned long limit, int (*each)(void *ctx, const struct moment *m,
                 const struct tree *t), void *ctx);
 /* Makes it in an empty folder. */
