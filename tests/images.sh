@@ -265,9 +265,10 @@ check "which may be skipped" "$mpstaged" -c images.conf -o data.train=bad -o dat
 check "what --init cannot read is said" grep -hqE \
     '^warning: bad: 3 of 24 pictures that were looked at cannot be read; data.damaged = "skip" .*; the first: bad/' \
     "$aside/out" "$aside/err"
-refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' threads --init bad
-refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' threads -c images.conf \
-    -o "data.train=$pictures/rgb.jpg" --check-config
+refused "a configuration that is there stays" 73 '^mpstaged: bad.conf: File exists; --write-config FILE' threads \
+    --init bad
+refused "a picture in place of a folder" 65 'rgb.jpg: is one picture: name the folder that holds it' threads \
+    -c images.conf -o "data.train=$pictures/rgb.jpg" --check-config
 mkdir -p Task/imagesTr Task/labelsTr
 : >Task/imagesTr/a.nii.gz; : >Task/labelsTr/a.nii.gz
 refused "volumes" 65 'Task/imagesTr/a.nii.gz: .*--init.*docs/guide/volumes.md$' threads --init Task

@@ -12,7 +12,8 @@ note() { sed 's/^/# /'; }
 cases() { echo "$1${LONG:+ $2}"; }
 # python_has MODULE...: that $python, or Debian's, finds them. To import torch would take a second.
 python_has() {
-    "${python:-/usr/bin/python3}" -c 'import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+    "${python:-/usr/bin/python3}" -c 'import sys, importlib.util
+sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))' "$@"
 } 2>/dev/null
 # results_of FILE: the lines "ok - text" and "not ok - text" that a program has left there; the others are comments
 results_of() {
