@@ -9,6 +9,7 @@
  *                                          be "*".
  *   MPSTAGED_FAULT_WHILE=FILE              calls count only while it is there
  *   MPSTAGED_FAULT_HIT=FILE                made when that happens
+ *   MPSTAGED_FAULT_COUNT=FILE              a process that ends adds "RANK CALLS", how many counted
  *   MPSTAGED_FAULT_RECORD=FILE             what the calls did is added there (record.h); the order of several processes
  *                                          is that in which their calls ended
  *
@@ -80,6 +81,13 @@ __attribute__((constructor)) static void begin(void)
     if (record_fd < 0 || stat(below, &st)) abort();
     record_fd = fcntl(record_fd, F_DUPFD_CLOEXEC, 900);  /* where no program counts on finding its own */
     record_add(&(struct record){.kind = REC_ROOT, .ino = st.st_ino}, NULL);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *file = getenv("MPSTAGED_FAULT_COUNT");
+    int fd = file ? (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) dprintf(fd, "%d %ld\n", rank, atomic_load(&counted[C_ANY]));
 }
 
 /* ---- which calls count ------------------------------------------------------------------------------------------- */
