@@ -36,6 +36,24 @@ equal "what is not used is said once, with its number and the first name" 1 \
 check "--check-config says it, too" grep -q '^warning: train: 1 file is not used.*; the first: train/pear/README$' \
     "$aside/checked"
 check "and to be tested by" grep -q '^2 test samples of 3 classes' "$aside/err"
+# The names of the classes stay beside the weights: a class that is renamed later gets no other class's results.
+equal "a run keeps the names of its classes" '["apple","pear","plum"]' "$(tr -d ' \n' <one/classes.json)"
+cp -r train renamed; mv renamed/apple renamed/zapple
+cp -r test retested; mv retested/apple retested/zapple
+for how in "--evaluate --run-dir new" "--predict new.csv"; do
+    # shellcheck disable=SC2086
+    refused "other names of classes with ${how%% *}" 78 \
+        'data.train=renamed: class 0 is pear, and was apple in training .one/classes.json.$' threads -c images.conf \
+        -o data.train=renamed -o data.test=retested --init-from one $how
+done
+printf '["apple"' >"$aside/half.json"; cp one/classes.json "$aside/whole.json"; cp "$aside/half.json" one/classes.json
+refused "a damaged list of classes" 65 'one/classes.json: is not an array of class names$' threads -c images.conf \
+    --init-from one --evaluate --run-dir new
+cp "$aside/whole.json" one/classes.json
+job threads -c images.conf -o data.train=gone -o data.test=test/apple --init-from one/weights.safetensors \
+    --predict named.csv
+equal "a prediction without the training pictures has the names" "0 yes" \
+    "$code $(sed -n 2p named.csv 2>/dev/null | grep -qE ',(apple|pear|plum),' && echo yes)"
 trains ranks-2 2 -c images.conf --stages 2
 equal "2 ranks: the same bits" "$hash" "$want"
 trains ranks-4 threads -c images.conf --stages 4
@@ -255,8 +273,8 @@ check "parts that are taken for classes are said" grep -q '^warning: parts: Trai
 # ---- what --check-config finds ---------------------------------------------------------------------------------------
 printf 'train/apple/rgb.jpg a\ntrain/gone.jpg b\ntrain/pear/grey.jpg b\ntrain/lost.png a\n' >more.txt
 refused "pictures of a list that are not there" 66 \
-    '^mpstaged: -o data.train=more.txt: more.txt: names 2 files that are not there; the first: train/gone.jpg$' threads \
-    -c images.conf -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
+    '^mpstaged: -o data.train=more.txt: more.txt: names 2 files that are not there; the first: train/gone.jpg$' \
+    threads -c images.conf -o data.train=more.txt -o data.test=more.txt -o model.classes=2 --check-config
 refused "an empty picture" 65 \
     '^mpstaged: bad: 1 picture is empty; data.damaged = "skip" skips such; the first: bad/plum/empty.png$' \
     threads -c images.conf -o data.train=bad --check-config

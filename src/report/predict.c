@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "report/label_maps.h"
+#include "report/json_name.h"
 #include "report/predict.h"
 
 enum { TOP = 5 };
@@ -110,18 +111,13 @@ static void csv_row(struct predict *p, uint64_t sample)
 
 /* ---- JSON lines -------------------------------------------------------------------------------------------------- */
 
-/* File names may not be UTF-8, which JSON requires: other bytes become \xff. */
 static void json_text_add(struct text *t, const char *s)
 {
-    size_t space = 8 * strlen(s) + 1;
-    char *clean = mem_alloc(space);
-    json_t *o = json_string(s);
-    if (!o) o = json_string(text_printable(s, clean, space));
+    json_t *o = json_name(s);
     char *line = json_dumps(o, JSON_ENCODE_ANY | JSON_COMPACT);
     text_add(t, "%s", line);
     free(line);
     json_decref(o);
-    free(clean);
 }
 
 static void class_json(struct predict *p, const char *key, int64_t k)

@@ -6,6 +6,7 @@
 #include "conf/conf.h"
 
 #define LIVE_SETTINGS_FILE "rates.jsonl"                   /* settings changed during the run, in the run directory */
+#define CLASS_FILE "classes.json"                          /* names of the classes that a run trained */
 struct rundir {
     const char *path;
     int fd, lock;                                          /* -1: not open */

@@ -185,7 +185,9 @@ static int phase_weights(struct setup *b, struct err *e)
                                               .head = &b->resume.now});
     control_save(b->control, b->save);
     control_set_restore(b->control, resume_back, b);
-    return resume_begin(b, e);
+    if (resume_begin(b, e)) return -1;
+    if (b->world->rank != 0 || !b->conf->run.evaluate || !b->conf->run.init_from) return 0;
+    return class_file_use(b->conf->run.init_from, b->conf, b->job.data[DS_TEST], &b->classes, e);
 }
 
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
@@ -208,6 +210,7 @@ static int create(struct setup *b, struct err *e)
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
+    if (!b->conf->run.evaluate && class_file_write(&b->dir, b->job.data[DS_TRAIN], e)) return -1;
     struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
     if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e) || weights_note(b, e)) return -1;
     if (b->conf->service.tensorboard && tensorboard_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
@@ -330,6 +333,7 @@ void setup_close(struct setup *b)
     text_free(&b->notes);
     resume_free(&b->resume);
     weights_used_free(&b->used);
+    class_names_free(&b->classes);
     free(b->gpu);
     free(b->host);
     free(b->cores);

@@ -18,6 +18,7 @@
 #include "train/weights.h"
 #include "cluster/world.h"
 #include "report/predict.h"
+#include "report/class_file.h"
 #include "report/confusion.h"
 #include "report/tensorboard.h"
 #include "conf/opts.h"
@@ -46,6 +47,7 @@ struct setup {
     struct terminal screen;                               /* rank 0's, like the following */
     struct ready *ready;
     struct weights_used used;                             /* run.init_from */
+    struct class_names classes;                           /* those of used, if the data have none */
     struct memory memory;                                 /* the maker's: memory that hosts have for the ranks */
     struct text notes;                                    /* about cores, hosts and links, one line each */
     struct rundir dir;
