@@ -16,8 +16,8 @@ run() {
 }
 ctl() { "$mpstagectl" "$@" >"$aside/said" 2>&1; }
 step_of() { "$mpstagectl" "$1" status --json 2>/dev/null | sed -n 's/.*"step": *\([0-9]*\).*/\1/p'; }
-# paused DIR STEP OPTIONS...: begins a run and stops it behind that step, but before step $late; $pid. Once more where the
-# machine was too busy for that.
+# paused DIR STEP OPTIONS...: begins a run and stops it behind that step, but before step $late; $pid. Once more where
+# the machine was too busy for that.
 late=2800
 paused() {
     paused_dir=$1 paused_step=$2; shift 2
