@@ -47,6 +47,8 @@ check "recompute = auto without pipeline.max_memory" grep -q '^step ' out
 
 # ---- ulimit ----------------------------------------------------------------------------------------------------------
 over=                                                     # what starts it
+series_by=18 least_by=4                                   # percent from one limit to the next
+[ -z "${LONG:-}" ] || series_by=9 least_by=2
 limited() { kb=$1; shift; $over sh -c 'ulimit -c 0; ulimit -v "$1"; shift; exec "$@"' sh "$kb" "$@"; }
 # From less than libraries need to enough, which is more where CUDA is built in: clear statuses, then 0 for good.
 # 127 and lines of the loader come before main, as do exceptions of libraries' constructors. 1 and 2: Open MPI could
@@ -68,7 +70,7 @@ series() {
         rm -rf run
         [ -z "$good" ] || [ "$kb" -lt $((good * 2)) ] || break
         [ "$code" -ne 0 ] || [ "$kb" -lt 700000 ] || break
-        kb=$((kb * 109 / 100))
+        kb=$((kb * (100 + series_by) / 100))
     done
     if [ -n "$good" ] && [ -n "$refused" ] && [ -z "$bad" ]; then ok "$text"; else not_ok "$text: $bad"; fi
 }
@@ -88,7 +90,7 @@ suffices() {
         rm -rf run
         [ "$code" -ne 69 ] || refused=$kb
         [ "$code" -ne 0 ] && { [ "$code" -eq 69 ] || [ -z "$refused" ]; } || break
-        if [ -n "$refused" ]; then kb=$((kb * 102 / 100)); else kb=$((kb * 110 / 100)); fi
+        if [ -n "$refused" ]; then kb=$((kb * (100 + least_by) / 100)); else kb=$((kb * 110 / 100)); fi
     done
     check "$text ($kb after $refused)" [ "$code" -eq 0 -a -n "$refused" ] || note <err
 }

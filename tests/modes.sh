@@ -163,7 +163,7 @@ step_of() { "$mpstaged" "$@" --plan --json | sed -n 's/^  "step_seconds": \([0-9
 said=$(sed -n 's/^# Found by .* step \([0-9.]*\) s .*/\1/p' three.conf) planned=$(step_of -c three.conf)
 check "the cut that was found is the one that is planned" \
     awk -v a="$said" -v b="$planned" 'BEGIN { exit !(a > 0 && a / b > 0.999 && a / b < 1.001) }'
-for limit in 110 115 120; do
+for limit in $(cases 115 "110 120"); do
     tight="$resnet -o pipeline.max_memory=${limit}MiB"
     together=$(step_of $tight -o pipeline.partition=auto -o pipeline.recompute=auto)
     for way in "manual auto" "auto all"; do
