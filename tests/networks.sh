@@ -1,7 +1,7 @@
 #!/bin/sh
 # networks.sh: a small one of every family of the zoo trains to the same bits on one to four stages, with recomputation,
 # and with its first layers frozen. All in one process (transport local). NETWORKS="vgg11" in the environment: others.
-# LONG=1: more of them. A vision transformer of graph text stands for that family, whose smallest has 86 million weights.
+# LONG=1: more. A vision transformer of graph text stands for that family, whose smallest has 86 million weights.
 set -eu
 build=$(CDPATH='' cd -- "${1:-${top_builddir:-.}}" && pwd)
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
