@@ -23,9 +23,10 @@ threads() {
 threads one 1 -c net.conf --stages 1
 one=$hash
 # same HOW SCHEDULE RANKS STAGES OPTIONS...
+n=0
 same() {
-    same_how=$1 same_schedule=$2 same_ranks=$3 same_stages=$4; shift 4
-    "$same_how" "$same_how-$same_schedule-$same_ranks-$same_stages" "$same_ranks" -c net.conf \
+    same_how=$1 same_schedule=$2 same_ranks=$3 same_stages=$4 n=$((n + 1)); shift 4
+    "$same_how" "$n-$same_how-$same_schedule-$same_ranks-$same_stages" "$same_ranks" -c net.conf \
         --schedule "$same_schedule" --stages "$same_stages" "$@"
     equal "$same_schedule, $same_stages stages on $same_ranks ranks, $same_how $*: the bits of one" "$one" "$hash"
 }
