@@ -67,6 +67,8 @@ static inline TCase *suite_case(const char *name, int seconds)
 #define IN_TURN(inner) (cases_of(i_ == 0, i_ % (inner) == i_ / (inner) % (inner), 1))
 #define EVERY(n) (cases_of(i_ == 0, i_ % (n) == 0, 1))
 #define PAIRS (cases_of(i_ == 0, (i_ ^ i_ >> 1 ^ i_ >> 2 ^ 1) & 1, 1))
+/* Beside one of these, for what is slow under a sanitizer: there every n-th, in check-long all. */
+#define SANITIZED_EVERY(n) (!IS_SANITIZED || cases_of(i_ == 0, i_ % (n) == 0, 1))
 
 /* The end of a suite's main: runs these test cases and returns the exit status. CK_NOFORK if OpenMP may run: its
  * threads do not survive a fork; otherwise CK_FORK. */

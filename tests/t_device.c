@@ -385,17 +385,17 @@ int main(void)
 {
     TCase *t[] = {suite_case("battery", 120), suite_case("order", 120), suite_case("faults", 120)};
 #ifndef __SANITIZE_THREAD__                              /* too slow there; the tests of order take the same ways */
-    suite_loop(t[0], battery_device, 8 * KINDS, EVERY(1));
+    suite_loop(t[0], battery_device, 8 * KINDS, EVERY(1) && SANITIZED_EVERY(3));
 #endif
     suite_loop(t[1], order_is_kept, 2 * KINDS, EVERY(1));
 #ifndef __SANITIZE_THREAD__                              /* it sees the planted races by itself, and ends the program */
-    suite_loop(t[1], missing_wait_before_a_send, 2 * KINDS, EVERY(1));
-    suite_loop(t[1], missing_wait_after_a_receive, 2 * KINDS, EVERY(1));
+    suite_loop(t[1], missing_wait_before_a_send, 2 * KINDS, EVERY(1) && SANITIZED_EVERY(3));
+    suite_loop(t[1], missing_wait_after_a_receive, 2 * KINDS, EVERY(1) && SANITIZED_EVERY(3));
 #endif
     tcase_add_loop_test(t[2], wrong_tag, 0, KINDS);
     tcase_add_loop_test(t[2], limits, 0, KINDS);
     tcase_add_loop_test(t[2], device_vanishes, 0, KINDS);
-    suite_loop(t[2], device_vanishes_late, 12 * KINDS, EVERY(1));
+    suite_loop(t[2], device_vanishes_late, 12 * KINDS, EVERY(1) && SANITIZED_EVERY(5));
     tcase_add_loop_test(t[2], peer_is_lost, 0, 2);
     tcase_add_test(t[2], short_word);
     tcase_add_loop_test(t[2], slow_stream, 0, 2);

@@ -242,8 +242,8 @@ END_TEST
 int main(void)
 {
     TCase *t = suite_case("kernels_channels", 60);
-    suite_loop(t, channels, 8, EVERY(1));
-    suite_loop(t, groups, 4, EVERY(1));
+    suite_loop(t, channels, 8, EVERY(1) && SANITIZED_EVERY(3));
+    suite_loop(t, groups, 4, EVERY(1) && SANITIZED_EVERY(3));
     suite_loop(t, classes_of_points, 4, EVERY(1));
     suite_loop(t, classes_of_points_in_parts, 2, EVERY(1));
     tcase_add_test(t, work_is_bounded);

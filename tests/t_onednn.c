@@ -300,12 +300,12 @@ int main(void)
     int n_ops = 0;
     while (op_list[n_ops]) n_ops++;
     TCase *c = suite_case("kernels", 300);
-    suite_loop(c, operator_examples, N_ISA * n_ops, EVERY(1));
-    suite_loop(c, convolutions, N_ISA_BLOCKED * OP_GRAPH_CONVS, IN_TURN(N_ISA_BLOCKED));
+    suite_loop(c, operator_examples, N_ISA * n_ops, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
+    suite_loop(c, convolutions, N_ISA_BLOCKED * OP_GRAPH_CONVS, IN_TURN(N_ISA_BLOCKED) && SANITIZED_EVERY(3));
     suite_loop(c, fused_batch_norm, N_ISA * OP_GRAPH_NORMS, IN_TURN(N_ISA));
     suite_loop(c, odd_convolutions, N_ISA * N_ODD_CONVS, IN_TURN(N_ISA));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
-    suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1));
+    suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, layouts_round_trip, OP_GRAPH_CONVS, EVERY(1));
     tcase_add_test(c, vector_helpers);
     tcase_add_test(c, other_isa_refused);

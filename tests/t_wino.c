@@ -314,8 +314,8 @@ END_TEST
 int main(void)
 {
     TCase *c = suite_case("wino", 300);
-    suite_loop(c, wino_exact, N_OF(winos), cases_of(i_ % 4 == 0, 1, 1));
-    suite_loop(c, patch_exact, N_OF(patches), cases_of(i_ % 4 == 0, 1, 1));
+    suite_loop(c, wino_exact, N_OF(winos), cases_of(i_ % 4 == 0, 1, 1) && SANITIZED_EVERY(4));
+    suite_loop(c, patch_exact, N_OF(patches), cases_of(i_ % 4 == 0, 1, 1) && SANITIZED_EVERY(4));
     tcase_add_test(c, rounding_is_small);
     tcase_add_test(c, samples_are_alone);
     tcase_add_test(c, what_is_taken);
