@@ -26,8 +26,8 @@ DEADLINE_BEFORE(DEADLINE_PROMISED_STOP + DEADLINE_LAUNCHER, JOB_TERM_S * 1000,
 struct tree { VEC(struct proc) all; };
 void tree_scan(struct tree *t);
 /* Whether process pid is a launcher, which starts a job's processes and does nothing itself, judging by its name.
- * alive: how many of its descendants run. */
-bool tree_launcher(pid_t pid, int *alive);
+ * alive: how many of its descendants run; all: with zombies. */
+bool tree_launcher(pid_t pid, int *alive, int *all);
 void tree_free(struct tree *t);
 
 /* ---- job_cleanup.c: what a killed Open MPI leaves on the disk and in shared memory ------------------------------- */

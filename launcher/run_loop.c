@@ -133,16 +133,17 @@ static void failed_end(struct run *r)
 }
 
 /* Kills a launcher that stays after its last process. Open MPI 4.1's mpirun may deadlock when a rank dies while it
- * joins. */
+ * joins; so until a process was seen, this looks more often, and one that died and stays a zombie counts. */
 static void launcher_poll(struct run *r, uint64_t now)
 {
     struct supervised_job *j = &r->job;
-    int alive;
+    int alive, all;
     if (!j->pid || now < j->look) return;
     j->look = now + RUN_LOOK_S * 1000000000ull;
-    if (!tree_launcher(j->pid, &alive)) return;
+    if (!tree_launcher(j->pid, &alive, &all)) return;
+    j->had |= all > 0;
+    if (!j->had) j->look = now + RUN_FIRST_LOOK_MS * 1000000ull;
     if (alive || !j->had) {
-        j->had |= alive > 0;
         j->empty = 0;
         return;
     }
@@ -316,7 +317,7 @@ static int job_once(struct run *r, struct err *e)
     int bad = job_start(&r->job, argv, NULL, e);
     free(argv);
     if (bad) return -1;
-    r->job.look = r->job.began + RUN_LOOK_S * 1000000000ull;
+    r->job.look = r->job.began + RUN_FIRST_LOOK_MS * 1000000ull;
     job_watch(r);
     bad = job_finish(&r->job, e);
     words_take(&r->words);

@@ -112,10 +112,10 @@ ends "what a command leaves running is ended: its child and grandchildren, in se
 run -- child=1000 ready saved=1 kill=KILL / exit=0
 ends "also before a restart" 0 "1 2+--resume" 1
 
-# A launcher that does not end after its last process; fake_job under a launcher's name.
+# A launcher that does not end after its last process, which was there for a moment; fake_job under a launcher's name.
 ln -s "$fake" "$aside/mpirun"
 code=0; now; rm -f log
-timeout -k 5 120 "$runner" --max-restarts 0 -- "$aside/mpirun" log ignore=TERM child=3 sleep=1000 >"$aside/out" \
+timeout -k 5 120 "$runner" --max-restarts 0 -- "$aside/mpirun" log ignore=TERM child=0.5 sleep=1000 >"$aside/out" \
     2>"$aside/err" </dev/null || code=$?
 took
 ends "a launcher that stays after its last process is ended: $took ms" 137 1 2 'ended with 137'
