@@ -3,21 +3,23 @@
 # writing checkpoints. Every job ends by itself, under the supervisor or started anew with another number of stages,
 # with the weights and the losses of a run that nobody killed, and goes on from the newest checkpoint that was told of.
 # Just before a kill somebody may have set the learning rate: what was told to be set is, from the step that was named.
-# KILLS=12 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
+# KILLS=8 kills so often (LONG=1: 1000), SEED gives the same moments again as far as the machine does.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 supervisor=$build/mpstage-run
-KILLS=${KILLS:-${LONG:+1000}}; KILLS=${KILLS:-12}
+KILLS=${KILLS:-${LONG:+1000}}; KILLS=${KILLS:-8}
 SEED=${SEED:-$(date +%s)}
 echo "# SEED=$SEED, $KILLS kills"
 state=$SEED
 random() { state=$(((state * 1103515245 + 12345) % 2147483648)); dice=$((state / 65536 % $1)); }
 
-cat >k.conf <<'END'
+steps=1500
+[ -z "${LONG:-}" ] || steps=3000
+cat >k.conf <<END
 run      { name = "kills"  seed = 5 }
 model    { network = "mlp"  input = {12}  hidden = {16, 16, 16}  classes = 5  dropout = 0.2 }
 data     { source = "synthetic"  labels = "class"  samples = 50  test_samples = 33  shuffle = yes }
-train    { batch_size = 16  split_size = 4  steps = 3000  optimizer = "adamw"  learning_rate = 0.01  clip_norm = 1
+train    { batch_size = 16  split_size = 4  steps = $steps  optimizer = "adamw"  learning_rate = 0.01  clip_norm = 1
            evaluate_every = 150 }
 pipeline { stages = 2 }
 checkpoint { every_steps = 40 }
@@ -32,10 +34,11 @@ lost() {
 count() { n=$(grep -c "$1" "$2" 2>/dev/null || true); echo "${n:-0}"; }
 now() { echo $(($(date +%s%N) / 1000000)); }
 
-trains whole 2 -c k.conf
+trains whole threads -c k.conf
 whole=$hash
 loss_bits whole/metrics.jsonl >"$aside/whole"
-check "3000 steps and 20 evaluations have bits" [ "$(wc -l <"$aside/whole")" -eq 3020 ]
+check "$steps steps and $((steps / 150)) evaluations have bits" \
+    [ "$(wc -l <"$aside/whole")" -eq $((steps + steps / 150)) ]
 
 # Of this test's processes: those of that name.
 mine() {
@@ -74,7 +77,7 @@ await_step() {
         [ "$(begins "$1")" -le "$begun" ] ||
             ! tail -n 1 "$1/metrics.jsonl" 2>/dev/null | grep -q '"event":"step"' || break
         [ $(($(now) - from)) -lt 30000 ] || break
-        sleep 0.01
+        sleep 0.05
     done
     took=$(($(now) - from))
     kill -0 $pid 2>/dev/null || return 0
@@ -90,7 +93,7 @@ judge() {
     done <"$aside/told"
     if [ -e "$1/rates.jsonl" ]; then                      # what a run does in which only that was set
         rm -rf alike; mkdir alike; cp "$1/rates.jsonl" alike
-        job 2 -c k.conf --resume --run-dir alike
+        job threads -c k.conf --resume --run-dir alike
         wanted=$(last_hash alike)
         loss_bits alike/metrics.jsonl >"$aside/wanted"
     fi
@@ -152,7 +155,7 @@ by_hand() {
         if [ "$kills" -lt "$KILLS" ] && [ "$kills" -lt "$most" ]; then
             random 300
             until=$((began + dice + 1))
-            while kill -0 $pid 2>/dev/null && [ "$(steps_done)" -lt "$until" ]; do sleep 0.01; done
+            while kill -0 $pid 2>/dev/null && [ "$(steps_done)" -lt "$until" ]; do sleep 0.03; done
             random 2
             [ "$dice" -ne 0 ] || set_rate run
             strike
