@@ -187,7 +187,7 @@ check "nothing was created" test ! -e none
 # ---- a signal: nobody is left, what was measured is kept -------------------------------------------------------------
 "$program" -c toy.conf --mpirun "$MPIRUN --oversubscribe --bind-to none" --repeat 2 --splits 10 --no-profile \
     --no-plots --out told \
-    --steps 200000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
+    --steps 40000 -- -o train.split_size=1 >"$aside/out" 2>"$aside/err" </dev/null &
 pid=$!
 for i in $(seq 3000); do [ "$(lines '^\[' "$aside/err")" -eq 0 ] || break; sleep 0.1; done
 sleep 0.5
