@@ -19,7 +19,7 @@ cat >resnet.conf <<'END'
 run      { name = "resnet" }
 model    { network = "resnet18"  input = {3, 16, 16}  classes = 10 }
 data     { source = "synthetic"  labels = "class"  samples = 32 }
-train    { batch_size = 8  split_size = 4  steps = 6  optimizer = "sgd"  learning_rate = 0.01  momentum = 0.9 }
+train    { batch_size = 8  split_size = 4  steps = 4  optimizer = "sgd"  learning_rate = 0.01  momentum = 0.9 }
 pipeline { stages = 2 }
 checkpoint { every_steps = 2 }
 END
@@ -49,7 +49,7 @@ goes_on() {
 
 # ---- the run without a break, and a part of it -----------------------------------------------------------------------
 conf=mlp.conf part=part
-trains without-checkpoints 2 -c mlp.conf -o checkpoint.every_steps=0
+trains without-checkpoints threads -c mlp.conf -o checkpoint.every_steps=0
 trains whole 2 -c mlp.conf
 equal "checkpoints change no bit" "$hash" "$(hash_of without-checkpoints)"
 whole=$hash
@@ -78,10 +78,10 @@ goes_on "on four ranks" 4 four --stages 4
 goes_on "on three ranks, another schedule" 3 three --stages 3 --schedule gpipe
 goes_on "as threads of one process" threads threads
 conf=resnet.conf
-trains resnet-whole 2 -c resnet.conf
+trains resnet-whole threads -c resnet.conf
 whole=$hash
 loss_bits resnet-whole/metrics.jsonl >"$aside/whole"
-trains resnet-part 2 -c resnet.conf --steps 4
+trains resnet-part threads -c resnet.conf --steps 2
 part=resnet-part
 goes_on "statistics and momentum go on, on one rank" 1 resnet-one --stages 1
 goes_on "and on four" 4 resnet-four --stages 4
@@ -90,11 +90,11 @@ goes_on "and on four" 4 resnet-four --stages 4
 conf=mlp.conf part=part
 whole=$(hash_of whole)
 loss_bits whole/metrics.jsonl >"$aside/whole"
-job 2 -c mlp.conf --init-from whole/checkpoints/step-00000024 --evaluate --run-dir evaluated
+job threads -c mlp.conf --init-from whole/checkpoints/step-00000024 --evaluate --run-dir evaluated
 check "a checkpoint is a folder of weights for --init-from" [ "$code" -eq 0 ]
 rm -rf damaged; cp -r part damaged; part=damaged
 damage damaged/checkpoints/step-00000014/optimizer-00001-of-00002.safetensors 700
-goes_on "a damaged checkpoint is passed over" 2 passed
+goes_on "a damaged checkpoint is passed over" threads passed
 check "and named" grep -q 'note: skipping a damaged checkpoint: .*step-00000014/optimizer-00001-of-00002.safetensors' \
     passed/mpstaged.log
 check "and made anew" [ "$(steps_of passed)" = "step-00000016 step-00000020 step-00000024" ]
@@ -102,7 +102,7 @@ part=linked
 cp -r part linked
 mv linked/checkpoints/step-00000014 linked/moved
 ln -s ../moved linked/checkpoints/step-00000014
-goes_on "a link in a checkpoint's place is passed over" 2 by-link
+goes_on "a link in a checkpoint's place is passed over" threads by-link
 check "and named" grep -q 'note: skipping .*step-00000014: is a symbolic link' by-link/mpstaged.log
 part=damaged
 damage damaged/checkpoints/step-00000012/manifest.json 3
@@ -112,19 +112,19 @@ refused "with no sound one nothing is begun anew" 65 'none of its checkpoints ca
 part=part
 cp part/metrics.jsonl "$aside/m"
 printf '{"event":"step","step":15,"lo' >>part/metrics.jsonl
-goes_on "half a line of metrics goes" 2 half
+goes_on "half a line of metrics goes" threads half
 cp "$aside/m" part/metrics.jsonl
 check "every line is whole" [ "$(grep -vc '^{.*}$' half/metrics.jsonl)" -eq 0 ]
-job 2 -c mlp.conf --run-dir fresh --resume
+job threads -c mlp.conf --run-dir fresh --resume
 check "without a run there is one from the start" [ "$(hash_of fresh)" = "$whole" ]
 check "which begins like any other" [ "$(head -c 16 fresh/metrics.jsonl)" = '{"event":"start"' ]
-job 2 -c mlp.conf --run-dir fresh --resume
+job threads -c mlp.conf --run-dir fresh --resume
 check "one that has ended writes its weights again" [ "$code" -eq 0 -a "$(hash_of fresh)" = "$whole" ]
 check "and says where it goes on, and that nothing is left to train" \
     grep -q '^resuming from checkpoints/step-[0-9]*: no step is left to train$' "$aside/err"
-job 2 -c mlp.conf --run-dir fresh --resume --steps 26
+job threads -c mlp.conf --run-dir fresh --resume --steps 26
 check "and goes on when it gets more steps" [ "$code" -eq 0 ]
-job 2 -c mlp.conf --run-dir fresh --overwrite --steps 2
+job threads -c mlp.conf --run-dir fresh --overwrite --steps 2
 check "--overwrite removes checkpoints, too" [ "$(steps_of fresh)" = step-00000002 ]
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ done
 refused "another schedule, named itself and not what comes with it" 78 'train.schedule was "step" and is "cosine"' \
     2 -c mlp.conf --run-dir part --resume -o train.schedule=cosine
 rm -rf other; cp -r part other
-job 2 -c mlp.conf --run-dir other --resume=force --learning-rate 0.02 --seed 4
+job threads -c mlp.conf --run-dir other --resume=force --learning-rate 0.02 --seed 4
 check "--resume=force goes on" [ "$code" -eq 0 ]
 check "and says what differs" grep -q 'note: results differ .*run.seed was 3 and is 4' other/mpstaged.log
 check "all of it" grep -q 'note: results differ .*train.learning_rate was 0.01 and is 0.02' other/mpstaged.log
@@ -158,23 +158,23 @@ refused "the best without test samples" 78 'checkpoint.best=loss: there are no t
     2 -c resnet.conf --run-dir new -o checkpoint.best=loss
 
 # ---- what is measured ------------------------------------------------------------------------------------------------
-trains cut 2 -c mlp.conf --steps 4
-job 2 -c mlp.conf --run-dir cut --resume --steps 7
+trains cut threads -c mlp.conf --steps 4
+job threads -c mlp.conf --run-dir cut --resume --steps 7
 check "the account does not go by steps of an earlier process" \
     sh -c '! grep -q "costs measured in steps 2 to 4" cut/mpstaged.log'
-job 2 -c mlp.conf --run-dir cut --resume --steps 16
+job threads -c mlp.conf --run-dir cut --resume --steps 16
 check "but by those of this one" grep -qE 'costs measured in steps (9 to 11|12 to 14) of this run' cut/mpstaged.log
 
 # ---- when ------------------------------------------------------------------------------------------------------------
-trains best 2 -c mlp.conf -o checkpoint.every_steps=0 -o checkpoint.best=loss -o checkpoint.keep=1
+trains best threads -c mlp.conf -o checkpoint.every_steps=0 -o checkpoint.best=loss -o checkpoint.keep=1
 best=$(sed -n 's/.*"event":"evaluation","step":\([0-9]*\),.*"loss":\([^,]*\),.*/\2 \1/p' best/metrics.jsonl |
     sort -g | head -1 | cut -d' ' -f2)
 check "the best evaluation stays" [ -d "best/checkpoints/$(printf step-%08d "$best")" ]
 # Nothing is learned, so all evaluations are equal, and the first one, after step 6, is the best.
-trains equal 2 -c mlp.conf -o checkpoint.best=loss -o checkpoint.keep=1 --learning-rate 0 -o train.weight_decay=0
+trains equal threads -c mlp.conf -o checkpoint.best=loss -o checkpoint.keep=1 --learning-rate 0 -o train.weight_decay=0
 equal "the first of equal ones stays" "$(steps_of equal)" "step-00000006 step-00000024"
 check "which list says, too" sh -c '"$0" list equal | grep -q "^ *6 .*  best$"' "$mpstagectl"
-trains clock 2 -c mlp.conf --steps 4000 -o train.evaluate_every=0 -o checkpoint.every_steps=0 \
+trains clock threads -c mlp.conf --steps 4000 -o train.evaluate_every=0 -o checkpoint.every_steps=0 \
     -o checkpoint.every_seconds=0.05 -o service.log_every=0
 check "by the clock" [ "$(grep -c '"event":"checkpoint","step"' clock/metrics.jsonl)" -ge 2 ]
 
