@@ -7,8 +7,8 @@ set -eu
 . "$here/faults/lib.sh"
 seed=${SEED:-$(date +%s)}
 echo "# SEED=$seed gives the same calls again"
-tries=1
-[ -z "${LONG:-}" ] || tries=1000
+tries=1 resumed=threads                                  # resumed: on what a run goes on
+[ -z "${LONG:-}" ] || tries=1000 resumed=2
 
 write_conf toy.conf 's/steps = 3/steps = 4/'
 echo 'checkpoint { every_steps = 2  keep = 1 }' >>toy.conf
@@ -42,7 +42,7 @@ under() {
     said=$(committed)
     case $is in [024]) [ "$is" -ge "${said:-0}" ] || bad="$bad; $1 loses $said, which was committed" ;; esac
     case $1-$first in *:kill-0 | *-70 | *-139 | *-134) bad="$bad; $1 ends with $first" ;; esac
-    job threads -c toy.conf --run-dir w/run --resume
+    job $resumed -c toy.conf --run-dir w/run --resume
     [ "$code" -eq 0 ] && [ "$(hash_last w/run)" = "$whole" ] ||
         bad="$bad; after $1 and $first it goes on with $code: $(tr '\n' ' ' <"$aside/err")"
     [ -z "$(find w/run/checkpoints -name '*.tmp')" ] || bad="$bad; after $1: $(ls w/run/checkpoints)"

@@ -94,7 +94,7 @@ job threads -c mlp.conf --init-from whole/checkpoints/step-00000024 --evaluate -
 check "a checkpoint is a folder of weights for --init-from" [ "$code" -eq 0 ]
 rm -rf damaged; cp -r part damaged; part=damaged
 damage damaged/checkpoints/step-00000014/optimizer-00001-of-00002.safetensors 700
-goes_on "a damaged checkpoint is passed over" threads passed
+goes_on "a damaged checkpoint is passed over" 2 passed
 check "and named" grep -q 'note: skipping a damaged checkpoint: .*step-00000014/optimizer-00001-of-00002.safetensors' \
     passed/mpstaged.log
 check "and made anew" [ "$(steps_of passed)" = "step-00000016 step-00000020 step-00000024" ]
