@@ -78,7 +78,7 @@ check "a layer that takes 100 times what was planned is named while the run goes
     awk '/^slow: fc2 takes .* a micro-batch, [0-9]+ times its plan$/ { slow = NR } /^step +24\/24/ { last = NR }
         END { exit !(slow && last && slow <= last) }' "$aside/err"
 check "with a likely cause" sh -c 'grep -A 1 "^slow: fc2" "$0" | grep -q "^      likely because "' "$aside/err"
-check "once" [ "$(grep -c '^slow: ' "$aside/err")" -eq 1 ]
+check "once" [ "$(grep -c '^slow: fc2 ' "$aside/err")" -eq 1 ]
 check "the plan is graded with the profile that it was made with" \
     grep -q '^predicted with planted.json costs' "$aside/err"
 job 2 -c wide.conf --run-dir measured
