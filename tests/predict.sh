@@ -25,13 +25,14 @@ model    { graph = "three.graph" }
 data     { source = "images"  train = "train"  test = "train"
            mean = {0.485, 0.456, 0.406}  std = {0.229, 0.224, 0.225} }
 train    { batch_size = 8  split_size = 3  evaluate_batch_size = 7  epochs = 2  learning_rate = 0.01
-           evaluate_every = 2  patience = 9  confusion = yes  label_smoothing = 0.1  ema = 0.5
+           evaluate_every = 6  patience = 9  confusion = yes  label_smoothing = 0.1  ema = 0.5
            scores = {"mean_absolute_error"} }
 service  { log_every = 0  progress = "no" }
 checkpoint { every_steps = 2  best = "accuracy" }
 END_CONF
 trains runs/images threads -c images.conf
 trained=$hash
+equal "one evaluation: the last weights are the best" 1 "$(grep -c '"event":"evaluation"' runs/images/metrics.jsonl)"
 # predicts FILE RANKS OPTIONS...: a prediction with the weights of that run
 predicts() {
     predicts_file=$1; shift
