@@ -84,7 +84,7 @@ START_TEST(patience_counts)
 {
     begin();
     conf.train.patience = 2;
-    conf.train.nonfinite = "rollback";
+    conf.train.nonfinite = NONFINITE_ROLLBACK;
     scored(1, 5);
     ck_assert(!ckpt_policy_enough(&k));
     scored(2, 5);
@@ -297,7 +297,7 @@ START_TEST(folder_not_read_to_its_end)
         e = (struct err){0};
     }
     struct rundir d;
-    struct conf c = {.run = {.directory = "run", .resume = "no"}};
+    struct conf c = {.run = {.directory = "run", .resume = RESUME_NO}};
     reads = 0;
     ck_assert(rundir_check(&d, &c, RUNDIR_TRAIN, &e) == -1);
     expect(&e, E_IO, "run/checkpoints: Input/output error");

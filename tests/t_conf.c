@@ -57,7 +57,7 @@ START_TEST(defaults)
     ck_assert_str_eq(c->train.schedule, "constant");
     ck_assert_str_eq(c->train.batch_norm, "micro");
     ck_assert_str_eq(c->train.precision, "fp32");
-    ck_assert_str_eq(c->data.labels, "class");
+    ck_assert_int_eq(c->data.labels, LABELS_CLASS);
     ck_assert(c->train.split_size == 32 && c->train.batch_size == 32 && c->train.evaluate_batch_size == 32);
     ck_assert(!c->data.shuffle && c->service.log_every == 1 && c->train.evaluate_every == 0);
     ck_assert_str_eq(c->train.loss, "cross_entropy");
@@ -70,7 +70,7 @@ START_TEST(defaults)
     c = finished("model { network = toy } train { epochs = 1 loss = mse } run { name = \"x\" }\n"
         "data { source = idx train = a train_labels = b }\npipeline { stage { first = a last = b } }");
     ck_assert(c->data.shuffle);
-    ck_assert_str_eq(c->data.labels, "onehot");
+    ck_assert_int_eq(c->data.labels, LABELS_ONEHOT);
     ck_assert_str_eq(c->run.directory, "runs/x");
     ck_assert_str_eq(c->pipeline.partition, "manual");
     conf_free(c);
@@ -119,7 +119,7 @@ START_TEST(moot)
     ck_assert(c->train.steps == 0 && c->train.epochs == 2);
     ck_assert(c->pipeline.n_stages == 1 && c->pipeline.stages == 4);
     ck_assert_ptr_null(c->pipeline.rows);
-    ck_assert_str_eq(c->data.labels, "class");
+    ck_assert_int_eq(c->data.labels, LABELS_CLASS);
     conf_free(c);
     c = parse("model { graph = g } data { source = synthetic } train { epochs = 5 }");
     set(c, "model.network=mlp");
@@ -159,9 +159,9 @@ START_TEST(overrides)
     set(c, "train.nesterov=yes");
     ck_assert(c->train.nesterov);
     set(c, "pipeline.shard_optimizer=false");             /* words, among which are yes and no */
-    ck_assert_str_eq(c->pipeline.shard_optimizer, "no");
+    ck_assert_int_eq(c->pipeline.shard_optimizer, WHEN_NO);
     set(c, "pipeline.shard_optimizer=true");
-    ck_assert_str_eq(c->pipeline.shard_optimizer, "yes");
+    ck_assert_int_eq(c->pipeline.shard_optimizer, WHEN_YES);
     set(c, "model.input={3, 4,5}");
     ck_assert(c->model.input.n == 3 && c->model.input.v[2] == 5);
     set(c, "model.input=6,7");
@@ -449,7 +449,7 @@ START_TEST(table)
         ck_assert_int_eq(opt_find(o->key, strlen(o->key)), i);
         ck_assert_msg(strchr(o->key, '.') && o->text && *o->text, "%s", o->key);
         ck_assert_msg(words_count(o->text) <= MOST_WORDS, "%s: %d words", o->key, words_count(o->text));
-        ck_assert_msg((o->type == OPT_WORD) == (o->words != NULL), "%s", o->key);
+        ck_assert_msg((o->type == OPT_WORD || o->type == OPT_ENUM) == (o->words != NULL), "%s", o->key);
         bool numeric = !opt_is_text(o->type) && o->type != OPT_BOOL;
         ck_assert_msg(!numeric || o->lo <= o->hi, "%s", o->key);
         ck_assert_msg(!o->def || opt_is_set(c, i), "%s: its default is refused", o->key);
@@ -476,7 +476,7 @@ START_TEST(other_names)
     ck_assert_msg(c != NULL, "%s", e.text);
     ck_assert_int_eq(c->run.verify_every, 7);
     ck_assert_int_eq(c->train.split_size, 3);
-    ck_assert_str_eq(c->run.resume, "force");
+    ck_assert_int_eq(c->run.resume, RESUME_FORCE);
     ck_assert_str_eq(c->data.train, "a");
     ck_assert_str_eq(c->data.test, "b");
     ck_assert(!conf_set(c, "-o data.train_images=d", "data.train_images=d", &e) && !strcmp(c->data.train, "d"));

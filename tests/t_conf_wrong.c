@@ -331,14 +331,14 @@ static void value_make(const struct opt *o, char good[40], char bad[40])
 {
     const double x = o->def && atof(o->def) == o->lo ? o->hi : o->lo;
     const bool real = o->type == OPT_REAL || o->type == OPT_REALS, list = opt_is_list(o->type);
-    if (opt_is_text(o->type)) snprintf(good, 40, "\"other\""), strcpy(bad, o->type == OPT_WORD ? "nothing" : "\"\"");
+    if (opt_is_text(o->type)) snprintf(good, 40, "\"other\""), strcpy(bad, o->words ? "nothing" : "\"\"");
     else if (o->type == OPT_BOOL) strcpy(good, o->def && !strcmp(o->def, "yes") ? "no" : "yes"), strcpy(bad, "maybe");
     else if (o->type == OPT_TEXTS) strcpy(good, "{a, b}"), strcpy(bad, "{\"\"}");
     else {
         snprintf(good, 40, real ? "%s%.17g%s" : "%s%.0f%s", list ? "{" : "", x, list ? "}" : "");
         snprintf(bad, 40, "%.17g", o->lo - 1);
     }
-    if (o->type == OPT_WORD) opt_words(o, word_built, (void *[]){(void *)o, good});
+    if (o->words) opt_words(o, word_built, (void *[]){(void *)o, good});
 }
 
 static struct conf *with_one(const struct opt *o, const char *value, struct err *e)

@@ -182,7 +182,7 @@ static void done(void *ctx, const struct save_done *d) { heard.done[heard.n_done
 
 static void job_make(enum trouble trouble)
 {
-    if (!conf.train.nonfinite) conf.train.nonfinite = "stop";
+    if (!conf.train.nonfinite) conf.train.nonfinite = NONFINITE_STOP;
     static const char *const name[PARAMS] = {"a", "b", "c", "d"};
     struct err e = {0};
     for (int i = 0; i < PARAMS; i++) {
@@ -473,7 +473,7 @@ END_TEST
 START_TEST(steps_are_skipped_within_a_limit)
 {
     struct result *r = mem_alloc(result_bytes(RANKS));
-    conf.train.nonfinite = "skip";
+    conf.train.nonfinite = NONFINITE_SKIP;
     conf.train.nonfinite_limit = _i;
     job_make(GRADIENTS_INF);
     for (uint64_t i = 1; i <= 9; i++) order_put(ORDER_TRAIN, i);
@@ -514,7 +514,7 @@ START_TEST(ranks_go_back_together)
 {
     static const uint64_t steps[] = {1, 2, 3, 1, 2, 3, 4};
     struct result *r = mem_alloc(result_bytes(RANKS));
-    conf.train.nonfinite = "rollback";
+    conf.train.nonfinite = NONFINITE_ROLLBACK;
     unreadable = _i;
     job_make(GRADIENTS_INF);
     for (int i = 0; i < RANKS; i++) control_set_restore(member[i].side, went_back, &member[i]);

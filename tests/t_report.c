@@ -25,7 +25,7 @@ static void enter(void)
     scratch_enter();
     conf = (struct conf){0};
     conf.run.directory = "a/b/run";
-    conf.run.resume = "no";
+    conf.run.resume = RESUME_NO;
 }
 
 START_TEST(run_directory_is_made_late_and_locked)
@@ -142,7 +142,7 @@ START_TEST(epochs_of_steps)
     struct job j = {.conf = &c, .count = {50, 0}};
     static const uint64_t want[][4] = {{0, 0, 0, 0}, {1, 1, 1, 1}, {3, 1, 1, 1}, {4, 1, 2, 2}, {5, 2, 2, 2},
                                        {8, 2, 3, 3}, {25, 7, 8, 9}};
-    static const char *const last[] = {"short", "fill", "drop"};
+    static const enum last_batch last[] = {LAST_BATCH_SHORT, LAST_BATCH_FILL, LAST_BATCH_DROP};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         for (int k = 0; k < 3; k++) {
             c.train.last_batch = last[k];

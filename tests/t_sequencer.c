@@ -162,18 +162,18 @@ START_TEST(sequencer_by_steps)
     conf.train.steps = 4;
     for (int shuffle = 0; shuffle < 2; shuffle++) {       /* the first steps of any run, in whatever order */
         conf.data.shuffle = shuffle;
-        conf.train.last_batch = "short";
+        conf.train.last_batch = LAST_BATCH_SHORT;
         check_course("T20 T20 T10 T20 S X ");
-        conf.train.last_batch = "fill";
+        conf.train.last_batch = LAST_BATCH_FILL;
         check_course("T20 T20 T20 T20 S X ");
-        conf.train.last_batch = "drop";
+        conf.train.last_batch = LAST_BATCH_DROP;
         check_course("T20 T20 T20 T20 S X ");
     }
     job.count[DS_TEST] = 33;
     conf.train.evaluate_epochs = 1;
-    conf.train.last_batch = "fill";                       /* the first epoch ends within step 3 */
+    conf.train.last_batch = LAST_BATCH_FILL;                       /* the first epoch ends within step 3 */
     check_course("T20 T20 T20 E20 E13! T20 E20 E13! S X ");
-    conf.train.last_batch = "drop";                       /* behind step 2 */
+    conf.train.last_batch = LAST_BATCH_DROP;                       /* behind step 2 */
     check_course("T20 T20 E20 E13! T20 T20 E20 E13! S X ");
 }
 END_TEST
@@ -184,13 +184,13 @@ START_TEST(sequencer_at_the_end_of_epochs)
     struct text got = {0};
     job_by_hand();
     job.count[DS_TEST] = 0;
-    conf.train.last_batch = "drop";
+    conf.train.last_batch = LAST_BATCH_DROP;
     check_course("T20 T20 T20 T20 S X ");
-    conf.train.last_batch = "fill";
+    conf.train.last_batch = LAST_BATCH_FILL;
     check_course("T20 T20 T20 T20 T20 S X ");
     /* from a checkpoint of a run that had no such setting, or another batch size */
     conf.train.steps = 6;
-    conf.train.last_batch = "drop";
+    conf.train.last_batch = LAST_BATCH_DROP;
     sequencer_begin(&c, &job, &(struct ckpt){.step = 4, .position = 70});
     sequencer_text(&c, &got, 1000);
     ck_assert_str_eq(got.s, "T20 T20 S X ");
@@ -199,7 +199,7 @@ START_TEST(sequencer_at_the_end_of_epochs)
     text_free(&got);
     sequencer_begin(&c, &job, &(struct ckpt){.step = 4, .position = 90}); /* nothing is left of that epoch */
     ck_assert_uint_eq(c.position, 100);
-    conf.train.last_batch = "fill";
+    conf.train.last_batch = LAST_BATCH_FILL;
     sequencer_begin(&c, &job, &(struct ckpt){.step = 4, .position = 93});
     ck_assert_uint_eq(c.position, 93);
 }
@@ -526,7 +526,7 @@ START_TEST(orders_have_rates_behind_skips)
     ck_assert(sequencer_next(&c, t) && t->o.step == 4 && t->o.n_skipped == 2);
     ck_assert(order_rate(&t->o, 2) == 0.5 && order_rate(&t->o, 3) == 1);
     /* by epoch the data decide: step 5 begins in the second one */
-    conf.train.schedule_by = "epoch";
+    conf.train.schedule_by = SCHEDULE_BY_EPOCH;
     ck_assert(sequencer_next(&c, t) && order_rate(&t->o, 2) == 0.5 && order_rate(&t->o, 3) == 0.5);
     free(t);
 }

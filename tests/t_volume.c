@@ -252,7 +252,7 @@ END_TEST
 
 /* ---- values: numbers of numpy, to a float's last places ---------------------------------------------------------- */
 
-static void becomes(enum volume_intensity how, const float *want)
+static void becomes(enum intensity how, const float *want)
 {
     float x[6] = {0, 2, 4, 0, -1, 7};
     volume_values(how, x, 6);
@@ -261,13 +261,13 @@ static void becomes(enum volume_intensity how, const float *want)
 
 START_TEST(volume_changes_values)
 {
-    becomes(VOLUME_NONE, (float[]){0, 2, 4, 0, -1, 7});
-    becomes(VOLUME_MINMAX, (float[]){0.125f, 0.375f, 0.625f, 0.125f, 0, 1});
-    becomes(VOLUME_ZSCORE, (float[]){-0.72231512f, 0, 0.72231512f, -0.72231512f, -1.08347268f, 1.8057878f});
-    becomes(VOLUME_NONZERO, (float[]){0, -0.34299717f, 0.34299717f, 0, -1.37198868f, 1.37198868f});
-    becomes(VOLUME_PERCENTILE, (float[]){-0.72640015f, 0.00303933f, 0.73247881f, -0.72640015f, -1.0820019f,
+    becomes(INTENSITY_NONE, (float[]){0, 2, 4, 0, -1, 7});
+    becomes(INTENSITY_MINMAX, (float[]){0.125f, 0.375f, 0.625f, 0.125f, 0, 1});
+    becomes(INTENSITY_ZSCORE, (float[]){-0.72231512f, 0, 0.72231512f, -0.72231512f, -1.08347268f, 1.8057878f});
+    becomes(INTENSITY_NONZERO, (float[]){0, -0.34299717f, 0.34299717f, 0, -1.37198868f, 1.37198868f});
+    becomes(INTENSITY_PERCENTILE, (float[]){-0.72640015f, 0.00303933f, 0.73247881f, -0.72640015f, -1.0820019f,
                                           1.79928405f});
-    for (enum volume_intensity how = VOLUME_MINMAX; how <= VOLUME_PERCENTILE; how++) {
+    for (enum intensity how = INTENSITY_MINMAX; how <= INTENSITY_PERCENTILE; how++) {
         float flat[3] = {5, 5, 5}, none[2] = {0, 0};
         volume_values(how, flat, 3);
         volume_values(how, none, 2);
@@ -300,8 +300,8 @@ START_TEST(volume_finds_percentiles)
         ends[k] = (float)(a + (b - a) * part);
     }
     for (int i = 0; i < n; i++) want[i] = fminf(fmaxf(x[i], ends[0]), ends[1]);
-    volume_values(VOLUME_ZSCORE, want, (uint64_t)n);
-    volume_values(VOLUME_PERCENTILE, x, (uint64_t)n);
+    volume_values(INTENSITY_ZSCORE, want, (uint64_t)n);
+    volume_values(INTENSITY_PERCENTILE, x, (uint64_t)n);
     for (int i = 0; i < n; i++) ck_assert_msg(x[i] == want[i], "%d: %.9g, not %.9g", i, (double)x[i], (double)want[i]);
 }
 END_TEST

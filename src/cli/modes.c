@@ -319,7 +319,7 @@ static int pictures_check(const struct job *j, struct err *e)
         bad = image_list_read(path[i], false, NULL, &l, e);
         if (!l.folder && used[i] && l.image.n > used[i]) l.image.n = (int)used[i];
         image_list_spread(&l, (uint64_t)used[i]);
-        bad = bad || image_list_check(&l, !strcmp(c->data.damaged, "skip") && !c->run.predict, e);
+        bad = bad || image_list_check(&l, c->data.damaged == DAMAGED_SKIP && !c->run.predict, e);
         image_list_free(&l);
     }
     return bad ? -1 : 0;
@@ -363,7 +363,7 @@ static int network_report(const struct opts *o, int n_ranks, const struct conf *
 {
     enum { DELAY_S = 2 };
     struct terminal screen;
-    terminal_open(&screen, c->service.progress, launched_any());
+    terminal_open(&screen, when_sign(c->service.progress), launched_any());
     log_columns(terminal_columns(&screen));
     struct ready *r = setup_progress_begin(&screen, DELAY_S, NULL);
     int bad = network_text(o, n_ranks, c, r, out, e);

@@ -40,12 +40,12 @@ static void launcher_screen(struct terminal *s)
     s->terminal = s->fd >= 0 ? isatty(s->fd) : p.terminal == s->device;
 }
 
-void terminal_open(struct terminal *s, const char *when, bool launched)
+void terminal_open(struct terminal *s, int wanted, bool launched)
 {
     const char *term = getenv("TERM");
     struct stat ours;
-    *s = (struct terminal){.always = strcmp(when, "yes") == 0, .fd = -1};
-    if (strcmp(when, "no") == 0) return;
+    *s = (struct terminal){.always = wanted > 0, .fd = -1};
+    if (wanted < 0) return;
     if (isatty(STDERR_FILENO)) {
         s->fd = STDERR_FILENO;
         s->terminal = true;

@@ -15,8 +15,8 @@ struct terminal {
     dev_t device;                                         /* 0: do not check that the job is in the foreground */
 };
 
-/* when: service.progress. launched: a launcher may pass our standard error on. */
-void terminal_open(struct terminal *s, const char *when, bool launched);
+/* wanted: > 0: always, 0: on a terminal, < 0: never. launched: a launcher may pass our standard error on. */
+void terminal_open(struct terminal *s, int wanted, bool launched);
 /* Columns of the terminal now. 0: nobody watches: there is no terminal, or the job is in the background, where
  * rewritten lines would spoil what a user types. */
 int terminal_columns(const struct terminal *s);

@@ -135,7 +135,7 @@ bool conf_saves(const struct conf *c)
 
 bool conf_rolls_back(const struct conf *c)
 {
-    return c->train.nonfinite && !strcmp(c->train.nonfinite, "rollback");
+    return c->train.nonfinite == NONFINITE_ROLLBACK;
 }
 
 void conf_derive(struct conf *c, const char *key, const char *value)

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "conf/words.h"
 
 #define CONF_LIST 16                                    /* longest list */
 enum { MAX_REPLICAS = 64 };
@@ -26,7 +27,8 @@ struct conf {
     const char *file;                                   /* as given; messages begin with it */
     struct {
         const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
-        const char *kernel_candidates, *resume;         /* resume: no, yes, force */
+        enum kernel_candidates kernel_candidates;
+        enum resume_mode resume;
         const char *predict, *predict_tensor;           /* predict implies evaluate, but needs no labels */
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, verify_every;
@@ -42,16 +44,17 @@ struct conf {
         bool zero_init_residual, small_stem;
     } model;
     struct {
-        const char *source, *labels;                    /* a format; onehot, class, vector */
+        const char *source; enum label_kind labels;     /* a format */
         const char *train, *train_labels, *test, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
         struct conf_ints resize, pad;                   /* height, width; resize also: the shorter edge */
-        const char *damaged; bool upright, scaled_decoding;   /* images; damaged: error, skip */
+        enum damaged_policy damaged; bool upright, scaled_decoding;   /* images */
         struct conf_texts augment;                      /* entries of a list (data/augment.h) */
         /* volumes. spacing: millimetres along x, y, z; size: voxels; label_map: "37=1", "binary"; flip: x, y, z; cache:
          * bytes */
-        struct conf_reals spacing; struct conf_ints size; const char *intensity, *axes;
+        struct conf_reals spacing; struct conf_ints size;
+        enum intensity intensity; enum axes_order axes;
         struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
         double validation;                              /* fraction of the training samples reserved for testing */
         /* samples: number of synthetic samples, or a limit for files (0: all) */
@@ -59,10 +62,11 @@ struct conf {
     } data;
     struct {
         int64_t batch_size, split_size, gradient_groups, steps, epochs, evaluate_every, evaluate_epochs;
-        const char *last_batch;
+        enum last_batch last_batch;
         int64_t evaluate_batch_size;
-        const char *loss, *optimizer, *schedule, *schedule_by, *batch_norm, *precision;
-        const char *nonfinite; int64_t nonfinite_limit; /* stop, skip or rollback; how many in a row */
+        const char *loss, *optimizer, *schedule, *batch_norm, *precision;
+        enum schedule_by schedule_by;
+        enum nonfinite_policy nonfinite; int64_t nonfinite_limit;   /* how many in a row */
         int64_t dice_power; bool dice_background;
         double learning_rate, momentum, weight_decay, clip_norm, clip_value, beta1, beta2, epsilon, label_smoothing;
         double ema;                                     /* decay of the weights' moving average; 0: none */
@@ -82,21 +86,20 @@ struct conf {
         struct conf_ints profile_sizes;
         double profile_spread;
         int64_t stages, replicas, bucket_kib, bundle, ranks, cores, in_flight;
-        const char *reduce, *shard_optimizer;
+        enum reduce_by reduce; enum when shard_optimizer;
         bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; empty: no limit */
         struct conf_reals speed;                        /* relative, one a rank; empty: all equal */
         struct conf_texts no_split;
-        const char *recompute;                          /* none, all, auto */
+        enum recompute_mode recompute;
         struct conf_ints recompute_stages;
         struct conf_texts recompute_layers;
-        /* training, weights: the bytes that partition policies by bytes count */
-        const char *count_bytes;
+        enum count_bytes count_bytes;                   /* the bytes that partition policies by bytes count */
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;
     struct { int64_t every_steps, keep; double every_seconds; const char *best; } checkpoint;
     struct {
-        const char *progress, *control; int64_t log_every; bool tensorboard; const char *metrics;
+        enum when progress, control; int64_t log_every; bool tensorboard; const char *metrics;
         int64_t metrics_every, stages_every;
     } service;
     int32_t *line;                                      /* per row of the table: line in the file, or: */

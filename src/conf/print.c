@@ -126,8 +126,11 @@ static json_t *list_json(enum opt_type type, const void *at)
 static json_t *value_json(const struct conf *c, int i)
 {
     const void *at = (const char *)c + opt_table[i].offset;
+    const char *word;
+    int n = 0;
     switch (opt_table[i].type) {
     case OPT_STRING: case OPT_FILE: case OPT_WORD: return json_string(*(const char *const *)at);
+    case OPT_ENUM: word = opt_enum_word(&opt_table[i], *(const int *)at, &n); return json_stringn(word, (size_t)n);
     case OPT_INT: return json_integer(*(const int64_t *)at);
     case OPT_REAL: return json_real(*(const double *)at);
     case OPT_BOOL: return json_boolean(*(const bool *)at);
@@ -202,7 +205,7 @@ void conf_words(const char *key, bool *file, struct text *out)
 {
     const struct opt *o = &opt_table[opt_find(key, strlen(key))];
     *file = o->type == OPT_FILE;
-    if (o->type == OPT_WORD) opt_words(o, word_add, out);
+    if (o->words) opt_words(o, word_add, out);
     if (o->type == OPT_BOOL) text_add(out, "yes no");
 }
 
@@ -212,7 +215,7 @@ void conf_help(const char *key, struct text *out)
     const struct opt *o = &opt_table[opt_find(key, strlen(key))];
     const char *more = strstr(o->text, "; ");
     struct text words = {0};
-    if (o->type == OPT_WORD) opt_words(o, word_list, &words);
+    if (o->words) opt_words(o, word_list, &words);
     text_add(out, "%.*s", more ? (int)(more - o->text) : -1, o->text);
     if (words.n) text_add(out, " (%s)", words.s);
     text_free(&words);
@@ -240,7 +243,7 @@ static void range_manual(const struct opt *o, struct text *out)
         [OPT_SIZES] = "list of sizes such as 10GiB, 8GB or 512MB (GiB, MiB, KiB, GB, MB, KB, or plain bytes)",
         [OPT_TEXTS] = "list of texts"};
     double untold = 1e15;                                /* larger limits are not printed */
-    if (o->type == OPT_WORD) words_manual(o, out);
+    if (o->words) words_manual(o, out);
     else if (o->type == OPT_BOOL) text_add(out, "Yes or no.\n");
     else if (o->type == OPT_INT && o->hi > untold && o->lo > 0)
         text_add(out, "A %s from %.16g on.\n", kind[o->type], o->lo);

@@ -156,8 +156,8 @@ static int files_rules(struct conf *c, struct err *e)
     bool classes = labelled && !is(c->train.loss, "mse");
     bool mixed = labels_mixed(c);
     if (volumes && volumes_rules(c, e)) return -1;
-    if (classes) c->data.labels = mixed ? "onehot" : "class";   /* their only labels: data.labels is ignored */
-    if (mixed && !c->data.labels) c->data.labels = "onehot";
+    if (classes) c->data.labels = mixed ? LABELS_ONEHOT : LABELS_CLASS;   /* files have no others */
+    if (mixed && !c->data.labels) c->data.labels = LABELS_ONEHOT;
     return 0;
 }
 
@@ -172,7 +172,7 @@ static int data_rules(struct conf *c, struct err *e)
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     bool map = is(c->train.loss, "dice") || is(c->train.loss, "dice_ce") || is(c->data.source, "nifti");
-    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? "onehot" : map ? "map" : "class";
+    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
     if (!given(c, "data.shuffle")) {
         c->data.shuffle = images_read(c) || is(c->data.source, "idx") || is(c->data.source, "nifti");
         *line_of(c, "data.shuffle") = CONF_DERIVED;
@@ -199,7 +199,7 @@ static int train_rules(struct conf *c, struct err *e)
     if (c->train.nesterov && !(c->train.momentum > 0))
         return conf_error(c, "train.nesterov", e, "needs train.momentum");
     bool kept = c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;
-    if (is(c->train.nonfinite, "rollback") && !kept && !c->run.evaluate)
+    if (c->train.nonfinite == NONFINITE_ROLLBACK && !kept && !c->run.evaluate)
         return conf_error(c, "train.nonfinite", e, "rollback needs checkpoints: checkpoint.every_steps, for example");
     return 0;
 }
@@ -220,7 +220,7 @@ static int evaluation_rules(struct conf *c, struct err *e)
 
 static int rate_rules(struct conf *c, struct err *e)
 {
-    bool step = is(c->train.schedule, "step"), by_epoch = is(c->train.schedule_by, "epoch");
+    bool step = is(c->train.schedule, "step"), by_epoch = c->train.schedule_by == SCHEDULE_BY_EPOCH;
     if (step && !c->train.milestones.n && !c->train.step_size)
         return conf_error(c, "train.schedule", e, "step needs train.milestones or train.step_size");
     if (c->train.milestones.n && c->train.step_size)
@@ -294,9 +294,9 @@ static int run_rules(struct conf *c, struct err *e)
 {
     if (strchr(c->run.name, '/') || c->run.name[0] == '.')
         return conf_error(c, "run.name", e, "must not contain a slash nor begin with a dot: it names a directory");
-    if (!is(c->run.resume, "no") && c->run.overwrite)
+    if (c->run.resume != RESUME_NO && c->run.overwrite)
         return conf_error(c, "run.resume", e, "resumes a run; run.overwrite would remove it");
-    if (!is(c->run.resume, "no") && c->run.evaluate)
+    if (c->run.resume != RESUME_NO && c->run.evaluate)
         return conf_error(c, "run.resume", e, "is for training, not for %s", c->run.predict ?
                           "run.predict, which takes the weights of the run directory by itself" : "run.evaluate");
     if (!c->run.directory) c->run.directory = arena_printf(c->mem, "runs/%s", c->run.name);

@@ -76,7 +76,7 @@ const struct opt opt_table[] = {
     {"run.try_compiled", OPT_BOOL, AT(run.try_compiled), "no",
      .text = "when run.kernel_table is measured, also try kernels that cuDNN compiles at each start; each takes a "
              "second or two, in every run that uses it"},
-    {"run.kernel_candidates", OPT_WORD, AT(run.kernel_candidates), "some", .words = "some all",
+    {"run.kernel_candidates", OPT_ENUM, AT(run.kernel_candidates), "some", .words = WORDS_CANDIDATES(WORD_TEXT),
      .text = "which kernels run.kernel_table measures: some: the first eight of cuDNN's heuristics A; all: every "
              "one of heuristics A and B, which takes several times as long"},
     {"run.graphs", OPT_BOOL, AT(run.graphs), "yes",
@@ -102,7 +102,7 @@ const struct opt opt_table[] = {
     {"run.overwrite", OPT_BOOL, AT(run.overwrite), "no",
      .text = "replace the results of an earlier run in the run directory; its weights are removed when new ones are "
              "written"},
-    {"run.resume", OPT_WORD, AT(run.resume), "no", .words = "no yes force",
+    {"run.resume", OPT_ENUM, AT(run.resume), "no", .words = WORDS_RESUME(WORD_TEXT),
      .text = "resume from the newest valid checkpoint of the run directory, or start if it has neither checkpoints "
              "nor weights; force: also with changed settings that change results"},
     {"run.evaluate", OPT_BOOL, AT(run.evaluate), "no",
@@ -140,7 +140,7 @@ const struct opt opt_table[] = {
      .text = "ResNets, for pictures as small as 32x32: a first convolution of 3x3 with stride 1 and no pooling, so "
              "that layer1 sees every pixel"},
     {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
-    {"data.labels", OPT_WORD, AT(data.labels), NULL, .words = "class onehot vector map", .bits = true,
+    {"data.labels", OPT_ENUM, AT(data.labels), NULL, .words = WORDS_LABELS(WORD_TEXT), .bits = true,
      .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "
              "onehot for mse, map for dice, dice_ce and data.source nifti, otherwise class"},
     {"data.train", OPT_FILE, AT(data.train), NULL, .of = "data.source idx npy images cifar nifti",
@@ -186,7 +186,7 @@ const struct opt opt_table[] = {
      .bits = true,
      .text = "decode JPEG files at 1/2, 1/4 or 1/8 of their size if that is still large enough, like Pillow's "
              "Image.draft; several times as fast for large photographs, but changes pixels and hence results"},
-    {"data.damaged", OPT_WORD, AT(data.damaged), "error", .words = "error skip", .of = "data.source images",
+    {"data.damaged", OPT_ENUM, AT(data.damaged), "error", .words = WORDS_DAMAGED(WORD_TEXT), .of = "data.source images",
      .bits = true,
      .text = "an image that cannot be decoded: error ends the run with status 65, skip takes the next valid image "
              "of its class; the run reports the number of skipped ones and the first reason"},
@@ -201,10 +201,11 @@ const struct opt opt_table[] = {
      .text = "voxels to which volumes are cropped or zero-padded, centred: one number, or x, y and z; 0: at least "
              "the model's input, the default: exactly that. Training draws parts of larger volumes; tests cover "
              "them with parts"},
-    {"data.axes", OPT_WORD, AT(data.axes), "xyz", .words = "xyz zyx", .of = "data.source nifti", .bits = true,
+    {"data.axes", OPT_ENUM, AT(data.axes), "xyz", .words = WORDS_AXES(WORD_TEXT),
+     .of = "data.source nifti", .bits = true,
      .text = "order of a sample's axes: xyz as in nibabel and MONAI, zyx as in SimpleITK and nnU-Net; x points "
              "right, y ahead and z up"},
-    {"data.intensity", OPT_WORD, AT(data.intensity), "minmax", .words = "none minmax zscore zscore_nonzero percentile",
+    {"data.intensity", OPT_ENUM, AT(data.intensity), "minmax", .words = WORDS_INTENSITY(WORD_TEXT),
      .of = "data.source nifti", .bits = true,
      .text = "normalisation of each channel of a volume: minmax to 0 to 1, after padding; zscore to mean 0 and "
              "deviation 1, before padding; zscore_nonzero of voxels other than 0; percentile: zscore after clipping "
@@ -239,7 +240,7 @@ const struct opt opt_table[] = {
              "own"},
     {"train.batch_size", OPT_INT, AT(train.batch_size), "32", 1, 1 << 24,
      .bits = true, .text = "samples per optimizer step, or all if there are fewer; see train.last_batch"},
-    {"train.last_batch", OPT_WORD, AT(train.last_batch), "short", .words = "short drop fill",
+    {"train.last_batch", OPT_ENUM, AT(train.last_batch), "short", .words = WORDS_LAST_BATCH(WORD_TEXT),
      .text = "samples at the end of an epoch that do not fill a batch: short makes a smaller batch, drop omits "
              "them, fill adds samples of the next epoch; decides results unless batches fill each epoch"},
     {"train.split_size", OPT_INT, AT(train.split_size), "0", 0, 1 << 24,
@@ -317,7 +318,7 @@ const struct opt opt_table[] = {
      .bits = true, .text = "scale gradients down to this global norm; 0: never"},
     {"train.clip_value", OPT_REAL, AT(train.clip_value), "0", 0, 1e9, .bits = true,
      .text = "then clip each element of a gradient to plus or minus this; 0: never"},
-    {"train.nonfinite", OPT_WORD, AT(train.nonfinite), "stop", .words = "stop skip rollback",
+    {"train.nonfinite", OPT_ENUM, AT(train.nonfinite), "stop", .words = WORDS_NONFINITE(WORD_TEXT),
      .text = "if loss or gradient is not finite: stop ends the run, skip omits the update, rollback returns to the "
              "newest checkpoint and omits the batches from there to that step"},
     {"train.nonfinite_limit", OPT_INT, AT(train.nonfinite_limit), "3", 1, BIG,
@@ -325,7 +326,8 @@ const struct opt opt_table[] = {
              "Beyond it the run ends"},
     {"train.schedule", OPT_WORD, AT(train.schedule), "constant", .words = rates,
      .bits = true, .live = true, .text = "learning rate schedule after the warm-up"},
-    {"train.schedule_by", OPT_WORD, AT(train.schedule_by), "step", .words = "step epoch", .bits = true, .live = true,
+    {"train.schedule_by", OPT_ENUM, AT(train.schedule_by), "step", .words = WORDS_SCHEDULE_BY(WORD_TEXT),
+     .bits = true, .live = true,
      .text = "unit of the learning rate schedule: optimizer steps, or epochs with a constant rate in each"},
     {"train.learning_rate_end", OPT_REAL, AT(train.learning_rate_end), "0", 0, 1e6, .bits = true, .live = true,
      .of = FALLS, .text = "schedules cosine, linear and polynomial: rate at the end of the run"},
@@ -384,7 +386,7 @@ const struct opt opt_table[] = {
     {"pipeline.profile_spread", OPT_REAL, AT(pipeline.profile_spread), "2", 1, 1e9,
      .text = "largest ratio of kernel times to the shortest ones at which --profile writes a profile and plans use "
              "it; other programs raise it. Above 1.3 there is a warning"},
-    {"pipeline.recompute", OPT_WORD, AT(pipeline.recompute), "none", .words = "none all auto",
+    {"pipeline.recompute", OPT_ENUM, AT(pipeline.recompute), "none", .words = WORDS_RECOMPUTE(WORD_TEXT),
      .text = "activations to recompute in the backward pass instead of keeping them: none, all, or as few as "
              "pipeline.max_memory requires (auto)"},
     {"pipeline.recompute_layers", OPT_TEXTS, AT(pipeline.recompute_layers), NULL,
@@ -397,10 +399,10 @@ const struct opt opt_table[] = {
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,
      .text = "replicas exchange gradients in buckets of about this many KiB, each when its gradients are final; 0: "
              "all at once"},
-    {"pipeline.reduce", OPT_WORD, AT(pipeline.reduce), "tree", .words = "tree nccl",
+    {"pipeline.reduce", OPT_ENUM, AT(pipeline.reduce), "tree", .words = WORDS_REDUCE(WORD_TEXT),
      .text = "how gradients of replicas are added: tree, with the same bits for any number of replicas, or on GPUs "
              "nccl, whose rounding depends on replicas, buckets, stages and NCCL"},
-    {"pipeline.shard_optimizer", OPT_WORD, AT(pipeline.shard_optimizer), "auto", .words = "auto yes no",
+    {"pipeline.shard_optimizer", OPT_ENUM, AT(pipeline.shard_optimizer), "auto", .words = WORDS_WHEN(WORD_TEXT),
      .text = "each replica keeps the optimizer state of its share of the weights and updates these (ZeRO stage 1); "
              "results do not change. auto: on CPUs, unless one weight exceeds half of all trained"},
     {"pipeline.read_in_place", OPT_BOOL, AT(pipeline.read_in_place), "yes",
@@ -414,7 +416,7 @@ const struct opt opt_table[] = {
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,
      .text = "blocks that stay on one stage under auto, balanced, balanced_low_0 and sequential: names (layer1.0) "
              "or classes (Bottleneck)"},
-    {"pipeline.count_bytes", OPT_WORD, AT(pipeline.count_bytes), "training", .words = "training weights",
+    {"pipeline.count_bytes", OPT_ENUM, AT(pipeline.count_bytes), "training", .words = WORDS_COUNT_BYTES(WORD_TEXT),
      .text = "what balanced, balanced_low_0 and sequential divide: all memory of training, or only weights and "
              "statistics"},
     {"checkpoint.every_steps", OPT_INT, AT(checkpoint.every_steps), "0", 0, BIG, .live = true,
@@ -427,7 +429,7 @@ const struct opt opt_table[] = {
     {"checkpoint.best", OPT_STRING, AT(checkpoint.best), NULL,
      .text = "score of the evaluations, such as accuracy or loss: write a checkpoint after each best evaluation and "
              "keep it in addition; loss and other errors are better when smaller"},
-    {"service.progress", OPT_WORD, AT(service.progress), "auto", .words = "auto yes no",
+    {"service.progress", OPT_ENUM, AT(service.progress), "auto", .words = WORDS_WHEN(WORD_TEXT),
      .live = true,
      .text = "progress line; auto shows it if standard error, or mpirun's, is a terminal and the job not in the "
              "background"},
@@ -436,7 +438,7 @@ const struct opt opt_table[] = {
     {"service.tensorboard", OPT_BOOL, AT(service.tensorboard), "no",
      .text = "write event files for TensorBoard to the run directory: loss, accuracy, learning rate, speed, "
              "waiting, evaluations"},
-    {"service.control", OPT_WORD, AT(service.control), "auto", .words = "auto yes no",
+    {"service.control", OPT_ENUM, AT(service.control), "auto", .words = WORDS_WHEN(WORD_TEXT),
      .text = "socket control.sock in the run directory for mpstagectl(1); auto trains without it, with a note, if "
              "the file system has no sockets"},
     {"service.metrics", OPT_STRING, AT(service.metrics), NULL,

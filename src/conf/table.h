@@ -6,7 +6,7 @@
 #include "base/suggest.h"
 #include "conf/conf.h"
 
-enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES,
+enum opt_type { OPT_STRING, OPT_FILE, OPT_WORD, OPT_ENUM, OPT_INT, OPT_REAL, OPT_BOOL, OPT_INTS, OPT_REALS, OPT_SIZES,
                OPT_TEXTS };
 struct opt {
     const char *key;                                     /* "section.name" */
@@ -14,7 +14,8 @@ struct opt {
     size_t offset;                                       /* in struct conf */
     const char *def;                                     /* default; NULL: unset */
     double lo, hi;                                       /* for numbers, and elements of lists */
-    /* OPT_WORD: "a b !c"; a word after ! is known but not built, unless it also occurs without ! */
+    /* OPT_WORD: the field is the word; OPT_ENUM: the field is an enum of words.h. "a b !c"; a word after ! is known but
+     * not built, unless it also occurs without ! */
     const char *words, *why;                             /* why: why words after ! are not built */
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: the run writes it and does not read it */
@@ -49,8 +50,9 @@ void opt_print_text(const char *s, struct text *out);    /* in quotes, with esca
 /* Whether that option has one of the words of "KEY WORD WORD", or is unset. key and value, if not NULL, receive the
  * option and its value. */
 bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value);
+const char *opt_enum_word(const struct opt *o, int value, int *n);   /* its word, n bytes; NULL: unset */
 bool opt_is_set(const struct conf *c, int i);            /* has a value, default or not */
-static inline bool opt_is_text(enum opt_type t) { return t == OPT_STRING || t == OPT_FILE || t == OPT_WORD; }
+static inline bool opt_is_text(enum opt_type t) { return t <= OPT_ENUM; }
 static inline bool opt_is_list(enum opt_type t)
 {
     return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS;

@@ -158,11 +158,30 @@ static const char *word_of(const struct opt *o, const char *v)
 
 static int text_set(const struct opt *o, const char **to, const char *v, struct err *e)
 {
-    if (o->type == OPT_WORD) v = word_of(o, v);
+    if (o->words) v = word_of(o, v);
     if (!*v) return err_set(e, E_CONF, "the text is empty");
     if (opt_text_check(v, e)) return -1;
-    if (o->type == OPT_WORD && word_check(o, v, e)) return -1;
+    if (o->words && word_check(o, v, e)) return -1;
     *to = v;
+    return 0;
+}
+
+const char *opt_enum_word(const struct opt *o, int value, int *n)
+{
+    const char *w = o->words;
+    if (value == UNSET) return NULL;
+    for (int i = 1; i < value; i++) w += strcspn(w, " ") + 1;
+    w += *w == '!';
+    *n = (int)strcspn(w, " ");
+    return w;
+}
+
+static int enum_set(const struct opt *o, int *to, const char *v, struct err *e)
+{
+    const char *word, *w = o->words;
+    if (text_set(o, &word, v, e)) return -1;
+    for (*to = 1; (int)strcspn(w, " ") != (int)strlen(word) || memcmp(w, word, strlen(word)); ++*to)
+        w += strcspn(w, " ") + 1;
     return 0;
 }
 
@@ -221,6 +240,7 @@ int opt_set(struct conf *c, int i, const struct opt_value *v, struct err *e)
         return err_set(e, E_CONF, "expected %s without quotes", o->type == OPT_BOOL ? "yes or no" : "a number");
     if (list) return list_set(o, field(c, i), v, e);
     if (v->list) return err_set(e, E_CONF, "expected one value, not a list");
+    if (o->type == OPT_ENUM) return enum_set(o, field(c, i), v->text[0], e);
     if (text) return text_set(o, field(c, i), v->text[0], e);
     if (o->type == OPT_BOOL) return bool_set(field(c, i), v->text[0], e);
     if (number(o, v->text[0], &x, e)) return -1;
@@ -233,7 +253,7 @@ void opt_unset(struct conf *c, int i)
 {
     static const size_t bytes[] = {
         [OPT_STRING] = sizeof(char *), [OPT_FILE] = sizeof(char *), [OPT_WORD] = sizeof(char *),
-        [OPT_INT] = sizeof(int64_t),
+        [OPT_ENUM] = sizeof(int), [OPT_INT] = sizeof(int64_t),
         [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool), [OPT_INTS] = sizeof(struct conf_ints),
         [OPT_REALS] = sizeof(struct conf_reals), [OPT_SIZES] = sizeof(struct conf_ints),
         [OPT_TEXTS] = sizeof(struct conf_texts)};
@@ -249,6 +269,7 @@ bool opt_is_set(const struct conf *c, int i)
     const void *at = field_const(c, i);
     switch (opt_table[i].type) {
     case OPT_STRING: case OPT_FILE: case OPT_WORD: return *(const char *const *)at != NULL;
+    case OPT_ENUM: return *(const int *)at != UNSET;
     case OPT_INTS: case OPT_SIZES: return ((const struct conf_ints *)at)->n > 0;
     case OPT_TEXTS: return ((const struct conf_texts *)at)->n > 0;
     case OPT_REALS: return ((const struct conf_reals *)at)->n > 0;
@@ -304,6 +325,13 @@ static void file_print(const char *s, bool expanded, struct text *out)
     text_free(&t);
 }
 
+static void enum_print(const struct opt *o, int value, struct text *out)
+{
+    int n = 0;
+    const char *word = opt_enum_word(o, value, &n);
+    text_add(out, "\"%.*s\"", n, word);
+}
+
 double conf_number(const struct conf *c, const char *key)
 {
     int i = opt_find(key, strlen(key));
@@ -318,6 +346,7 @@ void opt_print(const struct conf *c, int i, struct text *out)
     if (!opt_is_set(c, i)) return;
     switch (opt_table[i].type) {
     case OPT_STRING: case OPT_WORD: opt_print_text(*(const char *const *)at, out); break;
+    case OPT_ENUM: enum_print(&opt_table[i], *(const int *)at, out); break;
     case OPT_FILE: file_print(*(const char *const *)at, c->expanded, out); break;
     case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case OPT_REAL: real_print(*(const double *)at, out); break;

@@ -212,7 +212,7 @@ int images_open(const struct ds_kind *kind, images_lister *lister, const struct 
     struct images *d = arena_alloc(mem, sizeof *d);
     *d = (struct images){.ds.kind = kind, .mem = mem, .want = pair, .upright = c->data.upright,
                          .shrink = c->data.scaled_decoding,
-                         .skip = !strcmp(c->data.damaged, "skip") && !c->run.predict, .may_skip = !c->run.predict};
+                         .skip = c->data.damaged == DAMAGED_SKIP && !c->run.predict, .may_skip = !c->run.predict};
     pthread_mutex_init(&d->large, NULL);
     pthread_mutex_init(&d->lock, NULL);
     ds_pair_fields(&d->ds, &pair);

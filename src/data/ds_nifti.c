@@ -27,7 +27,7 @@ struct nifti_set {
     int64_t channels, patch[3];                          /* along x, y, z */
     int axis[3];                                         /* the sample's axes: 0 is x */
     struct volume_want want;
-    enum volume_intensity intensity;
+    enum intensity intensity;
     struct nifti_map map;
     struct ds_norm norm;
     bool train, flip[3], labelled;
@@ -79,7 +79,7 @@ static int want_take(struct nifti_set *d, const struct conf *c, const struct ds_
         return conf_error(c, "data.source", e, "the model takes targets of %s %s: volumes of %s have a label a voxel "
                           "(U8, I32 or I64), or a vector over classes (F32, classes first)", dtype_name(t->type),
                           shape_text(&t->shape, wants), shape_text(&in->shape, has));
-    const bool turned = !strcmp(c->data.axes, "zyx");
+    const bool turned = c->data.axes == AXES_ZYX;
     d->channels = in->shape.d[0];
     for (int i = 0; i < 3; i++) {
         d->axis[i] = turned ? 2 - i : i;
@@ -95,11 +95,6 @@ static int want_take(struct nifti_set *d, const struct conf *c, const struct ds_
 }
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
-
-static const struct { const char *name; enum volume_intensity how; } intensities[] = {
-    {"none", VOLUME_NONE}, {"minmax", VOLUME_MINMAX}, {"zscore", VOLUME_ZSCORE}, {"zscore_nonzero", VOLUME_NONZERO},
-    {"percentile", VOLUME_PERCENTILE},
-};
 
 /* One number for all axes, or three. */
 static int sizes_take(struct nifti_set *d, const struct conf *c, struct err *e)
@@ -140,8 +135,7 @@ static int map_take(struct nifti_set *d, const struct conf *c, int classes, stru
 
 static int options_take(struct nifti_set *d, const struct conf *c, struct err *e)
 {
-    for (size_t i = 0; i < sizeof intensities / sizeof *intensities; i++)
-        if (!strcmp(intensities[i].name, c->data.intensity)) d->intensity = intensities[i].how;
+    d->intensity = c->data.intensity;
     for (int i = 0; i < c->data.flip.n; i++) {
         const char *s = c->data.flip.v[i];
         if (strlen(s) != 1 || *s < 'x' || *s > 'z')
@@ -210,7 +204,7 @@ static int volume_open(const struct nifti_set *d, const struct volume_file *f, s
 static size_t making_bytes(const struct nifti_set *d, const struct volume *v)
 {
     size_t stored = nifti_voxels(&v->image) * (size_t)d->channels, scaled = volume_count(v->grid.scaled);
-    return sizeof(float) * (stored + scaled) + (d->intensity == VOLUME_PERCENTILE ? VOLUME_TABLE_BYTES : 0);
+    return sizeof(float) * (stored + scaled) + (d->intensity == INTENSITY_PERCENTILE ? VOLUME_TABLE_BYTES : 0);
 }
 
 static size_t image_bytes(const struct nifti_set *d, const struct volume *v)
@@ -314,9 +308,9 @@ static int image_make(void *ctx, uint64_t block, void *out, struct err *e)
     float *between = mem_alloc(scaled * sizeof *between);
     for (int64_t k = 0; k < d->channels; k++, x += n) {
         volume_scale(&v->grid, raw + (uint64_t)k * stored, between);
-        if (d->intensity != VOLUME_MINMAX) volume_values(d->intensity, between, scaled);
+        if (d->intensity != INTENSITY_MINMAX) volume_values(d->intensity, between, scaled);
         volume_fit(&v->grid, between, x);
-        if (d->intensity == VOLUME_MINMAX) volume_values(d->intensity, x, n);
+        if (d->intensity == INTENSITY_MINMAX) volume_values(d->intensity, x, n);
         for (uint64_t i = 0; i < n && d->norm.set; i++) x[i] = (x[i] - d->norm.mean[k]) / d->norm.std[k];
     }
     free(between);

@@ -32,7 +32,7 @@ static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
 static int labels_check(const struct conf *c, const struct ds_pair *want, struct err *e)
 {
     char s[96];
-    bool vector = is(c->data.labels, "vector"), classes = want->target_type == I64;
+    bool vector = c->data.labels == LABELS_VECTOR, classes = want->target_type == I64;
     if (!want->has_target) return 0;
     if (ds_pair_has_map(want))
         return !vector ? 0 : conf_error(c, "data.labels", e,
@@ -84,7 +84,7 @@ static int synthetic_open(const struct conf *c, enum ds_part part, const struct 
     s->ds.endless = endless;
     s->apart = endless ? s->n_kept : s->count;
     if (s->n_kept > s->count) s->n_kept = s->count;
-    s->vector = pair.target_type == F32 && is(c->data.labels, "vector");
+    s->vector = pair.target_type == F32 && c->data.labels == LABELS_VECTOR;
     s->classes = pair.classes;
     const bool classes = pair.has_target && !s->vector && !ds_pair_has_map(&pair);
     if (classes && ds_classes("data.source = \"synthetic\"", &pair, &s->classes, e)) {

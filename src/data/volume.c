@@ -352,9 +352,9 @@ static void clip(float *x, uint64_t n)
     for (uint64_t i = 0; i < n; i++) x[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
 }
 
-void volume_values(enum volume_intensity how, float *x, uint64_t n)
+void volume_values(enum intensity how, float *x, uint64_t n)
 {
-    if (how == VOLUME_PERCENTILE) clip(x, n);
-    if (how == VOLUME_MINMAX) minmax(x, n);
-    else if (how != VOLUME_NONE) zscore(x, n, how == VOLUME_NONZERO);
+    if (how == INTENSITY_PERCENTILE) clip(x, n);
+    if (how == INTENSITY_MINMAX) minmax(x, n);
+    else if (how != INTENSITY_NONE) zscore(x, n, how == INTENSITY_NONZERO);
 }

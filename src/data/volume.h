@@ -5,6 +5,7 @@
  * Arrays are [x][y][z], z being the fastest: nibabel's order, not the files'. */
 #ifndef DATA_VOLUME_H
 #define DATA_VOLUME_H
+#include "conf/words.h"
 #include "data/nifti.h"
 
 /* spacing: millimetres along x, y and z; 0: the file's. size: voxels; 0: the volume's own number, but at least
@@ -43,8 +44,7 @@ void volume_back(const struct volume_grid *g, const uint8_t *labels, uint8_t *st
  *   NONZERO     the same for voxels that are not 0; only these change
  *   PERCENTILE  ZSCORE after clipping at the percentiles 0.5 and 99.5, interpolated like numpy's
  * A deviation of 0 counts as 1. */
-enum volume_intensity { VOLUME_NONE, VOLUME_MINMAX, VOLUME_ZSCORE, VOLUME_NONZERO, VOLUME_PERCENTILE };
-void volume_values(enum volume_intensity how, float *x, uint64_t n);
+void volume_values(enum intensity how, float *x, uint64_t n);
 enum { VOLUME_TABLE_BYTES = 4 << 16 };                   /* memory that PERCENTILE needs */
 
 #endif

@@ -10,8 +10,6 @@
 #include "plan/part.h"
 #include "plan/recompute.h"
 
-static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
-
 /* The GPU if one works; otherwise the CPU, and j->no_gpu has the reason. */
 static const struct be_ops *device_auto(struct job *j)
 {
@@ -56,7 +54,7 @@ int job_unit(struct job *j, int unit, struct err *e)
     } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
-    j->dev.try_all = strcmp(j->conf->run.kernel_candidates, "all") == 0;
+    j->dev.try_all = j->conf->run.kernel_candidates == CANDIDATES_ALL;
     return precision_find(j, e);
 }
 
@@ -110,11 +108,12 @@ int job_data(struct job *j, struct err *e)
 struct feed_order job_order(const struct job *j)
 {
     const struct conf *c = j->conf;
-    const char *last = c->train.last_batch;
+    enum last_batch last = c->train.last_batch;
     bool endless = j->data[DS_TRAIN] && j->data[DS_TRAIN]->endless;
     return (struct feed_order){.seed = (uint64_t)c->run.seed, .count = j->count[DS_TRAIN], .shuffle = c->data.shuffle,
-                               .end = endless || is(last, "fill") ? FEED_FILL : is(last, "drop") ? FEED_DROP
-                                                                                                 : FEED_SHORT};
+                               .end = endless || last == LAST_BATCH_FILL ? FEED_FILL
+                                      : last == LAST_BATCH_DROP          ? FEED_DROP
+                                                                         : FEED_SHORT};
 }
 
 void job_samples_note(const struct job *j, struct text *out)
@@ -149,7 +148,10 @@ uint64_t job_epochs(const struct job *j, uint64_t steps)
 
 /* Steps may reach the end of an epoch earlier than their number suggests. Roll-backs skip batches, and a run that is
  * forced to resume may have had larger batches before. */
-static bool jumps(const struct conf *c) { return is(c->train.nonfinite, "rollback") || is(c->run.resume, "force"); }
+static bool jumps(const struct conf *c)
+{
+    return c->train.nonfinite == NONFINITE_ROLLBACK || c->run.resume == RESUME_FORCE;
+}
 
 static void batches_train(struct job *j)
 {
@@ -282,8 +284,8 @@ static bool shares_pay(const struct job *j)
 
 struct sharing job_sharing(const struct job *j, const struct conf *c)
 {
-    bool by_transport = strcmp(c->pipeline.reduce, "nccl") == 0, yes = strcmp(c->pipeline.shard_optimizer, "yes") == 0;
-    bool pays = strcmp(c->pipeline.shard_optimizer, "auto") == 0 && c->pipeline.replicas > 1 && !by_transport &&
+    bool by_transport = c->pipeline.reduce == REDUCE_NCCL, yes = c->pipeline.shard_optimizer == WHEN_YES;
+    bool pays = c->pipeline.shard_optimizer == WHEN_AUTO && c->pipeline.replicas > 1 && !by_transport &&
                 shares_pay(j);
     return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024, yes || pays,
                             by_transport};
@@ -500,7 +502,7 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
 /* NCCL leaves equal shares with the replicas, but shares of whole weights are not equal. */
 static int reduce_check(const struct job *j, const struct conf *c, struct err *e)
 {
-    if (c->pipeline.replicas < 2 || strcmp(c->pipeline.reduce, "nccl") != 0) return 0;
+    if (c->pipeline.replicas < 2 || c->pipeline.reduce != REDUCE_NCCL) return 0;
     if (!j->be->stream) return conf_error(c, "pipeline.reduce", e,
                                           "nccl is for GPUs, and this run computes on the CPU");
     if (job_sharing(j, c).weights)

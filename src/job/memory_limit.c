@@ -198,7 +198,7 @@ static void try_shard(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     struct sharing now = job_sharing(j, &c);
     if (now.replicas < 2 || now.weights || now.by_transport) return;
-    c.pipeline.shard_optimizer = "yes";
+    c.pipeline.shard_optimizer = WHEN_YES;
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
 }
 
@@ -227,8 +227,8 @@ static void try_in_flight(const struct job *j, struct text *out)
 static void try_recompute(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
-    if (strcmp(c.pipeline.recompute, "none") != 0) return;
-    c.pipeline.recompute = "all";
+    if (c.pipeline.recompute != RECOMPUTE_NONE) return;
+    c.pipeline.recompute = RECOMPUTE_ALL;
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.recompute = \"all\"", 0);
 }
 

@@ -22,7 +22,7 @@ int partition_recompute(const struct job *j, const struct placement *pl, bool *r
 {
     const struct conf *c = j->conf;
     if (recompute_stages(c, pl, recompute, e)) return -1;
-    if (strcmp(c->pipeline.recompute, "auto") != 0 || j->batch[PLAN_FULL] < 0) return 0;
+    if (c->pipeline.recompute != RECOMPUTE_AUTO || j->batch[PLAN_FULL] < 0) return 0;
     if (!limit_limited(j))                                  /* a host with enough memory needs no recomputation */
         return j->host && !j->be->stream ? 0 : conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
     uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
@@ -226,7 +226,7 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    bool both = strcmp(part->name, "auto") == 0 && strcmp(j->conf->pipeline.recompute, "auto") == 0 &&
+    bool both = strcmp(part->name, "auto") == 0 && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
     if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);

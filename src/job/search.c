@@ -157,8 +157,8 @@ static int recomputed(const struct search *s, struct found *x)
 {
     const struct conf *c = s->j->conf;
     uint64_t missing = x->missing;
-    if (!(c->pipeline.max_memory.n || missing) || strcmp(c->pipeline.recompute, "none") != 0) return 1;
-    *x = (struct found){.at = x->at, .schedule = x->schedule, .recompute = "auto", .split = x->split,
+    if (!(c->pipeline.max_memory.n || missing) || c->pipeline.recompute != RECOMPUTE_NONE) return 1;
+    *x = (struct found){.at = x->at, .schedule = x->schedule, .recompute = RECOMPUTE_AUTO, .split = x->split,
                         .chunks = x->chunks, .layout = x->layout, .order = x->order};
     int bad = candidate(s, x);
     if (!x->missing) x->missing = missing;
@@ -254,7 +254,7 @@ static void schedule_try(struct search *s, int layout, const char *schedule, int
             missing_keep(s, &x);
             continue;
         }
-        if (!strcmp(x.schedule, FIRST) && !strcmp(x.recompute, "none")) idle_free[i] = x.seconds * (1 - x.bubble);
+        if (!strcmp(x.schedule, FIRST) && x.recompute == RECOMPUTE_NONE) idle_free[i] = x.seconds * (1 - x.bubble);
         if (s->fastest <= 0 || x.seconds < s->fastest) s->fastest = x.seconds;
         if (!x.proven) found_drop(&x);
         *vec_push(&s->rough) = x;

@@ -46,7 +46,7 @@ static int best_set(const struct search *s, struct conf *c, struct err *e)
     alone_set(c, x);
     text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d\n"
              "pipeline.ranks=%d\npipeline.replicas=%d\ntrain.gradient_groups=%d\nrun.threads=%d", x->schedule,
-             x->recompute, x->split, x->at.ranks * x->chunks, x->at.ranks, x->at.replicas,
+             search_recompute(x), x->split, x->at.ranks * x->chunks, x->at.ranks, x->at.replicas,
              search_groups(c, x->at.replicas), x->at.threads);
     int bad = 0;
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))

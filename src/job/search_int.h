@@ -12,7 +12,7 @@ enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
 struct run_layout { int replicas, ranks, threads; };
 struct found {
     struct run_layout at;
-    const char *schedule, *recompute;
+    const char *schedule; enum recompute_mode recompute;
     int split, chunks;                                     /* chunks: stages a rank */
     double seconds, bubble;                                /* seconds 0: nothing fits */
     double least;                                          /* seconds, a lower bound of all cuts */
@@ -34,6 +34,12 @@ struct search {
     VEC(struct found) rough; double fastest;               /* first cuts of all that fit; the fastest, 0: none */
     int unmeasured[MAX_LAYOUTS], n_unmeasured;             /* numbers of threads that the profile lacks */
 };
+
+/* "": nothing fits */
+static inline const char *search_recompute(const struct found *x)
+{
+    switch (x->recompute) { WORDS_RECOMPUTE(WORD_CASE) default: return ""; }
+}
 
 static inline bool run_layout_equal(struct run_layout a, struct run_layout b)
 {

@@ -111,7 +111,7 @@ static struct shown shown_of(const struct search *s, int columns)
         if (cut.n > longest) longest = cut.n;
         l.cuts |= cut.n > 0;
         text_free(&cut);
-        l.recompute |= strcmp(s->best[i].recompute, "none") != 0;
+        l.recompute |= s->best[i].recompute != RECOMPUTE_NONE;
         l.chunks |= s->best[i].chunks > 1;
         l.layout |= !run_layout_equal(s->best[i].at, (struct run_layout){1, s->ranks, (int)s->j->conf->run.threads});
     }
@@ -146,7 +146,7 @@ static void found_report(const struct search *s, int i, struct shown l, struct t
     if (l.layout) text_add(out, "%-8s ", b);
     text_add(out, "%-11s %5d ", x->schedule, x->split);
     if (l.chunks) text_add(out, "%6d ", x->at.ranks * x->chunks);
-    if (l.recompute) text_add(out, "%-9s ", x->recompute);
+    if (l.recompute) text_add(out, "%-9s ", search_recompute(x));
     text_right(out, 9, text_seconds(x->seconds, b));
     if (l.speed) text_add(out, " %9s", text_number((double)s->j->conf->train.batch_size / x->seconds, b));
     text_add(out, " %5.1f %% %11s", 100 * x->bubble, text_bytes(x->peak, b));
@@ -251,7 +251,7 @@ static json_t *cut_json(const struct found *x)
 static json_t *found_json(const struct search *s, struct run_layout at, const struct found *x)
 {
     json_t *o = json_pack("{s:o,s:s,s:s,s:i,s:f,s:f,s:I,s:o,s:b}", "cut", cut_json(x), "schedule",
-                          x->schedule ? x->schedule : "", "recompute", x->recompute ? x->recompute : "", "split_size",
+                          x->schedule ? x->schedule : "", "recompute", search_recompute(x), "split_size",
                           x->split, "step_seconds", x->seconds, "bubble", x->bubble, "peak_bytes",
                           (json_int_t)x->peak, "stages", x->stages ? json_incref(x->stages) : json_array(), "fits",
                           x->seconds > 0);

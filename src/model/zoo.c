@@ -40,9 +40,9 @@ const char *model_loss(const struct graph *g)
 }
 
 /* Files hold classes unless data.labels is something else. */
-static bool labels_class(const struct conf *c) { return c->data.labels ? !strcmp(c->data.labels, "class") : true; }
+static bool labels_class(const struct conf *c) { return !c->data.labels || c->data.labels == LABELS_CLASS; }
 
-static bool labels_map(const struct conf *c) { return c->data.labels && !strcmp(c->data.labels, "map"); }
+static bool labels_map(const struct conf *c) { return c->data.labels == LABELS_MAP; }
 
 static bool dice_is(const char *op) { return !strncmp(op, "dice", 4); }
 

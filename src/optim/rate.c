@@ -25,7 +25,7 @@ struct rate_span { uint64_t t, all, warm; };
 static struct rate_span span_of(const struct rate_run *r, struct rate_time at)
 {
     const struct conf *c = r->conf;
-    if (c->train.schedule_by && !strcmp(c->train.schedule_by, "epoch"))
+    if (c->train.schedule_by == SCHEDULE_BY_EPOCH)
         return (struct rate_span){at.epoch, r->epochs, (uint64_t)c->train.warmup_epochs};
     return (struct rate_span){at.step - 1, r->steps, c->train.warmup_epochs ?
                               r->warm : (uint64_t)c->train.warmup_steps};

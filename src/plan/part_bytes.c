@@ -168,7 +168,7 @@ void part_model_free(struct part_model *m)
 int part_by_bytes(const struct part_request *q, bool balance, bool low_zero, int *first_group, struct err *e)
 {
     struct part_model m;
-    bool training = strcmp(q->conf->pipeline.count_bytes, "weights") != 0;
+    bool training = q->conf->pipeline.count_bytes != COUNT_WEIGHTS;
     int bad = part_model_make(q, &m, e) || part_model_count(q, training, &m, e) ? -1 : 0;
     if (!bad) {
         int *stage = mem_alloc((size_t)m.n * sizeof *stage);

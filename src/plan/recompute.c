@@ -19,7 +19,7 @@ static int no_layer(const struct conf *c, const struct selection *s, const char 
 int recompute_named(const struct conf *c, const struct selection *s, bool *recompute, struct err *e)
 {
     const struct conf_texts *t = &c->pipeline.recompute_layers;
-    bool all = !strcmp(c->pipeline.recompute, "all");
+    bool all = c->pipeline.recompute == RECOMPUTE_ALL;
     for (int g = 0; g < s->n_groups; g++) recompute[g] = all;
     for (int i = 0; i < t->n; i++) {
         bool found = false;

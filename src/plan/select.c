@@ -271,7 +271,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
     /* for one block: the words of checkpoints from before there were blocks */
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);
     else text_add(out, "replicas 1");
-    if (c->pipeline.replicas > 1 && strcmp(c->pipeline.reduce, "nccl") == 0)
+    if (c->pipeline.replicas > 1 && c->pipeline.reduce == REDUCE_NCCL)
         text_add(out, ", those of %lld replicas added by NCCL in buckets of %lld KiB", (long long)c->pipeline.replicas,
                  (long long)c->pipeline.bucket_kib);
 }

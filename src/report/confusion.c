@@ -32,7 +32,7 @@ int confusion_check(const struct job *j, struct err *e)
     int t = target_of(g);
     bool class = t >= 0 && g->tensor[t].type == I64 && !g->tensor[t].shape.n;
     bool vector = t >= 0 && g->tensor[t].type == F32 && shape_equal(&g->tensor[t].shape, out) &&
-                  strcmp(j->conf->data.labels, "vector") != 0;
+                  j->conf->data.labels != LABELS_VECTOR;
     if (out->n == 1 && out->d[0] > 1 && out->d[0] <= 4096 && (class || vector)) return 0;
     return conf_error(j->conf, "train.confusion", e, "is for networks with one output a class, 2 to 4096 of them, and "
                       "classes as labels");

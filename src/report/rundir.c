@@ -39,7 +39,7 @@ bool rundir_owns(const char *name)
     return false;
 }
 
-static bool resumes(const struct conf *c) { return strcmp(c->run.resume, "no") != 0; }
+static bool resumes(const struct conf *c) { return c->run.resume != RESUME_NO; }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 

@@ -165,7 +165,7 @@ static int earlier(int dirfd, bool gone)
 
 int tensorboard_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
 {
-    bool adds = c->run.overwrite || strcmp(c->run.resume, "no");
+    bool adds = c->run.overwrite || c->run.resume != RESUME_NO;
     adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* a run without results: rundir.c */
     if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",

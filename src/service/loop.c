@@ -130,7 +130,7 @@ static int skip_note(struct loop *l, const struct result *r, struct err *e)
     l->known.skipped++;
     prometheus_nonfinite(l->prometheus);
     if (conf_rolls_back(j->conf)) loop_back_begin(l, r);
-    if (strcmp(j->conf->train.nonfinite, "skip") != 0) return 0;
+    if (j->conf->train.nonfinite != NONFINITE_SKIP) return 0;
     log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
              nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
     return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);

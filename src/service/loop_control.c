@@ -182,7 +182,7 @@ static void conf_take(struct loop *l, const struct conf *now, const json_t *chan
 {
     if (json_object_get(changed, "service.progress")) {
         terminal_close(l->q.screen);
-        terminal_open(l->q.screen, now->service.progress, launched_any());
+        terminal_open(l->q.screen, when_sign(now->service.progress), launched_any());
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
     l->sequencer.conf = l->progress.conf = l->policy.conf = now;
@@ -329,10 +329,10 @@ int loop_control(struct loop *l, struct err *e)
     struct ctl_calls calls = {.status = on_status, .stop = on_stop, .checkpoint = on_checkpoint, .pause = on_pause,
                               .resume = on_resume, .set = on_set, .reload = on_reload, .log_level = on_log_level,
                               .ctx = l};
-    const char *wanted = l->q.job->conf->service.control;
+    enum when wanted = l->q.job->conf->service.control;
     struct err why = {0};
-    int bad = strcmp(wanted, "no") ? ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, &why) : 0;
-    if (bad < 0 || (bad && !strcmp(wanted, "yes"))) return err_set(e, why.code, "%s", why.text);
+    int bad = wanted != WHEN_NO ? ctl_open(&l->uv, l->q.dir->fd, l->q.dir->path, &calls, &l->ctl, &why) : 0;
+    if (bad < 0 || (bad && wanted == WHEN_YES)) return err_set(e, why.code, "%s", why.text);
     if (bad) {
         ctl_close(l->ctl, why.code, why.text);
         log_line("note: %s; the run continues without it, and mpstagectl cannot reach it", why.text);

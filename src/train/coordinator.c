@@ -52,7 +52,7 @@ static int check_finite(struct control *s, const struct result *r, struct err *e
     char what[300], row[80] = "";
     if (r->o.kind != ORDER_TRAIN || conf_rolls_back(c)) return 0; /* the loop rolls back instead */
     s->skipped = r->rep[0].nonfinite ? s->skipped + 1 : 0;
-    bool skips = !strcmp(c->train.nonfinite, "skip");
+    bool skips = c->train.nonfinite == NONFINITE_SKIP;
     if (!s->skipped || (skips && s->skipped <= (uint64_t)c->train.nonfinite_limit)) return 0;
     if (skips) snprintf(row, sizeof row, " in %llu steps in a row", (unsigned long long)s->skipped);
     return err_set(e, E_NONFINITE, "step %llu: %s is not finite%s; try a smaller train.learning_rate, and look for NaN "

@@ -192,7 +192,7 @@ static void library_report(const struct tp_ops *tp, struct text *notes)
 static int device_wrap(struct setup *b, struct err *e)
 {
     const char *want = b->conf->run.transport;
-    bool sums = b->job.n_replicas > 1 && strcmp(b->conf->pipeline.reduce, "nccl") == 0;
+    bool sums = b->job.n_replicas > 1 && b->conf->pipeline.reduce == REDUCE_NCCL;
     if (strcmp(want, "auto") == 0) want = sums || (!b->shared && b->world->size > 1) ? "nccl" : "staged";
     b->nccl = strcmp(want, "nccl") == 0;
     if (b->shared && b->world->one_process && b->nccl)   /* NCCL identifies ranks by properties of their process */

@@ -55,7 +55,7 @@ static void conf_widest(struct conf *c, const struct conf_ints *sizes)
     c->train.split_size = n;
     c->train.batch_size = n * MICRO_BATCHES;
     c->train.steps = (ROUNDS + 1) * sizes->n;
-    c->train.last_batch = "fill";
+    c->train.last_batch = LAST_BATCH_FILL;
     c->data.shuffle = false;                              /* a few samples are used again and again */
 }
 

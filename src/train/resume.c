@@ -28,7 +28,7 @@ static bool is_weights(const char *name)
     return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
 }
 
-static bool goes_anyway(const struct setup *b) { return strcmp(b->conf->run.resume, "force") == 0; }
+static bool goes_anyway(const struct setup *b) { return b->conf->run.resume == RESUME_FORCE; }
 
 /* s NULL: only checks whether the state fits. told: NULL, or gets what differs. */
 static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, struct exec *s, struct text *notes,
@@ -390,7 +390,7 @@ int resume_find(struct setup *b, struct err *e)
 {
     struct text shown = {0};
     if (b->world->rank == 0) settings(b, &b->resume.now);
-    if (strcmp(b->conf->run.resume, "no") == 0) return 0;
+    if (b->conf->run.resume == RESUME_NO) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
     if (!bad && !b->resume.found && b->world->rank == 0) bad = live_settings_take(b, e);
@@ -486,7 +486,7 @@ int resume_rates(struct setup *b, struct err *e)
     struct resume *r = &b->resume;
     struct comparison t = {.b = b, .step = r->from.step};
     const struct rate_from none = {.step = t.step + 1};
-    if (strcmp(b->conf->run.resume, "no") == 0 || b->conf->run.evaluate) return 0;
+    if (b->conf->run.resume == RESUME_NO || b->conf->run.evaluate) return 0;
     t.now = json_object();
     live_settings_keys(&r->rates, key_compare, &t);
     bool unset = r->rate_anew && (r->rates.first.any || r->rates.v.n);

@@ -59,7 +59,7 @@ static int phase_conf(struct setup *b, struct err *e)
     if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
     heartbeat_timeout(b->conf->run.hang_timeout);
     if (b->world->rank != 0) return 0;
-    terminal_open(&b->screen, b->conf->service.progress, launched_any());
+    terminal_open(&b->screen, when_sign(b->conf->service.progress), launched_any());
     log_columns(terminal_columns(&b->screen));
     b->ready = setup_progress_begin(&b->screen, 0, notify_alive);
     return 0;

@@ -145,7 +145,7 @@ static int nifti_read(const char *path, struct err *e)
     int bad = nifti_values(&f, x, e);
     if (!bad) {
         volume_scale(&g, x, scaled);
-        volume_values(VOLUME_PERCENTILE, scaled, volume_count(g.scaled));
+        volume_values(INTENSITY_PERCENTILE, scaled, volume_count(g.scaled));
         nifti_add(&out, &f, labels);
     }
     text_free(&out);

@@ -65,8 +65,8 @@ static void values(const struct nifti *f, const struct memory_file *m)
     if (nifti_values(f, x, &e)) refusal_check(&e, m);
     else {
         for (uint64_t i = 0; i < n; i++) must(isfinite(x[i]));
-        volume_values(VOLUME_PERCENTILE, x, n);
-        volume_values(VOLUME_MINMAX, x, n);
+        volume_values(INTENSITY_PERCENTILE, x, n);
+        volume_values(INTENSITY_MINMAX, x, n);
         for (uint64_t i = 0; i < n; i++) must(x[i] >= 0 && x[i] <= 1);
     }
     if (nifti_labels(f, &map, y, &label)) refusal_check(&label, m);
