@@ -46,6 +46,12 @@ for how in "--evaluate --run-dir new" "--predict new.csv"; do
         'data.train=renamed: class 0 is pear, and was apple in training .one/classes.json.$' threads -c images.conf \
         -o data.train=renamed -o data.test=retested --init-from one $how
 done
+saved=saved/checkpoints/step-00000006
+mkdir -p $saved; : >$saved/manifest.json; cp one/classes.json saved
+cp one/weights.safetensors $saved/model.safetensors
+refused "so with those of a checkpoint" 78 'was apple in training .saved/.*/../../classes.json.$' \
+    threads -c images.conf -o data.train=renamed -o data.test=retested --evaluate --run-dir new \
+    --init-from $saved
 printf '["apple"' >"$aside/half.json"; cp one/classes.json "$aside/whole.json"; cp "$aside/half.json" one/classes.json
 refused "a damaged list of classes" 65 'one/classes.json: is not an array of class names$' threads -c images.conf \
     --init-from one --evaluate --run-dir new

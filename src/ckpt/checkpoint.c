@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
 
-static const char manifest[] = "manifest.json";
+static const char manifest[] = CKPT_MANIFEST;
 enum { MANIFEST_MAX = 1 << 24 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

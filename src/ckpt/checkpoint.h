@@ -43,6 +43,7 @@ void ckpt_free(struct ckpt *c);                          /* frees the contents t
 /* Opens the folder of all checkpoints in a run directory: relative to the open directory dir, or by its name (dir -1).
  * shown: receives the folder's name. -1: see errno. */
 #define CKPT_FOLDER "checkpoints"
+#define CKPT_MANIFEST "manifest.json"                    /* in the folder of each */
 int ckpt_folder_open(int dir, const char *run, struct text *shown);
 enum { CKPT_NAME = 24 };
 char *ckpt_name(uint64_t step, char name[CKPT_NAME]);    /* "step-00001200" */

@@ -178,10 +178,10 @@ const char *opt_enum_word(const struct opt *o, int value, int *n)
 
 static int enum_set(const struct opt *o, int *to, const char *v, struct err *e)
 {
-    const char *word, *w = o->words;
+    const char *word, *w;
+    int n;
     if (text_set(o, &word, v, e)) return -1;
-    for (*to = 1; (int)strcspn(w, " ") != (int)strlen(word) || memcmp(w, word, strlen(word)); ++*to)
-        w += strcspn(w, " ") + 1;
+    for (*to = 1; (w = opt_enum_word(o, *to, &n), (size_t)n != strlen(word) || memcmp(w, word, (size_t)n)); ++*to);
     return 0;
 }
 

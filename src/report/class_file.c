@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "ckpt/checkpoint.h"
 #include "report/class_file.h"
 #include "report/json_name.h"
 
@@ -70,14 +71,25 @@ static void names_give(struct ds *data, struct class_names *n)
     data->class_name = n->name;
 }
 
-int class_file_use(const char *from, const struct conf *c, struct ds *data, struct class_names *n, struct err *e)
+/* Of a checkpoint it is in its run's directory. */
+static void file_find(const char *from, struct text *path)
 {
     struct stat st;
-    struct text path = {0};
     const char *end = strrchr(from, '/');
-    bool folder = !stat(from, &st) && S_ISDIR(st.st_mode);
-    if (folder) text_add(&path, "%s/" CLASS_FILE, from);
-    else text_add(&path, "%.*s" CLASS_FILE, end ? (int)(end + 1 - from) : 0, from);
+    if (stat(from, &st) || !S_ISDIR(st.st_mode)) {
+        text_add(path, "%.*s" CLASS_FILE, end ? (int)(end + 1 - from) : 0, from);
+        return;
+    }
+    text_add(path, "%s/" CKPT_MANIFEST, from);
+    bool checkpoint = !access(path->s, F_OK);
+    path->n = 0;
+    text_add(path, "%s/%s" CLASS_FILE, from, checkpoint ? "../../" : "");
+}
+
+int class_file_use(const char *from, const struct conf *c, struct ds *data, struct class_names *n, struct err *e)
+{
+    struct text path = {0};
+    file_find(from, &path);
     int bad = names_read(path.s, &n->all, e);
     if (!bad && n->all && data->class_name) bad = names_compare(path.s, c, data, n->all, e);
     else if (!bad && n->all) names_give(data, n);

@@ -2,9 +2,9 @@
 # once, by forks.py, whose children they are.
 # forks_begin MODULE...: in the working directory; forks_end: at the end of the script
 forks_begin() {
-    mkfifo ask told
-    /usr/bin/python3 "$here/forks.py" "$@" <ask >told 2>forks.err &
-    exec 3>ask 4<told
+    mkfifo ask answer
+    /usr/bin/python3 "$here/forks.py" "$@" <ask >answer 2>forks.err &
+    exec 3>ask 4<answer
     read -r forks_ready <&4 || note <forks.err
 }
 forks_end() { exec 3>&- 4<&-; wait; }
