@@ -94,9 +94,7 @@ static int steps_run(struct bench *b, double *optimizer_ns, struct err *e)
 
 static const char *kind_of(const struct bench *b, const struct group *k)
 {
-    return k->kind == GROUP_BN_RELU       ? "batch_norm + relu"
-           : k->kind == GROUP_BN_ADD_RELU ? "batch_norm + add + relu"
-                                          : b->g->node[k->node[0]].op->name;
+    return k->pattern ? k->pattern->text : b->g->node[k->node[0]].op->name;
 }
 
 static struct sum *sum_of(struct bench *b, const char *name)

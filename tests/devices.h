@@ -18,7 +18,7 @@ static const struct device rig_blocked = {.backend = "onednn",
                                           .rules = &onednn_rules,
                                           .speed = &onednn_avx512_speed,
                                           .block = 16,
-                                          .fuse_bn = true,
+                                          .features = ISA_AVX2 | ISA_AVX512,
                                           .threads = 1};
 
 /* The buffers of an optimizer with 0 to 2 buffers per weight. */

@@ -37,6 +37,7 @@ END_TEST
 
 enum { MAX_T = 16, MAX_P = 24, SAMPLES = 3, CANARY = 256 };
 struct net {
+    struct select_rules rules;
     struct graph *g;
     struct selection *s;
     const struct be_ops *ops;
@@ -78,6 +79,13 @@ static size_t param_bytes(const struct net *t, int i)
     return (size_t)shape_count(&t->g->param[i].shape) * dtype_bytes(t->g->param[i].type);
 }
 
+/* The reference backend runs any chain; here its device has rows for two. */
+static const struct kernel_row chain_rows[] = {{.name = "chain", .pattern = &pattern_bn_relu},
+                                               {.name = "chain", .pattern = &pattern_bn_add_relu},
+                                               {.name = "node", .pattern = PATTERN_ANY},
+                                               {0}};
+static const struct kernel_row *const chains[] = {chain_rows, NULL};
+
 static void net_open(struct net *t, const char *backend, bool fuse)
 {
     struct err e = {0};
@@ -87,7 +95,9 @@ static void net_open(struct net *t, const char *backend, bool fuse)
     ck_assert(t->g->n_tensors <= MAX_T && t->g->n_params <= MAX_P);
     t->ops = be_find(backend);
     ok(t->ops->describe(0, &d, &e), &e);
-    d.fuse_bn = fuse;
+    t->rules = *d.rules;
+    t->rules.rows = fuse ? chains : NULL;
+    d.rules = &t->rules;
     t->s = select_make(t->g, &d, SAMPLES, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
     ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);

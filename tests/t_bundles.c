@@ -395,7 +395,7 @@ START_TEST(any_small_layer)
         struct kernels k = kernels_open(t.s, &d);
         for (int group = 0; group < k.s->n_groups; group++) {
             const struct group *g = &k.s->group[group];
-            if (!g->n_param || g->kind != GROUP_NODE) continue;
+            if (!g->n_param || g->n_nodes > 1) continue;
             layers++;
             int part = (int)drawn(&seed, 1, 4);
             for (int ph = 0; ph < PH_COUNT; ph++)

@@ -43,13 +43,12 @@ static void word_check(const struct graph *g, const struct group *k, const struc
         [PH_FWD] = "output", [PH_BWD_DATA] = "input gradient", [PH_BWD_WEIGHTS] = "weight gradient"};
     const char *node = g->node[k->node[0]].name, *word = k->fallback ? k->fallback : "";
     const struct op_kind *op = g->node[k->node[0]].op;
-    bool loop = !strcmp(kernel->name, "reference");
-    bool product = !strcmp(kernel->name, "product") && op->category == OP_CONV; /* in the place of a library's kernel */
-    sure(!loop || !op->draws || strstr(word, "draws"), "%s: \"%s\"", node, word);
-    sure(loop == !strncmp(word, "a plain loop", 12), "%s by %s: \"%s\"", node, kernel->name, word);
-    if (!k->slow || !product)
-        sure(product == (!strncmp(word, "matrix products (", 17) && strstr(word, pass[kernel->key.phase])),
-             "%s by %s, phase %d: \"%s\"", node, kernel->name, kernel->key.phase, word);
+    const char *what = kernel->row->fallback;
+    bool others = strchr(word, '(') != NULL, here = others && strstr(word, pass[kernel->key.phase]);
+    sure(kernel->row == k->row[kernel->key.phase], "%s by %s", node, kernel->name);
+    sure(!what || !strncmp(word, what, strlen(what)), "%s by %s: \"%s\"", node, kernel->name, word);
+    sure(*word ? (what != NULL) == (!others || here) : !what, "%s by %s: \"%s\"", node, kernel->name, word);
+    sure(!what || strcmp(kernel->name, "reference") || !op->draws || strstr(word, "draws"), "%s: \"%s\"", node, word);
 }
 
 static void group_count(struct census *c, const struct be_ops *ops, struct be *b, const struct selection *s, int group,
@@ -221,7 +220,7 @@ static bool is_own(const struct be_ops *ops, struct be *b, int group, enum phase
     struct err e = {0};
     struct be_kernel *k;
     ck_assert_msg(!ops->prepare(b, &(struct be_key){group, ph, 2, true}, &k, &e), "%s", e.text);
-    return !strcmp(k->name, "own");
+    return !strcmp(k->name, "winograd") || !strcmp(k->name, "patches");
 }
 
 static struct own own_count(int threads)
@@ -238,13 +237,12 @@ static struct own own_count(int threads)
     ck_assert_msg(s && !ops->open(s, threads, 0, &b, &e), "%s", e.text);
     for (int i = 0; i < s->n_groups; i++) {
         const struct node *n = &g->node[s->group[i].node[0]];
-        struct wino_shape w;
         if (n->op->category != OP_CONV && n->op->category != OP_CONV_TRANSPOSED) continue;
-        bool wino = cpu_conv_wino(s, n, 2, &w), patch = cpu_conv_patch(s, n);
+        bool wino = !strcmp(s->group[i].row[PH_FWD]->name, "winograd"), patch = cpu_conv_patch(s, n);
         ck_assert((s->group[i].share > 0) == wino && (!wino || s->group[i].share < 0.7));
         for (int ph = 0; (wino || patch) && ph < PH_BWD_WEIGHTS; ph++) sure(is_own(ops, b, i, ph), "%s", n->name);
         own.wino += wino;
-        own.weights += wino && wino_weights_wanted(&w) && is_own(ops, b, i, PH_BWD_WEIGHTS);
+        own.weights += wino && is_own(ops, b, i, PH_BWD_WEIGHTS);
         own.patches += patch && n->op->category == OP_CONV;
         own.transposed += patch && n->op->category == OP_CONV_TRANSPOSED;
     }

@@ -193,7 +193,7 @@ START_TEST(one_tensor_twice_is_not_fused)
     snprintf(text, sizeof text, form, "c");
     struct made m = made_make(rig_graph(text), &rig_blocked, 1, NULL, rig_request("gpipe", 4, 2, "auto"));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
-    for (int i = 0; i < m.s->n_groups; i++) ck_assert_int_ne(m.s->group[i].kind, GROUP_BN_ADD_RELU);
+    for (int i = 0; i < m.s->n_groups; i++) ck_assert_ptr_ne(m.s->group[i].pattern, &pattern_bn_add_relu);
     made_free(&m);
 }
 END_TEST
@@ -239,10 +239,10 @@ START_TEST(fusion_patterns)
 {
     struct graph *g = rig_graph(rig_small_resnet);
     struct selection *s = select_make(g, &rig_blocked, 4, NULL);
-    int n[3] = {0}, nodes = 0;
-    for (int i = 0; i < s->n_groups; i++) { n[s->group[i].kind]++; nodes += s->group[i].n_nodes; }
-    ck_assert_int_eq(n[GROUP_BN_RELU], 2);               /* bn1, a.bn1 */
-    ck_assert_int_eq(n[GROUP_BN_ADD_RELU], 2);           /* a.bn2 + pool, b.bn1 + b.bnd */
+    int n[MAX_GROUP + 1] = {0}, nodes = 0;
+    for (int i = 0; i < s->n_groups; i++) { n[s->group[i].n_nodes]++; nodes += s->group[i].n_nodes; }
+    ck_assert_int_eq(n[2], 2);               /* bn1, a.bn1 */
+    ck_assert_int_eq(n[3], 2);           /* a.bn2 + pool, b.bn1 + b.bnd */
     ck_assert_int_eq(nodes, g->n_nodes);
     select_free(s);
     graph_free(g);

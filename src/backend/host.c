@@ -64,7 +64,7 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
     k->workspace_bytes[1] = 2 * values;
 }
 
-static void sizes(const struct selection *s, struct group *k) { host_sizes(s, k, 4096); }
+static void sizes(const struct selection *s, struct group *k, size_t beside) { host_sizes(s, k, 4096); }
 
 const struct select_rules host_rules = {.hardware = "cpu", .sizes = sizes};
 

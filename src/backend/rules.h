@@ -8,7 +8,6 @@ extern const struct select_rules host_rules, onednn_rules;
 extern const struct device_speed host_speed, onednn_avx512_speed, onednn_avx2_speed;
 extern const struct select_rules cuda_rules;             /* where cuda is built */
 extern const struct device_speed cuda_speed;
-bool cuda_has(const struct op_kind *op);                 /* cuda_rules.has (be_cuda.c), which lists its kernels */
 
 /* Of any CPU core: the members of struct device_speed other than its products and passes. Rounded, from profiles of
  * ResNet-50 and of fully connected networks. */

@@ -6,31 +6,34 @@
 #include <stddef.h>
 
 /* Row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0); channels last: n..C */
-enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST };
+enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST, LAYOUT_NONE = -1 };
+
+/* Instruction sets that kernels are made for; device.features has all that a processor has. */
+enum isa { ISA_AVX2 = 1, ISA_AVX512 = 2 };
 
 /* fp32: everything in fp32. tf32: convolutions and matrix products in TF32. bf16: activations and their gradients are
  * stored in bfloat16; weights, their gradients and all sums stay in fp32. */
 enum precision { FP32, TF32, BFLOAT16, PRECISIONS };
 extern const char *const precision_name[PRECISIONS];     /* as train.precision spells them */
 
-struct selection; struct group; struct op_kind;
+struct selection; struct group; struct kernel_row;
 
 /* What a backend decides about a selection. Each function sees what is selected so far; they are called in this order.
- * All are pure except the last, which changes only texts and estimates. Only `sizes` is required. */
+ * All are pure except the last, which changes only rows and texts. Only `sizes` is required. */
 struct select_rules {
     const char *hardware;                                /* "cpu" or "gpu", for the numerics line */
-    bool (*has)(const struct op_kind *op);               /* does it have kernels for that operator? NULL: for all */
-    /* layout of a tensor; the layouts of its producer's inputs are known. NULL: all are plain */
+    /* its kernels: tables (plan/kernel_row.h), ends with NULL. NULL: it serves every operator, one by one */
+    const struct kernel_row *const *rows;
+    /* layout of a tensor where no row has an answer; the layouts of its producer's inputs are known. NULL: plain */
     enum layout (*layout)(const struct selection *s, int tensor);
     /* channels to which a tensor is padded, or 0; layouts and types are known. NULL: none is padded */
     int (*padded)(const struct selection *s, int tensor);
-    /* layout of the parameter at a node's slot. NULL: all are plain */
-    enum layout (*param_layout)(const struct selection *s, int node, int slot);
     /* type in which a frozen parameter is stored: enum dtype. NULL: its own */
     int (*frozen_type)(const struct selection *s, int param);
-    void (*sizes)(const struct selection *s, struct group *k);   /* workspace, library and packed bytes */
-    /* sets group.fallback and slow of all groups; may call its library. NULL: there are none */
-    void (*fallbacks)(struct selection *s);
+    /* workspace and library bytes; beside: what the group's rows want for themselves */
+    void (*sizes)(const struct selection *s, struct group *k, size_t beside);
+    /* asks libraries which of the selected rows they refuse, and selects others in their place. NULL: none can */
+    void (*ask)(struct selection *s);
 };
 
 /* What a device reaches, for estimates, in operations and bytes a nanosecond. A rate of 0: the cost is negligible. Only
@@ -62,7 +65,7 @@ struct device {
     const struct select_rules *rules;                    /* rules and speed: see backend/rules.h */
     const struct device_speed *speed;
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
-    bool fuse_bn;                                        /* batch norm + [add +] ReLU is one kernel */
+    unsigned features;                                   /* ISA_*: of a processor */
     bool precise[PRECISIONS];                            /* the precisions that it supports */
     enum precision precision;                            /* the selected precision */
     /* staging places beside the slots, for each value that is loaded on its way to a device; 0: none */

@@ -1,5 +1,4 @@
-/* Kernel selection by operators' traits and the device's rules. A new fused kernel is a pattern here and a kernel in a
- * backend. */
+/* Kernel selection by the device's kernel rows and rules. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/select.h"
@@ -14,27 +13,78 @@ static int only_reader(const struct graph *g, int node)
     return t->n_readers == 1 && g->node[node].out != g->output ? t->reader[0] : -1;
 }
 
-static bool does(const struct graph *g, int node, enum op_category what)
+const struct pattern pattern_bn_relu = {
+    .text = "bn+relu", .n = 2, .step = {{.category = OP_NORM}, {.category = OP_RELU, .inputs = 1}},
+    .need_b = 1 << 0 | NEED_OUT | NEED_SAVED};
+const struct pattern pattern_bn_add_relu = {
+    .text = "bn+add+relu", .n = 3,
+    .step = {{.category = OP_NORM}, {.category = OP_ADD, .inputs = 2}, {.category = OP_RELU, .inputs = 1}},
+    .need_b = 1 << 0 | NEED_OUT | NEED_SAVED};
+
+static bool step_matches(const struct pattern_step *p, const struct op_kind *op)
 {
-    return node >= 0 && g->node[node].op->category == what;
+    return p->op ? !strcmp(p->op, op->name) : p->category == OP_OTHER || p->category == op->category;
 }
 
-/* norm -> ReLU, or norm -> sum -> ReLU with the norm as the first summand. Returns the number of nodes, 0 if no pattern
- * begins here. */
-static int bn_pattern(const struct graph *g, int bn, int node[MAX_GROUP])
+/* Does the node read an output of the chain besides its first input, or a tensor that the chain reads already? Gradients
+ * of two inputs would be one tensor, and no kernel adds to a tensor twice. */
+static bool reads_twice(const struct graph *g, const int *chain, int n, const struct node *next)
 {
-    if (!does(g, bn, OP_NORM)) return 0;
-    int next = only_reader(g, bn);
-    node[0] = bn;
-    node[1] = next;
-    if (does(g, next, OP_RELU)) return 2;
-    if (!does(g, next, OP_ADD) || g->node[next].n_in != 2 || g->node[next].in[0] != g->node[bn].out ||
-        g->node[next].in[1] == g->node[bn].out)
-        return 0;
-    /* both gradients would be one tensor, and no kernel adds to a tensor twice */
-    if (g->node[next].in[1] == g->node[bn].in[0]) return 0;
-    node[2] = only_reader(g, next);
-    return does(g, node[2], OP_RELU) ? 3 : 0;
+    for (int i = 1; i < next->n_in; i++)
+        for (int j = 0; j < n; j++) {
+            const struct node *x = &g->node[chain[j]];
+            if (next->in[i] == x->out) return true;
+            for (int k = 0; k < x->n_in; k++) if (next->in[i] == x->in[k]) return true;
+        }
+    return false;
+}
+
+/* The nodes of a chain that begins here; their number, 0 if none does. */
+static int chain_find(const struct graph *g, const struct pattern *p, int first, int node[MAX_GROUP])
+{
+    if (!step_matches(&p->step[0], g->node[first].op)) return 0;
+    node[0] = first;
+    for (int i = 1; i < p->n; i++) {
+        if ((node[i] = only_reader(g, node[i - 1])) < 0) return 0;
+        const struct node *n = &g->node[node[i]];
+        if (!step_matches(&p->step[i], n->op) || n->n_in != p->step[i].inputs) return 0;
+        if (n->in[0] != g->node[node[i - 1]].out || reads_twice(g, node, i, n)) return 0;
+    }
+    return p->n;
+}
+
+static double cost_of(const struct kernel_row *r) { return r->cost > 0 ? r->cost : 1; }
+
+/* Cheapest first; equal ones stay in the order of the tables. */
+static void rows_sort(struct selection *s)
+{
+    const struct kernel_row *const *table = s->dev.rules->rows;
+    int n = 0;
+    for (int i = 0; table && table[i]; i++) for (const struct kernel_row *r = table[i]; r->name; r++) n++;
+    s->row = arena_alloc(s->mem, (size_t)(n + 1) * sizeof *s->row);
+    for (int i = 0; table && table[i]; i++)
+        for (const struct kernel_row *r = table[i]; r->name; r++) {
+            int at = s->n_rows;
+            if (r->isa && !(r->isa & s->dev.features)) continue;
+            for (; at > 0 && cost_of(s->row[at - 1]) > cost_of(r); at--) s->row[at] = s->row[at - 1];
+            s->row[at] = r;
+            s->n_rows++;
+        }
+}
+
+/* The longest chain of a row's pattern that begins here. */
+static const struct pattern *pattern_at(const struct selection *s, int first, int node[MAX_GROUP])
+{
+    const struct pattern *best = NULL;
+    int found[MAX_GROUP];
+    for (int i = 0; i < s->n_rows; i++) {
+        const struct kernel_row *r = s->row[i];
+        if (r->pattern->n < 2 || (best && r->pattern->n <= best->n) || !chain_find(s->g, r->pattern, first, found))
+            continue;
+        best = r->pattern;
+        memcpy(node, found, sizeof found);
+    }
+    return best;
 }
 
 static int use_index(const struct graph *g, int param, int node, int slot)
@@ -58,67 +108,57 @@ static void params_take(const struct graph *g, struct group *k, int node)
     }
 }
 
-static void group_from(const struct graph *g, struct group *k, enum group_kind kind, int n, const int *node)
+/* Inputs of the chain: all of the first node, and those of the others that do not come from the chain. */
+static void inputs_take(const struct graph *g, struct group *k)
+{
+    for (int i = 0; i < k->n_nodes; i++) {
+        const struct node *n = &g->node[k->node[i]];
+        for (int j = i > 0; j < n->n_in; j++) k->in[k->n_in++] = n->in[j];
+    }
+}
+
+static void group_from(const struct graph *g, struct group *k, const struct pattern *pattern, int n, const int *node)
 {
     const struct node *first = &g->node[node[0]], *last = &g->node[node[n - 1]];
-    *k = (struct group){.kind = kind,
+    *k = (struct group){.pattern = pattern,
                         .n_nodes = n,
                         .out = last->out,
+                        .need_b = pattern ? pattern->need_b : first->op->need_b,
+                        .need_w = pattern ? 0 : first->op->need_w,
                         .is_loss = first->op->is_loss,
                         .has_stats = first->op->stats && !first->fixed,
-                        .fixed = first->fixed};
+                        .fixed = first->fixed,
+                        .grad_over = -1};
     for (int i = 0; i < n; i++) k->node[i] = node[i];
     params_take(g, k, node[0]);
-    if (kind == GROUP_NODE) {
-        k->n_in = first->n_in;
-        for (int i = 0; i < first->n_in; i++) k->in[i] = first->in[i];
-        k->need_b = first->op->need_b;
-        k->need_w = first->op->need_w;
-        k->grad_in = op_grad_in(first->op);
-    } else {
-        k->in[k->n_in++] = first->in[0];
-        if (kind == GROUP_BN_ADD_RELU) k->in[k->n_in++] = g->node[node[1]].in[1];
-        k->need_b = 1 << 0 | NEED_OUT | NEED_SAVED;      /* the output is the ReLU mask */
-        k->grad_in = (1u << k->n_in) - 1;
-    }
+    inputs_take(g, k);
+    k->grad_in = pattern ? (1u << k->n_in) - 1 : op_grad_in(first->op);
     if (k->fixed) k->need_b &= ~(uint32_t)NEED_SAVED;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
     if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* only a score reads the output */
 }
 
-/* A fused batch norm kernel reads each element of the output's gradient before it writes the same element. So one
- * result needs no memory of its own: the masked gradient, or the input's gradient if there is no addition. */
-static int grad_over(const struct device *d, const struct graph *g, const struct group *k)
-{
-    if (!d->fuse_bn || !does(g, k->node[0], OP_NORM)) return -1;
-    return k->kind == GROUP_BN_ADD_RELU ? 1 : 0;
-}
+struct found_chain { const struct pattern *pattern; int node[MAX_GROUP], head; bool inside; };
 
 static void groups_make(struct selection *s)
 {
     const struct graph *g = s->g;
-    int *head = mem_alloc((size_t)g->n_nodes * sizeof *head), *count = mem_alloc((size_t)g->n_nodes * sizeof *count);
-    int (*nodes)[MAX_GROUP] = mem_alloc((size_t)g->n_nodes * sizeof *nodes);
-    for (int i = 0; i < g->n_nodes; i++) head[i] = -1;
-    for (int i = 0; i < g->n_nodes; i++) {                /* head[last node of a pattern] = its first node */
-        int n = s->dev.fuse_bn ? bn_pattern(g, i, nodes[i]) : 0;
-        count[i] = n;
-        if (n) head[nodes[i][n - 1]] = i;
-    }
-    for (int i = 0; i < g->n_nodes; i++) {                /* nodes inside a pattern get no group of their own */
-        for (int k = 0; count[i] > 0 && k < count[i] - 1; k++) if (nodes[i][k] != i) count[nodes[i][k]] = -1;
+    struct found_chain *at = mem_alloc((size_t)g->n_nodes * sizeof *at);
+    for (int i = 0; i < g->n_nodes; i++) at[i].head = -1;
+    for (int i = 0; i < g->n_nodes; i++) {               /* head: of the last node of a chain, its first node */
+        const struct pattern *p = at[i].pattern = pattern_at(s, i, at[i].node);
+        for (int k = 0; p && k < p->n; k++) at[at[i].node[k]].inside = true;
+        if (p) at[at[i].node[p->n - 1]].head = i;
     }
     for (int i = 0; i < g->n_nodes; i++) {
-        if (count[i] && head[i] < 0) continue;
+        if (at[i].inside && at[i].head < 0) continue;
+        const struct found_chain *c = at[i].head < 0 ? NULL : &at[at[i].head];
         struct group *k = &s->group[s->n_groups];
-        if (head[i] >= 0)
-            group_from(g, k, count[head[i]] == 2 ? GROUP_BN_RELU : GROUP_BN_ADD_RELU, count[head[i]], nodes[head[i]]);
-        else group_from(g, k, GROUP_NODE, 1, &i);
+        group_from(g, k, c ? c->pattern : NULL, c ? c->pattern->n : 1, c ? c->node : &i);
         for (int j = 0; j < k->n_nodes; j++) s->group_of[k->node[j]] = s->n_groups;
-        k->grad_over = grad_over(&s->dev, g, k);
         s->n_groups++;
     }
-    free(head); free(count); free(nodes);
+    free(at);
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -130,9 +170,32 @@ static enum dtype type_of(const struct selection *s, int tensor)
     return s->dev.precision == BFLOAT16 && t == F32 && !graph_input_is(s->g, tensor, ROLE_TARGET) ? BF16 : t;
 }
 
+static bool row_matches(const struct kernel_row *r, const struct group *k, const struct op_kind *op)
+{
+    return k->pattern ? r->pattern == k->pattern : r->pattern->n == 1 && step_matches(&r->pattern->step[0], op);
+}
+
 static enum layout layout_of(const struct selection *s, int tensor)
 {
+    int producer = s->g->tensor[tensor].producer;
+    const struct node *n = producer < 0 ? NULL : &s->g->node[producer];
+    for (int i = 0; n && i < s->n_rows; i++) {
+        const struct kernel_row *r = s->row[i];
+        enum layout l = r->layout && step_matches(&r->pattern->step[0], n->op) ? r->layout(s, n) : LAYOUT_NONE;
+        if (l != LAYOUT_NONE) return l;
+    }
     return s->dev.rules->layout ? s->dev.rules->layout(s, tensor) : LAYOUT_PLAIN;
+}
+
+static enum layout param_layout_of(const struct selection *s, const struct node *n, int slot)
+{
+    for (int i = 0; i < s->n_rows; i++) {
+        const struct kernel_row *r = s->row[i];
+        enum layout l = r->param_layout && step_matches(&r->pattern->step[0], n->op) ? r->param_layout(s, n, slot)
+                                                                                      : LAYOUT_NONE;
+        if (l != LAYOUT_NONE) return l;
+    }
+    return LAYOUT_PLAIN;
 }
 
 static void layouts_make(struct selection *s)
@@ -148,14 +211,94 @@ static void layouts_make(struct selection *s)
         s->channels[i] = r->padded ? r->padded(s, i) : 0;
         if (!s->channels[i]) s->channels[i] = g->tensor[i].shape.n ? (int)g->tensor[i].shape.d[0] : 1;
     }
-    for (int i = 0; i < g->n_nodes && r->param_layout; i++)
+    for (int i = 0; i < g->n_nodes; i++)
         for (int j = 0; j < g->node[i].n_param; j++) {
-            enum layout l = r->param_layout(s, i, j);
+            enum layout l = param_layout_of(s, &g->node[i], j);
             if (l != LAYOUT_PLAIN) s->param_layout[g->node[i].param[j]] = l;
         }
     for (int i = 0; i < g->n_params; i++)
         s->param_type[i] = g->param[i].frozen && r->frozen_type ? (enum dtype)r->frozen_type(s, i)
                                                                  : g->param[i].type;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+bool group_has_phase(const struct group *k, enum phase ph)
+{
+    return ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in || k->pgrad_in_b : k->pgrad_in_w != 0);
+}
+
+/* NULL: it does. */
+static const char *formats_refuse(const struct selection *s, const struct kernel_row *r, const struct group *k)
+{
+    const uint32_t types = r->types ? r->types : TAKES(F32);
+    for (int i = -1; i < k->n_in; i++) {
+        int t = i < 0 ? k->out : k->in[i];
+        if (s->g->tensor[t].type != F32) continue;
+        if (!(types & TAKES(s->type[t]))) return "no kernel for this precision";
+        if (r->same_layout && s->layout[t] != s->layout[k->out]) return "input and output in different layouts";
+    }
+    return NULL;
+}
+
+const struct kernel_row *select_row(const struct selection *s, const struct group *k, enum phase ph,
+                                    const struct kernel_row *after, const char **why)
+{
+    const struct op_kind *op = s->g->node[k->node[0]].op;
+    int i = 0;
+    while (after && s->row[i++] != after) { }
+    for (; i < s->n_rows; i++) {
+        const struct kernel_row *r = s->row[i];
+        if (!row_matches(r, k, op) || (r->phases && !(r->phases & ROW_PHASE(ph)))) continue;
+        const char *no = formats_refuse(s, r, k);
+        if (!no && r->refuses) no = r->refuses(s, k, ph);
+        if (!no) return r;
+        if (why && *no) *why = no;
+    }
+    return NULL;
+}
+
+static const char *const pass_name[PH_COUNT] = {
+    [PH_FWD] = "output", [PH_BWD_DATA] = "input gradient", [PH_BWD_WEIGHTS] = "weight gradient"};
+
+void group_explain(struct selection *s, struct group *k, const char *const why[PH_COUNT])
+{
+    struct text t = {0};
+    const char *reason = NULL, *what = NULL;
+    int n = 0, all = 0;
+    k->slow = false;
+    k->fallback = NULL;
+    for (int ph = 0; ph < PH_COUNT; ph++) {
+        const struct kernel_row *r = k->row[ph];
+        all += r != NULL;
+        k->slow |= r && r->slow;
+        if (!r || !r->fallback) continue;
+        text_add(&t, "%s%s", n++ ? ", " : "", pass_name[ph]);
+        if (!what) what = r->fallback;
+        if (!reason) reason = why[ph] ? why[ph] : r->why;
+    }
+    if (n) k->fallback = n == all ? arena_printf(s->mem, "%s: %s", what, reason)
+                                  : arena_printf(s->mem, "%s (%s): %s", what, t.s, reason);
+    text_free(&t);
+}
+
+/* -1, with the node in e: a group without a kernel. */
+static int rows_make(struct selection *s, struct err *e)
+{
+    for (int i = 0; i < s->n_groups && s->dev.rules->rows; i++) {
+        struct group *k = &s->group[i];
+        const struct node *n = &s->g->node[k->node[0]];
+        const char *why[PH_COUNT] = {NULL};
+        for (int ph = 0; ph < PH_COUNT; ph++) {
+            if (!group_has_phase(k, (enum phase)ph)) continue;
+            if ((k->row[ph] = select_row(s, k, (enum phase)ph, NULL, &why[ph]))) continue;
+            return err_set(e, E_CONF, "%s: the %s backend has no operator %s%s%s", n->name, s->dev.backend, n->op->name,
+                           why[ph] ? ": " : "", why[ph] ? why[ph] : "");
+        }
+        k->grad_over = k->row[k->row[PH_BWD_DATA] ? PH_BWD_DATA : PH_FWD]->grad_over - 1;
+        group_explain(s, k, why);
+    }
+    return 0;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -190,7 +333,15 @@ static void sizes_make(struct selection *s)
     for (int i = 0; i < s->n_groups; i++) {
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
-        s->dev.rules->sizes(s, k);
+        size_t beside = 0;
+        for (int ph = 0; ph < PH_COUNT; ph++) {
+            const struct kernel_row *r = k->row[ph];
+            size_t work = r && r->workspace ? r->workspace(s, k) : 0, packed = r && r->packed ? r->packed(s, k) : 0;
+            beside = work > beside ? work : beside;
+            k->packed_bytes = packed > k->packed_bytes ? packed : k->packed_bytes;
+            k->share = r && r->share && !k->share ? r->share(s, k) : k->share;
+        }
+        s->dev.rules->sizes(s, k, beside);
         if (n->op->saved_bytes && !k->fixed) {
             size_t one = n->op->saved_bytes(g, n, 1), two = n->op->saved_bytes(g, n, 2);
             k->saved_bytes[1] = two - one;
@@ -203,12 +354,6 @@ static void sizes_make(struct selection *s)
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e)
 {
     if (max_samples < 1) { err_set(e, E_INTERNAL, "selection for %d samples", max_samples); return NULL; }
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct node *n = &g->node[i];
-        if (!dev->rules->has || dev->rules->has(n->op)) continue;
-        err_set(e, E_CONF, "%s: the %s backend has no operator %s", n->name, dev->backend, n->op->name);
-        return NULL;
-    }
     struct arena *mem = arena_new();
     struct selection *s = arena_alloc(mem, sizeof *s);
     *s = (struct selection){.mem = mem, .g = g, .dev = *dev, .max_samples = max_samples};
@@ -219,10 +364,12 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
     s->param_type = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_type);
     s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
+    rows_sort(s);
     groups_make(s);
     layouts_make(s);
+    if (rows_make(s, e)) { select_free(s); return NULL; }
     sizes_make(s);
-    if (dev->rules->fallbacks) dev->rules->fallbacks(s);
+    if (dev->rules->ask) dev->rules->ask(s);
     return s;
 }
 
@@ -234,8 +381,6 @@ size_t group_workspace(const struct group *k, int samples) { return sized(k->wor
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static const char *const kind_text[] = {
-    [GROUP_NODE] = "", [GROUP_BN_RELU] = " bn+relu", [GROUP_BN_ADD_RELU] = " bn+add+relu"};
 static const char *const layout_text[] = {
     [LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16", [LAYOUT_LAST] = "last"};
 
@@ -243,7 +388,7 @@ void select_print(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
         const struct group *k = &s->group[i];
-        text_add(out, "group %d%s", i, kind_text[k->kind]);
+        text_add(out, "group %d%s%s", i, k->pattern ? " " : "", k->pattern ? k->pattern->text : "");
         for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
         if (k->fixed) text_add(out, " fixed");
         if (select_pads(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);

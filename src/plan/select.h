@@ -3,21 +3,21 @@
  *
  * Pure, and before partition: stages are cut only between groups, and border tensors keep layout and type, so no cut
  * can change a bit. A backend describes what depends on it (select_rules in plan/device.h); operators are known by
- * their traits (model/op.h). Backends implement the selected groups (backend/be.h). A new kind of group is a pattern in
- * select.c and a kernel in a backend. */
+ * their traits (model/op.h). Backends implement the selected groups (backend/be.h). A new kind of group is a pattern
+ * of a backend's kernel row (plan/kernel_row.h). */
 #ifndef PLAN_SELECT_H
 #define PLAN_SELECT_H
 #include "model/graph.h"
 #include "model/op.h"
 #include "plan/device.h"
-
-enum group_kind { GROUP_NODE, GROUP_BN_RELU, GROUP_BN_ADD_RELU };  /* one operator; fused: nodes bn, [add,] relu */
-enum { MAX_GROUP = 3 };
+#include "plan/kernel_row.h"
 
 /* One or more nodes that one kernel serves. Inputs, output, parameters are those of the fused whole. */
 struct group {
-    enum group_kind kind;
+    const struct pattern *pattern;                       /* of a chain of nodes; NULL: one node */
     int n_nodes, node[MAX_GROUP];                        /* ascending; the last one's output is the group's output */
+    /* the kernel of each phase, NULL: the phase has no call, or the device has no rows */
+    const struct kernel_row *row[PH_COUNT];
     /* tensors read from outside, in kernel order (bn_add_relu: bn input, then the other summand) */
     int n_in, in[MAX_IN];
     int out;
@@ -34,11 +34,10 @@ struct group {
     size_t workspace_bytes[2];
     /* of the fixed part: what a library's kernel may use on a GPU; equal for equal layers */
     size_t library_bytes;
-    /* The kernel that serves this group because none was made for it, and why, for people; NULL: it has its own. slow:
-     * this kernel takes far longer than its work explains. */
+    /* What its rows are, and why, if they only replace better kernels; for people. NULL: they are made for it. */
     const char *fallback;
-    bool slow;
-    double share;                                        /* share of its products' operations that kernels do; 0: all */
+    bool slow;                                           /* kernel_row.slow of one of its rows */
+    double share;                                        /* share of its products' operations that kernels do */
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
     size_t packed_bytes;
     bool packed_apart;                                   /* it is padded: the optimizer's pass does not make it */
@@ -48,6 +47,8 @@ struct selection {
     struct arena *mem;
     const struct graph *g;
     struct device dev;
+    /* of the device, those that its processor can run, in the order in which they are tried */
+    const struct kernel_row **row; int n_rows;
     /* in execution order: by last node; every node is in exactly one */
     struct group *group; int n_groups;
     enum layout *layout;                                 /* of each tensor */
@@ -61,6 +62,14 @@ struct selection {
     int max_samples;                                     /* largest micro-batch it was made for */
 };
 
+/* The row that is tried after this one, or NULL, the first that does not refuse this group in this phase; NULL: none.
+ * *why: the last reason of rows between them that refuse; unchanged if there is none. why may be NULL. */
+const struct kernel_row *select_row(const struct selection *s, const struct group *k, enum phase ph,
+                                    const struct kernel_row *after, const char **why);
+/* Does the phase of this group have a call? */
+bool group_has_phase(const struct group *k, enum phase ph);
+/* Sets fallback and slow of a group from its rows and from the reason of each phase (NULL: none is known). */
+void group_explain(struct selection *s, struct group *k, const char *const why[PH_COUNT]);
 /* 78 when an operator has no kernel on that device (names the node). */
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
 void select_free(struct selection *s);

@@ -172,10 +172,7 @@ static void group_check(struct net *t, int group, const char *name)
 {
     const struct group *k = &t->s->group[group];
     const struct op_kind *op = t->g->node[k->node[0]].op;
-    snprintf(t->op, sizeof t->op, "%s%s", op->name,
-             k->kind == GROUP_BN_RELU       ? "+relu"
-             : k->kind == GROUP_BN_ADD_RELU ? "+add+relu"
-                                            : "");
+    snprintf(t->op, sizeof t->op, "%s%s", op->name, k->pattern ? strchr(k->pattern->text, '+') : "");
     snprintf(t->text, sizeof t->text, "%s of %s, %d samples", t->g->node[k->node[0]].name, name, t->n);
     group_open(t, group);
     if (op->saved_bytes || !strcmp(op->name, "dropout")) {   /* evaluating differs from training */
@@ -329,7 +326,7 @@ static void resnet_check(const struct device *d)
         const struct group *k = &t.s->group[i];
         const struct node *n = &g->node[k->node[0]];
         char shape[96], key[400];
-        int at = snprintf(key, sizeof key, "%s %d %s %d", n->op->name, (int)k->kind,
+        int at = snprintf(key, sizeof key, "%s %d %s %d", n->op->name, k->n_nodes,
                           shape_text(&g->tensor[k->in[0]].shape, shape), g->tensor[k->in[0]].n_readers);
         at += snprintf(key + at, sizeof key - (size_t)at, " %s", shape_text(&g->tensor[k->out].shape, shape));
         for (int p = 0; p < k->n_param && p < 1; p++)

@@ -128,7 +128,7 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
         uint64_t from = clock_ns();
         char what[200];
         struct err e = {0};
-        struct device gpu = {.rules = &cuda_rules, .block = 1, .fuse_bn = true, .precision = precision[type]};
+        struct device gpu = {.rules = &cuda_rules, .block = 1, .precision = precision[type]};
         struct selection *s = select_make(g, &gpu, 1, &e);
         r->n_made = r->n_failed = r->n_apart = 0;
         if (!s) planned(r, -1, NULL, &e);

@@ -10,105 +10,6 @@
 #include "backend/cpu/cpu_int.h"
 #include "backend/rules.h"
 
-/* ---- choosing a kernel ----------------------------------------------------------------------- */
-
-/* Operators with their own kernel. It takes all groups of the operator, or those that `takes` accepts. All other
- * operators run their reference kernel. */
-struct cpu_maker { const char *op; kernel_maker *make; kernel_taker *takes; const char *not_taken; };
-static const struct cpu_maker makers[] = {
-    {.op = "conv", .make = dnnl_conv_make},
-    {.op = "conv_transpose", .make = cpu_conv_transpose_make},
-    {.op = "upsample",
-     .make = cpu_upsample_make,
-     .takes = cpu_avg_pool_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "linear", .make = cpu_linear_make},
-    {.op = "batch_norm", .make = cpu_norm_make},
-    {.op = "relu",
-     .make = cpu_relu_make,
-     .takes = cpu_relu_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "add",
-     .make = cpu_add_make,
-     .takes = cpu_add_takes,
-     .not_taken = "a plain loop: more than two inputs, or different layouts"},
-    {.op = "max_pool",
-     .make = cpu_max_pool_make,
-     .takes = cpu_max_pool_takes,
-     .not_taken = "a plain loop: over 255 elements a window"},
-    {.op = "global_avg_pool", .make = cpu_global_pool_make},
-    {.op = "avg_pool",
-     .make = cpu_avg_pool_make,
-     .takes = cpu_avg_pool_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "adaptive_avg_pool",
-     .make = cpu_adaptive_make,
-     .takes = cpu_avg_pool_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "multiply",
-     .make = cpu_multiply_make,
-     .takes = cpu_multiply_takes,
-     .not_taken = "a plain loop: different layouts"},
-    {.op = "concat", .make = cpu_concat_make},
-    {.op = "stochastic_depth", .make = cpu_depth_make},
-    {.op = "scale", .make = cpu_scale_make},
-    {.op = "prelu",
-     .make = cpu_prelu_make,
-     .takes = cpu_channels_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "dropout",
-     .make = cpu_dropout_make,
-     .takes = cpu_dropout_takes,
-     .not_taken = "a plain loop, which draws a number for each element"},
-    {.op = "repeat", .make = cpu_repeat_make},
-    {.op = "softmax", .make = cpu_own_loops_make},
-    {.op = "group_norm",
-     .make = cpu_group_norm_make,
-     .takes = cpu_channels_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "instance_norm",
-     .make = cpu_group_norm_make,
-     .takes = cpu_channels_takes,
-     .not_taken = "a plain loop: input and output in different layouts"},
-    {.op = "layer_norm", .make = cpu_own_loops_make},
-    {.op = "slice", .make = cpu_own_loops_make},
-    {.op = "prepend", .make = cpu_own_loops_make},
-    {.op = "positions", .make = cpu_own_loops_make},
-    {.op = "attention", .make = cpu_attention_make},
-    {.op = "flatten",
-     .make = cpu_flatten_make,
-     .takes = cpu_flatten_takes,
-     .not_taken = "a plain loop: output in blocks of channels"},
-    {.op = "embedding", .make = cpu_embedding_make},
-};
-
-/* Functions of one value are found by their trait: all have loops of one kind. */
-static const struct cpu_maker *maker_find(const struct op_kind *op)
-{
-    static const struct cpu_maker unary = {.make = cpu_unary_make, .takes = cpu_relu_takes,
-                                           .not_taken = "a plain loop: input and output in different layouts"};
-    if (op->category == OP_UNARY) return &unary;
-    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
-        if (strcmp(makers[i].op, op->name) == 0) return &makers[i];
-    return NULL;
-}
-
-/* Reference kernels are plain loops, written for readers. */
-const char *cpu_loop(const struct be *b, const struct be_kernel *like)
-{
-    const struct op_kind *op = like->node->op;
-    const struct cpu_maker *m = maker_find(op);
-    if (like->k->kind != GROUP_NODE) return NULL;
-    if (m) return m->takes && !m->takes(b, like) ? m->not_taken : NULL;
-    return dnnl_loop_is_cheap(op) ? "a plain loop, cheap beside the rest" : "a plain loop: no kernel for CPUs yet";
-}
-
-static kernel_maker *make_of(const struct be *b, const struct be_kernel *like)
-{
-    if (cpu_loop(b, like)) return cpu_reference_make;
-    return like->k->kind != GROUP_NODE ? cpu_norm_make : maker_find(like->node->op)->make;
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 int cpu_isa(struct device *d)
@@ -117,6 +18,7 @@ int cpu_isa(struct device *d)
     bool avx512 = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core,
          avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
     snprintf(d->isa, sizeof d->isa, "%s", avx512 ? "avx512" : avx2 ? "avx2" : "generic");
+    d->features = avx512 ? ISA_AVX2 | ISA_AVX512 : avx2 ? ISA_AVX2 : 0;
     d->speed = avx512 ? &onednn_avx512_speed : avx2 ? &onednn_avx2_speed : &host_speed;
     return d->block = avx512 ? 16 : avx2 ? 8 : 1;
 }
@@ -128,7 +30,6 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
     snprintf(d->backend, sizeof d->backend, "onednn");
     snprintf(d->library, sizeof d->library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
     cpu_isa(d);
-    d->fuse_bn = true;
     d->threads = 1;
     d->precise[FP32] = true;
     d->rules = &onednn_rules;
@@ -203,7 +104,7 @@ static int onednn_prepare(struct be *b, const struct be_key *key, struct be_kern
     if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
     const struct group *g = &b->s->group[key->group];
     struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]};
-    struct be_kernel *k = make_of(b, &like)(b, &like, e);
+    struct be_kernel *k = cpu_kernel_make(b, &like, NULL, e);
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;
@@ -220,9 +121,8 @@ static int onednn_pack(struct be *b, int group, void *const *param, void *packed
     const struct group *k = &b->s->group[group];
     const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
-    struct wino_shape w;
-    if (cpu_conv_wino(b->s, n, 1, &w)) {
-        cpu_conv_wino_derive(&w, param[0], k->grad_in & 1, packed);
+    if (k->row[PH_FWD] && k->row[PH_FWD]->pack) {
+        k->row[PH_FWD]->pack(b, k, param, packed);
         return 0;
     }
     if (!f.in_plain) weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));

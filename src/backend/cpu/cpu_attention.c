@@ -16,7 +16,7 @@ static int64_t rows_of(int64_t points)
     int64_t rows = SCORES_BYTES / (int64_t)sizeof(float) / points;
     return rows < 1 ? 1 : rows < points ? rows : points;
 }
-size_t cpu_attention_work(int64_t points)
+static size_t scores_work(int64_t points)
 {
     return 2 * size_align64((size_t)(rows_of(points) * points) * sizeof(float));
 }
@@ -38,7 +38,7 @@ static struct attention_part part_of(const struct attention_kernel *k, const str
     t.key = t.q + all;
     t.v = t.key + all;
     t.p = (float *)c->work;
-    t.dp = t.p + cpu_attention_work(a->points) / 2 / sizeof(float);
+    t.dp = t.p + scores_work(a->points) / 2 / sizeof(float);
     if (k->base.key.phase == PH_FWD) {
         t.out = (float *)c->out + i * one;
         return t;
@@ -108,16 +108,24 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     struct attention_kernel *k = kernel_new(like, sizeof *k);
     k->a = attention_of(b->g, like->node, like->key.samples);
     k->rows = rows_of(k->a.points);
-    snprintf(k->base.name, sizeof k->base.name, "sgemm");
     k->base.run = attention_run;
-    if (!kernel_workspace(b, like, cpu_attention_work(k->a.points), e)) return &k->base;
+    if (!kernel_workspace(b, like, scores_work(k->a.points), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
 /* Blocked tensors are copied. */
-struct be_kernel *cpu_attention_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *attention_any_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
     return blocked ? cpu_convert_make(b, like, 1, attention_make, e) : attention_make(b, like, e);
 }
+
+static size_t attention_workspace(const struct selection *s, const struct group *k)
+{
+    return CPU_WORK + scores_work(shape_points(&s->g->tensor[k->out].shape));
+}
+
+const struct kernel_row cpu_rows_attention[] = {
+    {.name = "sgemm", .pattern = PATTERN_OP("attention"), .workspace = attention_workspace, .make = attention_any_make},
+    {0}};

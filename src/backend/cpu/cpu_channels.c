@@ -17,7 +17,7 @@ struct channels_kernel {
 
 static void channels_close(struct be_kernel *base) { free(((struct channels_kernel *)base)->factor); }
 
-static struct channels_kernel *channels_new(struct be *b, const struct be_kernel *like)
+static struct be_kernel *channels_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct shape *s = &b->g->tensor[like->node->in[0]].shape;
     struct channels_kernel *k = kernel_new(like, sizeof *k);
@@ -29,13 +29,7 @@ static struct channels_kernel *channels_new(struct be *b, const struct be_kernel
     k->factor = mem_alloc(2 * (size_t)k->c * sizeof *k->factor);
     k->sum = k->factor + k->c;
     k->base.close = channels_close;
-    return k;
-}
-
-/* Input and output must have the same layout. */
-bool cpu_channels_takes(const struct be *b, const struct be_kernel *like)
-{
-    return tensor_lanes(b, like->node->in[0]) == tensor_lanes(b, like->node->out);
+    return &k->base;
 }
 
 /* ---- prelu ----------------------------------------------------------------------------------- */
@@ -69,18 +63,11 @@ static int prelu_run(struct be *b, struct be_kernel *base, const struct be_call 
     return 0;
 }
 
-struct be_kernel *cpu_prelu_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct channels_kernel *k = channels_new(b, like);
-    k->base.run = prelu_run;
-    return &k->base;
-}
-
 /* ---- dropout of channels --------------------------------------------------------------------- */
 
-bool cpu_dropout_takes(const struct be *b, const struct be_kernel *like)
+static const char *dropout_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return dropout_channels(like->node) && cpu_channels_takes(b, like);
+    return dropout_channels(group_node(s, k)) ? NULL : "draws a number for each element";
 }
 
 static void channels_copy(float *y, const float *x, size_t n, bool acc)
@@ -107,13 +94,6 @@ static int dropout_run(struct be *b, struct be_kernel *base, const struct be_cal
         k->vec->keep(&k->one, x, k->factor, y, acc);
     }
     return 0;
-}
-
-struct be_kernel *cpu_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct channels_kernel *k = channels_new(b, like);
-    k->base.run = dropout_run;
-    return &k->base;
 }
 
 /* ---- repeat ---------------------------------------------------------------------------------- */
@@ -169,12 +149,25 @@ static int repeat_run(struct be *b, struct be_kernel *base, const struct be_call
     return 0;
 }
 
-struct be_kernel *cpu_repeat_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *repeat_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct repeat_kernel *k = kernel_new(like, sizeof *k);
     k->r = repeat_of(b->g, like->node);
     k->in = (struct channel_place){k->r.points, tensor_lanes(b, like->node->in[0])};
     k->out = (struct channel_place){k->r.points, tensor_lanes(b, like->node->out)};
-    k->base.run = repeat_run;
     return &k->base;
 }
+
+/* Its output may have any layout; what follows is usually a convolution. */
+static enum layout repeat_layout(const struct selection *s, const struct node *n)
+{
+    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_NONE : layout_blocked(&s->dev);
+}
+
+const struct kernel_row cpu_rows_channels[] = {
+    {.name = "prelu", .pattern = PATTERN_OP("prelu"), .same_layout = true, .make = channels_make, .run = prelu_run},
+    {.name = "dropout", .pattern = PATTERN_OP("dropout"), .same_layout = true, .refuses = dropout_refuses,
+     .make = channels_make, .run = dropout_run},
+    {.name = "repeat", .pattern = PATTERN_OP("repeat"), .layout = repeat_layout, .make = repeat_make,
+     .run = repeat_run},
+    {0}};

@@ -1,5 +1,4 @@
 /* Convolutions of volumes without overlap, and transposed ones (cpu_patch.h): which ones, and their kernels. */
-#include <stdio.h>
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/cpu_patch.h"
 
@@ -59,7 +58,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
-struct be_kernel *cpu_conv_patch_make(struct be *b, const struct be_kernel *like)
+static struct be_kernel *patch_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct node *n = like->node;
     const bool turned = n->op->category == OP_CONV_TRANSPOSED;
@@ -75,11 +74,36 @@ struct be_kernel *cpu_conv_patch_make(struct be *b, const struct be_kernel *like
     k->base.run = like->key.phase == PH_BWD_WEIGHTS            ? weights_run
                   : (like->key.phase == PH_FWD) == turned ? fine_run
                                                                : coarse_run;
-    snprintf(k->base.name, sizeof k->base.name, "own");
     return &k->base;
 }
 
-struct be_kernel *cpu_conv_transpose_make(struct be *b, const struct be_kernel *like, struct err *e)
+static const char *patch_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return cpu_conv_patch(b->s, like->node) ? cpu_conv_patch_make(b, like) : cpu_product_make(b, like, e);
+    return cpu_conv_patch(s, group_node(s, k)) ? NULL : "";
 }
+
+/* A transposed convolution's kernels take blocks, or make plain copies anyway, and a convolution reads the output. */
+static enum layout turned_layout(const struct selection *s, const struct node *n)
+{
+    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : layout_blocked(&s->dev);
+}
+
+static enum layout turned_param_layout(const struct selection *s, const struct node *n, int slot)
+{
+    return !slot && cpu_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_NONE;
+}
+
+static size_t patch_workspace(const struct selection *s, const struct group *k) { return CPU_CONV_WORK; }
+static size_t patch_packed(const struct selection *s, const struct group *k)
+{
+    bool turned = group_node(s, k)->op->category == OP_CONV_TRANSPOSED;
+    return turned || k->grad_in & 1 ? size_align64(graph_param_bytes(s->g, k->param[0])) : 0;
+}
+
+const struct kernel_row cpu_rows_conv_patch[] = {
+    {.name = "patches", .pattern = PATTERN_OP("conv"), .isa = ISA_AVX2, .cost = 0.8, .refuses = patch_refuses,
+     .workspace = patch_workspace, .packed = patch_packed, .make = patch_make},
+    {.name = "patches", .pattern = PATTERN_OP("conv_transpose"), .isa = ISA_AVX2, .cost = 0.8,
+     .refuses = patch_refuses, .layout = turned_layout, .param_layout = turned_param_layout,
+     .workspace = patch_workspace, .packed = patch_packed, .make = patch_make},
+    {0}};

@@ -1,12 +1,11 @@
 /* Convolutions of volumes by Winograd's algorithm (cpu_wino.h): which ones, and their kernels. */
-#include <stdio.h>
 #include "backend/cpu/cpu_int.h"
 
 struct wino_kernel { struct be_kernel base; struct wino_shape s; };
 
 /* Pictures keep their previous kernels, and so their bits. Ranks with several threads use the library's kernels, which
  * divide their work among threads. */
-bool cpu_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
+static bool wino_shape_of(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
     if (n->op->category != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
@@ -31,18 +30,10 @@ static size_t form_bytes(const struct wino_shape *s) { return size_align64(wino_
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-size_t cpu_conv_wino_work(const struct wino_shape *s)
+static size_t wino_work_most(const struct wino_shape *s)
 {
     const struct wino_shape t = turned(s);
     return larger(larger(wino_work(s), wino_work(&t)), wino_weights_work(s));
-}
-
-size_t cpu_conv_wino_packed(const struct wino_shape *s, bool both) { return (both ? 2 : 1) * form_bytes(s); }
-
-void cpu_conv_wino_derive(const struct wino_shape *s, const float *w, bool both, void *packed)
-{
-    wino_pack(s, w, false, packed);
-    if (both) wino_pack(s, w, true, (float *)((char *)packed + form_bytes(s)));
 }
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -69,21 +60,60 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
-struct be_kernel *cpu_conv_wino_make(struct be *b, const struct be_kernel *like, struct err *e)
+static const char *wino_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    struct wino_shape s;
-    if (!cpu_conv_wino(b->s, like->node, like->key.samples, &s) ||
-        (like->key.phase == PH_BWD_WEIGHTS && !wino_weights_wanted(&s))) {
-        err_set(e, E_CONF, "this kernel is not made for such a volume");
-        return NULL;
-    }
+    struct wino_shape w;
+    bool takes = wino_shape_of(s, group_node(s, k), s->max_samples, &w);
+    return takes && (ph != PH_BWD_WEIGHTS || wino_weights_wanted(&w)) ? NULL : "";
+}
+
+static double wino_time_share(const struct selection *s, const struct group *k)
+{
+    const double TRANSFORMS = 1.25;                      /* cost of its transforms: measured, 16 to 128 channels */
+    struct wino_shape w;
+    wino_shape_of(s, group_node(s, k), s->max_samples, &w);
+    return TRANSFORMS * wino_share(&w);
+}
+
+static size_t wino_workspace(const struct selection *s, const struct group *k)
+{
+    struct wino_shape w;
+    wino_shape_of(s, group_node(s, k), s->max_samples, &w);
+    return larger(wino_work_most(&w), CPU_CONV_WORK);
+}
+
+/* Two forms of the weights, where input gradients are computed. */
+static size_t wino_packed(const struct selection *s, const struct group *k)
+{
+    struct wino_shape w;
+    wino_shape_of(s, group_node(s, k), s->max_samples, &w);
+    return (k->grad_in & 1 ? 2 : 1) * form_bytes(&w);
+}
+
+static void wino_packs(struct be *b, const struct group *k, void *const *param, void *packed)
+{
+    struct wino_shape w;
+    wino_shape_of(b->s, group_node(b->s, k), 1, &w);
+    wino_pack(&w, param[0], false, packed);
+    if (k->grad_in & 1) wino_pack(&w, param[0], true, (float *)((char *)packed + form_bytes(&w)));
+}
+
+static struct be_kernel *wino_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
     struct wino_kernel *k = kernel_new(like, sizeof *k);
-    k->s = s;
+    wino_shape_of(b->s, like->node, like->key.samples, &k->s);
     k->base.run = like->key.phase == PH_FWD        ? forward_run
                   : like->key.phase == PH_BWD_DATA ? data_run
                                                    : weights_run;
-    snprintf(k->base.name, sizeof k->base.name, "own");
-    if (!kernel_workspace(b, &k->base, cpu_conv_wino_work(&s), e)) return &k->base;
+    if (!kernel_workspace(b, &k->base, wino_work_most(&k->s), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
+
+/* The whole group uses it, because its packed weights belong to that algorithm; except weight gradients that another
+ * kernel computes faster. */
+const struct kernel_row cpu_rows_conv_wino[] = {
+    {.name = "winograd", .pattern = PATTERN_OP("conv"), .isa = ISA_AVX2, .cost = 0.5, .refuses = wino_refuses,
+     .share = wino_time_share, .workspace = wino_workspace, .packed = wino_packed, .pack = wino_packs,
+     .make = wino_make},
+    {0}};

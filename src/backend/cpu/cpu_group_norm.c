@@ -119,7 +119,7 @@ static void group_close(struct be_kernel *base)
     free(((struct group_kernel *)base)->fmean);
 }
 
-struct be_kernel *cpu_group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct group_kernel *k = kernel_new(like, sizeof *k);
     const int lanes = tensor_lanes(b, like->node->in[0]);
@@ -140,3 +140,8 @@ struct be_kernel *cpu_group_norm_make(struct be *b, const struct be_kernel *like
     k->base.run = like->key.phase == PH_FWD ? group_forward_run : group_backward_run;
     return &k->base;
 }
+
+const struct kernel_row cpu_rows_group_norm[] = {
+    {.name = "group norm", .pattern = PATTERN_OP("group_norm"), .same_layout = true, .make = group_norm_make},
+    {.name = "group norm", .pattern = PATTERN_OP("instance_norm"), .same_layout = true, .make = group_norm_make},
+    {0}};

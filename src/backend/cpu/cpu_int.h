@@ -1,6 +1,6 @@
 /* The inside of the onednn backend, shared by be_onednn.c, cpu_*.c and onednn/dnnl_*.c only.
  *
- * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it only sets pointers and
+ * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it only sets pointers and
  * executes. Layouts: plain is row-major [sample][channel][points]; blocked is [sample][channel / lanes][points][lanes].
  * Weights of a convolution are plain [out][in][points]; blocked: [out / lanes][in / lanes][points][lanes of in][lanes
  * of out]; or, with a plain input (few channels), [out / lanes][points][in][lanes of out].
@@ -28,7 +28,7 @@ struct be {
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
     VEC(struct join) join;
-    bool asks;                                           /* only checks whether there is a kernel; none will run */
+    bool asks;                                           /* only asks whether there is a kernel; none will run */
 };
 
 struct be_kernel {
@@ -40,8 +40,8 @@ struct be_kernel {
     size_t taken;                                        /* workspace that the caller of run uses itself */
     /* weight gradients: each element is one sum in sample order, added to the old value */
     bool sums_in_order;
-    /* the implementation: "jit:avx2" and the like are oneDNN's names; "own", "product", "reference" */
-    char name[32];
+    const struct kernel_row *row;
+    char name[32];                                       /* row->name, or oneDNN's own: "jit:avx2" */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     void (*close)(struct be_kernel *k);                  /* frees the maker's own data; NULL: there is none */
 };
@@ -49,53 +49,30 @@ struct be_kernel {
 /* Makes the kernel that `like` describes: kernel_new(like, size of the maker's own struct, which begins with
  * be_kernel), then run and close. NULL: e. */
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
-kernel_maker dnnl_conv_make, cpu_linear_make, cpu_norm_make, cpu_relu_make, cpu_add_make, cpu_max_pool_make,
-    cpu_global_pool_make, cpu_avg_pool_make, cpu_adaptive_make, cpu_unary_make, cpu_multiply_make,
-    cpu_depth_make, cpu_scale_make, cpu_concat_make, cpu_own_loops_make, cpu_flatten_make, cpu_embedding_make,
-    cpu_attention_make, cpu_upsample_make, cpu_prelu_make, cpu_dropout_make, cpu_repeat_make,
-    cpu_group_norm_make, cpu_reference_make, cpu_product_make, cpu_conv_transpose_make;
+/* Makes the kernel by the first row that does not refuse. *why: the last reason; NULL: nobody asks. */
+struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, const char **why, struct err *e);
 /* The kernel of `make` for tensors that all have `lanes`, with copies of tensors that do not. */
 struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                    struct err *e);
-/* The kernel of a convolution that is no product. NULL: there is none, e has the reason; E_DEVICE: the library
- * failed. */
-kernel_maker dnnl_conv_find;
-/* Convolutions of volumes by Winograd's algorithm (cpu_conv_wino.c). cpu_conv_wino: is this one of them? Then the whole
- * group uses it, because its packed weights belong to that algorithm. The exception is weight gradients that another
- * kernel computes faster (NULL: e). both: for input gradients, too. */
-bool cpu_conv_wino(const struct selection *s, const struct node *n, int samples, struct wino_shape *w);
-size_t cpu_conv_wino_work(const struct wino_shape *w);
-size_t cpu_conv_wino_packed(const struct wino_shape *w, bool both);
-void cpu_conv_wino_derive(const struct wino_shape *w, const float *weights, bool both, void *packed);
-kernel_maker cpu_conv_wino_make;
-/* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c). cpu_conv_patch: is this one of them?
- * Its weights are then blocked like a convolution's. */
+/* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
-struct be_kernel *cpu_conv_patch_make(struct be *b, const struct be_kernel *like);
+/* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */
+const char *cpu_single_channels_refuse(const struct selection *s, const struct group *k, enum phase ph);
+const char *cpu_several_channels_refuse(const struct selection *s, const struct group *k, enum phase ph);
 /* bias = or += (acc) the sum of a convolution's output gradients, over samples, then points, after the old value. */
 void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
 void *kernel_new(const struct be_kernel *like, size_t size);
 void kernel_free(struct be_kernel *k);
 
-size_t cpu_attention_work(int64_t points);               /* bytes of its workspace */
-
-/* Does the operator have a kernel that takes this group in its layout? Of b only s and g are set. */
-typedef bool kernel_taker(const struct be *b, const struct be_kernel *like);
-kernel_taker cpu_relu_takes, cpu_add_takes, cpu_multiply_takes, cpu_max_pool_takes,
-    cpu_avg_pool_takes, cpu_flatten_takes, cpu_channels_takes, cpu_dropout_takes;
+/* Bytes of workspace for the kernels' own use: of most; of convolutions. */
+enum { CPU_WORK = 4096, CPU_CONV_WORK = (4 << 20) + 4096 };
 
 /* 70 if the selection reserves less workspace for this kernel. */
 int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, struct err *e);
 
-/* be_onednn.c. cpu_isa: sets the effective instruction set and returns its channel block. cpu_loop: why a group's
- * kernel is the operator's reference loop; NULL: it is not. */
+/* Sets the effective instruction set and returns its channel block (be_onednn.c). */
 int cpu_isa(struct device *d);
-const char *cpu_loop(const struct be *b, const struct be_kernel *like);
-/* A plain loop is slow for everything but losses, scores and random numbers. A loss costs almost nothing. Random
- * numbers cost the same in any loop, about 10 ns an element. */
-static inline bool dnnl_loop_is_cheap(const struct op_kind *op) { return op->rows || op->draws; }
-void cpu_fallbacks(struct selection *s);                  /* select_rules.fallbacks (cpu_fallback.c) */
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
 bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
 
@@ -127,6 +104,11 @@ int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e);
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 int layout_lanes(enum layout l);                         /* 1, 8, 16 */
+enum layout layout_blocked(const struct device *d);      /* with its block; LAYOUT_PLAIN if that is 1 */
+static inline const struct node *group_node(const struct selection *s, const struct group *k)   /* the first */
+{
+    return &s->g->node[k->node[0]];
+}
 int tensor_lanes(const struct be *b, int tensor);
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
 bool node_attr_is(const struct node *n, const char *name, int64_t value);   /* all of an attribute's values */
@@ -139,9 +121,6 @@ struct weight_form weight_form(const struct be *b, int param);
 /* A 1x1 convolution of stride 1 with blocked channels: backward-data is the forward convolution with transposed
  * weights. */
 bool dnnl_conv_pointwise(const struct be *b, const struct node *n);
-/* Groups of one input or one output channel in plain layout. The library's products are then a hundred times slower
- * than with many channels, ours ten times. */
-bool dnnl_conv_is_meagre(const struct be *b, const struct node *n);
 /* n samples of a tensor in a layout; a convolution's weights; the packed copy of the weights. */
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f);
 void form_weight(const struct be *b, int param, int64_t groups, struct form *f);

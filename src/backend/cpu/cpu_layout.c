@@ -3,6 +3,10 @@
 #include "backend/cpu/cpu_int.h"
 
 int layout_lanes(enum layout l) { return l == LAYOUT_BLK16 ? 16 : l == LAYOUT_BLK8 ? 8 : 1; }
+enum layout layout_blocked(const struct device *d)
+{
+    return d->block == 16 ? LAYOUT_BLK16 : d->block == 8 ? LAYOUT_BLK8 : LAYOUT_PLAIN;
+}
 int tensor_lanes(const struct be *b, int tensor) { return layout_lanes(b->s->layout[tensor]); }
 
 int64_t shape_points(const struct shape *s)
@@ -57,7 +61,7 @@ static const struct tags turned_tags = {{{dnnl_abc, dnnl_abcd, dnnl_abcde},
 static const struct tags in_first_tags = {
     {{0}, {0}, {dnnl_BAc16a16b, dnnl_BAcd16a16b, dnnl_BAcde16a16b}}};   /* 16 only: packed_in_first */
 static const struct tags group_tags = {
-    /* blocked: over planes only, conv_blocks in cpu_select.c */
+    /* blocked: over planes only, conv_layout in dnnl_conv.c */
     {{dnnl_abcd, dnnl_abcde, dnnl_abcdef}, {0, dnnl_Abcde8a}, {0, dnnl_Abcde16a}}};
 
 void form_tensor(const struct be *b, int tensor, int lanes, int n, struct form *f)

@@ -99,7 +99,6 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     k->in = w->d[1];
     k->rows = like->key.samples;
     k->points = shape_points(&b->g->tensor[n->out].shape);
-    snprintf(k->base.name, sizeof k->base.name, "sgemm");
     if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run
                        : ph == PH_BWD_DATA ? points_data_run
@@ -109,8 +108,11 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
 }
 
 /* Blocked tensors are copied. */
-struct be_kernel *cpu_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *linear_any_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
     return blocked ? cpu_convert_make(b, like, 1, linear_make, e) : linear_make(b, like, e);
 }
+
+const struct kernel_row cpu_rows_linear[] = {
+    {.name = "sgemm", .pattern = PATTERN_OP("linear"), .make = linear_any_make}, {0}};

@@ -154,21 +154,21 @@ static void norm_close(struct be_kernel *base)
 }
 
 /* All tensors get the layout of the first. */
-struct be_kernel *cpu_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
     int lanes = tensor_lanes(b, n->in[0]);
     bool mixed = lanes != tensor_lanes(b, like->k->out);
     for (int i = 1; i < like->k->n_in; i++) mixed |= lanes != tensor_lanes(b, like->k->in[i]);
-    if (mixed && !like->lanes) return cpu_convert_make(b, like, lanes, cpu_norm_make, e);
+    if (mixed && !like->lanes) return cpu_convert_make(b, like, lanes, norm_make, e);
     struct norm_kernel *k = kernel_new(like, sizeof *k);
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->channels = s->d[0];
     k->s = (struct vec_shape){like->key.samples, s->d[0] / lanes, shape_points(s)};
     k->eps = bn_eps(n);
-    k->other = like->k->kind == GROUP_BN_ADD_RELU ? 1 : -1;
-    k->relu = like->k->kind != GROUP_NODE;
+    k->other = like->k->n_in > 1 ? 1 : -1;
+    k->relu = like->k->n_nodes > 1;
     size_t c = (size_t)k->channels;
     k->mean = mem_alloc(5 * c * sizeof *k->mean);
     k->var = k->mean + c;
@@ -185,3 +185,11 @@ struct be_kernel *cpu_norm_make(struct be *b, const struct be_kernel *like, stru
                                                    : nothing_run;
     return &k->base;
 }
+
+/* Backward reads each element of the output's gradient before it writes the same element. So one result needs no memory
+ * of its own: the masked gradient, or the input's gradient if there is no addition. */
+const struct kernel_row cpu_rows_norm[] = {
+    {.name = "batch norm", .pattern = PATTERN_OP("batch_norm"), .grad_over = 1, .make = norm_make},
+    {.name = "batch norm", .pattern = &pattern_bn_relu, .grad_over = 1, .make = norm_make},
+    {.name = "batch norm", .pattern = &pattern_bn_add_relu, .grad_over = 2, .make = norm_make},
+    {0}};

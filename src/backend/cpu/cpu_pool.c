@@ -22,16 +22,10 @@ static int avg_run(struct be *b, struct be_kernel *base, const struct be_call *c
 
 static void avg_close(struct be_kernel *base) { free(((struct avg_kernel *)base)->spans); }
 
-bool cpu_avg_pool_takes(const struct be *b, const struct be_kernel *like)
-{
-    return tensor_lanes(b, like->node->in[0]) == tensor_lanes(b, like->node->out);
-}
-
 static struct avg_kernel *avg_new(struct be *b, const struct be_kernel *like, const int64_t in[3], const int64_t out[3])
 {
     struct avg_kernel *k = kernel_new(like, sizeof *k);
     int lanes = tensor_lanes(b, like->node->in[0]);
-    k->base.run = avg_run;
     k->base.close = avg_close;
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->w.planes = like->key.samples * b->g->tensor[like->node->in[0]].shape.d[0] / lanes;
@@ -47,7 +41,7 @@ static struct avg_kernel *avg_new(struct be *b, const struct be_kernel *like, co
 }
 
 /* Padding counts as zeros: the sum omits it, the divisor includes it. */
-struct be_kernel *cpu_avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct window w;
     if (window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, e)) return NULL;
@@ -62,7 +56,7 @@ struct be_kernel *cpu_avg_pool_make(struct be *b, const struct be_kernel *like, 
     return &k->base;
 }
 
-struct be_kernel *cpu_adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct adaptive a = adaptive_of(b->g, like->node, like->key.samples);
     struct avg_kernel *k = avg_new(b, like, a.in, a.out);
@@ -84,9 +78,10 @@ static int upsample_run(struct be *b, struct be_kernel *base, const struct be_ca
     return 0;
 }
 
-struct be_kernel *cpu_upsample_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct be_kernel *k = kernel_new(like, sizeof *k);
-    k->run = upsample_run;
-    return k;
-}
+const struct kernel_row cpu_rows_pool[] = {
+    {.name = "mean of windows", .pattern = PATTERN_OP("avg_pool"), .same_layout = true, .make = avg_pool_make,
+     .run = avg_run},
+    {.name = "mean of windows", .pattern = PATTERN_OP("adaptive_avg_pool"), .same_layout = true, .make = adaptive_make,
+     .run = avg_run},
+    {.name = "upsample", .pattern = PATTERN_OP("upsample"), .same_layout = true, .run = upsample_run},
+    {0}};

@@ -1,6 +1,5 @@
 /* Any group of one operator by its reference kernel, or a convolution by a matrix product. Blocked tensors are copied
  * to plain ones. */
-#include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_product.h"
@@ -120,7 +119,6 @@ static struct be_kernel *plain_make(struct be *b, const struct be_kernel *like, 
 {
     struct plain_kernel *k = kernel_new(like, sizeof *k);
     k->product = product;
-    snprintf(k->base.name, sizeof k->base.name, "%s", product ? "product" : "reference");
     k->base.run = plain_run;
     k->base.close = plain_close;
     if (!kernel_workspace(b, like, copies_bytes(b, like) + (product ? product_work(product) : 0), e)) return &k->base;
@@ -128,15 +126,41 @@ static struct be_kernel *plain_make(struct be *b, const struct be_kernel *like, 
     return NULL;
 }
 
-struct be_kernel *cpu_reference_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *reference_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    if (like->k->kind != GROUP_NODE)
-        return err_set(e, E_INTERNAL, "%s: a fused group has no reference kernel", like->node->name), NULL;
     return plain_make(b, like, NULL, e);
 }
 
-struct be_kernel *cpu_product_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *product_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct op_call shape = call_begin(b, like, &(struct be_call){0});
     return plain_make(b, like, product_new(&shape, like->key.phase), e);
 }
+
+static size_t conv_workspace(const struct selection *s, const struct group *k) { return CPU_CONV_WORK; }
+
+/* Losses and scores cost almost nothing. Random numbers cost the same in any loop, about 10 ns an element. */
+static const char *cheap_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct op_kind *op = group_node(s, k)->op;
+    return op->rows || op->draws ? NULL : "";
+}
+
+/* Loops of operators that are vector code or copies of rows; then what replaces a kernel that there is not. Reference
+ * kernels are plain loops, written for readers. */
+const struct kernel_row cpu_rows_ref[] = {
+    {.name = "own loops", .pattern = PATTERN_OP("softmax"), .make = reference_make},
+    {.name = "own loops", .pattern = PATTERN_OP("layer_norm"), .make = reference_make},
+    {.name = "own loops", .pattern = PATTERN_OP("slice"), .make = reference_make},
+    {.name = "own loops", .pattern = PATTERN_OP("prepend"), .make = reference_make},
+    {.name = "own loops", .pattern = PATTERN_OP("positions"), .make = reference_make},
+    {.name = "product", .pattern = PATTERN_OP("conv_transpose"), .workspace = conv_workspace, .make = product_make},
+    {.name = "product", .pattern = PATTERN_OP("conv"), .cost = 35, .refuses = cpu_single_channels_refuse,
+     .workspace = conv_workspace, .fallback = "matrix products", .make = product_make},
+    {.name = "product", .pattern = PATTERN_OP("conv"), .cost = 40, .refuses = cpu_several_channels_refuse,
+     .workspace = conv_workspace, .fallback = "products of single channels", .slow = true, .make = product_make},
+    {.name = "reference", .pattern = PATTERN_ANY, .cost = 50, .refuses = cheap_refuses, .fallback = "a plain loop",
+     .why = "cheap beside the rest", .make = reference_make},
+    {.name = "reference", .pattern = PATTERN_ANY, .cost = 100, .fallback = "a plain loop",
+     .why = "no kernel for CPUs yet", .slow = true, .make = reference_make},
+    {0}};

@@ -1,16 +1,19 @@
-/* What the onednn backend selects: channels in blocks of the instruction set, weights in the layout of their
- * outputs. */
+/* What the onednn backend selects: channels in blocks of the instruction set, and the first kernel row that does not
+ * refuse, once the library was asked. */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
 #include "backend/cpu/cpu_int.h"
 #include "backend/rules.h"
 
-/* A convolution works on blocks of channels if these divide its outputs and each output reads all inputs; or, over
- * planes, if each output reads only its own input (depthwise). */
-static bool conv_blocks(const struct selection *s, const struct node *n)
-{
-    const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
-    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0];
-    return out->d[0] % s->dev.block == 0 && (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
-}
+#define CPU_KERNEL(x) extern const struct kernel_row cpu_rows_##x[];
+#include "registry.inc"
+static const struct kernel_row *const rows[] = {
+#define CPU_KERNEL(x) cpu_rows_##x,
+#include "registry.inc"
+    NULL};
+
+/* ---- layouts and sizes ----------------------------------------------------------------------- */
 
 /* A tensor with one point a channel, next to a tensor with more points, is the same in every layout. */
 static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
@@ -22,57 +25,93 @@ static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
 static enum layout layout_of(const struct selection *s, int tensor)
 {
     int producer = s->g->tensor[tensor].producer;
-    if (s->dev.block <= 1 || producer < 0) return LAYOUT_PLAIN;
-    const struct node *n = &s->g->node[producer];
-    enum layout blocked = s->dev.block == 16 ? LAYOUT_BLK16 : LAYOUT_BLK8;
-    if (n->op->category == OP_CONV) return conv_blocks(s, n) ? blocked : LAYOUT_PLAIN;
-    /* its kernel takes blocks or makes plain copies anyway, and a convolution reads it */
-    if (n->op->category == OP_CONV_TRANSPOSED)
-        return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : blocked;
-    if (n->op->category == OP_REPEAT && s->g->tensor[n->out].shape.d[0] % s->dev.block == 0) return blocked;
-    if (!n->op->keeps_layout) return LAYOUT_PLAIN;
+    const struct node *n = producer < 0 ? NULL : &s->g->node[producer];
+    if (!n || !n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
         if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
     return s->layout[n->in[0]];
 }
 
-static enum layout param_layout_of(const struct selection *s, int node, int slot)
+static void sizes(const struct selection *s, struct group *k, size_t beside)
 {
-    const struct node *n = &s->g->node[node];
-    if (slot) return LAYOUT_PLAIN;
-    return n->op->category == OP_CONV || cpu_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_PLAIN;
+    host_sizes(s, k, beside > CPU_WORK ? beside : CPU_WORK);
 }
 
-/* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), their substitutes at most 4 MiB
- * (product_work). Transposed weights are for input gradients. */
-static void sizes(const struct selection *s, struct group *k)
+/* ---- asking the library ---------------------------------------------------------------------- */
+
+struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, const char **why, struct err *e)
 {
-    enum { CONV_WORK = (4 << 20) + 4096, WORK = 4096 };
-    const double WINO_COST = 1.25;                       /* cost of its transforms: measured, 16 to 128 channels */
-    const struct op_kind *op = s->g->node[k->node[0]].op;
-    const bool conv = op->category == OP_CONV;
-    const int64_t points = shape_points(&s->g->tensor[k->out].shape);
-    const size_t scores = op->category == OP_ATTENTION ? cpu_attention_work(points) : 0;
-    struct wino_shape w;
-    host_sizes(s, k, op_has_windows(op) ? CONV_WORK : WORK + scores);
-    if (cpu_conv_wino(s, &s->g->node[k->node[0]], s->max_samples, &w)) {
-        if (cpu_conv_wino_work(&w) > CONV_WORK) host_sizes(s, k, cpu_conv_wino_work(&w));
-        k->packed_bytes = cpu_conv_wino_packed(&w, k->grad_in & 1);
-        k->share = WINO_COST * wino_share(&w);
-        return;
+    struct err last = {0};
+    err_set(&last, E_INTERNAL, "%s: no kernel", like->node->name);
+    for (const struct kernel_row *r = NULL; (r = select_row(b->s, like->k, like->key.phase, r, why));) {
+        struct err refusal = {0};
+        struct be_kernel as = *like;
+        as.run = r->run;
+        struct be_kernel *k = r->make ? r->make(b, &as, &refusal) : kernel_new(&as, sizeof as);
+        if (k) {
+            k->row = r;
+            if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
+            return k;
+        }
+        last = refusal;
+        if (refusal.code == E_DEVICE) break;
+        if (why) *why = arena_strdup(b->s->mem, refusal.text);
     }
-    if (op->category == OP_CONV_TRANSPOSED && cpu_conv_patch(s, &s->g->node[k->node[0]]))
-        k->packed_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
-    if (!conv || !(k->grad_in & 1) || s->param_layout[k->param[0]] == LAYOUT_PLAIN) return;
-    if (s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0)
-        k->packed_bytes = size_align64(graph_param_bytes(s->g, k->param[0]));
+    *e = last;
+    return NULL;
 }
 
-const struct select_rules onednn_rules = {.hardware = "cpu",
-                                          .layout = layout_of,
-                                          .param_layout = param_layout_of,
-                                          .sizes = sizes,
-                                          .fallbacks = cpu_fallbacks};
+/* Equal layers get equal kernels. */
+static const struct group *seen(const struct be *b, const struct selection *s, const struct group *k)
+{
+    for (const struct group *x = s->group; x < k; x++)
+        if (x->pattern == k->pattern && x->grad_in == k->grad_in && x->pgrad_in_w == k->pgrad_in_w &&
+            cpu_alike(b, x, k))
+            return x;
+    return NULL;
+}
+
+static void group_ask(struct be *b, struct selection *s, struct group *k)
+{
+    const char *why[PH_COUNT] = {NULL};
+    const struct group *as = seen(b, s, k);
+    for (int ph = 0; ph < PH_COUNT && !as; ph++) {
+        struct be_kernel like = {.key = {(int)(k - s->group), (enum phase)ph, s->max_samples, true}, .k = k,
+                                 .node = group_node(s, k)}, *made;
+        struct err e = {0};
+        if (!k->row[ph] || !(made = cpu_kernel_make(b, &like, &why[ph], &e))) continue;
+        k->row[ph] = made->row;
+        kernel_free(made);
+    }
+    if (!as) { group_explain(s, k, why); return; }
+    memcpy(k->row, as->row, sizeof k->row);
+    k->fallback = as->fallback;
+    k->slow = as->slow;
+}
+
+static bool asks(const struct group *k)
+{
+    for (int ph = 0; ph < PH_COUNT; ph++) if (k->row[ph] && k->row[ph]->asks) return true;
+    return false;
+}
+
+/* The library answers only for its own instruction set and number of threads. For others, its rows are taken as they
+ * are selected. */
+static void library_ask(struct selection *s)
+{
+    struct be b = {.s = s, .g = s->g, .asks = true};
+    struct device here = {0};
+    int threads = omp_get_max_threads();
+    if ((b.lanes = cpu_isa(&here)) != s->dev.block) return;
+    if (dnnl_engine_create(&b.engine, dnnl_cpu, 0) != dnnl_success) return;
+    omp_set_num_threads(s->dev.threads);
+    for (int i = 0; i < s->n_groups; i++) if (asks(&s->group[i])) group_ask(&b, s, &s->group[i]);
+    dnnl_engine_destroy(b.engine);
+    omp_set_num_threads(threads);
+}
+
+const struct select_rules onednn_rules = {.hardware = "cpu", .rows = rows, .layout = layout_of, .sizes = sizes,
+                                          .ask = library_ask};
 
 /* One core of a current server. */
 const struct device_speed onednn_avx512_speed = {

@@ -1,5 +1,4 @@
 /* Elementwise operators, pooling, concatenation, flatten on any layout; embedding. */
-#include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
 #include "model/ops/dropout.h"
@@ -16,7 +15,7 @@ struct simple_kernel {
     struct vec_pool pool;
 };
 
-static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *like)
+static struct be_kernel *simple_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
@@ -25,7 +24,7 @@ static struct simple_kernel *simple_new(struct be *b, const struct be_kernel *li
     k->vec = k->lanes > 1 ? b->vec : &vec_plain;
     k->count = (size_t)like->key.samples * (size_t)shape_count(&b->g->tensor[n->out].shape);
     k->s = (struct vec_shape){like->key.samples, s->d[0] / k->lanes, shape_points(s)};
-    return k;
+    return &k->base;
 }
 
 /* ---- relu ------------------------------------------------------------------------------------ */
@@ -42,22 +41,6 @@ static int relu_backward_run(struct be *b, struct be_kernel *base, const struct 
     return 0;
 }
 
-static bool same_layout(const struct be *b, const struct node *n)
-{
-    for (int i = 0; i < n->n_in; i++)
-        if (tensor_lanes(b, n->in[i]) != tensor_lanes(b, n->out)) return false;
-    return true;
-}
-
-bool cpu_relu_takes(const struct be *b, const struct be_kernel *like) { return same_layout(b, like->node); }
-
-struct be_kernel *cpu_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = like->key.phase == PH_FWD ? relu_forward_run : relu_backward_run;
-    return &k->base;
-}
-
 /* ---- functions of one value ------------------------------------------------------------------ */
 
 static int unary_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -71,30 +54,23 @@ static int unary_run(struct be *b, struct be_kernel *base, const struct be_call 
     return 0;
 }
 
-struct be_kernel *cpu_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = unary_run;
-    return &k->base;
-}
-
 /* ---- multiply -------------------------------------------------------------------------------- */
 
 /* Does the second factor have one point a channel? */
-static bool scales(const struct be *b, const struct node *n) { return factors_of(b->g, n, 1).points > 1; }
+static bool scales(const struct graph *g, const struct node *n) { return factors_of(g, n, 1).points > 1; }
 
 /* With one point a channel every layout is the same. */
-bool cpu_multiply_takes(const struct be *b, const struct be_kernel *like)
+static const char *multiply_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    const struct node *n = like->node;
-    int lanes = tensor_lanes(b, n->out);
-    return tensor_lanes(b, n->in[0]) == lanes && (scales(b, n) || tensor_lanes(b, n->in[1]) == lanes);
+    enum layout l = s->layout[k->out];
+    bool takes = s->layout[k->in[0]] == l && (scales(s->g, group_node(s, k)) || s->layout[k->in[1]] == l);
+    return takes ? NULL : "different layouts";
 }
 
 static int multiply_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    if (scales(b, base->node)) k->vec->scale(&k->s, c->in[0], c->in[1], c->out, false);
+    if (scales(b->g, base->node)) k->vec->scale(&k->s, c->in[0], c->in[1], c->out, false);
     else b->vec->multiply(c->out, c->in[0], c->in[1], k->count, false);
     return 0;
 }
@@ -103,19 +79,12 @@ static int multiply_backward_run(struct be *b, struct be_kernel *base, const str
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
     const float *g = c->gout;
-    bool adds = c->gin_acc & 1, adds_f = c->gin_acc >> 1 & 1, each = scales(b, base->node);
+    bool adds = c->gin_acc & 1, adds_f = c->gin_acc >> 1 & 1, each = scales(b->g, base->node);
     if (c->gin[0] && each) k->vec->scale(&k->s, g, c->in[1], c->gin[0], adds);
     if (c->gin[0] && !each) b->vec->multiply(c->gin[0], g, c->in[1], k->count, adds);
     if (c->gin[1] && each) k->vec->dot(&k->s, c->in[0], g, c->gin[1], adds_f);
     if (c->gin[1] && !each) b->vec->multiply(c->gin[1], g, c->in[0], k->count, adds_f);
     return 0;
-}
-
-struct be_kernel *cpu_multiply_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = like->key.phase == PH_FWD ? multiply_forward_run : multiply_backward_run;
-    return &k->base;
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */
@@ -137,13 +106,6 @@ static int scale_run(struct be *b, struct be_kernel *base, const struct be_call 
     return 0;
 }
 
-struct be_kernel *cpu_scale_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = scale_run;
-    return &k->base;
-}
-
 /* ---- stochastic depth ------------------------------------------------------------------------ */
 
 static int depth_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -159,13 +121,6 @@ static int depth_run(struct be *b, struct be_kernel *base, const struct be_call 
         else if (keep != 0) for (size_t i = 0; i < count; i++) y[i] = (acc ? y[i] : 0) + x[i] * keep;
     }
     return 0;
-}
-
-struct be_kernel *cpu_depth_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = depth_run;
-    return &k->base;
 }
 
 /* ---- add ------------------------------------------------------------------------------------- */
@@ -187,16 +142,9 @@ static int add_backward_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-bool cpu_add_takes(const struct be *b, const struct be_kernel *like)
+static const char *add_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return same_layout(b, like->node) && like->node->n_in == 2;
-}
-
-struct be_kernel *cpu_add_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = like->key.phase == PH_FWD ? add_forward_run : add_backward_run;
-    return &k->base;
+    return k->n_in == 2 ? NULL : "more than two inputs";
 }
 
 /* ---- concat ---------------------------------------------------------------------------------- */
@@ -230,13 +178,6 @@ static int concat_run(struct be *b, struct be_kernel *base, const struct be_call
     return 0;
 }
 
-struct be_kernel *cpu_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = concat_run;
-    return &k->base;
-}
-
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 static int mean_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -251,14 +192,6 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
     struct simple_kernel *k = (struct simple_kernel *)base;
     k->vec->mean_backward(&k->s, c->gout, c->gin[0], c->gin_acc & 1);
     return 0;
-}
-
-/* The output has one point a channel, so its layout is both plain and blocked. */
-struct be_kernel *cpu_global_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct simple_kernel *k = simple_new(b, like);
-    k->base.run = like->key.phase == PH_FWD ? mean_forward_run : mean_backward_run;
-    return &k->base;
 }
 
 static int max_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -276,19 +209,19 @@ static int max_backward_run(struct be *b, struct be_kernel *base, const struct b
 }
 
 /* Windows whose elements fit one byte. */
-bool cpu_max_pool_takes(const struct be *b, const struct be_kernel *like)
+static const char *max_pool_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
     struct window w;
     struct err e = {0};
-    return !window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, &e) && window_k_size(&w) <= 255 &&
-           same_layout(b, like->node);
+    bool takes = !window_make(group_node(s, k), &s->g->tensor[k->in[0]].shape, &w, &e) && window_k_size(&w) <= 255;
+    return takes ? NULL : "over 255 elements a window";
 }
 
-struct be_kernel *cpu_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct window w;
     if (window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, e)) return NULL;
-    struct simple_kernel *k = simple_new(b, like);
+    struct simple_kernel *k = (struct simple_kernel *)simple_make(b, like, e);
     k->pool.planes = k->s.n * k->s.blocks;
     for (int i = 0; i < 3; i++) {
         k->pool.in[i] = w.in[i];
@@ -297,7 +230,6 @@ struct be_kernel *cpu_max_pool_make(struct be *b, const struct be_kernel *like, 
         k->pool.stride[i] = w.s[i];
         k->pool.padding[i] = w.p[i];
     }
-    k->base.run = like->key.phase == PH_FWD ? max_forward_run : max_backward_run;
     return &k->base;
 }
 
@@ -316,26 +248,9 @@ static int flatten_backward_run(struct be *b, struct be_kernel *base, const stru
     return 0;
 }
 
-bool cpu_flatten_takes(const struct be *b, const struct be_kernel *like)
+static const char *flatten_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return tensor_lanes(b, like->node->out) == 1;
-}
-
-struct be_kernel *cpu_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct be_kernel *k = kernel_new(like, sizeof *k);
-    k->run = like->key.phase == PH_FWD ? flatten_forward_run : flatten_backward_run;
-    return k;
-}
-
-/* ---- the operators' own loops ---------------------------------------------------------------- */
-
-/* The operator's own loops, which are vector code or copies of rows. Blocked tensors are copied to plain ones. */
-struct be_kernel *cpu_own_loops_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct be_kernel *k = cpu_reference_make(b, like, e);
-    if (k) snprintf(k->name, sizeof k->name, "own");
-    return k;
+    return s->layout[k->out] == LAYOUT_PLAIN ? NULL : "output in blocks of channels";
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -352,9 +267,36 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
     return 0;
 }
 
-struct be_kernel *cpu_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    struct be_kernel *k = kernel_new(like, sizeof *k);
-    k->run = embedding_run;
-    return k;
-}
+const struct kernel_row cpu_rows_simple[] = {
+    {.name = "relu", .pattern = PATTERN_OP("relu"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
+     .make = simple_make, .run = relu_forward_run},
+    {.name = "relu", .pattern = PATTERN_OP("relu"), .phases = ROW_BACKWARD, .same_layout = true, .make = simple_make,
+     .run = relu_backward_run},
+    {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .same_layout = true, .make = simple_make,
+     .run = unary_run},
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_PHASE(PH_FWD), .refuses = multiply_refuses,
+     .make = simple_make, .run = multiply_forward_run},
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_BACKWARD, .refuses = multiply_refuses,
+     .make = simple_make, .run = multiply_backward_run},
+    {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
+    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .make = simple_make, .run = depth_run},
+    {.name = "add", .pattern = PATTERN_OP("add"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
+     .refuses = add_refuses, .make = simple_make, .run = add_forward_run},
+    {.name = "add", .pattern = PATTERN_OP("add"), .phases = ROW_BACKWARD, .same_layout = true, .refuses = add_refuses,
+     .make = simple_make, .run = add_backward_run},
+    {.name = "concat", .pattern = PATTERN_OP("concat"), .make = simple_make, .run = concat_run},
+    /* the output has one point a channel, so its layout is both plain and blocked */
+    {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_PHASE(PH_FWD), .make = simple_make,
+     .run = mean_forward_run},
+    {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_BACKWARD, .make = simple_make,
+     .run = mean_backward_run},
+    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
+     .refuses = max_pool_refuses, .make = max_pool_make, .run = max_forward_run},
+    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_BACKWARD, .same_layout = true,
+     .refuses = max_pool_refuses, .make = max_pool_make, .run = max_backward_run},
+    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .phases = ROW_PHASE(PH_FWD), .refuses = flatten_refuses,
+     .run = flatten_forward_run},
+    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .phases = ROW_BACKWARD, .refuses = flatten_refuses,
+     .run = flatten_backward_run},
+    {.name = "embedding", .pattern = PATTERN_OP("embedding"), .run = embedding_run},
+    {0}};

@@ -46,7 +46,6 @@ static void any_gpu(struct device *d)
     d->block = 1;
     d->rules = &cuda_rules;
     d->speed = &cuda_speed;
-    d->fuse_bn = true;
     d->load_ways = WAYS;
     d->threads = 1;
     for (int i = 0; i < PRECISIONS; i++) d->precise[i] = true;
@@ -153,54 +152,6 @@ static void cuda_close(struct be *b)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static const struct maker { const char *op; kernel_maker *make; } maker[] = {
-    {"conv", cuda_conv_make},
-    {"conv_transpose", cuda_conv_make},
-    {"upsample", cuda_upsample_make},
-    {"linear", cuda_linear_make},
-    {"batch_norm", cuda_norm_make},
-    {"relu", cuda_relu_make},
-    {"add", cuda_add_make},
-    {"concat", cuda_concat_make},
-    {"max_pool", cuda_max_pool_make},
-    {"avg_pool", cuda_avg_pool_make},
-    {"global_avg_pool", cuda_mean_make},
-    {"flatten", cuda_flatten_make},
-    {"dropout", cuda_dropout_make},
-    {"softmax_cross_entropy", cuda_cross_entropy_make},
-    {"mse", cuda_mse_make},
-    {"mean_absolute_error", cuda_absolute_error_make},
-    {"embedding", cuda_embedding_make},
-    {"multiply", cuda_multiply_make},
-    {"adaptive_avg_pool", cuda_adaptive_make},
-    {"stochastic_depth", cuda_depth_make},
-    {"layer_norm", cuda_layer_norm_make},
-    {"scale", cuda_scale_make},
-    {"prelu", cuda_prelu_make},
-    {"repeat", cuda_repeat_make},
-    {"softmax", cuda_softmax_make},
-    {"group_norm", cuda_group_norm_make},
-    {"instance_norm", cuda_group_norm_make},
-    {"dice", cuda_dice_make},
-    {"dice_ce", cuda_dice_make},
-    {"overlap", cuda_overlap_make},
-    {"slice", cuda_slice_make},
-    {"prepend", cuda_prepend_make},
-    {"positions", cuda_positions_make},
-    {"attention", cuda_attention_make},
-};
-
-/* Functions of one value are found by their trait: all have kernels of one kind. */
-static const struct maker *maker_find(const struct op_kind *op)
-{
-    static const struct maker unary = {NULL, cuda_unary_make};
-    if (op->category == OP_UNARY) return &unary;
-    for (size_t i = 0; i < sizeof maker / sizeof *maker; i++) if (!strcmp(maker[i].op, op->name)) return &maker[i];
-    return NULL;
-}
-
-bool cuda_has(const struct op_kind *op) { return maker_find(op) != NULL; }
-
 void *cuda_kernel_new(const struct be_kernel *like, size_t size)
 {
     struct be_kernel *k = mem_alloc(size);
@@ -220,8 +171,9 @@ static int cuda_prepare(struct be *b, const struct be_key *key, struct be_kernel
 {
     if ((*out = be_kernel_find(b->kernel.v, b->kernel.n, key))) return 0;
     const struct group *g = &b->s->group[key->group];
-    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]]};
-    struct be_kernel *k = maker_find(like.node->op)->make(b, &like, e);   /* select_make has called cuda_has */
+    const struct kernel_row *row = select_row(b->s, g, key->phase, NULL, NULL);   /* the selection found one */
+    struct be_kernel like = {.key = *key, .k = g, .node = &b->g->node[g->node[0]], .run = row->run};
+    struct be_kernel *k = row->make ? row->make(b, &like, e) : cuda_kernel_new(&like, sizeof like);
     if (!k) return -1;
     *vec_push(&b->kernel) = k;
     *out = k;

@@ -15,10 +15,10 @@ static int prelu_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     return cuda_check(e, "prelu", status);
 }
 
-struct be_kernel *cuda_prelu_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *prelu_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct k_shape s = shape_of(b, like->k->out, like->key.samples);
-    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : cuda_simple_new(like, prelu_run);
+    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : cuda_kernel_new(like, sizeof *like);
 }
 
 static int repeat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -30,22 +30,12 @@ static int repeat_run(struct be *b, struct be_kernel *k, const struct be_call *c
                                                  : k_repeat_back(b->stream, &s, times, &g));
 }
 
-struct be_kernel *cuda_repeat_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, repeat_run);
-}
-
 static int softmax_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "softmax", is_forward(k) ? k_softmax(b->stream, &s, c->in[0], c->out)
                                                   : k_softmax_back(b->stream, &s, c->out, &g));
-}
-
-struct be_kernel *cuda_softmax_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, softmax_run);
 }
 
 static struct k_group_norm group_norm_on(const struct be *b, const struct be_kernel *k, int n)
@@ -69,8 +59,16 @@ static int group_norm_run(struct be *b, struct be_kernel *k, const struct be_cal
                                     : k_group_norm_back(b->stream, &n, &g));
 }
 
-struct be_kernel *cuda_group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct k_group_norm n = group_norm_on(b, like, like->key.samples);
-    return cuda_kernel_workspace(b, like, k_group_norm_work(&n), e) ? NULL : cuda_simple_new(like, group_norm_run);
+    return cuda_kernel_workspace(b, like, k_group_norm_work(&n), e) ? NULL : cuda_kernel_new(like, sizeof *like);
 }
+
+const struct kernel_row cuda_rows_channels[] = {
+    {.name = "prelu", .pattern = PATTERN_OP("prelu"), .types = CUDA_TYPES, .make = prelu_make, .run = prelu_run},
+    {.name = "repeat", .pattern = PATTERN_OP("repeat"), .types = CUDA_TYPES, .run = repeat_run},
+    {.name = "softmax", .pattern = PATTERN_OP("softmax"), .types = CUDA_TYPES, .run = softmax_run},
+    {.name = "group norm", .pattern = PATTERN_OP("group_norm"), .types = CUDA_TYPES, .make = group_norm_make, .run = group_norm_run},
+    {.name = "group norm", .pattern = PATTERN_OP("instance_norm"), .types = CUDA_TYPES, .make = group_norm_make, .run = group_norm_run},
+    {0}};

@@ -1,6 +1,6 @@
 /* The inside of the cuda backend, shared by be_cuda.c and cuda_*.c only.
  *
- * A kernel is made once (kernel_maker), keyed by (group, phase, samples, train); running it enqueues library calls and
+ * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library calls and
  * own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their gradients
  * and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With bfloat16
  * activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made again
@@ -55,20 +55,9 @@ struct be_kernel {
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
 };
 
-/* Makes the kernel that `like` describes: cuda_kernel_new(like, size of the maker's own struct, which begins with
- * be_kernel), then run. NULL: e. */
-typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
-kernel_maker cuda_conv_make, cuda_linear_make, cuda_norm_make, cuda_relu_make, cuda_add_make, cuda_concat_make,
-    cuda_max_pool_make, cuda_avg_pool_make, cuda_mean_make, cuda_flatten_make, cuda_dropout_make,
-    cuda_cross_entropy_make, cuda_mse_make, cuda_absolute_error_make, cuda_embedding_make, cuda_unary_make,
-    cuda_multiply_make, cuda_depth_make, cuda_adaptive_make, cuda_layer_norm_make, cuda_scale_make,
-    cuda_slice_make, cuda_prepend_make, cuda_positions_make, cuda_attention_make, cuda_upsample_make,
-    cuda_prelu_make, cuda_repeat_make, cuda_softmax_make, cuda_group_norm_make, cuda_point_entropy_make,
-    cuda_dice_make, cuda_overlap_make;
+/* For kernel_row.make: a copy of `like`, `size` bytes long; the maker's own struct begins with be_kernel. */
 void *cuda_kernel_new(const struct be_kernel *like, size_t size);
-/* A kernel without data of its own. */
-struct be_kernel *cuda_simple_new(const struct be_kernel *like,
-                                  int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *));
+enum { CUDA_TYPES = TAKES(F32) | TAKES(BF16) };          /* kernel_row.types */
 /* Adds the fastest plan of a convolution's pass to the kernel table; nothing for other groups. */
 int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table, struct err *e);
 /* 70 if the selection reserves less workspace for this kernel. A library may use the last group.library_bytes of it. */

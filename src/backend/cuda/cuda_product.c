@@ -136,7 +136,7 @@ static int conv_of(const struct be *b, const struct node *n, int samples, struct
     return 0;
 }
 
-struct be_kernel *cuda_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *conv_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct dnn_conv c;
     return conv_of(b, like->node, like->key.samples, &c, e) ? NULL : plans_make(b, product_new(b, like), &c, NULL, e);
@@ -160,7 +160,7 @@ int cuda_product_tune(struct be *b, const struct be_key *key, struct text *table
     return 0;
 }
 
-struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     /* one for each sample, or for each of its points */
     int64_t rows = like->key.samples * points(b, like->node->out);
@@ -172,3 +172,16 @@ struct be_kernel *cuda_linear_make(struct be *b, const struct be_kernel *like, s
                            .bias = like->node->n_param > 1};
     return plans_make(b, product_new(b, like), NULL, &l, e);
 }
+
+static enum layout conv_param_layout(const struct selection *s, const struct node *n, int slot)
+{
+    return slot ? LAYOUT_NONE : LAYOUT_LAST;
+}
+
+const struct kernel_row cuda_rows_product[] = {
+    {.name = "cuDNN", .pattern = PATTERN_OP("conv"), .types = CUDA_TYPES, .param_layout = conv_param_layout,
+     .make = conv_make},
+    {.name = "cuDNN", .pattern = PATTERN_OP("conv_transpose"), .types = CUDA_TYPES, .param_layout = conv_param_layout,
+     .make = conv_make},
+    {.name = "cuBLASLt", .pattern = PATTERN_OP("linear"), .types = CUDA_TYPES, .make = linear_make},
+    {0}};

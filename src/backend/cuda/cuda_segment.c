@@ -10,12 +10,16 @@ static struct k_segment segment_on(const struct be *b, const struct be_kernel *k
                               .label_bytes = (int)dtype_bytes(b->g->tensor[k->k->in[1]].type)};
 }
 
-static struct be_kernel *segment_make(struct be *b, const struct be_kernel *like,
-                                      int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *),
-                                      struct err *e)
+static struct be_kernel *segment_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct k_segment s = segment_on(b, like, like->key.samples, NULL);
-    return cuda_kernel_workspace(b, like, k_segment_work(&s), e) ? NULL : cuda_simple_new(like, run);
+    return cuda_kernel_workspace(b, like, k_segment_work(&s), e) ? NULL : cuda_kernel_new(like, sizeof *like);
+}
+
+static const char *point_entropy_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct tensor *target = &s->g->tensor[k->in[1]];
+    return target->shape.n && target->type != F32 ? NULL : "";
 }
 
 static int point_entropy_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -25,11 +29,6 @@ static int point_entropy_run(struct be *b, struct be_kernel *k, const struct be_
     return cuda_check(e, "loss",
                       is_forward(k) ? k_point_entropy(b->stream, &s, c->in[0], c->out, c->work)
                                     : k_point_entropy_back(b->stream, &s, c->block, c->in[0], c->gin[0], adds(c, 0)));
-}
-
-struct be_kernel *cuda_point_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return segment_make(b, like, point_entropy_run, e);
 }
 
 static int dice_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -47,18 +46,17 @@ static int dice_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
                                                                         &g));
 }
 
-struct be_kernel *cuda_dice_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return segment_make(b, like, dice_run, e);
-}
-
 static int overlap_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_segment s = segment_on(b, k, c->n, c->in[1]);
     return cuda_check(e, "score", k_overlap(b->stream, &s, c->in[0], c->out, c->work));
 }
 
-struct be_kernel *cuda_overlap_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return segment_make(b, like, overlap_run, e);
-}
+const struct kernel_row cuda_rows_segment[] = {
+    {.name = "cross entropy of points", .pattern = PATTERN_OP("softmax_cross_entropy"), .types = CUDA_TYPES, .cost = 0.9,
+     .refuses = point_entropy_refuses, .make = segment_make, .run = point_entropy_run},
+    {.name = "dice", .pattern = PATTERN_OP("dice"), .types = CUDA_TYPES, .make = segment_make, .run = dice_run},
+    {.name = "dice", .pattern = PATTERN_OP("dice_ce"), .types = CUDA_TYPES, .make = segment_make, .run = dice_run},
+    {.name = "overlap", .pattern = PATTERN_OP("overlap"), .types = CUDA_TYPES, .make = segment_make,
+     .run = overlap_run},
+    {0}};

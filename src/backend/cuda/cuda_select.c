@@ -2,16 +2,18 @@
  * Needs no GPU. */
 #include "backend/rules.h"
 
+#define CUDA_KERNEL(x) extern const struct kernel_row cuda_rows_##x[];
+#include "registry.inc"
+static const struct kernel_row *const rows[] = {
+#define CUDA_KERNEL(x) cuda_rows_##x,
+#include "registry.inc"
+    NULL};
+
 /* An operator's output has its input's rank, except flatten; inputs that are no floats stay as they are loaded. */
 static enum layout layout_of(const struct selection *s, int tensor)
 {
     const struct tensor *t = &s->g->tensor[tensor];
     return t->shape.n > 1 && (t->producer >= 0 || t->type == F32) ? LAYOUT_LAST : LAYOUT_PLAIN;
-}
-
-static enum layout param_layout_of(const struct selection *s, int node, int slot)
-{
-    return op_has_windows(s->g->node[node].op) && slot == 0 ? LAYOUT_LAST : LAYOUT_PLAIN;
 }
 
 /* cuDNN's tensor-core kernels for bfloat16 convolutions need eight channels. For an image with fewer, cuDNN makes such
@@ -43,10 +45,10 @@ static size_t weight_count(const struct selection *s, const struct group *k)
  * before it, the gradient of padded weights; or the partial sums of a bias's gradient, a double for each 128 rows. A
  * library's part is a function of the layer alone, so equal layers get equal kernels. Other groups use partial sums. In
  * bfloat16 there is a second form of the weights. */
-static void sizes(const struct selection *s, struct group *k)
+static void sizes(const struct selection *s, struct group *k, size_t own)
 {
     enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
-    if (!op_is_product(s->g->node[k->node[0]].op)) { k->workspace_bytes[0] = WORK; return; }
+    if (!op_is_product(s->g->node[k->node[0]].op)) { k->workspace_bytes[0] = own > WORK ? own : WORK; return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
     size_t weights = weight_count(s, k), beside = select_pads(s, k) ? weights * sizeof(float) + 63 : 0;
     k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
@@ -56,8 +58,7 @@ static void sizes(const struct selection *s, struct group *k)
 }
 
 const struct select_rules cuda_rules = {
-    .hardware = "gpu", .has = cuda_has, .layout = layout_of, .padded = padded, .param_layout = param_layout_of,
-    .sizes = sizes};
+    .hardware = "gpu", .rows = rows, .layout = layout_of, .padded = padded, .sizes = sizes};
 
 /* A current GPU: speeds that are reached, not those of data sheets. Its activations fit no cache anyway. */
 const struct device_speed cuda_speed = {

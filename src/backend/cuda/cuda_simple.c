@@ -8,14 +8,6 @@
 #include "model/ops/upsample.h"
 #include "model/ops/window.h"
 
-struct be_kernel *cuda_simple_new(const struct be_kernel *like,
-                                  int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *))
-{
-    struct be_kernel *k = cuda_kernel_new(like, sizeof *k);
-    k->run = run;
-    return k;
-}
-
 /* ---- batch norm, alone or fused with what follows -------------------------------------------- */
 
 static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, const struct be_call *c)
@@ -25,7 +17,7 @@ static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, cons
         .rows = k->key.samples * points(b, k->node->out),
         .c = channels(b, k->node->out),
         .eps = bn_eps(k->node),
-        .relu = k->k->kind != GROUP_NODE,
+        .relu = k->k->n_nodes > 1,
         .weight = c->param[BN_WEIGHT],
         .bias = c->param[BN_BIAS],
         .arrived = b->counters,
@@ -35,7 +27,7 @@ static struct k_norm norm_of(const struct be *b, const struct be_kernel *k, cons
 static int norm_forward(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_norm n = norm_of(b, k, c);
-    const void *add = k->k->kind == GROUP_BN_ADD_RELU ? c->in[1] : NULL;
+    const void *add = k->k->n_in > 1 ? c->in[1] : NULL;
     const struct k_norm_sum s = {c->in[0], add, c->out};
     int status = k->key.train ? k_norm_train(b->stream, &n, &s, c->saved, c->work)
                               : k_norm_eval(b->stream, &n, &s, c->param[BN_MEAN], c->param[BN_VAR]);
@@ -55,7 +47,7 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
                             .gp_acc = c->pgrad_acc,
                             .mean = c->param[BN_MEAN],
                             .var = c->param[BN_VAR]};
-    if (k->k->kind == GROUP_BN_ADD_RELU) {               /* without add, y's sign is known from x */
+    if (k->k->n_in > 1) {               /* without add, y's sign is known from x */
         g.y = c->out;
         g.g_add = c->gin[1];
         g.g_add_acc = adds(c, 1);
@@ -63,12 +55,12 @@ static int norm_back(struct be *b, struct be_kernel *k, const struct be_call *c,
     return cuda_check(e, "batch norm backward", k_norm_back(b->stream, &n, &g, c->work));
 }
 
-struct be_kernel *cuda_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     int out = like->node->out;
     if (cuda_kernel_workspace(b, like, k_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
         return NULL;
-    return cuda_simple_new(like, is_forward(like) ? norm_forward : norm_back);
+    return cuda_kernel_new(like, sizeof *like);
 }
 
 static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -84,12 +76,12 @@ static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_cal
     return cuda_check(e, "layer norm", status);
 }
 
-struct be_kernel *cuda_layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     int out = like->node->out;
     if (cuda_kernel_workspace(b, like, k_layer_norm_work(like->key.samples * points(b, out), channels(b, out)), e))
         return NULL;
-    return cuda_simple_new(like, layer_norm_run);
+    return cuda_kernel_new(like, sizeof *like);
 }
 
 /* All groups in one launch. The table of groups, their saved values and numbers of samples is made at a plan's first
@@ -136,11 +128,6 @@ static int relu_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
                                     : k_relu_back(b->stream, type, n, c->out, &g));
 }
 
-struct be_kernel *cuda_relu_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, relu_run);
-}
-
 static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct op_kind *op = k->node->op;
@@ -149,11 +136,6 @@ static int unary_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     const void *v = op->need_b & NEED_OUT ? c->out : c->in[0];
     return cuda_check(e, op->name, is_forward(k) ? k_unary(b->stream, &u, c->in[0], c->out)
                                                  : k_unary_back(b->stream, &u, v, &g));
-}
-
-struct be_kernel *cuda_unary_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, unary_run);
 }
 
 /* The second factor has one point a channel, or as many points as the first. */
@@ -177,11 +159,6 @@ static int multiply_run(struct be *b, struct be_kernel *k, const struct be_call 
     return cuda_check(e, "multiply", status);
 }
 
-struct be_kernel *cuda_multiply_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, multiply_run);
-}
-
 static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->out, c->n);
@@ -192,10 +169,10 @@ static int scale_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     return cuda_check(e, "scale", status);
 }
 
-struct be_kernel *cuda_scale_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *scale_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct k_shape s = shape_of(b, like->k->out, like->key.samples);
-    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : cuda_simple_new(like, scale_run);
+    return cuda_kernel_workspace(b, like, k_weigh_work(&s), e) ? NULL : cuda_kernel_new(like, sizeof *like);
 }
 
 static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -208,11 +185,6 @@ static int add_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
     for (int i = 0; !is_forward(k) && i < k->k->n_in && !status; i++)
         if (c->gin[i]) status = k_copy(b->stream, type, n, c->gout, c->gin[i], adds(c, i));
     return cuda_check(e, "add", status);
-}
-
-struct be_kernel *cuda_add_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, add_run);
 }
 
 static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -229,11 +201,6 @@ static int concat_run(struct be *b, struct be_kernel *k, const struct be_call *c
     return cuda_check(e, "concat", status);
 }
 
-struct be_kernel *cuda_concat_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, concat_run);
-}
-
 static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
@@ -245,11 +212,6 @@ static int flatten_run(struct be *b, struct be_kernel *k, const struct be_call *
                  : is_forward(k)       ? k_flatten(b->stream, &s, c->in[0], c->out)
                                        : k_flatten_back(b->stream, &s, &g);
     return cuda_check(e, "flatten", status);
-}
-
-struct be_kernel *cuda_flatten_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, flatten_run);
 }
 
 /* Dropout, of elements or of whole samples. */
@@ -277,12 +239,12 @@ static struct be_kernel *masked_make(const struct be_kernel *like, mask_kernel *
     return &k->k;
 }
 
-struct be_kernel *cuda_dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *dropout_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     return masked_make(like, dropout_channels(like->node) ? k_channel_dropout : k_dropout);
 }
 
-struct be_kernel *cuda_depth_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *depth_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     return masked_make(like, k_depth);
 }
@@ -291,15 +253,12 @@ struct be_kernel *cuda_depth_make(struct be *b, const struct be_kernel *like, st
 
 struct cuda_pool { struct be_kernel k; struct k_window w; };
 
-static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like,
-                                   int (*run)(struct be *, struct be_kernel *, const struct be_call *, struct err *),
-                                   struct err *e)
+static struct be_kernel *pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct node *n = like->node;
     struct window w;
     if (window_make(n, &b->g->tensor[n->in[0]].shape, &w, e)) return NULL;
     struct cuda_pool *p = cuda_kernel_new(like, sizeof *p);
-    p->k.run = run;
     p->w.type = type_of(b, n->out);
     p->w.n = like->key.samples;
     p->w.c = channels(b, n->out);
@@ -326,15 +285,6 @@ static int avg_pool_run(struct be *b, struct be_kernel *k, const struct be_call 
                                                        : k_avg_pool_back(b->stream, w, &g));
 }
 
-struct be_kernel *cuda_max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return pool_make(b, like, max_pool_run, e);
-}
-struct be_kernel *cuda_avg_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return pool_make(b, like, avg_pool_run, e);
-}
-
 static int adaptive_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct adaptive a = adaptive_of(b->g, k->node, c->n);
@@ -348,22 +298,12 @@ static int adaptive_run(struct be *b, struct be_kernel *k, const struct be_call 
                                                                 : k_adaptive_pool_back(b->stream, &w, &g));
 }
 
-struct be_kernel *cuda_adaptive_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, adaptive_run);
-}
-
 static int mean_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct k_shape s = shape_of(b, k->k->in[0], c->n);
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "global average pool", is_forward(k) ? k_mean(b->stream, &s, c->in[0], c->out)
                                                               : k_mean_back(b->stream, &s, &g));
-}
-
-struct be_kernel *cuda_mean_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, mean_run);
 }
 
 static int upsample_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -373,11 +313,6 @@ static int upsample_run(struct be *b, struct be_kernel *k, const struct be_call 
     const struct k_grad g = grad_of(c, 0);
     return cuda_check(e, "upsample", is_forward(k) ? k_upsample(b->stream, &s, &u, c->in[0], c->out)
                                                    : k_upsample_back(b->stream, &s, &u, &g));
-}
-
-struct be_kernel *cuda_upsample_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, upsample_run);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -409,26 +344,10 @@ static int mse_run(struct be *b, struct be_kernel *k, const struct be_call *c, s
                                     : k_mse_back(b->stream, &l, c->block, c->in[0], c->gin[0], adds(c, 0)));
 }
 
-struct be_kernel *cuda_cross_entropy_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    if (b->g->tensor[like->k->in[1]].shape.n && b->g->tensor[like->k->in[1]].type != F32)
-        return cuda_point_entropy_make(b, like, e);
-    return cuda_simple_new(like, cross_entropy_run);
-}
-struct be_kernel *cuda_mse_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, mse_run);
-}
-
 static int absolute_error_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     struct k_loss l = loss_of(b, k, c);
     return cuda_check(e, "score", k_mean_absolute_error(b->stream, &l, c->in[0], c->out));
-}
-
-struct be_kernel *cuda_absolute_error_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, absolute_error_run);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -448,7 +367,36 @@ static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call
                                     : k_embed_back(b->stream, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
 }
 
-struct be_kernel *cuda_embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, embedding_run);
-}
+/* Batch norm backward reads each element of the output's gradient before it writes the same element. So one result
+ * needs no memory of its own: the masked gradient, or the input's gradient if there is no addition. */
+#define NORM_ROWS(what, over) \
+    {.name = "batch norm", .pattern = what, .phases = ROW_PHASE(PH_FWD), .types = CUDA_TYPES, .grad_over = over, \
+     .make = norm_make, .run = norm_forward}, \
+    {.name = "batch norm", .pattern = what, .phases = ROW_BACKWARD, .types = CUDA_TYPES, .grad_over = over, \
+     .make = norm_make, .run = norm_back}
+const struct kernel_row cuda_rows_simple[] = {
+    NORM_ROWS(PATTERN_OP("batch_norm"), 1),
+    NORM_ROWS(&pattern_bn_relu, 1),
+    NORM_ROWS(&pattern_bn_add_relu, 2),
+    {.name = "layer norm", .pattern = PATTERN_OP("layer_norm"), .types = CUDA_TYPES, .make = layer_norm_make, .run = layer_norm_run},
+    {.name = "relu", .pattern = PATTERN_OP("relu"), .types = CUDA_TYPES, .run = relu_run},
+    {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .types = CUDA_TYPES, .run = unary_run},
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .types = CUDA_TYPES, .run = multiply_run},
+    {.name = "scale", .pattern = PATTERN_OP("scale"), .types = CUDA_TYPES, .make = scale_make, .run = scale_run},
+    {.name = "add", .pattern = PATTERN_OP("add"), .types = CUDA_TYPES, .run = add_run},
+    {.name = "concat", .pattern = PATTERN_OP("concat"), .types = CUDA_TYPES, .run = concat_run},
+    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .types = CUDA_TYPES, .run = flatten_run},
+    {.name = "dropout", .pattern = PATTERN_OP("dropout"), .types = CUDA_TYPES, .make = dropout_make},
+    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .types = CUDA_TYPES, .make = depth_make},
+    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .types = CUDA_TYPES, .make = pool_make, .run = max_pool_run},
+    {.name = "mean of windows", .pattern = PATTERN_OP("avg_pool"), .types = CUDA_TYPES, .make = pool_make, .run = avg_pool_run},
+    {.name = "mean of windows", .pattern = PATTERN_OP("adaptive_avg_pool"), .types = CUDA_TYPES, .run = adaptive_run},
+    {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .types = CUDA_TYPES, .run = mean_run},
+    {.name = "upsample", .pattern = PATTERN_OP("upsample"), .types = CUDA_TYPES, .run = upsample_run},
+    {.name = "cross entropy", .pattern = PATTERN_OP("softmax_cross_entropy"), .types = CUDA_TYPES,
+     .run = cross_entropy_run},
+    {.name = "mse", .pattern = PATTERN_OP("mse"), .types = CUDA_TYPES, .run = mse_run},
+    {.name = "mean absolute error", .pattern = PATTERN_OP("mean_absolute_error"), .types = CUDA_TYPES,
+     .run = absolute_error_run},
+    {.name = "embedding", .pattern = PATTERN_OP("embedding"), .types = CUDA_TYPES, .run = embedding_run},
+    {0}};

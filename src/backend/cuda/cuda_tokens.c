@@ -13,11 +13,6 @@ static int slice_run(struct be *b, struct be_kernel *k, const struct be_call *c,
                                                 : k_slice_back(b->stream, &part, &g));
 }
 
-struct be_kernel *cuda_slice_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, slice_run);
-}
-
 /* A row is a sample's points with their channels: first the learned points, then the input's. */
 static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
@@ -35,11 +30,6 @@ static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *
     return cuda_check(e, "learned points", status);
 }
 
-struct be_kernel *cuda_prepend_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, prepend_run);
-}
-
 static int positions_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const int width = (int)shape_count(&b->g->tensor[k->k->out].shape);
@@ -49,11 +39,6 @@ static int positions_run(struct be *b, struct be_kernel *k, const struct be_call
                      ? k_learned_weights(b->stream, &all, c->gout, c->pgrad[0], c->pgrad_acc)
                      : k_copy(b->stream, all.type, count(b, k->k->out, c->n), c->gout, c->gin[0], adds(c, 0));
     return cuda_check(e, "positions", status);
-}
-
-struct be_kernel *cuda_positions_make(struct be *b, const struct be_kernel *like, struct err *e)
-{
-    return cuda_simple_new(like, positions_run);
 }
 
 static int attention_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -67,7 +52,7 @@ static int attention_run(struct be *b, struct be_kernel *k, const struct be_call
                                                     : k_attention_back(b->stream, &t, &kept, &g));
 }
 
-struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *attention_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct attention a = attention_of(b->g, like->node, like->key.samples);
     if (a.width > K_HEAD)
@@ -75,5 +60,12 @@ struct be_kernel *cuda_attention_make(struct be *b, const struct be_kernel *like
                        (int)K_HEAD), NULL;
     if (a.n * a.heads * a.points > INT32_MAX)
         return err_set(e, E_CONF, "more than 2^31 positions of heads in a micro-batch"), NULL;
-    return cuda_simple_new(like, attention_run);
+    return cuda_kernel_new(like, sizeof *like);
 }
+
+const struct kernel_row cuda_rows_tokens[] = {
+    {.name = "slice", .pattern = PATTERN_OP("slice"), .types = CUDA_TYPES, .run = slice_run},
+    {.name = "prepend", .pattern = PATTERN_OP("prepend"), .types = CUDA_TYPES, .run = prepend_run},
+    {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
+    {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make, .run = attention_run},
+    {0}};

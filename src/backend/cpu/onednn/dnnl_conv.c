@@ -1,5 +1,5 @@
 /* Convolutions by oneDNN's direct algorithm (never its Winograd kernels, which give other numbers), and by this
- * backend's own kernels where they are better. */
+ * backend's own weight gradients where they are better. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +47,24 @@ bool dnnl_conv_pointwise(const struct be *b, const struct node *n)
     return f.points == 1 && f.lanes > 1 && !f.in_plain;
 }
 
-bool dnnl_conv_is_meagre(const struct be *b, const struct node *n)
+/* Groups of one input or one output channel in plain layout. The library's products are then a hundred times slower
+ * than with many channels, ours ten times. */
+static bool is_meagre(const struct selection *s, const struct group *k)
 {
-    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = b->g->tensor[n->in[0]].shape.d[0],
-            out = b->g->tensor[n->out].shape.d[0];
-    return groups > 1 && (groups == in || groups == out) && tensor_lanes(b, n->out) == 1;
+    const struct node *n = group_node(s, k);
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = s->g->tensor[n->in[0]].shape.d[0],
+            out = s->g->tensor[n->out].shape.d[0];
+    return groups > 1 && (groups == in || groups == out) && layout_lanes(s->layout[n->out]) == 1;
+}
+
+const char *cpu_single_channels_refuse(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return is_meagre(s, k) ? "outside blocks of them" : NULL;
+}
+
+const char *cpu_several_channels_refuse(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return is_meagre(s, k) ? NULL : "";
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
@@ -208,71 +221,15 @@ static int data_make(struct be *b, struct conv_kernel *k, const struct conv_shap
     return pd ? prim_make(b, &k->p, pd, 3, arg, e) : 1;
 }
 
-/* The own kernel if it takes the shape and is better, or with `any` if it is the only one. The library sums a bias's
- * gradient in the same pass, so with a bias its kernel is preferred. */
-static struct wgrad *own_find(const struct be *b, const struct conv_kernel *k, const struct conv_shape *d, bool any)
-{
-    const struct node *n = k->base.node;
-    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape,
-                       *w = &b->g->param[n->param[0]].shape;
-    struct weight_form f = weight_form(b, n->param[0]);
-    if (f.lanes == 1 || f.in_plain || (d->bias.n && !any) || in->n - 1 > WGRAD_DIMS) return NULL;
-    struct wgrad_shape s = {.n = k->base.key.samples,
-                            .dims = in->n - 1,
-                            .lanes = f.lanes,
-                            .in_blocks = f.in / f.lanes,
-                            .out_blocks = f.out / f.lanes};
-    for (int i = 0; i < s.dims; i++) {
-        s.in[i] = in->d[i + 1];
-        s.out[i] = out->d[i + 1];
-        s.kernel[i] = w->d[i + 2];
-        s.stride[i] = d->stride[i];
-        s.padding[i] = d->padding[i];
-        s.dilation[i] = d->dilation[i] + 1;
-    }
-    return wgrad_can(&s) && (any || wgrad_wanted(&s)) ? wgrad_new(&s) : NULL;
-}
-
-static int own_make(struct conv_kernel *k, struct wgrad *own)
-{
-    k->own = own;
-    k->base.run = own_weights_run;
-    k->base.sums_in_order = true;
-    return 0;
-}
-
-/* A depthwise convolution on blocks for which the library has no weight gradient, for example with kernels of 5x5. */
-static bool depthwise_make(const struct be *b, struct conv_kernel *k, const struct conv_shape *d)
-{
-    if (d->wei.n != 5 || d->src.n != 4 || weight_form(b, k->base.node->param[0]).lanes == 1) return false;
-    k->depthwise = (struct vec_depthwise){.n = k->base.key.samples, .blocks = d->src.d[1] / b->lanes};
-    for (int i = 0; i < 2; i++) {
-        k->depthwise.in[i] = d->src.d[2 + i];
-        k->depthwise.out[i] = d->dst.d[2 + i];
-        k->depthwise.kernel[i] = d->wei.d[3 + i];
-        k->depthwise.stride[i] = d->stride[i];
-        k->depthwise.padding[i] = d->padding[i];
-        k->depthwise.dilation[i] = d->dilation[i] + 1;
-    }
-    k->base.run = depthwise_weights_run;
-    k->base.sums_in_order = true;
-    return true;
-}
-
 static int weights_make(struct be *b, struct conv_kernel *k, const struct conv_shape *d, struct err *e)
 {
     const struct prim_arg arg[] = {{DNNL_ARG_SRC, &d->src}, {DNNL_ARG_DIFF_DST, &d->dst},
                                    {DNNL_ARG_DIFF_WEIGHTS, &d->wei}, {DNNL_ARG_DIFF_BIAS, &d->bias}};
     const struct node *n = k->base.node;
-    struct wgrad *own = own_find(b, k, d, false);
-    if (own) return own_make(k, own);
     for (int i = 0; i < n->n_param; i++)
         k->out_bytes[i] = (size_t)shape_count(&b->g->param[n->param[i]].shape) * sizeof(float);
     size_t sums = size_align64(k->out_bytes[0]) + size_align64(k->out_bytes[1]);
-    struct wanted want = {CONV_WEIGHTS, false, room_of(k, sums)};
-    dnnl_primitive_desc_t pd = library_find(b, d, want, e);
-    if (!pd && (own = own_find(b, k, d, true))) return own_make(k, own);
-    if (!pd && depthwise_make(b, k, d)) return 0;
+    dnnl_primitive_desc_t pd = library_find(b, d, (struct wanted){CONV_WEIGHTS, false, room_of(k, sums)}, e);
     k->base.run = weights_run;
     return pd ? prim_make(b, &k->p, pd, d->bias.n ? 4 : 3, arg, e) : 1;
 }
@@ -285,47 +242,180 @@ static void conv_close(struct be_kernel *base)
     wgrad_free(k->own);
 }
 
-/* 1: no kernel works on these layouts; -1: e */
-static int conv_make(struct be *b, struct conv_kernel *k, struct err *e)
-{
-    struct conv_shape d = {0};
-    shape_fill(b, &k->base, &d);
-    k->base.close = conv_close;
-    int made = k->base.key.phase == PH_FWD        ? forward_make(b, k, &d, e)
-               : k->base.key.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
-                                              : weights_make(b, k, &d, e);
-    snprintf(k->base.name, sizeof k->base.name, "%s", *k->p.name ? k->p.name : "own");
-    return made || !k->own ? made : kernel_workspace(b, &k->base, wgrad_work(k->own), e);
-}
-
-static struct be_kernel *conv_try(struct be *b, const struct be_kernel *like, struct err *e)
+static struct conv_kernel *conv_new(struct be *b, const struct be_kernel *like, struct conv_shape *d)
 {
     struct conv_kernel *k = kernel_new(like, sizeof *k);
-    int made = conv_make(b, k, e);
-    if (made == 0) return &k->base;
+    *d = (struct conv_shape){0};
+    shape_fill(b, like, d);
+    k->base.close = conv_close;
+    return k;
+}
+
+static struct be_kernel *library_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct conv_shape d;
+    struct conv_kernel *k = conv_new(b, like, &d);
+    int made = like->key.phase == PH_FWD        ? forward_make(b, k, &d, e)
+               : like->key.phase == PH_BWD_DATA ? data_make(b, k, &d, e)
+                                                : weights_make(b, k, &d, e);
+    snprintf(k->base.name, sizeof k->base.name, "%s", k->p.name);
+    if (!made) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
-/* Blocked weights need blocked tensors. */
-struct be_kernel *dnnl_conv_find(struct be *b, const struct be_kernel *like, struct err *e)
+/* ---- own weight gradients -------------------------------------------------------------------------------------- */
+
+/* The shape as the own kernel has it; false: it does not take it. */
+static bool wgrad_shape_of(const struct be *b, const struct be_kernel *k, struct wgrad_shape *s)
 {
-    struct weight_form f = weight_form(b, like->node->param[0]);
-    const struct node *n = like->node;
-    struct err none = {0};
-    struct be_kernel *wino = like->lanes ? NULL : cpu_conv_wino_make(b, like, &none);
-    if (wino) return wino;
-    if (!like->lanes && cpu_conv_patch(b->s, n)) return cpu_conv_patch_make(b, like);
-    bool depthwise = n->attr[op_attr(n->op, "groups")].i[0] > 1;   /* without it, weights of groups are plain */
-    bool mixed = f.lanes > 1 && (!f.in_plain || depthwise) && tensor_lanes(b, like->node->in[0]) == 1;
-    return mixed ? cpu_convert_make(b, like, f.lanes, conv_try, e) : conv_try(b, like, e);
+    const struct node *n = k->node;
+    const struct shape *in = &b->g->tensor[n->in[0]].shape, *out = &b->g->tensor[n->out].shape,
+                       *w = &b->g->param[n->param[0]].shape;
+    struct weight_form f = weight_form(b, n->param[0]);
+    struct conv_shape d = {0};
+    if (f.lanes == 1 || f.in_plain || in->n - 1 > WGRAD_DIMS) return false;
+    shape_fill(b, k, &d);
+    *s = (struct wgrad_shape){.n = k->key.samples,
+                              .dims = in->n - 1,
+                              .lanes = f.lanes,
+                              .in_blocks = f.in / f.lanes,
+                              .out_blocks = f.out / f.lanes};
+    for (int i = 0; i < s->dims; i++) {
+        s->in[i] = in->d[i + 1];
+        s->out[i] = out->d[i + 1];
+        s->kernel[i] = w->d[i + 2];
+        s->stride[i] = d.stride[i];
+        s->padding[i] = d.padding[i];
+        s->dilation[i] = d.dilation[i] + 1;
+    }
+    return wgrad_can(s);
 }
 
-/* A convolution that the library has no kernel for in these layouts becomes a matrix product on plain copies. */
-struct be_kernel *dnnl_conv_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *wgrad_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct err why = {0};
-    struct be_kernel *k = dnnl_conv_find(b, like, &why);
-    if (!k && why.code == E_DEVICE) *e = why;
-    return k || why.code == E_DEVICE ? k : cpu_product_make(b, like, e);
+    struct conv_shape d;
+    struct wgrad_shape s;
+    struct conv_kernel *k = conv_new(b, like, &d);
+    k->base.run = own_weights_run;
+    k->base.sums_in_order = true;
+    if (wgrad_shape_of(b, like, &s)) k->own = wgrad_new(&s);
+    if (k->own && !kernel_workspace(b, &k->base, wgrad_work(k->own), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
 }
+
+/* A depthwise convolution on blocks for which the library has no weight gradient, for example with kernels of 5x5. */
+static struct be_kernel *depthwise_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct conv_shape d;
+    struct conv_kernel *k = conv_new(b, like, &d);
+    k->depthwise = (struct vec_depthwise){.n = like->key.samples, .blocks = d.src.d[1] / b->lanes};
+    for (int i = 0; i < 2; i++) {
+        k->depthwise.in[i] = d.src.d[2 + i];
+        k->depthwise.out[i] = d.dst.d[2 + i];
+        k->depthwise.kernel[i] = d.wei.d[3 + i];
+        k->depthwise.stride[i] = d.stride[i];
+        k->depthwise.padding[i] = d.padding[i];
+        k->depthwise.dilation[i] = d.dilation[i] + 1;
+    }
+    k->base.run = depthwise_weights_run;
+    k->base.sums_in_order = true;
+    return &k->base;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
+
+/* Blocked weights need blocked tensors: others are copied. Without groups of channels, weights of groups are plain. */
+static struct be_kernel *on_blocks(struct be *b, const struct be_kernel *like, kernel_maker *make, struct err *e)
+{
+    const struct node *n = like->node;
+    struct weight_form f = weight_form(b, n->param[0]);
+    bool groups = n->attr[op_attr(n->op, "groups")].i[0] > 1;
+    bool mixed = f.lanes > 1 && (!f.in_plain || groups) && tensor_lanes(b, n->in[0]) == 1;
+    return mixed ? cpu_convert_make(b, like, f.lanes, make, e) : make(b, like, e);
+}
+
+static struct be_kernel *library_row(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return on_blocks(b, like, library_make, e);
+}
+static struct be_kernel *wgrad_row(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return on_blocks(b, like, wgrad_make, e);
+}
+static struct be_kernel *depthwise_row(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return on_blocks(b, like, depthwise_make, e);
+}
+
+static bool wgrad_takes(const struct selection *s, const struct group *k, struct wgrad_shape *w)
+{
+    const struct be_kernel like = {.key = {.phase = PH_BWD_WEIGHTS, .samples = s->max_samples}, .k = k,
+                                   .node = group_node(s, k)};
+    return wgrad_shape_of(&(struct be){.s = s, .g = s->g}, &like, w);
+}
+
+/* The library sums a bias's gradient in the same pass, so with a bias its kernel is preferred. */
+static const char *wgrad_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    struct wgrad_shape w;
+    return k->n_param == 1 && wgrad_takes(s, k, &w) && wgrad_wanted(&w) ? NULL : "";
+}
+
+static const char *wgrad_any_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    struct wgrad_shape w;
+    return wgrad_takes(s, k, &w) ? NULL : "";
+}
+
+static const char *depthwise_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct node *n = group_node(s, k);
+    bool takes = n->attr[op_attr(n->op, "groups")].i[0] > 1 && s->g->tensor[n->in[0]].shape.n == 3 &&
+                 layout_lanes(s->param_layout[n->param[0]]) > 1;
+    return takes ? NULL : "";
+}
+
+/* A convolution works on blocks of channels if these divide its outputs and each output reads all inputs; or, over
+ * planes, if each output reads only its own input (depthwise). */
+static enum layout conv_layout(const struct selection *s, const struct node *n)
+{
+    const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
+    int64_t groups = n->attr[op_attr(n->op, "groups")].i[0];
+    bool blocks = out->d[0] % s->dev.block == 0 &&
+                  (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
+    return blocks ? layout_blocked(&s->dev) : LAYOUT_PLAIN;
+}
+
+static enum layout conv_param_layout(const struct selection *s, const struct node *n, int slot)
+{
+    return slot ? LAYOUT_NONE : s->layout[n->out];
+}
+
+/* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), products at most 4 MiB
+ * (product_work). */
+static size_t conv_workspace(const struct selection *s, const struct group *k) { return CPU_CONV_WORK; }
+
+/* Transposed weights are for input gradients. */
+static size_t conv_packed(const struct selection *s, const struct group *k)
+{
+    bool blocked = s->param_layout[k->param[0]] != LAYOUT_PLAIN &&
+                   s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
+    return blocked && k->grad_in & 1 ? size_align64(graph_param_bytes(s->g, k->param[0])) : 0;
+}
+
+const struct kernel_row cpu_rows_conv[] = {
+    {.name = "wgrad", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .isa = ISA_AVX2, .cost = 0.9,
+     .refuses = wgrad_refuses, .workspace = conv_workspace, .make = wgrad_row},
+    {.name = "onednn", .pattern = PATTERN_OP("conv"), .refuses = cpu_single_channels_refuse, .layout = conv_layout,
+     .param_layout = conv_param_layout, .workspace = conv_workspace, .packed = conv_packed, .asks = true,
+     .make = library_row},
+    {.name = "wgrad", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .isa = ISA_AVX2, .cost = 2,
+     .refuses = wgrad_any_refuses, .workspace = conv_workspace, .make = wgrad_row},
+    {.name = "depthwise", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .isa = ISA_AVX2,
+     .cost = 3, .refuses = depthwise_refuses, .workspace = conv_workspace, .make = depthwise_row},
+    {.name = "onednn", .pattern = PATTERN_OP("conv"), .cost = 30, .refuses = cpu_several_channels_refuse,
+     .workspace = conv_workspace, .packed = conv_packed, .fallback = "products of single channels", .slow = true,
+     .asks = true, .make = library_row},
+    {0}};
