@@ -105,7 +105,7 @@ static int world_make(struct world *w, struct err *e)
     if (be->describe(0, &d, e)) return -1;
     d.threads = 1;
     d.precision = q->precision;
-    if (q->rules) d.rules = q->rules;
+    d.frozen = q->frozen;
     if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];

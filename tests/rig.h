@@ -10,7 +10,7 @@ struct rig {
     const char *graph;         /* graph text instead of model.network, or NULL */
     const char *backend;       /* reference, onednn, null; cuda over its doubles */
     enum precision precision;
-    const struct select_rules *rules;   /* replaces the backend's; NULL: the backend's own */
+    enum dtype frozen;                  /* how frozen weights are stored; 0: F32 */
     bool graphs;
     /* GPUs: makes the transport of a device over the local one, and reports a device's memory in use. NULL
      * elsewhere. */

@@ -187,8 +187,8 @@ static void job_make(enum trouble trouble)
     struct err e = {0};
     for (int i = 0; i < PARAMS; i++) {
         param[i] = (struct param){.name = name[i], .shape = {2, {2, 3}}, .type = F32};
-        state[i] = (struct state_row){
-            .name = name[i], .param = i, .shape = param[i].shape, .type = F32, .owner = owner[i], .trained = true};
+        state[i] = (struct state_row){.name = name[i], .param = i, .shape = param[i].shape, .owner = owner[i],
+                                      .file = {F32, LAYOUT_PLAIN, 1}, .trained = true};
     }
     ck_assert_int_eq(tp_local_open(RANKS, tp, &e), 0);
     for (int i = 0; i < RANKS; i++) {
@@ -566,8 +566,8 @@ static void *a_stream(struct be *b) { return b; }
 START_TEST(copies_are_of_small_or_far_states)
 {
     static const struct be_ops far = {.name = "far", .stream = a_stream};
-    struct state_row row[2] = {{.shape = {1, {1000}}, .type = F32, .owner = 0},
-                               {.shape = {1, {100 << 20}}, .type = F32, .owner = 1}};
+    struct state_row row[2] = {{.shape = {1, {1000}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 0},
+                               {.shape = {1, {100 << 20}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 1}};
     struct placement pl = {.state = row, .n_state = 2};
     struct job j = {.conf = &conf, .pl = &pl, .n_ranks = 2};
     ck_assert_uint_eq(save_staging_bytes(&j, 0), 4000);

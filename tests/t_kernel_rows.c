@@ -171,7 +171,7 @@ START_TEST(cheapest_row_that_takes_it)
     ck_assert_ptr_null(relu->row[PH_BWD_WEIGHTS]);
     ck_assert_str_eq(relu->fallback, "a dear one (input gradient): goes forward only");
     ck_assert(relu->slow && !mse->slow && !mse->fallback);
-    ck_assert(s->layout[g->node[0].out] == LAYOUT_LAST && s->layout[relu->out] == LAYOUT_PLAIN);
+    ck_assert(s->tensor[g->node[0].out].layout == LAYOUT_LAST && s->tensor[relu->out].layout == LAYOUT_PLAIN);
     ck_assert_str_eq(mse->row[PH_FWD]->name, "same");
     ck_assert_str_eq(select_row(s, mse, PH_FWD, mse->row[PH_FWD], NULL)->name, "any");
     ck_assert_ptr_null(select_row(s, mse, PH_FWD, &made_up[8], NULL));

@@ -23,15 +23,6 @@ static const char exact_text[] =
     "init fc1.weight one\ninit fc2.weight one\n"
     "loss = softmax_cross_entropy(fc3, labels)\noutput fc3\nloss loss\n";
 
-static int halves(const struct selection *s, int param) { return BF16; }
-
-static struct select_rules halving(void)
-{
-    struct select_rules r = host_rules;
-    r.frozen_type = halves;
-    return r;
-}
-
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static struct made place_on(const char *text, const struct device *d, int stages, int ranks)
@@ -112,7 +103,7 @@ START_TEST(statistics_and_frozen_have_no_buffers)
     for (int i = 0; i < m.pl->n_state; i++) kinds[m.pl->state[i].kind]++;
     ck_assert(kinds[STATE_WEIGHT] == 4 && kinds[STATE_STATISTIC] == 2 && kinds[STATE_COUNTER] == 1);
     ck_assert_int_eq(kinds[STATE_OPTIMIZER], 2 * 3);
-    ck_assert(!row_named(m.pl, "c.weight")->trained && row_named(m.pl, "n.num_batches_tracked")->stored == I64);
+    ck_assert(!row_named(m.pl, "c.weight")->trained && row_named(m.pl, "n.num_batches_tracked")->stored.type == I64);
     ck_assert_uint_eq(state_bytes(m.pl->state, m.pl->n_state, STATE_WEIGHT, false), 4 * (12 + 4 + 4 + 4));
     ck_assert_uint_eq(state_bytes(m.pl->state, m.pl->n_state, STATE_WEIGHT, true), 4 * (4 + 4 + 4));
     ck_assert_uint_eq(m.pl->grad_bytes[0], 3 * 64);
@@ -123,13 +114,12 @@ END_TEST
 
 START_TEST(storage_is_counted)
 {
-    struct select_rules rules = halving();
     struct device d = rig_plain;
-    d.rules = &rules;
+    d.frozen = BF16;
     struct made plain = place_on(frozen_text, &rig_plain, 1, 1), half = place_on(frozen_text, &d, 1, 1);
     const struct state_row *w = row_named(half.pl, "fc2.weight"), *t = row_named(half.pl, "fc3.weight");
-    ck_assert(w->type == F32 && w->stored == BF16 && w->bytes == size_align64(2 * 81));
-    ck_assert(t->stored == F32 && t->bytes == row_named(plain.pl, "fc3.weight")->bytes);
+    ck_assert(w->file.type == F32 && w->stored.type == BF16 && w->bytes == size_align64(2 * 81));
+    ck_assert(t->stored.type == F32 && t->bytes == row_named(plain.pl, "fc3.weight")->bytes);
     ck_assert_uint_eq(plain.pl->param_bytes[0] - half.pl->param_bytes[0],
                       size_align64(4 * 54) - size_align64(2 * 54) + size_align64(4 * 81) - size_align64(2 * 81));
     made_free(&plain);
@@ -139,12 +129,12 @@ END_TEST
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-static void train(const char *graph, const struct select_rules *rules, int stages, struct rig_result *r)
+static void train(const char *graph, enum dtype frozen, int stages, struct rig_result *r)
 {
     struct rig q = {.conf = "run { name = \"t\" seed = 3 }\nmodel { input = {6} classes = 4 }\n"
                             "data { source = \"synthetic\" samples = 50 test_samples = 5 }\n"
                             "train { batch_size = 7 split_size = 3 steps = 3 learning_rate = 0.05 momentum = 0.9 }\n",
-                    .graph = graph, .backend = "reference", .rules = rules, .n_stages = stages, .schedule = "1f1b",
+                    .graph = graph, .backend = "reference", .frozen = frozen, .n_stages = stages, .schedule = "1f1b",
                     .steps = 3, .evaluate = true};
     ck_assert_msg(!rig_run(&q, r), "%d stages: %s", stages, r->e.text);
 }
@@ -153,16 +143,15 @@ static void train(const char *graph, const struct select_rules *rules, int stage
  * changes nothing, it is the same. */
 START_TEST(storage_and_bits)
 {
-    struct select_rules rules = halving();
     struct rig_result full, half, cut;
-    train(frozen_text, NULL, 1, &full);
-    train(frozen_text, &rules, 1, &half);
-    train(frozen_text, &rules, 3, &cut);
+    train(frozen_text, F32, 1, &full);
+    train(frozen_text, BF16, 1, &half);
+    train(frozen_text, BF16, 3, &cut);
     ck_assert_str_ne(full.hash, half.hash);
     ck_assert_str_eq(half.hash, cut.hash);
     ck_assert(half.loss[2] == cut.loss[2] && half.eval_loss == cut.eval_loss && half.loss[2] != full.loss[2]);
-    train(exact_text, NULL, 2, &full);
-    train(exact_text, &rules, 2, &half);
+    train(exact_text, F32, 2, &full);
+    train(exact_text, BF16, 2, &half);
     ck_assert_str_eq(full.hash, half.hash);
     ck_assert(half.loss[2] == full.loss[2]);
 }

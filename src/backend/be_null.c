@@ -125,7 +125,8 @@ static int null_pack(struct be *b, int group, void *const *param, void *packed, 
 
 static int null_param_copy(struct be *b, int param, void *dst, const void *src, struct err *e)
 {
-    return host_copy(b, dst, src, graph_param_bytes(b->host.g, param), e);
+    size_t stored = select_param_bytes(b->host.s, param), plain = graph_param_bytes(b->host.g, param);
+    return host_copy(b, dst, src, stored < plain ? stored : plain, e);
 }
 
 static int null_add(struct be *b, float *y, const float *x, size_t n, struct err *e)

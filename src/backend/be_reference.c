@@ -44,26 +44,6 @@ static void reference_close(struct be *b)
     free(b);
 }
 
-/* ---- storage in 16 bits: the upper half of a float, rounded to nearest even ------------------- */
-
-static void values_widen(float *x, const uint16_t *half, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)half[i] << 16;
-        memcpy(&x[i], &bits, sizeof bits);
-    }
-}
-
-static void values_narrow(uint16_t *half, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bool nan = (bits & 0x7fffffff) > 0x7f800000;
-        half[i] = (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-}
-
 /* ---- a group as a chain of operator calls ---------------------------------------------------- */
 
 /* external[k]: the group's input that input k of a node is, -1: the output of node inner[k] of the chain. */
@@ -95,9 +75,10 @@ static void chain_link(const struct be *b, const struct group *k, struct chain *
 /* A parameter as operators read it: the stored one, or a copy in the graph's type. */
 static void *param_read(struct be *b, int param, void *stored, struct carve *w)
 {
-    if (b->host.s->param_type[param] == b->host.g->param[param].type) return stored;
+    const struct param *p = &b->host.g->param[param];
+    if (!select_narrows(b->host.s, param)) return stored;
     float *x = carve(w, graph_param_bytes(b->host.g, param));
-    if (x) values_widen(x, stored, (size_t)shape_count(&b->host.g->param[param].shape));
+    if (x) format_widen(&b->host.s->param[param], &p->shape, stored, x);
     return x;
 }
 
@@ -261,19 +242,12 @@ static int reference_pack(struct be *b, int group, void *const *param, void *pac
 
 static int reference_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    size_t n = (size_t)shape_count(&b->host.g->param[param].shape);
-    if (b->host.s->param_type[param] == b->host.g->param[param].type)
-        return host_copy(b, storage, plain, graph_param_bytes(b->host.g, param), e);
-    values_narrow(storage, plain, n);
-    return 0;
+    return host_param_import(b->host.s, param, storage, plain, e);
 }
 
 static int reference_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
-    size_t n = (size_t)shape_count(&b->host.g->param[param].shape);
-    if (b->host.s->param_type[param] == b->host.g->param[param].type)
-        return host_copy(b, plain, storage, graph_param_bytes(b->host.g, param), e);
-    values_widen(plain, storage, n);
+    host_param_export(b->host.s, param, plain, storage);
     return 0;
 }
 

@@ -60,13 +60,15 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
     size_t values = select_sample_bytes(s, k->out);
     for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
     k->workspace_bytes[0] = beside;
-    for (int j = 0; j < k->n_param; j++) k->workspace_bytes[0] += size_align64(graph_param_bytes(s->g, k->param[j]));
+    for (int j = 0; j < k->n_param; j++)
+        k->workspace_bytes[0] += (select_narrows(s, k->param[j]) ? 2 : 1) *
+                                 size_align64(graph_param_bytes(s->g, k->param[j]));
     k->workspace_bytes[1] = 2 * values;
 }
 
 static void sizes(const struct selection *s, struct group *k, size_t beside) { host_sizes(s, k, 4096); }
 
-const struct select_rules host_rules = {.hardware = "cpu", .sizes = sizes};
+const struct select_rules host_rules = {.hardware = "cpu", .frozen = HOST_FROZEN, .sizes = sizes};
 
 /* Plain loops on one core. */
 const struct device_speed host_speed = {
@@ -89,6 +91,25 @@ void *carve(struct carve *w, size_t bytes)
     void *p = w->at ? w->at + w->used : NULL;
     w->used += size_align64(bytes);
     return p;
+}
+
+int host_param_import(const struct selection *s, int param, void *storage, const void *values, struct err *e)
+{
+    const struct param *p = &s->g->param[param];
+    const struct format *f = &s->param[param];
+    int64_t bad = -1;
+    if (!select_narrows(s, param)) memcpy(storage, values, graph_param_bytes(s->g, param));
+    else bad = format_narrow(f, &p->shape, values, storage);
+    if (bad < 0) return 0;
+    return err_set(e, E_DATA, "%s: the value %g is too large for %s (train.frozen_type)", p->name,
+                   (double)((const float *)values)[bad], dtype_name(f->type));
+}
+
+void host_param_export(const struct selection *s, int param, void *values, const void *storage)
+{
+    const struct param *p = &s->g->param[param];
+    if (!select_narrows(s, param)) memcpy(values, storage, graph_param_bytes(s->g, param));
+    else format_widen(&s->param[param], &p->shape, storage, values);
 }
 
 /* ---- backends with plain tensors ------------------------------------------------------------- */

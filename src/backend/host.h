@@ -11,6 +11,9 @@ int host_done(struct be *b, struct err *e);              /* 1 */
 int host_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
                 struct err *e);
 int host_stats(const struct selection *sel, const struct be_stats *s);
+/* Between the graph's type and the stored one, in the same order. import: 65 if a value is too large for the type. */
+int host_param_import(const struct selection *s, int param, void *storage, const void *values, struct err *e);
+void host_param_export(const struct selection *s, int param, void *values, const void *storage);
 size_t host_tensor_bytes(const struct graph *g, int tensor, int samples);
 /* An operator's reference kernel of a phase; NULL: there is none. */
 typedef void host_loop(const struct op_call *c);

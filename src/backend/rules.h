@@ -15,8 +15,10 @@ extern const struct device_speed cuda_speed;
     .weights = 10.0, .values = 1.2, .norm_back = 1.3, .channel_ns = 30.0, .point_times = 5, .latency_ns = 9000, \
     .transfer = 4, .busy_ns_per_byte = 0.2
 
-/* Workspace of kernels in host memory: for every gradient before it is added, and for all values to convert layouts;
- * plus `beside` bytes for the kernels' own use. */
+/* select_rules.frozen of backends in host memory. */
+#define HOST_FROZEN (1u << BF16 | 1u << F16 | 1u << I8)
+/* Workspace of kernels in host memory: for every gradient before it is added, for weights that are widened, and for all
+ * values to convert layouts; plus `beside` bytes for the kernels' own use. */
 void host_sizes(const struct selection *s, struct group *k, size_t beside);
 
 #endif

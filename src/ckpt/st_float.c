@@ -1,26 +1,9 @@
-/* Reads tensors of other floating-point types as F32. Widening F16 and BF16 is exact: subnormals, infinities, and NaN
- * payloads. */
+/* Reads tensors of other floating-point types as F32. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/half.h"
 #include "ckpt/st.h"
-
-static float of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits. */
-static float of_half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-    if (exponent == 31) return of_bits(sign | 0x7f800000 | fraction << 13);
-    if (exponent) return of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-    float x = (float)fraction * 0x1p-24f;                /* exact: a subnormal, or zero */
-    return sign ? -x : x;
-}
 
 static int of_double(const struct st *s, int i, double x, float *out, struct err *e)
 {
@@ -41,7 +24,7 @@ static int widen(const struct st *s, int i, const char *raw, size_t n, float *ou
             bad = of_double(s, i, x, &out[k], e);
         } else {
             memcpy(&half, raw + 2 * k, sizeof half);
-            out[k] = !strcmp(type, "BF16") ? of_bits((uint32_t)half << 16) : of_half(half);
+            out[k] = !strcmp(type, "BF16") ? bf16_widen(half) : f16_widen(half);
         }
     }
     return bad;

@@ -63,6 +63,7 @@ struct conf {
     struct {
         int64_t batch_size, split_size, gradient_groups, steps, epochs, evaluate_every, evaluate_epochs;
         enum last_batch last_batch;
+        enum stored_type frozen_type;
         int64_t evaluate_batch_size;
         const char *loss, *optimizer, *schedule, *batch_norm, *precision;
         enum schedule_by schedule_by;

@@ -306,6 +306,9 @@ const struct opt opt_table[] = {
     {"train.freeze", OPT_TEXTS, AT(train.freeze), NULL, .bits = true,
      .text = "weights that are not trained: names of layers (layer1, layer1.0), or patterns (layer*.bias) of names, "
              "classes or operators; see PARAMETER GROUPS"},
+    {"train.frozen_type", OPT_ENUM, AT(train.frozen_type), "fp32", .words = WORDS_STORED_TYPE(WORD_TEXT), .bits = true,
+     .text = "how frozen weights are stored: bf16 and fp16 round them, int8 stores codes with a factor for each row. "
+             "Layers compute in fp32 with the rounded values. Biases and norms stay in fp32. Only on CPUs"},
     {"train.learning_rate_factors", OPT_TEXTS, AT(train.learning_rate_factors), NULL, .bits = true,
      .text = "\"PATTERN=FACTOR\": factor on the learning rate of weights that match; the last match applies"},
     {"train.weight_decay_factors", OPT_TEXTS, AT(train.weight_decay_factors), NULL, .bits = true,

@@ -18,6 +18,8 @@
 #define WORDS_SCHEDULE_BY(X) X(SCHEDULE_BY_STEP, "step") X(SCHEDULE_BY_EPOCH, "epoch")
 #define WORDS_RECOMPUTE(X) X(RECOMPUTE_NONE, "none") X(RECOMPUTE_ALL, "all") X(RECOMPUTE_AUTO, "auto")
 #define WORDS_REDUCE(X) X(REDUCE_TREE, "tree") X(REDUCE_NCCL, "nccl")
+#define WORDS_STORED_TYPE(X) \
+    X(STORED_FP32, "fp32") X(STORED_BF16, "bf16") X(STORED_FP16, "fp16") X(STORED_INT8, "int8")
 #define WORDS_COUNT_BYTES(X) X(COUNT_TRAINING, "training") X(COUNT_WEIGHTS, "weights")
 
 #define WORD_VALUE(value, word) value,
@@ -37,6 +39,7 @@ WORDS_ENUM(nonfinite_policy, WORDS_NONFINITE);
 WORDS_ENUM(schedule_by, WORDS_SCHEDULE_BY);
 WORDS_ENUM(recompute_mode, WORDS_RECOMPUTE);
 WORDS_ENUM(reduce_by, WORDS_REDUCE);
+WORDS_ENUM(stored_type, WORDS_STORED_TYPE);
 WORDS_ENUM(count_bytes, WORDS_COUNT_BYTES);
 /* 1: yes, 0: auto, -1: no. */
 static inline int when_sign(enum when w) { return (w == WHEN_YES) - (w == WHEN_NO); }

@@ -29,7 +29,7 @@ int exec_state_begin(struct exec *s, int row, struct err *e)
     if (r->kind == STATE_AVERAGE)
         return s->ops->copy(s->be, state_at(s, r), state_at(s, &s->q.pl->state[r->param]), r->bytes, e);
     void *x = mem_alloc(state_plain_bytes(r) + 1);
-    if (r->region == IN_PARAM && r->type == F32)
+    if (r->region == IN_PARAM && r->file.type == F32)
         init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
     int bad = exec_state_set(s, row, x, e);
     free(x);

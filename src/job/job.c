@@ -28,6 +28,16 @@ static int precision_find(struct job *j, struct err *e)
                       j->dev.backend);
 }
 
+static int frozen_find(struct job *j, struct err *e)
+{
+    static const enum dtype type[] = {[STORED_BF16] = BF16, [STORED_FP16] = F16, [STORED_INT8] = I8};
+    enum stored_type want = j->conf->train.frozen_type;
+    if (want <= STORED_FP32) return 0;
+    j->dev.frozen = type[want];
+    if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;
+    return conf_error(j->conf, "train.frozen_type", e, "the %s backend stores frozen weights in fp32", j->dev.backend);
+}
+
 /* Bundles begin at any sample, but GPU kernels need aligned addresses. A GPU can use larger micro-batches instead. */
 static int bundle_refuse(const struct job *j, struct err *e)
 {
@@ -55,7 +65,7 @@ int job_unit(struct job *j, int unit, struct err *e)
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
     j->dev.try_all = j->conf->run.kernel_candidates == CANDIDATES_ALL;
-    return precision_find(j, e);
+    return precision_find(j, e) || frozen_find(j, e) ? -1 : 0;
 }
 
 int job_model(struct job *j, struct err *e)

@@ -10,7 +10,8 @@
 
 static const struct { const char *name; size_t bytes; bool floats; } types[DTYPES] = {
     [F32] = {"F32", 4, true}, [F64] = {"F64", 8, true}, [BF16] = {"BF16", 2, true},
-    [I64] = {"I64", 8, false}, [I32] = {"I32", 4, false}, [U8] = {"U8", 1, false}};
+    [F16] = {"F16", 2, true},
+    [I64] = {"I64", 8, false}, [I32] = {"I32", 4, false}, [U8] = {"U8", 1, false}, [I8] = {"I8", 1, false}};
 
 size_t dtype_bytes(enum dtype t) { return types[t].bytes; }
 const char *dtype_name(enum dtype t) { return types[t].name; }

@@ -17,9 +17,9 @@
 #include "conf/conf.h"
 
 enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8, MAX_INPUTS = 8 };
-enum dtype { F32, F64, I64, U8, BF16, I32, DTYPES };
+enum dtype { F32, F64, I64, U8, BF16, I32, F16, I8, DTYPES };
 size_t dtype_bytes(enum dtype t);
-const char *dtype_name(enum dtype t);                   /* in safetensors' spelling: F32, F64, I64, U8, BF16, I32 */
+const char *dtype_name(enum dtype t);                   /* in safetensors' spelling: F32, I64, BF16 */
 bool dtype_floats(enum dtype t);                        /* only such tensors have gradients */
 
 struct shape { int n; int64_t d[MAX_DIMS]; };

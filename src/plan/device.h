@@ -2,11 +2,7 @@
  * (be_ops.describe); no code of plan queries the machine. */
 #ifndef PLAN_DEVICE_H
 #define PLAN_DEVICE_H
-#include <stdbool.h>
-#include <stddef.h>
-
-/* Row-major; channels in blocks: nC..8c, nC..16c (only where channels % block == 0); channels last: n..C */
-enum layout { LAYOUT_PLAIN, LAYOUT_BLK8, LAYOUT_BLK16, LAYOUT_LAST, LAYOUT_NONE = -1 };
+#include "plan/format.h"
 
 /* Instruction sets that kernels are made for; device.features has all that a processor has. */
 enum isa { ISA_AVX2 = 1, ISA_AVX512 = 2 };
@@ -28,8 +24,8 @@ struct select_rules {
     enum layout (*layout)(const struct selection *s, int tensor);
     /* channels to which a tensor is padded, or 0; layouts and types are known. NULL: none is padded */
     int (*padded)(const struct selection *s, int tensor);
-    /* type in which a frozen parameter is stored: enum dtype. NULL: its own */
-    int (*frozen_type)(const struct selection *s, int param);
+    uint32_t layouts;                                    /* ROW_LAYOUT of tensors that a row takes by default; 0: all */
+    uint32_t frozen;                                     /* 1 << dtype: types that frozen weights can be stored in */
     /* workspace and library bytes; beside: what the group's rows want for themselves */
     void (*sizes)(const struct selection *s, struct group *k, size_t beside);
     /* asks libraries which of the selected rows they refuse, and selects others in their place. NULL: none can */
@@ -68,6 +64,7 @@ struct device {
     unsigned features;                                   /* ISA_*: of a processor */
     bool precise[PRECISIONS];                            /* the precisions that it supports */
     enum precision precision;                            /* the selected precision */
+    enum dtype frozen;                                   /* how it stores frozen weights of two dimensions and more */
     /* staging places beside the slots, for each value that is loaded on its way to a device; 0: none */
     int load_ways;
     /* a device to plan for that does not exist here: isa and library are unknown, "" */

@@ -15,8 +15,8 @@ struct be; struct be_kernel; struct be_call;             /* of the backend that 
 enum { MAX_GROUP = 3 };                                  /* nodes of a group */
 
 /* What a kernel computes: a node, or a chain of nodes of which each is the only reader of the one before it. A step is
- * the operator with this name; or, without a name, any of this category; or, with OP_OTHER, any at all. In a chain it has
- * `inputs` inputs, the first of which comes from the step before. */
+ * the operator with this name; or, without a name, any of this category; or, with OP_OTHER, any at all. In a chain it
+ * has `inputs` inputs, the first of which comes from the step before. */
 struct pattern_step { const char *op; enum op_category category; int inputs; };
 struct pattern {
     const char *text;                                    /* of a chain, in the plan's text: "bn+relu" */
@@ -30,6 +30,8 @@ extern const struct pattern pattern_bn_relu, pattern_bn_add_relu;
 #define PATTERN_ANY &(const struct pattern){.n = 1}
 
 #define ROW_PHASE(ph) (1u << (ph))
+#define ROW_LAYOUT(l) (1u << (l))
+#define ROW_ANY_LAYOUT UINT32_MAX
 #define ROW_BACKWARD (ROW_PHASE(PH_BWD_DATA) | ROW_PHASE(PH_BWD_WEIGHTS))
 
 struct kernel_row {
@@ -38,11 +40,13 @@ struct kernel_row {
     uint32_t phases;                                     /* ROW_PHASE of those it serves; 0: all */
     uint32_t isa;                                        /* ISA_*: the processor needs one of these; 0: any */
     uint32_t types;                                      /* TAKES of the stored activations; 0: F32 only */
+    uint32_t layouts;                                    /* ROW_LAYOUT of the tensors; 0: select_rules.layouts */
     bool same_layout;                                    /* all inputs and the output must have one layout */
-    /* Why it does not serve this group in this phase, to follow a colon; NULL: it does; "": no reason for people, as the
-     * group is another row's. NULL: it takes all. */
+    /* Why it does not serve this group in this phase, to follow a colon; NULL: it does; "": the group is another row's,
+     * which is no reason for people. NULL: it takes all. */
     const char *(*refuses)(const struct selection *s, const struct group *k, enum phase ph);
-    /* Roughly how long it takes compared with the best kernel: rows are tried in this order, equal ones as listed. 0: 1 */
+    /* Roughly how long it takes, compared with the best kernel; 0: 1. Rows are tried in this order, equal ones as
+     * listed. */
     double cost;
     /* Share of the nominal operations that it does, for estimates. NULL: all */
     double (*share)(const struct selection *s, const struct group *k);
@@ -58,8 +62,8 @@ struct kernel_row {
      * the reason if no other row refused. slow: it takes far longer than its work explains. */
     const char *fallback, *why;
     bool slow;
-    /* Makes the kernel. NULL with E_CONF and a reason: it refuses after all, and the next row follows. asks: it may do so
-     * because a library decides; selection then tries it where it can. */
+    /* Makes the kernel. NULL with E_CONF and a reason: it refuses after all, and the next row follows. asks: it may do
+     * so because a library decides; selection then tries it where it can. */
     bool asks;
     struct be_kernel *(*make)(struct be *b, const struct be_kernel *like, struct err *e);
     /* what the kernel runs, unless `make` sets something else; without `make` it has no data of its own */

@@ -26,8 +26,8 @@ static bool step_matches(const struct pattern_step *p, const struct op_kind *op)
     return p->op ? !strcmp(p->op, op->name) : p->category == OP_OTHER || p->category == op->category;
 }
 
-/* Does the node read an output of the chain besides its first input, or a tensor that the chain reads already? Gradients
- * of two inputs would be one tensor, and no kernel adds to a tensor twice. */
+/* Does the node read an output of the chain besides its first input, or a tensor that the chain reads already? The
+ * gradients of two inputs would be one tensor, and no kernel adds to a tensor twice. */
 static bool reads_twice(const struct graph *g, const int *chain, int n, const struct node *next)
 {
     for (int i = 1; i < next->n_in; i++)
@@ -198,27 +198,42 @@ static enum layout param_layout_of(const struct selection *s, const struct node 
     return LAYOUT_PLAIN;
 }
 
-static void layouts_make(struct selection *s)
+/* Blocks need a device that has them. */
+static void format_set(const struct selection *s, struct format *f, enum layout l)
+{
+    f->layout = l == LAYOUT_BLOCKED && s->dev.block == 1 ? LAYOUT_PLAIN : l;
+    f->block = f->layout == LAYOUT_BLOCKED ? s->dev.block : 1;
+}
+
+/* Biases, norms and statistics are few, and stay as they are. */
+static void frozen_format(const struct selection *s, const struct param *p, struct format *f)
+{
+    if (!p->frozen || p->kind != PARAM_WEIGHT || p->type != F32 || p->shape.n < 2) return;
+    f->type = s->dev.frozen;
+    f->scale = f->type == I8 ? SCALE_ROW : SCALE_NONE;
+}
+
+static void formats_make(struct selection *s)
 {
     const struct graph *g = s->g;
     const struct select_rules *r = s->dev.rules;
-    for (int i = 0; i < g->n_tensors; i++) {
-        s->type[i] = type_of(s, i);
-        if (g->tensor[i].producer < 0) s->layout[i] = layout_of(s, i);
+    for (int i = 0; i < g->n_tensors; i++) s->tensor[i] = format_plain(type_of(s, i));
+    for (int i = 0; i < g->n_tensors; i++)
+        if (g->tensor[i].producer < 0) format_set(s, &s->tensor[i], layout_of(s, i));
+    for (int i = 0; i < g->n_nodes; i++) format_set(s, &s->tensor[g->node[i].out], layout_of(s, g->node[i].out));
+    for (int i = 0; i < g->n_tensors && r->padded; i++) {
+        int multiple = r->padded(s, i);
+        if (multiple) s->tensor[i].block = multiple;
     }
-    for (int i = 0; i < g->n_nodes; i++) s->layout[g->node[i].out] = layout_of(s, g->node[i].out);
-    for (int i = 0; i < g->n_tensors; i++) {
-        s->channels[i] = r->padded ? r->padded(s, i) : 0;
-        if (!s->channels[i]) s->channels[i] = g->tensor[i].shape.n ? (int)g->tensor[i].shape.d[0] : 1;
+    for (int i = 0; i < g->n_params; i++) {
+        s->param[i] = format_plain(g->param[i].type);
+        frozen_format(s, &g->param[i], &s->param[i]);
     }
     for (int i = 0; i < g->n_nodes; i++)
         for (int j = 0; j < g->node[i].n_param; j++) {
             enum layout l = param_layout_of(s, &g->node[i], j);
-            if (l != LAYOUT_PLAIN) s->param_layout[g->node[i].param[j]] = l;
+            if (l != LAYOUT_PLAIN) format_set(s, &s->param[g->node[i].param[j]], l);
         }
-    for (int i = 0; i < g->n_params; i++)
-        s->param_type[i] = g->param[i].frozen && r->frozen_type ? (enum dtype)r->frozen_type(s, i)
-                                                                 : g->param[i].type;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -228,15 +243,19 @@ bool group_has_phase(const struct group *k, enum phase ph)
     return ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in || k->pgrad_in_b : k->pgrad_in_w != 0);
 }
 
-/* NULL: it does. */
+/* Why a row does not take the group's tensors as they are stored; NULL: it does. */
 static const char *formats_refuse(const struct selection *s, const struct kernel_row *r, const struct group *k)
 {
-    const uint32_t types = r->types ? r->types : TAKES(F32);
+    const uint32_t types = r->types ? r->types : TAKES(F32), device = s->dev.rules->layouts;
+    const uint32_t layouts = r->layouts ? r->layouts : device ? device : ROW_ANY_LAYOUT;
+    const struct format *out = &s->tensor[k->out];
     for (int i = -1; i < k->n_in; i++) {
-        int t = i < 0 ? k->out : k->in[i];
+        const int t = i < 0 ? k->out : k->in[i];
+        const struct format *f = &s->tensor[t];
         if (s->g->tensor[t].type != F32) continue;
-        if (!(types & TAKES(s->type[t]))) return "no kernel for this precision";
-        if (r->same_layout && s->layout[t] != s->layout[k->out]) return "input and output in different layouts";
+        if (!(types & TAKES(f->type))) return "no kernel for this precision";
+        if (!(layouts & ROW_LAYOUT(f->layout))) return "no kernel for this layout";
+        if (r->same_layout && f->layout != out->layout) return "input and output in different layouts";
     }
     return NULL;
 }
@@ -305,9 +324,12 @@ static int rows_make(struct selection *s, struct err *e)
 
 size_t select_sample_bytes(const struct selection *s, int tensor)
 {
-    const struct shape *shape = &s->g->tensor[tensor].shape;
-    size_t points = shape->n && shape->d[0] ? (size_t)shape_count(shape) / (size_t)shape->d[0] : 1;
-    return points * (size_t)s->channels[tensor] * dtype_bytes(s->type[tensor]);
+    return format_bytes(&s->tensor[tensor], &s->g->tensor[tensor].shape);
+}
+
+int select_channels(const struct selection *s, int tensor)
+{
+    return (int)format_channels(&s->tensor[tensor], &s->g->tensor[tensor].shape);
 }
 
 size_t select_load_bytes(const struct selection *s, int tensor)
@@ -319,12 +341,20 @@ size_t select_load_bytes(const struct selection *s, int tensor)
 bool select_pads(const struct selection *s, const struct group *k)
 {
     const struct shape *shape = &s->g->tensor[k->in[0]].shape;
-    return shape->n && s->channels[k->in[0]] > shape->d[0];
+    return shape->n && select_channels(s, k->in[0]) > shape->d[0];
+}
+
+bool select_narrows(const struct selection *s, int param) { return s->param[param].type != s->g->param[param].type; }
+
+bool group_narrows(const struct selection *s, const struct group *k)
+{
+    for (int i = 0; i < k->n_param; i++) if (select_narrows(s, k->param[i])) return true;
+    return false;
 }
 
 size_t select_param_bytes(const struct selection *s, int param)
 {
-    return size_align64((size_t)shape_count(&s->g->param[param].shape) * dtype_bytes(s->param_type[param]));
+    return size_align64(format_bytes(&s->param[param], &s->g->param[param].shape));
 }
 
 static void sizes_make(struct selection *s)
@@ -354,19 +384,20 @@ static void sizes_make(struct selection *s)
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e)
 {
     if (max_samples < 1) { err_set(e, E_INTERNAL, "selection for %d samples", max_samples); return NULL; }
+    if (dev->frozen != F32 && !(dev->rules->frozen >> dev->frozen & 1)) {
+        err_set(e, E_CONF, "the %s backend stores no frozen weights as %s", dev->backend, dtype_name(dev->frozen));
+        return NULL;
+    }
     struct arena *mem = arena_new();
     struct selection *s = arena_alloc(mem, sizeof *s);
     *s = (struct selection){.mem = mem, .g = g, .dev = *dev, .max_samples = max_samples};
     s->group = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group);
-    s->type = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->type);
-    s->layout = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->layout);
-    s->channels = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->channels);
-    s->param_layout = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_layout);
-    s->param_type = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param_type);
+    s->tensor = arena_alloc(mem, (size_t)g->n_tensors * sizeof *s->tensor);
+    s->param = arena_alloc(mem, (size_t)(g->n_params + 1) * sizeof *s->param);
     s->group_of = arena_alloc(mem, (size_t)g->n_nodes * sizeof *s->group_of);
     rows_sort(s);
     groups_make(s);
-    layouts_make(s);
+    formats_make(s);
     if (rows_make(s, e)) { select_free(s); return NULL; }
     sizes_make(s);
     if (dev->rules->ask) dev->rules->ask(s);
@@ -381,9 +412,6 @@ size_t group_workspace(const struct group *k, int samples) { return sized(k->wor
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static const char *const layout_text[] = {
-    [LAYOUT_PLAIN] = "plain", [LAYOUT_BLK8] = "blocked8", [LAYOUT_BLK16] = "blocked16", [LAYOUT_LAST] = "last"};
-
 void select_print(const struct selection *s, struct text *out)
 {
     for (int i = 0; i < s->n_groups; i++) {
@@ -391,11 +419,14 @@ void select_print(const struct selection *s, struct text *out)
         text_add(out, "group %d%s%s", i, k->pattern ? " " : "", k->pattern ? k->pattern->text : "");
         for (int j = 0; j < k->n_nodes; j++) text_add(out, " %s", s->g->node[k->node[j]].name);
         if (k->fixed) text_add(out, " fixed");
-        if (select_pads(s, k)) text_add(out, " input in %d channels", s->channels[k->in[0]]);
-        text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n", layout_text[s->layout[k->out]],
-                 k->need_b, k->need_w, k->saved_bytes[0], k->saved_bytes[1], k->workspace_bytes[0],
-                 k->workspace_bytes[1], k->packed_bytes);
+        if (select_pads(s, k)) text_add(out, " input in %d channels", select_channels(s, k->in[0]));
+        text_add(out, " %s keep b %x w %x extra %zu+%zu work %zu+%zu derived %zu\n",
+                 format_layout_name(&s->tensor[k->out]), k->need_b, k->need_w, k->saved_bytes[0], k->saved_bytes[1],
+                 k->workspace_bytes[0], k->workspace_bytes[1], k->packed_bytes);
     }
+    for (int i = 0; i < s->g->n_params; i++)
+        if (select_narrows(s, i))
+            text_add(out, "weight %s %s\n", s->g->param[i].name, dtype_name(s->param[i].type));
 }
 
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out)

@@ -51,13 +51,9 @@ struct selection {
     const struct kernel_row **row; int n_rows;
     /* in execution order: by last node; every node is in exactly one */
     struct group *group; int n_groups;
-    enum layout *layout;                                 /* of each tensor */
-    /* of each tensor, as stored: the graph's F32 may be BF16 here */
-    enum dtype *type;
-    int *channels;                                       /* of each tensor, as stored: those of its shape, or padded */
-    /* of each weight: LAYOUT_PLAIN, or BLK: the backend's blocked form with the same byte count */
-    enum layout *param_layout;
-    enum dtype *param_type;                              /* of each parameter, as stored; trained ones as F32 */
+    /* of each tensor and each parameter, as stored: the graph's F32 may be BF16 here; trained weights are F32. Blocked
+     * weights have the backend's blocked form, with the same byte count. */
+    struct format *tensor, *param;
     int *group_of;                                       /* of each node */
     int max_samples;                                     /* largest micro-batch it was made for */
 };
@@ -73,8 +69,12 @@ void group_explain(struct selection *s, struct group *k, const char *const why[P
 /* 78 when an operator has no kernel on that device (names the node). */
 struct selection *select_make(const struct graph *g, const struct device *dev, int max_samples, struct err *e);
 void select_free(struct selection *s);
+int select_channels(const struct selection *s, int tensor);            /* as stored: those of its shape, or padded */
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
 bool select_pads(const struct selection *s, const struct group *k);  /* its first input is stored in more channels */
+/* Is a parameter stored in another type than the graph has? Of a group: of one of its parameters? */
+bool select_narrows(const struct selection *s, int param);
+bool group_narrows(const struct selection *s, const struct group *k);
 size_t select_param_bytes(const struct selection *s, int param);     /* as stored, whole lines of 64 bytes */
 /* Host bytes of a graph input's largest micro-batch. */
 size_t select_load_bytes(const struct selection *s, int tensor);

@@ -9,8 +9,9 @@ static struct state_row row_of(const struct selection *s, int param)
 {
     const struct param *p = &s->g->param[param];
     return (struct state_row){
-        .name = p->name, .kind = (enum state_kind)p->kind, .param = param, .shape = p->shape, .type = p->type,
-        .stored = s->param_type[param], .layout = s->param_layout[param], .region = IN_PARAM,
+        .name = p->name, .kind = (enum state_kind)p->kind, .param = param,
+        .shape = p->shape, .file = format_plain(p->type),
+        .stored = s->param[param], .region = IN_PARAM,
         .bytes = select_param_bytes(s, param), .owner = -1, .tied = p->n_uses > 1,
         .trained = p->kind == PARAM_WEIGHT && !p->frozen, .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
     };
@@ -23,8 +24,8 @@ static struct state_row beside(struct arena *mem, const struct state_row *weight
     struct state_row r = *weight;
     r.name = arena_printf(mem, "%s.%s", weight->name, name);
     r.kind = kind;
-    r.stored = F32;
-    r.bytes = size_align64((size_t)shape_count(&r.shape) * dtype_bytes(F32));
+    r.stored.type = F32;
+    r.bytes = size_align64(format_bytes(&r.stored, &r.shape));
     r.region = IN_STATE;
     return r;
 }
@@ -51,6 +52,6 @@ uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, b
     uint64_t sum = 0;
     for (int i = 0; i < n; i++)
         if (row[i].kind == kind && (row[i].trained || !trained))
-            sum += (uint64_t)shape_count(&row[i].shape) * dtype_bytes(row[i].stored);
+            sum += format_bytes(&row[i].stored, &row[i].shape);
     return sum;
 }

@@ -8,6 +8,8 @@
 /* the first three equal enum param_kind */
 enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_AVERAGE, STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
+/* The memory that a row is stored in. Everything is on the device; other places are for plans to come. */
+enum home { HOME_DEVICE, HOME_HOST, HOME_FILE };
 #define STATE_NOWHERE SIZE_MAX
 
 struct state_row {
@@ -18,8 +20,9 @@ struct state_row {
     /* index in graph->param, of the buffer's weight for a buffer */
     int param;
     int buffer;                                          /* OPTIMIZER: which of the weight's */
-    struct shape shape; enum dtype type;                 /* logical, as in files */
-    enum dtype stored; enum layout layout;               /* how it is stored in memory */
+    struct shape shape; struct format file;              /* as in files: row-major */
+    struct format stored;                                /* in memory */
+    enum home home;
     enum state_region region;
     size_t bytes;                                        /* stored bytes: whole lines of 64 */
     /* the rank that changes it and writes it to checkpoints; and its replica where replicas share weights out,
@@ -41,7 +44,7 @@ int state_rows_make(struct arena *mem, const struct selection *s, const struct s
 uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, bool trained);
 static inline size_t state_plain_bytes(const struct state_row *r)      /* as files hold it */
 {
-    return (size_t)shape_count(&r->shape) * dtype_bytes(r->type);
+    return format_bytes(&r->file, &r->shape);
 }
 
 #endif

@@ -162,7 +162,7 @@ struct fetch { struct control *control; enum weights_what what; };
 static int finite_check(const struct state_row *r, const void *plain, struct err *e)
 {
     const float *x = plain;
-    int64_t n = r->type == F32 && (r->trained || r->kind != STATE_WEIGHT) ? shape_count(&r->shape) : 0;
+    int64_t n = r->file.type == F32 && (r->trained || r->kind != STATE_WEIGHT) ? shape_count(&r->shape) : 0;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
             return err_set(e, E_NONFINITE, "%s is not finite after the last step; try a smaller train.learning_rate, "

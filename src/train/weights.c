@@ -27,7 +27,7 @@ struct weights_rows weights_rows(const struct placement *pl, enum weights_what w
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
         if (!weights_has(r, what) || (writer >= 0 && placement_writer(pl, r) != writer)) continue;
-        w.entry[w.n] = (struct st_entry){r->name, r->type, r->shape};
+        w.entry[w.n] = (struct st_entry){r->name, r->file.type, r->shape};
         w.row[w.n++] = i;
     }
     return w;
@@ -43,7 +43,7 @@ void weights_rows_free(struct weights_rows *w)
 static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
 {
     void *plain = mem_alloc(state_plain_bytes(r) + 1);
-    int bad = r->type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
     if (!bad) bad = exec_state_set(s, row, plain, e);
     free(plain);
     return bad ? -1 : 0;

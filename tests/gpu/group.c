@@ -145,8 +145,8 @@ static void extent(const struct net *t, int tensor, size_t *channels, size_t *po
 static bool blocked(const struct net *t, int tensor)
 {
     const struct shape *s = &t->g->tensor[tensor].shape;
-    bool padded = s->n && t->s->channels[tensor] != s->d[0];
-    return t->s->layout[tensor] == LAYOUT_BLK8 || t->s->layout[tensor] == LAYOUT_BLK16 || padded;
+    bool padded = s->n && select_channels(t->s, tensor) != s->d[0];
+    return t->s->tensor[tensor].layout == LAYOUT_BLOCKED || padded;
 }
 
 /* Row-major values to the backend; what the type rounds is rounded in `plain` too. */
@@ -156,17 +156,17 @@ void put(struct net *t, int tensor, void *to, void *plain)
     size_t ch, pts, n = count(t, tensor);
     if (blocked(t, tensor)) {
         if (t->ops->tensor_import(t->b, tensor, t->n, to, plain, &e)) die("import", &e);
-        for (size_t i = 0; t->s->type[tensor] == BF16 && i < n; i++)
+        for (size_t i = 0; t->s->tensor[tensor].type == BF16 && i < n; i++)
             ((float *)plain)[i] = from_bf16(to_bf16(((float *)plain)[i]));
         return;
     }
     if (t->g->tensor[tensor].type != F32) { move(t, to, plain, n * dtype_bytes(t->g->tensor[tensor].type)); return; }
     extent(t, tensor, &ch, &pts);
-    bool half = t->s->type[tensor] == BF16;
+    bool half = t->s->tensor[tensor].type == BF16;
     float *x = plain, *wide = malloc(n * 4 + 1);
     uint16_t *narrow = malloc(n * 2 + 1);
     for (size_t i = 0; i < n; i++) {
-        size_t at = place(t->s->layout[tensor], i / (ch * pts), i / pts % ch, i % pts, ch, pts);
+        size_t at = place(t->s->tensor[tensor].layout, i / (ch * pts), i / pts % ch, i % pts, ch, pts);
         narrow[at] = to_bf16(x[i]);
         if (half) x[i] = from_bf16(narrow[at]);
         wide[at] = x[i];
@@ -186,11 +186,11 @@ float *get(struct net *t, int tensor, const void *from)
         return x;
     }
     extent(t, tensor, &ch, &pts);
-    bool half = t->s->type[tensor] == BF16;
+    bool half = t->s->tensor[tensor].type == BF16;
     void *raw = malloc(n * 4 + 1);
     move(t, raw, from, n * (half ? 2 : 4));
     for (size_t i = 0; i < n; i++) {
-        size_t at = place(t->s->layout[tensor], i / (ch * pts), i / pts % ch, i % pts, ch, pts);
+        size_t at = place(t->s->tensor[tensor].layout, i / (ch * pts), i / pts % ch, i % pts, ch, pts);
         x[i] = half ? from_bf16(((uint16_t *)raw)[at]) : ((float *)raw)[at];
     }
     free(raw);

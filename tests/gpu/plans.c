@@ -76,7 +76,7 @@ static void conv_visit(struct run *r, const struct selection *s, const struct no
 {
     const struct graph *g = s->g;
     const bool turned = n->op->category == OP_CONV_TRANSPOSED;
-    const int from = s->channels[n->in[0]], to = (int)g->tensor[n->out].shape.d[0];
+    const int from = select_channels(s, n->in[0]), to = (int)g->tensor[n->out].shape.d[0];
     struct window w;
     struct err e = {0};
     if (window_of_product(n, &g->tensor[n->in[0]].shape, &w, &e)) {

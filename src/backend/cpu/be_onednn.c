@@ -116,34 +116,47 @@ static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c
     return k->run(b, k, c, e);
 }
 
+static void weights_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+{
+    const struct node *n = &b->g->node[k->node[0]];
+    struct weight_form f = weight_form(b, n->param[0]);
+    if (k->row[PH_FWD] && k->row[PH_FWD]->pack) k->row[PH_FWD]->pack(b, k, param, packed);
+    else if (!f.in_plain) weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
+}
+
 static int onednn_pack(struct be *b, int group, void *const *param, void *packed, struct err *e)
 {
     const struct group *k = &b->s->group[group];
-    const struct node *n = &b->g->node[k->node[0]];
-    struct weight_form f = weight_form(b, n->param[0]);
-    if (k->row[PH_FWD] && k->row[PH_FWD]->pack) {
-        k->row[PH_FWD]->pack(b, k, param, packed);
-        return 0;
-    }
-    if (!f.in_plain) weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
+    const int weight = k->param[0];
+    float *wide = select_narrows(b->s, weight) ? mem_alloc(graph_param_bytes(b->g, weight)) : NULL;
+    if (wide) format_widen(&b->s->param[weight], &b->g->param[weight].shape, param[0], wide);
+    weights_pack(b, k, wide ? (void *[]){wide} : param, packed);
+    free(wide);
     return 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* Values of another type go through floats in the stored order. */
 static int onednn_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
     struct weight_form f = weight_form(b, param);
-    if (f.lanes > 1) weight_to_blocked(storage, plain, &f, false);
-    else memcpy(storage, plain, graph_param_bytes(b->g, param));
-    return 0;
+    if (f.lanes == 1) return host_param_import(b->s, param, storage, plain, e);
+    if (!select_narrows(b->s, param)) { weight_to_blocked(storage, plain, &f, false); return 0; }
+    float *blocked = mem_alloc(graph_param_bytes(b->g, param));
+    weight_to_blocked(blocked, plain, &f, false);
+    int bad = host_param_import(b->s, param, storage, blocked, e);
+    free(blocked);
+    return bad;
 }
 
 static int onednn_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
     struct weight_form f = weight_form(b, param);
-    if (f.lanes > 1) weight_to_plain(plain, storage, &f);
-    else memcpy(plain, storage, graph_param_bytes(b->g, param));
+    float *wide = f.lanes > 1 && select_narrows(b->s, param) ? mem_alloc(graph_param_bytes(b->g, param)) : NULL;
+    if (f.lanes == 1 || wide) host_param_export(b->s, param, wide ? wide : plain, storage);
+    if (f.lanes > 1) weight_to_plain(plain, wide ? wide : storage, &f);
+    free(wide);
     return 0;
 }
 

@@ -114,10 +114,10 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     return NULL;
 }
 
-/* Blocked tensors are copied. */
+/* Tensors that are not plain are copied. */
 static struct be_kernel *attention_any_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
+    bool blocked = tensor_lanes(b, like->node->in[0]) > 1 || tensor_lanes(b, like->node->out) > 1;
     return blocked ? cpu_convert_make(b, like, 1, attention_make, e) : attention_make(b, like, e);
 }
 
@@ -127,5 +127,6 @@ static size_t attention_workspace(const struct selection *s, const struct group 
 }
 
 const struct kernel_row cpu_rows_attention[] = {
-    {.name = "sgemm", .pattern = PATTERN_OP("attention"), .workspace = attention_workspace, .make = attention_any_make},
+    {.name = "sgemm", .pattern = PATTERN_OP("attention"), .layouts = ROW_ANY_LAYOUT,
+     .workspace = attention_workspace, .make = attention_any_make},
     {0}};

@@ -161,7 +161,7 @@ static struct be_kernel *repeat_make(struct be *b, const struct be_kernel *like,
 /* Its output may have any layout; what follows is usually a convolution. */
 static enum layout repeat_layout(const struct selection *s, const struct node *n)
 {
-    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_NONE : layout_blocked(&s->dev);
+    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_NONE : LAYOUT_BLOCKED;
 }
 
 const struct kernel_row cpu_rows_channels[] = {

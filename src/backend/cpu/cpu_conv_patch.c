@@ -23,8 +23,8 @@ static bool is_patch(const struct selection *s, const struct node *n)
 bool cpu_conv_patch(const struct selection *s, const struct node *n)
 {
     const int64_t in = s->g->tensor[n->in[0]].shape.d[0], out = s->g->tensor[n->out].shape.d[0];
-    const int lanes = layout_lanes(s->layout[n->out]);
-    return lanes > 1 && s->layout[n->in[0]] == s->layout[n->out] && in <= PATCH_BLOCKS * lanes &&
+    const int lanes = format_lanes(&s->tensor[n->out]);
+    return lanes > 1 && s->tensor[n->in[0]].layout == s->tensor[n->out].layout && in <= PATCH_BLOCKS * lanes &&
            out <= PATCH_BLOCKS * lanes && is_patch(s, n);
 }
 
@@ -85,12 +85,12 @@ static const char *patch_refuses(const struct selection *s, const struct group *
 /* A transposed convolution's kernels take blocks, or make plain copies anyway, and a convolution reads the output. */
 static enum layout turned_layout(const struct selection *s, const struct node *n)
 {
-    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : layout_blocked(&s->dev);
+    return s->g->tensor[n->out].shape.d[0] % s->dev.block ? LAYOUT_PLAIN : LAYOUT_BLOCKED;
 }
 
 static enum layout turned_param_layout(const struct selection *s, const struct node *n, int slot)
 {
-    return !slot && cpu_conv_patch(s, n) ? s->layout[n->out] : LAYOUT_NONE;
+    return !slot && cpu_conv_patch(s, n) ? s->tensor[n->out].layout : LAYOUT_NONE;
 }
 
 static size_t patch_workspace(const struct selection *s, const struct group *k) { return CPU_CONV_WORK; }

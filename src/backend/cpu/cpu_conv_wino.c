@@ -12,8 +12,8 @@ static bool wino_shape_of(const struct selection *s, const struct node *n, int s
     if (!node_attr_is(n, "kernel", 3) || !node_attr_is(n, "stride", 1) || !node_attr_is(n, "padding", 1) ||
         !node_attr_is(n, "dilation", 1) || !node_attr_is(n, "groups", 1))
         return false;
-    if (s->layout[n->in[0]] != s->layout[n->out]) return false;
-    *w = (struct wino_shape){.n = samples, .lanes = layout_lanes(s->layout[n->out]), .in = in->d[0], .out = out->d[0]};
+    if (s->tensor[n->in[0]].layout != s->tensor[n->out].layout) return false;
+    *w = (struct wino_shape){.n = samples, .lanes = format_lanes(&s->tensor[n->out]), .in = in->d[0], .out = out->d[0]};
     for (int i = 0; i < 3; i++) w->size[i] = in->d[1 + i];
     return wino_takes(w);
 }

@@ -88,8 +88,9 @@ struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, i
 {
     struct be_kernel inner = *like;
     inner.lanes = lanes;
-    inner.taken = copies_bytes(b, &inner);
-    if (kernel_workspace(b, like, inner.taken, e)) return NULL;
+    const size_t copies = copies_bytes(b, &inner);
+    inner.taken += copies;
+    if (kernel_workspace(b, like, copies, e)) return NULL;
     struct be_kernel *made = make(b, &inner, e);
     if (!made) return NULL;
     struct convert_kernel *k = kernel_new(like, sizeof *k);

@@ -54,6 +54,10 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
 /* The kernel of `make` for tensors that all have `lanes`, with copies of tensors that do not. */
 struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                    struct err *e);
+/* The kernel on widened copies of the weights that are stored in other types (cpu_widen.c); it owns `inner`. Bytes of
+ * the copies, at the beginning of the workspace. */
+struct be_kernel *cpu_widen_make(struct be *b, struct be_kernel *inner);
+size_t cpu_widen_work(const struct be *b, const struct group *k);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
 /* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */
@@ -103,13 +107,11 @@ struct matmul { int64_t m, n, k; struct matrix a, b; bool acc; };
 int matmul_run(struct matmul g, float *c, int64_t ld, struct err *e);
 
 /* ---- layouts --------------------------------------------------------------------------------- */
-int layout_lanes(enum layout l);                         /* 1, 8, 16 */
-enum layout layout_blocked(const struct device *d);      /* with its block; LAYOUT_PLAIN if that is 1 */
 static inline const struct node *group_node(const struct selection *s, const struct group *k)   /* the first */
 {
     return &s->g->node[k->node[0]];
 }
-int tensor_lanes(const struct be *b, int tensor);
+int tensor_lanes(const struct be *b, int tensor);        /* LAYOUT_LAST: one block of all channels */
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
 bool node_attr_is(const struct node *n, const char *name, int64_t value);   /* all of an attribute's values */
 static inline size_t tensor_bytes(const struct be *b, int tensor, int n) { return host_tensor_bytes(b->g, tensor, n); }

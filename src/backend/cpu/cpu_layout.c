@@ -2,12 +2,11 @@
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
 
-int layout_lanes(enum layout l) { return l == LAYOUT_BLK16 ? 16 : l == LAYOUT_BLK8 ? 8 : 1; }
-enum layout layout_blocked(const struct device *d)
+int tensor_lanes(const struct be *b, int tensor)
 {
-    return d->block == 16 ? LAYOUT_BLK16 : d->block == 8 ? LAYOUT_BLK8 : LAYOUT_PLAIN;
+    const struct format *f = &b->s->tensor[tensor];
+    return f->layout == LAYOUT_LAST ? (int)b->g->tensor[tensor].shape.d[0] : format_lanes(f);
 }
-int tensor_lanes(const struct be *b, int tensor) { return layout_lanes(b->s->layout[tensor]); }
 
 int64_t shape_points(const struct shape *s)
 {
@@ -29,7 +28,7 @@ struct weight_form weight_form(const struct be *b, int param)
     struct weight_form f = {.out = p->shape.d[0],
                             .in = p->shape.n > 1 ? p->shape.d[1] : 1,
                             .points = 1,
-                            .lanes = layout_lanes(b->s->param_layout[param])};
+                            .lanes = format_lanes(&b->s->param[param])};
     for (int i = 2; i < p->shape.n; i++) f.points *= p->shape.d[i];
     f.in_plain = f.lanes > 1 && f.in % f.lanes != 0;
     return f;

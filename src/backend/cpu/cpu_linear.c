@@ -107,12 +107,12 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     return &k->base;
 }
 
-/* Blocked tensors are copied. */
+/* Tensors that are not plain are copied. */
 static struct be_kernel *linear_any_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    bool blocked = tensor_lanes(b, like->node->in[0]) > 1;
+    bool blocked = tensor_lanes(b, like->node->in[0]) > 1 || tensor_lanes(b, like->node->out) > 1;
     return blocked ? cpu_convert_make(b, like, 1, linear_make, e) : linear_make(b, like, e);
 }
 
 const struct kernel_row cpu_rows_linear[] = {
-    {.name = "sgemm", .pattern = PATTERN_OP("linear"), .make = linear_any_make}, {0}};
+    {.name = "sgemm", .pattern = PATTERN_OP("linear"), .layouts = ROW_ANY_LAYOUT, .make = linear_any_make}, {0}};

@@ -158,8 +158,9 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
 {
     const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
-    int lanes = tensor_lanes(b, n->in[0]);
-    bool mixed = lanes != tensor_lanes(b, like->k->out);
+    bool last = b->s->tensor[n->in[0]].layout == LAYOUT_LAST;
+    int lanes = like->lanes ? like->lanes : last ? 1 : tensor_lanes(b, n->in[0]);
+    bool mixed = lanes != tensor_lanes(b, like->k->out) || last;
     for (int i = 1; i < like->k->n_in; i++) mixed |= lanes != tensor_lanes(b, like->k->in[i]);
     if (mixed && !like->lanes) return cpu_convert_make(b, like, lanes, norm_make, e);
     struct norm_kernel *k = kernel_new(like, sizeof *k);
@@ -189,7 +190,9 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
 /* Backward reads each element of the output's gradient before it writes the same element. So one result needs no memory
  * of its own: the masked gradient, or the input's gradient if there is no addition. */
 const struct kernel_row cpu_rows_norm[] = {
-    {.name = "batch norm", .pattern = PATTERN_OP("batch_norm"), .grad_over = 1, .make = norm_make},
-    {.name = "batch norm", .pattern = &pattern_bn_relu, .grad_over = 1, .make = norm_make},
-    {.name = "batch norm", .pattern = &pattern_bn_add_relu, .grad_over = 2, .make = norm_make},
+    {.name = "batch norm", .pattern = PATTERN_OP("batch_norm"), .layouts = ROW_ANY_LAYOUT, .grad_over = 1,
+     .make = norm_make},
+    {.name = "batch norm", .pattern = &pattern_bn_relu, .layouts = ROW_ANY_LAYOUT, .grad_over = 1, .make = norm_make},
+    {.name = "batch norm", .pattern = &pattern_bn_add_relu, .layouts = ROW_ANY_LAYOUT, .grad_over = 2,
+     .make = norm_make},
     {0}};

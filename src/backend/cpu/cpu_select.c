@@ -28,8 +28,8 @@ static enum layout layout_of(const struct selection *s, int tensor)
     const struct node *n = producer < 0 ? NULL : &s->g->node[producer];
     if (!n || !n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
-        if (s->layout[n->in[i]] != s->layout[n->in[0]] && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
-    return s->layout[n->in[0]];
+        if (s->tensor[n->in[i]].layout != s->tensor[n->in[0]].layout && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
+    return s->tensor[n->in[0]].layout;
 }
 
 static void sizes(const struct selection *s, struct group *k, size_t beside)
@@ -47,11 +47,12 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         struct err refusal = {0};
         struct be_kernel as = *like;
         as.run = r->run;
+        as.taken += cpu_widen_work(b, like->k);
         struct be_kernel *k = r->make ? r->make(b, &as, &refusal) : kernel_new(&as, sizeof as);
         if (k) {
             k->row = r;
             if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
-            return k;
+            return group_narrows(b->s, like->k) ? cpu_widen_make(b, k) : k;
         }
         last = refusal;
         if (refusal.code == E_DEVICE) break;
@@ -110,7 +111,9 @@ static void library_ask(struct selection *s)
     omp_set_num_threads(threads);
 }
 
-const struct select_rules onednn_rules = {.hardware = "cpu", .rows = rows, .layout = layout_of, .sizes = sizes,
+const struct select_rules onednn_rules = {.hardware = "cpu", .rows = rows, .layout = layout_of,
+                                          .layouts = ROW_LAYOUT(LAYOUT_PLAIN) | ROW_LAYOUT(LAYOUT_BLOCKED),
+                                          .frozen = HOST_FROZEN, .sizes = sizes,
                                           .ask = library_ask};
 
 /* One core of a current server. */

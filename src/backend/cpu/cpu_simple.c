@@ -62,8 +62,8 @@ static bool scales(const struct graph *g, const struct node *n) { return factors
 /* With one point a channel every layout is the same. */
 static const char *multiply_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    enum layout l = s->layout[k->out];
-    bool takes = s->layout[k->in[0]] == l && (scales(s->g, group_node(s, k)) || s->layout[k->in[1]] == l);
+    enum layout l = s->tensor[k->out].layout;
+    bool takes = s->tensor[k->in[0]].layout == l && (scales(s->g, group_node(s, k)) || s->tensor[k->in[1]].layout == l);
     return takes ? NULL : "different layouts";
 }
 
@@ -250,7 +250,7 @@ static int flatten_backward_run(struct be *b, struct be_kernel *base, const stru
 
 static const char *flatten_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return s->layout[k->out] == LAYOUT_PLAIN ? NULL : "output in blocks of channels";
+    return s->tensor[k->out].layout == LAYOUT_PLAIN ? NULL : "output in blocks of channels";
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -268,22 +268,23 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
 }
 
 const struct kernel_row cpu_rows_simple[] = {
-    {.name = "relu", .pattern = PATTERN_OP("relu"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
-     .make = simple_make, .run = relu_forward_run},
-    {.name = "relu", .pattern = PATTERN_OP("relu"), .phases = ROW_BACKWARD, .same_layout = true, .make = simple_make,
-     .run = relu_backward_run},
-    {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .same_layout = true, .make = simple_make,
-     .run = unary_run},
-    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_PHASE(PH_FWD), .refuses = multiply_refuses,
-     .make = simple_make, .run = multiply_forward_run},
+    {.name = "relu", .pattern = PATTERN_OP("relu"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
+     .same_layout = true, .make = simple_make, .run = relu_forward_run},
+    {.name = "relu", .pattern = PATTERN_OP("relu"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
+     .same_layout = true, .make = simple_make, .run = relu_backward_run},
+    {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .layouts = ROW_ANY_LAYOUT, .same_layout = true,
+     .make = simple_make, .run = unary_run},
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_PHASE(PH_FWD),
+     .refuses = multiply_refuses, .make = simple_make, .run = multiply_forward_run},
     {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_BACKWARD, .refuses = multiply_refuses,
      .make = simple_make, .run = multiply_backward_run},
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
-    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .make = simple_make, .run = depth_run},
-    {.name = "add", .pattern = PATTERN_OP("add"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
-     .refuses = add_refuses, .make = simple_make, .run = add_forward_run},
-    {.name = "add", .pattern = PATTERN_OP("add"), .phases = ROW_BACKWARD, .same_layout = true, .refuses = add_refuses,
-     .make = simple_make, .run = add_backward_run},
+    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
+     .make = simple_make, .run = depth_run},
+    {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
+     .same_layout = true, .refuses = add_refuses, .make = simple_make, .run = add_forward_run},
+    {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
+     .same_layout = true, .refuses = add_refuses, .make = simple_make, .run = add_backward_run},
     {.name = "concat", .pattern = PATTERN_OP("concat"), .make = simple_make, .run = concat_run},
     /* the output has one point a channel, so its layout is both plain and blocked */
     {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_PHASE(PH_FWD), .make = simple_make,
@@ -294,9 +295,9 @@ const struct kernel_row cpu_rows_simple[] = {
      .refuses = max_pool_refuses, .make = max_pool_make, .run = max_forward_run},
     {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_BACKWARD, .same_layout = true,
      .refuses = max_pool_refuses, .make = max_pool_make, .run = max_backward_run},
-    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .phases = ROW_PHASE(PH_FWD), .refuses = flatten_refuses,
-     .run = flatten_forward_run},
-    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .phases = ROW_BACKWARD, .refuses = flatten_refuses,
-     .run = flatten_backward_run},
+    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
+     .refuses = flatten_refuses, .run = flatten_forward_run},
+    {.name = "flatten", .pattern = PATTERN_OP("flatten"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
+     .refuses = flatten_refuses, .run = flatten_backward_run},
     {.name = "embedding", .pattern = PATTERN_OP("embedding"), .run = embedding_run},
     {0}};

@@ -1,9 +1,9 @@
 /* The inside of the cuda backend, shared by be_cuda.c and cuda_*.c only.
  *
- * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library calls and
- * own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their gradients
- * and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With bfloat16
- * activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made again
+ * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library
+ * calls and own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their
+ * gradients and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With
+ * bfloat16 activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made again
  * after every step.
  *
  * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which are in kernels/. See
@@ -92,14 +92,17 @@ int cuda_tensor_take(struct be *b, int tensor, int n, void *storage, int ticket,
 int cuda_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e);
 int cuda_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e);
 
-static inline enum ktype type_of(const struct be *b, int tensor) { return b->s->type[tensor] == BF16 ? K_BF16 : K_F32; }
+static inline enum ktype type_of(const struct be *b, int tensor)
+{
+    return b->s->tensor[tensor].type == BF16 ? K_BF16 : K_F32;
+}
 static inline enum dnn_type product_type(const struct be *b)
 {
     return b->s->dev.precision == BFLOAT16 ? DNN_BF16 : b->s->dev.precision == TF32 ? DNN_TF32 : DNN_F32;
 }
 static inline int channels(const struct be *b, int tensor) { return (int)b->g->tensor[tensor].shape.d[0]; }
 /* As stored: padded with zeros if this is more than channels(). */
-static inline int stored(const struct be *b, int tensor) { return b->s->channels[tensor]; }
+static inline int stored(const struct be *b, int tensor) { return select_channels(b->s, tensor); }
 static inline bool padded(const struct be *b, int tensor) { return stored(b, tensor) > channels(b, tensor); }
 static inline int64_t points(const struct be *b, int tensor)
 {

@@ -53,7 +53,8 @@ static int overlap_run(struct be *b, struct be_kernel *k, const struct be_call *
 }
 
 const struct kernel_row cuda_rows_segment[] = {
-    {.name = "cross entropy of points", .pattern = PATTERN_OP("softmax_cross_entropy"), .types = CUDA_TYPES, .cost = 0.9,
+    {.name = "cross entropy of points", .pattern = PATTERN_OP("softmax_cross_entropy"), .types = CUDA_TYPES,
+     .cost = 0.9,
      .refuses = point_entropy_refuses, .make = segment_make, .run = point_entropy_run},
     {.name = "dice", .pattern = PATTERN_OP("dice"), .types = CUDA_TYPES, .make = segment_make, .run = dice_run},
     {.name = "dice", .pattern = PATTERN_OP("dice_ce"), .types = CUDA_TYPES, .make = segment_make, .run = dice_run},

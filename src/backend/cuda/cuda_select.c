@@ -24,7 +24,7 @@ static int padded(const struct selection *s, int tensor)
     enum { PADDED = 8 };
     const struct graph *g = s->g;
     const struct tensor *t = &g->tensor[tensor];
-    if (s->type[tensor] != BF16 || s->layout[tensor] != LAYOUT_LAST) return 0;
+    if (s->tensor[tensor].type != BF16 || s->tensor[tensor].layout != LAYOUT_LAST) return 0;
     if (t->producer >= 0 || t->needs_grad || tensor == g->output || t->shape.d[0] >= PADDED) return 0;
     for (int i = 0; i < t->n_readers; i++) {
         const struct node *n = &g->node[t->reader[i]];
@@ -38,7 +38,7 @@ static size_t weight_count(const struct selection *s, const struct group *k)
 {
     size_t n = (size_t)shape_count(&s->g->param[k->param[0]].shape);
     if (!select_pads(s, k)) return n;
-    return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)s->channels[k->in[0]];
+    return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)select_channels(s, k->in[0]);
 }
 
 /* Libraries choose among kernels by their workspace, and one piece serves all layers. It holds a library's kernel and,

@@ -67,5 +67,6 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "slice", .pattern = PATTERN_OP("slice"), .types = CUDA_TYPES, .run = slice_run},
     {.name = "prepend", .pattern = PATTERN_OP("prepend"), .types = CUDA_TYPES, .run = prepend_run},
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
-    {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make, .run = attention_run},
+    {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,
+     .run = attention_run},
     {0}};

@@ -17,7 +17,7 @@ static void filter_turn(float *to, const float *from, const struct shape *s, boo
 
 int cuda_param_import(struct be *b, int param, void *storage, const void *plain, struct err *e)
 {
-    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_up(b, storage, plain, graph_param_bytes(b->g, param), e);
+    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_up(b, storage, plain, graph_param_bytes(b->g, param), e);
     float *turned = mem_alloc(graph_param_bytes(b->g, param));
     filter_turn(turned, plain, &b->g->param[param].shape, true);
     int bad = cuda_up(b, storage, turned, graph_param_bytes(b->g, param), e);
@@ -28,7 +28,7 @@ int cuda_param_import(struct be *b, int param, void *storage, const void *plain,
 int cuda_param_export(struct be *b, int param, void *plain, const void *storage, struct err *e)
 {
     size_t bytes = graph_param_bytes(b->g, param);
-    if (b->s->param_layout[param] != LAYOUT_LAST) return cuda_down(b, plain, storage, bytes, e);
+    if (b->s->param[param].layout != LAYOUT_LAST) return cuda_down(b, plain, storage, bytes, e);
     float *last = mem_alloc(bytes);
     int bad = cuda_down(b, last, storage, bytes, e);
     if (!bad) filter_turn(plain, last, &b->g->param[param].shape, false);
@@ -39,8 +39,8 @@ int cuda_param_export(struct be *b, int param, void *plain, const void *storage,
 static bool as_loaded(const struct be *b, int tensor)
 {
     const struct tensor *t = &b->g->tensor[tensor];
-    return b->s->type[tensor] == t->type &&
-           (t->type != F32 || points(b, tensor) == 1 || b->s->layout[tensor] == LAYOUT_PLAIN);
+    return b->s->tensor[tensor].type == t->type &&
+           (t->type != F32 || points(b, tensor) == 1 || b->s->tensor[tensor].layout == LAYOUT_PLAIN);
 }
 
 static size_t plain_size(const struct be *b, int tensor, int n)

@@ -54,7 +54,7 @@ static bool is_meagre(const struct selection *s, const struct group *k)
     const struct node *n = group_node(s, k);
     int64_t groups = n->attr[op_attr(n->op, "groups")].i[0], in = s->g->tensor[n->in[0]].shape.d[0],
             out = s->g->tensor[n->out].shape.d[0];
-    return groups > 1 && (groups == in || groups == out) && layout_lanes(s->layout[n->out]) == 1;
+    return groups > 1 && (groups == in || groups == out) && format_lanes(&s->tensor[n->out]) == 1;
 }
 
 const char *cpu_single_channels_refuse(const struct selection *s, const struct group *k, enum phase ph)
@@ -373,7 +373,7 @@ static const char *depthwise_refuses(const struct selection *s, const struct gro
 {
     const struct node *n = group_node(s, k);
     bool takes = n->attr[op_attr(n->op, "groups")].i[0] > 1 && s->g->tensor[n->in[0]].shape.n == 3 &&
-                 layout_lanes(s->param_layout[n->param[0]]) > 1;
+                 format_lanes(&s->param[n->param[0]]) > 1;
     return takes ? NULL : "";
 }
 
@@ -385,12 +385,12 @@ static enum layout conv_layout(const struct selection *s, const struct node *n)
     int64_t groups = n->attr[op_attr(n->op, "groups")].i[0];
     bool blocks = out->d[0] % s->dev.block == 0 &&
                   (groups == 1 || (groups == in->d[0] && groups == out->d[0] && in->n == 3));
-    return blocks ? layout_blocked(&s->dev) : LAYOUT_PLAIN;
+    return blocks ? LAYOUT_BLOCKED : LAYOUT_PLAIN;
 }
 
 static enum layout conv_param_layout(const struct selection *s, const struct node *n, int slot)
 {
-    return slot ? LAYOUT_NONE : s->layout[n->out];
+    return slot ? LAYOUT_NONE : s->tensor[n->out].layout;
 }
 
 /* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), products at most 4 MiB
@@ -400,7 +400,7 @@ static size_t conv_workspace(const struct selection *s, const struct group *k) {
 /* Transposed weights are for input gradients. */
 static size_t conv_packed(const struct selection *s, const struct group *k)
 {
-    bool blocked = s->param_layout[k->param[0]] != LAYOUT_PLAIN &&
+    bool blocked = s->param[k->param[0]].layout != LAYOUT_PLAIN &&
                    s->g->param[k->param[0]].shape.d[1] % s->dev.block == 0;
     return blocked && k->grad_in & 1 ? size_align64(graph_param_bytes(s->g, k->param[0])) : 0;
 }

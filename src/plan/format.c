@@ -1,0 +1,96 @@
+/* Formats: bytes, and conversions from and to floats. */
+#include <math.h>
+#include "base/half.h"
+#include "base/mem.h"
+#include "plan/format.h"
+
+const char *format_layout_name(const struct format *f)
+{
+    return f->layout == LAYOUT_LAST      ? "last"
+           : f->layout == LAYOUT_BLOCKED ? f->block == 16 ? "blocked16" : "blocked8"
+                                         : "plain";
+}
+
+int64_t format_channels(const struct format *f, const struct shape *s)
+{
+    int64_t c = s->n ? s->d[0] : 1;
+    return (c + f->block - 1) / f->block * f->block;
+}
+
+static int64_t rows_of(const struct shape *s) { return s->n ? s->d[0] : 1; }
+
+size_t format_bytes(const struct format *f, const struct shape *s)
+{
+    int64_t n = shape_count(s);
+    if (s->n && s->d[0]) n = n / s->d[0] * format_channels(f, s);
+    size_t values = (size_t)n * dtype_bytes(f->type);
+    return f->scale == SCALE_NONE ? values : size_align64(values) + (size_t)rows_of(s) * sizeof(float);
+}
+
+/* ---- rows with factors ------------------------------------------------------------------------------------------- */
+
+static float *factors_of(const struct format *f, const struct shape *s, const void *stored)
+{
+    return (float *)(uintptr_t)((const char *)stored + size_align64((size_t)shape_count(s) * dtype_bytes(f->type)));
+}
+
+/* The row of the i-th stored value. In blocks, the values of `block` rows take turns. */
+static int64_t row_of(const struct format *f, const struct shape *s, int64_t i)
+{
+    const int64_t lanes = f->layout == LAYOUT_BLOCKED ? f->block : 1, block = shape_count(s) / rows_of(s) * lanes;
+    return i / block * lanes + i % lanes;
+}
+
+static void codes_widen(const struct format *f, const struct shape *s, const int8_t *q, float *to)
+{
+    const float *factor = factors_of(f, s, q);
+    for (int64_t i = 0, n = shape_count(s); i < n; i++) to[i] = (float)((double)q[i] * factor[row_of(f, s, i)] / 127);
+}
+
+static void codes_narrow(const struct format *f, const struct shape *s, const float *x, int8_t *q)
+{
+    enum { F16_MOST = 65504 };
+    const int64_t n = shape_count(s);
+    float *factor = factors_of(f, s, q);
+    for (int64_t r = 0; r < rows_of(s); r++) factor[r] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float *most = &factor[row_of(f, s, i)], abs = fabsf(x[i]);
+        *most = !isfinite(abs) ? NAN : abs > *most ? abs : *most;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float most = factor[row_of(f, s, i)], half = most > F16_MOST ? most : f16_widen(f16_narrow(most));
+        const double w = most > F16_MOST ? x[i] : f16_widen(f16_narrow(x[i]));
+        q[i] = (int8_t)(half > 0 ? rint(w * 127 / half) : 0);
+    }
+    for (int64_t r = 0; r < rows_of(s); r++)
+        if (factor[r] <= F16_MOST) factor[r] = f16_widen(f16_narrow(factor[r]));
+}
+
+/* ---- all types --------------------------------------------------------------------------------------------------- */
+
+void format_widen(const struct format *f, const struct shape *s, const void *stored, float *to)
+{
+    const uint16_t *half = stored;
+    const int64_t n = shape_count(s);
+    if (f->type == I8) codes_widen(f, s, stored, to);
+    else if (f->type == F32) memcpy(to, stored, (size_t)n * sizeof *to);
+    else for (int64_t i = 0; i < n; i++) to[i] = f->type == F16 ? f16_widen(half[i]) : bf16_widen(half[i]);
+}
+
+static int64_t halves_narrow(enum dtype type, int64_t n, const float *x, uint16_t *half)
+{
+    int64_t bad = -1;
+    for (int64_t i = 0; i < n; i++) {
+        half[i] = type == F16 ? f16_narrow(x[i]) : bf16_narrow(x[i]);
+        if (bad < 0 && isfinite(x[i]) && isinf(type == F16 ? f16_widen(half[i]) : bf16_widen(half[i]))) bad = i;
+    }
+    return bad;
+}
+
+int64_t format_narrow(const struct format *f, const struct shape *s, const float *from, void *stored)
+{
+    if (f->type == BF16 || f->type == F16) return halves_narrow(f->type, shape_count(s), from, stored);
+    if (f->type == I8) codes_narrow(f, s, from, stored);
+    else memcpy(stored, from, (size_t)shape_count(s) * sizeof *from);
+    return -1;
+}
