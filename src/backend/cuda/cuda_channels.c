@@ -69,6 +69,8 @@ const struct kernel_row cuda_rows_channels[] = {
     {.name = "prelu", .pattern = PATTERN_OP("prelu"), .types = CUDA_TYPES, .make = prelu_make, .run = prelu_run},
     {.name = "repeat", .pattern = PATTERN_OP("repeat"), .types = CUDA_TYPES, .run = repeat_run},
     {.name = "softmax", .pattern = PATTERN_OP("softmax"), .types = CUDA_TYPES, .run = softmax_run},
-    {.name = "group norm", .pattern = PATTERN_OP("group_norm"), .types = CUDA_TYPES, .make = group_norm_make, .run = group_norm_run},
-    {.name = "group norm", .pattern = PATTERN_OP("instance_norm"), .types = CUDA_TYPES, .make = group_norm_make, .run = group_norm_run},
+    {.name = "group norm", .pattern = PATTERN_OP("group_norm"), .types = CUDA_TYPES, .make = group_norm_make,
+     .run = group_norm_run},
+    {.name = "group norm", .pattern = PATTERN_OP("instance_norm"), .types = CUDA_TYPES, .make = group_norm_make,
+     .run = group_norm_run},
     {0}};

@@ -1,10 +1,10 @@
 /* The inside of the cuda backend, shared by be_cuda.c and cuda_*.c only.
  *
- * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library
- * calls and own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their
+ * A kernel is made once (kernel_row.make), keyed by (group, phase, samples, train); running it enqueues library calls
+ * and own kernels on the stream. Activations are channels last, in float or bfloat16 as selected; weights, their
  * gradients and the optimizer's state are in float. Weights of convolutions are [out][points][in / groups]. With
- * bfloat16 activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made again
- * after every step.
+ * bfloat16 activations, convolutions and products read a bfloat16 copy of their weights (be_call.packed), which is made
+ * again after every step.
  *
  * This folder: cuDNN (cuda_dnn*.c), cuBLASLt (cuda_gemm.c) and the calls of own kernels, which are in kernels/. See
  * docs/design/cuda.md. */
