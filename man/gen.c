@@ -70,9 +70,10 @@ static void rates(struct text *out)
 
 static void attribute(struct text *out, const struct attr_kind *a)
 {
-    static const char *const type[] = {"integer", "integers", "number", "yes or no"};
+    static const char *const type[] = {"integer", "integers", "number", "yes or no", "integers", "word"};
     text_add(out, ".It Cm %s\n", a->name);
     if (a->type == A_BOOL) text_add(out, "%s; default %s.\n", type[a->type], a->def != 0 ? "yes" : "no");
+    else if (a->type == A_WORD) text_add(out, "one of the words %s; default the first.\n", a->words);
     else if (a->like) text_add(out, "%s from %.10g to %.10g; default that of %s.\n", type[a->type], a->lo, a->hi,
                                a->like);
     else if (a->def < a->lo) text_add(out, "%s from %.10g to %.10g; must be given.\n", type[a->type], a->lo, a->hi);

@@ -57,7 +57,8 @@ static struct op_call call_of(struct graph_eval *v, int node)
 {
     const struct node *n = &v->g->node[node];
     struct op_call c = {.g = v->g, .node = n, .n = v->n, .train = v->train, .block = &v->block, .sample = v->sample,
-                        .out = v->value[n->out], .saved = v->saved[node]};
+                        .saved = v->saved[node]};
+    for (int k = 0; k < n->n_out; k++) c.outs[k] = v->value[n->outs[k]];
     for (int k = 0; k < n->n_in; k++) c.in[k] = v->value[n->in[k]];
     for (int k = 0; k < n->n_param; k++) c.param[k] = v->param[n->param[k]];
     return c;
@@ -85,8 +86,8 @@ static void node_backward(struct graph_eval *v, int node, void ***use)
     const struct node *n = &v->g->node[node];
     struct op_call c = call_of(v, node);
     bool any = false;
-    if (!v->g->tensor[n->out].needs_grad) return;
-    c.gout = v->grad[n->out];
+    if (!graph_wants_grad(v->g, n)) return;
+    for (int k = 0; k < n->n_out; k++) c.gouts[k] = v->grad[n->outs[k]];
     for (int k = 0; k < n->n_in; k++)
         if ((op_grad_in(n->op) >> k & 1) && v->grad[n->in[k]]) {
             c.gin[k] = take(tensor_count(v, n->in[k]));

@@ -120,7 +120,7 @@ struct op_call ref_call(struct net *t, int node)
                         .saved = t->saved[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->plain[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
-    c.out = t->plain[n->out];
+    for (int i = 0; i < n->n_out; i++) c.outs[i] = t->plain[n->outs[i]];
     return c;
 }
 
@@ -139,7 +139,7 @@ void ref_backward(struct net *t, const struct group *k)
     for (int i = k->n_nodes - 1; i >= 0; i--) {
         struct op_call c = ref_call(t, k->node[i]);
         const struct op_kind *op = c.node->op;
-        c.gout = op->is_loss ? NULL : t->gplain[c.node->out];
+        for (int j = 0; j < c.node->n_out && !op->is_loss; j++) c.gouts[j] = t->gplain[c.node->outs[j]];
         for (int j = 0; j < c.node->n_in; j++)
             if (op_grad_in(op) >> j & 1)
                 c.gin[j] = op_graph_first(c.node, j) < j ? calloc(tensor_floats(t, c.node->in[j]), sizeof(float))
@@ -184,8 +184,10 @@ void be_phase(struct net *t, int group, enum phase ph, bool acc)
         c.param[i] = t->pstore[k->param[i]];
         if (ph != PH_FWD && pgrad >> i & 1) c.pgrad[i] = t->pgstore[k->param[i]];
     }
-    c.out = t->store[k->out];
-    if (ph != PH_FWD && !k->is_loss) c.gout = t->gstore[k->out];
+    for (int i = 0; i < k->n_out; i++) {
+        c.outs[i] = t->store[k->outs[i]];
+        if (ph != PH_FWD && !k->is_loss) c.gouts[i] = t->gstore[k->outs[i]];
+    }
     if (t->work) garbage_fill(t->work, group_workspace(k, t->n) / sizeof(float));
     ok(t->ops->prepare(t->b, &(struct be_key){group, ph, t->n, t->train}, &kernel, &e), &e);
     ok(t->ops->prepare(t->b, &(struct be_key){group, ph, t->n, t->train}, &again, &e), &e);
@@ -290,7 +292,7 @@ static void backward_compare(struct net *t, const struct group *k, bool acc)
         before[0][i] = calloc(tensor_floats(t, i), 8);
         if (acc && adds(t, i))
             rng_fill_normal((struct rng_at){8, RNG_TEST, (uint32_t)i, 3}, before[0][i], tensor_floats(t, i));
-        bool out = i == k->out;
+        bool out = group_makes(k, i);
         ok(t->ops->tensor_import(t->b, i, t->n, t->gstore[i], out ? t->gplain[i] : before[0][i], &e), &e);
         if (!out && !(acc && adds(t, i))) garbage_fill(t->gstore[i], tensor_floats(t, i));
     }
@@ -336,9 +338,10 @@ void group_compare(struct net *t, int group)
     for (int train = op->saved_bytes || !strcmp(op->name, "dropout") ? 0 : 1; train < 2; train++) {
         t->train = train;
         ref_forward(t, k);
-        garbage_fill(t->store[k->out], tensor_size(t, k->out) / sizeof(float));
+        for (int i = 0; i < k->n_out; i++)
+            garbage_fill(t->store[k->outs[i]], tensor_size(t, k->outs[i]) / sizeof(float));
         be_phase(t, group, PH_FWD, false);
-        tensor_close(t, k->out, false, t->plain[k->out], value);
+        for (int i = 0; i < k->n_out; i++) tensor_close(t, k->outs[i], false, t->plain[k->outs[i]], value);
     }
     ref_backward(t, k);
     backward_compare(t, k, false);

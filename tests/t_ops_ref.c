@@ -27,9 +27,9 @@ static size_t in_count(const struct one *o, int k)
 {
     return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->in[k]].shape);
 }
-static size_t out_count(const struct one *o)
+static size_t outs_count(const struct one *o, int k)
 {
-    return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->out].shape);
+    return (size_t)o->c.n * (size_t)shape_count(&o->g->tensor[o->node->outs[k]].shape);
 }
 static size_t param_count(const struct one *o, int k)
 {
@@ -61,8 +61,10 @@ static void one_open(struct one *o, const char *op, const char *example, int n)
         if (has_grad(o, k)) o->c.gin[k] = nans(in_count(o, k));
     }
     bool f64 = o->g->tensor[o->node->out].type == F64;
-    o->c.out = nans(out_count(o) * (f64 ? 2 : 1));
-    o->c.gout = o->op->rows ? NULL : nans(out_count(o));
+    for (int k = 0; k < o->node->n_out; k++) {
+        o->c.outs[k] = nans(outs_count(o, k) * (f64 ? 2 : 1));
+        o->c.gouts[k] = o->op->rows ? NULL : nans(outs_count(o, k));
+    }
     o->c.saved = o->op->saved_bytes ? mem_alloc(o->op->saved_bytes(o->g, o->node, n)) : NULL;
     for (int k = 0; k < o->node->n_param; k++) {
         o->c.param[k] = mem_alloc(param_count(o, k) * 8);
@@ -77,7 +79,8 @@ static void one_close(struct one *o)
         free(o->c.gin[k]);
     }
     for (int k = 0; k < MAX_PARAM; k++) { free(o->c.param[k]); free(o->c.pgrad[k]); }
-    free(o->c.out); free((void *)(uintptr_t)o->c.gout); free(o->c.saved);
+    for (int k = 0; k < MAX_OUT; k++) { free(o->c.outs[k]); free((void *)(uintptr_t)o->c.gouts[k]); }
+    free(o->c.saved);
     graph_free(o->g);
 }
 
@@ -102,7 +105,8 @@ static void one_fill(struct one *o, bool whole)
         if (o->g->tensor[o->node->in[k]].type != F32) op_graph_integers(o->g, o->node->in[k], 3, n, x);
         else values(x, n, 10 + (uint32_t)k, spaced, whole);
     }
-    if (o->c.gout) values((float *)(uintptr_t)o->c.gout, out_count(o), 20, false, whole);
+    for (int k = 0; k < o->node->n_out && o->c.gouts[k]; k++)
+        values((float *)(uintptr_t)o->c.gouts[k], outs_count(o, k), 20 + (uint32_t)k, false, whole);
     for (int k = 0; k < o->node->n_param; k++)
         if (trained(o, k)) values(o->c.param[k], param_count(o, k), 30 + (uint32_t)k, false, whole);
 }
@@ -110,7 +114,7 @@ static void one_fill(struct one *o, bool whole)
 static void forward(struct one *o)
 {
     struct op_call c = o->c;
-    c.gout = NULL;
+    memset(c.gouts, 0, sizeof c.gouts);
     memset(c.gin, 0, sizeof c.gin);
     memset(c.pgrad, 0, sizeof c.pgrad);
     o->op->forward(&c);
@@ -121,7 +125,7 @@ static struct op_call narrowed(const struct one *o, uint32_t need)
 {
     struct op_call c = o->c;
     for (int k = 0; k < o->node->n_in; k++) if (!(need >> k & 1)) c.in[k] = NULL;
-    if (!(need & NEED_OUT)) c.out = NULL;
+    if (!(need & NEED_OUT)) memset(c.outs, 0, sizeof c.outs);
     if (!(need & NEED_SAVED)) c.saved = NULL;
     memset(c.gin, 0, sizeof c.gin);
     memset(c.pgrad, 0, sizeof c.pgrad);
@@ -201,7 +205,7 @@ START_TEST(results_by_hand)
     for (int k = 0; k < o.node->n_param && k < 2; k++)
         for (size_t i = 0; i < param_count(&o, k); i++) ((float *)o.c.param[k])[i] = (float)h->param[k][i];
     forward(&o);
-    for (size_t i = 0; i < out_count(&o); i++) {
+    for (size_t i = 0; i < outs_count(&o, 0); i++) {
         double y = o.op->rows ? ((double *)o.c.out)[i] : ((float *)o.c.out)[i];
         ck_assert_msg(y == h->out[i], "%s %s: result %zu is %.17g, not %.17g", h->op, h->example, i, y, h->out[i]);
     }
@@ -330,7 +334,9 @@ static double objective(struct one *o)
             sum += ((double *)o->c.out)[columns * n] * o->block.inv_weight;
         return sum;
     }
-    for (size_t i = 0; i < out_count(o); i++) sum += (double)((float *)o->c.out)[i] * ((const float *)o->c.gout)[i];
+    for (int k = 0; k < o->node->n_out; k++)
+        for (size_t i = 0; i < outs_count(o, k); i++)
+            sum += (double)((float *)o->c.outs[k])[i] * ((const float *)o->c.gouts[k])[i];
     return sum;
 }
 
@@ -401,9 +407,9 @@ START_TEST(outputs_are_overwritten)
         struct one o;
         one_run(&o, op, *s, 2, false);
         if (op->rows)
-            for (size_t i = 0; i < out_count(&o); i++)
+            for (size_t i = 0; i < outs_count(&o, 0); i++)
                 sure(isfinite(((double *)o.c.out)[i]), "%s: loss value %zu was not written", op->name, i);
-        else written(o.c.out, out_count(&o), op->name);
+        else for (int k = 0; k < o.node->n_out; k++) written(o.c.outs[k], outs_count(&o, k), op->name);
         for (int k = 0; k < o.node->n_in; k++) if (has_grad(&o, k)) written(o.c.gin[k], in_count(&o, k), op->name);
         for (int k = 0; k < o.node->n_param; k++)
             if (trained(&o, k)) written(o.c.pgrad[k], param_count(&o, k), op->name);
@@ -423,10 +429,11 @@ static void part_open(struct one *part, const struct one *all, const char *examp
         size_t bytes = in_count(part, k) / (size_t)n * dtype_bytes(all->g->tensor[all->node->in[k]].type);
         memcpy((void *)(uintptr_t)part->c.in[k], (const char *)all->c.in[k] + (size_t)first * bytes, (size_t)n * bytes);
     }
-    size_t floats = out_count(part) / (size_t)n;
-    if (all->c.gout)
-        memcpy((void *)(uintptr_t)part->c.gout, (const float *)all->c.gout + (size_t)first * floats,
+    for (int k = 0; k < all->node->n_out && all->c.gouts[k]; k++) {
+        size_t floats = outs_count(part, k) / (size_t)n;
+        memcpy((void *)(uintptr_t)part->c.gouts[k], (const float *)all->c.gouts[k] + (size_t)first * floats,
                (size_t)n * floats * sizeof(float));
+    }
     for (int k = 0; k < all->node->n_param; k++)
         memcpy(part->c.param[k], all->c.param[k],
                param_count(all, k) * dtype_bytes(all->g->param[all->node->param[k]].type));
@@ -449,9 +456,11 @@ START_TEST(samples_are_independent)
             forward(&part);
             backward_b(&part);
             backward_w(&part);
-            size_t bytes = out_count(&part) / (size_t)count[p] * dtype_bytes(all.g->tensor[all.node->out].type);
-            ck_assert_msg(!memcmp(part.c.out, (char *)all.c.out + (size_t)first[p] * bytes, (size_t)count[p] * bytes),
-                          "%s %s: outputs", op->name, *s);
+            for (int k = 0; k < all.node->n_out; k++) {
+                size_t bytes = outs_count(&part, k) / (size_t)count[p] * dtype_bytes(all.g->tensor[all.node->out].type);
+                const char *want = (char *)all.c.outs[k] + (size_t)first[p] * bytes;
+                ck_assert_msg(!memcmp(part.c.outs[k], want, (size_t)count[p] * bytes), "%s %s: outputs", op->name, *s);
+            }
             for (int k = 0; k < all.node->n_in; k++) {
                 size_t floats = in_count(&part, k) / (size_t)count[p];
                 if (has_grad(&all, k))

@@ -59,7 +59,7 @@ static bool gradient_lives(const struct selection *s, const struct prog *g, int 
     for (int i = at - 1; i >= 0; i--) {
         const struct group *w = &s->group[g->k[i].group];
         for (int j = w->n_in - 1; g->k[i].phase == PH_BWD_DATA && j >= 0; j--)
-            if (overlap(&g->k[i].gin[j], &k->gout)) return w->in[j] == t && g->k[i].gin[j].off == k->gout.off;
+            if (overlap(&g->k[i].gin[j], &k->gouts[0])) return w->in[j] == t && g->k[i].gin[j].off == k->gouts[0].off;
     }
     return false;
 }
@@ -78,13 +78,14 @@ static int gradients_in_place(const struct device *d)
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
         const struct group *w = &m.s->group[k->group];
-        if (k->gout.space != SP_TMP) continue;
+        if (k->gouts[0].space != SP_TMP) continue;
         read++;
         ck_assert_msg(gradient_lives(m.s, g, i), "call %d reads a gradient that is gone", i);
         for (int j = 0; k->phase == PH_BWD_DATA && j < w->n_in; j++) {
-            if (k->gin[j].space != SP_TMP || !overlap(&k->gin[j], &k->gout)) continue;
+            if (k->gin[j].space != SP_TMP || !overlap(&k->gin[j], &k->gouts[0])) continue;
             ck_assert_int_eq(j, w->grad_over);
-            ck_assert(k->gin[j].off == k->gout.off && k->gin[j].bytes == k->gout.bytes && !(k->gin_acc >> j & 1));
+            ck_assert(k->gin[j].off == k->gouts[0].off && k->gin[j].bytes == k->gouts[0].bytes);
+            ck_assert(!(k->gin_acc >> j & 1));
             n++;
         }
     }

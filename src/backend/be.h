@@ -42,9 +42,10 @@ struct be_key { int group; enum phase phase; int samples; bool train; };
  *   block     one struct be_block                        all phases
  *   sample    n int64: ids of the samples                all phases
  *   in[i]     n samples of tensor k->in[i]               forward; backward data those in need_b, weights in need_w
- *   out       n samples of tensor k->out                 forward writes it; backward reads it if NEED_OUT
+ *   outs[i]   n samples of tensor k->outs[i]             forward writes it; backward reads it if NEED_OUT
  *   saved     group_saved(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_SAVED
- *   gout      gradient of out, in out's layout           both backwards; NULL of a loss (block->inv_weight)
+ *   gouts[i]  gradient of outs[i], in its layout         both backwards; NULL of a loss (block->inv_weight), or of an
+ *                                                        output that the loss does not depend on
  *   gin[i]    gradient of in[i], in in[i]'s layout       backward data, those in grad_in
  *   param[i]  parameter k->param[i]                      all phases
  *   pgrad[i]  gradient of param[i]: float, in its layout backward data those in pgrad_in_b, weights in pgrad_in_w
@@ -63,8 +64,11 @@ struct be_call {
     int n;                                               /* samples: the key's */
     const struct be_block *block;
     const int64_t *sample;
-    const void *in[MAX_IN]; void *out, *saved;
-    const void *gout; void *gin[MAX_IN];
+    const void *in[MAX_IN];
+    union { void *out, *outs[MAX_OUT]; };                /* out: the first */
+    void *saved;
+    union { const void *gout, *gouts[MAX_OUT]; };
+    void *gin[MAX_IN];
     uint8_t gin_acc;                                     /* bit i: gin[i] += instead of = */
     void *param[MAX_PARAM], *pgrad[MAX_PARAM];
     bool pgrad_acc;                                      /* pgrad[i] += instead of =, for all i */

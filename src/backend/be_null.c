@@ -102,7 +102,7 @@ static int null_run(struct be *b, struct be_kernel *k, const struct be_call *c, 
         return err_set(e, E_INTERNAL, "kernel for %d samples called with %d", k->key.samples, c->n);
     b->count.run[k->key.phase]++;
     if (k->key.phase == PH_FWD) {
-        fill_tensor(b, g->out, c->out, c->n, NULL_OUT);
+        for (int i = 0; i < g->n_out; i++) fill_tensor(b, g->outs[i], c->outs[i], c->n, NULL_OUT);
         fill_saved(g, c->saved, c->n);
         return 0;
     }

@@ -178,6 +178,7 @@ static void forward_run(struct be *b, const struct be_kernel *k, const struct be
     struct chain c = {0};
     chain_inputs(b, k, call, &c, w);
     chain_outputs(b, k, call->out, &c, w);
+    memcpy(c.o[k->k->n_nodes - 1].outs, call->outs, sizeof call->outs);
     for (int i = 0; w->at && i < k->k->n_nodes; i++) c.o[i].node->op->forward(&c.o[i]);
 }
 
@@ -189,11 +190,12 @@ static void backward_run(struct be *b, const struct be_kernel *k, const struct b
     int last = k->k->n_nodes - 1;
     chain_inputs(b, k, call, &c, w);
     if (last > 0 && !call->out) chain_again(b, k, &c, w);
-    else c.o[last].out = (void *)call->out;
+    else memcpy(c.o[last].outs, call->outs, sizeof call->outs);
     for (int i = 0; i < last; i++) c.grad[i] = carve(w, host_tensor_bytes(b->host.g, c.o[i].node->out, k->key.samples));
     for (int i = last; i >= 0; i--) {
         host_loop *kernel = host_pass(c.o[i].node->op, k->key.phase);
-        c.o[i].gout = i == last ? call->gout : c.grad[i];
+        if (i == last) memcpy(c.o[i].gouts, call->gouts, sizeof call->gouts);
+        else c.o[i].gout = c.grad[i];
         chain_gradients(b, k, call, i, &c, w);
         if (!w->at || !kernel) continue;
         kernel(&c.o[i]);

@@ -57,7 +57,8 @@ int host_stats(const struct selection *sel, const struct be_stats *s)
 
 void host_sizes(const struct selection *s, struct group *k, size_t beside)
 {
-    size_t values = select_sample_bytes(s, k->out);
+    size_t values = 0;
+    for (int j = 0; j < k->n_out; j++) values += select_sample_bytes(s, k->outs[j]);
     for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
     k->workspace_bytes[0] = beside;
     for (int j = 0; j < k->n_param; j++)

@@ -21,8 +21,10 @@ static void call_make(const struct exec *s, const struct bound *b, const struct 
         c->in[i] = samples_at(s, place_at(s, b, &k->in[i], mb), g->in[i], at);
         c->gin[i] = samples_at(s, place_at(s, b, &k->gin[i], mb), g->in[i], at);
     }
-    c->out = samples_at(s, place_at(s, b, &k->out, mb), g->out, at);
-    c->gout = samples_at(s, place_at(s, b, &k->gout, mb), g->out, at);
+    for (int i = 0; i < g->n_out; i++) {
+        c->outs[i] = samples_at(s, place_at(s, b, &k->outs[i], mb), g->outs[i], at);
+        c->gouts[i] = samples_at(s, place_at(s, b, &k->gouts[i], mb), g->outs[i], at);
+    }
     c->saved = place_at(s, b, &k->saved, mb);
     if (c->saved) c->saved = (char *)c->saved + (size_t)(at / b->p->req.split) * plan_part_saved(b->p, g);
     c->gin_acc = k->gin_acc;

@@ -41,106 +41,6 @@ char *shape_text(const struct shape *s, char buf[96])
     return buf;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------------------------- */
-
-static int attr_index(const struct op_kind *k, const char *name, size_t n)
-{
-    for (int i = 0; k->attr && k->attr[i].name; i++)
-        if (strlen(k->attr[i].name) == n && !memcmp(k->attr[i].name, name, n)) return i;
-    return -1;
-}
-
-int op_attr(const struct op_kind *k, const char *name)
-{
-    int i = attr_index(k, name, strlen(name));
-    assert(i >= 0 && "an attribute that is not in the table of the operator");
-    return i;
-}
-
-static void attrs_default(struct node *n)
-{
-    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
-        const struct attr_kind *k = &n->op->attr[i];
-        n->attr[i] = (struct attr_value){.n = 1, .i = {(int64_t)k->def}, .r = k->def};
-    }
-}
-
-static void attrs_follow(struct node *n, const bool *given)
-{
-    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
-        const char *like = n->op->attr[i].like;
-        if (like && !given[i]) n->attr[i] = n->attr[op_attr(n->op, like)];
-    }
-}
-
-static int attr_range(const struct attr_kind *k, double v, const char *text, struct err *e)
-{
-    if (v >= k->lo && v <= k->hi) return 0;
-    return err_set(e, E_CONF, "%s=%s is not in %.10g to %.10g", k->name, text, k->lo, k->hi);
-}
-
-/* Sets one value in the graph text's syntax: 3, 0.1, yes, 3x5x5. */
-static int attr_set(const struct attr_kind *k, struct attr_value *v, const char *text, struct err *e)
-{
-    char *end;
-    if (k->type == A_BOOL) {
-        bool yes = !strcmp(text, "yes") || !strcmp(text, "true"), no = !strcmp(text, "no") || !strcmp(text, "false");
-        if (!yes && !no) return err_set(e, E_CONF, "%s=%s: expected yes or no", k->name, text);
-        *v = (struct attr_value){.n = 1, .i = {yes}, .r = yes};
-        return 0;
-    }
-    if (k->type == A_REAL) {
-        double r = strtod(text, &end);
-        if (end == text || *end || !(r == r)) return err_set(e, E_CONF, "%s=%s: expected a number", k->name, text);
-        if (attr_range(k, r, text, e)) return -1;
-        *v = (struct attr_value){.n = 1, .i = {(int64_t)r}, .r = r};
-        return 0;
-    }
-    v->n = 0;
-    for (const char *s = text;; s = end + 1) {
-        if (!isdigit((unsigned char)*s) || v->n == (k->type == A_INTS ? 4 : 1) || strlen(s) > 15) break;
-        v->i[v->n] = strtoll(s, &end, 10);
-        if (attr_range(k, (double)v->i[v->n], text, e)) return -1;
-        v->n++;
-        if (!*end) { v->r = (double)v->i[0]; return 0; }
-        if (*end != 'x') break;
-    }
-    return err_set(e, E_CONF, "%s=%s: expected %s", k->name, text,
-                   k->type == A_INTS ? "a number, or one a dimension as in 3x5x5" : "a whole number");
-}
-
-static int attr_unknown(const struct op_kind *k, const char *s, size_t n, struct err *e)
-{
-    char hint[SUGGEST_TEXT];
-    struct suggest near = suggest_begin(s, n);
-    for (int i = 0; k->attr && k->attr[i].name; i++) suggest_try(&near, k->attr[i].name, strlen(k->attr[i].name), 0);
-    return err_set(e, E_CONF, "%s has no attribute \"%.*s\"%s", k->name, (int)(n < 60 ? n : 60), s,
-                   suggest_text(&near, "", hint));
-}
-
-static int attrs_parse(struct node *n, const char *s, struct err *e)
-{
-    bool seen[MAX_ATTR] = {false};
-    attrs_default(n);
-    while (s && *s) {
-        while (*s == ' ') s++;
-        if (!*s) break;
-        size_t word = strcspn(s, " "), name = strcspn(s, "= ");
-        char value[64];
-        if (name == word || word - name - 1 >= sizeof value)
-            return err_set(e, E_CONF, "\"%.*s\" is not NAME=VALUE", (int)(word < 60 ? word : 60), s);
-        snprintf(value, sizeof value, "%.*s", (int)(word - name - 1), s + name + 1);
-        int i = attr_index(n->op, s, name);
-        if (i < 0) return attr_unknown(n->op, s, name, e);
-        if (seen[i]) return err_set(e, E_CONF, "%s is set twice", n->op->attr[i].name);
-        seen[i] = true;
-        if (attr_set(&n->op->attr[i], &n->attr[i], value, e)) return -1;
-        s += word;
-    }
-    attrs_follow(n, seen);
-    return 0;
-}
-
 /* ---- operators --------------------------------------------------------------------------------------------------- */
 
 static int op_unknown(struct graph_builder *b, const char *node, const char *op)
@@ -266,20 +166,44 @@ int op_infer(const struct node *n, const struct tensor *all, struct infer *f, st
     return n->op->infer ? n->op->infer(n, in, f, e) : 0;
 }
 
-static int node_infer(struct graph_builder *b, int node)
+static int node_infer(struct graph_builder *b, int node, const char *const name[MAX_OUT], int given)
 {
     struct node *n = &b->node.v[node];
     struct infer f;
     struct err e = {0};
     if (types_check(b, n, &e) || op_infer(n, b->tensor.v, &f, &e)) return graph_fail(b, "%s: %s", n->name, e.text);
-    if (!shape_small(&f.out)) return graph_fail(b, "%s has more than 2^31 elements a sample", n->name);
+    n->n_out = f.n_out ? f.n_out : 1;
+    for (int i = 0; i < n->n_out; i++)
+        if (!shape_small(&f.outs[i])) return graph_fail(b, "%s has more than 2^31 elements a sample", n->name);
     for (int i = 0; i < f.n_param; i++)
         if (!shape_small(&f.param[i].shape))
             return graph_fail(b, "%s.%s has more than 2^31 elements", n->name, f.param[i].suffix);
+    if (given > 1 && given != n->n_out)
+        return graph_fail(b, "%s: %s has %d outputs, not %d", n->name, n->op->name, n->n_out, given);
     n->n_param = f.n_param;
     for (int i = 0; i < f.n_param; i++) param_add(b, node, i, &f);
-    const struct tensor t = {.name = n->name, .shape = f.out, .type = f.type, .producer = node};
-    return n->out = tensor_add(b, &t);
+    for (int i = 0; i < n->n_out; i++) {
+        const struct tensor t = {.name = name[i], .shape = f.outs[i], .type = f.types[i], .producer = node};
+        n->outs[i] = tensor_add(b, &t);
+    }
+    return n->out;
+}
+
+/* Names of the outputs: all are given, or those behind the first are NAME.1, NAME.2 and so on. */
+static int outputs_name(struct graph_builder *b, const struct graph_node *a, const struct node *n,
+                        const char *name[MAX_OUT])
+{
+    int given = 1;
+    while (given < MAX_OUT && a->more[given - 1]) given++;
+    name[0] = n->name;
+    for (int i = 1; i < MAX_OUT; i++) {
+        name[i] = i < given ? arena_strdup(b->mem, a->more[i - 1]) : arena_printf(b->mem, "%s.%d", n->name, i);
+        if (i < given && builder_tensor(b, name[i]) >= 0)
+            return graph_fail(b, "there is already a tensor \"%s\"", name[i]);
+        for (int j = 0; i < given && j < i; j++)
+            if (!strcmp(name[i], name[j])) return graph_fail(b, "two outputs are called \"%s\"", name[i]);
+    }
+    return given;
 }
 
 int graph_add(struct graph_builder *b, const struct graph_node *a)
@@ -300,7 +224,9 @@ int graph_add(struct graph_builder *b, const struct graph_node *a)
                        .line = b->line};
     for (int i = 0; i < a->n_in; i++) n->in[i] = a->in[i];
     if (attrs_parse(n, a->attrs, &e)) return graph_fail(b, "%s: %s", a->name, e.text);
-    return node_infer(b, b->node.n - 1);
+    const char *name[MAX_OUT];
+    int given = outputs_name(b, a, n, name);
+    return given < 0 ? -1 : node_infer(b, b->node.n - 1, name, given);
 }
 
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in)
@@ -465,7 +391,9 @@ static void reaching_mark(const struct graph *g, bool *reaches)
     reaches[g->loss] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const struct node *n = &g->node[i];
-        for (int k = 0; reaches[n->out] && k < n->n_in; k++) reaches[n->in[k]] |= op_grad_in(n->op) >> k & 1;
+        bool any = false;
+        for (int o = 0; o < n->n_out; o++) any |= reaches[n->outs[o]];
+        for (int k = 0; any && k < n->n_in; k++) reaches[n->in[k]] |= op_grad_in(n->op) >> k & 1;
     }
 }
 
@@ -481,8 +409,9 @@ static void needs_grad_mark(struct graph *g)
         for (int k = 0; k < n->n_param; k++)
             need |= g->param[n->param[k]].kind == PARAM_WEIGHT && !g->param[n->param[k]].frozen;
         for (int k = 0; k < n->n_in; k++) need |= (op_grad_in(n->op) >> k & 1) && g->tensor[n->in[k]].needs_grad;
-        g->tensor[n->out].needs_grad =
-            need && dtype_floats(g->tensor[n->out].type) && (g->loss < 0 || reaches[n->out]);
+        for (int o = 0; o < n->n_out; o++)
+            g->tensor[n->outs[o]].needs_grad =
+                need && dtype_floats(g->tensor[n->outs[o]].type) && (g->loss < 0 || reaches[n->outs[o]]);
     }
     free(reaches);
 }
@@ -548,6 +477,12 @@ int graph_tensor_find(const struct graph *g, const char *name)
 {
     for (int i = 0; i < g->n_tensors; i++) if (!strcmp(g->tensor[i].name, name)) return i;
     return -1;
+}
+
+bool graph_wants_grad(const struct graph *g, const struct node *n)
+{
+    for (int o = 0; o < n->n_out; o++) if (g->tensor[n->outs[o]].needs_grad) return true;
+    return false;
 }
 
 size_t graph_param_bytes(const struct graph *g, int param)

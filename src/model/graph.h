@@ -16,7 +16,9 @@
 #include "base/text.h"
 #include "conf/conf.h"
 
-enum { MAX_DIMS = 6, MAX_IN = 8, MAX_PARAM = 5, MAX_ATTR = 8, MAX_INPUTS = 8 };
+enum {
+    MAX_DIMS = 6, MAX_SPACE = 4, MAX_IN = 8, MAX_OUT = 8, MAX_LIST = 8, MAX_PARAM = 5, MAX_ATTR = 8, MAX_INPUTS = 8
+};
 enum dtype { F32, F64, I64, U8, BF16, I32, F16, I8, DTYPES };
 size_t dtype_bytes(enum dtype t);
 const char *dtype_name(enum dtype t);                   /* in safetensors' spelling: F32, I64, BF16 */
@@ -33,7 +35,7 @@ struct input { enum role role; int tensor, line; };     /* line: of graph text, 
 
 /* A value of a micro-batch: `shape` elements of `type` per sample. */
 struct tensor {
-    /* unique; the zoo's inputs are "input" and "labels"; others have the producing node's name */
+    /* unique; the zoo's inputs are "input" and "labels"; a node's first output has its name */
     const char *name;
     struct shape shape;
     enum dtype type;
@@ -62,7 +64,8 @@ struct param {
     int n_uses, *use_node, *use_slot;
 };
 
-struct attr_value { int n; int64_t i[4]; double r; };   /* A_INTS: n and i; A_INT, A_BOOL: i[0]; A_REAL: r */
+/* A_INTS, A_LIST: n and i; A_INT, A_BOOL, A_WORD (number of the word): i[0]; A_REAL: r */
+struct attr_value { int n; int64_t i[MAX_LIST]; double r; };
 
 struct node {
     /* unique, dotted as in torchvision: "layer1.0.conv1", "layer1.0.relu.2" */
@@ -72,7 +75,7 @@ struct node {
     const struct op_kind *op;
     struct attr_value attr[MAX_ATTR];                   /* in the order of the operator's attribute table */
     int n_in, in[MAX_IN];                               /* tensors */
-    int out;                                            /* tensor; an operator has one output */
+    int n_out; union { int out, outs[MAX_OUT]; };       /* tensors, one after the other; out: the first */
     int n_param, param[MAX_PARAM];                      /* graph->param */
     /* has statistics, and all its weights are frozen: computes as in evaluation and keeps its statistics */
     bool fixed;
@@ -103,8 +106,12 @@ struct graph_builder *graph_begin(const char *name, const char *file);
 /* F32, BF16, U8, I32 or I64. Only I64 may be a single number, of shape n = 0: a class. Returns the tensor. */
 int graph_input(struct graph_builder *b, const char *name, enum role role, const struct shape *s, enum dtype t);
 /* A node to add: attrs in the graph text's syntax, "kernel=3 stride=2 bias=no"; layer may be NULL. */
-struct graph_node { const char *op, *name, *layer, *attrs; int n_in, in[MAX_IN]; };
-int graph_add(struct graph_builder *b, const struct graph_node *n);      /* returns its output tensor */
+struct graph_node {
+    const char *op, *name, *layer, *attrs;
+    int n_in, in[MAX_IN];
+    const char *more[MAX_OUT - 1];                      /* names of the outputs behind the first; NULL: no more */
+};
+int graph_add(struct graph_builder *b, const struct graph_node *n);      /* returns its first output; others follow */
 int graph_add1(struct graph_builder *b, const char *op, const char *name, const char *layer, const char *attrs, int in);
 /* A node with two inputs, no attributes and no layer. */
 int graph_add2(struct graph_builder *b, const char *op, const char *name, int x, int y);
@@ -145,6 +152,7 @@ void graph_scores(const struct graph *g, struct scores *s);   /* up to MAX_SCORE
 
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if not found */
 int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if not found */
+bool graph_wants_grad(const struct graph *g, const struct node *n);     /* does one of its outputs? */
 size_t graph_param_bytes(const struct graph *g, int param);             /* of the values alone */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1: none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */

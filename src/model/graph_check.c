@@ -44,7 +44,10 @@ static int outputs_check(struct graph_builder *b, const struct graph *g)
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
         bool score = n->op->rows && !n->op->is_loss;
-        if (g->tensor[n->out].n_readers == 0 && n->out != g->loss && n->out != g->output && !score && !b->predicts)
+        bool used = score || b->predicts;
+        for (int o = 0; o < n->n_out; o++)
+            used |= g->tensor[n->outs[o]].n_readers > 0 || n->outs[o] == g->loss || n->outs[o] == g->output;
+        if (!used)
             return graph_fail(b, "nothing reads \"%s\"", n->name);
         if (n->op->is_loss && n->out != g->loss) return graph_fail(b, "\"%s\" is a second loss", n->name);
     }
@@ -57,7 +60,7 @@ static int trained_check(struct graph_builder *b, const struct graph *g)
     for (int i = 0; i < g->n_nodes && g->loss >= 0; i++) {
         const struct node *n = &g->node[i];
         if (b->file) b->line = n->line;
-        for (int k = 0; k < n->n_param && !g->tensor[n->out].needs_grad; k++) {
+        for (int k = 0; k < n->n_param && !graph_wants_grad(g, n); k++) {
             const struct param *p = &g->param[n->param[k]];
             if (p->kind == PARAM_WEIGHT && !p->frozen)
                 return graph_fail(b, "the loss does not depend on \"%s\": freeze %s", n->name, p->name);

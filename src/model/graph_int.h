@@ -57,4 +57,9 @@ int graph_end(struct graph_builder *b, const struct graph_ends *ends, int output
  * 78 without a place if the ends do not fit, 78 with a place in `groups` if the groups do not. */
 struct graph_given { const char *file, *s; size_t n; const struct graph_ends *ends; const struct conf *conf; };
 struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e);
+/* Attributes of a node with an operator (attrs.c): from "kernel=3 bias=no", with the operator's defaults, 78; back to
+ * the same, without defaults. */
+int attrs_parse(struct node *n, const char *s, struct err *e);
+void attrs_print(const struct node *n, struct text *out);
+
 #endif

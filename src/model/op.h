@@ -8,10 +8,14 @@
 #include <string.h>
 #include "model/graph.h"
 
-/* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5 */
-enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL };
+/* A_INTS: one value for all spatial dimensions, or one each: 3 or 3x5x5. A_LIST: any number, 16x16x32. A_WORD: one of
+ * `words`; WORD=yes is another way to write it. */
+enum attr_type { A_INT, A_INTS, A_REAL, A_BOOL, A_LIST, A_WORD };
 /* like: an earlier attribute (integers) whose value is the default; def is then ignored. */
-struct attr_kind { const char *name; enum attr_type type; double def; double lo, hi; const char *text, *like; };
+struct attr_kind {
+    const char *name; enum attr_type type; double def; double lo, hi; const char *text, *like;
+    const char *words;                                  /* of A_WORD: "exact tanh"; def: the number of one */
+};
 
 enum need { NEED_OUT = 1 << 16, NEED_SAVED = 1 << 17 };  /* bits 0..7: inputs */
 
@@ -48,10 +52,11 @@ struct op_call {
     const struct be_block *block;
     const int64_t *sample;                              /* n global sample ids, for dropout */
     const void *in[MAX_IN];
-    void *out;
+    union { void *out, *outs[MAX_OUT]; };
     /* op_kind.saved_bytes: stored from forward to backward (and to the optimizer: stats) */
     void *saved;
-    const void *gout;                                   /* gradient of out */
+    /* gradients of outs; of several, NULL where the loss does not depend on one */
+    union { const void *gout, *gouts[MAX_OUT]; };
     void *gin[MAX_IN];                                  /* gradients of inputs; NULL: not needed */
     void *param[MAX_PARAM];
     void *pgrad[MAX_PARAM];                             /* gradients of parameters; NULL: not needed */
@@ -69,7 +74,8 @@ struct op_stats {
 };
 
 /* Output of op_kind.infer, except in_type, the types of the inputs. Initially out is the shape of the first input, and
- * all else is 0: F32, PARAM_WEIGHT, INIT_ZERO. A parameter is called "NODE.suffix". Weights have slots 0 and 1. */
+ * all else is 0: F32, PARAM_WEIGHT, INIT_ZERO. n_out 0: one output. A parameter is called "NODE.suffix". Weights have
+ * slots 0 and 1. */
 struct infer_param {
     const char *suffix;
     struct shape shape;
@@ -79,7 +85,7 @@ struct infer_param {
 };
 struct infer {
     enum dtype in_type[MAX_IN];
-    struct shape out; enum dtype type;
+    int n_out; union { struct shape out, outs[MAX_OUT]; }; union { enum dtype type, types[MAX_OUT]; };
     int n_param; struct infer_param param[MAX_PARAM];
 };
 

@@ -2,7 +2,7 @@
  *
  *   graph NAME
  *   input NAME class | input NAME 3x32x32 [TYPE]        labels, of targets, likewise
- *   NAME = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
+ *   NAME[, NAME ...] = OPERATOR(TENSOR, ...) attribute=value ... [layer=Conv2d]
  *   tie PARAM PARAM      init PARAM zero|one|uniform SCALE|normal SCALE|constant VALUE
  *   name PARAM NEW       freeze PARAM
  *   container NAME CLASS TENSOR       output TENSOR        loss TENSOR
@@ -23,19 +23,6 @@ static const char *const role_word[] = {[ROLE_SAMPLE] = "input", [ROLE_TARGET] =
 static const enum dtype input_type[] = {F32, BF16, U8, I32, I64};
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
-
-static void attrs_print(const struct node *n, struct text *out)
-{
-    for (int i = 0; n->op->attr && n->op->attr[i].name; i++) {
-        const struct attr_kind *k = &n->op->attr[i];
-        const struct attr_value *v = &n->attr[i];
-        if (v->n == 1 && v->r == k->def && !k->like) continue;   /* a value with .like is always printed */
-        text_add(out, " %s=", k->name);
-        if (k->type == A_BOOL) text_add(out, "%s", v->i[0] ? "yes" : "no");
-        else if (k->type == A_REAL) text_add(out, "%.17g", v->r);
-        else for (int d = 0; d < v->n; d++) text_add(out, "%s%lld", d ? "x" : "", (long long)v->i[d]);
-    }
-}
 
 /* Prints initial values that differ from the operator's own. */
 static void init_print(const struct graph *g, const struct node *n, struct text *out)
@@ -75,7 +62,8 @@ void graph_print(const struct graph *g, struct text *out)
     int c = 0;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *n = &g->node[i];
-        text_add(out, "%s = %s(", n->name, n->op->name);
+        for (int k = 0; k < n->n_out; k++) text_add(out, "%s%s", k ? ", " : "", g->tensor[n->outs[k]].name);
+        text_add(out, " = %s(", n->op->name);
         for (int k = 0; k < n->n_in; k++) text_add(out, "%s%s", k ? ", " : "", g->tensor[n->in[k]].name);
         text_add(out, ")");
         attrs_print(n, out);
@@ -235,25 +223,38 @@ static bool left_out(struct parse *p, const struct graph_node *a)
     return true;
 }
 
+/* The names of further outputs, as their scope has them. */
+static int more_scope(struct parse *p, struct graph_node *a)
+{
+    for (int i = 0; i < MAX_OUT - 1 && a->more[i]; i++) {
+        if (scope_tensor(p, a->more[i]) >= 0) return graph_fail(p->b, "there is already a tensor \"%s\"", a->more[i]);
+        if (!(a->more[i] = scope_name(p, a->more[i]))) return -1;
+    }
+    return 0;
+}
+
 /* Adds an operator under its name, or a block under a name or a range of names. */
 static void node_add(struct parse *p, const char *name, struct graph_node *a)
 {
     int block = op_find(a->op) ? -1 : block_find(p, a->op);
-    if (block >= 0) {
+    if (block >= 0 && a->more[0]) {
+        graph_fail(p->b, "%s: a block has one output", name);
+    } else if (block >= 0) {
         struct block_use u = {.name = name, .args = a->attrs, .layer = a->layer, .block = block, .n_in = a->n_in};
         memcpy(u.in, a->in, sizeof a->in);
         block_expand(p, &u);
-    } else if ((a->name = scope_name(p, name))) {
+    } else if ((a->name = scope_name(p, name)) && !more_scope(p, a)) {
         if (scope_tensor(p, name) >= 0) graph_fail(p->b, "there is already a tensor \"%s\"", name);
         graph_add(p->b, a);
     }
 }
 
-/* Parses NAME = OP(A, B) attributes. s is the text after '='. */
-static void node_parse(struct parse *p, const char *name, char *s)
+/* Parses NAME = OP(A, B) attributes. s is the text after '='; more: further outputs. */
+static void node_parse(struct parse *p, const char *name, const char *const *more, char *s)
 {
     char *open = strchr(s, '('), *close = open ? strchr(open, ')') : NULL;
     struct graph_node a = {0};
+    memcpy(a.more, more, sizeof a.more);
     if (!close || close[1] > ' ') {
         graph_fail(p->b, "expected: NAME = OPERATOR(TENSOR, ...) attribute=value ...");
         return;
@@ -312,6 +313,23 @@ static void words_parse(struct parse *p, char **w, int n)
     else graph_fail(p->b, "\"%s\" does not begin a statement, has the wrong number of words, or comes twice", w[0]);
 }
 
+/* "A" or "A, B, C": up to MAX_OUT names, then NULL. */
+static int names_parse(struct graph_builder *b, char *list, const char **name)
+{
+    char *end;
+    for (int n = 0;; list = end + 1) {
+        end = list + strcspn(list, ",");
+        const char after = *end;
+        *end = 0;
+        list += strspn(list, " \t");
+        for (char *last = list + strlen(list); last > list && strchr(" \t", last[-1]);) *--last = 0;
+        if (!name_ok(list)) return graph_fail(b, "\"%s\" is not a name", list);
+        if (n == MAX_OUT) return graph_fail(b, "more than %d outputs", MAX_OUT);
+        name[n++] = list;
+        if (!after) return 0;
+    }
+}
+
 void statement_parse(struct parse *p, char *line)
 {
     char *w[6], *save, *eq;
@@ -322,12 +340,8 @@ void statement_parse(struct parse *p, char *line)
     }
     if ((eq = strstr(line, " = "))) {
         *eq = 0;
-        char *name = line + strspn(line, " \t");
-        size_t len = strcspn(name, " \t");
-        bool more = name[len + strspn(name + len, " \t")] != 0;
-        name[len] = 0;
-        if (more || !name_ok(name)) { graph_fail(p->b, "\"%s\" is not a name", name); return; }
-        node_parse(p, name, eq + 3);
+        const char *name[MAX_OUT + 1] = {NULL};
+        if (!names_parse(p->b, line, name)) node_parse(p, name[0], name + 1, eq + 3);
         return;
     }
     for (char *t = strtok_r(line, " \t\r", &save); t; t = strtok_r(NULL, " \t\r", &save)) {

@@ -279,9 +279,11 @@ static void touches_find(struct touches *t, const struct prog *g)
     for (int n = 0; n < g->n; n++) {
         const struct kop *k = &g->k[n];
         const uint8_t made = k->phase == PH_FWD ? OPND_WRITE : any;
-        touch_add(t, &k->out, made);
         touch_add(t, &k->saved, made);
-        touch_add(t, &k->gout, any);
+        for (int i = 0; i < MAX_OUT; i++) {
+            touch_add(t, &k->outs[i], made);
+            touch_add(t, &k->gouts[i], any);
+        }
         for (int i = 0; i < MAX_IN; i++) {
             touch_add(t, &k->in[i], any);
             touch_add(t, &k->gin[i], OPND_WRITE);

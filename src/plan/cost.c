@@ -26,7 +26,8 @@ double *cost_cell(const struct cost *k, int size, enum phase ph, int group)
 
 static double activation_bytes(const struct selection *s, const struct group *g)
 {
-    double bytes = (double)select_sample_bytes(s, g->out);
+    double bytes = 0;
+    for (int i = 0; i < g->n_out; i++) bytes += (double)select_sample_bytes(s, g->outs[i]);
     for (int i = 0; i < g->n_in; i++) bytes += (double)select_sample_bytes(s, g->in[i]);
     return bytes;
 }

@@ -60,7 +60,8 @@ static json_t *group_json(const struct cost *k, const struct selection *s, int g
 {
     const struct group *g = &s->group[group];
     json_t *o = times_json(k, s, group);
-    json_int_t value = (json_int_t)select_sample_bytes(s, g->out);
+    json_int_t value = 0;
+    for (int i = 0; i < g->n_out; i++) value += (json_int_t)select_sample_bytes(s, g->outs[i]);
     json_object_set_new(o, "output_bytes", json_integer(value));
     json_object_set_new(o, "kept_bytes", json_integer((json_int_t)(group_saved(g, 2) - group_saved(g, 1))));
     json_object_set_new(o, "parameter_bytes", json_integer((json_int_t)param_bytes(s, group)));

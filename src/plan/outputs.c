@@ -25,8 +25,9 @@ int plan_outputs_check(const struct selection *s, const struct plan_request *r, 
         const struct tensor *t = r->output[i] >= 0 && r->output[i] < g->n_tensors ? &g->tensor[r->output[i]] : NULL;
         if (!t) return err_set(e, E_INTERNAL, "output %d: there is no such tensor", r->output[i]);
         if (t->producer < 0) return err_set(e, E_CONF, "\"%s\" is an input of the network, not an output", t->name);
-        const struct tensor *out = &g->tensor[s->group[s->group_of[t->producer]].out];
-        if (out != t)
+        const struct group *k = &s->group[s->group_of[t->producer]];
+        const struct tensor *out = &g->tensor[k->out];
+        if (!group_makes(k, r->output[i]))
             return err_set(e, E_CONF, "\"%s\" cannot be an output: one kernel makes and uses it; \"%s\" can, which is "
                                       "computed from it", t->name, out->name);
     }

@@ -40,7 +40,7 @@ struct slot_class {
 struct kop {                                             /* one kernel call */
     uint8_t phase;
     int16_t group;
-    struct place in[MAX_IN], out, saved, gout, gin[MAX_IN];
+    struct place in[MAX_IN], outs[MAX_OUT], saved, gouts[MAX_OUT], gin[MAX_IN];
     /* bit k: add to gin[k] instead of overwriting (a later reader already wrote it) */
     uint8_t gin_acc;
     struct place param[MAX_PARAM], pgrad[MAX_PARAM], packed;

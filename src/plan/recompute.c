@@ -71,11 +71,14 @@ static bool same_block(const struct selection *s, int a, int b)
 static double kept_bytes(const struct plan *p, int stage, int group)
 {
     const struct stage_plan *st = &p->stage[stage];
-    const struct place *out = &st->act_place[p->sel->group[group].out],
-                       *saved = &st->saved_place[group - st->first_group];
+    const struct group *k = &p->sel->group[group];
+    const struct place *saved = &st->saved_place[group - st->first_group];
     double sum = 0;
-    const struct slot_class *c = out->space == SP_SLOT ? &p->cls[out->cls] : NULL;
-    if (c && c->writer == W_F && c->last > L_R && !c->n_users) sum += (double)out->bytes;
+    for (int i = 0; i < k->n_out; i++) {
+        const struct place *out = &st->act_place[k->outs[i]];
+        const struct slot_class *c = out->space == SP_SLOT ? &p->cls[out->cls] : NULL;
+        if (c && c->writer == W_F && c->last > L_R && !c->n_users) sum += (double)out->bytes;
+    }
     if (saved->space == SP_SLOT && p->cls[saved->cls].last != L_O) sum += (double)saved->bytes;
     return sum;
 }

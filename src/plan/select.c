@@ -10,7 +10,8 @@ const char *const precision_name[PRECISIONS] = {[FP32] = "fp32", [TF32] = "tf32"
 static int only_reader(const struct graph *g, int node)
 {
     const struct tensor *t = &g->tensor[g->node[node].out];
-    return t->n_readers == 1 && g->node[node].out != g->output ? t->reader[0] : -1;
+    bool single = g->node[node].n_out == 1 && t->n_readers == 1 && g->node[node].out != g->output;
+    return single ? t->reader[0] : -1;
 }
 
 const struct pattern pattern_bn_relu = {
@@ -122,7 +123,7 @@ static void group_from(const struct graph *g, struct group *k, const struct patt
     const struct node *first = &g->node[node[0]], *last = &g->node[node[n - 1]];
     *k = (struct group){.pattern = pattern,
                         .n_nodes = n,
-                        .out = last->out,
+                        .n_out = last->n_out,
                         .need_b = pattern ? pattern->need_b : first->op->need_b,
                         .need_w = pattern ? 0 : first->op->need_w,
                         .is_loss = first->op->is_loss,
@@ -130,12 +131,13 @@ static void group_from(const struct graph *g, struct group *k, const struct patt
                         .fixed = first->fixed,
                         .grad_over = -1};
     for (int i = 0; i < n; i++) k->node[i] = node[i];
+    memcpy(k->outs, last->outs, sizeof k->outs);
     params_take(g, k, node[0]);
     inputs_take(g, k);
     k->grad_in = pattern ? (1u << k->n_in) - 1 : op_grad_in(first->op);
     if (k->fixed) k->need_b &= ~(uint32_t)NEED_SAVED;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
-    if (!k->is_loss && !g->tensor[k->out].needs_grad) k->grad_in = 0;   /* only a score reads the output */
+    if (!k->is_loss && !graph_wants_grad(g, last)) k->grad_in = 0;   /* only a score reads the output */
 }
 
 struct found_chain { const struct pattern *pattern; int node[MAX_GROUP], head; bool inside; };
@@ -220,7 +222,9 @@ static void formats_make(struct selection *s)
     for (int i = 0; i < g->n_tensors; i++) s->tensor[i] = format_plain(type_of(s, i));
     for (int i = 0; i < g->n_tensors; i++)
         if (g->tensor[i].producer < 0) format_set(s, &s->tensor[i], layout_of(s, i));
-    for (int i = 0; i < g->n_nodes; i++) format_set(s, &s->tensor[g->node[i].out], layout_of(s, g->node[i].out));
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int o = 0; o < g->node[i].n_out; o++)
+            format_set(s, &s->tensor[g->node[i].outs[o]], layout_of(s, g->node[i].outs[o]));
     for (int i = 0; i < g->n_tensors && r->padded; i++) {
         int multiple = r->padded(s, i);
         if (multiple) s->tensor[i].block = multiple;
@@ -249,8 +253,8 @@ static const char *formats_refuse(const struct selection *s, const struct kernel
     const uint32_t types = r->types ? r->types : TAKES(F32), device = s->dev.rules->layouts;
     const uint32_t layouts = r->layouts ? r->layouts : device ? device : ROW_ANY_LAYOUT;
     const struct format *out = &s->tensor[k->out];
-    for (int i = -1; i < k->n_in; i++) {
-        const int t = i < 0 ? k->out : k->in[i];
+    for (int i = -k->n_out; i < k->n_in; i++) {
+        const int t = i < 0 ? k->outs[-1 - i] : k->in[i];
         const struct format *f = &s->tensor[t];
         if (s->g->tensor[t].type != F32) continue;
         if (!(types & TAKES(f->type))) return "no kernel for this precision";

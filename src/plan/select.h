@@ -20,7 +20,7 @@ struct group {
     const struct kernel_row *row[PH_COUNT];
     /* tensors read from outside, in kernel order (bn_add_relu: bn input, then the other summand) */
     int n_in, in[MAX_IN];
-    int out;
+    int n_out; union { int out, outs[MAX_OUT]; };        /* out: the first, and the only one of a chain */
     int n_param, param[MAX_PARAM], use[MAX_PARAM];       /* graph->param, and which of its uses this is */
     uint32_t need_b, need_w;                             /* NEED_* over this group's inputs, output, saved */
     uint32_t grad_in, pgrad_in_b, pgrad_in_w;            /* op_grad_in and its like, reduced by needs_grad and frozen */
@@ -62,6 +62,12 @@ struct selection {
  * *why: the last reason of rows between them that refuse; unchanged if there is none. why may be NULL. */
 const struct kernel_row *select_row(const struct selection *s, const struct group *k, enum phase ph,
                                     const struct kernel_row *after, const char **why);
+/* Is the tensor one of its outputs? */
+static inline bool group_makes(const struct group *k, int tensor)
+{
+    for (int i = 0; i < k->n_out; i++) if (k->outs[i] == tensor) return true;
+    return false;
+}
 /* Does the phase of this group have a call? */
 bool group_has_phase(const struct group *k, enum phase ph);
 /* Sets fallback and slow of a group from its rows and from the reason of each phase (NULL: none is known). */

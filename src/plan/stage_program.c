@@ -88,7 +88,7 @@ static enum slot_last back_last(const struct lower *w, int s, int t)
         int maker = group_making(w, t), g = i >= 0 ? reader_here(w, st, t, i) : stage_has(st, maker) ? maker : -1;
         if (g < 0) continue;
         const struct group *k = &w->p->sel->group[g];
-        uint32_t what = group_reads(k, t) | (k->out == t ? NEED_OUT : 0);
+        uint32_t what = group_reads(k, t) | (group_makes(k, t) ? NEED_OUT : 0);
         last = later(last, need_last(w, st, needs_b(k, what), needs_w(k, what)));
     }
     return last;
@@ -102,7 +102,7 @@ static enum slot_last saved_last(const struct lower *w, const struct stage_plan 
 static bool stage_makes(const struct lower *w, const struct stage_plan *st, int t)
 {
     int maker = group_making(w, t);
-    return stage_has(st, maker) && w->p->sel->group[maker].out == t;
+    return stage_has(st, maker) && group_makes(&w->p->sel->group[maker], t);
 }
 
 static bool is_recomputed(const struct lower *w, int s, int t)
@@ -136,8 +136,9 @@ static void recompute_find(struct lower *w, int s)
     for (int g = st->first_group + st->n_groups - 1; g >= st->first_group; g--) {
         const struct group *k = &w->p->sel->group[g];
         if (!w->recompute[g]) continue;
-        w->recomputed[g] = back_last(w, s, k->out) > L_F || recompute_reads(w, st, k->out) ||
-                      (!k->has_stats && saved_last(w, st, k) > L_F);
+        w->recomputed[g] = !k->has_stats && saved_last(w, st, k) > L_F;
+        for (int i = 0; i < k->n_out; i++)
+            w->recomputed[g] |= back_last(w, s, k->outs[i]) > L_F || recompute_reads(w, st, k->outs[i]);
     }
 }
 
@@ -382,6 +383,12 @@ static struct place saved_kept(const struct program_maker *m, const struct kop *
 }
 static bool grad_is_temp(const struct program_maker *m, int t) { return m->st->grad_place[t].space == SP_NONE; }
 
+/* Of several outputs, the loss may depend on some only. */
+static bool has_gradient(const struct program_maker *m, const struct group *k, int out)
+{
+    return k->n_out == 1 || m->w->g->tensor[k->outs[out]].needs_grad;
+}
+
 /* First pass over the calls: which temporaries each call touches. */
 static void temps_collect(struct program_maker *m)
 {
@@ -392,12 +399,15 @@ static void temps_collect(struct program_maker *m)
         if (c->phase == PH_FWD) {
             for (int j = 0; j < k->n_in; j++)
                 if (act_is_temp(m, k->in[j])) temp_mention(&m->act, k->in[j], i, tensor_bytes(w, k->in[j]));
-            if (act_is_temp(m, k->out)) temp_mention(&m->act, k->out, i, tensor_bytes(w, k->out));
+            for (int j = 0; j < k->n_out; j++)
+                if (act_is_temp(m, k->outs[j])) temp_mention(&m->act, k->outs[j], i, tensor_bytes(w, k->outs[j]));
             if (saved_kept(m, c).space == SP_NONE && saved_bytes(w, k))
                 temp_mention(&m->act, -1 - c->group, i, saved_bytes(w, k));
             continue;
         }
-        if (!k->is_loss && grad_is_temp(m, k->out)) temp_mention(&m->grad, k->out, i, tensor_bytes(w, k->out));
+        for (int j = 0; j < k->n_out && !k->is_loss; j++)
+            if (has_gradient(m, k, j) && grad_is_temp(m, k->outs[j]))
+                temp_mention(&m->grad, k->outs[j], i, tensor_bytes(w, k->outs[j]));
         for (int j = 0; c->phase == PH_BWD_DATA && j < k->n_in; j++) {
             if (!(k->grad_in >> j & 1) || !grad_is_temp(m, k->in[j])) continue;
             bool over = j == k->grad_over && grad_is_temp(m, k->out) && !temp_find(&m->grad, k->in[j]);
@@ -456,9 +466,10 @@ static void calls_fill(struct program_maker *m)
         struct place saved = saved_kept(m, c);
         uint32_t need = c->phase == PH_FWD ? ~0u : c->phase == PH_BWD_DATA ? k->need_b : k->need_w;
         for (int j = 0; j < k->n_in; j++) if (need >> j & 1) c->in[j] = act_at(m, k->in[j]);
-        if (need & NEED_OUT) c->out = act_at(m, k->out);
+        for (int j = 0; need & NEED_OUT && j < k->n_out; j++) c->outs[j] = act_at(m, k->outs[j]);
         if (need & NEED_SAVED) c->saved = saved.space == SP_NONE ? temp_place(&m->act, -1 - c->group) : saved;
-        if (c->phase != PH_FWD && !k->is_loss) c->gout = grad_at(m, k->out);
+        for (int j = 0; c->phase != PH_FWD && !k->is_loss && j < k->n_out; j++)
+            if (has_gradient(m, k, j)) c->gouts[j] = grad_at(m, k->outs[j]);
         if (c->phase == PH_BWD_DATA) gins_at(m, k, c, written);
         params_at(m, k, c);
     }

@@ -59,9 +59,9 @@ static void prog_print(const char *name, const struct prog *g, struct text *out)
         const struct kop *k = &g->k[i];
         text_add(out, "    %s %d", phase[k->phase], k->group);
         for (int j = 0; j < MAX_IN; j++) place_print("in", &k->in[j], out);
-        place_print("out", &k->out, out);
+        for (int j = 0; j < MAX_OUT; j++) place_print("out", &k->outs[j], out);
         place_print("extra", &k->saved, out);
-        place_print("gout", &k->gout, out);
+        for (int j = 0; j < MAX_OUT; j++) place_print("gout", &k->gouts[j], out);
         for (int j = 0; j < MAX_IN; j++) place_print(k->gin_acc >> j & 1 ? "gin+" : "gin", &k->gin[j], out);
         for (int j = 0; j < MAX_PARAM; j++) {
             place_print("p", &k->param[j], out);

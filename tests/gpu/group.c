@@ -223,7 +223,7 @@ static struct op_call ref_call(struct net *t, int node)
                         .saved = t->saved[node]};
     for (int i = 0; i < n->n_in; i++) c.in[i] = t->value[n->in[i]];
     for (int i = 0; i < n->n_param; i++) c.param[i] = t->param[n->param[i]];
-    c.out = t->value[n->out];
+    for (int i = 0; i < n->n_out; i++) c.outs[i] = t->value[n->outs[i]];
     return c;
 }
 
@@ -241,7 +241,7 @@ void ref_backward(struct net *t)
     for (int i = t->k->n_nodes - 1; i >= 0; i--) {
         struct op_call c = ref_call(t, t->k->node[i]);
         const struct op_kind *op = c.node->op;
-        c.gout = op->is_loss ? NULL : t->grad[c.node->out];
+        for (int j = 0; j < c.node->n_out && !op->is_loss; j++) c.gouts[j] = t->grad[c.node->outs[j]];
         for (int j = 0; j < c.node->n_in; j++)
             if (op_grad_in(op) >> j & 1)
                 c.gin[j] = op_graph_first(c.node, j) < j ? calloc(count(t, c.node->in[j]), sizeof(float))
@@ -281,7 +281,8 @@ int be_phase(struct net *t, enum phase ph, int how)
     uint32_t needs = ph == PH_FWD ? ~0u : ph == PH_BWD_DATA ? k->need_b : k->need_w;
     for (int i = 0; i < k->n_in; i++) {
         c.in[i] = needs >> i & 1 ? t->in[i] : NULL;
-        if (ph == PH_BWD_DATA && k->grad_in >> i & 1) c.gin[i] = how & OVER && i == k->grad_over ? t->gout : t->gin[i];
+        if (ph == PH_BWD_DATA && k->grad_in >> i & 1)
+            c.gin[i] = how & OVER && i == k->grad_over ? t->gouts[0] : t->gin[i];
         bool adds = first_in(k, i) < i || (how & ADD && t->g->tensor[k->in[i]].n_readers > 1);
         if (c.gin[i] && adds) c.gin_acc |= (uint8_t)(1u << i);
     }
@@ -289,8 +290,10 @@ int be_phase(struct net *t, enum phase ph, int how)
         c.param[i] = t->p[i];
         if (ph != PH_FWD && (ph == PH_BWD_DATA ? k->pgrad_in_b : k->pgrad_in_w) >> i & 1) c.pgrad[i] = t->pg[i];
     }
-    c.out = needs & NEED_OUT ? t->out : NULL;
-    if (ph != PH_FWD && !k->is_loss) c.gout = t->gout;
+    for (int i = 0; i < k->n_out; i++) {
+        c.outs[i] = needs & NEED_OUT ? t->outs[i] : NULL;
+        if (ph != PH_FWD && !k->is_loss) c.gouts[i] = t->gouts[i];
+    }
     bool bad = t->ops->prepare(t->b, &(struct be_key){t->group, ph, t->n, t->train}, &kernel, &e);
     if (!bad && how & RECORD) {
         /* what a first call sets up is no part of a recording */
@@ -357,12 +360,14 @@ void group_open(struct net *t, int group)
     }
     for (int i = 0; i < k->n_nodes; i++) {
         const struct node *n = &t->g->node[k->node[i]];
-        value_make(t, n->out);
+        for (int o = 0; o < n->n_out; o++) value_make(t, n->outs[o]);
         if (n->op->saved_bytes) t->saved[k->node[i]] = calloc(1, n->op->saved_bytes(t->g, n, t->n));
     }
-    t->out = memory(t, bytes(t, k->out));
-    t->gout = memory(t, bytes(t, k->out));
-    put(t, k->out, t->gout, t->grad[k->out]);
+    for (int i = 0; i < k->n_out; i++) {
+        t->outs[i] = memory(t, bytes(t, k->outs[i]));
+        t->gouts[i] = memory(t, bytes(t, k->outs[i]));
+        put(t, k->outs[i], t->gouts[i], t->grad[k->outs[i]]);
+    }
     params_make(t);
     t->kept = group_saved(k, t->n) ? memory(t, group_saved(k, t->n)) : NULL;
     t->work = group_workspace(k, t->n) ? memory(t, group_workspace(k, t->n)) : NULL;

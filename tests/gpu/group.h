@@ -21,7 +21,8 @@ struct net {
     float **grad, **pgrad;
     /* The group and the backend's memory of it. */
     const struct group *k; int group; bool train;
-    void *in[MAX_IN], *gin[MAX_IN], *out, *gout, *p[MAX_PARAM], *pg[MAX_PARAM], *kept, *work, *packed;
+    void *in[MAX_IN], *gin[MAX_IN], *outs[MAX_OUT], *gouts[MAX_OUT];
+    void *p[MAX_PARAM], *pg[MAX_PARAM], *kept, *work, *packed;
     char op[40], text[200];
 };
 

@@ -23,23 +23,23 @@
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static void value_check(struct net *t, const char *phase)
+static void value_check(struct net *t, const char *phase, int i)
 {
-    int out = t->k->out;
+    int out = t->k->outs[i];
     if (t->g->tensor[out].type == F64) {                 /* losses: in double on both sides, from inputs in float */
         size_t n = count(t, out);
         double *x = malloc(n * 8 + 1), d = 0, norm = 0;
-        move(t, x, t->out, n * 8);
-        for (size_t i = 0; i < n; i++) {
-            double y = ((double *)t->value[out])[i];
-            d += (x[i] - y) * (x[i] - y);
+        move(t, x, t->outs[i], n * 8);
+        for (size_t j = 0; j < n; j++) {
+            double y = ((double *)t->value[out])[j];
+            d += (x[j] - y) * (x[j] - y);
             norm += y * y;
         }
         note_error(t, phase, sqrt(d / norm));
         free(x);
         return;
     }
-    float *x = get(t, out, t->out);
+    float *x = get(t, out, t->outs[i]);
     note_error(t, phase, distance(x, t->value[out], NULL, count(t, out)));
     free(x);
 }
@@ -48,13 +48,13 @@ static void value_check(struct net *t, const char *phase)
 static unsigned char *results(struct net *t, size_t *n)
 {
     const struct group *k = t->k;
-    size_t at = bytes(t, k->out);
+    size_t at = 0;
+    for (int i = 0; i < k->n_out; i++) at += bytes(t, k->outs[i]);
     for (int i = 0; i < k->n_in; i++) at += bytes(t, k->in[i]);
     for (int i = 0; i < k->n_param; i++) at += pcount(t, k->param[i]) * 4;
     unsigned char *r = malloc(at + 1);
     at = 0;
-    move(t, r, t->out, bytes(t, k->out));
-    at += bytes(t, k->out);
+    for (int i = 0; i < k->n_out; at += bytes(t, k->outs[i++])) move(t, r + at, t->outs[i], bytes(t, k->outs[i]));
     for (int i = 0; i < k->n_in; at += bytes(t, k->in[i++])) move(t, r + at, t->gin[i], bytes(t, k->in[i]));
     for (int i = 0; i < k->n_param; at += pcount(t, k->param[i++]) * 4)
         move(t, r + at, t->pg[i], pcount(t, k->param[i]) * 4);
@@ -75,8 +75,11 @@ static void bits_check(struct net *t)
         if (how && !t->ops->capture_begin) return;
         if (all_phases(t, 0)) return;
         unsigned char *one = results(t, &n);
-        memset(t->value[t->k->out], 0xff, count(t, t->k->out) * dtype_bytes(t->g->tensor[t->k->out].type));
-        move(t, t->out, t->value[t->k->out], bytes(t, t->k->out));   /* a run that does nothing is found */
+        for (int i = 0; i < t->k->n_out; i++) {          /* a run that does nothing is found */
+            const int out = t->k->outs[i];
+            memset(t->value[out], 0xff, count(t, out) * dtype_bytes(t->g->tensor[out].type));
+            move(t, t->outs[i], t->value[out], bytes(t, out));
+        }
         if (!all_phases(t, how)) {
             unsigned char *two = results(t, &n);
             note_same(t, how ? "replay" : "again", memcmp(one, two, n) == 0);
@@ -109,7 +112,7 @@ static void backward_check(struct net *t, int how)
     if (k->grad_in | k->pgrad_in_b && be_phase(t, PH_BWD_DATA, how)) goto out;
     for (int i = 0; i < k->n_in; i++) {
         if (!(k->grad_in >> i & 1)) continue;
-        float *x = get(t, k->in[i], how == OVER && i == k->grad_over ? t->gout : t->gin[i]);
+        float *x = get(t, k->in[i], how == OVER && i == k->grad_over ? t->gouts[0] : t->gin[i]);
         note_error(t, data[how], distance(x, t->grad[k->in[i]], before[i], count(t, k->in[i])));
         free(x);
     }
@@ -178,12 +181,13 @@ static void group_check(struct net *t, int group, const char *name)
     if (op->saved_bytes || !strcmp(op->name, "dropout")) {   /* evaluating differs from training */
         t->train = false;
         ref_forward(t);
-        if (!be_phase(t, PH_FWD, 0)) value_check(t, "evaluate");
+        bool bad = be_phase(t, PH_FWD, 0);
+        for (int i = 0; !bad && i < k->n_out; i++) value_check(t, "evaluate", i);
         t->train = true;
     }
     ref_forward(t);
     if (!be_phase(t, PH_FWD, 0)) {
-        value_check(t, "forward");
+        for (int i = 0; i < k->n_out; i++) value_check(t, "forward", i);
         ref_backward(t);
         backward_check(t, 0);
         backward_check(t, ADD);

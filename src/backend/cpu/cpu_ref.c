@@ -46,10 +46,12 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
 {
     bool count = !w->at;
     const struct node *n = k->node;
-    if (k->key.phase == PH_FWD)
-        o->out = tensor_lanes(b, n->out) > 1 ? carve(w, tensor_bytes(b, n->out, k->key.samples)) : c->out;
-    else o->out = (void *)in_plain(b, k, n->out, c->out, w);
-    o->gout = in_plain(b, k, n->out, c->gout, w);
+    for (int i = 0; i < n->n_out; i++) {
+        const int t = n->outs[i];
+        if (k->key.phase != PH_FWD) o->outs[i] = (void *)in_plain(b, k, t, c->outs[i], w);
+        else o->outs[i] = tensor_lanes(b, t) > 1 ? carve(w, tensor_bytes(b, t, k->key.samples)) : c->outs[i];
+        o->gouts[i] = in_plain(b, k, t, c->gouts[i], w);
+    }
     for (int i = 0; i < n->n_in && k->key.phase == PH_BWD_DATA; i++) {
         bool direct = tensor_lanes(b, n->in[i]) == 1 && !(c->gin_acc >> i & 1);
         o->gin[i] = (c->gin[i] || count) && !direct ? carve(w, tensor_bytes(b, n->in[i], k->key.samples)) : c->gin[i];
@@ -65,8 +67,9 @@ static void outputs_fill(struct be *b, const struct be_kernel *k, const struct b
 static void results_store(struct be *b, const struct be_kernel *k, const struct be_call *c, const struct op_call *o)
 {
     const struct node *n = k->node;
-    if (k->key.phase == PH_FWD && o->out != c->out)
-        to_blocked(c->out, o->out, tensor_blocks(b, n->out, k->key.samples), false);
+    for (int i = 0; k->key.phase == PH_FWD && i < n->n_out; i++)
+        if (o->outs[i] != c->outs[i])
+            to_blocked(c->outs[i], o->outs[i], tensor_blocks(b, n->outs[i], k->key.samples), false);
     for (int i = 0; i < n->n_in; i++)
         if (c->gin[i] && o->gin[i] != c->gin[i])
             to_blocked(c->gin[i], o->gin[i], tensor_blocks(b, n->in[i], k->key.samples), c->gin_acc >> i & 1);
@@ -151,6 +154,7 @@ static const char *cheap_refuses(const struct selection *s, const struct group *
 const struct kernel_row cpu_rows_ref[] = {
     {.name = "own loops", .pattern = PATTERN_OP("softmax"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},
     {.name = "own loops", .pattern = PATTERN_OP("layer_norm"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},
+    {.name = "own loops", .pattern = PATTERN_OP("split"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},
     {.name = "own loops", .pattern = PATTERN_OP("slice"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},
     {.name = "own loops", .pattern = PATTERN_OP("prepend"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},
     {.name = "own loops", .pattern = PATTERN_OP("positions"), .layouts = ROW_ANY_LAYOUT, .make = reference_make},

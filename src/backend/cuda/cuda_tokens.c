@@ -13,6 +13,21 @@ static int slice_run(struct be *b, struct be_kernel *k, const struct be_call *c,
                                                 : k_slice_back(b->stream, &part, &g));
 }
 
+/* Backward writes each part with zeros around it, and adds the next ones. */
+static int split_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    bool acc = adds(c, 0);
+    int status = 0;
+    for (int i = 0; i < k->node->n_out && !status; i++) {
+        const struct slice s = split_of(b->g, k->node, i, c->n, true);
+        const struct k_slice part = {type_of(b, k->k->outs[i]), s.outer, (int)s.width, (int)s.first, (int)s.part};
+        const struct k_grad taken = {c->in[0], c->outs[i], false}, g = {c->gouts[i], c->gin[0], acc};
+        if (is_forward(k)) status = k_concat_back(b->stream, &part, &taken);
+        else if (c->gouts[i]) { status = k_slice_back(b->stream, &part, &g); acc = true; }
+    }
+    return cuda_check(e, "split", status);
+}
+
 /* A row is a sample's points with their channels: first the learned points, then the input's. */
 static int prepend_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
@@ -65,6 +80,7 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
 
 const struct kernel_row cuda_rows_tokens[] = {
     {.name = "slice", .pattern = PATTERN_OP("slice"), .types = CUDA_TYPES, .run = slice_run},
+    {.name = "split", .pattern = PATTERN_OP("split"), .types = CUDA_TYPES, .run = split_run},
     {.name = "prepend", .pattern = PATTERN_OP("prepend"), .types = CUDA_TYPES, .run = prepend_run},
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
     {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,

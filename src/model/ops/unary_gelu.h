@@ -20,5 +20,5 @@ UNARY_FN float gelu_slope(float x, float by_tanh)
 }
 
 UNARY_RULE(gelu, UNARY_FROM_INPUT, "x times the normal distribution's function",
-           {"tanh", A_BOOL, 0, 0, 1, "approximated by tanh"})
+           {"form", A_WORD, 0, 0, 1, "exact, or approximated by tanh", .words = "exact tanh"})
 #endif
