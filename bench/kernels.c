@@ -59,7 +59,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
                              .schedule = "naive",
                              .batch = MICRO_BATCHES * b->n,
                              .split = b->n,
-                             .backward = "auto",
+                             .backward = BACKWARD_AUTO,
                              .batch_norm = b->conf->train.batch_norm};
     if (!(b->plan = plan_make(b->sel, b->pl, &p, e)) || tp_local_open(1, &b->tp, e) ||
         ds_open(b->conf, DS_TRAIN, b->g, &b->data, e))

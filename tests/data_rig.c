@@ -12,12 +12,6 @@ struct conf *conf_make(const char *data)
     return c;
 }
 
-static const struct ds_kind *kind_find(const char *name)
-{
-    for (int i = 0; ds_list[i]; i++) if (!strcmp(ds_list[i]->name, name)) return ds_list[i];
-    ck_abort_msg("no data source %s", name);
-}
-
 struct ds *open_part(const char *data, enum ds_part part, struct ds_pair want, struct err *e)
 {
     struct conf *c = conf_make(data);
@@ -25,7 +19,7 @@ struct ds *open_part(const char *data, enum ds_part part, struct ds_pair want, s
     const struct ds_want both = {.n = 2, .field = {
                                  {"x", ROLE_SAMPLE, want.input_type, want.input, want.range},
                                  {"t", ROLE_TARGET, want.target_type, want.target, want.classes}}};
-    int bad = kind_find(c->data.source)->open(c, part, &both, &d, e);
+    int bad = ds_kind_of(c)->open(c, part, &both, &d, e);
     ck_assert_int_eq(bad, e->code ? -1 : 0);
     ck_assert(!bad || !d);
     conf_free(c);

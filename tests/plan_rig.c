@@ -74,8 +74,8 @@ void side_make(struct control *x, struct placement_request where, const char *gr
 
 void control_free(struct control *x) { for (int i = 0; i < x->n; i++) made_free(&x->m[i]); }
 
-struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward)
+struct plan_request rig_request(const char *schedule, int batch, int split, enum backward_mode backward)
 {
     return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = batch, .split = split,
-                                 .backward = backward, .batch_norm = "micro"};
+                                 .backward = backward, .batch_norm = STATS_MICRO};
 }

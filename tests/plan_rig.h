@@ -21,6 +21,6 @@ struct control { struct made m[SIDES]; struct plan *p[SIDES]; int n; };
 void side_make(struct control *x, struct placement_request where, const char *graph, int n, struct plan_request q);
 void control_free(struct control *x);
 /* for a training step */
-struct plan_request rig_request(const char *schedule, int batch, int split, const char *backward);
+struct plan_request rig_request(const char *schedule, int batch, int split, enum backward_mode backward);
 
 #endif

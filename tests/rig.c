@@ -47,7 +47,7 @@ static int plans_make(struct world *w, struct err *e)
     const struct rig *q = w->q;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
                              .split = (int)w->c->train.split_size, .bundle = q->bundle, .groups = q->groups,
-                             .backward = q->backward ? q->backward : "auto", .batch_norm = w->c->train.batch_norm,
+                             .backward = q->backward, .batch_norm = w->c->train.batch_norm,
                              .output = w->asked, .n_outputs = w->n_asked};
     bool *recompute = mem_alloc((size_t)w->sel->n_groups * sizeof *recompute);
     for (int i = 0; i < w->sel->n_groups; i++) recompute[i] = q->recompute >> i % 8 & 1;

@@ -24,7 +24,7 @@ struct rig {
     /* the data set of a part, which replaces the configuration's; NULL: the configuration's */
     struct ds *(*data)(enum ds_part part);
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
-    const char *schedule, *backward;
+    const char *schedule; enum backward_mode backward;
     const struct sched *rows;  /* of training, replace the schedule's; NULL: the schedule's */
     int bundle;                /* micro-batches; 0: 1 */
     int groups, replicas;      /* blocks of micro-batches, and pipelines among which they are divided; 0: 1 */

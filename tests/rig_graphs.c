@@ -32,7 +32,8 @@ struct placement *rig_place(const struct selection *s, int n_stages, const int *
     return placement_make(&r, e);
 }
 
-const char *const rig_schedules[] = {"naive", "gpipe", "1f1b"}, *const rig_backwards[] = {"auto", "joined", "split"};
+const char *const rig_schedules[] = {"naive", "gpipe", "1f1b"};
+const enum backward_mode rig_backwards[] = {BACKWARD_AUTO, BACKWARD_JOINED, BACKWARD_SPLIT};
 
 const struct rig_map rig_maps[N_MAPS] = {
     {"round robin", 4, 2, {0, 1, 0, 1}}, {"V", 4, 2, {0, 1, 1, 0}}, {"neighbours", 4, 2, {0, 0, 1, 1}},

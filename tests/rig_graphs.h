@@ -10,7 +10,8 @@ void rig_rows(const char *schedule, int n_stages, int n_ranks, const int *rank_o
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e);
 
 enum { N_SCHEDULES = 3 };
-extern const char *const rig_schedules[N_SCHEDULES], *const rig_backwards[3];   /* naive, gpipe, 1f1b; auto first */
+extern const char *const rig_schedules[N_SCHEDULES];     /* naive, gpipe, 1f1b */
+extern const enum backward_mode rig_backwards[3];        /* auto first */
 /* Several stages per rank: rank_of: for each stage. */
 enum { N_MAPS = 8 };
 extern const struct rig_map { const char *name; int stages, ranks, rank_of[6]; } rig_maps[N_MAPS];

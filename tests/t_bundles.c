@@ -13,7 +13,7 @@
 /* Seven samples in micro-batches of 2, 2, 2 and 1, two of them in a bundle. */
 static struct plan_request bundled(const char *schedule)
 {
-    struct plan_request r = rig_request(schedule, 7, 2, "split");
+    struct plan_request r = rig_request(schedule, 7, 2, BACKWARD_SPLIT);
     r.bundle = 2;
     return r;
 }
@@ -24,12 +24,12 @@ START_TEST(bundles_are_exact)
     for (int n = 1; n <= 24; n++)
         for (int k = 1; k <= n; k++)
             for (int bundle = 1; bundle <= 6; bundle++) {
-                struct plan_request r = rig_request("1f1b", n, k, "auto");
+                struct plan_request r = rig_request("1f1b", n, k, BACKWARD_AUTO);
                 r.bundle = bundle;
                 int many = k * bundle < n ? k * bundle : n;
                 struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r),
                             like = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3},
-                                             rig_request("1f1b", n, many, "auto"));
+                                             rig_request("1f1b", n, many, BACKWARD_AUTO));
                 sure(m.p && like.p, "%s%s", m.e.text, like.e.text);
                 sure(m.p->n_micro == (n - 1) / k + 1, "%d micro-batches of %d of %d samples", m.p->n_micro, k, n);
                 sure(m.p->n_mb == like.p->n_mb, "%d bundles, not %d", m.p->n_mb, like.p->n_mb);
@@ -57,7 +57,7 @@ START_TEST(bundles_keep_all_statistics)
 {
     struct text t = {0};
     text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
-    struct plan_request r = rig_request("gpipe", 30, 3, "joined");
+    struct plan_request r = rig_request("gpipe", 30, 3, BACKWARD_JOINED);
     r.bundle = 4;
     struct made m = made_make(rig_graph(t.s), &rig_blocked, 1, NULL, r);
     text_free(&t);

@@ -31,7 +31,7 @@ static bool compute_legal(const struct plan *p)
 
 START_TEST(checker_rejects_mutations)
 {
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     uint32_t seed = 1;
     int rejected = 0, n = 6000;
@@ -87,7 +87,7 @@ static int action_find(const struct plan *p, int r, enum act_op op, int chan)
 /* Both ends of a channel's posts are left out, so that the link itself is in order. */
 START_TEST(checker_follows_tied_weights)
 {
-    struct plan_request q = rig_request("1f1b", 7, 2, "split");
+    struct plan_request q = rig_request("1f1b", 7, 2, BACKWARD_SPLIT);
     struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, q);
     int tied = 0;
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
@@ -119,7 +119,7 @@ END_TEST
  * nothing that computes comes behind. */
 START_TEST(checker_wants_norms_before_the_update)
 {
-    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int r = 0; r < 3; r++) {
         int norms = action_find(m.p, r, ACT_N, -1), update = action_find(m.p, r, ACT_O, -1);
@@ -147,7 +147,7 @@ static void place_is_wanted(const struct plan *p, size_t *at)
 
 START_TEST(checker_wants_all_state)
 {
-    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, BACKWARD_SPLIT));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     struct placement *pl = m.pl;
     for (int r = 0; r < 3; r++) {
@@ -162,7 +162,7 @@ END_TEST
 /* A forward pass touches every class that it names: without any one of them the plan is illegal. */
 START_TEST(checker_wants_all_operands)
 {
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     int tried = 0;
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < m.p->row_n[r]; i++) {
@@ -187,7 +187,7 @@ END_TEST
 
 static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
 {
-    struct plan_request r = rig_request(schedule, 2 * n_mb * bundle - 1, 2, "split");
+    struct plan_request r = rig_request(schedule, 2 * n_mb * bundle - 1, 2, BACKWARD_SPLIT);
     struct made m = {.g = rig_graph(rig_skip)};
     struct sched rows;
     int cut[4];
@@ -229,7 +229,7 @@ START_TEST(w_takes_several)
         for (int bundle = 1; bundle <= 2; bundle++) {
             struct made m = many_made(rig_schedules[_i], 7, n, bundle),
                         same = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
-                                         rig_request(rig_schedules[_i], 13, 2, "split"));
+                                         rig_request(rig_schedules[_i], 13, 2, BACKWARD_SPLIT));
             struct cost *k = cost_estimate(m.s);
             struct sim *s = plan_simulate(m.p, k, NULL), *t = plan_simulate(same.p, k, NULL);
             many_are_whole(m.p, n, bundle);

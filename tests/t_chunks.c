@@ -30,7 +30,7 @@ static struct cost *costs_of(struct pipe a, struct costs c)
     return k;
 }
 
-static struct uniform uniform_of(const char *schedule, struct pipe a, const char *backward, int in_flight,
+static struct uniform uniform_of(const char *schedule, struct pipe a, enum backward_mode backward, int in_flight,
                                  struct costs c)
 {
     const struct sched_kind *k = sched_find(schedule);
@@ -123,7 +123,7 @@ static void interleaved_kept(const struct uniform *u)
 START_TEST(interleaved_meets_its_formula)
 {
     EACH_SHAPE(a, _i, 4) {
-        struct uniform u = uniform_of("interleaved", a, "joined", 0, SKEWED);
+        struct uniform u = uniform_of("interleaved", a, BACKWARD_JOINED, 0, SKEWED);
         double whole = (a.p - 1) * 30.0, idle = idle_of(&u);
         if (a.m % a.p == 0) {
             sure(fabs(idle - whole / a.v) < 1e-6, "p %d v %d m %d: idle %g", a.p, a.v, a.m, idle);
@@ -140,7 +140,7 @@ END_TEST
 
 static void late_meets(struct pipe a, struct costs c, int most, double want)
 {
-    struct uniform u = uniform_of("zb-h1", a, "auto", most, c);
+    struct uniform u = uniform_of("zb-h1", a, BACKWARD_AUTO, most, c);
     bool full = a.m >= (most ? most : a.p);
     double idle = idle_of(&u), early = (a.p - 1) * (c.f + c.b);
     sure(full ? fabs(idle - want) < 1e-6 : idle <= early + 1e-6, "p %d m %d, %d in flight: idle %g, formula %g", a.p,
@@ -167,7 +167,7 @@ END_TEST
 START_TEST(zb_v_meets_its_formula)
 {
     EACH_SHAPE(a, _i, 4) {
-        struct uniform u = uniform_of("zb-v", a, "auto", 0, EQUAL);
+        struct uniform u = uniform_of("zb-v", a, BACKWARD_AUTO, 0, EQUAL);
         double idle = idle_of(&u);
         for (int r = 0; r < a.p; r++) kept_most(&u, r, a.p * a.v);
         if (a.v == 2 && a.m >= 2 * a.p - 1) {
@@ -185,7 +185,7 @@ END_TEST
 
 static double step_of(const char *schedule, struct pipe a, struct costs c)
 {
-    struct uniform u = uniform_of(schedule, a, "split", 0, c);
+    struct uniform u = uniform_of(schedule, a, BACKWARD_SPLIT, 0, c);
     double ns = u.s->wall_ns;
     uniform_free(&u);
     return ns;
@@ -198,7 +198,7 @@ START_TEST(auto_is_no_slower)
         for (int v = 1; v <= 2; v++)
             for (int m = 1; m <= (is_long() ? 32 : 11); m += is_long() ? 1 : 5) {
                 struct pipe a = {_i, v, m};
-                struct uniform u = uniform_of("auto", a, "split", 0, all[k]);
+                struct uniform u = uniform_of("auto", a, BACKWARD_SPLIT, 0, all[k]);
                 double ns = step_of(v > 1 ? "zb-v" : "zb-h1", a, all[k]);
                 sure(u.s->wall_ns <= ns * 1.001 + 1e-6, "p %d v %d m %d: auto %g, the paper's %g", _i, v, m,
                      u.s->wall_ns, ns);
@@ -211,10 +211,10 @@ END_TEST
 START_TEST(auto_keeps_to_memory)
 {
     struct pipe a = {_i, 2, 12};
-    struct uniform free_ = uniform_of("auto", a, "split", 0, SKEWED);
-    struct uniform least_ = uniform_of("auto", a, "split", 1, SKEWED);
+    struct uniform free_ = uniform_of("auto", a, BACKWARD_SPLIT, 0, SKEWED);
+    struct uniform least_ = uniform_of("auto", a, BACKWARD_SPLIT, 1, SKEWED);
     uint64_t limit[8], most = plan_rank_bytes(free_.x.p, 0), least = plan_rank_bytes(least_.x.p, 0);
-    struct plan_request r = rig_request("auto", a.m, 1, "split");
+    struct plan_request r = rig_request("auto", a.m, 1, BACKWARD_SPLIT);
     r.cost = free_.k;
     r.limit = limit;
     for (int k = 0; k < 4; k++) {
@@ -249,7 +249,7 @@ START_TEST(auto_runs_ahead)
             x = x * 1664525 + 1013904223;
             *cost_cell(k, 0, (enum phase)ph, i) = 5 + x / 65536 % 20;
         }
-    struct plan_request r = rig_request("auto", M, 1, "split");
+    struct plan_request r = rig_request("auto", M, 1, BACKWARD_SPLIT);
     r.cost = k;
     struct made m = made_make(rig_chain(P), &rig_plain, P, NULL, r);
     sure(m.p != NULL, "%s", m.e.text);
@@ -271,7 +271,7 @@ START_TEST(limits_are_kept)
         for (int v = 1; v <= 4; v++)
             for (int limit = 1; limit <= 2 * _i + 1; limit++)
                 for (int m = 1; m <= 9; m += is_long() ? 1 : 4) {
-                    struct uniform u = uniform_of(chunked[k], (struct pipe){_i, v, m}, "split", limit, SKEWED);
+                    struct uniform u = uniform_of(chunked[k], (struct pipe){_i, v, m}, BACKWARD_SPLIT, limit, SKEWED);
                     for (int r = 0; r < _i; r++) kept_most(&u, r, limit * v);
                     uniform_free(&u);
                 }
@@ -289,7 +289,7 @@ START_TEST(maps_are_refused)
     for (int k = 0; k < CHUNKED; k++)
         for (int i = 0; i < 3; i++) {
             struct made m = made_on(rig_chain(8), &rig_plain, wrong[i].stages, wrong[i].ranks, wrong[i].rank_of,
-                                    rig_request(chunked[k], 4, 1, "auto"));
+                                    rig_request(chunked[k], 4, 1, BACKWARD_AUTO));
             sure(!m.p && m.e.code == 78 && says(m.e.text, wrong[i].why), "%s: %s", chunked[k], m.e.text);
             made_free(&m);
         }

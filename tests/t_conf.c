@@ -47,32 +47,32 @@ START_TEST(defaults)
 {
     struct conf *c = finished(OK);
     ck_assert(c->run.threads == 1 && c->run.seed == 1 && !c->run.overwrite);
-    ck_assert_str_eq(c->run.device, "auto");
-    ck_assert_str_eq(c->run.transport, "auto");
+    ck_assert_int_eq(c->run.device, DEVICE_auto);
+    ck_assert_int_eq(c->run.transport, TRANSPORT_auto);
     ck_assert_str_eq(c->run.directory, "runs/run");
     ck_assert_str_eq(c->pipeline.schedule, "1f1b");
-    ck_assert_str_eq(c->pipeline.partition, "uniform");
-    ck_assert_str_eq(c->pipeline.backward, "auto");
-    ck_assert_str_eq(c->train.optimizer, "sgd");
-    ck_assert_str_eq(c->train.schedule, "constant");
-    ck_assert_str_eq(c->train.batch_norm, "micro");
-    ck_assert_str_eq(c->train.precision, "fp32");
+    ck_assert_int_eq(c->pipeline.partition, PART_uniform);
+    ck_assert_int_eq(c->pipeline.backward, BACKWARD_AUTO);
+    ck_assert_int_eq(c->train.optimizer, OPTIM_sgd);
+    ck_assert_int_eq(c->train.schedule, RATE_constant);
+    ck_assert_int_eq(c->train.batch_norm, STATS_MICRO);
+    ck_assert_int_eq(c->train.precision, WANT_FP32);
     ck_assert_int_eq(c->data.labels, LABELS_CLASS);
     ck_assert(c->train.split_size == 32 && c->train.batch_size == 32 && c->train.evaluate_batch_size == 32);
     ck_assert(!c->data.shuffle && c->service.log_every == 1 && c->train.evaluate_every == 0);
-    ck_assert_str_eq(c->train.loss, "cross_entropy");
+    ck_assert_int_eq(c->train.loss, LOSS_CROSS_ENTROPY);
     conf_free(c);
     c = finished(GRAPH "train { schedule = step milestones = {2} }");
     ck_assert(!c->train.loss && c->train.gamma == 0.1);   /* the graph decides; conf_derive says so */
     conf_derive(c, "train.loss", "mse");
-    ck_assert_str_eq(c->train.loss, "mse");
+    ck_assert_int_eq(c->train.loss, LOSS_MSE);
     conf_free(c);
     c = finished("model { network = toy } train { epochs = 1 loss = mse } run { name = \"x\" }\n"
         "data { source = idx train = a train_labels = b }\npipeline { stage { first = a last = b } }");
     ck_assert(c->data.shuffle);
     ck_assert_int_eq(c->data.labels, LABELS_ONEHOT);
     ck_assert_str_eq(c->run.directory, "runs/x");
-    ck_assert_str_eq(c->pipeline.partition, "manual");
+    ck_assert_int_eq(c->pipeline.partition, PART_manual);
     conf_free(c);
 }
 END_TEST

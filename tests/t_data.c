@@ -472,9 +472,9 @@ START_TEST(ds_open_takes_shapes_from_the_graph)
     ck_assert_int_eq(ds_open(c, DS_TEST, g, &d, &e), 0);
     ck_assert_ptr_null(d);
     ds_close(d);
-    c->data.source = "tape";
+    c->data.source = SOURCE_unset;
     ck_assert_int_eq(ds_open(c, DS_TRAIN, g, &d, &e), -1);
-    expect(&e, 78, "t.conf:3: data.source:|\"tape");
+    expect(&e, 78, "t.conf:3: data.source:|missing");
     graph_free(g);
     conf_free(c);
 }

@@ -33,7 +33,7 @@ END_TEST
 START_TEST(schedules_follow_the_map)
 {
     for (int k = 0; k < 2; k++) {
-        struct made m = on_map(_i, rig_skip, rig_request(rig_schedules[k], 7, 2, "auto"));
+        struct made m = on_map(_i, rig_skip, rig_request(rig_schedules[k], 7, 2, BACKWARD_AUTO));
         ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_schedules[k], rig_maps[_i].name, m.e.text);
         struct cost *c = cost_estimate(m.s);
         struct sim *s = plan_simulate(m.p, c, &m.e);
@@ -44,7 +44,7 @@ START_TEST(schedules_follow_the_map)
         cost_free(c);
         made_free(&m);
     }
-    struct made m = on_map(_i, rig_skip, rig_request("1f1b", 7, 2, "auto"));
+    struct made m = on_map(_i, rig_skip, rig_request("1f1b", 7, 2, BACKWARD_AUTO));
     ck_assert(!m.p && m.e.code == 78 && says(m.e.text, "schedule \"1f1b\""));
     made_free(&m);
 }
@@ -151,7 +151,7 @@ static int state_is_checked(struct made *m, int rank, struct state_row *r)
 
 START_TEST(homes_are_checked)
 {
-    struct made m = on_map(_i, rig_tied, rig_request("gpipe", 8, 2, "split"));
+    struct made m = on_map(_i, rig_tied, rig_request("gpipe", 8, 2, BACKWARD_SPLIT));
     struct err e = {0};
     int shared = 0;
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
@@ -203,8 +203,8 @@ END_TEST
 /* Tables tell stages and ranks apart where they differ, and count a rank once. */
 START_TEST(tables_speak_of_ranks)
 {
-    struct made m = on_map(1, rig_skip, rig_request("gpipe", 8, 2, "auto"));
-    struct made same = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, rig_request("gpipe", 8, 2, "auto"));
+    struct made m = on_map(1, rig_skip, rig_request("gpipe", 8, 2, BACKWARD_AUTO));
+    struct made same = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, rig_request("gpipe", 8, 2, BACKWARD_AUTO));
     struct cost *k = cost_estimate(m.s);
     struct text t = {0};
     plan_table(m.p, k, 80, &t);

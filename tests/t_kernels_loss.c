@@ -162,7 +162,11 @@ END_TEST
  * momentum, 1: a large epsilon; 2: weight decay. */
 static struct conf optimizer(int i)
 {
-    const char *name = i < 8 ? "sgd" : i < 16 ? "adamw" : i < 24 ? "adam" : i < 32 ? "lamb" : "rmsprop";
+    enum optimizer_word name = i < 8    ? OPTIM_sgd
+                                  : i < 16 ? OPTIM_adamw
+                                  : i < 24 ? OPTIM_adam
+                                  : i < 32 ? OPTIM_lamb
+                                           : OPTIM_rmsprop;
     struct conf c = {.train = {.optimizer = name, .weight_decay = i & 4 ? 0.01 : 0}};
     c.train.momentum = i & 1 ? 0.9 : 0;
     c.train.nesterov = i >> 1 & 1;

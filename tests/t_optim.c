@@ -22,12 +22,12 @@ END_TEST
 
 START_TEST(state_buffers)
 {
-    struct conf c = {.train = {.optimizer = "sgd"}};
+    struct conf c = {.train = {.optimizer = OPTIM_sgd}};
     ck_assert_int_eq(optim_buffers(&c).n, 0);
     c.train.momentum = 0.9;
     ck_assert_int_eq(optim_buffers(&c).n, 1);
     ck_assert_str_eq(optim_buffers(&c).name[0], "momentum_buffer");
-    c.train.optimizer = "adamw";
+    c.train.optimizer = OPTIM_adamw;
     ck_assert_int_eq(optim_buffers(&c).n, 2);
     ck_assert_str_eq(optim_buffers(&c).name[1], "exp_avg_sq");
     for (int i = 0; optim_list[i]; i++)                   /* all that may be kept has a name */
@@ -113,7 +113,7 @@ static const struct {
 static void sgd_set(struct be_block *b, double momentum, double weight_decay, bool nesterov)
 {
     struct conf c = {
-        .train = {.optimizer = "sgd", .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov}};
+        .train = {.optimizer = OPTIM_sgd, .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov}};
     optim_hyper(&c, b->hyper);
 }
 
@@ -177,7 +177,7 @@ END_TEST
 /* A first step whose every value floats hold exactly: m 1, v 1, sqrt(v) over its correction 2. */
 START_TEST(adamw_by_hand)
 {
-    struct conf c = {.train = {.optimizer = "adamw", .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-30,
+    struct conf c = {.train = {.optimizer = OPTIM_adamw, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 1e-30,
                                .weight_decay = 0.5}};
     const struct optim_kind *k = optim_list[optim_of(&c)];
     struct be_block b = {.learning_rate = 0.25, .clip_coef = 0.5, .update = 1};
@@ -197,7 +197,7 @@ START_TEST(adamw_in_double)
     enum { N = 1003, STEPS = 20 };
     const double beta1 = _i & 4 ? 0.3 : 0.9, beta2 = 0.99, epsilon = 1e-6, lr = 0.01, clip = _i & 2 ? 0.3 : 1;
     const double decay = _i & 1 ? 0.5 : 0, lr_factor = _i & 8 ? 2 : 1, decay_factor = _i & 8 ? 0 : 1;
-    struct conf c = {.train = {.optimizer = "adamw", .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon,
+    struct conf c = {.train = {.optimizer = OPTIM_adamw, .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon,
                                .weight_decay = decay}};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     static float w[N], g[N], state[2 * (N + 16)];
@@ -234,7 +234,7 @@ START_TEST(lamb_in_double)
     enum { N = 9001, STEPS = 12 };
     const double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-6, lr = 0.01, clip = _i & 2 ? 0.3 : 1;
     const double decay = _i & 1 ? 0.5 : 0, rate = lr * (_i & 8 ? 2 : 1), factor = _i & 8 ? 0.25 : 1;
-    struct conf c = {.train = {.optimizer = "lamb", .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon,
+    struct conf c = {.train = {.optimizer = OPTIM_lamb, .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon,
                                .weight_decay = decay}};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     static float w[N], g[N], state[2 * (N + 16)];
@@ -268,7 +268,7 @@ END_TEST
 /* Values that floats hold exactly: v 0.25 * 16, m 4 / (2 + 2); then a step without gradient and without momentum. */
 START_TEST(rmsprop_by_hand)
 {
-    struct conf c = {.train = {.optimizer = "rmsprop", .beta2 = 0.75, .epsilon = 2, .momentum = 0.5}};
+    struct conf c = {.train = {.optimizer = OPTIM_rmsprop, .beta2 = 0.75, .epsilon = 2, .momentum = 0.5}};
     const struct optim_kind *k = optim_list[optim_of(&c)];
     struct be_block b = {.learning_rate = 0.5, .clip_coef = 0.5};
     float w[2] = {2, -2}, g[2] = {8, -8}, state[32] = {0};
@@ -292,7 +292,7 @@ START_TEST(rmsprop_in_double)
     enum { N = 1003, STEPS = 20 };
     const double alpha = 0.9, epsilon = 0.01, lr = 0.01, clip = _i & 2 ? 0.3 : 1, momentum = _i & 4 ? 0.9 : 0;
     const double decay = _i & 1 ? 0.5 : 0, lr_factor = _i & 8 ? 2 : 1, decay_factor = _i & 8 ? 0.25 : 1;
-    struct conf c = {.train = {.optimizer = "rmsprop", .beta2 = alpha, .epsilon = epsilon, .momentum = momentum,
+    struct conf c = {.train = {.optimizer = OPTIM_rmsprop, .beta2 = alpha, .epsilon = epsilon, .momentum = momentum,
                                .weight_decay = decay}};
     const struct optim_kind *kind = optim_list[optim_of(&c)];
     static float w[N], g[N], state[2 * (N + 16)];

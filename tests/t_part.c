@@ -114,7 +114,7 @@ static struct made make(const char *pipeline, int stages)
     m.s = select_make(m.g, &rig_blocked, 2, &e);
     m.k = cost_estimate(m.s);
     m.r = (struct plan_request){.mode = PLAN_TRAIN, .schedule = m.c->pipeline.schedule, .batch = 8, .split = 2,
-                                .backward = "auto", .batch_norm = "micro"};
+                                .backward = BACKWARD_AUTO, .batch_norm = STATS_MICRO};
     m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .buffers = rig_buffers(1)};
     return m;
 }
@@ -127,9 +127,7 @@ static void unmake(struct made *m)
 static int cut(struct made *m, int *first_group, struct err *e)
 {
     m->q.plan = &m->r;
-    for (int i = 0; part_list[i]; i++)
-        if (!strcmp(part_list[i]->name, m->c->pipeline.partition)) return part_list[i]->split(&m->q, first_group, e);
-    ck_abort_msg("no such policy");
+    return part_list[m->c->pipeline.partition - 1]->split(&m->q, first_group, e);
 }
 
 static const char *const policies[] = {"sequential", "balanced", "balanced_low_0"};
@@ -345,7 +343,7 @@ static const char *schedule_for(uint32_t seed, int p, int ranks)
 /* p stages, on so many ranks, where the schedule wants them. */
 static bool random_case(uint32_t seed, int p, int ranks)
 {
-    static const char *const backwards[] = {"auto", "joined", "split"};
+    static const enum backward_mode backwards[] = {BACKWARD_AUTO, BACKWARD_JOINED, BACKWARD_SPLIT};
     extern const struct part_kind part_auto;
     uint32_t x = seed * 7919 + (uint32_t)p;
     struct graph *g = random_graph(&x);
@@ -358,7 +356,7 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct cost *k = cost_estimate(s);
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = schedule_for(seed, p, ranks), .cost = k, .batch = 7,
-                             .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = "micro",
+                             .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = STATS_MICRO,
                              .groups = 2, .replicas = 1 + (int)(seed / 4 % 2)};
     k->latency_ns = next_random(&x) % 40;
     k->bytes_per_ns = r.replicas > 1 ? 100 : 1;          /* so that sums over replicas hide nothing */
@@ -426,7 +424,7 @@ START_TEST(auto_is_quick)
     struct selection *s = select_make(g, &rig_blocked, 20, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {
-        .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = "auto", .batch_norm = "micro"};
+        .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = BACKWARD_AUTO, .batch_norm = STATS_MICRO};
     struct part_request q = {.sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .found = &what};
     ck_assert_msg(!part_auto.split(&q, at, &e), "%s", e.text);
     ck_assert(!part_uniform.split(&q, even, &e));
@@ -499,13 +497,13 @@ END_TEST
 /* Who says how many stages there are. */
 START_TEST(stage_count)
 {
-    struct conf c = {.pipeline = {.partition = "uniform", .n_stages = 2}};
+    struct conf c = {.pipeline = {.partition = PART_uniform, .n_stages = 2}};
     ck_assert_int_eq(part_stage_count(&c, 0), 2);
     ck_assert_int_eq(part_stage_count(&c, 3), 3);
-    c.pipeline.partition = "manual";
+    c.pipeline.partition = PART_manual;
     ck_assert_int_eq(part_stage_count(&c, 3), 2);
     c.pipeline.stages = 4;
-    c.pipeline.partition = "auto";
+    c.pipeline.partition = PART_auto;
     ck_assert_int_eq(part_stage_count(&c, 3), 4);
     c.pipeline.stages = c.pipeline.n_stages = 0;
     ck_assert_int_eq(part_stage_count(&c, 0), 1);

@@ -10,7 +10,7 @@
 
 START_TEST(slots_do_not_overlap)
 {
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request("gpipe", 7, 2, "split"));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request("gpipe", 7, 2, BACKWARD_SPLIT));
     ck_assert(m.p != NULL);
     for (int r = 0; r < 3; r++) {
         size_t sum = 0;
@@ -30,8 +30,8 @@ END_TEST
  * of the first stage shows it. */
 START_TEST(memory_follows_the_schedule)
 {
-    struct made g = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("gpipe", 16, 1, "joined")),
-                f = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("1f1b", 16, 1, "joined"));
+    struct made g = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("gpipe", 16, 1, BACKWARD_JOINED)),
+                f = made_make(rig_chain(8), &rig_plain, 4, NULL, rig_request("1f1b", 16, 1, BACKWARD_JOINED));
     ck_assert(g.p && f.p);
     for (int i = 0; i < f.p->n_cls; i++) {
         const struct slot_class *c = &f.p->cls[i];
@@ -70,7 +70,7 @@ static int gradients_in_place(const struct device *d)
 {
     struct text t = {0};
     text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
-    struct made m = made_make(rig_graph(t.s), d, 1, NULL, rig_request("gpipe", 8, 4, "joined"));
+    struct made m = made_make(rig_graph(t.s), d, 1, NULL, rig_request("gpipe", 8, 4, BACKWARD_JOINED));
     text_free(&t);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     const struct prog *g = &m.p->stage[0].prog[PROG_D];
@@ -107,9 +107,9 @@ END_TEST
 START_TEST(plans_are_pure)
 {
     char a[33], b[33], c[33];
-    struct made x = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto")),
-                y = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, "auto"));
-    struct made z = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, "auto"));
+    struct made x = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, BACKWARD_AUTO)),
+                y = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 3, BACKWARD_AUTO));
+    struct made z = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request("1f1b", 7, 2, BACKWARD_AUTO));
     plan_hash(x.p, a);
     plan_hash(y.p, b);
     plan_hash(z.p, c);
@@ -124,7 +124,7 @@ START_TEST(outputs_have_places)
 {
     struct graph *g = rig_graph(rig_skip);
     int asked[] = {g->node[graph_node_find(g, "c")].out, g->loss, g->output};
-    struct plan_request r = rig_request("1f1b", 8, 1, "split");
+    struct plan_request r = rig_request("1f1b", 8, 1, BACKWARD_SPLIT);
     struct text t = {0};
     r.output = asked;
     r.n_outputs = 3;
@@ -154,7 +154,7 @@ END_TEST
 static void output_refused(const char *text, enum plan_mode mode, int node, const char *why)
 {
     struct graph *g = rig_graph(text);
-    struct plan_request r = rig_request(mode == PLAN_TRAIN ? "1f1b" : "forward", 4, 2, "auto");
+    struct plan_request r = rig_request(mode == PLAN_TRAIN ? "1f1b" : "forward", 4, 2, BACKWARD_AUTO);
     int asked = node >= 0 ? g->node[node].out : graph_input_first(g, ROLE_SAMPLE);
     r.mode = mode;
     r.output = &asked;
@@ -177,7 +177,7 @@ END_TEST
 
 START_TEST(too_many_micro_batches_are_refused)
 {
-    struct made m = made_make(rig_chain(1), &rig_plain, 1, NULL, rig_request("gpipe", 65536, 1, "auto"));
+    struct made m = made_make(rig_chain(1), &rig_plain, 1, NULL, rig_request("gpipe", 65536, 1, BACKWARD_AUTO));
     ck_assert(m.p == NULL && m.e.code == 78 && says(m.e.text, "more than 65535 micro-batches"));
     made_free(&m);
 }
@@ -192,7 +192,7 @@ START_TEST(one_tensor_twice_is_not_fused)
         "fc = linear(fl) features=3 layer=Linear\nloss = mse(fc, labels)\nloss loss\noutput fc\n";
     char text[600];
     snprintf(text, sizeof text, form, "c");
-    struct made m = made_make(rig_graph(text), &rig_blocked, 1, NULL, rig_request("gpipe", 4, 2, "auto"));
+    struct made m = made_make(rig_graph(text), &rig_blocked, 1, NULL, rig_request("gpipe", 4, 2, BACKWARD_AUTO));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int i = 0; i < m.s->n_groups; i++) ck_assert_ptr_ne(m.s->group[i].pattern, &pattern_bn_add_relu);
     made_free(&m);
@@ -211,7 +211,7 @@ START_TEST(one_value_batch_norm_is_refused)
     } all[] = {{5, 2, "train.split_size"}, {1, 1, "train.batch_size"}};
     for (int i = 0; i < 2; i++) {
         struct made m =
-            made_make(rig_graph(graph), &rig_plain, 1, NULL, rig_request("gpipe", all[i].batch, all[i].split, "auto"));
+            made_make(rig_graph(graph), &rig_plain, 1, NULL, rig_request("gpipe", all[i].batch, all[i].split, BACKWARD_AUTO));
         ck_assert(m.p == NULL && m.e.code == 78 && says(m.e.text, "\"bn\"") && says(m.e.text, all[i].advice));
         made_free(&m);
     }
@@ -228,7 +228,7 @@ START_TEST(frozen_batch_norm_sees_one_value)
         snprintf(whole, sizeof whole, "%s%s", graph, i ? "freeze bn.bias\n" : "");
         struct graph *g = rig_graph(whole);
         ck_assert(i == !plan_norm_of_one(g));
-        struct made m = made_make(g, &rig_plain, 1, NULL, rig_request("gpipe", 5, i ? 1 : 2, "auto"));
+        struct made m = made_make(g, &rig_plain, 1, NULL, rig_request("gpipe", 5, i ? 1 : 2, BACKWARD_AUTO));
         ck_assert_msg(i == (m.p != NULL), "%s", m.e.text);
         made_free(&m);
     }
@@ -253,16 +253,16 @@ END_TEST
 /* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------- */
 
 struct golden {
-    const char *name, *graph; const struct device *dev; int stages; const char *schedule, *backward; int bundle;
+    const char *name, *graph; const struct device *dev; int stages; const char *schedule; enum backward_mode backward; int bundle;
     const char *rows;
 };
 static const struct golden golden[] = {
-    {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", "auto"},
-    {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", "auto"},
-    {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", "split"},
-    {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", "auto"},
-    {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", "auto", 2},
-    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", "auto", 1, /* three of five micro-batches */
+    {"skip-4-gpipe", rig_skip, &rig_plain, 4, "gpipe", BACKWARD_AUTO},
+    {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", BACKWARD_AUTO},
+    {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", BACKWARD_SPLIT},
+    {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", BACKWARD_AUTO},
+    {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", BACKWARD_AUTO, 2},
+    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", BACKWARD_AUTO, 1, /* three of five micro-batches */
      "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\n"
      "rank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
 };

@@ -94,7 +94,7 @@ START_TEST(blocks_are_added_as_a_tree)
     for (int n = 1; n <= MAX_MICRO; n += step)
         for (int g = 1; g <= 16; g *= 2)
             for (int bundle = 1; bundle <= 3; bundle++) {
-                struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? "split" : "auto");
+                struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? BACKWARD_SPLIT : BACKWARD_AUTO);
                 q.groups = g;
                 q.bundle = bundle;
                 struct made m = way_make(way, q);
@@ -115,7 +115,7 @@ END_TEST
 /* One thing wrong with what adds blocks: found. */
 START_TEST(wrong_sums_are_found)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "split");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_SPLIT);
     q.groups = 4;
     struct made m = way_make(&ways[_i], q);
     int adds = 0;
@@ -161,7 +161,7 @@ static int before_last_pass(const struct plan *p, int rank, enum act_op op)
  * that ends last; with one bucket none is. */
 START_TEST(gradients_go_when_they_are_final)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_AUTO);
     struct err e = {0};
     q.groups = 8;
     for (int n = 2; n <= 4; n *= 2)
@@ -194,7 +194,7 @@ static void rows_swap(struct act *a, struct act *b)
  * another's: found. With several stages a rank what follows a piece may have been final before. */
 START_TEST(wrong_exchanges_are_found)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_AUTO);
     struct control x;
     int early = 0, pieces = 0;
     q.groups = 4;
@@ -235,7 +235,7 @@ END_TEST
  * and nothing else does. */
 START_TEST(exchanges_wait_for_tied_gradients)
 {
-    struct plan_request q = rig_request("1f1b", 13, 2, "auto");
+    struct plan_request q = rig_request("1f1b", 13, 2, BACKWARD_AUTO);
     struct control x;
     int late = 0, others = 0;
     q.groups = 2;
@@ -265,7 +265,7 @@ START_TEST(pieces_have_an_end)
     for (int i = 1; i < 2 * LAYERS; i++) text_add(&t, "a%d = linear(a%d) features=2 bias=no\n", i, i - 1);
     for (int i = 0; i < LAYERS; i++) text_add(&t, "tie a%d.weight a%d.weight\n", LAYERS + i, i);
     text_add(&t, "loss = softmax_cross_entropy(a%d, labels)\noutput a%d\nloss loss\n", 2 * LAYERS - 1, 2 * LAYERS - 1);
-    struct plan_request q = rig_request("1f1b", 4, 2, "auto");
+    struct plan_request q = rig_request("1f1b", 4, 2, BACKWARD_AUTO);
     struct err e = {0};
     struct control x;
     q.groups = 2;
@@ -280,7 +280,7 @@ END_TEST
 /* Both ways between two replicas at once: a message of the first exchange begins before the other one has ended. */
 START_TEST(ways_share_no_link)
 {
-    struct plan_request q = rig_request("1f1b", 8, 2, "auto");
+    struct plan_request q = rig_request("1f1b", 8, 2, BACKWARD_AUTO);
     q.groups = q.replicas = 2;
     struct made m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, q);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
@@ -312,7 +312,7 @@ START_TEST(many_channels)
         else text_add(&t, "n0 = batch_norm(input)\n");
     }
     text_add(&t, "flat = flatten(n%d)\nloss = mse(flat, labels)\nloss loss\noutput flat\n", STAGES - 1);
-    struct plan_request q = rig_request("1f1b", REPLICAS, 1, "auto");
+    struct plan_request q = rig_request("1f1b", REPLICAS, 1, BACKWARD_AUTO);
     q.groups = q.replicas = REPLICAS;
     q.replica = 1;
     struct made m = made_make(rig_graph(t.s), &rig_plain, STAGES, NULL, q);

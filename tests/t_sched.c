@@ -9,7 +9,7 @@
 #include "sure.h"
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
-static struct made uniform_chain(const char *schedule, int p, int m, const char *backward, struct cost **k, double f,
+static struct made uniform_chain(const char *schedule, int p, int m, enum backward_mode backward, struct cost **k, double f,
                                  double b, double w)
 {
     int cut[9];
@@ -41,7 +41,7 @@ static void formulas(const char *schedule, int p, int m, bool split)
 {
     const double f = 10, b = 12, w = 8;
     struct cost *k;
-    struct made x = uniform_chain(schedule, p, m, split ? "split" : "joined", &k, f, b, w);
+    struct made x = uniform_chain(schedule, p, m, split ? BACKWARD_SPLIT : BACKWARD_JOINED, &k, f, b, w);
     struct sim *s = plan_simulate(x.p, k, NULL);
     ck_assert(s != NULL);
     double idle = s->wall_ns - m * (f + b + w), want = (p - 1) * (f + b + w);
@@ -73,7 +73,7 @@ START_TEST(every_schedule_is_legal)
         for (int p = 1; p <= 8 && !sched_list[k]->eval && !sched_list[k]->chunks; p++)
             for (int m = 1; m <= 32; m++) {
                 struct cost *c;
-                struct made x = uniform_chain(sched_list[k]->name, p, m, m % 2 ? "split" : "joined", &c, 10, 12, 8);
+                struct made x = uniform_chain(sched_list[k]->name, p, m, m % 2 ? BACKWARD_SPLIT : BACKWARD_JOINED, &c, 10, 12, 8);
                 struct sim *s = plan_simulate(x.p, c, NULL);
                 ck_assert_msg(s && s->wall_ns >= m * 30.0, "%s, %d stages, %d micro-batches", sched_list[k]->name, p,
                               m);
@@ -89,7 +89,7 @@ START_TEST(every_schedule_keeps_limits)
 {
     for (int k = 0; sched_list[k]; k++)
         for (int limit = 1; limit <= 5 && !sched_list[k]->eval && !sched_list[k]->chunks; limit++) {
-            struct plan_request r = rig_request(sched_list[k]->name, 8, 2, "auto");
+            struct plan_request r = rig_request(sched_list[k]->name, 8, 2, BACKWARD_AUTO);
             r.in_flight = limit;
             struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, r);
             ck_assert_msg(m.p != NULL, "%s: %s", sched_list[k]->name, m.e.text);
@@ -106,7 +106,7 @@ START_TEST(in_flight_is_limited)
 {
     for (int k = 0; k < 3; k++)
         for (int limit = 1; limit <= 5; limit++) {
-            struct plan_request r = rig_request(rig_schedules[k], 8, 2, "auto");
+            struct plan_request r = rig_request(rig_schedules[k], 8, 2, BACKWARD_AUTO);
             r.in_flight = limit;
             struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, r);
             ck_assert_msg(m.p != NULL, "%s", m.e.text);
@@ -116,12 +116,12 @@ START_TEST(in_flight_is_limited)
             }
             made_free(&m);
         }
-    struct plan_request r = rig_request("gpipe", 8, 2, "auto");
+    struct plan_request r = rig_request("gpipe", 8, 2, BACKWARD_AUTO);
     r.in_flight = -1;
     struct made m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, r);
     ck_assert(!m.p && m.e.code == 78);
     made_free(&m);
-    r = rig_request("rows", 8, 2, "auto");
+    r = rig_request("rows", 8, 2, BACKWARD_AUTO);
     r.rows = "rank 0:\nrank 1:\n";
     r.in_flight = 2;
     m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, r);
@@ -138,7 +138,7 @@ START_TEST(micro_batches_are_exact)
     struct placement *pl = rig_place(s, 2, cut, 0, NULL);
     for (int n = 1; n <= 40; n++)
         for (int k = 1; k <= n; k++) {
-            struct plan_request r = rig_request("1f1b", n, k, "auto");
+            struct plan_request r = rig_request("1f1b", n, k, BACKWARD_AUTO);
             struct plan *p = plan_make(s, pl, &r, NULL);
             ck_assert(p != NULL);
             int sum = 0;
@@ -158,7 +158,7 @@ END_TEST
 
 static void rows_refused(const char *rows, const char *why)
 {
-    struct plan_request r = rig_request("rows", 2, 1, "split");
+    struct plan_request r = rig_request("rows", 2, 1, BACKWARD_SPLIT);
     int cut[] = {0, 1, 3};
     r.rows = rows;
     struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r);
@@ -169,11 +169,11 @@ static void rows_refused(const char *rows, const char *why)
 
 START_TEST(rows_are_checked)
 {
-    struct plan_request r = rig_request("rows", 2, 1, "joined");
+    struct plan_request r = rig_request("rows", 2, 1, BACKWARD_JOINED);
     int cut[] = {0, 1, 3};
     r.rows = "rank 0: 0F0 0F1 0B0 0W0 0B1 0W1\nrank 1: 1F0 1B0 1W0 1F1 1B1 1W1\n";
     struct made m = made_make(rig_chain(2), &rig_plain, 2, cut, r),
-                same = made_make(rig_chain(2), &rig_plain, 2, cut, rig_request("1f1b", 2, 1, "joined"));
+                same = made_make(rig_chain(2), &rig_plain, 2, cut, rig_request("1f1b", 2, 1, BACKWARD_JOINED));
     struct text a = {0}, b = {0};
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     plan_print_rows(m.p, &a);
@@ -255,7 +255,7 @@ START_TEST(rows_serve_short_batches)
         struct text rows = {0};
         rows_random(&rows, n_mb, &seed);
         for (int n = n_mb; n; n--) {
-            struct plan_request r = rig_request("rows", 2 * n - 1, 2, "split");
+            struct plan_request r = rig_request("rows", 2 * n - 1, 2, BACKWARD_SPLIT);
             r.rows = rows.s;
             r.rows_micro = n_mb;
             struct made m = made_make(rig_graph(graphs[i % 3]), &rig_plain, 3, NULL, r);
@@ -291,7 +291,7 @@ START_TEST(rows_of_short_batches_are_checked)
         {ROW0 " 0F1\n" ROW1, 1, 2, "rows:1: 0F1:"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct plan_request r = rig_request("rows", wrong[i].batch, 1, "split");
+        struct plan_request r = rig_request("rows", wrong[i].batch, 1, BACKWARD_SPLIT);
         r.rows = wrong[i].rows;
         r.rows_micro = wrong[i].micro;
         struct made m = made_make(rig_chain(2), &rig_plain, 2, (int[]){0, 1, 3}, r);

@@ -103,7 +103,7 @@ static void job_by_hand(void)
     conf.train.batch_size = 20;
     conf.train.epochs = 2;
     conf.train.learning_rate = 1;
-    conf.train.schedule = "constant";
+    conf.train.schedule = RATE_constant;
     job = (struct job){.conf = &conf, .count = {50, 33}, .max_batch = 20, .n_plans = 4};
     int batch[PLAN_KINDS] = {20, 10, 20, 13};
     for (int k = 0; k < PLAN_KINDS; k++) { job.batch[k] = batch[k]; job.plan_of[k] = k; }
@@ -511,7 +511,7 @@ START_TEST(orders_have_rates_behind_skips)
     struct sequencer c;
     struct known known = {0};
     job_by_hand();
-    conf.train.schedule = "step";
+    conf.train.schedule = RATE_step;
     conf.train.gamma = 0.5;
     conf.train.milestones = (struct conf_ints){3, {1, 2, 3}};
     struct task *t = mem_alloc(task_bytes(&job));
@@ -536,7 +536,7 @@ START_TEST(step_rate)
 {
     struct sequencer c = {.job = &job, .conf = &conf};
     job_by_hand();
-    conf.train.schedule = "step";
+    conf.train.schedule = RATE_step;
     conf.train.gamma = 0.5;
     conf.train.milestones = (struct conf_ints){2, {2, 3}};
     ck_assert(sequencer_rate(&c, 2, 0) == 1);
@@ -559,7 +559,7 @@ START_TEST(step_rate)
     ck_assert(sequencer_conf(&c, 2) == &before && sequencer_conf(&c, 99) == &behind);
     live_settings_free(&rates);
     c.rates = NULL;
-    conf.train.schedule = "constant";
+    conf.train.schedule = RATE_constant;
     ck_assert(sequencer_rate(&c, 9, 0) == 1);
 }
 END_TEST

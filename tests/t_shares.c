@@ -40,7 +40,7 @@ static size_t row_bytes(const struct placement *pl, enum state_kind kind, int re
  * go on, unless it is one weight. */
 START_TEST(weights_are_shared_out)
 {
-    struct plan_request q = rig_request("1f1b", 16, 1, "auto");
+    struct plan_request q = rig_request("1f1b", 16, 1, BACKWARD_AUTO);
     q.groups = 8;
     size_t alone = 0, weight = 4 * 4 * sizeof(float);   /* of rig_chain; biases are smaller */
     for (q.replicas = 1; q.replicas <= 8; q.replicas *= 2)
@@ -77,7 +77,7 @@ END_TEST
 /* Who has to wait for a weight, who owns it, and that it goes on: one thing wrong is found. */
 START_TEST(wrong_shares_are_found)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_AUTO);
     struct control x;
     int sends = 0, owned = 0;
     q.groups = 4;
@@ -129,7 +129,7 @@ END_TEST
 /* A tied weight goes to the other ranks of its replica when it has come from the replica that updates it. */
 START_TEST(tied_copies_wait_for_weights)
 {
-    struct plan_request q = rig_request("1f1b", 13, 2, "auto");
+    struct plan_request q = rig_request("1f1b", 13, 2, BACKWARD_AUTO);
     struct control x;
     int found = 0;
     q.groups = 2;
@@ -175,7 +175,7 @@ static int act_find(const struct plan *p, int op)
  * that came first from the same replica. */
 START_TEST(loans_come_back)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_AUTO);
     struct placement_request where = way_place(_i);
     struct control x;
     struct err e = {0};
@@ -202,7 +202,7 @@ END_TEST
  */
 START_TEST(wrong_totals_are_found)
 {
-    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, "auto");
+    struct plan_request q = rig_request(ways[_i].schedule, 13, 2, BACKWARD_AUTO);
     struct placement_request where = way_place(_i);
     struct control x;
     int n_totals = 0, swapped = 0;

@@ -72,9 +72,7 @@ static struct ds *part_open(const char *data, enum ds_part part, const struct ds
     struct conf *c = conf_make(data);
     struct err e = {0};
     struct ds *d = NULL;
-    const struct ds_kind *const *k = ds_list;
-    while (strcmp((*k)->name, c->data.source)) k++;
-    ck_assert_msg(!validation_open(*k, c, part, w, &d, &e), "%s", e.text);
+    ck_assert_msg(!validation_open(ds_kind_of(c), c, part, w, &d, &e), "%s", e.text);
     conf_free(c);
     return d;
 }

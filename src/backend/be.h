@@ -82,7 +82,7 @@ struct be_running { int group; void *param[MAX_PARAM]; };
  * copies. */
 struct be_stats {
     const struct be_running *of; int n;
-    const char *mode;                                    /* "micro" or "deferred": op_kind.stats */
+    bool deferred;                                       /* op_stats.deferred */
     int n_mb; const int *ns;                             /* [n_mb] samples of each micro-batch, in order */
     const void *const *saved;                            /* [n][n_mb] be_call.saved of each, device memory */
 };

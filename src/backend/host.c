@@ -48,7 +48,7 @@ int host_stats(const struct selection *sel, const struct be_stats *s)
     for (int i = 0; i < s->n; i++) {
         const struct node *node = &sel->g->node[sel->group[s->of[i].group].node[0]];
         node->op->stats(&(struct op_stats){
-            sel->g, node, s->mode, s->n_mb, s->saved + (ptrdiff_t)i * s->n_mb, s->ns, s->of[i].param});
+            sel->g, node, s->deferred, s->n_mb, s->saved + (ptrdiff_t)i * s->n_mb, s->ns, s->of[i].param});
     }
     return 0;
 }

@@ -98,7 +98,7 @@ static int summary_text(const struct opts *o, struct job *j, struct text *out, s
     int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
     const struct conf *c = j->conf;
     struct summary_run r = {
-        .stage_of = stage_of, .precision = c->train.precision, .optimizer = c->train.optimizer,
+        .stage_of = stage_of, .precision = conf_word(c, "train.precision"), .optimizer = conf_word(c, "train.optimizer"),
     };
     state_sums(j->pl, &r);
     int bad = job_stage_of(j, stage_of, e);
@@ -146,11 +146,10 @@ static void mirrors_text(const struct job *j, struct text *out)
  * need not exist where a plan is made. */
 static int files_memory(const struct job *j, size_t *each, size_t *shared, struct err *e)
 {
-    const struct ds_kind *const *k = ds_list;
-    while (*k && !(j->conf->data.source && !strcmp((*k)->name, j->conf->data.source))) k++;
-    if (!*k) return 0;
-    *each = (*k)->kept;
-    for (int part = DS_TRAIN; part <= DS_TEST && (*k)->held; part++) {
+    const struct ds_kind *k = ds_kind_of(j->conf);
+    if (!k) return 0;
+    *each = k->kept;
+    for (int part = DS_TRAIN; part <= DS_TEST && k->held; part++) {
         struct ds *d = NULL;
         if (part == DS_TRAIN && j->conf->run.evaluate) continue;
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &d, e)) return -1;
@@ -192,7 +191,7 @@ static int ranks_here(void)
 static void memory_find(const struct opts *o, struct job *j, struct memory *m)
 {
     struct memory_info *w = mem_alloc(sizeof *w);
-    bool own = launched_any() || strcmp(j->conf->run.transport, "mpi") == 0, check = o->mode == MODE_CHECK_CONFIG;
+    bool own = launched_any() || j->conf->run.transport == TRANSPORT_mpi, check = o->mode == MODE_CHECK_CONFIG;
     bool plans = o->mode == MODE_PLAN || o->mode == MODE_SEARCH;
     size_t each = 0, shared = 0;
     struct err none = {0};
@@ -313,7 +312,7 @@ static int pictures_check(const struct job *j, struct err *e)
     const char *path[] = {[DS_TRAIN] = c->data.train, [DS_TEST] = c->data.test};
     const int64_t used[] = {[DS_TRAIN] = c->data.samples, [DS_TEST] = c->data.test_samples};
     int bad = 0;
-    for (int i = DS_TRAIN; i <= DS_TEST && !bad && !strcmp(c->data.source, "images"); i++) {
+    for (int i = DS_TRAIN; i <= DS_TEST && !bad && c->data.source == SOURCE_images; i++) {
         struct image_list l = {0};
         if (!j->data[i] || !path[i]) continue;
         bad = image_list_read(path[i], false, NULL, &l, e);

@@ -26,8 +26,8 @@ struct conf {
     struct arena *mem;                                  /* owns every string */
     const char *file;                                   /* as given; messages begin with it */
     struct {
-        const char *name, *directory, *device, *transport, *init_from, *dump_gradients, *trace, *kernel_table;
-        enum kernel_candidates kernel_candidates;
+        const char *name, *directory, *init_from, *dump_gradients, *trace, *kernel_table;
+        enum device_word device; enum transport_word transport; enum kernel_candidates kernel_candidates;
         enum resume_mode resume;
         const char *predict, *predict_tensor;           /* predict implies evaluate, but needs no labels */
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
@@ -44,7 +44,7 @@ struct conf {
         bool zero_init_residual, small_stem;
     } model;
     struct {
-        const char *source; enum label_kind labels;     /* a format */
+        enum data_source source; enum label_kind labels;
         const char *train, *train_labels, *test, *test_labels;
         bool shuffle;
         struct conf_reals mean, std;                    /* one value, or one a channel */
@@ -65,7 +65,8 @@ struct conf {
         enum last_batch last_batch;
         enum stored_type frozen_type;
         int64_t evaluate_batch_size;
-        const char *loss, *optimizer, *schedule, *batch_norm, *precision;
+        enum loss_word loss; enum optimizer_word optimizer; enum rate_word schedule; enum norm_stats batch_norm;
+        enum precision_word precision;
         enum schedule_by schedule_by;
         enum nonfinite_policy nonfinite; int64_t nonfinite_limit;   /* how many in a row */
         int64_t dice_power; bool dice_background;
@@ -83,7 +84,8 @@ struct conf {
         struct conf_texts freeze, learning_rate_factors, weight_decay_factors;
     } train;
     struct {
-        const char *schedule, *partition, *rows, *backward, *profile;
+        const char *schedule, *rows, *profile;          /* schedule: a word of sched_list, or "rows" with `rows` */
+        enum partition_word partition; enum backward_mode backward;
         struct conf_ints profile_sizes;
         double profile_spread;
         int64_t stages, replicas, bucket_kib, bundle, ranks, cores, in_flight;
@@ -152,6 +154,10 @@ int conf_error(const struct conf *c, const char *key, struct err *e, const char 
 int conf_where(const struct conf *c, struct err *e);
 /* The value of SECTION.KEY: a number, or yes (1) or no (0). A caller's bug aborts. */
 double conf_number(const struct conf *c, const char *key);
+/* The word of an option that is an enum (conf/words.h), NULL if unset; lives as long as c. For messages. A caller's bug
+ * aborts. */
+const char *conf_word(const struct conf *c, const char *key);
+bool conf_by_rows(const struct conf *c);                /* pipeline.schedule = rows; pipeline.rows is then set */
 /* Does SECTION.KEY, not a list, differ from its default? */
 bool conf_differs(const struct conf *c, const char *key);
 /* Calls f with every option that decides the bits of a run, and its value as text, NULL if unset. A resumed run needs

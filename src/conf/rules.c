@@ -10,8 +10,6 @@ static bool given(const struct conf *c, const char *key)
     return *line_of(c, key) > 0 || *line_of(c, key) == CONF_OVERRIDE;
 }
 
-static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
-
 /* The command line has key, and only the file has other. */
 static bool overrides(const struct conf *c, const char *key, const char *other)
 {
@@ -33,7 +31,7 @@ static int missing(const struct conf *c, struct err *e, const char *what)
 bool opt_of_holds(const struct conf *c, const char *of, const char **key, const char **value)
 {
     int k = opt_find(of, strcspn(of, " "));
-    const char *word = *(const char *const *)((const char *)c + opt_table[k].offset);
+    const char *word = conf_word(c, opt_table[k].key);
     size_t n = word ? strlen(word) : 0;
     bool holds = !word;
     for (of += strcspn(of, " "); *of; of += strcspn(of, " ")) {
@@ -89,7 +87,7 @@ static void drop_ineffective(struct conf *c)
     drop_overridden(c, "train.warmup_epochs", "train.warmup_steps");
     if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
-    if (!is(c->pipeline.schedule, "rows") && overrides(c, "pipeline.schedule", "pipeline.rows"))
+    if (!conf_by_rows(c) && overrides(c, "pipeline.schedule", "pipeline.rows"))
         c->pipeline.rows = NULL;
 }
 
@@ -107,7 +105,7 @@ static int model_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-static bool images_read(const struct conf *c) { return is(c->data.source, "images") || is(c->data.source, "cifar"); }
+static bool images_read(const struct conf *c) { return c->data.source == SOURCE_images || c->data.source == SOURCE_cifar; }
 
 /* Whether data.augment has an entry that mixes samples, and so their labels. */
 static bool labels_mixed(const struct conf *c)
@@ -152,8 +150,8 @@ static int files_rules(struct conf *c, struct err *e)
     if (c->data.train_labels && !c->data.train) return missing(c, e, "data.train");
     if (c->data.test_labels && !c->data.test) return missing(c, e, "data.test");
     if (validation_rules(c, e)) return -1;
-    bool labelled = is(c->data.source, "idx") || images_read(c), volumes = is(c->data.source, "nifti");
-    bool classes = labelled && !is(c->train.loss, "mse");
+    bool labelled = c->data.source == SOURCE_idx || images_read(c), volumes = c->data.source == SOURCE_nifti;
+    bool classes = labelled && c->train.loss != LOSS_MSE;
     bool mixed = labels_mixed(c);
     if (volumes && volumes_rules(c, e)) return -1;
     if (classes) c->data.labels = mixed ? LABELS_ONEHOT : LABELS_CLASS;   /* files have no others */
@@ -164,17 +162,17 @@ static int files_rules(struct conf *c, struct err *e)
 static int data_rules(struct conf *c, struct err *e)
 {
     if (!c->data.source) return missing(c, e, "data.source");
-    if (!is(c->data.source, "synthetic") && files_rules(c, e)) return -1;
-    bool shorter = images_read(c) || is(c->data.source, "npy");
+    if (c->data.source != SOURCE_synthetic && files_rules(c, e)) return -1;
+    bool shorter = images_read(c) || c->data.source == SOURCE_npy;
     if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !shorter))
         return conf_error(c, "data.resize", e, "expected {height, width}%s", shorter ? " or the shorter side" : "");
     if (c->data.pad.n && c->data.pad.n != 2) return conf_error(c, "data.pad", e, "expected {height, width}");
     if (c->data.mean.n && !c->data.std.n) return conf_error(c, "data.mean", e, "needs data.std");
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
-    bool map = is(c->train.loss, "dice") || is(c->train.loss, "dice_ce") || is(c->data.source, "nifti");
-    if (!c->data.labels) c->data.labels = is(c->train.loss, "mse") ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
+    bool map = c->train.loss == LOSS_DICE || c->train.loss == LOSS_DICE_CE || c->data.source == SOURCE_nifti;
+    if (!c->data.labels) c->data.labels = c->train.loss == LOSS_MSE ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
     if (!given(c, "data.shuffle")) {
-        c->data.shuffle = images_read(c) || is(c->data.source, "idx") || is(c->data.source, "nifti");
+        c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti;
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;
@@ -220,7 +218,7 @@ static int evaluation_rules(struct conf *c, struct err *e)
 
 static int rate_rules(struct conf *c, struct err *e)
 {
-    bool step = is(c->train.schedule, "step"), by_epoch = c->train.schedule_by == SCHEDULE_BY_EPOCH;
+    bool step = c->train.schedule == RATE_step, by_epoch = c->train.schedule_by == SCHEDULE_BY_EPOCH;
     if (step && !c->train.milestones.n && !c->train.step_size)
         return conf_error(c, "train.schedule", e, "step needs train.milestones or train.step_size");
     if (c->train.milestones.n && c->train.step_size)
@@ -238,8 +236,8 @@ static int rate_rules(struct conf *c, struct err *e)
 
 static int pipeline_rules(struct conf *c, struct err *e)
 {
-    if (!c->pipeline.partition) c->pipeline.partition = c->pipeline.n_stages ? "manual" : "uniform";
-    bool manual = is(c->pipeline.partition, "manual");
+    if (!c->pipeline.partition) c->pipeline.partition = c->pipeline.n_stages ? PART_manual : PART_uniform;
+    bool manual = c->pipeline.partition == PART_manual;
     if (manual && !c->pipeline.n_stages) return conf_error(c, "pipeline.partition", e, "manual needs stage sections");
     if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
         return conf_error(
@@ -255,11 +253,11 @@ static int pipeline_rules(struct conf *c, struct err *e)
                                                      "train.gradient_groups to a multiple of %lld, which changes "
                                                      "results", (long long)replicas,
                           (long long)c->train.gradient_groups, (long long)replicas);
-    if (is(c->pipeline.schedule, "rows") && !c->pipeline.rows)
+    if (conf_by_rows(c) && !c->pipeline.rows)
         return conf_error(c, "pipeline.schedule", e, "rows needs pipeline.rows");
     if (c->pipeline.rows && c->pipeline.in_flight)
         return conf_error(c, "pipeline.in_flight", e, "the rows decide how many micro-batches are in flight");
-    if (c->pipeline.rows && !is(c->pipeline.schedule, "rows"))
+    if (c->pipeline.rows && !conf_by_rows(c))
         return conf_error(c, "pipeline.rows", e, "needs pipeline.schedule = \"rows\"");
     return 0;
 }
@@ -278,10 +276,10 @@ static int predict_rules(struct conf *c, struct err *e)
     const char *file = c->run.predict, *dir = c->run.directory;
     if (!file) return c->run.predict_tensor ? conf_error(c, "run.predict_tensor", e, "needs run.predict") : 0;
     size_t n = strlen(file), m = strlen(dir);
-    const bool folder = is(c->data.source, "nifti") && ends(file, n, "/");
+    const bool folder = c->data.source == SOURCE_nifti && ends(file, n, "/");
     if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
-                          is(c->data.source, "nifti") ? ", or FOLDER/ for label maps" : "", file);
+                          c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
     while (m > 1 && dir[m - 1] == '/') m--;
     if (!c->run.init_from) c->run.init_from = dir;
     if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);
@@ -306,7 +304,7 @@ static int run_rules(struct conf *c, struct err *e)
 static int service_rules(struct conf *c, struct err *e)
 {
     struct address a;
-    if (is(c->service.metrics, "no")) c->service.metrics = NULL;
+    if (c->service.metrics && !strcmp(c->service.metrics, "no")) c->service.metrics = NULL;
     if (!c->service.metrics || !address_parse(c->service.metrics, &a)) return 0;
     return conf_error(c, "service.metrics", e, "expected a numeric address and a port, such as \"127.0.0.1:9464\"");
 }

@@ -47,9 +47,9 @@ const struct opt opt_table[] = {
      .bits = true, .text = "seed of initialisation, sample order, dropout and synthetic data"},
     {"run.directory", OPT_FILE, AT(run.directory), NULL, .written = true,
      .text = "run directory; the default is runs/NAME"},
-    {"run.device", OPT_WORD, AT(run.device), "auto", .words = devices,
+    {"run.device", OPT_ENUM, AT(run.device), "auto", .words = devices,
      .text = "device: auto uses the best available one; reference is the slow plain C backend"},
-    {"run.transport", OPT_WORD, AT(run.transport), "auto", .words = transports,
+    {"run.transport", OPT_ENUM, AT(run.transport), "auto", .words = transports,
      .text = "how ranks exchange tensors: mpi between processes, local between threads of one process; between GPUs "
              "nccl, or staged through host memory"},
     {"run.transfer_timeout", OPT_INT, AT(run.transfer_timeout), "0", 0, 86400,
@@ -139,7 +139,7 @@ const struct opt opt_table[] = {
      .bits = true,
      .text = "ResNets, for pictures as small as 32x32: a first convolution of 3x3 with stride 1 and no pooling, so "
              "that layer1 sees every pixel"},
-    {"data.source", OPT_WORD, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
+    {"data.source", OPT_ENUM, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_ENUM, AT(data.labels), NULL, .words = WORDS_LABELS(WORD_TEXT), .bits = true,
      .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "
              "onehot for mse, map for dice, dice_ce and data.source nifti, otherwise class"},
@@ -267,7 +267,7 @@ const struct opt opt_table[] = {
              "that rises, else of the loss; the checkpoint of the best stays only with checkpoint.best. 0: never"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples per evaluation step; 0: train.batch_size"},
-    {"train.loss", OPT_WORD, AT(train.loss), NULL, .words = "mse cross_entropy dice dice_ce !batch_dice",
+    {"train.loss", OPT_ENUM, AT(train.loss), NULL, .words = WORDS_LOSS(WORD_TEXT) "!batch_dice",
      .why = "Dice over the batch is not a mean over samples: it needs the sums of all micro-batches before the first "
             "backward pass; dice has one of each sample",
      .bits = true,
@@ -283,7 +283,7 @@ const struct opt opt_table[] = {
              "label_smoothing"},
     {"train.scores", OPT_TEXTS, AT(train.scores), NULL,
      .text = "score operators besides the loss, such as mean_absolute_error; all reports show them"},
-    {"train.optimizer", OPT_WORD, AT(train.optimizer), "sgd", .words = optimizers,
+    {"train.optimizer", OPT_ENUM, AT(train.optimizer), "sgd", .words = optimizers,
      .bits = true, .text = "optimizer"},
     {"train.learning_rate", OPT_REAL, AT(train.learning_rate), "0.01", 0, 1e6, .bits = true, .live = true,
      .text = "learning rate"},
@@ -327,7 +327,7 @@ const struct opt opt_table[] = {
     {"train.nonfinite_limit", OPT_INT, AT(train.nonfinite_limit), "3", 1, BIG,
      .text = "nonfinite skip: most steps skipped in a row; nonfinite rollback: most returns to the same checkpoint. "
              "Beyond it the run ends"},
-    {"train.schedule", OPT_WORD, AT(train.schedule), "constant", .words = rates,
+    {"train.schedule", OPT_ENUM, AT(train.schedule), "constant", .words = rates,
      .bits = true, .live = true, .text = "learning rate schedule after the warm-up"},
     {"train.schedule_by", OPT_ENUM, AT(train.schedule_by), "step", .words = WORDS_SCHEDULE_BY(WORD_TEXT),
      .bits = true, .live = true,
@@ -353,16 +353,16 @@ const struct opt opt_table[] = {
              "schedule_by epoch"},
     {"train.warmup_factor", OPT_REAL, AT(train.warmup_factor), "0.01", 0, 1, .bits = true, .live = true,
      .text = "warm-up: factor of the learning rate in the first step"},
-    {"train.batch_norm", OPT_WORD, AT(train.batch_norm), "micro", .words = "micro deferred frozen",
+    {"train.batch_norm", OPT_ENUM, AT(train.batch_norm), "micro", .words = WORDS_NORM_STATS(WORD_TEXT),
      .bits = true, .text = "running statistics: updated by every micro-batch, once per step, or never"},
-    {"train.precision", OPT_WORD, AT(train.precision), "fp32", .words = "fp32 tf32 bf16 !fp16", .bits = true,
+    {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16", .bits = true,
      .text = "arithmetic: fp32, on GPUs also tf32 and bf16; tf32 rounds the factors of products; bf16 stores "
              "activations and their gradients in bfloat16. Weights, optimizer state and sums stay fp32"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
      .text = "schedule rows: file with a row of actions per rank, see FILE FORMAT in mpstaged-schedule(5)"},
-    {"pipeline.partition", OPT_WORD, AT(pipeline.partition), NULL, .words = partitions,
+    {"pipeline.partition", OPT_ENUM, AT(pipeline.partition), NULL, .words = partitions,
      .text = "how layers are assigned to stages; the default is manual with stage sections, otherwise uniform"},
     {"pipeline.stages", OPT_INT, AT(pipeline.stages), NULL, 1, 4096,
      .text = "number of stages; the default is the number of stage sections under partition manual and without "
@@ -378,7 +378,7 @@ const struct opt opt_table[] = {
     {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
      .text = "on CPUs: micro-batches that are sent and computed together in training; results do not change, see "
              "BUNDLES in mpstaged-schedule(5)"},
-    {"pipeline.backward", OPT_WORD, AT(pipeline.backward), "auto", .words = "auto joined split",
+    {"pipeline.backward", OPT_ENUM, AT(pipeline.backward), "auto", .words = WORDS_BACKWARD(WORD_TEXT),
      .text = "gradients of inputs and weights in one pass, or split so that the former are sent early"},
     {"pipeline.profile", OPT_FILE, AT(pipeline.profile), NULL,
      .text = "file of costs measured by --profile; by default costs are estimated. --profile itself adds its costs "

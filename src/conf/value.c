@@ -340,6 +340,16 @@ double conf_number(const struct conf *c, const char *key)
     return opt_table[i].type == OPT_BOOL ? *(const bool *)at : *(const double *)at;
 }
 
+const char *conf_word(const struct conf *c, const char *key)
+{
+    int i = opt_find(key, strlen(key)), n = 0;
+    assert(i >= 0 && opt_table[i].type == OPT_ENUM);
+    const char *word = opt_enum_word(&opt_table[i], *(const int *)field_const(c, i), &n);
+    return word ? arena_strndup(c->mem, word, (size_t)n) : NULL;
+}
+
+bool conf_by_rows(const struct conf *c) { return !strcmp(c->pipeline.schedule, "rows"); }
+
 void opt_print(const struct conf *c, int i, struct text *out)
 {
     const void *at = field_const(c, i);

@@ -1,5 +1,5 @@
-/* Options whose words are fixed, as enums. The table of options takes its words from these lists, in their order. A
- * field is 0, UNSET, until the option has a value. Includes nothing. */
+/* Options with fixed words, as enums. The table of options takes its words from these lists, in their order, or from the
+ * lists of files in Makefile.am. A field is 0, UNSET, until the option has a value. Includes only these lists. */
 #ifndef CONF_WORDS_H
 #define CONF_WORDS_H
 
@@ -20,6 +20,11 @@
 #define WORDS_REDUCE(X) X(REDUCE_TREE, "tree") X(REDUCE_NCCL, "nccl")
 #define WORDS_STORED_TYPE(X) \
     X(STORED_FP32, "fp32") X(STORED_BF16, "bf16") X(STORED_FP16, "fp16") X(STORED_INT8, "int8")
+#define WORDS_LOSS(X) \
+    X(LOSS_MSE, "mse") X(LOSS_CROSS_ENTROPY, "cross_entropy") X(LOSS_DICE, "dice") X(LOSS_DICE_CE, "dice_ce")
+#define WORDS_NORM_STATS(X) X(STATS_MICRO, "micro") X(STATS_DEFERRED, "deferred") X(STATS_FROZEN, "frozen")
+#define WORDS_BACKWARD(X) X(BACKWARD_AUTO, "auto") X(BACKWARD_JOINED, "joined") X(BACKWARD_SPLIT, "split")
+#define WORDS_PRECISION(X) X(WANT_FP32, "fp32") X(WANT_TF32, "tf32") X(WANT_BF16, "bf16")
 #define WORDS_COUNT_BYTES(X) X(COUNT_TRAINING, "training") X(COUNT_WEIGHTS, "weights")
 
 #define WORD_VALUE(value, word) value,
@@ -41,6 +46,43 @@ WORDS_ENUM(recompute_mode, WORDS_RECOMPUTE);
 WORDS_ENUM(reduce_by, WORDS_REDUCE);
 WORDS_ENUM(stored_type, WORDS_STORED_TYPE);
 WORDS_ENUM(count_bytes, WORDS_COUNT_BYTES);
+WORDS_ENUM(loss_word, WORDS_LOSS);
+WORDS_ENUM(norm_stats, WORDS_NORM_STATS);                /* of batch norm */
+WORDS_ENUM(backward_mode, WORDS_BACKWARD);
+WORDS_ENUM(precision_word, WORDS_PRECISION);             /* in the order of enum precision (plan/device.h) */
+
+/* From Makefile.am; a value - 1 is the index in ds_list, optim_list, rate_list, part_list. */
+enum data_source {
+    SOURCE_unset,
+#define DATASET(x) SOURCE_##x,
+#include "registry.inc"
+};
+enum optimizer_word {
+    OPTIM_unset,
+#define OPTIM(x) OPTIM_##x,
+#include "registry.inc"
+};
+enum rate_word {
+    RATE_unset,
+#define RATE(x) RATE_##x,
+#include "registry.inc"
+};
+enum partition_word {
+    PART_unset,
+#define PARTITION(x) PART_##x,
+#include "registry.inc"
+};
+enum device_word {
+    DEVICE_unset, DEVICE_auto, DEVICE_cpu,
+#define BACKEND_WORD(x) DEVICE_##x,
+#include "registry.inc"
+};
+enum transport_word {
+    TRANSPORT_unset, TRANSPORT_auto,
+#define TRANSPORT_WORD(x) TRANSPORT_##x,
+#include "registry.inc"
+};
+
 /* 1: yes, 0: auto, -1: no. */
 static inline int when_sign(enum when w) { return (w == WHEN_YES) - (w == WHEN_NO); }
 #endif

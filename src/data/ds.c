@@ -74,15 +74,18 @@ int ds_match(struct ds *d, const struct graph *g, struct err *e)
     return 0;
 }
 
+const struct ds_kind *ds_kind_of(const struct conf *c)
+{
+    return c->data.source ? ds_list[c->data.source - 1] : NULL;
+}
+
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e)
 {
     *out = NULL;
     const struct ds_want want = want_of(g);
-    const struct ds_kind *const *k = ds_list;
-    while (*k && !(c->data.source && !strcmp((*k)->name, c->data.source))) k++;
-    if (!*k)
-        return conf_error(c, "data.source", e, "there is no data source \"%s\"", c->data.source ? c->data.source : "");
-    if ((c->data.validation > 0 ? validation_open(*k, c, part, &want, out, e) : (*k)->open(c, part, &want, out, e)))
+    const struct ds_kind *k = ds_kind_of(c);
+    if (!k) return conf_error(c, "data.source", e, "data.source is missing");
+    if ((c->data.validation > 0 ? validation_open(k, c, part, &want, out, e) : k->open(c, part, &want, out, e)))
         return -1;
     struct err fit = {0};
     if (!*out) return 0;
@@ -135,7 +138,7 @@ int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, 
     if (fits) return 0;
     return conf_error(c, "data.source", e,
                       "the graph takes %s; %s has one input of F32%s, and classes or targets of F32%s",
-                      fields_text(want->field, want->n, all), c->data.source, integers ? ", U8, I32 or I64" : "",
+                      fields_text(want->field, want->n, all), ds_kind_of(c)->name, integers ? ", U8, I32 or I64" : "",
                       integers ? ", or maps of classes" : "");
 }
 

@@ -88,6 +88,7 @@ struct ds {
     const char *warning;
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
+const struct ds_kind *ds_kind_of(const struct conf *c);  /* of data.source; NULL: unset */
 /* Opens data.source. Each graph input that is read gets the field of its name. If it is the only such input of its
  * role, it gets the only field of that role. 78 if none matches, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);

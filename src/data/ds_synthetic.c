@@ -25,8 +25,6 @@ struct synthetic {
     int64_t classes;
 };
 
-static bool is(const char *a, const char *b) { return a && !strcmp(a, b); }
-
 /* Classes and one-hot vectors are drawn alike; the model's target decides which. Targets of another shape must be
  * requested. */
 static int labels_check(const struct conf *c, const struct ds_pair *want, struct err *e)
@@ -42,7 +40,7 @@ static int labels_check(const struct conf *c, const struct ds_pair *want, struct
                           shape_text(&want->target, s));
     if (vector && classes)
         return conf_error(c, "data.labels", e, "vectors, but the graph's labels are a class: use class");
-    if (vector && is(c->train.loss, "cross_entropy"))
+    if (vector && c->train.loss == LOSS_CROSS_ENTROPY)
         return conf_error(c, "data.labels", e, "random vectors are not distributions over classes, which "
                                                "cross_entropy needs: use class or onehot, or train.loss = mse");
     return 0;

@@ -337,14 +337,14 @@ int exec_averages_copies(struct exec *s, struct err *e)
 int exec_optimize(struct exec *s, struct bound *b, struct err *e)
 {
     if (s->ops->update(s->be, s->optimizer, s->weight, s->n_weights, s->block, e)) return -1;
-    if (strcmp(b->p->req.batch_norm, "frozen") == 0) return 0;
+    if (b->p->req.batch_norm == STATS_FROZEN) return 0;
     int n = 0;
     for (int k = 0; k < s->n_own; k++) {
         int i = s->own[k];
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
-    const struct be_stats all = {.of = s->running, .n = n, .mode = b->p->req.batch_norm, .n_mb = b->n_micro,
+    const struct be_stats all = {.of = s->running, .n = n, .deferred = b->p->req.batch_norm == STATS_DEFERRED, .n_mb = b->n_micro,
                                  .ns = b->micro_n, .saved = s->saved};
     return n ? s->ops->stats(s->be, &all, e) : 0;
 }

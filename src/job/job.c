@@ -20,12 +20,10 @@ static const struct be_ops *device_auto(struct job *j)
 
 static int precision_find(struct job *j, struct err *e)
 {
-    const char *want = j->conf->train.precision;
-    for (int i = 0; i < PRECISIONS; i++)
-        if (strcmp(precision_name[i], want) == 0) j->dev.precision = (enum precision)i;
+    j->dev.precision = (enum precision)(j->conf->train.precision - WANT_FP32);
     if (j->dev.precise[j->dev.precision]) return 0;
-    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32", want,
-                      j->dev.backend);
+    return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in fp32",
+                      precision_name[j->dev.precision], j->dev.backend);
 }
 
 static int frozen_find(struct job *j, struct err *e)
@@ -47,21 +45,20 @@ static int bundle_refuse(const struct job *j, struct err *e)
 
 int job_device(struct job *j, struct err *e)
 {
-    const char *want = j->conf->run.device;
-    bool any = strcmp(want, "auto") == 0;
-    j->be = any ? device_auto(j) : be_find(strcmp(want, "cpu") == 0 ? "onednn" : want);
-    if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", want);
+    const enum device_word want = j->conf->run.device;
+    const char *word = conf_word(j->conf, "run.device");
+    j->be = want == DEVICE_auto ? device_auto(j) : be_find(want == DEVICE_cpu ? "onednn" : word);
+    if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", word);
     return job_unit(j, 0, e) || bundle_refuse(j, e) ? -1 : 0;
 }
 
 int job_unit(struct job *j, int unit, struct err *e)
 {
-    const char *want = j->conf->run.device;
-    bool any = strcmp(want, "auto") == 0;
+    const bool any = j->conf->run.device == DEVICE_auto;
     if (j->supposes && !any && j->be->suppose) {
         struct err none = {0};
         if (j->be->describe(unit, &j->dev, &none)) j->be->suppose(&j->dev);
-    } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", want);
+    } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", conf_word(j->conf, "run.device"));
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
     j->dev.try_all = j->conf->run.kernel_candidates == CANDIDATES_ALL;
@@ -203,7 +200,7 @@ static int rows_read(struct job *j, struct err *e)
 {
     enum { MAX_ROWS = 1 << 26 };
     const char *file = j->conf->pipeline.rows;
-    if (strcmp(j->conf->pipeline.schedule, "rows") != 0) return 0;
+    if (!conf_by_rows(j->conf)) return 0;
     if (!file) return conf_error(j->conf, "pipeline.schedule", e, "schedule \"rows\" needs pipeline.rows");
     if (text_read_file(&j->rows, file, MAX_ROWS, e)) return -1;
     text_add(&j->rows, "%s", "");
@@ -518,7 +515,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
     if (job_sharing(j, c).weights)
         return conf_error(c, "pipeline.reduce", e, "nccl adds all weights' gradients up for all replicas, so "
                           "pipeline.shard_optimizer needs \"tree\"");
-    if (strcmp(c->run.transport, "staged") == 0)
+    if (c->run.transport == TRANSPORT_staged)
         return conf_error(c, "pipeline.reduce", e, "nccl needs run.transport = \"nccl\", not \"staged\"");
     return 0;
 }

@@ -173,8 +173,8 @@ static void found(struct text *out, const char *fmt, int n)
 static void try_auto(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
-    if (strcmp(c.pipeline.partition, "auto") == 0) return;
-    c.pipeline.partition = "auto";
+    if (c.pipeline.partition == PART_auto) return;
+    c.pipeline.partition = PART_auto;
     c.pipeline.stages = j->n_stages;
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.partition = \"auto\"", 0);
 }
@@ -236,9 +236,9 @@ static void try_ranks(const struct job *j, struct text *out)
 {
     int more[] = {j->n_ranks + 1, j->n_ranks + 2, 2 * j->n_ranks, 4 * j->n_ranks}, before = j->n_ranks;
     struct conf c = *j->conf;
-    bool fixed = strcmp(c.pipeline.partition, "manual") == 0 || strcmp(c.pipeline.partition, "uniform") == 0;
-    if (c.pipeline.max_memory.n > 1 || c.pipeline.speed.n || strcmp(c.pipeline.schedule, "rows") == 0) return;
-    if (fixed) c.pipeline.partition = "auto";
+    bool fixed = c.pipeline.partition == PART_manual || c.pipeline.partition == PART_uniform;
+    if (c.pipeline.max_memory.n > 1 || c.pipeline.speed.n || conf_by_rows(&c)) return;
+    if (fixed) c.pipeline.partition = PART_auto;
     for (int i = 0; i < 4; i++) {
         if (more[i] <= before) continue;
         before = more[i];

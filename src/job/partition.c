@@ -11,13 +11,6 @@
 #include "plan/sched.h"
 #include "plan/sim.h"
 
-static const struct part_kind *part_find(const char *name)
-{
-    for (int i = 0; part_list[i]; i++)
-        if (strcmp(part_list[i]->name, name) == 0) return part_list[i];
-    return NULL;
-}
-
 int partition_recompute(const struct job *j, const struct placement *pl, bool *recompute, struct err *e)
 {
     const struct conf *c = j->conf;
@@ -154,7 +147,7 @@ static int rows_place(struct job *j, const struct sched *s, struct err *e)
 {
     const struct conf *c = j->conf;
     int *rank_of, n = sched_rows_map(s, &rank_of);
-    bool asked = c->pipeline.stages > 0 || strcmp(c->pipeline.partition, "manual") == 0;
+    bool asked = c->pipeline.stages > 0 || c->pipeline.partition == PART_manual;
     if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank: the planner checks the rows */
     j->rank_of = rank_of;
     if (asked && n != j->n_stages)
@@ -200,7 +193,7 @@ static int chunks_check(const struct job *j, struct err *e)
     for (int i = 0; j->rank_of && i < j->n_stages; i++)
         if (j->first_group[i] == j->first_group[i + 1])
             return conf_error(j->conf, "pipeline.partition", e, "\"%s\" leaves no layers for stage %d of %d",
-                              j->conf->pipeline.partition, i, j->n_stages);
+                              conf_word(j->conf, "pipeline.partition"), i, j->n_stages);
     return 0;
 }
 
@@ -208,10 +201,7 @@ static int chunks_check(const struct job *j, struct err *e)
 
 static int stages_cut(struct job *j, struct err *e)
 {
-    const struct part_kind *part = part_find(j->conf->pipeline.partition);
-    if (!part)
-        return conf_error(j->conf, "pipeline.partition", e, "partition \"%s\" is not built in",
-                          j->conf->pipeline.partition);
+    const struct part_kind *part = part_list[j->conf->pipeline.partition - 1];
     if (chunks_place(j, e)) return -1;
     if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) {
         j->n_merged = j->n_stages;
@@ -226,7 +216,7 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    bool both = strcmp(part->name, "auto") == 0 && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
+    bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
     if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);

@@ -111,7 +111,7 @@ int search_groups(const struct conf *c, int replicas)
 void search_candidate(struct conf *c, const struct found *x)
 {
     bool alone = x->at.ranks == 1;
-    c->pipeline.partition = "auto";
+    c->pipeline.partition = PART_auto;
     c->pipeline.schedule = x->schedule;
     c->pipeline.recompute = x->recompute;
     c->pipeline.stages = x->at.ranks * x->chunks;

@@ -19,7 +19,7 @@ static int stages_set(const struct search *s, struct conf *c, struct err *e)
         conf_stage_add(c, (struct conf_stage){.first = first, .last = last});
     }
     trial = *c;
-    trial.pipeline.partition = "manual";
+    trial.pipeline.partition = PART_manual;
     trial.pipeline.stages = x->at.ranks * x->chunks;
     bool same = !bad && !limit_variant(s->j, &trial, x->at.ranks, &w, &none) &&
                 !memcmp(v.first_group, w.first_group, (size_t)v.n_stages * sizeof *v.first_group);

@@ -62,11 +62,11 @@ struct op_call {
     void *pgrad[MAX_PARAM];                             /* gradients of parameters; NULL: not needed */
 };
 
-/* Arguments of op_kind.stats. mode: micro | deferred. saved: of n_mb micro-batches of ns[i] samples, ascending. */
+/* Arguments of op_kind.stats. deferred: once for all micro-batches together, not for each. saved: of n_mb micro-batches of ns[i] samples, ascending. */
 struct op_stats {
     const struct graph *g;
     const struct node *node;
-    const char *mode;
+    bool deferred;
     int n_mb;
     const void *const *saved;
     const int *ns;

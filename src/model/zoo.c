@@ -20,23 +20,30 @@ static const struct zoo_kind *zoo_find(const char *name)
     return NULL;
 }
 
-static const struct { const char *word, *op; } losses[] = {
-    {"cross_entropy", "softmax_cross_entropy"}, {"mse", "mse"}, {"dice", "dice"}, {"dice_ce", "dice_ce"}};
-enum { N_LOSSES = sizeof losses / sizeof *losses };
+/* Operators of train.loss. */
+static const char *const loss_op_of[] = {
+    [LOSS_CROSS_ENTROPY] = "softmax_cross_entropy", [LOSS_MSE] = "mse", [LOSS_DICE] = "dice", [LOSS_DICE_CE] = "dice_ce"};
+enum { N_LOSSES = sizeof loss_op_of / sizeof *loss_op_of };
 
-/* The first loss is the default. */
 static const char *loss_op(const struct conf *c)
 {
-    for (int i = 1; i < N_LOSSES; i++)
-        if (c->train.loss && !strcmp(c->train.loss, losses[i].word)) return losses[i].op;
-    return losses[0].op;
+    return loss_op_of[c->train.loss ? c->train.loss : LOSS_CROSS_ENTROPY];
+}
+
+/* UNSET: none of them. */
+static enum loss_word loss_of(const struct graph *g)
+{
+    for (int i = 1; g->loss_op && i < N_LOSSES; i++)
+        if (!strcmp(g->loss_op->name, loss_op_of[i])) return (enum loss_word)i;
+    return loss_word_unset;
 }
 
 const char *model_loss(const struct graph *g)
 {
-    const char *op = g->loss_op ? g->loss_op->name : "";
-    for (int i = 0; i < N_LOSSES; i++) if (!strcmp(op, losses[i].op)) return losses[i].word;
-    return NULL;
+    switch (loss_of(g)) {
+    WORDS_LOSS(WORD_CASE)
+    default: return NULL;
+    }
 }
 
 /* Files hold classes unless data.labels is something else. */
@@ -175,7 +182,7 @@ static const struct node *loss_node(const struct graph *g) { return &g->node[g->
 static double smoothing_of(const struct graph *g)
 {
     const struct node *n = loss_node(g);
-    return !strcmp(n->op->name, losses[0].op) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
+    return !strcmp(n->op->name, loss_op_of[LOSS_CROSS_ENTROPY]) ? n->attr[op_attr(n->op, "smoothing")].r : 0;
 }
 
 /* Checks the configured options of Dice. */
@@ -212,7 +219,7 @@ static int decided_check(const struct conf *c, const struct graph *g, struct err
         return conf_error(c, "model.input", e, "the graph decides, and its input is %s", shape_text(in, has));
     if (c->model.classes && out->n && out->d[0] != c->model.classes)
         return conf_error(c, "model.classes", e, "the graph decides, and its output has %lld", (long long)out->d[0]);
-    if (c->train.loss && loss && strcmp(c->train.loss, loss))
+    if (c->train.loss && loss && c->train.loss != loss_of(g))
         return conf_error(c, "train.loss", e, "the graph decides, and its loss is %s", loss);
     if (g->loss < 0) return 0;
     if (c->train.label_smoothing > 0 && smoothing_of(g) != c->train.label_smoothing)

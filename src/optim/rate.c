@@ -11,14 +11,6 @@ const struct rate_kind *const rate_list[] = {
     NULL
 };
 
-static const struct rate_kind *find(const char *name)
-{
-    int i = 0;
-    while (rate_list[i] && strcmp(rate_list[i]->name, name) != 0) i++;
-    assert(rate_list[i]);                                /* the option's words are this list */
-    return rate_list[i];
-}
-
 /* Time of a step, of the end of the run, and of the end of the warm-up, in units of train.schedule_by. */
 struct rate_span { uint64_t t, all, warm; };
 
@@ -44,5 +36,5 @@ double rate_at(const struct rate_run *r, double base, struct rate_time at)
     /* torch.optim.lr_scheduler.LinearLR(start_factor=warmup_factor, total_iters=warm), then the schedule */
     if (s.t < s.warm)
         return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)s.t / (double)s.warm);
-    return find(c->train.schedule)->at(c, base, (double)(s.t - s.warm), s.all > s.warm ? (double)(s.all - s.warm) : 1);
+    return rate_list[c->train.schedule - 1]->at(c, base, (double)(s.t - s.warm), s.all > s.warm ? (double)(s.all - s.warm) : 1);
 }

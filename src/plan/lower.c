@@ -40,8 +40,8 @@ static bool may_batch(const struct lower *w, const struct sched *s, int stage)
 {
     bool sends = false;
     for (int i = 0; i < w->chan.n; i++) sends |= w->chan.v[i].kind == CHAN_GRAD && w->chan.v[i].from_stage == stage;
-    if (!adjacent(s, w->p->stage[stage].rank, stage) || !strcmp(w->p->req.backward, "split")) return false;
-    return !strcmp(w->p->req.backward, "joined") || !sends;
+    if (!adjacent(s, w->p->stage[stage].rank, stage) || w->p->req.backward == BACKWARD_SPLIT) return false;
+    return w->p->req.backward == BACKWARD_JOINED || !sends;
 }
 
 /* After the last micro-batch of a block: the sums that it completes, for the gradients that the action makes. */

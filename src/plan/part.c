@@ -11,7 +11,7 @@ const struct part_kind *const part_list[] = {
 
 int part_stage_count(const struct conf *c, int n_ranks)
 {
-    bool by_ranks = n_ranks > 0 && strcmp(c->pipeline.partition, "manual") != 0;
+    bool by_ranks = n_ranks > 0 && c->pipeline.partition != PART_manual;
     if (c->pipeline.stages > 0) return (int)c->pipeline.stages;
     if (by_ranks) return n_ranks;
     return c->pipeline.n_stages > 0 ? c->pipeline.n_stages : 1;

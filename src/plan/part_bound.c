@@ -129,7 +129,7 @@ double bound_stage(const struct part_bound *x, const int *cut, int i, struct bou
 {
     const struct selection *s = x->q->sel;
     const struct cost *k = x->q->cost;
-    const char *backward = x->q->plan->backward;
+    const enum backward_mode backward = x->q->plan->backward;
     bool sends = false, train = x->q->plan->mode == PLAN_TRAIN;
     double speed = speed_of(x->q, i), opt = part_of(x->opt, cut, i) / speed, least = x->last, back = 0;
     st[i] = (struct bound_stage){0};
@@ -150,7 +150,7 @@ double bound_stage(const struct part_bound *x, const int *cut, int i, struct bou
             if (after > back) back = after;
             sends |= crosses;
         }
-    bool joined = x->eager && strcmp(backward, "split") && (!strcmp(backward, "joined") || !sends);
+    bool joined = x->eager && backward != BACKWARD_SPLIT && (backward == BACKWARD_JOINED || !sends);
     double before = part_of(x->f, cut, i) + part_of(x->b, cut, i), w = part_of(x->w, cut, i);
     double own = (joined ? 0 : part_of(x->w1, cut, i) / speed) + opt;
     st[i].after = own > back ? own : back;

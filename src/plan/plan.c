@@ -130,7 +130,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
     if (!p->n_mb) return 0;                              /* a replica without micro-batches */
-    if (!strcmp(p->req.schedule, "rows")) return rows_build(p, r, s, e);
+    if (p->req.rows) return rows_build(p, r, s, e);
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
         return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
@@ -158,8 +158,8 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
     *p = (struct plan){.mem = mem, .sel = s, .pl = pl, .req = *r, .n_stages = pl->n_stages, .n_ranks = pl->n_ranks};
     p->req.schedule = arena_strdup(mem, r->schedule);
     p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
-    p->req.backward = arena_strdup(mem, r->backward ? r->backward : "auto");
-    p->req.batch_norm = arena_strdup(mem, r->batch_norm ? r->batch_norm : "micro");
+    if (!r->backward) p->req.backward = BACKWARD_AUTO;
+    if (!r->batch_norm) p->req.batch_norm = STATS_MICRO;
     p->req.output = NULL, p->req.n_outputs = 0;          /* the plan's list has them */
     plan_outputs_list(p, r);
     p->req.recompute = NULL;
@@ -270,7 +270,7 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
 {
     static const char ours[] = "illegal plan: ";
     size_t skip = sizeof ours - 1;
-    if (strcmp(p->req.schedule, "rows") || strncmp(why->text, ours, skip))
+    if (!p->req.rows || strncmp(why->text, ours, skip))
         return err_set(e, why->code, "%s", why->text);
     return err_set(e, E_DATA, "rows: %s", why->text + skip);
 }

@@ -111,8 +111,8 @@ struct plan_request {
      * plan does not keep them. */
     const struct cost *cost;
     const uint64_t *limit;
-    const char *backward;                                /* auto, joined, split */
-    const char *batch_norm;                              /* micro, deferred, frozen */
+    enum backward_mode backward;                         /* unset: auto */
+    enum norm_stats batch_norm;                          /* unset: micro */
     /* of each group: recompute its results for the backward pass instead of keeping them; NULL: no group */
     const bool *recompute;
     /* tensors requested as outputs, besides the tensors of scores, which are always outputs */

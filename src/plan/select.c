@@ -446,7 +446,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
              "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, "
              "weight-group 1, ",
              s->dev.rules->hardware, s->dev.backend, s->dev.isa, s->dev.library,
-             *s->dev.beside ? ", " : "", s->dev.beside, c->train.precision, hash, s->dev.threads,
+             *s->dev.beside ? ", " : "", s->dev.beside, precision_name[s->dev.precision], hash, s->dev.threads,
              (long long)c->train.split_size);
     /* for one block: the words of checkpoints from before there were blocks */
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);

@@ -225,7 +225,7 @@ static int threads_wanted(const struct opts *o, struct text *file, int *n, struc
     if (!c) return -1;
     int bad = opts_apply(o, c, e);
     if (!bad)
-        *n = strcmp(c->run.transport, "mpi") == 0 ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
+        *n = c->run.transport == TRANSPORT_mpi ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
     conf_free(c);
     return bad;
 }

@@ -14,10 +14,10 @@ static const char *host_transport(const struct setup *b) { return b->world->one_
 int assign_check(const struct setup *b, struct err *e)
 {
     const struct conf *c = b->conf;
-    const char *want = c->run.transport;
+    const char *want = conf_word(c, "run.transport");
     const struct tp_ops *tp = tp_find(want);
     bool gpu = b->job.be->stream, device = !tp || tp->over; /* only transports for GPUs can be missing from a build */
-    if (strcmp(want, "auto") == 0) return 0;
+    if (c->run.transport == TRANSPORT_auto) return 0;
     if (device && !gpu)
         return conf_error(c, "run.transport", e, "transport \"%s\" is for GPUs, and this run computes on the CPU",
                           want);
@@ -191,14 +191,15 @@ static void library_report(const struct tp_ops *tp, struct text *notes)
 /* Wraps the transport for devices: NCCL, unless ranks share a GPU. */
 static int device_wrap(struct setup *b, struct err *e)
 {
-    const char *want = b->conf->run.transport;
+    enum transport_word want = b->conf->run.transport;
     bool sums = b->job.n_replicas > 1 && b->conf->pipeline.reduce == REDUCE_NCCL;
-    if (strcmp(want, "auto") == 0) want = sums || (!b->shared && b->world->size > 1) ? "nccl" : "staged";
-    b->nccl = strcmp(want, "nccl") == 0;
+    if (want == TRANSPORT_auto)
+        want = sums || (!b->shared && b->world->size > 1) ? TRANSPORT_nccl : TRANSPORT_staged;
+    b->nccl = want == TRANSPORT_nccl;
     if (b->shared && b->world->one_process && b->nccl)   /* NCCL identifies ranks by properties of their process */
         return conf_error(b->conf, "run.transport", e,
                           "threads of one process cannot share a GPU by nccl; staged can, or use mpirun");
-    const struct tp_ops *tp = tp_find(want);
+    const struct tp_ops *tp = tp_find(b->nccl ? "nccl" : "staged");
     if (tp && b->world->rank == 0) library_report(tp, &b->notes);
     return tp ? device_over(b, tp, e) : err_set(e, E_INTERNAL, "a device without a transport");
 }

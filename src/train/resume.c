@@ -93,7 +93,7 @@ static void settings_beside(const struct setup *b, struct ckpt *c)
     graph_print(b->job.graph, &graph);
     text_hash(graph.s, graph.n, hash);
     text_free(&graph);
-    if (strcmp(b->conf->data.source, "synthetic"))
+    if (b->conf->data.source != SOURCE_synthetic)
         snprintf(n, sizeof n, "%llu", (unsigned long long)b->job.count[DS_TRAIN]);
     ckpt_setting_add(c, network_key, hash);
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);

@@ -37,7 +37,7 @@ static void world_make(struct world *w)
     w->k = cost_estimate(w->s);
 }
 
-static void plan_try(const struct world *w, const char *rows, const char *backward, int bundle)
+static void plan_try(const struct world *w, const char *rows, enum backward_mode backward, int bundle)
 {
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = "rows",
@@ -46,7 +46,7 @@ static void plan_try(const struct world *w, const char *rows, const char *backwa
                              .split = 2,
                              .bundle = bundle,
                              .backward = backward,
-                             .batch_norm = "micro"};
+                             .batch_norm = STATS_MICRO};
     struct err e = {0};
     struct plan *p = plan_make(w->s, w->pl, &r, &e);
     if (!p) { error_check(&e); return; }
@@ -81,7 +81,7 @@ static bool parse_try(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const backward[] = {"auto", "joined", "split"};
+    static const enum backward_mode backward[] = {BACKWARD_AUTO, BACKWARD_JOINED, BACKWARD_SPLIT};
     static struct world w;
     bool read = parse_try(data, size);
     if (!goes_deep()) return 0;

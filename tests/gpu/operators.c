@@ -357,7 +357,7 @@ static void optimizer_check(const struct device *d, int optimizer)
     struct err e = {0};
     struct be_weight w[PARTS], ours[PARTS];
     struct conf of = c;
-    of.train.optimizer = kind->name;
+    of.train.optimizer = (enum optimizer_word)(1 + optim_find(kind->name));
     net_open(&t, op_graph_chain("16x2x2; relu"), d, 1);
     t.block = (struct be_block){.learning_rate = 0.1, .clip_coef = 0.5, .inv_weight = 1};
     optim_hyper(&of, t.block.hyper);

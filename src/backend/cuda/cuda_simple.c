@@ -111,7 +111,7 @@ int cuda_stats(struct be *b, const struct be_stats *s, struct err *e)
     const char *at = cuda_mirror(b, s->ns, b->running, bytes, e);
     if (!at) return -1;
     const struct k_running_step k = {
-        .deferred = strcmp(s->mode, "deferred") == 0, .of = (const struct k_running *)at, .n = s->n, .most_c = most,
+        .deferred = s->deferred, .of = (const struct k_running *)at, .n = s->n, .most_c = most,
         .n_mb = s->n_mb, .saved = (const double *const *)(at + kept), .samples = (const int *)(at + samples)};
     return cuda_check(e, "running statistics", k_norm_running(b->stream, &k));
 }

@@ -108,13 +108,12 @@ static void stats(const struct op_stats *a)
     const struct extent d = extent_of(a->g, a->node->out, 1);
     double mom = a->node->attr[A_MOMENTUM].r;
     float *running_mean = a->param[BN_MEAN], *running_var = a->param[BN_VAR];
-    bool deferred = !strcmp(a->mode, "deferred");
     for (int64_t ch = 0; ch < d.c; ch++) {
         double count = 0, mean = 0, m2 = 0;
         for (int i = 0; i < a->n_mb; i++) {
             struct bn_saved x = bn_saved_at((void *)(uintptr_t)a->saved[i], d.c);
             double k = (double)a->ns[i] * (double)d.points, delta = x.mean[ch] - mean;
-            if (deferred) {
+            if (a->deferred) {
                 m2 += x.var[ch] * k + delta * delta * count * k / (count + k);
                 mean += delta * k / (count + k);
                 count += k;
@@ -123,11 +122,11 @@ static void stats(const struct op_stats *a)
             running_update(running_mean + ch, x.mean[ch], mom);
             running_update(running_var + ch, x.var[ch] * k / (k - 1), mom);
         }
-        if (!deferred) continue;
+        if (!a->deferred) continue;
         running_update(running_mean + ch, mean, mom);
         running_update(running_var + ch, m2 / (count - 1), mom);
     }
-    *(int64_t *)a->param[BN_COUNT] += deferred ? 1 : a->n_mb;
+    *(int64_t *)a->param[BN_COUNT] += a->deferred ? 1 : a->n_mb;
 }
 
 static const char *const examples[] = {"3x4x4", "16x5x5", "2x3", "4x2x3x2", "32x4x4 eps=0.001", NULL};
