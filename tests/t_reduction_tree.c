@@ -94,7 +94,8 @@ START_TEST(blocks_are_added_as_a_tree)
     for (int n = 1; n <= MAX_MICRO; n += step)
         for (int g = 1; g <= 16; g *= 2)
             for (int bundle = 1; bundle <= 3; bundle++) {
-                struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? BACKWARD_SPLIT : BACKWARD_AUTO);
+                struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2,
+                                                    n % 2 ? BACKWARD_SPLIT : BACKWARD_AUTO);
                 q.groups = g;
                 q.bundle = bundle;
                 struct made m = way_make(way, q);

@@ -9,7 +9,8 @@
 #include "sure.h"
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
-static struct made uniform_chain(const char *schedule, int p, int m, enum backward_mode backward, struct cost **k, double f,
+static struct made uniform_chain(const char *schedule, int p, int m, enum backward_mode backward, struct cost **k,
+                                  double f,
                                  double b, double w)
 {
     int cut[9];
@@ -73,7 +74,8 @@ START_TEST(every_schedule_is_legal)
         for (int p = 1; p <= 8 && !sched_list[k]->eval && !sched_list[k]->chunks; p++)
             for (int m = 1; m <= 32; m++) {
                 struct cost *c;
-                struct made x = uniform_chain(sched_list[k]->name, p, m, m % 2 ? BACKWARD_SPLIT : BACKWARD_JOINED, &c, 10, 12, 8);
+                struct made x = uniform_chain(sched_list[k]->name, p, m, m % 2 ? BACKWARD_SPLIT : BACKWARD_JOINED, &c,
+                                              10, 12, 8);
                 struct sim *s = plan_simulate(x.p, c, NULL);
                 ck_assert_msg(s && s->wall_ns >= m * 30.0, "%s, %d stages, %d micro-batches", sched_list[k]->name, p,
                               m);
