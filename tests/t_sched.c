@@ -10,8 +10,7 @@
 
 /* One layer a stage, the loss with the last one; every pass of every stage costs the same and transfers are free. */
 static struct made uniform_chain(const char *schedule, int p, int m, enum backward_mode backward, struct cost **k,
-                                  double f,
-                                 double b, double w)
+                                  double f, double b, double w)
 {
     int cut[9];
     for (int i = 0; i <= p; i++) cut[i] = i < p ? i : p + 1;
