@@ -98,7 +98,8 @@ static int summary_text(const struct opts *o, struct job *j, struct text *out, s
     int *stage_of = mem_alloc((size_t)j->graph->n_nodes * sizeof *stage_of + 1);
     const struct conf *c = j->conf;
     struct summary_run r = {
-        .stage_of = stage_of, .precision = conf_word(c, "train.precision"), .optimizer = conf_word(c, "train.optimizer"),
+        .stage_of = stage_of, .precision = conf_word(c, "train.precision"),
+        .optimizer = conf_word(c, "train.optimizer"),
     };
     state_sums(j->pl, &r);
     int bad = job_stage_of(j, stage_of, e);

@@ -105,7 +105,10 @@ static int model_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-static bool images_read(const struct conf *c) { return c->data.source == SOURCE_images || c->data.source == SOURCE_cifar; }
+static bool images_read(const struct conf *c)
+{
+    return c->data.source == SOURCE_images || c->data.source == SOURCE_cifar;
+}
 
 /* Whether data.augment has an entry that mixes samples, and so their labels. */
 static bool labels_mixed(const struct conf *c)

@@ -355,7 +355,8 @@ const struct opt opt_table[] = {
      .text = "warm-up: factor of the learning rate in the first step"},
     {"train.batch_norm", OPT_ENUM, AT(train.batch_norm), "micro", .words = WORDS_NORM_STATS(WORD_TEXT),
      .bits = true, .text = "running statistics: updated by every micro-batch, once per step, or never"},
-    {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16", .bits = true,
+    {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16",
+     .bits = true,
      .text = "arithmetic: fp32, on GPUs also tf32 and bf16; tf32 rounds the factors of products; bf16 stores "
              "activations and their gradients in bfloat16. Weights, optimizer state and sums stay fp32"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
