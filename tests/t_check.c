@@ -31,7 +31,8 @@ static bool compute_legal(const struct plan *p)
 
 START_TEST(checker_rejects_mutations)
 {
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
+                              rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     uint32_t seed = 1;
     int rejected = 0, n = 6000;
@@ -119,7 +120,8 @@ END_TEST
  * nothing that computes comes behind. */
 START_TEST(checker_wants_norms_before_the_update)
 {
-    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
+    struct made m = made_make(rig_graph(rig_tied), &rig_plain, 3, NULL,
+                              rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     for (int r = 0; r < 3; r++) {
         int norms = action_find(m.p, r, ACT_N, -1), update = action_find(m.p, r, ACT_O, -1);
@@ -162,7 +164,8 @@ END_TEST
 /* A forward pass touches every class that it names: without any one of them the plan is illegal. */
 START_TEST(checker_wants_all_operands)
 {
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
+                              rig_request(rig_schedules[_i], 7, 2, BACKWARD_SPLIT));
     int tried = 0;
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < m.p->row_n[r]; i++) {

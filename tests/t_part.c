@@ -424,7 +424,8 @@ START_TEST(auto_is_quick)
     struct selection *s = select_make(g, &rig_blocked, 20, &e);
     struct cost *k = cost_estimate(s);
     struct plan_request r = {
-        .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = BACKWARD_AUTO, .batch_norm = STATS_MICRO};
+        .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = BACKWARD_AUTO,
+        .batch_norm = STATS_MICRO};
     struct part_request q = {.sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .found = &what};
     ck_assert_msg(!part_auto.split(&q, at, &e), "%s", e.text);
     ck_assert(!part_uniform.split(&q, even, &e));

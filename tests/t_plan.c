@@ -211,7 +211,8 @@ START_TEST(one_value_batch_norm_is_refused)
     } all[] = {{5, 2, "train.split_size"}, {1, 1, "train.batch_size"}};
     for (int i = 0; i < 2; i++) {
         struct made m =
-            made_make(rig_graph(graph), &rig_plain, 1, NULL, rig_request("gpipe", all[i].batch, all[i].split, BACKWARD_AUTO));
+            made_make(rig_graph(graph), &rig_plain, 1, NULL,
+                      rig_request("gpipe", all[i].batch, all[i].split, BACKWARD_AUTO));
         ck_assert(m.p == NULL && m.e.code == 78 && says(m.e.text, "\"bn\"") && says(m.e.text, all[i].advice));
         made_free(&m);
     }
@@ -253,7 +254,8 @@ END_TEST
 /* ---- golden plans: MPSTAGED_GOLDEN=write makes them anew ------------------------------------- */
 
 struct golden {
-    const char *name, *graph; const struct device *dev; int stages; const char *schedule; enum backward_mode backward; int bundle;
+    const char *name, *graph; const struct device *dev; int stages;
+    const char *schedule; enum backward_mode backward; int bundle;
     const char *rows;
 };
 static const struct golden golden[] = {

@@ -51,7 +51,8 @@ static void resnet(struct made *m, int stages)
 
 static struct plan_request request(struct made *m, const char *schedule)
 {
-    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8, .backward = BACKWARD_AUTO,
+    return (struct plan_request){.mode = PLAN_TRAIN, .schedule = schedule, .batch = 32, .split = 8,
+                                 .backward = BACKWARD_AUTO,
                                  .batch_norm = STATS_MICRO, .recompute = m->recompute};
 }
 

@@ -1,5 +1,5 @@
-/* Options with fixed words, as enums. The table of options takes its words from these lists, in their order, or from the
- * lists of files in Makefile.am. A field is 0, UNSET, until the option has a value. Includes only these lists. */
+/* Options with fixed words, as enums. The table of options takes its words from these lists, in their order, or from
+ * the lists of files in Makefile.am. A field is 0, UNSET, until the option has a value. Includes only these lists. */
 #ifndef CONF_WORDS_H
 #define CONF_WORDS_H
 

@@ -344,7 +344,8 @@ int exec_optimize(struct exec *s, struct bound *b, struct err *e)
         for (int g = s->q.pl->first_group[i]; g < s->q.pl->first_group[i + 1]; g++)
             if (s->q.sel->group[g].has_stats) stats_of(s, b, i, g, n++);
     }
-    const struct be_stats all = {.of = s->running, .n = n, .deferred = b->p->req.batch_norm == STATS_DEFERRED, .n_mb = b->n_micro,
+    const struct be_stats all = {.of = s->running, .n = n, .deferred = b->p->req.batch_norm == STATS_DEFERRED,
+                                 .n_mb = b->n_micro,
                                  .ns = b->micro_n, .saved = s->saved};
     return n ? s->ops->stats(s->be, &all, e) : 0;
 }

@@ -58,7 +58,8 @@ int job_unit(struct job *j, int unit, struct err *e)
     if (j->supposes && !any && j->be->suppose) {
         struct err none = {0};
         if (j->be->describe(unit, &j->dev, &none)) j->be->suppose(&j->dev);
-    } else if (j->be->describe(unit, &j->dev, e)) return any ? -1 : err_where(e, "run.device = \"%s\"", conf_word(j->conf, "run.device"));
+    } else if (j->be->describe(unit, &j->dev, e))
+        return any ? -1 : err_where(e, "run.device = \"%s\"", conf_word(j->conf, "run.device"));
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
     j->dev.try_all = j->conf->run.kernel_candidates == CANDIDATES_ALL;

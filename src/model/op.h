@@ -62,7 +62,8 @@ struct op_call {
     void *pgrad[MAX_PARAM];                             /* gradients of parameters; NULL: not needed */
 };
 
-/* Arguments of op_kind.stats. deferred: once for all micro-batches together, not for each. saved: of n_mb micro-batches of ns[i] samples, ascending. */
+/* Arguments of op_kind.stats. deferred: once for all micro-batches together, not for each. saved: of n_mb micro-batches
+ * of ns[i] samples, ascending. */
 struct op_stats {
     const struct graph *g;
     const struct node *node;

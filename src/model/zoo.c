@@ -22,7 +22,8 @@ static const struct zoo_kind *zoo_find(const char *name)
 
 /* Operators of train.loss. */
 static const char *const loss_op_of[] = {
-    [LOSS_CROSS_ENTROPY] = "softmax_cross_entropy", [LOSS_MSE] = "mse", [LOSS_DICE] = "dice", [LOSS_DICE_CE] = "dice_ce"};
+    [LOSS_CROSS_ENTROPY] = "softmax_cross_entropy", [LOSS_MSE] = "mse", [LOSS_DICE] = "dice",
+    [LOSS_DICE_CE] = "dice_ce"};
 enum { N_LOSSES = sizeof loss_op_of / sizeof *loss_op_of };
 
 static const char *loss_op(const struct conf *c)

@@ -36,5 +36,6 @@ double rate_at(const struct rate_run *r, double base, struct rate_time at)
     /* torch.optim.lr_scheduler.LinearLR(start_factor=warmup_factor, total_iters=warm), then the schedule */
     if (s.t < s.warm)
         return base * (c->train.warmup_factor + (1 - c->train.warmup_factor) * (double)s.t / (double)s.warm);
-    return rate_list[c->train.schedule - 1]->at(c, base, (double)(s.t - s.warm), s.all > s.warm ? (double)(s.all - s.warm) : 1);
+    const struct rate_kind *k = rate_list[c->train.schedule - 1];
+    return k->at(c, base, (double)(s.t - s.warm), s.all > s.warm ? (double)(s.all - s.warm) : 1);
 }
