@@ -328,7 +328,7 @@ START_TEST(norm_running)
         memcpy(want[j], of[j].mean, (size_t)c * sizeof(float));
         memcpy(want[j] + MOST, of[j].var, (size_t)c * sizeof(float));
         o.node->op->stats(&(struct op_stats){
-            o.g, o.node, _i ? "deferred" : "micro", N, (const void *const *)saved + j * N, samples,
+            o.g, o.node, _i, N, (const void *const *)saved + j * N, samples,
             (void *[]){NULL, NULL, want[j], want[j] + MOST, &want_count[j]}});
         rig_op_close(&o);
     }

@@ -239,7 +239,8 @@ struct plan_request job_request(const struct job *j, int kind)
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
     int full = j->batch[PLAN_FULL] > 0 ? j->batch[PLAN_FULL] : (int)c->train.batch_size;
     return (struct plan_request){
-        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward", .rows = j->rows.s,
+        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward",
+        .rows = train ? j->rows.s : NULL,
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,

@@ -132,7 +132,6 @@ out:
 /* Running statistics from two micro-batches, the second with its values doubled. */
 static void stats_check(struct net *t)
 {
-    static const char *const modes[] = {"micro", "deferred"};
     const struct node *n = &t->g->node[t->k->node[0]];
     size_t host = n->op->saved_bytes(t->g, n, t->n), x = count(t, n->in[0]);
     struct err e = {0};
@@ -149,10 +148,10 @@ static void stats_check(struct net *t)
     for (int m = 0; m < 2; m++) {
         void *param[MAX_PARAM];
         for (int i = 0; i < t->k->n_param; i++) param[i] = t->param[t->k->param[i]];
-        n->op->stats(&(struct op_stats){t->g, n, modes[m], 2, (const void *const *)ref, ns, param});
+        n->op->stats(&(struct op_stats){t->g, n, m, 2, (const void *const *)ref, ns, param});
         struct be_running one = {.group = t->group};
         for (int i = 0; i < t->k->n_param; i++) one.param[i] = t->p[i];
-        const struct be_stats all = {&one, 1, modes[m], 2, ns, (const void *const *)kept};
+        const struct be_stats all = {&one, 1, m, 2, ns, (const void *const *)kept};
         if (t->ops->stats(t->b, &all, &e)) die("stats", &e);
         wait_done(t);
         for (int i = 0; i < t->k->n_param; i++) {
