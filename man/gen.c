@@ -1,8 +1,9 @@
 /* gen TEMPLATE: prints a manual page, with each line "@NAME@" replaced by mdoc source made from the tables of the
- * program. gen completion PROGRAM: prints what completes the program's command line (complete.h).
+ * program. gen completion PROGRAM: prints what completes the program's command line (complete.h). gen events: prints
+ * the keys of metrics.jsonl for tests/documented.sh.
  *
- * Options, actions, schedules, partitions, operators, data sources, augmentations and optimizers are thus documented
- * where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
+ * Options, actions, schedules, partitions, operators, data sources, augmentations, optimizers and events are thus
+ * documented where they are defined, once. Text is folded at 78 columns, as mandoc's lint wants it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "plan/part.h"
 #include "plan/plan.h"
 #include "plan/sched.h"
+#include "report/event.h"
 
 /* "\&" keeps a leading dot or a two-letter word from being read as a request or macro. */
 static void item(struct text *out, const char *macro, const char *name, const char *help)
@@ -109,7 +111,7 @@ static const struct { const char *name; void (*print)(struct text *out); } part[
     {"@FLAGS@", opts_manual},     {"@OPTIONS@", conf_manual}, {"@ACTIONS@", actions},     {"@SCHEDULES@", schedules},
     {"@PARTITIONS@", partitions}, {"@SOURCES@", sources},     {"@OPERATORS@", operators},
     {"@OPTIMIZERS@", optimizers}, {"@RATES@", rates},           {"@AUGMENTATIONS@", augment_manual},
-    {"@NETWORKS@", networks},
+    {"@NETWORKS@", networks},     {"@EVENTS@", event_manual},
 };
 
 /* Requests stay whole; a folded line must not begin like one. */
@@ -160,6 +162,12 @@ int main(int argc, char **argv)
         fputs(known ? in.s : "", stdout);
         text_free(&in);
         return !known ? E_USAGE : fflush(stdout) || ferror(stdout) ? E_IO : 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "events")) {
+        event_keys(&in);
+        fputs(in.s, stdout);
+        text_free(&in);
+        return fflush(stdout) || ferror(stdout) ? E_IO : 0;
     }
     if (argc != 2) {
         fprintf(stderr, "gen: a template is needed, or: completion PROGRAM\n");

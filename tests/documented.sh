@@ -431,26 +431,20 @@ keys() {
         { event = $0; sub(/^\{"event":"/, "", event); sub(/".*/, "", event); if (n[FILENAME, event]++ > 20) next
             s = $0; i = 1; value(event, 0) }' ./*/metrics.jsonl | grep -v ' event$' | LC_ALL=C sort -u
 }
-# keys_of_page: the same, as METRICS says
-keys_of_page() {
-    section mpstaged.8 METRICS | awk '
-        /^\.Bl/ { list++ }
-        /^\.El/ { event = "stage" }                       # before the second list
-        list == 1 && /^\.It Cm/ { event = $3; print event; next }
-        list == 2 && /^\.It Cm/ || list == 1 && event && /^\.Cm/ {
-            for (k = 2; k <= NF; k++) if ($k ~ /^[a-z][a-z_0-9]*$/) print event, $k }'
-}
-keys_of_page | grep -v "$unseen" >"$aside/page-all"
-grep -v ' ' "$aside/page-all" | LC_ALL=C sort -u >"$aside/page-events"
+# The page is made of the table of events (event.c), which man/gen prints as such lines.
+"$build/man/gen" events | grep -v "$unseen" >"$aside/page-all"
+cut -d' ' -f1 "$aside/page-all" | grep -vx stage | LC_ALL=C sort -u >"$aside/page-events"
 cat ./*/metrics.jsonl | sed 's/^{"event":"\([a-z_]*\)".*/\1/' | LC_ALL=C sort -u >"$aside/seen-events"
+section mpstaged.8 METRICS | sed -n 's/^\.It Cm //p' | LC_ALL=C sort -u >"$aside/page-words"
+tr ' ' '\n' <"$aside/page-all" | LC_ALL=C sort -u >"$aside/page-named"
+check "METRICS has all of them" sh -c '[ -s "$0" ] && ! LC_ALL=C comm -23 "$0" "$1" | grep .' "$aside/page-named" \
+    "$aside/page-words"
 check "each event of METRICS was written, and no other: $(wc -l <"$aside/page-events")" \
     sh -c '[ -s "$0" ] && diff "$0" "$1"' "$aside/page-events" "$aside/seen-events"
-# What the page names beside them: words that are values or other lines, and "the same as above".
+# Stages of the account have the parts of those of a step.
 {
-    grep ' ' "$aside/page-all" | grep -vxE 'account estimated|pause account|rollback skip|stage (stages|step_seconds)'
-    sed -n 's/^start /resume /p' "$aside/page-all"
-    sed -n 's/^stage \([a-z_]*\)$/account \1/p' "$aside/page-all" |
-        grep -vxE 'account (stages|step_seconds|rank|peak_bytes)'
+    cat "$aside/page-all"
+    sed -n 's/^stage \([a-z_]*\)$/account \1/p' "$aside/page-all" | grep -vxE 'account (rank|peak_bytes)'
 } | LC_ALL=C sort -u >"$aside/page-keys"
 keys >"$aside/seen-keys"
 check "each key of each event, too: $(wc -l <"$aside/page-keys")" \

@@ -12,7 +12,7 @@
 #include "ckpt/st.h"
 #include "train/sequencer.h"
 #include "cluster/shutdown.h"
-#include "report/metrics.h"
+#include "report/result.h"
 #include "train/ckpt_writer_int.h"
 #include "train/control_channel_int.h"
 #include "plan/plan.h"
@@ -251,7 +251,7 @@ static void saving_make(enum trouble trouble)
     scratch_enter();
     job_make(trouble);
     memset(&heard, 0, sizeof heard);
-    save_lead(member[0].save, &(struct save_lead){-1, AT_FDCWD, done, NULL});
+    save_lead(member[0].save, &(struct save_lead){NULL, AT_FDCWD, done, NULL});
     lead.ctx = mem_alloc(result_bytes(RANKS));
 }
 

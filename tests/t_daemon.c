@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "report/metrics.h"
+#include "report/result.h"
+#include "report/scores.h"
 #include "cluster/queue.h"
 #include "conf/opts.h"
 #include "sure.h"

@@ -15,6 +15,7 @@
 #include "cluster/log.h"
 #include "cluster/terminal.h"
 #include "report/progress.h"
+#include "report/reporter.h"
 #include "cluster/sd_notify.h"
 #include "files.h"
 #include "sure.h"
@@ -64,6 +65,12 @@ static const char *heard(void)
 }
 
 static void hear(const char *want) { ck_assert_str_eq(heard(), want); }
+
+extern const struct reporter reporter_notify;
+static void tell(struct progress *p, enum event_kind kind)
+{
+    reporter_notify.on(p, &(struct event){.kind = kind, .held = true}, NULL);
+}
 
 static struct progress run(uint64_t step)
 {
@@ -231,9 +238,9 @@ START_TEST(steps_are_told_and_feed_the_watchdog)
     hear("READY=1\nSTATUS=the first step is running\nWATCHDOG_USEC=1200000000");
     notify_checkpoint(1100);
     hear("X_MPSTAGED_CHECKPOINT=1100");
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("STATUS=step 1200/90000, loss 2.3141, 812 samples/s, checkpoint 1100\nWATCHDOG=1\nWATCHDOG_USEC=120000000");
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("");
 }
 END_TEST
@@ -244,7 +251,7 @@ START_TEST(a_resumed_run_has_a_checkpoint)
     notify_open(NULL);
     notify_resumed(40);
     hear("X_MPSTAGED_RESUMED=40");
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("STATUS=step 41/90000, loss 2.3141, 812 samples/s, checkpoint 40\nWATCHDOG=1");
 }
 END_TEST
@@ -274,10 +281,10 @@ START_TEST(a_short_watchdog_hears_more_often)
     struct progress p = run(5);
     setenv("WATCHDOG_USEC", "100000", 1);
     notify_open(NULL);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1"));
     poll(NULL, 0, 25);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1"));
 }
 END_TEST
@@ -288,14 +295,14 @@ START_TEST(slow_steps_lengthen_the_watchdog)
     struct progress p = run(2);
     setenv("WATCHDOG_USEC", "1000000", 1);
     notify_open(NULL);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
     p.last_ns = 800 * (uint64_t)MS;
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_ptr_nonnull(strstr(heard(), "\nWATCHDOG_USEC=4000000"));
     p.last_ns = 10 * MS;
     poll(NULL, 0, 250);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_str_eq(heard(), "STATUS=step 2/90000, loss 2.3141, 812 samples/s\nWATCHDOG=1");
 }
 END_TEST
@@ -311,7 +318,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     notify_open(NULL);
     notify_ready("/nowhere");
     heard();
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     heard();
     poll(NULL, 0, 60);
     notify_poll(true);                                    /* there is no disk to wait for */
@@ -319,7 +326,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     notify_disk(NOTIFY_CHECKPOINT, true);
     notify_poll(false);
     hear("");
-    progress_notify(&p);                                      /* it may go on beside the checkpoint */
+    tell(&p, EVENT_STEP);                                      /* it may go on beside the checkpoint */
     ck_assert_ptr_null(strstr(heard(), "WATCHDOG_USEC"));
     notify_poll(true);                                    /* a step has just ended */
     hear("");
@@ -330,7 +337,7 @@ START_TEST(a_disk_may_take_longer_than_the_watchdog)
     hear("");
     notify_disk(NOTIFY_FILE, true);
     notify_disk(NOTIFY_CHECKPOINT, false);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     ck_assert_ptr_nonnull(strstr(heard(), "WATCHDOG=1\nWATCHDOG_USEC=100000"));
     poll(NULL, 0, 60);
     notify_poll(true);
@@ -355,17 +362,17 @@ START_TEST(evaluations_and_pauses_are_told)
     struct progress p = run(7);
     notify_open(&SHORT);
     p.test_done = 200, p.test_all = 1000;
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("STATUS=evaluating 200/1000 samples after step 7\nWATCHDOG=1");
     p.test_done = 0;
     poll(NULL, 0, 60);
-    progress_notify_paused(&p);
+    tell(&p, EVENT_TICK);
     hear("STATUS=paused after step 7/90000, loss 2.3141, 812 samples/s\nWATCHDOG=1");
-    progress_notify_paused(&p);
+    tell(&p, EVENT_TICK);
     hear("");
     p = (struct progress){.tested = true, .last_ns = 1};
     poll(NULL, 0, 60);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("STATUS=evaluated\nWATCHDOG=1");
 }
 END_TEST
@@ -377,7 +384,7 @@ START_TEST(stopping_is_said_once_and_ends_the_watchdog)
     struct progress p = run(9);
     setenv("WATCHDOG_USEC", "1000000", 1);
     notify_open(&SHORT);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     heard();
     notify_stopping("stopping");
     hear("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=100000\nWATCHDOG_USEC=0");
@@ -385,7 +392,7 @@ START_TEST(stopping_is_said_once_and_ends_the_watchdog)
     hear("");
     p.last_ns = 40 * MS;
     poll(NULL, 0, 60);
-    progress_notify(&p);
+    tell(&p, EVENT_STEP);
     hear("EXTEND_TIMEOUT_USEC=200000\nWATCHDOG=1");
 }
 END_TEST
@@ -411,7 +418,7 @@ static void fill(void)
     for (unsigned n = 0; n < 2000; n++) {
         struct progress p = run(n);
         uint64_t t = clock_ns();
-        progress_notify(&p);
+        tell(&p, EVENT_STEP);
         ck_assert_uint_lt(clock_ns() - t, 1000 * (uint64_t)MS);
     }
 }

@@ -7,12 +7,10 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include "report/tensorboard.h"
+#include "report/reporter.h"
 #include "cluster/log.h"
-#include "report/metrics.h"
 #include "report/progress.h"
 #include "report/rundir.h"
-#include "report/prometheus.h"
 #include "files.h"
 #include "sure.h"
 
@@ -187,11 +185,15 @@ static const char *events_file(void)
     return name;
 }
 
+extern const struct reporter reporter_progress, reporter_metrics, reporter_tensorboard, reporter_prometheus;
+static const struct reporter *const sinks[] = {&reporter_progress, &reporter_tensorboard, &reporter_metrics, NULL};
+
 /* _i: no case has the class that the score is about: there is no number, and no value in TensorBoard's files. */
 START_TEST(other_scores_are_told)
 {
     const bool none = _i == 1;
-    static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }";
+    static const char text[] = "model { graph = \"g\" } data { source = synthetic } train { steps = 1 }"
+                               "service { tensorboard = yes }";
     int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
     struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
     struct err e = {0};
@@ -200,24 +202,22 @@ START_TEST(other_scores_are_told)
     struct job j = {.conf = c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
                     .pl = &pl, .count = {8, 8}};
     struct result *r = mem_alloc(result_bytes(1));
-    struct metrics *m;
-    struct tensorboard *v;
-    struct progress p;
-    struct sums s = {0};
+    struct sums s;
     int dir = open(".", O_RDONLY | O_DIRECTORY);
     log_quiet(true);
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 1, .n = 8};
     r->rep[0] = (struct report){.score = {{4, 8}, {6, 8}, {8, 8}}, .samples = 8, .grad_norm = -1};
     if (none) r->rep[0].score[1] = (struct score_sum){0, 0};
-    sums_add(&s, r, 1);
-    struct metrics_head head = {.job = &j, .numerics = "n", .plan = "p"};
-    ck_assert_msg(!metrics_open(dir, ".", &head, &m, &e) && !tensorboard_open(dir, ".", &j, NULL, &v, &e), "%s",
-                  e.text);
-    progress_begin(&p, &j, 1, &(struct terminal){0});
-    progress_step(&p, r, &s);
-    progress_evaluation(&p, 1, &s);
-    ck_assert(!metrics_step(m, r, &e) && !metrics_evaluation(m, 1, 1, &s, &e));
-    ck_assert(!tensorboard_step(v, r, &e) && !tensorboard_evaluation(v, 1, &s, &e));
+    const struct rundir here = {.path = ".", .fd = dir};
+    const struct terminal none_watches = {0};
+    struct report_run q = {.job = &j, .dir = &here, .screen = &none_watches};
+    struct reporters *all;
+    ck_assert_msg(!reporters_open(sinks, &q, &all, &e), "%s", e.text);
+    struct event step = event_of_step(r, 1, &s);
+    ck_assert(!reporters_tell(all, &step, &e));
+    ck_assert(!reporters_tell(all, &(struct event){.kind = EVENT_EVALUATION, .step = 1, .epoch = 1,
+                                                   .samples = 8, .sums = &s}, &e));
+    const struct progress *p = reporters_find(all, "progress");
     ck_assert(file_has("metrics.jsonl",
                        none ? ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":null,\"lr\":0,"
                             : ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":0.75,\"lr\":0,"));
@@ -226,7 +226,7 @@ START_TEST(other_scores_are_told)
     ck_assert(file_has(events_file(), "train/loss") && file_has(events_file(), "test/top5"));
     ck_assert(file_has(events_file(), "train/dice") == !none && file_has(events_file(), "test/dice") == !none);
     json_t *o = json_object();
-    progress_json(&p, false, o);
+    progress_json(p, false, o);
     ck_assert_str_eq(json_string_value(json_object_get(o, "scores")), none ? "loss 0.5" : "loss 0.5, Dice 0.750");
     if (none) ck_assert(!json_object_get(o, "test_scores") && !json_object_get(o, "test_dice"));
     else ck_assert_str_eq(json_string_value(json_object_get(o, "test_scores")), "test Dice 0.7500");
@@ -234,14 +234,12 @@ START_TEST(other_scores_are_told)
     ck_assert(!json_object_get(o, "accuracy"));
     char line[64];
     const struct score_style style = score_style("dice");
-    score_print(&style, p.test_score[1], SCORE_TEST, line, sizeof line);
+    score_print(&style, p->test_score[1], SCORE_TEST, line, sizeof line);
     ck_assert_str_eq(line, none ? "Dice none" : "Dice 0.7500");
-    score_print(&style, p.score[1], SCORE_STEP, line, sizeof line);
+    score_print(&style, p->score[1], SCORE_STEP, line, sizeof line);
     ck_assert_str_eq(line, none ? "Dice none " : "Dice 0.750");
     json_decref(o);
-    progress_end(&p);
-    metrics_close(m);
-    tensorboard_close(v);
+    reporters_close(all);
     close(dir);
     graph_free(j.graph);
     conf_free(c);
@@ -249,11 +247,11 @@ START_TEST(other_scores_are_told)
 }
 END_TEST
 
-static bool page_has(const struct prometheus *t, const char *line)
+static bool page_has(struct reporters *t, const char *line)
 {
     struct text page = {0};
     char whole[200];
-    prometheus_page(t, &page);
+    reporters_tell(t, &(struct event){.kind = EVENT_PAGE, .page = &page}, NULL);
     snprintf(whole, sizeof whole, "\n%s\n", line);
     bool has = strstr(page.s, whole) != NULL;
     text_free(&page);
@@ -269,39 +267,44 @@ START_TEST(figures_of_a_run)
     struct job j = {.conf = &c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
                     .pl = &pl};
     struct result *r = mem_alloc(result_bytes(1));
-    struct sums s = {0};
-    struct prometheus *t = prometheus_new(&j, 9);
+    struct sums s;
+    static const struct reporter *const list[] = {&reporter_prometheus, NULL};
+    struct ckpt from = {.step = 2};
+    struct report_run q = {.job = &j};
+    struct reporters *t;
+    struct err e = {0};
+    ck_assert(!reporters_open(list, &q, &t, &e));
     ck_assert(page_has(t, "mpstaged_run_info{name=\"a\\\"b\\\\c\\\\x0ad\"} 1"));
-    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0") && !prometheus_steps(t));
+    ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 0"));
     ck_assert(page_has(t, "# TYPE mpstaged_loss gauge\n# HELP mpstaged_score Other scores of the last step"));
     r->o = (struct order){.kind = ORDER_TRAIN, .step = 5};
     r->ns = 600000000000;
     r->rep[0] = (struct report){.score = {{0.0 / 0.0, 8}, {8, 0}, {-1, 0}}, .samples = 8, .grad_norm = 0.5};
-    sums_add(&s, r, 1);
-    prometheus_step(t, r, &s);
+    r->rep[0].nonfinite = NONFINITE_LOSS;
+    struct event step = event_of_step(r, 1, &s);
+    reporters_tell(t, &step, &e);
     ck_assert(page_has(t, "mpstaged_loss NaN") && page_has(t, "mpstaged_score{score=\"dice\"} +Inf"));
     ck_assert(page_has(t, "mpstaged_grad_norm 0.5") && page_has(t, "mpstaged_step 5"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"500\"} 0"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_bucket{le=\"+Inf\"} 1"));
     ck_assert(page_has(t, "mpstaged_step_duration_seconds_sum 600"));
-    prometheus_evaluation(t, &s);
-    ck_assert(page_has(t, "mpstaged_test_score{score=\"top5\"} -Inf") && prometheus_steps(t) == 2);
-    prometheus_checkpoint(t, true, 4, 2500000000);
-    prometheus_checkpoint(t, false, 5, 1);
+    reporters_tell(t, &(struct event){.kind = EVENT_EVALUATION, .sums = &s}, &e);
+    ck_assert(page_has(t, "mpstaged_test_score{score=\"top5\"} -Inf"));
+    reporters_tell(t, &(struct event){.kind = EVENT_CHECKPOINT, .step = 4, .seconds = 2.5}, &e);
+    reporters_tell(t, &(struct event){.kind = EVENT_CHECKPOINT_FAILED, .step = 5}, &e);
     ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"committed\"} 1"));
     ck_assert(page_has(t, "mpstaged_checkpoints_total{result=\"failed\"} 1"));
     ck_assert(page_has(t, "mpstaged_checkpoint_last_step 4"));
     ck_assert(page_has(t, "mpstaged_checkpoint_duration_seconds 2.5"));
-    prometheus_resumed(t, 2, 3);
-    prometheus_nonfinite(t);
-    ck_assert(page_has(t, "mpstaged_restarts_total 3") && page_has(t, "mpstaged_checkpoint_last_step 2"));
-    ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1") && page_has(t, "mpstaged_step 2"));
-    prometheus_rollback(t, 1);
+    ck_assert(page_has(t, "mpstaged_nonfinite_steps_total 1"));
+    reporters_tell(t, &(struct event){.kind = EVENT_ROLLBACK, .to = 1}, &e);
     ck_assert(page_has(t, "mpstaged_rollbacks_total 1") && page_has(t, "mpstaged_checkpoint_last_step 1"));
-    prometheus_seen(t, 0, UINT64_MAX);
-    prometheus_seen(t, 0, 1);
-    ck_assert(page_has(t, "mpstaged_heartbeat_age_seconds{stage=\"0\"} 0"));
-    prometheus_free(t);
+    ck_assert(page_has(t, "mpstaged_step 1"));
+    reporters_close(t);
+    q.from = &from;
+    ck_assert(!reporters_open(list, &q, &t, &e) && page_has(t, "mpstaged_restarts_total 1"));
+    ck_assert(page_has(t, "mpstaged_step 2") && page_has(t, "mpstaged_checkpoint_last_step 2"));
+    reporters_close(t);
     graph_free(j.graph);
     free(r);
 }

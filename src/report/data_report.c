@@ -1,7 +1,9 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cluster/log.h"
 #include "report/data_report.h"
+#include "report/reporter.h"
 
 static void part_hello(const char *what, uint64_t count, const struct ds *d)
 {
@@ -48,23 +50,29 @@ void data_report_hello(const struct job *j)
         if (j->data[part] && j->data[part]->n_classes) part_hello(what[part], j->count[part], j->data[part]);
 }
 
-static int tell(struct samples *s, struct metrics *m, struct err *e)
+/* ---- damaged samples --------------------------------------------------------------------------------------------- */
+
+struct samples {
+    struct report_run q;
+    uint64_t skipped, reported; int64_t step; char first[sizeof ((struct report *)0)->text];
+};
+
+static int samples_tell(struct samples *s, struct err *e)
 {
-    char clean[4 * sizeof s->first];                      /* file names may not be UTF-8, which JSON requires */
     s->reported = s->skipped;
     log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
              (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
-    text_printable(s->first, clean, sizeof clean);
-    return metrics_event(m, json_pack("{s:s,s:I,s:I,s:s}", "event", "damaged", "step", (json_int_t)s->step, "samples",
-                                      (json_int_t)s->skipped, "text", clean), e);
+    return reporters_tell(s->q.all, &(struct event){.kind = EVENT_DAMAGED, .step = s->step, .text = s->first,
+                                                    .samples = (int64_t)s->skipped}, e);
 }
 
 /* Within a replica the rank with the highest count is used: one rank reads the pictures of a part, and others may find
  * the same damaged ones. Each replica reads its own part of every batch, so the counts of replicas add up. */
-int data_report_step(struct samples *s, struct metrics *m, const struct result *r, const struct job *j, struct err *e)
+static int result_take(struct samples *s, const struct result *r, struct err *e)
 {
+    const struct job *j = s->q.job;
     uint64_t all = 0;
-    s->step = r->o.step;
+    s->step = (int64_t)r->o.step;
     for (int i = 0; i < job_world(j); i += j->n_ranks) {
         const struct report *most = &r->rep[i];
         for (int k = i + 1; k < i + j->n_ranks; k++) if (r->rep[k].skipped > most->skipped) most = &r->rep[k];
@@ -72,10 +80,25 @@ int data_report_step(struct samples *s, struct metrics *m, const struct result *
         all += most->skipped;
     }
     if (all > s->skipped) s->skipped = all;
-    return s->skipped && s->skipped >= 2 * s->reported ? tell(s, m, e) : 0;
+    return s->skipped && s->skipped >= 2 * s->reported ? samples_tell(s, e) : 0;
 }
 
-int data_report_end(struct samples *s, struct metrics *m, struct err *e)
+/* Told the first time, each time the number has doubled, and at the end. */
+static int samples_on(void *self, const struct event *ev, struct err *e)
 {
-    return s->skipped > s->reported ? tell(s, m, e) : 0;
+    struct samples *s = self;
+    if (ev->kind == EVENT_STEP || ev->kind == EVENT_BATCH) return result_take(s, ev->result, e);
+    bool ends = ev->kind == EVENT_DONE || ev->kind == EVENT_FAILED;
+    return ends && s->skipped > s->reported ? samples_tell(s, e) : 0;
 }
+
+static int samples_open(const struct report_run *q, void **self, struct err *e)
+{
+    struct samples *s = *self = mem_alloc(sizeof *s);
+    (void)e;
+    s->q = *q;
+    return 0;
+}
+
+const struct reporter reporter_data_report = {.name = "data_report", .required = true, .open = samples_open,
+                                              .on = samples_on, .close = free};

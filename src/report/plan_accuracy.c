@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cluster/log.h"
 #include "report/plan_accuracy.h"
+#include "report/reporter.h"
 #include "report/slow_layers.h"
 #include "report/warmup_costs.h"
 #include "exec/costs.h"
@@ -14,6 +16,7 @@ enum { MIN_STEPS = 1, MANY_STEPS = 10 };
 struct rank_time { double part[ACC_COUNT], idle; uint64_t allocated, resident, library, feed; };
 struct plan_accuracy {
     const struct job *job;
+    struct reporters *all;
     const struct plan *plan;                              /* of full batches */
     struct sim *sim;
     bool one_process, warm;
@@ -22,7 +25,7 @@ struct plan_accuracy {
     double seconds;
     struct rank_time *rank;
     int n_numbers; double *numbers;                       /* costs of the first steps; n_numbers 0: not measured */
-    bool known, reported;                                 /* the numbers have come; plan_accuracy_slow has reported */
+    bool known, reported;                                 /* the numbers have come; slow_log has reported */
     /* step: the last step so far; timed: number of timed steps */
     uint64_t step, timed;
     struct cost *cost;                                    /* the numbers as costs; NULL: unknown */
@@ -30,20 +33,24 @@ struct plan_accuracy {
     char measured[80];
 };
 
-struct plan_accuracy *plan_accuracy_new(const struct job *j, bool one_process)
+static int accuracy_open(const struct report_run *q, void **self, struct err *e)
 {
-    struct plan_accuracy *g = mem_alloc(sizeof *g);
-    *g = (struct plan_accuracy){.job = j, .one_process = one_process};
+    const struct job *j = q->job;
+    struct plan_accuracy *g = *self = mem_alloc(sizeof *g);
+    (void)e;
+    *g = (struct plan_accuracy){.job = j, .all = q->all, .one_process = q->one_process};
     if (j->plan_of[PLAN_FULL] >= 0) g->plan = j->plan[j->plan_of[PLAN_FULL]];
     if (g->plan) g->sim = plan_simulate(g->plan, j->cost, NULL);
     g->n_numbers = warmup_count(j);
     g->numbers = mem_alloc((size_t)(g->n_numbers + 1) * sizeof *g->numbers);
     g->origin = j->cost->origin;
     g->rank = mem_alloc((size_t)j->n_ranks * sizeof *g->rank);
-    return g;
+    return 0;
 }
 
-void plan_accuracy_step(struct plan_accuracy *g, const struct result *r)
+/* Takes a step of any kind. Does not count evaluations, the first training step (it warms up) and short last
+ * batches. */
+static void step_take(struct plan_accuracy *g, const struct result *r)
 {
     uint64_t began = g->last_end;
     g->last_end = r->ended;
@@ -66,10 +73,6 @@ void plan_accuracy_step(struct plan_accuracy *g, const struct result *r)
         if (rep->resident_bytes > t->resident) t->resident = rep->resident_bytes;
     }
 }
-
-void plan_accuracy_pause(struct plan_accuracy *g) { g->warm = false; }
-
-bool plan_accuracy_any(const struct plan_accuracy *g) { return g->steps >= MIN_STEPS; }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
@@ -170,7 +173,8 @@ static bool estimated(const struct plan_accuracy *g) { return !g->job->conf->pip
 
 /* Takes the measured costs of kernels, optimizer, loading and the thread's share of transfers. The speed of a link
  * stays as planned. */
-void plan_accuracy_costs(struct plan_accuracy *g, const double *x)
+/* Takes the costs of the first steps on all ranks (train/warmup_profile.h). */
+static void numbers_take(struct plan_accuracy *g, const double *x)
 {
     const struct job *j = g->job;
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
@@ -196,22 +200,26 @@ static void load_report(const struct plan_accuracy *g, struct text *out)
 }
 
 /* Checks kernels if they were timed, otherwise whole stages. */
-void plan_accuracy_slow(struct plan_accuracy *g, struct text *out)
+/* Logs layers or stages that take much longer than planned, once in a run. */
+static void slow_log(struct plan_accuracy *g)
 {
+    struct text t = {0};
     bool wait = g->n_numbers ? !g->known : g->step < WARMUP_FIRST + WARMUP_STEPS - 1 && g->step < job_steps(g->job);
     if (g->reported || wait || !g->sim || !g->steps) return;
     g->reported = true;
     struct slow_layers_request q = {
         .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
-    if (g->cost) slow_layers_kernels(&q, out);
+    if (g->cost) slow_layers_kernels(&q, &t);
     for (int i = 0; !g->n_numbers && i < g->job->n_ranks; i++)
-        slow_layers_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), out);
-    load_report(g, out);
+        slow_layers_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), &t);
+    load_report(g, &t);
+    if (t.n) log_lines(t.s);
+    text_free(&t);
 }
 
 /* With a profile the plan is always compared with it. Without one the costs of the first steps, if known, predict the
  * other steps. */
-void plan_accuracy_end(struct plan_accuracy *g)
+static void costs_settle(struct plan_accuracy *g)
 {
     if (!g->cost || !estimated(g) || g->steps <= g->timed) return;
     struct sim *again = plan_simulate(g->plan, g->cost, NULL);
@@ -308,7 +316,7 @@ static void account_head(const struct plan_accuracy *g, struct text *out)
     else text_add(out, "predicted with estimated costs: expect large errors, --profile measures costs\n");
 }
 
-void plan_accuracy_text(const struct plan_accuracy *g, struct text *out)
+static void account_text(const struct plan_accuracy *g, struct text *out)
 {
     double worst = 0, predicted = g->sim->wall_ns * 1e-9;
     char b[32];
@@ -348,7 +356,7 @@ static json_t *side_json(double seconds, double bubble)
     return json_pack("{s:f,s:f}", "seconds", seconds, "bubble", bubble);
 }
 
-json_t *plan_accuracy_json(const struct plan_accuracy *g)
+static json_t *account_json(const struct plan_accuracy *g)
 {
     json_t *stages = json_array();
     for (int i = 0; i < g->job->n_ranks; i++) {
@@ -362,18 +370,46 @@ json_t *plan_accuracy_json(const struct plan_accuracy *g)
                                                 "measured", m, "unaccounted", unaccounted(g, i)));
     }
     double predicted = g->sim->wall_ns * 1e-9;
-    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:f,s:o}", "event", "account", "counted_steps", (json_int_t)g->steps,
-                     "costs", g->origin, "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
+    return json_pack("{s:I,s:s,s:o,s:o,s:f,s:o}", "counted_steps", (json_int_t)g->steps, "costs", g->origin,
+                     "predicted", side_json(predicted, g->sim->bubble_of_wall), "measured",
                      side_json(step_seconds(g), bubble_all(g)), "error", error_of(predicted, step_seconds(g)), "stages",
                      stages);
 }
 
-void plan_accuracy_free(struct plan_accuracy *g)
+static int account_tell(struct plan_accuracy *g, struct err *e)
 {
-    if (!g) return;
+    struct text t = {0};
+    if (g->steps < MIN_STEPS) return 0;
+    costs_settle(g);
+    account_text(g, &t);
+    log_lines(t.s);
+    text_free(&t);
+    json_t *o = account_json(g);
+    int bad = reporters_tell(g->all, &(struct event){.kind = EVENT_ACCOUNT, .json = o}, e);
+    json_decref(o);
+    return bad;
+}
+
+/* After a pause or roll-back the next step is not counted, because ranks waited for its order. */
+static int accuracy_on(void *self, const struct event *ev, struct err *e)
+{
+    struct plan_accuracy *g = self;
+    if (ev->kind == EVENT_STEP || ev->kind == EVENT_BATCH) step_take(g, ev->result);
+    if (ev->kind == EVENT_COSTS) numbers_take(g, ev->costs);
+    if (ev->kind == EVENT_STEP || ev->kind == EVENT_COSTS) slow_log(g);
+    if (ev->kind == EVENT_PAUSE || ev->kind == EVENT_ROLLBACK) g->warm = false;
+    return ev->kind == EVENT_END ? account_tell(g, e) : 0;
+}
+
+static void accuracy_close(void *self)
+{
+    struct plan_accuracy *g = self;
     if (g->sim) sim_free(g->sim);
     if (g->cost) cost_free(g->cost);
     free(g->numbers);
     free(g->rank);
     free(g);
 }
+
+const struct reporter reporter_plan_accuracy = {.name = "plan_accuracy", .required = true, .open = accuracy_open,
+                                                .on = accuracy_on, .close = accuracy_close};

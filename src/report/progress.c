@@ -6,16 +6,20 @@
 #include "base/clock.h"
 #include "cluster/log.h"
 #include "report/progress.h"
-#include "cluster/sd_notify.h"
+#include "report/reporter.h"
 
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen)
+static int progress_open(const struct report_run *q, void **self, struct err *e)
 {
+    const struct job *j = q->job;
     uint64_t now = clock_ns();
-    *p = (struct progress){.job = j, .conf = j->conf, .screen = screen, .steps = steps, .began = now, .heard = now,
-                           .columns = terminal_columns(screen), .epochs = job_epochs(j, steps),
+    struct progress *p = *self = mem_alloc(sizeof *p);
+    (void)e;
+    *p = (struct progress){.job = j, .conf = j->conf, .screen = q->screen, .began = now, .heard = now,
+                           .columns = terminal_columns(q->screen),
                            .part = mem_alloc((size_t)job_world(j) * ACC_COUNT * sizeof *p->part),
                            .bytes = mem_alloc((size_t)job_world(j) * sizeof *p->bytes)};
     graph_scores(j->graph, &p->scores);
+    return 0;
 }
 
 /* The time for the remaining steps, and for the rest of a running evaluation. */
@@ -139,7 +143,9 @@ void progress_line(const struct progress *p, uint64_t now, int columns, char *bu
     if (columns >= 0 && (size_t)columns < n) buf[columns] = 0;
 }
 
-void progress_step(struct progress *p, const struct result *r, const struct sums *s)
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static void step_take(struct progress *p, const struct result *r, const struct sums *s)
 {
     double n = s->samples ? (double)s->samples : 1, seconds = (double)r->ns * 1e-9;
     int64_t every = p->conf->service.log_every;
@@ -164,8 +170,11 @@ void progress_step(struct progress *p, const struct result *r, const struct sums
     log_line("%s", line);
 }
 
-void progress_evaluating(struct progress *p, const struct sums *s)
+static void batch_take(struct progress *p, const struct sums *s)
 {
+    if (!p->test_done)
+        log_line("%s %llu test samples", p->job->conf->run.predict ? "predicting" : "evaluating",
+                 (unsigned long long)p->job->count[DS_TEST]);
     p->last_ns = s->ns - (p->test_done ? p->test_ns : 0);
     p->test_done = (uint64_t)s->samples;
     p->test_all = p->job->count[DS_TEST];
@@ -173,7 +182,7 @@ void progress_evaluating(struct progress *p, const struct sums *s)
     p->heard = clock_ns();
 }
 
-void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s)
+static void evaluation_take(struct progress *p, uint64_t step, const struct sums *s)
 {
     struct text t = {0};
     char score[64];
@@ -194,7 +203,7 @@ void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s
 }
 
 /* Leaves the last column free: some terminals wrap when it is written. */
-void progress_tick(struct progress *p)
+static void line_show(struct progress *p)
 {
     char line[240];
     p->columns = terminal_columns(p->screen);
@@ -203,29 +212,20 @@ void progress_tick(struct progress *p)
     log_progress(p->columns ? line : NULL);
 }
 
-void progress_back(struct progress *p, uint64_t step)
-{
-    p->step = step;
-    p->heard = clock_ns();
-}
-
-void progress_pause(struct progress *p, bool on)
-{
-    p->paused = on;
-    p->heard = clock_ns();                                /* the wait for a result starts after the pause */
-}
-
-void progress_end(struct progress *p)
+/* The last lines. */
+static void end_show(struct progress *p, const char *summary)
 {
     char line[240];
     int columns = terminal_columns(p->screen);
-    free(p->part);
-    free(p->bytes);
-    p->part = p->bytes = NULL;
     log_progress(columns ? "" : NULL);
-    if (!columns || !p->step) return;
-    step_line(p, p->heard, columns - 1, line, sizeof line);
-    log_line("%s", line);
+    if (columns && p->step) {
+        step_line(p, p->heard, columns - 1, line, sizeof line);
+        log_line("%s", line);
+    }
+    struct text t = {0};
+    text_add(&t, "%s", summary ? summary : "");
+    log_lines(t.s);
+    text_free(&t);
 }
 
 static json_t *account_json(const struct progress *p)
@@ -296,31 +296,52 @@ void progress_json(const struct progress *p, bool awaited, json_t *o)
     json_object_set_new(o, "uptime_seconds", json_real((double)((now - p->began) / 1000000) / 1000));
 }
 
-static void brief_add(const void *ctx, struct text *t)
+void progress_words(const struct progress *p, bool brief, struct text *t)
 {
-    const struct progress *p = ctx;
-    if (!p->steps) {
-        text_add(t, p->tested ? "evaluated" : "evaluating");
-        return;
-    }
-    text_add(t, "step %llu/%llu", (unsigned long long)p->step, (unsigned long long)p->steps);
-    if (p->step && p->scores.n)
-        text_add(t, ", %s %.5g", score_style(p->scores.of[0].name).text, p->score[0]);
-    if (p->step && p->rate > 0) text_add(t, p->rate < 1000 ? ", %.4g samples/s" : ", %.0f samples/s", p->rate);
-}
-
-static void status_add(const void *ctx, struct text *t)
-{
-    const struct progress *p = ctx;
-    if (!p->test_done) brief_add(p, t);
-    else
+    if (p->test_done && !brief)
         text_add(t, "evaluating %llu/%llu samples after step %llu", (unsigned long long)p->test_done,
                  (unsigned long long)p->test_all, (unsigned long long)p->step);
+    else if (!p->steps) text_add(t, p->tested ? "evaluated" : "evaluating");
+    else {
+        text_add(t, "step %llu/%llu", (unsigned long long)p->step, (unsigned long long)p->steps);
+        if (p->step && p->scores.n)
+            text_add(t, ", %s %.5g", score_style(p->scores.of[0].name).text, p->score[0]);
+        if (p->step && p->rate > 0) text_add(t, p->rate < 1000 ? ", %.4g samples/s" : ", %.0f samples/s", p->rate);
+    }
 }
 
-void progress_notify(const struct progress *p)
+/* The wait for a result starts after a pause. */
+static int progress_on(void *self, const struct event *ev, struct err *e)
 {
-    notify_step(p->last_ns, (struct notify_status){status_add, p});
+    struct progress *p = self;
+    (void)e;
+    switch (ev->kind) {
+    case EVENT_PLANNED:
+        p->steps = (uint64_t)ev->step;
+        p->epochs = job_epochs(p->job, p->steps);
+        break;
+    case EVENT_STEP: step_take(p, ev->result, ev->sums); break;
+    case EVENT_BATCH: if (!ev->result->last) batch_take(p, ev->sums); break;
+    case EVENT_EVALUATION: evaluation_take(p, (uint64_t)ev->step, ev->sums); break;
+    case EVENT_PREDICTION: p->test_done = 0; break;
+    case EVENT_ROLLBACK: p->step = (uint64_t)ev->to; p->heard = clock_ns(); break;
+    case EVENT_PAUSING: case EVENT_PAUSE: p->paused = ev->kind == EVENT_PAUSING; p->heard = clock_ns(); break;
+    case EVENT_RELOAD: p->conf = ev->conf; break;
+    case EVENT_TICK: line_show(p); break;
+    case EVENT_STATUS: progress_json(p, !ev->held, ev->json); break;
+    case EVENT_END: end_show(p, ev->text); break;
+    default: break;
+    }
+    return 0;
 }
 
-void progress_notify_paused(const struct progress *p) { notify_paused((struct notify_status){brief_add, p}); }
+static void progress_close(void *self)
+{
+    struct progress *p = self;
+    free(p->part);
+    free(p->bytes);
+    free(p);
+}
+
+const struct reporter reporter_progress = {.name = "progress", .open = progress_open, .on = progress_on,
+                                           .close = progress_close};

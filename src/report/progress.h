@@ -1,10 +1,12 @@
 /* Shows the progress of a run to people: plain lines every service.log_every steps, or one rewritten line while
- * somebody watches a terminal. Rank 0's scheduler thread. */
+ * somebody watches a terminal: the reporter "progress". */
 #ifndef REPORT_PROGRESS_H
 #define REPORT_PROGRESS_H
 #include <jansson.h>
-#include "report/metrics.h"
 #include "cluster/terminal.h"
+#include "job/job.h"
+#include "report/scores.h"
+
 struct progress {
     const struct job *job;
     const struct conf *conf;
@@ -25,20 +27,11 @@ struct progress {
     uint64_t step_ns, *part, *bytes;                      /* bytes: for each stage, peak_bytes of metrics.jsonl */
     bool paused;                                          /* no result is expected */
 };
-void progress_begin(struct progress *p, const struct job *j, uint64_t steps, const struct terminal *screen);
-void progress_step(struct progress *p, const struct result *r, const struct sums *s);
-void progress_evaluating(struct progress *p, const struct sums *s);   /* s: sums over its batches so far */
-void progress_evaluation(struct progress *p, uint64_t step, const struct sums *s);
-void progress_back(struct progress *p, uint64_t step);    /* the run has returned to that step */
-void progress_pause(struct progress *p, bool on);
-void progress_tick(struct progress *p);
 /* Prints the progress line in at most that many columns: shortens fields that do not fit, then leaves them out. now:
  * clock_ns. */
 void progress_line(const struct progress *p, uint64_t now, int columns, char *buf, size_t n);
-void progress_end(struct progress *p);
-/* Report a finished step or batch, or a pause, to the service manager. */
-void progress_notify(const struct progress *p);
-void progress_notify_paused(const struct progress *p);
+/* Adds how far the run is, in few words; brief: without the samples of an evaluation. */
+void progress_words(const struct progress *p, bool brief, struct text *t);
 /* For how long no step or batch has ended, if that is much longer than usual; otherwise 0. now: clock_ns. */
 uint64_t progress_idle_ns(const struct progress *p, uint64_t now);
 /* Adds epoch, scores, rate, account, eta if known, and the progress of an evaluation. awaited: steps or batches are

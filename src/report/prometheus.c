@@ -1,51 +1,59 @@
-/* The metrics of a run, and the page for Prometheus. */
+/* The metrics of a run, and the page for Prometheus: text format 0.0.4 (mpstaged(8), MONITORING). Counters begin at 0
+ * with the process. */
 #include "config.h"
 #include <dirent.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/proc.h"
-#include "report/prometheus.h"
+#include "cluster/heartbeat.h"
+#include "report/reporter.h"
 
 /* Upper bounds of the histogram of step durations, in seconds. */
 static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
                                 1,     2.5,    5,     10,   25,    50,   100, 250,  500};
 enum { BOUNDS = sizeof bounds / sizeof *bounds };
 
-struct rank_counters { uint64_t busy_ns, wait_ns, bytes; double bubble; _Atomic uint64_t heard; };
+struct rank_counters { uint64_t busy_ns, wait_ns, bytes, heard; double bubble; };
 struct prometheus {
     const struct job *job;
     struct scores scores;
     uint64_t planned, step, epoch, steps, samples, evaluations, nonfinite, damaged, restarts, rollbacks, ended;
     double score[MAX_SCORES], test[MAX_SCORES], rate, norm;   /* norm -1: not computed */
     uint64_t within[BOUNDS + 1], duration_ns;             /* steps by duration; the last: longer than all bounds */
-    struct { uint64_t good, bad, step, when, ns; } kept; /* checkpoints; step, when and ns: of the last committed one */
+    /* checkpoints; step, when and seconds: of the last committed one */
+    struct { uint64_t good, bad, step, when; double seconds; } kept;
     struct rank_counters *rank;
 };
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-struct prometheus *prometheus_new(const struct job *j, uint64_t steps)
+static void page_print(struct prometheus *t, struct text *page);
+
+/* The run continues after the checkpoint of that step. */
+static void kept_from(struct prometheus *t, uint64_t step)
 {
-    struct prometheus *t = mem_alloc(sizeof *t);
-    *t = (struct prometheus){.job = j, .planned = steps, .norm = -1, .ended = clock_ns()};
+    t->step = t->kept.step = step;
+    t->kept.when = clock_ns();
+}
+
+static int counters_open(const struct report_run *q, void **self, struct err *e)
+{
+    const struct job *j = q->job;
+    struct prometheus *t = *self = mem_alloc(sizeof *t);
+    (void)e;
+    *t = (struct prometheus){.job = j, .norm = -1, .ended = clock_ns(), .restarts = q->from != NULL};
     t->rank = mem_alloc((size_t)job_world(j) * sizeof *t->rank);
     for (int i = 0; i < job_world(j); i++) t->rank[i].heard = t->ended;
     graph_scores(j->graph, &t->scores);
-    return t;
+    if (q->from) kept_from(t, q->from->step);
+    return 0;
 }
 
-void prometheus_seen(struct prometheus *t, int rank, uint64_t when)
-{
-    uint64_t last = atomic_load(&t->rank[rank].heard);
-    while (last < when && !atomic_compare_exchange_weak(&t->rank[rank].heard, &last, when)) continue;
-}
-
-static void prometheus_rank(struct prometheus *t, const struct report *r, uint64_t ns, uint64_t ended)
+static void rank_count(struct prometheus *t, const struct report *r, uint64_t ns, uint64_t ended)
 {
     struct rank_counters *k = &t->rank[r->rank];
     uint64_t part[ACC_COUNT];
@@ -55,67 +63,64 @@ static void prometheus_rank(struct prometheus *t, const struct report *r, uint64
         bool waits = i == ACC_WAIT_UP || i == ACC_WAIT_DOWN;
         *(waits ? &k->wait_ns : &k->busy_ns) += part[i];
     }
-    prometheus_seen(t, r->rank, ended);
+    if (k->heard < ended) k->heard = ended;
 }
 
-void prometheus_step(struct prometheus *t, const struct result *r, const struct sums *s)
+static void step_count(struct prometheus *t, const struct event *ev)
 {
+    const struct result *r = ev->result;
     int slot = 0;
     t->step = r->o.step;
     t->epoch = r->epoch;
     t->steps++;
-    t->samples += (uint64_t)s->samples;
+    t->samples += (uint64_t)ev->samples;
     t->ended = r->ended;
-    t->rate = r->o.learning_rate;
-    t->norm = r->rep[0].grad_norm;
-    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(s->score, i);
+    t->rate = ev->lr;
+    t->norm = ev->grad_norm;
+    t->nonfinite += ev->skipped;
+    t->damaged += (uint64_t)r->rep[0].damaged;
+    for (int i = 0; i < t->scores.n; i++) t->score[i] = score_mean(ev->sums->score, i);
     while (slot < BOUNDS && (double)r->ns > bounds[slot] * 1e9) slot++;
     t->within[slot]++;
     t->duration_ns += r->ns;
-    for (int i = 0; i < job_world(t->job); i++) prometheus_rank(t, &r->rep[i], r->ns, r->ended);
+    for (int i = 0; i < job_world(t->job); i++) rank_count(t, &r->rep[i], r->ns, r->ended);
 }
 
-void prometheus_evaluation(struct prometheus *t, const struct sums *s)
+static void checkpoint_count(struct prometheus *t, const struct event *ev)
 {
-    t->evaluations++;
-    for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(s->score, i);
-}
-
-void prometheus_checkpoint(struct prometheus *t, bool committed, uint64_t step, uint64_t ns)
-{
-    if (!committed) {
-        t->kept.bad++;
-        return;
-    }
     t->kept.good++;
-    t->kept.step = step;
-    t->kept.ns = ns;
+    t->kept.step = (uint64_t)ev->step;
+    t->kept.seconds = ev->seconds;
     t->kept.when = clock_ns();
 }
 
-void prometheus_resumed(struct prometheus *t, uint64_t step, uint64_t restarts)
+static int counters_on(void *self, const struct event *ev, struct err *e)
 {
-    t->step = t->kept.step = step;
-    t->kept.when = clock_ns();
-    t->restarts = restarts;
+    struct prometheus *t = self;
+    (void)e;
+    switch (ev->kind) {
+    case EVENT_PLANNED: t->planned = (uint64_t)ev->step; break;
+    case EVENT_STEP: step_count(t, ev); break;
+    case EVENT_EVALUATION:
+        t->evaluations++;
+        for (int i = 0; i < t->scores.n; i++) t->test[i] = score_mean(ev->sums->score, i);
+        break;
+    case EVENT_CHECKPOINT: checkpoint_count(t, ev); break;
+    case EVENT_CHECKPOINT_FAILED: t->kept.bad++; break;
+    case EVENT_ROLLBACK:
+        kept_from(t, (uint64_t)ev->to);
+        t->rollbacks++;
+        break;
+    case EVENT_PAGE: page_print(t, ev->page); break;
+    default: break;
+    }
+    return 0;
 }
 
-void prometheus_rollback(struct prometheus *t, uint64_t step)
+static void counters_close(void *self)
 {
-    t->step = t->kept.step = step;
-    t->kept.when = clock_ns();
-    t->rollbacks++;
-}
-
-void prometheus_nonfinite(struct prometheus *t) { t->nonfinite++; }
-void prometheus_damaged(struct prometheus *t, uint64_t n) { t->damaged += n; }
-uint64_t prometheus_steps(const struct prometheus *t) { return t->steps + t->evaluations; }
-
-void prometheus_free(struct prometheus *t)
-{
-    if (!t) return;
-    free(t->rank);
-    free(t);
+    free(((struct prometheus *)self)->rank);
+    free(self);
 }
 
 /* ---- the process ------------------------------------------------------------------------------------------------- */
@@ -247,7 +252,7 @@ static void put_kept(const struct page *p)
 
 static void put_kept_step(const struct page *p) { if (p->t->kept.when) put(p, (double)p->t->kept.step); }
 static void put_kept_age(const struct page *p) { if (p->t->kept.when) put(p, since(p, p->t->kept.when)); }
-static void put_kept_time(const struct page *p) { if (p->t->kept.good) put(p, (double)p->t->kept.ns * 1e-9); }
+static void put_kept_time(const struct page *p) { if (p->t->kept.good) put(p, p->t->kept.seconds); }
 static void put_restarts(const struct page *p) { put(p, (double)p->t->restarts); }
 static void put_rollbacks(const struct page *p) { put(p, (double)p->t->rollbacks); }
 static void put_nonfinite(const struct page *p) { put(p, (double)p->t->nonfinite); }
@@ -322,8 +327,10 @@ static const struct { const char *name, *type, *help; void (*put)(const struct p
     {"process_start_time_seconds", "gauge", "When rank 0 began, since 1970", put_start},
 };
 
-void prometheus_page(const struct prometheus *t, struct text *page)
+static void page_print(struct prometheus *t, struct text *page)
 {
+    for (int i = 0; i < job_world(t->job); i++)
+        if (t->rank[i].heard < heartbeat_heard(i)) t->rank[i].heard = heartbeat_heard(i);
     struct page p = {.t = t, .out = page, .now = clock_ns()};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         p.name = rows[i].name;
@@ -331,3 +338,6 @@ void prometheus_page(const struct prometheus *t, struct text *page)
         rows[i].put(&p);
     }
 }
+
+const struct reporter reporter_prometheus = {.name = "prometheus", .open = counters_open, .on = counters_on,
+                                             .close = counters_close};

@@ -1,6 +1,10 @@
 /* Finds ranks that became slow. */
 #include <stdlib.h>
 #include <string.h>
+#include "cluster/heartbeat.h"
+#include "cluster/log.h"
+#include "report/plan_accuracy.h"
+#include "report/reporter.h"
 #include "report/straggler.h"
 
 static int by_size(const void *a, const void *b)
@@ -45,3 +49,54 @@ enum straggler_news straggler_step(struct straggler *s, uint64_t step, double bu
     if (long_one) s->since = step;
     return long_one ? STRAGGLER_SLOW : STRAGGLER_OVER;
 }
+
+/* ---- the reporter ------------------------------------------------------------------------------------------------ */
+
+struct stragglers { struct report_run q; struct straggler of[]; };
+
+static double busy_ns(const struct report *r)
+{
+    double sum = 0;
+    for (int k = 0; k < ACC_COUNT; k++)
+        if (k != ACC_WAIT_UP && k != ACC_WAIT_DOWN && k != ACC_TRANSFER && k != ACC_CHECKPOINT) sum += (double)r->ns[k];
+    return sum;
+}
+
+static int straggler_tell(const struct stragglers *s, int64_t step, int rank, bool over, double times, struct err *e)
+{
+    char who[HEARTBEAT_WHO];
+    heartbeat_who(rank, who);
+    if (over) log_line("note: %s is no longer slow, since step %lld", who, (long long)step);
+    else
+        log_line("note: %s is slow: for %d steps it has been busy %.1f times as long as usual", who, STRAGGLER_STEPS,
+                 times);
+    return reporters_tell(s->q.all, &(struct event){.kind = EVENT_STRAGGLER, .step = step, .rank = rank, .who = who,
+                          .factor = times, .over = over, .since = (int64_t)s->of[rank].since}, e);
+}
+
+static int stragglers_on(void *self, const struct event *ev, struct err *e)
+{
+    struct stragglers *s = self;
+    const struct job *j = s->q.job;
+    if (ev->kind != EVENT_STEP || (int)ev->result->o.plan != j->plan_of[PLAN_FULL]) return 0;
+    for (int i = 0; i < job_world(j); i++) {
+        double times = 0;
+        enum straggler_news news = straggler_step(&s->of[i], (uint64_t)ev->step, busy_ns(&ev->result->rep[i]), &times);
+        if (news != STRAGGLER_NONE && straggler_tell(s, ev->step, i, news == STRAGGLER_OVER, times, e)) return -1;
+    }
+    return 0;
+}
+
+static int stragglers_open(const struct report_run *q, void **self, struct err *e)
+{
+    const struct plan_accuracy *g = reporters_find(q->all, "plan_accuracy");
+    int n = job_world(q->job);
+    struct stragglers *s = *self = mem_alloc(sizeof *s + (size_t)n * sizeof *s->of);
+    (void)e;
+    s->q = *q;
+    for (int i = 0; i < n; i++) s->of[i].planned_ns = plan_accuracy_planned_ns(g, i % q->job->n_ranks);
+    return 0;
+}
+
+const struct reporter reporter_straggler = {.name = "straggler", .required = true, .open = stragglers_open,
+                                            .on = stragglers_on, .close = free};

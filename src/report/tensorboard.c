@@ -1,4 +1,8 @@
-/* TensorBoard's event files. */
+/* RUN/events.out.tfevents.*: loss, accuracy, speed and waiting for TensorBoard. Rank 0's scheduler thread.
+ *
+ * The file is a TFRecord file (length, masked CRC-32C, data, masked CRC-32C; all little-endian) of Event messages in
+ * protocol buffers' wire format. Of these it writes wall_time, step, file_version and summary.value.{tag,
+ * simple_value}, and session_log. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +12,7 @@
 #include <unistd.h>
 #include "base/out.h"
 #include "cluster/thread_liveness.h"
-#include "report/tensorboard.h"
+#include "report/reporter.h"
 
 static const char prefix[] = "events.out.tfevents.";
 
@@ -120,15 +124,13 @@ static void add_scores(struct tensorboard *v, const char *part, const struct sum
     }
 }
 
-int tensorboard_step(struct tensorboard *v, const struct result *r, struct err *e)
+static int step_write(struct tensorboard *v, const struct event *ev, struct err *e)
 {
-    struct sums s = {0};
-    sums_add(&s, r, job_world(v->job));
-    double n = s.samples ? (double)s.samples : 1;
+    const struct result *r = ev->result;
     event_begin(v, r->o.step);
-    add_scores(v, "train", &s, false);
-    add_value(v, "train/learning_rate", r->o.learning_rate);
-    add_value(v, "speed/samples_per_second", r->ns ? n * 1e9 / (double)r->ns : 0);
+    add_scores(v, "train", ev->sums, false);
+    add_value(v, "train/learning_rate", ev->lr);
+    add_value(v, "speed/samples_per_second", ev->samples_per_second);
     for (int i = 0; i < job_world(v->job); i++) {
         uint64_t part[ACC_COUNT];
         char tag[64], replica[24] = "";
@@ -139,10 +141,13 @@ int tensorboard_step(struct tensorboard *v, const struct result *r, struct err *
     return event_end(v, e);
 }
 
-int tensorboard_evaluation(struct tensorboard *v, uint64_t step, const struct sums *s, struct err *e)
+static int tensorboard_on(void *self, const struct event *ev, struct err *e)
 {
-    event_begin(v, step);
-    add_scores(v, "test", s, true);
+    struct tensorboard *v = self;
+    if (ev->kind == EVENT_STEP) return step_write(v, ev, e);
+    if (ev->kind != EVENT_EVALUATION) return 0;
+    event_begin(v, (uint64_t)ev->step);
+    add_scores(v, "test", ev->sums, true);
     return event_end(v, e);
 }
 
@@ -163,13 +168,13 @@ static int earlier(int dirfd, bool gone)
     return n;
 }
 
-int tensorboard_check(int dirfd, const char *dir, const struct conf *c, struct err *e)
+static int tensorboard_check(const struct rundir *d, const struct conf *c, struct err *e)
 {
     bool adds = c->run.overwrite || c->run.resume != RESUME_NO;
-    adds |= dirfd >= 0 && !faccessat(dirfd, "metrics.jsonl", F_OK, 0);   /* a run without results: rundir.c */
-    if (!c->service.tensorboard || adds || dirfd < 0 || !earlier(dirfd, false)) return 0;
+    adds |= d->fd >= 0 && !faccessat(d->fd, "metrics.jsonl", F_OK, 0);   /* a run without results: rundir.c */
+    if (!c->service.tensorboard || adds || d->fd < 0 || !earlier(d->fd, false)) return 0;
     return err_set(e, E_CANTCREAT, "%s: holds event files for TensorBoard (%s*); use --overwrite or another --run-dir",
-                   dir, prefix);
+                   d->path, prefix);
 }
 
 /* Records that the run begins again at this step: TensorBoard then drops this step and later ones of earlier files
@@ -184,34 +189,35 @@ static int session_begin(struct tensorboard *v, uint64_t step, struct err *e)
     return record_write(v, e);
 }
 
-int tensorboard_open(int dirfd, const char *dir, const struct job *j, const struct ckpt *from, struct tensorboard **out,
-                     struct err *e)
+static int tensorboard_open(const struct report_run *q, void **self, struct err *e)
 {
     static const char version[] = "brain.Event:2";
-    struct tensorboard *v = mem_alloc(sizeof *v);
+    const struct job *j = q->job;
     char host[64] = "host", name[160];
-    *out = v;
+    if (!j->conf->service.tensorboard) return 0;
+    struct tensorboard *v = *self = mem_alloc(sizeof *v);
     *v = (struct tensorboard){.file = {.fd = -1}, .job = j};
     graph_scores(j->graph, &v->scores);
     crc_table(v->crc);
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "%s%010lld.%s.%d.0", prefix, (long long)time(NULL), host, (int)getpid());
     /* TensorBoard would draw every file of the folder into one curve */
-    if (j->conf->run.overwrite) earlier(dirfd, true);
-    if (out_records_open(&v->file, dirfd, dir, name, e)) return -1;
+    if (j->conf->run.overwrite) earlier(q->dir->fd, true);
+    if (out_records_open(&v->file, q->dir->fd, q->dir->path, name, e)) return -1;
     event_begin(v, 0);
     add_bytes(&v->event, 3, version, sizeof version - 1);
-    return record_write(v, e) || (from && session_begin(v, from->step + 1, e)) ? -1 : 0;
+    return record_write(v, e) || (q->from && session_begin(v, q->from->step + 1, e)) ? -1 : 0;
 }
 
-void tensorboard_undo(const struct tensorboard *v, int dirfd)
+static void tensorboard_undo(void *self, int dirfd)
 {
-    if (v && v->file.fd >= 0) unlinkat(dirfd, strrchr(v->file.path, '/') + 1, 0);
+    const struct tensorboard *v = self;
+    if (v->file.fd >= 0) unlinkat(dirfd, strrchr(v->file.path, '/') + 1, 0);
 }
 
-void tensorboard_close(struct tensorboard *v)
+static void tensorboard_close(void *self)
 {
-    if (!v) return;
+    struct tensorboard *v = self;
     out_records_close(&v->file);
     text_free(&v->event);
     text_free(&v->summary);
@@ -219,3 +225,7 @@ void tensorboard_close(struct tensorboard *v)
     text_free(&v->record);
     free(v);
 }
+
+const struct reporter reporter_tensorboard = {
+    .name = "tensorboard", .required = true, .check = tensorboard_check, .open = tensorboard_open,
+    .on = tensorboard_on, .undo = tensorboard_undo, .close = tensorboard_close};

@@ -76,94 +76,31 @@ bool loop_checkpoint(struct loop *l)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Logs the slow layers that the first steps showed. */
-static void slow_layers_lines(struct loop *l)
+static int loop_tell(struct loop *l, const struct event *ev, struct err *e)
 {
-    struct text t = {0};
-    plan_accuracy_slow(l->accuracy, &t);
-    if (t.n) log_lines(t.s);
-    text_free(&t);
+    return reporters_tell(l->q.reporters, ev, e);
 }
 
-static double busy_ns(const struct report *r)
+/* A step without an update counts and is reported as any other (check_finite in coordinator.c). */
+static void skip_count(struct loop *l, const struct result *r)
 {
-    double sum = 0;
-    for (int k = 0; k < ACC_COUNT; k++)
-        if (k != ACC_WAIT_UP && k != ACC_WAIT_DOWN && k != ACC_TRANSFER && k != ACC_CHECKPOINT) sum += (double)r->ns[k];
-    return sum;
-}
-
-static int straggler_report(struct loop *l, const struct result *r, int rank, bool over, double times, struct err *e)
-{
-    char who[HEARTBEAT_WHO];
-    uint64_t since = l->straggler[rank].since;
-    heartbeat_who(rank, who);
-    if (over) log_line("note: %s is no longer slow, since step %llu", who, (unsigned long long)r->o.step);
-    else
-        log_line("note: %s is slow: for %d steps it has been busy %.1f times as long as usual", who, STRAGGLER_STEPS,
-                 times);
-    json_t *o = json_pack("{s:s,s:I,s:i,s:s,s:f,s:b,s:I}", "event", "straggler", "step", (json_int_t)r->o.step, "rank",
-                          rank, "who", who, "factor", times, "over", (int)over, "since", (json_int_t)since);
-    return metrics_event(l->q.metrics, o, e);
-}
-
-static int stragglers_check(struct loop *l, const struct result *r, struct err *e)
-{
-    if ((int)r->o.plan != l->q.job->plan_of[PLAN_FULL]) return 0;
-    for (int i = 0; i < job_world(l->q.job); i++) {
-        double times = 0;
-        enum straggler_news news = straggler_step(&l->straggler[i], r->o.step, busy_ns(&r->rep[i]), &times);
-        if (news != STRAGGLER_NONE && straggler_report(l, r, i, news == STRAGGLER_OVER, times, e)) return -1;
-    }
-    return 0;
-}
-
-/* A step without an update counts and is reported as any other. If the run continues, it also gets a line and an event
- * (check_finite in coordinator.c). */
-static int skip_note(struct loop *l, const struct result *r, struct err *e)
-{
-    const struct job *j = l->q.job;
-    char what[300];
     l->skipped_in_a_row = r->rep[0].nonfinite ? l->skipped_in_a_row + 1 : 0;
-    if (!r->rep[0].nonfinite) return 0;
+    if (!r->rep[0].nonfinite) return;
     l->nonfinite++;
     l->known.skipped++;
-    prometheus_nonfinite(l->prometheus);
-    if (conf_rolls_back(j->conf)) loop_back_begin(l, r);
-    if (j->conf->train.nonfinite != NONFINITE_SKIP) return 0;
-    log_line("step %llu is skipped: %s is not finite", (unsigned long long)r->o.step,
-             nonfinite_text(j->graph, r->rep[0].nonfinite, what, sizeof what));
-    return metrics_skip(l->q.metrics, r, l->skipped_in_a_row, e);
-}
-
-/* Reports a step that ran again because a tensor arrived corrupted, and then was correct. */
-static int rerun_note(struct loop *l, const struct result *r, struct err *e)
-{
-    const struct report *p = &r->rep[0];
-    char link[64] = "";
-    if (!p->damaged) return 0;
-    if (p->damaged_from >= 0)
-        snprintf(link, sizeof link, " from rank %d to rank %d", p->damaged_from, p->damaged_to);
-    log_line("warning: step %llu was repeated: %d tensor%s corrupted in transfer%s; suspect the memory or the network",
-             (unsigned long long)r->o.step, p->damaged, p->damaged == 1 ? "" : "s", link);
-    prometheus_damaged(l->prometheus, (uint64_t)p->damaged);
-    return metrics_rerun(l->q.metrics, r, e);
+    if (conf_rolls_back(l->q.job->conf)) loop_back_begin(l, r);
 }
 
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
-    struct sums s = {0};
-    sums_add(&s, r, job_world(l->q.job));
+    struct sums s;
+    struct event ev = event_of_step(r, job_world(l->q.job), &s);
     l->steps = l->known.step = r->o.step;
     l->samples += (uint64_t)s.samples;
-    progress_step(&l->progress, r, &s);
-    progress_notify(&l->progress);
-    plan_accuracy_step(l->accuracy, r);
-    prometheus_step(l->prometheus, r, &s);
-    slow_layers_lines(l);
-    if (l->q.events && tensorboard_step(l->q.events, r, e)) return -1;
-    if (metrics_step(l->q.metrics, r, e) || skip_note(l, r, e) || rerun_note(l, r, e)) return -1;
-    return stragglers_check(l, r, e);
+    l->worked = true;
+    if (loop_tell(l, &ev, e)) return -1;
+    skip_count(l, r);
+    return 0;
 }
 
 static void batch_count(struct loop *l, const struct result *r)
@@ -191,13 +128,14 @@ static int batches_report(struct loop *l, struct err *e)
 
 static int result_predicted(struct loop *l, const struct sums *s, struct err *e)
 {
-    const char *file = l->q.job->conf->run.predict;
-    char clean[1200];
-    l->progress.test_done = 0;
-    text_printable(file, clean, sizeof clean);
-    return metrics_event(l->q.metrics, json_pack("{s:s,s:I,s:s,s:f}", "event", "prediction", "samples",
-                                                 (json_int_t)s->samples, "file", clean, "prediction_seconds",
-                                                 (double)s->ns * 1e-9), e);
+    return loop_tell(l, &(struct event){.kind = EVENT_PREDICTION, .file = l->q.job->conf->run.predict,
+                                        .samples = s->samples, .seconds = (double)s->ns * 1e-9}, e);
+}
+
+void loop_planned(struct loop *l)
+{
+    struct err none = {0};
+    loop_tell(l, &(struct event){.kind = EVENT_PLANNED, .step = (int64_t)l->sequencer.steps}, &none);
 }
 
 /* Reports that train.patience is exhausted, which ends the run. */
@@ -208,8 +146,7 @@ static void enough_report(struct loop *l)
     struct score_style style = score_style_of(b->score);
     score_print(&style, b->value, SCORE_TEST, value, sizeof value);
     l->enough = true;
-    l->progress.steps = l->sequencer.steps;
-    l->progress.epochs = job_epochs(l->q.job, l->sequencer.steps);
+    loop_planned(l);
     if (*b->score)
         log_line("%llu evaluation%s without a better one than %s after step %llu: the run ends",
                  (unsigned long long)b->waited, b->waited == 1 ? "" : "s", value, (unsigned long long)b->step);
@@ -220,25 +157,16 @@ static void enough_report(struct loop *l)
 
 static int result_evaluation(struct loop *l, const struct result *r, struct err *e)
 {
-    if (!l->evaluation.samples && !r->last)
-        log_line("%s %llu test samples", l->q.job->conf->run.predict ? "predicting" : "evaluating",
-                 (unsigned long long)l->q.job->count[DS_TEST]);
     sums_add(&l->evaluation, r, job_world(l->q.job));
     batch_count(l, r);
-    plan_accuracy_step(l->accuracy, r);
-    if (!r->last) {
-        progress_evaluating(&l->progress, &l->evaluation);
-        progress_notify(&l->progress);
-        return 0;
-    }
+    if (loop_tell(l, &(struct event){.kind = EVENT_BATCH, .result = r, .sums = &l->evaluation}, e)) return -1;
+    if (!r->last) return 0;
     struct sums s = l->evaluation;
     l->evaluation = (struct sums){0};
     if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
-    progress_evaluation(&l->progress, l->steps, &s);
-    progress_notify(&l->progress);
-    prometheus_evaluation(l->prometheus, &s);
-    if (l->q.events && tensorboard_evaluation(l->q.events, l->steps, &s, e)) return -1;
-    if (metrics_evaluation(l->q.metrics, l->steps, r->epoch, &s, e)) return -1;
+    l->worked = true;
+    if (loop_tell(l, &(struct event){.kind = EVENT_EVALUATION, .step = (int64_t)l->steps, .epoch = (int64_t)r->epoch,
+                                .samples = s.samples, .ns = s.ns, .sums = &s}, e)) return -1;
     bool best = ckpt_policy_scored(&l->policy, l->steps, &s);
     sequencer_scored(&l->sequencer, best, ckpt_policy_enough(&l->policy));
     if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_report(l);
@@ -248,8 +176,6 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
 static int result_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (l->goes_back) return loop_back_take(l, r, e);
-    bool steps = r->o.kind == ORDER_TRAIN || r->o.kind == ORDER_EVAL;
-    if (steps && data_report_step(&l->damaged, l->q.metrics, r, l->q.job, e)) return -1;
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
     case ORDER_EVAL: return result_evaluation(l, r, e);
@@ -310,8 +236,8 @@ static void on_wake(uv_async_t *a)
     if (!l->failed && loop_back_turn(l, &e)) loop_fail(l, &e);
     if (l->policy.step) ctl_checkpoint_done(l->ctl, l->policy.step, 0, "");
     if (l->coordinator.costs && queue_get(l->coordinator.costs, l->costs, 0)) {
-        plan_accuracy_costs(l->accuracy, l->costs);
-        slow_layers_lines(l);
+        struct event costs = {.kind = EVENT_COSTS, .costs = l->costs};
+        if (!l->failed && loop_tell(l, &costs, &e)) loop_fail(l, &e);
     }
     on_asked(l);
     loop_orders(l);
@@ -336,8 +262,7 @@ static void on_tick(uv_timer_t *t)
     struct loop *l = t->data;
     struct err e, none = {0};
     liveness_turn();
-    progress_tick(&l->progress);
-    if (is_held(l) && !l->in_flight) progress_notify_paused(&l->progress);
+    loop_tell(l, &(struct event){.kind = EVENT_TICK, .held = is_held(l) && !l->in_flight}, &none);
     log_tick();
     ckpt_policy_tick(&l->policy);
     if (!atomic_load(abort_code()) || !shutdown_get(&e)) return;
@@ -348,7 +273,7 @@ static void on_tick(uv_timer_t *t)
         if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
         return;
     }
-    metrics_failed(l->q.metrics, e.code, e.text, &none);
+    loop_tell(l, &(struct event){.kind = EVENT_FAILED, .code = e.code, .text = e.text}, &none);
     log_error(e.code, e.text);
     ctl_close(l->ctl, e.code, e.text);
     l->q.tp->ops->abort(l->q.tp, e.code);
@@ -431,22 +356,16 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         log_line("note: the run had ended by train.patience = %lld; a larger value continues it",
                  (long long)q->job->conf->train.patience);
     }
-    save_lead(q->save, &(struct save_lead){metrics_fd(q->metrics), q->dir->fd, loop_saved, l});
+    save_lead(q->save, &(struct save_lead){q->reporters, q->dir->fd, loop_saved, l});
     if (q->from) {
         l->steps = q->from->step;
         l->samples = sequencer_samples(q->job, q->from->position);
         l->known = (struct known){q->from->step, q->from->step - q->from->updates};
         l->skipped_in_a_row = l->coordinator.skipped = q->from->skipped;
     }
-    progress_begin(&l->progress, q->job, l->sequencer.steps, q->screen);
-    l->accuracy = plan_accuracy_new(q->job, q->one_process);
-    l->straggler = mem_alloc((size_t)job_world(q->job) * sizeof *l->straggler);
-    for (int i = 0; i < job_world(q->job); i++)
-        l->straggler[i].planned_ns = plan_accuracy_planned_ns(l->accuracy, i % q->job->n_ranks);
-    l->prometheus = prometheus_new(q->job, l->sequencer.steps);
-    if (q->from) prometheus_resumed(l->prometheus, q->from->step, 1);
-    l->policy.metrics = q->metrics;
-    l->policy.prometheus = l->prometheus;
+    l->policy.reporters = q->reporters;
+    l->began = clock_ns();
+    loop_planned(l);
     return l;
 }
 
@@ -455,10 +374,7 @@ static void loop_free(struct loop *l)
 {
     ctl_free(l->ctl);
     http_free(l->http);
-    plan_accuracy_free(l->accuracy);
     ckpt_policy_end(&l->policy);
-    free(l->straggler);
-    prometheus_free(l->prometheus);
     queue_free(l->coordinator.orders);
     queue_free(l->coordinator.results);
     queue_free(l->coordinator.costs);
@@ -504,30 +420,26 @@ int loop_open(const struct loop_request *q, struct loop **out, struct coordinato
     return 0;
 }
 
-static int account_line(struct loop *l, struct err *e)
-{
-    struct text t = {0};
-    if (!plan_accuracy_any(l->accuracy)) return 0;
-    plan_accuracy_end(l->accuracy);
-    plan_accuracy_text(l->accuracy, &t);
-    log_lines(t.s);
-    text_free(&t);
-    return metrics_event(l->q.metrics, plan_accuracy_json(l->accuracy), e);
-}
-
 static const char *reason_of(const struct loop *l)
 {
     return l->stopped ? "stopped" : l->enough ? "patience" : "finished";
 }
 
-static int last_lines(struct loop *l, int code, const char *text, struct err *e)
+static int last_lines(struct loop *l, int code, const char *text, const char *summary, struct err *e)
 {
-    int bad = account_line(l, e) || data_report_end(&l->damaged, l->q.metrics, e);
-    if (bad && !code) code = e->code, text = e->text;
-    if (code) return metrics_failed(l->q.metrics, code, text, e) || bad ? -1 : 0;
-    struct done d = {.steps = l->steps, .samples = l->samples, .reason = reason_of(l),
-                     .hash = *l->hash ? l->hash : NULL};
-    return metrics_done(l->q.metrics, &d, e);
+    struct event ev = {.kind = EVENT_END, .text = summary}, failed = {.kind = EVENT_FAILED};
+    struct err more = {0};
+    int bad = loop_tell(l, &ev, e);
+    if (!bad && !code) {
+        ev = (struct event){.kind = EVENT_DONE, .steps = (int64_t)l->steps, .trained_samples = (int64_t)l->samples,
+                            .reason = reason_of(l), .weights_hash = *l->hash ? l->hash : NULL,
+                            .ns = clock_ns() - l->began};
+        bad = loop_tell(l, &ev, e);
+    }
+    if (!bad && !code) return 0;
+    failed.code = code ? code : e->code;
+    failed.text = code ? text : e->text;
+    return loop_tell(l, &failed, bad ? &more : e) || bad ? -1 : 0;
 }
 
 /* A run that was stopped to be resumed ends with 75, a run that could not write the requested checkpoint with 74. */
@@ -545,20 +457,20 @@ static int stopped_resumable(const struct loop *l, struct err *e)
                    (unsigned long long)c->step, ckpt_name(c->step, name));
 }
 
-/* Reports the scores of a run that has trained and evaluated, and where the best weights are. */
-static void summary_report(const struct loop *l)
+/* Adds the scores of a run that has trained and evaluated, and where the best weights are. */
+static void summary_add(const struct loop *l, struct text *t)
 {
     const struct ckpt_best *b = &l->policy.so_far;
     struct score_style style = score_style_of(b->score);
     char last[80], best[80], name[CKPT_NAME];
     struct text at = {0};
-    if (!*b->score || l->q.job->conf->run.evaluate || !l->progress.tested) return;
+    if (!*b->score || l->q.job->conf->run.evaluate || !l->policy.score.key) return;
     score_print(&style, ckpt_policy_last(&l->policy), SCORE_TEST, last, sizeof last);
     score_print(&style, b->value, SCORE_TEST, best, sizeof best);
     text_add(&at, CKPT_FOLDER "/%s", ckpt_name(b->step, name));
     bool kept = !faccessat(l->q.dir->fd, at.s, F_OK, 0), same = !b->waited;
-    if (!same) log_line("last evaluation: %s after step %llu", last, (unsigned long long)l->policy.score.step);
-    log_line("%s evaluation: %s after step %llu%s%s", same ? "last and best" : "best", best,
+    if (!same) text_add(t, "last evaluation: %s after step %llu\n", last, (unsigned long long)l->policy.score.step);
+    text_add(t, "%s evaluation: %s after step %llu%s%s", same ? "last and best" : "best", best,
              (unsigned long long)b->step, kept ? ", in " : "", kept ? at.s : "");
     text_free(&at);
 }
@@ -572,9 +484,10 @@ int loop_close(struct loop *l, int code, const char *text, struct err *e)
     if (l->failed && !code && shutdown_get(e)) code = e->code, text = e->text;
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
-    progress_end(&l->progress);
-    if (!code) summary_report(l);
-    int bad = last_lines(l, code, text, &mine);
+    struct text summary = {0};
+    if (!code) summary_add(l, &summary);
+    int bad = last_lines(l, code, text, summary.s, &mine);
+    text_free(&summary);
     if (bad && !e->code) *e = mine;
     if (code) loop_end(l, code, text);
     else loop_end(l, e->code, e->code ? e->text : reason_of(l));

@@ -6,17 +6,13 @@
  * docs/design/service.md. */
 #ifndef SERVICE_LOOP_H
 #define SERVICE_LOOP_H
-#include "report/tensorboard.h"
-#include "report/metrics.h"
-#include "report/rundir.h"
+#include "report/reporter.h"
 #include "train/control_channel.h"
 #include "conf/opts.h"
 
 struct loop;
 struct loop_request {
-    const struct job *job; const struct rundir *dir; struct metrics *metrics;
-    struct tensorboard *events;                           /* NULL: not requested */
-    bool one_process;                                     /* ranks are threads */
+    const struct job *job; const struct rundir *dir; struct reporters *reporters;
     struct terminal *screen;                              /* for the progress line */
     struct save *save;
     const struct ckpt *from;                              /* NULL, or the checkpoint from which the run continues */

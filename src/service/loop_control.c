@@ -9,25 +9,22 @@
 #include "train/setup.h"
 #include "cluster/shutdown.h"
 #include "service/loop_int.h"
-#include "cluster/heartbeat.h"
 #include "conf/reload.h"
 #include "train/resume.h"
 
-/* Writes an event between two results, and frees it. A failure ends the run, as it does for a result. */
-static void event_write(struct loop *l, json_t *o)
+/* Between two results. A failure ends the run, as it does for a result. */
+static void request_tell(struct loop *l, const struct event *ev)
 {
     struct err e = {0};
-    if (metrics_event(l->q.metrics, o, &e)) loop_fail(l, &e);
+    if (reporters_tell(l->q.reporters, ev, &e)) loop_fail(l, &e);
 }
 
 void loop_pause_end(struct loop *l)
 {
     if (!l->pause.on) return;
     l->pause.on = false;
-    progress_pause(&l->progress, false);
-    plan_accuracy_pause(l->accuracy);
-    event_write(l, json_pack("{s:s,s:I,s:f}", "event", "pause", "step", (json_int_t)l->pause.step, "pause_seconds",
-                             (double)(clock_ns() - l->pause.since) * 1e-9));
+    request_tell(l, &(struct event){.kind = EVENT_PAUSE, .step = (int64_t)l->pause.step,
+                            .seconds = (double)(clock_ns() - l->pause.since) * 1e-9});
 }
 
 static int on_stop(void *ctx, struct err *e)
@@ -53,7 +50,7 @@ static int on_pause(void *ctx, struct err *e)
     l->pause.on = true;
     l->pause.since = clock_ns();
     l->pause.step = l->sequencer.step;
-    progress_pause(&l->progress, true);
+    request_tell(l, &(struct event){.kind = EVENT_PAUSING, .step = (int64_t)l->pause.step});
     log_line("pausing after step %llu", (unsigned long long)l->sequencer.step);
     loop_orders(l);
     return 0;
@@ -108,7 +105,7 @@ static int on_set(void *ctx, const char *key, const char *value, json_t *answer,
     loop_orders(l);
     if (bad) return -1;
     log_line("%s is %.9g from step %llu on", key, rate, step);
-    event_write(l, json_pack("{s:s,s:I,s:s,s:f}", "event", "set", "step", (json_int_t)step, "key", key, "value", rate));
+    request_tell(l, &(struct event){.kind = EVENT_SET, .step = (int64_t)step, .key = key, .value = rate});
     json_object_set_new(answer, "step", json_integer((json_int_t)step));
     json_object_set_new(answer, "key", json_string(key));
     json_object_set_new(answer, "value", json_real(rate));
@@ -185,7 +182,7 @@ static void conf_take(struct loop *l, const struct conf *now, const json_t *chan
         terminal_open(l->q.screen, when_sign(now->service.progress), launched_any());
     }
     save_head(l->q.save, resume_resettle(save_headed(l->q.save), now));
-    l->sequencer.conf = l->progress.conf = l->policy.conf = now;
+    l->sequencer.conf = l->policy.conf = now;
 }
 
 /* Gives the configuration to q.rates, which frees it: steps that run again need the settings of their first time. */
@@ -224,8 +221,10 @@ static int on_reload(void *ctx, json_t *answer, struct err *e)
     else conf_free(now);
     if (taken) {
         reloaded_report(l, changed);
-        event_write(l, json_pack("{s:s,s:I,s:O}", "event", "reload", "step", (json_int_t)l->sequencer.step + 1,
-                                 "changed", changed));
+        json_t *o = json_pack("{s:O}", "changed", changed);
+        request_tell(l, &(struct event){.kind = EVENT_RELOAD, .step = (int64_t)l->sequencer.step + 1, .json = o,
+                                .conf = l->sequencer.conf});
+        json_decref(o);
         json_object_set_new(answer, "step", json_integer((json_int_t)l->sequencer.step + 1));
         json_object_set(answer, "changed", changed);
         loop_orders(l);
@@ -275,7 +274,7 @@ static json_t *on_status(void *ctx)
     /* Orders are given before they run. The orders of an evaluation are given while the last steps still run, and its
      * last ones while it runs. */
     bool evaluating = (l->sequencer.phase == SEQUENCER_EVALUATE && l->steps == l->sequencer.step) ||
-        l->progress.test_done;
+        l->evaluation.samples;
     const char *state = state_of(l, evaluating);
     bool under_way = (evaluating || l->steps < l->sequencer.step) && !(l->pause.on && !l->in_flight);
     json_t *o = json_pack("{s:s,s:s,s:i,s:i,s:i}", "state", state, "name", l->q.job->conf->run.name, "pid",
@@ -284,7 +283,7 @@ static json_t *on_status(void *ctx)
     json_object_set_new(o, "step", json_integer((json_int_t)l->steps));
     json_object_set_new(o, "steps", json_integer((json_int_t)l->sequencer.steps));
     if (l->nonfinite) json_object_set_new(o, "nonfinite_steps", json_integer((json_int_t)l->nonfinite));
-    progress_json(&l->progress, under_way, o);
+    request_tell(l, &(struct event){.kind = EVENT_STATUS, .held = !under_way, .json = o});
     if (l->stopped || l->pause.on) json_object_del(o, "eta_seconds");
     if (l->sequencer.step < l->sequencer.steps)
         json_object_set_new(o, "learning_rate", json_real(sequencer_rate(&l->sequencer, l->sequencer.step + 1, 0)));
@@ -297,9 +296,7 @@ static json_t *on_status(void *ctx)
 
 static void on_metrics(void *ctx, struct text *page)
 {
-    struct loop *l = ctx;
-    for (int r = 0; r < job_world(l->q.job); r++) prometheus_seen(l->prometheus, r, heartbeat_heard(r));
-    prometheus_page(l->prometheus, page);
+    request_tell(ctx, &(struct event){.kind = EVENT_PAGE, .page = page});
 }
 
 /* Uses the words of mpstagectl's status, and two for states that it does not distinguish. */
@@ -310,7 +307,7 @@ static bool on_ready(void *ctx, struct text *word)
     json_t *status = on_status(l);
     const char *state = json_string_value(json_object_get(status, "state"));
     if (atomic_load(abort_code())) state = "failed";
-    else if (!prometheus_steps(l->prometheus) && strcmp(state, "training") == 0) state = "starting";
+    else if (!l->worked && strcmp(state, "training") == 0) state = "starting";
     bool ready = true;
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) ready &= strcmp(state, idle[i]) != 0;
     text_add(word, "%s", state);

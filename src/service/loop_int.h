@@ -3,11 +3,6 @@
 #ifndef SERVICE_LOOP_INT_H
 #define SERVICE_LOOP_INT_H
 #include <uv.h>
-#include "report/plan_accuracy.h"
-#include "report/progress.h"
-#include "report/data_report.h"
-#include "report/straggler.h"
-#include "report/prometheus.h"
 #include "train/ckpt_policy.h"
 #include "service/loop.h"
 #include "train/sequencer.h"
@@ -17,6 +12,9 @@
 /* orders in flight: one runs, one is known to the ranks, one is in the queue */
 enum { IN_FLIGHT = ORDER_AHEAD + 1, TICK_MS = 100 };
 
+/* A roll-back, because a number in `step` was not finite (report.nonfinite: what). to: the checkpoint's step; times:
+ * how often the run has returned to it. The run continues with the sample at `position`. */
+struct rollback { uint64_t step, to, position, times; int what; };
 struct loop {
     uv_loop_t uv;
     uv_thread_t thread;
@@ -32,15 +30,11 @@ struct loop {
     int in_flight;
     struct sums evaluation;
     struct { int n, bad, first; } batches;      /* evaluated: all, those whose loss is not finite, the first of these */
-    struct progress progress;
-    struct plan_accuracy *accuracy;
     struct ckpt_policy policy;
-    struct straggler *straggler;                          /* of each rank */
-    struct prometheus *prometheus;
     struct http *http;                                    /* NULL: service.metrics is not set */
     double *costs;                                        /* scratch: warmup_count numbers */
-    uint64_t steps, samples;
-    struct samples damaged;
+    uint64_t steps, samples, began;
+    bool worked;                                          /* a step or an evaluation has ended */
     uint64_t nonfinite, skipped_in_a_row;                 /* steps without an update */
     struct known known;                                   /* of all steps of the run */
     struct rollback back;                                 /* the last one */
@@ -55,6 +49,8 @@ struct loop {
     const struct conf *file;                              /* as last reloaded, q.rates frees it; NULL: never */
 };
 
+/* Tells the number of the last step. */
+void loop_planned(struct loop *l);
 /* Puts orders into the queue until enough are in flight. */
 void loop_orders(struct loop *l);
 /* Revokes the orders that ranks do not know yet, so that a request takes effect after the running steps. */

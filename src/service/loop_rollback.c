@@ -56,14 +56,13 @@ static int rollback_done(struct loop *l, const struct result *r, struct err *e)
     sequencer_restored(&l->sequencer);
     l->steps = l->back.to;
     l->samples = sequencer_samples(l->q.job, l->back.position);
-    progress_back(&l->progress, l->back.to);
     best_back(l);
     notify_disk(NOTIFY_CHECKPOINT, false);
-    progress_notify(&l->progress);
-    prometheus_rollback(l->prometheus, l->back.to);
-    plan_accuracy_pause(l->accuracy);
     log_line("rolled back to step %llu", (unsigned long long)l->back.to);
-    return metrics_rollback(l->q.metrics, &l->back, e);
+    struct event ev = {.kind = EVENT_ROLLBACK, .step = (int64_t)l->back.step, .to = (int64_t)l->back.to,
+                       .times = (int64_t)l->back.times, .position = (int64_t)l->back.position};
+    event_nonfinite(&ev, l->q.job->graph, l->back.what);
+    return reporters_tell(l->q.reporters, &ev, e);
 }
 
 /* The run's newest checkpoint before that step; 0: none. */

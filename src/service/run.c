@@ -41,10 +41,10 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
 {
     struct run_rank *r = ctx;
     struct setup *b = &r->setup;
-    struct loop_request q = {.job = &b->job, .dir = &b->dir, .metrics = b->metrics, .events = b->events, .tp = b->tp,
-                             .one_process = b->world->one_process, .screen = &b->screen, .save = b->save,
-                             .from = from, .rates = &b->resume.rates, .best = b->resume.any ? &b->resume.best : NULL,
-                             .http = r->http, .opts = b->opts, .file = &b->file};
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .reporters = b->reporters, .tp = b->tp,
+                             .screen = &b->screen, .save = b->save, .from = from, .rates = &b->resume.rates,
+                             .best = b->resume.any ? &b->resume.best : NULL, .http = r->http,
+                             .opts = b->opts, .file = &b->file};
     r->http = -1;                                         /* the loop closes it */
     return loop_open(&q, &r->loop, &b->coordinator, e);
 }

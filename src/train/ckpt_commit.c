@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "report/scores.h"
 #include "cluster/heartbeat.h"
+#include "report/reporter.h"
 #include "train/ckpt_writer_int.h"
 
 static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[64], int *n, uint64_t *total)
@@ -142,8 +143,7 @@ int ckpt_commit(struct save *s, int dir, const char *shown, const struct saved *
     int bad = out_folder_join(&f, dir, shown, ckpt_name(s->o.step, name), e);
     if (!bad) bad = parts_check(s, &f, part, e);
     if (!bad) bad = index_write(s, &f, &index, e) || manifest_write(s, &f, &index, part, bytes, e);
-    if (!bad && s->lead.metrics >= 0 && fdatasync(s->lead.metrics) && errno != EINVAL)
-        bad = err_set(e, E_IO, "%s/metrics.jsonl: %s", s->q.dir, strerror(errno));
+    if (!bad && s->lead.reporters) bad = reporters_sync(s->lead.reporters, e);
     if (!bad) return out_folder_commit(&f, e);
     out_folder_drop(&f);
     return -1;

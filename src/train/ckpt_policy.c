@@ -141,26 +141,19 @@ static int on_committed(struct ckpt_policy *k, const struct save_done *d, struct
     k->step = d->step;
     k->at = clock_ns();
     best_take(k, d);
-    prometheus_checkpoint(k->prometheus, true, d->step, d->ns);
-    notify_checkpoint(d->step);
     log_line("checkpoint %s: %s, written in %s during training%s%s", d->name,
              text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time), *d->text ? "; note: " : "", d->text);
-    json_t *o = json_pack("{s:s,s:I,s:s,s:I,s:f}", "event", "checkpoint", "step", (json_int_t)d->step, "name", d->name,
-                          "bytes", (json_int_t)d->bytes, "seconds", (double)d->ns * 1e-9);
-    return metrics_event(k->metrics, o, e);
+    return reporters_tell(k->reporters, &(struct event){.kind = EVENT_CHECKPOINT, .step = (int64_t)d->step,
+                          .name = d->name, .bytes = (int64_t)d->bytes, .seconds = (double)d->ns * 1e-9}, e);
 }
 
 static int on_failed(struct ckpt_policy *k, const struct save_done *d, bool ends, struct err *e)
 {
-    char clean[4 * sizeof d->text];
-    text_printable(d->text, clean, sizeof clean);
     k->failures++;
     k->lost = d->step;
-    prometheus_checkpoint(k->prometheus, false, d->step, d->ns);
     log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
-    json_t *o = json_pack("{s:s,s:I,s:i,s:s}", "event", "checkpoint_failed", "step", (json_int_t)d->step,
-                          "code", d->code, "text", clean);
-    if (metrics_event(k->metrics, o, e)) return -1;
+    if (reporters_tell(k->reporters, &(struct event){.kind = EVENT_CHECKPOINT_FAILED, .step = (int64_t)d->step,
+                       .code = d->code, .text = d->text}, e)) return -1;
     if (k->failures < MOST_FAILURES || ends) return 0;
     return err_set(e, E_IO, "%d checkpoints in a row could not be written, last: %s", k->failures, d->text);
 }

@@ -2,8 +2,7 @@
  * outcome of checkpoints that were written. Thread: the scheduler's. */
 #ifndef TRAIN_CKPT_POLICY_H
 #define TRAIN_CKPT_POLICY_H
-#include "report/metrics.h"
-#include "report/prometheus.h"
+#include "report/reporter.h"
 #include "cluster/queue.h"
 #include "train/ckpt_writer.h"
 
@@ -11,7 +10,7 @@ struct ckpt_policy {
     const struct job *job;
     const struct conf *conf;                              /* may change during the run; the current values */
     /* told: called for each checkpoint that was written or could not be written (code, text); set by the loop */
-    struct metrics *metrics; struct prometheus *prometheus;
+    struct reporters *reporters;
     void (*on_saved)(void *ctx, uint64_t step, int code, const char *text); void *ctx;
     struct save *save;
     struct queue *done;                                   /* struct save_done, from the writer's thread */

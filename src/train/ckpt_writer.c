@@ -132,7 +132,7 @@ struct save *save_new(void)
     struct save *s = mem_alloc(sizeof *s);
     clock_cond_init(&s->changed);
     pthread_mutex_init(&s->lock, NULL);
-    s->lead.metrics = s->lead.dir = -1;
+    s->lead.dir = -1;
     return s;
 }
 

@@ -37,10 +37,10 @@ struct save;
 struct save *save_new(void);
 const struct exec_hold *save_hold(const struct save *s);  /* for exec_request.hold */
 void save_open(struct save *s, const struct save_request *q);
-/* Rank 0, before the first order. metrics: its file descriptor, synced before a checkpoint counts. dir: the open run
+/* Rank 0, before the first order. reporters: their files are synced before a checkpoint counts. dir: the open run
  * directory. done: called by the writer's thread or by save_begin. */
 struct save_lead {
-    int metrics, dir;
+    const struct reporters *reporters; int dir;
     void (*done)(void *ctx, const struct save_done *d);
     void *ctx;
 };

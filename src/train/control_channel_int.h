@@ -2,7 +2,7 @@
  * ranks) and eval_gather.c. */
 #ifndef TRAIN_CONTROL_CHANNEL_INT_H
 #define TRAIN_CONTROL_CHANNEL_INT_H
-#include "report/metrics.h"
+#include "report/result.h"
 #include "train/sequencer.h"
 #include "cluster/shutdown.h"
 #include "cluster/heartbeat.h"

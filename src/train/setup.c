@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/deadline.h"
 #include "base/launched.h"
 #include "report/confusion.h"
@@ -84,7 +85,7 @@ static int phase_refuse(struct setup *b, struct err *e)
     enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
     if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
     if (b->world->rank == 0 && output_paths_check(profiles ? NULL : &b->files, c, e)) return -1;
-    if (b->world->rank == 0 && !profiles && tensorboard_check(b->dir.fd, b->dir.path, c, e)) return -1;
+    if (b->world->rank == 0 && !profiles && reporters_check(reporter_list, &b->dir, c, e)) return -1;
     if (b->world->rank == 0 && !profiles && b->service->take(b->service->ctx, c, e)) return -1;
     return job_device(&b->job, e) || assign_check(b, e) ? -1 : 0;
 }
@@ -193,14 +194,23 @@ static int phase_weights(struct setup *b, struct err *e)
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
 static int phase_connect(struct setup *b, struct err *e) { return exec_connect(b->exec, e); }
 
-/* Records which weights an evaluation uses. */
-static int weights_note(struct setup *b, struct err *e)
+/* Tells how the run begins, and which weights an evaluation uses. */
+static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 {
-    char clean[4096];
-    if (!b->conf->run.evaluate || !b->used.path.n) return 0;
-    text_printable(b->used.path.s, clean, sizeof clean);
-    return metrics_event(b->metrics, json_pack("{s:s,s:s,s:s}", "event", "weights", "file", clean, "which",
-                                               b->used.which.n ? b->used.which.s : ""), e);
+    const struct job *j = &b->job;
+    char when[32], *conf = conf_json(b->conf);
+    json_t *o = json_pack("{s:{s:s},s:o*}", "libraries", j->be->name, j->dev.library, "config",
+                          json_loads(conf, 0, NULL));
+    free(conf);
+    struct event start = {.kind = EVENT_START, .version = PACKAGE_VERSION, .time = clock_rfc3339(when),
+                          .ranks = job_world(j), .stage_count = j->n_stages, .numerics = b->numerics.s, .plan = b->plan,
+                          .pid = getpid(), .step = from ? (int64_t)from->step : -1, .json = o,
+                          .planned_steps = (int64_t)job_steps(j)};
+    struct event used = {.kind = EVENT_WEIGHTS, .file = b->used.path.s,
+                         .which = b->used.which.n ? b->used.which.s : ""};
+    int bad = reporters_tell(b->reporters, &start, e);
+    json_decref(o);
+    return bad || !b->conf->run.evaluate || !b->used.path.n ? bad : reporters_tell(b->reporters, &used, e);
 }
 
 static int create(struct setup *b, struct err *e)
@@ -211,10 +221,8 @@ static int create(struct setup *b, struct err *e)
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
     if (!b->conf->run.evaluate && class_file_write(&b->dir, b->job.data[DS_TRAIN], e)) return -1;
-    struct metrics_head head = {.job = &b->job, .numerics = b->numerics.s, .plan = b->plan, .from = from};
-    if (metrics_open(b->dir.fd, b->dir.path, &head, &b->metrics, e) || weights_note(b, e)) return -1;
-    if (b->conf->service.tensorboard && tensorboard_open(b->dir.fd, b->dir.path, &b->job, from, &b->events, e))
-        return -1;
+    struct report_run run = {&b->job, &b->dir, from, &b->screen, b->world->one_process, NULL};
+    if (reporters_open(reporter_list, &run, &b->reporters, e) || begin_tell(b, from, e)) return -1;
     if (rundir_sync(&b->dir, e)) return -1;
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
     setup_progress_end(b->ready);
@@ -229,7 +237,7 @@ static int create(struct setup *b, struct err *e)
 static int phase_create(struct setup *b, struct err *e)
 {
     if (b->world->rank != 0 || !create(b, e)) return 0;
-    tensorboard_undo(b->events, b->dir.fd);
+    reporters_undo(b->reporters, b->dir.fd);
     rundir_undo(&b->dir);
     return -1;
 }
@@ -319,8 +327,7 @@ void setup_close(struct setup *b)
     if (b->tp) b->tp->ops->close(b->tp);
     predict_free(b->predict);
     confusion_free(b->confusion);
-    metrics_close(b->metrics);
-    tensorboard_close(b->events);
+    reporters_close(b->reporters);
     output_paths_free(&b->files);
     rundir_close(&b->dir);
     terminal_close(&b->screen);

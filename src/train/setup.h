@@ -7,7 +7,6 @@
  * docs/design/train.md. */
 #ifndef TRAIN_SETUP_H
 #define TRAIN_SETUP_H
-#include "report/metrics.h"
 #include "report/output_paths.h"
 #include "report/setup_progress.h"
 #include "report/rundir.h"
@@ -20,7 +19,7 @@
 #include "report/predict.h"
 #include "report/class_file.h"
 #include "report/confusion.h"
-#include "report/tensorboard.h"
+#include "report/reporter.h"
 #include "conf/opts.h"
 #include "job/job.h"
 #include "plan/cost.h"
@@ -52,10 +51,9 @@ struct setup {
     struct text notes;                                    /* about cores, hosts and links, one line each */
     struct rundir dir;
     struct outputs files;
-    struct metrics *metrics;
+    struct reporters *reporters;
     struct predict *predict;                              /* if the run predicts */
     struct confusion *confusion;                          /* with train.confusion */
-    struct tensorboard *events;
     struct coordinator coordinator;
     struct tp *tp;                                        /* every rank's, like the following */
     struct control *control;
