@@ -99,7 +99,8 @@ START_TEST(codes_in_blocks)
     format_widen(&blocked, &s, b, z);
     for (int o = 0; o < OUT; o++)
         for (int i = 0; i < IN; i++) ck_assert(y[o * IN + i] == z[(o / 8 * IN + i) * 8 + o % 8]);
-    for (int i = 0; i < N; i++) ck_assert(fabsf(y[i] - x[i]) <= 4 * (float)OUT / 127);
+    /* values stay below 5 OUT: half a step of a code is 5 OUT / 254, rounding to binary16 adds 5 OUT / 4096 */
+    for (int i = 0; i < N; i++) ck_assert(fabsf(y[i] - x[i]) <= 5.4f * (float)OUT / 254);
 }
 END_TEST
 

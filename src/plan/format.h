@@ -14,10 +14,6 @@ enum scale { SCALE_NONE, SCALE_ROW };
 struct format { enum dtype type; enum layout layout; int block; enum scale scale; };
 
 static inline struct format format_plain(enum dtype type) { return (struct format){type, LAYOUT_PLAIN, 1, SCALE_NONE}; }
-static inline bool format_equal(const struct format *a, const struct format *b)
-{
-    return a->type == b->type && a->layout == b->layout && a->block == b->block && a->scale == b->scale;
-}
 static inline int format_lanes(const struct format *f) { return f->layout == LAYOUT_BLOCKED ? f->block : 1; }
 const char *format_layout_name(const struct format *f);  /* "plain", "blocked8", "last" */
 /* Channels of this shape as stored: padded. A shape without dimensions has one. */

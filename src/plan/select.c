@@ -300,8 +300,8 @@ void group_explain(struct selection *s, struct group *k, const char *const why[P
         if (!what) what = r->fallback;
         if (!reason) reason = why[ph] ? why[ph] : r->why;
     }
-    if (n) k->fallback = n == all ? arena_printf(s->mem, "%s: %s", what, reason)
-                                  : arena_printf(s->mem, "%s (%s): %s", what, t.s, reason);
+    if (n) k->fallback = arena_printf(s->mem, "%s%s%s%s%s%s", what, n < all ? " (" : "", n < all ? t.s : "",
+                                      n < all ? ")" : "", reason ? ": " : "", reason ? reason : "");
     text_free(&t);
 }
 

@@ -37,7 +37,7 @@ struct group {
     /* What its rows are, and why, if they only replace better kernels; for people. NULL: they are made for it. */
     const char *fallback;
     bool slow;                                           /* kernel_row.slow of one of its rows */
-    double share;                                        /* share of its products' operations that kernels do */
+    double share;                                        /* share of its products' operations that kernels do; 0: all */
     /* a second copy of the weights in another layout, refreshed after each optimizer step */
     size_t packed_bytes;
     bool packed_apart;                                   /* it is padded: the optimizer's pass does not make it */
