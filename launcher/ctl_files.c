@@ -1,4 +1,4 @@
-/* mpstagectl list and verify: read checkpoints on disk; no run is needed. */
+/* mpstagectl why, list and verify: read why.json and checkpoints on disk; no run is needed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "ckpt/checkpoint.h"
+#include "cluster/failure.h"
 #include "ctl_say.h"
 
 /* The steps to look at: all in a directory, or one of them. */
@@ -182,3 +183,27 @@ static int files_do(const char *dir, bool json, int (*print)(const char *dir, co
 
 int ctl_list(const char *dir, bool json) { return files_do(dir, json, list_print); }
 int ctl_verify(const char *dir, bool json) { return files_do(dir, json, verify_print); }
+
+/* ---- why --------------------------------------------------------------------------------------------------------- */
+
+static void why_print(const struct failure *f, bool helps)
+{
+    printf("status %d: %s\n", f->e.code, f->e.text);
+    if (f->rank >= 0) printf("rank %d on %s%s%s\n", (int)f->rank, f->host, *f->action ? ": " : "", f->action);
+    printf("a restart %s\n", helps ? "may help" : "ends in the same way");
+}
+
+int ctl_why(const char *dir, bool json)
+{
+    struct failure f;
+    struct err e = {0};
+    if (failure_read(dir, &f, &e)) return ctl_fail(e.code, "%s", e.text);
+    bool helps = failure_may_pass(f.e.code);
+    char *path = path_join(dir, FAILURE_FILE);
+    json_t *all = json ? json_load_file(path, 0, NULL) : NULL;
+    if (all) ctl_json_print(all, false);
+    else why_print(&f, helps);
+    json_decref(all);
+    free(path);
+    return ctl_output_end(helps ? 0 : f.e.code);
+}

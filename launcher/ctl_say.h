@@ -55,6 +55,7 @@ bool ctl_show_again(struct ctl_show *s, const json_t *last, const json_t *o);
 int ctl_watch(struct call *c, double seconds, bool json);
 int ctl_top(struct call *c, double seconds, bool json);
 /* ---- files ---- */
+int ctl_why(const char *dir, bool json);                  /* 0: a restart may help; otherwise the status; 66: none */
 int ctl_list(const char *dir, bool json);
 int ctl_verify(const char *dir, bool json);
 #endif

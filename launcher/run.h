@@ -49,6 +49,7 @@ struct words {
     uint64_t last;                                        /* when the last message came (clock_ns) */
     long long failed;                                     /* the exit status that it has announced; -1: none */
     uint64_t failed_at;
+    char *run;                                            /* run directory of this start; NULL: not announced */
     long long committed, resumed;                         /* newest checkpoint ever; resumed by this start; -1: none */
 };
 int words_open(struct words *w, struct err *e);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include "base/clock.h"
+#include "cluster/failure.h"
 #include "run.h"
 
 struct run {
@@ -15,6 +16,7 @@ struct run {
     int signals;
     struct words words;
     struct supervised_job job;
+    struct failure why;                                   /* of the last start, from its why.json; code 0: unknown */
     long restarts, vain;                                  /* restarts: in all; vain: since the newest checkpoint */
     bool resume, stop, guard_gone, noted;                 /* stop: no further restart */
     bool wants;                                           /* a checkpoint was requested: SIGUSR2 must be forwarded */
@@ -182,16 +184,15 @@ static void job_watch(struct run *r)
 /* Whether a restart would end in the same way, or nothing is left to do. */
 static bool is_final(int code)
 {
-    static const int finals[] = {0, E_USAGE, E_DATA, E_NOINPUT, E_CANTCREAT, E_PERM, E_CONF, E_NONFINITE,
-                                 E_CORRUPT, JOB_NOT_STARTED, JOB_NOT_FOUND};
-    for (size_t i = 0; i < sizeof finals / sizeof *finals; i++) if (code == finals[i]) return true;
-    return false;
+    return !failure_may_pass(code) || code == JOB_NOT_STARTED || code == JOB_NOT_FOUND;
 }
 
-static const char *code_name(int code, char name[48])
+enum { END_NAME = 1100 };
+static const char *end_name(const struct run *r, int code, char name[END_NAME])
 {
-    const char *signal = code > 128 ? sigabbrev_np(code - 128) : NULL;
-    snprintf(name, 48, signal ? "%d (SIG%s)" : "%d", code, signal);
+    const char *signal = code > 128 ? sigabbrev_np(code - 128) : NULL, *why = r->why.e.text;
+    size_t n = (size_t)snprintf(name, 48, signal ? "%d (SIG%s)" : "%d", code, signal);
+    if (r->why.e.code && *why) snprintf(name + n, END_NAME - n, ": %s", why);
     return name;
 }
 
@@ -238,12 +239,13 @@ static uint64_t backoff(const struct run *r)
 }
 
 /* How the command ended. When one task ends a job, Slurm's srun kills all its tasks, even that one if it has not exited
- * yet. It then reports their deaths instead of the status. So the status that the command announced counts, unless it
- * only announced that it lost a process: the signal explains that. */
+ * yet. It then reports their deaths instead of the status. So the status in why.json counts, or else the one that the
+ * command announced, unless it only says that a process was lost: the signal explains that. */
 static int code_of(const struct run *r)
 {
     if (r->job.hung) return E_HANG;
     if (r->job.said) return r->job.said;
+    if (r->job.code && r->why.e.code && r->why.e.code != E_DEVICE) return r->why.e.code;
     bool reported = r->words.failed > 0 && r->words.failed != E_DEVICE;
     return r->job.code > 128 && reported ? (int)r->words.failed : r->job.code;
 }
@@ -251,31 +253,31 @@ static int code_of(const struct run *r)
 /* Returns the program's exit status, or AGAIN with the time to wait before a restart. */
 static int after(struct run *r, uint64_t *pause)
 {
-    char name[48], place[48];
+    char name[END_NAME], place[48];
     int code = code_of(r);
     *pause = 0;
     if (is_final(code)) return code;
     if (r->stop && code != E_STOPPED)
-        run_say("the command ended with %s; %s", code_name(code, name), place_name(r, place));
+        run_say("the command ended with %s; %s", end_name(r, code, name), place_name(r, place));
     if (r->stop) return E_STOPPED;
     if (code == E_STOPPED) return after_75(r, pause);
     r->busy_since = 0;
     if (r->words.advanced) r->vain = 0;
     if (r->vain >= r->o->max_fruitless) {
         run_say("giving up: %ld restart%s without a new checkpoint, the last one ended with %s; %s", r->vain,
-                r->vain == 1 ? "" : "s", code_name(code, name), place_name(r, place));
+                r->vain == 1 ? "" : "s", end_name(r, code, name), place_name(r, place));
         return E_INTERNAL;
     }
     if (r->restarts == r->o->max_restarts) {
         run_say("giving up after %ld restart%s: the command ended with %s; %s", r->restarts,
-                r->restarts == 1 ? "" : "s", code_name(code, name), place_name(r, place));
+                r->restarts == 1 ? "" : "s", end_name(r, code, name), place_name(r, place));
         return code;
     }
     r->restarts++;
     r->vain++;
     r->resume = !begins_anew(r);
     *pause = backoff(r);
-    run_say("the command ended with %s; %s; restart %ld", code_name(code, name), place_name(r, place), r->restarts);
+    run_say("the command ended with %s; %s; restart %ld", end_name(r, code, name), place_name(r, place), r->restarts);
     return AGAIN;
 }
 
@@ -321,6 +323,8 @@ static int job_once(struct run *r, struct err *e)
     job_watch(r);
     bad = job_finish(&r->job, e);
     words_take(&r->words);
+    struct err none = {0};
+    if (!r->words.run || failure_read(r->words.run, &r->why, &none)) r->why.e.code = 0;
     return bad;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "run.h"
 
@@ -48,6 +49,8 @@ void words_begin(struct words *w)
 {
     w->spoke = w->ready = w->advanced = false;
     w->resumed = w->failed = -1;
+    free(w->run);
+    w->run = NULL;
     w->last = clock_ns();
 }
 
@@ -79,7 +82,9 @@ static bool number_of(const char *line, const char *key, long long *value)
 /* Takes one line of a message. True: it must be passed on. */
 static bool line_take(struct words *w, const char *line)
 {
+    static const char run[] = "X_MPSTAGED_RUN=";
     long long step, us, code;
+    if (!strncmp(line, run, sizeof run - 1)) free(w->run), w->run = mem_strdup(line + sizeof run - 1);
     if (!strcmp(line, "READY=1")) w->ready = w->was_ready = true;
     if (!w->ready && number_of(line, "EXTEND_TIMEOUT_USEC", &us)) words_patience(w, (double)us * 1e-6);
     if (number_of(line, "X_MPSTAGED_FAILED", &code) && code > 0 && code < 256) {

@@ -330,6 +330,7 @@ check "mpstagectl(1) has commands and requests" [ "$(cat "$aside/commands" "$asi
 while read -r c; do
     code=0
     case $c in
+    why) timeout 20 "$mpstagectl" why m ;;
     list) timeout 20 "$mpstagectl" list m ;;
     verify) timeout 20 "$mpstagectl" verify kept/checkpoints/step-00000002 ;;
     watch | top) timeout 0.5 "$mpstagectl" m "$c" ;;
@@ -339,7 +340,7 @@ while read -r c; do
     *) timeout 20 "$mpstagectl" m "$c" ;;
     esac >"$aside/out" 2>"$aside/said" || code=$?
     case $c$code in
-    watch124 | top124 | verify65 | checkpoint78) ;;        # till somebody ends it; damaged above; no checkpoints here
+    watch124 | top124 | verify65 | checkpoint78 | why66) ;;   # till it is ended; damaged above; no such thing
     *) [ "$code" -eq 0 ] || note <"$aside/said"; check "mpstagectl(1): $c is a command: $code" [ "$code" -eq 0 ] ;;
     esac
 done <"$aside/commands"

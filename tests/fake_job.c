@@ -7,6 +7,7 @@
  *
  *   ready, stopping, watchdog   sends READY=1, STOPPING=1, WATCHDOG=1 to NOTIFY_SOCKET
  *   saved=N, resumed=N          reports a checkpoint in the same way
+ *   run=DIR                     reports the run directory in the same way
  *   extend=MICROSECONDS         requests time to start
  *   failed=CODE                 announces that it ends with CODE
  *   sleep=SECONDS, exit=CODE, kill=SIGNAL (itself), stop (itself, until SIGCONT)
@@ -114,6 +115,7 @@ static void word_do(char *word)
     else if (!strcmp(word, "watchdog")) say("WATCHDOG=1");
     else if (!strcmp(word, "stopping")) say("STOPPING=1\nSTATUS=ends");
     else if (!strcmp(word, "saved")) snprintf(line, sizeof line, "X_MPSTAGED_CHECKPOINT=%s", v), say(line);
+    else if (!strcmp(word, "run")) snprintf(line, sizeof line, "X_MPSTAGED_RUN=%s", v), say(line);
     else if (!strcmp(word, "failed")) snprintf(line, sizeof line, "X_MPSTAGED_FAILED=%s", v), say(line);
     else if (!strcmp(word, "extend")) snprintf(line, sizeof line, "EXTEND_TIMEOUT_USEC=%s", v), say(line);
     else if (!strcmp(word, "resumed")) snprintf(line, sizeof line, "X_MPSTAGED_RESUMED=%s", v), say(line);

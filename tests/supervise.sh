@@ -106,6 +106,18 @@ ends "75 that the command told of before its launcher killed it" 75 1 0
 run --max-restarts 0 -- ready failed=69 kill=KILL
 ends "a lost process is the signal's end" 137 1 1 'ended with 137 \(SIGKILL\)'
 
+# ---- why.json --------------------------------------------------------------------------------------------------------
+mkdir -p "$aside/run"
+echo '{"status": 79, "text": "step 3: the loss is not finite", "restart": false}' >"$aside/run/why.json"
+run -- "run=$aside/run" ready saved=4 kill=KILL
+ends "the run's own status, though its launcher was killed" 79 1 0
+echo '{"status": 69, "text": "rank 1 exited", "rank": 1, "restart": true}' >"$aside/run/why.json"
+run -- "run=$aside/run" ready saved=4 exit=69 / exit=0
+ends "its text" 0 "1 2+--resume" 1 'ended with 69: rank 1 exited; step 4 is saved; restart 1$'
+run --max-restarts 0 -- "run=$aside/run" ready kill=KILL
+ends "a lost process is still the signal's end" 137 1 1 'ended with 137 \(SIGKILL\): rank 1 exited; no checkpoint'
+rm -r "$aside/run"
+
 # ---- processes of the command ----------------------------------------------------------------------------------------
 run -- child=1000 child=1000 sleep=0.1 exit=0
 ends "what a command leaves running is ended: its child and grandchildren, in sessions of their own" 0 1 0

@@ -53,7 +53,7 @@ static void saved(uint64_t step, double loss, int code)
 {
     struct err e = {0};
     struct order o = {.kind = ORDER_CHECKPOINT, .step = step};
-    struct save_done d = {.step = step, .code = code, .value = loss};
+    struct save_done d = {.step = step, .e.code = code, .value = loss};
     ckpt_policy_ordered(&k);
     ckpt_policy_release(&k, &o, 0);
     ck_assert(noted.score && !strcmp(noted.score, "loss") && !strcmp(noted.best, "loss"));

@@ -57,7 +57,7 @@ static void wait_until(atomic_bool *flag)
  */
 static int lose_device(struct exec *s, struct err *e)
 {
-    struct report r = {.rank = 1, .code = E_DEVICE, .text = "rank 1: the device is gone"};
+    struct failure_report r = {.rank = 1, .f = {.rank = 1, .e = {E_DEVICE, "rank 1: the device is gone"}}};
     if (s->rank == 2) return wait_for_ever(s, e);
     if (s->rank == 0) {
         atomic_store(&begun, true);
@@ -67,7 +67,7 @@ static int lose_device(struct exec *s, struct err *e)
     wait_until(&begun);
     if (s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, &r, sizeof r, e)) return -1;
     atomic_store(&reported, true);
-    return err_set(e, E_DEVICE, "%s", r.text);
+    return err_set(e, E_DEVICE, "%s", r.f.e.text);
 }
 
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e)
@@ -160,7 +160,7 @@ static struct { int steps, before[4], n; struct save_done done[4]; _Atomic int n
 /* Of a checkpoint that was given up, of the same step. */
 static void stale_hear(void)
 {
-    struct saved stale = {.rank = 1, .code = E_IO, .text = "stale"};
+    struct saved stale = {.rank = 1, .e = {E_IO, "stale"}};
     save_reported(member[0].save, &stale);
     stale.rank = 2;
     save_reported(member[0].save, &stale);
@@ -283,7 +283,7 @@ START_TEST(checkpoints_are_written_beside_steps)
     int dir = open("checkpoints", O_RDONLY | O_DIRECTORY);
     for (int i = 0; i < 2; i++) {
         struct ckpt c;
-        ck_assert_msg(heard.done[i].code == 0 && heard.done[i].step == (uint64_t)i + 2, "%s", heard.done[i].text);
+        ck_assert_msg(heard.done[i].e.code == 0 && heard.done[i].step == (uint64_t)i + 2, "%s", heard.done[i].e.text);
         ck_assert_msg(!ckpt_verify(dir, "checkpoints", (uint64_t)i + 2, NULL, &c, &e), "%s", e.text);
         ck_assert_int_eq(c.n_files, RANKS + 1);           /* a file of each rank, and the index */
         ckpt_free(&c);
@@ -301,8 +301,8 @@ START_TEST(a_checkpoint_that_a_rank_cannot_begin_is_none)
     orders_put(4, 2, 3);
     order_put(ORDER_STOP, 4);
     job_run();
-    ck_assert(heard.n_done == 2 && heard.done[0].code == E_DEVICE && heard.done[1].code == 0);
-    ck_assert_str_eq(heard.done[0].text, "no swap");
+    ck_assert(heard.n_done == 2 && heard.done[0].e.code == E_DEVICE && heard.done[1].e.code == 0);
+    ck_assert_str_eq(heard.done[0].e.text, "no swap");
     ck_assert(!access("checkpoints/step-00000003", F_OK) && access("checkpoints/step-00000002", F_OK));
     for (int i = 0; i < RANKS; i++) ck_assert_msg(!member[i].bad, "%s", member[i].e.text);
     saving_end();
@@ -529,8 +529,8 @@ START_TEST(ranks_go_back_together)
     for (int i = 0; i < (_i == 2 ? 3 : 7); i++) {
         ck_assert(queue_get(lead.results, r, 0) && r->o.step == steps[i]);
         ck_assert_int_eq((int)r->o.kind, i == 3 ? ORDER_ROLLBACK : ORDER_TRAIN);
-        if (i == 3) ck_assert_int_eq(r->o.code, _i ? E_DATA : 0);
-        if (i == 3 && _i) ck_assert_str_eq(r->rep[0].text, "a file is damaged");
+        if (i == 3) ck_assert_int_eq(r->damaged.code, _i ? E_DATA : 0);
+        if (i == 3 && _i) ck_assert_str_eq(r->damaged.text, "a file is damaged");
     }
     ck_assert(!queue_get(lead.results, r, 0));
     free(r);

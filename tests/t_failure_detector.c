@@ -394,11 +394,12 @@ START_TEST(strangers_stay_outside)
     ck_assert(wire[1].fd >= 0 && wire[2].fd >= 0 && wire[3].fd < 0);
     peer_shut(&door);
     for (int r = 1; r < 3; r++) {
-        struct frame f = {.kind = FRAME_SUSPICION, .code = 81, .who = r, .text = "words"}, g;
+        struct frame f = {.kind = FRAME_FAILURE, .failure = {.rank = r, .e = {E_HANG, "words"}}}, g;
         for (int i = 0; i < 50; i++) ck_assert_int_eq(peer_write(&wire[r], &f), 0);
         for (int i = 0; i < 50; i++) {
             ck_assert_int_eq(read_frame(&j[r].wire, &g), 1);
-            ck_assert(g.kind == FRAME_SUSPICION && g.code == 81 && g.who == r && strcmp(g.text, "words") == 0);
+            ck_assert(g.kind == FRAME_FAILURE && g.failure.e.code == E_HANG && g.failure.rank == r);
+            ck_assert_str_eq(g.failure.e.text, "words");
         }
         peer_close(&wire[r]);
         ck_assert_int_eq(read_frame(&j[r].wire, &g), -1);

@@ -13,42 +13,59 @@
 
 START_TEST(first_cause_wins)
 {
-    struct err e;
-    ck_assert(!shutdown_get(&e));
-    abort_set(E_STOPPED, "stopped");
-    abort_set(E_DATA, "x.idx: offset 3: bad");
-    abort_set(E_DEVICE, "later");
-    ck_assert(shutdown_get(&e));
-    ck_assert_int_eq(e.code, E_DATA);
-    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
+    struct failure f;
+    shutdown_phase(SHUTDOWN_STEP, NULL);
+    ck_assert(!abort_failure(&f));
+    abort_request(1, E_STOPPED, "stopped");
+    abort_request(FAILURE_NOBODY, E_DATA, "x.idx: offset 3: bad");
+    abort_request(2, E_DEVICE, "later");
+    ck_assert(abort_failure(&f));
+    ck_assert_int_eq(f.e.code, E_DATA);
+    ck_assert_str_eq(f.e.text, "x.idx: offset 3: bad");
     ck_assert_int_eq(atomic_load(abort_code()), E_STOPPED);
-    ck_assert_int_eq(shutdown_who(), SHUTDOWN_NOBODY);
+    ck_assert_int_eq(f.rank, FAILURE_NOBODY);
+}
+END_TEST
+
+/* Rank 0 that lost its neighbour does not know why; a report of any rank says more, and so does the detector. */
+START_TEST(a_doubt_gives_way)
+{
+    struct failure f, found = {.rank = 1, .e = {E_DEVICE, "rank 1 exited"}};
+    shutdown_phase(SHUTDOWN_STEP, NULL);
+    abort_request(0, E_DEVICE, "the connection broke");
+    if (_i) abort_event(ON_FOUND, &found);
+    else abort_request(1, E_DEVICE, "the device is gone");
+    abort_request(2, E_DATA, "later");
+    ck_assert(abort_failure(&f) && f.rank == 1);
+    ck_assert_str_eq(f.e.text, _i ? "rank 1 exited" : "the device is gone");
 }
 END_TEST
 
 /* A rank that was stopped does not know of checkpoints; ranks that are threads of this process do. */
 START_TEST(what_is_left_is_said_once)
 {
-    struct err e;
+    struct failure f;
+    shutdown_phase(SHUTDOWN_STEP, NULL);
     shutdown_saved(7);
-    abort_set_of(1, E_STOPPED, "stopped by SIGTERM; the running step is discarded");
-    ck_assert(shutdown_get(&e));
-    ck_assert_str_eq(e.text, "stopped by SIGTERM; the running step is discarded; --resume continues from "
+    abort_request(1, E_STOPPED, "stopped by SIGTERM; the running step is discarded");
+    ck_assert(abort_failure(&f));
+    ck_assert_str_eq(f.e.text, "stopped by SIGTERM; the running step is discarded; --resume continues from "
                              "checkpoints/step-00000007");
-    abort_set(E_HANG, "rank 1 is not responding");        /* a cause comes before a stop */
-    ck_assert(shutdown_get(&e));
-    ck_assert_str_eq(e.text, "rank 1 is not responding; --resume continues from checkpoints/step-00000007");
+    abort_request(1, E_HANG, "rank 1 is not responding");        /* a cause comes before a stop */
+    ck_assert(abort_failure(&f));
+    ck_assert_str_eq(f.e.text, "rank 1 is not responding; --resume continues from checkpoints/step-00000007");
 }
 END_TEST
 
 /* Bad data would end a resumed run, too. */
 START_TEST(nothing_is_left_of_bad_data)
 {
-    struct err e;
+    struct failure f;
+    shutdown_phase(SHUTDOWN_STEP, NULL);
     shutdown_saved(7);
-    abort_set(E_DATA, "x.idx: offset 3: bad");
-    ck_assert(shutdown_get(&e));
-    ck_assert_str_eq(e.text, "x.idx: offset 3: bad");
+    abort_request(0, E_DATA, "x.idx: offset 3: bad");
+    ck_assert(abort_failure(&f));
+    ck_assert_str_eq(f.e.text, "x.idx: offset 3: bad");
 }
 END_TEST
 
@@ -74,7 +91,7 @@ static void woken_becomes(int n)
 START_TEST(signals_ask)
 {
     int one = 1;
-    shutdown_begin(1000);
+    shutdown_begin(true);
     signals_open();
     ck_assert_uint_eq(shutdown_asked(), 0);
     ck_assert_uint_eq(asked_by(SIGUSR2), SHUTDOWN_ASK_CHECKPOINT);
@@ -102,7 +119,7 @@ static void on_slowly_woken(void *ctx)
 /* What is woken may be freed when nobody is to be woken any more: a handler of another thread has ended by then. */
 START_TEST(nobody_is_woken_any_more)
 {
-    shutdown_begin(1000);
+    shutdown_begin(true);
     signals_open();
     shutdown_wake(on_slowly_woken, NULL);
     ck_assert_int_eq(kill(getpid(), SIGUSR2), 0);
@@ -170,7 +187,7 @@ START_TEST(the_end_is_not_awaited_for_ever)
     pid_t child = fork();
     if (!child) {
         meet(1);
-        heartbeat_bye(0, NULL);
+        heartbeat_bye(NULL);
         for (;;) pause();
     }
     meet(0);
@@ -199,7 +216,7 @@ START_TEST(a_lost_launcher_stays_lost)
     int status = 0;
     pid_t child = fork();
     if (!child) {
-        shutdown_begin(1000);
+        shutdown_begin(true);
         shutdown_launched();
         if (last[_i].orphan) hear(SIGRTMIN + 1);
         hear(SIGTERM);
@@ -214,6 +231,7 @@ int main(void)
 {
     TCase *t = suite_case("fate", 60);
     tcase_add_test(t, first_cause_wins);
+    tcase_add_loop_test(t, a_doubt_gives_way, 0, 2);
     tcase_add_test(t, what_is_left_is_said_once);
     tcase_add_test(t, nothing_is_left_of_bad_data);
     tcase_add_test(t, signals_ask);

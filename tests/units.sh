@@ -56,6 +56,11 @@ for code in $(cat "$tmp/codes"); do
 done >"$tmp/unknown"
 if [ -s "$tmp/codes" ] && [ ! -s "$tmp/unknown" ]; then ok "codes that prevent a restart are exit codes of ours"
 else tr '\n' ' ' <"$tmp/unknown" | note; not_ok "codes that prevent a restart are exit codes of ours"; fi
+for name in $(sed -n '/lasting\[\] = /,/;/p' "$srcdir/src/cluster/failure.c" | grep -oE 'E_[A-Z]+'); do
+    sed -n "s/^ *$name = \([0-9]*\).*/\1/p" "$srcdir/src/base/err.h"
+done | sort -n >"$tmp/lasting"
+check "the same codes that mpstage-run and why.json take" cmp -s "$tmp/lasting" "$tmp/codes"
+check "mpstagectl knows why" option "$build/mpstagectl" why
 check "the user of the units is made by sysusers.d" [ "$(sed -n 's/^User=//p' "$tmp/$cpu")" = \
     "$(sed -n 's/^u \([a-z]*\) .*/\1/p' "$service/sysusers.d/mpstaged.conf")" ]
 check "only one of the two may use devices" [ "$(grep -lE '^DeviceAllow=' "$tmp/$cpu" "$tmp/$gpu")" = "$tmp/$gpu" ]

@@ -20,7 +20,8 @@ static void out_of_memory(size_t bytes)
     char line[80];
     snprintf(line, sizeof line, "out of memory: cannot allocate %zu byte%s", bytes, bytes == 1 ? "" : "s");
     log_quiet(false);
-    _exit(log_error(E_INTERNAL, line));
+    abort_request(FAILURE_NOBODY, E_INTERNAL, line);
+    shutdown_end();
 }
 
 /* Each thread's heap reserves 64 MiB of address space, which is too much if address space is limited. */
@@ -49,7 +50,7 @@ int main(int argc, char **argv)
     } else if (o.mode == MODE_RUN || o.mode == MODE_PROFILE) code = run_main(&o, &argc, &argv);
     else if (!first) code = 0;
     else {
-        shutdown_begin(0);
+        shutdown_begin(false);
         shutdown_phase(SHUTDOWN_START, "planning");
         if ((code = mode_run(&o, launched_ranks(), &e))) log_error(e.code, e.text);
     }

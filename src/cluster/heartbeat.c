@@ -79,6 +79,21 @@ const char *heartbeat_host(int rank)
     return "";
 }
 
+void heartbeat_locate(int rank, struct failure *f)
+{
+    struct beat beat = {0};
+    *f = (struct failure){.rank = rank};
+    if (rank < 0) rank = heartbeat.me;                    /* what this process does is known of no other */
+    bool known = heartbeat.beat && rank < heartbeat.n, here = heartbeat.threads || rank == heartbeat.me;
+    if (known && heartbeat.who) snprintf(f->host, sizeof f->host, "%s", heartbeat.who[rank].host);
+    else gethostname(f->host, sizeof f->host - 1);
+    if (known && !here) beat = heartbeat.ranks[rank].beat;
+    else if (known) beat_take(&heartbeat.beat[rank], shutdown_doing(), &beat);
+    if (beat.state & BEAT_IN) f->step = beat.step;
+    if (known) beat_text(&beat, f->action);
+    else if (shutdown_doing()) snprintf(f->action, sizeof f->action, "%s", shutdown_doing());
+}
+
 int heartbeat_where(int rank, struct err *e)
 {
     const char *host = heartbeat_host(rank);
@@ -131,16 +146,6 @@ static void beat_now(void)
     send_all(&f);
 }
 
-void heartbeat_bye(int code, const char *text)
-{
-    struct frame f = {.kind = FRAME_BYE, .code = code};
-    if (!atomic_load(&heartbeat.on) || heartbeat.threads) return;
-    if (text) snprintf(f.text, sizeof f.text, "%s", text);
-    send_all(&f);
-}
-
-/* ---- suspicions -------------------------------------------------------------------------------------------------- */
-
 /* Wakes rank 0 if it is on this host, and gives it time to write its last lines. */
 static void wake_first(void)
 {
@@ -149,63 +154,73 @@ static void wake_first(void)
     nanosleep(&(struct timespec){.tv_nsec = DEADLINE_ANSWER * 1000000L}, NULL);
 }
 
-/* Whether the job has failed already. On rank 0 a signal counts, too, because rank 0 will report it. On other ranks a
- * signal may come from mpirun because rank 0 exited. */
-static bool job_has_failed(void)
+void heartbeat_bye(const struct failure *f)
 {
-    struct err e = {0};
-    return atomic_load(abort_code()) && (heartbeat.me == 0 || heartbeat.threads || !shutdown_get(&e) ||
-                                         e.code != E_STOPPED);
+    struct frame bye = {.kind = FRAME_BYE};
+    if (!atomic_load(&heartbeat.on) || heartbeat.threads) return;
+    if (f) bye.failure = *f;
+    send_all(&bye);
+    if (heartbeat.me != 0 && heartbeat.world->leader == heartbeat.me) wake_first();
+}
+
+/* ---- suspicions -------------------------------------------------------------------------------------------------- */
+
+/* This rank ends the job instead of rank 0, which is not responding or has exited. It prints its line before it wakes
+ * rank 0. If rank 0 runs, it has learnt of the suspicion and prints none. */
+static void job_lead(const struct failure *f)
+{
+    if (!leader_take()) return;                           /* another process speaks and ends the job */
+    log_quiet(false);
+    heartbeat.world->leader = heartbeat.me;
+    abort_event(ON_CAUSE, f);
+    shutdown_end();
 }
 
 /* Rank 0 informs all ranks and ends as after any failure; the executor's thread, if it runs, sees the abort code. If
  * the suspicion is about rank 0 itself, another rank speaks for the job. */
-static void job_fail(int who, int code, const char *text)
+static void job_fail(int rank, const struct err *e)
 {
-    struct frame f = {.kind = FRAME_SUSPICION, .code = code, .who = who};
-    snprintf(f.text, sizeof f.text, "%s", text);
+    struct frame f = {.kind = FRAME_FAILURE};
     bool leads = heartbeat.me != 0 && !heartbeat.threads;
-    if (job_has_failed()) return;
-    send_all(&f);
-    if (!leads) { abort_set_of(who, code, text); return; }
-    if (!leader_take()) return;                           /* another process speaks and ends the job */
-    log_quiet(false);
-    log_error(code, text);
-    wake_first();
-    heartbeat.world->leader = heartbeat.me;
-    abort_set_of(who, code, text);
-    shutdown_end();
+    heartbeat_locate(rank, &f.failure);
+    f.failure.e = *e;
+    enum shutdown_action what = abort_event(leads ? ON_ALONE : ON_FOUND, &f.failure);
+    if (what == DO_SPREAD || what == DO_LEAD) send_all(&f);
+    if (what == DO_LEAD) job_lead(&f.failure);
 }
 
 static void suspicion_report(const struct suspicion *v)
 {
-    char text[600], who[HEARTBEAT_WHO], other[HEARTBEAT_WHO], at[BEAT_TEXT];
+    struct err e = {0};
+    char who[HEARTBEAT_WHO], other[HEARTBEAT_WHO], at[BEAT_TEXT];
     double s = (double)v->ns * 1e-9;
     heartbeat_who(v->rank, who);
     beat_text(&heartbeat.ranks[v->rank].beat, at);
     if (v->kind == SUSPECT_DEADLOCK)
-        snprintf(text, sizeof text, "%s waits for %s, in a cycle of waiting ranks: a message was lost; %s, for %.1f s",
-                 who, heartbeat_who(v->other, other), at, s);
-    else snprintf(text, sizeof text, "%s is not responding: %s, for %.1f s", who, at, s);
-    job_fail(v->rank, E_HANG, text);
+        err_set(&e, E_HANG, "%s waits for %s, in a cycle of waiting ranks: a message was lost; %s, for %.1f s", who,
+                heartbeat_who(v->other, other), at, s);
+    else err_set(&e, E_HANG, "%s is not responding: %s, for %.1f s", who, at, s);
+    job_fail(v->rank, &e);
 }
 
 static void stood_report(uint64_t ns)
 {
-    char text[300], host[72] = "", at[BEAT_TEXT];
+    struct err e = {0};
+    char host[72] = "", at[BEAT_TEXT];
     int r = 0;
     gethostname(host, sizeof host - 1);
     while (r + 1 < heartbeat.n && !(heartbeat.ranks[r].beat.state & BEAT_IN)) r++;
-    snprintf(text, sizeof text, "process %d (%s) is not responding: it was stopped, %s, for %.1f s", (int)getpid(),
-             host, beat_text(&heartbeat.ranks[r].beat, at), (double)ns * 1e-9);
-    job_fail(SHUTDOWN_NOBODY, E_HANG, text);
+    err_set(&e, E_HANG, "process %d (%s) is not responding: it was stopped, %s, for %.1f s", (int)getpid(), host,
+            beat_text(&heartbeat.ranks[r].beat, at), (double)ns * 1e-9);
+    job_fail(FAILURE_NOBODY, &e);
 }
 
 /* If the scheduler is not responding, rank 0 cannot write its last lines and would wait in vain. This thread then ends
  * the job after it has informed all other ranks. */
 static void liveness_check(uint64_t now)
 {
-    char text[300], who[HEARTBEAT_WHO];
+    struct err e = {0};
+    char who[HEARTBEAT_WHO];
     const char *file;
     uint64_t count;
     if (!liveness_read(&count, &file)) { heartbeat.view = (struct thread_view){0}; return; }
@@ -216,10 +231,10 @@ static void liveness_check(uint64_t now)
     double s = (double)ns * 1e-9;
     heartbeat_who(0, who);
     if (file)
-        snprintf(text, sizeof text, "%s has waited for %s without progress for %.1f s: the file system is not "
-                                    "responding", who, file, s);
-    else snprintf(text, sizeof text, "%s is not responding: its scheduler, for %.1f s", who, s);
-    job_fail(0, file ? E_IO : E_HANG, text);
+        err_set(&e, E_IO, "%s has waited for %s without progress for %.1f s: the file system is not responding", who,
+                file, s);
+    else err_set(&e, E_HANG, "%s is not responding: its scheduler, for %.1f s", who, s);
+    job_fail(0, &e);
     heartbeat.end_at = now + DEADLINE_NS(DEADLINE_ANSWER);
 }
 
@@ -227,9 +242,10 @@ static void liveness_check(uint64_t now)
 
 static void gone_report(int rank)
 {
-    char text[300], who[HEARTBEAT_WHO];
-    snprintf(text, sizeof text, "%s exited", heartbeat_who(rank, who));
-    job_fail(rank, E_DEVICE, text);
+    struct err e = {0};
+    char who[HEARTBEAT_WHO];
+    err_set(&e, E_DEVICE, "%s exited", heartbeat_who(rank, who));
+    job_fail(rank, &e);
 }
 
 /* How many hosts that come before this rank's host have a rank that can speak for the job. */
@@ -251,12 +267,12 @@ static void gone(int rank)
     struct peer_line *l = &heartbeat.line[rank];
     l->gone = true;
     detector_leave(&heartbeat.detector, rank);
-    if (l->bye || job_has_failed()) return;
+    if (l->bye) return;
     if (heartbeat.me == 0) gone_report(rank);
     else heartbeat.leader_at = clock_ns() + (uint64_t)hosts_before() * DEADLINE_NS(DEADLINE_LEADER_LEFT);
 }
 
-/* A suspicion from another rank is always about rank 0. If this is rank 0, it was asleep and the sender has already
+/* A failure from another rank is always about rank 0. If this is rank 0, it was asleep and the sender has already
  * printed the line. */
 static void take(int rank, const struct frame *f)
 {
@@ -267,10 +283,10 @@ static void take(int rank, const struct frame *f)
         heartbeat.line[rank].bye = true;
         /* it sends no more heartbeats, and libraries take time to end */
         heartbeat.ranks[rank].heard = clock_ns() + DETECTOR_TIMES * heartbeat.detector.limit_ns;
-        if (heartbeat.me == 0 && f->code && *f->text) abort_set_of(rank, f->code, f->text);
-    } else if (f->kind == FRAME_SUSPICION) {
+        if (heartbeat.me == 0 && f->failure.e.code) abort_report(&f->failure);
+    } else if (f->kind == FRAME_FAILURE) {
         if (heartbeat.me == 0) log_quiet(true);
-        abort_set_of(f->who, f->code, f->text);          /* if the executor hangs, rank 0 ends the job */
+        abort_event(heartbeat.me == 0 ? ON_CAUSE : ON_TOLD, &f->failure);   /* if the executor hangs, rank 0 ends it */
     }
 }
 
@@ -308,15 +324,16 @@ static void recv_all(bool on, uint64_t until)
 /* Before ranks have met, a rank can only see ranks of its own host, and only whether they are stopped. */
 static void meeting_poll(uint64_t now)
 {
-    char text[200];
+    struct failure f;
     uint64_t limit = atomic_load(&heartbeat.limit_ns);
     if (!heartbeat.startup) return;
+    heartbeat_locate(FAILURE_NOBODY, &f);
     uint64_t own = startup_monitor_slept(heartbeat.startup, now);
-    uint64_t ns = startup_monitor_poll(heartbeat.startup, now, limit, text, sizeof text);
+    uint64_t ns = startup_monitor_poll(heartbeat.startup, now, limit, &f.e);
     if (limit && own > limit) log_quiet(true);            /* another rank has reported this one */
     if (!ns || atomic_load(abort_code())) return;
     log_quiet(false);
-    abort_set_of(SHUTDOWN_NOBODY, E_HANG, text);
+    abort_report(&f);
 }
 
 static void look(uint64_t now)
@@ -480,7 +497,7 @@ void heartbeat_end(void)
     int first, end = peers(&first);
     uint64_t since = clock_ns();
     if (heartbeat.bell < 0) return;
-    heartbeat_bye(0, NULL);
+    heartbeat_bye(NULL);
     for (int r = first; r < end && heartbeat.me == 0 && !heartbeat.threads; r++)
         while (!heartbeat.line[r].gone && waits_on(since)) {
             if (atomic_load(abort_code())) shutdown_end();

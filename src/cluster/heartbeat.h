@@ -8,6 +8,7 @@
  * heartbeat_host and heartbeat_where, which only read: any thread. */
 #ifndef CLUSTER_HEARTBEAT_H
 #define CLUSTER_HEARTBEAT_H
+#include "cluster/failure.h"
 #include "cluster/world.h"
 #include "exec/exec.h"
 
@@ -36,9 +37,12 @@ const char *heartbeat_host(int rank);
 /* Prepends the host's name to an error of that rank if the host may be its cause (files, devices, limits). Also to an
  * error of the configuration on another host than rank 0's. Always returns -1. */
 int heartbeat_where(int rank, struct err *e);
-/* Announces that this process ends and that its exit is no failure. Any thread. code not 0: why it ends, with text if
- * rank 0 may not know yet; text NULL: rank 0 knows. */
-void heartbeat_bye(int code, const char *text);
+/* Sets f to what this rank is doing, without an error. rank: of this process, FAILURE_NOBODY, or, on the heartbeat
+ * thread, any. */
+void heartbeat_locate(int rank, struct failure *f);
+/* Announces that this process ends and that its exit is no failure. Any thread. f: why it ends; NULL: its work is
+ * done. */
+void heartbeat_bye(const struct failure *f);
 /* Ends the thread after all work is done. Rank 0 first waits until the other processes have ended, or the failure
  * detector finds one that is not responding. If no rank is watched, it waits for DEADLINE_PARTING. */
 void heartbeat_end(void);

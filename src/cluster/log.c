@@ -42,6 +42,7 @@ static struct {
 
 void log_failed(log_listener *hear) { atomic_store(&out.failed, hear); }
 void log_quiet(bool quiet) { atomic_store(&out.quiet, quiet); }
+bool log_is_quiet(void) { return atomic_load(&out.quiet); }
 void log_journal(bool journal) { out.journal = journal; }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */

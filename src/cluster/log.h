@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 void log_quiet(bool quiet);                               /* set on ranks other than 0, which print nothing */
+bool log_is_quiet(void);
 /* Prefixes lines on stderr with their priority, as systemd's journal reads it, and does not fold them: "<3>" for the
  * error that ends a job, then by level. */
 void log_journal(bool journal);

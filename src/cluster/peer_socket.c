@@ -28,7 +28,9 @@ int peer_read(struct peer *w, struct frame *f)
     if (k > 0) w->n_in += (size_t)k;
     if (w->n_in < sizeof w->in) return 0;
     memcpy(f, w->in, sizeof *f);
-    f->text[sizeof f->text - 1] = f->beat.doing[sizeof f->beat.doing - 1] = 0;
+    struct failure *why = &f->failure;
+    why->e.text[sizeof why->e.text - 1] = why->action[sizeof why->action - 1] = why->host[sizeof why->host - 1] = 0;
+    f->beat.doing[sizeof f->beat.doing - 1] = 0;
     w->n_in = 0;
     return 1;
 }

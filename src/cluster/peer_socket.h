@@ -5,11 +5,13 @@
  * One thread per connection. Only peer_accept and peer_join block, for as long as the caller allows. */
 #ifndef CLUSTER_PEER_SOCKET_H
 #define CLUSTER_PEER_SOCKET_H
+#include "cluster/failure.h"
 #include "cluster/failure_detector.h"
 
-enum frame_kind { FRAME_BEAT, FRAME_SUSPICION, FRAME_BYE };
-/* SUSPICION: a cause, about rank who. BYE: the end of this connection is no failure; code: 0, or why the rank ends. */
-struct frame { uint32_t kind; int32_t code, who; uint32_t pad; struct beat beat; char text[400]; };
+enum frame_kind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE };
+/* FAILURE: found by a failure detector. BYE: the end of this connection is no failure; e.code: 0, or why the rank
+ * ends. */
+struct frame { uint32_t kind, pad; struct beat beat; struct failure failure; };
 
 struct peer {
     int fd;                                               /* -1: there is none */

@@ -1,6 +1,8 @@
-/* The abort code, the first cause, phases, signals. */
+/* The state of the end, the failure, phases, signals. */
 #include "config.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -11,41 +13,60 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "cluster/heartbeat.h"
 #include "cluster/log.h"
 #include "cluster/shutdown.h"
 
 typedef void waker(void *ctx);
-typedef void ender(void *ctx, int code);
+typedef void ender(void *ctx, const struct failure *f, bool self);
 
 static struct {
     atomic_int word, signal, phase;
+    atomic_int state;                                     /* enum shutdown_state */
     _Atomic uint64_t since;                               /* when the abort code was set; 0: not set */
     _Atomic(const char *) doing;                          /* NULL: the phase's name */
     sem_t came;                                           /* posted when the abort code is set */
-    int patience_ms;
+    bool runs;
     pid_t launcher;                                       /* 0: none */
     atomic_bool trains;                                   /* then saved is valid */
     _Atomic uint64_t saved;
     atomic_bool orphan;                                   /* a signal came after the launcher had exited */
     pthread_mutex_t lock;
-    struct cause first;
+    struct failure first;
+    int dir;                                              /* the run directory; -1: none yet */
+    char shown[PATH_MAX];
+    sem_t written;                                        /* posted when why.json is written */
     atomic_uint asked;
     _Atomic(waker *) wake;
     _Atomic(void *) wake_ctx;
     atomic_int waking;                                    /* handlers that may be calling wake now */
     _Atomic(ender *) end;
     _Atomic(void *) end_ctx;
-} ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .first.who = SHUTDOWN_NOBODY};
+} ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .first.rank = FAILURE_NOBODY, .dir = -1};
 
 atomic_int *abort_code(void) { return &ending.word; }
-uint64_t shutdown_since(void) { return atomic_load(&ending.since); }
+
+/* Moves to the state that follows. Handlers call it, so it takes no lock. */
+static enum shutdown_action state_move(enum shutdown_event on)
+{
+    int in = atomic_load(&ending.state);
+    struct shutdown_step s;
+    do s = shutdown_step((enum shutdown_state)in, on);
+    while (!atomic_compare_exchange_weak(&ending.state, &in, (int)s.next));
+    return s.action;
+}
+
+enum shutdown_action shutdown_leave(void) { return state_move(ON_LEAVE); }
+struct shutdown_times shutdown_now(void) { return shutdown_times((enum shutdown_state)atomic_load(&ending.state)); }
 
 /* ---- phases ------------------------------------------------------------------------------------------------------ */
 
 void shutdown_phase(enum shutdown_phase p, const char *doing)
 {
+    int setup = IN_SETUP;
     atomic_store(&ending.phase, (int)p);
     atomic_store(&ending.doing, doing);
+    if (p != SHUTDOWN_START) atomic_compare_exchange_strong(&ending.state, &setup, IN_RUN);
 }
 
 enum shutdown_phase shutdown_phase_now(void) { return (enum shutdown_phase)atomic_load(&ending.phase); }
@@ -84,32 +105,36 @@ static void word_set(int code)
     if (atomic_compare_exchange_strong(&ending.word, &none, code)) sem_post(&ending.came);
 }
 
-void abort_set_of(int who, int code, const char *text)
+enum shutdown_action abort_event(enum shutdown_event on, const struct failure *f)
 {
     pthread_mutex_lock(&ending.lock);
-    if (!ending.first.code || (ending.first.code == E_STOPPED && code != E_STOPPED)) {
-        ending.first.code = code;
-        ending.first.who = who;
-        snprintf(ending.first.text, sizeof ending.first.text, "%s", text);
-    }
+    enum shutdown_action what = state_move(on);
+    bool ends = what == DO_STORE || what == DO_SPREAD;
+    if (ends || what == DO_DOUBT) ending.first = *f;
     pthread_mutex_unlock(&ending.lock);
-    word_set(code);
+    if (ends) word_set(f->e.code);
+    return what;
 }
 
-void abort_set(int code, const char *text) { abort_set_of(SHUTDOWN_NOBODY, code, text); }
-
-int shutdown_who(void)
+void abort_report(const struct failure *f)
 {
-    pthread_mutex_lock(&ending.lock);
-    int who = ending.first.who;
-    pthread_mutex_unlock(&ending.lock);
-    return who;
+    abort_event(f->e.code == E_STOPPED ? ON_STOP : ON_CAUSE, f);
+}
+
+void abort_request(int rank, int code, const char *text)
+{
+    struct failure f;
+    heartbeat_locate(rank, &f);
+    err_set(&f.e, code ? code : E_INTERNAL, "%s", text);
+    if (rank >= 0) heartbeat_where(rank, &f.e);
+    if (rank == 0 && code == E_DEVICE) abort_event(ON_LINK, &f);
+    else abort_report(&f);
 }
 
 void shutdown_saved(uint64_t step)
 {
     atomic_store(&ending.saved, step);
-    atomic_store(&ending.trains, true);
+    atomic_store(&ending.trains, step != SHUTDOWN_UNNAMED);
 }
 
 /* What remains of a run that a signal, a lost rank or a hang ends. */
@@ -132,26 +157,32 @@ static void left_add(struct err *e)
     if (!strstr(e->text, left_text(left, sizeof left))) snprintf(e->text + n, sizeof e->text - n, "%s", left);
 }
 
-bool shutdown_get(struct err *e)
+/* What a signal means. Nobody requested the end of a process whose launcher exited. */
+static void signal_text(int number, struct err *e)
 {
     char left[100];
-    pthread_mutex_lock(&ending.lock);
-    e->code = ending.first.code;
-    memcpy(e->text, ending.first.text, sizeof e->text);
-    pthread_mutex_unlock(&ending.lock);
-    if (e->code == E_STOPPED || e->code == E_DEVICE || e->code == E_HANG) left_add(e);
-    int number = atomic_load(&ending.signal);
-    if (!e->code && number && (atomic_load(&ending.orphan) || launcher_gone(number))) /* nobody requested this */
+    const char *doing = shutdown_doing(), *name = sigabbrev_np(number);
+    left_text(left, sizeof left);
+    if (atomic_load(&ending.orphan) || launcher_gone(number))
         err_set(e, E_DEVICE, "the launcher, process %d, exited; the running step is discarded%s",
-                (int)ending.launcher, left_text(left, sizeof left));
-    const char *doing = shutdown_doing();
-    if (!e->code && number && doing)
-        err_set(e, E_STOPPED, "stopped by SIG%s while %s%s", sigabbrev_np(number), doing,
-                left_text(left, sizeof left));
-    else if (!e->code && number)
-        err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded%s", sigabbrev_np(number),
-                left_text(left, sizeof left));
-    return e->code != 0;
+                (int)ending.launcher, left);
+    else if (doing) err_set(e, E_STOPPED, "stopped by SIG%s while %s%s", name, doing, left);
+    else err_set(e, E_STOPPED, "stopped by SIG%s; the running step is discarded%s", name, left);
+}
+
+bool abort_failure(struct failure *f)
+{
+    int number = atomic_load(&ending.signal);
+    pthread_mutex_lock(&ending.lock);
+    *f = ending.first;
+    pthread_mutex_unlock(&ending.lock);
+    int code = f->e.code;
+    if (code == E_STOPPED || code == E_DEVICE || code == E_HANG) left_add(&f->e);
+    if (!code && number) {
+        heartbeat_locate(FAILURE_NOBODY, f);
+        signal_text(number, &f->e);
+    }
+    return f->e.code != 0;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -162,36 +193,88 @@ static void on_alarm(int number)
     _exit(atomic_load(&ending.word));
 }
 
-void shutdown_end_by(void (*end)(void *ctx, int code), void *ctx)
+void shutdown_end_by(void (*end)(void *ctx, const struct failure *f, bool self), void *ctx)
 {
     if (end) atomic_store(&ending.end_ctx, ctx);
     atomic_store(&ending.end, end);
 }
 
+void shutdown_run(const char *dir, bool first)
+{
+    snprintf(ending.shown, sizeof ending.shown, "%s", dir);
+    ending.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (first) unlinkat(ending.dir, FAILURE_FILE, 0);
+}
+
+static void *why_write(void *failure)
+{
+    failure_write(failure, ending.dir, ending.shown);
+    sem_post(&ending.written);
+    return NULL;
+}
+
+/* In a thread, because a file system that is not responding must not hold up the end. */
+static void why_tell(struct failure *f)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (ending.dir < 0 || log_is_quiet()) return;
+    sem_init(&ending.written, 0, 0);
+    if (pthread_create(&thread, NULL, why_write, f)) return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += DEADLINE_WHY * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (sem_clockwait(&ending.written, CLOCK_MONOTONIC, &until) && errno == EINTR) continue;
+}
+
 /* SIGALRM ends the process if printing blocks, or the library that ends the job does. */
-_Noreturn void shutdown_end(void)
+static _Noreturn void finish(enum shutdown_action how)
 {
     struct sigaction late = {.sa_handler = on_alarm};
-    struct err e = {0};
+    static struct failure f;
+    while (how != DO_END_JOB && how != DO_END_SELF) pause();
     sigaction(SIGALRM, &late, NULL);
     alarm(DEADLINE_PRINT / 1000);
-    shutdown_get(&e);
-    log_error(e.code, e.text);
+    abort_failure(&f);
+    atomic_store(&ending.word, f.e.code);
+    log_error(f.e.code, f.e.text);
+    why_tell(&f);
+    alarm(DEADLINE_EXIT / 1000);
     ender *end = atomic_load(&ending.end);
-    if (end) end(atomic_load(&ending.end_ctx), e.code);
-    _exit(e.code);
+    if (end) end(atomic_load(&ending.end_ctx), &f, how == DO_END_SELF);
+    _exit(f.e.code);
+}
+
+_Noreturn void shutdown_end(void) { finish(state_move(ON_DONE)); }
+
+static void on_time(int ms)
+{
+    uint64_t end = atomic_load(&ending.since) + DEADLINE_NS(ms), now = clock_ns(), ns = now < end ? end - now : 0;
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}, NULL);
+}
+
+static void scheduler_ask(unsigned what)
+{
+    atomic_fetch_or(&ending.asked, what);
+    atomic_fetch_add(&ending.waking, 1);
+    waker *wake = atomic_load(&ending.wake);
+    if (wake) wake(atomic_load(&ending.wake_ctx));
+    atomic_fetch_sub(&ending.waking, 1);
 }
 
 /* The main thread may not check the abort code for minutes: in a search, a library's set-up, a read from a dead server.
- * Then only this thread can end the process. */
+ * Then only this thread can end the process. The deadlines are those of the first state after the abort code was set:
+ * a cause that replaces a stop gets no more time. */
 static void *watch(void *arg)
 {
     (void)arg;
     while (sem_wait(&ending.came)) continue;
-    bool soon = atomic_load(&ending.signal) || shutdown_phase_now() == SHUTDOWN_START;
-    int ms = soon ? ending.patience_ms : DEADLINE_PROCESS_FAIL;
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
-    shutdown_end();
+    struct shutdown_times t = shutdown_now();
+    on_time(ending.runs ? t.late : 0);
+    if (state_move(ON_LATE) == DO_ASK) scheduler_ask(SHUTDOWN_ASK_END);
+    on_time(ending.runs ? t.overdue : 0);
+    finish(state_move(ON_OVERDUE));
 }
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
@@ -212,18 +295,14 @@ static void on_signal(int number)
 {
     if (launcher_gone(number)) atomic_store(&ending.orphan, true);
     atomic_store(&ending.signal, number);
-    word_set(E_STOPPED);
+    if (state_move(ON_STOP) == DO_STORE) word_set(E_STOPPED);
 }
 
 static void on_ask(int number)
 {
     int saved = errno;
-    atomic_fetch_or(&ending.asked, number == SIGUSR1 ? SHUTDOWN_ASK_CHECKPOINT_AND_STOP
-                                 : number == SIGUSR2 ? SHUTDOWN_ASK_CHECKPOINT : SHUTDOWN_ASK_REOPEN_LOG);
-    atomic_fetch_add(&ending.waking, 1);
-    waker *wake = atomic_load(&ending.wake);
-    if (wake) wake(atomic_load(&ending.wake_ctx));
-    atomic_fetch_sub(&ending.waking, 1);
+    scheduler_ask(number == SIGUSR1 ? SHUTDOWN_ASK_CHECKPOINT_AND_STOP
+                : number == SIGUSR2 ? SHUTDOWN_ASK_CHECKPOINT : SHUTDOWN_ASK_REOPEN_LOG);
     errno = saved;
 }
 
@@ -245,17 +324,17 @@ void shutdown_wake(void (*wake)(void *ctx), void *ctx)
     while (!wake && atomic_load(&ending.waking)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-void shutdown_begin(int patience_ms)
+void shutdown_begin(bool runs)
 {
     static const int which[] = {SIGTERM, SIGINT, SIGALRM};
     struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     pthread_t thread;
-    ending.patience_ms = patience_ms;
+    ending.runs = runs;
     sem_init(&ending.came, 0, 0);
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) == 0) pthread_detach(thread);
-    else _exit(log_error(E_OS, "cannot create a thread (ulimit -u, ulimit -v)"));
+    else abort_request(FAILURE_NOBODY, E_OS, "cannot create a thread (ulimit -u, ulimit -v)"), shutdown_end();
     leave_to_watch(which, sizeof which / sizeof *which);
 }
 

@@ -77,7 +77,7 @@ static uint64_t patience(const struct startup_monitor *s)
     return before > 0 ? (uint64_t)before * DEADLINE_NS(DEADLINE_STARTUP) : 0;
 }
 
-uint64_t startup_monitor_poll(struct startup_monitor *s, uint64_t now, uint64_t limit_ns, char *text, size_t size)
+uint64_t startup_monitor_poll(struct startup_monitor *s, uint64_t now, uint64_t limit_ns, struct err *e)
 {
     char host[72] = "", rank[24] = "a rank";
     find(s, now);
@@ -86,8 +86,8 @@ uint64_t startup_monitor_poll(struct startup_monitor *s, uint64_t now, uint64_t 
         if (ns <= limit_ns || ns <= limit_ns + patience(s)) continue;
         gethostname(host, sizeof host - 1);
         if (rank_of(s->at[i].pid) >= 0) snprintf(rank, sizeof rank, "rank %d", rank_of(s->at[i].pid));
-        snprintf(text, size, "%s (%s, process %d) is not responding: starting MPI, for %.1f s", rank, host,
-                 s->at[i].pid, (double)ns * 1e-9);
+        err_set(e, E_HANG, "%s (%s, process %d) is not responding: starting MPI, for %.1f s", rank, host,
+                s->at[i].pid, (double)ns * 1e-9);
         return ns;
     }
     return 0;

@@ -8,9 +8,9 @@
 
 int vote_agree(struct world *w, struct err *e)
 {
-    struct err stop;
+    struct failure stop;
     if (e->code) heartbeat_where(w->rank, e);
-    if (!e->code && atomic_load(abort_code()) && shutdown_get(&stop)) *e = stop;
+    if (!e->code && atomic_load(abort_code()) && abort_failure(&stop)) *e = stop.e;
     int lowest = w->min(w, e->code ? w->rank : w->size);
     if (lowest == w->size) return 0;
     w->broadcast(w, lowest, e, sizeof *e);

@@ -26,12 +26,13 @@ struct world {
     /* all: an array with one element of `bytes` bytes for each rank; copies each rank's element to all ranks */
     void (*allgather)(struct world *w, void *all, size_t bytes);
     int (*open)(struct world *w, struct tp **out, struct err *e);    /* opens the transport */
-    /* Ends the job at once with that exit status, after the leader has printed why. Never returns. */
-    void (*end)(struct world *w, int code);
 };
 /* Initialises MPI; world_mpi_end finalizes it. */
 void world_mpi_begin(struct world *w, int *argc, char ***argv);
 void world_mpi_end(void);
+/* Ends the job with that exit status, after the leader has printed why. The leader never returns; the other ranks wait
+ * until mpirun ends them, at most DEADLINE_ENDED. */
+void world_mpi_abort(const struct world *w, int code);
 /* The MPI library's own name, such as "Open MPI v4.1.4"; also before world_mpi_begin. */
 const char *world_mpi_library(void);
 /* An array of n ranks for n threads. NULL: e. A transport belongs to the rank that opens it. */

@@ -55,12 +55,6 @@ static int open_local(struct world *w, struct tp **out, struct err *e)
     return 0;
 }
 
-static void end(struct world *w, int code)
-{
-    while (w->rank != 0) pause();
-    _exit(code);
-}
-
 struct world **world_local(int n, struct err *e)
 {
     struct world_meeting *m = mem_alloc(sizeof *m);
@@ -74,7 +68,7 @@ struct world **world_local(int n, struct err *e)
         k->m = m;
         k->w = (struct world){.rank = i, .size = n, .here = n, .rank_here = i, .one_process = true, .maker = i == 0,
                               .min = allreduce_min, .broadcast = broadcast, .allgather = allgather,
-                              .open = open_local, .end = end};
+                              .open = open_local};
         w[i] = &k->w;
     }
     if (!tp_local_open(n, m->tp, e)) return w;

@@ -36,7 +36,7 @@ static int open_mpi(struct world *w, struct tp **out, struct err *e)
 /* Calls MPI_Abort, because mpirun takes one or two seconds longer to end a job whose ranks exit with a status. The
  * other ranks wait until mpirun ends them, so that the job's status is rank 0's. They do not handle SIGTERM, which
  * would delay the end. */
-static void end(struct world *w, int code)
+void world_mpi_abort(const struct world *w, int code)
 {
     if (w->rank == w->leader) {
         proc_stderr_wait();
@@ -44,7 +44,6 @@ static void end(struct world *w, int code)
     }
     signal(SIGTERM, SIG_DFL);
     sleep(DEADLINE_ENDED / 1000);
-    _exit(code);
 }
 
 static void ranks_here(struct world *w)
@@ -63,7 +62,7 @@ void world_mpi_begin(struct world *w, int *argc, char ***argv)
     int provided;
     *w =
         (struct world){.maker = true, .min = allreduce_min, .broadcast = broadcast, .allgather = allgather,
-                       .open = open_mpi, .end = end};
+                       .open = open_mpi};
     tp_mpi_tune();                                       /* before MPI reads its settings */
     MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);

@@ -40,7 +40,7 @@ struct score_sum { double numerator, denominator; };
 enum nonfinite { NONFINITE_LOSS = 1, NONFINITE_GRADIENT };
 /* the result of a step on one rank; open, fixed size, sent to rank 0 */
 struct report {
-    uint64_t step; int32_t rank, code;                   /* rank: among all; code: 0, or an exit code with text */
+    uint64_t step; int32_t rank;                         /* rank: among all */
     /* Scores that this rank computes: sums over samples, added in sample order; 0 for other scores. */
     struct score_sum score[MAX_SCORES];
     int64_t samples;                                     /* on the rank that has the plan's first output; else 0 */
@@ -63,8 +63,7 @@ struct report {
     uint64_t library_bytes;
     uint64_t feed_bytes;                                 /* exec_feed_bytes, plus the data sets' memory */
     uint64_t skipped;                                    /* damaged samples that it skipped so far (ds_damage) */
-    /* text of code; without a code, why the first sample was skipped */
-    char text[600];
+    struct err first_skipped;                            /* why it skipped the first of them */
 };
 
 /* What a rank is doing, for the threads that watch it. Only the rank's thread writes it; other threads read it at any
@@ -160,8 +159,8 @@ int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, stru
 /* Runs one order to its end. A training step whose loss or gradients are not finite, on any rank, runs twice and
  * updates nothing (report.nonfinite). If the second run gives different numbers, it ends with 80; so do steps that
  * always run twice (run.verify_every). A step in which a tensor from another rank is damaged runs again, too
- * (report.damaged), and ends with 80 if that happens twice; with 69 in an evaluation, which cannot run again. On
- * failure r->code, r->text and e describe it, and the step's effects are discarded (weights are as before). */
+ * (report.damaged), and ends with 80 if that happens twice; with 69 in an evaluation, which cannot run again. After a
+ * failure the step's effects are discarded (weights are as before). */
 int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct report *r, struct err *e);
 /* The past of a resumed run. n_skipped: its steps that updated nothing. before: updates before the optimizer's state
  * began (0, unless the optimizer was changed). Optimizer, averages and rates count updates. */

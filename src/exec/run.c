@@ -154,7 +154,7 @@ static void damage_report(const struct exec *s, struct report *r)
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
         if (!s->feed[part]) continue;
         const struct ds_damage *found = feed_damage(s->feed[part]);
-        if (found->skipped && !r->skipped) snprintf(r->text, sizeof r->text, "%s", found->first.text);
+        if (found->skipped && !r->skipped) r->first_skipped = found->first;
         r->skipped += found->skipped;
     }
 }
@@ -192,9 +192,5 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
     r->library_bytes = s->library_bytes;
     r->feed_bytes = s->feed_bytes + held_bytes(s);
     damage_report(s, r);
-    if (bad && e) {
-        r->code = e->code;
-        snprintf(r->text, sizeof r->text, "%s", e->text);
-    }
     return bad ? -1 : 0;
 }

@@ -54,15 +54,15 @@ void data_report_hello(const struct job *j)
 
 struct samples {
     struct report_run q;
-    uint64_t skipped, reported; int64_t step; char first[sizeof ((struct report *)0)->text];
+    uint64_t skipped, reported; int64_t step; struct err first;
 };
 
 static int samples_tell(struct samples *s, struct err *e)
 {
     s->reported = s->skipped;
     log_line("warning: %llu damaged sample%s skipped so far, replaced by others; the first: %s",
-             (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first);
-    return reporters_tell(s->q.all, &(struct event){.kind = EVENT_DAMAGED, .step = s->step, .text = s->first,
+             (unsigned long long)s->skipped, s->skipped == 1 ? "" : "s", s->first.text);
+    return reporters_tell(s->q.all, &(struct event){.kind = EVENT_DAMAGED, .step = s->step, .text = s->first.text,
                                                     .samples = (int64_t)s->skipped}, e);
 }
 
@@ -76,7 +76,7 @@ static int result_take(struct samples *s, const struct result *r, struct err *e)
     for (int i = 0; i < job_world(j); i += j->n_ranks) {
         const struct report *most = &r->rep[i];
         for (int k = i + 1; k < i + j->n_ranks; k++) if (r->rep[k].skipped > most->skipped) most = &r->rep[k];
-        if (most->skipped && !s->skipped && !all) snprintf(s->first, sizeof s->first, "%s", most->text);
+        if (most->skipped && !s->skipped && !all) s->first = most->first_skipped;
         all += most->skipped;
     }
     if (all > s->skipped) s->skipped = all;

@@ -4,9 +4,9 @@
 #include "exec/exec.h"
 #include "job/job.h"
 
-/* Orders of rank 0: struct order.kind. CHECKPOINT: serial is its number, counted from 1 (ckpt_writer.h). CHECKPOINT,
- * ROLLBACK: code is why it failed. SAVE: row of the registry, what is enum weights_what. ABORT: code is the exit
- * status. */
+/* Orders of rank 0: struct order.kind. CHECKPOINT: serial is its number, counted from 1 (ckpt_writer.h). CHECKPOINT:
+ * code is why its folder could not be made. SAVE: row of the registry, what is enum weights_what. ABORT: a struct
+ * failure follows. */
 enum order_kind { ORDER_TRAIN = STEP_TRAIN, ORDER_EVAL = STEP_EVAL, ORDER_CHECKPOINT = STEP_KINDS, ORDER_ROLLBACK,
                   ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
 /* A task that all ranks have reported, followed by one report for each rank. */
@@ -17,6 +17,7 @@ struct result {
     uint64_t ns;                                          /* from the order to the last report */
     uint64_t ended;                                       /* when the last report came, by clock_ns */
     char hash[33];                                        /* of the weights, after ORDER_SAVE */
+    struct err damaged;                                   /* ORDER_ROLLBACK: why the checkpoint cannot be read */
     struct report rep[];
 };
 size_t result_bytes(int n_ranks);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "ckpt/checkpoint.h"
+#include "cluster/failure.h"
 #include "report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
@@ -26,6 +27,7 @@ static const struct own { const char *name; unsigned use, result; mode_t kind; b
     {"confusion.csv", T | E, 0, S_IFREG, true},
     {"confusion.png", T | E, 0, S_IFREG, true},
     {logged, T | E, 0, S_IFREG, true},
+    {FAILURE_FILE, T | E, 0, S_IFREG, true},
     {"control.sock", T | E, 0, S_IFSOCK, true},
     {"profile.json", P, P, S_IFREG, false},
     {checkpoints, T, T, S_IFDIR, false},

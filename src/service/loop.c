@@ -192,12 +192,24 @@ void loop_fail(struct loop *l, const struct err *e)
 {
     if (l->failed) return;
     l->failed = true;
-    abort_set(e->code, e->text);
+    abort_request(0, e->code, e->text);
+}
+
+/* The executor leaves soon after the abort code is set. If it hangs in a call, this thread ends the job. */
+static void last_words(struct loop *l)
+{
+    struct failure f;
+    struct err none = {0};
+    abort_failure(&f);
+    loop_tell(l, &(struct event){.kind = EVENT_FAILED, .code = f.e.code, .text = f.e.text}, &none);
+    ctl_close(l->ctl, f.e.code, f.e.text);
+    shutdown_end();
 }
 
 static void on_asked(struct loop *l)
 {
     unsigned a = shutdown_asked();
+    if (a & SHUTDOWN_ASK_END) last_words(l);
     if (a & SHUTDOWN_ASK_CHECKPOINT &&
         !loop_checkpoint(l)) log_line("no checkpoint: nothing has changed since the last "
                                                                      "one");
@@ -255,29 +267,14 @@ static void loop_wake(void *ctx) { uv_async_send(&((struct loop *)ctx)->wake); }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* The executor leaves soon after the abort code is set. If it hangs in a call, this ends the job. After a signal this
- * must happen before the shutdown thread of shutdown.c ends the process. */
 static void on_tick(uv_timer_t *t)
 {
     struct loop *l = t->data;
-    struct err e, none = {0};
+    struct err none = {0};
     liveness_turn();
     loop_tell(l, &(struct event){.kind = EVENT_TICK, .held = is_held(l) && !l->in_flight}, &none);
     log_tick();
     ckpt_policy_tick(&l->policy);
-    if (!atomic_load(abort_code()) || !shutdown_get(&e)) return;
-    int patience = e.code == E_STOPPED ? DEADLINE_LOOP_STOP : DEADLINE_LOOP_FAIL;
-    uint64_t end = shutdown_since() + DEADLINE_NS(patience), now = clock_ns();
-    if (now < end) {
-        uint64_t ms = (end - now) / 1000000 + 1;
-        if (ms < TICK_MS) uv_timer_start(t, on_tick, ms, TICK_MS);
-        return;
-    }
-    loop_tell(l, &(struct event){.kind = EVENT_FAILED, .code = e.code, .text = e.text}, &none);
-    log_error(e.code, e.text);
-    ctl_close(l->ctl, e.code, e.text);
-    l->q.tp->ops->abort(l->q.tp, e.code);
-    _exit(e.code);
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
@@ -477,11 +474,12 @@ static void summary_add(const struct loop *l, struct text *t)
 
 int loop_close(struct loop *l, int code, const char *text, struct err *e)
 {
+    struct failure f;
     shutdown_wake(NULL, NULL);
     uv_async_send(&l->quit);
     uv_thread_join(&l->thread);
     liveness_end();
-    if (l->failed && !code && shutdown_get(e)) code = e->code, text = e->text;
+    if (l->failed && !code && abort_failure(&f)) *e = f.e, code = e->code, text = e->text;
     if (!code && stopped_resumable(l, e)) code = e->code, text = e->text;
     struct err mine = {0};
     struct text summary = {0};

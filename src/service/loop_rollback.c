@@ -92,8 +92,8 @@ int loop_back_take(struct loop *l, const struct result *r, struct err *e)
 {
     if (r->o.kind == ORDER_CHECKPOINT) ckpt_policy_forgo(&l->policy, &r->o);
     if (r->o.kind != ORDER_ROLLBACK) return 0;
-    if (!r->o.code) return rollback_done(l, r, e);
-    pass_over(l, r->rep[0].text);
+    if (!r->damaged.code) return rollback_done(l, r, e);
+    pass_over(l, r->damaged.text);
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/deadline.h"
 #include "base/launched.h"
 #include "cluster/log.h"
 #include "report/trace.h"
@@ -51,18 +50,16 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* Ends after a failure in the middle of a step. Peers may wait for transfers that never come, so nothing is closed. */
-static void run_abort(struct run_rank *r, struct err *e)
+/* Ends after a failure in the middle of a step. Peers may wait for transfers that never come, so nothing is closed.
+ * Where ranks are threads, rank 0's ends the process. */
+static _Noreturn void run_abort(struct run_rank *r, struct err *e)
 {
     struct setup *b = &r->setup;
-    int code = e->code ? e->code : E_INTERNAL;
     struct err more = {0};
-    if (b->world->rank == 0) {
-        if (r->loop) loop_close(r->loop, code, e->text, &more);
-        log_error(code, e->text);
-    }
-    heartbeat_bye(code, e->text);
-    b->world->end(b->world, code);
+    abort_request(b->world->rank, e->code, e->text);
+    if (r->loop) loop_close(r->loop, e->code ? e->code : E_INTERNAL, e->text, &more);
+    while (b->world->one_process && b->world->rank != 0) pause();
+    shutdown_end();
 }
 
 static int train(struct run_rank *r, struct err *e)
@@ -132,11 +129,8 @@ static int rank_run(const struct opts *o, struct world *w, struct text *file)
     if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&r, &e);
     setup_progress_end(b->ready);
+    if (bad && !w->one_process) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
     if (bad && w->rank == 0) log_error(e.code, e.text);
-    if (bad && !w->one_process) {
-        heartbeat_bye(e.code, e.text);
-        w->end(w, e.code);
-    }
     setup_close(b);
     if (r.http >= 0) close(r.http);
     return e.code;
@@ -153,13 +147,10 @@ static int64_t timeout_early(const struct opts *o)
     return s;
 }
 
-/* After a signal each process ends by itself. */
-static void job_end(void *ctx, int code)
+static void job_end(void *ctx, const struct failure *f, bool self)
 {
-    struct world *w = ctx;
-    struct err e;
-    heartbeat_bye(code, shutdown_get(&e) ? e.text : NULL);
-    if (code != E_STOPPED) w->end(w, code);
+    heartbeat_bye(f);
+    if (!self) world_mpi_abort(ctx, f->e.code);
 }
 
 static int run_processes(const struct opts *o, int *argc, char ***argv, struct text *file)
@@ -177,10 +168,7 @@ static int run_processes(const struct opts *o, int *argc, char ***argv, struct t
         return e.code;
     }
     shutdown_end_by(job_end, &w);
-    if (heartbeat_join(&w, &e)) {
-        log_error(e.code, e.text);
-        w.end(&w, e.code);
-    }
+    if (heartbeat_join(&w, &e)) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
     int code = rank_run(o, &w, file);
     world_mpi_end();
     shutdown_end_by(NULL, NULL);
@@ -208,7 +196,8 @@ static int run_threads(const struct opts *o, int n, struct text *file, struct er
     for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
-            _exit(log_error(E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"));
+            abort_request(FAILURE_NOBODY, E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"),
+            shutdown_end();
     r[0].code = rank_run(o, w[0], file);                      /* the main thread has the program's name */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;
@@ -236,7 +225,7 @@ int run_main(const struct opts *o, int *argc, char ***argv)
     struct text file = {0};
     int n;
     if (!launched_any()) watchdog_begin();
-    shutdown_begin(DEADLINE_PROCESS_STOP);
+    shutdown_begin(true);
     shutdown_ignore();
     log_failed(notify_failed);
     if (o->mode == MODE_RUN && launched_first()) signals_open();

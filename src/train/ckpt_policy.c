@@ -130,7 +130,7 @@ void ckpt_policy_forgo(struct ckpt_policy *k, const struct order *o)
 /* Reports a checkpoint of a step that the run rolled back. */
 static int on_cancelled(const struct save_done *d)
 {
-    log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
+    log_line("no checkpoint of step %llu: %s", (unsigned long long)d->step, d->e.text);
     return 0;
 }
 
@@ -142,7 +142,8 @@ static int on_committed(struct ckpt_policy *k, const struct save_done *d, struct
     k->at = clock_ns();
     best_take(k, d);
     log_line("checkpoint %s: %s, written in %s during training%s%s", d->name,
-             text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time), *d->text ? "; note: " : "", d->text);
+             text_bytes(d->bytes, size), text_seconds((double)d->ns * 1e-9, time),
+             *d->e.text ? "; note: " : "", d->e.text);
     return reporters_tell(k->reporters, &(struct event){.kind = EVENT_CHECKPOINT, .step = (int64_t)d->step,
                           .name = d->name, .bytes = (int64_t)d->bytes, .seconds = (double)d->ns * 1e-9}, e);
 }
@@ -151,11 +152,11 @@ static int on_failed(struct ckpt_policy *k, const struct save_done *d, bool ends
 {
     k->failures++;
     k->lost = d->step;
-    log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->text);
+    log_line("warning: no checkpoint of step %llu: %s", (unsigned long long)d->step, d->e.text);
     if (reporters_tell(k->reporters, &(struct event){.kind = EVENT_CHECKPOINT_FAILED, .step = (int64_t)d->step,
-                       .code = d->code, .text = d->text}, e)) return -1;
+                       .code = d->e.code, .text = d->e.text}, e)) return -1;
     if (k->failures < MOST_FAILURES || ends) return 0;
-    return err_set(e, E_IO, "%d checkpoints in a row could not be written, last: %s", k->failures, d->text);
+    return err_set(e, E_IO, "%d checkpoints in a row could not be written, last: %s", k->failures, d->e.text);
 }
 
 int ckpt_policy_take(struct ckpt_policy *k, bool ends, struct err *e)
@@ -163,10 +164,10 @@ int ckpt_policy_take(struct ckpt_policy *k, bool ends, struct err *e)
     struct save_done d;
     while (queue_get(k->done, &d, 0)) {
         one_less(k);
-        k->last = (struct err){.code = d.unwanted ? 0 : d.code};
-        snprintf(k->last.text, sizeof k->last.text, "%s", d.text);
-        if (k->on_saved) k->on_saved(k->ctx, d.step, d.code, d.code ? d.text : "");
-        if (d.unwanted ? on_cancelled(&d) : d.code ? on_failed(k, &d, ends, e) : on_committed(k, &d, e)) return -1;
+        k->last = d.e;
+        if (d.unwanted) k->last.code = 0;
+        if (k->on_saved) k->on_saved(k->ctx, d.step, d.e.code, d.e.code ? d.e.text : "");
+        if (d.unwanted ? on_cancelled(&d) : d.e.code ? on_failed(k, &d, ends, e) : on_committed(k, &d, e)) return -1;
     }
     return 0;
 }

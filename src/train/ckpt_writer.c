@@ -59,8 +59,8 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
     char name[CKPT_NAME];
     int dir = save_folder_open(s, &shown, &e);
     for (int i = 0; i < save_ranks(s); i++) {
-        if (!part[i].code || e.code) continue;
-        err_set(&e, part[i].code, "%s", part[i].text);
+        if (!part[i].e.code || e.code) continue;
+        e = part[i].e;
         heartbeat_where(i, &e);
     }
     if (d->unwanted) err_set(&e, E_NONFINITE, "the run rolls back to an earlier one");
@@ -74,8 +74,8 @@ static void conclude(struct save *s, const struct saved *part, struct save_done 
     if (!bad) save_old_remove(s, dir, shown.s, &late);
     if (dir >= 0) close(dir);
     text_free(&shown);
-    d->code = e.code;
-    snprintf(d->text, sizeof d->text, "%.*s", (int)sizeof d->text - 1, bad ? e.text : late.text);
+    if (!bad) late.code = 0;
+    d->e = bad ? e : late;
 }
 
 static void tell(struct save *s, const struct save_done *d)
@@ -105,11 +105,7 @@ static void finish(struct save *s)
 static void *writer(void *arg)
 {
     struct save *s = arg;
-    struct err e = {0};
-    if (ckpt_shard_write(s, &e)) {
-        s->mine.code = e.code;
-        snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
-    }
+    ckpt_shard_write(s, &s->mine.e);
     atomic_store(&s->hold.on, false);
     if (s->q.rank == 0) {
         save_reported(s, &s->mine);
@@ -252,9 +248,7 @@ static void staging_make(struct save *s)
 
 static void failed(struct save *s, const struct err *e)
 {
-    struct save_done d = {.step = s->o.step, .code = e->code};
-    snprintf(d.text, sizeof d.text, "%.*s", (int)sizeof d.text - 1, e->text);
-    tell(s, &d);
+    tell(s, &(struct save_done){.step = s->o.step, .e = *e});
 }
 
 void save_begin(struct save *s, const struct order *o)
@@ -285,8 +279,7 @@ void save_begin(struct save *s, const struct order *o)
         err_set(&e, E_OS, "cannot create a thread (ulimit -u, ulimit -v)");
     }
     atomic_store(&s->hold.on, false);
-    s->mine.code = e.code;
-    snprintf(s->mine.text, sizeof s->mine.text, "%.*s", (int)sizeof s->mine.text - 1, e.text);
+    s->mine.e = e;
     if (s->q.rank != 0) { atomic_store(&s->said, true); return; }
     failed(s, &e);
     atomic_store(&s->busy, false);

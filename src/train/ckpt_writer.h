@@ -16,13 +16,13 @@
 #include "exec/exec.h"
 #include "job/job.h"
 
-/* The outcome: code 0, or why there is no checkpoint; unwanted: save_forgo cancelled it. */
+/* The outcome: e.code 0, or why there is no checkpoint; unwanted: save_forgo cancelled it. */
 struct save_done {
-    uint64_t step, bytes, ns; int code; bool unwanted; char name[CKPT_NAME], text[600];
+    uint64_t step, bytes, ns; bool unwanted; char name[CKPT_NAME]; struct err e;
     char score[64]; double value;                         /* of the evaluation, as in the manifest; "": none */
 };
 /* A rank's part, as sent to rank 0. serial: of the order, since a step may be saved more than once. */
-struct saved { uint32_t serial; int32_t rank, code, n; struct ckpt_file file[2]; char text[600]; };
+struct saved { uint32_t serial; int32_t rank, n; struct ckpt_file file[2]; struct err e; };
 
 struct save_request {
     const struct job *job;

@@ -26,11 +26,11 @@ static int recv_orders(struct control *s, struct err *e)
         int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
         const struct order *o = &s->fresh->o;
-        if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)))
+        if (m.n < sizeof *o || (control_is_step(o) && m.n != sizeof *o + (size_t)o->n * sizeof(int64_t)) ||
+            (o->kind == ORDER_ABORT && m.n != sizeof(struct abort_order)))
             return err_set(e, E_INTERNAL, "rank %d heard an order of %zu bytes", s->rank, m.n);
         if (o->kind == ORDER_ABORT) {
-            s->abort_ordered = true;
-            abort_set(o->code, "another rank failed");
+            abort_event(ON_TOLD, &((const struct abort_order *)o)->f);
             return 0;
         }
         memcpy(tasks_at(&s->tasks, s->tasks.n++), s->fresh, s->task_bytes);
@@ -40,14 +40,17 @@ static int recv_orders(struct control *s, struct err *e)
 
 static int recv_reports(struct control *s, struct err *e)
 {
-    struct report r;
-    struct tp_message m = {-1, CONTROL_REPORT, &r, sizeof r};
+    union { struct report r; struct failure_report f; } u;
     for (;;) {
+        struct tp_message m = {-1, CONTROL_REPORT, &u, sizeof u};
         int got = s->tp->ops->recv_msg(s->tp, &m, e);
         if (got <= 0) return got;
-        if (m.n != sizeof r || r.rank <= 0 || r.rank >= s->n)
-            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, r.rank);
-        if (coordinator_report(s, &r, e)) return -1;
+        bool fails = m.n == sizeof u.f;
+        int rank = fails ? u.f.rank : u.r.rank;
+        if ((!fails && m.n != sizeof u.r) || rank <= 0 || rank >= s->n)
+            return err_set(e, E_INTERNAL, "a report of %zu bytes from rank %d", m.n, rank);
+        if (fails) coordinator_failed(s, &u.f);
+        else if (coordinator_report(s, &u.r, e)) return -1;
     }
 }
 
@@ -321,8 +324,9 @@ struct control *control_new(struct tp *tp, const struct job *j)
     s->beat = &s->unwatched;
     s->task_bytes = task_bytes(j);
     s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
+    if (s->order_bytes < sizeof(struct abort_order)) s->order_bytes = sizeof(struct abort_order);
     for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
-    s->fresh = mem_alloc(s->task_bytes);
+    s->fresh = mem_alloc(s->task_bytes + sizeof(struct failure));   /* of an abort_order */
     s->mark.r = mem_alloc(result_bytes(s->n));
     for (int i = 0; i < OPEN_RESULTS; i++) s->open[i] = mem_alloc(result_bytes(s->n));
     s->n_reports = mem_alloc((size_t)s->n * sizeof *s->n_reports);

@@ -32,7 +32,6 @@ struct control {
     size_t piece;                                         /* bytes of a state tensor in one message */
     int n_prefetched;                                     /* how many tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
-    bool abort_ordered;                                            /* worker: rank 0 has ordered the end */
     uint64_t idle_since;                                  /* worker: without a task since then; 0: has one */
     /* Tensors that evaluations bring to rank 0 (job_wants): the rank that has the tensor, its bytes per sample, the
      * tensors of a batch: on rank 0 one for each open result, on that rank one. */
@@ -96,8 +95,14 @@ int eval_gather_send(struct control *s, const struct order *o, struct err *e);
 int eval_gather_take(struct control *s, const struct coordinator *l, struct err *e);
 void eval_gather_open(struct control *s);
 void eval_gather_free(struct control *s);
+/* What a rank that fails sends instead of a report, and rank 0's order to end. */
+struct failure_report { int32_t rank; struct failure f; };
+struct abort_order { struct order o; struct failure f; };
+_Static_assert(sizeof(struct failure_report) != sizeof(struct report), "their size tells them apart");
 /* coordinator.c. Takes a report. 70 if it was not expected. */
 int coordinator_report(struct control *s, const struct report *r, struct err *e);
+/* Takes the failure that another rank reports, or its answer to rank 0's. */
+void coordinator_failed(struct control *s, const struct failure_report *r);
 /* control_fail of rank 0 (coordinator.c) and of other ranks (worker.c). */
 void coordinator_fail(struct control *s, struct err *e);
 void worker_fail(struct control *s, struct err *e);

@@ -1,5 +1,6 @@
 /* Rank 0 of a job: announces orders one step ahead, runs its own part, gathers reports, and ends all ranks when one
  * fails. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,6 @@ static int send_all(struct control *s, const struct order *o, size_t bytes, stru
 
 int coordinator_report(struct control *s, const struct report *r, struct err *e)
 {
-    if (r->code) {
-        if (*r->text) abort_set(r->code, r->text);
-        if (!s->has_failed[r->rank]) s->n_failed++;
-        s->has_failed[r->rank] = true;
-        return 0;
-    }
     uint64_t k = s->n_reports[r->rank];
     if (k >= s->n_opened)
         return err_set(e, E_INTERNAL, "rank %d reports step %llu, which was not ordered", r->rank,
@@ -35,6 +30,13 @@ int coordinator_report(struct control *s, const struct report *r, struct err *e)
     s->ended[k % OPEN_RESULTS] = clock_ns();
     s->n_reports[r->rank]++;
     return 0;
+}
+
+void coordinator_failed(struct control *s, const struct failure_report *r)
+{
+    abort_report(&r->f);
+    if (!s->has_failed[r->rank]) s->n_failed++;
+    s->has_failed[r->rank] = true;
 }
 
 static bool complete(const struct control *s)
@@ -205,17 +207,14 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     return 0;
 }
 
-/* No step or checkpoint is running on any rank. The result has a code if the checkpoint is damaged. */
+/* No step or checkpoint is running on any rank. */
 static int roll_back(struct control *s, const struct coordinator *l, struct err *e)
 {
     struct result *r = s->open[0];
-    struct err damaged;
     r->o = tasks_head(&s->tasks)->o;
     s->awaited_of = UINT64_MAX;
-    if (send_all(s, &r->o, sizeof r->o, e) || control_rollback(s, &damaged, e)) return -1;
-    r->o.code = damaged.code;
+    if (send_all(s, &r->o, sizeof r->o, e) || control_rollback(s, &r->damaged, e)) return -1;
     r->o.n_skipped = exec_past(s->exec).n_skipped;
-    snprintf(r->rep[0].text, sizeof r->rep[0].text, "%.*s", (int)sizeof r->rep[0].text - 1, damaged.text);
     while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();
     l->wake(l->ctx);
     return 0;
@@ -290,22 +289,26 @@ static int turn(struct control *s, const struct coordinator *l, bool *end, struc
     return 0;
 }
 
+static void listen_for(struct control *s, int ms, int most_failed)
+{
+    for (uint64_t end = clock_ns() + DEADLINE_NS(ms); clock_ns() < end && s->n_failed < most_failed; control_pause())
+        control_listen(s);
+}
+
 /* The first cause wins. A rank that lost a neighbour or was stopped does not know the cause. So rank 0 waits for other
  * reports before its own failure counts. It waits for less time than a rank that lost rank 0 (base/deadline.h). */
 void coordinator_fail(struct control *s, struct err *e)
 {
-    struct err none = {0}, first;
-    if (e->code == E_STOPPED || e->code == E_DEVICE)
-        for (uint64_t end = clock_ns() + DEADLINE_NS(DEADLINE_LISTEN); clock_ns() < end;
-             control_pause()) control_listen(s);
-    if (!atomic_load(abort_code())) heartbeat_where(0, e);
-    if (e->code != E_STOPPED) abort_set(e->code ? e->code : E_INTERNAL, e->text);
-    if (shutdown_get(&first)) *e = first;
-    struct order o = {.kind = ORDER_ABORT, .code = e->code};
-    if (send_all(s, &o, sizeof o, &none)) return;
-    bool soon = e->code == E_STOPPED || e->code == E_HANG;
-    uint64_t until = clock_ns() + DEADLINE_NS(soon ? DEADLINE_ANSWER_SHORT : DEADLINE_ANSWER);
-    for (; s->n_failed < s->n - 1 && clock_ns() < until; control_pause()) control_listen(s);
+    struct abort_order m = {.o.kind = ORDER_ABORT};
+    struct err none = {0};
+    abort_request(0, e->code, e->text);
+    if (shutdown_leave() != DO_TELL) return;
+    listen_for(s, shutdown_now().listen, INT_MAX);
+    int ms = shutdown_now().answer;
+    abort_failure(&m.f);
+    if (m.f.e.code == E_DEVICE) abort_event(ON_CAUSE, &m.f);   /* in doubt, and no better cause has come */
+    *e = m.f.e;
+    if (!send_all(s, &m.o, sizeof m, &none)) listen_for(s, ms, s->n - 1);
 }
 
 int coordinator_run(struct control *s, const struct coordinator *l, struct err *e)

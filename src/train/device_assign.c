@@ -7,6 +7,7 @@
 #include "cluster/hosts.h"
 #include "cluster/numa.h"
 #include "cluster/heartbeat.h"
+#include "cluster/shutdown.h"
 #include "train/gpu_headroom.h"
 
 static const char *host_transport(const struct setup *b) { return b->world->one_process ? "local" : "mpi"; }
@@ -235,7 +236,9 @@ int assign_folder(struct setup *b, struct err *e)
 {
     struct world *w = b->world;
     (void)e;
-    if (b->conf->run.evaluate || w->one_process) return 0;
+    if (w->one_process) return 0;
+    if (w->rank != 0) shutdown_run(b->conf->run.directory, false);
+    if (b->conf->run.evaluate) return 0;
     int missing = w->rank && w->host != 0 && access(b->conf->run.directory, F_OK) ? w->rank : w->size;
     int lowest = w->min(w, missing);
     if (w->rank == 0 && lowest < w->size)

@@ -218,6 +218,7 @@ static int create(struct setup *b, struct err *e)
     b->coordinator.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
+    shutdown_run(b->dir.path, true);
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
     if (!b->conf->run.evaluate && class_file_write(&b->dir, b->job.data[DS_TRAIN], e)) return -1;

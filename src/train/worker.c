@@ -72,44 +72,37 @@ static int turn(struct control *s, bool *end, struct err *e)
     return 0;
 }
 
-/* Reports the failure to rank 0, then waits until rank 0 has informed all ranks. Rank 0 prints the line, so it should
- * exit first. */
-static void own_failure(struct control *s, struct err *e)
+/* Waits until rank 0 has informed all ranks. Rank 0 prints the line, so it should exit first. */
+static void order_await(struct control *s, int ms, struct failure *f)
 {
-    struct report r = {.rank = s->rank, .code = e->code};
-    struct err first, none = {0}, again = {0};
+    struct err none = {0}, again = {0};
     struct tp_message m = {0, CONTROL_ORDER, &s->fresh->o, s->order_bytes};
-    uint64_t until = clock_ns() + DEADLINE_NS(DEADLINE_GRACE);
-    if (e->code == atomic_load(abort_code()) && shutdown_get(&first)) *e = first;
-    else heartbeat_where(s->rank, e);                     /* this failure came first */
-    snprintf(r.text, sizeof r.text, "%.*s", (int)sizeof r.text - 1, e->text);
-    heartbeat_bye(e->code, e->text);
-    shutdown_let_kill();
-    if (send_report(s, &r, &none)) return;
+    uint64_t until = clock_ns() + DEADLINE_NS(ms);
     while (clock_ns() < until && !none.code) {
-        s->tp->ops->progress(s->tp, &again);       /* it may fail again, but messages still arrive */
+        s->tp->ops->progress(s->tp, &again);              /* it may fail again, but messages still arrive */
         int got = s->tp->ops->recv_msg(s->tp, &m, &none);
-        if (got > 0 && s->fresh->o.kind == ORDER_ABORT) { e->code = s->fresh->o.code; return; }
+        if (got > 0 && s->fresh->o.kind == ORDER_ABORT) {
+            *f = ((const struct abort_order *)&s->fresh->o)->f;
+            return;
+        }
         if (got == 0) control_pause();
     }
 }
 
-/* Answers an abort; rank 0 waits for the answer before it ends the job. */
-static void obey(struct control *s, struct err *e)
-{
-    struct err none = {0}, first = {0};
-    shutdown_get(&first);
-    struct report r = {.rank = s->rank, .code = first.code};
-    e->code = first.code;
-    heartbeat_bye(e->code, first.text);
-    shutdown_let_kill();
-    if (!send_report(s, &r, &none)) s->tp->ops->progress(s->tp, &none);
-}
-
+/* Reports the failure to rank 0, or answers that this rank knows of rank 0's. */
 void worker_fail(struct control *s, struct err *e)
 {
-    if (s->abort_ordered) obey(s, e);
-    else own_failure(s, e);
+    struct failure_report r = {.rank = s->rank};
+    struct err none = {0};
+    abort_request(s->rank, e->code, e->text);
+    enum shutdown_action what = shutdown_leave();
+    abort_failure(&r.f);
+    heartbeat_bye(&r.f);
+    shutdown_let_kill();
+    bool sent = !s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, &r, sizeof r, &none);
+    if (sent && what == DO_TELL) order_await(s, shutdown_now().order, &r.f);
+    else if (sent) s->tp->ops->progress(s->tp, &none);
+    *e = r.f.e;
 }
 
 int worker_run(struct control *s, struct err *e)

@@ -1,0 +1,71 @@
+#!/bin/sh
+# why.sh: after a failure RUN/why.json says which rank, what it was doing, the status, and whether a restart may help;
+# whichever process ends the job. The next start removes it.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+LIMIT=1
+write_conf run.conf 's/steps = 3/steps = 100000000/; $a service { log_every = 0 }'
+write_conf short.conf '$a service { log_every = 0 }'
+
+field() { sed -n 's/^ *"'"$1"'": "\{0,1\}\([^"]*[^",]\)"\{0,1\},\{0,1\}$/\1/p' "$2/why.json" 2>/dev/null || true; }
+rank_pid() {
+    for p in $(ranks_alive); do
+        ! { tr '\0' '\n' <"/proc/$p/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" || echo "$p"
+    done
+}
+# begin NAME: three ranks in NAME/, in their third step
+begin() {
+    name=$1
+    mpirun_n 3 "$mpstaged" -c run.conf --stages 3 --run-dir "$name" --progress no -o run.hang_timeout=$LIMIT \
+        >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+    for _ in $(seq 1500); do
+        ! grep -qs '"step":3,' "$name/metrics.jsonl" || return 0
+        sleep 0.02
+    done
+}
+# tells TEXT STATUS RANK RESTART: why.json of the last run; RANK "": none is named
+tells() {
+    code=0; wait "$pid" || code=$?
+    nobody_left || true
+    tells_got="$(field status "$name") $(field rank "$name") $(field restart "$name")"
+    why_code=0; "$mpstagectl" why "$name" >"$aside/why" 2>&1 || why_code=$?
+    tells_wanted=0; [ "$4" = true ] || tells_wanted=$2
+    if [ "$tells_got" = "$2 $3 $4" ] && [ "$why_code" -eq "$tells_wanted" ] && [ -n "$(field text "$name")" ] &&
+        [ -n "$(field action "$name")" ] && [ "$(field host "$name")" = "$(hostname)" ]; then ok "$1"
+    else { cat "$aside/err" "$aside/why" "$name/why.json" || true; } 2>&1 | note; not_ok "$1: $tells_got, $why_code"; fi
+}
+
+begin lost; kill -9 "$(rank_pid 1)"
+tells "a rank that was killed: its number" 69 1 true
+check "and what it was doing" grep -qE '^rank 1 on [^ ]+: (stage 1, .* of step [0-9]+|between two steps)$' "$aside/why"
+check "a restart may help" grep -qx 'a restart may help' "$aside/why"
+begin first; kill -9 "$(rank_pid 0)"
+tells "rank 0: another process tells" 69 0 true
+begin stopped; kill -TERM "$(rank_pid 0)"
+tells "a stop" 75 "" true
+begin hung; halt "$(rank_pid 2)"
+tells "a rank that is not responding" 81 2 true
+told=$(sed -n 's/.* of step \([0-9]*\)$/\1/p' "$aside/why")
+check "and its step, if it was in one" [ "$(field step hung)" = "$told" ]
+begin asleep; halt "$(rank_pid 0)"
+tells "rank 0 that is not responding" 81 0 true
+check "which is woken and prints nothing" [ "$(our_lines)" -eq 1 ]
+
+# ---- causes that stay ------------------------------------------------------------------------------------------------
+sed 's/learning_rate = 0.1/learning_rate = 1e6/; s/steps = 3/steps = 30/' short.conf >wild.conf
+name=wild; "$mpstaged" -c wild.conf --run-dir wild --transport local >"$aside/out" 2>"$aside/err" </dev/null & pid=$!
+tells "a loss that is not finite, ranks as threads" 79 0 false
+check "which ends in the same way" grep -qx 'a restart ends in the same way' "$aside/why"
+"$mpstagectl" why wild --json >"$aside/json" || true
+check "--json prints the file" [ "$(tr -d ' \n' <"$aside/json")" = "$(tr -d ' \n' <wild/why.json)" ]
+
+# ---- nothing to tell -------------------------------------------------------------------------------------------------
+job 2 -c short.conf --run-dir stopped --overwrite
+check "a run that succeeds removes it" [ "$code" -eq 0 ] && [ ! -e stopped/why.json ]
+code=0; "$mpstagectl" why stopped >"$aside/out" 2>"$aside/err" || code=$?
+check "then nothing is known" [ "$code" -eq 66 ]
+echo '{"status": "x"}' >stopped/why.json
+code=0; "$mpstagectl" why stopped >"$aside/out" 2>"$aside/err" || code=$?
+check "what is no such file is refused" [ "$code" -eq 65 ]
+refused "what ends before the run directory leaves none" 78 'stages' threads -c short.conf --stages 99 --run-dir none
+tap_done
