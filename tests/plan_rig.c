@@ -35,8 +35,7 @@ struct made made_cut(struct placement_request q, struct graph *g, const struct d
     for (int i = 0; i <= q.n_stages; i++) even[i] = i * m.s->n_groups / q.n_stages;
     if (!q.first_group) q.first_group = even;
     q.buffers = rig_buffers(1);
-    q.sharing.replicas = r.replicas;
-    q.n_levels = plan_levels(r.groups, q.sharing);
+    q.n_levels = plan_levels(r.groups, &q.mesh, q.sharing);
     m.pl = placement_make(&q, &m.e);
     if (m.pl) m.p = plan_make(m.s, m.pl, &r, &m.e);
     return m;
@@ -44,13 +43,13 @@ struct made made_cut(struct placement_request q, struct graph *g, const struct d
 
 struct made made_make(struct graph *g, const struct device *d, int stages, const int *cut, struct plan_request r)
 {
-    return made_cut((struct placement_request){.n_stages = stages, .n_ranks = stages, .first_group = cut}, g, d, r);
+    return made_cut((struct placement_request){.n_stages = stages, .mesh = {{stages}}, .first_group = cut}, g, d, r);
 }
 
 struct made made_on(struct graph *g, const struct device *d, int stages, int ranks, const int *rank_of,
                     struct plan_request r)
 {
-    return made_cut((struct placement_request){.n_stages = stages, .n_ranks = ranks, .rank_of = rank_of}, g, d, r);
+    return made_cut((struct placement_request){.n_stages = stages, .mesh = {{ranks}}, .rank_of = rank_of}, g, d, r);
 }
 
 void made_free(struct made *m)
@@ -63,12 +62,13 @@ void made_free(struct made *m)
 
 void side_make(struct control *x, struct placement_request where, const char *graph, int n, struct plan_request q)
 {
-    *x = (struct control){.n = q.replicas = n};
-    for (q.replica = 0; q.replica < n; q.replica++) {
-        struct made *m = &x->m[q.replica];
+    *x = (struct control){.n = n};
+    where.mesh.size[AXIS_DP] = n;
+    for (q.dp = 0; q.dp < n; q.dp++) {
+        struct made *m = &x->m[q.dp];
         *m = made_cut(where, rig_graph(graph), &rig_plain, q);
         ck_assert_msg(m->p != NULL, "%s", m->e.text);
-        x->p[q.replica] = m->p;
+        x->p[q.dp] = m->p;
     }
 }
 

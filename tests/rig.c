@@ -39,7 +39,7 @@ static int replicas_check(const struct world *w, int k, struct err *e)
 {
     struct plan *all[8];
     for (int i = 0; i < w->q->replicas; i++) all[i] = w->more[i][k];
-    return plan_check_replicas(all, e);
+    return plan_check_dp(all, e);
 }
 
 static int plans_make(struct world *w, struct err *e)
@@ -52,15 +52,15 @@ static int plans_make(struct world *w, struct err *e)
     bool *recompute = mem_alloc((size_t)w->sel->n_groups * sizeof *recompute);
     for (int i = 0; i < w->sel->n_groups; i++) recompute[i] = q->recompute >> i % 8 & 1;
     p.recompute = q->recompute ? recompute : NULL;
-    int n_replicas = p.replicas = q->replicas > 1 ? q->replicas : 1;
-    for (p.replica = 0; !q->no_loss && p.replica < n_replicas; p.replica++)
-        w->more[p.replica][0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
-    p.replica = 0;
+    int n_dp = w->pl->mesh.size[AXIS_DP];
+    for (; !q->no_loss && p.dp < n_dp; p.dp++)
+        w->more[p.dp][0] = plan_make_from(w->sel, w->pl, &p, q->rows, e);
+    p.dp = 0;
     if (!q->no_loss) w->plan[w->n_plans++] = w->more[0][0];
     free(recompute);
     p.recompute = NULL;
     if (!q->no_loss && !w->plan[0]) return -1;
-    if (n_replicas > 1 && (!w->more[n_replicas - 1][0] || replicas_check(w, 0, e))) return -1;
+    if (n_dp > 1 && (!w->more[n_dp - 1][0] || replicas_check(w, 0, e))) return -1;
     for (int i = 0; !q->no_loss && i < w->plan[0]->n_stages; i++)
         w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
     if (!q->evaluate) return 0;
@@ -69,10 +69,10 @@ static int plans_make(struct world *w, struct err *e)
     p.schedule = "forward";
     p.batch = (int)w->c->data.test_samples;
     w->eval = w->n_plans++;
-    for (; p.replica < n_replicas; p.replica++)
-        if (!(w->more[p.replica][w->eval] = plan_make(w->sel, w->pl, &p, e))) return -1;
+    for (; p.dp < n_dp; p.dp++)
+        if (!(w->more[p.dp][w->eval] = plan_make(w->sel, w->pl, &p, e))) return -1;
     w->plan[w->eval] = w->more[0][w->eval];
-    return n_replicas > 1 ? replicas_check(w, w->eval, e) : 0;
+    return n_dp > 1 ? replicas_check(w, w->eval, e) : 0;
 }
 
 /* The text as a file, so that the configured loss is appended as in a real run. assignment: "model.graph=FILE". */
@@ -111,10 +111,10 @@ static int world_make(struct world *w, struct err *e)
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
-    struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .n_ranks = w->n_ranks,
+    struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .mesh = {{w->n_ranks, q->replicas}},
                                       .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c),
-                                      .sharing = {q->replicas, q->bucket, q->shard}};
-    place.n_levels = plan_levels(q->groups, place.sharing);
+                                      .sharing = {q->bucket, q->shard}};
+    place.n_levels = plan_levels(q->groups, &place.mesh, place.sharing);
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);

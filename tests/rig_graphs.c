@@ -28,7 +28,7 @@ void rig_rows(const char *schedule, int n_stages, int n_ranks, const int *rank_o
 struct placement *rig_place(const struct selection *s, int n_stages, const int *cut, int n_state, struct err *e)
 {
     struct placement_request r = {
-        .sel = s, .n_stages = n_stages, .n_ranks = n_stages, .first_group = cut, .buffers = rig_buffers(n_state)};
+        .sel = s, .n_stages = n_stages, .mesh = {{n_stages}}, .first_group = cut, .buffers = rig_buffers(n_state)};
     return placement_make(&r, e);
 }
 

@@ -96,8 +96,9 @@ START_TEST(checker_follows_tied_weights)
         const struct channel *h = &m.p->chan[c];
         bool grad = h->kind == CHAN_PGRAD;
         if (!grad && h->kind != CHAN_PARAM) continue;
-        int from = h->from_rank, to = h->to_rank, sent = action_find(m.p, from, grad ? ACT_SP : ACT_SU, c),
-            got = action_find(m.p, to, grad ? ACT_RP : ACT_RU, c), update = action_find(m.p, to, ACT_O, -1);
+        int from = h->from.at[AXIS_PP], to = h->to.at[AXIS_PP];
+        int sent = action_find(m.p, from, grad ? ACT_SP : ACT_SU, c);
+        int got = action_find(m.p, to, grad ? ACT_RP : ACT_RU, c), update = action_find(m.p, to, ACT_O, -1);
         struct act *row = m.p->row[from], first = row[sent];
         int len = m.p->row_n[from];
         memmove(row + sent, row + sent + 1, (size_t)(len - sent - 1) * sizeof *row);

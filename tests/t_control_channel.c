@@ -141,7 +141,7 @@ static struct graph graph = {.param = param, .n_params = PARAMS};
 static struct state_row state[PARAMS];
 static int rank_of[RANKS] = {0, 1, 2};
 static struct placement placement = {
-    .n_stages = RANKS, .n_ranks = RANKS, .map.rank_of = rank_of, .state = state, .n_state = PARAMS};
+    .mesh = {{RANKS, 1}}, .n_stages = RANKS, .map.rank_of = rank_of, .state = state, .n_state = PARAMS};
 static struct conf conf;
 static struct ckpt head = {.numerics = "n", .config = "c"};
 static struct job job = {.conf = &conf,

@@ -56,7 +56,7 @@ static void homes_are_one(const struct made *m, const char *what)
 {
     const struct plan *p = m->p;
     size_t params[8] = {0};
-    for (int i = 0; i < p->n_chan; i++) ck_assert_int_ne(p->chan[i].from_rank, p->chan[i].to_rank);
+    for (int i = 0; i < p->n_chan; i++) ck_assert_int_ne(p->chan[i].from.at[AXIS_PP], p->chan[i].to.at[AXIS_PP]);
     for (int t = 0; t < m->g->n_tensors; t++)
         for (int r = 0; r < p->n_ranks; r++) {
             const struct place *x = NULL;
@@ -171,11 +171,11 @@ START_TEST(homes_are_checked)
     for (int r = 0; r < m.p->n_ranks; r++)
         for (int i = 0; i < m.pl->n_state; i++) shared += state_is_checked(&m, r, &m.pl->state[i]);
     for (int i = 0; i < m.p->n_chan; i++) {
-        int was = m.p->chan[i].to_rank;
-        m.p->chan[i].to_rank = m.p->chan[i].from_rank;
+        int was = m.p->chan[i].to.at[AXIS_PP];
+        m.p->chan[i].to.at[AXIS_PP] = m.p->chan[i].from.at[AXIS_PP];
         e.code = 0;
         ck_assert(plan_check(m.p, &e) && says(e.text, "to itself"));
-        m.p->chan[i].to_rank = was;
+        m.p->chan[i].to.at[AXIS_PP] = was;
     }
     for (int i = 0; i < m.p->n_cls; i++) {              /* what another stage's action reads, it must name */
         for (int r = 0; r < m.p->n_ranks; r++)

@@ -192,7 +192,7 @@ START_TEST(bytes_of_replicas)
     for (int k = 0; k < 2; k++) {
         m[k] = make("partition = balanced stages = 2", 2);
         m[k].r.groups = 2;
-        m[k].r.replicas = k + 1;
+        m[k].q.mesh.size[AXIS_DP] = k + 1;
         m[k].q.plan = &m[k].r;
         ck_assert_msg(!part_model_make(&m[k].q, &p[k], &e), "%s", e.text);
         ck_assert_msg(!part_model_count(&m[k].q, true, &p[k], &e), "%s", e.text);
@@ -257,7 +257,7 @@ START_TEST(stages_of_two_ranks)
     snprintf(text, sizeof text, "partition = %s stages = 4 schedule = gpipe max_memory = {120MB, 240MB}",
              chunked[_i / 2]);
     struct made m = make(text, 4);
-    m.q.n_ranks = 2;
+    m.q.mesh.size[AXIS_PP] = 2;
     m.q.rank_of = _i % 2 ? told : NULL;
     ck_assert_msg(!cut(&m, at, &e) && !part_model_make(&m.q, &p, &e), "%s", e.text);
     struct placement *pl = part_place(&m.q, at, &e);
@@ -357,9 +357,10 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct plan_request r = {.mode = PLAN_TRAIN,
                              .schedule = schedule_for(seed, p, ranks), .cost = k, .batch = 7,
                              .split = 2 + (int)(seed % 2), .backward = backwards[seed % 3], .batch_norm = STATS_MICRO,
-                             .groups = 2, .replicas = 1 + (int)(seed / 4 % 2)};
+                             .groups = 2};
+    int n_dp = 1 + (int)(seed / 4 % 2);
     k->latency_ns = next_random(&x) % 40;
-    k->bytes_per_ns = r.replicas > 1 ? 100 : 1;          /* so that sums over replicas hide nothing */
+    k->bytes_per_ns = n_dp > 1 ? 100 : 1;          /* so that sums over replicas hide nothing */
     for (int ph = 0; ph < PH_COUNT; ph++)
         for (int i = 0; i < s->n_groups; i++) *cost_cell(k, 0, (enum phase)ph, i) = 10 + next_random(&x) % 90;
     if (seed % 5 == 0) {                                 /* devices of unequal speed */
@@ -370,7 +371,7 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct part_found what;
     for (int i = 0; i < p; i++) rank_of[i] = sched_rank_of(sched_find(r.schedule), i, ranks);
     struct part_request q = {
-        .sel = s, .cost = k, .plan = &r, .n_stages = p, .n_ranks = ranks < p ? ranks : 0, .rank_of = rank_of,
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .mesh = {{ranks < p ? ranks : 0, n_dp}}, .rank_of = rank_of,
         .buffers = rig_buffers((int)(seed % 3)), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);

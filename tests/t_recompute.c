@@ -41,7 +41,7 @@ static void network(struct made *m, const char *model, const char *loss, int sta
     m->k = cost_estimate(m->s);
     for (int i = 0; i <= stages; i++) cut[i] = i * m->s->n_groups / stages;
     m->pl = placement_make(
-        &(struct placement_request){.sel = m->s, .n_stages = stages, .n_ranks = stages, .first_group = cut}, &m->e);
+        &(struct placement_request){.sel = m->s, .n_stages = stages, .mesh = {{stages}}, .first_group = cut}, &m->e);
 }
 
 static void resnet(struct made *m, int stages)

@@ -30,7 +30,7 @@ static struct placement_request way_place(const struct way *w, struct sharing x)
 {
     static int rank_of[4];
     way_map(w, rank_of);
-    return (struct placement_request){.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = x};
+    return (struct placement_request){.n_stages = w->stages, .mesh = {{w->ranks}}, .rank_of = rank_of, .sharing = x};
 }
 
 static struct made way_make(const struct way *w, struct plan_request q)
@@ -105,7 +105,7 @@ START_TEST(blocks_are_added_as_a_tree)
                 for (int s = 0; s < way->stages; s++)
                     sure(played(m.p, s, ACT_B, x) == want && played(m.p, s, ACT_W, x) == want,
                          "%d micro-batches, %d blocks, bundles of %d: another sum", n, g, bundle);
-                int levels = plan_levels(g, (struct sharing){0});
+                int levels = plan_levels(g, &(struct mesh){{1, 1}}, (struct sharing){0});
                 sure(m.p->n_levels <= levels, "%d levels", m.p->n_levels);
                 sure(m.pl->grad_bytes[0] == (size_t)levels * m.pl->level_bytes[0], "bytes");
                 made_free(&m);
@@ -170,7 +170,7 @@ START_TEST(gradients_go_when_they_are_final)
             const struct sharing *all[] = {&at_once, &apart, &shared_at_once, &shared_apart};
             struct control x;
             side_make(&x, way_place(&ways[_i], *all[how]), rig_skip, n, q);
-            ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+            ck_assert_msg(!plan_check_dp(x.p, &e), "%s", e.text);
             for (int r = 0; r < n && ways[_i].stages == ways[_i].ranks; r++) {
                 int pieces = x.p[r]->stage[0].n_pieces;
                 ck_assert_int_eq(pieces > 1, all[how]->bucket > 0);
@@ -200,14 +200,14 @@ START_TEST(wrong_exchanges_are_found)
     int early = 0, pieces = 0;
     q.groups = 4;
     side_make(&x, way_place(&ways[_i], apart), rig_skip, 2, q);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++)
         for (int i = 1; i < x.p[0]->row_n[r]; i++) {
             struct act *a = &x.p[0]->row[r][i];
             bool goes = a->op == ACT_SG || a->op == ACT_RG;
             if (goes && a[-1].piece && ways[_i].stages == ways[_i].ranks) {
                 rows_swap(a - 1, a);
-                sure(plan_check_replicas(x.p, NULL), "rank %d, action %d of kind %d", r, i - 1, a[-1].op);
+                sure(plan_check_dp(x.p, NULL), "rank %d, action %d of kind %d", r, i - 1, a[-1].op);
                 rows_swap(a - 1, a);
                 early++;
             }
@@ -224,10 +224,10 @@ START_TEST(wrong_exchanges_are_found)
     for (int c = 0; c < x.p[0]->n_chan; c++) {
         if (!x.p[0]->chan[c].bucket) continue;
         for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket += 1;
-        sure(plan_check_replicas(x.p, NULL), "channel %d", c);
+        sure(plan_check_dp(x.p, NULL), "channel %d", c);
         for (int r = 0; r < 2; r++) x.p[r]->chan[c].bucket -= 1;
     }
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     control_free(&x);
 }
 END_TEST
@@ -240,14 +240,14 @@ START_TEST(exchanges_wait_for_tied_gradients)
     struct control x;
     int late = 0, others = 0;
     q.groups = 2;
-    side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
+    side_make(&x, (struct placement_request){.n_stages = 3, .mesh = {{3}}, .sharing = apart}, rig_tied, 2, q);
     struct plan **p = x.p;
-    ck_assert(!plan_check_replicas(p, NULL));
+    ck_assert(!plan_check_dp(p, NULL));
     for (int c = 0; c < p[0]->n_chan; c++) {
         if (!p[0]->chan[c].bucket) continue;
         if (!p[0]->chan[c].late) { others++; continue; }
         for (int r = 0; r < 2; r++) p[r]->chan[c].late = false;
-        sure(plan_check_replicas(p, NULL), "channel %d", c);
+        sure(plan_check_dp(p, NULL), "channel %d", c);
         for (int r = 0; r < 2; r++) p[r]->chan[c].late = true;
         late++;
     }
@@ -270,8 +270,8 @@ START_TEST(pieces_have_an_end)
     struct err e = {0};
     struct control x;
     q.groups = 2;
-    side_make(&x, (struct placement_request){.n_stages = 2, .n_ranks = 2, .sharing = apart}, t.s, 2, q);
-    ck_assert_msg(!plan_check_replicas(x.p, &e), "%s", e.text);
+    side_make(&x, (struct placement_request){.n_stages = 2, .mesh = {{2}}, .sharing = apart}, t.s, 2, q);
+    ck_assert_msg(!plan_check_dp(x.p, &e), "%s", e.text);
     ck_assert_int_eq(x.p[0]->stage[0].n_pieces, UINT8_MAX);
     control_free(&x);
     text_free(&t);
@@ -282,8 +282,9 @@ END_TEST
 START_TEST(ways_share_no_link)
 {
     struct plan_request q = rig_request("1f1b", 8, 2, BACKWARD_AUTO);
-    q.groups = q.replicas = 2;
-    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 2, NULL, q);
+    q.groups = 2;
+    struct placement_request where = {.n_stages = 2, .mesh = {{2, 2}}};
+    struct made m = made_cut(where, rig_graph(rig_skip), &rig_plain, q);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     struct cost *k = cost_estimate(m.s);
     k->bytes_per_ns = 0.001;
@@ -291,7 +292,7 @@ START_TEST(ways_share_no_link)
     struct sim_wire way[2][2] = {0};                     /* of each rank, from each replica */
     for (int i = 0; i < s->n_wires; i++) {
         const struct channel *c = &m.p->chan[s->wire[i].chan];
-        if (c->kind == CHAN_SUM) way[c->from_rank][c->from_replica] = s->wire[i];
+        if (c->kind == CHAN_SUM) way[c->from.at[AXIS_PP]][c->from.at[AXIS_DP]] = s->wire[i];
     }
     for (int r = 0; r < 2; r++)
         for (int i = 0; i < 2; i++)
@@ -314,9 +315,10 @@ START_TEST(many_channels)
     }
     text_add(&t, "flat = flatten(n%d)\nloss = mse(flat, labels)\nloss loss\noutput flat\n", STAGES - 1);
     struct plan_request q = rig_request("1f1b", REPLICAS, 1, BACKWARD_AUTO);
-    q.groups = q.replicas = REPLICAS;
-    q.replica = 1;
-    struct made m = made_make(rig_graph(t.s), &rig_plain, STAGES, NULL, q);
+    q.groups = REPLICAS;
+    q.dp = 1;
+    struct placement_request where = {.n_stages = STAGES, .mesh = {{STAGES, REPLICAS}}};
+    struct made m = made_cut(where, rig_graph(t.s), &rig_plain, q);
     ck_assert_msg(m.p != NULL, "%s", m.e.text);
     ck_assert(m.p->n_chan > 32768);
     made_free(&m);

@@ -22,7 +22,8 @@ static struct placement_request way_place(int way)
     static int rank_of[4];
     const struct way *w = &ways[way];
     for (int i = 0; i < w->stages; i++) rank_of[i] = sched_rank_of(sched_find(w->schedule), i, w->ranks);
-    return (struct placement_request){.n_stages = w->stages, .n_ranks = w->ranks, .rank_of = rank_of, .sharing = apart};
+    return (struct placement_request){
+        .n_stages = w->stages, .mesh = {{w->ranks}}, .rank_of = rank_of, .sharing = apart};
 }
 
 /* Bytes of rows of a kind that a replica's rank has; all of what has a place there, or what it speaks for. */
@@ -30,7 +31,7 @@ static size_t row_bytes(const struct placement *pl, enum state_kind kind, int re
 {
     size_t bytes = 0;
     for (int i = 0; i < pl->n_state; i++)
-        if (pl->state[i].kind == kind && pl->state[i].trained && pl->state[i].replica == replica)
+        if (pl->state[i].kind == kind && pl->state[i].trained && pl->state[i].shard.at == replica)
             bytes += pl->state[i].bytes;
     return bytes;
 }
@@ -43,30 +44,30 @@ START_TEST(weights_are_shared_out)
     struct plan_request q = rig_request("1f1b", 16, 1, BACKWARD_AUTO);
     q.groups = 8;
     size_t alone = 0, weight = 4 * 4 * sizeof(float);   /* of rig_chain; biases are smaller */
-    for (q.replicas = 1; q.replicas <= 8; q.replicas *= 2)
+    for (int n = 1; n <= 8; n *= 2)
         for (int how = 0; how < 2; how++) {
-            struct placement_request where = {.n_stages = 1, .n_ranks = 1,
+            struct placement_request where = {.n_stages = 1, .mesh = {{1, n}},
                                               .sharing = {.bucket = how ? 300 : 0, .weights = true}};
             struct made m = made_cut(where, rig_chain(32), &rig_plain, q);
             ck_assert_msg(m.p != NULL, "%s", m.e.text);
             size_t most = 0, all = 0;
-            for (int r = 0; r < q.replicas; r++) {
-                size_t n = row_bytes(m.pl, STATE_OPTIMIZER, r);
-                ck_assert_uint_eq(n, row_bytes(m.pl, STATE_WEIGHT, r));
-                if (n > most) most = n;
-                all += n;
+            for (int r = 0; r < n; r++) {
+                size_t bytes = row_bytes(m.pl, STATE_OPTIMIZER, r);
+                ck_assert_uint_eq(bytes, row_bytes(m.pl, STATE_WEIGHT, r));
+                if (bytes > most) most = bytes;
+                all += bytes;
             }
-            if (q.replicas == 1) alone = all;
+            if (n == 1) alone = all;
             ck_assert_uint_eq(all, alone);
             ck_assert_uint_eq(m.pl->state_bytes[0], most);
             ck_assert_uint_eq(m.pl->update_bytes[0], most);
-            ck_assert_uint_le(most, alone / (size_t)q.replicas + 3 * weight);
+            ck_assert_uint_le(most, alone / (size_t)n + 3 * weight);
             struct cost *k = cost_estimate(m.s);          /* an update that is most of a step */
             k->optimizer_ns_per_byte = 1000;
             k->bytes_per_ns = 1e9;
             struct sim *sim = plan_simulate(m.p, k, &m.e);
             ck_assert_msg(sim != NULL, "%s", m.e.text);
-            sure(plan_bound(m.p, k) <= sim->wall_ns * (1 + 1e-9), "%d replicas: beats its bound", q.replicas);
+            sure(plan_bound(m.p, k) <= sim->wall_ns * (1 + 1e-9), "%d replicas: beats its bound", n);
             sim_free(sim);
             cost_free(k);
             made_free(&m);
@@ -82,7 +83,7 @@ START_TEST(wrong_shares_are_found)
     int sends = 0, owned = 0;
     q.groups = 4;
     side_make(&x, way_place(_i), rig_skip, 4, q);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++) {
         struct act *row = x.p[1]->row[r];
         int n = x.p[1]->row_n[r], update = 0;
@@ -96,7 +97,7 @@ START_TEST(wrong_shares_are_found)
             memmove(row + update, row + update + 1, (size_t)(i - update) * sizeof *row);
             memmove(row + i, row + i + 1, (size_t)(n - i - 1) * sizeof *row);
             x.p[1]->row_n[r]--;
-            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: left out", r, i);
+            sure(plan_check_dp(x.p, NULL), "rank %d, action %d: left out", r, i);
             x.p[1]->row_n[r]++;
             memmove(row + i + 1, row + i, (size_t)(n - i - 1) * sizeof *row);
             row[i] = post;
@@ -104,24 +105,24 @@ START_TEST(wrong_shares_are_found)
         }
     }
     for (int i = 0; i < x.m[0].g->n_params; i++) {
-        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].replica ^= 1;
-        sure(plan_check_replicas(x.p, NULL), "%s is another replica's", x.m[0].pl->state[i].name);
-        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].replica ^= 1;
+        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].shard.at ^= 1;
+        sure(plan_check_dp(x.p, NULL), "%s is another replica's", x.m[0].pl->state[i].name);
+        for (int r = 0; r < 4; r++) x.m[r].pl->state[i].shard.at ^= 1;
         struct state_row *beside = &x.m[1].pl->state[x.m[1].g->n_params + i];   /* all are trained, one buffer each */
-        beside->replica ^= 1;
+        beside->shard.at ^= 1;
         sure(plan_check(x.p[1], NULL), "%s is another replica's", beside->name);
-        beside->replica ^= 1;
+        beside->shard.at ^= 1;
         owned++;
     }
     for (int c = 0; c < x.p[0]->n_chan; c++) {
         if (x.p[0]->chan[c].kind != CHAN_WEIGHT) continue;
         for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample -= 32;
-        sure(plan_check_replicas(x.p, NULL), "channel %d has a part of a weight", c);
+        sure(plan_check_dp(x.p, NULL), "channel %d has a part of a weight", c);
         for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample += 32;
     }
     ck_assert_int_gt(sends, 0);
     ck_assert_int_gt(owned, 0);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     control_free(&x);
 }
 END_TEST
@@ -133,20 +134,20 @@ START_TEST(tied_copies_wait_for_weights)
     struct control x;
     int found = 0;
     q.groups = 2;
-    side_make(&x, (struct placement_request){.n_stages = 3, .n_ranks = 3, .sharing = apart}, rig_tied, 2, q);
+    side_make(&x, (struct placement_request){.n_stages = 3, .mesh = {{3}}, .sharing = apart}, rig_tied, 2, q);
     struct plan **p = x.p;
-    ck_assert(!plan_check_replicas(p, NULL));
+    ck_assert(!plan_check_dp(p, NULL));
     for (int r = 0; r < 6; r++) {
         struct act *row = p[r / 3]->row[r % 3];
         int update = 0, send = 0;
         while (row[update].op != ACT_O) update++;
         while (send < p[r / 3]->row_n[r % 3] && row[send].op != ACT_SU) send++;
         if (send == p[r / 3]->row_n[r % 3]) continue;
-        bool mine = x.m[0].pl->state[p[0]->chan[row[send].chan].param].replica == r / 3;
+        bool mine = x.m[0].pl->state[p[0]->chan[row[send].chan].param].shard.at == r / 3;
         struct act post = row[send];
         memmove(row + update + 2, row + update + 1, (size_t)(send - update - 1) * sizeof *row);
         row[update + 1] = post;
-        sure((plan_check_replicas(p, NULL) != 0) == !mine, "replica %d", r / 3);
+        sure((plan_check_dp(p, NULL) != 0) == !mine, "replica %d", r / 3);
         memmove(row + update + 1, row + update + 2, (size_t)(send - update - 1) * sizeof *row);
         row[send] = post;
         found++;
@@ -182,7 +183,7 @@ START_TEST(loans_come_back)
     where.sharing.weights = false;
     q.groups = 2;
     side_make(&x, where, rig_skip, 2, q);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     struct act *row = x.p[0]->row[0];
     int first = act_find(x.p[0], ACT_G), second = first + 1, norms = act_find(x.p[0], ACT_N);
     while (second < norms && row[second].op != ACT_G) second++;
@@ -190,10 +191,10 @@ START_TEST(loans_come_back)
     struct act a = row[first];
     row[first] = row[second], row[second] = a;
     e = (struct err){0};
-    sure(plan_check_replicas(x.p, &e) && strstr(e.text, "something else came first"), "in another order: \"%s\"",
+    sure(plan_check_dp(x.p, &e) && strstr(e.text, "something else came first"), "in another order: \"%s\"",
          e.text);
     a = row[first], row[first] = row[second], row[second] = a;
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     control_free(&x);
 }
 END_TEST
@@ -209,7 +210,7 @@ START_TEST(wrong_totals_are_found)
     q.groups = 4;
     where.sharing = (struct sharing){.bucket = 1, .by_transport = true};
     side_make(&x, where, rig_skip, 4, q);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     for (int r = 0; r < ways[_i].ranks; r++) {
         struct act *row = x.p[1]->row[r];
         int n = x.p[1]->row_n[r], norm = 0, before = -1;
@@ -222,17 +223,17 @@ START_TEST(wrong_totals_are_found)
             sure(plan_check(x.p[1], NULL), "rank %d, action %d: behind the norms", r, i);
             act_move(row, norm, i);
             act_move(row, i, 0);
-            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: before there are gradients", r, i);
+            sure(plan_check_dp(x.p, NULL), "rank %d, action %d: before there are gradients", r, i);
             act_move(row, 0, i);
             act_move(row, i, n - 1);
             x.p[1]->row_n[r]--;
-            sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: left out", r, i);
+            sure(plan_check_dp(x.p, NULL), "rank %d, action %d: left out", r, i);
             x.p[1]->row_n[r]++;
             act_move(row, n - 1, i);
             if (before >= 0) {
                 int chan = row[i].chan;
                 row[i].chan = row[before].chan, row[before].chan = chan;
-                sure(plan_check_replicas(x.p, NULL), "rank %d, action %d: in another order", r, i);
+                sure(plan_check_dp(x.p, NULL), "rank %d, action %d: in another order", r, i);
                 row[before].chan = row[i].chan, row[i].chan = chan;
                 swapped++;
             }
@@ -243,12 +244,12 @@ START_TEST(wrong_totals_are_found)
     for (int c = 0; c < x.p[0]->n_chan; c++) {
         if (x.p[0]->chan[c].kind != CHAN_ALL) continue;
         for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample -= 16;
-        sure(plan_check_replicas(x.p, NULL), "channel %d lacks a part of a gradient", c);
+        sure(plan_check_dp(x.p, NULL), "channel %d lacks a part of a gradient", c);
         for (int r = 0; r < 4; r++) x.p[r]->chan[c].bytes_per_sample += 16;
     }
     ck_assert_int_gt(n_totals, ways[_i].ranks);
     ck_assert_int_gt(swapped, 0);
-    ck_assert(!plan_check_replicas(x.p, NULL));
+    ck_assert(!plan_check_dp(x.p, NULL));
     control_free(&x);
 }
 END_TEST

@@ -31,7 +31,7 @@ static struct made place_on(const char *text, const struct device *d, int stages
     int cut[9];
     m.s = select_make(m.g, d, 4, &m.e);
     for (int i = 0; i <= stages; i++) cut[i] = i * m.s->n_groups / stages;
-    m.pl = placement_make(&(struct placement_request){.sel = m.s, .n_stages = stages, .n_ranks = ranks,
+    m.pl = placement_make(&(struct placement_request){.sel = m.s, .n_stages = stages, .mesh = {{ranks}},
                                                       .first_group = cut, .buffers = rig_buffers(2)}, &m.e);
     ck_assert_msg(m.pl != NULL, "%s", m.e.text);
     return m;
@@ -77,7 +77,8 @@ START_TEST(averages_are_rows)
     int cut[5];
     s = select_make(g, &rig_plain, 4, &e);
     for (int i = 0; i <= 4; i++) cut[i] = i * s->n_groups / 4;
-    struct placement_request r = {.sel = s, .n_stages = 4, .n_ranks = 2, .first_group = cut, .buffers = rig_buffers(1)};
+    struct placement_request r = {
+        .sel = s, .n_stages = 4, .mesh = {{2}}, .first_group = cut, .buffers = rig_buffers(1)};
     r.buffers.average = true;
     struct placement *pl = placement_make(&r, &e);
     ck_assert_msg(pl != NULL, "%s", e.text);

@@ -68,14 +68,15 @@ static void version_text(struct text *out)
     }
 }
 
-/* Bytes of optimizer state on a replica; if replicas shard it, on the one that has most. */
+/* Bytes of optimizer state of a pipeline; if it is sharded, of the one that has most. */
 static uint64_t optimizer_bytes(const struct placement *pl)
 {
     uint64_t most = 0;
-    for (int k = 0; k < pl->sharing.replicas; k++) {
+    for (int k = 0; k < pl->mesh.size[AXIS_DP]; k++) {
+        struct mesh_coord c = {{[AXIS_DP] = k}};
         uint64_t sum = 0;
         for (int i = 0; i < pl->n_state; i++)
-            if (pl->state[i].kind == STATE_OPTIMIZER && (!pl->sharing.weights || pl->state[i].replica == k))
+            if (pl->state[i].kind == STATE_OPTIMIZER && shard_has(pl->state[i].shard, c))
                 sum += state_plain_bytes(&pl->state[i]);
         if (sum > most) most = sum;
     }

@@ -16,7 +16,7 @@
 #include "conf/words.h"
 
 #define CONF_LIST 16                                    /* longest list */
-enum { MAX_REPLICAS = 64 };
+enum { MAX_DP = 64 };
 struct conf_ints { int n; int64_t v[CONF_LIST]; };
 struct conf_reals { int n; double v[CONF_LIST]; };
 struct conf_texts { int n; const char *v[CONF_LIST]; };

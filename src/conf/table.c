@@ -397,7 +397,7 @@ const struct opt opt_table[] = {
      .text = "layers to recompute in any case; a name includes everything below it"},
     {"pipeline.recompute_stages", OPT_INTS, AT(pipeline.recompute_stages), NULL, 0, 4095,
      .text = "stages, from 0, to recompute in any case"},
-    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, MAX_REPLICAS,
+    {"pipeline.replicas", OPT_INT, AT(pipeline.replicas), "1", 1, MAX_DP,
      .text = "copies of the pipeline that share each batch (data parallelism), a power of two that divides "
              "train.gradient_groups; needs that many times the ranks, on GPUs one each"},
     {"pipeline.bucket_kib", OPT_INT, AT(pipeline.bucket_kib), "4096", 0, 1 << 30,

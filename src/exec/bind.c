@@ -40,12 +40,12 @@ static void regions_size(struct exec *s)
     }
 }
 
-/* Puts parameters and gradients where other replicas of this host can read them, if there is such memory. Both begin at
+/* Puts parameters and gradients where other ranks of this host can read them, if there is such memory. Both begin at
  * whole pages. */
 static void window_open(struct exec *s)
 {
     const size_t page = 4096, param = (s->param.bytes + page - 1) / page * page;
-    bool lends = s->q.pl->sharing.replicas > 1 && s->q.conf->pipeline.read_in_place && !s->ops->stream;
+    bool lends = s->q.pl->mesh.size[AXIS_DP] > 1 && s->q.conf->pipeline.read_in_place && !s->ops->stream;
     if (!lends || !s->tp->ops->window || !(s->window = s->tp->ops->window(s->tp, param + s->grad.bytes))) return;
     s->param.at = s->window;
     s->grad.at = s->window + param;
@@ -78,7 +78,7 @@ static void micro_list(struct bound *b)
 {
     const struct plan *p = b->p;
     b->micro_n = mem_alloc((size_t)((p->req.batch - 1) / p->req.split + 1) * sizeof *b->micro_n);
-    for (int r = 0; r < p->req.replicas; r++)
+    for (int r = 0; r < p->pl->mesh.size[AXIS_DP]; r++)
         for (int i = 0; i < p->part[r].n_micro; i++) b->micro_n[b->n_micro++] = p->part[r].micro_n[i];
 }
 

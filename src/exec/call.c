@@ -76,7 +76,7 @@ static int call_run(struct exec *s, struct bound *b, const struct kop *k, const 
     if (exec_aborted(s, e) || meter_call_begin(s, k, a, e) || kop_run(s, b, k, a, e)) return -1;
     meter_call_end(s, k, a);
     beat_moves(s);
-    bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->req.replicas == 1;
+    bool last = a->mb == b->p->n_mb - 1 && b->p->n_levels == 1 && b->p->pl->mesh.size[AXIS_DP] == 1;
     if (!s->ops->stream && last && norms_early(s, k, e)) return -1;
     /* also with nothing posted: here the rank receives another rank's failure */
     if (exec_progress(s, e)) return -1;

@@ -21,7 +21,7 @@ static void uses_of(const struct exec *s, const struct plan *p, struct tp_use *u
         const struct channel *c = &p->chan[a->chan];
         bool send = act_info[a->op].kind == KIND_SEND;
         int known = *n;
-        int peer = c->kind == CHAN_ALL ? TP_ALL : channel_tp_rank(s, c, send);
+        int peer = c->kind == CHAN_ALL ? TP_ALL : tp_rank_of(s, send ? c->to : c->from);
         struct tp_use *u = use_find(use, n, peer, send || peer == TP_ALL);
         if (*n > known) count[known] = 0;
         int posts = ++count[u - use];
@@ -36,20 +36,20 @@ static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
 {
     for (int i = 0; i < 4; i++) {
         int peer = i < 2 ? s->rank - 1 : s->rank + 1;
-        if (peer < 0 || peer >= s->q.pl->n_ranks) continue;
-        struct tp_use *u = use_find(use, n, tp_rank_of(s, exec_replica(s), peer), i % 2);
+        if (peer < 0 || peer >= s->q.pl->mesh.size[AXIS_PP]) continue;
+        struct tp_use *u = use_find(use, n, tp_rank_along(s, AXIS_PP, peer), i % 2);
         if (!u->posts) u->posts = 1;
         if (u->bytes < LINK_LARGE) u->bytes = LINK_LARGE;
     }
 }
 
-/* This rank in all replicas. */
+/* All ranks along AXIS_DP through this one. */
 static void members_find(const struct exec *s, int *member, struct tp_use *use, int n)
 {
-    int replicas = s->q.pl->sharing.replicas;
-    for (int r = 0; r < replicas; r++) member[r] = tp_rank_of(s, r, s->rank);
+    int members = s->q.pl->mesh.size[AXIS_DP];
+    for (int i = 0; i < members; i++) member[i] = tp_rank_along(s, AXIS_DP, i);
     for (int i = 0; i < n; i++)
-        if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = replicas;
+        if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = members;
 }
 
 /* Sets `with` for the peers, in the transport's numbers, of the plan's messages that may be lent. Returns the bytes of
@@ -62,7 +62,7 @@ static size_t lending(const struct exec *s, const struct plan *p, bool *with)
         const struct channel *c = act_is_post(a->op) ? &p->chan[a->chan] : NULL;
         if (!c || !channel_lends(c->kind)) continue;
         bool comes = act_info[a->op].kind == KIND_RECV;
-        int peer = channel_tp_rank(s, c, !comes);
+        int peer = tp_rank_of(s, comes ? c->from : c->to);
         with[peer] = true;
         if (comes && s->tp->ops->reads(s->tp, peer)) bytes += act_bytes(p, a);
     }
@@ -82,7 +82,7 @@ static size_t lending_most(const struct exec *s, bool *with)
 
 static int windows_meet(struct exec *s, struct err *e)
 {
-    if (s->q.pl->sharing.replicas < 2 || !s->tp->ops->meet || !s->q.conf->pipeline.read_in_place) return 0;
+    if (s->q.pl->mesh.size[AXIS_DP] < 2 || !s->tp->ops->meet || !s->q.conf->pipeline.read_in_place) return 0;
     bool *with = mem_alloc((size_t)s->tp->ops->size(s->tp) * sizeof *with);
     lending_most(s, with);
     int bad = s->tp->ops->meet(s->tp, with, e);
@@ -95,7 +95,7 @@ int exec_connect(struct exec *s, struct err *e)
 {
     if (!s->ops->stream && windows_meet(s, e)) return -1;
     if (!s->ops->stream || !s->tp->ops->attach) return 0;
-    int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_REPLICAS];
+    int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_DP];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
     int *count = mem_alloc((size_t)links * sizeof *count);
     for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);

@@ -5,7 +5,7 @@
 #include "exec/exec_int.h"
 #include "plan/cost.h"
 
-/* Bytes that this rank sends and receives in a step; in_place: without those that replicas read in place. */
+/* Bytes that this rank sends and receives in a step; in_place: without those that are read in place. */
 static double posted_bytes(const struct plan *p, int rank, bool in_place)
 {
     double sum = 0;
@@ -128,7 +128,7 @@ int costs_gather(struct exec *s, int first, const struct spent *mine, struct cos
 /* A sum over ranks makes each measurement known to all. */
 int costs_links_measure(struct exec *s, struct cost *k, struct err *e)
 {
-    int n = s->q.pl->n_ranks;
+    int n = s->q.pl->mesh.size[AXIS_PP];
     struct cost *guess = cost_estimate(s->q.sel);
     k->latency_ns = n > 1 ? 0 : guess->latency_ns;
     k->bytes_per_ns = guess->bytes_per_ns;

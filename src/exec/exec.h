@@ -53,7 +53,7 @@ struct report {
     uint64_t ns[ACC_COUNT], total_ns;
     /* gradients that were added to others, and the time; 0 on devices, where it is unknown */
     uint64_t sum_bytes, sum_ns;
-    /* bytes copied out of other replicas' memory, and the time */
+    /* bytes copied out of other pipelines' memory, and the time */
     uint64_t read_bytes, read_ns;
     /* since the previous step: waits for the next order, reports, evaluation */
     uint64_t idle_ns;
@@ -126,8 +126,8 @@ struct exec_request {
     int unit;                                            /* index of the device on this host; 0 if there is only one */
     struct tp *tp; struct exec_control control;
     /* rank: of the plan, whose row runs here. tp_rank: the transport's rank of each of the plan's ranks, first those of
-     * the first replica, then of the next; NULL: in this order. The plans name the replica that runs here
-     * (plan_request.replica). */
+     * the first pipeline, then of the next; NULL: in this order. The plans name the pipeline that runs here
+     * (plan_request.dp). */
     int rank; const int *tp_rank;
     struct ds *train, *test;                             /* opened on this rank; NULL if no plan loads from it */
     const cpu_set_t *reader_cores;                       /* as in struct feed_want */
@@ -168,7 +168,7 @@ struct exec_past { uint64_t n_skipped, before; };
 void exec_past_set(struct exec *s, const struct exec_past *p);
 struct exec_past exec_past(const struct exec *s);       /* on the executor's thread, between steps */
 /* After exec_step, until the next one: plan.output[output] of the step's plan, for all its samples in their order,
- * row-major, of the graph's type. Only on the plan's rank of it in the first replica; 70 elsewhere. */
+ * row-major, of the graph's type. Only on the plan's rank of it in the first pipeline; 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);
 /* State of this rank, for checkpoints and hashes: row of the placement's registry, logical row-major bytes of its type
  * (state_plain_bytes). get: a row that this rank holds; on devices by the executor's thread, otherwise by any thread

@@ -9,10 +9,10 @@ struct pending {
     struct tp_req req;
     bool send;
     int peer;                                            /* the transport's rank at the other end */
-    int16_t from;                                        /* the sending rank, among those of all replicas */
+    int16_t from;                                        /* the sending rank, among those of all pipelines */
     int16_t cls;
     uint16_t slot;
-    int bucket;                                          /* of gradients between replicas; 0: another message */
+    int bucket;                                          /* of gradients between pipelines; 0: another message */
     const struct act_info *info;                         /* its action */
     bool done;                                           /* seen complete while tracing; the handle is freed */
     bool damaged;                                        /* counted in struct exec */
@@ -33,13 +33,13 @@ struct bound {
     int *size_of;
     struct calls *calls;                                 /* [size][phase][group] */
     int n_sizes;
-    int n_micro, *micro_n;                               /* of all replicas, in the order of the batch */
+    int n_micro, *micro_n;                               /* of all pipelines, in the order of the batch */
     /* [class][micro-batch]: its slot, set by the action that writes the class */
     int *slot;
     const struct act **load; int n_loads;                /* load actions, in the order of the row */
     /* [action], and one for what follows the row: recorded calls, NULL: none; NULL without replay */
     struct be_graph **graph;
-    struct tp_req *lent;                                 /* [channel]: gradients that another replica lends */
+    struct tp_req *lent;                                 /* [channel]: gradients that another pipeline lends */
 };
 
 struct region { char *at; size_t bytes; };
@@ -113,26 +113,24 @@ struct exec {
     const struct order *order; struct report *report;    /* of the running step */
 };
 
-/* Ranks are the plan's, of one replica. Messages to the user number a rank among all replicas. The transport may number
+/* Ranks are the plan's, of one pipeline. Messages to the user number a rank in the whole mesh. The transport may number
  * ranks differently. */
-static inline int exec_replica(const struct exec *s) { return s->q.plan[0]->req.replica; }
-static inline int all_rank_of(const struct exec *s, int replica, int rank) { return replica * s->q.pl->n_ranks + rank; }
-static inline int all_rank(const struct exec *s) { return all_rank_of(s, exec_replica(s), s->rank); }
-static inline int tp_rank_of(const struct exec *s, int replica, int rank)
+static inline struct mesh_coord exec_coord(const struct exec *s)
 {
-    int all = all_rank_of(s, replica, rank);
+    return (struct mesh_coord){{[AXIS_PP] = s->rank, [AXIS_DP] = s->q.plan[0]->req.dp}};
+}
+static inline int all_rank(const struct exec *s) { return mesh_rank(&s->q.pl->mesh, exec_coord(s)); }
+static inline int tp_rank_of(const struct exec *s, struct mesh_coord c)
+{
+    int all = mesh_rank(&s->q.pl->mesh, c);
     return s->q.tp_rank ? s->q.tp_rank[all] : all;
 }
-/* One end of a channel, among the ranks of all replicas. */
-static inline int channel_rank(const struct exec *s, const struct channel *c, bool to)
+/* This rank's neighbour at another coordinate of an axis, in the transport's numbers. */
+static inline int tp_rank_along(const struct exec *s, enum axis a, int at)
 {
-    int replica = c->from_replica < 0 ? exec_replica(s) : to ? c->to_replica : c->from_replica;
-    return all_rank_of(s, replica, to ? c->to_rank : c->from_rank);
-}
-static inline int channel_tp_rank(const struct exec *s, const struct channel *c, bool to)
-{
-    int all = channel_rank(s, c, to);
-    return s->q.tp_rank ? s->q.tp_rank[all] : all;
+    struct mesh_coord c = exec_coord(s);
+    c.at[a] = at;
+    return tp_rank_of(s, c);
 }
 
 /* A row of the registry on this rank, NULL: it is not here; and the gradient of one use of a parameter. */
@@ -171,12 +169,12 @@ static inline void *place_at(const struct exec *s, const struct bound *b, const 
     return NULL;
 }
 
-/* A value kept to the end, of a micro-batch of any replica. */
-static inline void *kept_at(const struct exec *s, const struct bound *b, const struct place *p, int replica, int mb)
+/* A value kept to the end, of a micro-batch of any pipeline. */
+static inline void *kept_at(const struct exec *s, const struct bound *b, const struct place *p, int dp, int mb)
 {
     const struct slot_class *c = &b->p->cls[p->cls];
-    if (replica == b->p->req.replica) return place_at(s, b, p, mb);
-    return s->slots.at + c->copy[replica] + p->off * (size_t)b->p->part[replica].n_mb + (size_t)mb * p->bytes;
+    if (dp == b->p->req.dp) return place_at(s, b, p, mb);
+    return s->slots.at + c->copy[dp] + p->off * (size_t)b->p->part[dp].n_mb + (size_t)mb * p->bytes;
 }
 
 bool output_scores(const struct exec *s, const struct output *o);        /* outputs.c: do scores lie in it? */

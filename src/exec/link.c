@@ -105,7 +105,7 @@ static int busy_measure(struct exec *s, const struct trips *k, double *ns_per_by
 int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e)
 {
     enum { SMALL = 64, SMALL_TRIPS = 101 };
-    int me = s->rank, peer = tp_rank_of(s, exec_replica(s), me == a ? b : a);
+    int me = s->rank, peer = tp_rank_along(s, AXIS_PP, me == a ? b : a);
     double large = 0;
     *l = (struct link){0};
     if (me != a && me != b) return 0;

@@ -17,23 +17,23 @@ static void score_add(const struct graph_score *k, const double *column, int n, 
     }
 }
 
-/* Adds the scores of one replica's micro-batches that lie in one tensor. */
-static int output_add(struct exec *s, const struct bound *b, const struct output *out, int replica, struct report *r,
+/* Adds the scores of one pipeline's micro-batches that lie in one tensor. */
+static int output_add(struct exec *s, const struct bound *b, const struct output *out, int dp, struct report *r,
                       struct err *e)
 {
-    const struct portion *part = &b->p->part[replica];
+    const struct portion *part = &b->p->part[dp];
     int columns = (int)s->g->tensor[out->tensor].shape.d[0];
     if (!part->n_mb) return 0;
-    const char *first = kept_at(s, b, &out->at, replica, 0), *last = first;
+    const char *first = kept_at(s, b, &out->at, dp, 0), *last = first;
     /* slots of one tensor are neighbours, so one copy takes all */
     for (int mb = 1; mb < part->n_mb; mb++) {
-        const char *next = kept_at(s, b, &out->at, replica, mb);
+        const char *next = kept_at(s, b, &out->at, dp, mb);
         if (next < first) first = next;
         if (next > last) last = next;
     }
     if (s->ops->copy(s->be, s->scores_host, first, (size_t)(last - first) + out->at.bytes, e)) return -1;
     for (int mb = 0; mb < part->n_mb; mb++) {
-        const char *from = kept_at(s, b, &out->at, replica, mb);
+        const char *from = kept_at(s, b, &out->at, dp, mb);
         ptrdiff_t at = (from - first) / (ptrdiff_t)sizeof(double);
         for (int i = 0; i < s->scores.n; i++)
             if (s->scores.of[i].tensor == out->tensor)
@@ -46,7 +46,7 @@ static int output_add(struct exec *s, const struct bound *b, const struct output
 static int output_collect(struct exec *s, const struct bound *b, const struct output *out, struct report *r,
                           struct err *e)
 {
-    for (int k = 0; k < b->p->req.replicas; k++) if (output_add(s, b, out, k, r, e)) return -1;
+    for (int k = 0; k < b->p->pl->mesh.size[AXIS_DP]; k++) if (output_add(s, b, out, k, r, e)) return -1;
     return 0;
 }
 
@@ -55,7 +55,7 @@ int exec_scores(struct exec *s, const struct bound *b, const struct order *o, st
     memset(r->score, 0, sizeof r->score);                /* clears those of an earlier attempt */
     for (int i = 0; i < b->p->n_outputs; i++) {
         const struct output *out = &b->p->output[i];
-        if (out->rank != s->rank || exec_replica(s)) continue;   /* the first replica has all */
+        if (out->rank != s->rank || b->p->req.dp) continue;   /* the first pipeline has all */
         if (i == 0) r->samples = o->n;
         if (output_scores(s, out) && output_collect(s, b, out, r, e)) return -1;
         for (int k = 0; k < s->scores.n; k++)            /* scores that divide by the weights of the samples */
@@ -69,12 +69,12 @@ int exec_output_get(struct exec *s, int plan, int output, void *plain, struct er
 {
     const struct bound *b = plan >= 0 && plan < s->n_bound ? &s->bound[plan] : NULL;
     const struct output *out = b && output >= 0 && output < b->p->n_outputs ? &b->p->output[output] : NULL;
-    if (!out || out->rank != s->rank || exec_replica(s) || plan != s->plan)
+    if (!out || out->rank != s->rank || exec_coord(s).at[AXIS_DP] || plan != s->plan)
         return err_set(e, E_INTERNAL, "rank %d was asked for output %d of plan %d, which it does not have", s->rank,
                        output, plan);
     const struct tensor *t = &s->g->tensor[out->tensor];
     size_t bytes = (size_t)shape_count(&t->shape) * dtype_bytes(t->type);
-    for (int k = 0; k < b->p->req.replicas; k++)
+    for (int k = 0; k < b->p->pl->mesh.size[AXIS_DP]; k++)
         for (int mb = 0; mb < b->p->part[k].n_mb; mb++) {
             const struct portion *part = &b->p->part[k];
             char *to = (char *)plain + bytes * (size_t)part->mb_first[mb];

@@ -10,12 +10,12 @@ static void *channel_buffer(const struct exec *s, const struct bound *b, const s
     if (c->kind == CHAN_WEIGHT) return s->param.at + c->off;
     if (c->kind == CHAN_SUMMED || c->kind == CHAN_ALL) return s->grad.at + c->off;
     if (c->kind == CHAN_KEPT)
-        return s->slots.at + (send ? b->p->cls[c->tensor].base : b->p->cls[c->tensor].copy[c->from_replica]);
+        return s->slots.at + (send ? b->p->cls[c->tensor].base : b->p->cls[c->tensor].copy[c->from.at[AXIS_DP]]);
     const struct stage_plan *st = &b->p->stage[a->stage];
     return place_at(s, b, c->kind == CHAN_ACT ? &st->act_place[c->tensor] : &st->grad_place[c->tensor], a->mb);
 }
 
-/* A replica without micro-batches has no gradients; its memory holds those of the step before, so it is set to zero. */
+/* Without micro-batches there are no gradients; the memory holds those of the step before, so it is set to zero. */
 static int nothing_make(struct exec *s, void *at, size_t bytes, struct err *e)
 {
     for (size_t done = 0, n; done < bytes; done += n) {
@@ -30,7 +30,7 @@ static int receive(struct exec *s, struct bound *b, const struct act *a, const s
                    struct pending *p, struct err *e)
 {
     const struct channel *c = &b->p->chan[a->chan];
-    int from = channel_tp_rank(s, c, false);
+    int from = tp_rank_of(s, c->from);
     bool borrows = c->kind == CHAN_SUM && s->q.conf->pipeline.read_in_place && !s->ops->stream;
     if (!borrows) return s->tp->ops->post_recv(s->tp, from, tag, at, &p->req, e);
     p->lent = &b->lent[a->chan];
@@ -51,8 +51,8 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
     const struct opnd *od = a->n_opnd ? &b->p->opnd[a->opnd] : NULL;
     *p = (struct pending){.send = send, .cls = od ? (int16_t)od->cls : -3, .slot = od ? od->slot : 0, .info = info,
                          .bucket = c->bucket, .bytes = bytes,
-                         .from = (int16_t)channel_rank(s, c, false), .act = act_index(s, b, a),
-                         .peer = info->kind == KIND_ALL ? EXEC_WAITS_DEVICE : channel_tp_rank(s, c, send)};
+                         .from = (int16_t)mesh_rank(&b->p->pl->mesh, c->from), .act = act_index(s, b, a),
+                         .peer = info->kind == KIND_ALL ? EXEC_WAITS_DEVICE : tp_rank_of(s, send ? c->to : c->from)};
     p->posted = meter_host(s, info->part);
     if (info->kind == KIND_ALL) {
         if (!s->tp->ops->post_sum) return err_set(e, E_INTERNAL, "this transport makes no sums");
@@ -60,7 +60,7 @@ int exec_post(struct exec *s, struct bound *b, const struct act *a, struct err *
         meter_host(s, ACC_OTHER);
         return bad ? -1 : 0;
     }
-    int bad = send ? s->tp->ops->post_send(s->tp, channel_tp_rank(s, c, true), &tag, at, &p->req, e)
+    int bad = send ? s->tp->ops->post_send(s->tp, tp_rank_of(s, c->to), &tag, at, &p->req, e)
                    : receive(s, b, a, &tag, at, p, e);
     meter_host(s, ACC_OTHER);
     return bad;

@@ -49,7 +49,7 @@ int exec_state_init(struct exec *s, struct err *e)
 bool exec_holds(const struct exec *s, int row)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    bool here = r->kind != STATE_OPTIMIZER || placement_updates(s->q.pl, r, exec_replica(s), s->rank);
+    bool here = r->kind != STATE_OPTIMIZER || placement_updates(r, exec_coord(s));
     return here && r->off[s->rank] != STATE_NOWHERE;
 }
 bool exec_owns(const struct exec *s, int row)
@@ -98,7 +98,7 @@ int exec_pack(struct exec *s, bool after_step, struct err *e)
 /* Does this rank update it? Trained rows are the graph's weights, and buffers after them. */
 static bool updates(const struct exec *s, int param)
 {
-    return placement_updates(s->q.pl, &s->q.pl->state[param], exec_replica(s), s->rank);
+    return placement_updates(&s->q.pl->state[param], exec_coord(s));
 }
 
 /* The group whose packed weights one optimizer pass can make together with the weight: the only group on this rank with
@@ -174,13 +174,13 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
     return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
 }
 
-/* If weights are shared out, the last exchange of a bucket leaves sums that only this replica needs. It computes their
+/* If weights are shared out, the last exchange of a bucket leaves sums that only this rank needs. It computes their
  * norms while they are in a cache, so after the last bucket few norms are left. On a stream norms would only be more
  * launches. */
 static int share_norms(struct exec *s, const struct channel *c, struct err *e)
 {
     const struct placement *pl = s->q.pl;
-    bool last = (c->from_replica ^ c->to_replica) * 2 >= pl->sharing.replicas;
+    bool last = (c->from.at[AXIS_DP] ^ c->to.at[AXIS_DP]) * 2 >= pl->mesh.size[AXIS_DP];
     if (!pl->sharing.weights || !last || s->ops->stream) return 0;
     meter_host(s, ACC_OPTIMIZER);
     for (int i = 0; i < s->g->n_params; i++) {
@@ -204,7 +204,7 @@ static int sum_add(struct exec *s, float *sum, const float *more, size_t n, stru
     return 0;
 }
 
-/* Another replica's share is at level 1, or in lent memory. With ACT_FIRST there is nothing here to add it to. */
+/* Another pipeline's share is at level 1, or in lent memory. With ACT_FIRST there is nothing here to add it to. */
 static int share_add(struct exec *s, const struct channel *c, struct tp_req *lent, bool first, struct err *e)
 {
     void *sum = s->grad.at + c->off;
@@ -245,14 +245,14 @@ static int uses_add(struct exec *s, struct err *e)
     return 0;
 }
 
-/* If all replicas have the same sums, each computes the norms of its part of the region. */
+/* If all pipelines have the same sums, each computes the norms of its part of the region. */
 bool exec_norms_it(const struct exec *s, int param)
 {
     const struct placement *pl = s->q.pl;
     if (!updates(s, param)) return false;
-    if (pl->sharing.weights || pl->sharing.replicas < 2) return true;
-    size_t part = pl->sum_bytes[s->rank] / (size_t)pl->sharing.replicas + 1;
-    return placement_use(pl, s->rank, param, 0) / part == (size_t)exec_replica(s);
+    if (pl->sharing.weights || pl->mesh.size[AXIS_DP] < 2) return true;
+    size_t part = pl->sum_bytes[s->rank] / (size_t)pl->mesh.size[AXIS_DP] + 1;
+    return placement_use(pl, s->rank, param, 0) / part == (size_t)exec_coord(s).at[AXIS_DP];
 }
 
 /* R6: squared norm of each unique parameter in double. Norms that other ranks compute stay 0. */
@@ -270,15 +270,15 @@ int exec_norms(struct exec *s, struct bound *b, const struct act *a, struct err 
     return 0;
 }
 
-/* The n-th group whose running statistics a step applies: what each micro-batch's forward pass saved, over all replicas
- * in the order of the batch (R4). */
+/* The n-th group whose running statistics a step applies: what each micro-batch's forward pass saved, in the order
+ * of the whole batch (R4). */
 static void stats_of(struct exec *s, struct bound *b, int stage, int group, int n)
 {
     const struct group *k = &s->q.sel->group[group];
     const struct plan *p = b->p;
     const struct place *at = &p->stage[stage].saved_place[group - p->stage[stage].first_group];
     const void **saved = s->saved + n * b->n_micro;
-    for (int r = 0; r < p->req.replicas; r++)
+    for (int r = 0; r < p->pl->mesh.size[AXIS_DP]; r++)
         for (int mb = 0; mb < p->part[r].n_mb; mb++)
             for (int i = p->part[r].mb_micro[mb]; i < p->part[r].mb_micro[mb + 1]; i++)
                 *saved++ = (char *)kept_at(s, b, at, r, mb) +

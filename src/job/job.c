@@ -244,7 +244,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
         .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
-        .groups = (int)c->train.gradient_groups, .replicas = (int)c->pipeline.replicas,
+        .groups = (int)c->train.gradient_groups,
         .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .recompute = j->recompute,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
@@ -254,14 +254,14 @@ struct plan_request job_request(const struct job *j, int kind)
 /* Makes the last plan for all other replicas. */
 static int plan_others(struct job *j, struct plan_request *r, struct err *e)
 {
-    struct plan *all[MAX_REPLICAS] = {j->plan[j->n_plans - 1]};
+    struct plan *all[MAX_DP] = {j->plan[j->n_plans - 1]};
     if (!j->more) j->more = mem_alloc((size_t)(j->n_replicas - 1) * sizeof *j->more);
-    for (r->replica = 1; r->replica < j->n_replicas; r->replica++) {
+    for (r->dp = 1; r->dp < j->n_replicas; r->dp++) {
         struct plan *p = plan_make(j->sel, j->pl, r, e);
         if (!p) return -1;
-        all[r->replica] = j->more[r->replica - 1][j->n_plans - 1] = p;
+        all[r->dp] = j->more[r->dp - 1][j->n_plans - 1] = p;
     }
-    return plan_check_replicas(all, e);
+    return plan_check_dp(all, e);
 }
 
 static int plan_one(struct job *j, int kind, struct err *e)
@@ -296,17 +296,15 @@ struct sharing job_sharing(const struct job *j, const struct conf *c)
     bool by_transport = c->pipeline.reduce == REDUCE_NCCL, yes = c->pipeline.shard_optimizer == WHEN_YES;
     bool pays = c->pipeline.shard_optimizer == WHEN_AUTO && c->pipeline.replicas > 1 && !by_transport &&
                 shares_pay(j);
-    return (struct sharing){(int)c->pipeline.replicas, (size_t)c->pipeline.bucket_kib * 1024, yes || pays,
-                            by_transport};
+    return (struct sharing){(size_t)c->pipeline.bucket_kib * 1024, yes || pays, by_transport};
 }
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
-    struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .n_ranks = j->n_ranks,
+    struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = {{j->n_ranks, j->n_replicas}},
                                   .first_group = first_group, .rank_of = j->rank_of,
-                                  .buffers = optim_buffers(j->conf),
-                                  .n_levels = plan_levels((int)j->conf->train.gradient_groups, job_sharing(j, j->conf)),
-                                  .sharing = job_sharing(j, j->conf)};
+                                  .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf)};
+    r.n_levels = plan_levels((int)j->conf->train.gradient_groups, &r.mesh, r.sharing);
     return placement_make(&r, e);
 }
 

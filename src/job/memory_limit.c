@@ -197,7 +197,7 @@ static void try_shard(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
     struct sharing now = job_sharing(j, &c);
-    if (now.replicas < 2 || now.weights || now.by_transport) return;
+    if (j->n_replicas < 2 || now.weights || now.by_transport) return;
     c.pipeline.shard_optimizer = WHEN_YES;
     if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
 }

@@ -47,8 +47,9 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
 {
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
-        .n_ranks = j->rank_of ? j->n_ranks : 0, .buffers = optim_buffers(j->conf),
-        .sharing = job_sharing(j, c), .free_bytes = j->free_bytes, .rough = j->rough};
+        .mesh = {{[AXIS_PP] = j->rank_of ? j->n_ranks : 0, [AXIS_DP] = j->n_replicas}},
+        .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, c), .free_bytes = j->free_bytes,
+        .rough = j->rough};
 }
 
 /* ns; a plan that does not fit gets a grade above all times, higher the more memory is missing. */

@@ -51,7 +51,7 @@ static void layouts_find(struct search *s)
     int threads = (int)c->run.threads, batch = (int)c->train.batch_size;
     if (s->ranks * cores_each(s) <= s->cores) layout_add(s, (struct run_layout){1, s->ranks, threads});
     for (int p = 1; p <= s->cores; p++)
-        for (int r = 1; r <= MAX_REPLICAS && r <= batch && r * p <= s->cores; r *= 2) {
+        for (int r = 1; r <= MAX_DP && r <= batch && r * p <= s->cores; r *= 2) {
             int t = s->cores / (r * p);
             if (r * p * t != s->cores || t > MAX_THREADS || (search_gpus(s) && t > 1)) continue;
             layout_add(s, (struct run_layout){r, p, search_gpus(s) ? threads : t});

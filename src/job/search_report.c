@@ -89,8 +89,8 @@ static void layouts_table(const struct search *s, struct text *out)
     int n = s->ranks;
     if (n < 2 || s->j->conf->pipeline.max_memory.n > 1 || s->j->conf->pipeline.speed.n > 1) return;
     if (n & (n - 1)) text_add(out, "data parallelism on %d devices: not a power of two\n", n);
-    else if (n > MAX_REPLICAS)
-        text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_REPLICAS);
+    else if (n > MAX_DP)
+        text_add(out, "data parallelism on %d devices: replicas are %d at most\n", n, MAX_DP);
 }
 
 /* ---- the best -------------------------------------------------------------------------------- */

@@ -1,25 +1,25 @@
-/* Buckets: a rank's gradients, cut up so that replicas exchange those of the last layers while those of the first
- * layers are still computed. Buckets depend only on placement and sizes, so all replicas have the same buckets in the
- * same order, whatever their rows. A value is always added to the same value of each other replica, so buckets change
- * no bits. Replicas halve each bucket: in the middle or, where each replica updates its own share, between two weights.
- * Then norms, optimizer state and files have whole weights. */
+/* Buckets: a rank's gradients, cut up so that pipelines exchange those of the last layers while those of the first
+ * layers are still computed. Buckets depend only on placement and sizes, so all pipelines have the same buckets in the
+ * same order, whatever their rows. A value is always added to the same value of each other pipeline, so buckets change
+ * no bits. Pipelines halve each bucket: in the middle or, where each updates its own share, between two weights. Then
+ * norms, optimizer state and files have whole weights. */
 #include <stdlib.h>
 #include "plan/plan_int.h"
 
-/* Channels between replicas share the numbering of other channels, and a piece in an action has 8 bits. Where tied
+/* Channels between pipelines share the numbering of other channels, and a piece in an action has 8 bits. Where tied
  * weights lie between others there may be more buckets than pieces; then the last piece is larger. */
 enum { MAX_CHANNELS = 4096, MAX_BUCKETS = 200, MAX_PIECES = UINT8_MAX };
 
 int placement_halvings(const struct placement *pl)
 {
     int n = 0;
-    while (1 << n < pl->sharing.replicas) n++;
+    while (1 << n < pl->mesh.size[AXIS_DP]) n++;
     return n;
 }
 
 static size_t bucket_bytes(const struct placement *pl, int rank)
 {
-    int most = MAX_CHANNELS / (2 * placement_halvings(pl) * pl->sharing.replicas * pl->n_ranks);
+    int most = MAX_CHANNELS / (2 * placement_halvings(pl) * mesh_ranks(&pl->mesh));
     if (most > MAX_BUCKETS) most = MAX_BUCKETS;
     size_t least = pl->sum_bytes[rank] / (size_t)(most > 1 ? most : 1) + 1;
     return !pl->sharing.bucket ? SIZE_MAX : pl->sharing.bucket > least ? pl->sharing.bucket : least;
@@ -77,18 +77,18 @@ static void param_add(struct placement *pl, const struct selection *s, int rank,
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
-/* Replicas that halve a share together have neighbouring share numbers: the replica's bits reversed, so the lowest bit
- * comes first. The function is its own inverse. */
-static int share_of(const struct placement *pl, int replica)
+/* Ranks that halve a share together have neighbouring share numbers: the bits of dp reversed, so the lowest bit comes
+ * first. The function is its own inverse. */
+static int share_of(const struct placement *pl, int dp)
 {
     int share = 0, n = placement_halvings(pl);
-    for (int k = 0; k < n; k++) share |= (replica >> k & 1) << (n - 1 - k);
+    for (int k = 0; k < n; k++) share |= (dp >> k & 1) << (n - 1 - k);
     return share;
 }
 
-struct share placement_share(const struct placement *pl, const size_t *cut, int replica, int n)
+struct share placement_share(const struct placement *pl, const size_t *cut, int dp, int n)
 {
-    int together = pl->sharing.replicas >> n, first = share_of(pl, replica & ((1 << n) - 1));
+    int together = pl->mesh.size[AXIS_DP] >> n, first = share_of(pl, dp & ((1 << n) - 1));
     return (struct share){cut[first], cut[first + together]};
 }
 
@@ -126,27 +126,27 @@ static void halve(const struct cutter *x, int first, int end)
     halve(x, middle, end);
 }
 
-/* Sets the replica that updates each weight of a bucket. Weights lie in the order of their gradients, so the same cuts
+/* Sets the shard of each weight of a bucket. Weights lie in the order of their gradients, so the same cuts
  * apply to them. */
 static void weights_share(const struct cutter *x)
 {
     struct placement *pl = x->pl;
     struct bucket *b = x->b;
-    int n = pl->sharing.replicas, k = 0;
+    int n = pl->mesh.size[AXIS_DP], k = 0;
     b->weight_cut = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof *b->weight_cut);
     for (int i = 0; i < x->n_params; i++) {
         struct state_row *r = &pl->state[i];
         size_t at = owns(pl, i, x->rank) ? placement_use(pl, x->rank, i, 0) : b->end;
         if (at < b->at || at >= b->end) continue;
         for (; k <= n && b->cut[k] <= at; k++) b->weight_cut[k] = r->off[x->rank];
-        r->replica = share_of(pl, k - 1);
+        r->shard.at = share_of(pl, k - 1);
         for (int j = k; j <= n; j++) b->weight_cut[j] = r->off[x->rank] + r->bytes;
     }
 }
 
 static void shares_make(struct placement *pl, int rank, int n_params)
 {
-    int n = pl->sharing.replicas;
+    int n = pl->mesh.size[AXIS_DP];
     struct buckets *b = &pl->bucket[rank];
     struct cutter x = {pl, rank, n_params, NULL, mem_alloc((size_t)n * sizeof *x.given)};
     for (int i = 0; i < b->n; i++) {
@@ -165,8 +165,8 @@ static void shares_make(struct placement *pl, int rank, int n_params)
 void buckets_make(struct placement *pl, const struct selection *s, int rank)
 {
     struct buckets *b = &pl->bucket[rank];
-    if (!pl->sharing.weights || pl->sharing.replicas < 2) pl->update_bytes[rank] = pl->sum_bytes[rank];
-    if (pl->sharing.replicas < 2) return;
+    if (!pl->sharing.weights || pl->mesh.size[AXIS_DP] < 2) pl->update_bytes[rank] = pl->sum_bytes[rank];
+    if (pl->mesh.size[AXIS_DP] < 2) return;
     size_t full = bucket_bytes(pl, rank);
     b->v = arena_alloc(pl->mem, (size_t)(pl->use_first[s->g->n_params] + 1) * sizeof *b->v);
     for (int i = s->g->n_params - 1; i >= 0; i--) if (owns(pl, i, rank)) param_add(pl, s, rank, i, full);

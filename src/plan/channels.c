@@ -5,6 +5,10 @@
 #include "plan/plan_int.h"
 
 static int rank_of(const struct lower *w, int stage) { return w->p->stage[stage].rank; }
+static struct mesh_coord coord_of(const struct lower *w, int stage)
+{
+    return (struct mesh_coord){{[AXIS_PP] = rank_of(w, stage), [AXIS_DP] = w->p->req.dp}};
+}
 
 /* Distinct stages whose groups read t from outside, ascending. Returns their number. */
 static int reader_stages(const struct lower *w, int t, int *stage)
@@ -30,10 +34,10 @@ static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, i
                           .param = -1,
                           .from_stage = from,
                           .to_stage = to,
-                          .from_rank = w->p->stage[from].rank,
-                          .to_rank = w->p->stage[to].rank,
-                          .bytes_per_sample = select_sample_bytes(w->p->sel, t),
-                          .from_replica = -1, .to_replica = -1};
+                          .axis = AXIS_PP,
+                          .from = coord_of(w, from),
+                          .to = coord_of(w, to),
+                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
 }
 
 static void tied_channel(struct lower *w, const struct state_row *r, int use, int from, int to)
@@ -44,10 +48,10 @@ static void tied_channel(struct lower *w, const struct state_row *r, int use, in
                           .param = r->param,
                           .from_stage = from,
                           .to_stage = to,
-                          .from_rank = rank_of(w, from),
-                          .to_rank = rank_of(w, to),
-                          .bytes_per_sample = r->bytes,
-                          .from_replica = -1, .to_replica = -1};
+                          .axis = AXIS_PP,
+                          .from = coord_of(w, from),
+                          .to = coord_of(w, to),
+                          .bytes_per_sample = r->bytes};
 }
 
 /* A trained tied weight: the accumulated gradients of a stage's uses travel to the owner. The weight comes back to the

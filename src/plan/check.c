@@ -39,7 +39,7 @@ static enum chan_kind carries(const struct act *a)
     return kind[a->op];
 }
 
-/* Posts between replicas. Only check_replicas.c, which has the plans of all replicas, can check that they meet. */
+/* Posts between pipelines. Only check_dp.c, which has the plans of all, can check that they meet. */
 static bool goes_out(const struct act *a) { return carries(a) >= CHAN_SUM; }
 
 /* ---- micro-batches and bundles: the whole batch, in order, without gaps; memory for what each keeps ---- */
@@ -47,11 +47,11 @@ static bool goes_out(const struct act *a) { return carries(a) >= CHAN_SUM; }
 static int bundles_check(const struct check *c)
 {
     const struct plan *p = c->p;
-    /* in the order of replicas: each begins where the one before it ends */
+    /* in the order of pipelines: each begins where the one before it ends */
     int micro = 0, all = (p->req.batch - 1) / p->req.split + 1;
-    int64_t before = (int64_t)p->req.replica * all, end = before + all;
-    int begin = (int)((before + p->req.replicas - 1) / p->req.replicas);
-    int at = begin * p->req.split, last = (int)((end + p->req.replicas - 1) / p->req.replicas);
+    int64_t before = (int64_t)p->req.dp * all, end = before + all;
+    int begin = (int)((before + p->pl->mesh.size[AXIS_DP] - 1) / p->pl->mesh.size[AXIS_DP]);
+    int at = begin * p->req.split, last = (int)((end + p->pl->mesh.size[AXIS_DP] - 1) / p->pl->mesh.size[AXIS_DP]);
     for (int i = 0; i < p->n_mb; i++) {
         int n = 0;
         bool whole = p->mb_first[i] == at && micro == p->mb_micro[i] && mb_parts(p, i) <= p->max_parts;
@@ -166,9 +166,9 @@ static int homes_check(const struct check *c)
     bool *reads = mem_alloc(2 * (size_t)p->n_stages);
     int bad = 0;
     for (int i = 0; i < p->n_chan && !bad; i++)
-        if (p->chan[i].from_rank == p->chan[i].to_rank && p->chan[i].from_replica < 0)
+        if (p->chan[i].from.at[AXIS_PP] == p->chan[i].to.at[AXIS_PP] && p->chan[i].axis == AXIS_PP)
             bad = err_set(c->e, E_INTERNAL, "illegal plan: channel %d leads from rank %d to itself", i,
-                          p->chan[i].to_rank);
+                          p->chan[i].to.at[AXIS_PP]);
     for (int t = 0; t < p->sel->g->n_tensors && !bad; t++) bad = tensor_check(c, t, reads, reads + p->n_stages);
     free(reads);
     return bad;
@@ -431,7 +431,8 @@ static struct checked_post *oldest(struct check *c, int rank, bool recv, int fro
 {
     for (int i = 0; i < c->r[rank].post.n; i++) {
         struct checked_post *q = &c->r[rank].post.v[i];
-        if (!q->done && q->recv == recv && c->p->chan[q->chan].from_rank == from && c->p->chan[q->chan].to_rank == to)
+        const struct channel *h = &c->p->chan[q->chan];
+        if (!q->done && q->recv == recv && h->from.at[AXIS_PP] == from && h->to.at[AXIS_PP] == to)
             return q;
     }
     return NULL;
@@ -447,7 +448,7 @@ static void links_find(struct check *c)
 {
     int n = 0, ranks = c->p->n_ranks;
     for (int i = 0; i < c->p->n_chan; i++) {
-        struct checked_link l = {c->p->chan[i].from_rank, c->p->chan[i].to_rank};
+        struct checked_link l = {c->p->chan[i].from.at[AXIS_PP], c->p->chan[i].to.at[AXIS_PP]};
         if (l.from >= 0 && l.from < ranks && l.to >= 0 && l.to < ranks) *vec_push(&c->link) = l;
     }
     if (c->link.n) qsort(c->link.v, (size_t)c->link.n, sizeof *c->link.v, by_ranks);

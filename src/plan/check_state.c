@@ -66,16 +66,17 @@ static int lies_check(const struct ties *c, int rank, struct lies *x, size_t reg
     return 0;
 }
 
-/* Where weights are shared out, a weight's optimizer state is on the weight's replica. */
-static bool row_wanted(const struct ties *c, const struct state_row *r, int replica, int rank)
+/* Where weights are shared out, a weight's optimizer state is on the weight's shard. */
+static bool row_wanted(const struct ties *c, const struct state_row *r, int rank)
 {
-    if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (!c->p->pl->sharing.weights || r->replica == replica);
+    bool shared = c->p->pl->sharing.weights;
+    if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (!shared || r->shard.at == c->p->req.dp);
     return rank == r->owner || rank_uses(c, r->param, rank);
 }
 
 /* A parameter and its average exist once on each rank that uses the parameter; its optimizer state exists on the owner.
- * Each replica has its own regions. */
-static int places_check(const struct ties *c, int replica, int rank)
+ * Each pipeline has its own regions. */
+static int places_check(const struct ties *c, int rank)
 {
     const struct placement *pl = c->p->pl;
     const size_t region[] = {[IN_PARAM] = pl->param_bytes[rank], [IN_STATE] = pl->state_bytes[rank]};
@@ -84,7 +85,7 @@ static int places_check(const struct ties *c, int replica, int rank)
         struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
         for (int i = 0; i < pl->n_state && !bad; i++) {
             const struct state_row *r = &pl->state[i];
-            bool wants = row_wanted(c, r, replica, rank), other = r->kind == STATE_OPTIMIZER && !wants;
+            bool wants = row_wanted(c, r, rank), other = r->kind == STATE_OPTIMIZER && !wants;
             if ((int)r->region != k || other) continue;
             if (r->off[rank] != STATE_NOWHERE)
                 x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
@@ -96,14 +97,15 @@ static int places_check(const struct ties *c, int replica, int rank)
     return bad ? -1 : 0;
 }
 
-/* The replica and owner of a row exist, and all rows of a weight have the same ones. */
+/* The shard and owner of a row exist, and all rows of a weight have the same ones. */
 static int writers_check(const struct ties *c)
 {
     const struct placement *pl = c->p->pl;
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i], *w = &pl->state[r->param];
-        int least = pl->sharing.weights ? pl->sharing.replicas : 1;
-        if (r->replica < 0 || r->replica >= least || r->replica != w->replica || r->owner != w->owner)
+        bool there = pl->sharing.weights ? r->shard.at >= 0 && r->shard.at < pl->mesh.size[AXIS_DP]
+                                         : r->shard.at == SHARD_ALL;
+        if (!there || r->shard.axis != AXIS_DP || r->shard.at != w->shard.at || r->owner != w->owner)
             return state_fail(c, r, r->owner, "nobody speaks for it");
     }
     return 0;
@@ -127,7 +129,7 @@ static int ways(const struct plan *p, enum chan_kind kind, const struct state_ro
     for (int i = 0; i < p->n_chan; i++) {
         const struct channel *h = &p->chan[i];
         bool same = h->kind == kind && h->param == r->param && (use < 0 || h->tensor == use);
-        n += same && h->from_rank == from && h->to_rank == to;
+        n += same && h->from.at[AXIS_PP] == from && h->to.at[AXIS_PP] == to;
     }
     return n;
 }
@@ -191,7 +193,7 @@ static int posts_check(const struct ties *c, int rank)
         bool sums = a->op == ACT_SG || a->op == ACT_RG || a->op == ACT_G || a->op == ACT_SM || a->op == ACT_RM ||
                     a->op == ACT_X;
         bool kept = a->op == ACT_SK || a->op == ACT_RK;
-        early |= kept && i < computes_last(p, rank, -1);   /* check_replicas.c checks when sums may be sent */
+        early |= kept && i < computes_last(p, rank, -1);   /* check_dp.c checks when sums may be sent */
         bool late = (a->op == ACT_RP || sums || kept) && i > norm;
         char s[32];
         if (early || late)
@@ -212,7 +214,7 @@ static int ties_check(const struct ties *c)
     for (int i = 0; i < p->n_chan; i++) {
         const struct channel *h = &p->chan[i];
         if ((h->kind == CHAN_PGRAD || h->kind == CHAN_PARAM) && (c->sent[i] != 1 || c->got[i] != 1))
-            return state_fail(c, &p->pl->state[h->param], h->from_rank, "does not travel once a step");
+            return state_fail(c, &p->pl->state[h->param], h->from.at[AXIS_PP], "does not travel once a step");
     }
     return 0;
 }
@@ -225,7 +227,7 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     c.got = c.sent + p->n_chan;
     bad = writers_check(&c);
     for (int rank = 0; rank < p->n_ranks && !bad; rank++)
-        bad = places_check(&c, p->req.replica, rank) || grads_all_check(&c, rank);
+        bad = places_check(&c, rank) || grads_all_check(&c, rank);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
     free(c.sent);
     return bad ? -1 : 0;

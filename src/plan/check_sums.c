@@ -32,7 +32,7 @@ static int accumulate(const struct sums_check *t, int rank, const struct act *a,
     for (int m = p->mb_micro[a->mb]; m < p->mb_micro[a->mb + a->n_mb]; m++, first = false) {
         if (!first && !at[a->level]) return sums_fail(t, rank, a, "adds to accumulators that hold nothing");
         if (first && at[a->level]) return sums_fail(t, rank, a, "overwrites a sum that is still needed");
-        uint64_t one = leaf(p->part[p->req.replica].first_micro + m);
+        uint64_t one = leaf(p->part[p->req.dp].first_micro + m);
         at[a->level] = first ? one : joined(at[a->level], one, 2);
     }
     return 0;
@@ -93,7 +93,7 @@ int check_sums(const struct plan *p, struct err *e)
     if (p->req.mode != PLAN_TRAIN) return 0;
     if (p->n_levels < 1 || p->n_levels > p->pl->n_levels)
         return err_set(e, E_INTERNAL, "illegal plan: %d levels of accumulators have no place", p->n_levels);
-    int blocks = p->req.groups / p->req.replicas, first = p->req.replica * blocks;
+    int blocks = p->req.groups / p->pl->mesh.size[AXIS_DP], first = p->req.dp * blocks;
     want = check_sum_wanted(p, first, first + blocks);
     for (int k = 0; k < MADE; k++) t.at[k] = mem_alloc(bytes);
     for (int s = 0, piece = p->stage[0].n_pieces; s < p->n_stages && !bad;) {

@@ -13,7 +13,7 @@ struct cost {
     double busy_ns_per_byte;                             /* that a rank's thread spends on what it sends or receives */
     double optimizer_ns_per_byte;                        /* per byte of gradients */
     double sum_ns_per_byte;                              /* per byte of gradients added to others; 0: not measured */
-    /* Per byte copied out of another replica's memory, where replicas read it in place. 0: replicas send the bytes. */
+    /* Per byte copied out of another pipeline's memory, where it is read in place. 0: the bytes are sent. */
     double read_ns_per_byte;
     /* speed of each rank's device, relative to the measured one; none: all equal */
     int n_speed; double *speed;

@@ -240,10 +240,11 @@ static json_t *action_json(const struct plan *p, const struct sim *s, int rank, 
 static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
 {
     const struct channel *c = &p->chan[w->chan];
-    json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from_rank, "to_rank", c->to_rank);
-    if (c->from_replica >= 0) {
-        json_object_set_new(o, "from_replica", json_integer(c->from_replica));
-        json_object_set_new(o, "to_replica", json_integer(c->to_replica));
+    json_t *o = json_pack("{s:i,s:i,s:i}", "channel", w->chan, "from_rank", c->from.at[AXIS_PP], "to_rank",
+                          c->to.at[AXIS_PP]);
+    if (c->axis == AXIS_DP) {
+        json_object_set_new(o, "from_replica", json_integer(c->from.at[AXIS_DP]));
+        json_object_set_new(o, "to_replica", json_integer(c->to.at[AXIS_DP]));
     }
     if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, mb_parts(p, w->mb), o);
     json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
@@ -264,7 +265,7 @@ char *plan_draw_json(const struct plan *p, const struct cost *k)
     for (int r = 0; r < p->n_ranks; r++)
         for (int i = 0; i < p->row_n[r]; i++) json_array_append_new(actions, action_json(p, s, r, i));
     for (int i = 0; i < s->n_wires; i++) json_array_append_new(transfers, transfer_json(p, &s->wire[i]));
-    json_object_set_new(o, "replicas", json_integer(p->req.replicas));
+    json_object_set_new(o, "replicas", json_integer(p->pl->mesh.size[AXIS_DP]));
     json_object_set_new(o, "actions", actions);
     json_object_set_new(o, "transfers", transfers);
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

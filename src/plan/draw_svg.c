@@ -121,13 +121,13 @@ static void box(const struct svg_picture *c, int rank, int i)
 static void arrow(const struct svg_picture *c, const struct sim_wire *w)
 {
     const struct channel *h = &c->p->chan[w->chan];
-    if (h->from_replica >= 0) return;                    /* the other end is in no row of this picture */
-    bool down = h->to_rank > h->from_rank;
+    if (h->axis == AXIS_DP) return;                    /* the other end is in no row of this picture */
+    bool down = h->to.at[AXIS_PP] > h->from.at[AXIS_PP];
     text_add(c->out,
              "<path d=\"M%.2f,%d L%.2f,%d\" stroke=\"#333\" stroke-width=\"0.9\" fill=\"none\"%s "
              "marker-end=\"url(#tip)\"/>\n",
-             x_of(c, w->start), y_of(h->from_rank) + (down ? ROW : 0), x_of(c, w->end),
-             y_of(h->to_rank) + (down ? 0 : ROW),
+             x_of(c, w->start), y_of(h->from.at[AXIS_PP]) + (down ? ROW : 0), x_of(c, w->end),
+             y_of(h->to.at[AXIS_PP]) + (down ? 0 : ROW),
              h->kind == CHAN_ACT || h->kind == CHAN_PARAM ? "" : " stroke-dasharray=\"3,2\"");
 }
 

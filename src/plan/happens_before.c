@@ -20,12 +20,12 @@ static bool action_hears(const struct clocks *x, int rank, const struct act *a, 
     const struct act_info *i = &act_info[a->op];
     for (int c = 0; c < x->w->chan.n && !act_is_post(a->op); c++) {
         const struct channel *ch = &x->w->chan.v[c];
-        bool reads = ch->from_replica < 0 && ch->kind == i->chan &&
-                     (i->across ? ch->to_rank == rank : ch->to_stage == a->stage);
+        bool reads = ch->axis == AXIS_PP && ch->kind == i->chan &&
+                     (i->across ? ch->to.at[AXIS_PP] == rank : ch->to_stage == a->stage);
         if (!reads) continue;
         int at = x->send[c * x->k->n_mb + a->mb];
         if (at < 0) return false;
-        clock_join(now, x->k->of[ch->from_rank] + at * x->k->n_ranks, x->k->n_ranks);
+        clock_join(now, x->k->of[ch->from.at[AXIS_PP]] + at * x->k->n_ranks, x->k->n_ranks);
     }
     return true;
 }

@@ -7,9 +7,9 @@
 #include "plan/sched.h"
 
 /* pos: the receiver's compute action before which the receive is posted */
-struct msg { int chan, mb, from_rank, pos; };
+struct msg { int chan, mb, from, pos; };
 /* last_sent: of each rank, its last action that exchanges messages with other ranks of its pipeline; 0: none does. From
- * there on it may wait for other replicas without a cycle of waits. */
+ * there on it may wait for other pipelines without a cycle of waits. */
 struct lowered_rows { struct lower *w; VEC(struct act) *compute; int *last_sent; VEC(struct msg) msg; };
 
 /* For one micro-batch. */
@@ -77,7 +77,7 @@ static void accumulator_emit(struct lowered_rows *r, int rank, struct act c, int
 static void accumulate_emit(struct lowered_rows *r, int rank, struct act c, int pieces)
 {
     const struct lower *w = r->w;
-    const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.replica].micro_block;
+    const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.dp].micro_block;
     for (int n = c.n_mb, mb = c.mb; n > 0; n -= c.n_mb, mb += c.n_mb) {
         c.mb = (uint16_t)mb;
         c.n_mb = 1;
@@ -96,7 +96,7 @@ static bool crosses(const struct lower *w, int rank, const struct sched_act *a, 
     enum chan_kind kind = act_info[a->op].chan;
     for (int i = 0; i < w->chan.n && kind; i++) {
         const struct channel *c = &w->chan.v[i];
-        if (c->kind == kind && (c->from_stage == a->stage || (!sends && c->to_rank == rank))) return true;
+        if (c->kind == kind && (c->from_stage == a->stage || (!sends && c->to.at[AXIS_PP] == rank))) return true;
     }
     return false;
 }
@@ -191,8 +191,8 @@ static int read_first(const struct lower *w, const struct index *x, const struct
 {
     const struct stage_map *m = &w->p->pl->map;
     int first = x->read[c->kind][c->to_stage * x->n_mb + mb];
-    for (int i = 0; c->kind == CHAN_ACT && i < m->n_stages_of[c->to_rank]; i++) {
-        int s = m->stages_of[c->to_rank][i], at = x->read[c->kind][s * x->n_mb + mb];
+    for (int i = 0; c->kind == CHAN_ACT && i < m->n_stages_of[c->to.at[AXIS_PP]]; i++) {
+        int s = m->stages_of[c->to.at[AXIS_PP]][i], at = x->read[c->kind][s * x->n_mb + mb];
         if (*home_of(w, HOME_ACT, c->tensor, s) == c->to_stage && at >= 0 && at < first) first = at;
     }
     return first;
@@ -224,8 +224,8 @@ static void messages_order(struct lowered_rows *r)
     int n = r->w->p->n_ranks, *least = mem_alloc((size_t)n * sizeof *least);
     for (int i = r->msg.n - 1; i >= 0; i--) {
         struct msg *m = &r->msg.v[i];
-        int to = r->w->chan.v[m->chan].to_rank;
-        for (int k = 0; k < n && (i == r->msg.n - 1 || m[1].from_rank != m->from_rank); k++) least[k] = INT_MAX;
+        int to = r->w->chan.v[m->chan].to.at[AXIS_PP];
+        for (int k = 0; k < n && (i == r->msg.n - 1 || m[1].from != m->from); k++) least[k] = INT_MAX;
         if (least[to] < m->pos) m->pos = least[to];
         least[to] = m->pos;
     }
@@ -245,14 +245,14 @@ static void arrivals_find(const struct lowered_rows *r, struct arrivals *x)
     x->next = mem_alloc((size_t)(r->msg.n + 1) * sizeof *x->next);
     memset(x->head, 0xff, (size_t)(total + 1) * sizeof *x->head);
     for (int m = r->msg.n - 1; m >= 0; m--) {
-        int *head = &x->head[x->row[r->w->chan.v[r->msg.v[m].chan].to_rank] + r->msg.v[m].pos];
+        int *head = &x->head[x->row[r->w->chan.v[r->msg.v[m].chan].to.at[AXIS_PP]] + r->msg.v[m].pos];
         x->next[m] = *head;
         *head = m;
     }
 }
 
-/* After action i: gradients that are final now go to other replicas. They are final when the last micro-batch is in and
- * blocks are added. */
+/* After action i: gradients that are final now go to other pipelines. They are final when the last micro-batch is in
+ * and blocks are added. */
 static void finals_emit(struct lowered_rows *r, int rank, int i)
 {
     const struct lower *w = r->w;
@@ -261,7 +261,7 @@ static void finals_emit(struct lowered_rows *r, int rank, int i)
     bool added = i + 1 == r->compute[rank].n || a[1].op != ACT_A || a[1].stage != a->stage || a[1].mb != a->mb;
     int end;
     if (makes && added && a->mb + a->n_mb == w->p->n_mb) act_groups(w->p, a, &w->final[a->stage], &end);
-    if (i >= r->last_sent[rank]) replicas_final_emit(r->w, rank);
+    if (i >= r->last_sent[rank]) dp_final_emit(r->w, rank);
 }
 
 static void row_emit(struct lowered_rows *r, const struct index *x, const struct arrivals *in, int rank)
@@ -288,7 +288,7 @@ static void row_emit(struct lowered_rows *r, const struct index *x, const struct
         }
         finals_emit(r, rank, i);
     }
-    if (w->p->req.mode == PLAN_TRAIN) replicas_final_emit(w, rank);
+    if (w->p->req.mode == PLAN_TRAIN) dp_final_emit(w, rank);
     free(loaded);
 }
 
@@ -299,9 +299,9 @@ static void tail_posts(struct lower *w, int rank, enum chan_kind kind)
     for (int c = 0; c < w->chan.n; c++) {
         const struct channel *ch = &w->chan.v[c];
         if (ch->kind != kind) continue;
-        if (ch->from_rank == rank)
+        if (ch->from.at[AXIS_PP] == rank)
             *vec_push(&w->row[rank]) = act_make(act_post(kind, KIND_SEND), ch->from_stage, 0, c);
-        if (ch->to_rank == rank)
+        if (ch->to.at[AXIS_PP] == rank)
             *vec_push(&w->row[rank]) = act_make(act_post(kind, KIND_RECV), ch->to_stage, 0, c);
     }
 }
@@ -310,10 +310,10 @@ static void tail_emit(struct lower *w, int rank)
 {
     int stage = w->p->pl->map.stages_of[rank][0];
     tail_posts(w, rank, CHAN_PGRAD);
-    replicas_sum_emit(w, rank);
+    dp_sum_emit(w, rank);
     *vec_push(&w->row[rank]) = act_make(ACT_N, stage, 0, -1);
     *vec_push(&w->row[rank]) = act_make(ACT_O, stage, 0, -1);
-    replicas_weights_emit(w, rank);
+    dp_weights_emit(w, rank);
     tail_posts(w, rank, CHAN_PARAM);
 }
 
@@ -330,7 +330,7 @@ int lower_rows(struct lower *w, const struct sched *s, struct err *e)
     if (!bad) arrivals_find(&r, &in);
     for (int rank = 0; !bad && rank < w->p->n_ranks; rank++) {
         row_emit(&r, &x, &in, rank);
-        replicas_kept_emit(w, rank);
+        dp_kept_emit(w, rank);
         if (w->p->req.mode == PLAN_TRAIN) tail_emit(w, rank);
     }
     for (int rank = 0; rank < w->p->n_ranks; rank++) vec_free(&r.compute[rank]);

@@ -27,19 +27,12 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
     for (int i = 0; i <= n_ranks; i++) out[i] = first_group[(int)((int64_t)i * n_stages / n_ranks)];
 }
 
-struct sharing part_sharing(const struct part_request *q)
-{
-    struct sharing s = q->sharing;
-    s.replicas = q->plan->replicas > 1 ? q->plan->replicas : 1;
-    return s;
-}
-
 struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e)
 {
-    struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .n_ranks = part_ranks(q),
+    struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .mesh = part_mesh(q),
                                   .first_group = first_group, .rank_of = q->rank_of, .buffers = q->buffers,
-                                  .n_levels = plan_levels(q->plan->groups, part_sharing(q)),
-                                  .sharing = part_sharing(q)};
+                                  .n_levels = plan_levels(q->plan->groups, &q->mesh, q->sharing),
+                                  .sharing = q->sharing};
     return placement_make(&r, e);
 }
 

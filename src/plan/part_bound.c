@@ -17,19 +17,18 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
         if (p->kind == PARAM_WEIGHT && !p->frozen)
             bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
     }
-    if (q->sharing.weights) bytes /= part_sharing(q).replicas;
+    if (q->sharing.weights) bytes /= part_mesh(q).size[AXIS_DP];
     return bytes * q->cost->optimizer_ns_per_byte;
 }
 
-/* The micro-batches of the plan's replica: only the last one may differ in size. */
+/* The micro-batches of the plan's pipeline: only the last one may differ in size. */
 static void sizes_find(struct part_bound *x)
 {
     struct arena *mem = arena_new();
     struct plan_request r = *x->q->plan;
     struct portion b;
     if (r.groups < 1) r.groups = 1;
-    if (r.replicas < 1) r.replicas = 1;
-    batch_split(mem, &r, r.replica, &b);
+    batch_split(mem, &r, part_mesh(x->q).size[AXIS_DP], r.dp, &b);
     x->n_micro = b.n_micro;
     if (b.n_micro) x->full = b.micro_n[0], x->last = b.micro_n[b.n_micro - 1];
     arena_free(mem);
@@ -192,7 +191,7 @@ static double bound_rank(const struct part_bound *x, const struct placement *pl,
 double plan_bound(const struct plan *p, const struct cost *k)
 {
     struct part_request q = {.sel = p->sel, .cost = k, .plan = &p->req, .n_stages = p->n_stages,
-                             .n_ranks = p->n_ranks, .rank_of = p->pl->map.rank_of, .sharing = p->pl->sharing};
+                             .mesh = p->pl->mesh, .rank_of = p->pl->map.rank_of, .sharing = p->pl->sharing};
     struct bound_stage *st = mem_alloc((size_t)p->n_stages * sizeof *st);
     struct part_bound x;
     double most = 0;

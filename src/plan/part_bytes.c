@@ -9,15 +9,15 @@ static uint64_t *params_count(const struct part_request *q, bool training)
 {
     const struct selection *s = q->sel;
     uint64_t *bytes = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *bytes);
-    uint64_t levels = (uint64_t)plan_levels(q->plan->groups, part_sharing(q));
-    uint64_t replicas = (uint64_t)part_sharing(q).replicas;
+    uint64_t levels = (uint64_t)plan_levels(q->plan->groups, &q->mesh, q->sharing);
+    uint64_t n_dp = (uint64_t)part_mesh(q).size[AXIS_DP];
     struct arena *mem = arena_new();
     struct state_row *row;
     int n = state_rows_make(mem, s, &q->buffers, &row);
     for (int i = 0; i < n; i++) {
         bool weight = row[i].kind == STATE_WEIGHT && row[i].trained;
         bool shared = row[i].kind == STATE_OPTIMIZER && q->sharing.weights;
-        if (training) bytes[row[i].param] += row[i].bytes * (weight ? 1 + levels : 1) / (shared ? replicas : 1);
+        if (training) bytes[row[i].param] += row[i].bytes * (weight ? 1 + levels : 1) / (shared ? n_dp : 1);
         else if (row[i].region == IN_PARAM) bytes[row[i].param] += state_plain_bytes(&row[i]);
     }
     arena_free(mem);
@@ -42,9 +42,9 @@ static void kept_add(const struct plan *p, struct part_leaf *l, const struct pla
     if (at->space != SP_SLOT) return;
     const struct slot_class *k = &p->cls[at->cls];
     if (k->last != L_O) { l->kept += at->bytes; return; }
-    l->fixed += at->bytes * (uint64_t)p->n_mb;           /* kept until the step ends, also what other replicas send */
-    for (int i = 0; i < p->req.replicas && k->copy; i++)
-        if (i != p->req.replica) l->fixed += at->bytes * (uint64_t)p->part[i].n_mb;
+    l->fixed += at->bytes * (uint64_t)p->n_mb;           /* kept until the step ends, also what other pipelines send */
+    for (int i = 0; i < p->pl->mesh.size[AXIS_DP] && k->copy; i++)
+        if (i != p->req.dp) l->fixed += at->bytes * (uint64_t)p->part[i].n_mb;
 }
 
 /* A tensor belongs to the group that makes it; an input of the network belongs to its first reader. */
@@ -60,11 +60,12 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
 {
     struct plan_request r = *q->plan;
     int whole[] = {0, q->sel->n_groups};
+    struct mesh whole_mesh = {{[AXIS_PP] = 1, [AXIS_DP] = q->mesh.size[AXIS_DP]}};
     r.schedule = r.mode == PLAN_TRAIN ? "gpipe" : "forward";
     struct placement *pl = placement_make(
         &(struct placement_request){
-            .sel = q->sel, .n_stages = 1, .n_ranks = 1, .first_group = whole, .buffers = q->buffers,
-            .n_levels = plan_levels(r.groups, part_sharing(q)), .sharing = part_sharing(q)}, e);
+            .sel = q->sel, .n_stages = 1, .mesh = whole_mesh, .first_group = whole, .buffers = q->buffers,
+            .n_levels = plan_levels(r.groups, &q->mesh, q->sharing), .sharing = q->sharing}, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];

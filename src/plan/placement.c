@@ -12,8 +12,8 @@ static void uses_find(struct placement *pl, const struct selection *s)
     for (int i = 0; i < s->g->n_params; i++)
         for (int u = 0; u < s->g->param[i].n_uses; u++)
             pl->use_stage[pl->use_first[i] + u] = pl->stage_of_group[s->group_of[s->g->param[i].use_node[u]]];
-    pl->use_off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *pl->use_off);
-    for (int r = 0; r < pl->n_ranks; r++) {
+    pl->use_off = arena_alloc(pl->mem, (size_t)pl->mesh.size[AXIS_PP] * sizeof *pl->use_off);
+    for (int r = 0; r < pl->mesh.size[AXIS_PP]; r++) {
         pl->use_off[r] = arena_alloc(pl->mem, (size_t)(n + 1) * sizeof **pl->use_off);
         for (int k = 0; k < n; k++) pl->use_off[r][k] = STATE_NOWHERE;
     }
@@ -29,8 +29,9 @@ static size_t take(size_t *end, size_t bytes)
 static void row_own(struct placement *pl, struct state_row *r)
 {
     r->owner = pl->map.rank_of[pl->use_stage[pl->use_first[r->param]]];   /* every parameter of a graph has a use */
-    r->off = arena_alloc(pl->mem, (size_t)pl->n_ranks * sizeof *r->off);
-    for (int rank = 0; rank < pl->n_ranks; rank++) r->off[rank] = STATE_NOWHERE;
+    r->shard = (struct shard){AXIS_DP, pl->sharing.weights ? 0 : SHARD_ALL};
+    r->off = arena_alloc(pl->mem, (size_t)pl->mesh.size[AXIS_PP] * sizeof *r->off);
+    for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++) r->off[rank] = STATE_NOWHERE;
 }
 
 /* Parameters and their averages exist once on every rank that uses them. Optimizer buffers exist on the owner, the rank
@@ -43,29 +44,30 @@ static bool row_lies(const struct placement *pl, const struct state_row *r, int 
     return here;
 }
 
-/* First the trained weights that the rank owns, in the order of their gradients; then all others. Replicas that share
- * weights out then find the same shares in weights and gradients. */
+/* First the trained weights that the rank owns, in the order of their gradients; then all others. Where weights
+ * are shared out, weights and gradients then have the same shares. */
 static void params_place(struct placement *pl, int n_params)
 {
     for (int own = 1; own >= 0; own--)
         for (int i = 0; i < n_params; i++) {
             struct state_row *r = &pl->state[i];
-            for (int rank = 0; rank < pl->n_ranks; rank++)
+            for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++)
                 if ((r->trained && r->owner == rank) == own && row_lies(pl, r, rank))
                     r->off[rank] = take(&pl->param_bytes[rank], r->bytes);
         }
 }
 
-/* State besides parameters, in the order of the registry. For the optimizer state that each replica keeps of its own
- * weights, the region has space for the largest share. */
+/* State besides parameters, in the order of the registry. For the optimizer state that each pipeline keeps of its
+ * share of the weights, the region has space for the largest share. */
 static void beside_place(struct placement *pl, int n_params)
 {
-    size_t replicas = (size_t)pl->sharing.replicas, *end = mem_alloc((size_t)pl->n_ranks * replicas * sizeof *end);
+    size_t *end = mem_alloc((size_t)mesh_ranks(&pl->mesh) * sizeof *end);
     for (int i = n_params; i < pl->n_state; i++) {
         struct state_row *r = &pl->state[i];
-        r->replica = pl->state[r->param].replica;
-        for (int rank = 0; rank < pl->n_ranks; rank++) {
-            size_t *all = &pl->state_bytes[rank], *own = &end[(size_t)rank * replicas + (size_t)r->replica];
+        r->shard = pl->state[r->param].shard;
+        for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++) {
+            struct mesh_coord c = {{[AXIS_PP] = rank, [AXIS_DP] = shard_first(r->shard)}};
+            size_t *all = &pl->state_bytes[rank], *own = &end[mesh_rank(&pl->mesh, c)];
             if (!row_lies(pl, r, rank)) continue;
             r->off[rank] = take(r->kind == STATE_OPTIMIZER ? own : all, r->bytes);
             if (*own > *all) *all = *own;
@@ -74,12 +76,12 @@ static void beside_place(struct placement *pl, int n_params)
     free(end);
 }
 
-/* First the gradients of weights that the rank owns, which replicas exchange; then those of weights that it only
+/* First the gradients of weights that the rank owns, which pipelines exchange; then those of weights that it only
  * uses. */
 static void grads_place(struct placement *pl, const struct state_row *r, bool owned)
 {
     for (int k = pl->use_first[r->param]; r->trained && k < pl->use_first[r->param + 1]; k++)
-        for (int rank = 0; rank < pl->n_ranks; rank++)
+        for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++)
             if (owned ? rank == r->owner : rank != r->owner && rank == pl->map.rank_of[pl->use_stage[k]])
                 pl->use_off[rank][k] = take(&pl->level_bytes[rank], r->bytes);
 }
@@ -107,16 +109,16 @@ struct placement *placement_make(const struct placement_request *r, struct err *
 {
     const struct selection *s = r->sel;
     const int *first_group = r->first_group;
-    int n_stages = r->n_stages, n_ranks = r->n_ranks;
+    int n_stages = r->n_stages, n_ranks = r->mesh.size[AXIS_PP];
     if (n_ranks < 1 || n_stages < n_ranks || first_group[0] != 0 || first_group[n_stages] != s->n_groups) {
         err_set(e, E_CONF, "%d stages do not fit %d ranks and %d kernel groups", n_stages, n_ranks, s->n_groups);
         return NULL;
     }
     struct arena *mem = arena_new();
     struct placement *pl = arena_alloc(mem, sizeof *pl);
-    *pl = (struct placement){.mem = mem, .n_stages = n_stages, .n_ranks = n_ranks,
+    *pl = (struct placement){.mem = mem, .mesh = r->mesh, .n_stages = n_stages,
                              .n_levels = r->n_levels > 1 ? r->n_levels : 1, .sharing = r->sharing};
-    if (pl->sharing.replicas < 1) pl->sharing.replicas = 1;
+    if (pl->mesh.size[AXIS_DP] < 1) pl->mesh.size[AXIS_DP] = 1;
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }
     pl->packed_off = arena_alloc(mem, (size_t)s->n_groups * sizeof *pl->packed_off);

@@ -13,20 +13,21 @@ struct stage_map {
 int stage_map_make(struct arena *mem, int n_stages, int n_ranks, const int *rank_of, struct stage_map *out,
                    struct err *e);
 
-/* A part of a rank's gradients that replicas exchange separately: bytes of their region. group: the first group that
- * adds to it; -1: some gradients come from other ranks, at the end. Buckets that are final first come first. Replicas
+/* A part of a rank's gradients that pipelines exchange separately: bytes of their region. group: the first group that
+ * adds to it; -1: some gradients come from other ranks, at the end. Buckets that are final first come first. Pipelines
  * halve a bucket, then the halves. cut: the borders of the smallest shares, of gradients; weight_cut: the same of
- * weights, where replicas share weights out (placement_share). */
+ * weights, where these are shared out (placement_share). */
 struct bucket { size_t at, end; int group; size_t *cut, *weight_cut; };
 struct buckets { struct bucket *v; int n; };
-/* How replicas share the work. replicas: their number. bucket: about how many bytes of gradients they exchange at a
- * time; 0: all. weights: each replica updates only its share of the weights and keeps the optimizer state of that
- * share. by_transport: the transport adds gradients, in its own order, instead of the plan. */
-struct sharing { int replicas; size_t bucket; bool weights, by_transport; };
+/* How pipelines share the work. bucket: about how many bytes of gradients they exchange at a time; 0: all. weights:
+ * each updates only its share of the weights and keeps the optimizer state of that share. by_transport: the transport
+ * adds gradients, in its own order, instead of the plan. */
+struct sharing { size_t bucket; bool weights, by_transport; };
 
 struct placement {
     struct arena *mem;
-    int n_stages, n_ranks, *first_group;                 /* n_stages + 1 entries */
+    struct mesh mesh;
+    int n_stages, *first_group;                          /* n_stages + 1 entries */
     int *stage_of_group;
     struct stage_map map;
     struct state_row *state; int n_state;                /* the registry; row i < n_params is graph->param[i] */
@@ -40,39 +41,40 @@ struct placement {
      * which holds the sum in the end. Higher levels hold blocks of micro-batches that are not added yet. */
     int n_levels; size_t *level_bytes;
     size_t *sum_bytes;                                   /* the first bytes of each level: weights that the rank owns */
-    struct sharing sharing;                              /* replicas: at least 1 */
-    struct buckets *bucket;                              /* of each rank; none with one replica */
-    size_t *update_bytes;                                /* of each rank: gradients from which a replica updates */
+    struct sharing sharing;
+    struct buckets *bucket;                              /* of each rank; none with one pipeline */
+    size_t *update_bytes;                                /* of each rank: gradients from which it updates */
     size_t *packed_off;                                  /* of each group, in its rank's packed region */
 };
 struct placement_request {
     const struct selection *sel;
-    int n_stages, n_ranks;
+    struct mesh mesh;                                    /* size 0 on AXIS_DP: 1 */
+    int n_stages;
     const int *first_group;                              /* n_stages + 1 entries */
     const int *rank_of;                                  /* of each stage; NULL: in turn */
     struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
     int n_levels;                                        /* plan_levels; 0: 1 */
-    struct sharing sharing;                              /* replicas 0: 1 */
+    struct sharing sharing;
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
 /* The stage that names a rank: the first of its stages. */
 static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
-/* Among the ranks of all replicas: the one that changes a row and writes it to checkpoints. */
+/* Among all ranks: the one that changes a row and writes it to checkpoints. */
 static inline int placement_writer(const struct placement *pl, const struct state_row *r)
 {
-    return r->replica * pl->n_ranks + r->owner;
+    return mesh_rank(&pl->mesh, (struct mesh_coord){{[AXIS_PP] = r->owner, [AXIS_DP] = shard_first(r->shard)}});
 }
-/* Does a replica's rank update a weight, and keep its optimizer state? */
-static inline bool placement_updates(const struct placement *pl, const struct state_row *r, int replica, int rank)
+/* Does a rank update a weight, and keep its optimizer state? */
+static inline bool placement_updates(const struct state_row *r, struct mesh_coord rank)
 {
-    return r->trained && r->owner == rank && (!pl->sharing.weights || r->replica == replica);
+    return r->trained && r->owner == rank.at[AXIS_PP] && shard_has(r->shard, rank);
 }
-/* The share of a bucket that a replica has after n exchanges of halves, nearest replicas first. Replicas whose numbers
- * end in the same n bits have this share together. */
+/* The share of a bucket that coordinate dp has after n exchanges of halves, nearest first. Those whose numbers end in
+ * the same n bits have this share together. */
 struct share { size_t at, end; };
-struct share placement_share(const struct placement *pl, const size_t *cut, int replica, int n);
-int placement_halvings(const struct placement *pl);      /* until each replica has a share of its own */
+struct share placement_share(const struct placement *pl, const size_t *cut, int dp, int n);
+int placement_halvings(const struct placement *pl);      /* until each has a share of its own */
 /* Offset of a use's gradient on a rank. */
 static inline size_t placement_use(const struct placement *pl, int rank, int param, int use)
 {

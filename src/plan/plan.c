@@ -18,7 +18,7 @@ static struct portion full_batch(const struct plan *p, const struct plan_request
     struct portion b;
     if (r->rows_micro > (r->batch - 1) / r->split + 1) full.batch = r->rows_micro * r->split;
     full.bundle = r->bundle;
-    batch_split(p->mem, &full, 0, &b);                   /* the first replica has the most */
+    batch_split(p->mem, &full, p->pl->mesh.size[AXIS_DP], 0, &b);   /* the first pipeline has the most */
     return b;
 }
 
@@ -31,7 +31,7 @@ static char *full_text(const struct portion *f, int mb, char buf[16])
     return buf;
 }
 
-/* Rows are those of the first replica, which has the most micro-batches. */
+/* Rows are those of the first pipeline, which has the most micro-batches. */
 static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *mb, const char *why,
                       struct err *e)
 {
@@ -129,7 +129,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     const struct sched_kind *k = sched_find(p->req.schedule);
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
-    if (!p->n_mb) return 0;                              /* a replica without micro-batches */
+    if (!p->n_mb) return 0;                              /* a pipeline without micro-batches */
     if (p->req.rows) return rows_build(p, r, s, e);
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
@@ -140,10 +140,10 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
 static void batch_take(struct plan *p, struct plan_request *r)
 {
     if (r->groups < 1) r->groups = 1;
-    if (r->replicas < 1) r->replicas = 1;
-    p->part = arena_alloc(p->mem, (size_t)r->replicas * sizeof *p->part);
-    for (int i = 0; i < r->replicas; i++) batch_split(p->mem, r, i, &p->part[i]);
-    const struct portion *b = &p->part[r->replica];
+    int n = p->pl->mesh.size[AXIS_DP];
+    p->part = arena_alloc(p->mem, (size_t)n * sizeof *p->part);
+    for (int i = 0; i < n; i++) batch_split(p->mem, r, n, i, &p->part[i]);
+    const struct portion *b = &p->part[r->dp];
     p->n_micro = b->n_micro, p->micro_n = b->micro_n;
     r->bundle = b->bundle;
     p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first, p->mb_micro = b->mb_micro;
@@ -155,7 +155,7 @@ static struct plan *plan_new(const struct selection *s, const struct placement *
 {
     struct arena *mem = arena_new();
     struct plan *p = arena_alloc(mem, sizeof *p);
-    *p = (struct plan){.mem = mem, .sel = s, .pl = pl, .req = *r, .n_stages = pl->n_stages, .n_ranks = pl->n_ranks};
+    *p = (struct plan){.mem = mem, .sel = s, .pl = pl, .req = *r, .n_stages = pl->n_stages, .n_ranks = pl->map.n_ranks};
     p->req.schedule = arena_strdup(mem, r->schedule);
     p->req.rows = r->rows ? arena_strdup(mem, r->rows) : NULL;
     if (!r->backward) p->req.backward = BACKWARD_AUTO;
@@ -233,14 +233,11 @@ static void lower_close(struct lower *w)
 static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e)
 {
     struct lower w = {.p = p, .g = p->sel->g, .max_n = p->max_n, .sure = sure};
-    reduction_tree_make(p->mem, &p->part[p->req.replica], &w.sums);
+    reduction_tree_make(p->mem, &p->part[p->req.dp], &w.sums);
     p->n_levels = w.sums.n_levels;
-    bool comes = p->req.replicas > 1 && !p->pl->sharing.by_transport;   /* another replica's share arrives at level 1 */
+    bool comes = p->pl->mesh.size[AXIS_DP] > 1 && !p->pl->sharing.by_transport;   /* others' shares, at level 1 */
     if ((p->n_levels > p->pl->n_levels || (comes && p->pl->n_levels < 2)) && p->req.mode == PLAN_TRAIN)
         return err_set(e, E_INTERNAL, "%d levels of accumulators have no place", p->n_levels);
-    if (p->req.replicas != p->pl->sharing.replicas)
-        return err_set(e, E_INTERNAL, "a plan of %d replicas where state lies for %d", p->req.replicas,
-                       p->pl->sharing.replicas);
     w.stage_of_group = mem_alloc((size_t)p->sel->n_groups * sizeof(int));
     w.row = mem_alloc((size_t)p->n_ranks * sizeof *w.row);
     w.recompute = mem_alloc((size_t)p->sel->n_groups * sizeof *w.recompute);
@@ -259,7 +256,7 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     lower_channels(&w);
     lower_join(&w, s);
     int bad = lower_programs(&w, e);
-    if (!bad) lower_replicas(&w);
+    if (!bad) lower_dp(&w);
     bad = bad || lower_rows(&w, s, e) || lower_slots(&w, e);
     lower_close(&w);
     return bad ? -1 : 0;
@@ -281,7 +278,7 @@ static int rows_blame(const struct plan *p, const struct err *why, struct err *e
 static struct plan *plan_lowered(const struct selection *s, const struct placement *pl, const struct plan_request *r,
                                  const struct sched *rows, struct err *e)
 {
-    bool several = pl->n_stages > pl->n_ranks;
+    bool several = pl->n_stages > pl->mesh.size[AXIS_PP];
     for (int sure = several; sure <= 1; sure++) {
         struct err why = {0};
         struct plan *p = plan_new(s, pl, r);
@@ -316,8 +313,9 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
         err_set(e, E_CONF, "%d blocks of micro-batches are not a power of two", r->groups);
         return NULL;
     }
-    if (r->replicas > 1 && (r->replicas & (r->replicas - 1) || r->groups % r->replicas || r->replica >= r->replicas)) {
-        err_set(e, E_CONF, "%d replicas of %d blocks", r->replicas, r->groups);
+    int n_dp = pl->mesh.size[AXIS_DP];
+    if (n_dp > 1 && (n_dp & (n_dp - 1) || r->groups % n_dp || r->dp >= n_dp)) {
+        err_set(e, E_CONF, "%d replicas of %d blocks", n_dp, r->groups);
         return NULL;
     }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }

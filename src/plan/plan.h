@@ -30,8 +30,8 @@ struct slot_class {
     size_t bytes;                                        /* of one slot: sum of its values, each aligned to 64 */
     int n_slots;
     size_t base;                                         /* in the rank's slot region */
-    /* Values kept to the end, with replicas: where the slots of each other replica are after they arrived. NULL: they
-     * are not exchanged. */
+    /* Values kept to the end: where the slots of each other pipeline are after they arrived. NULL: they are not
+     * exchanged. */
     size_t *copy;
     bool recompute;                                      /* last == L_O: R reads some of these values, too */
 };
@@ -60,8 +60,8 @@ struct stage_plan {
     struct place *recompute_place, *recompute_saved;
     struct prog prog[PROG_COUNT];                        /* no calls: nothing to do, for example nothing to recompute */
     int in_flight;                                       /* peak number of micro-batches kept */
-    /* With replicas, the backward pass of the last micro-batch may run in pieces, so that gradients go to other
-     * replicas as soon as they are final. piece[k]: the first group of piece k + 1, descending to the stage's first
+    /* The backward pass of the last micro-batch may run in pieces, so that gradients go to other pipelines as soon as
+     * they are final. piece[k]: the first group of piece k + 1, descending to the stage's first
      * group. */
     int n_pieces, *piece;
 };
@@ -71,10 +71,12 @@ struct channel {
     enum chan_kind kind;
     int tensor;                                          /* or parameter use (CHAN_PGRAD), parameter (CHAN_PARAM) */
     int param;
-    int from_stage, to_stage, from_rank, to_rank;
-    size_t bytes_per_sample;                             /* or bytes, for parameters and between replicas */
-    /* between replicas, from a rank of one replica to the same rank of another; -1: within each replica */
-    int from_replica, to_replica;
+    /* The axis along which the message goes. Both ends have the same coordinate on the other axis: along AXIS_PP that
+     * of the plan, along AXIS_DP the rank in its pipeline. ALL has all ranks along the axis at both ends. */
+    enum axis axis;
+    struct mesh_coord from, to;
+    int from_stage, to_stage;
+    size_t bytes_per_sample;                             /* or bytes, for parameters and along AXIS_DP */
     /* offset: SUM, SUMMED, ALL in the gradient region; WEIGHT in the parameter region */
     size_t off;
     /* SUM, SUMMED, ALL, WEIGHT: the bucket, from 1 on. Messages of a bucket wait only for each other. late: the bucket
@@ -101,10 +103,9 @@ struct plan_request {
     int bundle;
     /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
     int groups;
-    /* This plan is for pipeline `replica` of `replicas` equal pipelines. Each has its own blocks of the batch;
-     * `batch` is the whole batch of all. replicas: a power of two that divides groups, equal to the placement's
-     * number; 0: one */
-    int replica, replicas;
+    /* This plan's coordinate on AXIS_DP of the placement's mesh. Each pipeline has its own blocks of the batch; `batch`
+     * is the whole batch of all. The axis has a power of two as size, which divides groups. */
+    int dp;
     /* most bundles that a rank keeps for their backward pass (sched.h); 0: the schedule's own number */
     int in_flight;
     /* for schedules that choose: costs, and each rank's limit in bytes; NULL: all passes cost the same, no limit. The
@@ -118,14 +119,14 @@ struct plan_request {
     /* tensors requested as outputs, besides the tensors of scores, which are always outputs */
     const int *output; int n_outputs;
 };
-/* A replica's part of a batch, in micro-batches and bundles, which end where blocks end. */
+/* A pipeline's part of a batch, in micro-batches and bundles, which end where blocks end. */
 struct portion {
     int first_micro, n_micro, *micro_n;                  /* the first one's number in the batch; samples of each */
     int *micro_block;                                    /* the number, among all blocks, of each one's block */
     int first_block, end_block, bundle;
-    bool shared;                                         /* other replicas have parts of the batch, too */
+    bool shared;                                         /* other pipelines have parts of the batch, too */
     int n_mb, *mb_n, *mb_first, *mb_micro;               /* as in struct plan */
-    int max_parts, max_n;                                /* maxima over all replicas */
+    int max_parts, max_n;                                /* maxima over all pipelines */
 };
 struct plan {
     struct arena *mem;
@@ -139,9 +140,9 @@ struct plan {
      * smaller. Without bundles they count micro-batches. */
     int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
     int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
-    int max_parts, max_n;                                /* micro-batches and samples of the largest, of any replica */
-    int max_mb;                                          /* n_mb of the replica with most: the first */
-    struct portion *part;                                  /* of each replica; the fields above are this replica's */
+    int max_parts, max_n;                                /* micro-batches and samples of the largest, of any pipeline */
+    int max_mb;                                          /* n_mb of the pipeline with most: the first */
+    struct portion *part;                                  /* of each coordinate on AXIS_DP; above is this plan's */
     int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;
@@ -173,9 +174,9 @@ bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one 
  * Channels and slots are in bounds. 70 names rank and action. */
 int plan_check(const struct plan *p, struct err *e);
 
-/* Checks all replicas of one batch: their posts meet, nothing waits for ever, and on each replica the gradients are the
- * tree over all blocks. After plan_check of each plan. 70. */
-int plan_check_replicas(struct plan *const *p, struct err *e);
+/* Checks the plans of all pipelines for one batch: their posts meet, nothing waits for ever, and on each the gradients
+ * are the tree over all blocks. After plan_check of each plan. 70. */
+int plan_check_dp(struct plan *const *p, struct err *e);
 
 /* everything: header, groups, placement, classes, channels, rows, bytes */
 void plan_print(const struct plan *p, struct text *out);
@@ -195,7 +196,7 @@ int act_calls(const struct plan *p, const struct act *a);
 void act_groups(const struct plan *p, const struct act *a, int *first, int *end);
 size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: bytes of its message */
 int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
-int plan_micro_batches(const struct plan *p);                        /* of the batch, over all replicas */
+int plan_micro_batches(const struct plan *p);                        /* of the whole batch */
 /* bytes that a group keeps of one micro-batch; a bundle's micro-batches follow each other in memory */
 size_t plan_part_saved(const struct plan *p, const struct group *k);
 /* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */
@@ -204,7 +205,7 @@ static inline uint32_t group_sums(const struct group *k, int flags)
     return (flags & ACT_OF_B ? (uint32_t)k->pgrad_in_b : 0) | (flags & ACT_OF_W ? (uint32_t)k->pgrad_in_w : 0);
 }
 /* Most levels of accumulators that plans with this number of blocks take. */
-int plan_levels(int groups, struct sharing s);
+int plan_levels(int groups, const struct mesh *m, struct sharing s);
 /* Names of the stage's first and last node; "-" where it has none. */
 void plan_stage_ends(const struct plan *p, int s, const char **first, const char **last);
 

@@ -1,5 +1,5 @@
 /* Inside of the planner, shared by plan.c (driver), channels.c (what crosses borders), stage_program.c (places and
- * programs), lower.c (rows), happens_before.c and slots.c (liveness), outputs.c, reduction_tree.c, replicas.c.
+ * programs), lower.c (rows), happens_before.c and slots.c (liveness), outputs.c, reduction_tree.c, dp.c.
  * part_bound.c uses batch_split. No other file includes it. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
@@ -7,7 +7,8 @@
 #include "plan/sched.h"
 
 /* reduction_tree.c */
-void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b);
+/* The portion of coordinate dp on an axis of size n_dp. */
+void batch_split(struct arena *mem, const struct plan_request *r, int n_dp, int dp, struct portion *b);
 /* How gradients are added. level: the accumulator level that each micro-batch adds to. Then, in this order and after
  * micro-batch `after`, level + 1 is added to level. */
 struct sum_add { int after, level; };
@@ -66,12 +67,12 @@ static inline int before_receive(const struct happens_before *k, const struct ac
 {
     return k->receive[send->chan * k->n_mb + send->mb];
 }
-/* replicas.c: after lower_programs, channels between replicas; then their posts, at the end of a row */
-void lower_replicas(struct lower *w);
-void replicas_kept_emit(struct lower *w, int rank);
-void replicas_final_emit(struct lower *w, int rank);     /* for gradients that are final (lower.final) */
-void replicas_sum_emit(struct lower *w, int rank);       /* all that is left */
-void replicas_weights_emit(struct lower *w, int rank);   /* after the optimizer: weights that other replicas updated */
+/* dp.c: after lower_programs, channels between pipelines; then their posts, at the end of a row */
+void lower_dp(struct lower *w);
+void dp_kept_emit(struct lower *w, int rank);
+void dp_final_emit(struct lower *w, int rank);     /* for gradients that are final (lower.final) */
+void dp_sum_emit(struct lower *w, int rank);       /* all that is left */
+void dp_weights_emit(struct lower *w, int rank);   /* after the optimizer: weights that other pipelines updated */
 /* buckets.c */
 void buckets_make(struct placement *pl, const struct selection *s, int rank);
 void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, from the buckets of their ranks */

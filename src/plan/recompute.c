@@ -152,7 +152,7 @@ int recompute_auto(const struct recompute_request *q, bool *recompute, struct er
     bare.recompute = recompute;
     struct plan *p = plan_make(q->sel, pl, &bare, e);
     int bad = p ? 0 : -1;
-    for (int rank = 0; rank < pl->n_ranks && !bad; rank++) {
+    for (int rank = 0; rank < pl->mesh.size[AXIS_PP] && !bad; rank++) {
         if (plan_rank_bytes(p, rank) <= q->limit[rank]) continue;
         struct recompute_choice c = {.q = q, .recompute = recompute};
         for (int i = 0; i < pl->n_stages; i++) if (pl->map.rank_of[i] == rank) units_add(&c, p, i);

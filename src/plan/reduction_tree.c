@@ -1,17 +1,17 @@
 /* Blocks: a batch's micro-batches are cut into train.gradient_groups neighbouring blocks. Gradients are added one after
  * the other within a block. Blocks are added as a binary tree, neighbours first. So the sum depends only on the number
- * of blocks. A replica has neighbouring blocks, hence whole subtrees. */
+ * of blocks. A pipeline has neighbouring blocks, hence whole subtrees. */
 #include "plan/plan_int.h"
 
 /* The first of n micro-batches that belongs to block b of `blocks`. Blocks are as even as possible, and so are both
  * halves of the blocks. */
 static int block_first(int n, int blocks, int b) { return (int)(((int64_t)b * n + blocks - 1) / blocks); }
 
-/* Another replica's share is at level 1 until this replica adds it. */
-int plan_levels(int groups, struct sharing s)
+/* Another pipeline's share is at level 1 until this one adds it. */
+int plan_levels(int groups, const struct mesh *m, struct sharing s)
 {
-    int levels = s.replicas > 1 && !s.by_transport ? 2 : 1, own = 1;
-    for (int blocks = groups / (s.replicas > 1 ? s.replicas : 1); blocks > 1; blocks /= 2) own++;
+    int n = m->size[AXIS_DP] > 1 ? m->size[AXIS_DP] : 1, levels = n > 1 && !s.by_transport ? 2 : 1, own = 1;
+    for (int blocks = groups / n; blocks > 1; blocks /= 2) own++;
     return own > levels ? own : levels;
 }
 
@@ -33,11 +33,11 @@ static void bundles_find(const struct plan_request *r, int n, struct portion *b)
     b->mb_micro[b->n_mb] = b->n_micro;
 }
 
-void batch_split(struct arena *mem, const struct plan_request *r, int replica, struct portion *b)
+void batch_split(struct arena *mem, const struct plan_request *r, int n_dp, int dp, struct portion *b)
 {
-    int n = (r->batch - 1) / r->split + 1, blocks = r->groups / r->replicas, most = block_first(n, r->groups, 1);
-    *b = (struct portion){.bundle = r->bundle < 1 ? 1 : r->bundle > n ? n : r->bundle, .first_block = replica * blocks,
-                        .end_block = (replica + 1) * blocks, .shared = r->replicas > 1};
+    int n = (r->batch - 1) / r->split + 1, blocks = r->groups / n_dp, most = block_first(n, r->groups, 1);
+    *b = (struct portion){.bundle = r->bundle < 1 ? 1 : r->bundle > n ? n : r->bundle, .first_block = dp * blocks,
+                          .end_block = (dp + 1) * blocks, .shared = n_dp > 1};
     b->first_micro = block_first(n, r->groups, b->first_block);
     b->n_micro = block_first(n, r->groups, b->end_block) - b->first_micro;
     /* the first block is the largest one, and only the batch's last micro-batch is smaller than others */

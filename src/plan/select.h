@@ -88,7 +88,7 @@ size_t group_saved(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
 /* The numerics line: runs with equal lines have equal bits. It has device, ISA, library, precision, hash of layouts,
- * threads, micro-batch size and blocks of micro-batches; not the number of replicas that share the blocks. */
+ * threads, micro-batch size and blocks of micro-batches; not the number of pipelines that share the blocks. */
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out);
 
 #endif

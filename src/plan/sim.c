@@ -15,7 +15,7 @@ struct simulation {
     const struct plan *p; const struct cost *k; struct sim *s;
     int *at; double *now;                                /* of each rank */
     VEC(struct wire) wire; int *wire_at;                 /* index + 1 of channel and micro-batch; 0: not yet */
-    /* when each link is free: of each pair of ranks and direction; then of each rank and other replica, in both
+    /* when each link is free: of each pair of ranks and direction; then of each rank and other pipeline, in both
      * directions */
     double *link_free;
     int *feed, *feed_at;                                 /* channels, sorted by their receiving rank here */
@@ -69,7 +69,7 @@ static bool loads_input(const struct plan *p, const struct stage_plan *st)
 static size_t sum_bytes(const struct plan *p, const struct act *a)
 {
     size_t bytes = 0;
-    if (a->chan >= 0) return act_bytes(p, a);            /* another replica's share */
+    if (a->chan >= 0) return act_bytes(p, a);            /* another pipeline's share */
     int first, end;
     act_groups(p, a, &first, &end);
     for (int g = first; g < end; g++) {
@@ -118,17 +118,17 @@ static double act_cost(struct simulation *m, const struct act *a)
 
 static double *link_of(const struct simulation *m, const struct channel *c)
 {
-    int n = m->p->n_ranks, me = m->p->req.replica;
-    if (c->from_replica < 0) return &m->link_free[c->from_rank * n + c->to_rank];
-    bool comes = c->to_replica == me;
-    int other = comes ? c->from_replica : c->to_replica;
-    return &m->link_free[n * n + (c->from_rank * m->p->req.replicas + other) * 2 + comes];
+    int n = m->p->n_ranks, me = m->p->req.dp;
+    if (c->axis == AXIS_PP) return &m->link_free[c->from.at[AXIS_PP] * n + c->to.at[AXIS_PP]];
+    bool comes = c->to.at[AXIS_DP] == me;
+    int other = comes ? c->from.at[AXIS_DP] : c->to.at[AXIS_DP];
+    return &m->link_free[n * n + (c->from.at[AXIS_PP] * m->p->pl->mesh.size[AXIS_DP] + other) * 2 + comes];
 }
 
-/* For a sum over n replicas a link carries at least 2 (n - 1) / n of its bytes (Patarasuk and Yuan 2009). */
+/* For a sum over n ranks a link carries at least 2 (n - 1) / n of its bytes (Patarasuk and Yuan 2009). */
 static double wire_bytes(const struct plan *p, const struct channel *c, double bytes)
 {
-    return c->kind == CHAN_ALL ? 2 * bytes * (p->req.replicas - 1) / p->req.replicas : bytes;
+    return c->kind == CHAN_ALL ? 2 * bytes * (p->pl->mesh.size[AXIS_DP] - 1) / p->pl->mesh.size[AXIS_DP] : bytes;
 }
 
 static void post(struct simulation *m, int rank, const struct act *a)
@@ -144,8 +144,8 @@ static void post(struct simulation *m, int rank, const struct act *a)
     }
     m->s->rank[rank].part[act_info[a->op].part] += busy;
     m->now[rank] += busy;
-    /* the other replicas are assumed to be where this replica is, which has the most to do */
-    if (c->from_replica >= 0) w->sent = w->posted = m->now[rank], w->has_send = w->has_recv = true;
+    /* the other pipelines are assumed to be where this one is, which has the most to do */
+    if (c->axis == AXIS_DP) w->sent = w->posted = m->now[rank], w->has_send = w->has_recv = true;
     else if (act_info[a->op].kind == KIND_RECV) { w->posted = m->now[rank]; w->has_recv = true; }
     else { w->sent = m->now[rank]; w->has_send = true; }
     if (!w->has_send || !w->has_recv) return;
@@ -161,12 +161,12 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
 {
     const struct act_info *i = &act_info[a->op];
     const struct channel *own = a->chan < 0 ? NULL : &p->chan[a->chan];
-    if (c->from_replica >= 0)
-        return (i->after_come >> c->kind & 1) && c->to_rank == p->stage[a->stage].rank &&
+    if (c->axis == AXIS_DP)
+        return (i->after_come >> c->kind & 1) && c->to.at[AXIS_PP] == p->stage[a->stage].rank &&
                (!own || c == own || (i->kind == KIND_SEND && (!own->bucket || c->bucket == own->bucket)));
     if (c->kind == CHAN_PGRAD && i->after_come >> CHAN_PGRAD & 1)
-        return c->to_rank == p->stage[a->stage].rank && (!own || own->late);
-    return c->kind == i->chan && (i->across ? c->to_rank == p->stage[a->stage].rank : c->to_stage == a->stage);
+        return c->to.at[AXIS_PP] == p->stage[a->stage].rank && (!own || own->late);
+    return c->kind == i->chan && (i->across ? c->to.at[AXIS_PP] == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 
 /* When the action may start, or -1 while a message that it reads has no match. */
@@ -177,8 +177,8 @@ static double ready_at(struct simulation *m, int rank, const struct act *a)
         int c = m->feed[i];
         if (!channel_feeds(m->p, &m->p->chan[c], a)) continue;
         struct wire *w = wire_of(m, c, a->mb);
-        /* another replica's messages count only once they are posted: gradients are sent on as they arrive */
-        if (w->done < 0 && m->p->chan[c].from_replica >= 0) continue;
+        /* other pipelines' messages count only once they are posted: gradients are sent on as they arrive */
+        if (w->done < 0 && m->p->chan[c].axis == AXIS_DP) continue;
         if (w->done < 0) return -1;
         if (w->done > t) t = w->done;
     }
@@ -263,8 +263,8 @@ static void feeds_find(struct simulation *m)
     for (int r = 0, n = 0; r < p->n_ranks; m->feed_at[++r] = n)
         for (int c = 0; c < p->n_chan; c++) {
             const struct channel *h = &p->chan[c];
-            bool comes = h->from_replica < 0 || h->kind == CHAN_ALL || h->to_replica == p->req.replica;
-            if (h->to_rank == r && comes) m->feed[n++] = c;
+            bool comes = h->axis == AXIS_PP || h->kind == CHAN_ALL || h->to.at[AXIS_DP] == p->req.dp;
+            if (h->to.at[AXIS_PP] == r && comes) m->feed[n++] = c;
         }
 }
 
@@ -273,7 +273,7 @@ static void tables_make(struct simulation *m)
     size_t n = (size_t)m->p->n_ranks, costs = (size_t)m->p->n_stages * COSTS * 2;
     m->at = mem_alloc(n * sizeof *m->at);
     m->now = mem_alloc(n * sizeof *m->now);
-    m->link_free = mem_alloc(n * (n + 2 * (size_t)m->p->req.replicas) * sizeof *m->link_free);
+    m->link_free = mem_alloc(n * (n + 2 * (size_t)m->p->pl->mesh.size[AXIS_DP]) * sizeof *m->link_free);
     m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)(m->p->n_mb + 1) * sizeof *m->wire_at);
     m->cost = mem_alloc(costs * sizeof *m->cost);
     for (size_t i = 0; i < costs; i++) m->cost[i] = -1;

@@ -27,7 +27,7 @@ static int post_class(const struct lower *w, const struct act *a)
 {
     const struct channel *c = &w->chan.v[a->chan];
     const struct stage_plan *st = &w->p->stage[a->stage];
-    if (c->from_replica >= 0) return -1;
+    if (c->axis == AXIS_DP) return -1;
     if (c->kind == CHAN_ACT) return st->act_place[c->tensor].cls;
     if (c->kind == CHAN_GRAD) return st->grad_place[c->tensor].cls;
     return -1;
@@ -126,7 +126,7 @@ static void sends_settle(const struct lower *w, struct live *l, int rank, int i)
 
 static void slot_send(const struct lower *w, struct live *l, const struct act *a, int cls)
 {
-    *vec_push(&l->sent) = (struct sent){cls, a->mb, w->chan.v[a->chan].to_rank, before_receive(l->known, a)};
+    *vec_push(&l->sent) = (struct sent){cls, a->mb, w->chan.v[a->chan].to.at[AXIS_PP], before_receive(l->known, a)};
     l->open[cls * w->p->n_mb + a->mb]++;
 }
 
@@ -141,8 +141,8 @@ static void slot_take(struct lower *w, struct live *l, int cls, int mb)
     }
     int n = end - first;
     bool *busy = l->busy + cls * (w->p->n_mb + 1);
-    /* values sent to other replicas are in the order of micro-batches */
-    int s = c->last == L_O && w->p->req.replicas > 1 ? first : free_find(busy, n);
+    /* values sent to other pipelines are in the order of micro-batches */
+    int s = c->last == L_O && w->p->pl->mesh.size[AXIS_DP] > 1 ? first : free_find(busy, n);
     for (int k = 0; k < n; k++) {
         busy[s + k] = true;
         l->slot[cls * w->p->n_mb + first + k] = s + k;
@@ -215,16 +215,16 @@ static size_t loads_of(const struct plan *p, int rank)
     return (size_t)p->sel->dev.load_ways * bytes;
 }
 
-/* Memory after all slots, for the values that other replicas send here. */
+/* Memory after all slots, for the values that other pipelines send here. */
 static void copies_count(struct lower *w)
 {
     struct plan *p = w->p;
     for (int c = 0; c < w->cls.n; c++) {
         struct slot_class *k = &w->cls.v[c];
         size_t *total = &p->slot_bytes[p->stage[k->stage].rank];
-        for (int i = 0; i < p->req.replicas && k->copy; i++) {
-            k->copy[i] = i == p->req.replica ? k->base : *total;
-            if (i != p->req.replica) *total += k->bytes * (size_t)p->part[i].n_mb;
+        for (int i = 0; i < p->pl->mesh.size[AXIS_DP] && k->copy; i++) {
+            k->copy[i] = i == p->req.dp ? k->base : *total;
+            if (i != p->req.dp) *total += k->bytes * (size_t)p->part[i].n_mb;
         }
     }
 }

@@ -3,6 +3,7 @@
 #ifndef PLAN_STATE_H
 #define PLAN_STATE_H
 #include "model/op.h"
+#include "plan/mesh.h"
 #include "plan/select.h"
 
 /* the first three equal enum param_kind */
@@ -25,11 +26,11 @@ struct state_row {
     enum home home;
     enum state_region region;
     size_t bytes;                                        /* stored bytes: whole lines of 64 */
-    /* the rank that changes it and writes it to checkpoints; and its replica where replicas share weights out,
-     * otherwise 0 */
-    int owner, replica;
-    /* [rank] offset in its region; STATE_NOWHERE: not on that rank. Where weights are shared out, optimizer state
-     * exists on the row's replica alone. */
+    /* The coordinate on AXIS_PP of the rank that changes it and writes it to checkpoints; and which of these ranks of
+     * all pipelines update the weight and have its optimizer state. The first of them writes. */
+    int owner;
+    struct shard shard;
+    /* [rank] offset in its region; STATE_NOWHERE: not on that rank */
     size_t *off;
     bool tied;                                           /* several uses; each rank that uses it has a copy */
     bool trained;                                        /* a weight that is not frozen: has gradients */

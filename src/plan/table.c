@@ -174,7 +174,7 @@ static void step_text(const struct plan *p, const struct cost *k, const struct s
 
 void plan_batch_text(const struct plan *p, struct text *out)
 {
-    int n = plan_micro_batches(p), of = p->req.replicas;
+    int n = plan_micro_batches(p), of = p->pl->mesh.size[AXIS_DP];
     text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, n, n == 1 ? "" : "es",
              n > 1 ? p->req.split : p->req.batch, n > 1 && p->req.batch % p->req.split ? " (the last is smaller)" : "");
     if (of > 1) text_add(out, ", %s%d on each of %d replicas", n % of ? "up to " : "", p->part[0].n_micro, of);
@@ -314,7 +314,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_object_set_new(all, "slow", fallbacks_json(p->sel, true));
     json_object_set_new(all, "stand_ins", fallbacks_json(p->sel, false));
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
-    json_object_set_new(all, "replicas", json_integer(p->req.replicas));
+    json_object_set_new(all, "replicas", json_integer(p->pl->mesh.size[AXIS_DP]));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
     if (k->spread > 0) json_object_set_new(all, "profile_spread", json_real(k->spread));

@@ -130,8 +130,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
              p->req.schedule, p->req.batch, p->req.split, p->n_micro);
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
-    if (p->req.replicas > 1)
-        text_add(out, ", of %d on replica %d of %d", plan_micro_batches(p), p->req.replica, p->req.replicas);
+    if (p->pl->mesh.size[AXIS_DP] > 1)
+        text_add(out, ", of %d on replica %d of %d", plan_micro_batches(p), p->req.dp, p->pl->mesh.size[AXIS_DP]);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++) {
@@ -143,10 +143,10 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     outputs_print(p, out);
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
-        if (h->from_replica >= 0) {
-            text_add(out, "channel %d %s rank %d of ", c, kind[h->kind], h->from_rank);
+        if (h->axis == AXIS_DP) {
+            text_add(out, "channel %d %s rank %d of ", c, kind[h->kind], h->from.at[AXIS_PP]);
             if (h->kind == CHAN_ALL) text_add(out, "all replicas");
-            else text_add(out, "replica %d to %d", h->from_replica, h->to_replica);
+            else text_add(out, "replica %d to %d", h->from.at[AXIS_DP], h->to.at[AXIS_DP]);
             text_add(out, ", %zu bytes at %zu", h->bytes_per_sample, h->off);
             if (h->bucket) text_add(out, ", bucket %d%s", h->bucket, h->late ? " at the end" : "");
             text_add(out, "\n");

@@ -147,10 +147,9 @@ static void own_add(struct writer *w, int rank, const struct track *t)
 
 static bool is_send(const struct act *a) { return act_info[a->op].kind == KIND_SEND; }
 
-static int link_track(const struct job *j, int rank, const struct channel *c, bool send)
+static int link_track(const struct job *j, const struct channel *c, bool send)
 {
-    int replica = c->from_replica < 0 ? job_replica(j, rank) : send ? c->to_replica : c->from_replica;
-    return TID_LINKS + 2 * (replica * j->n_ranks + (send ? c->to_rank : c->from_rank)) + send;
+    return TID_LINKS + 2 * mesh_rank(&j->pl->mesh, send ? c->to : c->from) + send;
 }
 
 /* Identifies a message at both of its ends. Replicas number their channels alike; a channel between replicas has its
@@ -160,7 +159,7 @@ struct arrival { uint64_t step, at; int plan, replica, chan, mb; };
 static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
 {
     const struct act *a = act_of(j, rank, s);
-    bool across = plan_of(j, rank, s)->chan[a->chan].from_replica >= 0;
+    bool across = plan_of(j, rank, s)->chan[a->chan].axis == AXIS_DP;
     return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
                             .replica = across ? -1 : job_replica(j, rank), .mb = act_info[a->op].has_mb ? a->mb : 0};
 }
@@ -180,7 +179,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     const struct channel *c = &p->chan[a->chan];
     bool send = is_send(a);
     char name[32], id[64];
-    int tid = link_track(w->job, rank, c, send);
+    int tid = link_track(w->job, c, send);
     uint64_t from = s->from > link_free[tid] ? s->from : link_free[tid], to = s->to > from + 1000 ? s->to : from + 1000;
     link_free[tid] = to;
     json_t *o = slice(w, rank, tid, (struct trace_slice){act_text(p, a, name), act_kind(a), from, to});

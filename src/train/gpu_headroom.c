@@ -17,22 +17,16 @@ static void link_add(bool *seen, const struct reserve_request *q, int peer, bool
     r->links++;
 }
 
-/* The rank at one end of a channel, numbered over all replicas. */
-static int end_of(const struct plan *p, int replica, int rank)
-{
-    return (replica < 0 ? p->req.replica : replica) * p->n_ranks + rank;
-}
-
 static void links_count(const struct reserve_request *q, struct reserve *r)
 {
     bool *seen = mem_alloc(2 * (size_t)q->n_ranks * sizeof *seen), sums = false;
     for (int i = 0; i < q->n_plans; i++)
         for (int c = 0; c < q->plan[i]->n_chan; c++) {
             const struct channel *k = &q->plan[i]->chan[c];
-            sums |= k->kind == CHAN_ALL && k->from_rank == q->rank % q->plan[i]->n_ranks;
+            const struct mesh *m = &q->plan[i]->pl->mesh;
+            sums |= k->kind == CHAN_ALL && k->from.at[AXIS_PP] == mesh_coord_of(m, q->rank).at[AXIS_PP];
             if (k->kind == CHAN_ALL) continue;
-            int from = end_of(q->plan[i], k->from_replica, k->from_rank);
-            int to = end_of(q->plan[i], k->to_replica, k->to_rank);
+            int from = mesh_rank(m, k->from), to = mesh_rank(m, k->to);
             if (from == q->rank) link_add(seen, q, to, true, r);
             if (to == q->rank) link_add(seen, q, from, false, r);
         }
@@ -57,7 +51,7 @@ void gpu_headroom_count(const struct reserve_request *q, struct reserve *r)
     *r = (struct reserve){0};
     if (q->links) links_count(q, r);
     for (int i = 0; i < q->n_plans && q->graphs; i++)
-        graphs_count(q->plan[i], q->rank % q->plan[i]->n_ranks, r);
+        graphs_count(q->plan[i], mesh_coord_of(&q->plan[i]->pl->mesh, q->rank).at[AXIS_PP], r);
 }
 
 size_t gpu_headroom_bytes(const struct reserve *r, int ctas)

@@ -32,7 +32,7 @@ static void world_make(struct world *w)
     static const int cut[] = {0, 2, 5};
     struct graph *g = graph_parse("fuzz.graph", network, strlen(network), NULL);
     w->s = select_make(g, &rig_plain, 4, NULL);
-    struct placement_request where = {.sel = w->s, .n_stages = 2, .n_ranks = 2, .first_group = cut};
+    struct placement_request where = {.sel = w->s, .n_stages = 2, .mesh = {{2}}, .first_group = cut};
     w->pl = placement_make(&where, NULL);
     w->k = cost_estimate(w->s);
 }

@@ -8,7 +8,7 @@
 
 /* A message on its way: the pieces that it carries, as they were when it was posted. all: how many replicas have posted
  * it, for a sum over all replicas. */
-struct replica_message { bool sent, posted; uint64_t *piece; int all; };
+struct dp_message { bool sent, posted; uint64_t *piece; int all; };
 /* The rank of a replica. at: its position in the row. sum: what it holds of each piece; came: what arrived to be added.
  * updated: of each parameter, whether it is this step's result. open: of each bucket (0: none) and kind of message, how
  * many posts wait for their other end, sends and receives apart. own: the sum of its blocks. n_all: sums over all
@@ -17,7 +17,7 @@ struct player { int at; uint64_t *sum, *came, own; bool *updated; int *open, n_a
 /* cut: where shares of one rank's gradients begin or end, ascending; pieces are between cuts. */
 struct stage_play {
     struct plan *const *p; int n, rank, n_cuts, n_buckets; size_t *cut; struct player *play;
-    struct replica_message *message; struct err *e;
+    struct dp_message *message; struct err *e;
     uint64_t want;                                       /* the sum of all blocks */
 };
 
@@ -79,6 +79,12 @@ static int final_check(const struct stage_play *s, int replica, int i)
     return 0;
 }
 
+/* A message along AXIS_PP stays at the coordinate on AXIS_DP of its plan. */
+static bool same_coord(enum axis along, struct mesh_coord x, struct mesh_coord y)
+{
+    return x.at[AXIS_PP] == y.at[AXIS_PP] && (along == AXIS_PP || x.at[AXIS_DP] == y.at[AXIS_DP]);
+}
+
 /* Both ends must have the same description of each channel. */
 static int channels_check(struct plan *const *p, int n, struct err *e)
 {
@@ -86,8 +92,8 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
         bool same = p[r]->n_chan == p[0]->n_chan;
         for (int c = 0; c < p[0]->n_chan && same; c++) {
             const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
-            same = x->kind == y->kind && x->from_rank == y->from_rank && x->to_rank == y->to_rank &&
-                   x->from_replica == y->from_replica && x->to_replica == y->to_replica && x->off == y->off &&
+            same = x->kind == y->kind && x->axis == y->axis && same_coord(x->axis, x->from, y->from) &&
+                   same_coord(x->axis, x->to, y->to) && x->off == y->off &&
                    x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket && x->late == y->late;
         }
         if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
@@ -117,7 +123,7 @@ static void cuts_find(struct stage_play *s)
     for (int c = 0; c < p->n_chan; c++) {
         const struct channel *h = &p->chan[c];
         if (h->bucket >= s->n_buckets) s->n_buckets = h->bucket + 1;
-        if (!is_gradient(h) || h->from_rank != s->rank) continue;
+        if (!is_gradient(h) || h->from.at[AXIS_PP] != s->rank) continue;
         s->cut[n++] = h->off;
         s->cut[n++] = h->off + h->bytes_per_sample;
     }
@@ -144,12 +150,12 @@ static int share_add(struct stage_play *s, int replica, const struct act *a)
         bool first = a->flags & ACT_FIRST;
         if (!x->came[i] || first != !x->sum[i]) return fail(s, replica, a, "adds what is nothing");
         /* a + b is b + a: the lower replicas' sum comes first */
-        uint64_t low = h->from_replica < replica ? x->came[i] : x->sum[i];
-        uint64_t high = h->from_replica < replica ? x->sum[i] : x->came[i];
+        uint64_t low = h->from.at[AXIS_DP] < replica ? x->came[i] : x->sum[i];
+        uint64_t high = h->from.at[AXIS_DP] < replica ? x->sum[i] : x->came[i];
         x->sum[i] = first ? x->came[i] : check_sum_of(low, high);
         x->came[i] = 0;
     }
-    --*open_of(s, h->from_replica, h->bucket, CHAN_SUM, false);
+    --*open_of(s, h->from.at[AXIS_DP], h->bucket, CHAN_SUM, false);
     return 0;
 }
 
@@ -174,9 +180,9 @@ static bool sum_is_whole(const struct stage_play *s, int replica, int param)
 
 static int weights_update(struct stage_play *s, int replica, const struct act *a)
 {
-    const struct placement *pl = s->p[replica]->pl;
+    const struct mesh_coord rank = {{[AXIS_PP] = s->rank, [AXIS_DP] = replica}};
     for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
-        if (!placement_updates(pl, &pl->state[i], replica, s->rank)) continue;
+        if (!placement_updates(&s->p[replica]->pl->state[i], rank)) continue;
         if (!sum_is_whole(s, replica, i)) return fail(s, replica, a, "it has not the sum of all blocks");
         s->play[replica].updated[i] = true;
     }
@@ -236,7 +242,7 @@ static int buckets_check(const struct stage_play *s)
         int bucket = 0;
         for (int c = 0; c < p->n_chan; c++) {
             const struct channel *h = &p->chan[c];
-            bool here = is_gradient(h) && h->from_rank == s->rank && inside(s, h, i);
+            bool here = is_gradient(h) && h->from.at[AXIS_PP] == s->rank && inside(s, h, i);
             if (!here) continue;
             if (h->bucket < 1 || (bucket && h->bucket != bucket))
                 return err_set(s->e, E_INTERNAL, "illegal plan: rank %d: gradients of bucket %d are in bucket %d, too",
@@ -262,15 +268,15 @@ static bool over(const struct stage_play *s, int replica, int bucket, unsigned c
  * sender's post stays open until the receiver has added it. */
 static void message_post(struct stage_play *s, const struct channel *h, int chan, bool send)
 {
-    struct replica_message *m = &s->message[chan];
-    int *sending = open_of(s, h->from_replica, h->bucket, h->kind, false);
-    int *coming = open_of(s, h->to_replica, h->bucket, h->kind, true);
+    struct dp_message *m = &s->message[chan];
+    int *sending = open_of(s, h->from.at[AXIS_DP], h->bucket, h->kind, false);
+    int *coming = open_of(s, h->to.at[AXIS_DP], h->bucket, h->kind, true);
     *(send ? &m->sent : &m->posted) = true;
     ++*(send ? sending : coming);
     if (!m->sent || !m->posted) return;
     --*coming;
     if (h->kind != CHAN_SUM) --*sending;
-    message_take(s, h->to_replica, h, chan);
+    message_take(s, h->to.at[AXIS_DP], h, chan);
 }
 
 /* The n-th sum that a replica posts is the n-th sum of all other replicas. The last post completes it. */
@@ -278,7 +284,7 @@ static int all_post(struct stage_play *s, int replica, const struct act *a, int 
 {
     struct player *x = &s->play[replica];
     const struct channel *h = channel_of(s, replica, a);
-    struct replica_message *m = &s->message[a->chan];
+    struct dp_message *m = &s->message[a->chan];
     if (final_check(s, replica, i)) return -1;
     for (int k = 0, n = 0; k < s->p[0]->row_n[s->rank]; k++) {
         const struct act *y = &s->p[0]->row[s->rank][k];
@@ -314,11 +320,11 @@ static int act_play(struct stage_play *s, int replica, int i)
     if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
     if (a->op == ACT_SU && !s->play[replica].updated[h->param])
         return fail(s, replica, a, "the weight has not come from who updates it");
-    if (!h || h->from_replica < 0) return 1;
+    if (!h || h->axis == AXIS_PP) return 1;
     if (a->op == ACT_X) return all_post(s, replica, a, i);
-    struct replica_message *m = &s->message[a->chan];
-    bool send = h->from_replica == replica;
-    if (!send && h->to_replica != replica) return fail(s, replica, a, "the channel is another replica's");
+    struct dp_message *m = &s->message[a->chan];
+    bool send = h->from.at[AXIS_DP] == replica;
+    if (!send && h->to.at[AXIS_DP] != replica) return fail(s, replica, a, "the channel is another replica's");
     if (is_gradient(h) && final_check(s, replica, i)) return -1;
     if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
     if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK || a->op == ACT_SW))
@@ -345,10 +351,10 @@ static struct link_posts *links_find(const struct stage_play *s)
         for (int i = 0; i < s->p[r]->row_n[s->rank]; i++) {
             const struct act *a = &s->p[r]->row[s->rank][i];
             const struct channel *h = a->chan >= 0 && a->op != ACT_G ? channel_of(s, r, a) : NULL;
-            if (!h || h->from_replica < 0 || h->kind == CHAN_ALL) continue;
-            struct link_posts *l = &link[h->from_replica * s->n + h->to_replica];
-            if (h->from_replica == r) *vec_push(&l->end[0]) = a;
-            if (h->to_replica == r) *vec_push(&l->end[1]) = a;
+            if (!h || h->axis == AXIS_PP || h->kind == CHAN_ALL) continue;
+            struct link_posts *l = &link[h->from.at[AXIS_DP] * s->n + h->to.at[AXIS_DP]];
+            if (h->from.at[AXIS_DP] == r) *vec_push(&l->end[0]) = a;
+            if (h->to.at[AXIS_DP] == r) *vec_push(&l->end[1]) = a;
         }
     return link;
 }
@@ -380,8 +386,8 @@ static int adds_check(const struct stage_play *s, int replica, int from)
     const struct act *row = p->row[s->rank];
     int n = p->row_n[s->rank], next = 0;
     for (int i = 0; i < n; i++) {
-        if (row[i].op != ACT_G || p->chan[row[i].chan].from_replica != from) continue;
-        while (next < n && (row[next].op != ACT_RG || p->chan[row[next].chan].from_replica != from)) next++;
+        if (row[i].op != ACT_G || p->chan[row[i].chan].from.at[AXIS_DP] != from) continue;
+        while (next < n && (row[next].op != ACT_RG || p->chan[row[next].chan].from.at[AXIS_DP] != from)) next++;
         if (next >= i || row[next].chan != row[i].chan) return fail(s, replica, &row[i], "something else came first");
         next++;
     }
@@ -420,14 +426,14 @@ static int rank_play(struct stage_play *s)
         if (!bad && first->req.mode == PLAN_TRAIN) bad = weights_end(s, r);
     }
     for (int c = 0; c < first->n_chan && !bad; c++)
-        if (first->chan[c].from_rank == s->rank && s->message[c].sent != s->message[c].posted)
+        if (first->chan[c].from.at[AXIS_PP] == s->rank && s->message[c].sent != s->message[c].posted)
             bad = err_set(s->e, E_INTERNAL, "illegal plan: channel %d has one end", c);
     return bad;
 }
 
-int plan_check_replicas(struct plan *const *p, struct err *e)
+int plan_check_dp(struct plan *const *p, struct err *e)
 {
-    int n = p[0]->req.replicas;
+    int n = p[0]->pl->mesh.size[AXIS_DP];
     if (channels_check(p, n, e)) return -1;
     for (int rank = 0; rank < p[0]->n_ranks; rank++) {
         struct stage_play s = {.p = p, .n = n, .rank = rank, .e = e, .play = mem_alloc((size_t)n * sizeof *s.play),

@@ -12,8 +12,9 @@ static struct channel *channel_between(struct lower *w, enum chan_kind kind, int
 {
     int stage = w->p->pl->map.stages_of[rank][0];
     struct channel *c = vec_push(&w->chan);
-    *c = (struct channel){.kind = kind, .param = -1, .from_stage = stage, .to_stage = stage, .from_rank = rank,
-                          .to_rank = rank, .from_replica = from, .to_replica = to};
+    *c = (struct channel){.kind = kind, .param = -1, .from_stage = stage, .to_stage = stage, .axis = AXIS_DP,
+                          .from = {{[AXIS_PP] = rank, [AXIS_DP] = from}},
+                          .to = {{[AXIS_PP] = rank, [AXIS_DP] = to}}};
     return c;
 }
 
@@ -53,15 +54,15 @@ static void kept_channels(struct lower *w)
     for (int c = 0; c < w->cls.n; c++) {
         struct slot_class *k = &w->cls.v[c];
         if (k->last != L_O) continue;
-        for (int to = 0; to < (p->req.mode == PLAN_TRAIN ? p->req.replicas : 1); to++)
-            for (int from = 0; from < p->req.replicas; from++) {
+        for (int to = 0; to < (p->req.mode == PLAN_TRAIN ? p->pl->mesh.size[AXIS_DP] : 1); to++)
+            for (int from = 0; from < p->pl->mesh.size[AXIS_DP]; from++) {
                 if (from == to || !p->part[from].n_mb) continue;
                 struct channel *h = channel_between(w, CHAN_KEPT, p->stage[k->stage].rank, from, to);
                 h->tensor = c;
                 h->from_stage = h->to_stage = k->stage;
                 h->bytes_per_sample = k->bytes * (size_t)p->part[from].n_mb;
-                if (to == p->req.replica && !k->copy)
-                    k->copy = arena_alloc(p->mem, (size_t)p->req.replicas * sizeof *k->copy);
+                if (to == p->req.dp && !k->copy)
+                    k->copy = arena_alloc(p->mem, (size_t)p->pl->mesh.size[AXIS_DP] * sizeof *k->copy);
             }
     }
 }
@@ -79,7 +80,7 @@ static void whole_channel(struct lower *w, int rank, int b)
 
 static void bucket_channels(struct lower *w, int rank, int b)
 {
-    int n = exchanges(w->p), replicas = w->p->req.replicas;
+    int n = exchanges(w->p), replicas = w->p->pl->mesh.size[AXIS_DP];
     if (w->p->pl->sharing.by_transport) { whole_channel(w, rank, b); return; }
     for (int k = 0; k < n; k++)
         for (int from = 0; from < replicas; from++) bucket_channel(w, CHAN_SUM, rank, b, from, k);
@@ -87,14 +88,14 @@ static void bucket_channels(struct lower *w, int rank, int b)
         for (int from = 0; from < replicas; from++) bucket_channel(w, doubled(w->p), rank, b, from, k);
 }
 
-void lower_replicas(struct lower *w)
+void lower_dp(struct lower *w)
 {
     struct plan *p = w->p;
     w->bucket = arena_alloc(p->mem, (size_t)p->n_ranks * sizeof *w->bucket);
     w->phase = arena_alloc(p->mem, (size_t)p->n_ranks * sizeof *w->phase);
     w->final = arena_alloc(p->mem, (size_t)p->n_stages * sizeof *w->final);
     for (int s = 0; s < p->n_stages; s++) w->final[s] = p->stage[s].first_group + (p->n_mb ? p->stage[s].n_groups : 0);
-    if (p->req.replicas < 2) return;
+    if (p->pl->mesh.size[AXIS_DP] < 2) return;
     kept_channels(w);
     for (int rank = 0; rank < p->n_ranks && p->req.mode == PLAN_TRAIN; rank++) {
         w->bucket[rank] = p->pl->bucket[rank];
@@ -111,13 +112,14 @@ static struct act post_make(const struct channel *h, int chan, enum act_kind end
                         .chan = chan};
 }
 
-void replicas_kept_emit(struct lower *w, int rank)
+void dp_kept_emit(struct lower *w, int rank)
 {
-    int me = w->p->req.replica;
+    int me = w->p->req.dp;
     for (int c = 0; c < w->chan.n; c++) {
         const struct channel *h = &w->chan.v[c];
-        if (h->kind != CHAN_KEPT || h->from_rank != rank || (h->from_replica != me && h->to_replica != me)) continue;
-        *vec_push(&w->row[rank]) = post_make(h, c, h->from_replica == me ? KIND_SEND : KIND_RECV);
+        bool sends = h->from.at[AXIS_DP] == me, comes = h->to.at[AXIS_DP] == me;
+        if (h->kind != CHAN_KEPT || h->from.at[AXIS_PP] != rank || (!sends && !comes)) continue;
+        *vec_push(&w->row[rank]) = post_make(h, c, sends ? KIND_SEND : KIND_RECV);
     }
 }
 
@@ -126,15 +128,15 @@ static int channel_find(const struct lower *w, enum chan_kind kind, int rank, in
 {
     for (int c = 0; c < w->chan.n; c++) {
         const struct channel *h = &w->chan.v[c];
-        bool here = h->kind == kind && h->from_rank == rank && h->bucket == b + 1;
-        if (here && h->from_replica == from && h->to_replica == to) return c;
+        bool here = h->kind == kind && h->from.at[AXIS_PP] == rank && h->bucket == b + 1;
+        if (here && h->from.at[AXIS_DP] == from && h->to.at[AXIS_DP] == to) return c;
     }
     return -1;
 }
 
 static void exchange_emit(struct lower *w, int rank, int b, enum chan_kind kind, int k)
 {
-    int me = w->p->req.replica, partner = me ^ (1 << k);
+    int me = w->p->req.dp, partner = me ^ (1 << k);
     int send = channel_find(w, kind, rank, b, me, partner), come = channel_find(w, kind, rank, b, partner, me);
     if (send >= 0) *vec_push(&w->row[rank]) = post_make(&w->chan.v[send], send, KIND_SEND);
     if (come >= 0) *vec_push(&w->row[rank]) = post_make(&w->chan.v[come], come, KIND_RECV);
@@ -143,7 +145,7 @@ static void exchange_emit(struct lower *w, int rank, int b, enum chan_kind kind,
 /* Adds the gradients received in the k-th exchange. */
 static void add_emit(struct lower *w, int rank, int b, int k)
 {
-    int me = w->p->req.replica, come = channel_find(w, CHAN_SUM, rank, b, me ^ (1 << k), me);
+    int me = w->p->req.dp, come = channel_find(w, CHAN_SUM, rank, b, me ^ (1 << k), me);
     if (come < 0) return;
     struct act add = post_make(&w->chan.v[come], come, KIND_RECV);
     add.op = ACT_G;
@@ -204,19 +206,19 @@ static bool is_final(const struct lower *w, int rank, const struct bucket *b)
     return yes;
 }
 
-void replicas_final_emit(struct lower *w, int rank)
+void dp_final_emit(struct lower *w, int rank)
 {
     const struct buckets *b = &w->bucket[rank];
     while (w->phase[rank] < b->n && is_final(w, rank, &b->v[w->phase[rank]])) phase_emit(w, rank);
 }
 
-void replicas_sum_emit(struct lower *w, int rank)
+void dp_sum_emit(struct lower *w, int rank)
 {
     while (w->phase[rank] < phases(w, rank)) phase_emit(w, rank);
 }
 
 /* Messages of one exchange travel while those of the next buckets are posted. */
-void replicas_weights_emit(struct lower *w, int rank)
+void dp_weights_emit(struct lower *w, int rank)
 {
     for (int k = exchanges(w->p) - 1; k >= 0 && w->p->pl->sharing.weights; k--)
         for (int b = 0; b < w->bucket[rank].n; b++) exchange_emit(w, rank, b, CHAN_WEIGHT, k);
