@@ -170,7 +170,7 @@ int main(int argc, char **argv)
     world_mpi_begin(&x.world, &argc, &argv);
     if (run(&x, argv[1], &e)) {                          /* other ranks may wait in the middle of a step */
         fprintf(stderr, "exchange: rank %d: %s\n", x.world.rank, e.text);
-        x.world.end(&x.world, e.code);
+        world_mpi_abort(&x.world, e.code);
     }
     for (int i = 0; i < KINDS; i++) {
         struct way *w = &x.way[i];

@@ -228,7 +228,7 @@ int main(int argc, char **argv)
     world_mpi_begin(&t.world, &argc, &argv);
     if (run(&t, argv[1], &e)) {                            /* other ranks may wait in the middle of a step */
         fprintf(stderr, "turns: rank %d: %s\n", t.world.rank, e.text);
-        t.world.end(&t.world, e.code);
+        world_mpi_abort(&t.world, e.code);
     }
     exec_close(t.exec);
     for (int i = 0; i < t.n_plans; i++) plan_free(t.plan[i]);
