@@ -16,6 +16,7 @@ const struct ctl_verb_info ctl_verbs[VERBS] = {
     [VERB_LOG_LEVEL] = {"log-level", "LEVEL", "", "error warning note info debug",
                         "set it to error, warning, note, info or debug"},
     [VERB_WHY] = {"why", NULL, "json", NULL, "print why the last run of a run directory failed", true},
+    [VERB_REPORT] = {"report", NULL, "json", NULL, "print what became of the time of a run", true},
     [VERB_LIST] = {"list", NULL, "json", NULL, "list the checkpoints of a run directory", true},
     [VERB_VERIFY] = {"verify", NULL, "json", NULL, "check the files of a checkpoint, or all of a run directory", true},
 };
@@ -48,14 +49,14 @@ static void commands_add(struct text *out)
 }
 
 static const struct cli_option options[CTL_OPTIONS] = {
-    [CTL_JSON] = {"json", NULL, "print JSON: status, watch, top, why, list, verify"},
+    [CTL_JSON] = {"json", NULL, "print JSON: status, watch, top, why, report, list, verify"},
     [CTL_WAIT] = {"wait", NULL, "wait until the checkpoint is written or the run has ended"},
     [CTL_CHECKPOINT] = {"checkpoint", NULL, "stop: write a checkpoint first"},
 };
 const struct cli cli_ctl = {
     "mpstagectl",
     "usage: mpstagectl RUNDIR COMMAND [option]\n"
-    "       mpstagectl why|list|verify DIR [option]\n"
+    "       mpstagectl why|report|list|verify DIR [option]\n"
     "Command and directory come in either order.\n"
     "Queries and controls the mpstaged with run directory RUNDIR.\n",
     options, CTL_OPTIONS, false, commands_add};

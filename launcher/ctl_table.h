@@ -5,7 +5,7 @@
 #include "cli.h"
 
 enum ctl_verb { VERB_STATUS, VERB_WATCH, VERB_TOP, VERB_CHECKPOINT, VERB_STOP, VERB_PAUSE, VERB_RESUME, VERB_SET,
-                VERB_RELOAD, VERB_LOG_LEVEL, VERB_WHY, VERB_LIST, VERB_VERIFY, VERBS };
+                VERB_RELOAD, VERB_LOG_LEVEL, VERB_WHY, VERB_REPORT, VERB_LIST, VERB_VERIFY, VERBS };
 struct ctl_verb_info {
     const char *name, *arg;                               /* arg: the argument, in brackets if optional; NULL: none */
     const char *options;                                  /* names of the options that it takes, separated by spaces */

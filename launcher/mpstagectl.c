@@ -196,6 +196,7 @@ static int command_run(struct call *c, const struct want *w)
     case VERB_RELOAD: return reload(c);
     case VERB_LOG_LEVEL: return log_level(c, w->arg);
     case VERB_WHY: return ctl_why(w->dir, w->given[CTL_JSON]);
+    case VERB_REPORT: return ctl_report(w->dir, w->given[CTL_JSON]);
     case VERB_LIST: return ctl_list(w->dir, w->given[CTL_JSON]);
     case VERB_VERIFY: return ctl_verify(w->dir, w->given[CTL_JSON]);
     case VERBS: break;

@@ -330,6 +330,7 @@ check "mpstagectl(1) has commands and requests" [ "$(cat "$aside/commands" "$asi
 while read -r c; do
     code=0
     case $c in
+    report) timeout 20 "$mpstagectl" report m ;;
     why) timeout 20 "$mpstagectl" why m ;;
     list) timeout 20 "$mpstagectl" list m ;;
     verify) timeout 20 "$mpstagectl" verify kept/checkpoints/step-00000002 ;;

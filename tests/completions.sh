@@ -53,7 +53,7 @@ EOF2
     asks "a setting's words" "yes no" mpstaged -o data.shuffle =
     asks "--plan=search" "search" mpstaged --plan = s
     asks "but nothing needs to follow --plan" "--json" mpstaged --plan --js
-    asks "run directories and what looks at files" "run why list verify" mpstagectl ''
+    asks "run directories and what looks at files" "run why report list verify" mpstagectl ''
     asks "the commands" "$steers" mpstagectl run ''
     asks "a command's options" "--wait --checkpoint --help" mpstagectl run stop --
     asks "levels" "error warning note info debug" mpstagectl run log-level ''
@@ -109,5 +109,5 @@ EOF2
     else { cat differ; cat -v zsh.log; } | note; not_ok "zsh: what is typed is completed"; fi
 else skip "zsh completes" "apt-get install zsh"; fi
 
-offers "every command of mpstagectl --help is offered somewhere" "$steers why list verify" commands
+offers "every command of mpstagectl --help is offered somewhere" "$steers why report list verify" commands
 tap_done

@@ -213,7 +213,7 @@ START_TEST(other_scores_are_told)
     struct report_run q = {.job = &j, .dir = &here, .screen = &none_watches};
     struct reporters *all;
     ck_assert_msg(!reporters_open(sinks, &q, &all, &e), "%s", e.text);
-    struct event step = event_of_step(r, 1, &s);
+    struct event step = event_of_step(r, 1, &(struct event_rates){0}, &s);
     ck_assert(!reporters_tell(all, &step, &e));
     ck_assert(!reporters_tell(all, &(struct event){.kind = EVENT_EVALUATION, .step = 1, .epoch = 1,
                                                    .samples = 8, .sums = &s}, &e));
@@ -281,7 +281,7 @@ START_TEST(figures_of_a_run)
     r->ns = 600000000000;
     r->rep[0] = (struct report){.score = {{0.0 / 0.0, 8}, {8, 0}, {-1, 0}}, .samples = 8, .grad_norm = 0.5};
     r->rep[0].nonfinite = NONFINITE_LOSS;
-    struct event step = event_of_step(r, 1, &s);
+    struct event step = event_of_step(r, 1, &(struct event_rates){0}, &s);
     reporters_tell(t, &step, &e);
     ck_assert(page_has(t, "mpstaged_loss NaN") && page_has(t, "mpstaged_score{score=\"dice\"} +Inf"));
     ck_assert(page_has(t, "mpstaged_grad_norm 0.5") && page_has(t, "mpstaged_step 5"));

@@ -126,6 +126,10 @@ struct be_ops {
      * counts the bytes that it requested. */
     size_t (*taken)(const struct be *b);
 
+    /* Optional: floating-point operations a second of a large matrix product on this rank's part of the device,
+     * measured now, in milliseconds. NULL: unknown. */
+    double (*peak)(struct be *b);
+
     /* ---- kernels ---- */
     /* The kernel for a key: equal keys give the same one. Kernels live until close. */
     int (*prepare)(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e);

@@ -3,7 +3,7 @@
 #define CLUSTER_FD_LIMIT_H
 #include "base/err.h"
 
-/* Descriptors that a run opens after set-up. First rank: event loop 6, log and metrics 2, control socket with its
+/* Descriptors that a run opens after set-up. First rank: event loop 6, log and metrics 3, control socket with its
  * clients and one refused client 34, TensorBoard 1, weights and their folder 3, trace 2, and what libraries open. Other
  * ranks: files and connections of the transport. */
 enum { FD_LIMIT_FIRST_RANK = 64, FD_LIMIT_RANK = 16 };

@@ -102,7 +102,7 @@ struct conf {
     } pipeline;
     struct { int64_t every_steps, keep; double every_seconds; const char *best; } checkpoint;
     struct {
-        enum when progress, control; int64_t log_every; bool tensorboard; const char *metrics;
+        enum when progress, control; int64_t log_every; bool tensorboard, csv; const char *metrics;
         int64_t metrics_every, stages_every;
     } service;
     int32_t *line;                                      /* per row of the table: line in the file, or: */

@@ -442,6 +442,8 @@ const struct opt opt_table[] = {
     {"service.tensorboard", OPT_BOOL, AT(service.tensorboard), "no",
      .text = "write event files for TensorBoard to the run directory: loss, accuracy, learning rate, speed, "
              "waiting, evaluations"},
+    {"service.csv", OPT_BOOL, AT(service.csv), "no",
+     .text = "write the numbers of each step to metrics.csv in the run directory, a row per step"},
     {"service.control", OPT_ENUM, AT(service.control), "auto", .words = WORDS_WHEN(WORD_TEXT),
      .text = "socket control.sock in the run directory for mpstagectl(1); auto trains without it, with a note, if "
              "the file system has no sockets"},

@@ -226,6 +226,7 @@ uint64_t exec_bytes(const struct exec *s)
            s->work.bytes + s->link.bytes + s->load_bytes;
 }
 
+double exec_peak(struct exec *s) { return s->ops->peak ? s->ops->peak(s->be) : 0; }
 uint64_t exec_taken(const struct exec *s) { return s->ops->taken ? s->ops->taken(s->be) : exec_bytes(s); }
 
 void exec_close(struct exec *s)

@@ -224,5 +224,6 @@ int link_measure(struct exec *s, int a, int b, struct link *l, struct err *e);
 uint64_t exec_bytes(const struct exec *s);
 /* device bytes that this rank holds, by the backend's count if it has one */
 uint64_t exec_taken(const struct exec *s);
+double exec_peak(struct exec *s);                        /* be_ops.peak; 0: unknown. After exec_bind */
 void exec_close(struct exec *s);
 #endif

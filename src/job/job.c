@@ -137,6 +137,20 @@ void job_samples_note(const struct job *j, struct text *out)
                  n % batch, n, o.shuffle ? "" : ", always the last ones");
 }
 
+double job_flops(const struct job *j)
+{
+    double all = 0;
+    for (int i = 0; i < j->sel->n_groups; i++) {
+        const struct group *k = &j->sel->group[i];
+        double forward = 0;
+        for (int n = 0; n < k->n_nodes; n++) forward += (double)graph_flops(j->graph, k->node[n]);
+        bool weights = k->pgrad_in_b || k->pgrad_in_w;
+        int backward = (k->grad_in ? k->n_param ? 1 : 2 : 0) + weights;   /* both factors of attention are inputs */
+        all += forward * (1 + backward);
+    }
+    return all;
+}
+
 uint64_t job_steps(const struct job *j)
 {
     const struct conf *c = j->conf;

@@ -92,6 +92,10 @@ int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of eac
 struct feed_order job_order(const struct job *j);          /* of the training samples */
 /* Adds a line for the user if batches leave out training samples, or if there are fewer samples than a batch has. */
 void job_samples_note(const struct job *j, struct text *out);
+/* Model FLOPs of a sample in training: multiply-adds times two of convolutions, products and attention; forward, and
+ * the gradients of inputs and of weights that are computed. Recomputation does not count (Chowdhery et al., PaLM,
+ * arXiv:2204.02311, appendix B). */
+double job_flops(const struct job *j);
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* epochs of which this many steps see samples */
 void job_free(struct job *j);

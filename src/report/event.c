@@ -35,6 +35,10 @@ step[] = {
     OF(samples, WHOLE, "", "how many"),
     OF(skipped, FLAG, "", "true if a value was not finite and nothing was updated"),
     AS("step_seconds", SECONDS, ns, "s", "from order to last report"), OF(samples_per_second, REAL, "1/s", ""),
+    OF(flops_per_second, REAL, "1/s", "of convolutions, products and attention: forward pass, and what the backward "
+       "pass needs; recomputation does not count"),
+    OF(mfu, REAL, "", "model FLOPs utilisation: of the speed of matrix products that all ranks measured at the start, "
+       "at once; not on GPUs"),
     AS("stages", STAGES, result, "", "see below"), {0}},
 skip[] = {
     OF(step, WHOLE, "", ""), NONFINITE, OF(in_a_row, WHOLE, "", "number of skipped steps in a row"), {0}},
@@ -230,14 +234,16 @@ void event_line(const struct event *ev, const struct job *j, const struct scores
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-struct event event_of_step(const struct result *r, int n_ranks, struct sums *s)
+struct event event_of_step(const struct result *r, int n_ranks, const struct event_rates *k, struct sums *s)
 {
     *s = (struct sums){0};
     sums_add(s, r, n_ranks);
+    double rate = r->ns ? (double)s->samples * 1e9 / (double)r->ns : 0, flops = rate * k->flops;
     return (struct event){.kind = EVENT_STEP, .result = r, .sums = s, .step = (int64_t)r->o.step, .ns = r->ns,
                           .epoch = (int64_t)r->epoch, .lr = r->o.learning_rate, .grad_norm = r->rep[0].grad_norm,
                           .samples = s->samples, .skipped = r->rep[0].nonfinite,
-                          .samples_per_second = r->ns ? (double)s->samples * 1e9 / (double)r->ns : 0};
+                          .samples_per_second = rate, .flops_per_second = flops > 0 ? flops : -1,
+                          .mfu = flops > 0 && k->peak > 0 ? flops / k->peak : -1};
 }
 
 void event_nonfinite(struct event *ev, const struct graph *g, int what)

@@ -26,7 +26,7 @@ struct event {
     const struct sums *sums;                              /* STEP, BATCH, EVALUATION */
     int64_t step, steps, epoch, samples, in_a_row, damaged, from, to, position, times, code, bytes, rank, since, pid;
     int64_t ranks, stage_count, planned_steps, trained_samples;
-    double lr, grad_norm, samples_per_second, seconds, factor, value;
+    double lr, grad_norm, samples_per_second, flops_per_second, mfu, seconds, factor, value;
     uint64_t ns;                                          /* how long it took */
     bool skipped, over, held;
     const char *text, *name, *who, *version, *time, *numerics, *plan, *nonfinite, *parameter, *file, *which, *reason;
@@ -49,8 +49,11 @@ extern const struct event_field event_stage[];            /* of an element of `s
 
 /* Prints the line of an event without its end. */
 void event_line(const struct event *ev, const struct job *j, const struct scores *scores, struct text *t);
+/* What the rates of a step need: model FLOPs of a sample (job_flops), and FLOPs a second of all devices together, 0 if
+ * nobody measured them. */
+struct event_rates { double flops, peak; };
 /* The sums and rates of a step that all ranks have reported; s: the caller's. */
-struct event event_of_step(const struct result *r, int n_ranks, struct sums *s);
+struct event event_of_step(const struct result *r, int n_ranks, const struct event_rates *k, struct sums *s);
 /* Whether NULL or text: "gradient" or "loss", and the parameter. */
 void event_nonfinite(struct event *ev, const struct graph *g, int what);
 /* What the manual says of all that, as mdoc; as lines "EVENT KEY", those of stages with "stage". */

@@ -94,7 +94,7 @@ static void skip_count(struct loop *l, const struct result *r)
 static int result_step(struct loop *l, const struct result *r, struct err *e)
 {
     struct sums s;
-    struct event ev = event_of_step(r, job_world(l->q.job), &s);
+    struct event ev = event_of_step(r, job_world(l->q.job), &l->rates, &s);
     l->steps = l->known.step = r->o.step;
     l->samples += (uint64_t)s.samples;
     l->worked = true;
@@ -332,6 +332,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
 {
     struct loop *l = mem_alloc(sizeof *l);
     l->q = *q;
+    l->rates = (struct event_rates){job_flops(q->job), q->peak};
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(job_world(q->job)));
     l->coordinator = (struct coordinator){.orders = queue_new(IN_FLIGHT, task_bytes(q->job)),

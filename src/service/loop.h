@@ -19,7 +19,7 @@ struct loop_request {
     struct live_settings *rates;                         /* changes that were set before; the loop adds to them */
     const double *best;                                   /* NULL, or the best score on disk */
     const struct opts *opts; const struct text *file;     /* the command line; the configuration file at the start */
-    struct tp *tp;                                        /* to abort a job whose executor hangs */
+    double peak;                                          /* struct event_rates */
     int http;                                          /* socket for service.metrics, which the loop closes; -1: none */
 };
 /* Opens the control socket and starts the thread. Fills in *coordinator for coordinator_run, except `files`. 71, 73: no

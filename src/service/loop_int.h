@@ -22,6 +22,7 @@ struct loop {
     uv_timer_t tick;
     struct ctl *ctl;
     struct loop_request q;
+    struct event_rates rates;
     struct coordinator coordinator;
     struct sequencer sequencer, before[IN_FLIGHT];        /* now; before each of the last orders */
     uint64_t n_orders;

@@ -40,7 +40,7 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
 {
     struct run_rank *r = ctx;
     struct setup *b = &r->setup;
-    struct loop_request q = {.job = &b->job, .dir = &b->dir, .reporters = b->reporters, .tp = b->tp,
+    struct loop_request q = {.job = &b->job, .dir = &b->dir, .reporters = b->reporters, .peak = b->peak,
                              .screen = &b->screen, .save = b->save, .from = from, .rates = &b->resume.rates,
                              .best = b->resume.any ? &b->resume.best : NULL, .http = r->http,
                              .opts = b->opts, .file = &b->file};

@@ -194,6 +194,20 @@ static int phase_weights(struct setup *b, struct err *e)
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
 static int phase_connect(struct setup *b, struct err *e) { return exec_connect(b->exec, e); }
 
+/* All ranks at once, since they may share cores. */
+static int phase_peak(struct setup *b, struct err *e)
+{
+    struct world *w = b->world;
+    double *peak = mem_alloc((size_t)w->size * sizeof *peak);
+    (void)e;
+    w->min(w, 0);
+    peak[w->rank] = exec_peak(b->exec);
+    w->allgather(w, peak, sizeof *peak);
+    for (int i = 0; i < w->size; i++) b->peak += peak[i];
+    free(peak);
+    return 0;
+}
+
 /* Tells how the run begins, and which weights an evaluation uses. */
 static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 {
@@ -288,6 +302,7 @@ static const struct setup_phase phases[] = {
     {phase_weights, NULL, "initialising weights", EACH, NOTIFY_COMPUTES},
     {phase_connect, phase_connect, "connecting ranks"},
     {assign_links},
+    {phase_peak},
     {cores_check, NULL, "checking the cores"},
     {phase_files},
     {phase_create, NULL, "creating the run directory"},

@@ -67,6 +67,7 @@ struct setup {
     struct cores *cores;                                  /* of ranks that compute on cores, during set-up */
     cpu_set_t spare;                                      /* from cores_spare: cores for reading samples */
     struct exec *exec;
+    double peak;                                          /* FLOPs a second of all ranks; 0: unknown */
     struct cost *costs;                                   /* --profile: measured costs, on every rank */
     struct plan **sized; int n_sized;                     /* --profile: a plan for each size */
     const char *earlier;                                  /* --profile, rank 0: a profile to extend; NULL: none */
