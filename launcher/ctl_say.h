@@ -31,7 +31,7 @@ enum { CTL_PARTS = 9 };
 struct ctl_part { const char *name, *keys[2]; char letter; int sgr; };
 extern const struct ctl_part ctl_parts[CTL_PARTS];
 double ctl_part_seconds(const json_t *stage, int part);
-/* "1"; in the second replica "1:1". */
+/* "1"; in the second of several pipelines "1:1". */
 const char *ctl_stage_name(const json_t *stage, char buf[24]);
 /* Prints a stage as a sentence, for outputs that are too narrow for a table. Returns the number of printed lines. */
 int ctl_stage_print(const json_t *stage, double seconds, int columns);

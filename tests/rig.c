@@ -113,8 +113,7 @@ static int world_make(struct world *w, struct err *e)
         cut[i] = q->first_group ? q->first_group[i] : i * w->sel->n_groups / q->n_stages;
     struct placement_request place = {.sel = w->sel, .n_stages = q->n_stages, .mesh = {{w->n_ranks, q->replicas}},
                                       .first_group = cut, .rank_of = q->rank_of, .buffers = optim_buffers(w->c),
-                                      .sharing = {q->bucket, q->shard}};
-    place.n_levels = plan_levels(q->groups, &place.mesh, place.sharing);
+                                      .groups = q->groups, .sharing = {q->bucket, q->shard}};
     if (!(w->pl = placement_make(&place, e))) return -1;
     if (plans_make(w, e) || tp_local_open(w->n_tp, w->tp, e)) return -1;
     w->plain = mem_alloc((size_t)(w->copies * w->g->n_params + 1) * sizeof *w->plain);

@@ -144,8 +144,8 @@ static struct placement placement = {
     .mesh = {{RANKS, 1}}, .n_stages = RANKS, .map.rank_of = rank_of, .state = state, .n_state = PARAMS};
 static struct conf conf;
 static struct ckpt head = {.numerics = "n", .config = "c"};
-static struct job job = {.conf = &conf,
-                         .graph = &graph, .pl = &placement, .n_ranks = RANKS, .n_stages = RANKS, .max_batch = BATCH};
+static struct job job = {.conf = &conf, .graph = &graph, .pl = &placement, .mesh = {{RANKS, 1}}, .n_stages = RANKS,
+                         .max_batch = BATCH};
 
 struct member { struct exec exec; struct control *side; struct save *save; struct err e; int bad; pthread_t thread; };
 static struct member member[RANKS];
@@ -569,7 +569,7 @@ START_TEST(copies_are_of_small_or_far_states)
     struct state_row row[2] = {{.shape = {1, {1000}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 0},
                                {.shape = {1, {100 << 20}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 1}};
     struct placement pl = {.state = row, .n_state = 2};
-    struct job j = {.conf = &conf, .pl = &pl, .n_ranks = 2};
+    struct job j = {.conf = &conf, .pl = &pl, .mesh = {{2, 1}}};
     ck_assert_uint_eq(save_staging_bytes(&j, 0), 4000);
     ck_assert_uint_eq(save_staging_bytes(&j, 1), 0);
     j.be = &far;

@@ -217,7 +217,7 @@ static uint64_t bytes_of(const char *pipeline, int n_ranks, int replicas, char h
     struct err e = {0};
     uint64_t sum = 0;
     ck_assert_msg(!planned(&j, pipeline, n_ranks, NULL, &e), "%s", e.text);
-    for (int r = 0; r < j.n_ranks; r++) sum += (uint64_t)replicas * limit_bytes(&j, r);
+    for (int r = 0; r < j.mesh.size[AXIS_PP]; r++) sum += (uint64_t)replicas * limit_bytes(&j, r);
     plan_hash(j.plan[0], hash);
     job_done(&j);
     return sum;

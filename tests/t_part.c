@@ -115,7 +115,8 @@ static struct made make(const char *pipeline, int stages)
     m.k = cost_estimate(m.s);
     m.r = (struct plan_request){.mode = PLAN_TRAIN, .schedule = m.c->pipeline.schedule, .batch = 8, .split = 2,
                                 .backward = BACKWARD_AUTO, .batch_norm = STATS_MICRO};
-    m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .buffers = rig_buffers(1)};
+    m.q = (struct part_request){.sel = m.s, .cost = m.k, .conf = m.c, .n_stages = stages, .mesh = {{stages, 1}},
+                                .buffers = rig_buffers(1)};
     return m;
 }
 
@@ -307,7 +308,7 @@ static double time_of(const struct part_request *q, const int *cut, const uint64
     double ns = sim->wall_ns;
     ck_assert(plan_bound(p, q->cost) <= ns * (1 + 1e-9));
     *peak = 0;
-    for (int r = 0; r < part_ranks(q); r++) {
+    for (int r = 0; r < q->mesh.size[AXIS_PP]; r++) {
         if (sim->peak_bytes[r] > *peak) *peak = sim->peak_bytes[r];
         if (limit && sim->peak_bytes[r] > limit[r]) ns = -1;
     }
@@ -371,7 +372,7 @@ static bool random_case(uint32_t seed, int p, int ranks)
     struct part_found what;
     for (int i = 0; i < p; i++) rank_of[i] = sched_rank_of(sched_find(r.schedule), i, ranks);
     struct part_request q = {
-        .sel = s, .cost = k, .plan = &r, .n_stages = p, .mesh = {{ranks < p ? ranks : 0, n_dp}}, .rank_of = rank_of,
+        .sel = s, .cost = k, .plan = &r, .n_stages = p, .mesh = {{ranks, n_dp}}, .rank_of = rank_of,
         .buffers = rig_buffers((int)(seed % 3)), .found = &what};
     cut[p] = s->n_groups;
     double best = exhaustive(&q, cut, 1, NULL, &least);
@@ -427,7 +428,8 @@ START_TEST(auto_is_quick)
     struct plan_request r = {
         .mode = PLAN_TRAIN, .schedule = "1f1b", .batch = 120, .split = 20, .backward = BACKWARD_AUTO,
         .batch_norm = STATS_MICRO};
-    struct part_request q = {.sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .found = &what};
+    struct part_request q = {
+        .sel = s, .cost = k, .conf = c, .plan = &r, .n_stages = 8, .mesh = {{8, 1}}, .found = &what};
     ck_assert_msg(!part_auto.split(&q, at, &e), "%s", e.text);
     ck_assert(!part_uniform.split(&q, even, &e));
     ck_assert_msg(what.plans > 0 && what.plans <= 160, "%d plans", what.plans);

@@ -51,7 +51,7 @@ START_TEST(policies_by_rank_cut_for_ranks)
     struct job j;
     snprintf(text, sizeof text, "partition = %s stages = 4 max_memory = {1GB, 2GB}", by_rank[_i]);
     ck_assert_msg(!planned(&j, text, 2, &e), "%s", e.text);
-    ck_assert(j.n_merged == 4 && j.n_stages == 2 && j.n_ranks == 2 && j.first_group[2] == j.sel->n_groups);
+    ck_assert(j.n_merged == 4 && j.n_stages == 2 && j.mesh.size[AXIS_PP] == 2 && j.first_group[2] == j.sel->n_groups);
     ck_assert_int_eq(j.found.plans > 0, !strcmp(by_rank[_i], "auto"));
     job_done(&j);
 }
@@ -70,7 +70,7 @@ START_TEST(chunks_are_not_merged)
         snprintf(text, sizeof text, "schedule = %s partition = %s stages = 4%s", way[k % 3].schedule, policy[k / 3],
                  k / 3 == 1 ? " max_memory = 28MB count_bytes = weights" : "");
         ck_assert_msg(!planned(&j, text, 2, &e), "%s: %s", text, e.text);
-        ck_assert(j.n_merged == 0 && j.n_stages == 4 && j.n_ranks == 2);
+        ck_assert(j.n_merged == 0 && j.n_stages == 4 && j.mesh.size[AXIS_PP] == 2);
         for (int i = 0; i < 4; i++) ck_assert_int_eq(j.plan[0]->stage[i].rank, way[k % 3].rank_of[i]);
         job_done(&j);
     }
@@ -105,7 +105,7 @@ END_TEST
 static uint64_t largest(const struct job *j)
 {
     uint64_t most = 0;
-    for (int r = 0; r < j->n_ranks; r++) {
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
         uint64_t bytes = plan_rank_bytes(j->plan[0], r);
         if (bytes > most) most = bytes;
     }

@@ -199,7 +199,7 @@ START_TEST(other_scores_are_told)
     struct err e = {0};
     struct conf *c = conf_parse("t.conf", text, sizeof text - 1, &e);
     ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
-    struct job j = {.conf = c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
+    struct job j = {.conf = c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .mesh = {{1, 1}},
                     .pl = &pl, .count = {8, 8}};
     struct result *r = mem_alloc(result_bytes(1));
     struct sums s;
@@ -264,7 +264,7 @@ START_TEST(figures_of_a_run)
     int zero[] = {0}, one[] = {1}, *stages_of[] = {zero};
     struct placement pl = {.n_stages = 1, .map = {.rank_of = zero, .n_stages_of = one, .stages_of = stages_of}};
     struct conf c = {.run.name = "a\"b\\c\nd"};
-    struct job j = {.conf = &c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .n_ranks = 1,
+    struct job j = {.conf = &c, .graph = graph_with_dice(), .be = be_find("reference"), .n_stages = 1, .mesh = {{1, 1}},
                     .pl = &pl};
     struct result *r = mem_alloc(result_bytes(1));
     struct sums s;

@@ -26,6 +26,21 @@ static struct placement_request way_place(int way)
         .n_stages = w->stages, .mesh = {{w->ranks}}, .rank_of = rank_of, .sharing = apart};
 }
 
+/* Each rank has its own coordinates, and each shard one of the ranks along its axis, or all. */
+START_TEST(ranks_of_a_mesh)
+{
+    const struct mesh m = {{[AXIS_PP] = 3, [AXIS_DP] = 4}};
+    ck_assert_int_eq(mesh_ranks(&m), 12);
+    for (int rank = 0; rank < 12; rank++) {
+        struct mesh_coord c = mesh_coord_of(&m, rank);
+        ck_assert(mesh_rank(&m, c) == rank && c.at[AXIS_PP] < 3 && c.at[AXIS_DP] < 4);
+        ck_assert((rank < 3) == (c.at[AXIS_DP] == 0));   /* those of the first pipeline come first */
+        for (int at = SHARD_ALL; at < 4; at++)
+            ck_assert(shard_has((struct shard){AXIS_DP, at}, c) == (at == SHARD_ALL || at == rank / 3));
+    }
+}
+END_TEST
+
 /* Bytes of rows of a kind that a replica's rank has; all of what has a place there, or what it speaks for. */
 static size_t row_bytes(const struct placement *pl, enum state_kind kind, int replica)
 {
@@ -257,6 +272,7 @@ END_TEST
 int main(void)
 {
     TCase *t = suite_case("shares", 120);
+    tcase_add_test(t, ranks_of_a_mesh);
     tcase_add_test(t, weights_are_shared_out);
     tcase_add_loop_test(t, wrong_shares_are_found, 0, N_WAYS);
     tcase_add_loop_test(t, loans_come_back, 0, N_WAYS);

@@ -73,10 +73,9 @@ static uint64_t optimizer_bytes(const struct placement *pl)
 {
     uint64_t most = 0;
     for (int k = 0; k < pl->mesh.size[AXIS_DP]; k++) {
-        struct mesh_coord c = {{[AXIS_DP] = k}};
         uint64_t sum = 0;
         for (int i = 0; i < pl->n_state; i++)
-            if (pl->state[i].kind == STATE_OPTIMIZER && shard_has(pl->state[i].shard, c))
+            if (pl->state[i].kind == STATE_OPTIMIZER && shard_has(pl->state[i].shard, (struct mesh_coord){{0, k}}))
                 sum += state_plain_bytes(&pl->state[i]);
         if (sum > most) most = sum;
     }
@@ -167,7 +166,7 @@ static void feeds_text(const struct job *j, struct text *out)
     size_t most = 0, each = 0, shared = 0;
     struct err why = {0};
     char buf[32];
-    for (int i = 0; i < j->n_ranks; i++) {
+    for (int i = 0; i < j->mesh.size[AXIS_PP]; i++) {
         size_t bytes = exec_feed_bytes(j->conf, j->plan, j->n_plans, i);
         if (bytes > most) most = bytes;
     }

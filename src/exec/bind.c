@@ -151,7 +151,7 @@ static size_t scores_bytes(const struct exec *s, const struct plan *p)
     for (int i = 0; i < p->n_outputs; i++) {
         const struct output *o = &p->output[i];
         bool here = o->rank == s->rank && output_scores(s, o);
-        if (here) most = max_size(most, o->at.bytes * (size_t)p->max_mb);
+        if (here) most = max_size(most, o->at.bytes * (size_t)p->part[0].n_mb);
     }
     return most;
 }

@@ -43,15 +43,6 @@ static void uses_of_measuring(const struct exec *s, struct tp_use *use, int *n)
     }
 }
 
-/* All ranks along AXIS_DP through this one. */
-static void members_find(const struct exec *s, int *member, struct tp_use *use, int n)
-{
-    int members = s->q.pl->mesh.size[AXIS_DP];
-    for (int i = 0; i < members; i++) member[i] = tp_rank_along(s, AXIS_DP, i);
-    for (int i = 0; i < n; i++)
-        if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = members;
-}
-
 /* Sets `with` for the peers, in the transport's numbers, of the plan's messages that may be lent. Returns the bytes of
  * other ranks' memory that a step reads; the system counts them as this rank's, too. */
 static size_t lending(const struct exec *s, const struct plan *p, bool *with)
@@ -95,12 +86,13 @@ int exec_connect(struct exec *s, struct err *e)
 {
     if (!s->ops->stream && windows_meet(s, e)) return -1;
     if (!s->ops->stream || !s->tp->ops->attach) return 0;
-    int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, member[MAX_DP];
+    int links = 2 * s->tp->ops->size(s->tp) + 1, n = 0, n_dp = s->q.pl->mesh.size[AXIS_DP], member[MAX_DP];
     struct tp_use *use = mem_alloc((size_t)links * sizeof *use);
     int *count = mem_alloc((size_t)links * sizeof *count);
     for (int i = 0; i < s->n_bound; i++) uses_of(s, s->bound[i].p, use, &n, count);
     if (s->q.links) uses_of_measuring(s, use, &n);
-    members_find(s, member, use, n);
+    for (int i = 0; i < n_dp; i++) member[i] = tp_rank_along(s, AXIS_DP, i);
+    for (int i = 0; i < n; i++) if (use[i].peer == TP_ALL) use[i].member = member, use[i].members = n_dp;
     int bad = s->tp->ops->attach(s->tp, s->ops->stream(s->be), use, n, e);
     free(use);
     free(count);

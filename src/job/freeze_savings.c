@@ -6,7 +6,7 @@
 static uint64_t most_bytes(const struct job *j)
 {
     uint64_t most = 0;
-    for (int r = 0; r < j->n_ranks; r++) if (limit_bytes(j, r) > most) most = limit_bytes(j, r);
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) if (limit_bytes(j, r) > most) most = limit_bytes(j, r);
     return most;
 }
 
@@ -33,7 +33,7 @@ static int thawed_plan(const struct job *j, struct conf *c, struct job *out, str
     c->train.freeze.n = 0;
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},
                          .host = j->host};
-    return job_model(out, e) || job_plan_only(out, j->n_ranks, e) ? -1 : 0;
+    return job_model(out, e) || job_plan_only(out, j->mesh.size[AXIS_PP], e) ? -1 : 0;
 }
 
 int freeze_savings_text(const struct job *j, struct text *out, struct err *e)

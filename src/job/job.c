@@ -265,12 +265,12 @@ struct plan_request job_request(const struct job *j, int kind)
     };
 }
 
-/* Makes the last plan for all other replicas. */
+/* Makes the last plan for all other pipelines. */
 static int plan_others(struct job *j, struct plan_request *r, struct err *e)
 {
     struct plan *all[MAX_DP] = {j->plan[j->n_plans - 1]};
-    if (!j->more) j->more = mem_alloc((size_t)(j->n_replicas - 1) * sizeof *j->more);
-    for (r->dp = 1; r->dp < j->n_replicas; r->dp++) {
+    if (!j->more) j->more = mem_alloc((size_t)(j->mesh.size[AXIS_DP] - 1) * sizeof *j->more);
+    for (r->dp = 1; r->dp < j->mesh.size[AXIS_DP]; r->dp++) {
         struct plan *p = plan_make(j->sel, j->pl, r, e);
         if (!p) return -1;
         all[r->dp] = j->more[r->dp - 1][j->n_plans - 1] = p;
@@ -287,11 +287,11 @@ static int plan_one(struct job *j, int kind, struct err *e)
     if (!p) return plan_failed(j, kind, &why, e);
     j->plan_of[kind] = j->n_plans;
     j->plan[j->n_plans++] = p;
-    return j->n_replicas > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
+    return j->mesh.size[AXIS_DP] > 1 && !j->first_only ? plan_others(j, &r, e) : 0;
 }
 
-/* On CPUs each replica's shorter optimizer pass saves more than it costs to send weights without overlap. A weight's
- * owner takes all of its gradients. If one weight is more than half of all, replicas wait for its owner, and sharing
+/* On CPUs each pipeline's shorter optimizer pass saves more than it costs to send weights without overlap. A weight's
+ * owner takes all of its gradients. If one weight is more than half of all, pipelines wait for its owner, and sharing
  * does not pay. */
 static bool shares_pay(const struct job *j)
 {
@@ -315,10 +315,10 @@ struct sharing job_sharing(const struct job *j, const struct conf *c)
 
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e)
 {
-    struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = {{j->n_ranks, j->n_replicas}},
+    struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = j->mesh,
                                   .first_group = first_group, .rank_of = j->rank_of,
-                                  .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf)};
-    r.n_levels = plan_levels((int)j->conf->train.gradient_groups, &r.mesh, r.sharing);
+                                  .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf),
+                                  .groups = (int)j->conf->train.gradient_groups};
     return placement_make(&r, e);
 }
 
@@ -340,9 +340,9 @@ static int speed_set(struct job *j, struct err *e)
 {
     const struct conf_reals *l = &j->conf->pipeline.speed;
     if (!l->n) return 0;
-    if (l->n != j->n_ranks)
+    if (l->n != j->mesh.size[AXIS_PP])
         return conf_error(j->conf, "pipeline.speed", e, "%d value%s for %d rank%s", l->n, l->n == 1 ? "" : "s",
-                          j->n_ranks, j->n_ranks == 1 ? "" : "s");
+                          j->mesh.size[AXIS_PP], j->mesh.size[AXIS_PP] == 1 ? "" : "s");
     j->cost->n_speed = l->n;
     j->cost->speed = mem_alloc((size_t)l->n * sizeof *j->cost->speed);
     memcpy(j->cost->speed, l->v, (size_t)l->n * sizeof *j->cost->speed);
@@ -406,8 +406,8 @@ void job_kernels_use(struct job *j) { j->dev.kernels = j->kernels.n ? j->kernels
 static int limits_find(struct job *j, struct err *e)
 {
     if (!limit_limited(j)) return 0;
-    j->limit = mem_alloc((size_t)j->n_ranks * sizeof *j->limit);
-    return part_limits(j->conf, j->free_bytes, j->n_ranks, j->limit, e);
+    j->limit = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *j->limit);
+    return part_limits(j->conf, j->free_bytes, j->mesh.size[AXIS_PP], j->limit, e);
 }
 
 static int select_and_cut(struct job *j, int n_ranks, struct err *e)
@@ -418,8 +418,7 @@ static int select_and_cut(struct job *j, int n_ranks, struct err *e)
     if (recompute_named(j->conf, j->sel, j->recompute, e)) return -1;
     if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
     j->n_stages = part_stage_count(j->conf, n_ranks);
-    j->n_ranks = n_ranks ? n_ranks : j->n_stages;
-    j->n_replicas = (int)j->conf->pipeline.replicas;
+    j->mesh = (struct mesh){{n_ranks ? n_ranks : j->n_stages, (int)j->conf->pipeline.replicas}};
     struct err why = {0};
     if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
     if (!partition_stages(j, &why)) return 0;
@@ -450,7 +449,7 @@ static int output_find(struct job *j, struct err *e)
 static void unplan(struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
-    for (int r = 0; j->more && r < j->n_replicas - 1; r++)
+    for (int r = 0; j->more && r < j->mesh.size[AXIS_DP] - 1; r++)
         for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
     free(j->more);
     if (j->pl) placement_free(j->pl);
@@ -489,7 +488,8 @@ static int plan_recompute(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need, *free_bytes[2];
     int bad = 0, tried = 0;
-    for (int i = 0; i < 2; i++) limit_share(j, i, free_bytes[i] = mem_alloc((size_t)j->n_ranks * sizeof **free_bytes));
+    size_t bytes = (size_t)j->mesh.size[AXIS_PP] * sizeof **free_bytes;
+    for (int i = 0; i < 2; i++) limit_share(j, i, free_bytes[i] = mem_alloc(bytes));
     while (!bad && tried < 2 && limit_pool_short(j, false, &need)) {
         unplan(j);
         j->free_bytes = free_bytes[tried++];
@@ -509,7 +509,7 @@ int job_plan_only(struct job *j, int n_ranks, struct err *e)
     return plan_recompute(j, n_ranks, e);
 }
 
-/* Computes the ranks of one replica. */
+/* Computes the ranks of one pipeline. */
 static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, struct err *e)
 {
     int n = (int)c->pipeline.replicas;
@@ -520,7 +520,7 @@ static int share_ranks(const struct job *j, const struct conf *c, int *n_ranks, 
     return 0;
 }
 
-/* NCCL leaves equal shares with the replicas, but shares of whole weights are not equal. */
+/* NCCL leaves equal shares with all ranks, but shares of whole weights are not equal. */
 static int reduce_check(const struct job *j, const struct conf *c, struct err *e)
 {
     if (c->pipeline.replicas < 2 || c->pipeline.reduce != REDUCE_NCCL) return 0;

@@ -30,9 +30,9 @@ struct job {
     struct text rows;                                      /* schedule "rows": the file's text */
     /* the requested number of stages, if they were merged to one a rank; 0: not merged */
     int n_merged;
-    /* stages after merging; ranks of one replica; replicas, 0: one */
-    int n_stages, n_ranks, n_replicas, *first_group;
-    uint64_t *limit;                                       /* bytes of each rank of a replica; NULL: no limits */
+    struct mesh mesh;                                      /* 0 ranks before job_plan */
+    int n_stages, *first_group;                            /* after merging */
+    uint64_t *limit;                                       /* bytes of each rank of a pipeline; NULL: no limits */
     const struct fit_host *host; /* memory of the hosts (memory_limit.h), borrowed; NULL: unknown */
     uint64_t *free_bytes;                                /* of each rank, if a plan without limits was too large */
     int *rank_of;                                          /* of each stage; NULL: one stage a rank */
@@ -43,22 +43,24 @@ struct job {
     struct ds *data[2];
     uint64_t count[2];                                     /* their samples; 0: unknown or none */
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the plan set; its plans differ in batch size */
-    struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other replicas; NULL: there are none */
-    bool first_only;                                       /* plan only the first replica, which has the most to do */
+    struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other pipelines; NULL: there are none */
+    bool first_only;                                       /* plan only the first pipeline, which has the most to do */
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */
 };
-/* Ranks of all replicas; those of the first replica come first. */
-static inline int job_world(const struct job *j) { return j->n_ranks * (j->n_replicas > 1 ? j->n_replicas : 1); }
-static inline int job_replica(const struct job *j, int rank) { return rank / j->n_ranks; }
-/* For a rank among those of all replicas: its plan set, and the stage that names it. */
+static inline int job_world(const struct job *j) { return mesh_ranks(&j->mesh); }
+/* For a rank of the mesh: its coordinates, its plan set, and the stage that names it, its first. */
+static inline struct mesh_coord job_coord(const struct job *j, int rank) { return mesh_coord_of(&j->mesh, rank); }
 static inline struct plan *const *job_plans(const struct job *j, int rank)
 {
-    int replica = job_replica(j, rank);
-    return replica ? j->more[replica - 1] : j->plan;
+    int dp = job_coord(j, rank).at[AXIS_DP];
+    return dp ? j->more[dp - 1] : j->plan;
 }
-static inline int job_stage(const struct job *j, int rank) { return placement_stage(j->pl, rank % j->n_ranks); }
+static inline int job_stage(const struct job *j, int rank)
+{
+    return j->pl->map.stages_of[job_coord(j, rank).at[AXIS_PP]][0];
+}
 /* Do evaluations send the values of a tensor to rank 0? For run.predict and train.confusion. */
 bool job_wants(const struct job *j);
 /* Sets the backend by run.device and describes its first device. 69 if it is not built in. */
@@ -82,10 +84,10 @@ int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err
  * 66, 69, 73, 74. */
 int job_kernels(struct job *j, int unit, struct err *e);
 void job_kernels_use(struct job *j);                       /* for the selection that job_plan makes */
-/* Selection, cut, placement and plans for n_ranks of all replicas (0: one rank a stage). Call job_data first, except to
+/* Selection, cut, placement and plans for n_ranks of the mesh (0: one rank a stage). Call job_data first, except to
  * plan without data. */
 int job_plan(struct job *j, int n_ranks, struct err *e);
-/* Plans for n_ranks of one replica, without checking limits. If pipeline.max_memory is not set and j->host has too
+/* Plans for n_ranks of one pipeline, without checking limits. If pipeline.max_memory is not set and j->host has too
  * little memory, it plans again; each rank's limit is then its share of that memory. Pure. */
 int job_plan_only(struct job *j, int n_ranks, struct err *e);
 int job_stage_of(const struct job *j, int *stage_of, struct err *e);   /* of each node; for the summary */

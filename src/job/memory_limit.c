@@ -19,9 +19,9 @@ uint64_t limit_bytes(const struct job *j, int rank)
 /* The rank that exceeds its limit most; -1: all ranks fit; -2: error. */
 static int worst_rank(const struct job *j, uint64_t *need, uint64_t *limit, struct err *e)
 {
-    uint64_t *all = mem_alloc((size_t)j->n_ranks * sizeof *all), most = 0;
-    int worst = part_limits(j->conf, NULL, j->n_ranks, all, e) ? -2 : -1;
-    for (int r = 0; worst > -2 && r < j->n_ranks; r++) {
+    uint64_t *all = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *all), most = 0;
+    int worst = part_limits(j->conf, NULL, j->mesh.size[AXIS_PP], all, e) ? -2 : -1;
+    for (int r = 0; worst > -2 && r < j->mesh.size[AXIS_PP]; r++) {
         uint64_t bytes = limit_bytes(j, r);
         if (bytes <= all[r] || bytes - all[r] <= most) continue;
         most = bytes - all[r];
@@ -52,12 +52,12 @@ static uint64_t regions_bytes(const struct job *j, struct plan *const *plan, int
            tmp + work + load;
 }
 
-/* Bytes on its host of a rank among those of all replicas. A plan that a device holds takes none. */
+/* Bytes on its host of a rank of the mesh. A plan that a device holds takes none. */
 static uint64_t host_bytes(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
     struct plan *const *plan = j->more && !j->first_only ? job_plans(j, rank) : j->plan;
-    uint64_t bytes = j->be->stream ? 0 : regions_bytes(j, plan, rank % j->n_ranks);
+    uint64_t bytes = j->be->stream ? 0 : regions_bytes(j, plan, job_coord(j, rank).at[AXIS_PP]);
     return bytes + (h->beside ? h->beside(j, rank) : 0);
 }
 
@@ -104,7 +104,7 @@ static uint64_t pool_share(const struct job *j, const struct fit_pool *p, int ra
 
 void limit_share(const struct job *j, bool evenly, uint64_t *free_bytes)
 {
-    for (int r = 0; r < j->n_ranks; r++) free_bytes[r] = PART_NO_LIMIT;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) free_bytes[r] = PART_NO_LIMIT;
     for (int r = 0; r < job_world(j); r++) {
         uint64_t least = PART_NO_LIMIT, beside = j->host->beside ? j->host->beside(j, r) : 0;
         for (int i = 0; i < j->host->n; i++) {
@@ -113,7 +113,7 @@ void limit_share(const struct job *j, bool evenly, uint64_t *free_bytes)
             if (share < least) least = share;
         }
         least = least > beside ? least - beside : 0;
-        if (least < free_bytes[r % j->n_ranks]) free_bytes[r % j->n_ranks] = least;
+        if (least < free_bytes[job_coord(j, r).at[AXIS_PP]]) free_bytes[job_coord(j, r).at[AXIS_PP]] = least;
     }
 }
 
@@ -176,7 +176,7 @@ static void try_auto(const struct job *j, struct text *out)
     if (c.pipeline.partition == PART_auto) return;
     c.pipeline.partition = PART_auto;
     c.pipeline.stages = j->n_stages;
-    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.partition = \"auto\"", 0);
+    if (variant_fits(j, c, j->mesh.size[AXIS_PP])) found(out, "pipeline.partition = \"auto\"", 0);
 }
 
 /* Tries smaller splits that divide the batch, largest first. */
@@ -187,7 +187,7 @@ static void try_split(const struct job *j, struct text *out)
         if (c.train.batch_size % n) continue;
         c.train.split_size = n;
         tried++;
-        if (!variant_fits(j, c, j->n_ranks)) continue;
+        if (!variant_fits(j, c, j->mesh.size[AXIS_PP])) continue;
         found(out, "train.split_size = %d", (int)n);
         return;
     }
@@ -197,9 +197,9 @@ static void try_shard(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
     struct sharing now = job_sharing(j, &c);
-    if (j->n_replicas < 2 || now.weights || now.by_transport) return;
+    if (j->mesh.size[AXIS_DP] < 2 || now.weights || now.by_transport) return;
     c.pipeline.shard_optimizer = WHEN_YES;
-    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.shard_optimizer = yes", 0);
+    if (variant_fits(j, c, j->mesh.size[AXIS_PP])) found(out, "pipeline.shard_optimizer = yes", 0);
 }
 
 static void try_bundle(const struct job *j, struct text *out)
@@ -207,7 +207,7 @@ static void try_bundle(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     while (c.pipeline.bundle > 1) {
         c.pipeline.bundle /= 2;
-        if (!variant_fits(j, c, j->n_ranks)) continue;
+        if (!variant_fits(j, c, j->mesh.size[AXIS_PP])) continue;
         found(out, "pipeline.bundle = %d", (int)c.pipeline.bundle);
         return;
     }
@@ -218,7 +218,7 @@ static void try_in_flight(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     while (c.pipeline.in_flight > 1) {
         c.pipeline.in_flight /= 2;
-        if (!variant_fits(j, c, j->n_ranks)) continue;
+        if (!variant_fits(j, c, j->mesh.size[AXIS_PP])) continue;
         found(out, "pipeline.in_flight = %d", (int)c.pipeline.in_flight);
         return;
     }
@@ -229,12 +229,12 @@ static void try_recompute(const struct job *j, struct text *out)
     struct conf c = *j->conf;
     if (c.pipeline.recompute != RECOMPUTE_NONE) return;
     c.pipeline.recompute = RECOMPUTE_ALL;
-    if (variant_fits(j, c, j->n_ranks)) found(out, "pipeline.recompute = \"all\"", 0);
+    if (variant_fits(j, c, j->mesh.size[AXIS_PP])) found(out, "pipeline.recompute = \"all\"", 0);
 }
 
 static void try_ranks(const struct job *j, struct text *out)
 {
-    int more[] = {j->n_ranks + 1, j->n_ranks + 2, 2 * j->n_ranks, 4 * j->n_ranks}, before = j->n_ranks;
+    int n = j->mesh.size[AXIS_PP], more[] = {n + 1, n + 2, 2 * n, 4 * n}, before = n;
     struct conf c = *j->conf;
     bool fixed = c.pipeline.partition == PART_manual || c.pipeline.partition == PART_uniform;
     if (c.pipeline.max_memory.n > 1 || c.pipeline.speed.n || conf_by_rows(&c)) return;
@@ -242,10 +242,10 @@ static void try_ranks(const struct job *j, struct text *out)
     for (int i = 0; i < 4; i++) {
         if (more[i] <= before) continue;
         before = more[i];
-        c.pipeline.stages = j->rank_of ? more[i] * (j->n_stages / j->n_ranks) : more[i];
+        c.pipeline.stages = j->rank_of ? more[i] * (j->n_stages / n) : more[i];
         if (!variant_fits(j, c, more[i])) continue;
         found(out, fixed ? "%d ranks with pipeline.partition = \"auto\"" : "%d ranks",
-              more[i] * (int)c.pipeline.replicas);
+              more[i] * j->mesh.size[AXIS_DP]);
         return;
     }
 }
@@ -290,8 +290,8 @@ int limit_check(const struct job *j, struct err *e)
     struct text way = {0};
     char b[3][32];
     what_fits(j, &way);
-    conf_error(j->conf, "pipeline.max_memory", e, "rank %d%s needs %s, %s more than its %s; %s", rank,
-               j->conf->pipeline.replicas > 1 ? " of each replica" : "",
+    conf_error(j->conf, "pipeline.max_memory", e, "rank %d%s%s needs %s, %s more than its %s; %s", rank,
+               j->mesh.size[AXIS_DP] > 1 ? " of each " : "", j->mesh.size[AXIS_DP] > 1 ? axis_word[AXIS_DP] : "",
                text_bytes(need, b[0]), text_bytes(need - limit, b[1]), text_bytes(limit, b[2]), way.s);
     text_free(&way);
     return -1;

@@ -3,11 +3,11 @@
 #define JOB_MEMORY_LIMIT_H
 #include "job/job.h"
 
-/* Memory that ranks share: a host's, a cgroup's, a process's. of: the ranks, among those of all replicas, that take
+/* Memory that ranks share: a host's, a cgroup's, a process's. of: the ranks of the mesh that take
  * from it; NULL: all. each: each of these ranks has `bytes` for itself. soft: a run above it is slow, but legal. name:
  * the end of "more than the 2 GiB of ...". */
 struct fit_pool { uint64_t bytes; const char *name; const bool *of; int n_of; bool each, soft; };
-/* The hosts, as src/train/memory.c reads them. beside: bytes that a rank of all replicas takes besides its plan. A rank
+/* The hosts, as src/train/memory.c reads them. beside: bytes that a rank of the mesh takes besides its plan. A rank
  * that reads samples takes `reader` for that, and its process `cache`. threads: one process has all ranks. elsewhere:
  * ranks may run on other machines. advisory: limit_check, limit_all and limit_missing ignore hosts. */
 struct fit_host {
@@ -20,7 +20,7 @@ struct fit_host {
 uint64_t limit_bytes(const struct job *j, int rank);       /* bytes that the rank allocates: its largest plan */
 /* Does a limit bind the planner: pipeline.max_memory, or a rank's share of its host? */
 bool limit_limited(const struct job *j);
-/* Bytes that each rank of a replica may use for its plan where ranks share pools: evenly, or as their plans need. */
+/* Bytes that each rank of a pipeline may use for its plan where ranks share pools: evenly, or as their plans need. */
 void limit_share(const struct job *j, bool evenly, uint64_t *free_bytes);
 /* The pool that lacks the most memory, and in *need the bytes that its ranks need; NULL: none. Only soft or only hard
  * pools count. */

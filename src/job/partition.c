@@ -18,10 +18,10 @@ int partition_recompute(const struct job *j, const struct placement *pl, bool *r
     if (c->pipeline.recompute != RECOMPUTE_AUTO || j->batch[PLAN_FULL] < 0) return 0;
     if (!limit_limited(j))                                  /* a host with enough memory needs no recomputation */
         return j->host && !j->be->stream ? 0 : conf_error(c, "pipeline.recompute", e, "auto needs pipeline.max_memory");
-    uint64_t *limit = mem_alloc((size_t)j->n_ranks * sizeof *limit);
+    uint64_t *limit = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *limit);
     struct plan_request r = job_request(j, PLAN_FULL);
     struct recompute_request q = {j->sel, pl, &r, j->cost, limit};
-    int bad = part_limits(c, j->free_bytes, j->n_ranks, limit, e) || recompute_auto(&q, recompute, e);
+    int bad = part_limits(c, j->free_bytes, j->mesh.size[AXIS_PP], limit, e) || recompute_auto(&q, recompute, e);
     free(limit);
     return bad;
 }
@@ -47,7 +47,7 @@ static struct part_request cut_request(struct job *j, const struct conf *c, cons
 {
     return (struct part_request){
         .sel = j->sel, .cost = j->cost, .conf = c, .plan = r, .n_stages = j->n_stages, .rank_of = j->rank_of,
-        .mesh = {{[AXIS_PP] = j->rank_of ? j->n_ranks : 0, [AXIS_DP] = j->n_replicas}},
+        .mesh = {{j->rank_of ? j->mesh.size[AXIS_PP] : j->n_stages, j->mesh.size[AXIS_DP]}},
         .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, c), .free_bytes = j->free_bytes,
         .rough = j->rough};
 }
@@ -126,13 +126,13 @@ static int recut(struct job *j, const struct part_kind *part, struct err *e)
     struct plan_request r = job_request(j, PLAN_FULL);
     struct part_request q = cut_request(j, j->conf, &r);
     struct recut x = {.j = j,
-                      .limit = mem_alloc((size_t)j->n_ranks * sizeof *x.limit),
+                      .limit = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *x.limit),
                       .all = mem_alloc(groups * sizeof *x.all),
                       .recompute = mem_alloc(groups * sizeof *x.recompute),
                       .cut = mem_alloc(n * sizeof *x.cut),
                       .best = j->first_group};
     for (size_t g = 0; g < groups; g++) x.all[g] = true;
-    int bad = part_limits(j->conf, j->free_bytes, j->n_ranks, x.limit, e) || part_model_make(&q, &x.m, e);
+    int bad = part_limits(j->conf, j->free_bytes, j->mesh.size[AXIS_PP], x.limit, e) || part_model_make(&q, &x.m, e);
     for (int way = 0; way < WAYS && !bad; way++) bad = way_try(&x, part, way, e);
     if (!bad && !(j->rough && x.least < TOO_LARGE)) bad = borders_move(&x, e);
     j->found = (struct part_found){.plans = x.graded, .fits = x.least < TOO_LARGE, .ns = x.least,
@@ -149,7 +149,7 @@ static int rows_place(struct job *j, const struct sched *s, struct err *e)
     const struct conf *c = j->conf;
     int *rank_of, n = sched_rows_map(s, &rank_of);
     bool asked = c->pipeline.stages > 0 || c->pipeline.partition == PART_manual;
-    if (n <= j->n_ranks) { free(rank_of); return 0; }      /* one stage a rank: the planner checks the rows */
+    if (n <= j->mesh.size[AXIS_PP]) { free(rank_of); return 0; }   /* one stage a rank: the planner checks the rows */
     j->rank_of = rank_of;
     if (asked && n != j->n_stages)
         return conf_error(c, "pipeline.rows", e, "%s has actions of %d stages, but there are %d", c->pipeline.rows, n,
@@ -165,7 +165,8 @@ static int rows_place(struct job *j, const struct sched *s, struct err *e)
 /* A rows file with more stages than ranks defines the rank of each stage. The planner refuses an unreadable file. */
 static int rows_chunks(struct job *j, struct err *e)
 {
-    struct sched s = {.n_ranks = j->n_ranks, .row = mem_alloc((size_t)j->n_ranks * sizeof *s.row)};
+    int n = j->mesh.size[AXIS_PP];
+    struct sched s = {.n_ranks = n, .row = mem_alloc((size_t)n * sizeof *s.row)};
     struct err unread = {0};
     int bad = !sched_parse("rows", j->rows.s, strlen(j->rows.s), &s, &unread) && rows_place(j, &s, e);
     sched_free(&s);
@@ -177,7 +178,7 @@ static int rows_chunks(struct job *j, struct err *e)
 static int chunks_place(struct job *j, struct err *e)
 {
     const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
-    int n = j->n_stages, p = j->n_ranks;
+    int n = j->n_stages, p = j->mesh.size[AXIS_PP];
     if (j->rows.s) return rows_chunks(j, e);
     if (!k || !k->chunks || n <= p) return 0;
     if (n % p)
@@ -204,9 +205,9 @@ static int stages_cut(struct job *j, struct err *e)
 {
     const struct part_kind *part = part_list[j->conf->pipeline.partition - 1];
     if (chunks_place(j, e)) return -1;
-    if (part->by_rank && j->n_ranks < j->n_stages && !j->rank_of) {
+    if (part->by_rank && j->mesh.size[AXIS_PP] < j->n_stages && !j->rank_of) {
         j->n_merged = j->n_stages;
-        j->n_stages = j->n_ranks;
+        j->n_stages = j->mesh.size[AXIS_PP];
     }
     if (j->n_stages > j->sel->n_groups)
         return conf_error(j->conf, "pipeline.stages", e, "%d stages, but this network can be cut into %d at most",
@@ -219,7 +220,7 @@ static int stages_cut(struct job *j, struct err *e)
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
     bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
-    if (kind == PLAN_FULL && both && j->n_ranks <= j->n_stages) return recut(j, part, e);
+    if (kind == PLAN_FULL && both && j->mesh.size[AXIS_PP] <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = cut_request(j, j->conf, &r);
     q.found = &j->found;
@@ -230,21 +231,19 @@ static int stages_cut(struct job *j, struct err *e)
  * ranks run neighbouring stages as one. */
 static int stages_fit(struct job *j, struct err *e)
 {
-    if (j->n_ranks > j->n_stages) {
-        char of[32] = "";
-        int replicas = (int)j->conf->pipeline.replicas;
-        if (replicas > 1) snprintf(of, sizeof of, "%d replicas of ", replicas);
+    if (j->mesh.size[AXIS_PP] > j->n_stages) {
+        char of[32];
         return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage, "
-                          "or use more stages or replicas", j->n_ranks * replicas, of, j->n_stages,
-                          j->n_stages == 1 ? "" : "s");
+                          "or use more stages or %ss", job_world(j), mesh_pipelines(&j->mesh, of), j->n_stages,
+                          j->n_stages == 1 ? "" : "s", axis_word[AXIS_DP]);
     }
-    if (j->n_ranks == j->n_stages || j->rank_of) return 0;
-    int *merged = mem_alloc((size_t)(j->n_ranks + 1) * sizeof *merged);
-    part_merge(j->first_group, j->n_stages, j->n_ranks, merged);
+    if (j->mesh.size[AXIS_PP] == j->n_stages || j->rank_of) return 0;
+    int *merged = mem_alloc((size_t)(j->mesh.size[AXIS_PP] + 1) * sizeof *merged);
+    part_merge(j->first_group, j->n_stages, j->mesh.size[AXIS_PP], merged);
     free(j->first_group);
     j->first_group = merged;
     j->n_merged = j->n_stages;
-    j->n_stages = j->n_ranks;
+    j->n_stages = j->mesh.size[AXIS_PP];
     return 0;
 }
 

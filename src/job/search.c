@@ -1,5 +1,5 @@
-/* Tries every way to divide the cores among replicas, ranks and threads, with every schedule and every split size. Each
- * gets the cut that partition auto finds, and recomputation if it does not fit without. */
+/* Tries every way to divide the cores among pipelines, ranks and threads, with every schedule and every split size.
+ * Each gets the cut that partition auto finds, and recomputation if it does not fit without. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ struct run_layout search_alone(const struct search *s)
 static int cores_each(const struct search *s) { return search_gpus(s) ? 1 : (int)s->j->conf->run.threads; }
 
 /* All layouts that use each core. Before them the configured one, as one pipeline; after them one device. Layouts with
- * one rank a replica come first: planning them is fast, they have almost no idle time, and they rule out others. */
+ * one rank a pipeline come first: planning them is fast, they have almost no idle time, and they rule out others. */
 static void layouts_find(struct search *s)
 {
     enum { MAX_THREADS = 1024 };
@@ -102,10 +102,10 @@ static void found_drop(struct found *x)
     x->stages = NULL;
 }
 
-int search_groups(const struct conf *c, int replicas)
+int search_groups(const struct conf *c, int dp)
 {
     int groups = (int)c->train.gradient_groups;            /* both are powers of two */
-    return groups % replicas ? replicas : groups;
+    return groups % dp ? dp : groups;
 }
 
 void search_candidate(struct conf *c, const struct found *x)
@@ -117,8 +117,8 @@ void search_candidate(struct conf *c, const struct found *x)
     c->pipeline.stages = x->at.ranks * x->chunks;
     c->pipeline.n_stages = 0;
     c->pipeline.ranks = x->at.ranks;
-    c->pipeline.replicas = x->at.replicas;
-    c->train.gradient_groups = search_groups(c, x->at.replicas);
+    c->pipeline.replicas = x->at.dp;
+    c->train.gradient_groups = search_groups(c, x->at.dp);
     c->train.split_size = x->split;
     c->run.threads = x->at.threads;
     if (alone && c->pipeline.speed.n > 1) c->pipeline.speed.n = 0;
@@ -175,10 +175,10 @@ static int chunks_next(int ranks, const struct sched_kind *k, int chunks)
     return n <= most ? n : 0;
 }
 
-/* Does each replica get a micro-batch? */
-static bool is_shared(const struct search *s, int split, int replicas)
+/* Does each pipeline get a micro-batch? */
+static bool is_shared(const struct search *s, int split, int dp)
 {
-    return ((int)s->j->conf->train.batch_size - 1) / split + 1 >= replicas;
+    return ((int)s->j->conf->train.batch_size - 1) / split + 1 >= dp;
 }
 
 static int candidates(const struct search *s)
@@ -187,7 +187,7 @@ static int candidates(const struct search *s)
     for (int l = 0; l < s->n_layouts; l++)
         for (int k = 0; sched_list[k]; k++)
             for (int v = 0; (v = chunks_next(s->layout[l].ranks, sched_list[k], v)) > 0;)
-                for (int i = 0; i < s->n_split; i++) n += is_shared(s, s->split[i], s->layout[l].replicas);
+                for (int i = 0; i < s->n_split; i++) n += is_shared(s, s->split[i], s->layout[l].dp);
     return n;
 }
 
@@ -245,7 +245,7 @@ static void schedule_try(struct search *s, int layout, const char *schedule, int
     for (int i = 0; i < s->n_split; i++) {
         struct found x = {.at = s->layout[layout], .schedule = schedule, .recompute = s->j->conf->pipeline.recompute,
                           .split = s->split[i], .chunks = chunks, .layout = layout, .order = s->tried};
-        if (!is_shared(s, x.split, x.at.replicas)) continue;
+        if (!is_shared(s, x.split, x.at.dp)) continue;
         tell(s);
         if (ruled_out(s, layout, idle_free[i])) continue;
         s->tried++;

@@ -1,4 +1,4 @@
-/* --plan=search: which number of replicas, ranks and threads, which schedule, cut and split size would be fastest
+/* --plan=search: which number of pipelines, ranks and threads, which schedule, cut and split size would be fastest
  * within the memory of the ranks. Pure, apart from reading the profile. */
 #ifndef JOB_SEARCH_H
 #define JOB_SEARCH_H

@@ -46,8 +46,8 @@ static int best_set(const struct search *s, struct conf *c, struct err *e)
     alone_set(c, x);
     text_add(&t, "pipeline.schedule=%s\npipeline.recompute=%s\ntrain.split_size=%d\npipeline.stages=%d\n"
              "pipeline.ranks=%d\npipeline.replicas=%d\ntrain.gradient_groups=%d\nrun.threads=%d", x->schedule,
-             search_recompute(x), x->split, x->at.ranks * x->chunks, x->at.ranks, x->at.replicas,
-             search_groups(c, x->at.replicas), x->at.threads);
+             search_recompute(x), x->split, x->at.ranks * x->chunks, x->at.ranks, x->at.dp,
+             search_groups(c, x->at.dp), x->at.threads);
     int bad = 0;
     for (char *save = NULL, *set = strtok_r(t.s, "\n", &save); set && !bad; set = strtok_r(NULL, "\n", &save))
         bad = conf_set(c, "--plan=search", set, e);
@@ -81,7 +81,7 @@ int search_best(const struct search *s, const char *origin, struct text *t, stru
     }
     changed(t, "split_size", before->train.split_size, x->split);
     changed(t, "threads", before->run.threads, x->at.threads);
-    changed(t, "gradient_groups", before->train.gradient_groups, search_groups(before, x->at.replicas));
+    changed(t, "gradient_groups", before->train.gradient_groups, search_groups(before, x->at.dp));
     conf_print(c, t);
     return 0;
 }

@@ -9,7 +9,7 @@ enum { MAX_FOUND = 10, MAX_SPLITS = 15, MAX_MICRO = 64, MAX_LAYOUTS = 128 };
 
 /* How cores are used: pipelines in parallel, ranks of each, threads of a rank. A device with a stream (a GPU) counts as
  * one core; run.threads changes nothing there. */
-struct run_layout { int replicas, ranks, threads; };
+struct run_layout { int dp, ranks, threads; };
 struct found {
     struct run_layout at;
     const char *schedule; enum recompute_mode recompute;
@@ -25,7 +25,7 @@ struct found {
 struct search {
     struct job *j;
     const struct search_request *q;
-    int cores, ranks;                                      /* ranks: of all replicas, as configured */
+    int cores, ranks;                                      /* ranks: of all pipelines, as configured */
     int n_split, split[MAX_SPLITS], tried, unfit, done;
     struct run_layout layout[MAX_LAYOUTS]; int n_layouts;
     struct found of[MAX_LAYOUTS];                          /* the best of each layout */
@@ -43,14 +43,14 @@ static inline const char *search_recompute(const struct found *x)
 
 static inline bool run_layout_equal(struct run_layout a, struct run_layout b)
 {
-    return a.replicas == b.replicas && a.ranks == b.ranks && a.threads == b.threads;
+    return a.dp == b.dp && a.ranks == b.ranks && a.threads == b.threads;
 }
 static inline bool search_gpus(const struct search *s) { return s->j->be->stream != NULL; }
-static inline int run_layout_ranks(struct run_layout l) { return l.replicas * l.ranks; }
+static inline int run_layout_ranks(struct run_layout l) { return l.dp * l.ranks; }
 /* One device, with the configured number of threads or the cores, whichever is less. */
 struct run_layout search_alone(const struct search *s);
-/* train.gradient_groups for this number of replicas. */
-int search_groups(const struct conf *c, int replicas);
+/* train.gradient_groups for this number of pipelines. */
+int search_groups(const struct conf *c, int dp);
 /* Makes c, a copy, the configuration of a candidate. */
 void search_candidate(struct conf *c, const struct found *x);
 /* Prints where all stages but the first begin. */

@@ -45,9 +45,9 @@ static void layout_name(const struct search *s, struct run_layout l, struct text
     if (l.threads > 1 && !search_gpus(s)) snprintf(each, sizeof each, " x %d threads", l.threads);
     if (run_layout_equal(l, search_alone(s))) text_add(out, "one device");
     else if (run_layout_ranks(l) == 1) text_add(out, "one rank of %d thread%s", l.threads, l.threads == 1 ? "" : "s");
-    else if (l.ranks == 1) text_add(out, "data parallelism on %d devices%s", l.replicas, each);
-    else if (l.replicas == 1) text_add(out, "a pipeline of %d ranks%s", l.ranks, each);
-    else text_add(out, "%d replicas of %d ranks%s", l.replicas, l.ranks, each);
+    else if (l.ranks == 1) text_add(out, "data parallelism on %d devices%s", l.dp, each);
+    else if (l.dp == 1) text_add(out, "a pipeline of %d ranks%s", l.ranks, each);
+    else text_add(out, "%d replicas of %d ranks%s", l.dp, l.ranks, each);
 }
 
 /* Several layouts that do not fit share one line. */
@@ -141,8 +141,8 @@ static void found_report(const struct search *s, int i, struct shown l, struct t
     const struct found *x = &s->best[i];
     char b[40];
     text_add(out, "%3d  ", i + 1);
-    if (search_gpus(s)) snprintf(b, sizeof b, "%dx%d", x->at.replicas, x->at.ranks);
-    else snprintf(b, sizeof b, "%dx%dx%d", x->at.replicas, x->at.ranks, x->at.threads);
+    if (search_gpus(s)) snprintf(b, sizeof b, "%dx%d", x->at.dp, x->at.ranks);
+    else snprintf(b, sizeof b, "%dx%dx%d", x->at.dp, x->at.ranks, x->at.threads);
     if (l.layout) text_add(out, "%-8s ", b);
     text_add(out, "%-11s %5d ", x->schedule, x->split);
     if (l.chunks) text_add(out, "%6d ", x->at.ranks * x->chunks);
@@ -171,7 +171,7 @@ static bool bits_text(const struct search *s, struct text *out)
 {
     const struct conf *c = s->j->conf;
     const struct found *x = &s->best[0];
-    int groups = search_groups(c, x->at.replicas), n = 0;
+    int groups = search_groups(c, x->at.dp), n = 0;
     text_add(out, "%s", "");
     if (x->split != c->train.split_size) text_add(out, "%ssplit_size %d", n++ ? ", " : "", x->split);
     if (x->at.threads != c->run.threads) text_add(out, "%sthreads %d", n++ ? ", " : "", x->at.threads);
@@ -255,8 +255,8 @@ static json_t *found_json(const struct search *s, struct run_layout at, const st
                           x->split, "step_seconds", x->seconds, "bubble", x->bubble, "peak_bytes",
                           (json_int_t)x->peak, "stages", x->stages ? json_incref(x->stages) : json_array(), "fits",
                           x->seconds > 0);
-    json_t *how = json_pack("{s:i,s:i,s:i,s:i}", "replicas", at.replicas, "ranks", at.ranks, "threads", at.threads,
-                            "gradient_groups", search_groups(s->j->conf, at.replicas));
+    json_t *how = json_pack("{s:i,s:i,s:i,s:i}", "replicas", at.dp, "ranks", at.ranks, "threads", at.threads,
+                            "gradient_groups", search_groups(s->j->conf, at.dp));
     json_object_update(o, how);
     json_decref(how);
     return o;

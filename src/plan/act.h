@@ -18,8 +18,8 @@ enum account {
 extern const char *const account_name[ACC_COUNT];        /* the keys of metrics.jsonl: "forward_seconds", ... */
 
 /* What a message carries. Between stages: an activation, its gradient, the gradient or the value of a tied weight.
- * Between replicas: gradients that the receiver adds (SUM), gradients whose sum is complete (SUMMED), values kept to
- * the end of a step (KEPT), updated weights (WEIGHT), gradients that the transport adds over all replicas (ALL). */
+ * Between pipelines: gradients that the receiver adds (SUM), gradients whose sum is complete (SUMMED), values kept to
+ * the end of a step (KEPT), updated weights (WEIGHT), gradients that the transport adds over all pipelines (ALL). */
 enum chan_kind {
     CHAN_NONE, CHAN_ACT, CHAN_GRAD, CHAN_PGRAD, CHAN_PARAM, CHAN_SUM, CHAN_SUMMED, CHAN_KEPT, CHAN_WEIGHT, CHAN_ALL,
     CHAN_KINDS
@@ -43,14 +43,14 @@ enum act_op {
     ACT_SF, ACT_RF,
     ACT_SB, ACT_RB,   /* ... of a gradient of an activation              1SB3 1RB3 */
     ACT_SP, ACT_RP,   /* ... of the gradient accumulator of one use of a tied weight (to the owner)   1SP.c9 */
-    ACT_SG, ACT_RG,   /* ... of a share of the gradients, to another replica that adds it           0SG.c9 */
-    ACT_G,            /* add the gradients that RG received to this replica's                       0G.c9 */
-    ACT_SM, ACT_RM,   /* ... of gradients that are the sum over all replicas                        0SM.c9 */
-    ACT_X,      /* post the sum of gradients over all replicas; the sum replaces them               0X.c9 */
+    ACT_SG, ACT_RG,   /* ... of a share of the gradients, to another pipeline that adds it          0SG.c9 */
+    ACT_G,            /* add the gradients that RG received to this pipeline's                      0G.c9 */
+    ACT_SM, ACT_RM,   /* ... of gradients that are the sum over all pipelines                       0SM.c9 */
+    ACT_X,      /* post the sum of gradients over all pipelines; the sum replaces them              0X.c9 */
     ACT_SK, ACT_RK,   /* ... of values kept for all micro-batches until the step ends               0SK.c9 */
     ACT_N,      /* squared norms of all gradients, and the loss, over all ranks                       0N    */
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
-    ACT_SW, ACT_RW,   /* post the send / receive of weights that one replica updated for all          0SW.c9 */
+    ACT_SW, ACT_RW,   /* post the send / receive of weights that one pipeline updated for all         0SW.c9 */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
     ACT_COUNT
 };
@@ -84,7 +84,7 @@ static inline enum account act_part(int op, int phase)
     if (act_info[op].part != ACC_GRADS) return act_info[op].part;
     return phase == PH_BWD_WEIGHTS ? ACC_WEIGHT_GRAD : ACC_INPUT_GRAD;
 }
-/* Between replicas, in buckets: may the receiver read the data in the sender's memory? */
+/* Along AXIS_DP, in buckets: may the receiver read the data in the sender's memory? */
 static inline bool channel_lends(enum chan_kind kind)
 {
     return kind == CHAN_SUM || kind == CHAN_SUMMED || kind == CHAN_WEIGHT;

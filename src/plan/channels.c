@@ -26,32 +26,20 @@ static int reader_stages(const struct lower *w, int t, int *stage)
     return n;
 }
 
-static void channel_add(struct lower *w, enum chan_kind kind, int t, int from, int to)
+static struct channel *channel_add(struct lower *w, enum chan_kind kind, int tensor, int from, int to)
 {
     struct channel *c = vec_push(&w->chan);
-    *c = (struct channel){.kind = kind,
-                          .tensor = t,
-                          .param = -1,
-                          .from_stage = from,
-                          .to_stage = to,
-                          .axis = AXIS_PP,
-                          .from = coord_of(w, from),
-                          .to = coord_of(w, to),
-                          .bytes_per_sample = select_sample_bytes(w->p->sel, t)};
+    *c = (struct channel){.kind = kind, .tensor = tensor, .param = -1, .axis = AXIS_PP, .from_stage = from,
+                          .to_stage = to, .from = coord_of(w, from), .to = coord_of(w, to)};
+    if (kind == CHAN_ACT || kind == CHAN_GRAD) c->bytes_per_sample = select_sample_bytes(w->p->sel, tensor);
+    return c;
 }
 
 static void tied_channel(struct lower *w, const struct state_row *r, int use, int from, int to)
 {
-    struct channel *c = vec_push(&w->chan);
-    *c = (struct channel){.kind = use < 0 ? CHAN_PARAM : CHAN_PGRAD,
-                          .tensor = use < 0 ? 0 : use,
-                          .param = r->param,
-                          .from_stage = from,
-                          .to_stage = to,
-                          .axis = AXIS_PP,
-                          .from = coord_of(w, from),
-                          .to = coord_of(w, to),
-                          .bytes_per_sample = r->bytes};
+    struct channel *c = channel_add(w, use < 0 ? CHAN_PARAM : CHAN_PGRAD, use < 0 ? 0 : use, from, to);
+    c->param = r->param;
+    c->bytes_per_sample = r->bytes;
 }
 
 /* A trained tied weight: the accumulated gradients of a stage's uses travel to the owner. The weight comes back to the

@@ -21,16 +21,11 @@ struct stage_play {
     uint64_t want;                                       /* the sum of all blocks */
 };
 
-static int fail(const struct stage_play *s, int replica, const struct act *a, const char *what)
+static int fail(const struct stage_play *s, int dp, const struct act *a, const char *what)
 {
     char t[32];
-    return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d, %s: %s", replica, s->rank,
-                   act_text(s->p[replica], a, t), what);
-}
-
-static const struct channel *channel_of(const struct stage_play *s, int replica, const struct act *a)
-{
-    return &s->p[replica]->chan[a->chan];
+    return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d, %s: %s", dp, s->rank,
+                   act_text(s->p[dp], a, t), what);
 }
 
 /* Is any part of a use's accumulator in [at, end)? */
@@ -58,31 +53,25 @@ static bool adds_to(const struct stage_play *s, const struct plan *p, const stru
 /* When gradients are sent or received, no later pass of this rank and no rank with uses of the weight may add to them,
  * at level 0 or 1. A rank that may wait for other replicas must have no messages left within its replica. Otherwise
  * such messages could wait for each other in a circle. */
-static int final_check(const struct stage_play *s, int replica, int i)
+static int final_check(const struct stage_play *s, int dp, int i)
 {
-    const struct plan *p = s->p[replica];
+    const struct plan *p = s->p[dp];
     const struct act *row = p->row[s->rank], *a = &row[i];
     const struct channel *h = &p->chan[a->chan];
     size_t end = h->off + h->bytes_per_sample;
     for (int k = 0; k < p->row_n[s->rank]; k++) {
         const struct channel *tied = row[k].op == ACT_RP ? &p->chan[row[k].chan] : NULL;
         bool comes = tied && use_in(s, p, tied->param, tied->tensor, h->off, end);
-        if (comes && k > i) return fail(s, replica, a, "tied gradients come later");
-        if (comes && !h->late) return fail(s, replica, a, "it does not wait for tied gradients");
+        if (comes && k > i) return fail(s, dp, a, "tied gradients come later");
+        if (comes && !h->late) return fail(s, dp, a, "it does not wait for tied gradients");
     }
     for (int k = i + 1; k < p->row_n[s->rank]; k++) {
         bool adds = row[k].op == ACT_B || row[k].op == ACT_W || row[k].op == ACT_D || row[k].op == ACT_A;
-        if (adds && adds_to(s, p, &row[k], h->off, end)) return fail(s, replica, a, "its gradients are not final");
+        if (adds && adds_to(s, p, &row[k], h->off, end)) return fail(s, dp, a, "its gradients are not final");
         if (row[k].op == ACT_SF || row[k].op == ACT_RF || row[k].op == ACT_SB || row[k].op == ACT_RB)
-            return fail(s, replica, a, "another rank of the replica would wait for other replicas, too");
+            return fail(s, dp, a, "another rank of the replica would wait for other replicas, too");
     }
     return 0;
-}
-
-/* A message along AXIS_PP stays at the coordinate on AXIS_DP of its plan. */
-static bool same_coord(enum axis along, struct mesh_coord x, struct mesh_coord y)
-{
-    return x.at[AXIS_PP] == y.at[AXIS_PP] && (along == AXIS_PP || x.at[AXIS_DP] == y.at[AXIS_DP]);
 }
 
 /* Both ends must have the same description of each channel. */
@@ -92,9 +81,10 @@ static int channels_check(struct plan *const *p, int n, struct err *e)
         bool same = p[r]->n_chan == p[0]->n_chan;
         for (int c = 0; c < p[0]->n_chan && same; c++) {
             const struct channel *x = &p[0]->chan[c], *y = &p[r]->chan[c];
-            same = x->kind == y->kind && x->axis == y->axis && same_coord(x->axis, x->from, y->from) &&
-                   same_coord(x->axis, x->to, y->to) && x->off == y->off &&
-                   x->bytes_per_sample == y->bytes_per_sample && x->bucket == y->bucket && x->late == y->late;
+            same = x->kind == y->kind && x->axis == y->axis && x->off == y->off && x->bucket == y->bucket &&
+                   x->bytes_per_sample == y->bytes_per_sample && x->late == y->late;
+            for (int a = 0; a <= (int)x->axis; a++)          /* along AXIS_PP each plan has its own coordinate dp */
+                same &= x->from.at[a] == y->from.at[a] && x->to.at[a] == y->to.at[a];
         }
         if (!same) return err_set(e, E_INTERNAL, "illegal plan: replicas 0 and %d have other channels", r);
     }
@@ -136,22 +126,22 @@ static bool inside(const struct stage_play *s, const struct channel *h, int piec
     return s->cut[piece] >= h->off && s->cut[piece + 1] <= h->off + h->bytes_per_sample;
 }
 
-static int *open_of(const struct stage_play *s, int replica, int bucket, int kind, bool comes)
+static int *open_of(const struct stage_play *s, int dp, int bucket, int kind, bool comes)
 {
-    return &s->play[replica].open[(bucket * CHAN_KINDS + kind) * 2 + comes];
+    return &s->play[dp].open[(bucket * CHAN_KINDS + kind) * 2 + comes];
 }
 
-static int share_add(struct stage_play *s, int replica, const struct act *a)
+static int share_add(struct stage_play *s, int dp, const struct act *a)
 {
-    struct player *x = &s->play[replica];
-    const struct channel *h = channel_of(s, replica, a);
+    struct player *x = &s->play[dp];
+    const struct channel *h = &s->p[dp]->chan[a->chan];
     for (int i = 0; i + 1 < s->n_cuts; i++) {
         if (!inside(s, h, i)) continue;
         bool first = a->flags & ACT_FIRST;
-        if (!x->came[i] || first != !x->sum[i]) return fail(s, replica, a, "adds what is nothing");
+        if (!x->came[i] || first != !x->sum[i]) return fail(s, dp, a, "adds what is nothing");
         /* a + b is b + a: the lower replicas' sum comes first */
-        uint64_t low = h->from.at[AXIS_DP] < replica ? x->came[i] : x->sum[i];
-        uint64_t high = h->from.at[AXIS_DP] < replica ? x->sum[i] : x->came[i];
+        uint64_t low = h->from.at[AXIS_DP] < dp ? x->came[i] : x->sum[i];
+        uint64_t high = h->from.at[AXIS_DP] < dp ? x->sum[i] : x->came[i];
         x->sum[i] = first ? x->came[i] : check_sum_of(low, high);
         x->came[i] = 0;
     }
@@ -168,68 +158,62 @@ static bool weight_in(const struct stage_play *s, const struct state_row *r, con
 }
 
 /* Are all sums from which the optimizer updates a parameter, over its uses, the sum of all blocks? */
-static bool sum_is_whole(const struct stage_play *s, int replica, int param)
+static bool sum_is_whole(const struct stage_play *s, int dp, int param)
 {
-    const struct plan *p = s->p[replica];
-    const struct player *x = &s->play[replica];
+    const struct plan *p = s->p[dp];
+    const struct player *x = &s->play[dp];
     for (int u = 0; u < p->sel->g->param[param].n_uses; u++)
         for (int i = 0; i + 1 < s->n_cuts; i++)
             if (use_in(s, p, param, u, s->cut[i], s->cut[i + 1]) && x->sum[i] != s->want) return false;
     return true;
 }
 
-static int weights_update(struct stage_play *s, int replica, const struct act *a)
+static int weights_update(struct stage_play *s, int dp, const struct act *a)
 {
-    const struct mesh_coord rank = {{[AXIS_PP] = s->rank, [AXIS_DP] = replica}};
-    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
-        if (!placement_updates(&s->p[replica]->pl->state[i], rank)) continue;
-        if (!sum_is_whole(s, replica, i)) return fail(s, replica, a, "it has not the sum of all blocks");
-        s->play[replica].updated[i] = true;
+    const struct mesh_coord rank = {{[AXIS_PP] = s->rank, [AXIS_DP] = dp}};
+    for (int i = 0; i < s->p[dp]->sel->g->n_params; i++) {
+        if (!placement_updates(&s->p[dp]->pl->state[i], rank)) continue;
+        if (!sum_is_whole(s, dp, i)) return fail(s, dp, a, "it has not the sum of all blocks");
+        s->play[dp].updated[i] = true;
     }
     return 0;
 }
 
 /* A message of weights carries whole weights that the rank owns, and nothing else. The sender has their new values. */
-static int weights_check(const struct stage_play *s, int replica, const struct act *a, bool send)
+static int weights_check(const struct stage_play *s, int dp, const struct act *a, bool send)
 {
-    const struct placement *pl = s->p[replica]->pl;
-    const struct channel *h = channel_of(s, replica, a);
+    const struct placement *pl = s->p[dp]->pl;
+    const struct channel *h = &s->p[dp]->chan[a->chan];
     size_t bytes = 0;
-    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
+    for (int i = 0; i < s->p[dp]->sel->g->n_params; i++) {
         const struct state_row *r = &pl->state[i];
         if (!weight_in(s, r, h)) continue;
-        bool updated = s->play[replica].updated[i];
-        if (!r->trained || r->owner != s->rank) return fail(s, replica, a, "it carries what is not trained here");
-        if (updated != send) return fail(s, replica, a, send ? "it sends an old weight" : "it has the weight already");
+        bool updated = s->play[dp].updated[i];
+        if (!r->trained || r->owner != s->rank) return fail(s, dp, a, "it carries what is not trained here");
+        if (updated != send) return fail(s, dp, a, send ? "it sends an old weight" : "it has the weight already");
         bytes += r->bytes;
     }
-    return bytes == h->bytes_per_sample ? 0 : fail(s, replica, a, "it carries parts of weights");
+    return bytes == h->bytes_per_sample ? 0 : fail(s, dp, a, "it carries parts of weights");
 }
 
-static void weights_take(struct stage_play *s, int replica, const struct channel *h)
+static int weights_end(const struct stage_play *s, int dp)
 {
-    const struct placement *pl = s->p[replica]->pl;
-    for (int i = 0; h->kind == CHAN_WEIGHT && i < s->p[replica]->sel->g->n_params; i++)
-        if (weight_in(s, &pl->state[i], h)) s->play[replica].updated[i] = true;
-}
-
-static int weights_end(const struct stage_play *s, int replica)
-{
-    const struct placement *pl = s->p[replica]->pl;
-    for (int i = 0; i < s->p[replica]->sel->g->n_params; i++) {
+    const struct placement *pl = s->p[dp]->pl;
+    for (int i = 0; i < s->p[dp]->sel->g->n_params; i++) {
         const struct state_row *r = &pl->state[i];
-        if (r->trained && r->owner == s->rank && !s->play[replica].updated[i])
-            return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d ends with an old %s", replica, s->rank,
+        if (r->trained && r->owner == s->rank && !s->play[dp].updated[i])
+            return err_set(s->e, E_INTERNAL, "illegal plan: replica %d, rank %d ends with an old %s", dp, s->rank,
                            r->name);
     }
     return 0;
 }
 
-static void message_take(struct stage_play *s, int to_replica, const struct channel *h, int chan)
+static void message_take(struct stage_play *s, int dp, const struct channel *h, int chan)
 {
-    struct player *x = &s->play[to_replica];
+    struct player *x = &s->play[dp];
     uint64_t *to = h->kind == CHAN_SUM ? x->came : x->sum;
-    weights_take(s, to_replica, h);
+    for (int i = 0; h->kind == CHAN_WEIGHT && i < s->p[dp]->sel->g->n_params; i++)
+        if (weight_in(s, &s->p[dp]->pl->state[i], h)) x->updated[i] = true;
     for (int i = 0; i + 1 < s->n_cuts && is_gradient(h); i++)
         if (inside(s, h, i)) to[i] = s->message[chan].piece[i];
 }
@@ -254,12 +238,12 @@ static int buckets_check(const struct stage_play *s)
 }
 
 /* Have all posts of these kinds and this bucket (0: any) met their other end? */
-static bool over(const struct stage_play *s, int replica, int bucket, unsigned come, unsigned left)
+static bool over(const struct stage_play *s, int dp, int bucket, unsigned come, unsigned left)
 {
     for (int b = bucket; b < (bucket ? bucket + 1 : s->n_buckets); b++)
         for (int kind = 0; kind < CHAN_KINDS; kind++)
-            if ((come >> kind & 1 && *open_of(s, replica, b, kind, true)) ||
-                (left >> kind & 1 && *open_of(s, replica, b, kind, false)))
+            if ((come >> kind & 1 && *open_of(s, dp, b, kind, true)) ||
+                (left >> kind & 1 && *open_of(s, dp, b, kind, false)))
                 return false;
     return true;
 }
@@ -280,21 +264,21 @@ static void message_post(struct stage_play *s, const struct channel *h, int chan
 }
 
 /* The n-th sum that a replica posts is the n-th sum of all other replicas. The last post completes it. */
-static int all_post(struct stage_play *s, int replica, const struct act *a, int i)
+static int all_post(struct stage_play *s, int dp, const struct act *a, int i)
 {
-    struct player *x = &s->play[replica];
-    const struct channel *h = channel_of(s, replica, a);
+    struct player *x = &s->play[dp];
+    const struct channel *h = &s->p[dp]->chan[a->chan];
     struct dp_message *m = &s->message[a->chan];
-    if (final_check(s, replica, i)) return -1;
+    if (final_check(s, dp, i)) return -1;
     for (int k = 0, n = 0; k < s->p[0]->row_n[s->rank]; k++) {
         const struct act *y = &s->p[0]->row[s->rank][k];
         if (y->op == ACT_X && n++ == x->n_all && y->chan != a->chan)
-            return fail(s, replica, a, "another replica adds something else first");
+            return fail(s, dp, a, "another replica adds something else first");
     }
     for (int k = 0; k + 1 < s->n_cuts; k++)
-        if (inside(s, h, k) && x->sum[k] != x->own) return fail(s, replica, a, "it has not the sum of its blocks");
+        if (inside(s, h, k) && x->sum[k] != x->own) return fail(s, dp, a, "it has not the sum of its blocks");
     x->n_all++;
-    ++*open_of(s, replica, h->bucket, CHAN_ALL, false);
+    ++*open_of(s, dp, h->bucket, CHAN_ALL, false);
     if (++m->all < s->n) return 1;
     for (int r = 0; r < s->n; r++) {
         --*open_of(s, r, h->bucket, CHAN_ALL, false);
@@ -304,9 +288,9 @@ static int all_post(struct stage_play *s, int replica, const struct act *a, int 
 }
 
 /* 1: it ran; 0: it waits; -1: illegal. */
-static int act_play(struct stage_play *s, int replica, int i)
+static int act_play(struct stage_play *s, int dp, int i)
 {
-    const struct plan *p = s->p[replica];
+    const struct plan *p = s->p[dp];
     const struct act *a = &p->row[s->rank][i];
     enum { SUM = 1 << CHAN_SUM, SUMMED = 1 << CHAN_SUMMED, KEPT = 1 << CHAN_KEPT, WEIGHT = 1 << CHAN_WEIGHT,
            ALL = 1 << CHAN_ALL };
@@ -316,26 +300,26 @@ static int act_play(struct stage_play *s, int replica, int i)
     const struct channel *h = a->chan >= 0 ? &p->chan[a->chan] : NULL;
     unsigned left = a->op == ACT_RM ? SUM : ends ? SUMMED | ALL : 0;
     if (a->op == ACT_N) come |= SUM, left |= SUM;        /* a row may end there: no memory is lent any more */
-    if (!over(s, replica, h ? h->bucket : 0, come, left)) return 0;
-    if (a->op == ACT_O && weights_update(s, replica, a)) return -1;
-    if (a->op == ACT_SU && !s->play[replica].updated[h->param])
-        return fail(s, replica, a, "the weight has not come from who updates it");
+    if (!over(s, dp, h ? h->bucket : 0, come, left)) return 0;
+    if (a->op == ACT_O && weights_update(s, dp, a)) return -1;
+    if (a->op == ACT_SU && !s->play[dp].updated[h->param])
+        return fail(s, dp, a, "the weight has not come from who updates it");
     if (!h || h->axis == AXIS_PP) return 1;
-    if (a->op == ACT_X) return all_post(s, replica, a, i);
+    if (a->op == ACT_X) return all_post(s, dp, a, i);
     struct dp_message *m = &s->message[a->chan];
-    bool send = h->from.at[AXIS_DP] == replica;
-    if (!send && h->to.at[AXIS_DP] != replica) return fail(s, replica, a, "the channel is another replica's");
-    if (is_gradient(h) && final_check(s, replica, i)) return -1;
-    if (a->op == ACT_G) return share_add(s, replica, a) ? -1 : 1;
+    bool send = h->from.at[AXIS_DP] == dp;
+    if (!send && h->to.at[AXIS_DP] != dp) return fail(s, dp, a, "the channel is another replica's");
+    if (is_gradient(h) && final_check(s, dp, i)) return -1;
+    if (a->op == ACT_G) return share_add(s, dp, a) ? -1 : 1;
     if (send != (a->op == ACT_SG || a->op == ACT_SM || a->op == ACT_SK || a->op == ACT_SW))
-        return fail(s, replica, a, "the wrong end");
-    if (h->kind == CHAN_WEIGHT && weights_check(s, replica, a, send)) return -1;
-    if (send ? m->sent : m->posted) return fail(s, replica, a, "twice");
+        return fail(s, dp, a, "the wrong end");
+    if (h->kind == CHAN_WEIGHT && weights_check(s, dp, a, send)) return -1;
+    if (send ? m->sent : m->posted) return fail(s, dp, a, "twice");
     if (send) {
         m->piece = mem_alloc((size_t)s->n_cuts * sizeof *m->piece);
         for (int k = 0; k + 1 < s->n_cuts && is_gradient(h); k++)
-            if (inside(s, h, k) && !(m->piece[k] = s->play[replica].sum[k]))
-                return fail(s, replica, a, "sends what is nothing");
+            if (inside(s, h, k) && !(m->piece[k] = s->play[dp].sum[k]))
+                return fail(s, dp, a, "sends what is nothing");
     }
     message_post(s, h, a->chan, send);
     return 1;
@@ -350,7 +334,7 @@ static struct link_posts *links_find(const struct stage_play *s)
     for (int r = 0; r < s->n; r++)
         for (int i = 0; i < s->p[r]->row_n[s->rank]; i++) {
             const struct act *a = &s->p[r]->row[s->rank][i];
-            const struct channel *h = a->chan >= 0 && a->op != ACT_G ? channel_of(s, r, a) : NULL;
+            const struct channel *h = a->chan >= 0 && a->op != ACT_G ? &s->p[r]->chan[a->chan] : NULL;
             if (!h || h->axis == AXIS_PP || h->kind == CHAN_ALL) continue;
             struct link_posts *l = &link[h->from.at[AXIS_DP] * s->n + h->to.at[AXIS_DP]];
             if (h->from.at[AXIS_DP] == r) *vec_push(&l->end[0]) = a;
@@ -380,15 +364,15 @@ static int order_check(const struct stage_play *s)
 }
 
 /* Sums are added in the order of their receives, because the transport takes the memory back in that order. */
-static int adds_check(const struct stage_play *s, int replica, int from)
+static int adds_check(const struct stage_play *s, int dp, int from)
 {
-    const struct plan *p = s->p[replica];
+    const struct plan *p = s->p[dp];
     const struct act *row = p->row[s->rank];
     int n = p->row_n[s->rank], next = 0;
     for (int i = 0; i < n; i++) {
         if (row[i].op != ACT_G || p->chan[row[i].chan].from.at[AXIS_DP] != from) continue;
         while (next < n && (row[next].op != ACT_RG || p->chan[row[next].chan].from.at[AXIS_DP] != from)) next++;
-        if (next >= i || row[next].chan != row[i].chan) return fail(s, replica, &row[i], "something else came first");
+        if (next >= i || row[next].chan != row[i].chan) return fail(s, dp, &row[i], "something else came first");
         next++;
     }
     return 0;

@@ -69,8 +69,7 @@ static int lies_check(const struct ties *c, int rank, struct lies *x, size_t reg
 /* Where weights are shared out, a weight's optimizer state is on the weight's shard. */
 static bool row_wanted(const struct ties *c, const struct state_row *r, int rank)
 {
-    bool shared = c->p->pl->sharing.weights;
-    if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (!shared || r->shard.at == c->p->req.dp);
+    if (r->kind == STATE_OPTIMIZER) return rank == r->owner && (r->shard.at < 0 || r->shard.at == c->p->req.dp);
     return rank == r->owner || rank_uses(c, r->param, rank);
 }
 

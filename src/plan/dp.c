@@ -1,11 +1,11 @@
-/* Exchanges between replicas. They exchange the values kept of all micro-batches, so that each replica applies
+/* Exchanges along AXIS_DP. Pipelines exchange the values kept of all micro-batches, so that each applies
  * statistics in the order of the whole batch. They exchange gradients bucket by bucket (buckets.c), by recursive
- * halving and then doubling. In the k-th exchange a rank's partner is 2^k replicas away, nearest first. Partners swap
+ * halving and then doubling. In the k-th exchange a rank's partner is 2^k pipelines away, nearest first. Partners swap
  * halves of what both hold, and each adds the received half to its own. So sums are added neighbours first, like the
  * blocks below them; since a + b is b + a, every share of the gradients ends as the same tree. (Recursive halving and
- * doubling: Thakur, Rabenseifner and Gropp 2005.) If each replica updates its own share of the weights (ZeRO's first
+ * doubling: Thakur, Rabenseifner and Gropp 2005.) If each rank updates its own share of the weights (ZeRO's first
  * stage: Rajbhandari, Rasley, Ruwase and He 2020), weights are doubled after the optimizer instead of sums before it.
- * Or the transport adds each bucket over all replicas at once. */
+ * Or the transport adds each bucket along the axis at once. */
 #include "plan/plan_int.h"
 
 static struct channel *channel_between(struct lower *w, enum chan_kind kind, int rank, int from, int to)
@@ -18,12 +18,21 @@ static struct channel *channel_between(struct lower *w, enum chan_kind kind, int
     return c;
 }
 
-/* Does any of the 2^k replicas around this one, whose gradients are already added, have a micro-batch? */
-static bool any_of(const struct plan *p, int replica, int k)
+/* Does any of the 2^k pipelines around this one, whose gradients are already added, have a micro-batch? */
+static bool any_of(const struct plan *p, int dp, int k)
 {
-    int first = replica >> k << k;
+    int first = dp >> k << k;
     for (int i = first; i < first + (1 << k); i++) if (p->part[i].n_micro) return true;
     return false;
+}
+
+static void share_channel(struct lower *w, enum chan_kind kind, int rank, int b, int from, int to, struct share s)
+{
+    struct channel *c = channel_between(w, kind, rank, from, to);
+    c->off = s.at;
+    c->bytes_per_sample = s.end - s.at;
+    c->bucket = b + 1;
+    c->late = w->bucket[rank].v[b].group < 0;
 }
 
 /* Halving sends the half that the partner continues with, unless the sender has no gradient yet. A receiver without
@@ -35,19 +44,13 @@ static void bucket_channel(struct lower *w, enum chan_kind kind, int rank, int b
     const size_t *cut = kind == CHAN_WEIGHT ? x->weight_cut : x->cut;
     struct share s = placement_share(w->p->pl, cut, kind == CHAN_SUM ? to : from, k + 1);
     if (s.end == s.at || (kind == CHAN_SUM && !any_of(w->p, from, k))) return;
-    struct channel *c = channel_between(w, kind, rank, from, to);
-    c->off = s.at;
-    c->bytes_per_sample = s.end - s.at;
-    c->bucket = b + 1;
-    c->late = x->group < 0;
+    share_channel(w, kind, rank, b, from, to, s);
 }
-
-static int exchanges(const struct plan *p) { return placement_halvings(p->pl); }
 
 /* What doubling exchanges: sums, or the updated weights. */
 static enum chan_kind doubled(const struct plan *p) { return p->pl->sharing.weights ? CHAN_WEIGHT : CHAN_SUMMED; }
 
-/* Only the first replica's evaluations are read. */
+/* Only the first pipeline's evaluations are read. */
 static void kept_channels(struct lower *w)
 {
     const struct plan *p = w->p;
@@ -67,25 +70,18 @@ static void kept_channels(struct lower *w)
     }
 }
 
-/* All replicas are at both ends of this channel. */
-static void whole_channel(struct lower *w, int rank, int b)
-{
-    const struct bucket *x = &w->bucket[rank].v[b];
-    struct channel *c = channel_between(w, CHAN_ALL, rank, 0, 0);
-    c->off = x->at;
-    c->bytes_per_sample = x->end - x->at;
-    c->bucket = b + 1;
-    c->late = x->group < 0;
-}
-
 static void bucket_channels(struct lower *w, int rank, int b)
 {
-    int n = exchanges(w->p), replicas = w->p->pl->mesh.size[AXIS_DP];
-    if (w->p->pl->sharing.by_transport) { whole_channel(w, rank, b); return; }
+    const struct bucket *x = &w->bucket[rank].v[b];
+    int n = placement_halvings(w->p->pl), n_dp = w->p->pl->mesh.size[AXIS_DP];
+    if (w->p->pl->sharing.by_transport) {                /* one channel with all ranks at both ends */
+        share_channel(w, CHAN_ALL, rank, b, 0, 0, (struct share){x->at, x->end});
+        return;
+    }
     for (int k = 0; k < n; k++)
-        for (int from = 0; from < replicas; from++) bucket_channel(w, CHAN_SUM, rank, b, from, k);
+        for (int from = 0; from < n_dp; from++) bucket_channel(w, CHAN_SUM, rank, b, from, k);
     for (int k = n - 1; k >= 0; k--)
-        for (int from = 0; from < replicas; from++) bucket_channel(w, doubled(w->p), rank, b, from, k);
+        for (int from = 0; from < n_dp; from++) bucket_channel(w, doubled(w->p), rank, b, from, k);
 }
 
 void lower_dp(struct lower *w)
@@ -153,31 +149,29 @@ static void add_emit(struct lower *w, int rank, int b, int k)
     *vec_push(&w->row[rank]) = add;
 }
 
-static void whole_emit(struct lower *w, int rank, int b)
-{
-    int c = channel_find(w, CHAN_ALL, rank, b, 0, 0);
-    *vec_push(&w->row[rank]) = post_make(&w->chan.v[c], c, KIND_ALL);
-}
-
 /* A bucket takes 2 n steps, each with posts: halving, where the received share is added first, then doubling. If
  * weights are shared out, the optimizer runs between the two, so the last step only adds. The transport takes one
  * step. */
 static int steps(const struct plan *p)
 {
     if (p->pl->sharing.by_transport) return 1;
-    return exchanges(p) + (p->pl->sharing.weights ? 1 : exchanges(p));
+    return placement_halvings(p->pl) + (p->pl->sharing.weights ? 1 : placement_halvings(p->pl));
 }
 
 static void step_emit(struct lower *w, int rank, int b, int step)
 {
-    int n = exchanges(w->p);
-    if (w->p->pl->sharing.by_transport) { whole_emit(w, rank, b); return; }
+    int n = placement_halvings(w->p->pl);
+    if (w->p->pl->sharing.by_transport) {
+        int c = channel_find(w, CHAN_ALL, rank, b, 0, 0);
+        *vec_push(&w->row[rank]) = post_make(&w->chan.v[c], c, KIND_ALL);
+        return;
+    }
     if (step >= 1 && step <= n) add_emit(w, rank, b, step - 1);
     if (step < n) exchange_emit(w, rank, b, CHAN_SUM, step);
     else if (!w->p->pl->sharing.weights) exchange_emit(w, rank, b, CHAN_SUMMED, 2 * n - 1 - step);
 }
 
-/* Phase i starts bucket i and advances each earlier bucket by a step, the oldest first, so all replicas have the same
+/* Phase i starts bucket i and advances each earlier bucket by a step, the oldest first, so all pipelines have the same
  * order on each link. LAG phases lie between two steps of a bucket; its messages travel in that time. */
 enum { LAG = 2 };
 static int phases(const struct lower *w, int rank)
@@ -220,6 +214,6 @@ void dp_sum_emit(struct lower *w, int rank)
 /* Messages of one exchange travel while those of the next buckets are posted. */
 void dp_weights_emit(struct lower *w, int rank)
 {
-    for (int k = exchanges(w->p) - 1; k >= 0 && w->p->pl->sharing.weights; k--)
+    for (int k = placement_halvings(w->p->pl) - 1; k >= 0 && w->p->pl->sharing.weights; k--)
         for (int b = 0; b < w->bucket[rank].n; b++) exchange_emit(w, rank, b, CHAN_WEIGHT, k);
 }

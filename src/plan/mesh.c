@@ -1,23 +1,12 @@
-/* Ranks are numbered pipeline by pipeline: the first axis changes fastest. */
+/* What people read of the mesh. */
+#include <stdio.h>
 #include "plan/mesh.h"
 
-int mesh_ranks(const struct mesh *m)
-{
-    int n = 1;
-    for (int a = 0; a < AXES; a++) n *= m->size[a];
-    return n;
-}
+const char *const axis_word[AXES] = {"rank", "replica"};
 
-int mesh_rank(const struct mesh *m, struct mesh_coord c)
+char *mesh_pipelines(const struct mesh *m, char buf[32])
 {
-    int rank = 0;
-    for (int a = AXES - 1; a >= 0; a--) rank = rank * m->size[a] + c.at[a];
-    return rank;
-}
-
-struct mesh_coord mesh_coord_of(const struct mesh *m, int rank)
-{
-    struct mesh_coord c;
-    for (int a = 0; a < AXES; rank /= m->size[a++]) c.at[a] = rank % m->size[a];
-    return c;
+    buf[0] = 0;
+    if (m->size[AXIS_DP] > 1) snprintf(buf, 32, "%d %ss of ", m->size[AXIS_DP], axis_word[AXIS_DP]);
+    return buf;
 }

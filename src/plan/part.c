@@ -29,10 +29,9 @@ void part_merge(const int *first_group, int n_stages, int n_ranks, int *out)
 
 struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e)
 {
-    struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .mesh = part_mesh(q),
+    struct placement_request r = {.sel = q->sel, .n_stages = q->n_stages, .mesh = q->mesh,
                                   .first_group = first_group, .rank_of = q->rank_of, .buffers = q->buffers,
-                                  .n_levels = plan_levels(q->plan->groups, &q->mesh, q->sharing),
-                                  .sharing = q->sharing};
+                                  .groups = q->plan->groups, .sharing = q->sharing};
     return placement_make(&r, e);
 }
 

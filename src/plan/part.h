@@ -16,8 +16,8 @@ struct part_request {
     int n_stages;
     struct state_buffers buffers;                        /* of the optimizer */
     struct sharing sharing;
-    struct mesh mesh;                                    /* size 0 on AXIS_PP: one stage a rank; on AXIS_DP: 1 */
-    const int *rank_of;                                  /* of each stage; NULL: one stage a rank */
+    struct mesh mesh;
+    const int *rank_of;                                  /* of each stage; NULL: in turn */
     const uint64_t *free_bytes;                                /* part_limits */
     struct part_found *found;                            /* NULL: not requested */
     bool rough;                                          /* of auto: the first cut that fits need not be the fastest */
@@ -42,17 +42,9 @@ static inline bool layer_covers(const char *layer, const char *node)
     size_t n = strlen(layer);
     return !strncmp(node, layer, n) && (node[n] == 0 || node[n] == '.');
 }
-static inline int part_ranks(const struct part_request *q)
-{
-    return q->mesh.size[AXIS_PP] ? q->mesh.size[AXIS_PP] : q->n_stages;
-}
 static inline int part_rank(const struct part_request *q, int stage)
 {
-    return q->rank_of ? q->rank_of[stage] : stage % part_ranks(q);
-}
-static inline struct mesh part_mesh(const struct part_request *q)
-{
-    return (struct mesh){{[AXIS_PP] = part_ranks(q), [AXIS_DP] = q->mesh.size[AXIS_DP] ? q->mesh.size[AXIS_DP] : 1}};
+    return q->rank_of ? q->rank_of[stage] : stage % q->mesh.size[AXIS_PP];
 }
 /* Places the request's stages, cut at first_group. */
 struct placement *part_place(const struct part_request *q, const int *first_group, struct err *e);

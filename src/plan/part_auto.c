@@ -320,10 +320,10 @@ static int auto_split(const struct part_request *q, int *first_group, struct err
                            .cut = mem_alloc(n * sizeof(int)),
                            .best = mem_alloc(n * sizeof(int)),
                            .pick = mem_alloc(n * sizeof(int)),
-                           .limit = mem_alloc((size_t)part_ranks(q) * sizeof(uint64_t)),
+                           .limit = mem_alloc((size_t)q->mesh.size[AXIS_PP] * sizeof(uint64_t)),
                            .st = mem_alloc(n * sizeof(struct bound_stage))};
     bound_make(&s.bound, q, false);
-    int bad = part_limits(q->conf, q->free_bytes, part_ranks(q), s.limit, e) || part_model_make(q, &s.m, e) ||
+    int bad = part_limits(q->conf, q->free_bytes, q->mesh.size[AXIS_PP], s.limit, e) || part_model_make(q, &s.m, e) ||
               search_run(&s)
                   ? -1
                   : 0;

@@ -17,7 +17,7 @@ static double optimizer_ns(const struct part_request *q, const struct group *k)
         if (p->kind == PARAM_WEIGHT && !p->frozen)
             bytes += (double)shape_count(&p->shape) * (double)dtype_bytes(p->type);
     }
-    if (q->sharing.weights) bytes /= part_mesh(q).size[AXIS_DP];
+    if (q->sharing.weights) bytes /= q->mesh.size[AXIS_DP];
     return bytes * q->cost->optimizer_ns_per_byte;
 }
 
@@ -28,7 +28,7 @@ static void sizes_find(struct part_bound *x)
     struct plan_request r = *x->q->plan;
     struct portion b;
     if (r.groups < 1) r.groups = 1;
-    batch_split(mem, &r, part_mesh(x->q).size[AXIS_DP], r.dp, &b);
+    batch_split(mem, &r, x->q->mesh.size[AXIS_DP], r.dp, &b);
     x->n_micro = b.n_micro;
     if (b.n_micro) x->full = b.micro_n[0], x->last = b.micro_n[b.n_micro - 1];
     arena_free(mem);

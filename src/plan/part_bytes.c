@@ -10,7 +10,7 @@ static uint64_t *params_count(const struct part_request *q, bool training)
     const struct selection *s = q->sel;
     uint64_t *bytes = mem_alloc((size_t)(s->g->n_params + 1) * sizeof *bytes);
     uint64_t levels = (uint64_t)plan_levels(q->plan->groups, &q->mesh, q->sharing);
-    uint64_t n_dp = (uint64_t)part_mesh(q).size[AXIS_DP];
+    uint64_t n_dp = (uint64_t)q->mesh.size[AXIS_DP];
     struct arena *mem = arena_new();
     struct state_row *row;
     int n = state_rows_make(mem, s, &q->buffers, &row);
@@ -60,12 +60,11 @@ static int kept_count(const struct part_request *q, struct part_model *m, struct
 {
     struct plan_request r = *q->plan;
     int whole[] = {0, q->sel->n_groups};
-    struct mesh whole_mesh = {{[AXIS_PP] = 1, [AXIS_DP] = q->mesh.size[AXIS_DP]}};
+    struct part_request one = *q;
+    one.n_stages = one.mesh.size[AXIS_PP] = 1;
+    one.rank_of = NULL;
     r.schedule = r.mode == PLAN_TRAIN ? "gpipe" : "forward";
-    struct placement *pl = placement_make(
-        &(struct placement_request){
-            .sel = q->sel, .n_stages = 1, .mesh = whole_mesh, .first_group = whole, .buffers = q->buffers,
-            .n_levels = plan_levels(r.groups, &q->mesh, q->sharing), .sharing = q->sharing}, e);
+    struct placement *pl = part_place(&one, whole, e);
     struct plan *p = pl ? plan_make(q->sel, pl, &r, e) : NULL;
     for (int t = 0; p && t < q->sel->g->n_tensors; t++) {
         struct part_leaf *l = &m->leaf[group_of_tensor(q->sel, t)];
@@ -130,7 +129,7 @@ static int no_split_check(const struct conf *c, const struct graph *g, struct er
 /* The stages of a rank share its limit evenly. */
 static int limits_share(const struct part_request *q, struct part_model *m, struct err *e)
 {
-    int n = part_ranks(q), *stages = mem_alloc((size_t)n * sizeof *stages);
+    int n = q->mesh.size[AXIS_PP], *stages = mem_alloc((size_t)n * sizeof *stages);
     uint64_t *limit = mem_alloc((size_t)n * sizeof *limit);
     int bad = part_limits(q->conf, q->free_bytes, n, limit, e);
     for (int i = 0; i < m->n_stages; i++) stages[part_rank(q, i)]++;

@@ -117,7 +117,7 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     struct arena *mem = arena_new();
     struct placement *pl = arena_alloc(mem, sizeof *pl);
     *pl = (struct placement){.mem = mem, .mesh = r->mesh, .n_stages = n_stages,
-                             .n_levels = r->n_levels > 1 ? r->n_levels : 1, .sharing = r->sharing};
+                             .n_levels = plan_levels(r->groups, &r->mesh, r->sharing), .sharing = r->sharing};
     if (pl->mesh.size[AXIS_DP] < 1) pl->mesh.size[AXIS_DP] = 1;
     pl->first_group = arena_alloc(mem, (size_t)(n_stages + 1) * sizeof *pl->first_group);
     if (stage_map_make(mem, n_stages, n_ranks, r->rank_of, &pl->map, e)) { placement_free(pl); return NULL; }

@@ -53,13 +53,11 @@ struct placement_request {
     const int *first_group;                              /* n_stages + 1 entries */
     const int *rank_of;                                  /* of each stage; NULL: in turn */
     struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
-    int n_levels;                                        /* plan_levels; 0: 1 */
+    int groups;                                          /* of the plans (plan_request); 0: 1 */
     struct sharing sharing;
 };
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
-/* The stage that names a rank: the first of its stages. */
-static inline int placement_stage(const struct placement *pl, int rank) { return pl->map.stages_of[rank][0]; }
 /* Among all ranks: the one that changes a row and writes it to checkpoints. */
 static inline int placement_writer(const struct placement *pl, const struct state_row *r)
 {

@@ -38,7 +38,7 @@ static int full_error(const struct portion *f, int line, const struct sched_act 
     char at[24] = "";
     if (line) snprintf(at, sizeof at, "%d:", line);
     return err_set(e, E_DATA, "rows:%s %d%s%s%s; a %s has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
-                   why, f->shared ? "replica" : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
+                   why, f->shared ? axis_word[AXIS_DP] : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
 }
 
 /* A file names the first and last micro-batch of a bundle. */
@@ -148,7 +148,6 @@ static void batch_take(struct plan *p, struct plan_request *r)
     r->bundle = b->bundle;
     p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first, p->mb_micro = b->mb_micro;
     p->max_parts = b->max_parts, p->max_n = b->max_n;
-    p->max_mb = p->part[0].n_mb;
 }
 
 static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)
@@ -315,7 +314,7 @@ struct plan *plan_make_from(const struct selection *s, const struct placement *p
     }
     int n_dp = pl->mesh.size[AXIS_DP];
     if (n_dp > 1 && (n_dp & (n_dp - 1) || r->groups % n_dp || r->dp >= n_dp)) {
-        err_set(e, E_CONF, "%d replicas of %d blocks", n_dp, r->groups);
+        err_set(e, E_CONF, "%d %ss of %d blocks", n_dp, axis_word[AXIS_DP], r->groups);
         return NULL;
     }
     if (r->in_flight < 0) { err_set(e, E_CONF, "%d micro-batches in flight", r->in_flight); return NULL; }

@@ -141,8 +141,7 @@ struct plan {
     int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
     int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
     int max_parts, max_n;                                /* micro-batches and samples of the largest, of any pipeline */
-    int max_mb;                                          /* n_mb of the pipeline with most: the first */
-    struct portion *part;                                  /* of each coordinate on AXIS_DP; above is this plan's */
+    struct portion *part;                                  /* of each coordinate on AXIS_DP; the first has most */
     int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
     struct stage_plan *stage; int n_stages;

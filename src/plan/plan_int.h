@@ -7,7 +7,6 @@
 #include "plan/sched.h"
 
 /* reduction_tree.c */
-/* The portion of coordinate dp on an axis of size n_dp. */
 void batch_split(struct arena *mem, const struct plan_request *r, int n_dp, int dp, struct portion *b);
 /* How gradients are added. level: the accumulator level that each micro-batch adds to. Then, in this order and after
  * micro-batch `after`, level + 1 is added to level. */

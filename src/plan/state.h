@@ -26,10 +26,8 @@ struct state_row {
     enum home home;
     enum state_region region;
     size_t bytes;                                        /* stored bytes: whole lines of 64 */
-    /* The coordinate on AXIS_PP of the rank that changes it and writes it to checkpoints; and which of these ranks of
-     * all pipelines update the weight and have its optimizer state. The first of them writes. */
-    int owner;
-    struct shard shard;
+    int owner;                                           /* the rank in each pipeline that may change it */
+    struct shard shard;                                  /* the owners that do; the first of them writes checkpoints */
     /* [rank] offset in its region; STATE_NOWHERE: not on that rank */
     size_t *off;
     bool tied;                                           /* several uses; each rank that uses it has a copy */

@@ -131,7 +131,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
     if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
     if (p->pl->mesh.size[AXIS_DP] > 1)
-        text_add(out, ", of %d on replica %d of %d", plan_micro_batches(p), p->req.dp, p->pl->mesh.size[AXIS_DP]);
+        text_add(out, ", of %d on %s %d of %d", plan_micro_batches(p), axis_word[AXIS_DP], p->req.dp,
+                 p->pl->mesh.size[AXIS_DP]);
     text_add(out, "\n");
     stages_print(p, programs, out);
     for (int c = 0; c < p->n_cls; c++) {
@@ -145,8 +146,8 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
         const struct channel *h = &p->chan[c];
         if (h->axis == AXIS_DP) {
             text_add(out, "channel %d %s rank %d of ", c, kind[h->kind], h->from.at[AXIS_PP]);
-            if (h->kind == CHAN_ALL) text_add(out, "all replicas");
-            else text_add(out, "replica %d to %d", h->from.at[AXIS_DP], h->to.at[AXIS_DP]);
+            if (h->kind == CHAN_ALL) text_add(out, "all %ss", axis_word[h->axis]);
+            else text_add(out, "%s %d to %d", axis_word[h->axis], h->from.at[h->axis], h->to.at[h->axis]);
             text_add(out, ", %zu bytes at %zu", h->bytes_per_sample, h->off);
             if (h->bucket) text_add(out, ", bucket %d%s", h->bucket, h->late ? " at the end" : "");
             text_add(out, "\n");

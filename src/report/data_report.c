@@ -66,16 +66,19 @@ static int samples_tell(struct samples *s, struct err *e)
                                                     .samples = (int64_t)s->skipped}, e);
 }
 
-/* Within a replica the rank with the highest count is used: one rank reads the pictures of a part, and others may find
- * the same damaged ones. Each replica reads its own part of every batch, so the counts of replicas add up. */
+/* Within a pipeline the rank with the highest count is used: one rank reads the pictures of a part, and others may find
+ * the same damaged ones. Each pipeline reads its own part of every batch, so the counts of pipelines add up. */
 static int result_take(struct samples *s, const struct result *r, struct err *e)
 {
     const struct job *j = s->q.job;
     uint64_t all = 0;
     s->step = (int64_t)r->o.step;
-    for (int i = 0; i < job_world(j); i += j->n_ranks) {
-        const struct report *most = &r->rep[i];
-        for (int k = i + 1; k < i + j->n_ranks; k++) if (r->rep[k].skipped > most->skipped) most = &r->rep[k];
+    for (int dp = 0; dp < j->mesh.size[AXIS_DP]; dp++) {
+        const struct report *most = NULL;
+        for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
+            const struct report *x = &r->rep[mesh_rank(&j->mesh, (struct mesh_coord){{pp, dp}})];
+            if (!most || x->skipped > most->skipped) most = x;
+        }
         if (most->skipped && !s->skipped && !all) s->first = most->first_skipped;
         all += most->skipped;
     }

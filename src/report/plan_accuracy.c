@@ -44,7 +44,7 @@ static int accuracy_open(const struct report_run *q, void **self, struct err *e)
     g->n_numbers = warmup_count(j);
     g->numbers = mem_alloc((size_t)(g->n_numbers + 1) * sizeof *g->numbers);
     g->origin = j->cost->origin;
-    g->rank = mem_alloc((size_t)j->n_ranks * sizeof *g->rank);
+    g->rank = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *g->rank);
     return 0;
 }
 
@@ -62,7 +62,7 @@ static void step_take(struct plan_accuracy *g, const struct result *r)
     }
     g->steps++;
     g->seconds += (double)(r->ended - began) * 1e-9;
-    for (int i = 0; i < g->job->n_ranks; i++) {
+    for (int i = 0; i < g->job->mesh.size[AXIS_PP]; i++) {
         const struct report *rep = &r->rep[i];
         struct rank_time *t = &g->rank[i];
         for (int k = 0; k < ACC_COUNT; k++) t->part[k] += (double)rep->ns[k] * 1e-9;
@@ -98,13 +98,11 @@ static double bubble(const struct plan_accuracy *g, int rank)
     return all > 0 ? waited(&g->rank[rank]) / all : 0;
 }
 
-static int stage_of(const struct plan_accuracy *g, int rank) { return placement_stage(g->job->pl, rank); }
-
 static double bubble_all(const struct plan_accuracy *g)
 {
     double sum = 0;
-    for (int i = 0; i < g->job->n_ranks; i++) sum += bubble(g, i);
-    return sum / g->job->n_ranks;
+    for (int i = 0; i < g->job->mesh.size[AXIS_PP]; i++) sum += bubble(g, i);
+    return sum / g->job->mesh.size[AXIS_PP];
 }
 
 static const struct sim_stage *sim_of(const struct plan_accuracy *g, int rank)
@@ -179,7 +177,7 @@ static void numbers_take(struct plan_accuracy *g, const double *x)
     const struct job *j = g->job;
     memcpy(g->numbers, x, (size_t)g->n_numbers * sizeof *x);
     g->known = true;
-    g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->n_ranks;
+    g->timed = (uint64_t)x[g->n_numbers - 3] / (uint64_t)j->mesh.size[AXIS_PP];
     snprintf(g->measured, sizeof g->measured, "costs measured in steps %.0f to %.0f of this run", x[g->n_numbers - 2],
              x[g->n_numbers - 1]);
     if (!g->timed) return;
@@ -193,7 +191,7 @@ static void numbers_take(struct plan_accuracy *g, const double *x)
 static void load_report(const struct plan_accuracy *g, struct text *out)
 {
     int most = 0;
-    for (int i = 1; i < g->job->n_ranks; i++)
+    for (int i = 1; i < g->job->mesh.size[AXIS_PP]; i++)
         if (g->rank[i].part[ACC_LOAD] > g->rank[most].part[ACC_LOAD]) most = i;
     double steps = (double)g->steps;
     slow_layers_load(most, g->rank[most].part[ACC_LOAD] / steps, step_seconds(g), (int)g->job->conf->data.workers, out);
@@ -210,8 +208,9 @@ static void slow_log(struct plan_accuracy *g)
     struct slow_layers_request q = {
         .plan = g->plan, .planned = g->job->cost, .measured = g->cost, .x = g->numbers, .estimated = estimated(g)};
     if (g->cost) slow_layers_kernels(&q, &t);
-    for (int i = 0; !g->n_numbers && i < g->job->n_ranks; i++)
-        slow_layers_stage(stage_of(g, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g), &t);
+    for (int i = 0; !g->n_numbers && i < g->job->mesh.size[AXIS_PP]; i++)
+        slow_layers_stage(job_stage(g->job, i), sim_seconds(g, i), part_seconds(g, i) / (double)g->steps, estimated(g),
+                          &t);
     load_report(g, &t);
     if (t.n) log_lines(t.s);
     text_free(&t);
@@ -283,8 +282,8 @@ static void ranks_text(const struct plan_accuracy *g, int from, int to, struct t
     char name[32];
     text_add(out, "%-*s", LABEL, "");
     for (int i = from; i < to; i++) {
-        bool chunks = g->job->n_stages > g->job->n_ranks;
-        snprintf(name, sizeof name, "%s %d", chunks ? "rank" : "stage", chunks ? i : stage_of(g, i));
+        bool chunks = g->job->n_stages > g->job->mesh.size[AXIS_PP];
+        snprintf(name, sizeof name, "%s %d", chunks ? "rank" : "stage", chunks ? i : job_stage(g->job, i));
         text_add(out, "   %s %.*s", name, CELLS - 4 - (int)strlen(name), "------------------------------");
     }
     row_begin("", out);
@@ -307,8 +306,9 @@ static void account_head(const struct plan_accuracy *g, struct text *out)
 {
     text_add(out, "account of %llu step%s after the first, in %s a step;\n", (unsigned long long)g->steps,
              g->steps == 1 ? "" : "s", unit_of(g).plural);
-    if (g->job->n_replicas > 1)
-        text_add(out, "of the first of %d replicas, which has the most to do\n", g->job->n_replicas);
+    if (g->job->mesh.size[AXIS_DP] > 1)
+        text_add(out, "of the first of %d %ss, which has the most to do\n", g->job->mesh.size[AXIS_DP],
+                 axis_word[AXIS_DP]);
     if (!estimated(g)) text_add(out, "predicted with %s costs\n", g->origin);
     else if (g->origin == g->measured)
         text_add(out, "predicted with %s\n(it was planned with estimates; --profile measures costs before a run)\n",
@@ -329,9 +329,9 @@ static void account_text(const struct plan_accuracy *g, struct text *out)
     text_add(out, " %10.1f %%\n", 100 * error_of(predicted, step_seconds(g)));
     text_add(out, "%-12s %10.1f %% %10.1f %% %8.1f pts\n", "bubble", 100 * g->sim->bubble_of_wall, 100 * bubble_all(g),
              100 * (g->sim->bubble_of_wall - bubble_all(g)));
-    int n = g->job->n_ranks;
+    int n = g->job->mesh.size[AXIS_PP];
     for (int i = 0; i < n; i += BESIDE) ranks_text(g, i, i + BESIDE < n ? i + BESIDE : n, out);
-    for (int i = 0; i < g->job->n_ranks; i++)
+    for (int i = 0; i < g->job->mesh.size[AXIS_PP]; i++)
         if (fabs(unaccounted(g, i)) > fabs(worst)) worst = unaccounted(g, i);
     if (g->steps >= MANY_STEPS)
         text_add(out, "unaccounted: at most %.2f %% of wall time on any stage\n", 100 * fabs(worst));
@@ -359,14 +359,14 @@ static json_t *side_json(double seconds, double bubble)
 static json_t *account_json(const struct plan_accuracy *g)
 {
     json_t *stages = json_array();
-    for (int i = 0; i < g->job->n_ranks; i++) {
+    for (int i = 0; i < g->job->mesh.size[AXIS_PP]; i++) {
         json_t *p = parts_json(g, i, true), *m = parts_json(g, i, false);
         json_object_set_new(p, "bubble", json_real(sim_bubble(g, i)));
         json_object_set_new(p, "bytes", json_integer((json_int_t)bytes_predicted(g, i)));
         json_object_set_new(p, "plan_bytes", json_integer((json_int_t)bytes_planned(g, i)));
         json_object_set_new(m, "bubble", json_real(bubble(g, i)));
         json_object_set_new(m, "bytes", json_integer((json_int_t)bytes_of(g, i)));
-        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", stage_of(g, i), "predicted", p,
+        json_array_append_new(stages, json_pack("{s:i,s:o,s:o,s:f}", "stage", job_stage(g->job, i), "predicted", p,
                                                 "measured", m, "unaccounted", unaccounted(g, i)));
     }
     double predicted = g->sim->wall_ns * 1e-9;

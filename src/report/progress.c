@@ -233,7 +233,8 @@ static json_t *account_json(const struct progress *p)
     json_t *all = json_array();
     for (int i = 0; i < job_world(p->job); i++) {
         json_t *o = json_pack("{s:i,s:i}", "stage", job_stage(p->job, i), "rank", i);
-        if (p->job->n_replicas > 1) json_object_set_new(o, "replica", json_integer(job_replica(p->job, i)));
+        if (p->job->mesh.size[AXIS_DP] > 1)
+            json_object_set_new(o, axis_word[AXIS_DP], json_integer(job_coord(p->job, i).at[AXIS_DP]));
         for (int k = 0; k < ACC_COUNT; k++)
             json_object_set_new(o, account_name[k], json_real((double)p->part[i * ACC_COUNT + k] * 1e-9));
         const uint64_t *part = p->part + i * ACC_COUNT;

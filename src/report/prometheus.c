@@ -175,7 +175,8 @@ static void put_stages(const struct page *p, double (*of)(const struct page *p, 
 {
     for (int i = 0; i < job_world(p->t->job); i++) {
         text_add(p->out, "%s{stage=\"%d\"", p->name, job_stage(p->t->job, i));
-        if (p->t->job->n_replicas > 1) text_add(p->out, ",replica=\"%d\"", job_replica(p->t->job, i));
+        if (p->t->job->mesh.size[AXIS_DP] > 1)
+            text_add(p->out, ",%s=\"%d\"", axis_word[AXIS_DP], job_coord(p->t->job, i).at[AXIS_DP]);
         text_add(p->out, "}");
         add_number(p->out, of(p, &p->t->rank[i]));
     }

@@ -94,7 +94,7 @@ static int stragglers_open(const struct report_run *q, void **self, struct err *
     struct stragglers *s = *self = mem_alloc(sizeof *s + (size_t)n * sizeof *s->of);
     (void)e;
     s->q = *q;
-    for (int i = 0; i < n; i++) s->of[i].planned_ns = plan_accuracy_planned_ns(g, i % q->job->n_ranks);
+    for (int i = 0; i < n; i++) s->of[i].planned_ns = plan_accuracy_planned_ns(g, job_coord(q->job, i).at[AXIS_PP]);
     return 0;
 }
 

@@ -133,9 +133,10 @@ static int step_write(struct tensorboard *v, const struct event *ev, struct err 
     add_value(v, "speed/samples_per_second", ev->samples_per_second);
     for (int i = 0; i < job_world(v->job); i++) {
         uint64_t part[ACC_COUNT];
-        char tag[64], replica[24] = "";
-        if (v->job->n_replicas > 1) snprintf(replica, sizeof replica, "replica_%d_", job_replica(v->job, i));
-        snprintf(tag, sizeof tag, "bubble/%sstage_%d", replica, job_stage(v->job, i));
+        char tag[64], of[24] = "";
+        if (v->job->mesh.size[AXIS_DP] > 1)
+            snprintf(of, sizeof of, "%s_%d_", axis_word[AXIS_DP], job_coord(v->job, i).at[AXIS_DP]);
+        snprintf(tag, sizeof tag, "bubble/%sstage_%d", of, job_stage(v->job, i));
         add_value(v, tag, account_of(&r->rep[i], r->ns, part));
     }
     return event_end(v, e);

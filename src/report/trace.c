@@ -54,7 +54,7 @@ static struct track spans_gather(const struct trace_request *q, int rank)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* rank: numbered over all replicas, in this whole file */
+/* rank: of the mesh, in this whole file */
 static const struct plan *plan_of(const struct job *j, int rank, const struct span *s)
 {
     return job_plans(j, rank)[s->plan];
@@ -62,7 +62,7 @@ static const struct plan *plan_of(const struct job *j, int rank, const struct sp
 
 static const struct act *act_of(const struct job *j, int rank, const struct span *s)
 {
-    return &plan_of(j, rank, s)->row[rank % j->n_ranks][s->index];
+    return &plan_of(j, rank, s)->row[job_coord(j, rank).at[AXIS_PP]][s->index];
 }
 
 struct writer { const struct job *job; json_t *events; uint64_t zero; };
@@ -147,26 +147,21 @@ static void own_add(struct writer *w, int rank, const struct track *t)
 
 static bool is_send(const struct act *a) { return act_info[a->op].kind == KIND_SEND; }
 
-static int link_track(const struct job *j, const struct channel *c, bool send)
-{
-    return TID_LINKS + 2 * mesh_rank(&j->pl->mesh, send ? c->to : c->from) + send;
-}
-
-/* Identifies a message at both of its ends. Replicas number their channels alike; a channel between replicas has its
- * own number. */
-struct arrival { uint64_t step, at; int plan, replica, chan, mb; };
+/* Identifies a message at both of its ends. Pipelines number their channels alike. dp: of a message along AXIS_PP; a
+ * channel along AXIS_DP has its own number. */
+struct arrival { uint64_t step, at; int plan, dp, chan, mb; };
 
 static struct arrival arrival_of(const struct job *j, int rank, const struct span *s)
 {
     const struct act *a = act_of(j, rank, s);
     bool across = plan_of(j, rank, s)->chan[a->chan].axis == AXIS_DP;
-    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan,
-                            .replica = across ? -1 : job_replica(j, rank), .mb = act_info[a->op].has_mb ? a->mb : 0};
+    int dp = across ? -1 : job_coord(j, rank).at[AXIS_DP], mb = act_info[a->op].has_mb ? a->mb : 0;
+    return (struct arrival){.step = s->step, .at = s->to, .plan = s->plan, .chan = a->chan, .dp = dp, .mb = mb};
 }
 
 static void flow_id(const struct arrival *x, char id[64])
 {
-    snprintf(id, 64, "%llu.%d.%d.%d.%d", (unsigned long long)x->step, x->plan, x->replica, x->chan, x->mb);
+    snprintf(id, 64, "%llu.%d.%d.%d.%d", (unsigned long long)x->step, x->plan, x->dp, x->chan, x->mb);
 }
 
 /* A message's slice begins when the link is free, because messages go one after another. Its arrow leads from the begin
@@ -179,7 +174,7 @@ static void message_add(struct writer *w, int rank, const struct span *s, uint64
     const struct channel *c = &p->chan[a->chan];
     bool send = is_send(a);
     char name[32], id[64];
-    int tid = link_track(w->job, c, send);
+    int tid = TID_LINKS + 2 * mesh_rank(&p->pl->mesh, send ? c->to : c->from) + send;
     uint64_t from = s->from > link_free[tid] ? s->from : link_free[tid], to = s->to > from + 1000 ? s->to : from + 1000;
     link_free[tid] = to;
     json_t *o = slice(w, rank, tid, (struct trace_slice){act_text(p, a, name), act_kind(a), from, to});
@@ -216,7 +211,7 @@ static int by_message(const void *a, const void *b)
     const struct arrival *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? -1 : 1;
     if (x->plan != y->plan) return x->plan - y->plan;
-    if (x->replica != y->replica) return x->replica - y->replica;
+    if (x->dp != y->dp) return x->dp - y->dp;
     return x->chan != y->chan ? x->chan - y->chan : x->mb - y->mb;
 }
 
@@ -252,15 +247,15 @@ static void sends_end(const struct job *j, struct track *track)
 
 static void rank_add(const struct job *j, int rank, struct text *t)
 {
-    if (j->n_replicas > 1) text_add(t, "replica %d, ", job_replica(j, rank));
-    text_add(t, "stage %d", rank % j->n_ranks);
+    if (j->mesh.size[AXIS_DP] > 1) text_add(t, "%s %d, ", axis_word[AXIS_DP], job_coord(j, rank).at[AXIS_DP]);
+    text_add(t, "stage %d", job_coord(j, rank).at[AXIS_PP]);
 }
 
 static void name_table_add(struct writer *w, int rank)
 {
     const struct job *j = w->job;
     const struct selection *s = j->sel;
-    const int *first = &j->first_group[rank % j->n_ranks];
+    const int *first = &j->first_group[job_coord(j, rank).at[AXIS_PP]];
     struct text t = {0};
     rank_add(j, rank, &t);
     if (first[1] > first[0])

@@ -1,8 +1,8 @@
 /* run.trace: the measured steps as a file for Perfetto (https://ui.perfetto.dev) and chrome://tracing.
  *
- * Each stage of each replica is a process with these tracks: the rank's own thread (steps, inside them actions, inside
- * those kernels and waits), and one for each direction of each link. An arrow leads from each send to its receive.
- * Thread: the executor's of each rank. */
+ * Each rank is a process with these tracks: the rank's own thread (steps, inside them actions, inside those kernels
+ * and waits), and one for each direction of each link. An arrow leads from each send to its receive. Thread: the
+ * executor's of each rank. */
 #ifndef REPORT_TRACE_H
 #define REPORT_TRACE_H
 #include "base/out.h"

@@ -14,27 +14,26 @@
 #include "train/ineffective_options.h"
 #include "plan/render.h"
 
-/* Reports replicas that get no work from a full batch. */
+/* Reports pipelines that get no work from a full batch. */
 static void idle_report(const struct job *j)
 {
     int full = j->plan_of[PLAN_FULL], idle = 0;
-    for (int r = 0; r < j->n_replicas && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
+    for (int r = 0; r < j->mesh.size[AXIS_DP] && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
     if (idle)
-        log_line("note: %d of %d replicas have no micro-batch of a batch: use a smaller train.split_size",
-                 idle, j->n_replicas);
+        log_line("note: %d of %d %ss have no micro-batch of a batch: use a smaller train.split_size",
+                 idle, j->mesh.size[AXIS_DP], axis_word[AXIS_DP]);
 }
 
 void setup_hello(struct setup *b)
 {
     const struct job *j = &b->job;
-    char replicas[32] = "";
-    if (j->n_replicas > 1) snprintf(replicas, sizeof replicas, "%d replicas of ", j->n_replicas);
+    char of[32];
     int ranks_here = b->world->here;
     long cores = sysconf(_SC_NPROCESSORS_ONLN), used = ranks_here * (long)b->conf->run.threads;
     bool same = strncasecmp(j->dev.library, j->be->name, strlen(j->be->name)) == 0;
-    log_line("mpstaged %s: %s, %s%d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name, replicas,
-             j->n_stages, j->n_stages == 1 ? "" : "s", same ? "" : j->be->name, same ? "" : " ", j->dev.library,
-             j->dev.isa, b->dir.path);
+    log_line("mpstaged %s: %s, %s%d stage%s, %s%s%s %s, results in %s", PACKAGE_VERSION, j->graph->name,
+             mesh_pipelines(&j->mesh, of), j->n_stages, j->n_stages == 1 ? "" : "s", same ? "" : j->be->name,
+             same ? "" : " ", j->dev.library, j->dev.isa, b->dir.path);
     if (b->resume.found) {
         unsigned long long step = b->resume.from.step, last = job_steps(j);
         log_line("resuming from %s/step-%08llu%s", CKPT_FOLDER, step, step < last ? "" : ": no step is left to train");
@@ -51,10 +50,11 @@ void setup_hello(struct setup *b)
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     ineffective_options_report(j, b->nccl, &b->notes);
     job_samples_note(j, &b->notes);
+    int n = j->mesh.size[AXIS_PP];
     if (j->n_merged)
         log_line("note: %d stages on %d rank%s: schedule %s runs one stage a rank, so the network is cut into %d",
-                 j->n_merged, j->n_ranks, j->n_ranks == 1 ? "" : "s", j->conf->pipeline.schedule, j->n_stages);
-    if (j->n_replicas > 1) idle_report(j);
+                 j->n_merged, n, n == 1 ? "" : "s", j->conf->pipeline.schedule, j->n_stages);
+    if (j->mesh.size[AXIS_DP] > 1) idle_report(j);
     memory_notes(j, &b->notes);
     struct text slow = {0};
     plan_slow_text(j->sel, &slow);
@@ -70,7 +70,7 @@ void setup_hello(struct setup *b)
                  ranks_here == 1 ? "" : "s",
                  (long long)b->conf->run.threads, b->conf->run.threads == 1 ? "" : "s", ranks_here == 1 ? "s" : "",
                  cores - used, cores);
-    hosts_report(b->host, b->world->size, j->n_ranks, j->pl->map.rank_of, j->pl->n_stages, &b->notes);
+    hosts_report(b->host, b->world->size, j->mesh.size[AXIS_PP], j->pl->map.rank_of, j->pl->n_stages, &b->notes);
     launched_outer(b->world->size, &b->notes);
     if (b->notes.n) log_lines(b->notes.s);
 }

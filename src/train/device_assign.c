@@ -193,7 +193,7 @@ static void library_report(const struct tp_ops *tp, struct text *notes)
 static int device_wrap(struct setup *b, struct err *e)
 {
     enum transport_word want = b->conf->run.transport;
-    bool sums = b->job.n_replicas > 1 && b->conf->pipeline.reduce == REDUCE_NCCL;
+    bool sums = b->job.mesh.size[AXIS_DP] > 1 && b->conf->pipeline.reduce == REDUCE_NCCL;
     if (want == TRANSPORT_auto)
         want = sums || (!b->shared && b->world->size > 1) ? TRANSPORT_nccl : TRANSPORT_staged;
     b->nccl = want == TRANSPORT_nccl;

@@ -28,7 +28,7 @@ static void gpu_report(const struct job *j, bool nccl, struct text *out)
 void ineffective_options_report(const struct job *j, bool nccl, struct text *out)
 {
     const struct conf *c = j->conf;
-    if (j->n_replicas < 2)
+    if (j->mesh.size[AXIS_DP] < 2)
         KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
                   "pipeline.read_in_place");
     else if (j->be->stream) KEYS_NOTE("on GPUs", "pipeline.read_in_place");

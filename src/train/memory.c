@@ -246,7 +246,7 @@ static const uint64_t RANK_LEAST = 16 << 20, RANK_MORE = 32 << 20;
 
 static bool reads(const struct job *j, struct plan *const *plan, int rank)
 {
-    return exec_feed_bytes(j->conf, plan, j->n_plans, rank % j->n_ranks) > 0;
+    return exec_feed_bytes(j->conf, plan, j->n_plans, job_coord(j, rank).at[AXIS_PP]) > 0;
 }
 
 static struct plan *const *plans_of(const struct job *j, int rank)
@@ -261,7 +261,7 @@ static uint64_t tensor_largest(const struct job *j, int rank)
     uint64_t most = 0;
     for (int i = 0; i < j->pl->n_state; i++) {
         const struct state_row *r = &j->pl->state[i];
-        bool passes = !rank || r->off[rank % j->n_ranks] != STATE_NOWHERE;
+        bool passes = !rank || r->off[job_coord(j, rank).at[AXIS_PP]] != STATE_NOWHERE;
         if (passes && state_plain_bytes(r) > most) most = state_plain_bytes(r);
     }
     return job_world(j) > 1 && (rank || !j->host->threads) ? 2 * most : most;
@@ -271,8 +271,8 @@ static uint64_t tensor_largest(const struct job *j, int rank)
 static uint64_t rank_beside(const struct job *j, int rank)
 {
     const struct fit_host *h = j->host;
-    uint64_t plan = limit_bytes(j, rank % j->n_ranks), more = plan / 4 < RANK_MORE ? plan / 4 : RANK_MORE;
-    uint64_t feed = exec_feed_bytes(j->conf, plans_of(j, rank), j->n_plans, rank % j->n_ranks);
+    uint64_t plan = limit_bytes(j, job_coord(j, rank).at[AXIS_PP]), more = plan / 4 < RANK_MORE ? plan / 4 : RANK_MORE;
+    uint64_t feed = exec_feed_bytes(j->conf, plans_of(j, rank), j->n_plans, job_coord(j, rank).at[AXIS_PP]);
     uint64_t bytes = RANK_LEAST + more + feed + tensor_largest(j, rank);
     bool counts = reads(j, plans_of(j, rank), rank);
     if (counts) bytes += h->reader;

@@ -155,7 +155,7 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e)
     q.unit = b->unit;
     q.tp = b->tp;
     q.control = control_of(b->control);
-    q.rank = b->world->rank % j->n_ranks;
+    q.rank = job_coord(j, b->world->rank).at[AXIS_PP];
     q.abort = abort_code();
     q.beat = heartbeat_beat(b->world->rank);
     q.reader_cores = &b->spare;

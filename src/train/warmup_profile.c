@@ -65,7 +65,7 @@ static const double *numbers(struct warmup_profile *p)
     p->x[p->n - 3] = p->steps;
     p->x[p->n - 2] = p->rank == 0 ? (double)p->first : 0;
     p->x[p->n - 1] = p->rank == 0 ? (double)p->last : 0;
-    if (p->rank >= p->job->n_ranks) memset(p->x, 0, (size_t)p->n * sizeof *p->x);   /* only the first replica reports */
+    if (job_coord(p->job, p->rank).at[AXIS_DP]) memset(p->x, 0, (size_t)p->n * sizeof *p->x);   /* the first reports */
     return p->x;
 }
 

@@ -76,7 +76,7 @@ int dev_drive(struct dev *d, struct dev_link *k, const struct dev_steps *how, st
 bool dev_free_done(struct dev_post *p, struct tp_req *r);
 /* 69 with "rank R: WHAT: CUDA's words" unless status is cudaSuccess. */
 int dev_check(const struct dev *d, struct err *e, const char *what, cudaError_t status);
-/* "transfer to rank P", "transfer from rank P", "sum over N replicas" */
+/* "transfer to rank P", "transfer from rank P", and for sums */
 enum { DEV_LINK_TEXT = 48 };
 const char *dev_link_text(const struct dev_link *k, char buf[DEV_LINK_TEXT]);
 /* The same with the link: "rank R, transfer to rank P: CUDA's words". */

@@ -13,8 +13,8 @@
  * computing for long. If both are there, or if no answer comes, something must move within the transport's patience. A
  * failed rank aborts all its communicators a little later, which frees its streams.
  *
- * Sums over all replicas of a rank are a link, too. Its communicator has all of them, and there are no headers, because
- * all members send and receive at once. No rank asks whether the other streams have reached the sum: they may compute
+ * Sums along an axis of the mesh are a link, too. Its communicator has all members, and there are no headers, because
+ * all of them send and receive at once. No rank asks whether the other streams have reached the sum: they may compute
  * for any time. Heartbeats find a rank that is not responding.
  *
  * Links connect in a handshake of all ranks. Ids are exchanged first. A failure on one rank ends all ranks with its

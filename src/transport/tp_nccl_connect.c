@@ -93,9 +93,10 @@ static int sum_hello(struct nccl *n, const struct dev_link *k, struct err *e)
         dev_try(&n->d, k, e, cudaMemcpyAsync(one, n->hello, HELLO_BYTES, cudaMemcpyDeviceToHost, k->stream)) ||
         dev_try(&n->d, k, e, cudaEventRecord(p->end, k->stream)) || link_wait(n, k, p->end, e))
         return -1;
+    char text[DEV_LINK_TEXT];
     for (size_t i = 0; i < HELLO_BYTES / sizeof *one; i++)
         if (one[i] != (float)k->members)
-            return err_set(e, E_INTERNAL, "rank %d: the first sum over %d replicas is %g", n->d.me, k->members,
+            return err_set(e, E_INTERNAL, "rank %d: the first %s is %g", n->d.me, dev_link_text(k, text),
                            (double)one[i]);
     return 0;
 }
