@@ -233,6 +233,19 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
     return opts_check(o, e);
 }
 
+int64_t opts_number(const struct opts *o, const char *key, int64_t otherwise)
+{
+    size_t n = strlen(key);
+    for (int i = 0; i < o->set.n; i++) {
+        const char *s = o->set.v[i].assignment;
+        char *end;
+        if (strncmp(s, key, n) || s[n] != '=') continue;
+        long long value = strtoll(s + n + 1, &end, 10);
+        if (end > s + n + 1 && !*end && value >= 0) otherwise = value;
+    }
+    return otherwise;
+}
+
 int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)

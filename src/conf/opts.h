@@ -31,6 +31,8 @@ void opts_manual(struct text *out);                        /* adds mdoc list ite
  * last. */
 struct opts_row { const char *name, *arg, *key; char letter; };
 bool opts_row(int i, struct opts_row *row);
+/* The whole number that the command line sets the key to, before there is a configuration. */
+int64_t opts_number(const struct opts *o, const char *key, int64_t otherwise);
 /* Applies the options to a parsed configuration and finishes it. 78 or 64. */
 int opts_apply(const struct opts *o, struct conf *c, struct err *e);
 void opts_free(struct opts *o);

@@ -116,16 +116,22 @@ static int run(struct run_rank *r, struct err *e)
     return 0;
 }
 
-/* One rank from start to end. file: the configuration, if it was read; rank 0 takes it. Returns the rank's exit
- * status. */
-static int rank_run(const struct opts *o, struct world *w, struct text *file)
+/* The configuration, if it was read before there were ranks; rank 0 takes both. */
+struct early { struct text file; struct conf *conf; };
+
+/* One rank from start to end. Returns the rank's exit status. */
+static int rank_run(const struct opts *o, struct world *w, struct early *early)
 {
     struct run_rank r = {.http = -1};
     const struct setup_service service = {address_take, service_open, &r};
     struct setup *b = &r.setup;
     struct err e = {0};
     setup_init(b, o, w, &service);
-    if (w->rank == 0) b->file = *file, *file = (struct text){0};
+    if (w->rank == 0) {
+        b->file = early->file;
+        b->draft = early->conf;
+        *early = (struct early){.conf = NULL};
+    }
     if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&r, &e);
     setup_progress_end(b->ready);
@@ -136,15 +142,9 @@ static int rank_run(const struct opts *o, struct world *w, struct text *file)
     return e.code;
 }
 
-/* run.hang_timeout from the command line, before the configuration is read. */
 static int64_t timeout_early(const struct opts *o)
 {
-    struct err none = {0};
-    struct conf *c = conf_parse("", "", 0, &none);
-    if (c) opts_apply(o, c, &none);                     /* most other options are missing, which does not matter here */
-    int64_t s = c ? c->run.hang_timeout : HEARTBEAT_TIMEOUT_S;
-    conf_free(c);
-    return s;
+    return opts_number(o, "run.hang_timeout", HEARTBEAT_TIMEOUT_S);
 }
 
 static void job_end(void *ctx, const struct failure *f, bool self)
@@ -153,7 +153,7 @@ static void job_end(void *ctx, const struct failure *f, bool self)
     if (!self) world_mpi_abort(ctx, f->e.code);
 }
 
-static int run_processes(const struct opts *o, int *argc, char ***argv, struct text *file)
+static int run_processes(const struct opts *o, int *argc, char ***argv, struct early *early)
 {
     struct world w;
     struct err e = {0};
@@ -169,14 +169,14 @@ static int run_processes(const struct opts *o, int *argc, char ***argv, struct t
     }
     shutdown_end_by(job_end, &w);
     if (heartbeat_join(&w, &e)) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
-    int code = rank_run(o, &w, file);
+    int code = rank_run(o, &w, early);
     world_mpi_end();
     shutdown_end_by(NULL, NULL);
     heartbeat_end();
     return code;
 }
 
-struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct text *file; int code; };
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct early *early; int code; };
 
 static void *rank_main(void *arg)
 {
@@ -184,21 +184,21 @@ static void *rank_main(void *arg)
     char name[16];
     snprintf(name, sizeof name, "mpstaged:%d", r->world->rank % 1000);
     pthread_setname_np(pthread_self(), name);             /* as top -H shows it */
-    r->code = rank_run(r->opts, r->world, r->file);
+    r->code = rank_run(r->opts, r->world, r->early);
     return NULL;
 }
 
-static int run_threads(const struct opts *o, int n, struct text *file, struct err *e)
+static int run_threads(const struct opts *o, int n, struct early *early, struct err *e)
 {
     struct world **w = world_local(n, e);
     if (!w || heartbeat_threads(n, timeout_early(o), e)) return e->code;
     struct rank *r = mem_alloc((size_t)n * sizeof *r);
-    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .file = file};
+    for (int i = 0; i < n; i++) r[i] = (struct rank){.opts = o, .world = w[i], .early = early};
     for (int i = 1; i < n; i++)
         if (pthread_create(&r[i].thread, NULL, rank_main, &r[i]))
             abort_request(FAILURE_NOBODY, E_OS, "cannot create a thread for each stage (ulimit -u, ulimit -v)"),
             shutdown_end();
-    r[0].code = rank_run(o, w[0], file);                      /* the main thread has the program's name */
+    r[0].code = rank_run(o, w[0], early);                      /* the main thread has the program's name */
     for (int i = 1; i < n; i++) pthread_join(r[i].thread, NULL);
     int code = r[0].code;
     heartbeat_end();
@@ -208,21 +208,23 @@ static int run_threads(const struct opts *o, int n, struct text *file, struct er
 }
 
 /* How many threads to run as ranks without a launcher; 0: this process is a job of one rank under MPI. */
-static int threads_wanted(const struct opts *o, struct text *file, int *n, struct err *e)
+static int threads_wanted(const struct opts *o, struct early *early, int *n, struct err *e)
 {
-    struct conf *c = conf_text_read(o->config, file, e) ? NULL : conf_parse(o->config, file->s, file->n, e);
-    if (!c) return -1;
-    int bad = opts_apply(o, c, e);
-    if (!bad)
-        *n = c->run.transport == TRANSPORT_mpi ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
-    conf_free(c);
-    return bad;
+    struct text *t = &early->file;
+    struct conf *c = conf_text_read(o->config, t, e) ? NULL : conf_parse(o->config, t->s, t->n, e);
+    if (!c || opts_apply(o, c, e)) {
+        conf_free(c);
+        return -1;
+    }
+    *n = c->run.transport == TRANSPORT_mpi ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;
+    early->conf = c;
+    return 0;
 }
 
 int run_main(const struct opts *o, int *argc, char ***argv)
 {
     struct err e = {0};
-    struct text file = {0};
+    struct early early = {.conf = NULL};
     int n;
     if (!launched_any()) watchdog_begin();
     shutdown_begin(true);
@@ -232,12 +234,12 @@ int run_main(const struct opts *o, int *argc, char ***argv)
     if (launched_any()) {
         shutdown_launched();
         fd_limit_raise(FD_LIMIT_FIRST_RANK + launched_ranks()); /* before MPI opens its descriptors */
-        return run_processes(o, argc, argv, &file);
+        return run_processes(o, argc, argv, &early);
     }
-    if (threads_wanted(o, &file, &n, &e)) return log_error(e.code, e.text);
-    if (n == 0) return run_processes(o, argc, argv, &file);
+    if (threads_wanted(o, &early, &n, &e)) return log_error(e.code, e.text);
+    if (n == 0) return run_processes(o, argc, argv, &early);
     const struct launched_claim claim = launched_claim();
     if (launched_check(&claim, 1, world_mpi_library(), &e)) return log_error(e.code, e.text);
-    int code = run_threads(o, n > 0 ? n : 1, &file, &e);
+    int code = run_threads(o, n > 0 ? n : 1, &early, &e);
     return e.code ? log_error(e.code, e.text) : code;
 }

@@ -55,9 +55,10 @@ static int phase_read(struct setup *b, struct err *e)
 static int phase_conf(struct setup *b, struct err *e)
 {
     vote_share(b->world, &b->file);
-    b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
+    bool read = b->draft != NULL;
+    if (!read) b->draft = conf_parse(b->opts->config, b->file.n ? b->file.s : "", b->file.n, e);
     b->conf = b->job.conf = b->draft;
-    if (!b->draft || opts_apply(b->opts, b->draft, e)) return -1;
+    if (!b->draft || (!read && opts_apply(b->opts, b->draft, e))) return -1;
     heartbeat_timeout(b->conf->run.hang_timeout);
     if (b->world->rank != 0) return 0;
     terminal_open(&b->screen, when_sign(b->conf->service.progress), launched_any());
