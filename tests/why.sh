@@ -51,6 +51,10 @@ begin asleep; halt "$(rank_pid 0)"
 tells "rank 0 that is not responding" 81 0 true
 check "which is woken and prints nothing" [ "$(our_lines)" -eq 1 ]
 
+begin asked; kill -USR1 "$(rank_pid 0)"
+tells "a stop on request" 75 0 true
+check "which names its checkpoint once" [ "$(grep -o -- '--resume' asked/why.json | wc -l)" -eq 1 ]
+
 # ---- causes that stay ------------------------------------------------------------------------------------------------
 sed 's/learning_rate = 0.1/learning_rate = 1e6/; s/steps = 3/steps = 30/' short.conf >wild.conf
 name=wild; "$mpstaged" -c wild.conf --run-dir wild --transport local >"$aside/out" 2>"$aside/err" </dev/null & pid=$!

@@ -248,6 +248,7 @@ static _Noreturn void finish(enum shutdown_action how)
 
 _Noreturn void shutdown_end(void) { finish(state_move(ON_DONE)); }
 
+/* Sleeps until then; a signal, whose handlers run in this thread, cuts it short. */
 static void on_time(int ms)
 {
     uint64_t end = atomic_load(&ending.since) + DEADLINE_NS(ms), now = clock_ns(), ns = now < end ? end - now : 0;

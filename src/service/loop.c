@@ -446,6 +446,7 @@ static int stopped_resumable(const struct loop *l, struct err *e)
     const struct sequencer *c = &l->sequencer;
     char name[CKPT_NAME];
     if (!l->stopped || c->how == STOP_WEIGHTS) return 0;
+    shutdown_saved(SHUTDOWN_UNNAMED);
     if (l->policy.last.code)
         return err_set(e, l->policy.last.code, "stopped after step %llu, but without a checkpoint of it: %s",
                        (unsigned long long)c->step, l->policy.last.text);
