@@ -290,7 +290,7 @@ until_so restarts 1 || true
 took=$((($(date +%s%N) - began) / 1000000))
 if restarts 1 && soon $((LIMIT * 1000 + 30000)); then ok "and the job ends after $took ms"
 else why; not_ok "and the job ends: not after $took ms"; fi
-if grep -q '^mpstage-run: the command ended with 81; .*; restart 1$' "$aside/err"; then ok "with 81"
+if grep -q '^mpstage-run: the command ended with 81: .*; restart 1$' "$aside/err"; then ok "with 81"
 else why; not_ok "with 81"; fi
 check "one line names the rank and its host" \
     [ "$(our_lines)$(grep -cE '^mpstaged: rank 1 \(mpsfar, process [0-9]+\) .*, for [0-9.]+ s' "$aside/err")" = 11 ]

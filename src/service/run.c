@@ -117,10 +117,10 @@ static int run(struct run_rank *r, struct err *e)
 }
 
 /* The configuration, if it was read before there were ranks; rank 0 takes both. */
-struct early { struct text file; struct conf *conf; };
+struct run_early { struct text file; struct conf *conf; };
 
 /* One rank from start to end. Returns the rank's exit status. */
-static int rank_run(const struct opts *o, struct world *w, struct early *early)
+static int rank_run(const struct opts *o, struct world *w, struct run_early *early)
 {
     struct run_rank r = {.http = -1};
     const struct setup_service service = {address_take, service_open, &r};
@@ -130,7 +130,7 @@ static int rank_run(const struct opts *o, struct world *w, struct early *early)
     if (w->rank == 0) {
         b->file = early->file;
         b->draft = early->conf;
-        *early = (struct early){.conf = NULL};
+        *early = (struct run_early){.conf = NULL};
     }
     if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&r, &e);
@@ -153,7 +153,7 @@ static void job_end(void *ctx, const struct failure *f, bool self)
     if (!self) world_mpi_abort(ctx, f->e.code);
 }
 
-static int run_processes(const struct opts *o, int *argc, char ***argv, struct early *early)
+static int run_processes(const struct opts *o, int *argc, char ***argv, struct run_early *early)
 {
     struct world w;
     struct err e = {0};
@@ -176,7 +176,7 @@ static int run_processes(const struct opts *o, int *argc, char ***argv, struct e
     return code;
 }
 
-struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct early *early; int code; };
+struct rank { pthread_t thread; const struct opts *opts; struct world *world; struct run_early *early; int code; };
 
 static void *rank_main(void *arg)
 {
@@ -188,7 +188,7 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-static int run_threads(const struct opts *o, int n, struct early *early, struct err *e)
+static int run_threads(const struct opts *o, int n, struct run_early *early, struct err *e)
 {
     struct world **w = world_local(n, e);
     if (!w || heartbeat_threads(n, timeout_early(o), e)) return e->code;
@@ -208,7 +208,7 @@ static int run_threads(const struct opts *o, int n, struct early *early, struct 
 }
 
 /* How many threads to run as ranks without a launcher; 0: this process is a job of one rank under MPI. */
-static int threads_wanted(const struct opts *o, struct early *early, int *n, struct err *e)
+static int threads_wanted(const struct opts *o, struct run_early *early, int *n, struct err *e)
 {
     struct text *t = &early->file;
     struct conf *c = conf_text_read(o->config, t, e) ? NULL : conf_parse(o->config, t->s, t->n, e);
@@ -224,7 +224,7 @@ static int threads_wanted(const struct opts *o, struct early *early, int *n, str
 int run_main(const struct opts *o, int *argc, char ***argv)
 {
     struct err e = {0};
-    struct early early = {.conf = NULL};
+    struct run_early early = {.conf = NULL};
     int n;
     if (!launched_any()) watchdog_begin();
     shutdown_begin(true);
