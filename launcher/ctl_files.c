@@ -188,8 +188,11 @@ int ctl_verify(const char *dir, bool json) { return files_do(dir, json, verify_p
 
 static void why_print(const struct failure *f, bool helps)
 {
-    printf("status %d: %s\n", f->e.code, f->e.text);
-    if (f->rank >= 0) printf("rank %d on %s%s%s\n", (int)f->rank, f->host, *f->action ? ": " : "", f->action);
+    char text[4 * sizeof f->e.text], host[4 * FAILURE_HOST], action[4 * FAILURE_ACTION];
+    printf("status %d: %s\n", f->e.code, text_printable(f->e.text, text, sizeof text));
+    text_printable(f->host, host, sizeof host);
+    text_printable(f->action, action, sizeof action);
+    if (f->rank >= 0) printf("rank %d%s%s%s%s\n", (int)f->rank, *host ? " on " : "", host, *action ? ": " : "", action);
     printf("a restart %s\n", helps ? "may help" : "ends in the same way");
 }
 

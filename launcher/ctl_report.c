@@ -4,29 +4,39 @@
  * run's history are productive; steps that a resume or a roll-back discarded, starts, checkpoints that steps wait for,
  * evaluations and the time between starts are not. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "base/text.h"
 #include "ctl_say.h"
 
-struct step_time { long long step; double seconds, mfu; };
+/* n: steps since the line before, which service.metrics_every may leave out. */
+struct step_time { long long step, n; double seconds, mfu; };
 struct history {
     VEC(struct step_time) steps;                          /* those that count, in order */
+    long long at;                                         /* the step before the next line's */
     long long starts, failures, rollbacks, lost;
     double lost_seconds, began, ended;                    /* began, ended: seconds since 1970 */
 };
 
-/* Later steps run again or never. */
-static void steps_drop(struct history *h, long long after)
+/* The steps after that one run again or never. */
+static void history_go(struct history *h, long long to)
 {
-    for (; h->steps.n && h->steps.v[h->steps.n - 1].step > after; h->steps.n--) {
-        h->lost++;
-        h->lost_seconds += h->steps.v[h->steps.n - 1].seconds;
+    while (h->steps.n && h->steps.v[h->steps.n - 1].step > to) {
+        struct step_time *s = &h->steps.v[h->steps.n - 1];
+        long long lost = s->step - to < s->n ? s->step - to : s->n;
+        h->lost += lost;
+        h->lost_seconds += (double)lost * s->seconds;
+        s->step -= lost;
+        s->n -= lost;
+        if (!s->n) h->steps.n--;
     }
+    h->at = to;
 }
 
 static void start_take(struct history *h, const json_t *o)
@@ -34,51 +44,74 @@ static void start_take(struct history *h, const json_t *o)
     struct tm t = {0};
     const char *fraction = strptime(ctl_text_of(o, "time"), "%Y-%m-%dT%H:%M:%S", &t);
     if (!h->starts++ && fraction) h->began = (double)timegm(&t) + strtod(fraction, NULL);
-    steps_drop(h, ctl_integer_of(o, "step"));             /* of a first start: 0 */
+    history_go(h, ctl_integer_of(o, "step"));             /* of a first start: 0 */
 }
 
-static void line_take(struct history *h, const char *line)
+static void step_take(struct history *h, const json_t *o)
 {
-    json_t *o = json_loads(line, 0, NULL);
+    long long step = ctl_integer_of(o, "step"), n = step > h->at ? step - h->at : 1;
+    *vec_push(&h->steps) = (struct step_time){step, n, ctl_number_of(o, "step_seconds"), ctl_number_of(o, "mfu")};
+    h->at = step;
+}
+
+static void line_take(struct history *h, const char *line, size_t n)
+{
+    json_t *o = json_loadb(line, n, 0, NULL);
     const char *event = ctl_text_of(o, "event");
     if (!strcmp(event, "start") || !strcmp(event, "resume")) start_take(h, o);
-    else if (!strcmp(event, "step")) {
-        steps_drop(h, ctl_integer_of(o, "step") - 1);
-        *vec_push(&h->steps) = (struct step_time){ctl_integer_of(o, "step"), ctl_number_of(o, "step_seconds"),
-                                                  ctl_number_of(o, "mfu")};
-    } else if (!strcmp(event, "rollback")) {
+    else if (!strcmp(event, "step")) step_take(h, o);
+    else if (!strcmp(event, "rollback")) {
         h->rollbacks++;
-        steps_drop(h, ctl_integer_of(o, "to"));
+        history_go(h, ctl_integer_of(o, "to"));
     } else h->failures += !strcmp(event, "failed");
     json_decref(o);
 }
 
+/* Takes all whole lines of a piece, and keeps the rest. */
+static void piece_take(struct history *h, struct text *t)
+{
+    char *at = t->s, *end;
+    while ((end = memchr(at, '\n', (size_t)(t->s + t->n - at)))) {
+        line_take(h, at, (size_t)(end - at));
+        at = end + 1;
+    }
+    t->n = (size_t)(t->s + t->n - at);
+    memmove(t->s, at, t->n + 1);
+}
+
 static int history_read(const char *path, struct history *h, struct err *e)
 {
-    enum { MOST = 1 << 30 };
+    enum { PIECE = 1 << 20 };
     struct stat st;
     struct text t = {0};
-    if (text_read_file(&t, path, MOST, e)) return -1;
-    if (stat(path, &st)) return err_set(e, E_NOINPUT, "%s: %s", path, strerror(errno));
-    for (char *save = NULL, *line = strtok_r(t.s, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-        line_take(h, line);
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) err_set(e, E_NOINPUT, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode)) err_set(e, E_DATA, "%s: is no file", path);
+    char *piece = e->code ? NULL : mem_alloc(PIECE);
+    while (piece && (n = read(fd, piece, PIECE)) > 0) {
+        text_add_bytes(&t, piece, (size_t)n);
+        piece_take(h, &t);
+    }
+    if (piece && n < 0) err_set(e, E_IO, "%s: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    free(piece);
     text_free(&t);
+    if (e->code) return -1;
     h->ended = (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9;
-    return h->starts ? 0 : err_set(e, E_DATA, "%s: no start of a run", path);
+    return h->began > 0 ? 0 : err_set(e, E_DATA, "%s: no start of a run", path);
 }
 
 static json_t *report_make(const struct history *h)
 {
     double productive = 0, mfu = 0, wall = h->ended - h->began;
-    long long last = 0;
     for (int i = 0; i < h->steps.n; i++) {
-        last = h->steps.v[i].step;
-        productive += h->steps.v[i].seconds;
-        mfu += h->steps.v[i].seconds * h->steps.v[i].mfu;
+        const struct step_time *s = &h->steps.v[i];
+        productive += (double)s->n * s->seconds;
+        mfu += (double)s->n * s->seconds * s->mfu;
     }
     mfu = productive > 0 ? mfu / productive : 0;
-    if (h->steps.n) productive *= (double)last / h->steps.n;   /* service.metrics_every leaves lines out */
-    json_t *o = json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:f}", "steps", (json_int_t)last, "productive_seconds",
+    json_t *o = json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:f}", "steps", (json_int_t)h->at, "productive_seconds",
                           productive, "wall_seconds", wall, "goodput", wall > 0 ? productive / wall : 0, "starts",
                           (json_int_t)h->starts, "failures", (json_int_t)h->failures, "rollbacks",
                           (json_int_t)h->rollbacks, "lost_steps", (json_int_t)h->lost, "lost_seconds",
@@ -108,6 +141,7 @@ int ctl_report(const char *dir, bool json)
     text_add(&path, "%s/metrics.jsonl", dir);
     int bad = history_read(path.s, &h, &e);
     json_t *o = bad ? NULL : report_make(&h);
+    if (!bad && !o) bad = err_set(&e, E_DATA, "%s: numbers that are not finite", path.s);
     if (o && json) ctl_json_print(o, false);
     else if (o) report_print(o);
     json_decref(o);

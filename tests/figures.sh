@@ -45,7 +45,7 @@ check "goodput is a share" sh -c 'awk "BEGIN { exit !($1 > 0 && $1 <= 1) }"' sh 
 # Its last steps after a checkpoint are lost: as a kill leaves it.
 cp -r one two
 rm -r two/checkpoints/step-0000001* two/weights.safetensors
-printf '13,2,0.5' >>two/metrics.csv
+printf '\n13,2,0.5' >>two/metrics.csv
 job threads -c run.conf --run-dir two --resume
 check "it goes on from step 5" grep -q '"event":"resume",.*"step":5,' two/metrics.jsonl
 check "each step has one row" [ "$(steps_of two)" = "$all" ]
@@ -53,11 +53,28 @@ equal "with the same losses" "$(column one loss | cksum)" "$(column two loss | c
 check "the steps that were lost are not productive" [ "$(figure two lost_steps) $(figure two starts)" = "7 2" ]
 check "nor the time between" [ "$(figure two steps)" = 12 ]
 
+job threads -c run.conf --run-dir thin -o service.metrics_every=3
+rm -r thin/checkpoints/step-0000001* thin/weights.safetensors
+job threads -c run.conf --run-dir thin --resume -o service.metrics_every=3
+check "lines that were left out count" [ "$(figure thin lost_steps) $(figure thin steps)" = "7 12" ]
+for wrong in '{"event":"start"}' '{"event":"step","step":3,"step_seconds":1}' 'nonsense' ''; do
+    mkdir -p odd; echo "$wrong" >odd/metrics.jsonl
+    code=0; "$mpstagectl" report odd >"$aside/out" 2>"$aside/err" || code=$?
+    check "no history of a run: $wrong" [ "$code" -eq 65 ]
+done
+{ head -1 one/metrics.jsonl; echo '{"event":"step","step":1,"step_seconds":1e308}'
+    echo '{"event":"step","step":2,"step_seconds":1e308}'; } >odd/metrics.jsonl
+code=0; "$mpstagectl" report odd >"$aside/out" 2>"$aside/err" || code=$?
+check "numbers without end are refused" [ "$code" -eq 65 ]
+rm -r odd
+
 # ---- what cannot go on -----------------------------------------------------------------------------------------------
 cp -r one three
 rm -r three/checkpoints/step-0000001* three/weights.safetensors
 sed -i '1s/step/steps/' three/metrics.csv
+cp three/metrics.csv "$aside/other"
 refused "a file with other columns" 73 'metrics.csv: has other columns' threads -c run.conf --run-dir three --resume
+check "and stays as it is" cmp -s three/metrics.csv "$aside/other"
 mkdir -p four/metrics.csv
 refused "a folder of that name" 73 'metrics.csv' threads -c run.conf --run-dir four
 rm -r four

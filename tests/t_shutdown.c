@@ -32,7 +32,8 @@ START_TEST(a_doubt_gives_way)
 {
     struct failure f, found = {.rank = 1, .e = {E_DEVICE, "rank 1 exited"}};
     shutdown_phase(SHUTDOWN_STEP, NULL);
-    abort_request(0, E_DEVICE, "the connection broke");
+    abort_doubt("the connection broke");
+    ck_assert_int_eq(atomic_load(abort_code()), 0);
     if (_i) abort_event(ON_FOUND, &found);
     else abort_request(1, E_DEVICE, "the device is gone");
     abort_request(2, E_DATA, "later");

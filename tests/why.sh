@@ -71,5 +71,14 @@ check "then nothing is known" [ "$code" -eq 66 ]
 echo '{"status": "x"}' >stopped/why.json
 code=0; "$mpstagectl" why stopped >"$aside/out" 2>"$aside/err" || code=$?
 check "what is no such file is refused" [ "$code" -eq 65 ]
+printf '{"status": 69, "text": "a\\u001b[31mb", "rank": 1}' >stopped/why.json
+"$mpstagectl" why stopped >"$aside/why"
+check "its texts are printable" sh -c '! grep -q "$(printf "\033")" "$1"' sh "$aside/why"
+echo '{"status": 4294967365}' >stopped/why.json
+code=0; "$mpstagectl" why stopped >"$aside/out" 2>"$aside/err" || code=$?
+check "nor is a status that is none" [ "$code" -eq 65 ]
+cp lost/why.json stopped/why.json
+job 2 -c short.conf --run-dir stopped
+check "a start that is refused removes it" [ "$code" -eq 73 ] && [ ! -e stopped/why.json ]
 refused "what ends before the run directory leaves none" 78 'stages' threads -c short.conf --stages 99 --run-dir none
 tap_done

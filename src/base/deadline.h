@@ -20,7 +20,7 @@ enum deadline {
     DEADLINE_PROCESS_FAIL = 2500,
     DEADLINE_SCREEN = 500,             /* a suspended terminal gets so long to accept a line */
     DEADLINE_PRINT = 1000,             /* ... and printing may delay the end of a process so long */
-    DEADLINE_WHY = 500,                /* writing why.json may delay it so long */
+    DEADLINE_WHY = 150,                /* writing why.json may delay it so long */
     DEADLINE_EXIT = 2000,              /* ending the other processes may delay it so long */
     DEADLINE_READ = 1000,              /* mpirun gets so long to read rank 0's output, */
     DEADLINE_PASSED = 50,              /* ... and then so long to pass it on */
@@ -66,7 +66,8 @@ DEADLINE_BEFORE(DEADLINE_LISTEN + DEADLINE_ANSWER, DEADLINE_LOOP_FAIL,
                 "the orderly end after a failure comes before the scheduler's");
 DEADLINE_BEFORE(DEADLINE_LOOP_FAIL + DEADLINE_READ + DEADLINE_PASSED, DEADLINE_PROCESS_FAIL,
                 "the scheduler has ended the job before its process is ended without it");
-DEADLINE_BEFORE(DEADLINE_WHY, DEADLINE_PRINT, "a file is given up before the process that writes it");
+DEADLINE_BEFORE(DEADLINE_SCREEN + DEADLINE_WHY, DEADLINE_PRINT, "a file is given up before the process that writes it");
+DEADLINE_BEFORE(DEADLINE_PROCESS_STOP + DEADLINE_WHY, DEADLINE_PROMISED_STOP, "... also after SIGTERM");
 DEADLINE_BEFORE(DEADLINE_READ + DEADLINE_PASSED, DEADLINE_EXIT, "rank 0's output is read before its process ends");
 DEADLINE_BEFORE(DEADLINE_ENDED, DEADLINE_EXIT, "other ranks wait for mpirun before their processes end");
 DEADLINE_BEFORE(DEADLINE_SCREEN, DEADLINE_PRINT, "a line is given up before the process that prints it");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/launched.h"
+#include "cluster/heartbeat.h"
 #include "cluster/log.h"
 #include "cluster/terminal.h"
 #include "service/run.h"
@@ -19,7 +20,7 @@ static void out_of_memory(size_t bytes)
 {
     char line[80];
     snprintf(line, sizeof line, "out of memory: cannot allocate %zu byte%s", bytes, bytes == 1 ? "" : "s");
-    log_quiet(false);
+    if (!heartbeat_carries()) log_quiet(false);
     abort_request(FAILURE_NOBODY, E_INTERNAL, line);
     shutdown_end();
 }

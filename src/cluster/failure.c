@@ -55,13 +55,14 @@ int failure_read(const char *dir, struct failure *f, struct err *e)
     if (!bad) {
         o = json_loadb(t.s, t.n, 0, &wrong);
         const json_t *rank = json_object_get(o, "rank");
-        f->e.code = (int)json_integer_value(json_object_get(o, "status"));
-        if (rank) f->rank = (int32_t)json_integer_value(rank);
+        json_int_t status = json_integer_value(json_object_get(o, "status")), r = json_integer_value(rank);
+        f->e.code = status > 0 && status < 256 ? (int)status : 0;
+        if (rank && r >= 0 && r <= INT32_MAX) f->rank = (int32_t)r;
         f->step = (uint64_t)json_integer_value(json_object_get(o, "step"));
         text_take(f->host, sizeof f->host, o, "host");
         text_take(f->action, sizeof f->action, o, "action");
         text_take(f->e.text, sizeof f->e.text, o, "text");
-        if (f->e.code <= 0 || f->e.code > 255) bad = err_set(e, E_DATA, "%s: no status", path.s);
+        if (!f->e.code) bad = err_set(e, E_DATA, "%s: no status", path.s);
     }
     json_decref(o);
     text_free(&path);

@@ -89,7 +89,7 @@ void heartbeat_locate(int rank, struct failure *f)
     else gethostname(f->host, sizeof f->host - 1);
     if (known && !here) beat = heartbeat.ranks[rank].beat;
     else if (known) beat_take(&heartbeat.beat[rank], shutdown_doing(), &beat);
-    if (beat.state & BEAT_IN) f->step = beat.step;
+    if ((beat.state & (BEAT_IN | BEAT_EVALUATES)) == BEAT_IN) f->step = beat.step;
     if (known) beat_text(&beat, f->action);
     else if (shutdown_doing()) snprintf(f->action, sizeof f->action, "%s", shutdown_doing());
 }
@@ -152,6 +152,13 @@ static void wake_first(void)
     if (heartbeat.who[0].host_rank != heartbeat.who[heartbeat.me].host_rank ||
         kill(heartbeat.who[0].pid, SIGCONT)) return;
     nanosleep(&(struct timespec){.tv_nsec = DEADLINE_ANSWER * 1000000L}, NULL);
+}
+
+bool heartbeat_threaded(void) { return heartbeat.threads; }
+
+bool heartbeat_carries(void)
+{
+    return atomic_load(&heartbeat.on) && !heartbeat.threads && heartbeat.me != 0 && !heartbeat.line[0].gone;
 }
 
 void heartbeat_bye(const struct failure *f)

@@ -40,6 +40,9 @@ int heartbeat_where(int rank, struct err *e);
 /* Sets f to what this rank is doing, without an error. rank: of this process, FAILURE_NOBODY, or, on the heartbeat
  * thread, any. */
 void heartbeat_locate(int rank, struct failure *f);
+bool heartbeat_threaded(void);                            /* after heartbeat_threads */
+/* Whether rank 0's process will get this one's heartbeat_bye and print it. */
+bool heartbeat_carries(void);
 /* Announces that this process ends and that its exit is no failure. Any thread. f: why it ends; NULL: its work is
  * done. */
 void heartbeat_bye(const struct failure *f);

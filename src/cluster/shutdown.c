@@ -23,9 +23,9 @@ typedef void ender(void *ctx, const struct failure *f, bool self);
 static struct {
     atomic_int word, signal, phase;
     atomic_int state;                                     /* enum shutdown_state */
-    _Atomic uint64_t since;                               /* when the abort code was set; 0: not set */
+    _Atomic uint64_t since;                               /* when the first failure came; 0: none */
     _Atomic(const char *) doing;                          /* NULL: the phase's name */
-    sem_t came;                                           /* posted when the abort code is set */
+    sem_t came;                                           /* posted then */
     bool runs;
     pid_t launcher;                                       /* 0: none */
     atomic_bool trains;                                   /* then saved is valid */
@@ -97,12 +97,17 @@ static bool launcher_gone(int number)
     return number == orphaned() || (ending.launcher && getppid() != ending.launcher);
 }
 
-static void word_set(int code)
+static void clock_start(void)
 {
     uint64_t never = 0;
+    if (atomic_compare_exchange_strong(&ending.since, &never, clock_ns())) sem_post(&ending.came);
+}
+
+static void word_set(int code)
+{
     int none = 0;
-    atomic_compare_exchange_strong(&ending.since, &never, clock_ns());
-    if (atomic_compare_exchange_strong(&ending.word, &none, code)) sem_post(&ending.came);
+    atomic_compare_exchange_strong(&ending.word, &none, code);
+    clock_start();
 }
 
 enum shutdown_action abort_event(enum shutdown_event on, const struct failure *f)
@@ -113,6 +118,7 @@ enum shutdown_action abort_event(enum shutdown_event on, const struct failure *f
     if (ends || what == DO_DOUBT) ending.first = *f;
     pthread_mutex_unlock(&ending.lock);
     if (ends) word_set(f->e.code);
+    if (what == DO_DOUBT) clock_start();
     return what;
 }
 
@@ -121,14 +127,25 @@ void abort_report(const struct failure *f)
     abort_event(f->e.code == E_STOPPED ? ON_STOP : ON_CAUSE, f);
 }
 
-void abort_request(int rank, int code, const char *text)
+static struct failure failure_here(int rank, int code, const char *text)
 {
     struct failure f;
     heartbeat_locate(rank, &f);
     err_set(&f.e, code ? code : E_INTERNAL, "%s", text);
     if (rank >= 0) heartbeat_where(rank, &f.e);
-    if (rank == 0 && code == E_DEVICE) abort_event(ON_LINK, &f);
-    else abort_report(&f);
+    return f;
+}
+
+void abort_request(int rank, int code, const char *text)
+{
+    struct failure f = failure_here(rank, code, text);
+    abort_report(&f);
+}
+
+void abort_doubt(const char *text)
+{
+    struct failure f = failure_here(0, E_DEVICE, text);
+    abort_event(ON_LINK, &f);
 }
 
 void shutdown_saved(uint64_t step)
@@ -199,11 +216,10 @@ void shutdown_end_by(void (*end)(void *ctx, const struct failure *f, bool self),
     atomic_store(&ending.end, end);
 }
 
-void shutdown_run(const char *dir, bool first)
+void shutdown_run(const char *dir)
 {
     snprintf(ending.shown, sizeof ending.shown, "%s", dir);
     ending.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (first) unlinkat(ending.dir, FAILURE_FILE, 0);
 }
 
 static void *why_write(void *failure)
@@ -357,6 +373,7 @@ void shutdown_launched(void)
 
 void shutdown_let_kill(void)
 {
+    if (heartbeat_threaded()) return;
     signal(SIGTERM, SIG_DFL);
     signal(orphaned(), SIG_DFL);
 }

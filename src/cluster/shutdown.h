@@ -22,15 +22,18 @@ void shutdown_ignore(void);
 /* Declares that this process has a launcher. Open MPI 5.0's launcher leaves its ranks running when it is killed. The
  * ranks then end with the status of a lost device, within the time that SIGTERM takes. */
 void shutdown_launched(void);
-/* From now on SIGTERM kills this process, because it has nothing left to do. */
+/* From now on SIGTERM kills this process, because it has nothing left to do; unless its ranks are threads. */
 void shutdown_let_kill(void);
 
 /* ---- the failure ------------------------------------------------------------------------------------------------- */
 atomic_int *abort_code(void);                             /* the abort code: 0 or an exit status */
-/* Ends the run because of this rank's failure; FAILURE_NOBODY: of no rank's. The only way to do so. Adds what the rank
+/* Ends the run because of this rank's failure; FAILURE_NOBODY: of no rank's. Adds what the rank
  * is doing, and its host where that may be the cause. The first cause counts; it replaces a stop and a doubt. */
 void abort_request(int rank, int code, const char *text);
-/* The same for a failure that another process reports. */
+/* Rank 0 failed with 69, which may be a consequence of another rank's failure. Does not set the abort code: that is due
+ * when rank 0 has listened for the cause. */
+void abort_doubt(const char *text);
+/* The same as abort_request for a failure that another process reports. */
 void abort_report(const struct failure *f);
 /* For the heartbeat thread and ranks that rank 0 tells: takes ON_FOUND, ON_ALONE, ON_TOLD or ON_CAUSE. Returns what is
  * left to do after the failure was stored: DO_SPREAD, DO_LEAD, or nothing. */
@@ -48,9 +51,8 @@ _Noreturn void shutdown_end(void);
 /* Sets how the job ends after that: end ends or informs the other processes. It may return. NULL: this process is all.
  * self: other processes got the same signal and end by themselves. */
 void shutdown_end_by(void (*end)(void *ctx, const struct failure *f, bool self), void *ctx);
-/* The run directory, for why.json. first: on rank 0, which removes an old one. Ranks that have no such folder write
- * none. */
-void shutdown_run(const char *dir, bool first);
+/* The run directory, for why.json. Ranks that have no such folder write none. */
+void shutdown_run(const char *dir);
 
 /* The step of the newest checkpoint of a run that trains; 0: none. The line about a signal names it. SHUTDOWN_UNNAMED:
  * the failure names it. */

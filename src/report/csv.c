@@ -54,7 +54,7 @@ static int row_write(struct csv *c, struct err *e)
     return bad;
 }
 
-/* Where the last row begins, and its step; the header has none. -1: it cannot be read. */
+/* Where the last row begins, and its step; UINT64_MAX: it is no row. -1: it cannot be read. */
 static int last_row(const struct csv *c, off_t *at, uint64_t *step)
 {
     char piece[4097];
@@ -64,7 +64,7 @@ static int last_row(const struct csv *c, off_t *at, uint64_t *step)
     size_t from = n - 1;
     while (from > 0 && piece[from - 1] != '\n') from--;
     *at = (off_t)(c->file.size - n + from);
-    *step = strtoull(piece + from, NULL, 10);
+    *step = piece[from] >= '0' && piece[from] <= '9' ? strtoull(piece + from, NULL, 10) : UINT64_MAX;
     return 0;
 }
 
@@ -82,7 +82,7 @@ static int rows_cut(struct csv *c, uint64_t step, struct err *e)
     return bad ? err_set(e, E_IO, "%s: %s", c->file.path, strerror(errno)) : 0;
 }
 
-/* After rows_cut: the file goes on only with the columns that it has. */
+/* The file goes on only with the columns that it has. */
 static int header_check(struct csv *c, struct err *e)
 {
     char had[4096];
@@ -101,7 +101,7 @@ static int csv_open(const struct report_run *q, void **self, struct err *e)
     header_add(c, &c->row);
     if (out_records_append(&c->file, q->dir->fd, q->dir->path, file_name, &had, e)) return -1;
     if (!c->file.size) return row_write(c, e);
-    return rows_cut(c, q->from ? q->from->step : 0, e) || header_check(c, e) ? -1 : 0;
+    return header_check(c, e) || rows_cut(c, q->from ? q->from->step : 0, e) ? -1 : 0;
 }
 
 static int csv_on(void *self, const struct event *ev, struct err *e)

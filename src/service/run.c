@@ -119,7 +119,7 @@ static int run(struct run_rank *r, struct err *e)
 /* The configuration, if it was read before there were ranks; rank 0 takes both. */
 struct run_early { struct text file; struct conf *conf; };
 
-/* One rank from start to end. Returns the rank's exit status. */
+/* One rank from start to end. Returns 0; after a failure rank 0's thread, or each process, does not return. */
 static int rank_run(const struct opts *o, struct world *w, struct run_early *early)
 {
     struct run_rank r = {.http = -1};
@@ -135,8 +135,7 @@ static int rank_run(const struct opts *o, struct world *w, struct run_early *ear
     if (w->rank == 0 && o->mode == MODE_RUN) notify_open(NULL);
     int bad = run(&r, &e);
     setup_progress_end(b->ready);
-    if (bad && !w->one_process) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
-    if (bad && w->rank == 0) log_error(e.code, e.text);
+    if (bad && (!w->one_process || w->rank == 0)) abort_request(FAILURE_NOBODY, e.code, e.text), shutdown_end();
     setup_close(b);
     if (r.http >= 0) close(r.http);
     return e.code;

@@ -301,7 +301,8 @@ void coordinator_fail(struct control *s, struct err *e)
 {
     struct abort_order m = {.o.kind = ORDER_ABORT};
     struct err none = {0};
-    abort_request(0, e->code, e->text);
+    if (e->code == E_DEVICE) abort_doubt(e->text);
+    else abort_request(0, e->code, e->text);
     if (shutdown_leave() != DO_TELL) return;
     listen_for(s, shutdown_now().listen, INT_MAX);
     int ms = shutdown_now().answer;

@@ -237,7 +237,7 @@ int assign_folder(struct setup *b, struct err *e)
     struct world *w = b->world;
     (void)e;
     if (w->one_process) return 0;
-    if (w->rank != 0) shutdown_run(b->conf->run.directory, false);
+    if (w->rank != 0) shutdown_run(b->conf->run.directory);
     if (b->conf->run.evaluate) return 0;
     int missing = w->rank && w->host != 0 && access(b->conf->run.directory, F_OK) ? w->rank : w->size;
     int lowest = w->min(w, missing);

@@ -84,7 +84,9 @@ static int phase_refuse(struct setup *b, struct err *e)
     const struct conf *c = b->conf;
     bool profiles = b->opts->mode == MODE_PROFILE;
     enum rundir_use use = profiles ? RUNDIR_PROFILE : c->run.evaluate ? RUNDIR_EVALUATE : RUNDIR_TRAIN;
-    if (b->world->rank == 0 && (rundir_check(&b->dir, c, use, e) || rundir_spares(&b->dir, c, e))) return -1;
+    int bad = b->world->rank == 0 && rundir_check(&b->dir, c, use, e);
+    if (b->dir.lock >= 0 && !profiles) unlinkat(b->dir.fd, FAILURE_FILE, 0);   /* of an earlier start */
+    if (bad || (b->world->rank == 0 && rundir_spares(&b->dir, c, e))) return -1;
     if (b->world->rank == 0 && output_paths_check(profiles ? NULL : &b->files, c, e)) return -1;
     if (b->world->rank == 0 && !profiles && reporters_check(reporter_list, &b->dir, c, e)) return -1;
     if (b->world->rank == 0 && !profiles && b->service->take(b->service->ctx, c, e)) return -1;
@@ -199,12 +201,18 @@ static int phase_connect(struct setup *b, struct err *e) { return exec_connect(b
 static int phase_peak(struct setup *b, struct err *e)
 {
     struct world *w = b->world;
-    double *peak = mem_alloc((size_t)w->size * sizeof *peak);
     (void)e;
+    if (b->conf->run.evaluate) return 0;
+    double *peak = mem_alloc((size_t)w->size * sizeof *peak);
     w->min(w, 0);
     peak[w->rank] = exec_peak(b->exec);
     w->allgather(w, peak, sizeof *peak);
-    for (int i = 0; i < w->size; i++) b->peak += peak[i];
+    bool all = true;
+    for (int i = 0; i < w->size; i++) {
+        all &= peak[i] > 0;
+        b->peak += peak[i];
+    }
+    if (!all) b->peak = 0;
     free(peak);
     return 0;
 }
@@ -233,7 +241,6 @@ static int create(struct setup *b, struct err *e)
     b->coordinator.files = &b->files;
     if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
-    shutdown_run(b->dir.path, true);
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
     if (resume_rates(b, e)) return -1;
     if (!b->conf->run.evaluate && class_file_write(&b->dir, b->job.data[DS_TRAIN], e)) return -1;
@@ -252,7 +259,11 @@ static int create(struct setup *b, struct err *e)
 /* Creates files, after everything that was given has been checked. */
 static int phase_create(struct setup *b, struct err *e)
 {
-    if (b->world->rank != 0 || !create(b, e)) return 0;
+    if (b->world->rank != 0) return 0;
+    if (!create(b, e)) {
+        shutdown_run(b->dir.path);
+        return 0;
+    }
     reporters_undo(b->reporters, b->dir.fd);
     rundir_undo(&b->dir);
     return -1;

@@ -98,10 +98,10 @@ void worker_fail(struct control *s, struct err *e)
     enum shutdown_action what = shutdown_leave();
     abort_failure(&r.f);
     heartbeat_bye(&r.f);
-    shutdown_let_kill();
     bool sent = !s->tp->ops->send_msg(s->tp, 0, CONTROL_REPORT, &r, sizeof r, &none);
     if (sent && what == DO_TELL) order_await(s, shutdown_now().order, &r.f);
     else if (sent) s->tp->ops->progress(s->tp, &none);
+    shutdown_let_kill();
     *e = r.f.e;
 }
 
