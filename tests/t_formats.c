@@ -278,13 +278,13 @@ START_TEST(kernels_see_stored_values)
         "r = relu(a)\nb = conv(r) channels=64 kernel=2 stride=2\nc = conv_transpose(b) channels=32 kernel=2 stride=2\n"
         "d = conv(c) channels=32 kernel=3 padding=1\ne = global_avg_pool(d)\nf = flatten(e)\n"
         "g = linear(f) features=5\nloss = softmax_cross_entropy(g, labels)\noutput g\nloss loss\n";
-    const char *backend = backends[_i / 3];
-    const enum dtype type = types[_i % 3];
+    const char *backend = backends[_i / N_OF(types)];
+    const enum dtype type = types[_i % N_OF(types)];
     int stored = 0;
     for (int i = 0; i < OP_GRAPH_CONVS; i++) stored += graph_compare(op_graph_chain(op_graph_convs[i]), backend, type);
     stored += graph_compare(rig_graph(rig_small_resnet), backend, type);
     stored += graph_compare(rig_graph(rig_tied), backend, type);
-    if (_i / 3) stored += graph_compare(rig_graph(volume), backend, type);   /* for blocks of channels */
+    if (_i / N_OF(types)) stored += graph_compare(rig_graph(volume), backend, type);   /* for blocks of channels */
     ck_assert_int_gt(stored, 25);
 }
 END_TEST
@@ -366,7 +366,7 @@ int main(void)
     tcase_add_test(t, codes_of_rows);
     tcase_add_test(t, codes_in_blocks);
     tcase_add_test(t, too_large_is_found);
-    tcase_add_loop_test(t, kernels_see_stored_values, 0, 6);
+    tcase_add_loop_test(t, kernels_see_stored_values, 0, N_OF(backends) * N_OF(types));
     tcase_add_test(t, tokens_as_rows);
     tcase_add_test(t, gpus_do_not_store_them);
     return suite_run("formats", CK_FORK, t);
