@@ -27,8 +27,8 @@ void shutdown_let_kill(void);
 
 /* ---- the failure ------------------------------------------------------------------------------------------------- */
 atomic_int *abort_code(void);                             /* the abort code: 0 or an exit status */
-/* Ends the run because of this rank's failure; FAILURE_NOBODY: of no rank's. Adds what the rank
- * is doing, and its host where that may be the cause. The first cause counts; it replaces a stop and a doubt. */
+/* Ends the run because of this rank's failure; FAILURE_NOBODY: of no rank's. Adds what the rank is doing, and its host
+ * where that may be the cause. The first cause counts; it replaces a stop and a doubt. */
 void abort_request(int rank, int code, const char *text);
 /* Rank 0 failed with 69, which may be a consequence of another rank's failure. Does not set the abort code: that is due
  * when rank 0 has listened for the cause. */
