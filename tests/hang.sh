@@ -179,7 +179,7 @@ holds() {
 if command -v python3 >/dev/null; then
     begin 0 -c toy.conf; until_true in_step
     holds "one of two ranks in a process, its thread held" "$(thread_of $pid mpstaged:1)" \
-        "^mpstaged: rank 1 is not responding: (stage 1, .* of step [0-9]+|between two steps), for "
+        "^mpstaged: rank 1 is not responding: (.* of step [0-9]+|between two steps), for "
     # Its process still says that it is there.
     begin 2 -c toy.conf; until_true in_step
     thread=$(rank_pid 1)

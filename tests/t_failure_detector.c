@@ -331,7 +331,7 @@ START_TEST(beats_have_texts)
     t.where = exec_where(ACT_RF, 65535, 1000000, 1);
     ck_assert_str_eq(beat_text(&t, text), "stage 65535, receiving of micro-batch 1000000 of evaluation batch 17");
     t.where = 0;
-    ck_assert_str_eq(beat_text(&t, text), "between actions of evaluation batch 17");
+    ck_assert_str_eq(beat_text(&t, text), "before the first action of evaluation batch 17");
     atomic_store(&b.state, 0);
     beat_take(&b, "reading data", &t);
     ck_assert_str_eq(beat_text(&t, text), "reading data");

@@ -36,7 +36,7 @@ static const char *op_text(int op)
 static void where_text(uint64_t where, char buf[64])
 {
     int op = exec_where_op(where), stage = exec_where_stage(where), mb = exec_where_mb(where), n = exec_where_n(where);
-    if (op < 0 || op >= ACT_COUNT) snprintf(buf, 64, "between actions");
+    if (op < 0 || op >= ACT_COUNT) snprintf(buf, 64, "before the first action");
     else if (n == 0) snprintf(buf, 64, "stage %d, %s", stage, op_text(op));
     else if (n == 1) snprintf(buf, 64, "stage %d, %s of micro-batch %d", stage, op_text(op), mb);
     else snprintf(buf, 64, "stage %d, %s of micro-batches %d to %d", stage, op_text(op), mb, mb + n - 1);
