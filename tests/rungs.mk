@@ -19,14 +19,15 @@ check-quick: export RIG_CASES = few
 check-quick: all
 	+@$(call run_rung,$(filter $(slowest_tests),$(check_PROGRAMS) $(quick_tests)) \
 	  $(filter-out $(slowest_tests),$(check_PROGRAMS) $(quick_tests)))
-# check-all: all scripts, as CI has them. check-faults: those that do harm to runs and files.
+# check-all: all scripts but long_tests, as CI has them. check-faults: those that do harm to runs and files.
 check-all: all
-	+@$(call run_rung,$(slowest_tests) $(filter-out $(slowest_tests),$(script_tests) $(check_PROGRAMS)))
+	+@$(call run_rung,$(filter-out $(long_tests),$(slowest_tests)) \
+	  $(filter-out $(slowest_tests) $(long_tests),$(script_tests) $(check_PROGRAMS)))
 check-faults: all
 	+@$(call run_rung,$(filter $(slowest_tests),$(fault_tests)) $(filter-out $(slowest_tests),$(fault_tests)))
-# check-cases: tests that have more cases than the other rungs try, which is what check-long calls with LONG.
+# check-cases: tests that have more cases than the other rungs try, and long_tests; check-long calls it with LONG.
 has_cases = \$$\{LONG|\$$\(cases |getenv\("LONG"\)|rig_cases|cases_of|suite_loop|WAYS_STEP|STAGES_STEP
 many_cases = $(shell cd $(srcdir) && grep -lE '$(has_cases)' tests/t_*.c $(script_tests))
 check-cases: all
-	+@$(call run_rung,$(filter $(script_tests) $(check_PROGRAMS),$(many_cases:.c=)))
+	+@$(call run_rung,$(sort $(long_tests) $(filter $(script_tests) $(check_PROGRAMS),$(many_cases:.c=))))
 .PHONY: check-quick check-all check-faults check-cases
