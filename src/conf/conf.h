@@ -42,6 +42,12 @@ struct conf {
         int64_t classes;
         double dropout;                                 /* mlp */
         bool zero_init_residual, small_stem;
+        /* decoders (model/decoder.h): a folder or file of Hugging Face instead of a network; or sizes, 0: unset */
+        const char *folder, *config;
+        int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;
+        int64_t num_key_value_heads, head_dim, max_position_embeddings;
+        double rms_norm_eps, rope_theta;
+        enum tie_word tie_word_embeddings;
     } model;
     struct {
         enum data_source source; enum label_kind labels;
@@ -56,6 +62,8 @@ struct conf {
         struct conf_reals spacing; struct conf_ints size;
         enum intensity intensity; enum axes_order axes;
         struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
+        struct conf_texts train_tokens, test_tokens;    /* files; tokens: */
+        enum token_type token_type; enum documents documents; int64_t end_token;
         double validation;                              /* fraction of the training samples reserved for testing */
         /* samples: number of synthetic samples, or a limit for files (0: all) */
         int64_t channels, samples, test_samples, prefetch, workers;

@@ -1,5 +1,6 @@
 /* Expands file names: $NAME, ${NAME} and a leading ~/. */
 #include <ctype.h>
+#include <stdint.h>
 #include <string.h>
 #include "conf/lex.h"
 #include "conf/table.h"
@@ -65,9 +66,17 @@ static int home(struct text *t, char *(*get)(const char *name), struct err *e)
     return 0;
 }
 
-static int name_expand(struct conf *c, int i, char *(*get)(const char *name), struct err *e)
+struct opt_files opt_files_of(struct conf *c, int i)
 {
-    const char **value = (const char **)((char *)c + opt_table[i].offset);
+    void *at = (char *)c + opt_table[i].offset;
+    if (opt_table[i].type == OPT_FILE) return (struct opt_files){1, at};
+    struct conf_texts *list = at;
+    if (opt_table[i].files) return (struct opt_files){list->n, list->v};
+    return (struct opt_files){0, NULL};
+}
+
+static int name_expand(struct conf *c, int i, const char **value, char *(*get)(const char *name), struct err *e)
+{
     struct text t = {0};
     struct err own = {0};
     if (!strpbrk(*value, "$~")) return 0;
@@ -80,9 +89,8 @@ static int name_expand(struct conf *c, int i, char *(*get)(const char *name), st
 }
 
 /* A printed name has each $ doubled, and must then fit into one text of a file. This also applies to derived names. */
-static int length_check(const struct conf *c, int i, struct err *e)
+static int length_check(const struct conf *c, int i, const char *value, struct err *e)
 {
-    const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);
     size_t n = 0;
     for (const char *s = value; s && *s; s++) n += 1 + (*s == '$');
     if (n <= LEX_STRING_MAX) return 0;
@@ -93,9 +101,11 @@ static int length_check(const struct conf *c, int i, struct err *e)
 int conf_expand(struct conf *c, char *(*get)(const char *name), struct err *e)
 {
     for (int i = 0; opt_table[i].key; i++) {
-        if (opt_table[i].type != OPT_FILE || !opt_is_set(c, i)) continue;
+        if (!opt_is_set(c, i)) continue;
+        const struct opt_files f = opt_files_of(c, i);
         bool given = c->line[i] > 0 || c->line[i] == CONF_OVERRIDE;
-        if ((given && name_expand(c, i, get, e)) || length_check(c, i, e)) return -1;
+        for (int k = 0; k < f.n; k++)
+            if ((given && name_expand(c, i, &f.name[k], get, e)) || length_check(c, i, f.name[k], e)) return -1;
     }
     c->expanded = true;
     return 0;
@@ -105,9 +115,9 @@ void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, con
 {
     f(ctx, "", c->file);
     for (int i = 0; opt_table[i].key; i++) {
-        if (opt_table[i].type != OPT_FILE || opt_table[i].written) continue;
-        const char *file = *(const char *const *)((const char *)c + opt_table[i].offset);
-        if (file && *file) f(ctx, opt_table[i].key, file);
+        const struct opt_files files = opt_files_of((struct conf *)(uintptr_t)c, i);
+        for (int k = 0; k < files.n && !opt_table[i].written; k++)
+            if (files.name[k] && *files.name[k]) f(ctx, opt_table[i].key, files.name[k]);
     }
 }
 
@@ -116,9 +126,9 @@ void conf_inputs(const struct conf *c, void (*f)(void *ctx, const char *key, con
 void conf_files_give(const struct conf *c, struct text *out)
 {
     for (int i = 0; opt_table[i].key; i++) {
-        if (opt_table[i].type != OPT_FILE) continue;
-        const char *value = *(const char *const *)((const char *)c + opt_table[i].offset);
-        text_add_bytes(out, value ? value : "", value ? strlen(value) + 1 : 1);
+        const struct opt_files f = opt_files_of((struct conf *)(uintptr_t)c, i);
+        for (int k = 0; k < f.n; k++)
+            text_add_bytes(out, f.name[k] ? f.name[k] : "", f.name[k] ? strlen(f.name[k]) + 1 : 1);
     }
 }
 
@@ -126,10 +136,9 @@ void conf_files_take(struct conf *c, const struct text *names)
 {
     const char *s = names->s, *end = s + names->n;
     for (int i = 0; opt_table[i].key && s < end; i++) {
-        if (opt_table[i].type != OPT_FILE) continue;
-        const char **value = (const char **)((char *)c + opt_table[i].offset);
-        *value = *s ? arena_strdup(c->mem, s) : NULL;
-        s += strlen(s) + 1;
+        const struct opt_files f = opt_files_of(c, i);
+        for (int k = 0; k < f.n && s < end; k++, s += strlen(s) + 1)
+            f.name[k] = *s ? arena_strdup(c->mem, s) : NULL;
     }
     c->expanded = true;
 }

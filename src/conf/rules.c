@@ -85,7 +85,9 @@ static void drop_ineffective(struct conf *c)
     drop_overridden(c, "train.step_size", "train.milestones");
     drop_overridden(c, "train.warmup_steps", "train.warmup_epochs");
     drop_overridden(c, "train.warmup_epochs", "train.warmup_steps");
-    if (overrides(c, "model.network", "model.graph")) c->model.graph = NULL;
+    static const char *const origin[] = {"model.network", "model.graph", "model.folder", "model.config"};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) if (k != i) drop_overridden(c, origin[i], origin[k]);
     if (c->train.epochs && overrides(c, "train.epochs", "train.steps")) c->train.steps = 0;
     if (!conf_by_rows(c) && overrides(c, "pipeline.schedule", "pipeline.rows"))
         c->pipeline.rows = NULL;
@@ -93,15 +95,20 @@ static void drop_ineffective(struct conf *c)
 
 static int model_rules(struct conf *c, struct err *e)
 {
-    if (c->model.network && c->model.graph)
-        return conf_error(c, "model.graph", e, "model.network is set, too: use one of the two");
-    if (!c->model.network && !c->model.graph) return missing(c, e, "model.network (or model.graph)");
+    static const char *const origin[] = {"model.network", "model.graph", "model.folder", "model.config"};
+    const char *of = NULL;
+    for (size_t i = 0; i < sizeof origin / sizeof *origin; i++) {
+        if (!conf_differs(c, origin[i])) continue;
+        if (of) return conf_error(c, origin[i], e, "%s is set, too: use one of the two", of);
+        of = origin[i];
+    }
+    if (!of) return missing(c, e, "model.network (or model.graph, model.folder, model.config)");
     const char *extra = c->model.hidden.n ? "model.hidden" : c->model.dropout > 0 ? "model.dropout"
                       : c->model.zero_init_residual ? "model.zero_init_residual"
                       : c->model.small_stem ? "model.small_stem" : NULL;
     if (c->model.graph && extra)
         return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
-    if (c->model.network && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
+    if (!c->model.graph && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
     return 0;
 }
 

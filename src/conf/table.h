@@ -19,6 +19,7 @@ struct opt {
     const char *words, *why;                             /* why: why words after ! are not built */
     const char *text;                                    /* for the manual */
     bool written;                                        /* OPT_FILE: the run writes it and does not read it */
+    bool files;                                          /* OPT_TEXTS: a list of file names */
     bool bits;                                           /* decides the bits of a run: see conf_decides */
     const char *bits_of;                                 /* syntax of .of: decides bits only then */
     bool live;                                           /* may change during a run, by reload */
@@ -57,6 +58,9 @@ static inline bool opt_is_list(enum opt_type t)
 {
     return t == OPT_INTS || t == OPT_REALS || t == OPT_SIZES || t == OPT_TEXTS;
 }
+/* The file names of a row, set or not: one of OPT_FILE, those of a list of files; n 0: it has none. */
+struct opt_files { int n; const char **name; };
+struct opt_files opt_files_of(struct conf *c, int i);
 /* 78 if s is not UTF-8 or has control characters other than \n and \t */
 int opt_text_check(const char *s, struct err *e);
 /* Calls f with each word of a row, whether it is built, and arg. */

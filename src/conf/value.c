@@ -300,7 +300,16 @@ static void real_print(double x, struct text *out)
     text_add(out, "%s", s);
 }
 
-static void list_print(const struct opt *o, const void *at, struct text *out)
+/* Doubles each $ of an expanded name, because it no longer begins a variable. */
+static void file_print(const char *s, bool expanded, struct text *out)
+{
+    struct text t = {0};
+    for (; *s; s++) text_add(&t, expanded && *s == '$' ? "$%c" : "%c", *s);
+    opt_print_text(t.n ? t.s : "", out);
+    text_free(&t);
+}
+
+static void list_print(const struct opt *o, const void *at, bool expanded, struct text *out)
 {
     const struct conf_ints *ints = at;
     const struct conf_reals *reals = at;
@@ -309,20 +318,12 @@ static void list_print(const struct opt *o, const void *at, struct text *out)
     int n = whole ? ints->n : o->type == OPT_TEXTS ? texts->n : reals->n;
     for (int i = 0; i < n; i++) {
         text_add(out, "%s", i ? ", " : "{");
-        if (o->type == OPT_TEXTS) opt_print_text(texts->v[i], out);
+        if (o->files) file_print(texts->v[i], expanded, out);
+        else if (o->type == OPT_TEXTS) opt_print_text(texts->v[i], out);
         else if (whole) text_add(out, "%lld", (long long)ints->v[i]);
         else real_print(reals->v[i], out);
     }
     text_add(out, "}");
-}
-
-/* Doubles each $ of an expanded name, because it no longer begins a variable. */
-static void file_print(const char *s, bool expanded, struct text *out)
-{
-    struct text t = {0};
-    for (; *s; s++) text_add(&t, expanded && *s == '$' ? "$%c" : "%c", *s);
-    opt_print_text(t.n ? t.s : "", out);
-    text_free(&t);
 }
 
 static void enum_print(const struct opt *o, int value, struct text *out)
@@ -361,6 +362,6 @@ void opt_print(const struct conf *c, int i, struct text *out)
     case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case OPT_REAL: real_print(*(const double *)at, out); break;
     case OPT_BOOL: text_add(out, "%s", *(const bool *)at ? "yes" : "no"); break;
-    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS: list_print(&opt_table[i], at, out); break;
+    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS: list_print(&opt_table[i], at, c->expanded, out); break;
     }
 }

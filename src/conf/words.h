@@ -25,6 +25,9 @@
 #define WORDS_NORM_STATS(X) X(STATS_MICRO, "micro") X(STATS_DEFERRED, "deferred") X(STATS_FROZEN, "frozen")
 #define WORDS_BACKWARD(X) X(BACKWARD_AUTO, "auto") X(BACKWARD_JOINED, "joined") X(BACKWARD_SPLIT, "split")
 #define WORDS_PRECISION(X) X(WANT_FP32, "fp32") X(WANT_TF32, "tf32") X(WANT_BF16, "bf16")
+#define WORDS_TOKEN_TYPE(X) X(TOKEN_AUTO, "auto") X(TOKEN_U8, "u8") X(TOKEN_U16, "u16") X(TOKEN_U32, "u32")
+#define WORDS_DOCUMENTS(X) X(DOCUMENTS_JOINED, "joined") X(DOCUMENTS_APART, "apart")
+#define WORDS_TIE(X) X(TIE_YES, "yes") X(TIE_NO, "no")
 #define WORDS_COUNT_BYTES(X) X(COUNT_TRAINING, "training") X(COUNT_WEIGHTS, "weights")
 
 #define WORD_VALUE(value, word) value,
@@ -45,6 +48,9 @@ WORDS_ENUM(schedule_by, WORDS_SCHEDULE_BY);
 WORDS_ENUM(recompute_mode, WORDS_RECOMPUTE);
 WORDS_ENUM(reduce_by, WORDS_REDUCE);
 WORDS_ENUM(stored_type, WORDS_STORED_TYPE);
+WORDS_ENUM(tie_word, WORDS_TIE);
+WORDS_ENUM(token_type, WORDS_TOKEN_TYPE);
+WORDS_ENUM(documents, WORDS_DOCUMENTS);
 WORDS_ENUM(count_bytes, WORDS_COUNT_BYTES);
 WORDS_ENUM(loss_word, WORDS_LOSS);
 WORDS_ENUM(norm_stats, WORDS_NORM_STATS);                /* of batch norm */

@@ -29,15 +29,22 @@ static const char *fields_text(const struct field *f, int n, char out[300])
     return out;
 }
 
-static struct ds_want want_of(const struct graph *g)
+static bool is_positions(const struct tensor *t, enum role role)
+{
+    return role == ROLE_SAMPLE && t->type == I32 && !strcmp(t->name, "positions");
+}
+
+/* positions: also an input of that name. */
+static struct ds_want want_of(const struct graph *g, bool positions)
 {
     struct ds_want want = {0};
     for (int i = 0; i < g->n_inputs; i++) {
         const struct tensor *t = &g->tensor[g->input[i].tensor];
-        if (!t->n_readers) continue;
+        if (!t->n_readers || (!positions && is_positions(t, g->input[i].role))) continue;
         want.input[want.n] = i;
         want.field[want.n++] = (struct field){t->name, g->input[i].role, t->type, t->shape,
-                                              graph_input_range(g, g->input[i].tensor)};
+                                              graph_input_range(g, g->input[i].tensor),
+                                              graph_input_ignored(g, g->input[i].tensor)};
     }
     return want;
 }
@@ -58,9 +65,22 @@ static int field_find(const struct ds *d, const struct ds_want *want, const stru
     return -1;
 }
 
+/* Adds positions to a data set without them, and the weight of samples to one whose labels all count. */
+static void fields_add(struct ds *d, const struct graph *g)
+{
+    for (int i = 0; i < g->n_inputs; i++) {
+        const struct tensor *t = &g->tensor[g->input[i].tensor];
+        if (graph_input_ignored(g, g->input[i].tensor)) d->labels = (double)shape_count(&t->shape);
+        if (d->kind->positions || !t->n_readers || !is_positions(t, g->input[i].role)) continue;
+        if (!d->positions) d->positions = ++d->n_fields;
+        d->of[i] = d->positions - 1;
+        d->field[d->of[i]] = (struct field){t->name, ROLE_SAMPLE, I32, t->shape, 0, 0};
+    }
+}
+
 int ds_match(struct ds *d, const struct graph *g, struct err *e)
 {
-    const struct ds_want want = want_of(g);
+    const struct ds_want want = want_of(g, d->kind->positions);
     char wants[300], has[300];
     for (int i = 0; i < want.n; i++) {
         const struct field *w = &want.field[i];
@@ -71,6 +91,7 @@ int ds_match(struct ds *d, const struct graph *g, struct err *e)
         return err_set(e, E_CONF, "the graph's %s %s, samples have %s", w->role == ROLE_SAMPLE ? "input" : "labels",
                        fields_text(w, 1, wants), fields_text(d->field, d->n_fields, has));
     }
+    fields_add(d, g);
     return 0;
 }
 
@@ -82,9 +103,9 @@ const struct ds_kind *ds_kind_of(const struct conf *c)
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e)
 {
     *out = NULL;
-    const struct ds_want want = want_of(g);
     const struct ds_kind *k = ds_kind_of(c);
     if (!k) return conf_error(c, "data.source", e, "data.source is missing");
+    const struct ds_want want = want_of(g, k->positions);
     if ((c->data.validation > 0 ? validation_open(k, c, part, &want, out, e) : k->open(c, part, &want, out, e)))
         return -1;
     struct err fit = {0};
@@ -99,13 +120,18 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
 
 int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e)
 {
+    if (d->positions && at->field == d->positions - 1) {
+        const int64_t n = shape_count(&d->field[at->field].shape);
+        for (int64_t i = 0; i < n; i++) ((int32_t *)out)[i] = (int32_t)i;
+        return 0;
+    }
     return d->mix ? mix_read(d->mix, d, at, out, e) : d->kind->read(d, at->sample, at->visit, at->field, out, e);
 }
 
 void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum)
 {
     uint64_t other;
-    if (!d->kind->damage) return;
+    if (!d->kind->damage || (d->positions && at->field == d->positions - 1)) return;
     d->kind->damage(d, at->sample, at->field, sum);
     if (d->mix && mix_other(d->mix, at, &other)) d->kind->damage(d, other, at->field, sum);
 }
@@ -131,6 +157,7 @@ int ds_pair_of(const struct conf *c, const struct ds_want *want, bool integers, 
             p->target = f->shape;
             p->target_type = f->type;
             p->classes = f->range;
+            p->ignored = f->ignored;
             p->has_target = true;
             fits = f->type == F32 || (f->type == I64 && !f->shape.n) || (integers && ds_pair_has_map(p));
         }
@@ -153,7 +180,8 @@ void ds_pair_fields(struct ds *d, const struct ds_pair *p)
 {
     d->n_fields = p->has_target ? 2 : 1;
     d->field[PAIR_INPUT] = (struct field){"input", ROLE_SAMPLE, p->input_type, p->input, p->range};
-    d->field[PAIR_TARGET] = (struct field){"labels", ROLE_TARGET, p->target_type, p->target, p->classes};
+    d->field[PAIR_TARGET] =
+        (struct field){"labels", ROLE_TARGET, p->target_type, p->target, p->classes, p->ignored};
 }
 
 void ds_close(struct ds *d)
@@ -166,7 +194,7 @@ void ds_close(struct ds *d)
 double ds_weight(const struct ds *d, const int64_t *id, int n)
 {
     double sum = 0;
-    if (!d || !d->kind->weight) return n;
+    if (!d || !d->kind->weight) return d && d->labels > 0 ? n * d->labels : n;
     for (int i = 0; i < n; i++) sum += d->kind->weight(d, (uint64_t)id[i]);
     return sum;
 }

@@ -17,8 +17,10 @@ struct ds;
 enum ds_part { DS_TRAIN, DS_TEST };
 
 /* A field of a sample: row-major, channels first. range: integers are 0 to range - 1, and read refuses others (65); 0:
- * any. */
-struct field { const char *name; enum role role; enum dtype type; struct shape shape; int64_t range; };
+ * any. ignored: of labels, one more value that is permitted, below 0, and does not count; 0: none. */
+struct field {
+    const char *name; enum role role; enum dtype type; struct shape shape; int64_t range, ignored;
+};
 
 /* What the model takes: one field per graph input that is read, in their order. input: the number of that graph
  * input. */
@@ -42,7 +44,7 @@ struct ds_kind {
     /* The weight of a sample in means over a batch or a test set, such as its valid voxels or tokens. It is finite, at
      * least 0, and known without waiting, in any thread. NULL: each counts 1. Rank 0 adds up a batch's weights before
      * its first backward pass. A loss does not see single weights: its numerators and denominators are sums over the
-     * elements it counts. */
+     * elements it counts. NULL for a loss that counts labels (op_kind.ignored): all labels count. */
     double (*weight)(const struct ds *d, uint64_t sample);
     /* Called before the first read if samples will be read repeatedly, faster than they can be made: caches what fits.
      * NULL: reading is fast. */
@@ -63,6 +65,7 @@ struct ds_kind {
     /* Upper bound of bytes that each reading thread keeps for its next sample. 0: almost none, or known only from the
      * files (struct ds). */
     size_t kept;
+    bool positions;                                      /* it has the field "positions" (ds_match) */
     /* Bytes of file data cached now, for all threads. NULL: none. Any thread. */
     size_t (*held)(const struct ds *d);
     void (*close)(struct ds *d);
@@ -86,13 +89,16 @@ struct ds {
     bool unit, endless;
     size_t each, shared;
     const char *warning;
+    double labels;                                       /* that count in each sample without `weight`; 0: it weighs 1 */
+    int positions;                                       /* 1 + the field that ds_match has added; 0: none */
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
 const struct ds_kind *ds_kind_of(const struct conf *c);  /* of data.source; NULL: unset */
 /* Opens data.source. Each graph input that is read gets the field of its name. If it is the only such input of its
  * role, it gets the only field of that role. 78 if none matches, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
-/* Matches the fields of a data set that was not opened by ds_open. */
+/* Matches the fields of a data set that was not opened by ds_open. If a graph reads "positions" (I32) and the format has
+ * none, they are 0, 1, 2 ... */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
 /* A field of a sample as the network receives it. Any thread. */

@@ -13,7 +13,7 @@ struct ds_pair {
     struct shape input, target;
     enum dtype target_type;
     bool has_target;
-    int64_t classes;
+    int64_t classes, ignored;                            /* of the target, as in struct field */
     enum dtype input_type;
     int64_t range;                                       /* of an integer input, as in struct field */
 };

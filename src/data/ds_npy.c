@@ -17,6 +17,7 @@ struct npy_pair {
     struct ds_norm norm;
     uint64_t count;
     int64_t classes, *label;                             /* label: NULL for targets */
+    uint32_t *valid;                                     /* of each sample, the labels that count; NULL: all */
     struct augment *augment;
     float *pixel;                                        /* for pictures: per channel, the values of bytes */
     struct shape stored;                                 /* of a sample in the file */
@@ -30,6 +31,7 @@ static void pair_close(struct ds *ds)
     npy_close(&d->images);
     npy_close(&d->labels);
     free(d->label);
+    free(d->valid);
     augment_free(d->augment);
     canvas_pool_end(&d->canvases);
     arena_free(d->mem);
@@ -194,6 +196,21 @@ static const char *class_hint(bool whole, const struct shape *s, int64_t classes
     return !whole && !s->n ? ": y.astype('int64') converts these" : "";
 }
 
+static int valid_count(struct npy_pair *d, struct err *e)
+{
+    const struct npy *f = &d->labels;
+    const uint64_t n = (uint64_t)f->shape.d[0], m = (uint64_t)shape_count(&d->want.target);
+    int64_t *piece = mem_alloc(size_mul(m, sizeof *piece));
+    int bad = 0;
+    d->valid = mem_alloc(size_mul(n + 1, sizeof *d->valid));
+    for (uint64_t i = 0; i < n && !bad; i++) {
+        bad = npy_read_integers(f, i * m, m, piece, e);
+        for (uint64_t k = 0; k < m && !bad; k++) d->valid[i] += piece[k] != d->want.ignored;
+    }
+    free(piece);
+    return bad;
+}
+
 static int labels_open(struct npy_pair *d, const char *path, struct err *e)
 {
     char have[96], want[96];
@@ -204,7 +221,7 @@ static int labels_open(struct npy_pair *d, const char *path, struct err *e)
         return err_set(e, E_DATA, "%s: offset 10: %lld labels for the %lld images of %s", path,
                        f->shape.n ? (long long)f->shape.d[0] : 0, (long long)d->images.shape.d[0], d->images.path);
     bool map = ds_pair_has_map(&d->want), whole = f->type != NPY_F4 && f->type != NPY_F8;
-    if (map && whole && shape_equal(&s, &d->want.target)) return 0;
+    if (map && whole && shape_equal(&s, &d->want.target)) return d->want.ignored ? valid_count(d, e) : 0;
     if (map)
         return err_set(e, E_DATA, "%s: offset 10: %s labels of shape %s, the model takes whole numbers of shape %s",
                        path, npy_type_name(f->type), shape_text(&s, have), shape_text(&d->want.target, want));
@@ -250,6 +267,12 @@ static int64_t pair_class(const struct ds *ds, uint64_t sample)
 {
     const struct npy_pair *d = (const struct npy_pair *)ds;
     return d->label ? d->label[sample] : -1;
+}
+
+static double pair_weight(const struct ds *ds, uint64_t sample)
+{
+    const struct npy_pair *d = (const struct npy_pair *)ds;
+    return d->valid ? d->valid[sample] : 1;
 }
 
 static uint64_t pair_count(const struct ds *ds) { return ((const struct npy_pair *)ds)->count; }
@@ -318,7 +341,7 @@ static int sample_make(struct npy_pair *d, struct augment_key k, float *x, struc
 }
 
 /* Integers of a sample; the model takes 0 to `most`. */
-struct integers { const struct npy *file; int64_t n, most; enum dtype type; };
+struct integers { const struct npy *file; int64_t n, most; enum dtype type; int64_t ignored; };
 static int integers_read(struct integers in, uint64_t index, void *x, struct err *e)
 {
     enum { PIECE = 1024 };
@@ -327,7 +350,7 @@ static int integers_read(struct integers in, uint64_t index, void *x, struct err
     for (int64_t i = 0; i < n; i++) {
         int64_t k = i % PIECE, more = n - i < PIECE ? n - i : PIECE;
         if (!k && npy_read_integers(in.file, first + (uint64_t)i, (uint64_t)more, piece, e)) return -1;
-        if (piece[k] < 0 || piece[k] > most)
+        if ((piece[k] < 0 || piece[k] > most) && (!in.ignored || piece[k] != in.ignored))
             return err_set(e, E_DATA, "%s: offset %llu: %lld, the model takes 0 to %lld", in.file->path,
                            (unsigned long long)(in.file->begin + (first + (uint64_t)i) *
                                                 npy_type_bytes(in.file->type)), (long long)piece[k], (long long)most);
@@ -349,7 +372,8 @@ static int pair_read(struct ds *ds, uint64_t index, uint64_t visit, int field, v
                                                                            integer_most(&d->want), d->want.input_type},
                                                          index, out, e);
     if (ds_pair_has_map(&d->want))
-        return integers_read((struct integers){&d->labels, (int64_t)m, d->want.classes - 1, d->want.target_type},
+        return integers_read((struct integers){&d->labels, (int64_t)m, d->want.classes - 1, d->want.target_type,
+                                               d->want.ignored},
                              index, out, e);
     if (!d->label) return npy_read_float(&d->labels, index * m, m, out, e);
     ds_class_write(&d->want, d->classes, d->label[index], out);
@@ -383,6 +407,6 @@ const struct ds_kind ds_npy = {
     .text = "a pair of NumPy files, samples first, little-endian: images as float32, float64 or, divided by 255, "
             "uint8; for an integer input numbers as int64, int32 or uint8 instead; labels as "
             "int64, int32 or uint8 classes, one a sample or one a point, or float32 targets",
-    .open = pair_open, .count = pair_count, .read = pair_read, .tell = pair_report,
+    .open = pair_open, .count = pair_count, .read = pair_read, .weight = pair_weight, .tell = pair_report,
     .class_of = pair_class, .close = pair_close,
 };

@@ -23,6 +23,28 @@ static void init_values(const struct param *p, int index, uint64_t seed, float *
     }
 }
 
+/* to[j][i] = from[i][j], n x m floats. */
+static void turn(float *to, const float *from, int64_t n, int64_t m)
+{
+    for (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < m; j++) to[j * n + i] = from[i * m + j];
+}
+
+/* Between the order of files and that of the graph (state_row.turned). */
+static int file_get(struct exec *s, const struct state_row *r, void *plain, const void *storage, struct err *e)
+{
+    if (!r->turned) return s->ops->param_export(s->be, r->param, plain, storage, e);
+    float *x = mem_alloc(state_plain_bytes(r) + 1);
+    int bad = s->ops->param_export(s->be, r->param, x, storage, e);
+    if (!bad) turn(plain, x, r->shape.d[0], r->shape.d[1]);
+    free(x);
+    return bad;
+}
+
+static int values_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
+{
+    return s->ops->param_import(s->be, r->param, state_at(s, r), values, e);
+}
+
 int exec_state_begin(struct exec *s, int row, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
@@ -31,7 +53,7 @@ int exec_state_begin(struct exec *s, int row, struct err *e)
     void *x = mem_alloc(state_plain_bytes(r) + 1);
     if (r->region == IN_PARAM && r->file.type == F32)
         init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
-    int bad = exec_state_set(s, row, x, e);
+    int bad = values_set(s, r, x, e);
     free(x);
     return bad;
 }
@@ -60,13 +82,18 @@ bool exec_owns(const struct exec *s, int row)
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    return s->ops->param_export(s->be, r->param, plain, state_at(s, r), e);
+    return file_get(s, r, plain, state_at(s, r), e);
 }
 
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    return s->ops->param_import(s->be, r->param, state_at(s, r), plain, e);
+    if (!r->turned) return values_set(s, r, plain, e);
+    float *x = mem_alloc(state_plain_bytes(r) + 1);
+    turn(x, plain, r->shape.d[1], r->shape.d[0]);
+    int bad = values_set(s, r, x, e);
+    free(x);
+    return bad;
 }
 
 int exec_state_changed(struct exec *s, struct err *e) { return exec_pack(s, false, e); }
@@ -171,7 +198,7 @@ int exec_grad_get(struct exec *s, int param, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[param];
     if (!updates(s, param)) return err_set(e, E_INTERNAL, "%s has no gradient here", r->name);
-    return s->ops->param_export(s->be, param, plain, use_at(s, param, 0), e);
+    return file_get(s, r, plain, use_at(s, param, 0), e);
 }
 
 /* If weights are shared out, the last exchange of a bucket leaves sums that only this rank needs. It computes their

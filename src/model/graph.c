@@ -125,6 +125,7 @@ static void param_add(struct graph_builder *b, int node, int slot, const struct 
                         .kind = f->param[slot].kind,
                         .init = f->param[slot].init,
                         .scale = f->param[slot].scale,
+                        .turned = f->param[slot].turned,
                         .lr_factor = 1,
                         .decay_factor = 1};
     b->node.v[node].param[slot] = b->param.n - 1;
@@ -272,6 +273,7 @@ void graph_tie(struct graph_builder *b, const char *name, int k, const char *oth
     struct param *p = &b->param.v[drop], *q = &b->param.v[keep];
     if (p == q) { tie_fail(b, one, two, "they are already tied"); return; }
     if (!shape_equal(&p->shape, &q->shape)) { tie_fail(b, one, two, "shapes differ"); return; }
+    if (p->turned != q->turned) { tie_fail(b, one, two, "files store them differently"); return; }
     if (p->kind != PARAM_WEIGHT || q->kind != PARAM_WEIGHT) {
         tie_fail(b, one, two, "only weights can be tied");
         return;
@@ -526,6 +528,12 @@ int64_t graph_input_range(const struct graph *g, int tensor)
         }
     }
     return least;
+}
+
+int64_t graph_input_ignored(const struct graph *g, int tensor)
+{
+    const struct node *n = g->loss < 0 ? NULL : &g->node[g->tensor[g->loss].producer];
+    return n && n->op->ignored && n->in[1] == tensor ? n->op->ignored(g, n) : 0;
 }
 
 uint64_t graph_flops(const struct graph *g, int node)

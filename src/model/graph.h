@@ -54,10 +54,11 @@ enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_CONSTANT,
 /* A persistent tensor. The order in graph->param is canonical: by first use, within a node in the operator's order. */
 struct param {
     const char *name;                                   /* state_dict name: "layer1.0.conv1.weight" */
-    struct shape shape;                                 /* logical, as in files */
+    struct shape shape;                                 /* logical, as in files unless turned */
     enum dtype type;
     enum param_kind kind;
     enum param_init init; double scale;
+    bool turned;                                        /* files have its two dimensions in the other order */
     double lr_factor, decay_factor;                     /* default 1 */
     bool frozen;                                        /* never updated, no gradient */
     /* every use: node and index in node->param; several uses = tied (R8) */
@@ -159,6 +160,7 @@ int graph_input_find(const struct graph *g, int tensor);                /* index
 bool graph_input_is(const struct graph *g, int tensor, enum role role); /* false for a node's output */
 /* Values of an integer input are 0 to the result - 1: the minimum over its readers; 0: no limit. */
 int64_t graph_input_range(const struct graph *g, int tensor);
+int64_t graph_input_ignored(const struct graph *g, int tensor);         /* op_kind.ignored of labels; 0: none */
 uint64_t graph_flops(const struct graph *g, int node);                  /* forward, multiply-adds x 2, of one sample */
 
 /* torchsummary's table: same rows, order, totals, each layer under its own name and torchsummary's. With a run:

@@ -83,6 +83,7 @@ struct infer_param {
     enum param_init init; double scale;
     enum param_kind kind;
     enum dtype type;
+    bool turned;                                        /* struct param */
 };
 struct infer {
     enum dtype in_type[MAX_IN];
@@ -127,6 +128,9 @@ struct op_kind {
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
     /* For an integer input: its values are 0 to the result - 1, and data sets refuse others; NULL: no limit. */
     int64_t (*range)(const struct graph *g, const struct node *n, int in);
+    /* For a loss that is a mean over labels, not over samples: the label that does not count, below 0. A sample's weight
+     * (ds_kind.weight) must then be its number of labels that count. NULL: each sample counts by its own weight */
+    int64_t (*ignored)(const struct graph *g, const struct node *n);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
     size_t (*saved_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */
     /* what backward-data / backward-weights read besides gout and parameters */

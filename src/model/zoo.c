@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/suggest.h"
+#include "model/decoder.h"
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
@@ -249,6 +250,37 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     return g;
 }
 
+/* Where a decoder comes from: a family by name, or a file of Hugging Face. */
+static int decoder_find(const struct conf *c, const struct decoder_family *f, struct decoder *d, struct err *e)
+{
+    const char *path = c->model.folder ? c->model.folder : c->model.config, *extra = decoder_setting(c);
+    const int64_t points = c->model.input.n == 1 ? c->model.input.v[0] : 0;
+    if (path && extra) return conf_error(c, extra, e, "config.json decides with model.%s",
+                                         c->model.folder ? "folder" : "config");
+    if (path ? decoder_read(path, points, d, e) : decoder_from_conf(c, f, points, d, e)) return -1;
+    if (c->model.input.n == 1) return 0;
+    if (!d->context) return conf_error(c, "model.input", e, "missing: a decoder needs the length of a sequence");
+    return conf_error(c, "model.input", e, "%s: a decoder needs the length of a sequence, at most its context %lld",
+                      c->model.input.n ? "more than one number" : "missing", (long long)d->context);
+}
+
+static struct graph *decoder_graph(const struct conf *c, const struct decoder_family *f, struct err *e)
+{
+    struct decoder d;
+    struct err groups = {0};
+    int loss;
+    if (decoder_find(c, f, &d, e)) return NULL;
+    if (c->train.loss && c->train.loss != LOSS_CROSS_ENTROPY) {
+        conf_error(c, "train.loss", e, "a decoder's loss is cross_entropy");
+        return NULL;
+    }
+    struct graph_builder *b = graph_begin(d.family->name, NULL);
+    b->predicts = c->run.predict != NULL;
+    int out = decoder_build(b, &d, c, c->model.input.v[0], &loss);
+    groups_apply(b, c, &groups);
+    return groups_check(graph_finish(b, out, loss, e), &groups, e);
+}
+
 static int network_unknown(const struct conf *c, struct err *e)
 {
     char hint[SUGGEST_TEXT];
@@ -259,6 +291,10 @@ static int network_unknown(const struct conf *c, struct err *e)
             suggest_try(&near, k->name, strlen(k->name), 0);
             text_add(&all, "%s%s", all.n ? ", " : "", k->name);
         }
+    for (const struct decoder_family *f = decoder_families; f->name; f++) {
+        suggest_try(&near, f->name, strlen(f->name), 0);
+        text_add(&all, ", %s", f->name);
+    }
     conf_error(c, "model.network", e, "there is no network \"%s\"%s, only %s", c->model.network,
                suggest_text(&near, "", hint), all.s);
     text_free(&all);
@@ -268,6 +304,12 @@ static int network_unknown(const struct conf *c, struct err *e)
 struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (scores_known(c, e)) return NULL;
+    const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
+    if (f || c->model.folder || c->model.config) return decoder_graph(c, f, e);
+    if (decoder_setting(c)) {
+        conf_error(c, decoder_setting(c), e, "is for decoders: model.network = llama, mistral, qwen2, qwen3 or gpt2");
+        return NULL;
+    }
     if (c->model.network) {
         const struct zoo_kind *k = zoo_find(c->model.network);
         if (k) return zoo_build(c, k, e);

@@ -10,7 +10,7 @@ static struct state_row row_of(const struct selection *s, int param)
     const struct param *p = &s->g->param[param];
     return (struct state_row){
         .name = p->name, .kind = (enum state_kind)p->kind, .param = param,
-        .shape = p->shape, .file = format_plain(p->type),
+        .shape = p->shape, .file = format_plain(p->type), .turned = p->turned,
         .stored = s->param[param], .region = IN_PARAM,
         .bytes = select_param_bytes(s, param), .owner = -1, .tied = p->n_uses > 1,
         .trained = p->kind == PARAM_WEIGHT && !p->frozen, .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
@@ -28,6 +28,13 @@ static struct state_row beside(struct arena *mem, const struct state_row *weight
     r.bytes = size_align64(format_bytes(&r.stored, &r.shape));
     r.region = IN_STATE;
     return r;
+}
+
+struct shape state_file_shape(const struct state_row *r)
+{
+    struct shape s = r->shape;
+    if (r->turned) s.d[0] = r->shape.d[1], s.d[1] = r->shape.d[0];
+    return s;
 }
 
 int state_rows_make(struct arena *mem, const struct selection *s, const struct state_buffers *b,

@@ -21,7 +21,8 @@ struct state_row {
     /* index in graph->param, of the buffer's weight for a buffer */
     int param;
     int buffer;                                          /* OPTIMIZER: which of the weight's */
-    struct shape shape; struct format file;              /* as in files: row-major */
+    struct shape shape; struct format file;              /* as in files, unless turned: row-major */
+    bool turned;                                         /* files have its two dimensions in the other order */
     struct format stored;                                /* in memory */
     enum home home;
     enum state_region region;
@@ -41,6 +42,7 @@ int state_rows_make(struct arena *mem, const struct selection *s, const struct s
                     struct state_row **out);
 /* Stored bytes of all rows of a kind; trained: only of rows that have gradients. */
 uint64_t state_bytes(const struct state_row *row, int n, enum state_kind kind, bool trained);
+struct shape state_file_shape(const struct state_row *r);
 static inline size_t state_plain_bytes(const struct state_row *r)      /* as files hold it */
 {
     return format_bytes(&r->file, &r->shape);

@@ -27,7 +27,7 @@ struct weights_rows weights_rows(const struct placement *pl, enum weights_what w
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
         if (!weights_has(r, what) || (writer >= 0 && placement_writer(pl, r) != writer)) continue;
-        w.entry[w.n] = (struct st_entry){r->name, r->file.type, r->shape};
+        w.entry[w.n] = (struct st_entry){r->name, r->file.type, state_file_shape(r)};
         w.row[w.n++] = i;
     }
     return w;

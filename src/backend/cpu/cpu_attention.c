@@ -59,7 +59,8 @@ static int scores(const struct attention_part *t, struct err *e)
 static struct vec_scores scores_of(const struct attention_part *t)
 {
     const struct attention *a = &t->k->a;
-    return (struct vec_scores){t->rows, a->points, (float)a->scale, t->q + t->at, t->key, a->width};
+    return (struct vec_scores){t->rows, a->points, (float)a->scale, t->q + t->at, t->key, a->width, {a->points, 1},
+                               {a->points, 1}, NULL};
 }
 
 static int forward_part(struct be *b, const struct attention_part *t, struct err *e)
@@ -103,6 +104,12 @@ static int attention_run(struct be *b, struct be_kernel *base, const struct be_c
     return 0;
 }
 
+static const char *packed_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct attention a = attention_of(s->g, group_node(s, k), 1);
+    return a.apart || a.causal ? "" : NULL;
+}
+
 static struct be_kernel *attention_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct attention_kernel *k = kernel_new(like, sizeof *k);
@@ -127,6 +134,6 @@ static size_t attention_workspace(const struct selection *s, const struct group 
 }
 
 const struct kernel_row cpu_rows_attention[] = {
-    {.name = "sgemm", .pattern = PATTERN_OP("attention"), .layouts = ROW_ANY_LAYOUT,
+    {.name = "sgemm", .pattern = PATTERN_OP("attention"), .layouts = ROW_ANY_LAYOUT, .refuses = packed_refuses,
      .workspace = attention_workspace, .make = attention_any_make},
     {0}};

@@ -111,6 +111,9 @@ static inline const struct node *group_node(const struct selection *s, const str
 {
     return &s->g->node[k->node[0]];
 }
+/* Tokens as rows (cpu_tokens.c): is the tensor LAYOUT_LAST? kernel_row.layout of operators that keep it. */
+bool cpu_rows(const struct selection *s, int tensor);
+enum layout cpu_rows_follow(const struct selection *s, const struct node *n);
 int tensor_lanes(const struct be *b, int tensor);        /* LAYOUT_LAST: one block of all channels */
 int64_t shape_points(const struct shape *s);             /* product of all dimensions but the first */
 bool node_attr_is(const struct node *n, const char *name, int64_t value);   /* all of an attribute's values */

@@ -1,5 +1,6 @@
 /* Linear layers by oneDNN's sgemm, which can add to its output (beta = 1). Row-major: y[n][out] = x[n][in] w[out][in]^T
- * + bias; with points, sample by sample y[out][points] = w[out][in] x[in][points] + bias. */
+ * + bias; with points, sample by sample y[out][points] = w[out][in] x[in][points] + bias, or all at once where tokens are
+ * rows. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -99,6 +100,10 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     k->in = w->d[1];
     k->rows = like->key.samples;
     k->points = shape_points(&b->g->tensor[n->out].shape);
+    if (cpu_rows(b->s, n->in[0]) && cpu_rows(b->s, n->out)) {
+        k->rows *= k->points;
+        k->points = 1;
+    }
     if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run
                        : ph == PH_BWD_DATA ? points_data_run
@@ -110,9 +115,12 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
 /* Tensors that are not plain are copied. */
 static struct be_kernel *linear_any_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    bool blocked = tensor_lanes(b, like->node->in[0]) > 1 || tensor_lanes(b, like->node->out) > 1;
+    const struct node *n = like->node;
+    const bool rows = cpu_rows(b->s, n->in[0]) && cpu_rows(b->s, n->out),
+               blocked = !rows && (tensor_lanes(b, n->in[0]) > 1 || tensor_lanes(b, n->out) > 1);
     return blocked ? cpu_convert_make(b, like, 1, linear_make, e) : linear_make(b, like, e);
 }
 
 const struct kernel_row cpu_rows_linear[] = {
-    {.name = "sgemm", .pattern = PATTERN_OP("linear"), .layouts = ROW_ANY_LAYOUT, .make = linear_any_make}, {0}};
+    {.name = "sgemm", .pattern = PATTERN_OP("linear"), .layouts = ROW_ANY_LAYOUT, .layout = cpu_rows_follow,
+     .make = linear_any_make}, {0}};

@@ -63,6 +63,7 @@ static bool scales(const struct graph *g, const struct node *n) { return factors
 static const char *multiply_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
     enum layout l = s->tensor[k->out].layout;
+    if (l == LAYOUT_LAST && scales(s->g, group_node(s, k))) return "one point a channel of tokens as rows";
     bool takes = s->tensor[k->in[0]].layout == l && (scales(s->g, group_node(s, k)) || s->tensor[k->in[1]].layout == l);
     return takes ? NULL : "different layouts";
 }
@@ -274,10 +275,10 @@ const struct kernel_row cpu_rows_simple[] = {
      .same_layout = true, .make = simple_make, .run = relu_backward_run},
     {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .layouts = ROW_ANY_LAYOUT, .same_layout = true,
      .make = simple_make, .run = unary_run},
-    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_PHASE(PH_FWD),
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
      .refuses = multiply_refuses, .make = simple_make, .run = multiply_forward_run},
-    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .phases = ROW_BACKWARD, .refuses = multiply_refuses,
-     .make = simple_make, .run = multiply_backward_run},
+    {.name = "multiply", .pattern = PATTERN_OP("multiply"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
+     .refuses = multiply_refuses, .make = simple_make, .run = multiply_backward_run},
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
     {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
      .make = simple_make, .run = depth_run},

@@ -27,9 +27,18 @@ struct vec_unary {
     void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
 };
 
-/* Rows of n scores, products of columns of q and key, multiplied by scale > 0. Both matrices have `width` rows of n;
- * row 0 of the scores belongs to the first column of q. */
-struct vec_scores { int64_t rows, n; float scale; const float *q, *key; int64_t width; };
+/* Rows of n scores, products of vectors of q and key, multiplied by scale > 0. Each vector has `width` elements, which
+ * are apart.element elements apart, and the vectors apart.vector. span: columns that each row sees, the others become
+ * 0; NULL: all. */
+struct vec_apart { int64_t element, vector; };
+struct vec_scores {
+    int64_t rows, n; float scale; const float *q, *key; int64_t width; struct vec_apart apart_q, apart_key;
+    const struct vec_span *span;
+};
+
+/* Norm of one row of n channels: y = (x - mean) inv w + b, mean 0 and b NULL for RMS norm. gx (+)= inv (g - mean(g) -
+ * u mean(g u)), u = (x - mean) inv, g = gy w; without the mean of g for RMS norm. */
+struct vec_row { int64_t n; const float *x, *w, *b, *gy; float *y, *gx; bool centred, acc; float mean, inv; };
 
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
@@ -95,6 +104,18 @@ struct vec_ops {
     void (*softmax)(const struct vec_scores *s, float *x, float *kept);
     void (*softmax_again)(const struct vec_scores *s, float *x, const float *kept);
     void (*softmax_backward)(const struct vec_scores *s, const float *p, float *g);
+    /* ---- rows of channels: tokens ---- */
+    void (*row_norm)(struct vec_row *r, double eps);     /* sets mean and inv, and y */
+    void (*row_norm_backward)(const struct vec_row *r);
+    /* gw += gy u, gb += gy (NULL: none), for each channel in double */
+    void (*row_norm_weights)(const struct vec_row *r, double *gw, double *gb);
+    /* Turns n pairs: y1 = x1 c - x2 s, y2 = x2 c + x1 s; y = or += */
+    void (*row_turn)(int64_t n, const float *c, const float *s, const float *x1, const float *x2, float *y1, float *y2,
+                     bool acc);
+    /* x becomes e^(x - kept[0]), kept[0] its largest; kept[1] = 1 / their sum. Returns the logarithm of the sum. */
+    double (*row_exp)(float *x, int64_t n, float kept[2]);
+    /* x becomes e^(x - kept[0]) kept[1] by */
+    void (*row_softmax)(float *x, int64_t n, const float kept[2], float by);
 };
 /* number of blocks with which vec_plain's sums are fastest: it adds them in parallel */
 enum { VEC_PLAIN_BLOCKS = 8 };
@@ -112,7 +133,9 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
     .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
-    .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward
+    .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward, .row_norm = row_norm, \
+    .row_norm_backward = row_norm_backward, .row_norm_weights = row_norm_weights, .row_turn = row_turn, \
+    .row_exp = row_exp_sum, .row_softmax = row_softmax
 
 /* The input point of a window's element k in a dimension; negative in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)

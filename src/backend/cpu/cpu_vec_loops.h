@@ -145,31 +145,47 @@ static void row_exp(float *x, int64_t n, float scale, float less)
 static double score_of(const struct vec_scores *s, int64_t r, int64_t i)
 {
     double sum = 0;
-    for (int64_t w = 0; w < s->width; w++) sum += (double)s->q[w * s->n + r] * s->key[w * s->n + i];
+    const float *q = s->q + r * s->apart_q.vector, *key = s->key + i * s->apart_key.vector;
+    for (int64_t w = 0; w < s->width; w++)
+        sum += (double)q[w * s->apart_q.element] * key[w * s->apart_key.element];
     return s->scale * sum;
 }
 
-/* x = e^(score - most) of row r. A large score in float has lost the digits that matter after the difference. So
+/* The columns that row r sees; x is zero elsewhere. */
+INLINE struct vec_span row_span(const struct vec_scores *s, int64_t r, float *x)
+{
+    if (!s->span) return (struct vec_span){0, s->n};
+    const struct vec_span seen = s->span[r];
+    memset(x, 0, (size_t)seen.from * sizeof *x);
+    memset(x + seen.to, 0, (size_t)(s->n - seen.to) * sizeof *x);
+    return seen;
+}
+
+/* x = e^(score - most) of row r, columns from `at.from`. A large score in float has lost the digits that matter after the difference. So
  * scores with weight are computed again in double, and so is the largest, whose x is then 1. Rows of usual scores
  * skip this. */
-static void scores_exp(const struct vec_scores *s, int64_t r, float *x, float most)
+static void scores_exp(const struct vec_scores *s, int64_t r, struct vec_span at, float *x, float most)
 {
     const float large = 32, counts = 0x1p-12f;
+    const int64_t n = at.to - at.from;
     double top = -INFINITY;
-    row_exp(x, s->n, s->scale, most);
+    row_exp(x, n, s->scale, most);
     if (!(fabsf(most) > large)) return;
-    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) top = fmax(top, score_of(s, r, i));
-    for (int64_t i = 0; i < s->n; i++) if (x[i] > counts) x[i] = (float)exp(score_of(s, r, i) - top);
+    for (int64_t i = 0; i < n; i++) if (x[i] > counts) top = fmax(top, score_of(s, r, at.from + i));
+    for (int64_t i = 0; i < n; i++) if (x[i] > counts) x[i] = (float)exp(score_of(s, r, at.from + i) - top);
 }
 
 static void softmax(const struct vec_scores *s, float *x, float *kept)
 {
     for (int64_t r = 0; r < s->rows; r++, x += s->n) {
-        const float most = s->scale * row_most(x, s->n);
-        scores_exp(s, r, x, most);
-        const double sum = row_sum(x, NULL, s->n);
+        const struct vec_span at = row_span(s, r, x);
+        float *seen = x + at.from;
+        const int64_t n = at.to - at.from;
+        const float most = s->scale * row_most(seen, n);
+        scores_exp(s, r, at, seen, most);
+        const double sum = row_sum(seen, NULL, n);
         const float by = (float)(1 / sum);
-        for (int64_t i = 0; i < s->n; i++) x[i] *= by;
+        for (int64_t i = 0; i < n; i++) seen[i] *= by;
         kept[2 * r] = most;
         kept[2 * r + 1] = by;
     }
@@ -178,8 +194,9 @@ static void softmax(const struct vec_scores *s, float *x, float *kept)
 static void softmax_again(const struct vec_scores *s, float *x, const float *kept)
 {
     for (int64_t r = 0; r < s->rows; r++, x += s->n) {
-        scores_exp(s, r, x, kept[2 * r]);
-        for (int64_t i = 0; i < s->n; i++) x[i] *= kept[2 * r + 1];
+        const struct vec_span at = row_span(s, r, x);
+        scores_exp(s, r, at, x + at.from, kept[2 * r]);
+        for (int64_t i = at.from; i < at.to; i++) x[i] *= kept[2 * r + 1];
     }
 }
 
@@ -189,6 +206,99 @@ static void softmax_backward(const struct vec_scores *s, const float *p, float *
         const float mean = (float)row_sum(g, p, s->n);
         for (int64_t i = 0; i < s->n; i++) g[i] = s->scale * (p[i] * (g[i] - mean));
     }
+}
+
+/* ---- rows of channels ------------------------------------------------------------------------ */
+
+/* The sum of (x - mean)^2. */
+INLINE double row_squares(const float *x, float mean, int64_t n)
+{
+    double all = 0;
+    for (int64_t i = 0; i < n;) {
+        float sum[SIDES] = {0};
+        const int64_t to = n - i < RUN ? n : i + RUN;
+        for (; i + SIDES <= to; i += SIDES)
+            for (int l = 0; l < SIDES; l++) sum[l] += (x[i + l] - mean) * (x[i + l] - mean);
+        for (int l = 0; i < to; i++, l++) sum[l] += (x[i] - mean) * (x[i] - mean);
+        for (int l = 0; l < SIDES; l++) all += sum[l];
+    }
+    return all;
+}
+
+static void row_norm(struct vec_row *r, double eps)
+{
+    const float *restrict x = r->x, *restrict w = r->w, *restrict b = r->b;
+    float *restrict y = r->y;
+    r->mean = r->centred ? (float)(row_sum(x, NULL, r->n) / (double)r->n) : 0;
+    const float mean = r->mean, inv = r->inv = (float)(1 / sqrt(row_squares(x, mean, r->n) / (double)r->n + eps));
+    if (b) for (int64_t i = 0; i < r->n; i++) y[i] = (x[i] - mean) * inv * w[i] + b[i];
+    else for (int64_t i = 0; i < r->n; i++) y[i] = x[i] * inv * w[i];
+}
+
+static void row_norm_backward(const struct vec_row *r)
+{
+    const float *restrict x = r->x, *restrict w = r->w, *restrict gy = r->gy;
+    const float mean = r->mean, inv = r->inv;
+    float *gx = r->gx;
+    double all = 0, dot = 0;
+    for (int64_t i = 0; i < r->n;) {
+        float sum[SIDES] = {0}, by[SIDES] = {0};
+        const int64_t to = r->n - i < RUN ? r->n : i + RUN;
+        for (; i + SIDES <= to; i += SIDES)
+            for (int l = 0; l < SIDES; l++) {
+                const float g = gy[i + l] * w[i + l];
+                sum[l] += g;
+                by[l] += g * ((x[i + l] - mean) * inv);
+            }
+        for (int l = 0; i < to; i++, l++) {
+            sum[l] += gy[i] * w[i];
+            by[l] += gy[i] * w[i] * ((x[i] - mean) * inv);
+        }
+        for (int l = 0; l < SIDES; l++) all += sum[l], dot += by[l];
+    }
+    const float less = r->centred ? (float)(all / (double)r->n) : 0, times = (float)(dot / (double)r->n);
+    if (r->acc)
+        for (int64_t i = 0; i < r->n; i++) gx[i] += inv * (gy[i] * w[i] - less - (x[i] - mean) * inv * times);
+    else for (int64_t i = 0; i < r->n; i++) gx[i] = inv * (gy[i] * w[i] - less - (x[i] - mean) * inv * times);
+}
+
+static void row_norm_weights(const struct vec_row *r, double *gw, double *gb)
+{
+    const float *restrict x = r->x, *restrict gy = r->gy;
+    const float mean = r->mean, inv = r->inv;
+    for (int64_t i = 0; i < r->n; i++) gw[i] += (double)gy[i] * ((x[i] - mean) * inv);
+    for (int64_t i = 0; gb && i < r->n; i++) gb[i] += gy[i];
+}
+
+static void row_turn(int64_t n, const float *restrict c, const float *restrict s, const float *restrict x1,
+                     const float *restrict x2, float *restrict y1, float *restrict y2, bool acc)
+{
+    if (!acc)
+        for (int64_t i = 0; i < n; i++) {
+            y1[i] = x1[i] * c[i] - x2[i] * s[i];
+            y2[i] = x2[i] * c[i] + x1[i] * s[i];
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            y1[i] += x1[i] * c[i] - x2[i] * s[i];
+            y2[i] += x2[i] * c[i] + x1[i] * s[i];
+        }
+}
+
+static double row_exp_sum(float *x, int64_t n, float kept[2])
+{
+    kept[0] = row_most(x, n);
+    row_exp(x, n, 1, kept[0]);
+    const double sum = row_sum(x, NULL, n);
+    kept[1] = (float)(1 / sum);
+    return log(sum);
+}
+
+static void row_softmax(float *x, int64_t n, const float kept[2], float by)
+{
+    const float times = kept[1] * by;
+    row_exp(x, n, 1, kept[0]);
+    for (int64_t i = 0; i < n; i++) x[i] *= times;
 }
 
 /* ---- means over windows ---------------------------------------------------------------------- */

@@ -3,10 +3,12 @@
 #include <math.h>
 #include "model/op.h"
 
-enum { A_FEATURES, A_BIAS, A_POINTS };
+enum { A_FEATURES, A_BIAS, A_POINTS, A_STORED };
 static const struct attr_kind attrs[] = {
     {"features", A_INT, 0, 1, 1 << 24, "output features"}, {"bias", A_BOOL, 1, 0, 1, "add a bias"},
-    {"points", A_BOOL, 0, 0, 1, "of the channels of each point; space stays as it is"}, {NULL},
+    {"points", A_BOOL, 0, 0, 1, "of the channels of each point; space stays as it is"},
+    {"stored", A_WORD, 0, 0, 1, "the weight's dimensions in files; in_out is GPT-2's Conv1D", .words = "out_in in_out"},
+    {NULL},
 };
 
 static int linear_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
@@ -22,7 +24,8 @@ static int linear_infer(const struct node *n, const struct shape *const *in, str
     f->n_param = n->attr[A_BIAS].i[0] ? 2 : 1;
     /* torch.nn.Linear: Kaiming uniform with a = sqrt(5) is 1 / sqrt(fan_in) */
     double bound = 1 / sqrt((double)in[0]->d[0]);
-    f->param[0] = (struct infer_param){"weight", {2, {o, in[0]->d[0]}}, INIT_UNIFORM, bound};
+    f->param[0] = (struct infer_param){"weight", {2, {o, in[0]->d[0]}}, INIT_UNIFORM, bound,
+                                        .turned = n->attr[A_STORED].i[0]};
     f->param[1] = (struct infer_param){"bias", {1, {o}}, INIT_UNIFORM, bound};
     return 0;
 }

@@ -1,0 +1,130 @@
+/* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product by oneDNN's sgemm, in the
+ * workspace. Backward makes them again, and the gradients of input, weight and bias in one pass over them. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cpu/cpu_int.h"
+#include "model/ops/segment.h"
+#include "model/ops/token_loss.h"
+
+enum { BLOCK = 256 };
+struct loss_kernel { struct be_kernel base; struct token_loss t; };
+
+static int64_t block_of(const struct token_loss *t, int64_t from)
+{
+    const int64_t all = t->n * t->points;
+    return all - from < BLOCK ? all - from : BLOCK;
+}
+
+/* Some rows from `from` on: their logits. */
+static int logits(const struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows, struct err *e)
+{
+    const int64_t classes = k->t.classes, width = k->t.width;
+    float *z = c->work;
+    const bool bias = k->base.node->n_param > 1;
+    for (int64_t r = 0; bias && r < rows; r++)
+        memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
+    return matmul_run((struct matmul){rows, classes, width, {'N', (const float *)c->in[0] + from * width, width},
+                                      {'T', c->param[0], width}, bias}, z, classes, e);
+}
+
+static struct labels labels_of(const struct be *b, const struct loss_kernel *k, const struct be_call *c)
+{
+    return (struct labels){b->g->tensor[k->base.node->in[1]].type, c->in[1]};
+}
+
+/* Adds a row to its sample's columns. The first of equal logits counts as the largest. */
+static void row_score(const struct be *b, const struct loss_kernel *k, float *z, int64_t label, double *columns,
+                      float kept[2])
+{
+    const int64_t classes = k->t.classes;
+    const bool known = label >= 0 && label < classes;
+    const float right = known ? z[label] : NAN;
+    int64_t before = 0;
+    for (int64_t i = 0; known && i < label; i++) before += z[i] == right;
+    const double log_sum = b->vec->row_exp(z, classes, kept);
+    if (label == k->t.ignore) return;
+    columns[TOKEN_SUM] += kept[0] + log_sum - right;
+    columns[TOKEN_HITS] += right >= kept[0] && !before;
+    columns[TOKEN_VALID]++;
+}
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct loss_kernel *k = (const struct loss_kernel *)base;
+    const struct labels y = labels_of(b, k, c);
+    float *z = c->work;
+    memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
+    for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
+        const int64_t rows = block_of(&k->t, from);
+        if (logits(k, c, from, rows, e)) return -1;
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t at = from + r;
+            row_score(b, k, z + r * k->t.classes, label_at(y, at),
+                      (double *)c->out + at / k->t.points * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
+        }
+    }
+    return 0;
+}
+
+/* The logits of a row become their gradients. */
+static void row_gradient(const struct be *b, const struct loss_kernel *k, const struct be_call *c, float *z,
+                         int64_t label, int64_t at)
+{
+    const float seed = (float)c->block->inv_weight;
+    if (label == k->t.ignore) { memset(z, 0, (size_t)k->t.classes * sizeof *z); return; }
+    b->vec->row_softmax(z, k->t.classes, (const float *)c->saved + 2 * at, seed);
+    if (label >= 0 && label < k->t.classes) z[label] -= seed;
+}
+
+static int backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct loss_kernel *k = (const struct loss_kernel *)base;
+    const int64_t classes = k->t.classes, width = k->t.width;
+    const struct labels y = labels_of(b, k, c);
+    float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
+    if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)classes * sizeof *bias);
+    for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
+        const int64_t rows = block_of(&k->t, from);
+        const float *x = (const float *)c->in[0] + from * width;
+        if (logits(k, c, from, rows, e)) return -1;
+        for (int64_t r = 0; r < rows; r++)
+            row_gradient(b, k, c, z + r * classes, label_at(y, from + r), from + r);
+        for (int64_t r = 0; bias && r < rows; r++) b->vec->add(bias, z + r * classes, (size_t)classes);
+        const struct matmul dx = {rows, width, classes, {'N', z, classes}, {'N', c->param[0], width}, c->gin_acc & 1};
+        const struct matmul dw = {classes, width, rows, {'T', z, classes}, {'N', x, width}, c->pgrad_acc || from > 0};
+        if ((c->gin[0] && matmul_run(dx, (float *)c->gin[0] + from * width, width, e)) ||
+            (c->pgrad[0] && matmul_run(dw, c->pgrad[0], width, e)))
+            return -1;
+    }
+    return 0;
+}
+
+static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct loss_kernel *k = kernel_new(like, sizeof *k);
+    k->t = token_loss_of(b->g, like->node, like->key.samples);
+    k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
+    const size_t bytes = (size_t)block_of(&k->t, 0) * (size_t)k->t.classes * sizeof(float);
+    if (!kernel_workspace(b, like, bytes, e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+static size_t loss_workspace(const struct selection *s, const struct group *k)
+{
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
+    return CPU_WORK + (size_t)block_of(&t, 0) * (size_t)t.classes * sizeof(float);
+}
+
+/* One point a sample is a row in every layout. */
+static const char *loss_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct tensor *t = &s->g->tensor[k->in[0]];
+    return cpu_rows(s, k->in[0]) || shape_count(&t->shape) == t->shape.d[0] ? NULL : "";
+}
+
+const struct kernel_row cpu_rows_token_loss[] = {
+    {.name = "rows", .pattern = PATTERN_OP("token_loss"),
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = loss_refuses,
+     .workspace = loss_workspace, .make = loss_make},
+    {0}};

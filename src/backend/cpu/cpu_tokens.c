@@ -1,0 +1,226 @@
+/* Operators of language models on tokens as rows, [sample x position][channel] (LAYOUT_LAST): norms, rotary positions,
+ * embedding. The layout begins at an embedding whose readers take it, and goes on through operators that keep it. */
+#include <stdlib.h>
+#include <string.h>
+#include "backend/cpu/cpu_int.h"
+#include "model/ops/embedding.h"
+#include "model/ops/layer_norm.h"
+#include "model/ops/rms_norm.h"
+#include "model/ops/rotary.h"
+
+bool cpu_rows(const struct selection *s, int tensor)
+{
+    return s->tensor[tensor].layout == LAYOUT_LAST;
+}
+
+/* All tensors of a group that have positions are rows. */
+static const char *rows_refuse(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const bool rows = cpu_rows(s, k->out) && (s->g->tensor[k->in[0]].type != F32 || cpu_rows(s, k->in[0]));
+    return rows ? NULL : "";
+}
+
+enum layout cpu_rows_follow(const struct selection *s, const struct node *n)
+{
+    return cpu_rows(s, n->in[0]) ? LAYOUT_LAST : LAYOUT_NONE;
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+/* rows: of a call; each has `heads` parts of `width` channels with a mean of their own. */
+struct norm_kernel { struct be_kernel base; struct rms_norm r; bool centred; double *sums; };
+
+static void norm_close(struct be_kernel *base) { free(((struct norm_kernel *)base)->sums); }
+
+static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct norm_kernel *k = kernel_new(like, sizeof *k);
+    const struct extent d = extent_of(b->g, like->node->out, like->key.samples);
+    k->centred = like->node->n_param > 1;
+    k->r = k->centred ? (struct rms_norm){d.n, 1, d.c, d.points, layer_norm_eps(like->node)}
+                      : rms_norm_of(b->g, like->node, like->key.samples);
+    k->sums = mem_alloc(2 * (size_t)k->r.width * sizeof *k->sums);
+    k->base.close = norm_close;
+    return &k->base;
+}
+
+/* A head of a point, and where its saved values lie: [sample][head][point]. */
+struct norm_at { int64_t x, kept; };
+static struct norm_at norm_at(const struct rms_norm *r, int64_t row, int64_t head)
+{
+    const int64_t n = row / r->points, p = row % r->points;
+    return (struct norm_at){(row * r->heads + head) * r->width, (n * r->heads + head) * r->points + p};
+}
+
+static void saved_store(const struct norm_kernel *k, float *saved, int64_t at, const struct vec_row *v)
+{
+    if (!k->centred) { saved[at] = v->inv; return; }
+    saved[2 * at] = v->mean;
+    saved[2 * at + 1] = v->inv;
+}
+
+static void saved_load(const struct norm_kernel *k, const float *saved, int64_t at, struct vec_row *v)
+{
+    v->mean = k->centred ? saved[2 * at] : 0;
+    v->inv = k->centred ? saved[2 * at + 1] : saved[at];
+}
+
+static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    struct vec_row v = {.n = k->r.width, .w = c->param[0], .b = k->centred ? c->param[1] : NULL, .centred = k->centred};
+    for (int64_t row = 0; row < k->r.n * k->r.points; row++)
+        for (int64_t h = 0; h < k->r.heads; h++) {
+            const struct norm_at at = norm_at(&k->r, row, h);
+            v.x = (const float *)c->in[0] + at.x;
+            v.y = (float *)c->out + at.x;
+            b->vec->row_norm(&v, k->r.eps);
+            saved_store(k, c->saved, at.kept, &v);
+        }
+    return 0;
+}
+
+static int norm_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    struct vec_row v = {.n = k->r.width, .w = c->param[0], .centred = k->centred, .acc = c->gin_acc & 1};
+    for (int64_t row = 0; row < k->r.n * k->r.points; row++)
+        for (int64_t h = 0; h < k->r.heads; h++) {
+            const struct norm_at at = norm_at(&k->r, row, h);
+            v.x = (const float *)c->in[0] + at.x;
+            v.gy = (const float *)c->gout + at.x;
+            v.gx = (float *)c->gin[0] + at.x;
+            saved_load(k, c->saved, at.kept, &v);
+            b->vec->row_norm_backward(&v);
+        }
+    return 0;
+}
+
+static void sum_store(float *to, const double *sum, int64_t n, bool acc)
+{
+    for (int64_t i = 0; to && i < n; i++) to[i] = (acc ? to[i] : 0) + (float)sum[i];
+}
+
+static int norm_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    double *gw = k->sums, *gb = k->centred ? k->sums + k->r.width : NULL;
+    struct vec_row v = {.n = k->r.width, .centred = k->centred};
+    memset(k->sums, 0, 2 * (size_t)k->r.width * sizeof *k->sums);
+    for (int64_t row = 0; row < k->r.n * k->r.points; row++)
+        for (int64_t h = 0; h < k->r.heads; h++) {
+            const struct norm_at at = norm_at(&k->r, row, h);
+            v.x = (const float *)c->in[0] + at.x;
+            v.gy = (const float *)c->gout + at.x;
+            saved_load(k, c->saved, at.kept, &v);
+            b->vec->row_norm_weights(&v, gw, gb);
+        }
+    sum_store(c->pgrad[0], gw, k->r.width, c->pgrad_acc);
+    if (gb) sum_store(c->pgrad[1], gb, k->r.width, c->pgrad_acc);
+    return 0;
+}
+
+/* ---- rotary positions -------------------------------------------------------------------------- */
+
+/* cosine, sine: [points][half], of the positions 0, 1 ... of a sample; further ones are computed when they occur. */
+struct rotary_kernel { struct be_kernel base; struct rotary r; float *rate, *cosine, *sine, *own; };
+
+static void rotary_close(struct be_kernel *base) { free(((struct rotary_kernel *)base)->rate); }
+
+static void angles_fill(const struct rotary_kernel *k, int64_t position, float *c, float *s)
+{
+    for (int64_t i = 0; i < k->r.half; i++) {
+        const float angle = rotary_angle(position, k->rate[i]);
+        c[i] = (float)cos(angle);
+        s[i] = (float)sin(angle);
+    }
+}
+
+static struct be_kernel *rotary_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct rotary_kernel *k = kernel_new(like, sizeof *k);
+    k->r = rotary_of(b->g, like->node, like->key.samples);
+    const size_t half = (size_t)k->r.half, table = half * (size_t)k->r.points;
+    k->rate = mem_alloc((3 * half + 2 * table) * sizeof *k->rate);
+    k->own = k->rate + half;
+    k->cosine = k->own + 2 * half;
+    k->sine = k->cosine + table;
+    for (size_t i = 0; i < half; i++) k->rate[i] = rotary_rate(like->node, (int64_t)i, k->r.half);
+    for (int64_t p = 0; p < k->r.points; p++)
+        angles_fill(k, p, k->cosine + p * k->r.half, k->sine + p * k->r.half);
+    k->base.close = rotary_close;
+    return &k->base;
+}
+
+/* The sines change their sign for the gradient, which is the same as to swap the two halves. */
+static int rotary_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct rotary_kernel *k = (const struct rotary_kernel *)base;
+    const bool back = base->key.phase != PH_FWD;
+    const float *x = back ? c->gout : c->in[0];
+    float *y = back ? c->gin[0] : c->out;
+    const int32_t *positions = base->node->n_in > 1 ? c->in[1] : NULL;
+    const int64_t half = k->r.half;
+    for (int64_t row = 0; row < k->r.n * k->r.points; row++) {
+        const int64_t p = positions ? positions[row] : row % k->r.points;
+        const bool known = p >= 0 && p < k->r.points;
+        const float *cosine = known ? k->cosine + p * half : k->own, *sine = known ? k->sine + p * half : k->own + half;
+        if (!known) angles_fill(k, p, k->own, k->own + half);
+        for (int64_t h = 0; h < k->r.heads; h++, x += 2 * half, y += 2 * half) {
+            const float *x1 = back ? x + half : x, *x2 = back ? x : x + half;
+            float *y1 = back ? y + half : y, *y2 = back ? y : y + half;
+            b->vec->row_turn(half, cosine, sine, x1, x2, y1, y2, back && c->gin_acc & 1);
+        }
+    }
+    return 0;
+}
+
+/* ---- embedding --------------------------------------------------------------------------------- */
+
+/* An embedding gives rows if each of its readers has a kernel for rows; others take the plain layout. */
+static enum layout embedding_layout(const struct selection *s, const struct node *n)
+{
+    static const char *const take[] = {"add", "rms_norm", "layer_norm", "dropout"};
+    const struct tensor *t = &s->g->tensor[n->out];
+    if (t->shape.n < 2) return LAYOUT_NONE;
+    for (int i = 0; i < t->n_readers; i++) {
+        const char *op = s->g->node[t->reader[i]].op->name;
+        bool takes = false;
+        for (size_t k = 0; k < sizeof take / sizeof *take; k++) takes |= !strcmp(op, take[k]);
+        if (!takes) return LAYOUT_NONE;
+    }
+    return LAYOUT_LAST;
+}
+
+static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct embedding m = embedding_of(b->g, base->node, base->key.samples, c->in[0]);
+    float *table = base->key.phase == PH_FWD ? c->param[0] : c->pgrad[0];
+    if (base->key.phase != PH_FWD && !c->pgrad_acc)
+        memset(table, 0, (size_t)(m.rows * m.features) * sizeof *table);
+    for (int64_t at = 0; at < m.n * m.points; at++) {
+        const int64_t row = embedding_row(&m, at);
+        const float *gy = (const float *)c->gout + at * m.features;
+        float *y = (float *)c->out + at * m.features;
+        if (base->key.phase != PH_FWD) {
+            if (row >= 0) b->vec->add(table + row * m.features, gy, (size_t)m.features);
+        } else if (row >= 0) memcpy(y, table + row * m.features, (size_t)m.features * sizeof *y);
+        else for (int64_t i = 0; i < m.features; i++) y[i] = NAN;
+    }
+    return 0;
+}
+
+#define NORM_ROWS(op) \
+    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), .phases = ROW_PHASE(PH_FWD), \
+     .layout = cpu_rows_follow, .refuses = rows_refuse, .make = norm_make, .run = norm_forward_run}, \
+    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), .phases = ROW_PHASE(PH_BWD_DATA), \
+     .refuses = rows_refuse, .make = norm_make, .run = norm_data_run}, \
+    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), \
+     .phases = ROW_PHASE(PH_BWD_WEIGHTS), .refuses = rows_refuse, .make = norm_make, .run = norm_weights_run}
+const struct kernel_row cpu_rows_tokens[] = {
+    NORM_ROWS("layer_norm"), NORM_ROWS("rms_norm"),
+    {.name = "rows", .pattern = PATTERN_OP("rotary"), .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN),
+     .layout = cpu_rows_follow, .refuses = rows_refuse, .make = rotary_make, .run = rotary_run},
+    {.name = "rows", .pattern = PATTERN_OP("embedding"), .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN),
+     .layout = embedding_layout, .refuses = rows_refuse, .run = embedding_run},
+    {0}};

@@ -1,0 +1,170 @@
+/* Token ids in files. Sample i of a file is a window: inputs [iT, iT + T), labels one further. A list of files is one
+ * after the other; no window lies over a border. With documents apart, the positions of a window count from the last
+ * end of a document, and a position sees nothing of the documents before its own. */
+#include <stdlib.h>
+#include <string.h>
+#include "data/ds_int.h"
+#include "data/token_file.h"
+
+enum { FIELD_TOKENS, FIELD_LABELS, FIELD_POSITIONS, FIELDS };
+
+struct tokens {
+    struct ds ds;
+    struct arena *mem;
+    int n_files; struct token_file *file;
+    uint64_t *first, count;                              /* [n_files + 1] number of the first window of each */
+    uint64_t points;                                     /* T */
+    int64_t vocabulary, end;                             /* end: the token that ends a document; -1: none */
+    bool apart;
+};
+
+static void tokens_close(struct ds *ds)
+{
+    struct tokens *d = (struct tokens *)ds;
+    for (int i = 0; i < d->n_files; i++) token_file_close(&d->file[i]);
+    arena_free(d->mem);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------- */
+
+static const struct field *want_find(const struct ds_want *want, const char *name)
+{
+    for (int i = 0; i < want->n; i++) if (!strcmp(want->field[i].name, name)) return &want->field[i];
+    return NULL;
+}
+
+static int want_check(const struct conf *c, const struct ds_want *want, struct err *e)
+{
+    const struct field *t = want_find(want, "tokens"), *l = want_find(want, "labels"),
+                       *p = want_find(want, "positions");
+    const bool fits = t && t->type == I64 && t->shape.n == 1 && t->range && (!l || (l->type == I64 && l->shape.n == 1));
+    if (fits && want->n == 1 + (l != NULL) + (p != NULL)) return 0;
+    return conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
+}
+
+static int files_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
+{
+    static const int bytes[] = {[TOKEN_AUTO] = 0, [TOKEN_U8] = 1, [TOKEN_U16] = 2, [TOKEN_U32] = 4};
+    d->file = arena_alloc(d->mem, (size_t)files->n * sizeof *d->file);
+    d->first = arena_alloc(d->mem, (size_t)(files->n + 1) * sizeof *d->first);
+    for (int i = 0; i < files->n; i++) {
+        struct token_file *f = &d->file[i];
+        if (token_file_open(arena_strdup(d->mem, files->v[i]), bytes[c->data.token_type], d->vocabulary, f, e))
+            return -1;
+        d->n_files++;
+        if (f->n <= d->points)
+            return err_set(e, E_DATA, "%s: %llu tokens, and a sample needs %llu: model.input and one more", f->path,
+                           (unsigned long long)f->n, (unsigned long long)d->points + 1);
+        if (d->apart && d->end < 0 && !f->end)
+            return conf_error(c, "data.end_token", e, "missing: %s does not say where documents end", f->path);
+        d->first[i + 1] = d->first[i] + (f->n - 1) / d->points;
+    }
+    d->count = d->first[files->n];
+    return 0;
+}
+
+static int count_limit(struct tokens *d, const struct conf *c, enum ds_part part, struct err *e)
+{
+    const bool train = part == DS_TRAIN;
+    const int64_t limit = train ? c->data.samples : c->data.test_samples;
+    if (limit > 0 && (uint64_t)limit > d->count)
+        return conf_error(c, train ? "data.samples" : "data.test_samples", e, "%lld samples, but there are %llu",
+                          (long long)limit, (unsigned long long)d->count);
+    if (limit > 0) d->count = (uint64_t)limit;
+    return 0;
+}
+
+static int tokens_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
+                       struct err *e)
+{
+    const struct conf_texts *files = part == DS_TRAIN ? &c->data.train_tokens : &c->data.test_tokens;
+    *out = NULL;
+    if (want_check(c, want, e)) return -1;
+    if (!files->n) return part == DS_TEST ? 0 : conf_error(c, "data.train_tokens", e, "missing");
+    const struct field *t = want_find(want, "tokens");
+    struct arena *mem = arena_new();
+    struct tokens *d = arena_alloc(mem, sizeof *d);
+    *d = (struct tokens){.ds.kind = &ds_tokens, .mem = mem, .points = (uint64_t)t->shape.d[0], .vocabulary = t->range,
+                         .apart = c->data.documents == DOCUMENTS_APART, .end = c->data.end_token};
+    d->ds.n_fields = FIELDS;
+    d->ds.field[FIELD_TOKENS] = (struct field){"tokens", ROLE_SAMPLE, I64, t->shape, d->vocabulary, 0};
+    d->ds.field[FIELD_LABELS] = (struct field){"labels", ROLE_TARGET, I64, t->shape, d->vocabulary, 0};
+    d->ds.field[FIELD_POSITIONS] = (struct field){"positions", ROLE_SAMPLE, I32, t->shape, (int64_t)d->points, 0};
+    int bad = d->end >= d->vocabulary ? conf_error(c, "data.end_token", e, "%lld, and the vocabulary has %lld",
+                                                   (long long)d->end, (long long)d->vocabulary)
+                                      : files_open(d, c, files, e) || count_limit(d, c, part, e);
+    if (bad) tokens_close(&d->ds);
+    else *out = &d->ds;
+    return bad ? -1 : 0;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------- */
+
+static uint64_t tokens_count(const struct ds *ds) { return ((const struct tokens *)ds)->count; }
+
+static int file_of(const struct tokens *d, uint64_t sample)
+{
+    int i = 0;
+    while (sample >= d->first[i + 1]) i++;
+    return i;
+}
+
+/* Does a document end with the token at `at` of the file? */
+static bool ends_at(const struct tokens *d, const struct token_file *f, int64_t id, uint64_t at)
+{
+    uint64_t low = 0, high = f->n_ends;
+    if (d->end >= 0 && id == d->end) return true;
+    while (low < high) {
+        const uint64_t mid = (low + high) / 2;
+        if (f->end[mid] < at + 1) low = mid + 1;
+        else high = mid;
+    }
+    return low < f->n_ends && f->end[low] == at + 1;
+}
+
+static int positions_read(const struct tokens *d, const struct token_file *f, uint64_t first, int32_t *out,
+                          struct err *e)
+{
+    int64_t *id = mem_alloc(d->points * sizeof *id);
+    int bad = d->apart ? token_file_read(f, first, d->points, d->vocabulary, id, e) : 0;
+    int32_t p = 0;
+    for (uint64_t i = 0; i < d->points && !bad; i++, p++) {
+        out[i] = p;
+        if (d->apart && ends_at(d, f, id[i], first + i)) p = -1;
+    }
+    free(id);
+    return bad;
+}
+
+static int tokens_read(struct ds *ds, uint64_t sample, uint64_t visit, int field, void *out, struct err *e)
+{
+    const struct tokens *d = (const struct tokens *)ds;
+    if (ds_index_check(ds, sample, e)) return -1;
+    const int i = file_of(d, sample);
+    const uint64_t first = (sample - d->first[i]) * d->points;
+    if (field == FIELD_POSITIONS) return positions_read(d, &d->file[i], first, out, e);
+    return token_file_read(&d->file[i], first + (field == FIELD_LABELS), d->points, d->vocabulary, out, e);
+}
+
+static void tokens_name(const struct ds *ds, uint64_t sample, struct text *t)
+{
+    const struct tokens *d = (const struct tokens *)ds;
+    const int i = file_of(d, sample);
+    text_add(t, "%s: tokens from %llu", d->file[i].path,
+             (unsigned long long)((sample - d->first[i]) * d->points));
+}
+
+static void tokens_tell(const struct ds *ds, const struct ds_sink *to)
+{
+    const struct tokens *d = (const struct tokens *)ds;
+    for (int i = 0; i < d->n_files; i++)
+        ds_bytes_report(to, d->file[i].fd, d->file[i].path, d->file[i].begin, d->file[i].n * (uint64_t)d->file[i].bytes);
+}
+
+const struct ds_kind ds_tokens = {
+    .name = "tokens",
+    .text = "token ids in files: numbers of 1, 2 or 4 bytes as nanoGPT writes them, llm.c's files, or Megatron's .bin "
+            "beside .idx; a sample is model.input of them, and its labels are the next ones",
+    .open = tokens_open, .count = tokens_count, .read = tokens_read, .name_of = tokens_name, .tell = tokens_tell,
+    .positions = true, .close = tokens_close,
+};

@@ -1,0 +1,351 @@
+/* Decoders from config.json and from settings. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/text.h"
+#include "model/decoder.h"
+
+const struct decoder_family decoder_families[] = {
+    {.name = "llama", .architecture = "LlamaForCausalLM", .block = "LlamaDecoderLayer"},
+    {.name = "mistral", .architecture = "MistralForCausalLM", .block = "MistralDecoderLayer", .window = 4096},
+    {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .block = "Qwen2DecoderLayer", .qkv_bias = true,
+     .asks_window = true},
+    {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .block = "Qwen3DecoderLayer", .qk_norm = true, .width = 128,
+     .asks_window = true},
+    {.name = "gpt2", .architecture = "GPT2LMHeadModel", .block = "GPT2Block", .gpt2 = true, .qkv_bias = true,
+     .tied = true},
+    {NULL}};
+
+const struct decoder_family *decoder_family_find(const char *name)
+{
+    for (const struct decoder_family *f = decoder_families; f->name; f++) if (!strcmp(f->name, name)) return f;
+    return NULL;
+}
+
+enum { MOST = 1 << 24, CONTEXT_MOST = 1 << 30 };
+static const double EPS_LLAMA = 1e-6, EPS_GPT2 = 1e-5, THETA = 10000, RANGE = 0.02;
+
+/* ---- checks of both sources ---------------------------------------------------------------------- */
+
+/* where: what messages begin with, "DIR/config.json" or "model". */
+static int fits(const char *where, const struct decoder *d, int64_t points, struct err *e)
+{
+    if (d->hidden_size % d->heads && !d->family->width && d->head_dim * d->heads == 0)
+        return err_set(e, E_CONF, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld", where,
+                       (long long)d->hidden_size, (long long)d->heads);
+    if (d->heads % d->kv_heads)
+        return err_set(e, E_CONF, "%s: num_attention_heads %lld is not a multiple of num_key_value_heads %lld", where,
+                       (long long)d->heads, (long long)d->kv_heads);
+    if (!d->family->gpt2 && d->head_dim % 2)
+        return err_set(e, E_CONF, "%s: head_dim %lld is odd: rotary positions need pairs", where,
+                       (long long)d->head_dim);
+    if (points > d->context)
+        return err_set(e, E_CONF, "%s: model.input is %lld, above the context, max_position_embeddings %lld", where,
+                       (long long)points, (long long)d->context);
+    return 0;
+}
+
+/* ---- config.json ----------------------------------------------------------------------------------- */
+
+/* An object of the file. bad: the first error is in e. */
+struct keys { const char *file; const json_t *at; struct err *e; bool bad; };
+
+static int fail(struct keys *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int fail(struct keys *k, const char *fmt, ...)
+{
+    char text[300];
+    va_list ap;
+    if (k->bad) return -1;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    k->bad = true;
+    return err_set(k->e, E_CONF, "%s: %s", k->file, text);
+}
+
+/* A key's value as JSON, shortened. */
+static const char *value_text(const json_t *v, char buf[80])
+{
+    char *s = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    snprintf(buf, 80, "%.79s", s ? s : "absent");
+    free(s);
+    return buf;
+}
+
+static int not_built(struct keys *k, const char *key)
+{
+    char v[80];
+    return fail(k, "%s %s is not built", key, value_text(json_object_get(k->at, key), v));
+}
+
+/* NULL: absent, or null. */
+static const json_t *there(const struct keys *k, const char *key)
+{
+    const json_t *v = json_object_get(k->at, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+/* fallback 0: the key must be there. */
+static int64_t size_key(struct keys *k, const char *key, int64_t fallback, int64_t most)
+{
+    const json_t *v = there(k, key);
+    char text[80];
+    if (!v && fallback) return fallback;
+    if (!v) fail(k, "%s is missing", key);
+    else if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > most)
+        fail(k, "%s %s is no whole number from 1 to %lld", key, value_text(v, text), (long long)most);
+    else return json_integer_value(v);
+    return 1;
+}
+
+static double real_key(struct keys *k, const char *key, double fallback, double least)
+{
+    const json_t *v = there(k, key);
+    char text[80];
+    if (!v) return fallback;
+    if (json_is_number(v) && json_number_value(v) >= least && isfinite(json_number_value(v)))
+        return json_number_value(v);
+    fail(k, "%s %s is no number from %g", key, value_text(v, text), least);
+    return fallback;
+}
+
+static bool flag_key(struct keys *k, const char *key, bool fallback)
+{
+    const json_t *v = there(k, key);
+    char text[80];
+    if (v && !json_is_boolean(v)) fail(k, "%s %s is neither true nor false", key, value_text(v, text));
+    return v ? json_is_true(v) : fallback;
+}
+
+/* The value must be this word, or absent. */
+static void word_must(struct keys *k, const char *key, const char *word)
+{
+    const json_t *v = there(k, key);
+    if (v && (!json_is_string(v) || strcmp(json_string_value(v), word))) not_built(k, key);
+}
+static void flag_must(struct keys *k, const char *key, bool value)
+{
+    const json_t *v = there(k, key);
+    if (v && json_is_true(v) != value) not_built(k, key);
+}
+
+/* ---- rotary positions --------------------------------------------------------------------------------- */
+
+/* `type` is an older name of rope_type. */
+static const char *rope_type(struct keys *k)
+{
+    const json_t *v = there(k, "rope_type");
+    if (!v) v = there(k, "type");
+    if (v && !json_is_string(v)) fail(k, "rope_type is no word");
+    return v && json_is_string(v) ? json_string_value(v) : "default";
+}
+
+/* One of the two forms: an object with the type and its numbers. */
+static void rope_object(struct keys *k, struct decoder *d)
+{
+    static const char *const word[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+    const char *type = rope_type(k);
+    int i = 0;
+    while (i <= ROPE_LLAMA3 && strcmp(type, word[i])) i++;
+    if (i > ROPE_LLAMA3) { fail(k, "rope_type \"%.40s\" is not built", type); return; }
+    d->rope = (enum decoder_rope)i;
+    if (d->rope == ROPE_DEFAULT) return;
+    if (!there(k, "factor")) fail(k, "rope_type %s without factor", type);
+    d->factor = real_key(k, "factor", 1, 1);
+    if (d->rope != ROPE_LLAMA3) return;
+    d->low = real_key(k, "low_freq_factor", 1, 1e-3);
+    d->high = real_key(k, "high_freq_factor", 4, 1e-3);
+    d->old = size_key(k, "original_max_position_embeddings", d->old ? d->old : 8192, CONTEXT_MOST);
+    if (d->high <= d->low) fail(k, "high_freq_factor %g is not above low_freq_factor %g", d->high, d->low);
+}
+
+static bool rope_same(const struct decoder *a, const struct decoder *b)
+{
+    return a->theta == b->theta && a->rope == b->rope && a->factor == b->factor && a->low == b->low &&
+           a->high == b->high && a->old == b->old;
+}
+
+static const char *rope_text(const struct decoder *d, char buf[80])
+{
+    snprintf(buf, 80, "theta %g, type %d, factor %g", d->theta, (int)d->rope, d->factor);
+    return buf;
+}
+
+/* transformers 4: rope_theta and rope_scaling; 5: rope_parameters. transformers 5 reads both and takes the new one. */
+static void rope_keys(struct keys *k, struct decoder *d)
+{
+    const json_t *older = there(k, "rope_scaling"), *newer = there(k, "rope_parameters");
+    struct decoder old = *d, new;
+    char a[80], b[80];
+    if (older && !json_is_object(older)) { not_built(k, "rope_scaling"); return; }
+    if (newer && !json_is_object(newer)) { not_built(k, "rope_parameters"); return; }
+    old.theta = real_key(k, "rope_theta", THETA, 1);
+    if (there(k, "original_max_position_embeddings"))
+        old.old = size_key(k, "original_max_position_embeddings", 0, CONTEXT_MOST);
+    new = old;
+    struct keys of = {k->file, older, k->e, k->bad};
+    if (older) rope_object(&of, &old);
+    of.at = newer;
+    if (newer) {
+        new.theta = real_key(&of, "rope_theta", old.theta, 1);
+        rope_object(&of, &new);
+        const double theta = there(k, "rope_theta") ? old.theta : new.theta;
+        if (!older) old = new;
+        old.theta = theta;
+        if (!rope_same(&old, &new))
+            fail(&of, "rope_theta and rope_scaling (%s) contradict rope_parameters (%s)", rope_text(&old, a),
+                 rope_text(&new, b));
+    }
+    k->bad |= of.bad;
+    *d = newer ? new : old;
+}
+
+/* ---- families ------------------------------------------------------------------------------------------ */
+
+static void gpt2_keys(struct keys *k, struct decoder *d)
+{
+    d->vocab_size = size_key(k, "vocab_size", 0, MOST);
+    d->hidden_size = size_key(k, "n_embd", 0, MOST);
+    d->layers = size_key(k, "n_layer", 0, 1 << 12);
+    d->heads = d->kv_heads = size_key(k, "n_head", 0, 1 << 16);
+    d->intermediate_size = size_key(k, "n_inner", 4 * d->hidden_size, MOST);
+    d->context = size_key(k, "n_positions", 0, CONTEXT_MOST);
+    d->eps = real_key(k, "layer_norm_epsilon", EPS_GPT2, 1e-12);
+    if (!k->bad && d->hidden_size % d->heads)
+        fail(k, "n_embd %lld is not a multiple of n_head %lld", (long long)d->hidden_size, (long long)d->heads);
+    d->head_dim = d->hidden_size / d->heads;
+    word_must(k, "activation_function", "gelu_new");
+    flag_must(k, "scale_attn_weights", true);
+    flag_must(k, "scale_attn_by_inverse_layer_idx", false);
+    flag_must(k, "reorder_and_upcast_attn", false);
+    flag_must(k, "add_cross_attention", false);
+    d->o_bias = d->mlp_bias = true;
+}
+
+static void window_keys(struct keys *k, const struct decoder *d, int64_t points)
+{
+    const json_t *v = json_object_get(k->at, "sliding_window");
+    if (d->family->asks_window && !flag_key(k, "use_sliding_window", false)) return;
+    if (d->family->asks_window) { not_built(k, "use_sliding_window"); return; }
+    if (!d->family->window && !v) return;
+    const int64_t window = json_is_integer(v) ? json_integer_value(v) : v ? points : d->family->window;
+    if (window < points)
+        fail(k, "sliding_window %lld, below model.input %lld, is not built", (long long)window, (long long)points);
+}
+
+static void llama_keys(struct keys *k, struct decoder *d, int64_t points)
+{
+    d->vocab_size = size_key(k, "vocab_size", 0, MOST);
+    d->hidden_size = size_key(k, "hidden_size", 0, MOST);
+    d->intermediate_size = size_key(k, "intermediate_size", 0, MOST);
+    d->layers = size_key(k, "num_hidden_layers", 0, 1 << 12);
+    d->heads = size_key(k, "num_attention_heads", 0, 1 << 16);
+    d->kv_heads = size_key(k, "num_key_value_heads", d->heads, 1 << 16);
+    d->context = size_key(k, "max_position_embeddings", 0, CONTEXT_MOST);
+    d->eps = real_key(k, "rms_norm_eps", EPS_LLAMA, 1e-12);
+    const int64_t width = d->family->width ? d->family->width : d->hidden_size / d->heads;
+    if (!k->bad && !there(k, "head_dim") && !d->family->width && d->hidden_size % d->heads)
+        fail(k, "hidden_size %lld is not a multiple of num_attention_heads %lld", (long long)d->hidden_size,
+             (long long)d->heads);
+    d->head_dim = size_key(k, "head_dim", width ? width : 1, MOST);
+    d->qkv_bias = flag_key(k, "attention_bias", false) || d->family->qkv_bias;
+    d->o_bias = flag_key(k, "attention_bias", false);
+    d->mlp_bias = flag_key(k, "mlp_bias", false);
+    word_must(k, "hidden_act", "silu");
+    if (there(k, "pretraining_tp") && size_key(k, "pretraining_tp", 1, MOST) > 1) not_built(k, "pretraining_tp");
+    window_keys(k, d, points);
+    rope_keys(k, d);
+}
+
+static void layer_types_must(struct keys *k)
+{
+    const json_t *list = there(k, "layer_types"), *v;
+    size_t i;
+    if (!json_is_array(list)) return;
+    json_array_foreach(list, i, v)
+        if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention")) { not_built(k, "layer_types"); return; }
+}
+
+static int root_read(struct keys *k, int64_t points, struct decoder *d)
+{
+    const json_t *type = there(k, "model_type");
+    const struct decoder_family *f = json_is_string(type) ? decoder_family_find(json_string_value(type)) : NULL;
+    if (!type) return fail(k, "model_type is missing: this is no configuration of a network");
+    if (!f) return not_built(k, "model_type");
+    *d = (struct decoder){.family = f, .theta = THETA, .factor = 1, .low = 1, .high = 4};
+    if (f->gpt2) gpt2_keys(k, d);
+    else llama_keys(k, d, points);
+    d->tied = flag_key(k, "tie_word_embeddings", f->tied);
+    d->initializer_range = real_key(k, "initializer_range", RANGE, 0);
+    if (there(k, "quantization_config")) not_built(k, "quantization_config");
+    layer_types_must(k);
+    return k->bad ? -1 : fits(k->file, d, points, k->e);
+}
+
+int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e)
+{
+    struct text t = {0}, name = {0};
+    struct stat st;
+    json_error_t why;
+    int bad = -1;
+    text_add(&name, !stat(path, &st) && S_ISDIR(st.st_mode) ? "%s/config.json" : "%s", path);
+    struct keys k = {.file = name.s, .e = e};
+    if (!text_read_file(&t, name.s, 16 << 20, e)) {
+        json_t *root = json_loadb(t.s ? t.s : "", t.n, 0, &why);
+        k.at = root;
+        if (!root) err_set(e, E_CONF, "%s:%d: %s", name.s, why.line, why.text);
+        else if (!json_is_object(root)) fail(&k, "no object of settings");
+        else bad = root_read(&k, points, d);
+        json_decref(root);
+    }
+    text_free(&t);
+    text_free(&name);
+    return bad;
+}
+
+/* ---- settings of model ------------------------------------------------------------------------------------ */
+
+const char *decoder_setting(const struct conf *c)
+{
+    static const char *const keys[] = {
+        "model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
+        "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.rms_norm_eps",
+        "model.rope_theta", "model.tie_word_embeddings", "model.max_position_embeddings"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) if (conf_differs(c, keys[i])) return keys[i];
+    return NULL;
+}
+
+int decoder_from_conf(const struct conf *c, const struct decoder_family *f, int64_t points, struct decoder *d,
+                      struct err *e)
+{
+    const struct { const char *key; int64_t value; } must[] = {
+        {"model.vocab_size", c->model.vocab_size}, {"model.hidden_size", c->model.hidden_size},
+        {"model.num_hidden_layers", c->model.num_hidden_layers},
+        {"model.num_attention_heads", c->model.num_attention_heads},
+        {"model.intermediate_size", f->gpt2 ? 1 : c->model.intermediate_size}};
+    for (size_t i = 0; i < sizeof must / sizeof *must; i++)
+        if (!must[i].value) return conf_error(c, must[i].key, e, "missing, and %s needs it", f->name);
+    const int64_t hidden = c->model.hidden_size, heads = c->model.num_attention_heads;
+    if (!c->model.head_dim && !f->width && hidden % heads)
+        return conf_error(c, "model.hidden_size", e, "%lld is not a multiple of num_attention_heads %lld",
+                          (long long)hidden, (long long)heads);
+    *d = (struct decoder){
+        .family = f, .vocab_size = c->model.vocab_size, .hidden_size = hidden,
+        .intermediate_size = c->model.intermediate_size ? c->model.intermediate_size : 4 * hidden,
+        .layers = c->model.num_hidden_layers, .heads = heads,
+        .kv_heads = c->model.num_key_value_heads ? c->model.num_key_value_heads : heads,
+        .head_dim = c->model.head_dim ? c->model.head_dim : f->width ? f->width : hidden / heads,
+        .context = c->model.max_position_embeddings ? c->model.max_position_embeddings : points,
+        .eps = c->model.rms_norm_eps > 0 ? c->model.rms_norm_eps : f->gpt2 ? EPS_GPT2 : EPS_LLAMA,
+        .initializer_range = RANGE, .theta = c->model.rope_theta > 0 ? c->model.rope_theta : THETA, .factor = 1,
+        .low = 1, .high = 4, .qkv_bias = f->qkv_bias, .o_bias = f->gpt2, .mlp_bias = f->gpt2,
+        .tied = c->model.tie_word_embeddings ? c->model.tie_word_embeddings == TIE_YES : f->tied};
+    if (f->gpt2 && (d->kv_heads != heads || d->head_dim * heads != hidden))
+        return conf_error(c, "model.num_key_value_heads", e, "gpt2 has as many as num_attention_heads, and hidden_size "
+                          "%lld is head_dim %lld times %lld", (long long)hidden, (long long)d->head_dim,
+                          (long long)heads);
+    struct err own = {0};
+    return fits("model", d, points, &own) ? conf_error(c, "model.input", e, "%s", own.text) : 0;
+}

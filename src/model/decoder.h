@@ -1,0 +1,43 @@
+/* Decoder language models: what a config.json of Hugging Face, or settings of model, say about one. zoo_decoder.c builds
+ * the graph. Families and their keys: docs/design/model.md. */
+#ifndef MODEL_DECODER_H
+#define MODEL_DECODER_H
+#include "base/err.h"
+#include "conf/conf.h"
+
+/* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden / heads.
+ * window: default of sliding_window; 0: none. */
+struct decoder_family {
+    const char *name, *architecture, *block;
+    bool gpt2, qkv_bias, qk_norm, tied, asks_window;
+    int64_t width, window;
+};
+extern const struct decoder_family decoder_families[];   /* ends with name NULL */
+const struct decoder_family *decoder_family_find(const char *name);
+
+enum decoder_rope { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+
+/* Sizes under config.json's names. context: max_position_embeddings; old: original_max_position_embeddings. */
+struct decoder {
+    const struct decoder_family *family;
+    int64_t vocab_size, hidden_size, intermediate_size, layers, heads, kv_heads, head_dim, context;
+    double eps, initializer_range;
+    enum decoder_rope rope; double theta, factor, low, high; int64_t old;
+    bool tied, qkv_bias, o_bias, mlp_bias;
+};
+
+/* Reads FOLDER/config.json, or a file. 66: it is missing. 78: not a decoder, a family or setting that is not built, or
+ * sizes that do not fit; the text begins with the file's name. points: length of a sequence (model.input). */
+int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e);
+/* From settings of model. 78. */
+int decoder_from_conf(const struct conf *c, const struct decoder_family *family, int64_t points, struct decoder *d,
+                      struct err *e);
+/* Adds a decoder for sequences of this length; returns its output, and in *loss the loss, -1 if it predicts
+ * (zoo_decoder.c). Inputs: tokens, labels, and of gpt2 positions. */
+struct graph_builder;
+int decoder_build(struct graph_builder *b, const struct decoder *d, const struct conf *c, int64_t points, int *loss);
+const char *decoder_embedding(const struct decoder *d);  /* the node whose weight a tied head shares */
+/* The key of model that only decoders take and that is set; NULL: none. */
+const char *decoder_setting(const struct conf *c);
+
+#endif
