@@ -1,0 +1,225 @@
+/* Tiny decoders, and what transformers makes of them, for tests/decoders.sh:
+ *
+ *   decoder_tool folder MODELS NAME DIR    config.json and model.safetensors of a line of tests/lm/models
+ *   decoder_tool data DIR                  tokens.npy and labels.npy, some of which do not count
+ *   decoder_tool check EXPECTED NAME WHAT FILE   WHAT: gradient, FILE: what run.dump_gradients wrote; logits, FILE: what
+ *   run.predict wrote. Prints a line for each tensor that is off. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/out.h"
+#include "ckpt/st.h"
+#include "data/npy.h"
+#include "lm/values.h"
+
+enum { V = 257, T = 32, N = 6, LINE = 1000 };
+
+static void must(bool good, const char *what, const char *name)
+{
+    if (good) return;
+    fprintf(stderr, "decoder_tool: %s: %s\n", name, what);
+    exit(1);
+}
+
+static FILE *opened(const char *path, const char *mode)
+{
+    FILE *f = fopen(path, mode);
+    must(f != NULL, "cannot open", path);
+    return f;
+}
+
+/* ---- folders ------------------------------------------------------------------------------------- */
+
+/* The model's line as config.json. */
+static json_t *config_of(const char *models, const char *name)
+{
+    char line[LINE];
+    FILE *f = opened(models, "r");
+    json_t *o = NULL, *rope = json_object();
+    while (!o && fgets(line, sizeof line, f)) {
+        char *save, *word = strtok_r(line, " \n", &save);
+        if (!word || strcmp(word, name)) continue;
+        const char *family = strtok_r(NULL, " \n", &save);
+        o = json_pack("{s:s,s:i}", "model_type", family, "vocab_size", V);
+        json_object_set_new(rope, "rope_theta", json_real(10000));
+        while ((word = strtok_r(NULL, " \n", &save))) {
+            char *value = strchr(word, '=');
+            *value++ = '\0';
+            json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
+            const bool turns = !strncmp(word, "rope_", 5) || strstr("factor low_freq_factor high_freq_factor "
+                                                                    "original_max_position_embeddings", word);
+            json_object_set_new(turns ? rope : o, word, v ? v : json_string(value));
+        }
+        json_object_set_new(o, strcmp(family, "gpt2") ? "max_position_embeddings" : "n_positions", json_integer(64));
+        if (!strcmp(family, "mistral")) json_object_set_new(o, "sliding_window", json_null());
+        if (strcmp(family, "gpt2")) json_object_set_new(o, "rope_parameters", json_incref(rope));
+    }
+    fclose(f);
+    json_decref(rope);
+    must(o != NULL, "no such model", name);
+    return o;
+}
+
+static int weight_give(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct st_entry *t = (const struct st_entry *)ctx + i;
+    const uint64_t n = (uint64_t)shape_count(&t->shape), seed = value_seed(t->name), end = strlen(t->name);
+    const float first = t->shape.n == 2 || (end > 5 && !strcmp(t->name + end - 5, ".bias")) ? 0 : 1;
+    for (uint64_t k = 0; k < n; k++) ((float *)buf)[k] = value_at(seed, k) * 0.5f + first;
+    return 0;
+}
+
+static int file_put(void *file, const void *p, size_t n, struct err *e)
+{
+    return fwrite(p, 1, n, file) == n ? 0 : err_set(e, E_IO, "cannot write");
+}
+
+/* Names and shapes are the graph's. Comparison with transformers shows whether they are right. */
+static void folder(const char *models, const char *name, const char *dir)
+{
+    char path[600], text[700];
+    struct err e = {0};
+    mkdir(dir, 0755);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    json_t *o = config_of(models, name);
+    must(!json_dump_file(o, path, JSON_INDENT(1)), "cannot write", path);
+    json_decref(o);
+    snprintf(text, sizeof text, "model { folder = \"%s\" input = {%d} }\n", dir, T);
+    struct conf *c = conf_parse("decoder_tool", text, strlen(text), &e);
+    struct graph *g = c ? model_build(c, &e) : NULL;
+    must(g != NULL, e.text, name);
+    struct st_entry *t = calloc((size_t)g->n_params, sizeof *t);
+    for (int i = 0; i < g->n_params; i++) {
+        t[i] = (struct st_entry){g->param[i].name, F32, g->param[i].shape};
+        if (!g->param[i].turned) continue;
+        t[i].shape.d[0] = g->param[i].shape.d[1];
+        t[i].shape.d[1] = g->param[i].shape.d[0];
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = opened(path, "wb");
+    const struct st_sink to = {file_put, f};
+    must(!st_write(&to, g->n_params, t, weight_give, t, &e) && !fclose(f), e.text, path);
+    free(t);
+    graph_free(g);
+}
+
+/* ---- data ---------------------------------------------------------------------------------------- */
+
+static void npy_file(const char *dir, const char *name, const int64_t *x)
+{
+    char path[600];
+    struct text t = {0};
+    const struct shape s = {2, {N, T}};
+    npy_add(&t, NPY_I8, &s, x);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = opened(path, "wb");
+    must(fwrite(t.s, 1, t.n, f) == t.n && !fclose(f), "cannot write", path);
+    text_free(&t);
+}
+
+/* Of sample 1 no label counts, of sample 2 three, of sample 4 every second. */
+static void data(const char *dir)
+{
+    static int64_t x[N][T], y[N][T];
+    const uint64_t seed = value_seed("tokens");
+    for (int n = 0; n < N; n++)
+        for (int i = 0; i < T; i++) {
+            x[n][i] = value_word(seed, (uint64_t)(n * (T + 1) + i)) % V;
+            y[n][i] = value_word(seed, (uint64_t)(n * (T + 1) + i + 1)) % V;
+            if (n == 1 || (n == 2 && i >= 3) || (n == 4 && i % 2 == 0)) y[n][i] = -100;
+        }
+    x[0][0] = V - 1;
+    npy_file(dir, "tokens.npy", &x[0][0]);
+    npy_file(dir, "labels.npy", &y[0][0]);
+}
+
+/* ---- comparison ---------------------------------------------------------------------------------- */
+
+/* Norm, and products with two vectors of known values. */
+static void projections(const char *name, const float *x, uint64_t n, double p[3])
+{
+    p[0] = p[1] = p[2] = 0;
+    for (uint64_t i = 0; i < n; i++) p[0] += (double)x[i] * x[i];
+    p[0] = sqrt(p[0]);
+    for (int k = 0; k < 2; k++) {
+        char of[300];
+        snprintf(of, sizeof of, "%s.%d", name, k);
+        const uint64_t seed = value_seed(of);
+        for (uint64_t i = 0; i < n; i++) p[1 + k] += (double)x[i] * value_at(seed, i);
+    }
+}
+
+/* A gradient that is only rounding is small in both. */
+static int compare(const char *name, const float *x, uint64_t n, const double want[3], double limit)
+{
+    double p[3];
+    int bad = 0;
+    projections(name, x, n, p);
+    for (int k = 0; k < 3; k++)
+        if (!(fabs(p[k] - want[k]) <= limit * fmax(want[0], 1e-2))) bad = 1;
+    if (bad) printf("%s: %.6e %.6e %.6e, not %.6e %.6e %.6e\n", name, p[0], p[1], p[2], want[0], want[1], want[2]);
+    return bad;
+}
+
+static int gradient_check(struct st *s, const char *name, const double want[3])
+{
+    struct err e = {0};
+    const int i = st_find(s, name);
+    if (i < 0) { printf("%s is missing\n", name); return 1; }
+    const uint64_t n = (s->t[i].end - s->t[i].begin) / sizeof(float);
+    float *x = malloc(n * sizeof *x);
+    must(!st_read(s, i, x, &e), e.text, name);
+    int bad = compare(name, x, n, want, 1e-4);
+    free(x);
+    return bad;
+}
+
+static int logits_check(const char *file, const double want[3])
+{
+    struct npy f;
+    struct err e = {0};
+    must(!npy_open(file, &f, &e), e.text, file);
+    const uint64_t n = (uint64_t)shape_count(&f.shape);
+    float *x = malloc(n * sizeof *x);
+    must(!npy_read_float(&f, 0, n, x, &e), e.text, file);
+    int bad = compare("logits", x, n, want, 1e-4);
+    free(x);
+    npy_close(&f);
+    return bad;
+}
+
+static int check(const char *expected, const char *model, const char *what, const char *file)
+{
+    char line[LINE], of[100], kind[100], name[300];
+    struct err e = {0};
+    FILE *f = opened(expected, "r");
+    const bool logits = !strcmp(what, "logits");
+    struct st *s = logits ? NULL : st_open(file, &e);
+    int bad = 0, seen = 0;
+    must(logits || s, e.text, file);
+    while (fgets(line, sizeof line, f)) {
+        double want[3];
+        int at = 0;
+        if (sscanf(line, "%99s %99s %n", of, kind, &at) != 2 || strcmp(of, model) || strcmp(kind, what)) continue;
+        if (!logits) must(sscanf(line + at, "%299s %n", name, &seen) == 1, "no name", line), at += seen;
+        must(sscanf(line + at, "%lf %lf %lf", &want[0], &want[1], &want[2]) == 3, "three numbers expected", line);
+        bad += logits ? logits_check(file, want) : gradient_check(s, name, want);
+        seen = 1;
+    }
+    fclose(f);
+    if (s) st_close(s);
+    must(seen, "nothing expected of it", model);
+    return bad ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 5 && !strcmp(argv[1], "folder")) folder(argv[2], argv[3], argv[4]);
+    else if (argc == 3 && !strcmp(argv[1], "data")) data(argv[2]);
+    else if (argc == 6 && !strcmp(argv[1], "check")) return check(argv[2], argv[3], argv[4], argv[5]);
+    else return fprintf(stderr, "usage: decoder_tool folder | data | check ...\n"), 64;
+    return 0;
+}

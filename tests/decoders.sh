@@ -1,0 +1,110 @@
+#!/bin/sh
+# decoders.sh: tiny language models of the five families (tests/lm/models) give the losses of ten AdamW steps, the
+# gradients and the logits of transformers, in micro-batches with uneven numbers of labels; the same bits from any
+# number of stages, schedule, replicas, recomputation and after a kill; and what is wrong with a folder is said in a
+# line. The values are kept in tests/lm/expected: no Python is needed.
+# Tolerances: logits and each gradient 1e-4 of their norm, losses 1e-4.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/decoder_tool models=$here/lm/models expected=$here/lm/expected
+
+# config MODEL SETTINGS...: the file lm.conf
+config() {
+    config_of=$1; shift
+    cat >lm.conf <<END
+run      { name = "lm" }
+model    { folder = "$aside/$config_of"  input = {32} }
+data     { source = "npy"  labels = "map"  train = "$aside/tokens.npy"  train_labels = "$aside/labels.npy"  shuffle = no }
+train    { batch_size = 6  split_size = 4  steps = 10  optimizer = "adamw"  learning_rate = 0.01  beta2 = 0.95
+           weight_decay = 0.1  epsilon = 1e-6 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+}
+# losses RUN NAME: the largest difference to what is expected
+losses() {
+    sed -n '/"event":"step"/s/.*"loss":\([-+.0-9e]*\).*/\1/p' "$1/metrics.jsonl" >"$aside/loss"
+    grep "^$2 losses " "$expected" | tr ' ' '\n' | sed 1,2d | paste "$aside/loss" - |
+        awk 'NF != 2 { bad = 1 } { d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
+            END { print bad || NR < 10 ? "missing" : worst + 0 }'
+}
+
+# ---- like transformers -----------------------------------------------------------------------------------------------
+"$tool" data "$aside"
+for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
+    "$tool" folder "$models" "$m" "$aside/$m"
+    config "$m"
+    trains "$m" threads -c lm.conf -o run.dump_gradients="$aside/g.safetensors"
+    worst=$(losses "$m" "$m")
+    check "$m: losses within $worst of transformers', wanted 1e-4" \
+        awk -v w="$worst" 'BEGIN { exit !(w != "missing" && w < 1e-4) }'
+    if "$tool" check "$expected" "$m" gradient "$aside/g.safetensors" >"$aside/off"; then ok "$m: gradients"
+    else note <"$aside/off"; not_ok "$m: gradients"; fi
+    job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" \
+        --predict "$aside/$m.npy" --run-dir "$m-predict"
+    if [ "$code" -eq 0 ] && "$tool" check "$expected" "$m" logits "$aside/$m.npy" >"$aside/off"; then ok "$m: logits"
+    else why; note <"$aside/off"; not_ok "$m: logits"; fi
+done
+
+# ---- the same bits ---------------------------------------------------------------------------------------------------
+# same TEXT RANKS OPTIONS...: weights as those of $want
+same() {
+    same_text=$1 same_ranks=$2; shift 2
+    rm -rf same
+    job "$same_ranks" -c lm.conf --run-dir same "$@"
+    [ "$code" -eq 0 ] || why
+    equal "$same_text: the same weights" "$(hash_of same 2>/dev/null || echo "status $code")" "$want"
+}
+config llama-tied
+trains tied threads -c lm.conf --stages 1
+want=$hash
+for n in 2 3 4; do same "$n stages, tied head" threads --stages $n; done
+for s in naive gpipe 1f1b zb-h1; do same "$s, tied head" threads --stages 3 -o pipeline.schedule=$s -o train.split_size=4; done
+same "zb-v, tied head" threads --stages 4 -o pipeline.ranks=2 -o pipeline.schedule=zb-v
+same "interleaved, tied head" threads --stages 4 -o pipeline.ranks=2 -o pipeline.schedule=interleaved
+same "recomputed, tied head" threads --stages 2 -o pipeline.recompute=all
+same "processes, tied head" 2 --stages 2
+config gpt2
+trains gpt2-one threads -c lm.conf --stages 1
+want=$hash
+same "gpt2, 4 stages" threads --stages 4
+job threads -c lm.conf --run-dir same2 -o train.steps=4 -o checkpoint.every_steps=2
+job threads -c lm.conf --run-dir same2 --resume -o checkpoint.every_steps=2 --stages 3
+equal "gpt2, stopped after 4 steps and resumed on 3 stages: the same weights" "$(hash_of same2 | tail -n 1)" "$want"
+
+# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# wrong TEXT STATUS PATTERN OPTIONS...: one line with that pattern, nothing created
+wrong() {
+    wrong_text=$1 wrong_code=$2 wrong_pattern=$3; shift 3
+    rm -rf wrong
+    job threads -c lm.conf --run-dir wrong "$@"
+    if [ "$code" -eq "$wrong_code" ] && [ "$(our_lines)" -eq 1 ] && [ ! -e wrong ] &&
+        grep '^mpstaged: ' "$aside/err" | grep -qE -- "$wrong_pattern"; then ok "$wrong_text"
+    else why; not_ok "$wrong_text: $code, wanted $wrong_code and $wrong_pattern"; fi
+}
+# changed JQ-LIKE: llama's config.json with a key set
+changed() {
+    rm -rf "$aside/bad"; cp -r "$aside/llama" "$aside/bad"
+    sed "s|\"model_type\"|$1, \"model_type\"|" "$aside/llama/config.json" >"$aside/bad/config.json"
+}
+config llama
+wrong "no folder" 66 "nowhere" -o model.folder=nowhere
+wrong "folder and network" 78 "use one of the two" -o model.network=llama -o model.folder="$aside/llama"
+wrong "no input" 78 "model.input.*64" -o model.input=
+wrong "longer than the context" 78 "model.input is 65.*64" -o model.input=65
+for c in '"rope_scaling": {"type": "yarn", "factor": 2}|rope_type' '"hidden_act": "gelu"|hidden_act "gelu"' \
+    '"sliding_window": 8|sliding_window' '"pretraining_tp": 2|pretraining_tp 2' '"quantization_config": {}|quantization' \
+    '"rope_scaling": {"type": "linear", "factor": 2}|contradict' '"head_dim": 7|head_dim 7' \
+    '"layer_types": ["sliding_attention"]|layer_types' '"rms_norm_eps": "x"|rms_norm_eps'; do
+    changed "${c%|*}"
+    wrong "${c%|*}" 78 "bad/config.json: .*${c#*|}" -o model.folder="$aside/bad"
+done
+rm -rf "$aside/bad"; cp -r "$aside/llama" "$aside/bad"
+sed 's/"llama"/"mamba"/' "$aside/llama/config.json" >"$aside/bad/config.json"
+wrong "another family" 78 'bad/config.json: model_type "mamba" is not built' -o model.folder="$aside/bad"
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$aside/llama/config.json" >"$aside/bad/config.json"
+wrong "weights of fewer layers" 65 "model.layers.2" -o model.folder="$aside/bad"
+sed 's/"intermediate_size": 40/"intermediate_size": 41/' "$aside/llama/config.json" >"$aside/bad/config.json"
+wrong "weights of another shape" 65 "40.*41|41.*40" -o model.folder="$aside/bad"
+config gpt2
+wrong "a size besides a folder" 78 "config.json decides" -o model.hidden_size=8
+tap_done
