@@ -141,8 +141,12 @@ int k_channel_dropout(void *stream, const struct k_mask *m, const void *x, void 
 int k_depth(void *stream, const struct k_mask *m, const void *x, void *y, bool acc);
 
 /* ---- layer norm: of each of `rows`, over its c channels --------------------------------------- */
-/* weight, bias: float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm stores them. */
-struct k_layer_norm { enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; };
+/* weight, bias: float[c]. saved: float[rows][2], mean and 1 / sqrt(var + eps), as op_layer_norm stores them.
+ * heads above 0: RMS norm, without bias; a row is a head of a point. saved: float[n][heads][points], 1 / sqrt(mean of
+ * squares + eps), as op_rms_norm stores them. */
+struct k_layer_norm {
+    enum ktype type; int64_t rows; int c; double eps; const float *weight, *bias; int heads; int64_t points;
+};
 int k_layer_norm(void *stream, const struct k_layer_norm *k, const void *x, void *y, float *saved);
 int k_layer_norm_back(void *stream, const struct k_layer_norm *k, const void *x, const struct k_grad *g,
                       const float *saved);
@@ -166,14 +170,46 @@ struct k_group_norm_grad {
 int k_group_norm_back(void *stream, const struct k_group_norm *k, const struct k_group_norm_grad *g);
 
 /* ---- attention: softmax(scale q k^T) v of each head, over `points` positions -------------------- */
-/* x[n][points][3][heads][width]: queries, keys, values; y[n][points][heads][width]; kept: float[n][heads][points][2],
- * as op_attention stores it. width: at most K_HEAD. */
+/* Queries [n][points][heads][width], keys and values [n][points][kv_heads][width]; their rows of a point are line_q and
+ * line_kv elements apart, so that they may lie in one tensor. y[n][points][heads][width]; kept:
+ * float[n][heads][points][2], as op_attention stores it. width: at most K_HEAD. causal: position i sees none behind it;
+ * with positions, int32[n][points], none before i - positions[i]. */
 enum { K_HEAD = 128 };
-struct k_attention { enum ktype type; int64_t n; int points, heads, width; float scale; };
-int k_attention(void *stream, const struct k_attention *a, const void *x, void *y, float *kept);
-struct k_attention_kept { const void *x, *y; const float *kept; };
+struct k_attention {
+    enum ktype type; int64_t n; int points, heads, kv_heads, width; float scale;
+    int64_t line_q, line_kv; bool causal; const int32_t *positions;
+};
+struct k_attention_in { const void *q, *k, *v; };
+int k_attention(void *stream, const struct k_attention *a, const struct k_attention_in *x, void *y, float *kept);
+struct k_attention_kept { struct k_attention_in x; const void *y; const float *kept; };
+/* Gradients of queries, keys, values, in their places; NULL: not needed. They may lie in one tensor, and be one. */
+struct k_attention_grad { const void *gy; void *gx[3]; bool acc[3]; };
 int k_attention_back(void *stream, const struct k_attention *a, const struct k_attention_kept *f,
-                     const struct k_grad *g);
+                     const struct k_attention_grad *g);
+
+/* ---- rotary positions: pairs of channels i and i + half of each head ---------------------------- */
+/* x[n][points][heads][2 half]; rate: float[half], the angle for each position; positions: int32[n][points], NULL: 0, 1
+ * ... in each sample. The gradient is the same call with back: it turns in the other direction. */
+struct k_rotary {
+    enum ktype type; int64_t n; int points, heads, half; const float *rate; const int32_t *positions; bool back, acc;
+};
+int k_rotary(void *stream, const struct k_rotary *r, const void *x, void *y);
+
+/* ---- token loss: head, softmax and loss of each of n x points rows of `width` channels ----------- */
+/* labels: int64 or int32 (wide false), `ignore`: does not count. weight: float[classes][width]; bias: float[classes] or
+ * NULL. columns: double[n][3] and kept: float[n][points][2], as op_token_loss has them. work: double[n][points][3].
+ * Logits are dot products in double, computed where they are needed: a library's products would be far faster. */
+struct k_tokens {
+    enum ktype type; int64_t n; int points, width, classes; const void *labels; bool wide; int64_t ignore;
+    const float *weight, *bias;
+};
+struct k_tokens_out { double *columns; float *kept; double *work; };
+int k_token_loss(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_out *o);
+/* gx, gw, gb: NULL: not needed; gw and gb are float. acc of gx, gp_acc of the others. */
+struct k_tokens_grad {
+    const struct be_block *block; const float *kept; void *gx; bool acc; float *gw, *gb; bool gp_acc;
+};
+int k_token_loss_back(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_grad *g);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 /* Of n samples of c channels; missing dimensions come first and have width 1 (pad 0). */

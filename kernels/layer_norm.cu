@@ -1,8 +1,23 @@
-/* Layer norm over the channels of each row of [rows][c]. One block a row. Weight gradients are sums over rows: first
+/* Layer norm and RMS norm over the channels of each row of [rows][c]. One block a row. Weight gradients are sums over rows: first
  * over parts of the rows, then over the parts, so the order depends on the sizes alone. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"
+
+/* Saved values of a row. Heads of RMS norm lie before points. */
+DEVICE int64_t rms_at(const struct k_layer_norm &k, int64_t row)
+{
+    const int64_t point = row / k.heads, n = point / k.points;
+    return (n * k.heads + row % k.heads) * k.points + point % k.points;
+}
+DEVICE double mean_of(const struct k_layer_norm &k, const float *saved, int64_t row)
+{
+    return k.heads ? 0 : saved[2 * row];
+}
+DEVICE double inv_of(const struct k_layer_norm &k, const float *saved, int64_t row)
+{
+    return k.heads ? saved[rms_at(k, row)] : saved[2 * row + 1];
+}
 
 template <class T> struct layer_norm_kernel {
     struct k_layer_norm k; const T *x; T *y; float *saved;
@@ -10,7 +25,7 @@ template <class T> struct layer_norm_kernel {
     {
         const T *const row = x + (int64_t)w.block * k.c;
         T *const to = y + (int64_t)w.block * k.c;
-        const double mean = block_sum(w, [&](int t) {
+        const double mean = k.heads ? 0 : block_sum(w, [&](int t) {
             double sum = 0;
             for (int i = t; i < k.c; i += w.threads) sum += to_float(row[i]);
             return sum;
@@ -23,8 +38,9 @@ template <class T> struct layer_norm_kernel {
         const double inv = 1 / sqrt(var + k.eps);
         EACH_THREAD(w, t) {
             for (int i = t; i < k.c; i += w.threads)
-                from_float(&to[i], (float)((to_float(row[i]) - mean) * inv * k.weight[i] + k.bias[i]));
-            if (t == 0) {
+                from_float(&to[i], (float)((to_float(row[i]) - mean) * inv * k.weight[i] + (k.bias ? k.bias[i] : 0)));
+            if (t == 0 && k.heads) saved[rms_at(k, w.block)] = (float)inv;
+            else if (t == 0) {
                 saved[2 * (int64_t)w.block] = (float)mean;
                 saved[2 * (int64_t)w.block + 1] = (float)inv;
             }
@@ -37,8 +53,8 @@ template <class T> struct layer_norm_back {
     DEVICE void block(const struct where &w) const
     {
         const int64_t at = (int64_t)w.block * k.c;
-        const double mean = saved[2 * (int64_t)w.block], inv = saved[2 * (int64_t)w.block + 1];
-        const double sum = block_sum(w, [&](int t) {
+        const double mean = mean_of(k, saved, w.block), inv = inv_of(k, saved, w.block);
+        const double sum = k.heads ? 0 : block_sum(w, [&](int t) {
             double v = 0;
             for (int i = t; i < k.c; i += w.threads) v += (double)to_float(gy[at + i]) * k.weight[i];
             return v;
@@ -67,16 +83,17 @@ static int64_t part_rows(int64_t rows)
 }
 
 template <class T> struct layer_norm_part {
-    const T *x, *gy; const float *saved; double *part; int64_t rows, per; int c;
+    struct k_layer_norm k; const T *x, *gy; const float *saved; double *part; int64_t per;
     DEVICE void one(size_t i) const
     {
+        const int64_t c = k.c, rows = k.rows;
         const int64_t p = (int64_t)(i / (size_t)c), ch = (int64_t)(i % (size_t)c);
         const int64_t to = (p + 1) * per < rows ? (p + 1) * per : rows;
         double sum = 0, dot = 0;
         for (int64_t r = p * per; r < to; r++) {
             const double g = to_float(gy[r * c + ch]);
             sum += g;
-            dot += g * (((double)to_float(x[r * c + ch]) - saved[2 * r]) * saved[2 * r + 1]);
+            dot += g * (((double)to_float(x[r * c + ch]) - mean_of(k, saved, r)) * inv_of(k, saved, r));
         }
         part[2 * i] = dot;
         part[2 * i + 1] = sum;
@@ -126,8 +143,7 @@ template <class T> static int parts_of(void *stream, const struct k_layer_norm *
 {
     const int64_t per = part_rows(k->rows);
     return launch_one(stream, (size_t)(div_up(k->rows, per) * k->c),
-                      layer_norm_part<T>{(const T *)g->x, (const T *)g->gy, g->saved, (double *)g->work, k->rows, per,
-                                         k->c});
+                      layer_norm_part<T>{*k, (const T *)g->x, (const T *)g->gy, g->saved, (double *)g->work, per});
 }
 
 extern "C" int k_layer_norm_weights(void *stream, const struct k_layer_norm *k, const struct k_layer_norm_grad *g)

@@ -3,33 +3,55 @@
 #include "kernels_rig.h"
 #include "model/ops/attention.h"
 #include "model/ops/learned.h"
+#include "model/ops/rms_norm.h"
+#include "model/ops/rotary.h"
 #include "model/ops/slice.h"
+#include "model/ops/token_loss.h"
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+/* One input with three parts, or three inputs, and maybe positions. */
 static void attention(const char *example, enum ktype type, bool acc)
 {
     struct rig_op o;
     rig_op_open(&o, "attention", example, type, 2);
     const struct attention a = attention_of(o.g, o.node, 2);
-    const struct k_attention k = {type, a.n, (int)a.points, (int)a.heads, (int)a.width, (float)a.scale};
-    int64_t c = o.channels, points = o.points, heads = 2 * a.n * a.heads * points;
-    void *x = rig_last(type, o.c.in[0], 2, 3 * c, points), *gy = rig_last(type, o.c.gout, 2, c, points),
-         *y = rig_new(type, (size_t)(2 * c * points)), *out = rig_last(type, o.c.out, 2, c, points);
-    float *kept = rig_new(K_F32, (size_t)heads), *old = rig_normals(type, 70, (size_t)(6 * c * points));
-    OK(k_attention(NULL, &k, x, y, kept));
+    const int64_t points = o.points, width = a.heads * a.width, kv = a.kv_heads * a.width,
+                  heads = 2 * a.n * a.heads * points;
+    const int parts = a.apart ? 3 : 1, at = attention_positions(o.node);
+    const struct k_attention k = {type, a.n, (int)a.points, (int)a.heads, (int)a.kv_heads, (int)a.width, (float)a.scale,
+                                  a.apart ? width : 3 * width, a.apart ? kv : 3 * width, a.causal,
+                                  at < 0 ? NULL : o.c.in[at]};
+    int64_t c[3];
+    void *x[3], *gx[3];
+    float *old = rig_normals(type, 70, (size_t)(6 * width * points));
+    for (int i = 0; i < parts; i++) {
+        c[i] = rig_in_channels(&o, i);
+        x[i] = rig_last(type, o.c.in[i], 2, c[i], points);
+        gx[i] = rig_place(type, old, acc, 2, c[i], points);
+    }
+    const size_t next = (size_t)width * rig_bytes(type, 1);
+    const struct k_attention_in in = {x[0], a.apart ? x[1] : (char *)x[0] + next, a.apart ? x[2] : (char *)x[0] + 2 * next};
+    void *gy = rig_last(type, o.c.gout, 2, width, points), *y = rig_new(type, (size_t)(2 * width * points)),
+         *out = rig_last(type, o.c.out, 2, width, points);
+    float *kept = rig_new(K_F32, (size_t)heads);
+    OK(k_attention(NULL, &k, &in, y, kept));
     rig_guard(K_F32, kept, (size_t)heads);
     for (int64_t i = 0; i < heads; i++)
         ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 2e-6f * (1 + fabsf(((float *)o.c.saved)[i])));
-    rig_check(type, y, o.c.out, NULL, 2, c, points, 32);
+    rig_check(type, y, o.c.out, NULL, 2, width, points, 32);
     /* backward reads the output as it is stored */
-    for (int64_t i = 0; i < 2 * c * points; i++)
+    for (int64_t i = 0; i < 2 * width * points; i++)
         ((float *)o.c.out)[i] = rig_round(type, ((const float *)o.c.out)[i]);
     o.node->op->backward_data(&o.c);
-    void *gx = rig_place(type, old, acc, 2, 3 * c, points);
-    OK(k_attention_back(NULL, &k, &(struct k_attention_kept){x, out, kept}, &(struct k_grad){gy, gx, acc}));
-    rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 2, 3 * c, points, 64);
-    free(x), free(gy), free(out), free(kept), free(old);
+    struct k_attention_grad g = {gy, {gx[0], gx[0], gx[0]}, {acc, acc, acc}};
+    for (int i = 1; i < 3; i++) g.gx[i] = a.apart ? gx[i] : (char *)gx[0] + (size_t)i * next;
+    OK(k_attention_back(NULL, &k, &(struct k_attention_kept){in, out, kept}, &g));
+    for (int i = 0; i < parts; i++) {
+        rig_check(type, gx[i], o.c.gin[i], acc ? old : NULL, 2, c[i], points, 64);
+        free(x[i]);
+    }
+    free(gy), free(out), free(kept), free(old);
     rig_op_close(&o);
 }
 
@@ -39,11 +61,13 @@ START_TEST(attentions)
     rig_odd(false);
     for (int way = 0; way < 3; way++) {
         rig_way(way);
-        for (const char *const *e = op_find("attention")->examples; *e; e++) attention(*e, TYPE(_i), ACC(_i));
+        for (const char *const *e = op_find("attention")->examples; *e; e++)
+            if (!strstr(*e, "=0")) attention(*e, TYPE(_i), ACC(_i));
+        attention("96x35 + 32x35 + 32x35 + 35 I32 heads=6 kv_heads=2 causal=yes", TYPE(_i), ACC(_i));
         attention("384x16 heads=1", TYPE(_i), ACC(_i));          /* the widest head, one tile */
         attention("192x5x7 heads=4", TYPE(_i), ACC(_i));
     }
-    ck_assert_int_ne(k_attention(NULL, &(struct k_attention){K_F32, 1, 1, 1, K_HEAD + 1, 1}, NULL, NULL, NULL), 0);
+    ck_assert_int_ne(k_attention(NULL, &(struct k_attention){.width = K_HEAD + 1}, NULL, NULL, NULL), 0);
 }
 END_TEST
 
@@ -110,10 +134,101 @@ START_TEST(parts_and_positions)
 }
 END_TEST
 
+/* ---- decoders -------------------------------------------------------------------------------- */
+
+static void rms_norm(const char *example, enum ktype type, bool acc)
+{
+    struct rig_op o;
+    rig_op_open(&o, "rms_norm", example, type, 3);
+    const struct rms_norm r = rms_norm_of(o.g, o.node, 3);
+    const int64_t c = o.channels, points = o.points, rows = r.n * r.points * r.heads;
+    const struct k_layer_norm k = {type, rows, (int)r.width, r.eps, o.c.param[0], NULL, (int)r.heads, r.points};
+    void *x = rig_last(type, o.c.in[0], 3, c, points), *gy = rig_last(type, o.c.gout, 3, c, points),
+         *y = rig_new(type, (size_t)(3 * c * points));
+    float *old = rig_normals(type, 70, (size_t)(3 * c * points)), *saved = rig_new(K_F32, (size_t)rows);
+    void *work = rig_new(K_F32, k_layer_norm_work(rows, k.c) / sizeof(float));
+    OK(k_layer_norm(NULL, &k, x, y, saved));
+    rig_check(type, y, o.c.out, NULL, 3, c, points, 4);
+    for (int64_t i = 0; i < rows; i++) ck_assert_float_eq_tol(saved[i], ((float *)o.c.saved)[i], 1e-5f * saved[i]);
+    void *gx = rig_place(type, old, acc, 3, c, points);
+    OK(k_layer_norm_back(NULL, &k, x, &(struct k_grad){gy, gx, acc}, saved));
+    rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 3, c, points, 8);
+    float *gw = rig_place(K_F32, old, acc, 1, r.width, 1);
+    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){.x = x, .gy = gy, .saved = saved, .gw = gw, .acc = acc,
+                                                                  .work = work}));
+    rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, r.width, 1, 8);
+    free(x), free(gy), free(old), free(saved), free(work);
+    rig_op_close(&o);
+}
+
+static void rotary(const char *example, enum ktype type, bool acc)
+{
+    struct rig_op o;
+    rig_op_open(&o, "rotary", example, type, 3);
+    const struct rotary r = rotary_of(o.g, o.node, 3);
+    const int64_t c = o.channels, points = o.points;
+    float *rate = mem_alloc((size_t)r.half * sizeof *rate), *old = rig_normals(type, 70, (size_t)(3 * c * points));
+    for (int64_t i = 0; i < r.half; i++) rate[i] = rotary_rate(o.node, i, r.half);
+    struct k_rotary k = {type, 3, (int)points, (int)r.heads, (int)r.half, rate, o.node->n_in > 1 ? o.c.in[1] : NULL,
+                         false, false};
+    void *x = rig_last(type, o.c.in[0], 3, c, points), *gy = rig_last(type, o.c.gout, 3, c, points),
+         *y = rig_new(type, (size_t)(3 * c * points)), *gx = rig_place(type, old, acc, 3, c, points);
+    OK(k_rotary(NULL, &k, x, y));
+    rig_check(type, y, o.c.out, NULL, 3, c, points, 1);
+    k.back = true;
+    k.acc = acc;
+    OK(k_rotary(NULL, &k, gy, gx));
+    rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 3, c, points, 1);
+    free(x), free(gy), free(old), free(rate);
+    rig_op_close(&o);
+}
+
+static void token_loss(const char *example, enum ktype type, bool acc)
+{
+    struct rig_op o;
+    rig_op_open(&o, "token_loss", example, type, 3);
+    const struct token_loss t = token_loss_of(o.g, o.node, 3);
+    const int64_t rows = 3 * t.points, weights = t.classes * t.width;
+    const struct k_tokens k = {type, 3, (int)t.points, (int)t.width, (int)t.classes, o.c.in[1],
+                               o.g->tensor[o.node->in[1]].type == I64, t.ignore, o.c.param[0],
+                               o.node->n_param > 1 ? o.c.param[1] : NULL};
+    void *x = rig_last(type, o.c.in[0], 3, t.width, t.points);
+    float *old = rig_normals(type, 70, (size_t)(weights + 3 * t.width * t.points)), *kept = rig_new(K_F32, 2 * (size_t)rows);
+    double columns[9], *work = mem_alloc(3 * (size_t)rows * sizeof *work);
+    OK(k_token_loss(NULL, &k, x, &(struct k_tokens_out){columns, kept, work}));
+    for (int i = 0; i < 9; i++) ck_assert_double_eq_tol(columns[i], ((double *)o.c.out)[i], 1e-9);
+    for (int64_t i = 0; i < 2 * rows; i++)
+        ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 1e-6f * (1 + fabsf(kept[i])));
+    void *gx = rig_place(type, old, acc, 3, t.width, t.points);
+    float *gw = rig_place(K_F32, old, acc, 1, weights, 1), *gb = k.bias ? rig_place(K_F32, old, acc, 1, t.classes, 1) : NULL;
+    OK(k_token_loss_back(NULL, &k, x, &(struct k_tokens_grad){&o.block, kept, gx, acc, gw, gb, acc}));
+    rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 3, t.width, t.points, 8);
+    rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, weights, 1, 8);
+    if (gb) rig_check(K_F32, gb, o.c.pgrad[1], acc ? old : NULL, 1, t.classes, 1, 8);
+    free(x), free(old), free(kept), free(work);
+    rig_op_close(&o);
+}
+
+/* _i: type, adding. */
+START_TEST(decoders)
+{
+    rig_odd(false);
+    for (int way = 0; way < 2; way++) {
+        rig_way(way);
+        for (const char *const *e = op_find("rms_norm")->examples; *e; e++) rms_norm(*e, TYPE(_i), ACC(_i));
+        for (const char *const *e = op_find("rotary")->examples; *e; e++) rotary(*e, TYPE(_i), ACC(_i));
+        for (const char *const *e = op_find("token_loss")->examples; *e; e++) token_loss(*e, TYPE(_i), ACC(_i));
+        rms_norm("300x5", TYPE(_i), ACC(_i));
+        token_loss("300x2 + 2 I32 classes=300", TYPE(_i), ACC(_i));
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("kernels_tokens", 60);
     tcase_add_loop_test(t, attentions, 0, 4);
     tcase_add_loop_test(t, parts_and_positions, 0, 8);
+    tcase_add_loop_test(t, decoders, 0, 4);
     return suite_run("kernels_tokens", CK_FORK, t);
 }

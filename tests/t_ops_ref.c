@@ -447,7 +447,7 @@ START_TEST(samples_are_independent)
     static const int first[] = {0, 5}, count[] = {5, 3};
     for (const char *const *s = op->examples; *s && strcmp(op->name, "batch_norm"); s++) {
         struct one all, part;
-        bool exact = !strstr(op->name, "_norm");
+        bool exact = !strstr(op->name, "_norm") && !op->is_loss;
         float *sum[MAX_PARAM] = {NULL};
         one_run(&all, op, *s, 8, true);
         for (int k = 0; k < all.node->n_param; k++) sum[k] = mem_alloc(param_count(&all, k) * sizeof(float));

@@ -109,6 +109,12 @@ static void params_take(const struct graph *g, struct group *k, int node)
     }
 }
 
+/* Without inputs that the node does not have. */
+static uint32_t needs_of(const struct node *n, uint32_t need)
+{
+    return need & (((1u << n->n_in) - 1) | NEED_OUT | NEED_SAVED);
+}
+
 /* Inputs of the chain: all of the first node, and those of the others that do not come from the chain. */
 static void inputs_take(const struct graph *g, struct group *k)
 {
@@ -124,8 +130,8 @@ static void group_from(const struct graph *g, struct group *k, const struct patt
     *k = (struct group){.pattern = pattern,
                         .n_nodes = n,
                         .n_out = last->n_out,
-                        .need_b = pattern ? pattern->need_b : first->op->need_b,
-                        .need_w = pattern ? 0 : first->op->need_w,
+                        .need_b = pattern ? pattern->need_b : needs_of(first, first->op->need_b),
+                        .need_w = pattern ? 0 : needs_of(first, first->op->need_w),
                         .is_loss = first->op->is_loss,
                         .has_stats = first->op->stats && !first->fixed,
                         .fixed = first->fixed,
@@ -134,7 +140,7 @@ static void group_from(const struct graph *g, struct group *k, const struct patt
     memcpy(k->outs, last->outs, sizeof k->outs);
     params_take(g, k, node[0]);
     inputs_take(g, k);
-    k->grad_in = pattern ? (1u << k->n_in) - 1 : op_grad_in(first->op);
+    k->grad_in = ((1u << k->n_in) - 1) & (pattern ? ~0u : op_grad_in(first->op));
     if (k->fixed) k->need_b &= ~(uint32_t)NEED_SAVED;
     for (int i = 0; i < k->n_in; i++) if (!g->tensor[k->in[i]].needs_grad) k->grad_in &= ~(1u << i);
     if (!k->is_loss && !graph_wants_grad(g, last)) k->grad_in = 0;   /* only a score reads the output */

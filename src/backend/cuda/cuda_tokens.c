@@ -1,8 +1,13 @@
 /* The cuda backend's kernels for sequences: parts of tensors, weights of positions, attention. */
+#include <stdlib.h>
 #include "backend/cuda/cuda_int.h"
+#include "base/mem.h"
 #include "model/ops/attention.h"
 #include "model/ops/learned.h"
+#include "model/ops/rms_norm.h"
+#include "model/ops/rotary.h"
 #include "model/ops/slice.h"
+#include "model/ops/token_loss.h"
 
 static int slice_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
@@ -56,15 +61,31 @@ static int positions_run(struct be *b, struct be_kernel *k, const struct be_call
     return cuda_check(e, "positions", status);
 }
 
+/* Queries, keys and values of one input follow each other. */
+static struct k_attention_in parts_of(const struct be *b, const struct attention *a, const void *const in[MAX_IN],
+                                      int tensor)
+{
+    const size_t part = (size_t)(a->heads * a->width) * dtype_bytes(b->s->tensor[tensor].type);
+    if (a->apart) return (struct k_attention_in){in[0], in[1], in[2]};
+    const char *x = in[0];
+    return (struct k_attention_in){x, x ? x + part : NULL, x ? x + 2 * part : NULL};
+}
+
 static int attention_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct attention a = attention_of(b->g, k->node, c->n);
-    const struct k_attention t = {type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.width,
-                                  (float)a.scale};
-    const struct k_attention_kept kept = {c->in[0], c->out, c->saved};
-    const struct k_grad g = grad_of(c, 0);
-    return cuda_check(e, "attention", is_forward(k) ? k_attention(b->stream, &t, c->in[0], c->out, c->saved)
-                                                    : k_attention_back(b->stream, &t, &kept, &g));
+    const int64_t width = a.heads * a.width;
+    const int at = attention_positions(k->node);
+    const struct k_attention t = {type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.kv_heads, (int)a.width,
+                                  (float)a.scale, a.apart ? width : 3 * width,
+                                  a.apart ? a.kv_heads * a.width : 3 * width, a.causal, at < 0 ? NULL : c->in[at]};
+    const struct k_attention_kept kept = {parts_of(b, &a, c->in, k->k->out), c->out, c->saved};
+    if (is_forward(k)) return cuda_check(e, "attention", k_attention(b->stream, &t, &kept.x, c->out, c->saved));
+    const struct k_attention_in g = parts_of(b, &a, (const void *const *)c->gin, k->k->out);
+    const struct k_attention_grad grad = {c->gout, {(void *)(uintptr_t)g.q, (void *)(uintptr_t)g.k,
+                                                    (void *)(uintptr_t)g.v},
+                                          {adds(c, 0), adds(c, a.apart ? 1 : 0), adds(c, a.apart ? 2 : 0)}};
+    return cuda_check(e, "attention", k_attention_back(b->stream, &t, &kept, &grad));
 }
 
 static struct be_kernel *attention_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -78,6 +99,72 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     return cuda_kernel_new(like, sizeof *like);
 }
 
+/* ---- decoders -------------------------------------------------------------------------------- */
+
+static int rms_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct rms_norm r = rms_norm_of(b->g, k->node, c->n);
+    const struct k_layer_norm n = {type_of(b, k->k->out), r.n * r.points * r.heads, (int)r.width, r.eps, c->param[0], NULL,
+                                   (int)r.heads, r.points};
+    const struct k_grad g = grad_of(c, 0);
+    const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .saved = c->saved, .gw = c->pgrad[0],
+                                        .acc = c->pgrad_acc, .work = c->work};
+    int status = is_forward(k)                       ? k_layer_norm(b->stream, &n, c->in[0], c->out, c->saved)
+                 : k->key.phase == PH_BWD_WEIGHTS ? k_layer_norm_weights(b->stream, &n, &w)
+                                                  : k_layer_norm_back(b->stream, &n, c->in[0], &g, c->saved);
+    return cuda_check(e, "RMS norm", status);
+}
+
+static struct be_kernel *rms_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct rms_norm r = rms_norm_of(b->g, like->node, like->key.samples);
+    if (cuda_kernel_workspace(b, like, k_layer_norm_work(r.n * r.points * r.heads, (int)r.width), e)) return NULL;
+    return cuda_kernel_new(like, sizeof *like);
+}
+
+static int rotary_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct rotary r = rotary_of(b->g, k->node, c->n);
+    const size_t bytes = (size_t)r.half * sizeof(float);
+    float *rate = mem_alloc(bytes);
+    for (int64_t i = 0; i < r.half; i++) rate[i] = rotary_rate(k->node, i, r.half);
+    const float *at = cuda_mirror(b, k->node, rate, bytes, e);
+    free(rate);
+    if (!at) return -1;
+    const bool back = !is_forward(k);
+    const struct k_rotary t = {type_of(b, k->k->out), r.n, (int)r.points, (int)r.heads, (int)r.half, at,
+                               k->node->n_in > 1 ? c->in[1] : NULL, back, back && adds(c, 0)};
+    return cuda_check(e, "rotary positions", k_rotary(b->stream, &t, back ? c->gout : c->in[0],
+                                                      back ? c->gin[0] : c->out));
+}
+
+static int token_loss_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct token_loss t = token_loss_of(b->g, k->node, c->n);
+    const struct k_tokens of = {type_of(b, k->node->in[0]), t.n, (int)t.points, (int)t.width, (int)t.classes, c->in[1],
+                                b->g->tensor[k->node->in[1]].type == I64, t.ignore, c->param[0],
+                                k->node->n_param > 1 ? c->param[1] : NULL};
+    const struct k_tokens_out out = {c->out, c->saved, c->work};
+    const struct k_tokens_grad g = {c->block, c->saved, c->gin[0], adds(c, 0), c->pgrad[0],
+                                    k->node->n_param > 1 ? c->pgrad[1] : NULL, c->pgrad_acc};
+    return cuda_check(e, "token loss", is_forward(k) ? k_token_loss(b->stream, &of, c->in[0], &out)
+                                                     : k_token_loss_back(b->stream, &of, c->in[0], &g));
+}
+
+static struct be_kernel *token_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct token_loss t = token_loss_of(b->g, like->node, like->key.samples);
+    const size_t bytes = 3 * (size_t)(t.n * t.points) * sizeof(double);
+    if (cuda_kernel_workspace(b, like, bytes, e)) return NULL;
+    return cuda_kernel_new(like, sizeof *like);
+}
+
+static size_t token_loss_workspace(const struct selection *s, const struct group *k)
+{
+    const struct token_loss t = token_loss_of(s->g, &s->g->node[k->node[0]], s->max_samples);
+    return 3 * (size_t)(t.n * t.points) * sizeof(double);
+}
+
 const struct kernel_row cuda_rows_tokens[] = {
     {.name = "slice", .pattern = PATTERN_OP("slice"), .types = CUDA_TYPES, .run = slice_run},
     {.name = "split", .pattern = PATTERN_OP("split"), .types = CUDA_TYPES, .run = split_run},
@@ -85,4 +172,10 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
     {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,
      .run = attention_run},
+    {.name = "RMS norm", .pattern = PATTERN_OP("rms_norm"), .types = CUDA_TYPES, .make = rms_norm_make,
+     .run = rms_norm_run},
+    {.name = "rotary", .pattern = PATTERN_OP("rotary"), .types = CUDA_TYPES, .run = rotary_run},
+    {.name = "token loss", .pattern = PATTERN_OP("token_loss"), .types = CUDA_TYPES, .fallback = "own products",
+     .why = "no library kernel yet", .slow = true, .workspace = token_loss_workspace, .make = token_loss_make,
+     .run = token_loss_run},
     {0}};
