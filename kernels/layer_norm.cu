@@ -1,5 +1,5 @@
-/* Layer norm and RMS norm over the channels of each row of [rows][c]. One block a row. Weight gradients are sums over rows: first
- * over parts of the rows, then over the parts, so the order depends on the sizes alone. */
+/* Layer norm and RMS norm over the channels of each row of [rows][c]. One block a row. Weight gradients are sums over
+ * rows: first over parts of the rows, then over the parts, so the order depends on the sizes alone. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"

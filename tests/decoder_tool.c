@@ -2,8 +2,8 @@
  *
  *   decoder_tool folder MODELS NAME DIR    config.json and model.safetensors of a line of tests/lm/models
  *   decoder_tool data DIR                  tokens.npy and labels.npy, some of which do not count
- *   decoder_tool check EXPECTED NAME WHAT FILE   WHAT: gradient, FILE: what run.dump_gradients wrote; logits, FILE: what
- *   run.predict wrote. Prints a line for each tensor that is off. */
+ *   decoder_tool check EXPECTED NAME WHAT FILE   WHAT: gradient, FILE: what run.dump_gradients wrote; logits, FILE:
+ *   what run.predict wrote. Prints a line for each tensor that is off. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,15 @@ static FILE *opened(const char *path, const char *mode)
 
 /* ---- folders ------------------------------------------------------------------------------------- */
 
-/* The model's line as config.json. */
+/* The next word of a model, from its line or from further ones, which begin with spaces; NULL: no more. */
+static char *next_word(FILE *f, char line[LINE], char **save)
+{
+    char *word = strtok_r(NULL, " \n", save);
+    if (word || !fgets(line, LINE, f) || *line != ' ') return word;
+    return strtok_r(line, " \n", save);
+}
+
+/* The model's lines as config.json. */
 static json_t *config_of(const char *models, const char *name)
 {
     char line[LINE];
@@ -44,8 +52,9 @@ static json_t *config_of(const char *models, const char *name)
         if (!word || strcmp(word, name)) continue;
         const char *family = strtok_r(NULL, " \n", &save);
         o = json_pack("{s:s,s:i}", "model_type", family, "vocab_size", V);
+        family = json_string_value(json_object_get(o, "model_type"));   /* the line changes */
         json_object_set_new(rope, "rope_theta", json_real(10000));
-        while ((word = strtok_r(NULL, " \n", &save))) {
+        while ((word = next_word(f, line, &save))) {
             char *value = strchr(word, '=');
             *value++ = '\0';
             json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);

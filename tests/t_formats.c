@@ -233,8 +233,8 @@ static void same_values(const struct side *a, const struct side *b, void *const 
     ck_assert(!a->ops->tensor_export(a->b, tensor, SAMPLES, p, x[tensor], &e));
     ck_assert(!b->ops->tensor_export(b->b, tensor, SAMPLES, q, y[tensor], &e));
     for (size_t i = 0; i < n; i++)
-        sure(fabsf(p[i] - q[i]) <= 1e-4f * (1 + fabsf(q[i])), "tensor %s: %g and %g", a->s->g->tensor[tensor].name, p[i],
-             q[i]);
+        sure(fabsf(p[i] - q[i]) <= 1e-4f * (1 + fabsf(q[i])), "tensor %s: %g and %g",
+             a->s->g->tensor[tensor].name, (double)p[i], (double)q[i]);
     free(p);
     free(q);
 }

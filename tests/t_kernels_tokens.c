@@ -31,7 +31,8 @@ static void attention(const char *example, enum ktype type, bool acc)
         gx[i] = rig_place(type, old, acc, 2, c[i], points);
     }
     const size_t next = (size_t)width * rig_bytes(type, 1);
-    const struct k_attention_in in = {x[0], a.apart ? x[1] : (char *)x[0] + next, a.apart ? x[2] : (char *)x[0] + 2 * next};
+    const struct k_attention_in in = {x[0], a.apart ? x[1] : (char *)x[0] + next,
+                                      a.apart ? x[2] : (char *)x[0] + 2 * next};
     void *gy = rig_last(type, o.c.gout, 2, width, points), *y = rig_new(type, (size_t)(2 * width * points)),
          *out = rig_last(type, o.c.out, 2, width, points);
     float *kept = rig_new(K_F32, (size_t)heads);
@@ -154,8 +155,8 @@ static void rms_norm(const char *example, enum ktype type, bool acc)
     OK(k_layer_norm_back(NULL, &k, x, &(struct k_grad){gy, gx, acc}, saved));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 3, c, points, 8);
     float *gw = rig_place(K_F32, old, acc, 1, r.width, 1);
-    OK(k_layer_norm_weights(NULL, &k, &(struct k_layer_norm_grad){.x = x, .gy = gy, .saved = saved, .gw = gw, .acc = acc,
-                                                                  .work = work}));
+    const struct k_layer_norm_grad g = {.x = x, .gy = gy, .saved = saved, .gw = gw, .acc = acc, .work = work};
+    OK(k_layer_norm_weights(NULL, &k, &g));
     rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, r.width, 1, 8);
     free(x), free(gy), free(old), free(saved), free(work);
     rig_op_close(&o);
@@ -193,14 +194,16 @@ static void token_loss(const char *example, enum ktype type, bool acc)
                                o.g->tensor[o.node->in[1]].type == I64, t.ignore, o.c.param[0],
                                o.node->n_param > 1 ? o.c.param[1] : NULL};
     void *x = rig_last(type, o.c.in[0], 3, t.width, t.points);
-    float *old = rig_normals(type, 70, (size_t)(weights + 3 * t.width * t.points)), *kept = rig_new(K_F32, 2 * (size_t)rows);
+    float *old = rig_normals(type, 70, (size_t)(weights + 3 * t.width * t.points)),
+          *kept = rig_new(K_F32, 2 * (size_t)rows);
     double columns[9], *work = mem_alloc(3 * (size_t)rows * sizeof *work);
     OK(k_token_loss(NULL, &k, x, &(struct k_tokens_out){columns, kept, work}));
     for (int i = 0; i < 9; i++) ck_assert_double_eq_tol(columns[i], ((double *)o.c.out)[i], 1e-9);
     for (int64_t i = 0; i < 2 * rows; i++)
         ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 1e-6f * (1 + fabsf(kept[i])));
     void *gx = rig_place(type, old, acc, 3, t.width, t.points);
-    float *gw = rig_place(K_F32, old, acc, 1, weights, 1), *gb = k.bias ? rig_place(K_F32, old, acc, 1, t.classes, 1) : NULL;
+    float *gw = rig_place(K_F32, old, acc, 1, weights, 1),
+          *gb = k.bias ? rig_place(K_F32, old, acc, 1, t.classes, 1) : NULL;
     OK(k_token_loss_back(NULL, &k, x, &(struct k_tokens_grad){&o.block, kept, gx, acc, gw, gb, acc}));
     rig_check(type, gx, o.c.gin[0], acc ? old : NULL, 3, t.width, t.points, 8);
     rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, weights, 1, 8);

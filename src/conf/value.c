@@ -362,6 +362,8 @@ void opt_print(const struct conf *c, int i, struct text *out)
     case OPT_INT: text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case OPT_REAL: real_print(*(const double *)at, out); break;
     case OPT_BOOL: text_add(out, "%s", *(const bool *)at ? "yes" : "no"); break;
-    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS: list_print(&opt_table[i], at, c->expanded, out); break;
+    case OPT_INTS: case OPT_REALS: case OPT_SIZES: case OPT_TEXTS:
+        list_print(&opt_table[i], at, c->expanded, out);
+        break;
     }
 }

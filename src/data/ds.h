@@ -89,7 +89,7 @@ struct ds {
     bool unit, endless;
     size_t each, shared;
     const char *warning;
-    double labels;                                       /* that count in each sample without `weight`; 0: it weighs 1 */
+    double labels;                                       /* that count in a sample without `weight`; 0: it weighs 1 */
     int positions;                                       /* 1 + the field that ds_match has added; 0: none */
 };
 extern const struct ds_kind *const ds_list[];            /* NULL-terminated, order of DATASETS */
@@ -97,8 +97,8 @@ const struct ds_kind *ds_kind_of(const struct conf *c);  /* of data.source; NULL
 /* Opens data.source. Each graph input that is read gets the field of its name. If it is the only such input of its
  * role, it gets the only field of that role. 78 if none matches, or its type, shape or range does not fit. */
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e);
-/* Matches the fields of a data set that was not opened by ds_open. If a graph reads "positions" (I32) and the format has
- * none, they are 0, 1, 2 ... */
+/* Matches the fields of a data set that was not opened by ds_open. If a graph reads "positions" (I32) and the format
+ * has none, they are 0, 1, 2 ... */
 int ds_match(struct ds *d, const struct graph *g, struct err *e);
 void ds_close(struct ds *d);                             /* d may be NULL */
 /* A field of a sample as the network receives it. Any thread. */

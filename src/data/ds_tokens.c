@@ -158,7 +158,8 @@ static void tokens_tell(const struct ds *ds, const struct ds_sink *to)
 {
     const struct tokens *d = (const struct tokens *)ds;
     for (int i = 0; i < d->n_files; i++)
-        ds_bytes_report(to, d->file[i].fd, d->file[i].path, d->file[i].begin, d->file[i].n * (uint64_t)d->file[i].bytes);
+        ds_bytes_report(to, d->file[i].fd, d->file[i].path, d->file[i].begin,
+                        d->file[i].n * (uint64_t)d->file[i].bytes);
 }
 
 const struct ds_kind ds_tokens = {

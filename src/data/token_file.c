@@ -31,8 +31,8 @@ static int llmc_open(struct token_file *f, uint64_t size, const uint8_t *head, s
     f->begin = LLMC_HEADER;
     f->n = count;
     if (size == LLMC_HEADER + count * (uint64_t)f->bytes) return 0;
-    return err_set(e, E_DATA, "%s: offset 8: %" PRIu64 " tokens need a file of %" PRIu64 " bytes, this one has %" PRIu64,
-                   f->path, count, LLMC_HEADER + count * (uint64_t)f->bytes, size);
+    return err_set(e, E_DATA, "%s: offset 8: %" PRIu64 " tokens need a file of %" PRIu64 " bytes, this one has %"
+                   PRIu64, f->path, count, LLMC_HEADER + count * (uint64_t)f->bytes, size);
 }
 
 static int raw_open(struct token_file *f, uint64_t size, int64_t vocabulary, struct err *e)

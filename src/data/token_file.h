@@ -1,5 +1,5 @@
-/* Files of token ids: raw numbers (nanoGPT), llm.c's with a header, Megatron's pair of .idx and .bin. Hostile: sizes are
- * compared with the file's. Any thread may read; a handle does not change after token_file_open. */
+/* Files of token ids: raw numbers (nanoGPT), llm.c's with a header, Megatron's pair of .idx and .bin. Hostile: sizes
+ * are compared with the file's. Any thread may read; a handle does not change after token_file_open. */
 #ifndef DATA_TOKEN_FILE_H
 #define DATA_TOKEN_FILE_H
 #include "base/err.h"

@@ -265,7 +265,10 @@ static void layer_types_must(struct keys *k)
     size_t i;
     if (!json_is_array(list)) return;
     json_array_foreach(list, i, v)
-        if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention")) { not_built(k, "layer_types"); return; }
+        if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention")) {
+            not_built(k, "layer_types");
+            return;
+        }
 }
 
 static int root_read(struct keys *k, int64_t points, struct decoder *d)

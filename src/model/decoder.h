@@ -1,12 +1,12 @@
-/* Decoder language models: what a config.json of Hugging Face, or settings of model, say about one. zoo_decoder.c builds
- * the graph. Families and their keys: docs/design/model.md. */
+/* Decoder language models: what a config.json of Hugging Face, or settings of model, say about one. zoo_decoder.c
+ * builds the graph. */
 #ifndef MODEL_DECODER_H
 #define MODEL_DECODER_H
 #include "base/err.h"
 #include "conf/conf.h"
 
-/* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden / heads.
- * window: default of sliding_window; 0: none. */
+/* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden /
+ * heads. window: default of sliding_window; 0: none. */
 struct decoder_family {
     const char *name, *architecture, *block;
     bool gpt2, qkv_bias, qk_norm, tied, asks_window;

@@ -128,8 +128,8 @@ struct op_kind {
     int (*infer)(const struct node *n, const struct shape *const *in, struct infer *out, struct err *e);
     /* For an integer input: its values are 0 to the result - 1, and data sets refuse others; NULL: no limit. */
     int64_t (*range)(const struct graph *g, const struct node *n, int in);
-    /* For a loss that is a mean over labels, not over samples: the label that does not count, below 0. A sample's weight
-     * (ds_kind.weight) must then be its number of labels that count. NULL: each sample counts by its own weight */
+    /* For a loss that is a mean over labels, not over samples: the label that does not count, below 0. A sample's
+     * weight (ds_kind.weight) must then be its number of labels that count. NULL: a sample counts by its own weight */
     int64_t (*ignored)(const struct graph *g, const struct node *n);
     uint64_t (*flops)(const struct graph *g, const struct node *n);       /* forward, one sample; NULL: 0 */
     size_t (*saved_bytes)(const struct graph *g, const struct node *n, int samples);  /* NULL: none */

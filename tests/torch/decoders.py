@@ -1,6 +1,6 @@
-"""decoders.py MODELS EXPECTED [FOLDERS]: what transformers makes of the decoders of tests/lm/models, with weights that are
-functions of their names: losses of ten AdamW steps in micro-batches with uneven numbers of labels, projections of the
-first gradients and of the logits, and greedy text. FOLDERS: writes each model as a folder there, too.
+"""decoders.py MODELS EXPECTED [FOLDERS]: what transformers makes of the decoders of tests/lm/models, with weights that
+are functions of their names: losses of ten AdamW steps in micro-batches with uneven numbers of labels, projections of
+the first gradients and of the logits, and greedy text. FOLDERS: writes each model as a folder there, too.
 
 Needs the newest transformers and torch: pip install torch transformers"""
 import json, sys
@@ -59,7 +59,7 @@ def config_of(line):
     return name, AutoConfig.for_model(family, vocab_size=V, **keys)
 
 def batch():
-    """Tokens and labels by Hugging Face's convention shifted: label i is of position i. Samples with 0, 3 and T labels."""
+    """Tokens, and labels already shifted: label i is what position i predicts. Samples with 0, 3 and T labels."""
     ids = words("tokens", N * (T + 1)).reshape(N, T + 1) % V
     x, y = ids[:, :-1].copy(), ids[:, 1:].copy()
     x[0, 0] = V - 1
@@ -84,7 +84,7 @@ def main():
     with open(expected, "w") as out:
         print(f"# made by tests/torch/decoders.py with transformers {transformers.__version__}, "
               f"torch {torch.__version__}, in double precision", file=out)
-        for line in open(models):
+        for line in open(models).read().replace("\n ", " ").splitlines():
             if line.startswith("#") or not line.strip(): continue
             name, config = config_of(line)
             config._attn_implementation = "eager"

@@ -1,6 +1,6 @@
 /* Linear layers by oneDNN's sgemm, which can add to its output (beta = 1). Row-major: y[n][out] = x[n][in] w[out][in]^T
- * + bias; with points, sample by sample y[out][points] = w[out][in] x[in][points] + bias, or all at once where tokens are
- * rows. */
+ * + bias; with points, sample by sample y[out][points] = w[out][in] x[in][points] + bias, or all at once where tokens
+ * are rows. */
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"

@@ -28,13 +28,13 @@ enum layout cpu_rows_follow(const struct selection *s, const struct node *n)
 /* ---- norms ----------------------------------------------------------------------------------- */
 
 /* rows: of a call; each has `heads` parts of `width` channels with a mean of their own. */
-struct norm_kernel { struct be_kernel base; struct rms_norm r; bool centred; double *sums; };
+struct row_norm_kernel { struct be_kernel base; struct rms_norm r; bool centred; double *sums; };
 
-static void norm_close(struct be_kernel *base) { free(((struct norm_kernel *)base)->sums); }
+static void norm_close(struct be_kernel *base) { free(((struct row_norm_kernel *)base)->sums); }
 
 static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct norm_kernel *k = kernel_new(like, sizeof *k);
+    struct row_norm_kernel *k = kernel_new(like, sizeof *k);
     const struct extent d = extent_of(b->g, like->node->out, like->key.samples);
     k->centred = like->node->n_param > 1;
     k->r = k->centred ? (struct rms_norm){d.n, 1, d.c, d.points, layer_norm_eps(like->node)}
@@ -52,14 +52,14 @@ static struct norm_at norm_at(const struct rms_norm *r, int64_t row, int64_t hea
     return (struct norm_at){(row * r->heads + head) * r->width, (n * r->heads + head) * r->points + p};
 }
 
-static void saved_store(const struct norm_kernel *k, float *saved, int64_t at, const struct vec_row *v)
+static void saved_store(const struct row_norm_kernel *k, float *saved, int64_t at, const struct vec_row *v)
 {
     if (!k->centred) { saved[at] = v->inv; return; }
     saved[2 * at] = v->mean;
     saved[2 * at + 1] = v->inv;
 }
 
-static void saved_load(const struct norm_kernel *k, const float *saved, int64_t at, struct vec_row *v)
+static void saved_load(const struct row_norm_kernel *k, const float *saved, int64_t at, struct vec_row *v)
 {
     v->mean = k->centred ? saved[2 * at] : 0;
     v->inv = k->centred ? saved[2 * at + 1] : saved[at];
@@ -67,7 +67,7 @@ static void saved_load(const struct norm_kernel *k, const float *saved, int64_t 
 
 static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
     struct vec_row v = {.n = k->r.width, .w = c->param[0], .b = k->centred ? c->param[1] : NULL, .centred = k->centred};
     for (int64_t row = 0; row < k->r.n * k->r.points; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
@@ -82,7 +82,7 @@ static int norm_forward_run(struct be *b, struct be_kernel *base, const struct b
 
 static int norm_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
     struct vec_row v = {.n = k->r.width, .w = c->param[0], .centred = k->centred, .acc = c->gin_acc & 1};
     for (int64_t row = 0; row < k->r.n * k->r.points; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
@@ -103,7 +103,7 @@ static void sum_store(float *to, const double *sum, int64_t n, bool acc)
 
 static int norm_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct norm_kernel *k = (const struct norm_kernel *)base;
+    const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
     double *gw = k->sums, *gb = k->centred ? k->sums + k->r.width : NULL;
     struct vec_row v = {.n = k->r.width, .centred = k->centred};
     memset(k->sums, 0, 2 * (size_t)k->r.width * sizeof *k->sums);

@@ -161,9 +161,9 @@ INLINE struct vec_span row_span(const struct vec_scores *s, int64_t r, float *x)
     return seen;
 }
 
-/* x = e^(score - most) of row r, columns from `at.from`. A large score in float has lost the digits that matter after the difference. So
- * scores with weight are computed again in double, and so is the largest, whose x is then 1. Rows of usual scores
- * skip this. */
+/* x = e^(score - most) of row r, columns from `at.from`. A large score in float has lost the digits that matter after
+ * the difference. So scores with weight are computed again in double, and so is the largest, whose x is then 1. Rows
+ * of usual scores skip this. */
 static void scores_exp(const struct vec_scores *s, int64_t r, struct vec_span at, float *x, float most)
 {
     const float large = 32, counts = 0x1p-12f;

@@ -76,9 +76,9 @@ static int attention_run(struct be *b, struct be_kernel *k, const struct be_call
     const struct attention a = attention_of(b->g, k->node, c->n);
     const int64_t width = a.heads * a.width;
     const int at = attention_positions(k->node);
-    const struct k_attention t = {type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.kv_heads, (int)a.width,
-                                  (float)a.scale, a.apart ? width : 3 * width,
-                                  a.apart ? a.kv_heads * a.width : 3 * width, a.causal, at < 0 ? NULL : c->in[at]};
+    const struct k_attention t = {
+        type_of(b, k->k->out), a.n, (int)a.points, (int)a.heads, (int)a.kv_heads, (int)a.width, (float)a.scale,
+        a.apart ? width : 3 * width, a.apart ? a.kv_heads * a.width : 3 * width, a.causal, at < 0 ? NULL : c->in[at]};
     const struct k_attention_kept kept = {parts_of(b, &a, c->in, k->k->out), c->out, c->saved};
     if (is_forward(k)) return cuda_check(e, "attention", k_attention(b->stream, &t, &kept.x, c->out, c->saved));
     const struct k_attention_in g = parts_of(b, &a, (const void *const *)c->gin, k->k->out);
@@ -104,8 +104,8 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
 static int rms_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct rms_norm r = rms_norm_of(b->g, k->node, c->n);
-    const struct k_layer_norm n = {type_of(b, k->k->out), r.n * r.points * r.heads, (int)r.width, r.eps, c->param[0], NULL,
-                                   (int)r.heads, r.points};
+    const struct k_layer_norm n = {type_of(b, k->k->out), r.n * r.points * r.heads, (int)r.width, r.eps, c->param[0],
+                                   NULL, (int)r.heads, r.points};
     const struct k_grad g = grad_of(c, 0);
     const struct k_layer_norm_grad w = {.x = c->in[0], .gy = c->gout, .saved = c->saved, .gw = c->pgrad[0],
                                         .acc = c->pgrad_acc, .work = c->work};

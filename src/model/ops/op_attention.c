@@ -60,7 +60,7 @@ static uint64_t flops(const struct graph *g, const struct node *n)
     return 4 * (uint64_t)(a.points * a.heads * a.width) * (uint64_t)seen;
 }
 
-static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t attention_saved(const struct graph *g, const struct node *n, int samples)
 {
     const struct attention a = attention_of(g, n, samples);
     return 2 * (size_t)(a.n * a.heads * a.points) * sizeof(float);
@@ -82,7 +82,8 @@ static struct attention_head head_of(const struct op_call *c, const struct atten
     struct attention_head h = {.a = *a, .q = (const float *)c->in[0] + at[0],
                                .k = (const float *)c->in[a->apart ? 1 : 0] + at[1],
                                .v = (const float *)c->in[a->apart ? 2 : 0] + at[2],
-                               .kept = (float *)c->saved + 2 * head * a->points, .points = a->points, .width = a->width};
+                               .kept = (float *)c->saved + 2 * head * a->points, .points = a->points,
+                               .width = a->width};
     if (attention_positions(c->node) >= 0) h.positions = (const int32_t *)c->in[3] + n * a->points;
     if (c->out) h.o = h.out = (float *)c->out + head * one;
     if (!c->gout) return h;
@@ -225,7 +226,7 @@ const struct op_kind op_attention = {
     .attr = attrs,
     .infer = attention_infer,
     .flops = flops,
-    .saved_bytes = saved_bytes,
+    .saved_bytes = attention_saved,
     .need_b = 15 | NEED_OUT | NEED_SAVED,
     .forward = attention_forward,
     .backward_data = attention_backward_data,

@@ -19,7 +19,7 @@ static int rms_norm_infer(const struct node *n, const struct shape *const *in, s
     return 0;
 }
 
-static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t rms_norm_saved(const struct graph *g, const struct node *n, int samples)
 {
     const struct rms_norm r = rms_norm_of(g, n, samples);
     return sizeof(float) * (size_t)(r.n * r.heads * r.points);
@@ -110,7 +110,7 @@ const struct op_kind op_rms_norm = {
     .text = "division by the root of the mean square over the channels of each point",
     .attr = attrs,
     .infer = rms_norm_infer,
-    .saved_bytes = saved_bytes,
+    .saved_bytes = rms_norm_saved,
     .need_b = 1 << 0 | NEED_SAVED,
     .need_w = 1 << 0 | NEED_SAVED,
     .forward = rms_norm_forward,

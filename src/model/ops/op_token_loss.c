@@ -46,7 +46,7 @@ static uint64_t flops(const struct graph *g, const struct node *n)
     return 2 * (uint64_t)(t.classes * t.width) * (uint64_t)t.points;
 }
 
-static size_t saved_bytes(const struct graph *g, const struct node *n, int samples)
+static size_t token_loss_saved(const struct graph *g, const struct node *n, int samples)
 {
     const struct token_loss t = token_loss_of(g, n, samples);
     return 2 * (size_t)(t.n * t.points) * sizeof(float);
@@ -173,7 +173,7 @@ const struct op_kind op_token_loss = {
     .range = range,
     .ignored = ignored,
     .flops = flops,
-    .saved_bytes = saved_bytes,
+    .saved_bytes = token_loss_saved,
     .need_b = 3 | NEED_SAVED,
     .pgrad_in_b = 3,
     .is_loss = true,
