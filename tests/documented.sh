@@ -374,6 +374,14 @@ cp "$here/images/grey.png" seen/a/2.png
     -o data.resize='{4,4}' -o model.network=mlp \
     -o model.input=16 -o model.classes=1 -o train.steps=1 -o train.batch_size=2 --run-dir damaged \
     -c nothing.conf >"$aside/out" 2>&1 || note <"$aside/out"
+# A language model.
+cat >words.conf <<'END'
+model { network = "llama"  input = {8}  vocab_size = 9  hidden_size = 8  intermediate_size = 8  num_hidden_layers = 1
+        num_attention_heads = 2 }
+data  { source = "synthetic"  samples = 8  test_samples = 4 }
+train { batch_size = 4  steps = 2  evaluate_every = 1 }
+END
+"$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"
 # A bit changes between two ranks.
 LD_PRELOAD="$build/tests/faults/flip.so" MPSTAGED_FLIP_RANK=0 MPSTAGED_FLIP=2 mpirun_n 2 "$mpstaged" -c toy.conf \
     --steps 4 --run-dir flipped >"$aside/out" 2>&1 || note <"$aside/out"

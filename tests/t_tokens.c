@@ -30,6 +30,7 @@ static struct ds *opened(const char *data, const struct graph *g, struct err *e)
     struct conf *c = conf_make(data);
     int bad = ds_open(c, DS_TRAIN, g, &d, e);
     ck_assert_int_eq(bad != 0, d == NULL);
+    conf_free(c);
     return d;
 }
 

@@ -151,6 +151,14 @@ double job_flops(const struct job *j)
     return all;
 }
 
+int64_t job_tokens(const struct job *j)
+{
+    const struct graph *g = j->graph;
+    for (int i = 0; i < g->n_inputs; i++)
+        if (graph_input_ignored(g, g->input[i].tensor)) return shape_count(&g->tensor[g->input[i].tensor].shape);
+    return 0;
+}
+
 uint64_t job_steps(const struct job *j)
 {
     const struct conf *c = j->conf;

@@ -98,6 +98,8 @@ void job_samples_note(const struct job *j, struct text *out);
  * the gradients of inputs and of weights that are computed. Recomputation does not count (Chowdhery et al., PaLM,
  * arXiv:2204.02311, appendix B). */
 double job_flops(const struct job *j);
+/* Tokens of a sample: labels of a loss that counts them; 0 for another loss. */
+int64_t job_tokens(const struct job *j);
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* epochs of which this many steps see samples */
 void job_free(struct job *j);

@@ -119,6 +119,8 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* forward has two products; backward repeats one of them and has two gradients of each */
     if (s->g->node[g->node[0]].op->category == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
+    /* a head with its loss computes its logits again, and the gradients of both factors */
+    if (g->is_loss) ns[PH_BWD_DATA] += 2 * product;
 }
 
 /* Time for a micro-batch of n samples. Products cost their operations, and their weights once, which counts where
@@ -133,7 +135,7 @@ static void group_ns(const struct selection *s, const struct group *g, int n, do
         double channels = v->channel_ns * (double)s->g->tensor[g->out].shape.d[0] * (op->category == OP_NORM ? 1 : n);
         ns[PH_FWD] += channels;
         ns[PH_BWD_DATA] = v->norm_back * pass + channels;
-    } else if (op->draws || g->is_loss) {
+    } else if (op->draws || (g->is_loss && !(nominal_flops(s, g) > 0))) {
         ns[PH_FWD] = ns[PH_BWD_DATA] = bytes / v->values;
     } else if (nominal_flops(s, g) > 0) {
         product_ns(s, g, n, ns);

@@ -32,9 +32,11 @@ step[] = {
        "undefined, as the Dice of an absent class"),
     IN("loss_bits", "", "its 64 bits"), IN("accuracy", "", "top-1"),
     OF(lr, REAL, "", "learning rate"), OF(grad_norm, REAL, "", "if gradients are clipped"),
-    OF(samples, WHOLE, "", "how many"),
+    OF(samples, WHOLE, "", "how many"), OF(tokens, WHOLE, "", "of a decoder: how many"),
+    OF(targets, WHOLE, "", "of a decoder: labels that count"),
     OF(skipped, FLAG, "", "true if a value was not finite and nothing was updated"),
     AS("step_seconds", SECONDS, ns, "s", "from order to last report"), OF(samples_per_second, REAL, "1/s", ""),
+    OF(tokens_per_second, REAL, "1/s", "of a decoder"),
     OF(flops_per_second, REAL, "1/s", "of convolutions, products and attention: forward pass, and what the backward "
        "pass needs; recomputation does not count"),
     OF(mfu, REAL, "", "model FLOPs utilisation: of the speed of matrix products that all ranks measured at the start, "
@@ -53,6 +55,8 @@ evaluation[] = {
     OF(step, WHOLE, "", ""), OF(epoch, WHOLE, "", ""),
     AS("loss", SCORES, sums, "", "and other scores as above, over all test samples"),
     IN("loss_bits", "", ""), IN("accuracy", "", ""), IN("top5", "", "accuracy of the five most likely classes"),
+    OF(perplexity, REAL, "", "of a decoder: e to the power of the loss"),
+    OF(targets, WHOLE, "", "of a decoder: labels that count"),
     OF(samples, WHOLE, "", ""), AS("evaluation_seconds", SECONDS, ns, "s", ""), {0}},
 prediction[] = {
     OF(samples, WHOLE, "", ""), OF(file, TEXT, "", "output"),
@@ -239,11 +243,21 @@ struct event event_of_step(const struct result *r, int n_ranks, const struct eve
     *s = (struct sums){0};
     sums_add(s, r, n_ranks);
     double rate = r->ns ? (double)s->samples * 1e9 / (double)r->ns : 0, flops = rate * k->flops;
-    return (struct event){.kind = EVENT_STEP, .result = r, .sums = s, .step = (int64_t)r->o.step, .ns = r->ns,
+    struct event ev = {.kind = EVENT_STEP, .result = r, .sums = s, .step = (int64_t)r->o.step, .ns = r->ns,
                           .epoch = (int64_t)r->epoch, .lr = r->o.learning_rate, .grad_norm = r->rep[0].grad_norm,
                           .samples = s->samples, .skipped = r->rep[0].nonfinite,
                           .samples_per_second = rate, .flops_per_second = flops > 0 ? flops : -1,
-                          .mfu = flops > 0 && k->peak > 0 ? flops / k->peak : -1};
+                          .mfu = flops > 0 && k->peak > 0 ? flops / k->peak : -1,
+                          .tokens = k->tokens ? k->tokens * s->samples : -1,
+                          .tokens_per_second = k->tokens ? rate * (double)k->tokens : -1};
+    event_of_tokens(&ev, k);
+    return ev;
+}
+
+void event_of_tokens(struct event *ev, const struct event_rates *k)
+{
+    ev->targets = k->tokens ? (int64_t)ev->sums->score[0].denominator : -1;
+    ev->perplexity = k->tokens ? exp(score_mean(ev->sums->score, 0)) : -1;
 }
 
 void event_nonfinite(struct event *ev, const struct graph *g, int what)

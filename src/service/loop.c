@@ -165,8 +165,10 @@ static int result_evaluation(struct loop *l, const struct result *r, struct err 
     l->evaluation = (struct sums){0};
     if (l->q.job->conf->run.predict) return result_predicted(l, &s, e);
     l->worked = true;
-    if (loop_tell(l, &(struct event){.kind = EVENT_EVALUATION, .step = (int64_t)l->steps, .epoch = (int64_t)r->epoch,
-                                .samples = s.samples, .ns = s.ns, .sums = &s}, e)) return -1;
+    struct event ev = {.kind = EVENT_EVALUATION, .step = (int64_t)l->steps, .epoch = (int64_t)r->epoch,
+                       .samples = s.samples, .ns = s.ns, .sums = &s};
+    event_of_tokens(&ev, &l->rates);
+    if (loop_tell(l, &ev, e)) return -1;
     bool best = ckpt_policy_scored(&l->policy, l->steps, &s);
     sequencer_scored(&l->sequencer, best, ckpt_policy_enough(&l->policy));
     if (ckpt_policy_enough(&l->policy) && !l->stopped) enough_report(l);
@@ -332,7 +334,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
 {
     struct loop *l = mem_alloc(sizeof *l);
     l->q = *q;
-    l->rates = (struct event_rates){job_flops(q->job), q->peak};
+    l->rates = (struct event_rates){job_flops(q->job), q->peak, job_tokens(q->job)};
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(job_world(q->job)));
     l->coordinator = (struct coordinator){.orders = queue_new(IN_FLIGHT, task_bytes(q->job)),
