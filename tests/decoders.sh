@@ -73,6 +73,27 @@ job threads -c lm.conf --run-dir same2 -o train.steps=4 -o checkpoint.every_step
 job threads -c lm.conf --run-dir same2 --resume -o checkpoint.every_steps=2 --stages 3
 equal "gpt2, stopped after 4 steps and resumed on 3 stages: the same weights" "$(hash_of same2 | tail -n 1)" "$want"
 
+# ---- tokens ----------------------------------------------------------------------------------------------------------
+# Bytes of a text that repeats itself are learned, and documents apart have the same bits on two stages.
+yes "a text that repeats itself" | head -n 300 >"$aside/text"
+cat >tokens.conf <<END
+model { network = "gpt2"  input = {16}  vocab_size = 256  hidden_size = 32  num_hidden_layers = 1
+        num_attention_heads = 2 }
+data  { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/text"}  test_tokens = {"$aside/text"} }
+train { batch_size = 8  split_size = 3  steps = 60  optimizer = "adamw"  learning_rate = 0.01  evaluate_every = 60 }
+pipeline { stages = 2  partition = "uniform" }
+END
+trains text threads -c tokens.conf
+perplexity=$(sed -n 's/.*"perplexity":\([0-9.]*\).*/\1/p' text/metrics.jsonl)
+check "its text is learned: perplexity ${perplexity:-none}, and 256 at the start" \
+    awk -v x="${perplexity:-0}" 'BEGIN { exit !(x >= 1 && x < 3) }'
+trains apart-1 threads -c tokens.conf -o data.documents=apart -o data.end_token=10 --stages 1
+want=$hash
+trains apart-2 threads -c tokens.conf -o data.documents=apart -o data.end_token=10
+equal "documents apart: the same weights" "$hash" "$want"
+job threads -c tokens.conf -o data.train_tokens= --run-dir none
+check "tokens without files" sh -c '[ "$0" -eq 78 ] && grep -q "data.train_tokens" "$1"' "$code" "$aside/err"
+
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 # wrong TEXT STATUS PATTERN OPTIONS...: one line with that pattern, nothing created
 wrong() {

@@ -145,19 +145,26 @@ static int volumes_rules(struct conf *c, struct err *e)
     return 0;
 }
 
+static const char *train_key(const struct conf *c)
+{
+    return c->data.source == SOURCE_tokens ? "data.train_tokens" : "data.train";
+}
+static bool trains(const struct conf *c) { return c->data.train || c->data.train_tokens.n; }
+
 static int validation_rules(struct conf *c, struct err *e)
 {
-    const char *key = c->data.test ? "data.test" : c->data.test_labels ? "data.test_labels"
-                    : c->data.test_samples ? "data.test_samples" : NULL;
-    if (c->run.evaluate && c->data.test) c->data.validation = 0;          /* no training: only data.test counts */
+    const bool tokens = c->data.test_tokens.n > 0;
+    const char *key = c->data.test ? "data.test" : tokens ? "data.test_tokens"
+                    : c->data.test_labels ? "data.test_labels" : c->data.test_samples ? "data.test_samples" : NULL;
+    if (c->run.evaluate && (c->data.test || tokens)) c->data.validation = 0;   /* no training: only the test counts */
     if (!(c->data.validation > 0)) return 0;
     if (key) return conf_error(c, key, e, "data.validation is set, too: use one of the two");
-    return c->data.train ? 0 : missing(c, e, "data.train");
+    return trains(c) ? 0 : missing(c, e, train_key(c));
 }
 
 static int files_rules(struct conf *c, struct err *e)
 {
-    if (!c->data.train && !c->run.evaluate) return missing(c, e, "data.train");
+    if (!trains(c) && !c->run.evaluate) return missing(c, e, train_key(c));
     if (c->data.train_labels && !c->data.train) return missing(c, e, "data.train");
     if (c->data.test_labels && !c->data.test) return missing(c, e, "data.test");
     if (validation_rules(c, e)) return -1;
