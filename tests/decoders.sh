@@ -80,7 +80,7 @@ cat >tokens.conf <<END
 model { network = "gpt2"  input = {16}  vocab_size = 256  hidden_size = 32  num_hidden_layers = 1
         num_attention_heads = 2 }
 data  { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/text"}  test_tokens = {"$aside/text"} }
-train { batch_size = 8  split_size = 3  steps = 60  optimizer = "adamw"  learning_rate = 0.01  evaluate_every = 60 }
+train { batch_size = 8  split_size = 3  steps = 120  optimizer = "adamw"  learning_rate = 0.01  evaluate_every = 120 }
 pipeline { stages = 2  partition = "uniform" }
 END
 trains text threads -c tokens.conf

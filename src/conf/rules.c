@@ -190,7 +190,8 @@ static int data_rules(struct conf *c, struct err *e)
     bool map = c->train.loss == LOSS_DICE || c->train.loss == LOSS_DICE_CE || c->data.source == SOURCE_nifti;
     if (!c->data.labels) c->data.labels = c->train.loss == LOSS_MSE ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
     if (!given(c, "data.shuffle")) {
-        c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti;
+        c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti ||
+                          c->data.source == SOURCE_tokens;
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

@@ -186,7 +186,8 @@ const struct opt opt_table[] = {
              "tests; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
-     .text = "a new order in every epoch; the default is yes for idx, images, cifar and nifti, otherwise no"},
+     .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti and tokens, "
+             "otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
      .of = "data.source idx npy images cifar nifti",
      .bits = true, .text = "files: subtracted from every pixel: one value, or one per channel"},
