@@ -195,17 +195,15 @@ static enum layout embedding_layout(const struct selection *s, const struct node
 static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct embedding m = embedding_of(b->g, base->node, base->key.samples, c->in[0]);
-    float *table = base->key.phase == PH_FWD ? c->param[0] : c->pgrad[0];
-    if (base->key.phase != PH_FWD && !c->pgrad_acc)
-        memset(table, 0, (size_t)(m.rows * m.features) * sizeof *table);
+    const bool forward = base->key.phase == PH_FWD;
+    float *table = forward ? c->param[0] : c->pgrad[0], *y = c->out;
+    const float *gy = c->gout;
+    if (!forward && !c->pgrad_acc) memset(table, 0, (size_t)(m.rows * m.features) * sizeof *table);
     for (int64_t at = 0; at < m.n * m.points; at++) {
-        const int64_t row = embedding_row(&m, at);
-        const float *gy = (const float *)c->gout + at * m.features;
-        float *y = (float *)c->out + at * m.features;
-        if (base->key.phase != PH_FWD) {
-            if (row >= 0) b->vec->add(table + row * m.features, gy, (size_t)m.features);
-        } else if (row >= 0) memcpy(y, table + row * m.features, (size_t)m.features * sizeof *y);
-        else for (int64_t i = 0; i < m.features; i++) y[i] = NAN;
+        const int64_t row = embedding_row(&m, at), to = at * m.features;
+        if (!forward && row >= 0) b->vec->add(table + row * m.features, gy + to, (size_t)m.features);
+        if (forward && row >= 0) memcpy(y + to, table + row * m.features, (size_t)m.features * sizeof *y);
+        for (int64_t i = 0; forward && row < 0 && i < m.features; i++) y[to + i] = NAN;
     }
     return 0;
 }
