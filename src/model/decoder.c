@@ -32,9 +32,6 @@ static const double EPS_LLAMA = 1e-6, EPS_GPT2 = 1e-5, THETA = 10000, RANGE = 0.
 /* where: what messages begin with, "DIR/config.json" or "model". */
 static int fits(const char *where, const struct decoder *d, int64_t points, struct err *e)
 {
-    if (d->hidden_size % d->heads && !d->family->width && d->head_dim * d->heads == 0)
-        return err_set(e, E_CONF, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld", where,
-                       (long long)d->hidden_size, (long long)d->heads);
     if (d->heads % d->kv_heads)
         return err_set(e, E_CONF, "%s: num_attention_heads %lld is not a multiple of num_key_value_heads %lld", where,
                        (long long)d->heads, (long long)d->kv_heads);
