@@ -47,7 +47,9 @@ AC_DEFUN([_MPS_CUDA_TRY], [
     [@%:@include <cudnn.h>])
   AC_CHECK_MEMBER([ncclConfig_t.cgaClusterSize], [], [cuda_missing="$cuda_missing NCCL>=2.17"], [@%:@include <nccl.h>])
   _MPS_CUDA_LIB([cudart], [libcudart.so.13], [cudaGetDeviceCount])
+  mps_linked=$CUDA_LIBS
   _MPS_CUDA_LIB([cublasLt], [libcublasLt.so.13], [cublasLtMatmul])
+  CUDA_LIBS=$mps_linked   # cuBLASLt is loaded with the first device: cuda_blaslt.h
   _MPS_CUDA_LIB([cudnn], [libcudnn.so.9], [cudnnBackendExecute])
   _MPS_CUDA_LIB([nccl], [libnccl.so.2], [ncclSend])
   CPPFLAGS=$mps_save_CPPFLAGS; LDFLAGS=$mps_save_LDFLAGS

@@ -1,9 +1,9 @@
 /* See dnn_fakes.h. The signatures are those of the libraries' headers. */
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
+#include "backend/cuda/cuda_blaslt.h"
 #include "backend/cuda/cuda_device.h"
 #include "base/mem.h"
 #include "kernels/kernels.h"
@@ -508,4 +508,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         }
     }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+struct blaslt blaslt;
+
+int blaslt_load(struct err *e)
+{
+#define SET(name) blaslt.name = cublasLt##name;
+    BLASLT_FUNCTIONS(SET)
+    return 0;
 }

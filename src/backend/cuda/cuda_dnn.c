@@ -18,9 +18,14 @@ static size_t width(enum dnn_type type) { return type == DNN_BF16 ? 2 : 4; }
 
 void libraries_text(struct text *out)
 {
-    size_t c = cudnnGetVersion(), b = cublasLtGetVersion();
-    text_add(out, "cuDNN %zu.%zu.%zu, cuBLASLt %zu.%zu.%zu", c / 10000, c % 10000 / 100, c % 100, b / 10000,
-             b % 10000 / 100, b % 100);
+    size_t c = cudnnGetVersion();
+    text_add(out, "cuDNN %zu.%zu.%zu, ", c / 10000, c % 10000 / 100, c % 100);
+    if (blaslt_load(NULL)) {
+        text_add(out, "no cuBLASLt");
+        return;
+    }
+    size_t b = blaslt.GetVersion();
+    text_add(out, "cuBLASLt %zu.%zu.%zu", b / 10000, b % 10000 / 100, b % 100);
 }
 
 /* cuDNN loads the compiler if an engine needs it, and takes another engine if the compiler is missing. */
@@ -46,9 +51,9 @@ static int device_open(struct dnn *d, struct err *e)
     if (dnn_status(e, "no start", cudnnCreate(&d->handle)) ||
         dnn_status(e, "no stream", cudnnSetStream(d->handle, d->stream)))
         return -1;
-    cublasStatus_t status = cublasLtCreate(&d->blas);
+    cublasStatus_t status = blaslt.Create(&d->blas);
     if (status == CUBLAS_STATUS_SUCCESS) return 0;
-    return err_set(e, E_DEVICE, "cuBLASLt does not start: %s", cublasLtGetStatusName(status));
+    return err_set(e, E_DEVICE, "cuBLASLt does not start: %s", blaslt.GetStatusName(status));
 }
 
 static int described_open(struct dnn *d, const char *properties, struct err *e)
@@ -66,6 +71,7 @@ int dnn_open(int device, const char *properties, void *stream, const char *table
     if (version / 10000 != CUDNN_MAJOR)
         return err_set(e, E_DEVICE, "cuDNN %zu is installed, this program was built for cuDNN %d", version / 10000,
                        CUDNN_MAJOR);
+    if (blaslt_load(e)) return -1;
     struct dnn *d = mem_alloc(sizeof *d);
     d->device = device;
     d->stream = stream;
@@ -85,7 +91,7 @@ void dnn_close(struct dnn *d)
     vec_free(&d->plan);
     pool_free(&d->pool);
     if (d->handle) cudnnDestroy(d->handle);
-    if (d->blas) cublasLtDestroy(d->blas);
+    if (d->blas) blaslt.Destroy(d->blas);
     free(d->table);
     free(d);
 }

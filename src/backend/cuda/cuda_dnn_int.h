@@ -5,7 +5,7 @@
  * that a plan refers to as long as the plan. */
 #ifndef BACKEND_CUDA_CUDA_DNN_INT_H
 #define BACKEND_CUDA_CUDA_DNN_INT_H
-#include <cublasLt.h>
+#include "backend/cuda/cuda_blaslt.h"
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include "backend/cuda/dnn.h"

@@ -22,7 +22,7 @@ struct gemm {
 static int blas_status(struct err *e, const char *what, cublasStatus_t status)
 {
     if (status == CUBLAS_STATUS_SUCCESS) return 0;
-    return err_set(e, E_DEVICE, "cuBLASLt: %s: %s", what, cublasLtGetStatusName(status));
+    return err_set(e, E_DEVICE, "cuBLASLt: %s: %s", what, blaslt.GetStatusName(status));
 }
 
 /* Operands for the library: rows, columns, turned or not. */
@@ -40,13 +40,13 @@ static struct shape_of shape_of(const struct dnn_linear *l, enum dnn_pass pass)
 
 static int how_set(struct gemm *g, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes, struct err *e)
 {
-    return blas_status(e, "a product", cublasLtMatmulDescSetAttribute(g->how, name, value, bytes));
+    return blas_status(e, "a product", blaslt.MatmulDescSetAttribute(g->how, name, value, bytes));
 }
 
 static int matrix_new(cublasLtMatrixLayout_t *m, cudaDataType_t type, struct operand o, struct err *e)
 {
     uint64_t rows = (uint64_t)o.rows, columns = (uint64_t)o.columns;
-    return blas_status(e, "a matrix", cublasLtMatrixLayoutCreate(m, type, rows, columns, o.rows));
+    return blas_status(e, "a matrix", blaslt.MatrixLayoutCreate(m, type, rows, columns, o.rows));
 }
 
 static int describe(struct gemm *g, const struct dnn_linear *l, enum dnn_pass pass, struct err *e)
@@ -56,7 +56,7 @@ static int describe(struct gemm *g, const struct dnn_linear *l, enum dnn_pass pa
     cudaDataType_t out = g->out == K_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     cublasComputeType_t sums = l->type == DNN_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasOperation_t a = s.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = s.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (blas_status(e, "a product", cublasLtMatmulDescCreate(&g->how, sums, CUDA_R_32F)) ||
+    if (blas_status(e, "a product", blaslt.MatmulDescCreate(&g->how, sums, CUDA_R_32F)) ||
         how_set(g, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, e) ||
         how_set(g, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, e) ||
         matrix_new(&g->a, in, s.a, e) || matrix_new(&g->b, in, s.b, e) || matrix_new(&g->d, out, s.d, e))
@@ -88,7 +88,7 @@ static int wish_set(cublasLtMatmulPreference_t wish, size_t max_work, struct err
     };
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof set / sizeof *set && status == CUBLAS_STATUS_SUCCESS; i++)
-        status = cublasLtMatmulPreferenceSetAttribute(wish, set[i].name, set[i].value, set[i].bytes);
+        status = blaslt.MatmulPreferenceSetAttribute(wish, set[i].name, set[i].value, set[i].bytes);
     return blas_status(e, "a wish", status);
 }
 
@@ -98,14 +98,14 @@ static int algorithm_find(struct dnn *d, struct gemm *g, size_t max_work, struct
     cublasLtMatmulHeuristicResult_t found;
     cublasStatus_t status;
     int n = 0;
-    if (blas_status(e, "a wish", cublasLtMatmulPreferenceCreate(&wish))) return -1;
+    if (blas_status(e, "a wish", blaslt.MatmulPreferenceCreate(&wish))) return -1;
     int bad = wish_set(wish, max_work, e);
     if (!bad) {
-        status = cublasLtMatmulAlgoGetHeuristic(d->blas, g->how, g->a, g->b, g->d, g->d, wish, 1, &found, &n);
+        status = blaslt.MatmulAlgoGetHeuristic(d->blas, g->how, g->a, g->b, g->d, g->d, wish, 1, &found, &n);
         if (status == CUBLAS_STATUS_NOT_SUPPORTED) n = 0;
         else bad = blas_status(e, "no algorithm", status);
     }
-    cublasLtMatmulPreferenceDestroy(wish);
+    blaslt.MatmulPreferenceDestroy(wish);
     if (bad) return -1;
     if (n < 1) return err_set(e, E_DATA, "cuBLASLt: no algorithm within %zu bytes of workspace", max_work);
     if (blas_status(e, "an algorithm", found.state)) return -1;
@@ -134,10 +134,10 @@ struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, const struct dn
 void gemm_free(struct gemm *g)
 {
     if (!g) return;
-    if (g->how) cublasLtMatmulDescDestroy(g->how);
-    if (g->a) cublasLtMatrixLayoutDestroy(g->a);
-    if (g->b) cublasLtMatrixLayoutDestroy(g->b);
-    if (g->d) cublasLtMatrixLayoutDestroy(g->d);
+    if (g->how) blaslt.MatmulDescDestroy(g->how);
+    if (g->a) blaslt.MatrixLayoutDestroy(g->a);
+    if (g->b) blaslt.MatrixLayoutDestroy(g->b);
+    if (g->d) blaslt.MatrixLayoutDestroy(g->d);
     free(g);
 }
 
@@ -149,7 +149,7 @@ int gemm_run(struct dnn *d, struct gemm *g, const struct dnn_operands *o, struct
     bool weights = g->pass == DNN_WEIGHTS;               /* otherwise b, the weights, comes first */
     if (g->fused && how_set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof o->bias, e)) return -1;
     const void *first = weights ? o->a : o->b, *second = weights ? o->b : o->a;
-    cublasStatus_t status = cublasLtMatmul(d->blas, g->how, &one, first, g->a, second, g->b, &beta, o->c, g->d, o->c,
+    cublasStatus_t status = blaslt.Matmul(d->blas, g->how, &one, first, g->a, second, g->b, &beta, o->c, g->d, o->c,
                                            g->d, &g->algo, o->work, g->work, d->stream);
     if (blas_status(e, "a product", status)) return -1;
     if (!g->bias || g->fused) return 0;
@@ -161,8 +161,8 @@ void gemm_text(const struct gemm *g, struct text *out)
 {
     int32_t id = 0, split = 0;
     size_t n;
-    cublasLtMatmulAlgoConfigGetAttribute(&g->algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &n);
-    cublasLtMatmulAlgoConfigGetAttribute(&g->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &n);
+    blaslt.MatmulAlgoConfigGetAttribute(&g->algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &n);
+    blaslt.MatmulAlgoConfigGetAttribute(&g->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &n);
     text_add(out, "cuBLASLt algorithm %d", (int)id);
     if (split > 1) text_add(out, " in %d parts", (int)split);
     if (g->bias) text_add(out, g->fused ? ", with bias" : ", bias apart");
