@@ -187,6 +187,15 @@ struct k_attention_grad { const void *gy; void *gx[3]; bool acc[3]; };
 int k_attention_back(void *stream, const struct k_attention *a, const struct k_attention_kept *f,
                      const struct k_attention_grad *g);
 
+/* ---- attention of n single tokens to a cache --------------------------------------------------- */
+/* q[n][heads][width], k and v[n][kv_heads][width], y like q. cache: float[slots][context][2][kv_heads][width];
+ * positions and slots: int32[n]; scores: float[n][heads][context]. */
+struct k_cached {
+    enum ktype type; int n, heads, kv_heads, width, context; float scale; const int32_t *positions, *slots;
+    struct k_attention_in x; float *cache, *scores;
+};
+int k_cached_attention(void *stream, const struct k_cached *k, void *y);
+
 /* ---- rotary positions: pairs of channels i and i + half of each head ---------------------------- */
 /* x[n][points][heads][2 half]; rate: float[half], the angle for each position; positions: int32[n][points], NULL: 0, 1
  * ... in each sample. The gradient is the same call with back: it turns in the other direction. */

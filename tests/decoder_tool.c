@@ -2,6 +2,7 @@
  *
  *   decoder_tool folder MODELS NAME DIR    config.json and model.safetensors of a line of tests/lm/models
  *   decoder_tool data DIR                  tokens.npy and labels.npy, some of which do not count
+ *   decoder_tool prompt SAMPLE N           the first N tokens of a sample, and more of the same kind
  *   decoder_tool check EXPECTED NAME WHAT FILE   WHAT: gradient, FILE: what run.dump_gradients wrote; logits, FILE:
  *   what run.predict wrote. Prints a line for each tensor that is off. */
 #include <jansson.h>
@@ -130,14 +131,18 @@ static void npy_file(const char *dir, const char *name, const int64_t *x)
 }
 
 /* Of sample 1 no label counts, of sample 2 three, of sample 4 every second. */
+static int64_t token(int sample, int at)
+{
+    return (int64_t)(value_word(value_seed("tokens"), (uint64_t)(sample * (T + 1) + at)) % V);
+}
+
 static void data(const char *dir)
 {
     static int64_t x[N][T], y[N][T];
-    const uint64_t seed = value_seed("tokens");
     for (int n = 0; n < N; n++)
         for (int i = 0; i < T; i++) {
-            x[n][i] = value_word(seed, (uint64_t)(n * (T + 1) + i)) % V;
-            y[n][i] = value_word(seed, (uint64_t)(n * (T + 1) + i + 1)) % V;
+            x[n][i] = token(n, i);
+            y[n][i] = token(n, i + 1);
             if (n == 1 || (n == 2 && i >= 3) || (n == 4 && i % 2 == 0)) y[n][i] = -100;
         }
     x[0][0] = V - 1;
@@ -228,7 +233,9 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && !strcmp(argv[1], "folder")) folder(argv[2], argv[3], argv[4]);
     else if (argc == 3 && !strcmp(argv[1], "data")) data(argv[2]);
+    else if (argc == 4 && !strcmp(argv[1], "prompt"))
+        for (int i = 0; i < atoi(argv[3]); i++) printf("%s%lld", i ? ", " : "", (long long)token(atoi(argv[2]), i));
     else if (argc == 6 && !strcmp(argv[1], "check")) return check(argv[2], argv[3], argv[4], argv[5]);
-    else return fprintf(stderr, "usage: decoder_tool folder | data | check ...\n"), 64;
+    else return fprintf(stderr, "usage: decoder_tool folder | data | prompt | check ...\n"), 64;
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum rng_domain { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_DROPOUT = 3, RNG_SYNTH = 4, RNG_LABEL = 5, RNG_TEST = 6,
-                  RNG_AUGMENT = 7, RNG_VALIDATION = 8 };
+                  RNG_AUGMENT = 7, RNG_VALIDATION = 8, RNG_GENERATE = 9 };
 
 /* A sequence of random words. The domain decides what a (24 bits), b and c are. */
 struct rng_at { uint64_t seed; enum rng_domain domain; uint32_t a, b, c; };

@@ -336,7 +336,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct job j = {.conf = c, .supposes = !check};
     struct memory memory = {0};
     c->run.evaluate = check && c->run.evaluate;
-    if (!check) c->run.predict = NULL;
+    if (!check) c->run.predict = c->run.generate = NULL;
     setup_progress_now(r, "reading the network");
     int bad = (check && outputs_check(c, e)) || job_device(&j, e) || job_model(&j, e);
     if (check || o->mode == MODE_SHOW_BATCH) setup_progress_now(r, "reading data");

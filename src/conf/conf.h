@@ -33,8 +33,14 @@ struct conf {
         struct conf_texts init_rename, init_missing, init_extra;   /* rules and patterns (base/glob.h) */
         int64_t seed, threads, trace_steps, transfer_timeout, nccl_max_ctas, hang_timeout, verify_every;
         bool overwrite, evaluate, allow_shared_gpu, graphs, kernel_times, try_compiled;
+        const char *generate;                           /* implies evaluate, too; "-": standard output */
         bool over_predictions;                          /* not an option: was run.overwrite set beside run.predict? */
     } run;
+    struct {
+        const char *prompts; struct conf_texts prompt, stop;
+        int64_t max_tokens, top_k, seed; double temperature, top_p;
+        int64_t slots, context;                         /* not options: of the cache, by the prompts (data/prompts.h) */
+    } generate;
     struct {
         const char *network, *graph;                    /* exactly one is set */
         struct conf_ints input;                         /* shape of one sample, channels first */
@@ -120,6 +126,13 @@ struct conf {
     const char **what;                                  /* per row: what messages call its override */
     bool expanded;                                      /* conf_expand has expanded the file names */
 };
+
+/* Does the run only compute outputs of a network without a loss? */
+static inline bool conf_generates_aloud(const struct conf *c)    /* to standard output */
+{
+    return c->run.generate && c->run.generate[0] == '-' && !c->run.generate[1];
+}
+static inline bool conf_predicts(const struct conf *c) { return c->run.predict || c->run.generate; }
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
 struct conf *conf_load(const char *file, struct err *e);

@@ -38,6 +38,8 @@ static const struct long_option options[] = {
     {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
     {"predict", "FILE", 0, "run.predict", -1, NULL},
     {"predict-tensor", "NAME", 0, "run.predict_tensor", -1, NULL},
+    {"generate", "FILE|-", 0, "run.generate", -1, NULL},
+    {"prompt", "TEXT", 0, "generate.prompt", -1, NULL},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, NULL},
     {"trace", "FILE", 0, "run.trace", -1, NULL},
     {"progress", "WHEN", 0, "service.progress", -1, NULL},
@@ -92,6 +94,10 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
         if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
         if (p->mode == MODE_INIT) o->folder = arg;
+        return 0;
+    }
+    if (p->key && !strcmp(p->name, "prompt")) {
+        *vec_push(&o->prompt) = arg;
         return 0;
     }
     if (p->key) {
@@ -246,15 +252,29 @@ int64_t opts_number(const struct opts *o, const char *key, int64_t otherwise)
     return otherwise;
 }
 
+/* All --prompt together replace the file's. */
+static int prompts_set(const struct opts *o, struct conf *c, struct err *e)
+{
+    if (!o->prompt.n) return 0;
+    if (!c->run.generate) return err_set(e, E_USAGE, "--prompt needs --generate");
+    if (o->prompt.n > CONF_LIST)
+        return err_set(e, E_USAGE, "--prompt is given %d times: at most %d, more in generate.prompts", o->prompt.n,
+                       CONF_LIST);
+    c->generate.prompt.n = o->prompt.n;
+    for (int i = 0; i < o->prompt.n; i++) c->generate.prompt.v[i] = arena_strdup(c->mem, o->prompt.v[i]);
+    return 0;
+}
+
 int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
         if (conf_set(c, o->set.v[i].what, o->set.v[i].assignment, e)) return -1;
     /* the search also chooses the cut */
     if (o->mode == MODE_SEARCH && conf_set(c, "--plan=search", "pipeline.partition=auto", e)) return -1;
-    if (conf_finish(c, e)) return -1;
-    if (c->run.predict && o->mode == MODE_PROFILE)
-        return err_set(e, E_USAGE, "--profile measures training, so it cannot be combined with --predict");
+    if (prompts_set(o, c, e) || conf_finish(c, e)) return -1;
+    if (conf_predicts(c) && o->mode == MODE_PROFILE)
+        return err_set(e, E_USAGE, "--profile measures training, so it cannot be combined with --%s",
+                       c->run.predict ? "predict" : "generate");
     if (c->run.evaluate && !c->run.init_from)
         return err_set(e, E_USAGE, "--evaluate needs --init-from; for the weights of the run in %.300s: --evaluate "
                        "--init-from %.300s --run-dir %.300s-evaluate", c->run.directory, c->run.directory,
@@ -331,4 +351,5 @@ void opts_free(struct opts *o)
         free(o->set.v[i].assignment);
     }
     vec_free(&o->set);
+    vec_free(&o->prompt);
 }

@@ -19,6 +19,7 @@ struct opts {
     const char *picture;                                   /* output of --draw-schedule or --show-batch */
     const char *write_config;                              /* --plan=search, --init: output file, or NULL */
     const char *folder;                                    /* --init */
+    VEC(const char *) prompt;                              /* --prompt, borrowed */
     VEC(struct opts_set) set;                              /* in command line order */
 };
 

@@ -108,7 +108,7 @@ static int model_rules(struct conf *c, struct err *e)
                       : c->model.small_stem ? "model.small_stem" : NULL;
     if (c->model.graph && extra)
         return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
-    if (c->model.folder && !c->run.init_from) conf_derive(c, "run.init_from", c->model.folder);
+    if (c->model.folder && !c->run.init_from && !conf_predicts(c)) conf_derive(c, "run.init_from", c->model.folder);
     if (!c->model.graph && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
     return 0;
 }
@@ -179,7 +179,7 @@ static int files_rules(struct conf *c, struct err *e)
 
 static int data_rules(struct conf *c, struct err *e)
 {
-    if (!c->data.source) return missing(c, e, "data.source");
+    if (!c->data.source) return c->run.generate ? 0 : missing(c, e, "data.source");
     if (c->data.source != SOURCE_synthetic && files_rules(c, e)) return -1;
     bool shorter = images_read(c) || c->data.source == SOURCE_npy;
     if (c->data.resize.n > 2 || (c->data.resize.n == 1 && !shorter))
@@ -291,12 +291,14 @@ static bool ends(const char *s, size_t n, const char *end)
  * it replaces existing files. */
 static int predict_rules(struct conf *c, struct err *e)
 {
-    static const char beside[] = "-predict";
+    const char *beside = c->run.predict ? "-predict" : "-generate";
     const char *file = c->run.predict, *dir = c->run.directory;
-    if (!file) return c->run.predict_tensor ? conf_error(c, "run.predict_tensor", e, "needs run.predict") : 0;
-    size_t n = strlen(file), m = strlen(dir);
+    if (c->run.predict_tensor && !file) return conf_error(c, "run.predict_tensor", e, "needs run.predict");
+    if (file && c->run.generate) return conf_error(c, "run.generate", e, "cannot be combined with run.predict");
+    if (!conf_predicts(c)) return 0;
+    size_t n = strlen(file ? file : ""), m = strlen(dir);
     const bool folder = c->data.source == SOURCE_nifti && ends(file, n, "/");
-    if (!ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
+    if (file && !ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
     while (m > 1 && dir[m - 1] == '/') m--;
@@ -315,7 +317,8 @@ static int run_rules(struct conf *c, struct err *e)
         return conf_error(c, "run.resume", e, "resumes a run; run.overwrite would remove it");
     if (c->run.resume != RESUME_NO && c->run.evaluate)
         return conf_error(c, "run.resume", e, "is for training, not for %s", c->run.predict ?
-                          "run.predict, which takes the weights of the run directory by itself" : "run.evaluate");
+                          "run.predict, which takes the weights of the run directory by itself" :
+                          c->run.generate ? "run.generate" : "run.evaluate");
     if (!c->run.directory) c->run.directory = arena_printf(c->mem, "runs/%s", c->run.name);
     return predict_rules(c, e);
 }
@@ -331,7 +334,7 @@ static int service_rules(struct conf *c, struct err *e)
 int conf_finish(struct conf *c, struct err *e)
 {
     drop_ineffective(c);
-    c->run.evaluate |= c->run.predict != NULL;
+    c->run.evaluate |= conf_predicts(c);
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
     if (train_rules(c, e) || evaluation_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
     return run_rules(c, e) || service_rules(c, e) ? -1 : 0;

@@ -114,6 +114,9 @@ const struct opt opt_table[] = {
     {"run.predict_tensor", OPT_STRING, AT(run.predict_tensor), NULL,
      .text = "predictions: write this tensor of the network, such as features, instead of the output; names are "
              "those of --print-graph"},
+    {"run.generate", OPT_FILE, AT(run.generate), NULL, .written = true,
+     .text = "only generate: continue prompts and write the texts as JSON lines to FILE.jsonl, or with - to standard "
+             "output; weights are those of run.init_from or of the run directory. See LANGUAGE MODELS"},
     {"run.dump_gradients", OPT_FILE, AT(run.dump_gradients), NULL, .written = true,
      .text = "write the first step's gradients to this safetensors file"},
     {"run.trace", OPT_FILE, AT(run.trace), NULL, .written = true,
@@ -495,6 +498,21 @@ const struct opt opt_table[] = {
      .text = "write every Nth step to metrics.jsonl, besides the first and the last one before any other line"},
     {"service.stages_every", OPT_INT, AT(service.stages_every), "1", 0, BIG,
      .text = "write the stages of every Nth step to metrics.jsonl, besides the first; 0: never"},
+    {"generate.prompts", OPT_FILE, AT(generate.prompts), NULL,
+     .text = "prompts: JSON lines with input_ids or text"},
+    {"generate.prompt", OPT_TEXTS, AT(generate.prompt), NULL,
+     .text = "a prompt, after those of generate.prompts"},
+    {"generate.max_tokens", OPT_INT, AT(generate.max_tokens), "128", 1, 1 << 24,
+     .text = "the most tokens that are added to a prompt"},
+    {"generate.temperature", OPT_REAL, AT(generate.temperature), "0", 0, 1e3,
+     .text = "divides the logits before a token is drawn; 0: always the most likely token"},
+    {"generate.top_k", OPT_INT, AT(generate.top_k), "0", 0, 1 << 24,
+     .text = "draw among this many most likely tokens; 0: among all"},
+    {"generate.top_p", OPT_REAL, AT(generate.top_p), "1", 0, 1,
+     .text = "draw among the most likely tokens whose probabilities add up to this"},
+    {"generate.seed", OPT_INT, AT(generate.seed), "1", 0, BIG, .text = "seed of the drawing"},
+    {"generate.stop", OPT_TEXTS, AT(generate.stop), NULL,
+     .text = "texts that end a continuation, which contains them"},
     {NULL},
 };
 
@@ -553,45 +571,4 @@ bool opt_section(const char *name)
     for (const char *s = OPT_SECTIONS; *s; s += strcspn(s, " "), s += strspn(s, " "))
         if (strcspn(s, ", ") == n && !memcmp(s, name, n)) return true;
     return false;
-}
-
-/* ---- did you mean ...? ----------------------------------------------------------------------------------------- */
-
-/* Searches the key's own section first, then the others: two sections may have equal names. */
-const char *opt_nearest(const char *key, size_t n)
-{
-    const char *dot = memchr(key, '.', n), *name = dot ? dot + 1 : key, *found = NULL;
-    size_t section = (size_t)(name - key);
-    struct suggest s = suggest_begin(name, n - section);
-    for (int i = 0; opt_table[i].key; i++) {
-        const char *own = strchr(opt_table[i].key, '.') + 1;
-        bool elsewhere = (size_t)(own - opt_table[i].key) != section || memcmp(opt_table[i].key, key, section);
-        if (suggest_try(&s, own, strlen(own), elsewhere)) found = opt_table[i].key;
-    }
-    return found;
-}
-
-const char *conf_nearest(const char *name) { return opt_nearest(name, strlen(name)); }
-
-const char *opt_hint(const char *key, size_t n, char buf[OPT_HINT])
-{
-    const char *near = opt_nearest(key, n), *dot = memchr(key, '.', n), *still = opt_removed(key, n);
-    size_t section = dot ? (size_t)(dot + 1 - key) : 0, at = 0;
-    *buf = 0;
-    if (still) snprintf(buf, OPT_HINT, " (it was removed, and only %s is accepted)", still);
-    else if (near) snprintf(buf, OPT_HINT, " (did you mean %s?)", near);
-    for (int i = 0; !near && !still && section && opt_table[i].key && at < OPT_HINT; i++) {
-        if (strncmp(opt_table[i].key, key, section)) continue;
-        if (!at) at = (size_t)snprintf(buf, OPT_HINT, ": %.*s has ", (int)section - 1, key);
-        else at += (size_t)snprintf(buf + at, OPT_HINT - at, ", ");
-        if (at < OPT_HINT) at += (size_t)snprintf(buf + at, OPT_HINT - at, "%s", opt_table[i].key + section);
-    }
-    if (at >= OPT_HINT) snprintf(buf, OPT_HINT, " (see mpstaged.conf(5))");
-    return buf;
-}
-
-void opt_sections_try(struct suggest *s)
-{
-    for (const char *name = OPT_SECTIONS; *name; name += strcspn(name, " "), name += strspn(name, " "))
-        suggest_try(s, name, strcspn(name, ", "), 0);
 }

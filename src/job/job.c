@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/suggest.h"
 #include "base/out.h"
+#include "job/generation_sizes.h"
 #include "job/partition.h"
 #include "job/memory_limit.h"
 #include "optim/optim.h"
@@ -68,8 +69,9 @@ int job_unit(struct job *j, int unit, struct err *e)
 
 int job_model(struct job *j, struct err *e)
 {
+    if (j->conf->run.generate && generation_find(j, e)) return -1;
     j->graph = model_build(j->conf, e);
-    if (!j->graph) return -1;
+    if (!j->graph || (j->prompts && prompts_check(j->prompts, j->conf, j->graph, e))) return -1;
     j->conf = job_conf(j, j->conf);
     return 0;
 }
@@ -97,13 +99,14 @@ static int batch_check(const struct job *j, struct err *e)
 int job_data(struct job *j, struct err *e)
 {
     for (int part = DS_TRAIN; part <= DS_TEST; part++) {
-        if (part == DS_TRAIN && j->conf->run.evaluate) continue;
+        if (j->prompts || (part == DS_TRAIN && j->conf->run.evaluate)) continue;
         if (part == DS_TEST && !j->conf->run.evaluate && !j->conf->train.evaluate) continue;
         if (ds_open(j->conf, (enum ds_part)part, j->graph, &j->data[part], e)) return -1;
         if (!j->data[part]) continue;
         j->count[part] = j->data[part]->kind->count(j->data[part]);
         if (j->be->stream && j->data[part]->kind->keep) j->data[part]->kind->keep(j->data[part]);
     }
+    if (j->prompts) return prompts_open(j->graph, &j->data[DS_TEST], e);
     if (j->conf->run.evaluate && !j->data[DS_TEST])
         return conf_error(j->conf, "data.test", e, "there are no test samples");
     if (!j->conf->run.evaluate && !j->data[DS_TRAIN])
@@ -197,6 +200,12 @@ static void batches_test(struct job *j)
 {
     uint64_t n = j->count[DS_TEST];
     uint64_t batch = (uint64_t)j->conf->train.evaluate_batch_size;
+    if (j->prompts) {
+        const struct generation_sizes s = generation_sizes(j);
+        j->batch[PLAN_EVAL_FULL] = s.prefill_rows;
+        j->batch[PLAN_EVAL_SHORT] = s.rows;
+        return;
+    }
     if (n >= batch) j->batch[PLAN_EVAL_FULL] = (int)batch;
     if (n % batch) j->batch[PLAN_EVAL_SHORT] = (int)(n % batch);
 }
@@ -215,7 +224,7 @@ static void batches_find(struct job *j)
 /* A short batch may be smaller than a micro-batch. */
 static int split_of(const struct job *j, int batch)
 {
-    int64_t split = j->conf->train.split_size;
+    int64_t split = j->prompts ? batch : j->conf->train.split_size;
     return split < batch ? (int)split : batch;
 }
 
@@ -253,7 +262,7 @@ static int plan_failed(const struct job *j, int kind, const struct err *why, str
     return err_where(e, "the last batch of an epoch has %d sample%s", n, n == 1 ? "" : "s");
 }
 
-bool job_wants(const struct job *j) { return j->conf->run.predict || j->conf->train.confusion; }
+bool job_wants(const struct job *j) { return conf_predicts(j->conf) || j->conf->train.confusion; }
 
 struct plan_request job_request(const struct job *j, int kind)
 {
@@ -418,15 +427,19 @@ static int limits_find(struct job *j, struct err *e)
     return part_limits(j->conf, j->free_bytes, j->mesh.size[AXIS_PP], j->limit, e);
 }
 
-static int select_and_cut(struct job *j, int n_ranks, struct err *e)
+static void mesh_find(struct job *j, int n_ranks)
+{
+    if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
+    j->n_stages = part_stage_count(j->conf, n_ranks);
+    j->mesh = (struct mesh){{n_ranks ? n_ranks : j->n_stages, (int)j->conf->pipeline.replicas}};
+}
+
+static int select_and_cut(struct job *j, struct err *e)
 {
     j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
     if (!j->sel) return -1;
     j->recompute = mem_alloc((size_t)j->sel->n_groups * sizeof *j->recompute);
     if (recompute_named(j->conf, j->sel, j->recompute, e)) return -1;
-    if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
-    j->n_stages = part_stage_count(j->conf, n_ranks);
-    j->mesh = (struct mesh){{n_ranks ? n_ranks : j->n_stages, (int)j->conf->pipeline.replicas}};
     struct err why = {0};
     if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
     if (!partition_stages(j, &why)) return 0;
@@ -482,8 +495,9 @@ static void unplan(struct job *j)
 
 static int plan_all(struct job *j, int n_ranks, struct err *e)
 {
+    mesh_find(j, n_ranks);
     batches_find(j);
-    if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, n_ranks, e)) return -1;
+    if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, e)) return -1;
     j->pl = job_place(j, j->first_group, e);
     if (!j->pl || partition_recompute(j, j->pl, j->recompute, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
@@ -574,6 +588,7 @@ void job_free(struct job *j)
     unplan(j);
     free(j->free_bytes);
     text_free(&j->kernels);
+    prompts_free(j->prompts);
     for (int i = 0; i < 2; i++) ds_close(j->data[i]);
     if (j->graph) graph_free(j->graph);
     *j = (struct job){0};

@@ -8,6 +8,7 @@
 #include "backend/be.h"
 #include "conf/conf.h"
 #include "data/ds.h"
+#include "data/prompts.h"
 #include "plan/cost.h"
 #include "plan/part.h"
 #include "plan/plan.h"
@@ -42,6 +43,7 @@ struct job {
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];
     uint64_t count[2];                                     /* their samples; 0: unknown or none */
+    struct prompts *prompts;                               /* of run.generate; NULL: it does not generate */
     struct plan *plan[PLAN_KINDS]; int n_plans;            /* the plan set; its plans differ in batch size */
     struct plan *(*more)[PLAN_KINDS];                      /* the sets of the other pipelines; NULL: there are none */
     bool first_only;                                       /* plan only the first pipeline, which has the most to do */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/text.h"
 #include "model/decoder.h"
 
@@ -284,24 +285,72 @@ static int root_read(struct keys *k, int64_t points, struct decoder *d)
     return k->bad ? -1 : fits(k->file, d, points, k->e);
 }
 
-int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e)
+static bool is_folder(const char *path)
 {
-    struct text t = {0}, name = {0};
     struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The object in a file; NULL: e. */
+static json_t *object_load(const char *file, struct err *e)
+{
+    struct text t = {0};
     json_error_t why;
-    int bad = -1;
-    text_add(&name, !stat(path, &st) && S_ISDIR(st.st_mode) ? "%s/config.json" : "%s", path);
-    struct keys k = {.file = name.s, .e = e};
-    if (!text_read_file(&t, name.s, 16 << 20, e)) {
-        json_t *root = json_loadb(t.s ? t.s : "", t.n, 0, &why);
-        k.at = root;
-        if (!root) err_set(e, E_CONF, "%s:%d: %s", name.s, why.line, why.text);
-        else if (!json_is_object(root)) fail(&k, "no object of settings");
-        else bad = root_read(&k, points, d);
-        json_decref(root);
+    json_t *root = NULL;
+    if (!text_read_file(&t, file, 16 << 20, e)) {
+        root = json_loadb(t.s ? t.s : "", t.n, 0, &why);
+        if (!root) err_set(e, E_CONF, "%s:%d: %s", file, why.line, why.text);
+        else if (!json_is_object(root)) {
+            err_set(e, E_CONF, "%s: no object of settings", file);
+            json_decref(root);
+            root = NULL;
+        }
     }
     text_free(&t);
+    return root;
+}
+
+int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e)
+{
+    struct text name = {0};
+    text_add(&name, is_folder(path) ? "%s/config.json" : "%s", path);
+    json_t *root = object_load(name.s, e);
+    struct keys k = {.file = name.s, .at = root, .e = e};
+    const int bad = root ? root_read(&k, points, d) : -1;
+    json_decref(root);
     text_free(&name);
+    return bad;
+}
+
+/* A number, a list of numbers, or null. */
+static int ends_take(const char *file, const json_t *v, int64_t **id, int *n, struct err *e)
+{
+    const size_t count = json_is_array(v) ? json_array_size(v) : json_is_null(v) || !v ? 0 : 1;
+    *id = mem_alloc((count + 1) * sizeof **id);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_integer(one)) return err_set(e, E_CONF, "%s: eos_token_id: expected token numbers", file);
+        (*id)[(*n)++] = json_integer_value(one);
+    }
+    return 0;
+}
+
+int decoder_ends(const char *path, int64_t **id, int *n, struct err *e)
+{
+    static const char *const files[] = {"%s/generation_config.json", "%s/config.json"};
+    int bad = 0;
+    *n = 0;
+    *id = NULL;
+    for (size_t i = 0; i < 2 && !*id && !bad; i++) {
+        struct text name = {0};
+        text_add(&name, is_folder(path) ? files[i] : "%s", path);
+        json_t *root = access(name.s, F_OK) ? NULL : object_load(name.s, e);
+        bad = !root && e->code ? -1 : 0;
+        const json_t *v = json_object_get(root, "eos_token_id");
+        if (v && !bad) bad = ends_take(name.s, v, id, n, e);
+        json_decref(root);
+        text_free(&name);
+    }
     return bad;
 }
 

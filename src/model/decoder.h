@@ -29,13 +29,18 @@ struct decoder {
 /* Reads FOLDER/config.json, or a file. 66: it is missing. 78: not a decoder, a family or setting that is not built, or
  * sizes that do not fit; the text begins with the file's name. points: length of a sequence (model.input). */
 int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e);
+/* The tokens that end a text: eos_token_id of FOLDER/generation_config.json, otherwise of FOLDER/config.json or the
+ * file; the caller frees *id. 78. */
+int decoder_ends(const char *path, int64_t **id, int *n, struct err *e);
 /* From settings of model. 78. */
 int decoder_from_conf(const struct conf *c, const struct decoder_family *family, int64_t points, struct decoder *d,
                       struct err *e);
 /* Adds a decoder for sequences of this length; returns its output, and in *loss the loss, -1 if it predicts
- * (zoo_decoder.c). Inputs: tokens, labels, and of gpt2 positions. */
+ * (zoo_decoder.c). Inputs: tokens, labels, and of gpt2 positions. With run.generate a sample is one token: inputs
+ * tokens, positions, slots, attention with caches. */
 struct graph_builder;
 int decoder_build(struct graph_builder *b, const struct decoder *d, const struct conf *c, int64_t points, int *loss);
+int64_t decoder_cached(const struct decoder *d, const struct conf *c);   /* positions of a cache (run.generate) */
 const char *decoder_embedding(const struct decoder *d);  /* the node whose weight a tied head shares */
 /* The key of model that only decoders take and that is set; NULL: none. */
 const char *decoder_setting(const struct conf *c);

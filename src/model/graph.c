@@ -487,6 +487,12 @@ bool graph_wants_grad(const struct graph *g, const struct node *n)
     return false;
 }
 
+bool graph_generates(const struct graph *g)
+{
+    for (int i = 0; i < g->n_params; i++) if (g->param[i].kind == PARAM_CACHE) return true;
+    return false;
+}
+
 size_t graph_param_bytes(const struct graph *g, int param)
 {
     return (size_t)shape_count(&g->param[param].shape) * dtype_bytes(g->param[param].type);

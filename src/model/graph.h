@@ -46,8 +46,9 @@ struct tensor {
     bool needs_grad;
 };
 
-/* trained; running statistic (F32); num_batches_tracked (I64, one element) */
-enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER };
+/* trained; running statistic (F32); num_batches_tracked (I64, one element); what earlier samples left for later ones
+ * (F32): begins at zero, and is in no file */
+enum param_kind { PARAM_WEIGHT, PARAM_STAT, PARAM_COUNTER, PARAM_CACHE };
 /* uniform in +-scale; normal with deviation scale; scale itself */
 enum param_init { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_CONSTANT, N_INITS };
 
@@ -154,6 +155,7 @@ void graph_scores(const struct graph *g, struct scores *s);   /* up to MAX_SCORE
 int graph_node_find(const struct graph *g, const char *name);           /* -1 if not found */
 int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if not found */
 bool graph_wants_grad(const struct graph *g, const struct node *n);     /* does one of its outputs? */
+bool graph_generates(const struct graph *g);            /* has a cache: its samples are tokens of sequences */
 size_t graph_param_bytes(const struct graph *g, int param);             /* of the values alone */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1: none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */

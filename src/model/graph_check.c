@@ -62,6 +62,7 @@ static int trained_check(struct graph_builder *b, const struct graph *g)
         if (b->file) b->line = n->line;
         for (int k = 0; k < n->n_param && !graph_wants_grad(g, n); k++) {
             const struct param *p = &g->param[n->param[k]];
+            if (p->kind == PARAM_CACHE) return graph_fail(b, "\"%s\" only generates: it cannot be trained", n->name);
             if (p->kind == PARAM_WEIGHT && !p->frozen)
                 return graph_fail(b, "the loss does not depend on \"%s\": freeze %s", n->name, p->name);
         }

@@ -394,7 +394,7 @@ struct graph *graph_parse(const char *file, const char *s, size_t n, struct err 
 struct graph *graph_parse_given(const struct graph_given *q, struct err *groups, struct err *e)
 {
     struct parse p = {.b = graph_begin("graph", q->file), .output = -1, .loss = -1, .read = -1};
-    p.b->predicts = q->conf && q->conf->run.predict;
+    p.b->predicts = q->conf && conf_predicts(q->conf);
     if (memchr(q->s, 0, q->n)) graph_fail(p.b, "this is not text: it has a NUL byte");
     char *copy = mem_alloc(q->n + 1), *next;
     memcpy(copy, q->s, q->n);

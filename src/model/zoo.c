@@ -165,7 +165,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     int out = k->build(b, k, c, in, c->model.classes ? c->model.classes : k->classes);
     char attrs[LOSS_ATTRS];
     const struct graph_ends ends = ends_of(c, attrs);
-    b->predicts = c->run.predict != NULL;
+    b->predicts = conf_predicts(c);
     int loss = graph_end(b, &ends, out);
     struct err groups = {0};
     groups_apply(b, c, &groups);
@@ -258,6 +258,7 @@ static int decoder_find(const struct conf *c, const struct decoder_family *f, st
     if (path && extra) return conf_error(c, extra, e, "config.json decides with model.%s",
                                          c->model.folder ? "folder" : "config");
     if (path ? decoder_read(path, points, d, e) : decoder_from_conf(c, f, points, d, e)) return -1;
+    if (path && c->run.generate) return decoder_read(path, decoder_cached(d, c), d, e);   /* checks the window */
     if (c->model.input.n == 1) return 0;
     if (!d->context) return conf_error(c, "model.input", e, "missing: a decoder needs the length of a sequence");
     return conf_error(c, "model.input", e, "%s: a decoder needs the length of a sequence, at most its context %lld",
@@ -275,8 +276,8 @@ static struct graph *decoder_graph(const struct conf *c, const struct decoder_fa
         return NULL;
     }
     struct graph_builder *b = graph_begin(d.family->name, NULL);
-    b->predicts = c->run.predict != NULL;
-    int out = decoder_build(b, &d, c, c->model.input.v[0], &loss);
+    b->predicts = conf_predicts(c);
+    int out = decoder_build(b, &d, c, c->run.generate ? 1 : c->model.input.v[0], &loss);
     groups_apply(b, c, &groups);
     return groups_check(graph_finish(b, out, loss, e), &groups, e);
 }
@@ -306,6 +307,10 @@ struct graph *model_build(const struct conf *c, struct err *e)
     if (scores_known(c, e)) return NULL;
     const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
     if (f || c->model.folder || c->model.config) return decoder_graph(c, f, e);
+    if (c->run.generate) {
+        conf_error(c, "run.generate", e, "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
+        return NULL;
+    }
     if (decoder_setting(c)) {
         conf_error(c, decoder_setting(c), e, "is for decoders: model.network = llama, mistral, qwen2, qwen3 or gpt2");
         return NULL;

@@ -7,8 +7,9 @@
 #include "model/graph_int.h"
 #include "model/zoo.h"
 
-/* A decoder being built. positions: the input with the place of each token in its document; -1: none. */
-struct build { const struct decoder *d; double dropout; int positions; };
+/* A decoder being built. positions: the input with the place of each token in its document; -1: none. slots: the input
+ * with the place of each token's sequence in caches, if it generates; -1: it does not. */
+struct build { const struct decoder *d; const struct conf *c; double dropout; int positions, slots; };
 
 static int linear(const struct zoo_at *z, int in, const char *name, const struct decoder *d, int64_t features,
                   bool bias)
@@ -30,13 +31,11 @@ static int dropout(const struct zoo_at *z, int in, const char *name, double p)
     return p > 0 ? zoo_add(z, in, "dropout", name, "p=%.17g", p) : in;
 }
 
-/* A node with these inputs, and with positions if there are any. */
-static int with_positions(const struct zoo_at *z, const struct build *m, struct graph_node n, const char *name)
+static int node_add(const struct zoo_at *z, struct graph_node n, const char *name)
 {
     char full[256];
     snprintf(full, sizeof full, "%s%s", z->prefix, name);
     n.name = full;
-    if (m->positions >= 0) n.in[n.n_in++] = m->positions;
     return graph_add(z->b, &n);
 }
 
@@ -49,7 +48,9 @@ static int rotary(const struct zoo_at *z, int in, const char *name, const struct
     if (d->rope == ROPE_LLAMA3)
         text_add(&attrs, " type=llama3 factor=%.17g low=%.17g high=%.17g old=%lld", d->factor, d->low, d->high,
                  (long long)d->old);
-    int t = with_positions(z, m, (struct graph_node){.op = "rotary", .attrs = attrs.s, .n_in = 1, .in = {in}}, name);
+    const struct graph_node n = {.op = "rotary", .attrs = attrs.s, .n_in = 1 + (m->positions >= 0),
+                                 .in = {in, m->positions}};
+    const int t = node_add(z, n, name);
     text_free(&attrs);
     return t;
 }
@@ -68,15 +69,33 @@ static int turned(const struct zoo_at *z, int in, const char *which, const struc
     return rotary(z, t, name, m, heads);
 }
 
+/* Attention of queries, keys and values; with a cache if the network generates. */
+static int attend(const struct zoo_at *z, const struct build *m, const int qkv[3], const char *name)
+{
+    const struct decoder *d = m->d;
+    struct text attrs = {0};
+    struct graph_node n = {.op = "attention", .n_in = 3, .in = {qkv[0], qkv[1], qkv[2]}};
+    if (m->positions >= 0) n.in[n.n_in++] = m->positions;
+    text_add(&attrs, "heads=%lld", (long long)d->heads);
+    if (d->kv_heads != d->heads) text_add(&attrs, " kv_heads=%lld", (long long)d->kv_heads);
+    if (m->slots >= 0) {
+        n.op = "cached_attention";
+        n.in[n.n_in++] = m->slots;
+        text_add(&attrs, " context=%lld slots=%lld", (long long)decoder_cached(d, m->c),
+                 (long long)m->c->generate.slots);
+    } else text_add(&attrs, " causal=yes");
+    n.attrs = attrs.s;
+    const int t = node_add(z, n, name);
+    text_free(&attrs);
+    return t;
+}
+
 static int attention(const struct zoo_at *z, int in, const struct build *m)
 {
     const struct decoder *d = m->d;
-    char attrs[80];
     const int q = turned(z, in, "q", m, d->heads), k = turned(z, in, "k", m, d->kv_heads),
               v = linear(z, in, "self_attn.v_proj", d, d->kv_heads * d->head_dim, d->qkv_bias);
-    snprintf(attrs, sizeof attrs, "heads=%lld kv_heads=%lld causal=yes", (long long)d->heads, (long long)d->kv_heads);
-    const struct graph_node n = {.op = "attention", .attrs = attrs, .n_in = 3, .in = {q, k, v}};
-    return linear(z, with_positions(z, m, n, "self_attn"), "self_attn.o_proj", d, d->hidden_size, d->o_bias);
+    return linear(z, attend(z, m, (int[]){q, k, v}, "self_attn"), "self_attn.o_proj", d, d->hidden_size, d->o_bias);
 }
 
 /* down(silu(gate) up) */
@@ -108,9 +127,7 @@ static int gpt2_attention(const struct zoo_at *z, int in, const struct build *m)
     for (int i = 0; i < 3; i++) snprintf(names[i], sizeof names[i], "%sattn.%s", z->prefix, part[i]);
     snprintf(attrs, sizeof attrs, "sizes=%lldx%lldx%lld", width, width, width);
     const int q = graph_add(z->b, &(struct graph_node){"split", names[0], NULL, attrs, 1, {t}, {names[1], names[2]}});
-    snprintf(attrs, sizeof attrs, "heads=%lld causal=yes", heads);
-    const struct graph_node n = {.op = "attention", .attrs = attrs, .n_in = 3, .in = {q, q + 1, q + 2}};
-    return with_positions(z, m, n, "attn");
+    return attend(z, m, (int[]){q, q + 1, q + 2}, "attn");
 }
 
 /* The last products of both branches begin smaller, as in GPT-2. */
@@ -153,6 +170,11 @@ static int body(struct zoo_at *z, const struct build *m, int tokens, int places)
     return norm(z, t, gpt2 ? "transformer.ln_f" : "model.norm", d);
 }
 
+int64_t decoder_cached(const struct decoder *d, const struct conf *c)
+{
+    return d->context < c->generate.context ? d->context : c->generate.context;
+}
+
 const char *decoder_embedding(const struct decoder *d)
 {
     return d->family->gpt2 ? "transformer.wte" : "model.embed_tokens";
@@ -163,10 +185,11 @@ int decoder_build(struct graph_builder *b, const struct decoder *d, const struct
     struct zoo_at z = {b, ""};
     char attrs[80];
     const struct shape s = {1, {points}};
-    const bool apart = c->data.documents == DOCUMENTS_APART;
+    const bool cached = c->run.generate, apart = c->data.documents == DOCUMENTS_APART || cached;
     const int tokens = graph_input(b, "tokens", ROLE_SAMPLE, &s, I64),
-              places = d->family->gpt2 || apart ? graph_input(b, "positions", ROLE_SAMPLE, &s, I32) : -1;
-    const struct build m = {d, c->model.dropout, apart ? places : -1};
+              places = d->family->gpt2 || apart ? graph_input(b, "positions", ROLE_SAMPLE, &s, I32) : -1,
+              slots = cached ? graph_input(b, "slots", ROLE_SAMPLE, &s, I32) : -1;
+    const struct build m = {d, c, cached ? 0 : c->model.dropout, apart ? places : -1, slots};
     const int out = body(&z, &m, tokens, places);
     int head = out;
     *loss = -1;

@@ -3,7 +3,8 @@
 #include "plan/state.h"
 
 static_assert((int)STATE_WEIGHT == PARAM_WEIGHT && (int)STATE_STATISTIC == PARAM_STAT &&
-              (int)STATE_COUNTER == PARAM_COUNTER, "kinds of parameters are kinds of state");
+              (int)STATE_COUNTER == PARAM_COUNTER && (int)STATE_CACHE == PARAM_CACHE,
+              "kinds of parameters are kinds of state");
 
 static struct state_row row_of(const struct selection *s, int param)
 {

@@ -6,8 +6,9 @@
 #include "plan/mesh.h"
 #include "plan/select.h"
 
-/* the first three equal enum param_kind */
-enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_OPTIMIZER, STATE_AVERAGE, STATE_KINDS };
+/* the first four equal enum param_kind */
+enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_CACHE, STATE_OPTIMIZER, STATE_AVERAGE,
+                  STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
 /* The memory that a row is stored in. Everything is on the device; other places are for plans to come. */
 enum home { HOME_DEVICE, HOME_HOST, HOME_FILE };

@@ -61,6 +61,11 @@ evaluation[] = {
 prediction[] = {
     OF(samples, WHOLE, "", ""), OF(file, TEXT, "", "output"),
     AS("prediction_seconds", NUMBER, seconds, "s", ""), {0}},
+generation[] = {
+    OF(prompts, WHOLE, "", "how many"), OF(tokens, WHOLE, "", "that were added to them"),
+    OF(prefill_seconds, NUMBER, "s", "of batches with the prompts' tokens, but for the last of each"),
+    OF(decode_seconds, NUMBER, "s", "of batches with one token a sequence"),
+    OF(tokens_per_second, REAL, "1/s", "tokens / decode_seconds"), {0}},
 account[] = {
     AS("counted_steps", JSON, json, "", "without the first, short last batches and those after a pause"),
     AS("costs", JSON, json, "", "the name of the profile, else those measured in the first steps, or estimated in runs "
@@ -128,6 +133,7 @@ const struct event_row event_rows[EVENT_LINES] = {
                         "again with other samples; the later lines count.", rollback},
     [EVENT_EVALUATION] = {"evaluation", "An evaluation has ended.", evaluation},
     [EVENT_PREDICTION] = {"prediction", "A run that predicts has its output.", prediction},
+    [EVENT_GENERATION] = {"generation", "A run that generates has all texts.", generation},
     [EVENT_ACCOUNT] = {"account", "Once, at the end: plan and measurement. The log has the same table.", account},
     [EVENT_CHECKPOINT] = {"checkpoint", "A checkpoint is on disk.", checkpoint},
     [EVENT_CHECKPOINT_FAILED] = {"checkpoint_failed", "A checkpoint could not be written.", checkpoint_failed},

@@ -9,8 +9,8 @@
 enum event_kind {
     /* a line of metrics.jsonl; START becomes RESUME where the file or a checkpoint has an earlier part of the run */
     EVENT_START, EVENT_RESUME, EVENT_WEIGHTS, EVENT_STEP, EVENT_SKIP, EVENT_RERUN, EVENT_ROLLBACK, EVENT_EVALUATION,
-    EVENT_PREDICTION, EVENT_ACCOUNT, EVENT_CHECKPOINT, EVENT_CHECKPOINT_FAILED, EVENT_DAMAGED, EVENT_STRAGGLER,
-    EVENT_PAUSE, EVENT_SET, EVENT_RELOAD, EVENT_FAILED, EVENT_DONE, EVENT_LINES,
+    EVENT_PREDICTION, EVENT_GENERATION, EVENT_ACCOUNT, EVENT_CHECKPOINT, EVENT_CHECKPOINT_FAILED, EVENT_DAMAGED,
+    EVENT_STRAGGLER, EVENT_PAUSE, EVENT_SET, EVENT_RELOAD, EVENT_FAILED, EVENT_DONE, EVENT_LINES,
     /* No line. PLANNED: the run now ends with `step`. BATCH: one of an evaluation; sums: of all so far. COSTS: numbers
      * of the first steps (warmup_costs.h). PAUSING: a pause begins, which PAUSE ends. TICK: now and then; `held` while
      * a pause lets nothing run. STATUS: add to `json` for mpstagectl; `held` unless something runs. PAGE: add to `page`
@@ -25,9 +25,9 @@ struct event {
     const struct result *result;                          /* STEP, BATCH */
     const struct sums *sums;                              /* STEP, BATCH, EVALUATION */
     int64_t step, steps, epoch, samples, in_a_row, damaged, from, to, position, times, code, bytes, rank, since, pid;
-    int64_t ranks, stage_count, planned_steps, trained_samples, tokens, targets;
+    int64_t ranks, stage_count, planned_steps, trained_samples, tokens, targets, prompts;
     double lr, grad_norm, samples_per_second, tokens_per_second, flops_per_second, mfu, perplexity, seconds, factor;
-    double value;
+    double value, prefill_seconds, decode_seconds;
     uint64_t ns;                                          /* how long it took */
     bool skipped, over, held;
     const char *text, *name, *who, *version, *time, *numerics, *plan, *nonfinite, *parameter, *file, *which, *reason;

@@ -131,11 +131,12 @@ static bool same_name(const struct out_place *a, const char *a_path, const struc
     return !a->path && !b->path && strcmp(name_of(a_path), name_of(b_path)) == 0;
 }
 
-/* The name of predictions, which may be a folder, without the slash at its end. */
+/* The name of predictions or generated texts, which may be a folder, without the slash at its end. */
 static const char *predictions_name(const struct conf *c, char bare[PATH_MAX])
 {
-    if (!c->run.predict) return NULL;
-    snprintf(bare, PATH_MAX, "%s", c->run.predict);
+    const char *name = c->run.predict ? c->run.predict : c->run.generate;
+    if (!name || conf_generates_aloud(c)) return NULL;
+    snprintf(bare, PATH_MAX, "%s", name);
     for (size_t n = strlen(bare); n > 1 && bare[n - 1] == '/';) bare[--n] = 0;
     return bare;
 }
@@ -143,7 +144,8 @@ static const char *predictions_name(const struct conf *c, char bare[PATH_MAX])
 int output_paths_check(struct outputs *keep, const struct conf *c, struct err *e)
 {
     enum { TRACE, GRADIENTS, PREDICTIONS, TABLE, ALL };
-    const char *const key[ALL] = {"run.trace", "run.dump_gradients", "run.predict", "run.kernel_table"};
+    const char *const key[ALL] = {"run.trace", "run.dump_gradients",
+                                   c->run.generate ? "run.generate" : "run.predict", "run.kernel_table"};
     bool measures = c->run.kernel_table && access(c->run.kernel_table, F_OK) && errno == ENOENT;
     char bare[PATH_MAX];
     const char *const path[ALL] = {c->run.trace, c->run.dump_gradients, predictions_name(c, bare),

@@ -325,6 +325,10 @@ static int progress_on(void *self, const struct event *ev, struct err *e)
     case EVENT_BATCH: if (!ev->result->last) batch_take(p, ev->sums); break;
     case EVENT_EVALUATION: evaluation_take(p, (uint64_t)ev->step, ev->sums); break;
     case EVENT_PREDICTION: p->test_done = 0; break;
+    case EVENT_GENERATION:
+        log_line("generated %lld tokens after %lld prompt%s: %.4g tokens/s", (long long)ev->tokens,
+                 (long long)ev->prompts, ev->prompts == 1 ? "" : "s", ev->tokens_per_second);
+        break;
     case EVENT_ROLLBACK: p->step = (uint64_t)ev->to; p->heard = clock_ns(); break;
     case EVENT_PAUSING: case EVENT_PAUSE: p->paused = ev->kind == EVENT_PAUSING; p->heard = clock_ns(); break;
     case EVENT_RELOAD: p->conf = ev->conf; break;

@@ -45,6 +45,7 @@ void loop_revoke(struct loop *l)
 {
     int n = 0;
     bool wanted = l->sequencer.wanted;
+    if (l->q.generation) return;                          /* its batches cannot be taken back */
     for (; queue_unput(l->coordinator.orders, l->task); n++) /* newest first: ranks may take the oldest meanwhile */
         if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_revoked(&l->policy);
     if (!n) return;
@@ -138,6 +139,27 @@ void loop_planned(struct loop *l)
     loop_tell(l, &(struct event){.kind = EVENT_PLANNED, .step = (int64_t)l->sequencer.steps}, &none);
 }
 
+/* Prints the lines that are ready; the last batch tells how it went. */
+static int result_generated(struct loop *l, const struct result *r, struct err *e)
+{
+    struct generation *g = l->q.generation;
+    struct text lines = {0};
+    generation_time(g, r->o.what == ORDER_ONLY_ENTERS, r->ns);
+    generation_take(g, &lines);
+    if (lines.n) fwrite(lines.s, 1, lines.n, stdout);
+    const bool bad = lines.n && (fflush(stdout) || ferror(stdout));
+    text_free(&lines);
+    if (bad) return err_set(e, E_IO, "standard output: cannot write the generated texts");
+    if (l->generated || !generation_complete(g)) return 0;
+    l->generated = true;
+    const struct generation_sums s = generation_sums(g);
+    return loop_tell(l, &(struct event){.kind = EVENT_GENERATION, .prompts = s.prompts, .tokens = s.tokens,
+                                        .prefill_seconds = (double)s.prefill_ns * 1e-9,
+                                        .decode_seconds = (double)s.decode_ns * 1e-9,
+                                        .tokens_per_second = s.decode_ns ? (double)s.tokens * 1e9 / (double)s.decode_ns
+                                                                         : -1}, e);
+}
+
 /* Reports that train.patience is exhausted, which ends the run. */
 static void enough_report(struct loop *l)
 {
@@ -180,7 +202,7 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
     if (l->goes_back) return loop_back_take(l, r, e);
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
-    case ORDER_EVAL: return result_evaluation(l, r, e);
+    case ORDER_EVAL: return l->q.generation ? result_generated(l, r, e) : result_evaluation(l, r, e);
     case ORDER_CHECKPOINT: ckpt_policy_release(&l->policy, &r->o, l->skipped_in_a_row); return 0;
     case ORDER_SAVE:
         if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);
@@ -347,6 +369,7 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
         l->coordinator.costs = queue_new(1, costs);
     }
     sequencer_begin(&l->sequencer, q->job, q->from);
+    l->sequencer.generation = q->generation;
     l->sequencer.rates = q->rates;
     l->sequencer.known = &l->known;
     ckpt_policy_begin(&l->policy, q->job, q->save, q->from, q->best);

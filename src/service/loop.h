@@ -6,6 +6,7 @@
  * docs/design/service.md. */
 #ifndef SERVICE_LOOP_H
 #define SERVICE_LOOP_H
+#include "report/generation.h"
 #include "report/reporter.h"
 #include "train/control_channel.h"
 #include "conf/opts.h"
@@ -15,6 +16,7 @@ struct loop_request {
     const struct job *job; const struct rundir *dir; struct reporters *reporters;
     struct terminal *screen;                              /* for the progress line */
     struct save *save;
+    struct generation *generation;                        /* NULL: the run does not generate */
     const struct ckpt *from;                              /* NULL, or the checkpoint from which the run continues */
     struct live_settings *rates;                         /* changes that were set before; the loop adds to them */
     const double *best;                                   /* NULL, or the best score on disk */

@@ -43,7 +43,7 @@ struct loop {
     bool passed_over;                                  /* a checkpoint was damaged when the run tried to return to it */
     bool goes_back;                                       /* a roll-back is running: results are of discarded steps */
     char hash[33];
-    bool stopped, done;
+    bool stopped, done, generated;
     bool enough;                                          /* the run ends before its last step: train.patience */
     bool failed;                                          /* the loop itself failed and has set the abort code */
     struct { bool on; uint64_t since, step; } pause;      /* step: the last one before the pause */

@@ -41,9 +41,9 @@ static int service_open(void *ctx, const struct ckpt *from, struct err *e)
     struct run_rank *r = ctx;
     struct setup *b = &r->setup;
     struct loop_request q = {.job = &b->job, .dir = &b->dir, .reporters = b->reporters, .peak = b->peak,
-                             .screen = &b->screen, .save = b->save, .from = from, .rates = &b->resume.rates,
-                             .best = b->resume.any ? &b->resume.best : NULL, .http = r->http,
-                             .opts = b->opts, .file = &b->file};
+                             .screen = &b->screen, .save = b->save, .generation = b->generation, .from = from,
+                             .rates = &b->resume.rates, .best = b->resume.any ? &b->resume.best : NULL,
+                             .http = r->http, .opts = b->opts, .file = &b->file};
     r->http = -1;                                         /* the loop closes it */
     return loop_open(&q, &r->loop, &b->coordinator, e);
 }

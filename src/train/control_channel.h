@@ -14,6 +14,7 @@
 struct control;
 struct predict;                                          /* report/predict.h */
 struct confusion;                                        /* report/confusion.h */
+struct generation;                                       /* report/generation.h */
 struct control *control_new(struct tp *tp, const struct job *j);
 struct exec_control control_of(struct control *s);       /* for exec_request; valid until control_free */
 void control_exec(struct control *s, struct exec *exec); /* after exec_bind */
@@ -32,7 +33,7 @@ struct coordinator {
     struct queue *costs;
     const struct outputs *files;                          /* where ORDER_SAVE writes */
     /* get the outputs of evaluations; NULL: not needed */
-    struct predict *predict; struct confusion *confusion;
+    struct predict *predict; struct confusion *confusion; struct generation *generation;
     uint64_t skipped;                                    /* consecutive steps without an update before the first step */
     void (*wake)(void *ctx); void *ctx;                   /* called after a result was put */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "report/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
 #include "train/weights.h"
@@ -223,6 +224,7 @@ static int roll_back(struct control *s, const struct coordinator *l, struct err 
 /* Gives the file of predictions its name when all are in it: a run that was stopped leaves none. */
 static int predictions_end(struct control *s, const struct coordinator *l, struct err *e)
 {
+    if (l->generation && generation_complete(l->generation)) return generation_commit(l->generation, e);
     if (!l->predict || !predict_complete(l->predict)) return 0;
     control_elsewhere(s, SHUTDOWN_END, "writing predictions");
     return predict_commit(l->predict, e);

@@ -1,8 +1,9 @@
-/* Brings outputs of evaluations to rank 0, for predictions and confusion matrices: from the rank that has the tensor,
- * in the order of samples. The rank sends them before the report of their step. So when rank 0 has the report, they
- * have been sent. */
+/* Brings outputs of evaluations to rank 0, for predictions, generation and confusion matrices: from the rank that has
+ * the tensor, in the order of samples. The rank sends them before the report of their step. So when rank 0 has the
+ * report, they have been sent. */
 #include <stdlib.h>
 #include "report/confusion.h"
+#include "report/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
 
@@ -31,7 +32,10 @@ void eval_gather_free(struct control *s)
     for (int i = 0; i < OPEN_RESULTS; i++) free(s->values[i]);
 }
 
-static bool brings(const struct control *s, const struct order *o) { return s->value_bytes && o->kind == ORDER_EVAL; }
+static bool brings(const struct control *s, const struct order *o)
+{
+    return s->value_bytes && o->kind == ORDER_EVAL && o->what != ORDER_ONLY_ENTERS;
+}
 
 int eval_gather_send(struct control *s, const struct order *o, struct err *e)
 {
@@ -50,6 +54,7 @@ int eval_gather_take(struct control *s, const struct coordinator *l, struct err 
     if (s->has_values != 0 &&
         control_recv(s, s->has_values, CONTROL_VALUES, s->values[at], (size_t)o->n * s->value_bytes, e))
         return -1;
+    if (l->generation) return generation_rows(l->generation, s->values[at], e);
     if (!l->predict) return l->confusion ? confusion_rows(l->confusion, s->values[at], o->n, o->position, e) : 0;
     control_elsewhere(s, SHUTDOWN_EVALUATION, "writing predictions");
     if (predict_rows(l->predict, s->values[at], o->n, o->position, e)) return -1;

@@ -1,6 +1,7 @@
 /* The sequence of a run: training steps, evaluations between them, the end. */
 #include <string.h>
 #include "train/sequencer.h"
+#include "report/generation.h"
 #include "train/weights.h"
 #include "optim/rate.h"
 
@@ -113,7 +114,7 @@ static uint64_t batch_border(const struct sequencer *c, uint64_t position)
 void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt *from)
 {
     *c = (struct sequencer){.job = j, .conf = j->conf, .steps = job_steps(j), .phase = SEQUENCER_TRAIN};
-    if (j->conf->run.evaluate) c->phase = SEQUENCER_EVALUATE;
+    if (j->conf->run.evaluate) c->phase = j->prompts ? SEQUENCER_GENERATE : SEQUENCER_EVALUATE;
     if (!from) return;
     c->step = c->saved = from->step;
     c->position = batch_border(c, from->position);
@@ -237,6 +238,26 @@ static void next_evaluate(struct sequencer *c, struct task *t)
     else c->phase = c->conf->checkpoint.best ? SEQUENCER_AWAIT_SCORE : after_evaluation(c);
 }
 
+/* False: it waits for the logits of earlier orders. */
+static bool next_generate(struct sequencer *c, struct task *t)
+{
+    const struct job *j = c->job;
+    const enum generation_next next = generation_next(c->generation, t->id);
+    const bool prefills = next == GENERATION_PREFILLS;
+    if (next == GENERATION_WAITS) return false;
+    if (next == GENERATION_ENDS) {
+        c->phase = SEQUENCER_STOP;
+        return sequencer_next(c, t);
+    }
+    const int kind = prefills ? PLAN_EVAL_FULL : PLAN_EVAL_SHORT, n = j->batch[kind];
+    t->epoch = 0;
+    t->last = false;
+    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)j->plan_of[kind], .step = ++c->part, .n = n,
+                          .position = c->test_position, .weight = n, .what = prefills ? ORDER_ONLY_ENTERS : 0};
+    c->test_position += (uint64_t)n;
+    return true;
+}
+
 static void next_checkpoint(struct sequencer *c, struct task *t)
 {
     struct rate_from set = live_settings_at(c->rates, c->step + 1);
@@ -256,6 +277,7 @@ bool sequencer_next(struct sequencer *c, struct task *t)
         c->phase = after_step(c);
         return true;
     case SEQUENCER_EVALUATE: next_evaluate(c, t); return true;
+    case SEQUENCER_GENERATE: return next_generate(c, t);
     case SEQUENCER_AWAIT_SCORE: case SEQUENCER_FAULT: return false;
     case SEQUENCER_ROLLBACK:
         t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};

@@ -3,6 +3,7 @@
  *   train [--first--> dump gradients] --every N steps--> evaluate [--> check] --> train ...
  *   train, evaluate or check --when one is due--> checkpoint --> train ...
  *   --last step or stop--> [evaluate] [--> checkpoint] --> save --> stop
+ *   generate --all prompts are done, or stop--> stop
  *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> fault
  *   fault --ranks have read it--> train ... (or, if it was damaged, --> rollback to an older one)
  *
@@ -25,16 +26,21 @@ struct task {
 };
 _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(struct order),
                "an order and its ids are one message");
-enum sequencer_phase { SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_AWAIT_SCORE, SEQUENCER_CHECKPOINT,
-                      SEQUENCER_FAULT,
-                    SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END };
+enum sequencer_phase {
+    SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_GENERATE, SEQUENCER_AWAIT_SCORE,
+    SEQUENCER_CHECKPOINT, SEQUENCER_FAULT, SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END
+};
 /* How a run stops: with its weights, as at its end; with a checkpoint before that; or only with a checkpoint, from
  * which --resume continues. */
 enum sequencer_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 /* step: the last step whose outcome is known. skipped: how many steps up to it had no update. */
 struct known { uint64_t step, skipped; };
+/* order.what of an evaluation's order: nobody needs its outputs */
+enum { ORDER_ONLY_ENTERS = 1 };
+struct generation;                                       /* report/generation.h */
 struct sequencer {
     const struct job *job;
+    struct generation *generation;                       /* NULL: it does not generate */
     const struct conf *conf;                              /* may change during the run; the current values */
     const struct live_settings *rates;                   /* which of them apply to which step; NULL: always conf */
     const struct known *known;                            /* NULL: no step is ever skipped */

@@ -248,10 +248,13 @@ static int create(struct setup *b, struct err *e)
     if (reporters_open(reporter_list, &run, &b->reporters, e) || begin_tell(b, from, e)) return -1;
     if (rundir_sync(&b->dir, e)) return -1;
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
+    const struct out_place *texts = conf_generates_aloud(b->conf) ? NULL : &b->files.predictions;
+    if (b->conf->run.generate && generation_open(&b->job, texts, abort_code(), &b->generation, e)) return -1;
     setup_progress_end(b->ready);
     b->ready = NULL;
     int bad = b->service->open(b->service->ctx, from, e);
     b->coordinator.predict = b->predict;
+    b->coordinator.generation = b->generation;
     b->coordinator.confusion = b->confusion = confusion_new(&b->job, &b->dir);
     return bad;
 }
@@ -354,6 +357,7 @@ void setup_close(struct setup *b)
     cost_free(b->costs);
     if (b->tp) b->tp->ops->close(b->tp);
     predict_free(b->predict);
+    generation_free(b->generation);
     confusion_free(b->confusion);
     reporters_close(b->reporters);
     output_paths_free(&b->files);

@@ -16,6 +16,7 @@
 #include "train/control_channel.h"
 #include "train/weights.h"
 #include "cluster/world.h"
+#include "report/generation.h"
 #include "report/predict.h"
 #include "report/class_file.h"
 #include "report/confusion.h"
@@ -53,6 +54,7 @@ struct setup {
     struct outputs files;
     struct reporters *reporters;
     struct predict *predict;                              /* if the run predicts */
+    struct generation *generation;                        /* if it generates */
     struct confusion *confusion;                          /* with train.confusion */
     struct coordinator coordinator;
     struct tp *tp;                                        /* every rank's, like the following */

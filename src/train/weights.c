@@ -13,7 +13,7 @@
 bool weights_has(const struct state_row *r, enum weights_what what)
 {
     switch (what) {
-    case WEIGHTS_ALL: return r->region == IN_PARAM;
+    case WEIGHTS_ALL: return r->region == IN_PARAM && r->kind != STATE_CACHE;
     case WEIGHTS_GRADIENTS: return r->region == IN_PARAM && r->trained;
     case WEIGHTS_OPTIMIZER: return r->region == IN_STATE;
     }
@@ -130,7 +130,7 @@ static int weights_absent(const struct conf *c, const char *path, struct err *e)
 {
     if (!e) return -1;
     const struct err why = *e;
-    if (why.code != E_NOINPUT || !c->run.predict || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
+    if (why.code != E_NOINPUT || !conf_predicts(c) || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
     *e = (struct err){0};
     return err_set(e, why.code, "%s; predictions need the weights of a run that has trained, or run.init_from",
                    why.text);
@@ -235,11 +235,19 @@ static int checkpoint_open(const char *folder, const struct ckpt *c, struct st *
     return 0;
 }
 
+/* A run that predicts and has not trained takes the weights of model.folder. */
+static const char *source_of(const struct conf *c)
+{
+    const char *run = c->run.init_from;
+    const bool trained = has(run, CKPT_FOLDER) || has(run, "weights.safetensors");
+    return conf_predicts(c) && c->model.folder && !trained ? c->model.folder : run;
+}
+
 /* Opens what run.init_from names. For an evaluation of a run the best checkpoint comes first if checkpoint.best is set,
  * then the final weights, then the newest checkpoint. used: gets the file or folder, and which of these it is. */
 static int source_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
 {
-    const char *from = c->run.init_from, *best = c->checkpoint.best;
+    const char *from = source_of(c), *best = c->checkpoint.best;
     struct text folder = {0};
     struct ckpt k = {0};
     bool run = c->run.evaluate && has(from, CKPT_FOLDER) && !has(from, "model.safetensors") &&

@@ -40,6 +40,11 @@ struct vec_scores {
  * u mean(g u)), u = (x - mean) inv, g = gy w; without the mean of g for RMS norm. */
 struct vec_row { int64_t n; const float *x, *w, *b, *gy; float *y, *gx; bool centred, acc; float mean, inv; };
 
+/* A product of few rows. */
+struct vec_few { int64_t rows, in, out; };
+/* n rows of x, of which `width` floats count, `line` floats apart. */
+struct vec_entries { int64_t n, width, line; const float *x; };
+
 /* A depthwise convolution over planes of in[0] x in[1] points. */
 struct vec_depthwise { int n; int64_t blocks, in[2], out[2], kernel[2], stride[2], padding[2], dilation[2]; };
 
@@ -116,6 +121,10 @@ struct vec_ops {
     double (*row_exp)(float *x, int64_t n, float kept[2]);
     /* x becomes e^(x - kept[0]) kept[1] by */
     void (*row_softmax)(float *x, int64_t n, const float kept[2], float by);
+    /* y[row][out] = x[row][in] w[out][in]^T + bias (NULL: none). A row's bits do not depend on the other rows. */
+    void (*few_rows)(const struct vec_few *m, const float *x, const float *w, const float *bias, float *y);
+    void (*row_scores)(const struct vec_entries *m, const float *q, float by, float *y);   /* y[n] = by x q */
+    void (*row_mix)(const struct vec_entries *m, const float *p, float by, float *y);      /* y[width] = by p[n] x */
 };
 /* number of blocks with which vec_plain's sums are fastest: it adds them in parallel */
 enum { VEC_PLAIN_BLOCKS = 8 };
@@ -135,7 +144,8 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
     .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward, .row_norm = row_norm, \
     .row_norm_backward = row_norm_backward, .row_norm_weights = row_norm_weights, .row_turn = row_turn, \
-    .row_exp = row_exp_sum, .row_softmax = row_softmax
+    .row_exp = row_exp_sum, .row_softmax = row_softmax, .few_rows = few_rows, .row_scores = row_scores, \
+    .row_mix = row_mix
 
 /* The input point of a window's element k in a dimension; negative in the padding. */
 INLINE int64_t pool_point(const struct vec_pool *p, int dim, int64_t out, int64_t k)

@@ -301,6 +301,66 @@ static void row_softmax(float *x, int64_t n, const float kept[2], float by)
     for (int64_t i = 0; i < n; i++) x[i] *= times;
 }
 
+/* Partial sums of a dot product: element i belongs to number i % DOT_SUMS. */
+enum { DOT_SUMS = 16, DOT_ROWS = 4 };
+
+INLINE float dot_total(const float *sum)
+{
+    float by[DOT_SUMS / 2];
+    for (int l = 0; l < 8; l++) by[l] = sum[l] + sum[l + 8];
+    for (int l = 0; l < 4; l++) by[l] += by[l + 4];
+    return (by[0] + by[2]) + (by[1] + by[3]);
+}
+
+INLINE void dot_rows(int64_t n, const float *w, const float *x, int64_t line, int rows, float y[DOT_ROWS])
+{
+    float sum[DOT_ROWS][DOT_SUMS] = {0};
+    int64_t i = 0;
+    for (; i + DOT_SUMS <= n; i += DOT_SUMS)
+        for (int r = 0; r < rows; r++)
+            for (int l = 0; l < DOT_SUMS; l++) sum[r][l] += w[i + l] * x[r * line + i + l];
+    for (; i < n; i++)
+        for (int r = 0; r < rows; r++) sum[r][i % DOT_SUMS] += w[i] * x[r * line + i];
+    for (int r = 0; r < rows; r++) y[r] = dot_total(sum[r]);
+}
+
+/* A weight comes from memory once; rows are taken four at a time, while it is in the cache. */
+static void few_rows(const struct vec_few *m, const float *x, const float *w, const float *bias, float *y)
+{
+    for (int64_t o = 0; o < m->out; o++, w += m->in)
+        for (int64_t r = 0; r < m->rows; r += DOT_ROWS) {
+            float sum[DOT_ROWS];
+            const int some = m->rows - r < DOT_ROWS ? (int)(m->rows - r) : DOT_ROWS;
+            if (some == DOT_ROWS) dot_rows(m->in, w, x + r * m->in, m->in, DOT_ROWS, sum);
+            else for (int k = 0; k < some; k++) dot_rows(m->in, w, x + (r + k) * m->in, m->in, 1, sum + k);
+            for (int k = 0; k < some; k++) y[(r + k) * m->out + o] = sum[k] + (bias ? bias[o] : 0);
+        }
+}
+
+static void row_scores(const struct vec_entries *m, const float *q, float by, float *y)
+{
+    for (int64_t j = 0; j < m->n; j++) {
+        dot_rows(m->width, m->x + j * m->line, q, 0, 1, y + j);
+        y[j] *= by;
+    }
+}
+
+/* Some channels at a time, whose sums stay in registers. */
+static void row_mix(const struct vec_entries *m, const float *p, float by, float *y)
+{
+    for (int64_t w = 0; w < m->width; w += DOT_SUMS) {
+        float sum[DOT_SUMS] = {0};
+        const int some = m->width - w < DOT_SUMS ? (int)(m->width - w) : DOT_SUMS;
+        if (some == DOT_SUMS)
+            for (int64_t j = 0; j < m->n; j++)
+                for (int l = 0; l < DOT_SUMS; l++) sum[l] += p[j] * m->x[j * m->line + w + l];
+        else
+            for (int64_t j = 0; j < m->n; j++)
+                for (int l = 0; l < some; l++) sum[l] += p[j] * m->x[j * m->line + w + l];
+        for (int l = 0; l < some; l++) y[w + l] = sum[l] * by;
+    }
+}
+
 /* ---- means over windows ---------------------------------------------------------------------- */
 
 struct vec_box { struct vec_span s[3]; double size; };

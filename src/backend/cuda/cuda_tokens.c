@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_int.h"
 #include "base/mem.h"
 #include "model/ops/attention.h"
+#include "model/ops/cached_attention.h"
 #include "model/ops/learned.h"
 #include "model/ops/rms_norm.h"
 #include "model/ops/rotary.h"
@@ -122,6 +123,32 @@ static struct be_kernel *rms_norm_make(struct be *b, const struct be_kernel *lik
     return cuda_kernel_new(like, sizeof *like);
 }
 
+static int cached_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+{
+    const struct cached_attention a = cached_attention_of(b->g, k->node);
+    const struct k_cached t = {type_of(b, k->k->out), c->n, (int)a.heads, (int)a.kv_heads, (int)a.width,
+                               (int)a.context, (float)a.scale, c->in[3], c->in[4], {c->in[0], c->in[1], c->in[2]},
+                               c->param[0], c->work};
+    return cuda_check(e, "cached attention", k_cached_attention(b->stream, &t, c->out));
+}
+
+static size_t cached_bytes(const struct graph *g, const struct node *n, int samples)
+{
+    const struct cached_attention a = cached_attention_of(g, n);
+    return (size_t)samples * (size_t)(a.heads * a.context) * sizeof(float);
+}
+
+static struct be_kernel *cached_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    if (cuda_kernel_workspace(b, like, cached_bytes(b->g, like->node, like->key.samples), e)) return NULL;
+    return cuda_kernel_new(like, sizeof *like);
+}
+
+static size_t cached_workspace(const struct selection *s, const struct group *k)
+{
+    return cached_bytes(s->g, &s->g->node[k->node[0]], s->max_samples);
+}
+
 static int rotary_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
 {
     const struct rotary r = rotary_of(b->g, k->node, c->n);
@@ -172,6 +199,8 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
     {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,
      .run = attention_run},
+    {.name = "cached attention", .pattern = PATTERN_OP("cached_attention"), .types = CUDA_TYPES,
+     .workspace = cached_workspace, .make = cached_make, .run = cached_run},
     {.name = "RMS norm", .pattern = PATTERN_OP("rms_norm"), .types = CUDA_TYPES, .make = rms_norm_make,
      .run = rms_norm_run},
     {.name = "rotary", .pattern = PATTERN_OP("rotary"), .types = CUDA_TYPES, .run = rotary_run},

@@ -1,0 +1,18 @@
+/* Text to tokens and back. Any thread; a tokenizer does not change after tokenizer_of. */
+#ifndef DATA_TOKENIZER_H
+#define DATA_TOKENIZER_H
+#include "conf/conf.h"
+
+struct tokenizer;
+struct token_ids { uint32_t *v; int n, cap; };
+/* The tokenizer of the network that the configuration names: bytes, for a vocabulary of 256. 78: there is none. */
+int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e);
+bool tokenizer_known(const struct conf *c);              /* is there one? */
+/* Appends the tokens of n bytes; the caller frees ids->v. whole: as the beginning of a text, with the token that the
+ * tokenizer puts there. 65: it is no text, the offset. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool whole, struct token_ids *ids,
+                     struct err *e);
+/* Appends the text of n tokens; what is no UTF-8 becomes U+FFFD. */
+int tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out, struct err *e);
+void tokenizer_close(struct tokenizer *t);               /* t may be NULL */
+#endif

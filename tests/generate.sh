@@ -1,0 +1,124 @@
+#!/bin/sh
+# generate.sh: --generate continues prompts as transformers does (the greedy tokens of tests/lm/decoders.expected): with
+# one prompt and several, on any number of stages, ranks and sequences at a time, the same tokens. Drawing follows the
+# probabilities and the seed. Prompts that are wrong are said in a line.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/decoder_tool models=$here/lm/models expected=$here/lm/decoders.expected
+
+# config MODEL: the file lm.conf
+config() {
+    printf 'run { name = "lm" }\nmodel { folder = "%s" }\ngenerate { prompts = "%s" max_tokens = 12 }\n' \
+        "$aside/$1" "$aside/prompts.jsonl" >lm.conf
+}
+# ids: of the last run's output, a line for each text
+ids() { sed -n 's/.*"ids":\[\([-0-9,]*\)\].*/\1/p' "$aside/out" | tr ',' ' '; }
+# line OPTIONS...: the value of a key in the first line of the output
+field() { sed -n "1s/.*\"$1\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$aside/out"; }
+
+"$tool" data "$aside"
+prompt=$("$tool" prompt 3 5)
+for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
+    "$tool" folder "$models" "$m" "$aside/$m"
+    config "$m"
+    echo "{\"input_ids\": [$prompt]}" >"$aside/prompts.jsonl"
+    job threads -c lm.conf --generate -
+    [ "$code" -eq 0 ] || why
+    equal "$m: the tokens of transformers" "$(ids)" "$(sed -n "s/^$m greedy //p" "$expected")"
+done
+
+# ---- the same tokens -------------------------------------------------------------------------------------------------
+config llama
+for i in 1 2 3 4 5 0; do
+    for n in 1 3 17 $((i + 7)); do echo "{\"input_ids\": [$("$tool" prompt "$i" "$n")]}"; done
+done >"$aside/prompts.jsonl"
+job threads -c lm.conf --generate - -o train.evaluate_batch_size=1
+[ "$code" -eq 0 ] || why
+want=$(ids)
+equal "24 prompts, one at a time" "$(ids | wc -l)" 24
+# same TEXT RANKS OPTIONS...
+same() {
+    same_text=$1 same_ranks=$2; shift 2
+    job "$same_ranks" -c lm.conf --generate - "$@"
+    [ "$code" -eq 0 ] || why
+    equal "$same_text: the same tokens" "$(ids)" "$want"
+}
+same "24 at a time" threads -o train.evaluate_batch_size=24
+same "5 at a time" threads -o train.evaluate_batch_size=5
+for n in 2 3 4; do same "$n stages" threads --stages $n -o train.evaluate_batch_size=7; done
+same "2 processes" 2 --stages 2 -o train.evaluate_batch_size=24
+equal "one at a time, drawn" "$(job threads -c lm.conf --generate - -o generate.temperature=1 \
+    -o train.evaluate_batch_size=1; ids)" "$(job threads -c lm.conf --stages 3 --generate - \
+    -o generate.temperature=1; ids)"
+check "drawn with another seed" [ "$(job threads -c lm.conf --generate - -o generate.temperature=1; ids)" != \
+    "$(job threads -c lm.conf --generate - -o generate.temperature=1 -o generate.seed=2; ids)" ]
+same "top_k = 1" threads -o generate.temperature=1 -o generate.top_k=1
+same "top_p = 0" threads -o generate.temperature=1 -o generate.top_p=0
+
+# ---- output ----------------------------------------------------------------------------------------------------------
+job threads -c lm.conf --generate texts.jsonl
+[ "$code" -eq 0 ] || why
+equal "a file has the same lines" "$(sed -n 's/.*"ids":\[\([-0-9,]*\)\].*/\1/p' texts.jsonl | tr ',' ' ')" "$want"
+event=$(grep '"event":"generation"' runs/lm-generate/metrics.jsonl | tail -n 1)
+check "its event: ${event:-none}" [ "$(echo "$event" | sed 's/.*"prompts":\([0-9]*\),"tokens":\([0-9]*\).*/\1 \2/')" = \
+    "24 $((24 * 12))" ]
+echo "{\"input_ids\": [$("$tool" prompt 0 4)]}" >"$aside/prompts.jsonl"
+job threads -c lm.conf --generate - -o generate.max_tokens=100
+equal "the context of 64 ends a text" "$(field reason) $(ids | wc -w)" "context 60"
+job threads -c lm.conf --generate - -o generate.max_tokens=3
+equal "generate.max_tokens ends a text" "$(field reason) $(ids | wc -w)" "length 3"
+second=$(ids | cut -d ' ' -f 2)
+rm -rf "$aside/ends"; cp -r "$aside/llama" "$aside/ends"
+echo "{\"eos_token_id\": [$second, 256]}" >"$aside/ends/generation_config.json"
+job threads -c lm.conf --generate - -o model.folder="$aside/ends"
+equal "a token of eos_token_id ends a text" "$(field reason) $(ids | cut -d ' ' -f 1-2 | wc -w)" "eos 2"
+
+# ---- a text that was learned -----------------------------------------------------------------------------------------
+yes "a text that repeats itself" | head -n 300 >"$aside/text"
+cat >tokens.conf <<END
+model { network = "gpt2"  input = {96}  vocab_size = 256  hidden_size = 32  num_hidden_layers = 1
+        num_attention_heads = 2  max_position_embeddings = 256 }
+data  { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/text"} }
+train { batch_size = 8  steps = 250  optimizer = "adamw"  learning_rate = 0.01 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+trains text threads -c tokens.conf
+job threads -c tokens.conf --run-dir text --generate - --prompt "a text" --prompt "that r" -o generate.max_tokens=8
+[ "$code" -eq 0 ] || why
+equal "it continues its text" "$(sed 's/.*"text":"\([^"]*\)".*/\1/' "$aside/out")" "$(printf ' that re\neats its')"
+long=$(head -n 3 "$aside/text")
+job threads -c tokens.conf --run-dir text --generate - --prompt "$long" -o generate.max_tokens=8
+equal "also a long prompt, of $(printf %s "$long" | wc -c) tokens" "$(field text)" '\na text '
+job threads -c tokens.conf --run-dir text --generate - --prompt "a text" -o generate.stop=tha
+equal "generate.stop ends a text" "$(field reason) $(field text)" "stop  tha"
+
+# ---- what is wrong ---------------------------------------------------------------------------------------------------
+# wrong TEXT STATUS PATTERN OPTIONS...: one line with that pattern, nothing created
+wrong() {
+    wrong_text=$1 wrong_code=$2 wrong_pattern=$3; shift 3
+    rm -rf wrong wrong-generate
+    job threads -c lm.conf --run-dir wrong "$@"
+    if [ "$code" -eq "$wrong_code" ] && [ "$(our_lines)" -eq 1 ] && [ ! -e wrong ] && [ ! -e wrong-generate ] &&
+        grep '^mpstaged: ' "$aside/err" | grep -qE -- "$wrong_pattern"; then ok "$wrong_text"
+    else why; not_ok "$wrong_text: $code, wanted $wrong_code and $wrong_pattern"; fi
+}
+wrong "a prompt without --generate" 64 "prompt needs --generate" --prompt a
+echo '{"input_ids": [1, 257]}' >"$aside/prompts.jsonl"
+wrong "a token above the vocabulary" 65 "prompts.jsonl:1: token 257 at 1, and the vocabulary has 257" --generate -
+printf '{"input_ids": [1]}\n{"input_ids": []}\n' >"$aside/prompts.jsonl"
+wrong "an empty prompt" 65 "prompts.jsonl:2: .*empty" --generate -
+echo '{"input_ids": ["a"]}' >"$aside/prompts.jsonl"
+wrong "a prompt that is no number" 65 "prompts.jsonl:1: " --generate -
+echo '{"prompt": "a"}' >"$aside/prompts.jsonl"
+wrong "a line of another form" 65 "prompts.jsonl:1: expected" --generate -
+echo '[1' >"$aside/prompts.jsonl"
+wrong "a line that is no JSON" 65 "prompts.jsonl:1: " --generate -
+echo "{\"input_ids\": [$(seq -s , 1 64)]}" >"$aside/prompts.jsonl"
+wrong "a prompt as long as the context" 65 "prompts.jsonl:1: .*64" --generate -
+: >"$aside/prompts.jsonl"
+wrong "no prompts" 78 "generate.prompts" --generate -
+wrong "no file of prompts" 66 "nowhere" --generate - -o generate.prompts=nowhere
+write_conf lm.conf
+echo '{"input_ids": [1]}' >"$aside/prompts.jsonl"
+wrong "a network that is no decoder" 78 "generate: .*decoder" --generate - -o generate.prompts="$aside/prompts.jsonl"
+tap_done
