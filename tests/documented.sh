@@ -64,6 +64,15 @@ long="-c toy.conf --transport local --steps 100000000 -o service.log_every=0 -o 
 
 # ---- options of mpstaged(8) ------------------------------------------------------------------------------------------
 "$mpstaged" -c toy.conf --transport local --run-dir first >"$aside/out" 2>&1 || note <"$aside/out"
+# A language model.
+cat >words.conf <<'END'
+model { network = "llama"  input = {8}  vocab_size = 9  hidden_size = 8  intermediate_size = 8  num_hidden_layers = 1
+        num_attention_heads = 2 }
+data  { source = "synthetic"  samples = 8  test_samples = 4 }
+train { batch_size = 4  steps = 2  evaluate_every = 1 }
+END
+"$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"
+echo '{"input_ids": [1, 2]}' >prompts.jsonl
 rows mpstaged <<'END'
 stage-config|0|name = "toy"|$mpstaged --stage-config toy.conf --print-config
 set|0|^    samples = 77$|$m --set data.samples=77 --print-config
@@ -87,6 +96,8 @@ overwrite|0|done: |$m --transport local --run-dir elsewhere --overwrite -o check
 resume|0|"event":"resume"|$m --transport local --run-dir elsewhere --resume && cat elsewhere/metrics.jsonl
 evaluate|0|9 samples: |$m --evaluate --init-from first -o data.test_samples=9 --transport local --run-dir evaluated
 predict|0|^sample,v0,|$m --predict p.csv --init-from first -o data.test_samples=9 --run-dir p --stages 1 && cat p.csv
+generate|0|"reason":|$mpstaged -c words.conf --run-dir words --generate - -o generate.prompts=prompts.jsonl
+prompt|64|prompt needs --generate|$m --prompt x --check-config
 predict-tensor|78|did you mean net|$m --predict p.csv --predict-tensor net9 -o data.test_samples=9 --check-config
 dump-gradients|0|^dumped/g$|$m --dump-gradients dumped/g --transport local --run-dir dumped && ls dumped/g
 trace|0|traceEvents|$m --trace traced/t --transport local --run-dir traced && cat traced/t
@@ -374,14 +385,6 @@ cp "$here/images/grey.png" seen/a/2.png
     -o data.resize='{4,4}' -o model.network=mlp \
     -o model.input=16 -o model.classes=1 -o train.steps=1 -o train.batch_size=2 --run-dir damaged \
     -c nothing.conf >"$aside/out" 2>&1 || note <"$aside/out"
-# A language model.
-cat >words.conf <<'END'
-model { network = "llama"  input = {8}  vocab_size = 9  hidden_size = 8  intermediate_size = 8  num_hidden_layers = 1
-        num_attention_heads = 2 }
-data  { source = "synthetic"  samples = 8  test_samples = 4 }
-train { batch_size = 4  steps = 2  evaluate_every = 1 }
-END
-"$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"
 # A bit changes between two ranks.
 LD_PRELOAD="$build/tests/faults/flip.so" MPSTAGED_FLIP_RANK=0 MPSTAGED_FLIP=2 mpirun_n 2 "$mpstaged" -c toy.conf \
     --steps 4 --run-dir flipped >"$aside/out" 2>&1 || note <"$aside/out"
