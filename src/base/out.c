@@ -353,6 +353,8 @@ void out_drop(struct out *o)
     *o->aside = '\0';
 }
 
+int out_link(int from, const char *name, int to, const char *other) { return linkat(from, name, to, other, 0); }
+
 int out_file(const struct out_place *at, const struct text *t, bool fresh, struct err *e)
 {
     struct out o;

@@ -61,6 +61,8 @@ int out_reserve(struct out *o, uint64_t bytes, struct err *e);
  * object in any case. */
 int out_commit(struct out *o, bool fresh, struct err *e);
 void out_drop(struct out *o);                              /* removes an uncommitted file */
+/* Gives a file of one folder a second name in another, where both are on one file system. -1: see errno. */
+int out_link(int from, const char *name, int to, const char *other);
 /* Writes a whole file. */
 int out_file(const struct out_place *at, const struct text *t, bool fresh, struct err *e);
 int out_file_named(const char *path, const struct text *t, bool fresh, struct err *e);

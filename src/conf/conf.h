@@ -54,6 +54,7 @@ struct conf {
         int64_t num_key_value_heads, head_dim, max_position_embeddings;
         double rms_norm_eps, rope_theta;
         enum tie_word tie_word_embeddings;
+        enum save_type save_dtype; int64_t max_shard_size;   /* of RUN/model/ */
     } model;
     struct {
         enum data_source source; enum label_kind labels;

@@ -169,6 +169,10 @@ const struct opt opt_table[] = {
      .bits = true, .text = "decoders: the head has the embedding's weights; the default is yes of gpt2, no of others"},
     {"model.max_position_embeddings", OPT_INT, AT(model.max_position_embeddings), NULL, 1, 1 << 30, .bits = true,
      .text = "decoders: the longest sequence, and of gpt2 the number of positions; the default is model.input"},
+    {"model.save_dtype", OPT_ENUM, AT(model.save_dtype), "auto", .words = WORDS_SAVE(WORD_TEXT),
+     .text = "type of the weights in the folder model of the run directory; auto: that of model.folder, or fp32"},
+    {"model.max_shard_size", OPT_INT, AT(model.max_shard_size), "50000000000", 1, BIG,
+     .text = "bytes of a file of weights there; more become several files and an index"},
     {"data.source", OPT_ENUM, AT(data.source), NULL, .words = sources, .bits = true, .text = "where samples come from"},
     {"data.labels", OPT_ENUM, AT(data.labels), NULL, .words = WORDS_LABELS(WORD_TEXT), .bits = true,
      .text = "targets: classes, one-hot or other vectors, or a class at each point of the output; the default is "

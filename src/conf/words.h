@@ -28,6 +28,7 @@
 #define WORDS_TOKEN_TYPE(X) X(TOKEN_AUTO, "auto") X(TOKEN_U8, "u8") X(TOKEN_U16, "u16") X(TOKEN_U32, "u32")
 #define WORDS_DOCUMENTS(X) X(DOCUMENTS_JOINED, "joined") X(DOCUMENTS_APART, "apart")
 #define WORDS_TIE(X) X(TIE_YES, "yes") X(TIE_NO, "no")
+#define WORDS_SAVE(X) X(SAVE_AUTO, "auto") X(SAVE_FP32, "fp32") X(SAVE_BF16, "bf16") X(SAVE_FP16, "fp16")
 #define WORDS_COUNT_BYTES(X) X(COUNT_TRAINING, "training") X(COUNT_WEIGHTS, "weights")
 
 #define WORD_VALUE(value, word) value,
@@ -51,6 +52,7 @@ WORDS_ENUM(stored_type, WORDS_STORED_TYPE);
 WORDS_ENUM(tie_word, WORDS_TIE);
 WORDS_ENUM(token_type, WORDS_TOKEN_TYPE);
 WORDS_ENUM(documents, WORDS_DOCUMENTS);
+WORDS_ENUM(save_type, WORDS_SAVE);
 WORDS_ENUM(count_bytes, WORDS_COUNT_BYTES);
 WORDS_ENUM(loss_word, WORDS_LOSS);
 WORDS_ENUM(norm_stats, WORDS_NORM_STATS);                /* of batch norm */

@@ -310,6 +310,15 @@ static json_t *object_load(const char *file, struct err *e)
     return root;
 }
 
+struct json_t *decoder_object(const char *path, struct err *e)
+{
+    struct text name = {0};
+    text_add(&name, is_folder(path) ? "%s/config.json" : "%s", path);
+    json_t *root = object_load(name.s, e);
+    text_free(&name);
+    return root;
+}
+
 int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e)
 {
     struct text name = {0};

@@ -3,6 +3,7 @@
 #ifndef MODEL_DECODER_H
 #define MODEL_DECODER_H
 #include "base/err.h"
+#include "base/text.h"
 #include "conf/conf.h"
 
 /* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden /
@@ -32,6 +33,13 @@ int decoder_read(const char *path, int64_t points, struct decoder *d, struct err
 /* The tokens that end a text: eos_token_id of FOLDER/generation_config.json, otherwise of FOLDER/config.json or the
  * file; the caller frees *id. 78. */
 int decoder_ends(const char *path, int64_t **id, int *n, struct err *e);
+/* The object of FOLDER/config.json or a file, which the caller frees (jansson); NULL: e, as decoder_read. */
+struct json_t *decoder_object(const char *path, struct err *e);
+/* The decoder that the configuration names. 66, 78. */
+int decoder_of(const struct conf *c, struct decoder *d, struct err *e);
+/* Its config.json, with weights of this type in transformers' spelling: config.json of model.folder or model.config
+ * with changed keys, or a new one. 66, 78. */
+int decoder_config(const struct conf *c, const char *dtype, struct text *out, struct err *e);
 /* From settings of model. 78. */
 int decoder_from_conf(const struct conf *c, const struct decoder_family *family, int64_t points, struct decoder *d,
                       struct err *e);

@@ -251,8 +251,9 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
 }
 
 /* Where a decoder comes from: a family by name, or a file of Hugging Face. */
-static int decoder_find(const struct conf *c, const struct decoder_family *f, struct decoder *d, struct err *e)
+int decoder_of(const struct conf *c, struct decoder *d, struct err *e)
 {
+    const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
     const char *path = c->model.folder ? c->model.folder : c->model.config, *extra = decoder_setting(c);
     const int64_t points = c->model.input.n == 1 ? c->model.input.v[0] : 0;
     if (path && extra) return conf_error(c, extra, e, "config.json decides with model.%s",
@@ -265,12 +266,12 @@ static int decoder_find(const struct conf *c, const struct decoder_family *f, st
                       c->model.input.n ? "more than one number" : "missing", (long long)d->context);
 }
 
-static struct graph *decoder_graph(const struct conf *c, const struct decoder_family *f, struct err *e)
+static struct graph *decoder_graph(const struct conf *c, struct err *e)
 {
     struct decoder d;
     struct err groups = {0};
     int loss;
-    if (decoder_find(c, f, &d, e)) return NULL;
+    if (decoder_of(c, &d, e)) return NULL;
     if (c->train.loss && c->train.loss != LOSS_CROSS_ENTROPY) {
         conf_error(c, "train.loss", e, "a decoder's loss is cross_entropy");
         return NULL;
@@ -306,7 +307,7 @@ struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (scores_known(c, e)) return NULL;
     const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
-    if (f || c->model.folder || c->model.config) return decoder_graph(c, f, e);
+    if (f || c->model.folder || c->model.config) return decoder_graph(c, e);
     if (c->run.generate) {
         conf_error(c, "run.generate", e, "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
         return NULL;

@@ -13,7 +13,8 @@
 #include "report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
-                  checkpoints[] = CKPT_FOLDER, metrics[] = "metrics.jsonl", logged[] = "mpstaged.log";
+                  checkpoints[] = CKPT_FOLDER, model[] = "model", metrics[] = "metrics.jsonl",
+                  logged[] = "mpstaged.log";
 
 /* The files that runs make in it. use: which uses make it, as bits; result: it is a result of these uses; old: the next
  * run removes it. */
@@ -32,6 +33,7 @@ static const struct own { const char *name; unsigned use, result; mode_t kind; b
     {"control.sock", T | E, 0, S_IFSOCK, true},
     {"profile.json", P, P, S_IFREG, false},
     {checkpoints, T, T, S_IFDIR, false},
+    {model, T, 0, S_IFDIR, true},
     {lock, T | E | P, 0, S_IFREG, false},
 };
 enum { OWNS = sizeof owns / sizeof *owns };
@@ -278,6 +280,10 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat from;
     if (d->fd >= 0 && inputs_spare(d, c, e)) return -1;
+    if (d->fd >= 0 && !c->run.evaluate && c->model.folder && !stat(c->model.folder, &from) &&
+        same_file(d, model, &from))
+        return err_set(e, E_CANTCREAT, "%s: is read as model.folder, but the run would replace it; use another "
+                       "--run-dir", c->model.folder);
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
     if (weights_stat(c->run.init_from, &from)) return 0;
     if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
@@ -364,7 +370,9 @@ static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
         bool stays = resumes(c) ? owns[i].kind != S_IFSOCK : d->adds && (owns[i].name == metrics ||
                                                                          owns[i].name == logged);
         bool goes = owns[i].old && !stays;
-        if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
+        if (goes && owns[i].kind == S_IFDIR) {
+            if (!c->run.evaluate && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
+        } else if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
     }
     d->cleared = !resumes(c) && !d->adds;

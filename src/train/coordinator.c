@@ -10,6 +10,7 @@
 #include "report/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
+#include "train/model_folder.h"
 #include "train/weights.h"
 
 static int send_all(struct control *s, const struct order *o, size_t bytes, struct err *e)
@@ -202,6 +203,10 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     r->o = *o;
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
+    const char *shown = s->job->conf->run.directory;
+    if (!gradients && model_folder_is(s->job->conf) &&
+        model_folder_write(l->files->weights.dir, shown, s->job->conf, abort_code(), e))
+        return -1;
     r->ns = clock_ns() - began;
     while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();
     l->wake(l->ctx);

@@ -1,0 +1,199 @@
+/* See model_folder.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/half.h"
+#include "base/out.h"
+#include "ckpt/st_out.h"
+#include "model/decoder.h"
+#include "train/model_folder.h"
+
+bool model_folder_is(const struct conf *c)
+{
+    return c->model.folder || c->model.config || (c->model.network && decoder_family_find(c->model.network));
+}
+
+/* ---- the type of the weights --------------------------------------------------------------------------- */
+
+static enum dtype type_of(const struct conf *c, struct err *e)
+{
+    enum dtype type = F32;
+    if (c->model.save_dtype == SAVE_BF16) return BF16;
+    if (c->model.save_dtype == SAVE_FP16) return F16;
+    if (c->model.save_dtype == SAVE_FP32 || !c->model.folder) return F32;
+    json_t *o = decoder_object(c->model.folder, e);
+    const json_t *v = json_object_get(o, "dtype");
+    if (!v) v = json_object_get(o, "torch_dtype");
+    const char *word = v && json_is_string(v) ? json_string_value(v) : "";
+    if (!strcmp(word, "bfloat16")) type = BF16;
+    if (!strcmp(word, "float16")) type = F16;
+    json_decref(o);
+    return type;
+}
+
+static const char *type_word(enum dtype t) { return t == BF16 ? "bfloat16" : t == F16 ? "float16" : "float32"; }
+
+/* ---- weights ------------------------------------------------------------------------------------------- */
+
+/* shard: of each tensor */
+struct narrowing { struct st *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry; };
+
+static int narrowed(void *ctx, int i, void *buf, struct err *e)
+{
+    const struct narrowing *w = ctx;
+    const int k = w->index[i];
+    const struct st_tensor *t = &w->from->t[k];
+    const uint64_t n = (t->end - t->begin) / sizeof(float);
+    if (w->type == F32) return st_read(w->from, k, buf, e);
+    float *x = mem_alloc(t->end - t->begin + 1);
+    int bad = st_read(w->from, k, x, e);
+    for (uint64_t j = 0; j < n && !bad; j++) {
+        const uint16_t h = w->type == BF16 ? bf16_narrow(x[j]) : f16_narrow(x[j]);
+        if (isfinite(x[j]) && w->type == F16 && (h & 0x7c00) == 0x7c00)
+            bad = err_set(e, E_DATA, "%s: %g is too large for fp16; use model.save_dtype = \"bf16\"", t->name, x[j]);
+        ((uint16_t *)buf)[j] = h;
+    }
+    free(x);
+    return bad;
+}
+
+/* Tensors in the order of the network fill shards; a tensor is not divided. Returns their number. */
+static int shards_fill(struct narrowing *w, int64_t most)
+{
+    int64_t bytes = 0;
+    int n = 1;
+    for (int i = 0; i < w->n; i++) {
+        const int64_t more = (int64_t)(shape_count(&w->from->t[i].shape) * (int64_t)dtype_bytes(w->type));
+        if (bytes && bytes + more > most) n++, bytes = 0;
+        bytes += more;
+        w->shard[i] = n - 1;
+    }
+    return n;
+}
+
+static void shard_name(int i, int n, char name[64])
+{
+    if (n == 1) snprintf(name, 64, "model.safetensors");
+    else snprintf(name, 64, "model-%05d-of-%05d.safetensors", i + 1, n);
+}
+
+static int shard_write(const struct out_folder *f, struct narrowing *w, int i, int n, const atomic_int *stop,
+                       struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    struct st_out out = {.open = false};
+    char name[64], hash[33];
+    int k = 0;
+    for (int t = 0; t < w->n; t++) {
+        if (w->shard[t] != i) continue;
+        w->index[k] = t;
+        w->entry[k++] = (struct st_entry){w->from->t[t].name, w->type, w->from->t[t].shape};
+    }
+    const struct st_body body = {k, w->entry, narrowed, w};
+    shard_name(i, n, name);
+    int bad = out_place_in(f->fd, f->shown, name, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
+              st_out_commit(&out, hash, e);
+    out_place_free(&at);
+    return bad ? -1 : 0;
+}
+
+static int index_write(const struct out_folder *f, const struct narrowing *w, int n, struct err *e)
+{
+    json_t *map = json_object();
+    int64_t total = 0;
+    char name[64];
+    for (int t = 0; t < w->n; t++) {
+        shard_name(w->shard[t], n, name);
+        json_object_set_new(map, w->from->t[t].name, json_string(name));
+        total += shape_count(&w->from->t[t].shape) * (int64_t)dtype_bytes(w->type);
+    }
+    json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    char *s = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS);
+    struct text t = {0};
+    struct out_place at = OUT_NOWHERE;
+    text_add(&t, "%s\n", s);
+    int bad = out_place_in(f->fd, f->shown, "model.safetensors.index.json", &at, e) || out_file(&at, &t, false, e);
+    out_place_free(&at);
+    text_free(&t);
+    free(s);
+    json_decref(o);
+    return bad ? -1 : 0;
+}
+
+static int weights_write(const struct out_folder *f, int dir, const char *shown, const struct conf *c, enum dtype type,
+                         const atomic_int *stop, struct err *e)
+{
+    struct text path = {0};
+    text_add(&path, "%s/weights.safetensors", shown);
+    struct st *from = st_open(path.s, e);
+    text_free(&path);
+    if (!from) return -1;
+    struct narrowing w = {.from = from, .type = type, .n = from->n,
+                          .shard = mem_alloc((size_t)from->n * sizeof *w.shard + 1),
+                          .index = mem_alloc((size_t)from->n * sizeof *w.index + 1),
+                          .entry = mem_alloc((size_t)from->n * sizeof *w.entry + 1)};
+    const int n = shards_fill(&w, c->model.max_shard_size);
+    int bad = n > 1 ? index_write(f, &w, n, e) : 0;
+    if (n == 1 && type == F32 && !bad && !out_link(dir, "weights.safetensors", f->fd, "model.safetensors")) goto out;
+    for (int i = 0; i < n && !bad; i++) bad = shard_write(f, &w, i, n, stop, e);
+out:
+    free(w.shard);
+    free(w.index);
+    free(w.entry);
+    st_close(from);
+    return bad;
+}
+
+/* ---- the other files ----------------------------------------------------------------------------------- */
+
+static int text_write(const struct out_folder *f, const char *name, const struct text *t, struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    int bad = out_place_in(f->fd, f->shown, name, &at, e) || out_file(&at, t, false, e);
+    out_place_free(&at);
+    return bad ? -1 : 0;
+}
+
+static int config_write(const struct out_folder *f, const struct conf *c, enum dtype type, struct err *e)
+{
+    struct text t = {0};
+    int bad = decoder_config(c, type_word(type), &t, e) || text_write(f, "config.json", &t, e);
+    text_free(&t);
+    return bad ? -1 : 0;
+}
+
+/* As they are in model.folder; a file that it lacks is left out. */
+static int others_copy(const struct out_folder *f, const struct conf *c, struct err *e)
+{
+    static const char *const name[] = {
+        "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+        "chat_template.jinja", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"};
+    int bad = 0;
+    for (size_t i = 0; i < sizeof name / sizeof *name && !bad && c->model.folder; i++) {
+        struct text path = {0}, t = {0};
+        text_add(&path, "%s/%s", c->model.folder, name[i]);
+        if (!access(path.s, F_OK))
+            bad = text_read_file(&t, path.s, 1 << 30, e) || text_write(f, name[i], &t, e) ? -1 : 0;
+        text_free(&path);
+        text_free(&t);
+    }
+    return bad;
+}
+
+int model_folder_write(int dir, const char *shown, const struct conf *c, const atomic_int *stop, struct err *e)
+{
+    struct out_folder f;
+    struct err own = {0};
+    const enum dtype type = type_of(c, &own);
+    if (out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
+    int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) || weights_write(&f, dir, shown, c, type, stop, e) ||
+              others_copy(&f, c, e) || config_write(&f, c, type, e);
+    if (bad) out_folder_drop(&f);
+    else bad = out_folder_commit(&f, e);
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,131 @@
+#!/bin/sh
+# model_folder.sh: a decoder's run leaves RUN/model/, a folder of Hugging Face: a second name of its weights, or the
+# same rounded to 16 bits, in one file or in shards. A run from there continues. With transformers at hand (python3, or
+# $MPSTAGED_PYTHON), they load it: no key is missing or unexpected, and they continue a prompt alike.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/decoder_tool models=$here/lm/models
+
+"$tool" data "$aside"
+echo "{\"input_ids\": [$("$tool" prompt 3 5)]}" >"$aside/prompts.jsonl"
+# config MODEL: the file lm.conf
+config() {
+    cat >lm.conf <<END
+run      { name = "lm" }
+model    { folder = "$aside/$1"  input = {32} }
+data     { source = "npy"  labels = "map"  train = "$aside/tokens.npy"  train_labels = "$aside/labels.npy"
+           shuffle = no }
+train    { batch_size = 6  split_size = 4  steps = 3  optimizer = "adamw"  learning_rate = 0.01 }
+generate { prompts = "$aside/prompts.jsonl"  max_tokens = 12 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+}
+# texts OPTIONS...: what --generate writes
+texts() { job threads -c lm.conf --generate - "$@"; [ "$code" -eq 0 ] || why; cat "$aside/out"; }
+all=$(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models")
+for m in $all; do
+    "$tool" folder "$models" "$m" "$aside/$m"
+    config "$m"
+    trains "$m" threads -c lm.conf
+    equal "$m: its hash is of model/model.safetensors" "$(xxhsum -H2 "$m/model/model.safetensors" | cut -d ' ' -f 1)" \
+        "$hash"
+    texts --run-dir "$m" >"$aside/$m.texts"
+    equal "$m: a run from RUN/model continues a prompt alike" "$(texts -o model.folder="$m/model" --run-dir other)" \
+        "$(cat "$aside/$m.texts")"
+done
+
+# ---- types and shards ------------------------------------------------------------------------------------------------
+cat >"$aside/narrow.py" <<'END'
+"""narrow.py WIDE NARROW...: are the tensors of these safetensors those of WIDE, rounded to nearest even?"""
+import json, struct, sys
+def tensors(paths):
+    out = {}
+    for path in paths:
+        b = open(path, "rb").read()
+        n, = struct.unpack("<Q", b[:8])
+        for k, v in json.loads(b[8:8 + n]).items():
+            if k == "__metadata__": assert v == {"format": "pt"}; continue
+            assert k not in out
+            i, j = v["data_offsets"]
+            out[k] = v["dtype"], v["shape"], b[8 + n + i:8 + n + j]
+    return out
+def bf16(bits): return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+wide, narrow = tensors(sys.argv[1:2]), tensors(sys.argv[2:])
+assert list(sorted(wide)) == list(sorted(narrow))
+for k, (_, shape, b) in wide.items():
+    dtype, its_shape, c = narrow[k]
+    n = len(b) // 4
+    want = {"F32": lambda: b, "F16": lambda: struct.pack(f"<{n}e", *struct.unpack(f"<{n}f", b)),
+            "BF16": lambda: struct.pack(f"<{n}H", *map(bf16, struct.unpack(f"<{n}I", b)))}[dtype]()
+    assert shape == its_shape and want == c, k
+print(len(narrow), dtype)
+END
+config gpt2
+for t in bf16 fp16 fp32; do
+    job threads -c lm.conf --run-dir $t -o model.save_dtype=$t -o model.max_shard_size=40000
+    [ "$code" -eq 0 ] || why
+    equal "$t in shards: each tensor rounded to nearest even" \
+        "$(python3 "$aside/narrow.py" $t/weights.safetensors $t/model/*.safetensors 2>&1 | tail -n 1)" \
+        "28 $(echo $t | sed 's/fp/F/; s/bf/BF/')"
+    index=$(python3 -c 'import json, sys; m = json.load(open(sys.argv[1])); print(len(set(m["weight_map"].values())))' \
+        $t/model/model.safetensors.index.json)
+    equal "$t: its index names the files" "$index" "$(ls $t/model/*.safetensors | wc -l)"
+    check "$t: config.json says so" grep -q "\"torch_dtype\": \"$(echo $t | sed 's/bf/bfloat/; s/fp/float/')\"" \
+        $t/model/config.json
+done
+equal "a run from shards continues a prompt alike" "$(texts -o model.folder=fp32/model --run-dir other)" \
+    "$(cat "$aside/gpt2.texts")"
+job threads -c lm.conf --run-dir auto -o model.folder=bf16/model
+check "save_dtype auto is the folder's" grep -q '"dtype": "bfloat16"' auto/model/config.json
+job threads -c lm.conf --run-dir large -o model.save_dtype=fp16 -o train.learning_rate=1e5
+check "a weight too large for fp16" sh -c '[ "$0" -eq 65 ] && grep -q "transformer.*too large for fp16" "$1"' \
+    "$code" "$aside/err"
+check "and no folder" [ ! -e large/model ]
+
+# ---- other files, from scratch, again --------------------------------------------------------------------------------
+cp -r "$aside/llama" "$aside/more"
+for f in tokenizer.json tokenizer_config.json merges.txt; do echo "{\"of\": \"$f\"}" >"$aside/more/$f"; done
+sed -i 's/"model_type"/"their_key": 7, "model_type"/' "$aside/more/config.json"
+config more
+trains more threads -c lm.conf
+check "the tokenizer's files are copied" cmp -s "$aside/more/merges.txt" more/model/merges.txt
+check "unknown keys stay" grep -q '"their_key": 7' more/model/config.json
+echo old >more/model/old
+job threads -c lm.conf --run-dir more --overwrite -o train.steps=1
+check "--overwrite replaces the folder" [ "$code" -eq 0 -a ! -e more/model/old -a -e more/model/config.json ]
+job threads -c lm.conf --run-dir more --overwrite -o model.folder=more/model
+check "but not if the run begins with it" sh -c '[ "$0" -eq 73 ] && [ -e more/model/config.json ]' "$code"
+sed 's/folder = "[^"]*"/network = "qwen3"  vocab_size = 257  hidden_size = 16  num_hidden_layers = 1\
+    num_attention_heads = 2  head_dim = 8  intermediate_size = 24  max_position_embeddings = 64/' lm.conf \
+    >new.conf
+trains scratch threads -c new.conf
+job threads -c new.conf --run-dir scratch --generate -
+cp "$aside/out" "$aside/scratch.texts"
+equal "from scratch: a run from RUN/model continues a prompt alike" \
+    "$(texts -o model.folder=scratch/model --run-dir other)" "$(cat "$aside/scratch.texts")"
+
+# ---- transformers ----------------------------------------------------------------------------------------------------
+cat >"$aside/load.py" <<'END'
+import json, sys, warnings
+import torch
+from transformers import AutoModelForCausalLM
+prompts, pairs = sys.argv[1], sys.argv[2:]
+for folder, texts in zip(pairs[::2], pairs[1::2]):
+    model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    ids = torch.tensor([json.loads(open(prompts).readline())["input_ids"]])
+    n = ids.shape[1]
+    with torch.no_grad():
+        for _ in range(12):
+            ids = torch.cat([ids, model.float()(input_ids=ids).logits[:, -1].argmax(-1, keepdim=True)], 1)
+    print(folder, [k for k, v in info.items() if v], ids[0, n:].tolist() == json.loads(open(texts).readline())["ids"])
+END
+python=${MPSTAGED_PYTHON:-python3}
+if "$python" -c 'import torch, transformers' 2>/dev/null; then
+    for m in $all scratch; do echo "$m/model" "$aside/$m.texts"; done >"$aside/pairs"
+    xargs "$python" "$aside/load.py" "$aside/prompts.jsonl" <"$aside/pairs" >"$aside/loaded" 2>"$aside/err" || why
+    for m in $all scratch; do
+        equal "$m: transformers load it and continue alike" "$(sed -n "s#^$m/model ##p" "$aside/loaded")" "[] True"
+    done
+else ok "transformers load it # SKIP no transformers: pip install torch transformers"
+fi
+tap_done
