@@ -65,10 +65,11 @@ long="-c toy.conf --transport local --steps 100000000 -o service.log_every=0 -o 
 # ---- options of mpstaged(8) ------------------------------------------------------------------------------------------
 "$mpstaged" -c toy.conf --transport local --run-dir first >"$aside/out" 2>&1 || note <"$aside/out"
 # A language model.
+yes "some words" | head -n 20 >words.txt
 cat >words.conf <<'END'
-model { network = "llama"  input = {8}  vocab_size = 9  hidden_size = 8  intermediate_size = 8  num_hidden_layers = 1
-        num_attention_heads = 2 }
-data  { source = "synthetic"  samples = 8  test_samples = 4 }
+model { network = "llama"  input = {8}  vocab_size = 256  hidden_size = 8  intermediate_size = 8
+        num_hidden_layers = 1  num_attention_heads = 2 }
+data  { source = "text"  train_text = "words.txt"  test_text = "words.txt"  samples = 8 }
 train { batch_size = 4  steps = 2  evaluate_every = 1 }
 END
 "$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"

@@ -92,6 +92,29 @@ equal "also a long prompt, of $(printf %s "$long" | wc -c) tokens" "$(field text
 job threads -c tokens.conf --run-dir text --generate - --prompt "a text" -o generate.stop=tha
 equal "generate.stop ends a text" "$(field reason) $(field text)" "stop  tha"
 
+# ---- text and a tokenizer.json ---------------------------------------------------------------------------------------
+cat >bpe.conf <<END
+model { network = "gpt2"  input = {32}  vocab_size = 330  hidden_size = 32  num_hidden_layers = 1
+        num_attention_heads = 2  max_position_embeddings = 256 }
+data  { source = "text"  tokenizer = "$here/lm/tokenizers/gpt2.json"
+        train_text = "$aside/text"  test_text = "$aside/text" }
+train { batch_size = 8  steps = 150  optimizer = "adamw"  learning_rate = 0.01 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+trains bpe threads -c bpe.conf
+bits=$(sed -n 's/.*"bits_per_byte":\([0-9.]*\).*/\1/p' bpe/metrics.jsonl | tail -n 1)
+check "bits a byte: ${bits:-none}" awk -v x="${bits:-9}" 'BEGIN { exit !(x > 0 && x < 1) }'
+job threads -c bpe.conf --run-dir bpe --generate - --prompt "a text that" -o generate.max_tokens=6
+[ "$code" -eq 0 ] || why
+check "it continues its text: $(field text)" \
+    sh -c 'case " repeats itself" in "$0"*) [ ${#0} -gt 3 ] ;; *) false ;; esac' "$(field text)"
+job threads -c bpe.conf --run-dir small -o model.vocab_size=300
+check "a tokenizer larger than the vocabulary" \
+    sh -c '[ "$0" -eq 65 ] && grep -q "330 tokens.*300" "$1"' "$code" "$aside/err"
+printf 'a\377' >"$aside/no"
+job threads -c bpe.conf --run-dir small -o data.train_text="$aside/no"
+check "a text that is none" sh -c '[ "$0" -eq 65 ] && grep -q "no: byte 1 is not UTF-8" "$1"' "$code" "$aside/err"
+
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 # wrong TEXT STATUS PATTERN OPTIONS...: one line with that pattern, nothing created
 wrong() {

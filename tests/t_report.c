@@ -216,7 +216,8 @@ START_TEST(other_scores_are_told)
     struct event step = event_of_step(r, 1, &(struct event_rates){0}, &s);
     ck_assert(!reporters_tell(all, &step, &e));
     ck_assert(!reporters_tell(all, &(struct event){.kind = EVENT_EVALUATION, .step = 1, .epoch = 1, .targets = -1,
-                                                   .perplexity = -1, .samples = 8, .sums = &s}, &e));
+                                                   .perplexity = -1, .bits_per_byte = -1, .samples = 8, .sums = &s},
+                             &e));
     const struct progress *p = reporters_find(all, "progress");
     ck_assert(file_has("metrics.jsonl",
                        none ? ",\"loss\":0.5,\"loss_bits\":\"0x3fe0000000000000\",\"dice\":null,\"lr\":0,"

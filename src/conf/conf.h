@@ -69,8 +69,10 @@ struct conf {
         struct conf_reals spacing; struct conf_ints size;
         enum intensity intensity; enum axes_order axes;
         struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
+        struct conf_texts train_text, test_text;
         struct conf_texts train_tokens, test_tokens;    /* files; tokens: */
         enum token_type token_type; enum documents documents; int64_t end_token;
+        const char *tokenizer;
         double validation;                              /* fraction of the training samples reserved for testing */
         /* samples: number of synthetic samples, or a limit for files (0: all) */
         int64_t channels, samples, test_samples, prefetch, workers;

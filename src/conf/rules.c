@@ -147,14 +147,16 @@ static int volumes_rules(struct conf *c, struct err *e)
 
 static const char *train_key(const struct conf *c)
 {
-    return c->data.source == SOURCE_tokens ? "data.train_tokens" : "data.train";
+    return c->data.source == SOURCE_tokens ? "data.train_tokens"
+           : c->data.source == SOURCE_text ? "data.train_text" : "data.train";
 }
-static bool trains(const struct conf *c) { return c->data.train || c->data.train_tokens.n; }
+static bool trains(const struct conf *c) { return c->data.train || c->data.train_tokens.n || c->data.train_text.n; }
 
 static int validation_rules(struct conf *c, struct err *e)
 {
-    const bool tokens = c->data.test_tokens.n > 0;
-    const char *key = c->data.test ? "data.test" : tokens ? "data.test_tokens"
+    const bool tokens = c->data.test_tokens.n || c->data.test_text.n;
+    const char *key = c->data.test ? "data.test" : c->data.test_text.n ? "data.test_text"
+                    : tokens ? "data.test_tokens"
                     : c->data.test_labels ? "data.test_labels" : c->data.test_samples ? "data.test_samples" : NULL;
     if (c->run.evaluate && (c->data.test || tokens)) c->data.validation = 0;   /* no training: only the test counts */
     if (!(c->data.validation > 0)) return 0;
@@ -191,7 +193,7 @@ static int data_rules(struct conf *c, struct err *e)
     if (!c->data.labels) c->data.labels = c->train.loss == LOSS_MSE ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
     if (!given(c, "data.shuffle")) {
         c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti ||
-                          c->data.source == SOURCE_tokens;
+                          c->data.source == SOURCE_tokens || c->data.source == SOURCE_text;
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

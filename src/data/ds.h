@@ -89,6 +89,7 @@ struct ds {
     bool unit, endless;
     size_t each, shared;
     const char *warning;
+    double label_bytes;                                  /* of text that a label stands for, on average; 0: unknown */
     double labels;                                       /* that count in a sample without `weight`; 0: it weighs 1 */
     int positions;                                       /* 1 + the field that ds_match has added; 0: none */
 };

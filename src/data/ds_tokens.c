@@ -1,6 +1,6 @@
-/* Token ids in files. Sample i of a file is a window: inputs [iT, iT + T), labels one further. A list of files is one
- * after the other; no window lies over a border. With documents apart, the positions of a window count from the last
- * end of a document, and a position sees nothing of the documents before its own. */
+/* Token ids in files, or the tokens of texts. Sample i of a file is a window: inputs [iT, iT + T), labels one further.
+ * A list of files is one after the other; no window lies over a border. With documents apart, the positions of a
+ * window count from the last end of a document, and a position sees nothing of the documents before its own. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -42,16 +42,25 @@ static int want_check(const struct conf *c, const struct ds_want *want, struct e
     return conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
 }
 
-static int files_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
+/* t: the files are texts; NULL: they are tokens. */
+static int files_read(struct tokens *d, const struct conf *c, const struct conf_texts *files,
+                      const struct tokenizer *t, uint64_t *all, struct err *e)
 {
     static const int bytes[] = {[TOKEN_AUTO] = 0, [TOKEN_U8] = 1, [TOKEN_U16] = 2, [TOKEN_U32] = 4};
     d->file = arena_alloc(d->mem, (size_t)files->n * sizeof *d->file);
     d->first = arena_alloc(d->mem, (size_t)(files->n + 1) * sizeof *d->first);
+    uint64_t n = 0;
+    *all = 0;
     for (int i = 0; i < files->n; i++) {
         struct token_file *f = &d->file[i];
-        if (token_file_open(arena_strdup(d->mem, files->v[i]), bytes[c->data.token_type], d->vocabulary, f, e))
+        const char *path = arena_strdup(d->mem, files->v[i]);
+        uint64_t size;
+        if (t ? token_file_text(path, t, f, &size, e)
+              : token_file_open(path, bytes[c->data.token_type], d->vocabulary, f, e))
             return -1;
         d->n_files++;
+        *all += t ? size : f->bytes == 1 ? f->n : 0;
+        n += f->n;
         if (f->n <= d->points)
             return err_set(e, E_DATA, "%s: %llu tokens, and a sample needs %llu: model.input and one more", f->path,
                            (unsigned long long)f->n, (unsigned long long)d->points + 1);
@@ -60,7 +69,21 @@ static int files_open(struct tokens *d, const struct conf *c, const struct conf_
         d->first[i + 1] = d->first[i] + (f->n - 1) / d->points;
     }
     d->count = d->first[files->n];
+    d->ds.label_bytes = n ? (double)*all / (double)n : 0;
     return 0;
+}
+
+static int files_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
+{
+    struct tokenizer *t = NULL;
+    uint64_t all;
+    if (d->ds.kind == &ds_text && tokenizer_of(c, &t, e)) return -1;
+    int bad = t && tokenizer_size(t) > d->vocabulary
+                  ? err_set(e, E_DATA, "data.tokenizer has %lld tokens, and the network's vocabulary has %lld",
+                            (long long)tokenizer_size(t), (long long)d->vocabulary)
+                  : files_read(d, c, files, t, &all, e);
+    tokenizer_close(t);
+    return bad;
 }
 
 static int count_limit(struct tokens *d, const struct conf *c, enum ds_part part, struct err *e)
@@ -74,18 +97,22 @@ static int count_limit(struct tokens *d, const struct conf *c, enum ds_part part
     return 0;
 }
 
-static int tokens_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
-                       struct err *e)
+static int any_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
+                    struct err *e)
 {
-    const struct conf_texts *files = part == DS_TRAIN ? &c->data.train_tokens : &c->data.test_tokens;
+    const bool text = c->data.source == SOURCE_text;
+    const struct conf_texts *files = part == DS_TRAIN ? text ? &c->data.train_text : &c->data.train_tokens
+                                                      : text ? &c->data.test_text : &c->data.test_tokens;
     *out = NULL;
     if (want_check(c, want, e)) return -1;
-    if (!files->n) return part == DS_TEST ? 0 : conf_error(c, "data.train_tokens", e, "missing");
+    if (!files->n) return part == DS_TEST ? 0 : conf_error(c, text ? "data.train_text" : "data.train_tokens", e,
+                                                                   "missing");
     const struct field *t = want_find(want, "tokens");
     struct arena *mem = arena_new();
     struct tokens *d = arena_alloc(mem, sizeof *d);
-    *d = (struct tokens){.ds.kind = &ds_tokens, .mem = mem, .points = (uint64_t)t->shape.d[0], .vocabulary = t->range,
-                         .apart = c->data.documents == DOCUMENTS_APART, .end = c->data.end_token};
+    *d = (struct tokens){.ds.kind = text ? &ds_text : &ds_tokens, .mem = mem, .points = (uint64_t)t->shape.d[0],
+                         .vocabulary = t->range, .apart = c->data.documents == DOCUMENTS_APART,
+                         .end = c->data.end_token};
     d->ds.n_fields = FIELDS;
     d->ds.field[FIELD_TOKENS] = (struct field){"tokens", ROLE_SAMPLE, I64, t->shape, d->vocabulary, 0};
     d->ds.field[FIELD_LABELS] = (struct field){"labels", ROLE_TARGET, I64, t->shape, d->vocabulary, 0};
@@ -162,10 +189,13 @@ static void tokens_tell(const struct ds *ds, const struct ds_sink *to)
                         d->file[i].n * (uint64_t)d->file[i].bytes);
 }
 
+#define TOKENS_KIND \
+    .open = any_open, .count = tokens_count, .read = tokens_read, .name_of = tokens_name, .tell = tokens_tell, \
+    .positions = true, .close = tokens_close
 const struct ds_kind ds_tokens = {
     .name = "tokens",
     .text = "token ids in files: numbers of 1, 2 or 4 bytes as nanoGPT writes them, llm.c's files, or Megatron's .bin "
             "beside .idx; a sample is model.input of them, and its labels are the next ones",
-    .open = tokens_open, .count = tokens_count, .read = tokens_read, .name_of = tokens_name, .tell = tokens_tell,
-    .positions = true, .close = tokens_close,
-};
+    TOKENS_KIND};
+const struct ds_kind ds_text = {
+    .name = "text", .text = "texts, as the tokens that data.tokenizer makes of them when a run begins", TOKENS_KIND};

@@ -1,7 +1,10 @@
+#include "config.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
@@ -163,6 +166,31 @@ int token_file_open(const char *path, int bytes, int64_t vocabulary, struct toke
     if (!any_open(f, vocabulary, e)) return 0;
     token_file_close(f);
     return -1;
+}
+
+int token_file_text(const char *path, const struct tokenizer *t, struct token_file *f, uint64_t *bytes, struct err *e)
+{
+    enum { MAX_TEXT = 1 << 30 };
+    struct text s = {0};
+    struct token_ids ids = {0};
+    struct err own = {0};
+    *f = (struct token_file){.path = path, .fd = -1, .bytes = TOKEN_BYTES_MOST};
+    int bad = text_read_file(&s, path, MAX_TEXT, e);
+    if (!bad && (bad = tokenizer_encode(t, s.s ? s.s : "", s.n, true, &ids, &own)))
+        err_set(e, own.code, "%s: %s", path, own.text);
+    *bytes = s.n;
+    text_free(&s);
+    f->n = (uint64_t)ids.n;
+    if (!bad && (f->fd = memfd_create("tokens", MFD_CLOEXEC)) < 0)
+        bad = err_set(e, E_OS, "%s: no memory for its tokens: %s", path, strerror(errno));
+    for (size_t at = 0, n = f->n * sizeof *ids.v; !bad && at < n;) {
+        const ssize_t k = write(f->fd, (const char *)ids.v + at, n - at);
+        if (k > 0) at += (size_t)k;
+        else if (errno != EINTR) bad = err_set(e, E_OS, "%s: no memory for its tokens: %s", path, strerror(errno));
+    }
+    vec_free(&ids);
+    if (bad) token_file_close(f);
+    return bad ? -1 : 0;
 }
 
 int token_file_read(const struct token_file *f, uint64_t first, uint64_t n, int64_t vocabulary, int64_t *out,

@@ -2,7 +2,7 @@
  * are compared with the file's. Any thread may read; a handle does not change after token_file_open. */
 #ifndef DATA_TOKEN_FILE_H
 #define DATA_TOKEN_FILE_H
-#include "base/err.h"
+#include "data/tokenizer.h"
 
 enum { TOKEN_BYTES_MOST = 4 };
 /* path: of the numbers, the caller's or the handle's. bytes: of a number, 1, 2 or 4. begin: where the first lies. end:
@@ -11,6 +11,8 @@ struct token_file { const char *path; int fd; int bytes; uint64_t begin, n; uint
 
 /* bytes: of a number in a raw file; 0: 2 if vocabulary fits, otherwise 4. 66: missing; 65 "PATH: ...". */
 int token_file_open(const char *path, int bytes, int64_t vocabulary, struct token_file *f, struct err *e);
+/* The tokens of a text, which are kept in memory. bytes: gets the bytes of the text. 66; 65 "PATH: ...". */
+int token_file_text(const char *path, const struct tokenizer *t, struct token_file *f, uint64_t *bytes, struct err *e);
 /* Ids [first, first + n) into out. 65 if one is not below vocabulary, or the file has become shorter. */
 int token_file_read(const struct token_file *f, uint64_t first, uint64_t n, int64_t vocabulary, int64_t *out,
                     struct err *e);

@@ -1,46 +1,532 @@
-/* See tokenizer.h. */
+/* See tokenizer.h. A text is divided at added tokens, normalised, divided into words, and each word is encoded
+ * (tokenizer_bpe.c). */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utf8proc.h>
-#include "data/tokenizer.h"
+#include "data/tokenizer_int.h"
 
-enum { BYTES = 256 };
-struct tokenizer { int size; };
+enum { BYTES = 256, MAX_FILE = 1 << 28, MATCH_LIMIT = 20000000 };
 
-bool tokenizer_known(const struct conf *c)
+/* Parts of a text, one after the other in `t`. first: the part begins the whole text. */
+struct text_part { size_t at, n; bool first; };
+struct text_parts { struct text t; VEC(struct text_part) of; };
+
+static void part_add(struct text_parts *p, const char *s, size_t n, bool first)
 {
-    return !c->model.folder && !c->model.config && c->model.vocab_size == BYTES;
+    if (!n) return;
+    *vec_push(&p->of) = (struct text_part){p->t.n, n, first};
+    text_add_bytes(&p->t, s, n);
+}
+static void parts_free(struct text_parts *p)
+{
+    text_free(&p->t);
+    vec_free(&p->of);
 }
 
-int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e)
+/* ---- division by an expression ------------------------------------------------------------------------- */
+
+struct text_range { size_t from, to; bool match; };
+struct text_ranges { struct text_range *v; int n, cap; };
+
+static void range_add(struct text_ranges *r, size_t from, size_t to, bool match)
 {
-    if (!tokenizer_known(c))
-        return conf_error(c, "generate.prompt", e, "a text needs a vocabulary of bytes, model.vocab_size = 256; use "
-                          "generate.prompts with input_ids");
-    *out = mem_alloc(sizeof **out);
-    (*out)->size = BYTES;
+    if (to > from) *vec_push(r) = (struct text_range){from, to, match};
+}
+
+static int matches_find(const struct token_step *s, const char *text, size_t n, struct text_ranges *out, struct err *e)
+{
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(s->regex, NULL);
+    pcre2_match_context *limits = pcre2_match_context_create(NULL);
+    size_t at = 0, from = 0;
+    int code = 1;
+    pcre2_set_match_limit(limits, MATCH_LIMIT);
+    while (at <= n) {
+        code = pcre2_match(s->regex, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, data, limits);
+        if (code < 0) break;
+        const PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
+        range_add(out, from, v[0], s->yes && s->type == STEP_SPLIT);
+        range_add(out, v[0], v[1], !(s->yes && s->type == STEP_SPLIT));
+        from = v[1];
+        at = v[1] > v[0] ? v[1] : v[1] + 1;
+        while (at < n && at > from && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
+    }
+    range_add(out, from, n, s->yes && s->type == STEP_SPLIT);
+    pcre2_match_context_free(limits);
+    pcre2_match_data_free(data);
+    if (code == PCRE2_ERROR_NOMATCH || code > 0) return 0;
+    return err_set(e, E_DATA, "the tokenizer's expression took too many steps (PCRE2 error %d)", code);
+}
+
+/* Joins ranges as the behaviour says. */
+static void ranges_join(struct text_ranges *r, enum split_how how)
+{
+    int n = 0;
+    bool before = false;
+    if (how == SPLIT_WITH_NEXT)
+        for (int i = r->n - 1; i > 0; i--) {              /* a match goes to the part behind it, unless that is one */
+            if (!r->v[i - 1].match || r->v[i].match) continue;
+            r->v[i].from = r->v[i - 1].from;
+            r->v[i - 1].to = r->v[i - 1].from;
+        }
+    for (int i = 0; i < r->n; i++) {
+        const struct text_range x = r->v[i];
+        const bool joins = (how == SPLIT_WITH_PREVIOUS && x.match && !before) ||
+                           (how == SPLIT_CONTIGUOUS && x.match == before);
+        before = x.match;
+        if (x.to == x.from || (how == SPLIT_REMOVED && x.match)) continue;
+        if (joins && n) r->v[n - 1].to = x.to;
+        else r->v[n++] = x;
+    }
+    r->n = n;
+}
+
+static int split(const struct token_step *s, enum split_how how, const char *text, size_t n, bool first,
+                 struct text_parts *out, struct err *e)
+{
+    struct text_ranges r = {0};
+    int bad = matches_find(s, text, n, &r, e);
+    if (!bad) ranges_join(&r, how);
+    for (int i = 0; i < r.n && !bad; i++)
+        part_add(out, text + r.v[i].from, r.v[i].to - r.v[i].from, first && !r.v[i].from);
+    vec_free(&r);
+    return bad;
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------- */
+
+static bool begins(const char *s, size_t n, struct text_chars with)
+{
+    return n >= with.n && !memcmp(s, with.s, with.n);
+}
+
+static void replace_all(struct text *out, const char *s, size_t n, struct text_chars from, struct text_chars to)
+{
+    for (size_t i = 0; i < n;) {
+        const bool here = from.n && begins(s + i, n - i, from);
+        if (here) text_add_bytes(out, to.s, to.n);
+        else text_add_bytes(out, s + i, 1);
+        i += here ? from.n : 1;
+    }
+}
+
+static void letters_add(const struct tokenizer *t, const char *s, size_t n, bool first, struct text_parts *out)
+{
+    struct text l = {0};
+    for (size_t i = 0; i < n; i++) {
+        const struct text_chars c = t->letter[(unsigned char)s[i]];
+        text_add_bytes(&l, c.s, c.n);
+    }
+    part_add(out, l.s, l.n, first);
+    text_free(&l);
+}
+
+static int bytes_step(const struct tokenizer *t, const struct token_step *s, const struct text *in, bool first,
+                      struct text_parts *out, struct err *e)
+{
+    struct text x = {0};
+    struct text_parts words = {.t = {0}};
+    if (s->yes && in->n && in->s[0] != ' ') text_add(&x, " ");
+    text_add_bytes(&x, in->s, in->n);
+    int bad = s->regex ? split(s, SPLIT_ISOLATED, x.s, x.n, first, &words, e) : 0;
+    if (!s->regex) part_add(&words, x.s, x.n, first);
+    for (int i = 0; i < words.of.n && !bad; i++)
+        letters_add(t, words.t.s + words.of.v[i].at, words.of.v[i].n, words.of.v[i].first, out);
+    parts_free(&words);
+    text_free(&x);
+    return bad;
+}
+
+/* Every space becomes the replacement; a word begins with it. */
+static void metaspace_step(const struct token_step *s, const struct text *in, bool first, struct text_parts *out)
+{
+    struct text x = {0};
+    const bool wants = s->prepend == PREPEND_ALWAYS || (s->prepend == PREPEND_FIRST && first);
+    replace_all(&x, in->s, in->n, (struct text_chars){" ", 1}, s->a);
+    if (wants && !begins(x.s, x.n, s->a)) {
+        struct text y = {0};
+        text_add_bytes(&y, s->a.s, s->a.n);
+        text_add_bytes(&y, x.s, x.n);
+        text_free(&x);
+        x = y;
+    }
+    size_t from = 0;
+    for (size_t i = 1; i < x.n && s->yes; i++)
+        if (begins(x.s + i, x.n - i, s->a)) {
+            part_add(out, x.s + from, i - from, first && !from);
+            from = i;
+        }
+    part_add(out, x.s + from, x.n - from, first && !from);
+    text_free(&x);
+}
+
+static int normalize(const struct token_steps *all, struct text *t, struct err *e)
+{
+    for (int i = 0; i < all->n; i++) {
+        const struct token_step *s = &all->v[i];
+        struct text x = {0};
+        if (!t->n) return 0;
+        if (s->type == STEP_NFC) {
+            utf8proc_uint8_t *to = NULL;
+            const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)t->s, (utf8proc_ssize_t)t->n, &to,
+                                                    UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+            if (n < 0) return err_set(e, E_DATA, "%s", utf8proc_errmsg(n));
+            text_add_bytes(&x, (char *)to, (size_t)n);
+            free(to);
+        } else if (s->type == STEP_PREPEND) {
+            text_add_bytes(&x, s->a.s, s->a.n);
+            text_add_bytes(&x, t->s, t->n);
+        } else replace_all(&x, t->s, t->n, s->a, s->b);
+        text_free(t);
+        *t = x;
+    }
     return 0;
+}
+
+/* A text between added tokens, normalised. */
+static int words_encode(const struct tokenizer *t, const char *s, size_t n, bool first, struct token_ids *ids,
+                        struct err *e)
+{
+    struct text_parts now = {.t = {0}};
+    int bad = 0;
+    part_add(&now, s, n, first);
+    for (int i = 0; i < t->pre.n && !bad; i++) {
+        const struct token_step *step = &t->pre.v[i];
+        struct text_parts next = {.t = {0}};
+        for (int k = 0; k < now.of.n && !bad; k++) {
+            const struct text_part p = now.of.v[k];
+            const struct text in = {.s = now.t.s + p.at, .n = p.n};
+            if (step->type == STEP_BYTES) bad = bytes_step(t, step, &in, p.first, &next, e);
+            else if (step->type == STEP_METASPACE) metaspace_step(step, &in, p.first, &next);
+            else bad = split(step, step->type == STEP_SPLIT ? step->how : step->yes ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
+                             in.s, in.n, p.first, &next, e);
+        }
+        parts_free(&now);
+        now = next;
+    }
+    for (int k = 0; k < now.of.n && !bad; k++) bpe_word(t, now.t.s + now.of.v[k].at, now.of.v[k].n, ids);
+    parts_free(&now);
+    return bad;
+}
+
+/* ---- added tokens -------------------------------------------------------------------------------------- */
+
+static utf8proc_int32_t point_at(const char *s, size_t n)
+{
+    utf8proc_int32_t p;
+    return utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &p) > 0 ? p : 0xfffd;
+}
+static size_t back(const char *s, size_t at)             /* the beginning of the character before `at` */
+{
+    do at--; while (at && ((unsigned char)s[at] & 0xc0) == 0x80);
+    return at;
+}
+static size_t forth(const char *s, size_t n, size_t at)
+{
+    do at++; while (at < n && ((unsigned char)s[at] & 0xc0) == 0x80);
+    return at;
+}
+static bool is_space(utf8proc_int32_t p)
+{
+    const utf8proc_category_t c = utf8proc_category(p);
+    return (p >= 9 && p <= 13) || p == 0x85 || c == UTF8PROC_CATEGORY_ZS || c == UTF8PROC_CATEGORY_ZL ||
+           c == UTF8PROC_CATEGORY_ZP;
+}
+static bool is_word(utf8proc_int32_t p)
+{
+    const utf8proc_category_t c = utf8proc_category(p);
+    return (c >= UTF8PROC_CATEGORY_LU && c < UTF8PROC_CATEGORY_NO) || c == UTF8PROC_CATEGORY_PC || p == 0x200c ||
+           p == 0x200d;
+}
+
+/* The longest added token of this kind at a place; NULL: none. */
+static const struct added_token *added_at(const struct tokenizer *t, bool normalized, const char *s, size_t n)
+{
+    const struct added_token *best = NULL;
+    for (int i = 0; i < t->added.n; i++) {
+        const struct added_token *a = &t->added.v[i];
+        if (a->normalized != normalized || a->s.s[0] != s[0] || (best && a->s.n <= best->s.n)) continue;
+        if (begins(s, n, a->s)) best = a;
+    }
+    return best;
+}
+
+struct added_rest { const struct tokenizer *t; bool normalized; struct token_ids *ids; };
+static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e);
+
+/* Divides a text at added tokens; what is between them is normalised and divided at those that are, too. */
+static int added_divide(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
+{
+    bool starts[256] = {false};
+    size_t from = 0;
+    for (int i = 0; i < r->t->added.n; i++) starts[(unsigned char)r->t->added.v[i].s.s[0]] = true;
+    for (size_t at = 0; at < n;) {
+        const struct added_token *a = starts[(unsigned char)s[at]] ? added_at(r->t, r->normalized, s + at, n - at)
+                                                                   : NULL;
+        if (!a) { at++; continue; }
+        size_t begin = at, end = at + a->s.n;
+        at = end;
+        if (a->single_word && ((begin && is_word(point_at(s + back(s, begin), n))) ||
+                               (end < n && is_word(point_at(s + end, n - end)))))
+            continue;
+        while (a->lstrip && begin > from && is_space(point_at(s + back(s, begin), n))) begin = back(s, begin);
+        while (a->rstrip && end < n && is_space(point_at(s + end, n - end))) end = forth(s, n, end);
+        if (begin > from && segment_encode(r, s + from, begin - from, first && !from, e)) return -1;
+        *vec_push(r->ids) = a->id;
+        at = from = end;
+    }
+    return from < n ? segment_encode(r, s + from, n - from, first && !from, e) : 0;
+}
+
+static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
+{
+    if (r->normalized) return words_encode(r->t, s, n, first, r->ids, e);
+    struct text t = {0};
+    text_add_bytes(&t, s, n);
+    const struct added_rest then = {r->t, true, r->ids};
+    int bad = normalize(&r->t->normalizer, &t, e) || added_divide(&then, t.s, t.n, first, e);
+    text_free(&t);
+    return bad ? -1 : 0;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool whole, struct token_ids *ids,
                      struct err *e)
 {
-    for (size_t i = 0; i < n; i++) *vec_push(ids) = (unsigned char)text[i];
-    return 0;
+    if (t->bytes) {
+        for (size_t i = 0; i < n; i++) *vec_push(ids) = (unsigned char)text[i];
+        return 0;
+    }
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t p;
+        const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &p);
+        if (k <= 0) return err_set(e, E_DATA, "byte %zu is not UTF-8", i);
+        i += (size_t)k;
+    }
+    if (whole && t->first >= 0) *vec_push(ids) = (uint32_t)t->first;
+    const struct added_rest all = {t, false, ids};
+    return n ? added_divide(&all, text, n, true, e) : 0;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------------------ */
+
+/* Appends bytes; what is no UTF-8 becomes U+FFFD. */
+static void utf8_add(struct text *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t p;
+        const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s + i, (utf8proc_ssize_t)(n - i), &p);
+        if (k > 0) text_add_bytes(out, s + i, (size_t)k);
+        else text_add_bytes(out, "\xef\xbf\xbd", 3);
+        i += k > 0 ? (size_t)k : 1;
+    }
+}
+
+static void letters_back(const struct tokenizer *t, const char *s, size_t n, struct text *out)
+{
+    struct text b = {0};
+    for (size_t i = 0; i < n; i = forth(s, n, i)) {
+        const utf8proc_int32_t p = point_at(s + i, n - i);
+        const int byte = p < 512 ? t->byte_of[p] : -1;
+        const char one = (char)byte;
+        if (byte < 0) { text_free(&b); text_add_bytes(out, s, n); return; }
+        text_add_bytes(&b, &one, 1);
+    }
+    text_add_bytes(out, b.s ? b.s : "", b.n);
+    text_free(&b);
+}
+
+static int byte_of_name(const char *s, size_t n)
+{
+    unsigned byte;
+    char name[8];
+    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
+    memcpy(name, s, 6);
+    name[6] = '\0';
+    return sscanf(name + 3, "%2x", &byte) == 1 ? (int)byte : -1;
+}
+
+/* Runs of <0xNN> become a part; one that is no UTF-8 becomes a U+FFFD for each. */
+static void fallback_step(const struct text_parts *in, struct text_parts *out)
+{
+    struct text run = {0};
+    for (int i = 0; i <= in->of.n; i++) {
+        const char *s = i < in->of.n ? in->t.s + in->of.v[i].at : "";
+        const size_t n = i < in->of.n ? in->of.v[i].n : 0;
+        const int byte = i < in->of.n ? byte_of_name(s, n) : -1;
+        const char one = (char)byte;
+        if (byte >= 0) { text_add_bytes(&run, &one, 1); continue; }
+        struct text lossy = {0};
+        utf8_add(&lossy, run.s ? run.s : "", run.n);
+        const bool good = lossy.n == run.n && (!run.n || !memcmp(lossy.s, run.s, run.n));
+        if (good) part_add(out, run.s, run.n, false);
+        for (size_t k = 0; k < run.n && !good; k++) part_add(out, "\xef\xbf\xbd", 3, false);
+        text_free(&lossy);
+        run.n = 0;
+        part_add(out, s, n, false);
+    }
+    text_free(&run);
+}
+
+static void strip_step(const struct token_step *s, const char *p, size_t n, struct text_parts *out)
+{
+    for (int i = 0; i < s->begin && n && begins(p, n, s->a); i++) p += s->a.n, n -= s->a.n;
+    for (int i = 0; i < s->end && n >= s->a.n && begins(p + n - s->a.n, s->a.n, s->a); i++) n -= s->a.n;
+    part_add(out, p, n, false);
+}
+
+static void decoder_step(const struct tokenizer *t, const struct token_step *s, const struct text_parts *in,
+                         struct text_parts *out)
+{
+    struct text x = {0};
+    if (s->type == STEP_BYTE_FALLBACK) { fallback_step(in, out); return; }
+    for (int i = 0; i < in->of.n; i++) {
+        const char *p = in->t.s + in->of.v[i].at;
+        const size_t n = in->of.v[i].n;
+        const bool joins = s->type == STEP_BYTES || s->type == STEP_FUSE;
+        if (s->type == STEP_BYTES) letters_back(t, p, n, &x);
+        else if (s->type == STEP_FUSE) text_add_bytes(&x, p, n);
+        else if (s->type == STEP_STRIP) strip_step(s, p, n, out);
+        else if (s->type == STEP_METASPACE)
+            replace_all(&x, p, n, s->a, (struct text_chars){" ", i || s->prepend == PREPEND_NEVER});
+        else replace_all(&x, p, n, s->a, s->b);
+        if (joins || s->type == STEP_STRIP) continue;
+        part_add(out, x.s, x.n, false);
+        x.n = 0;
+    }
+    part_add(out, x.s ? x.s : "", x.n, false);
+    text_free(&x);
+}
+
+static bool is_special(const struct tokenizer *t, uint32_t id)
+{
+    for (int i = 0; i < t->added.n; i++) if (t->added.v[i].id == id) return t->added.v[i].special;
+    return false;
 }
 
 int tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out, struct err *e)
 {
-    unsigned char *bytes = mem_alloc(n + 1);
-    for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)id[i];
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t point;
-        const utf8proc_ssize_t size = utf8proc_iterate(bytes + i, (utf8proc_ssize_t)(n - i), &point);
-        if (size > 0) text_add_bytes(out, bytes + i, (size_t)size);
-        else text_add_bytes(out, "\xef\xbf\xbd", 3);
-        i += size > 0 ? (size_t)size : 1;
+    struct text_parts now = {.t = {0}};
+    for (size_t i = 0; i < n; i++) {
+        const char byte = (char)id[i];
+        if (t->bytes) { part_add(&now, &byte, 1, false); continue; }
+        if (id[i] >= t->size || !t->piece[id[i]].s || is_special(t, id[i])) continue;
+        if (!t->decodes && now.of.n) part_add(&now, " ", 1, false);
+        part_add(&now, t->piece[id[i]].s, t->piece[id[i]].n, false);
     }
-    free(bytes);
+    for (int i = 0; i < t->decoder.n; i++) {
+        struct text_parts next = {.t = {0}};
+        decoder_step(t, &t->decoder.v[i], &now, &next);
+        parts_free(&now);
+        now = next;
+    }
+    utf8_add(out, now.t.s ? now.t.s : "", now.t.n);
+    parts_free(&now);
     return 0;
 }
 
-void tokenizer_close(struct tokenizer *t) { free(t); }
+/* ---- open and close ------------------------------------------------------------------------------------ */
+
+/* ByteLevel's letters: printable bytes stand for themselves, the others are the letters from U+0100 on. */
+static void letters_make(struct tokenizer *t)
+{
+    int next = 256;
+    for (int i = 0; i < 512; i++) t->byte_of[i] = -1;
+    for (int b = 0; b < 256; b++) {
+        const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+        const int point = itself ? b : next++;
+        char *s = arena_alloc(t->mem, 4);
+        t->letter[b] = (struct text_chars){s, (size_t)utf8proc_encode_char(point, (utf8proc_uint8_t *)s)};
+        t->byte_of[point] = (int16_t)b;
+    }
+}
+
+/* Added tokens that are normalised are found in their normalised form. */
+static int added_normalize(struct tokenizer *t, struct err *e)
+{
+    for (int i = 0; i < t->added.n; i++) {
+        struct added_token *a = &t->added.v[i];
+        struct text x = {0};
+        if (!a->normalized || !t->normalizer.n) continue;
+        text_add_bytes(&x, a->s.s, a->s.n);
+        int bad = normalize(&t->normalizer, &x, e);
+        if (!bad) a->s = (struct text_chars){arena_strdup(t->mem, x.s), x.n};
+        text_free(&x);
+        if (bad) return -1;
+    }
+    return 0;
+}
+
+static struct tokenizer *tokenizer_new(bool bytes)
+{
+    struct tokenizer *t = mem_alloc(sizeof *t);
+    *t = (struct tokenizer){.mem = arena_new(), .bytes = bytes, .size = bytes ? BYTES : 0, .unknown = -1, .first = -1};
+    letters_make(t);
+    return t;
+}
+
+int tokenizer_open(const char *path, struct tokenizer **out, struct err *e)
+{
+    struct text file = {0}, s = {0};
+    struct stat st;
+    struct tokenizer *t = *out = tokenizer_new(!strcmp(path, "bytes"));
+    if (t->bytes) return 0;
+    text_add(&file, !stat(path, &st) && S_ISDIR(st.st_mode) ? "%s/tokenizer.json" : "%s", path);
+    int bad = text_read_file(&s, file.s, MAX_FILE, e) || tokenizer_parse(t, file.s, s.s ? s.s : "", s.n, e) ||
+              added_normalize(t, e);
+    text_free(&file);
+    text_free(&s);
+    if (!bad) return 0;
+    tokenizer_close(t);
+    *out = NULL;
+    return -1;
+}
+
+int64_t tokenizer_size(const struct tokenizer *t) { return t->size; }
+
+static bool has_file(const char *folder)
+{
+    struct text file = {0};
+    text_add(&file, "%s/tokenizer.json", folder);
+    const bool there = !access(file.s, F_OK);
+    text_free(&file);
+    return there;
+}
+
+/* Its path; NULL: there is none. */
+static const char *path_of(const struct conf *c)
+{
+    if (c->data.tokenizer) return c->data.tokenizer;
+    if (c->model.folder) return has_file(c->model.folder) ? c->model.folder : NULL;
+    return !c->model.config && c->model.vocab_size == BYTES ? "bytes" : NULL;
+}
+
+bool tokenizer_known(const struct conf *c) { return path_of(c) != NULL; }
+
+int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e)
+{
+    if (path_of(c)) return tokenizer_open(path_of(c), out, e);
+    return conf_error(c, "data.tokenizer", e, "missing: a text needs a tokenizer.json, or \"bytes\"");
+}
+
+static void steps_free(struct token_steps *s)
+{
+    for (int i = 0; i < s->n; i++) pcre2_code_free(s->v[i].regex);
+    vec_free(s);
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t) return;
+    steps_free(&t->normalizer);
+    steps_free(&t->pre);
+    steps_free(&t->decoder);
+    vec_free(&t->added);
+    free(t->by_text.v);
+    free(t->by_pair.v);
+    free(t->merge);
+    free(t->piece);
+    arena_free(t->mem);
+    free(t);
+}

@@ -56,6 +56,8 @@ evaluation[] = {
     AS("loss", SCORES, sums, "", "and other scores as above, over all test samples"),
     IN("loss_bits", "", ""), IN("accuracy", "", ""), IN("top5", "", "accuracy of the five most likely classes"),
     OF(perplexity, REAL, "", "of a decoder: e to the power of the loss"),
+    OF(bits_per_byte, REAL, "", "of a decoder, where the bytes of the text are known: the loss in bits, divided by "
+       "the mean number of bytes a token"),
     OF(targets, WHOLE, "", "of a decoder: labels that count"),
     OF(samples, WHOLE, "", ""), AS("evaluation_seconds", SECONDS, ns, "s", ""), {0}},
 prediction[] = {
@@ -264,6 +266,7 @@ void event_of_tokens(struct event *ev, const struct event_rates *k)
 {
     ev->targets = k->tokens ? (int64_t)ev->sums->score[0].denominator : -1;
     ev->perplexity = k->tokens ? exp(score_mean(ev->sums->score, 0)) : -1;
+    ev->bits_per_byte = k->tokens && k->label_bytes > 0 ? score_mean(ev->sums->score, 0) / log(2) / k->label_bytes : -1;
 }
 
 void event_nonfinite(struct event *ev, const struct graph *g, int what)

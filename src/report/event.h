@@ -26,8 +26,8 @@ struct event {
     const struct sums *sums;                              /* STEP, BATCH, EVALUATION */
     int64_t step, steps, epoch, samples, in_a_row, damaged, from, to, position, times, code, bytes, rank, since, pid;
     int64_t ranks, stage_count, planned_steps, trained_samples, tokens, targets, prompts;
-    double lr, grad_norm, samples_per_second, tokens_per_second, flops_per_second, mfu, perplexity, seconds, factor;
-    double value, prefill_seconds, decode_seconds;
+    double lr, grad_norm, samples_per_second, tokens_per_second, flops_per_second, mfu, perplexity, bits_per_byte;
+    double seconds, factor, value, prefill_seconds, decode_seconds;
     uint64_t ns;                                          /* how long it took */
     bool skipped, over, held;
     const char *text, *name, *who, *version, *time, *numerics, *plan, *nonfinite, *parameter, *file, *which, *reason;
@@ -52,7 +52,7 @@ extern const struct event_field event_stage[];            /* of an element of `s
 void event_line(const struct event *ev, const struct job *j, const struct scores *scores, struct text *t);
 /* What the rates of a step need: model FLOPs of a sample (job_flops), FLOPs a second of all devices together, 0 if
  * nobody measured them, and the tokens of a sample, 0 if it has none (job_tokens). */
-struct event_rates { double flops, peak; int64_t tokens; };
+struct event_rates { double flops, peak; int64_t tokens; double label_bytes; };
 /* The sums and rates of a step that all ranks have reported; s: the caller's. */
 struct event event_of_step(const struct result *r, int n_ranks, const struct event_rates *k, struct sums *s);
 /* The labels that count, and the perplexity of a decoder's evaluation. */

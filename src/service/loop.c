@@ -356,7 +356,8 @@ static struct loop *loop_new(const struct loop_request *q, const struct outputs 
 {
     struct loop *l = mem_alloc(sizeof *l);
     l->q = *q;
-    l->rates = (struct event_rates){job_flops(q->job), q->peak, job_tokens(q->job)};
+    l->rates = (struct event_rates){job_flops(q->job), q->peak, job_tokens(q->job),
+                                   q->job->data[DS_TEST] ? q->job->data[DS_TEST]->label_bytes : 0};
     l->task = mem_alloc(task_bytes(q->job));
     l->result = mem_alloc(result_bytes(job_world(q->job)));
     l->coordinator = (struct coordinator){.orders = queue_new(IN_FLIGHT, task_bytes(q->job)),
