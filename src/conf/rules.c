@@ -337,6 +337,7 @@ int conf_finish(struct conf *c, struct err *e)
 {
     drop_ineffective(c);
     c->run.evaluate |= conf_predicts(c);
+    if (c->run.generate) c->pipeline.replicas = 1;        /* a sequence's cache is in one of them */
     if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
     if (train_rules(c, e) || evaluation_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
     return run_rules(c, e) || service_rules(c, e) ? -1 : 0;

@@ -5,8 +5,6 @@
  * follows it, as far as the network's context. */
 int generation_find(struct job *j, struct err *e)
 {
-    if (j->conf->pipeline.replicas > 1)
-        return conf_error(j->conf, "pipeline.replicas", e, "a run that generates has one replica");
     if (prompts_read(j->conf, &j->prompts, e)) return -1;
     struct conf *c = conf_copy(j->conf);
     const int64_t n = j->prompts->of.n, most = c->train.evaluate_batch_size;
