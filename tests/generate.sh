@@ -138,6 +138,8 @@ echo '[1' >"$aside/prompts.jsonl"
 wrong "a line that is no JSON" 65 "prompts.jsonl:1: " --generate -
 echo "{\"input_ids\": [$(seq -s , 1 64)]}" >"$aside/prompts.jsonl"
 wrong "a prompt as long as the context" 65 "prompts.jsonl:1: .*64" --generate -
+echo "{\"input_ids\": [1]}" >"$aside/prompts.jsonl"
+wrong "generate.stop without a tokenizer" 78 "data.tokenizer" --generate - -o generate.stop=x
 : >"$aside/prompts.jsonl"
 wrong "no prompts" 78 "generate.prompts" --generate -
 wrong "no file of prompts" 66 "nowhere" --generate - -o generate.prompts=nowhere

@@ -82,6 +82,57 @@ check "a weight too large for fp16" sh -c '[ "$0" -eq 65 ] && grep -q "transform
     "$code" "$aside/err"
 check "and no folder" [ ! -e large/model ]
 
+# ---- files as others write them --------------------------------------------------------------------------------------
+cat >"$aside/rename.py" <<'END'
+"""rename.py FOLDER RULE...: of model.safetensors there. OLD=NEW renames a prefix, +NEW=OLD copies a tensor, -NAME
+removes one, !NAME changes its first byte; ?NAME adds an odd one."""
+import json, struct, sys
+path = sys.argv[1] + "/model.safetensors"
+b = open(path, "rb").read()
+n, = struct.unpack("<Q", b[:8])
+head = json.loads(b[8:8 + n]); head.pop("__metadata__", None)
+t = {k: (v["dtype"], v["shape"], b[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}
+for rule in sys.argv[2:]:
+    kind, name = rule[0], rule[1:]
+    if kind == "+": t[name.split("=")[0]] = t[name.split("=")[1]]
+    elif kind == "-": del t[name]
+    elif kind == "!": t[name] = (*t[name][:2], bytes([t[name][2][0] ^ 1]) + t[name][2][1:])
+    elif kind == "?": t[name] = "F32", [1], bytes(4)
+    else:
+        old, new = rule.split("=")
+        t = {new + k[len(old):] if k.startswith(old) else k: v for k, v in t.items()}
+out, at = {}, 0
+for k, (d, s, v) in t.items(): out[k] = {"dtype": d, "shape": s, "data_offsets": [at, at + len(v)]}; at += len(v)
+h = json.dumps(out).encode(); h += b" " * (-len(h) % 8)
+open(path, "wb").write(struct.pack("<Q", len(h)) + h + b"".join(v for _, _, v in t.values()))
+END
+# theirs TEXT MODEL RULES...: the changed folder continues the prompt as MODEL does
+theirs() {
+    theirs_text=$1 theirs_of=$2; shift 2
+    rm -rf "$aside/changed"; cp -r "$theirs_of/model" "$aside/changed"
+    rm "$aside/changed/model.safetensors"                 # another name of the run's weights
+    cp "$theirs_of/weights.safetensors" "$aside/changed/model.safetensors"
+    python3 "$aside/rename.py" "$aside/changed" "$@"
+    equal "$theirs_text" "$(texts -o model.folder="$aside/changed" --run-dir other)" "$(cat "$aside/$theirs_of.texts")"
+}
+theirs "gpt2 without prefix, with masks: the hub's" gpt2 transformer.= '?h.0.attn.bias' '?h.0.attn.masked_bias'
+theirs "llama without prefix, with frequencies" llama model.= '?layers.0.self_attn.rotary_emb.inv_freq'
+theirs "tied, with an equal head" llama-tied +lm_head.weight=model.embed_tokens.weight
+theirs "tied, with a head alone" llama-tied +lm_head.weight=model.embed_tokens.weight -model.embed_tokens.weight
+# other TEXT PATTERN MODEL RULES...: status 65
+other() {
+    other_text=$1 other_pattern=$2 other_of=$3; shift 3
+    rm -rf "$aside/changed"; mkdir "$aside/changed"; cp "$other_of/model/config.json" "$aside/changed/"
+    cp "$other_of/weights.safetensors" "$aside/changed/model.safetensors"
+    python3 "$aside/rename.py" "$aside/changed" "$@"
+    job threads -c lm.conf --run-dir none -o model.folder="$aside/changed"
+    check "$other_text" sh -c '[ "$0" -eq 65 ] && grep -qE "$1" "$2"' "$code" "$other_pattern" "$aside/err"
+}
+other "tied, with another head" "lm_head.weight and model.embed_tokens.weight differ" llama-tied \
+    +lm_head.weight=model.embed_tokens.weight '!lm_head.weight'
+other "untied, without a head" "lm_head.weight is missing" llama -lm_head.weight
+other "an unknown tensor" "c_attn.bias2 is unexpected" gpt2 '?transformer.h.0.attn.c_attn.bias2'
+
 # ---- other files, from scratch, again --------------------------------------------------------------------------------
 cp -r "$aside/llama" "$aside/more"
 for f in tokenizer.json tokenizer_config.json merges.txt; do echo "{\"of\": \"$f\"}" >"$aside/more/$f"; done

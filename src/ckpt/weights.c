@@ -323,6 +323,65 @@ static void tell(struct match *m, const char *path, const struct items *t, struc
     if (idle) text_add(&notes->notes, "; run.init_extra: \"%s\" leaves out nothing", idle);
 }
 
+/* ---- habits of language models --------------------------------------------------------------------------------- */
+
+static bool wanted(const struct weights_want *w, const char *name)
+{
+    for (int i = 0; i < w->n; i++) if (!strcmp(w->tensor[i].name, name)) return true;
+    return false;
+}
+
+static void prefix_add(struct items *t, const struct weights_want *w, const char *prefix)
+{
+    for (int i = 0; i < t->n; i++) if (!strncmp(t->of[i].own, prefix, strlen(prefix))) return;
+    for (int i = 0; i < t->n; i++) {
+        const char *full = arena_printf(t->mem, "%s%s", prefix, t->of[i].own);
+        if (wanted(w, full)) t->of[i].own = full;
+    }
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+/* 1: the same type, shape and bytes; -1: e. */
+static int same_values(const struct weights_at *a, const struct weights_at *b, struct err *e)
+{
+    const struct st_tensor *s = &a->file->t[a->tensor], *t = &b->file->t[b->tensor];
+    const size_t n = s->end - s->begin;
+    if (strcmp(s->dtype, t->dtype) || !shape_equal(&s->shape, &t->shape)) return 0;
+    char *x = mem_alloc(n + 1), *y = mem_alloc(n + 1);
+    const int bad = st_read(a->file, a->tensor, x, e) || st_read(b->file, b->tensor, y, e),
+              same = !bad && !memcmp(x, y, n);
+    free(x);
+    free(y);
+    return bad ? -1 : same;
+}
+
+static int habits_apply(struct match *m, struct items *t, const struct weights_habits *h, struct err *e)
+{
+    prefix_add(t, m->w, h->prefix);
+    for (int i = 0; i < t->n; i++)
+        for (int k = 0; h->ignored[k]; k++)
+            t->of[i].used |= ends_with(t->of[i].own, h->ignored[k]) && !wanted(m->w, t->of[i].own);
+    if (t->n) qsort(t->sorted, (size_t)t->n, sizeof *t->sorted, item_order);
+    struct weight_item *head = wanted(m->w, h->head) ? NULL : item_find(t, h->head),
+                       *embedding = item_find(t, h->embedding);
+    if (!head) return 0;
+    const int same = embedding ? same_values(&head->at, &embedding->at, e) : 0;
+    if (same < 0) return -1;
+    head->used = embedding != NULL;
+    if (embedding && !same)
+        list_add(&m->fault, "; ", "%.60s and %.60s differ, and the model has one tensor for both", head->name,
+                 embedding->name);
+    if (embedding) return 0;
+    head->own = h->embedding;
+    qsort(t->sorted, (size_t)t->n, sizeof *t->sorted, item_order);
+    return 0;
+}
+
 int weights_match(const char *path, const struct weights_want *w, struct st *const *file, int n,
                   struct weights_at *at, struct weights_notes *notes, struct err *e)
 {
@@ -330,11 +389,12 @@ int weights_match(const char *path, const struct weights_want *w, struct st *con
     struct items t;
     items_read(&t, file, n, w->allow);
     unwrap(&t, w);
+    int bad = w->allow && w->allow->habits ? habits_apply(&m, &t, w->allow->habits, e) : 0;
     for (int i = 0; i < w->n; i++) at[i] = wanted_check(&m, &w->tensor[i], item_find(&t, w->tensor[i].name));
     rest_check(&m, &t);
     list_end(&m.fault, "; ");
     if (m.fault.n) hints_add(&m, file, n, &m.fault.t);
-    int bad = m.fault.n ? err_set(e, E_DATA, "%s: %s", path, m.fault.t.s) : 0;
+    if (!bad && m.fault.n) bad = err_set(e, E_DATA, "%s: %s", path, m.fault.t.s);
     if (!bad && w->n && !m.read) bad = err_set(e, E_DATA, "%s: none of its tensors has a name of the model's", path);
     if (notes) *notes = (struct weights_notes){.idle = t.idle};
     if (!bad && notes) tell(&m, path, &t, notes);

@@ -9,9 +9,13 @@ struct weights_at { struct st *file; int tensor; };
 
 /* Permitted differences from the model (run.init_rename, run.init_missing, run.init_extra). */
 struct weights_patterns { const char *const *v; int n; };
+/* Habits of files of language models: names may lack this prefix; tensors whose names have one of these ends (NULL:
+ * the last) are no weights; of a tied model the head may be there, too, with the same values, or instead. */
+struct weights_habits { const char *prefix; const char *const *ignored; const char *head, *embedding; };
 struct weights_allow {
     const struct glob_rule *rename; int n_rename;        /* for names in files: the first match counts */
     struct weights_patterns missing, extra;              /* as for glob_names: names of the model, other names */
+    const struct weights_habits *habits;                 /* NULL: none */
     bool any;                                            /* all names may be missing or extra, but not all at once */
 };
 

@@ -318,7 +318,7 @@ static int model_read(struct generation *g, struct err *e)
         g->end = mem_alloc(sizeof *g->end);
         g->end[g->n_ends++] = c->data.end_token;
     }
-    return tokenizer_known(c) ? tokenizer_of(c, &g->tokenizer, e) : 0;
+    return tokenizer_known(c) || c->generate.stop.n ? tokenizer_of(c, &g->tokenizer, e) : 0;
 }
 
 int generation_open(const struct job *j, const struct out_place *at, const atomic_int *stop, struct generation **out,

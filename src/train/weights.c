@@ -7,7 +7,9 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/st_out.h"
 #include "ckpt/weights.h"
+#include "model/decoder.h"
 #include "report/scores.h"
+#include "train/model_folder.h"
 #include "train/weights.h"
 
 bool weights_has(const struct state_row *r, enum weights_what what)
@@ -107,13 +109,26 @@ static int init_idle_report(const struct conf *c, const struct weights_from *f, 
                       pattern, f->path, suggest_text(&near, "", hint));
 }
 
+static const char *const not_weights[] = {".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", NULL};
+static const struct weights_habits of_gpt2 = {"transformer.", not_weights, "lm_head.weight", "transformer.wte.weight"},
+                                   of_llama = {"model.", not_weights, "lm_head.weight", "model.embed_tokens.weight"};
+
+/* NULL: the network is no decoder. */
+static const struct weights_habits *habits_of(const struct conf *c)
+{
+    struct decoder d;
+    struct err none = {0};
+    if (!model_folder_is(c) || decoder_of(c, &d, &none)) return NULL;
+    return d.family->gpt2 ? &of_gpt2 : &of_llama;
+}
+
 static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
                      struct text *notes, struct err *e)
 {
     struct glob_rule rule[CONF_LIST];
     const struct weights_allow allow = {rule, c->run.init_rename.n,
                                         {c->run.init_missing.v, c->run.init_missing.n},
-                                        {c->run.init_extra.v, c->run.init_extra.n}};
+                                        {c->run.init_extra.v, c->run.init_extra.n}, .habits = habits_of(c)};
     struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
     struct weights_notes came = {.idle = -1};
     f->allow = &allow;
