@@ -371,7 +371,8 @@ static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
                                                                          owns[i].name == logged);
         bool goes = owns[i].old && !stays;
         if (goes && owns[i].kind == S_IFDIR) {
-            if (!c->run.evaluate && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
+            const bool there = !faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW);
+            if (there && !c->run.evaluate && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
         } else if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
     }

@@ -190,7 +190,8 @@ int model_folder_write(int dir, const char *shown, const struct conf *c, const a
     struct out_folder f;
     struct err own = {0};
     const enum dtype type = type_of(c, &own);
-    if (out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
+    const bool there = !faccessat(dir, MODEL_FOLDER, F_OK, AT_SYMLINK_NOFOLLOW);
+    if (there && out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
     int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) || weights_write(&f, dir, shown, c, type, stop, e) ||
               others_copy(&f, c, e) || config_write(&f, c, type, e);
     if (bad) out_folder_drop(&f);
