@@ -245,9 +245,13 @@ static int way_try(struct out_place *p, struct err *e)
                    other.aside);
 }
 
-/* Gives the file its own name, unless that exists. Without hard links, an empty file reserves the name first. */
+/* Gives the file its own name, unless that exists. A nameless file gets it in one call, which leaves nothing beside it.
+ * Without hard links, an empty file reserves the name first. */
 static int fresh_name(struct out *o)
 {
+    char proc[40];
+    if (!*o->aside && !linkat(AT_FDCWD, proc_name(o, proc), o->at->dir, o->at->name, AT_SYMLINK_FOLLOW)) return 0;
+    if (!*o->aside && errno == EEXIST) return -1;
     if (aside_link(o) && aside_copy(o)) return -1;
     if (!linkat(o->at->dir, o->aside, o->at->dir, o->at->name, 0)) {
         unlinkat(o->at->dir, o->aside, 0);
