@@ -13,7 +13,7 @@ rm -rf "$3"
 mkdir -p "$3/man"
 out=$(cd "$3" && pwd)
 version=$(sed -n 's/^AC_INIT(\[[^]]*\], \[\([^]]*\)\].*/\1/p' "$src/configure.ac")
-programs='mpstaged\|mpstaged\.conf\|mpstaged-schedule\|mpstagectl\|mpstage-run\|mpstage-experiment'
+programs='mpstaged\|mpstaged\.conf\|mpstaged-schedule\|mpstagectl\|mpstage-run\|mpstage-experiment\|mpstage-tokens'
 
 # page FILE ROOT TITLE: the HTML of standard input with a frame around it. ROOT leads to the first page.
 page() {
@@ -64,7 +64,7 @@ for f in $documents; do linked "${f%.md}.html"; done
 cp "$src/COPYING" "$out/COPYING"
 
 # mandoc looks where a manual page lies before it links to it.
-pages='mpstaged.8 mpstaged.conf.5 mpstaged-schedule.5 mpstagectl.1 mpstage-run.1 mpstage-experiment.1'
+pages='mpstaged.8 mpstaged.conf.5 mpstaged-schedule.5 mpstagectl.1 mpstage-run.1 mpstage-experiment.1 mpstage-tokens.1'
 source_of() { if [ -f "$build/man/$1" ]; then echo "$build/man/$1"; else echo "$src/man/$1"; fi; }
 for p in $pages; do : >"$out/man/$p"; done
 for p in $pages; do

@@ -1,5 +1,5 @@
-/* Command lines of mpstage-run, mpstage-experiment and mpstagectl: one table for each gives --help, the options for
- * getopt, and the completions of shells. One thread. */
+/* Command lines of mpstage-run, mpstage-experiment, mpstage-tokens and mpstagectl: one table for each gives --help, the
+ * options for getopt, and the completions of shells. One thread. */
 #ifndef LAUNCHER_CLI_H
 #define LAUNCHER_CLI_H
 #include <stdbool.h>
@@ -24,7 +24,8 @@ enum experiment_option { EXPERIMENT_CONFIG, EXPERIMENT_RANKS, EXPERIMENT_REPEAT,
                          EXPERIMENT_STEPS, EXPERIMENT_WARM_UP, EXPERIMENT_SPLITS, EXPERIMENT_SCHEDULES, EXPERIMENT_OUT,
                          EXPERIMENT_OVERWRITE, EXPERIMENT_NO_PROFILE, EXPERIMENT_NO_PLOTS, EXPERIMENT_MPIRUN,
                          EXPERIMENT_MPSTAGED, EXPERIMENT_OPTIONS };
-extern const struct cli cli_run, cli_experiment;
+enum tokens_option { TOKENS_TOKENIZER, TOKENS_DECODE, TOKENS_END, TOKENS_TYPE, TOKENS_OPTIONS };
+extern const struct cli cli_run, cli_experiment, cli_tokens;
 /* Row i of a program's options, with --help and --version after the table; false: there are no more. */
 bool cli_row(const struct cli *c, int i, struct cli_option *o);
 void cli_help(const struct cli *c, struct text *out);

@@ -1,4 +1,4 @@
-/* The options of mpstage-run and mpstage-experiment, and their --help. */
+/* The options of mpstage-run, mpstage-experiment and mpstage-tokens, and their --help. */
 #include <stdio.h>
 #include <string.h>
 #include "cli.h"
@@ -43,6 +43,22 @@ const struct cli cli_experiment = {
     "Measures one rank, naive model parallelism and the pipeline on the same work,\n"
     "and sweeps the size of micro-batches.\n",
     experiment, EXPERIMENT_OPTIONS, false};
+
+static const struct cli_option tokens[TOKENS_OPTIONS] = {
+    [TOKENS_TOKENIZER] = {"tokenizer", "FILE", "tokenizer.json, a folder that has one, or bytes", .letter = 't'},
+    [TOKENS_DECODE] = {"decode", NULL, "write the text of a file of tokens", .letter = 'd'},
+    [TOKENS_END] = {"end", "TOKEN", "token to write behind each document, <|endoftext|> for example", .letter = 'e'},
+    [TOKENS_TYPE] = {"type", "u8|u16|u32", "numbers of the file (default: u16, or u32 for more than 65,536 "
+                                            "tokens)"},
+};
+const struct cli cli_tokens = {
+    "mpstage-tokens",
+    "usage: mpstage-tokens -t FILE [option ...] IN [IN ...] OUT\n"
+    "       mpstage-tokens -d -t FILE [option ...] IN OUT\n"
+    "Writes the tokens of texts into a file for data.source = \"tokens\", or the text\n"
+    "of such a file. Each IN is a document; in a file that ends in .jsonl each line\n"
+    "{\"text\": \"..\"} is one.\n",
+    tokens, TOKENS_OPTIONS, false};
 
 bool cli_row(const struct cli *c, int i, struct cli_option *o)
 {

@@ -52,20 +52,26 @@ static void complete_add(struct text *out, const char *program)
 
 /* ---- programs with options --------------------------------------------------------------------------------------- */
 
-static bool run_row(int i, struct opts_row *row)
+static bool row_of(const struct cli *c, int i, struct opts_row *row)
 {
     struct cli_option o;
-    if (!cli_row(&cli_run, i, &o)) return false;
+    if (!cli_row(c, i, &o)) return false;
     *row = (struct opts_row){o.name, o.arg, o.key, o.letter};
     return true;
 }
 
-static bool experiment_row(int i, struct opts_row *row)
+static bool run_row(int i, struct opts_row *row) { return row_of(&cli_run, i, row); }
+static bool experiment_row(int i, struct opts_row *row) { return row_of(&cli_experiment, i, row); }
+static bool tokens_row(int i, struct opts_row *row) { return row_of(&cli_tokens, i, row); }
+
+/* Offers the words of "this|that". */
+static void words_offer(struct text *out, const char *arg)
 {
-    struct cli_option o;
-    if (!cli_row(&cli_experiment, i, &o)) return false;
-    *row = (struct opts_row){o.name, o.arg, o.key, o.letter};
-    return true;
+    struct text words = {0};
+    text_add(&words, "%s", arg);
+    for (char *c = words.s; *c; c++) if (*c == '|') *c = ' ';
+    offer(out, NULL, "W", words.s);
+    text_free(&words);
 }
 
 /* Adds what to do behind an option with an argument; one that may be left out stands behind "=". */
@@ -81,6 +87,7 @@ static void option_case(struct text *out, const struct opts_row *o)
     else if (!strcmp(o->arg, "FILE")) offer(out, "filenames", "f", NULL);
     else if (!strcmp(o->arg, "DIR")) offer(out, "filenames", "d", NULL);
     else if (strstr(o->arg, "KEY=")) keys_offer(out);
+    else if (strchr(o->arg, '|')) words_offer(out, o->arg);
     else offer(out, NULL, "W", "");
     text_add(out, optional ? "; return; fi ;;\n" : "; return ;;\n");
 }
@@ -98,9 +105,9 @@ static void setting_case(struct text *out, const char *key)
     text_free(&words);
 }
 
-/* What stands behind -- is another command line, of which files are completed here. */
+/* What stands behind -- is another command line, of which files are completed here. files: other words are, too. */
 static void options_complete(struct text *out, const char *program, bool (*row)(int i, struct opts_row *row),
-                             bool settings)
+                             bool settings, bool files)
 {
     struct opts_row o;
     struct text all = {0};
@@ -117,6 +124,11 @@ static void options_complete(struct text *out, const char *program, bool (*row)(
     }
     for (int i = 0; settings && conf_key(i); i++) setting_case(out, conf_key(i));
     text_add(out, "    esac\n    ");
+    if (files) {
+        text_add(out, "if [[ $cur != -* ]]; then ");
+        offer(out, "filenames", "f", NULL);
+        text_add(out, "; return; fi\n    ");
+    }
     offer(out, NULL, "W", all.s);
     text_add(out, "\n}\n");
     text_free(&all);
@@ -173,9 +185,10 @@ static void ctl_complete(struct text *out)
 
 bool complete(const char *program, struct text *out)
 {
-    if (!strcmp(program, "mpstaged")) options_complete(out, program, opts_row, true);
-    else if (!strcmp(program, "mpstage-run")) options_complete(out, program, run_row, false);
-    else if (!strcmp(program, "mpstage-experiment")) options_complete(out, program, experiment_row, false);
+    if (!strcmp(program, "mpstaged")) options_complete(out, program, opts_row, true, false);
+    else if (!strcmp(program, "mpstage-run")) options_complete(out, program, run_row, false, false);
+    else if (!strcmp(program, "mpstage-experiment")) options_complete(out, program, experiment_row, false, false);
+    else if (!strcmp(program, "mpstage-tokens")) options_complete(out, program, tokens_row, false, true);
     else if (!strcmp(program, "mpstagectl")) ctl_complete(out);
     else return false;
     complete_add(out, program);

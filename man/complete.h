@@ -4,6 +4,6 @@
 #include <stdbool.h>
 #include "base/text.h"
 
-/* Adds the file for one of the four programs. False: there is no such program. */
+/* Adds the file for one of the five programs. False: there is no such program. */
 bool complete(const char *program, struct text *out);
 #endif

@@ -1,5 +1,5 @@
 #!/bin/sh
-# completions.sh: shells complete the command lines of all four programs: all options, their words, settings,
+# completions.sh: shells complete the command lines of all five programs: all options, their words, settings,
 # commands. A shell that is not installed is skipped.
 set -eu
 : "${srcdir:=.}" "${top_builddir:=.}"
@@ -15,7 +15,7 @@ mkdir run
 
 flags_of_help() { grep -oE '(^|[ ,|[])--[a-z][a-z-]*' | grep -oE -- '--[a-z][a-z-]*$' | LC_ALL=C sort -u; }
 "$mpstaged" --help | flags_of_help >options
-for p in mpstage-run mpstage-experiment; do
+for p in mpstage-run mpstage-experiment mpstage-tokens; do
     "${made%/*}/$p" --help | sed -n '/^$/,$p' | flags_of_help >"$p.options"
 done
 "$mpstagectl" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | LC_ALL=C sort >commands
@@ -62,13 +62,17 @@ EOF2
     asks "and its options" "--json" mpstagectl list run --j
     asks "options before the command do not count" "resume reload" mpstagectl --json run re
     asks "nothing behind a command that takes nothing" "" mpstagectl run pause ''
-    for p in mpstage-run mpstage-experiment; do asks "all options of $p" "$(cat "$p.options")" "$p" --; done
+    for p in mpstage-run mpstage-experiment mpstage-tokens; do
+        asks "all options of $p" "$(cat "$p.options")" "$p" --
+    done
     asks "its option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" \
         mpstage-experiment -c file --schedules ''
     asks "its file" "file" mpstage-experiment -c fi
     asks "its folder" "run" mpstage-experiment --out r
     asks "a folder" "run" mpstaged --init ''
     asks "nothing for a number" "" mpstage-run --backoff ''
+    asks "words of an option's help" "u8 u16 u32" mpstage-tokens --type ''
+    asks "files where no option stands" "file" mpstage-tokens -t x fi
     asks "files behind --" "file" mpstage-run --backoff 3 -- fi
 else skip "bash completes" "no bash"; fi
 

@@ -6,7 +6,7 @@
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 top=$(CDPATH='' cd -- "$here/.." && pwd)
-runner=$build/mpstage-run experiment=$build/mpstage-experiment
+runner=$build/mpstage-run experiment=$build/mpstage-experiment tokens=$build/mpstage-tokens
 unset NOTIFY_SOCKET WATCHDOG_USEC JOURNAL_STREAM
 write_conf toy.conf
 m="$mpstaged -c toy.conf"
@@ -178,6 +178,15 @@ help|0|^usage: mpstage-experiment|$experiment --help
 version|0|^mpstage-experiment .*[0-9]|$experiment --version
 END
 all_used "options of mpstage-experiment(1)" mpstage-experiment options mpstage-experiment.1
+rows mpstage-tokens <<'END'
+tokenizer|0|^123 125 125 $|echo -n '{}}' >t.txt; $tokens --tokenizer bytes t.txt t.bin; echo $(od -An -tu2 t.bin) ""
+decode|0|^{}}$|$tokens --decode -t bytes t.bin -; echo
+end|0|^ 35|$tokens -t bytes --end '#' t.txt e.bin; od -An -tu1 e.bin | grep -o ' 35'
+type|0|^3$|$tokens -t bytes --type u8 t.txt t8.bin; wc -c <t8.bin
+help|0|^usage: mpstage-tokens|$tokens --help
+version|0|^mpstage-tokens .*[0-9]|$tokens --version
+END
+all_used "options of mpstage-tokens(1)" mpstage-tokens options mpstage-tokens.1
 
 # ---- exit statuses ---------------------------------------------------------------------------------------------------
 # Who may not read: root may read everything.
@@ -289,6 +298,15 @@ chmod +x fake/gnuplot
 row "exit status of mpstage-experiment" 74 74 gnuplot \
     'PATH=$tmp/fake:$PATH $experiment -c toy.conf --mpirun $tmp/threads.sh --no-profile --repeat 1 --out undrawn'
 elsewhere "exit status of mpstage-experiment" 75 tests/experiment.sh 'SIGINT ends it with 75'
+rows "exit status of mpstage-tokens" <<'END'
+0|0|3 tokens of u16|$tokens -t bytes t.txt t.bin
+64|64|no tokenizer|$tokens t.txt t.bin
+65|65|without tokens|: >no.txt; $tokens -t bytes no.txt t.bin
+66|66|none.txt|$tokens -t bytes none.txt t.bin
+73|73|nowhere|$tokens -t bytes t.txt nowhere/t.bin
+74|74|standard output|$tokens -d -t bytes t.bin - >/dev/full
+END
+all_used "exit statuses of mpstage-tokens(1)" "exit status of mpstage-tokens" statuses mpstage-tokens.1
 all_used "exit statuses of mpstage-experiment(1)" "exit status of mpstage-experiment" statuses mpstage-experiment.1
 
 # ---- signals and the environment -------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ printf 'x\n12345\n' >"$aside/known"
 printf '12 \302\265s\n' >"$aside/utf8"
 check "a line that is too long is found" [ "$(longest <"$aside/known")$(longest <"$aside/utf8")" = 55 ]
 
-for program in mpstaged mpstagectl mpstage-experiment; do fits "$program --help" 80 "$build/$program" --help; done
+for program in mpstaged mpstagectl mpstage-experiment mpstage-tokens; do
+    fits "$program --help" 80 "$build/$program" --help
+done
 fits "mpstaged --version" 80 "$mpstaged" --version
 mkdir conf && cp "$conf"/*.graph conf/                    # as the configurations name them
 for file in "$conf"/*.conf; do

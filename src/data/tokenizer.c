@@ -1,5 +1,6 @@
 /* See tokenizer.h. A text is divided at added tokens, normalised, divided into words, and each word is encoded
  * (tokenizer_bpe.c). */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,34 +29,43 @@ static void parts_free(struct text_parts *p)
 
 /* ---- division by an expression ------------------------------------------------------------------------- */
 
+/* Where the parts of a text go: to a step of the pre-tokenizer, or to the model behind the last one. */
+struct part_sink { const struct tokenizer *t; int step; struct token_ids *ids; };
+typedef int part_fn(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e);
+static part_fn part_encode, letters_encode;
+
 struct text_range { size_t from, to; bool match; };
 struct text_ranges { struct text_range *v; int n, cap; };
+enum { RANGES_AT_ONCE = 4096 };
 
 static void range_add(struct text_ranges *r, size_t from, size_t to, bool match)
 {
     if (to > from) *vec_push(r) = (struct text_range){from, to, match};
 }
 
-static int matches_find(const struct token_step *s, const char *text, size_t n, struct text_ranges *out, struct err *e)
+/* A search for matches, which can stop and go on. from: behind the last match. */
+struct match_search {
+    const struct token_step *step; const char *text; size_t n, at, from;
+    pcre2_match_data *data; pcre2_match_context *limits;
+};
+
+/* Adds ranges until there are `most`. 1: there may be more; 0: the text ends. */
+static int matches_find(struct match_search *m, int most, struct text_ranges *out, struct err *e)
 {
-    pcre2_match_data *data = pcre2_match_data_create_from_pattern(s->regex, NULL);
-    pcre2_match_context *limits = pcre2_match_context_create(NULL);
-    size_t at = 0, from = 0;
+    const bool other = m->step->yes && m->step->type == STEP_SPLIT;
     int code = 1;
-    pcre2_set_match_limit(limits, MATCH_LIMIT);
-    while (at <= n) {
-        code = pcre2_match(s->regex, (PCRE2_SPTR)text, n, at, PCRE2_NO_UTF_CHECK, data, limits);
+    while (m->at <= m->n) {
+        if (out->n >= most) return 1;
+        code = pcre2_match(m->step->regex, (PCRE2_SPTR)m->text, m->n, m->at, PCRE2_NO_UTF_CHECK, m->data, m->limits);
         if (code < 0) break;
-        const PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
-        range_add(out, from, v[0], s->yes && s->type == STEP_SPLIT);
-        range_add(out, v[0], v[1], !(s->yes && s->type == STEP_SPLIT));
-        from = v[1];
-        at = v[1] > v[0] ? v[1] : v[1] + 1;
-        while (at < n && at > from && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
+        const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
+        range_add(out, m->from, v[0], other);
+        range_add(out, v[0], v[1], !other);
+        m->from = v[1];
+        m->at = v[1] > v[0] ? v[1] : v[1] + 1;
+        while (m->at < m->n && m->at > m->from && ((unsigned char)m->text[m->at] & 0xc0) == 0x80) m->at++;
     }
-    range_add(out, from, n, s->yes && s->type == STEP_SPLIT);
-    pcre2_match_context_free(limits);
-    pcre2_match_data_free(data);
+    range_add(out, m->from, m->n, other);
     if (code == PCRE2_ERROR_NOMATCH || code > 0) return 0;
     return err_set(e, E_DATA, "the tokenizer's expression took too many steps (PCRE2 error %d)", code);
 }
@@ -83,16 +93,28 @@ static void ranges_join(struct text_ranges *r, enum split_how how)
     r->n = n;
 }
 
-static int split(const struct token_step *s, enum split_how how, const char *text, size_t n, bool first,
-                 struct text_parts *out, struct err *e)
+/* Behaviours that join ranges need all of them. */
+static int split(const struct token_step *s, enum split_how how, const char *text, size_t n, bool first, part_fn *to,
+                 const struct part_sink *sink, struct err *e)
 {
+    const bool joins = how != SPLIT_ISOLATED && how != SPLIT_REMOVED;
+    struct match_search m = {s, text, n, 0, 0, pcre2_match_data_create_from_pattern(s->regex, NULL),
+                             pcre2_match_context_create(NULL)};
     struct text_ranges r = {0};
-    int bad = matches_find(s, text, n, &r, e);
-    if (!bad) ranges_join(&r, how);
-    for (int i = 0; i < r.n && !bad; i++)
-        part_add(out, text + r.v[i].from, r.v[i].to - r.v[i].from, first && !r.v[i].from);
+    int more, bad = 0;
+    pcre2_set_match_limit(m.limits, MATCH_LIMIT);
+    do {
+        r.n = 0;
+        more = matches_find(&m, joins ? INT_MAX : RANGES_AT_ONCE, &r, e);
+        bad = more < 0;
+        if (!bad) ranges_join(&r, how);
+        for (int i = 0; i < r.n && !bad; i++)
+            bad = to(sink, text + r.v[i].from, r.v[i].to - r.v[i].from, first && !r.v[i].from, e);
+    } while (more > 0 && !bad);
+    pcre2_match_context_free(m.limits);
+    pcre2_match_data_free(m.data);
     vec_free(&r);
-    return bad;
+    return bad ? -1 : 0;
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
@@ -112,54 +134,53 @@ static void replace_all(struct text *out, const char *s, size_t n, struct text_c
     }
 }
 
-static void letters_add(const struct tokenizer *t, const char *s, size_t n, bool first, struct text_parts *out)
+static int letters_encode(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e)
 {
     struct text l = {0};
     for (size_t i = 0; i < n; i++) {
-        const struct text_chars c = t->letter[(unsigned char)s[i]];
+        const struct text_chars c = to->t->letter[(unsigned char)s[i]];
         text_add_bytes(&l, c.s, c.n);
     }
-    part_add(out, l.s, l.n, first);
+    int bad = part_encode(to, l.s, l.n, first, e);
     text_free(&l);
+    return bad;
 }
 
-static int bytes_step(const struct tokenizer *t, const struct token_step *s, const struct text *in, bool first,
-                      struct text_parts *out, struct err *e)
+static int bytes_step(const struct token_step *s, const char *text, size_t n, bool first, const struct part_sink *to,
+                      struct err *e)
 {
     struct text x = {0};
-    struct text_parts words = {.t = {0}};
-    if (s->yes && in->n && in->s[0] != ' ') text_add(&x, " ");
-    text_add_bytes(&x, in->s, in->n);
-    int bad = s->regex ? split(s, SPLIT_ISOLATED, x.s, x.n, first, &words, e) : 0;
-    if (!s->regex) part_add(&words, x.s, x.n, first);
-    for (int i = 0; i < words.of.n && !bad; i++)
-        letters_add(t, words.t.s + words.of.v[i].at, words.of.v[i].n, words.of.v[i].first, out);
-    parts_free(&words);
+    const bool spaced = s->yes && *text != ' ';
+    if (spaced) {
+        text_add(&x, " ");
+        text_add_bytes(&x, text, n);
+    }
+    const char *from = spaced ? x.s : text;
+    if (spaced) n = x.n;
+    int bad = s->regex ? split(s, SPLIT_ISOLATED, from, n, first, letters_encode, to, e)
+                       : letters_encode(to, from, n, first, e);
     text_free(&x);
     return bad;
 }
 
 /* Every space becomes the replacement; a word begins with it. */
-static void metaspace_step(const struct token_step *s, const struct text *in, bool first, struct text_parts *out)
+static int metaspace_step(const struct token_step *s, const char *text, size_t n, bool first,
+                          const struct part_sink *to, struct err *e)
 {
     struct text x = {0};
     const bool wants = s->prepend == PREPEND_ALWAYS || (s->prepend == PREPEND_FIRST && first);
-    replace_all(&x, in->s, in->n, (struct text_chars){" ", 1}, s->a);
-    if (wants && !begins(x.s, x.n, s->a)) {
-        struct text y = {0};
-        text_add_bytes(&y, s->a.s, s->a.n);
-        text_add_bytes(&y, x.s, x.n);
-        text_free(&x);
-        x = y;
-    }
+    if (wants && *text != ' ' && !begins(text, n, s->a)) text_add_bytes(&x, s->a.s, s->a.n);
+    replace_all(&x, text, n, (struct text_chars){" ", 1}, s->a);
     size_t from = 0;
-    for (size_t i = 1; i < x.n && s->yes; i++)
+    int bad = 0;
+    for (size_t i = 1; i < x.n && s->yes && !bad; i++)
         if (begins(x.s + i, x.n - i, s->a)) {
-            part_add(out, x.s + from, i - from, first && !from);
+            bad = part_encode(to, x.s + from, i - from, first && !from, e);
             from = i;
         }
-    part_add(out, x.s + from, x.n - from, first && !from);
+    if (!bad && x.n > from) bad = part_encode(to, x.s + from, x.n - from, first && !from, e);
     text_free(&x);
+    return bad;
 }
 
 static int normalize(const struct token_steps *all, struct text *t, struct err *e)
@@ -185,30 +206,18 @@ static int normalize(const struct token_steps *all, struct text *t, struct err *
     return 0;
 }
 
-/* A text between added tokens, normalised. */
-static int words_encode(const struct tokenizer *t, const char *s, size_t n, bool first, struct token_ids *ids,
-                        struct err *e)
+/* A part of a normalised text before step `step` of the pre-tokenizer. Each part goes through all steps before the next
+ * one is divided, so the memory is that of a word. */
+static int part_encode(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e)
 {
-    struct text_parts now = {.t = {0}};
-    int bad = 0;
-    part_add(&now, s, n, first);
-    for (int i = 0; i < t->pre.n && !bad; i++) {
-        const struct token_step *step = &t->pre.v[i];
-        struct text_parts next = {.t = {0}};
-        for (int k = 0; k < now.of.n && !bad; k++) {
-            const struct text_part p = now.of.v[k];
-            const struct text in = {.s = now.t.s + p.at, .n = p.n};
-            if (step->type == STEP_BYTES) bad = bytes_step(t, step, &in, p.first, &next, e);
-            else if (step->type == STEP_METASPACE) metaspace_step(step, &in, p.first, &next);
-            else bad = split(step, step->type == STEP_SPLIT ? step->how : step->yes ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS,
-                             in.s, in.n, p.first, &next, e);
-        }
-        parts_free(&now);
-        now = next;
-    }
-    for (int k = 0; k < now.of.n && !bad; k++) bpe_word(t, now.t.s + now.of.v[k].at, now.of.v[k].n, ids);
-    parts_free(&now);
-    return bad;
+    const struct tokenizer *t = to->t;
+    if (to->step == t->pre.n) return bpe_word(t, s, n, to->ids), 0;
+    const struct token_step *step = &t->pre.v[to->step];
+    const struct part_sink next = {t, to->step + 1, to->ids};
+    if (step->type == STEP_BYTES) return bytes_step(step, s, n, first, &next, e);
+    if (step->type == STEP_METASPACE) return metaspace_step(step, s, n, first, &next, e);
+    return split(step, step->type == STEP_SPLIT ? step->how : step->yes ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, s, n,
+                 first, part_encode, &next, e);
 }
 
 /* ---- added tokens -------------------------------------------------------------------------------------- */
@@ -282,7 +291,8 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
 
 static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
 {
-    if (r->normalized) return words_encode(r->t, s, n, first, r->ids, e);
+    const struct part_sink all = {r->t, 0, r->ids};
+    if (r->normalized) return part_encode(&all, s, n, first, e);
     struct text t = {0};
     text_add_bytes(&t, s, n);
     const struct added_rest then = {r->t, true, r->ids};
@@ -525,6 +535,7 @@ void tokenizer_close(struct tokenizer *t)
     vec_free(&t->added);
     free(t->by_text.v);
     free(t->by_pair.v);
+    free(t->seams.v);
     free(t->merge);
     free(t->piece);
     arena_free(t->mem);

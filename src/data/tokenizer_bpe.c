@@ -129,39 +129,67 @@ static void unknown_add(struct bpe_word *w, const char *s, size_t n, bool *last)
     *last = true;
 }
 
-static size_t char_size(const char *s, size_t n)
+/* A character: its code point and bytes. */
+static utf8proc_int32_t char_next(const char *s, size_t n, size_t *size)
 {
     utf8proc_int32_t point;
-    const utf8proc_ssize_t size = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &point);
-    return size > 0 ? (size_t)size : 1;
+    const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &point);
+    *size = k > 0 ? (size_t)k : 1;
+    return k > 0 ? point : -1;
 }
 
+void seam_add(struct tokenizer *t, const char *left, size_t left_n, const char *right, size_t right_n)
+{
+    size_t at = left_n - 1, k;
+    while (at && ((unsigned char)left[at] & 0xc0) == 0x80) at--;
+    const uint64_t key = pair_key((uint32_t)char_next(left + at, left_n - at, &k),
+                                  (uint32_t)char_next(right, right_n, &k));
+    if (id_table_find(&t->seams, key, any_same, NULL) < 0) id_table_put(&t->seams, key, 0);
+}
+
+static bool is_seam(const struct tokenizer *t, utf8proc_int32_t a, utf8proc_int32_t b)
+{
+    return id_table_find(&t->seams, pair_key((uint32_t)a, (uint32_t)b), any_same, NULL) >= 0;
+}
+
+/* Joins the symbols and appends what is left of them. */
+static void symbols_join(struct bpe_word *w, struct token_ids *ids)
+{
+    for (int i = 0; i < w->of.n; i++) candidate_add(w, i);
+    while (w->heap.n) {
+        const struct bpe_candidate c = candidate_take(w);
+        struct bpe_symbol *a = &w->of.v[c.at];
+        if (a->gone || a->id != c.left || a->after < 0 || w->of.v[a->after].id != c.right) continue;
+        struct bpe_symbol *b = &w->of.v[a->after];
+        b->gone = true;
+        a->id = c.id;
+        a->after = b->after;
+        if (a->after >= 0) w->of.v[a->after].before = c.at;
+        candidate_add(w, a->before);
+        candidate_add(w, c.at);
+    }
+    for (int i = 0; i < w->of.n; i++) if (!w->of.v[i].gone) *vec_push(ids) = w->of.v[i].id;
+    w->of.n = 0;
+}
+
+/* A tokenizer without a pre-tokenizer has the whole text as one word. So a word is divided between two characters that
+ * no merge joins: the tokens are the same, and the memory is that of a part. */
 void bpe_word(const struct tokenizer *t, const char *s, size_t n, struct token_ids *ids)
 {
     struct bpe_word w = {.t = t};
     const int64_t whole = t->ignore_merges ? piece_find(t, s, n) : -1;
+    utf8proc_int32_t last = -1;                           /* -1: not known */
     bool unknown = false;
     if (whole >= 0) { *vec_push(ids) = (uint32_t)whole; return; }
     for (size_t i = 0, k; i < n; i += k) {
-        k = char_size(s + i, n - i);
+        const utf8proc_int32_t c = char_next(s + i, n - i, &k);
         const int64_t id = piece_find(t, s + i, k);
+        if (id >= 0 && c >= 0 && last >= 0 && !is_seam(t, last, c)) symbols_join(&w, ids);
         if (id < 0) unknown_add(&w, s + i, k, &unknown);
         else symbol_add(&w, (uint32_t)id), unknown = false;
+        last = id < 0 ? -1 : c;
     }
-    for (int i = 0; i < w.of.n; i++) candidate_add(&w, i);
-    while (w.heap.n) {
-        const struct bpe_candidate c = candidate_take(&w);
-        struct bpe_symbol *a = &w.of.v[c.at];
-        if (a->gone || a->id != c.left || a->after < 0 || w.of.v[a->after].id != c.right) continue;
-        struct bpe_symbol *b = &w.of.v[a->after];
-        b->gone = true;
-        a->id = c.id;
-        a->after = b->after;
-        if (a->after >= 0) w.of.v[a->after].before = c.at;
-        candidate_add(&w, a->before);
-        candidate_add(&w, c.at);
-    }
-    for (int i = 0; i < w.of.n; i++) if (!w.of.v[i].gone) *vec_push(ids) = w.of.v[i].id;
+    symbols_join(&w, ids);
     vec_free(&w.of);
     vec_free(&w.heap);
 }

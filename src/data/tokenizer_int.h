@@ -28,6 +28,7 @@ struct tokenizer {
     bool bytes;                                          /* a token is a byte, and there is nothing else */
     struct text_chars *piece; uint32_t size;                  /* by id; s NULL: none */
     struct id_table by_text, by_pair; struct token_merge *merge;  /* of pieces; of pairs of ids, index: the rank */
+    struct id_table seams;                               /* pairs of characters between which some merge joins */
     struct { struct added_token *v; int n, cap; } added;
     struct token_steps normalizer, pre, decoder; bool decodes;
     bool byte_fallback, ignore_merges, fuse_unk;
@@ -45,6 +46,7 @@ int64_t id_table_find(const struct id_table *t, uint64_t key, bool (*same)(const
 uint64_t pair_key(uint32_t a, uint32_t b);
 const struct token_merge *merge_find(const struct tokenizer *t, uint32_t a, uint32_t b);   /* NULL: none */
 int64_t piece_find(const struct tokenizer *t, const char *s, size_t n);   /* its id; -1 */
+void seam_add(struct tokenizer *t, const char *left, size_t left_n, const char *right, size_t right_n);
 /* Appends the tokens of a word. */
 void bpe_word(const struct tokenizer *t, const char *s, size_t n, struct token_ids *ids);
 #endif

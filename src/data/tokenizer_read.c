@@ -216,6 +216,7 @@ static int merge_read(const struct token_parse *p, const json_t *m, uint32_t ran
     if (left < 0 || right < 0 || both < 0)
         return err_set(p->e, E_DATA, "%s: merge %u has a part that is no token: %.60s", p->file, rank, a.s);
     p->t->merge[rank] = (struct token_merge){rank, (uint32_t)both};
+    if (a.n && b.n) seam_add(p->t, a.s, a.n, b.s, b.n);
     if (!merge_find(t, (uint32_t)left, (uint32_t)right))
         id_table_put(&p->t->by_pair, pair_key((uint32_t)left, (uint32_t)right), rank);
     return 0;
