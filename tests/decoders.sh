@@ -87,6 +87,13 @@ trains text threads -c tokens.conf
 perplexity=$(sed -n 's/.*"perplexity":\([0-9.]*\).*/\1/p' text/metrics.jsonl)
 check "its text is learned: perplexity ${perplexity:-none}, and 256 at the start" \
     awk -v x="${perplexity:-0}" 'BEGIN { exit !(x >= 1 && x < 3) }'
+# 6 (12 d^2 + V d) + 6 T d, and the parameters of GPT-2's form, its head tied
+start=$(grep -o '"parameters":.*"flops_per_token":[0-9]*' text/metrics.jsonl)
+equal "its size" "$start" \
+    '"parameters":21472,"trained_parameters":21472,"context":16,"flops_per_token":125952'
+"$mpstaged" -c tokens.conf --plan >"$aside/out" 2>"$aside/err" || why
+check "the plan names the head's share" grep -qE '^lm_head takes [0-9.]+ % of the time of all kernels, as long as' \
+    "$aside/out"
 trains apart-1 threads -c tokens.conf -o data.documents=apart -o data.end_token=10 --stages 1
 want=$hash
 trains apart-2 threads -c tokens.conf -o data.documents=apart -o data.end_token=10

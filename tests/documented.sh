@@ -73,6 +73,10 @@ data  { source = "text"  train_text = "words.txt"  test_text = "words.txt"  samp
 train { batch_size = 4  steps = 2  evaluate_every = 1 }
 END
 "$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"
+for n in 2 3; do
+    "$mpstaged" --transport local -c words.conf --run-dir more --resume --steps $n -o checkpoint.every_steps=1 \
+        >"$aside/out" 2>&1 || note <"$aside/out"
+done
 echo '{"input_ids": [1, 2]}' >prompts.jsonl
 rows mpstaged <<'END'
 stage-config|0|name = "toy"|$mpstaged --stage-config toy.conf --print-config

@@ -116,69 +116,6 @@ int job_data(struct job *j, struct err *e)
 
 /* ---- numbers of samples in the orders of this run ---------------------------------------------------------------- */
 
-struct feed_order job_order(const struct job *j)
-{
-    const struct conf *c = j->conf;
-    enum last_batch last = c->train.last_batch;
-    bool endless = j->data[DS_TRAIN] && j->data[DS_TRAIN]->endless;
-    return (struct feed_order){.seed = (uint64_t)c->run.seed, .count = j->count[DS_TRAIN], .shuffle = c->data.shuffle,
-                               .end = endless || last == LAST_BATCH_FILL ? FEED_FILL
-                                      : last == LAST_BATCH_DROP          ? FEED_DROP
-                                                                         : FEED_SHORT};
-}
-
-void job_samples_note(const struct job *j, struct text *out)
-{
-    const struct feed_order o = job_order(j);
-    unsigned long long n = o.count, batch = (unsigned long long)j->conf->train.batch_size;
-    if (j->conf->run.evaluate || !n) return;
-    if (n < batch)
-        text_add(out, "note: there are %llu training samples, fewer than train.batch_size = %llu: each batch has all "
-                 "of them\n", n, batch);
-    else if (o.end == FEED_DROP && n % batch)
-        text_add(out, "note: each epoch leaves out %llu of %llu training samples%s (train.last_batch = \"drop\")\n",
-                 n % batch, n, o.shuffle ? "" : ", always the last ones");
-}
-
-double job_flops(const struct job *j)
-{
-    double all = 0;
-    for (int i = 0; i < j->sel->n_groups; i++) {
-        const struct group *k = &j->sel->group[i];
-        double forward = 0;
-        for (int n = 0; n < k->n_nodes; n++) forward += (double)graph_flops(j->graph, k->node[n]);
-        bool weights = k->pgrad_in_b || k->pgrad_in_w;
-        int backward = (k->grad_in ? k->n_param ? 1 : 2 : 0) + weights;   /* both factors of attention are inputs */
-        all += forward * (1 + backward);
-    }
-    return all;
-}
-
-int64_t job_tokens(const struct job *j)
-{
-    const struct graph *g = j->graph;
-    for (int i = 0; i < g->n_inputs; i++)
-        if (graph_input_ignored(g, g->input[i].tensor)) return shape_count(&g->tensor[g->input[i].tensor].shape);
-    return 0;
-}
-
-uint64_t job_steps(const struct job *j)
-{
-    const struct conf *c = j->conf;
-    const struct feed_order o = job_order(j);
-    if (c->run.evaluate) return 0;
-    if (c->train.steps > 0) return (uint64_t)c->train.steps;
-    return feed_batches(&o, (int)c->train.batch_size, (uint64_t)c->train.epochs);
-}
-
-uint64_t job_epochs(const struct job *j, uint64_t steps)
-{
-    const struct feed_order o = job_order(j);
-    uint64_t n = o.count, batch = (uint64_t)j->conf->train.batch_size, of_one = feed_batches(&o, (int)batch, 1);
-    if (!n || !steps) return 0;
-    return o.end == FEED_FILL ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
-}
-
 /* Steps may reach the end of an epoch earlier than their number suggests. Roll-backs skip batches, and a run that is
  * forced to resume may have had larger batches before. */
 static bool jumps(const struct conf *c)

@@ -102,6 +102,8 @@ void job_samples_note(const struct job *j, struct text *out);
 double job_flops(const struct job *j);
 /* Tokens of a sample: labels of a loss that counts them; 0 for another loss. */
 int64_t job_tokens(const struct job *j);
+double job_token_flops(const struct job *j);               /* job_flops for each token; -1: it has none */
+int64_t job_parameters(const struct job *j, bool trained); /* elements of weights; trained: without frozen ones */
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* epochs of which this many steps see samples */
 void job_free(struct job *j);

@@ -35,7 +35,8 @@ int decoder_read(const char *path, int64_t points, struct decoder *d, struct err
 int decoder_ends(const char *path, int64_t **id, int *n, struct err *e);
 /* The object of FOLDER/config.json or a file, which the caller frees (jansson); NULL: e, as decoder_read. */
 struct json_t *decoder_object(const char *path, struct err *e);
-/* The decoder that the configuration names. 66, 78. */
+bool decoder_is(const struct conf *c);                   /* does the configuration name a decoder? */
+/* The decoder that it names. 66, 78. */
 int decoder_of(const struct conf *c, struct decoder *d, struct err *e);
 /* Its config.json, with weights of this type in transformers' spelling: config.json of model.folder or model.config
  * with changed keys, or a new one. 66, 78. */

@@ -250,6 +250,11 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     return g;
 }
 
+bool decoder_is(const struct conf *c)
+{
+    return c->model.folder || c->model.config || (c->model.network && decoder_family_find(c->model.network));
+}
+
 /* Where a decoder comes from: a family by name, or a file of Hugging Face. */
 int decoder_of(const struct conf *c, struct decoder *d, struct err *e)
 {
@@ -306,8 +311,7 @@ static int network_unknown(const struct conf *c, struct err *e)
 struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (scores_known(c, e)) return NULL;
-    const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
-    if (f || c->model.folder || c->model.config) return decoder_graph(c, e);
+    if (decoder_is(c)) return decoder_graph(c, e);
     if (c->run.generate) {
         conf_error(c, "run.generate", e, "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
         return NULL;

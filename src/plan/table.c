@@ -239,6 +239,35 @@ static void memory_table(const struct plan *p, struct text *out)
     text_add(out, "\n");
 }
 
+/* Share of the head of a language model in the time of all kernels, and how many of its layers take as long; false: it
+ * is none. */
+static bool head_share(const struct plan *p, const struct cost *k, const char **name, double *share, double *layers)
+{
+    double head = 0, all = 0;
+    int attentions = 0;
+    for (int i = 0; i < p->sel->n_groups; i++) {
+        const struct node *n = node_of(p->sel, i);
+        double ns = 0;
+        for (int ph = PH_FWD; ph < PH_COUNT; ph++)
+            if (group_has_phase(&p->sel->group[i], (enum phase)ph)) ns += cost_ns(k, (enum phase)ph, i, p->req.split);
+        all += ns;
+        attentions += !strcmp(n->op->name, "attention");
+        if (n->op->ignored) head = ns, *name = n->name;
+    }
+    *share = all > 0 ? head / all : 0;
+    *layers = attentions && all > head ? head / (all - head) * attentions : 0;
+    return *share > 0 && *layers > 0;
+}
+
+static void head_text(const struct plan *p, const struct cost *k, struct text *out)
+{
+    const char *name = "";
+    double share, layers;
+    if (head_share(p, k, &name, &share, &layers))
+        text_add(out, "%s takes %.1f %% of the time of all kernels, as long as %.1f of the other layers\n", name,
+                 100 * share, layers);
+}
+
 void plan_table(const struct plan *p, const struct cost *k, int columns, struct text *out)
 {
     enum { INDENT = 4 };
@@ -254,6 +283,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
     if (s) step_text(p, k, s, &t);
+    head_text(p, k, &t);
     text_fold(t.s, columns, INDENT, out);
     text_free(&t);
     sim_free(s);
@@ -317,6 +347,9 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_object_set_new(all, "replicas", json_integer(p->pl->mesh.size[AXIS_DP]));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
+    const char *name;
+    double share, layers;
+    if (head_share(p, k, &name, &share, &layers)) json_object_set_new(all, "head_share", json_real(share));
     if (k->spread > 0) json_object_set_new(all, "profile_spread", json_real(k->spread));
     json_object_set_new(all, "bound_seconds", json_real(plan_bound(p, k) * 1e-9));
     char *text = json_dumps(all, JSON_INDENT(2));

@@ -16,6 +16,12 @@
     OF(pid, WHOLE, "", "of rank 0")
 #define BEGAN_MORE \
     AS("libraries", JSON, json, "", "backend and its library"), \
+    OF(parameters, WHOLE, "", "weights of the network, tied ones once"), \
+    OF(trained_parameters, WHOLE, "", "those that are not frozen"), \
+    OF(context, WHOLE, "", "of a decoder: the longest sequence that its configuration permits"), \
+    OF(flops_per_token, REAL, "", "of a decoder, in training: 2 for each weight of a product in the forward pass, in " \
+       "the gradient of inputs and in that of weights, and 2 T d for each of them and each causal attention of d " \
+       "channels; without frozen layers 6 N + 6 L T d"), \
     OF(planned_steps, WHOLE, "", "number of the step that ends the run"), \
     AS("config", JSON, json, "", "the whole configuration"), {0}
 #define NONFINITE \

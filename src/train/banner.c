@@ -24,6 +24,16 @@ static void idle_report(const struct job *j)
                  idle, j->mesh.size[AXIS_DP], axis_word[AXIS_DP]);
 }
 
+static void decoder_report(const struct job *j)
+{
+    char all[32], trained[32], flops[32];
+    if (!job_tokens(j) || j->conf->run.evaluate) return;
+    log_line("%s parameters, %s trained; training on a token takes %sFLOP: 6 N + 6 L T d without frozen layers, with N "
+             "weights of products and L causal attentions of d channels over T positions",
+             text_count((double)job_parameters(j, false), all), text_count((double)job_parameters(j, true), trained),
+             text_count(job_token_flops(j), flops));
+}
+
 void setup_hello(struct setup *b)
 {
     const struct job *j = &b->job;
@@ -46,6 +56,7 @@ void setup_hello(struct setup *b)
     if (b->dir.adds)
         log_line("note: %s has metrics of an earlier run, which left neither checkpoints nor weights: this one adds to "
                  "them", b->dir.path);
+    decoder_report(j);
     data_report_hello(j);
     if (j->no_gpu.code) log_line("note: computing on the CPU: %s", j->no_gpu.text);
     ineffective_options_report(j, b->nccl, &b->notes);

@@ -18,6 +18,7 @@
 #include "train/ckpt_writer.h"
 #include "cluster/heartbeat.h"
 #include "cluster/sd_notify.h"
+#include "model/decoder.h"
 #include "plan/cost.h"
 
 /* ---- phases, in order -------------------------------------------------------------------------------------------- */
@@ -217,6 +218,14 @@ static int phase_peak(struct setup *b, struct err *e)
     return 0;
 }
 
+/* -1: the network is none that has a context. */
+static int64_t context_of(const struct conf *c)
+{
+    struct decoder d;
+    struct err e = {0};
+    return !decoder_is(c) || decoder_of(c, &d, &e) ? -1 : d.context;
+}
+
 /* Tells how the run begins, and which weights an evaluation uses. */
 static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 {
@@ -228,7 +237,10 @@ static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
     struct event start = {.kind = EVENT_START, .version = PACKAGE_VERSION, .time = clock_rfc3339(when),
                           .ranks = job_world(j), .stage_count = j->n_stages, .numerics = b->numerics.s, .plan = b->plan,
                           .pid = getpid(), .step = from ? (int64_t)from->step : -1, .json = o,
-                          .planned_steps = (int64_t)job_steps(j)};
+                          .planned_steps = (int64_t)job_steps(j), .parameters = job_parameters(j, false),
+                          .trained_parameters = job_parameters(j, true),
+                          .context = context_of(j->conf),
+                          .flops_per_token = job_token_flops(j)};
     struct event used = {.kind = EVENT_WEIGHTS, .file = b->used.path.s,
                          .which = b->used.which.n ? b->used.which.s : ""};
     int bad = reporters_tell(b->reporters, &start, e);
