@@ -84,7 +84,7 @@ static void option_case(struct text *out, const struct opts_row *o)
         text_add(out, "if [[ ${COMP_WORDS[COMP_CWORD]} == = || ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then\n        ");
     if (o->key) value_offer(out, o->key);
     else if (!strcmp(o->arg, "[=search]")) offer(out, NULL, "W", "search");
-    else if (!strcmp(o->arg, "FILE")) offer(out, "filenames", "f", NULL);
+    else if (!strcmp(o->arg, "FILE") || !strcmp(o->arg, "PATH")) offer(out, "filenames", "f", NULL);
     else if (!strcmp(o->arg, "DIR")) offer(out, "filenames", "d", NULL);
     else if (strstr(o->arg, "KEY=")) keys_offer(out);
     else if (strchr(o->arg, '|')) words_offer(out, o->arg);

@@ -114,6 +114,7 @@ summary|0|^net1 +Linear-1 |$m --summary
 print-graph|0|= linear\(|$m --print-graph
 plan|0|mult-adds|$m --plan
 init|65|^mpstaged: dumped: has no folders, which are the classes|$mpstaged --init dumped
+init-lm|0|^words.conf.made: 1 text,|$mpstaged --init-lm words.txt --write-config words.conf.made
 write-config|0|^# Found by |$m --plan=search --write-config found.conf >found && cat found.conf
 print-schedule|0|^rank 1 |$m --print-schedule
 draw-schedule|0|</svg>|$m --draw-schedule s.svg && cat s.svg

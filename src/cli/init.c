@@ -135,10 +135,12 @@ static int folders_find(const char *dir, struct found_folders *f, struct err *e)
 }
 
 /* The folder's name, with other characters than a run and a file may have replaced. */
-static char *name_of(const char *dir)
+char *init_name(const char *path, const char *end, const char *otherwise)
 {
-    char *real = realpath(dir, NULL), *slash = real ? strrchr(real, '/') : NULL;
-    char *name = mem_strdup(slash && slash[1] ? slash + 1 : "images");
+    char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    char *name = mem_strdup(slash && slash[1] ? slash + 1 : otherwise);
+    const size_t n = strlen(name), k = strlen(end);
+    if (k && n > k && !strcmp(name + n - k, end)) name[n - k] = '\0';
     for (char *c = name; *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", *c)) *c = '_';
     free(real);
@@ -191,7 +193,7 @@ static int pictures_check(struct found_folders *f, struct err *e)
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Adds a file name in the syntax of a configuration: relative names stay relative, special characters are escaped. */
-static void path_add(struct text *t, const char *s)
+void init_path_add(struct text *t, const char *s)
 {
     text_add(t, "\"%s", *s == '~' ? "./" : "");
     for (; *s; s++) text_add(t, *s == '"' || *s == '\\' ? "\\%c" : *s == '$' ? "$%c" : "%c", *s);
@@ -283,8 +285,8 @@ static void conf_add(const struct found_folders *f, struct text *t)
              input, input, input > 32 ? "" : "    # for small pictures: the first layers keep the size\n"
                                              "    small_stem = yes\n");
     text_add(t, "data {\n    source = \"images\"\n    train = ");
-    path_add(t, f->train);
-    if (f->test) text_add(t, "\n    test = "), path_add(t, f->test);
+    init_path_add(t, f->train);
+    if (f->test) text_add(t, "\n    test = "), init_path_add(t, f->test);
     else text_add(t, "\n"
                      "    # test = FOLDER: test pictures of the same classes; without them\n"
                      "    # this share of train is held out for tests\n"
@@ -352,7 +354,7 @@ static int found_check(const char *dir, struct found_folders *f, struct err *e)
     if (stat(dir, &st)) return file_missing(dir, e);
     if (!S_ISDIR(st.st_mode)) return err_set(e, E_DATA, "%s: is not a folder", dir);
     if (folders_find(dir, f, e)) return -1;
-    f->name = name_of(dir);
+    f->name = init_name(dir, "", "images");
     if (list_find(dir, f, e)) return -1;
     if (f->list.n_classes < 2)
         return err_set(e, E_DATA, "%s: has one class; expected a folder for each class", f->train);
@@ -385,6 +387,12 @@ static void found_say(const struct found_folders *f, const char *dir, struct tex
     text_free(&t);
 }
 
+int init_file(const char *file, const struct text *conf, struct err *e)
+{
+    if (access(file, F_OK)) return out_file_named(file, conf, true, e);
+    return err_set(e, E_CANTCREAT, "%s: File exists; --write-config FILE takes another name", file);
+}
+
 int init_write(const char *dir, const char *file, struct text *out, struct err *e)
 {
     struct found_folders f = {0};
@@ -394,8 +402,7 @@ int init_write(const char *dir, const char *file, struct text *out, struct err *
         text_add(&own, "%s.conf", f.name);
         if (!file) file = own.s;
         conf_add(&f, &conf);
-        bad = access(file, F_OK) ? out_file_named(file, &conf, true, e)
-            : err_set(e, E_CANTCREAT, "%s: File exists; --write-config FILE takes another name", file);
+        bad = init_file(file, &conf, e);
     }
     if (!bad) {
         found_say(&f, dir, out);

@@ -392,6 +392,7 @@ int mode_run(const struct opts *o, int n_ranks, struct err *e)
     switch (o->mode) {
     case MODE_HELP: opts_help(text_output_columns(), &out); break;
     case MODE_VERSION: version_text(&out); break;
+    case MODE_INIT_LM: bad = init_lm_write(o->folder, o->write_config, &out, e); break;
     case MODE_INIT: bad = init_write(o->folder, o->write_config, &out, e); break;
     default: bad = conf_text(o, n_ranks, &out, e);
     }

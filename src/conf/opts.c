@@ -55,8 +55,11 @@ static const struct long_option options[] = {
      "and split sizes"},
     {"init", "DIR", 0, NULL, MODE_INIT,
      "write a commented configuration for a folder of pictures, with a subfolder per class, to NAME.conf"},
+    {"init-lm", "PATH", 0, NULL, MODE_INIT_LM,
+     "write a commented configuration that trains a language model on a text or a folder of texts, or fine-tunes a "
+     "folder of Hugging Face"},
     {"write-config", "FILE", 0, NULL, -1,
-     "configuration file to write: the best plan of --plan=search, or that of --init"},
+     "configuration file to write: the best plan of --plan=search, or that of --init and --init-lm"},
     {"print-schedule", NULL, 0, NULL, MODE_PRINT_SCHEDULE, "print the schedule on a time axis"},
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
      "draw the schedule to FILE.svg, write its actions with their times to FILE.json, or with - draw on the terminal"},
@@ -93,7 +96,7 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
             return err_set(e, E_USAGE, "--plan=%s: expected --plan or --plan=search", arg);
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
         if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
-        if (p->mode == MODE_INIT) o->folder = arg;
+        if (p->mode == MODE_INIT || p->mode == MODE_INIT_LM) o->folder = arg;
         return 0;
     }
     if (p->key && !strcmp(p->name, "prompt")) {
@@ -186,12 +189,15 @@ static int opts_check(const struct opts *o, struct err *e)
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
         o->mode != MODE_SEARCH)
         return err_set(e, E_USAGE, "--json needs --print-config, --summary or --plan");
-    if (o->write_config && o->mode != MODE_SEARCH && o->mode != MODE_INIT)
-        return err_set(e, E_USAGE, "--write-config needs --plan=search or --init");
-    if (o->config && o->mode == MODE_INIT) return err_set(e, E_USAGE, "--init writes a configuration and reads none");
-    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION && o->mode != MODE_INIT)
+    const bool makes = o->mode == MODE_INIT || o->mode == MODE_INIT_LM;
+    if (o->write_config && o->mode != MODE_SEARCH && !makes)
+        return err_set(e, E_USAGE, "--write-config needs --plan=search, --init or --init-lm");
+    if (o->config && makes)
+        return err_set(e, E_USAGE, "%s writes a configuration and reads none",
+                       o->mode == MODE_INIT ? "--init" : "--init-lm");
+    if (!o->config && o->mode != MODE_HELP && o->mode != MODE_VERSION && !makes)
         return err_set(e, E_USAGE, "no configuration: use --stage-config FILE; --init DIR makes one for a folder of "
-                       "pictures (see mpstaged --help)");
+                       "pictures, --init-lm FILE for a text (see mpstaged --help)");
     return 0;
 }
 

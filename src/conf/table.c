@@ -187,10 +187,10 @@ const struct opt opt_table[] = {
      .text = "test samples, in the form of data.train, which numbers the classes of images"},
     {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of test targets"},
-    {"data.validation", OPT_REAL, AT(data.validation), "0", 0, 0.9, .of = "data.source idx npy images cifar",
-     .bits = true,
-     .text = "without data.test: share of each class of the training samples, such as 0.1, held out for "
-             "tests; drawn by run.seed; 0: none"},
+    {"data.validation", OPT_REAL, AT(data.validation), "0", 0, 0.9, .bits = true,
+     .of = "data.source idx npy images cifar tokens text",
+     .text = "without test data: share of the training samples, such as 0.1, held out for tests, the same of each "
+             "class; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
      .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti and tokens, "

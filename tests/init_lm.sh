@@ -1,0 +1,56 @@
+#!/bin/sh
+# init_lm.sh: --init-lm writes a configuration for a text, a folder of texts, and a folder of each family of decoders:
+# each trains as it is, with a text named in those of the folders. What is wrong is said in a line.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/decoder_tool models=$here/lm/models
+
+# trained TEXT CONF OPTIONS...: two steps, with an evaluation of what is held out
+trained() {
+    text=$1 conf=$2; shift 2
+    rm -rf run
+    job threads -c "$conf" --steps 2 -o train.evaluate_every=2 -o train.warmup_steps=1 --run-dir run "$@"
+    if [ "$code" -eq 0 ] && grep -q '"event":"evaluation"' run/metrics.jsonl; then ok "$text"
+    else why; not_ok "$text: $code"; fi
+}
+mkdir texts
+yes "It was the best of times, it was the worst of times." | head -n 400 >"texts/a tale.txt"
+yes "Call me Ishmael. Some years ago" | head -n 400 >texts/whale.txt
+: >texts/notes.md
+code=0; "$mpstaged" --init-lm "texts/a tale.txt" >"$aside/out" 2>&1 || code=$?
+check "a text: $(cat "$aside/out")" [ "$code" -eq 0 -a -e a_tale.conf ]
+"$mpstaged" -c a_tale.conf --check-config >"$aside/out" 2>&1
+check "which is right as it is" grep -q '^configuration OK$' "$aside/out"
+trained "and trains" a_tale.conf
+"$mpstaged" -c a_tale.conf --run-dir run --generate - --prompt It -o generate.max_tokens=4 >"$aside/out" \
+    2>"$aside/err" || why
+check "and continues a prompt" grep -q '"ids":\[' "$aside/out"
+"$mpstaged" --init-lm texts >"$aside/out" 2>&1
+check "a folder of texts" grep -q '^texts.conf: 2 texts, ' "$aside/out"
+check "and no other files" [ "$(grep -c '\.txt"' texts.conf)" -eq 2 ]
+trained "which train" texts.conf
+for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
+    "$tool" folder "$models" "$m" "$m"
+    rm -f "$m.conf"
+    "$mpstaged" --init-lm "$m" >"$aside/out" 2>&1 || note <"$aside/out"
+    sed 's/"tokenizer.json"/"bytes"/; s/train.txt/texts\/whale.txt/' "$m.conf" >one.conf
+    trained "$m is fine-tuned" one.conf
+done
+
+# wrong TEXT STATUS PATTERN OPTIONS...: one line with that pattern
+wrong() {
+    text=$1 want=$2 pattern=$3 code=0; shift 3
+    "$mpstaged" "$@" >"$aside/out" 2>"$aside/err" || code=$?
+    if [ "$code" -eq "$want" ] && [ "$(wc -l <"$aside/err")" -eq 1 ] && grep -qE -- "$pattern" "$aside/err"; then
+        ok "$text"
+    else why; not_ok "$text: $code"; fi
+}
+wrong "an existing file" 73 'texts.conf: File exists; --write-config' --init-lm texts
+wrong "nothing there" 66 '^mpstaged: none' --init-lm none
+mkdir empty
+wrong "a folder without either" 65 'neither a config.json nor' --init-lm empty
+mkdir strange
+echo '{"model_type": "mamba"}' >strange/config.json
+wrong "a family that is not built" 78 'config.json: model_type' --init-lm strange
+wrong "with a configuration" 64 '--init-lm writes a configuration' -c texts.conf --init-lm texts
+tap_done
