@@ -205,6 +205,26 @@ static int logits_check(const char *file, const double want[3])
     return bad;
 }
 
+/* The logarithms of the probabilities of tokens at consecutive positions, from logits [1][V][T]. */
+static void logprobs(const char *file, int first, int n, char **id)
+{
+    struct npy f;
+    struct err e = {0};
+    must(!npy_open(file, &f, &e), e.text, file);
+    const int64_t v = f.shape.d[1], t = f.shape.d[2];
+    float *x = malloc((size_t)(v * t) * sizeof *x);
+    must(f.shape.n == 3 && first + n <= t, "not [1][V][T] with these positions", file);
+    must(!npy_read_float(&f, 0, (uint64_t)(v * t), x, &e), e.text, file);
+    for (int i = 0; i < n; i++) {
+        const float *at = x + first + i;
+        double all = 0;
+        for (int64_t k = 0; k < v; k++) all += exp((double)at[k * t]);
+        printf("%.9f\n", at[atoi(id[i]) * t] - log(all));
+    }
+    free(x);
+    npy_close(&f);
+}
+
 static int check(const char *expected, const char *model, const char *what, const char *file)
 {
     char line[LINE], of[100], kind[100], name[300];
@@ -235,6 +255,7 @@ int main(int argc, char **argv)
     else if (argc == 3 && !strcmp(argv[1], "data")) data(argv[2]);
     else if (argc == 4 && !strcmp(argv[1], "prompt"))
         for (int i = 0; i < atoi(argv[3]); i++) printf("%s%lld", i ? ", " : "", (long long)token(atoi(argv[2]), i));
+    else if (argc > 4 && !strcmp(argv[1], "logprobs")) logprobs(argv[2], atoi(argv[3]), argc - 4, argv + 4);
     else if (argc == 6 && !strcmp(argv[1], "check")) return check(argv[2], argv[3], argv[4], argv[5]);
     else return fprintf(stderr, "usage: decoder_tool folder | data | prompt | check ...\n"), 64;
     return 0;

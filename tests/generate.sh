@@ -27,6 +27,31 @@ for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
     equal "$m: the tokens of transformers" "$(ids)" "$(sed -n "s/^$m greedy //p" "$expected")"
 done
 
+# ---- the same logits without a cache ---------------------------------------------------------------------------------
+# far: the largest difference of generate.logprobs to those of the whole sequence at once, as a prediction
+far() {
+    all="$prompt, $(ids | tr ' ' ',')"
+    # shellcheck disable=SC2059
+    printf "$(echo "$all" | tr ',' '\n' | awk '{ printf "\\%03o\\%03o", $1 % 256, int($1 / 256) }')" >"$aside/sequence"
+    sed -n 's/.*"logprobs":\[\([^]]*\)\].*/\1/p' "$aside/out" | tr ',' '\n' >"$aside/cached"
+    new=$(ids) entered=$(echo "$prompt" | wc -w)
+    rm -rf p.npy
+    job threads -c lm.conf --predict p.npy --predict-tensor lm_head -o data.source=tokens \
+        -o model.input=$((entered + 11)) -o data.test_tokens="$aside/sequence" --init-from "$aside/$1/model.safetensors"
+    # shellcheck disable=SC2086
+    "$tool" logprobs p.npy $((entered - 1)) $new | paste - "$aside/cached" |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
+            END { print NR == 12 ? worst + 0 : "missing" }'
+}
+for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
+    config "$m"
+    echo "{\"input_ids\": [$prompt]}" >"$aside/prompts.jsonl"
+    job threads -c lm.conf --generate - -o generate.logprobs=yes
+    apart=$(far "$m")
+    check "$m: logits with a cache are those without: $apart" \
+        awk -v x="$apart" 'BEGIN { exit !(x != "missing" && x < 1e-5) }'
+done
+
 # ---- the same tokens -------------------------------------------------------------------------------------------------
 config llama
 for i in 1 2 3 4 5 0; do

@@ -159,9 +159,12 @@ equal "from scratch: a run from RUN/model continues a prompt alike" \
 cat >"$aside/load.py" <<'END'
 import json, sys, warnings
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 prompts, pairs = sys.argv[1], sys.argv[2:]
 for folder, texts in zip(pairs[::2], pairs[1::2]):
+    if json.load(open(folder + "/config.json"))["model_type"] not in CONFIG_MAPPING:
+        print(folder, "unknown")
+        continue
     model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
     ids = torch.tensor([json.loads(open(prompts).readline())["input_ids"]])
     n = ids.shape[1]
@@ -175,7 +178,9 @@ if "$python" -c 'import torch, transformers' 2>/dev/null; then
     for m in $all scratch; do echo "$m/model" "$aside/$m.texts"; done >"$aside/pairs"
     xargs "$python" "$aside/load.py" "$aside/prompts.jsonl" <"$aside/pairs" >"$aside/loaded" 2>"$aside/err" || why
     for m in $all scratch; do
-        equal "$m: transformers load it and continue alike" "$(sed -n "s#^$m/model ##p" "$aside/loaded")" "[] True"
+        said=$(sed -n "s#^$m/model ##p" "$aside/loaded")
+        if [ "$said" = unknown ]; then ok "$m # SKIP this version of transformers does not know its family"
+        else equal "$m: transformers load it and continue alike" "$said" "[] True"; fi
     done
 else ok "transformers load it # SKIP no transformers: pip install torch transformers"
 fi

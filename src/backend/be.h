@@ -42,7 +42,8 @@ struct be_key { int group; enum phase phase; int samples; bool train; };
  *   block     one struct be_block                        all phases
  *   sample    n int64: ids of the samples                all phases
  *   in[i]     n samples of tensor k->in[i]               forward; backward data those in need_b, weights in need_w
- *   outs[i]   n samples of tensor k->outs[i]             forward writes it; backward reads it if NEED_OUT
+ *   outs[i]   n samples of tensor k->outs[i]             forward writes it; backward reads it if NEED_OUT, and writes
+ *                                                        it with op_kind.outs_in_b
  *   saved     group_saved(k, n) bytes, the backend's     forward writes it; backward reads it if NEED_SAVED
  *   gouts[i]  gradient of outs[i], in its layout         both backwards; NULL of a loss (block->inv_weight), or of an
  *                                                        output that the loss does not depend on

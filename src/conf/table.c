@@ -522,6 +522,8 @@ const struct opt opt_table[] = {
     {"generate.top_p", OPT_REAL, AT(generate.top_p), "1", 0, 1,
      .text = "draw among the most likely tokens whose probabilities add up to this"},
     {"generate.seed", OPT_INT, AT(generate.seed), "1", 0, BIG, .text = "seed of the drawing"},
+    {"generate.logprobs", OPT_BOOL, AT(generate.logprobs), "no",
+     .text = "also write the logarithm of each token's probability, before temperature, top_k and top_p"},
     {"generate.stop", OPT_TEXTS, AT(generate.stop), NULL,
      .text = "texts that end a continuation, which contains them"},
     {NULL},

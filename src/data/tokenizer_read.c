@@ -280,7 +280,8 @@ static int first_read(const struct token_parse *p, const json_t *o)
     const json_t *ids = json_object_get(json_object_get(json_object_get(o, "special_tokens"), name), "ids");
     if (json_array_size(ids) != 1) return parse_fail(p, "a special token of", name);
     p->t->first = json_integer_value(json_array_get(ids, 0));
-    return p->t->first >= 0 && p->t->first < p->t->size ? 0 : parse_fail(p, "the id of", name);
+    const bool known = p->t->first >= 0 && p->t->first < p->t->size && p->t->piece[p->t->first].s;
+    return known ? 0 : parse_fail(p, "the id of", name);
 }
 
 int tokenizer_parse(struct tokenizer *t, const char *file, const char *s, size_t n, struct err *e)

@@ -136,6 +136,9 @@ struct op_kind {
     /* what backward-data / backward-weights read besides gout and parameters */
     uint32_t need_b, need_w;
     uint32_t pgrad_in_b;                                /* slots of weights whose gradient is computed in B, not in W */
+    /* In training, backward data writes the outputs, and forward may leave them: only scores are made of them, after
+     * the step. */
+    bool outs_in_b;
     bool is_loss;                                       /* needs no gout: block->inv_weight seeds the backward pass */
     /* For a loss that takes the output as classes: their probabilities; NULL: the output is the result itself. */
     void (*probabilities)(const float *output, int64_t n, double *p);

@@ -16,6 +16,7 @@ struct sequence {
     const struct prompt *prompt;
     int64_t index, entered;
     VEC(int64_t) id;
+    VEC(double) logprob;                                  /* of each new token, with generate.logprobs */
 };
 struct ranked { float x; int64_t id; };
 /* waits: its last batch has not come back */
@@ -92,7 +93,7 @@ static void slots_fill(struct generation *g, const struct slot_group *k)
         if (!g->of[i].prompt) {
             g->of[i].prompt = &g->prompts->of.v[g->next];
             g->of[i].index = g->next++;
-            g->of[i].entered = g->of[i].id.n = 0;
+            g->of[i].entered = g->of[i].id.n = g->of[i].logprob.n = 0;
         }
 }
 
@@ -165,6 +166,14 @@ static int64_t draw(const struct generation *g, const float *x, int64_t most, do
     return g->rank[kept - 1].id;
 }
 
+/* The logarithm of softmax(x)[id], whatever temperature the token was drawn with. */
+static double logprob_of(const float *x, int64_t n, int64_t most, int64_t id)
+{
+    double all = 0;
+    for (int64_t i = 0; i < n; i++) all += exp((double)x[i] - x[most]);
+    return (double)x[id] - x[most] - log(all);
+}
+
 /* -1: the logits have no largest number. */
 static int64_t most_likely(const float *x, int64_t n)
 {
@@ -219,6 +228,9 @@ static int line_make(struct generation *g, const struct sequence *s, const char 
     int bad = g->tokenizer ? text_of(g, s, &t, e) : 0;
     if (g->tokenizer && !bad) json_object_set_new(o, "text", json_stringn(t.n ? t.s : "", t.n));
     json_object_set_new(o, "reason", json_string(reason));
+    json_t *logprobs = g->conf->generate.logprobs ? json_array() : NULL;
+    for (int i = 0; i < s->logprob.n; i++) json_array_append_new(logprobs, json_real(s->logprob.v[i]));
+    if (logprobs) json_object_set_new(o, "logprobs", logprobs);
     g->line[s->index] = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     text_free(&t);
@@ -246,6 +258,8 @@ static int row_take(struct generation *g, struct sequence *s, const float *x, st
                        (long long)s->index, (long long)position);
     const bool greedy = g->conf->generate.temperature <= 0;
     *vec_push(&s->id) = greedy ? most : draw(g, x, most, uniform(g, s->index, position));
+    if (g->conf->generate.logprobs)
+        *vec_push(&s->logprob) = logprob_of(x, g->vocabulary, most, s->id.v[s->id.n - 1]);
     g->sums.tokens++;
     const char *reason = reason_of(g, s);
     if (!reason) return 0;
@@ -352,7 +366,7 @@ void generation_free(struct generation *g)
     if (!g) return;
     if (g->open) out_drop(&g->out);
     tokenizer_close(g->tokenizer);
-    for (int i = 0; i < g->n_slots; i++) vec_free(&g->of[i].id);
+    for (int i = 0; i < g->n_slots; i++) vec_free(&g->of[i].id), vec_free(&g->of[i].logprob);
     for (int i = 0; i < g->prompts->of.n; i++) free(g->line[i]);
     pthread_mutex_destroy(&g->lock);
     free(g->end);

@@ -1,5 +1,6 @@
 /* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product by oneDNN's sgemm, in the
- * workspace. Backward makes them again, and the gradients of input, weight and bias in one pass over them. */
+ * workspace. In training the backward pass makes them, the loss, and the gradients of input, weight and bias: the
+ * forward pass leaves all to it, so that the logits are made once (op_kind.outs_in_b). */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -7,7 +8,8 @@
 #include "model/ops/token_loss.h"
 
 enum { BLOCK = 256 };
-struct loss_kernel { struct be_kernel base; struct token_loss t; };
+/* late: the backward pass makes the loss. */
+struct loss_kernel { struct be_kernel base; struct token_loss t; bool late; };
 
 static int64_t block_of(const struct token_loss *t, int64_t from)
 {
@@ -48,31 +50,36 @@ static void row_score(const struct be *b, const struct loss_kernel *k, float *z,
     columns[TOKEN_VALID]++;
 }
 
-static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+/* Logits of a block from row `from` on, which become e^(logit - most); adds to the columns. */
+static int block_score(struct be *b, const struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
+                       struct err *e)
 {
-    const struct loss_kernel *k = (const struct loss_kernel *)base;
     const struct labels y = labels_of(b, k, c);
-    float *z = c->work;
-    memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
-    for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
-        const int64_t rows = block_of(&k->t, from);
-        if (logits(k, c, from, rows, e)) return -1;
-        for (int64_t r = 0; r < rows; r++) {
-            const int64_t at = from + r;
-            row_score(b, k, z + r * k->t.classes, label_at(y, at),
-                      (double *)c->out + at / k->t.points * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
-        }
-    }
+    if (logits(k, c, from, rows, e)) return -1;
+    for (int64_t at = from; at < from + rows; at++)
+        row_score(b, k, (float *)c->work + (at - from) * k->t.classes, label_at(y, at),
+                  (double *)c->out + at / k->t.points * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
     return 0;
 }
 
-/* The logits of a row become their gradients. */
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct loss_kernel *k = (const struct loss_kernel *)base;
+    int bad = 0;
+    if (k->late) return 0;
+    memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
+    for (int64_t from = 0; from < k->t.n * k->t.points && !bad; from += BLOCK)
+        bad = block_score(b, k, c, from, block_of(&k->t, from), e);
+    return bad;
+}
+
+/* The exponentials of a row become the gradients of its logits. */
 static void row_gradient(const struct be *b, const struct loss_kernel *k, const struct be_call *c, float *z,
                          int64_t label, int64_t at)
 {
-    const float seed = (float)c->block->inv_weight;
+    const float seed = (float)c->block->inv_weight, times = ((const float *)c->saved)[2 * at + 1] * seed;
     if (label == k->t.ignore) { memset(z, 0, (size_t)k->t.classes * sizeof *z); return; }
-    b->vec->row_softmax(z, k->t.classes, (const float *)c->saved + 2 * at, seed);
+    b->vec->row_times(z, k->t.classes, times);
     if (label >= 0 && label < k->t.classes) z[label] -= seed;
 }
 
@@ -82,11 +89,12 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
     const int64_t classes = k->t.classes, width = k->t.width;
     const struct labels y = labels_of(b, k, c);
     float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
+    memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
     if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)classes * sizeof *bias);
     for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
         const int64_t rows = block_of(&k->t, from);
         const float *x = (const float *)c->in[0] + from * width;
-        if (logits(k, c, from, rows, e)) return -1;
+        if (block_score(b, k, c, from, rows, e)) return -1;
         for (int64_t r = 0; r < rows; r++)
             row_gradient(b, k, c, z + r * classes, label_at(y, from + r), from + r);
         for (int64_t r = 0; bias && r < rows; r++) b->vec->add(bias, z + r * classes, (size_t)classes);
@@ -103,6 +111,7 @@ static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, s
 {
     struct loss_kernel *k = kernel_new(like, sizeof *k);
     k->t = token_loss_of(b->g, like->node, like->key.samples);
+    k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
     k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
     const size_t bytes = (size_t)block_of(&k->t, 0) * (size_t)k->t.classes * sizeof(float);
     if (!kernel_workspace(b, like, bytes, e)) return &k->base;

@@ -119,8 +119,7 @@ struct vec_ops {
                      bool acc);
     /* x becomes e^(x - kept[0]), kept[0] its largest; kept[1] = 1 / their sum. Returns the logarithm of the sum. */
     double (*row_exp)(float *x, int64_t n, float kept[2]);
-    /* x becomes e^(x - kept[0]) kept[1] by */
-    void (*row_softmax)(float *x, int64_t n, const float kept[2], float by);
+    void (*row_times)(float *x, int64_t n, float by);    /* x = x by */
     /* y[row][out] = x[row][in] w[out][in]^T + bias (NULL: none). A row's bits do not depend on the other rows. */
     void (*few_rows)(const struct vec_few *m, const float *x, const float *w, const float *bias, float *y);
     void (*row_scores)(const struct vec_entries *m, const float *q, float by, float *y);   /* y[n] = by x q */
@@ -144,7 +143,7 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
     .softmax = softmax, .softmax_again = softmax_again, .softmax_backward = softmax_backward, .row_norm = row_norm, \
     .row_norm_backward = row_norm_backward, .row_norm_weights = row_norm_weights, .row_turn = row_turn, \
-    .row_exp = row_exp_sum, .row_softmax = row_softmax, .few_rows = few_rows, .row_scores = row_scores, \
+    .row_exp = row_exp_sum, .row_times = row_times, .few_rows = few_rows, .row_scores = row_scores, \
     .row_mix = row_mix
 
 /* The input point of a window's element k in a dimension; negative in the padding. */

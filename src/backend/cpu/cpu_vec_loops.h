@@ -7,15 +7,28 @@
 
 /* ---- functions of one value ------------------------------------------------------------------ */
 
+/* Loops of their own for the values 0 and 1 of a: where a rule chooses by it, a loop would compute both branches. */
 #define UNARY_RULE(rule, from, said, ...) \
-    static void rule##_forward(float *restrict y, const float *restrict x, size_t n, float a) \
+    INLINE void rule##_forward_by(float *restrict y, const float *restrict x, size_t n, float a) \
     { \
         for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a); \
     } \
-    static void rule##_backward(float *gx, const float *v, const float *gy, size_t n, float a, bool acc) \
+    INLINE void rule##_backward_by(float *gx, const float *v, const float *gy, size_t n, float a, bool acc) \
     { \
         if (acc) for (size_t i = 0; i < n; i++) gx[i] += gy[i] * rule##_slope(v[i], a); \
         else for (size_t i = 0; i < n; i++) gx[i] = gy[i] * rule##_slope(v[i], a); \
+    } \
+    static void rule##_forward(float *y, const float *x, size_t n, float a) \
+    { \
+        if (a == 0) rule##_forward_by(y, x, n, 0); \
+        else if (a == 1) rule##_forward_by(y, x, n, 1); \
+        else rule##_forward_by(y, x, n, a); \
+    } \
+    static void rule##_backward(float *gx, const float *v, const float *gy, size_t n, float a, bool acc) \
+    { \
+        if (a == 0) rule##_backward_by(gx, v, gy, n, 0, acc); \
+        else if (a == 1) rule##_backward_by(gx, v, gy, n, 1, acc); \
+        else rule##_backward_by(gx, v, gy, n, a, acc); \
     }
 #define UNARY_FILES
 #include "registry.inc"
@@ -235,21 +248,24 @@ static void row_norm(struct vec_row *r, double eps)
     else for (int64_t i = 0; i < r->n; i++) y[i] = x[i] * inv * w[i];
 }
 
+/* A vector of SIDES elements of a row; compilers make bad code of these two sums in arrays. */
+typedef float vside __attribute__((vector_size(4 * SIDES), aligned(4), may_alias));
+#define side(x) (*(const vside *)(x))                     /* no function: its result would be none of AVX2 */
+
 static void row_norm_backward(const struct vec_row *r)
 {
-    const float *restrict x = r->x, *restrict w = r->w, *restrict gy = r->gy;
-    const float mean = r->mean, inv = r->inv;
+    const float *x = r->x, *w = r->w, *gy = r->gy, mean = r->mean, inv = r->inv;
     float *gx = r->gx;
     double all = 0, dot = 0;
-    for (int64_t i = 0; i < r->n;) {
-        float sum[SIDES] = {0}, by[SIDES] = {0};
+    int64_t i = 0;
+    while (i < r->n) {
+        vside sum = {0}, by = {0};
         const int64_t to = r->n - i < RUN ? r->n : i + RUN;
-        for (; i + SIDES <= to; i += SIDES)
-            for (int l = 0; l < SIDES; l++) {
-                const float g = gy[i + l] * w[i + l];
-                sum[l] += g;
-                by[l] += g * ((x[i + l] - mean) * inv);
-            }
+        for (; i + SIDES <= to; i += SIDES) {
+            const vside g = side(gy + i) * side(w + i);
+            sum += g;
+            by += g * ((side(x + i) - mean) * inv);
+        }
         for (int l = 0; i < to; i++, l++) {
             sum[l] += gy[i] * w[i];
             by[l] += gy[i] * w[i] * ((x[i] - mean) * inv);
@@ -257,9 +273,15 @@ static void row_norm_backward(const struct vec_row *r)
         for (int l = 0; l < SIDES; l++) all += sum[l], dot += by[l];
     }
     const float less = r->centred ? (float)(all / (double)r->n) : 0, times = (float)(dot / (double)r->n);
-    if (r->acc)
-        for (int64_t i = 0; i < r->n; i++) gx[i] += inv * (gy[i] * w[i] - less - (x[i] - mean) * inv * times);
-    else for (int64_t i = 0; i < r->n; i++) gx[i] = inv * (gy[i] * w[i] - less - (x[i] - mean) * inv * times);
+    for (i = 0; i + SIDES <= r->n; i += SIDES) {
+        vside g = inv * (side(gy + i) * side(w + i) - less - (side(x + i) - mean) * inv * times);
+        if (r->acc) g += side(gx + i);
+        *(vside *)(gx + i) = g;
+    }
+    for (; i < r->n; i++) {
+        const float g = inv * (gy[i] * w[i] - less - (x[i] - mean) * inv * times);
+        gx[i] = r->acc ? gx[i] + g : g;
+    }
 }
 
 static void row_norm_weights(const struct vec_row *r, double *gw, double *gb)
@@ -294,11 +316,9 @@ static double row_exp_sum(float *x, int64_t n, float kept[2])
     return log(sum);
 }
 
-static void row_softmax(float *x, int64_t n, const float kept[2], float by)
+static void row_times(float *x, int64_t n, float by)
 {
-    const float times = kept[1] * by;
-    row_exp(x, n, 1, kept[0]);
-    for (int64_t i = 0; i < n; i++) x[i] *= times;
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
 /* Partial sums of a dot product: element i belongs to number i % DOT_SUMS. */
