@@ -32,7 +32,7 @@ static struct text_chars chars_of(struct tokenizer *t, const json_t *v)
 {
     const size_t n = json_string_length(v);
     char *s = arena_alloc(t->mem, n + 1);
-    memcpy(s, json_string_value(v), n);
+    if (n) memcpy(s, json_string_value(v), n);
     return (struct text_chars){s, n};
 }
 

@@ -214,7 +214,7 @@ int exec_bind(struct exec *s, struct err *e)
     s->running = mem_alloc((size_t)r->sel->n_groups * sizeof *s->running);
     s->saved = mem_alloc((size_t)r->sel->n_groups * (size_t)max_micro * sizeof *s->saved);
     for (int i = 0; i < AHEAD; i++) s->ahead[i].id = mem_alloc((size_t)s->max_batch * sizeof(int64_t));
-    if (meter_open(s, e) || exec_feeds_open(s, e) || exec_state_init(s, e)) return -1;
+    if (meter_open(s, e) || exec_feeds_open(s, e) || (!r->filled && exec_state_init(s, e))) return -1;
     for (int i = 0; i < s->n_bound && s->ops->stream; i++)
         if (exec_warm(s, &s->bound[i], e) || exec_record(s, &s->bound[i], e)) return -1;
     return 0;

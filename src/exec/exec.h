@@ -133,6 +133,7 @@ struct exec_request {
     const cpu_set_t *reader_cores;                       /* as in struct feed_want */
     /* for link_measure: allocates its memory, connects neighbours */
     bool links;
+    bool filled;                                         /* the caller sets all weights after exec_bind: draw none */
     bool graphs;                                         /* record actions and replay them, if the backend can */
     /* not 0: leave the step as soon as possible; the value is the exit code */
     atomic_int *abort;
@@ -145,8 +146,8 @@ struct exec;
 int exec_open(const struct exec_request *r, struct exec **out, struct err *e);
 /* After exec_open: free memory of the device; SIZE_MAX if unknown. The plan set will take exec_bytes of it. 69 */
 int exec_free_memory(struct exec *s, size_t *bytes, struct err *e);
-/* Once, after exec_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies, too).
- * 69/70. */
+/* Once, after exec_open: all memory, kernels, channels; parameters are initialised from the seed (tied copies, too)
+ * unless `filled`. 69/70. */
 int exec_bind(struct exec *s, struct err *e);
 /* Gives a device transport the computing stream and the links that it will serve; with host transports, ranks of a host
  * map each other's windows. Collective, after all ranks have bound their stage, before the first step. 69 */

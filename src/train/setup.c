@@ -169,7 +169,9 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e)
 static int phase_open(struct setup *b, struct err *e)
 {
     struct job *j = &b->job;
+    const char *from = b->conf->run.init_from;
     struct exec_request q = {.plan = job_plans(j, b->world->rank), .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
+                              .filled = b->resume.found || (from && *from),
                               .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
     return setup_exec(b, q, e);
 }
