@@ -10,6 +10,7 @@
 #include "base/out.h"
 #include "base/text.h"
 #include "cli.h"
+#include "conf/opts.h"
 #include "data/token_file.h"
 
 enum { MAX_TEXT = 1 << 30, PIECE = 1 << 16 };
@@ -153,12 +154,6 @@ static int records_write(struct tokens_job *j, const char *file, struct err *e)
     return bad;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), k = strlen(end);
-    return n > k && !strcmp(s + n - k, end);
-}
-
 static int encode(struct tokens_job *j, char **in, int n, const char *path, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
@@ -166,7 +161,7 @@ static int encode(struct tokens_job *j, char **in, int n, const char *path, stru
     int bad = out_begin(&j->out, &at, NULL, e);
     if (!bad) {
         for (int i = 0; i < n && !bad; i++)
-            bad = ends_with(in[i], ".jsonl") ? records_write(j, in[i], e) : text_write(j, in[i], e);
+            bad = opts_ends(in[i], ".jsonl") ? records_write(j, in[i], e) : text_write(j, in[i], e);
         if (!bad && !j->tokens) bad = err_set(e, E_DATA, "%s: a text without tokens", in[0]);
         if (bad) out_drop(&j->out);
         else bad = out_commit(&j->out, false, e);

@@ -86,6 +86,6 @@ said 65 'big.bin: token 65535' "a token that the tokenizer has not" -d -t "$json
 printf 'abc' >odd.bin
 said 65 'odd.bin: 3 bytes' "half a number" -d -t "$json" odd.bin out.bin
 printf old >kept.bin
-"$tokens" -t "$json" a.txt bad.txt kept.bin 2>"$aside/err" || true
-equal "the old file is kept" "$(cat kept.bin)" old
+code=0; "$tokens" -t "$json" a.txt bad.txt kept.bin 2>"$aside/err" || code=$?
+equal "a second text that is wrong: the old file is kept" "$code $(cat kept.bin)" "65 old"
 tap_done
