@@ -119,8 +119,9 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* forward has two products; backward repeats one of them and has two gradients of each */
     if (s->g->node[g->node[0]].op->category == OP_ATTENTION) ns[PH_BWD_DATA] += 1.5 * product;
-    /* a head with its loss computes its logits again, and the gradients of both factors */
+    /* a head with its loss computes its logits, and the gradients of both factors from the same logits */
     if (g->is_loss) ns[PH_BWD_DATA] += 2 * product;
+    if (g->is_loss && g->row[PH_FWD] && g->row[PH_FWD]->late) ns[PH_FWD] = 0;
 }
 
 /* Time for a micro-batch of n samples. Products cost their operations, and their weights once, which counts where

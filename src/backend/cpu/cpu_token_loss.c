@@ -135,5 +135,5 @@ static const char *loss_refuses(const struct selection *s, const struct group *k
 const struct kernel_row cpu_rows_token_loss[] = {
     {.name = "rows", .pattern = PATTERN_OP("token_loss"),
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = loss_refuses,
-     .workspace = loss_workspace, .make = loss_make},
+     .workspace = loss_workspace, .late = true, .make = loss_make},
     {0}};
