@@ -47,6 +47,23 @@ for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
     else why; note <"$aside/off"; not_ok "$m: logits"; fi
 done
 
+# ---- each operator has a kernel of its own ---------------------------------------------------------------------------
+head -c 4096 /dev/zero >"$aside/zeros.bin"
+# planned TEXT OPTIONS...
+planned() {
+    planned_of=$1; shift
+    job threads -c lm.conf "$@" --plan
+    check "$planned_of: no plain loops" sh -c "[ $code -eq 0 ] && ! grep -q 'plain loop' '$aside/out'"
+}
+for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
+    config "$m"
+    planned "$m"
+    planned "$m, generation" --generate -
+    sed -i '/^data/d; s/^ *shuffle.*/data { source = "tokens"  token_type = "u8"  documents = "apart"  end_token = 0 }/' \
+        lm.conf
+    planned "$m, documents apart" -o "data.train_tokens=$aside/zeros.bin"
+done
+
 # ---- the same bits ---------------------------------------------------------------------------------------------------
 # same TEXT RANKS OPTIONS...: weights as those of $want
 same() {

@@ -304,7 +304,7 @@ static int predict_rules(struct conf *c, struct err *e)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
     while (m > 1 && dir[m - 1] == '/') m--;
-    if (!c->run.init_from) c->run.init_from = dir;
+    if (!c->run.init_from) conf_derive(c, "run.init_from", dir);
     if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);
     c->run.over_predictions = c->run.overwrite;
     c->run.overwrite = true;

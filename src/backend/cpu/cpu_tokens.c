@@ -1,5 +1,5 @@
 /* Operators of language models on tokens as rows, [sample x position][channel] (LAYOUT_LAST): norms, rotary positions,
- * embedding. The layout begins at an embedding whose readers take it, and goes on through operators that keep it. */
+ * embedding, split. The layout begins at an embedding whose readers take it; operators that keep it pass it on. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -7,6 +7,7 @@
 #include "model/ops/layer_norm.h"
 #include "model/ops/rms_norm.h"
 #include "model/ops/rotary.h"
+#include "model/ops/slice.h"
 
 bool cpu_rows(const struct selection *s, int tensor)
 {
@@ -208,6 +209,32 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
     return 0;
 }
 
+/* ---- split ------------------------------------------------------------------------------------- */
+
+/* The gradient of a part that the loss does not depend on is zero. */
+static int split_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const bool back = base->key.phase != PH_FWD;
+    for (int k = 0; k < base->node->n_out; k++) {
+        const struct slice s = split_of(b->g, base->node, k, base->key.samples, true);
+        const size_t n = (size_t)s.part;
+        for (int64_t i = 0; i < s.outer; i++) {
+            float *whole = (float *)(back ? c->gin[0] : (void *)c->in[0]) + i * s.width + s.first;
+            if (!back) memcpy((float *)c->outs[k] + i * s.part, whole, n * sizeof *whole);
+            else if (!c->gouts[k]) memset(whole, 0, c->gin_acc & 1 ? 0 : n * sizeof *whole);
+            else if (c->gin_acc & 1) b->vec->add(whole, (const float *)c->gouts[k] + i * s.part, n);
+            else memcpy(whole, (const float *)c->gouts[k] + i * s.part, n * sizeof *whole);
+        }
+    }
+    return 0;
+}
+
+static const char *split_refuse(const struct selection *s, const struct group *k, enum phase ph)
+{
+    for (int i = 0; i < k->n_out; i++) if (!cpu_rows(s, k->outs[i])) return "";
+    return cpu_rows(s, k->in[0]) ? NULL : "";
+}
+
 #define NORM_ROWS(op) \
     {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), .phases = ROW_PHASE(PH_FWD), \
      .layout = cpu_rows_follow, .refuses = rows_refuse, .make = norm_make, .run = norm_forward_run}, \
@@ -221,4 +248,6 @@ const struct kernel_row cpu_rows_tokens[] = {
      .layout = cpu_rows_follow, .refuses = rows_refuse, .make = rotary_make, .run = rotary_run},
     {.name = "rows", .pattern = PATTERN_OP("embedding"), .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN),
      .layout = embedding_layout, .refuses = rows_refuse, .run = embedding_run},
+    {.name = "rows", .pattern = PATTERN_OP("split"), .layouts = ROW_LAYOUT(LAYOUT_LAST), .layout = cpu_rows_follow,
+     .refuses = split_refuse, .run = split_run},
     {0}};
