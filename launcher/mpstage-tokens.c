@@ -1,16 +1,14 @@
 /* mpstage-tokens: texts to files of token ids, and back. See mpstage-tokens(1). One thread. */
 #include <getopt.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include "base/file.h"
+#include <sys/stat.h>
 #include "base/mem.h"
 #include "base/out.h"
 #include "base/text.h"
 #include "cli.h"
-#include "conf/opts.h"
+#include "data/documents.h"
 #include "data/token_file.h"
 
 enum { MAX_TEXT = 1 << 30, PIECE = 1 << 16 };
@@ -94,74 +92,48 @@ static int ids_write(struct tokens_job *j, struct err *e)
     return 0;
 }
 
-/* line: of a file of records; 0: the document is the whole file. */
-static int document_write(struct tokens_job *j, const char *file, long line, const char *s, size_t n, struct err *e)
+static int document_write(void *ctx, const struct document *d, struct err *e)
 {
+    struct tokens_job *j = ctx;
     struct err own = {0};
-    char where[24] = "";
     j->ids.n = 0;
-    if (tokenizer_encode(j->t, s, n, true, &j->ids, &own)) {
-        if (line) snprintf(where, sizeof where, ":%ld", line);
-        return err_set(e, own.code, "%s%s: %s", file, where, own.text);
-    }
+    if (tokenizer_encode(j->t, d->s, d->n, true, &j->ids, &own)) return document_fail(d, own.text, e);
     if (j->end >= 0) *vec_push(&j->ids) = (uint32_t)j->end;
     j->documents++;
-    j->text_bytes += n;
+    j->text_bytes += d->n;
     return ids_write(j, e);
 }
 
-static int text_write(struct tokens_job *j, const char *file, struct err *e)
+static int input_write(struct tokens_job *j, struct err *e)
 {
     struct text t = {0};
-    int bad = (strcmp(file, "-") ? text_read_file(&t, file, MAX_TEXT, e)
-                                 : text_read_any(&t, "/dev/stdin", MAX_TEXT, e)) ||
-              document_write(j, file, 0, t.s ? t.s : "", t.n, e);
+    int bad = text_read_any(&t, "/dev/stdin", MAX_TEXT, e) ||
+              document_write(j, &(struct document){"/dev/stdin", 0, t.s ? t.s : "", t.n}, e);
     text_free(&t);
     return bad ? -1 : 0;
 }
 
-static int record_write(struct tokens_job *j, const char *file, long line, const char *s, size_t n, struct err *e)
+/* A list of texts without an OUT would replace the last text. */
+static int out_check(char **in, int n, const char *path, struct err *e)
 {
-    json_error_t why;
-    json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    const json_t *text = json_object_get(o, "text");
-    int bad = json_is_string(text)
-                  ? document_write(j, file, line, json_string_value(text), json_string_length(text), e)
-                  : err_set(e, E_DATA, "%s:%ld: expected {\"text\": \"..\"}", file, line);
-    json_decref(o);
-    return bad;
-}
-
-/* A file of records is read line by line, so it may be larger than memory. */
-static int records_write(struct tokens_job *j, const char *file, struct err *e)
-{
-    uint64_t size;
-    const int fd = file_open(file, &size, e);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n = 0;
-    int bad = 0;
-    if (fd < 0) return -1;
-    if (!f) return close(fd), err_set(e, E_INTERNAL, "%s: %m", file);
-    for (long i = 1; !bad && (n = getline(&line, &cap, f)) > 0; i++) {
-        while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
-        if (n) bad = record_write(j, file, i, line, (size_t)n, e);
-    }
-    if (!bad && ferror(f)) bad = err_set(e, E_IO, "%s: %m", file);
-    free(line);
-    fclose(f);
-    return bad;
+    struct stat a, b;
+    if (!strcmp(path, "-")) return err_set(e, E_USAGE, "OUT: tokens go to a file, not to standard output");
+    if (text_ends(path, ".txt") || text_ends(path, ".jsonl"))
+        return err_set(e, E_USAGE, "OUT: %.300s has the name of a text", path);
+    for (int i = 0; i < n; i++)
+        if (!stat(in[i], &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return err_set(e, E_USAGE, "OUT: %.300s is an IN, too", path);
+    return 0;
 }
 
 static int encode(struct tokens_job *j, char **in, int n, const char *path, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
-    if (out_place(path, &at, e)) return -1;
+    if (out_check(in, n, path, e) || out_place(path, &at, e)) return -1;
     int bad = out_begin(&j->out, &at, NULL, e);
     if (!bad) {
         for (int i = 0; i < n && !bad; i++)
-            bad = opts_ends(in[i], ".jsonl") ? records_write(j, in[i], e) : text_write(j, in[i], e);
+            bad = strcmp(in[i], "-") ? documents_read(in[i], document_write, j, e) : input_write(j, e);
         if (!bad && !j->tokens) bad = err_set(e, E_DATA, "%s: a text without tokens", in[0]);
         if (bad) out_drop(&j->out);
         else bad = out_commit(&j->out, false, e);
@@ -191,7 +163,7 @@ static int decode(struct tokens_job *j, const char *in, const char *path, struct
         for (uint64_t k = 0; k < n && !bad; k++) *vec_push(&j->ids) = (uint32_t)id[k];
     }
     token_file_close(&f);
-    if (!bad) bad = tokenizer_decode(j->t, j->ids.v, (size_t)j->ids.n, &t, e);
+    if (!bad) tokenizer_decode(j->t, j->ids.v, (size_t)j->ids.n, &t);
     if (!bad && !strcmp(path, "-")) {
         fwrite(t.s ? t.s : "", 1, t.n, stdout);
         bad = text_output_end(e);

@@ -59,7 +59,7 @@ for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
     config "$m"
     planned "$m"
     planned "$m, generation" --generate -
-    sed -i '/^data/d; s/^ *shuffle.*/data { source = "tokens"  token_type = "u8"  documents = "apart"  end_token = 0 }/' \
+    sed -i '/^data/d; s/^ *shuffle.*/data { source = "tokens" token_type = "u8" documents = "apart" end_token = 0 }/' \
         lm.conf
     planned "$m, documents apart" -o "data.train_tokens=$aside/zeros.bin"
 done
@@ -148,11 +148,20 @@ for c in '"rope_scaling": {"type": "yarn", "factor": 2}|rope_type' '"hidden_act"
 done
 rm -rf "$aside/bad"; cp -r "$aside/llama" "$aside/bad"
 sed 's/"llama"/"mamba"/' "$aside/llama/config.json" >"$aside/bad/config.json"
-wrong "another family" 78 'bad/config.json: model_type "mamba" is not built' -o model.folder="$aside/bad"
+wrong "another family" 78 'bad/config.json: model_type "mamba" is not supported' -o model.folder="$aside/bad"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$aside/llama/config.json" >"$aside/bad/config.json"
 wrong "weights of fewer layers" 65 "model.layers.2" -o model.folder="$aside/bad"
 sed 's/"intermediate_size": 40/"intermediate_size": 41/' "$aside/llama/config.json" >"$aside/bad/config.json"
 wrong "weights of another shape" 65 "40.*41|41.*40" -o model.folder="$aside/bad"
+for c in model.classes=3 model.hidden=8 model.small_stem=yes train.label_smoothing=0.1; do
+    wrong "$c" 78 "$c: a decoder has none" -o "$c"
+done
+changed '"rope_scaling": {"rope_type": "llama3", "factor": 2}'
+wrong "llama3 without its frequencies" 78 "bad/config.json: low_freq_factor is missing" -o model.folder="$aside/bad"
+changed '"torch_dtype": "float8"'
+wrong "another type of weights" 78 'bad/config.json: torch_dtype "float8"' -o model.folder="$aside/bad"
+sed -i 's/folder = "[^"]*"/network = "gpt-2"  vocab_size = 9/' lm.conf
+wrong "an unknown network" 78 'lm.conf:2: model.network: .*gpt2'
 config gpt2
 wrong "a size besides a folder" 78 "config.json decides" -o model.hidden_size=8
 tap_done

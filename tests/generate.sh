@@ -135,7 +135,7 @@ check "it continues its text: $(field text)" \
     sh -c 'case " repeats itself" in "$0"*) [ ${#0} -gt 3 ] ;; *) false ;; esac' "$(field text)"
 job threads -c bpe.conf --run-dir small -o model.vocab_size=300
 check "a tokenizer larger than the vocabulary" \
-    sh -c '[ "$0" -eq 65 ] && grep -q "330 tokens.*300" "$1"' "$code" "$aside/err"
+    sh -c '[ "$0" -eq 78 ] && grep -q "data.tokenizer: .*330 tokens.*300" "$1"' "$code" "$aside/err"
 printf 'a\377' >"$aside/no"
 job threads -c bpe.conf --run-dir small -o data.train_text="$aside/no"
 check "a text that is none" sh -c '[ "$0" -eq 65 ] && grep -q "no: byte 1 is not UTF-8" "$1"' "$code" "$aside/err"
@@ -165,6 +165,8 @@ echo "{\"input_ids\": [$(seq -s , 1 64)]}" >"$aside/prompts.jsonl"
 wrong "a prompt as long as the context" 65 "prompts.jsonl:1: .*64" --generate -
 echo "{\"input_ids\": [1]}" >"$aside/prompts.jsonl"
 wrong "generate.stop without a tokenizer" 78 "data.tokenizer" --generate - -o generate.stop=x
+wrong "an empty text as generate.stop" 78 "generate.stop" --generate - -o 'generate.stop={""}'
+wrong "other weights that are missing" 66 "run.init_from: nowhere|--init-from: nowhere" --generate - --init-from nowhere
 : >"$aside/prompts.jsonl"
 wrong "no prompts" 78 "generate.prompts" --generate -
 wrong "no file of prompts" 66 "nowhere" --generate - -o generate.prompts=nowhere

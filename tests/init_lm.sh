@@ -27,7 +27,7 @@ trained "and trains" a_tale.conf
 check "and continues a prompt" grep -q '"ids":\[' "$aside/out"
 "$mpstaged" --init-lm texts >"$aside/out" 2>&1
 check "a folder of texts" grep -q '^texts.conf: 2 texts, ' "$aside/out"
-check "and no other files" [ "$(grep -c '\.txt"' texts.conf)" -eq 2 ]
+check "by its name" grep -q 'train_text = "texts"' texts.conf
 trained "which train" texts.conf
 for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
     "$tool" folder "$models" "$m" "$m"
@@ -48,9 +48,11 @@ wrong() {
 wrong "an existing file" 73 'texts.conf: File exists; --write-config' --init-lm texts
 wrong "nothing there" 66 '^mpstaged: none' --init-lm none
 mkdir empty
-wrong "a folder without either" 65 'neither a config.json nor' --init-lm empty
+: >short.txt
+wrong "an empty text" 65 'short.txt: 0 bytes of text' --init-lm short.txt
+wrong "a folder without either" 65 'empty: has no files' --init-lm empty
 mkdir strange
 echo '{"model_type": "mamba"}' >strange/config.json
-wrong "a family that is not built" 78 'config.json: model_type' --init-lm strange
+wrong "a family that is not supported" 78 'config.json: model_type' --init-lm strange
 wrong "with a configuration" 64 '--init-lm writes a configuration' -c texts.conf --init-lm texts
 tap_done

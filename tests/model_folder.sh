@@ -146,6 +146,18 @@ job threads -c lm.conf --run-dir more --overwrite -o train.steps=1
 check "--overwrite replaces the folder" [ "$code" -eq 0 -a ! -e more/model/old -a -e more/model/config.json ]
 job threads -c lm.conf --run-dir more --overwrite -o model.folder=more/model
 check "but not if the run begins with it" sh -c '[ "$0" -eq 73 ] && [ -e more/model/config.json ]' "$code"
+# spared OPTION: a run that replaces what it reads
+spared() {
+    job threads -c lm.conf --run-dir more --overwrite -o "$1"
+    check "nor if it reads $1" sh -c '[ "$0" -eq 73 ] && [ -e more/model/merges.txt ] &&
+        grep -q "more/model.*: is read as ${1%=*}" "$2"' "$code" "$1" "$aside/err"
+}
+job threads -c lm.conf --run-dir more --overwrite -o train.steps=1
+spared run.init_from=more/model
+spared data.tokenizer=more/model/tokenizer.json
+mkdir -p his/model && echo mine >his/model/plan.txt
+job threads -c lm.conf --run-dir his
+check "a folder that no run has made stays" sh -c '[ "$0" -eq 73 ] && [ -e his/model/plan.txt ]' "$code"
 sed 's/folder = "[^"]*"/network = "qwen3"  vocab_size = 257  hidden_size = 16  num_hidden_layers = 1\
     num_attention_heads = 2  head_dim = 8  intermediate_size = 24  max_position_embeddings = 64/' lm.conf \
     >new.conf
@@ -154,6 +166,11 @@ job threads -c new.conf --run-dir scratch --generate -
 cp "$aside/out" "$aside/scratch.texts"
 equal "from scratch: a run from RUN/model continues a prompt alike" \
     "$(texts -o model.folder=scratch/model --run-dir other)" "$(cat "$aside/scratch.texts")"
+cp "$here/lm/tokenizers/gpt2.json" "$aside/tok.json"
+trains tokenizer threads -c new.conf -o model.vocab_size=512 -o data.tokenizer="$aside/tok.json"
+check "the file of data.tokenizer is copied" cmp -s "$aside/tok.json" tokenizer/model/tokenizer.json
+job threads -c new.conf -o model.vocab_size=512 -o data.tokenizer=tokenizer/model --run-dir again
+check "and the folder of data.tokenizer" cmp -s "$aside/tok.json" again/model/tokenizer.json
 
 # ---- transformers ----------------------------------------------------------------------------------------------------
 cat >"$aside/load.py" <<'END'

@@ -96,7 +96,7 @@ refused "a folder that is not there" 73 '^mpstaged: none/new.csv' $predict none/
 refused "a tensor that is not there" 78 'no tensor "layer4.1.rely" .did you mean layer4.1.relu.?' \
     $predict new.csv --predict-tensor layer4.1.rely
 refused "a tensor within a kernel" 78 '"bn1" cannot be an output.*"relu" can' $predict new.csv --predict-tensor bn1
-refused "no weights" 66 '^mpstaged: runs/nothing: .*; predictions need the weights of a run that has trained' \
+refused "no weights" 66 '^mpstaged: runs/nothing: .*; a prediction needs the weights of a run that has trained' \
     threads -c images.conf -o run.name=nothing --predict new.csv
 echo damaged >unsorted/z.jpg
 job 2 -c images.conf --stages 2 --init-from weights.safetensors --predict new.csv -o data.test=unsorted \

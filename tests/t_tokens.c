@@ -207,18 +207,27 @@ START_TEST(bad_files)
 }
 END_TEST
 
-/* Found when they are read. */
+/* Found before the run begins, in a large file only if a piece has it that is tried; otherwise when it is read. */
 START_TEST(bad_tokens)
 {
+    enum { LARGE = 3 << 20, MISSED = (1 << 14) + 1 };
     static const int bad[] = {1, 2, 3, 300, 5, 6};
     struct graph *g = graph_of(net);
     struct err e = {0};
     int64_t x[T];
     put_numbers("t.bin", NULL, 0, 2, bad, 6);
+    REFUSED("", 65, "t.bin: token 300 at 3|300");
+    uint16_t *large = calloc(LARGE, sizeof *large);
+    large[MISSED] = 300;
+    put("t.bin", large, LARGE * sizeof *large);
     struct ds *d = tokens("source = tokens train_tokens = {\"t.bin\"}", g, &e);
-    ck_assert_int_eq(ds_read(d, &(struct ds_at){0, 0, 0}, x, &e), -1);
-    expect(&e, 65, "t.bin: token 300 at 3|300");
+    ck_assert_int_eq(ds_read(d, &(struct ds_at){MISSED / T, 0, 0}, x, &e), -1);
+    expect(&e, 65, "t.bin: token 300 at 16385|300");
     ds_close(d);
+    large[LARGE / 2] = 301;
+    put("t.bin", large, LARGE * sizeof *large);
+    REFUSED("", 65, "t.bin: token 301 at 1572864|300");
+    free(large);
     graph_free(g);
 }
 END_TEST

@@ -23,41 +23,62 @@ printf '{"text": "The quick brown fox"}\n\n{"text": "a second text", "id": 7}\n'
 "$tokens" -t "$json" a.txt a.bin 2>"$aside/err" || cat "$aside/err"
 check "says what is in the file" grep -q \
     "^mpstage-tokens: a.bin: $(numbers a.bin | wc -w) tokens of u16, 1 document, " "$aside/err"
-"$tokens" -d -t "$json" a.bin a.back && check "and back" cmp a.txt a.back
-"$tokens" --decode -t "$json" a.bin - >a.back && check "on standard output" cmp a.txt a.back
-"$tokens" -t "$json" - in.bin <a.txt 2>"$aside/err" && check "from standard input" cmp a.bin in.bin
-"$tokens" -t bytes --type u8 a.txt bytes.bin 2>"$aside/err" && check "bytes are the file itself" cmp a.txt bytes.bin
+check "and back" sh -c '"$0" -d -t "$1" a.bin a.back && cmp a.txt a.back' "$tokens" "$json"
+check "on standard output" sh -c '"$0" --decode -t "$1" a.bin - >a.back && cmp a.txt a.back' "$tokens" "$json"
+check "from standard input" sh -c '"$0" -t "$1" - in.bin <a.txt && cmp a.bin in.bin' "$tokens" "$json"
+check "bytes are the file itself" sh -c '"$0" -t bytes --type u8 a.txt bytes.bin && cmp a.txt bytes.bin' "$tokens"
 "$tokens" -t bytes --type u32 b.txt wide.bin 2>"$aside/err"
 equal "u32" "$(od -An -v -tu4 -w4 wide.bin | tr -d ' \n')" "$(od -An -v -tu1 -w1 b.txt | tr -d ' \n')"
-"$tokens" -d -t bytes --type u32 wide.bin wide.back && check "and back of u32" cmp b.txt wide.back
+check "and back of u32" sh -c '"$0" -d -t bytes --type u32 wide.bin wide.back && cmp b.txt wide.back' "$tokens"
 "$tokens" -t "$json" b.txt b.bin 2>"$aside/err"
 printf 'The quick brown fox' >fox.txt
 "$tokens" -t "$json" fox.txt fox.bin 2>"$aside/err"
 "$tokens" -t "$json" -e '<|end|>' fox.txt b.txt two.bin 2>"$aside/err"
 end=0                                                    # the number of <|end|>
 equal "documents end with a token" "$(numbers two.bin)" "$(numbers fox.bin) $end $(numbers b.bin) $end"
-"$tokens" -t "$json" -e '<|end|>' both.jsonl records.bin 2>"$aside/err" &&
-    check "records are documents" cmp two.bin records.bin
+"$tokens" -t "$json" -e '<|end|>' both.jsonl records.bin 2>"$aside/err" || note <"$aside/err"
+check "records are documents" cmp two.bin records.bin
 check "and counted" grep -q ', 2 documents, ' "$aside/err"
 
+mkdir folder
+cp fox.txt folder/1.txt; cp b.txt folder/2.txt; echo hidden >folder/.3.txt; echo other >folder/4.md
+"$tokens" -t "$json" -e '<|end|>' folder folder.bin 2>"$aside/err" || note <"$aside/err"
+check "a folder has its texts, by name" cmp two.bin folder.bin
+
 # ---- a run trains on both alike --------------------------------------------------------------------------------------
+# alike TEXT IN...: weights from these texts, and from the tokens that mpstage-tokens makes of them
+alike() {
+    alike_text=$1; shift
+    rm -rf as-text as-tokens
+    "$tokens" -t "$json" -e '<|end|>' "$@" text.bin 2>"$aside/err" || note <"$aside/err"
+    job threads -c lm.conf --run-dir as-text -o data.train_text="$(echo "$@" | tr ' ' ',')"
+    [ "$code" -eq 0 ] || why
+    job threads -c lm.conf -o data.source=tokens -o data.train_tokens=text.bin --run-dir as-tokens
+    [ "$code" -eq 0 ] || why
+    equal "the same weights from $alike_text and from its tokens" "$(done_field as-text/metrics.jsonl weights_hash)" \
+        "$(done_field as-tokens/metrics.jsonl weights_hash)"
+}
 for i in 1 2 3 4 5 6; do cat a.txt; done >text.txt
-"$tokens" -t "$json" text.txt text.bin 2>"$aside/err"
+i=0
+while [ $i -lt 40 ]; do cp both.jsonl "folder/$i.jsonl"; i=$((i + 1)); done
 cat >lm.conf <<END
 run { name = "lm" }
 model { network = "llama" input = {8} vocab_size = 512 hidden_size = 16 intermediate_size = 32 num_hidden_layers = 1
         num_attention_heads = 2 }
-data { source = "text" tokenizer = "$json" train_text = "text.txt" }
+data { source = "text" tokenizer = "$json" end_token = 0 }
 train { batch_size = 2 steps = 3 }
 pipeline { stages = 1 }
 END
-job threads -c lm.conf --run-dir as-text
-[ "$code" -eq 0 ] || why
-sed 's/source = .*/source = "tokens" train_tokens = "text.bin" }/' lm.conf >lm2.conf
-job threads -c lm2.conf --run-dir as-tokens
-[ "$code" -eq 0 ] || why
-equal "the same weights from a text and from its tokens" "$(done_field as-text/metrics.jsonl weights_hash)" \
-    "$(done_field as-tokens/metrics.jsonl weights_hash)"
+alike "a text" text.txt
+alike "texts" text.txt b.txt both.jsonl
+alike "a folder of 42 texts" folder
+
+# A wrong vocabulary or type is found before the run begins.
+printf '\001\000\001\000%04096d' 0 >strange.bin
+job threads -c lm.conf -o data.source=tokens -o data.train_tokens=strange.bin --run-dir strange
+check "a vocabulary that the tokens do not fit" sh -c \
+    '[ "$0" -eq 65 ] && [ ! -e strange ] && grep -q "^mpstaged: strange.bin: token 12336 at 2, and the voc" "$1"' \
+    "$code" "$aside/err"
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 said 64 'no tokenizer' "no tokenizer" a.txt out.bin
@@ -79,7 +100,13 @@ said 65 'bad.jsonl:2: expected' "a line without text" -t "$json" bad.jsonl out.b
 printf '{"text": "x"}\n{"text"\n' >bad.jsonl
 said 65 'bad.jsonl:2: ' "a line that is no JSON" -t "$json" bad.jsonl out.bin
 : >empty.txt
+mkdir empty
 said 65 'without tokens' "an empty text" -t "$json" empty.txt out.bin
+said 65 'empty: has no files' "a folder without texts" -t "$json" empty out.bin
+said 64 'OUT: .*name of a text' "no OUT" -t "$json" a.txt b.txt
+said 64 'OUT: ' "standard output" -t "$json" a.txt -
+cp a.txt a.text
+said 64 'OUT: a.text is an IN' "the text as OUT" -t "$json" a.text a.text
 said 73 'nowhere/out.bin' "no folder for the output" -t "$json" a.txt nowhere/out.bin
 printf '\377\377' >big.bin
 said 65 'big.bin: token 65535' "a token that the tokenizer has not" -d -t "$json" big.bin out.bin

@@ -50,6 +50,12 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
+bool text_ends(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
 static int read_on(struct text *t, int fd, const char *path, size_t max, struct err *e)
 {
     char buf[65536];

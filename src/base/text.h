@@ -1,6 +1,7 @@
 /* A growing text buffer, for all text that is printed, hashed or compared. Not thread-safe. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
@@ -10,6 +11,7 @@ struct text { char *s; size_t n, cap; };
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *t, const void *p, size_t n);
 void text_free(struct text *t);
+bool text_ends(const char *s, const char *end);          /* whether s is longer than end, and ends with it */
 
 /* Reads a whole regular text file (at most max bytes) into t, without a UTF-8 byte order mark. 66 if it does not exist,
  * 65 if it is too large or not text (base/file_kind.h), 74 if reading fails. Never waits for a pipe. The error text

@@ -139,8 +139,7 @@ char *init_name(const char *path, const char *end, const char *otherwise)
 {
     char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
     char *name = mem_strdup(slash && slash[1] ? slash + 1 : otherwise);
-    const size_t n = strlen(name), k = strlen(end);
-    if (k && n > k && !strcmp(name + n - k, end)) name[n - k] = '\0';
+    if (text_ends(name, end)) name[strlen(name) - strlen(end)] = '\0';
     for (char *c = name; *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", *c)) *c = '_';
     free(real);

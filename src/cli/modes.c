@@ -125,7 +125,7 @@ static int modes_draw(const struct opts *o, const struct conf *c, const struct p
         plan_draw_text(p, k, text_output_columns(), colour, out);
         return 0;
     }
-    if (opts_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
+    if (text_ends(o->picture, ".svg")) plan_draw_svg(p, k, &file);
     else add_json(&file, plan_draw_json(p, k));
     int bad =
         output_paths_spare(c, "--draw-schedule", o->picture, e) || out_file_named(o->picture, &file, false, e) ? -1 : 0;

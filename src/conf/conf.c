@@ -128,6 +128,12 @@ bool conf_differs(const struct conf *c, const char *key)
     return !same;
 }
 
+bool conf_given(const struct conf *c, const char *key)
+{
+    const int32_t at = c->line[opt_find(key, strlen(key))];
+    return at > 0 || at == CONF_OVERRIDE;
+}
+
 bool conf_saves(const struct conf *c)
 {
     return c->checkpoint.every_steps || c->checkpoint.every_seconds > 0 || c->checkpoint.best;

@@ -130,11 +130,12 @@ struct conf {
     bool expanded;                                      /* conf_expand has expanded the file names */
 };
 
-/* Does the run only compute outputs of a network without a loss? */
-static inline bool conf_generates_aloud(const struct conf *c)    /* to standard output */
+/* Does the run write generated texts to standard output? */
+static inline bool conf_generates_aloud(const struct conf *c)
 {
     return c->run.generate && c->run.generate[0] == '-' && !c->run.generate[1];
 }
+/* Does the run only compute outputs of a network without a loss? */
 static inline bool conf_predicts(const struct conf *c) { return c->run.predict || c->run.generate; }
 
 /* Reads FILE. On failure: e->text is "FILE:LINE: message", code 78 (66 if the file is missing). */
@@ -184,6 +185,7 @@ const char *conf_word(const struct conf *c, const char *key);
 bool conf_by_rows(const struct conf *c);                /* pipeline.schedule = rows; pipeline.rows is then set */
 /* Does SECTION.KEY, not a list, differ from its default? */
 bool conf_differs(const struct conf *c, const char *key);
+bool conf_given(const struct conf *c, const char *key); /* did the file or the command line set it? */
 /* Calls f with every option that decides the bits of a run, and its value as text, NULL if unset. A resumed run needs
  * the same values. */
 void conf_decides(const struct conf *c, void (*f)(void *ctx, const char *key, const char *value), void *ctx);

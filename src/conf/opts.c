@@ -172,19 +172,13 @@ static int usage_error(int c, char **argv, struct err *e)
     return unknown_long(given + 2, e);
 }
 
-bool opts_ends(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n > m && strcmp(s + n - m, end) == 0;
-}
-
 static int opts_check(const struct opts *o, struct err *e)
 {
     const char *file = o->picture;
-    if (o->mode == MODE_SHOW_BATCH && !opts_ends(file, ".png"))
+    if (o->mode == MODE_SHOW_BATCH && !text_ends(file, ".png"))
         return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png", file);
     bool drawn = o->mode == MODE_DRAW_SCHEDULE && strcmp(file, "-") != 0;
-    if (drawn && !opts_ends(file, ".svg") && !opts_ends(file, ".json"))
+    if (drawn && !text_ends(file, ".svg") && !text_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
         o->mode != MODE_SEARCH)

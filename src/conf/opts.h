@@ -25,7 +25,6 @@ struct opts {
 
 /* Fails with 64 and names the option. Strings of argv are borrowed, not copied. */
 int opts_parse(struct opts *o, int argc, char **argv, struct err *e);
-bool opts_ends(const char *s, const char *end);             /* whether the file name s ends with end */
 void opts_help(int columns, struct text *out);
 void opts_manual(struct text *out);                        /* adds mdoc list items for mpstaged(8) */
 /* The i-th option, for texts made from the table. key: the configuration value that it sets, or NULL. False after the

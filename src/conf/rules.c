@@ -5,11 +5,6 @@
 #include "conf/table.h"
 
 static int32_t *line_of(const struct conf *c, const char *key) { return &c->line[opt_find(key, strlen(key))]; }
-static bool given(const struct conf *c, const char *key)
-{
-    return *line_of(c, key) > 0 || *line_of(c, key) == CONF_OVERRIDE;
-}
-
 /* The command line has key, and only the file has other. */
 static bool overrides(const struct conf *c, const char *key, const char *other)
 {
@@ -191,7 +186,7 @@ static int data_rules(struct conf *c, struct err *e)
     if (c->data.std.n && !c->data.mean.n) return conf_error(c, "data.std", e, "needs data.mean");
     bool map = c->train.loss == LOSS_DICE || c->train.loss == LOSS_DICE_CE || c->data.source == SOURCE_nifti;
     if (!c->data.labels) c->data.labels = c->train.loss == LOSS_MSE ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
-    if (!given(c, "data.shuffle")) {
+    if (!conf_given(c, "data.shuffle")) {
         c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti ||
                           c->data.source == SOURCE_tokens || c->data.source == SOURCE_text;
         *line_of(c, "data.shuffle") = CONF_DERIVED;
@@ -244,7 +239,7 @@ static int rate_rules(struct conf *c, struct err *e)
         return conf_error(c, "train.schedule", e, "step needs train.milestones or train.step_size");
     if (c->train.milestones.n && c->train.step_size)
         return conf_error(c, "train.step_size", e, "train.milestones is set, too: use one of the two");
-    if (step && !given(c, "train.gamma")) conf_derive(c, "train.gamma", "0.1");
+    if (step && !conf_given(c, "train.gamma")) conf_derive(c, "train.gamma", "0.1");
     for (int i = 1; i < c->train.milestones.n; i++)
         if (c->train.milestones.v[i] <= c->train.milestones.v[i - 1])
             return conf_error(c, "train.milestones", e, "must ascend");
@@ -260,7 +255,7 @@ static int pipeline_rules(struct conf *c, struct err *e)
     if (!c->pipeline.partition) c->pipeline.partition = c->pipeline.n_stages ? PART_manual : PART_uniform;
     bool manual = c->pipeline.partition == PART_manual;
     if (manual && !c->pipeline.n_stages) return conf_error(c, "pipeline.partition", e, "manual needs stage sections");
-    if (manual && given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
+    if (manual && conf_given(c, "pipeline.stages") && c->pipeline.stages != c->pipeline.n_stages)
         return conf_error(
             c, "pipeline.stages", e,
             "expected %d stage%s, as many as stage sections, not %lld (another partition, such as auto, takes any "
@@ -283,29 +278,26 @@ static int pipeline_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-static bool ends(const char *s, size_t n, const char *end)
-{
-    size_t m = strlen(end);
-    return n > m && !memcmp(s + n - m, end, m);
-}
-
 /* A prediction is an evaluation without labels. Its directory lies beside that of the run whose weights it loads, and
  * it replaces existing files. */
 static int predict_rules(struct conf *c, struct err *e)
 {
     const char *beside = c->run.predict ? "-predict" : "-generate";
-    const char *file = c->run.predict, *dir = c->run.directory;
+    const char *file = c->run.predict;
     if (c->run.predict_tensor && !file) return conf_error(c, "run.predict_tensor", e, "needs run.predict");
     if (file && c->run.generate) return conf_error(c, "run.generate", e, "cannot be combined with run.predict");
+    for (int i = 0; i < c->generate.stop.n; i++)
+        if (!*c->generate.stop.v[i]) return conf_error(c, "generate.stop", e, "an empty text is in every text");
     if (!conf_predicts(c)) return 0;
-    size_t n = strlen(file ? file : ""), m = strlen(dir);
-    const bool folder = c->data.source == SOURCE_nifti && ends(file, n, "/");
-    if (file && !ends(file, n, ".csv") && !ends(file, n, ".jsonl") && !ends(file, n, ".npy") && !folder)
+    const bool folder = file && c->data.source == SOURCE_nifti && text_ends(file, "/");
+    if (file && !text_ends(file, ".csv") && !text_ends(file, ".jsonl") && !text_ends(file, ".npy") && !folder)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
-    while (m > 1 && dir[m - 1] == '/') m--;
-    if (!c->run.init_from) conf_derive(c, "run.init_from", dir);
-    if (!ends(dir, m, beside)) c->run.directory = arena_printf(c->mem, "%.*s%s", (int)m, dir, beside);
+    if (!c->run.init_from) conf_derive(c, "run.init_from", c->run.directory);
+    size_t n = strlen(c->run.directory);
+    while (n > 1 && c->run.directory[n - 1] == '/') n--;
+    const char *dir = arena_printf(c->mem, "%.*s", (int)n, c->run.directory);
+    if (!text_ends(dir, beside)) c->run.directory = arena_printf(c->mem, "%s%s", dir, beside);
     c->run.over_predictions = c->run.overwrite;
     c->run.overwrite = true;
     return 0;

@@ -1,6 +1,7 @@
 /* Token ids in files, or the tokens of texts. Sample i of a file is a window: inputs [iT, iT + T), labels one further.
- * A list of files is one after the other; no window lies over a border. With documents apart, the positions of a
- * window count from the last end of a document, and a position sees nothing of the documents before its own. */
+ * A list of files is one after the other; no window lies over a border. All texts together are one file. With
+ * documents apart, the positions of a window count from the last end of a document, and a position sees nothing of the
+ * documents before its own. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/ds_int.h"
@@ -42,48 +43,56 @@ static int want_check(const struct conf *c, const struct ds_want *want, struct e
     return conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
 }
 
-/* t: the files are texts; NULL: they are tokens. */
-static int files_read(struct tokens *d, const struct conf *c, const struct conf_texts *files,
-                      const struct tokenizer *t, uint64_t *all, struct err *e)
+static int one_take(struct tokens *d, const struct conf *c, struct err *e)
+{
+    struct token_file *f = &d->file[d->n_files++];
+    if (f->n <= d->points)
+        return err_set(e, E_DATA, "%s: %llu tokens, and a sample needs %llu: model.input and one more", f->path,
+                       (unsigned long long)f->n, (unsigned long long)d->points + 1);
+    if (d->apart && d->end < 0 && !f->end)
+        return conf_error(c, "data.end_token", e, "missing: %s does not say where documents end", f->path);
+    d->first[d->n_files] = d->first[d->n_files - 1] + (f->n - 1) / d->points;
+    d->count = d->first[d->n_files];
+    return 0;
+}
+
+/* If all files have bytes for tokens, and these are the bytes of texts, a token stands for one byte of text. */
+static int tokens_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
 {
     static const int bytes[] = {[TOKEN_AUTO] = 0, [TOKEN_U8] = 1, [TOKEN_U16] = 2, [TOKEN_U32] = 4};
-    d->file = arena_alloc(d->mem, (size_t)files->n * sizeof *d->file);
-    d->first = arena_alloc(d->mem, (size_t)(files->n + 1) * sizeof *d->first);
-    uint64_t n = 0;
-    *all = 0;
+    bool all = tokenizer_bytes(c);
     for (int i = 0; i < files->n; i++) {
         struct token_file *f = &d->file[i];
-        const char *path = arena_strdup(d->mem, files->v[i]);
-        uint64_t size;
-        if (t ? token_file_text(path, t, f, &size, e)
-              : token_file_open(path, bytes[c->data.token_type], d->vocabulary, f, e))
+        if (token_file_open(arena_strdup(d->mem, files->v[i]), bytes[c->data.token_type], d->vocabulary, f, e))
             return -1;
-        d->n_files++;
-        *all += t ? size : f->bytes == 1 ? f->n : 0;
-        n += f->n;
-        if (f->n <= d->points)
-            return err_set(e, E_DATA, "%s: %llu tokens, and a sample needs %llu: model.input and one more", f->path,
-                           (unsigned long long)f->n, (unsigned long long)d->points + 1);
-        if (d->apart && d->end < 0 && !f->end)
-            return conf_error(c, "data.end_token", e, "missing: %s does not say where documents end", f->path);
-        d->first[i + 1] = d->first[i] + (f->n - 1) / d->points;
+        if (one_take(d, c, e) || token_file_probe(f, d->vocabulary, e)) return -1;
+        all &= f->bytes == 1;
     }
-    d->count = d->first[files->n];
-    d->ds.label_bytes = n ? (double)*all / (double)n : 0;
+    d->ds.label_bytes = all;
+    return 0;
+}
+
+static int texts_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
+{
+    struct tokenizer *t;
+    uint64_t bytes = 0;
+    if (tokenizer_of(c, &t, e)) return -1;
+    int bad = tokenizer_size(t) > d->vocabulary
+                  ? conf_error(c, "data.tokenizer", e, "has %lld tokens, and the network's vocabulary has %lld",
+                               (long long)tokenizer_size(t), (long long)d->vocabulary)
+                  : token_file_text(files, t, d->end, d->file, &bytes, e);
+    tokenizer_close(t);
+    if (bad || one_take(d, c, e)) return -1;
+    d->file->path = arena_strdup(d->mem, d->file->path);
+    d->ds.label_bytes = (double)bytes / (double)d->file->n;
     return 0;
 }
 
 static int files_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
 {
-    struct tokenizer *t = NULL;
-    uint64_t all;
-    if (d->ds.kind == &ds_text && tokenizer_of(c, &t, e)) return -1;
-    int bad = t && tokenizer_size(t) > d->vocabulary
-                  ? err_set(e, E_DATA, "data.tokenizer has %lld tokens, and the network's vocabulary has %lld",
-                            (long long)tokenizer_size(t), (long long)d->vocabulary)
-                  : files_read(d, c, files, t, &all, e);
-    tokenizer_close(t);
-    return bad;
+    d->file = arena_alloc(d->mem, (size_t)files->n * sizeof *d->file);
+    d->first = arena_alloc(d->mem, (size_t)(files->n + 1) * sizeof *d->first);
+    return (d->ds.kind == &ds_text ? texts_open : tokens_open)(d, c, files, e);
 }
 
 static int count_limit(struct tokens *d, const struct conf *c, enum ds_part part, struct err *e)

@@ -34,9 +34,10 @@ static int text_encode(struct prompt_reader *r, const char *text, size_t n, stru
     struct token_ids ids = {0};
     struct err own = {0};
     if (!r->tokenizer && tokenizer_of(r->c, &r->tokenizer, e)) return -1;
-    if (tokenizer_encode(r->tokenizer, text, n, true, &ids, &own)) return prompt_fail(r, e, own.text);
+    int bad = tokenizer_encode(r->tokenizer, text, n, true, &ids, &own) ? prompt_fail(r, e, own.text) : 0;
     for (int i = 0; i < ids.n; i++) *vec_push(&p->id) = ids.v[i];
     vec_free(&ids);
+    if (bad) return -1;
     return p->id.n ? 0 : prompt_fail(r, e, "the prompt is empty");
 }
 
@@ -56,7 +57,7 @@ static int line_read(struct prompt_reader *r, const char *s, size_t n, struct er
 {
     json_error_t why;
     json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!o) return prompt_fail(r, e, "this is no JSON object");
+    if (!o) return prompt_fail(r, e, why.text);
     const json_t *ids = json_object_get(o, "input_ids"), *text = json_object_get(o, "text");
     int bad;
     if (json_is_array(ids) && !text) bad = ids_take(r, ids, e);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/documents.h"
 #include "data/token_file.h"
 
 /* Numbers of files are little-endian, as the machine's. */
@@ -57,7 +58,7 @@ static int sequences_check(const struct token_file *f, const char *idx, const ui
     *all = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (number_at(offsets + 8 * i, 8) != *all * (uint64_t)f->bytes)
-            return err_set(e, E_DATA, "%s: sequence %" PRIu64 " does not follow the one before it: this is not built",
+            return err_set(e, E_DATA, "%s: sequence %" PRIu64 " does not follow the one before it; this is unsupported",
                            idx, i);
         *all += number_at(lengths + 4 * i, 4);
     }
@@ -65,8 +66,8 @@ static int sequences_check(const struct token_file *f, const char *idx, const ui
 }
 
 /* Documents are ranges of sequences. */
-static int documents_read(struct token_file *f, const char *idx, const uint8_t *lengths, const uint8_t *documents,
-                          uint64_t sequences, uint64_t n, struct err *e)
+static int idx_documents(struct token_file *f, const char *idx, const uint8_t *lengths, const uint8_t *documents,
+                         uint64_t sequences, uint64_t n, struct err *e)
 {
     uint64_t at = 0, token = 0;
     f->end = mem_alloc(size_mul(n + 1, sizeof *f->end));
@@ -98,7 +99,7 @@ static int idx_read(struct token_file *f, const char *idx, const uint8_t *x, uin
                        " bytes, the file has %" PRIu64, idx, sequences, documents, need, size);
     const uint8_t *lengths = x + IDX_HEADER, *offsets = lengths + 4 * sequences, *docs = offsets + 8 * sequences;
     if (sequences_check(f, idx, lengths, offsets, sequences, &all, e) ||
-        documents_read(f, idx, lengths, docs, sequences, documents, e))
+        idx_documents(f, idx, lengths, docs, sequences, documents, e))
         return -1;
     f->n = all;
     if (tokens_size == size_mul(all, (uint64_t)f->bytes)) return 0;
@@ -134,12 +135,6 @@ static char *with_end(const char *path, const char *end)
     return s;
 }
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, end);
-}
-
 /* ---- opening and reading ---------------------------------------------------------------------------- */
 
 static int any_open(struct token_file *f, int64_t vocabulary, struct err *e)
@@ -147,7 +142,7 @@ static int any_open(struct token_file *f, int64_t vocabulary, struct err *e)
     uint8_t head[12] = {0};
     uint64_t size;
     if ((f->fd = file_open(f->path, &size, e)) < 0) return -1;
-    char *idx = ends_with(f->path, ".bin") ? with_end(f->path, ".idx") : NULL;
+    char *idx = text_ends(f->path, ".bin") ? with_end(f->path, ".idx") : NULL;
     const bool pair = idx && !access(idx, F_OK);
     int bad = pair ? idx_open(f, idx, size, e) : 0;
     free(idx);
@@ -162,35 +157,58 @@ static int any_open(struct token_file *f, int64_t vocabulary, struct err *e)
 int token_file_open(const char *path, int bytes, int64_t vocabulary, struct token_file *f, struct err *e)
 {
     *f = (struct token_file){.path = path, .fd = -1, .bytes = bytes};
-    if (ends_with(path, ".idx")) f->path = f->own = with_end(path, ".bin");
+    if (text_ends(path, ".idx")) f->path = f->own = with_end(path, ".bin");
     if (!any_open(f, vocabulary, e)) return 0;
     token_file_close(f);
     return -1;
 }
 
-int token_file_text(const char *path, const struct tokenizer *t, struct token_file *f, uint64_t *bytes, struct err *e)
+/* Texts that become tokens: all of them in one file in memory, fd. */
+struct text_tokens { const struct tokenizer *t; int64_t end; int fd; struct token_ids ids; uint64_t n, bytes; };
+
+static int document_add(void *ctx, const struct document *d, struct err *e)
 {
-    enum { MAX_TEXT = 1 << 30 };
-    struct text s = {0};
-    struct token_ids ids = {0};
+    struct text_tokens *w = ctx;
     struct err own = {0};
-    *f = (struct token_file){.path = path, .fd = -1, .bytes = TOKEN_BYTES_MOST};
-    int bad = text_read_file(&s, path, MAX_TEXT, e);
-    if (!bad && (bad = tokenizer_encode(t, s.s ? s.s : "", s.n, true, &ids, &own)))
-        err_set(e, own.code, "%s: %s", path, own.text);
-    *bytes = s.n;
-    text_free(&s);
-    f->n = (uint64_t)ids.n;
-    if (!bad && (f->fd = memfd_create("tokens", MFD_CLOEXEC)) < 0)
-        bad = err_set(e, E_OS, "%s: no memory for its tokens: %s", path, strerror(errno));
-    for (size_t at = 0, n = f->n * sizeof *ids.v; !bad && at < n;) {
-        const ssize_t k = write(f->fd, (const char *)ids.v + at, n - at);
+    w->ids.n = 0;
+    if (tokenizer_encode(w->t, d->s, d->n, true, &w->ids, &own)) return document_fail(d, own.text, e);
+    if (w->end >= 0) *vec_push(&w->ids) = (uint32_t)w->end;
+    w->n += (uint64_t)w->ids.n;
+    w->bytes += d->n;
+    for (size_t at = 0, n = (size_t)w->ids.n * sizeof *w->ids.v; at < n;) {
+        const ssize_t k = write(w->fd, (const char *)w->ids.v + at, n - at);
         if (k > 0) at += (size_t)k;
-        else if (errno != EINTR) bad = err_set(e, E_OS, "%s: no memory for its tokens: %s", path, strerror(errno));
+        else if (errno != EINTR)
+            return err_set(e, E_OS, "%s: no memory for its tokens: %s", d->file, strerror(errno));
     }
-    vec_free(&ids);
+    return 0;
+}
+
+int token_file_text(const struct conf_texts *texts, const struct tokenizer *t, int64_t end, struct token_file *f,
+                    uint64_t *bytes, struct err *e)
+{
+    struct text_tokens w = {.t = t, .end = end, .fd = memfd_create("tokens", MFD_CLOEXEC)};
+    *f = (struct token_file){.path = texts->v[0], .fd = w.fd, .bytes = TOKEN_BYTES_MOST};
+    int bad = w.fd < 0 ? err_set(e, E_OS, "%s: no memory for its tokens: %s", f->path, strerror(errno)) : 0;
+    for (int i = 0; i < texts->n && !bad; i++) bad = documents_read(texts->v[i], document_add, &w, e);
+    vec_free(&w.ids);
+    f->n = w.n;
+    *bytes = w.bytes;
     if (bad) token_file_close(f);
     return bad ? -1 : 0;
+}
+
+/* Ids of a piece of the file. */
+enum { PROBE = 1 << 14, PROBES = 64 };
+int token_file_probe(const struct token_file *f, int64_t vocabulary, struct err *e)
+{
+    const uint64_t step = f->n / PROBES > PROBE ? f->n / PROBES : PROBE;
+    int64_t *id = mem_alloc(PROBE * sizeof *id);
+    int bad = 0;
+    for (uint64_t at = 0; at < f->n && !bad; at += step)
+        bad = token_file_read(f, at, f->n - at < PROBE ? f->n - at : PROBE, vocabulary, id, e);
+    free(id);
+    return bad;
 }
 
 int token_file_read(const struct token_file *f, uint64_t first, uint64_t n, int64_t vocabulary, int64_t *out,

@@ -11,8 +11,13 @@ struct token_file { const char *path; int fd; int bytes; uint64_t begin, n; uint
 
 /* bytes: of a number in a raw file; 0: 2 if vocabulary fits, otherwise 4. 66: missing; 65 "PATH: ...". */
 int token_file_open(const char *path, int bytes, int64_t vocabulary, struct token_file *f, struct err *e);
-/* The tokens of a text, which are kept in memory. bytes: gets the bytes of the text. 66; 65 "PATH: ...". */
-int token_file_text(const char *path, const struct tokenizer *t, struct token_file *f, uint64_t *bytes, struct err *e);
+/* The tokens of texts (documents.h), which are kept in memory as one file. end: a token behind each document; -1: none.
+ * bytes: gets the bytes of the texts, which must live as long as f. 66; 65 "PATH: ...". */
+int token_file_text(const struct conf_texts *texts, const struct tokenizer *t, int64_t end, struct token_file *f,
+                    uint64_t *bytes, struct err *e);
+/* Reads up to 1 M ids, of a larger file 64 pieces at even distances: a vocabulary or type that does not belong to the
+ * file is found before a run begins. 65. */
+int token_file_probe(const struct token_file *f, int64_t vocabulary, struct err *e);
 /* Ids [first, first + n) into out. 65 if one is not below vocabulary, or the file has become shorter. */
 int token_file_read(const struct token_file *f, uint64_t first, uint64_t n, int64_t vocabulary, int64_t *out,
                     struct err *e);

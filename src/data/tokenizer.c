@@ -193,7 +193,7 @@ static int normalize(const struct token_steps *all, struct text *t, struct err *
             utf8proc_uint8_t *to = NULL;
             const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)t->s, (utf8proc_ssize_t)t->n, &to,
                                                     UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-            if (n < 0) return err_set(e, E_DATA, "%s", utf8proc_errmsg(n));
+            if (n < 0) return free(to), err_set(e, E_DATA, "%s", utf8proc_errmsg(n));
             text_add_bytes(&x, (char *)to, (size_t)n);
             free(to);
         } else if (s->type == STEP_PREPEND) {
@@ -256,7 +256,7 @@ static const struct added_token *added_at(const struct tokenizer *t, bool normal
     const struct added_token *best = NULL;
     for (int i = 0; i < t->added.n; i++) {
         const struct added_token *a = &t->added.v[i];
-        if (a->normalized != normalized || a->s.s[0] != s[0] || (best && a->s.n <= best->s.n)) continue;
+        if (a->normalized != normalized || !a->s.n || a->s.s[0] != s[0] || (best && a->s.n <= best->s.n)) continue;
         if (begins(s, n, a->s)) best = a;
     }
     return best;
@@ -415,13 +415,14 @@ static bool is_special(const struct tokenizer *t, uint32_t id)
     return false;
 }
 
-int tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out, struct err *e)
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
 {
     struct text_parts now = {.t = {0}};
     for (size_t i = 0; i < n; i++) {
         const char byte = (char)id[i];
+        if (id[i] >= t->size) continue;
         if (t->bytes) { part_add(&now, &byte, 1, false); continue; }
-        if (id[i] >= t->size || !t->piece[id[i]].s || is_special(t, id[i])) continue;
+        if ( !t->piece[id[i]].s || is_special(t, id[i])) continue;
         if (!t->decodes && now.of.n) part_add(&now, " ", 1, false);
         part_add(&now, t->piece[id[i]].s, t->piece[id[i]].n, false);
     }
@@ -433,7 +434,6 @@ int tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, st
     }
     utf8_add(out, now.t.s ? now.t.s : "", now.t.n);
     parts_free(&now);
-    return 0;
 }
 
 /* ---- open and close ------------------------------------------------------------------------------------ */
@@ -452,7 +452,7 @@ static void letters_make(struct tokenizer *t)
     }
 }
 
-/* Added tokens that are normalised are found in their normalised form. */
+/* Added tokens that are normalised are found in their normalised form; if that is empty, not at all. */
 static int added_normalize(struct tokenizer *t, struct err *e)
 {
     for (int i = 0; i < t->added.n; i++) {
@@ -461,7 +461,7 @@ static int added_normalize(struct tokenizer *t, struct err *e)
         if (!a->normalized || !t->normalizer.n) continue;
         text_add_bytes(&x, a->s.s, a->s.n);
         int bad = normalize(&t->normalizer, &x, e);
-        if (!bad) a->s = (struct text_chars){arena_strdup(t->mem, x.s), x.n};
+        if (!bad) a->s = (struct text_chars){arena_strndup(t->mem, x.s ? x.s : "", x.n), x.n};
         text_free(&x);
         if (bad) return -1;
     }
@@ -513,6 +513,7 @@ static const char *path_of(const struct conf *c)
 }
 
 bool tokenizer_known(const struct conf *c) { return path_of(c) != NULL; }
+bool tokenizer_bytes(const struct conf *c) { return path_of(c) && !strcmp(path_of(c), "bytes"); }
 
 int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e)
 {

@@ -6,17 +6,18 @@
 
 struct tokenizer;
 struct token_ids { uint32_t *v; int n, cap; };
-/* path: a tokenizer.json, a folder that has one, or "bytes". 66; 65: "FILE: ...", what is wrong or not built. */
+/* path: a tokenizer.json, a folder that has one, or "bytes". 66; 65: "FILE: ...", what is wrong or not supported. */
 int tokenizer_open(const char *path, struct tokenizer **out, struct err *e);
 /* data.tokenizer, or that of the network that the configuration names. 78: there is none. */
 int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e);
 bool tokenizer_known(const struct conf *c);              /* is there one? */
+bool tokenizer_bytes(const struct conf *c);              /* is it "bytes"? */
 int64_t tokenizer_size(const struct tokenizer *t);       /* tokens are 0 to size - 1 */
 /* Appends the tokens of n bytes; the caller frees ids->v. whole: as the beginning of a text, with the token that the
  * tokenizer puts there. 65: it is no text, or an expression takes too long. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool whole, struct token_ids *ids,
                      struct err *e);
 /* Appends the text of n tokens without special ones; what is no UTF-8 becomes U+FFFD. */
-int tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out, struct err *e);
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out);
 void tokenizer_close(struct tokenizer *t);               /* t may be NULL */
 #endif

@@ -37,7 +37,7 @@ struct tokenizer {
     struct text_chars letter[256]; int16_t byte_of[512]; /* ByteLevel's letters; byte of a letter's code point, -1 */
 };
 
-/* tokenizer_read.c: from the text of a tokenizer.json. 65: file, what is not built. */
+/* tokenizer_read.c: from the text of a tokenizer.json. 65: file, what is not supported. */
 int tokenizer_parse(struct tokenizer *t, const char *file, const char *s, size_t n, struct err *e);
 /* tokenizer_bpe.c */
 void id_table_put(struct id_table *t, uint64_t key, uint32_t at);

@@ -1,4 +1,4 @@
-/* Reads a tokenizer.json. What is not built is refused by its name. */
+/* Reads a tokenizer.json. What is not supported is refused by its name. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct token_parse { struct tokenizer *t; const char *file; struct err *e; };
 
 static int parse_fail(const struct token_parse *p, const char *what, const char *value)
 {
-    return err_set(p->e, E_DATA, "%s: %s %.60s is not built", p->file, what, value ? value : "");
+    return err_set(p->e, E_DATA, "%s: %s %.60s is not supported", p->file, what, value ? value : "");
 }
 static const char *word_of(const json_t *o, const char *key)
 {

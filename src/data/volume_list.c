@@ -130,12 +130,6 @@ static int folder_read(const char *folder, enum volume_part part, struct volume_
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-static bool ends(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n > k && !strcmp(s + n - k, end);
-}
-
 typedef VEC(const char *) names;
 
 static int line_take(struct arena *mem, const char *path, const char *s, size_t n, int line, names *out, struct err *e)
@@ -151,7 +145,7 @@ static int line_take(struct arena *mem, const char *path, const char *s, size_t 
 static int name_table_read(struct arena *mem, const char *path, names *out, struct err *e)
 {
     struct text t = {0};
-    if (ends(path, ".nii") || ends(path, ".nii.gz")) {
+    if (text_ends(path, ".nii") || text_ends(path, ".nii.gz")) {
         *vec_push(out) = arena_strdup(mem, path);
         return 0;
     }

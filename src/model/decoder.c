@@ -72,10 +72,10 @@ static const char *value_text(const json_t *v, char buf[80])
     return buf;
 }
 
-static int not_built(struct keys *k, const char *key)
+static int unsupported(struct keys *k, const char *key)
 {
     char v[80];
-    return fail(k, "%s %s is not built", key, value_text(json_object_get(k->at, key), v));
+    return fail(k, "%s %s is not supported", key, value_text(json_object_get(k->at, key), v));
 }
 
 /* NULL: absent, or null. */
@@ -121,12 +121,12 @@ static bool flag_key(struct keys *k, const char *key, bool fallback)
 static void word_must(struct keys *k, const char *key, const char *word)
 {
     const json_t *v = there(k, key);
-    if (v && (!json_is_string(v) || strcmp(json_string_value(v), word))) not_built(k, key);
+    if (v && (!json_is_string(v) || strcmp(json_string_value(v), word))) unsupported(k, key);
 }
 static void flag_must(struct keys *k, const char *key, bool value)
 {
     const json_t *v = there(k, key);
-    if (v && json_is_true(v) != value) not_built(k, key);
+    if (v && json_is_true(v) != value) unsupported(k, key);
 }
 
 /* ---- rotary positions --------------------------------------------------------------------------------- */
@@ -147,15 +147,20 @@ static void rope_object(struct keys *k, struct decoder *d)
     const char *type = rope_type(k);
     int i = 0;
     while (i <= ROPE_LLAMA3 && strcmp(type, word[i])) i++;
-    if (i > ROPE_LLAMA3) { fail(k, "rope_type \"%.40s\" is not built", type); return; }
+    if (i > ROPE_LLAMA3) {
+        fail(k, "rope_type \"%.40s\" is not supported, only default, linear and llama3", type);
+        return;
+    }
     d->rope = (enum decoder_rope)i;
     if (d->rope == ROPE_DEFAULT) return;
     if (!there(k, "factor")) fail(k, "rope_type %s without factor", type);
     d->factor = real_key(k, "factor", 1, 1);
     if (d->rope != ROPE_LLAMA3) return;
+    if (!there(k, "low_freq_factor")) fail(k, "low_freq_factor is missing");
+    if (!there(k, "high_freq_factor")) fail(k, "high_freq_factor is missing");
     d->low = real_key(k, "low_freq_factor", 1, 1e-3);
     d->high = real_key(k, "high_freq_factor", 4, 1e-3);
-    d->old = size_key(k, "original_max_position_embeddings", d->old ? d->old : 8192, CONTEXT_MOST);
+    d->old = size_key(k, "original_max_position_embeddings", d->old, CONTEXT_MOST);
     if (d->high <= d->low) fail(k, "high_freq_factor %g is not above low_freq_factor %g", d->high, d->low);
 }
 
@@ -177,8 +182,8 @@ static void rope_keys(struct keys *k, struct decoder *d)
     const json_t *older = there(k, "rope_scaling"), *newer = there(k, "rope_parameters");
     struct decoder old = *d, new;
     char a[80], b[80];
-    if (older && !json_is_object(older)) { not_built(k, "rope_scaling"); return; }
-    if (newer && !json_is_object(newer)) { not_built(k, "rope_parameters"); return; }
+    if (older && !json_is_object(older)) { unsupported(k, "rope_scaling"); return; }
+    if (newer && !json_is_object(newer)) { unsupported(k, "rope_parameters"); return; }
     old.theta = real_key(k, "rope_theta", THETA, 1);
     if (there(k, "original_max_position_embeddings"))
         old.old = size_key(k, "original_max_position_embeddings", 0, CONTEXT_MOST);
@@ -226,11 +231,11 @@ static void window_keys(struct keys *k, const struct decoder *d, int64_t points)
 {
     const json_t *v = json_object_get(k->at, "sliding_window");
     if (d->family->asks_window && !flag_key(k, "use_sliding_window", false)) return;
-    if (d->family->asks_window) { not_built(k, "use_sliding_window"); return; }
+    if (d->family->asks_window) { unsupported(k, "use_sliding_window"); return; }
     if (!d->family->window && !v) return;
     const int64_t window = json_is_integer(v) ? json_integer_value(v) : v ? points : d->family->window;
     if (window < points)
-        fail(k, "sliding_window %lld, below model.input %lld, is not built", (long long)window, (long long)points);
+        fail(k, "sliding_window %lld, below model.input %lld, is not supported", (long long)window, (long long)points);
 }
 
 static void llama_keys(struct keys *k, struct decoder *d, int64_t points)
@@ -252,9 +257,19 @@ static void llama_keys(struct keys *k, struct decoder *d, int64_t points)
     d->o_bias = flag_key(k, "attention_bias", false);
     d->mlp_bias = flag_key(k, "mlp_bias", false);
     word_must(k, "hidden_act", "silu");
-    if (there(k, "pretraining_tp") && size_key(k, "pretraining_tp", 1, MOST) > 1) not_built(k, "pretraining_tp");
+    if (there(k, "pretraining_tp") && size_key(k, "pretraining_tp", 1, MOST) > 1) unsupported(k, "pretraining_tp");
     window_keys(k, d, points);
     rope_keys(k, d);
+}
+
+/* transformers 4: torch_dtype; 5: dtype. */
+static void stored_key(struct keys *k, struct decoder *d)
+{
+    const char *key = there(k, "dtype") ? "dtype" : "torch_dtype";
+    const json_t *v = there(k, key);
+    const char *word = json_is_string(v) ? json_string_value(v) : "";
+    d->stored = !strcmp(word, "bfloat16") ? BF16 : !strcmp(word, "float16") ? F16 : F32;
+    if (v && d->stored == F32 && strcmp(word, "float32")) unsupported(k, key);
 }
 
 static void layer_types_must(struct keys *k)
@@ -264,7 +279,7 @@ static void layer_types_must(struct keys *k)
     if (!json_is_array(list)) return;
     json_array_foreach(list, i, v)
         if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention")) {
-            not_built(k, "layer_types");
+            unsupported(k, "layer_types");
             return;
         }
 }
@@ -274,13 +289,16 @@ static int root_read(struct keys *k, int64_t points, struct decoder *d)
     const json_t *type = there(k, "model_type");
     const struct decoder_family *f = json_is_string(type) ? decoder_family_find(json_string_value(type)) : NULL;
     if (!type) return fail(k, "model_type is missing: this is no configuration of a network");
-    if (!f) return not_built(k, "model_type");
+    char v[80];
+    if (!f) return fail(k, "model_type %s is not supported, only llama, mistral, qwen2, qwen3 and gpt2",
+                        value_text(type, v));
     *d = (struct decoder){.family = f, .theta = THETA, .factor = 1, .low = 1, .high = 4};
     if (f->gpt2) gpt2_keys(k, d);
     else llama_keys(k, d, points);
     d->tied = flag_key(k, "tie_word_embeddings", f->tied);
     d->initializer_range = real_key(k, "initializer_range", RANGE, 0);
-    if (there(k, "quantization_config")) not_built(k, "quantization_config");
+    stored_key(k, d);
+    if (there(k, "quantization_config")) unsupported(k, "quantization_config");
     layer_types_must(k);
     return k->bad ? -1 : fits(k->file, d, points, k->e);
 }
@@ -375,8 +393,8 @@ const char *decoder_setting(const struct conf *c)
     return NULL;
 }
 
-int decoder_from_conf(const struct conf *c, const struct decoder_family *f, int64_t points, struct decoder *d,
-                      struct err *e)
+static int decoder_from_conf(const struct conf *c, const struct decoder_family *f, int64_t points, struct decoder *d,
+                             struct err *e)
 {
     const struct { const char *key; int64_t value; } must[] = {
         {"model.vocab_size", c->model.vocab_size}, {"model.hidden_size", c->model.hidden_size},
@@ -406,4 +424,25 @@ int decoder_from_conf(const struct conf *c, const struct decoder_family *f, int6
                           (long long)heads);
     struct err own = {0};
     return fits("model", d, points, &own) ? conf_error(c, "model.input", e, "%s", own.text) : 0;
+}
+
+bool decoder_is(const struct conf *c)
+{
+    return c->model.folder || c->model.config || (c->model.network && decoder_family_find(c->model.network));
+}
+
+/* Where a decoder comes from: a family by name, or a file of Hugging Face. */
+int decoder_of(const struct conf *c, struct decoder *d, struct err *e)
+{
+    const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
+    const char *path = c->model.folder ? c->model.folder : c->model.config, *extra = decoder_setting(c);
+    const int64_t points = c->model.input.n == 1 ? c->model.input.v[0] : 0;
+    if (path && extra) return conf_error(c, extra, e, "config.json decides with model.%s",
+                                         c->model.folder ? "folder" : "config");
+    if (path ? decoder_read(path, points, d, e) : decoder_from_conf(c, f, points, d, e)) return -1;
+    if (path && c->run.generate) return decoder_read(path, decoder_cached(d, c), d, e);   /* checks the window */
+    if (c->model.input.n == 1) return 0;
+    if (!d->context) return conf_error(c, "model.input", e, "missing: a decoder needs the length of a sequence");
+    return conf_error(c, "model.input", e, "%s: a decoder needs the length of a sequence, at most its context %lld",
+                      c->model.input.n ? "more than one number" : "missing", (long long)d->context);
 }

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "conf/conf.h"
+#include "model/graph.h"
 
 /* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden /
  * heads. window: default of sliding_window; 0: none. */
@@ -25,10 +26,11 @@ struct decoder {
     double eps, initializer_range;
     enum decoder_rope rope; double theta, factor, low, high; int64_t old;
     bool tied, qkv_bias, o_bias, mlp_bias;
+    enum dtype stored;                                   /* type of the folder's weights; F32 if no file says so */
 };
 
-/* Reads FOLDER/config.json, or a file. 66: it is missing. 78: not a decoder, a family or setting that is not built, or
- * sizes that do not fit; the text begins with the file's name. points: length of a sequence (model.input). */
+/* Reads FOLDER/config.json, or a file. 66: it is missing. 78: not a decoder, a family or setting that is not supported,
+ * or sizes that do not fit; the text begins with the file's name. points: length of a sequence (model.input). */
 int decoder_read(const char *path, int64_t points, struct decoder *d, struct err *e);
 /* The tokens that end a text: eos_token_id of FOLDER/generation_config.json, otherwise of FOLDER/config.json or the
  * file; the caller frees *id. 78. */
@@ -41,9 +43,6 @@ int decoder_of(const struct conf *c, struct decoder *d, struct err *e);
 /* Its config.json, with weights of this type in transformers' spelling: config.json of model.folder or model.config
  * with changed keys, or a new one. 66, 78. */
 int decoder_config(const struct conf *c, const char *dtype, struct text *out, struct err *e);
-/* From settings of model. 78. */
-int decoder_from_conf(const struct conf *c, const struct decoder_family *family, int64_t points, struct decoder *d,
-                      struct err *e);
 /* Adds a decoder for sequences of this length; returns its output, and in *loss the loss, -1 if it predicts
  * (zoo_decoder.c). Inputs: tokens, labels, and of gpt2 positions. With run.generate a sample is one token: inputs
  * tokens, positions, slots, attention with caches. */

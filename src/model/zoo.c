@@ -250,33 +250,19 @@ static struct graph *text_build(const struct conf *c, const struct text *t, stru
     return g;
 }
 
-bool decoder_is(const struct conf *c)
-{
-    return c->model.folder || c->model.config || (c->model.network && decoder_family_find(c->model.network));
-}
-
-/* Where a decoder comes from: a family by name, or a file of Hugging Face. */
-int decoder_of(const struct conf *c, struct decoder *d, struct err *e)
-{
-    const struct decoder_family *f = c->model.network ? decoder_family_find(c->model.network) : NULL;
-    const char *path = c->model.folder ? c->model.folder : c->model.config, *extra = decoder_setting(c);
-    const int64_t points = c->model.input.n == 1 ? c->model.input.v[0] : 0;
-    if (path && extra) return conf_error(c, extra, e, "config.json decides with model.%s",
-                                         c->model.folder ? "folder" : "config");
-    if (path ? decoder_read(path, points, d, e) : decoder_from_conf(c, f, points, d, e)) return -1;
-    if (path && c->run.generate) return decoder_read(path, decoder_cached(d, c), d, e);   /* checks the window */
-    if (c->model.input.n == 1) return 0;
-    if (!d->context) return conf_error(c, "model.input", e, "missing: a decoder needs the length of a sequence");
-    return conf_error(c, "model.input", e, "%s: a decoder needs the length of a sequence, at most its context %lld",
-                      c->model.input.n ? "more than one number" : "missing", (long long)d->context);
-}
-
 static struct graph *decoder_graph(const struct conf *c, struct err *e)
 {
+    static const char *const foreign[] = {"model.classes", "model.hidden", "model.zero_init_residual",
+                                          "model.small_stem", "train.label_smoothing"};
     struct decoder d;
     struct err groups = {0};
     int loss;
     if (decoder_of(c, &d, e)) return NULL;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        if (!conf_differs(c, foreign[i])) continue;
+        conf_error(c, foreign[i], e, "a decoder has none");
+        return NULL;
+    }
     if (c->train.loss && c->train.loss != LOSS_CROSS_ENTROPY) {
         conf_error(c, "train.loss", e, "a decoder's loss is cross_entropy");
         return NULL;
@@ -312,6 +298,11 @@ struct graph *model_build(const struct conf *c, struct err *e)
 {
     if (scores_known(c, e)) return NULL;
     if (decoder_is(c)) return decoder_graph(c, e);
+    const struct zoo_kind *k = c->model.network ? zoo_find(c->model.network) : NULL;
+    if (c->model.network && !k) {
+        network_unknown(c, e);
+        return NULL;
+    }
     if (c->run.generate) {
         conf_error(c, "run.generate", e, "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
         return NULL;
@@ -320,12 +311,7 @@ struct graph *model_build(const struct conf *c, struct err *e)
         conf_error(c, decoder_setting(c), e, "is for decoders: model.network = llama, mistral, qwen2, qwen3 or gpt2");
         return NULL;
     }
-    if (c->model.network) {
-        const struct zoo_kind *k = zoo_find(c->model.network);
-        if (k) return zoo_build(c, k, e);
-        network_unknown(c, e);
-        return NULL;
-    }
+    if (k) return zoo_build(c, k, e);
     struct text t = {0};
     struct graph *g = NULL;
     if (!text_read_file(&t, c->model.graph, 16 << 20, e))

@@ -187,22 +187,21 @@ static int64_t most_likely(const float *x, int64_t n)
 
 /* ---- the end of a text --------------------------------------------------------------------------------- */
 
-static int text_of(const struct generation *g, const struct sequence *s, struct text *out, struct err *e)
+static void text_of(const struct generation *g, const struct sequence *s, struct text *out)
 {
     struct token_ids ids = {0};
     for (int i = 0; i < s->id.n; i++) *vec_push(&ids) = (uint32_t)s->id.v[i];
-    int bad = tokenizer_decode(g->tokenizer, ids.v, (size_t)ids.n, out, e);
+    tokenizer_decode(g->tokenizer, ids.v, (size_t)ids.n, out);
     vec_free(&ids);
-    return bad;
 }
 
 static bool stopped(const struct generation *g, const struct sequence *s)
 {
     const struct conf_texts *stop = &g->conf->generate.stop;
     struct text t = {0};
-    struct err none = {0};
     bool found = false;
-    if (!stop->n || !g->tokenizer || text_of(g, s, &t, &none)) return false;
+    if (!stop->n || !g->tokenizer) return false;
+    text_of(g, s, &t);
     for (int i = 0; i < stop->n; i++) found |= t.n && memmem(t.s, t.n, stop->v[i], strlen(stop->v[i]));
     text_free(&t);
     return found;
@@ -218,15 +217,15 @@ static const char *reason_of(const struct generation *g, const struct sequence *
     return s->prompt->id.n + s->id.n >= g->context ? "context" : NULL;
 }
 
-static int line_make(struct generation *g, const struct sequence *s, const char *reason, struct err *e)
+static void line_make(struct generation *g, const struct sequence *s, const char *reason)
 {
     json_t *ids = json_array();
     struct text t = {0};
     for (int i = 0; i < s->id.n; i++) json_array_append_new(ids, json_integer(s->id.v[i]));
     json_t *o = json_pack("{s:I,s:I,s:o}", "index", (json_int_t)s->index, "prompt_tokens",
                           (json_int_t)s->prompt->id.n, "ids", ids);
-    int bad = g->tokenizer ? text_of(g, s, &t, e) : 0;
-    if (g->tokenizer && !bad) json_object_set_new(o, "text", json_stringn(t.n ? t.s : "", t.n));
+    if (g->tokenizer) text_of(g, s, &t);
+    if (g->tokenizer) json_object_set_new(o, "text", json_stringn(t.n ? t.s : "", t.n));
     json_object_set_new(o, "reason", json_string(reason));
     json_t *logprobs = g->conf->generate.logprobs ? json_array() : NULL;
     for (int i = 0; i < s->logprob.n; i++) json_array_append_new(logprobs, json_real(s->logprob.v[i]));
@@ -234,7 +233,6 @@ static int line_make(struct generation *g, const struct sequence *s, const char 
     g->line[s->index] = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     text_free(&t);
-    return bad;
 }
 
 static int lines_write(struct generation *g, struct err *e)
@@ -263,7 +261,7 @@ static int row_take(struct generation *g, struct sequence *s, const float *x, st
     g->sums.tokens++;
     const char *reason = reason_of(g, s);
     if (!reason) return 0;
-    if (line_make(g, s, reason, e)) return -1;
+    line_make(g, s, reason);
     s->prompt = NULL;
     g->n_done++;
     return lines_write(g, e);
@@ -322,13 +320,14 @@ int generation_commit(struct generation *g, struct err *e)
     return out_commit(&g->out, false, e);
 }
 
-/* The tokens that end a text: of the folder, or data.end_token. Without a tokenizer lines have no text. */
+/* The tokens that end a text: of the folder; data.end_token if it names none. */
 static int model_read(struct generation *g, struct err *e)
 {
     const struct conf *c = g->conf;
     const char *folder = c->model.folder ? c->model.folder : c->model.config;
     if (folder && decoder_ends(folder, &g->end, &g->n_ends, e)) return -1;
-    if (!folder && c->data.end_token >= 0) {
+    if (!g->n_ends && c->data.end_token >= 0) {
+        free(g->end);
         g->end = mem_alloc(sizeof *g->end);
         g->end[g->n_ends++] = c->data.end_token;
     }

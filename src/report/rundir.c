@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "ckpt/checkpoint.h"
 #include "cluster/failure.h"
+#include "model/decoder.h"
 #include "report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
@@ -45,6 +46,13 @@ bool rundir_owns(const char *name)
 }
 
 static bool resumes(const struct conf *c) { return c->run.resume != RESUME_NO; }
+
+/* Does the next run of this configuration remove it? Only a run of a decoder has a folder `model`, and evaluations leave
+ * folders alone. */
+static bool goes(const struct own *o, const struct conf *c)
+{
+    return o->old && (o->kind != S_IFDIR || (decoder_is(c) && !c->run.evaluate));
+}
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -158,16 +166,27 @@ static int saves_check(int fd, const char *path, const struct conf *c, struct er
     return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
 }
 
+/* The folder that a run of a decoder will replace has weights of such a run, or nothing. */
+static int model_check(int fd, const char *path, struct err *e)
+{
+    struct stat st;
+    if (!fstatat(fd, "model/config.json", &st, AT_SYMLINK_NOFOLLOW) || holds(fd, model, S_IFDIR) <= 0) return 0;
+    return err_set(e, E_CANTCREAT, "%s/%s: holds other files, but the run would replace it; use another --run-dir", path,
+                   model);
+}
+
 static int kinds_check(int fd, const char *path, const struct conf *c, enum rundir_use use, struct err *e)
 {
     struct stat st;
     for (int i = 0; i < OWNS; i++) {
         if (!(owns[i].use & 1u << use) || fstatat(fd, owns[i].name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        if (owns[i].name == model && !decoder_is(c)) continue;
         if ((st.st_mode & S_IFMT) != owns[i].kind)
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
         bool locks = strcmp(owns[i].name, lock) == 0;
-        if (owns[i].kind == S_IFDIR ? saves_check(fd, path, c, e) : !locks && replaceable(fd, path, owns[i].name, e))
+        if (owns[i].name == model ? model_check(fd, path, e)
+            : owns[i].kind == S_IFDIR ? saves_check(fd, path, c, e) : !locks && replaceable(fd, path, owns[i].name, e))
             return -1;
         if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
             return err_set(e, E_CANTCREAT, "%s/%s: %s", path, lock, strerror(errno));
@@ -254,21 +273,38 @@ static bool same_file(const struct rundir *d, const char *name, const struct sta
     return !fstatat(d->fd, name, &own, 0) && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
 }
 
-struct eaten { const struct rundir *d; const char *key, *file, *name; };
+/* Is the file or folder this folder of the run directory, or in it? */
+static bool lies_in(const struct rundir *d, const char *name, const char *file)
+{
+    struct stat st;
+    char *path = realpath(file, NULL), *slash = path;
+    bool in = false;
+    while (path && slash && *path && !in) {
+        in = !stat(path, &st) && same_file(d, name, &st);
+        slash = strrchr(path, '/');
+        if (slash) *slash = '\0';
+    }
+    free(path);
+    return in;
+}
+
+struct eaten { const struct rundir *d; const struct conf *c; const char *key, *file, *name; };
 
 static void input_check(void *ctx, const char *key, const char *file)
 {
     struct eaten *x = ctx;
     struct stat st;
-    if (x->name || stat(file, &st) || S_ISDIR(st.st_mode)) return;
+    if (x->name || stat(file, &st)) return;
     for (int i = 0; i < OWNS && !x->name; i++)
-        if (owns[i].old && same_file(x->d, owns[i].name, &st)) *x = (struct eaten){x->d, key, file, owns[i].name};
+        if (goes(&owns[i], x->c) && (owns[i].kind == S_IFDIR ? lies_in(x->d, owns[i].name, file)
+                                     : !S_ISDIR(st.st_mode) && same_file(x->d, owns[i].name, &st)))
+            *x = (struct eaten){x->d, x->c, key, file, owns[i].name};
 }
 
-/* Fails if this run reads a file that it removes when it begins. */
+/* Fails if this run reads what it removes when it begins. */
 static int inputs_spare(const struct rundir *d, const struct conf *c, struct err *e)
 {
-    struct eaten x = {.d = d};
+    struct eaten x = {.d = d, .c = c};
     conf_inputs(c, input_check, &x);
     if (!x.name) return 0;
     return err_set(e, E_CANTCREAT, "%s: is read%s%s, but the run would replace it as its %s; use another --run-dir",
@@ -280,10 +316,6 @@ int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
     struct stat from;
     if (d->fd >= 0 && inputs_spare(d, c, e)) return -1;
-    if (d->fd >= 0 && !c->run.evaluate && c->model.folder && !stat(c->model.folder, &from) &&
-        same_file(d, model, &from))
-        return err_set(e, E_CANTCREAT, "%s: is read as model.folder, but the run would replace it; use another "
-                       "--run-dir", c->model.folder);
     if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
     if (weights_stat(c->run.init_from, &from)) return 0;
     if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
@@ -369,11 +401,11 @@ static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
     for (int i = 0; i < OWNS; i++) {
         bool stays = resumes(c) ? owns[i].kind != S_IFSOCK : d->adds && (owns[i].name == metrics ||
                                                                          owns[i].name == logged);
-        bool goes = owns[i].old && !stays;
-        if (goes && owns[i].kind == S_IFDIR) {
+        if (!goes(&owns[i], c) || stays) continue;
+        if (owns[i].kind == S_IFDIR) {
             const bool there = !faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW);
-            if (there && !c->run.evaluate && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
-        } else if (goes && unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
+            if (there && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
+        } else if (unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
             return err_set(e, E_CANTCREAT, "%s/%s: %s", d->path, owns[i].name, strerror(errno));
     }
     d->cleared = !resumes(c) && !d->adds;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "model/decoder.h"
 #include "report/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
@@ -204,7 +205,7 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     const char *shown = s->job->conf->run.directory;
-    if (!gradients && model_folder_is(s->job->conf) &&
+    if (!gradients && decoder_is(s->job->conf) &&
         model_folder_write(l->files->weights.dir, shown, s->job->conf, abort_code(), e))
         return -1;
     r->ns = clock_ns() - began;

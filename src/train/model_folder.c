@@ -6,34 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/half.h"
 #include "base/out.h"
 #include "ckpt/st_out.h"
+#include "data/tokenizer.h"
 #include "model/decoder.h"
 #include "train/model_folder.h"
 
-bool model_folder_is(const struct conf *c)
-{
-    return c->model.folder || c->model.config || (c->model.network && decoder_family_find(c->model.network));
-}
-
 /* ---- the type of the weights --------------------------------------------------------------------------- */
 
-static enum dtype type_of(const struct conf *c, struct err *e)
+static enum dtype type_of(const struct conf *c)
 {
-    enum dtype type = F32;
+    struct decoder d;
+    struct err none = {0};
     if (c->model.save_dtype == SAVE_BF16) return BF16;
     if (c->model.save_dtype == SAVE_FP16) return F16;
     if (c->model.save_dtype == SAVE_FP32 || !c->model.folder) return F32;
-    json_t *o = decoder_object(c->model.folder, e);
-    const json_t *v = json_object_get(o, "dtype");
-    if (!v) v = json_object_get(o, "torch_dtype");
-    const char *word = v && json_is_string(v) ? json_string_value(v) : "";
-    if (!strcmp(word, "bfloat16")) type = BF16;
-    if (!strcmp(word, "float16")) type = F16;
-    json_decref(o);
-    return type;
+    return decoder_of(c, &d, &none) ? F32 : d.stored;
 }
 
 static const char *type_word(enum dtype t) { return t == BF16 ? "bfloat16" : t == F16 ? "float16" : "float32"; }
@@ -167,29 +158,51 @@ static int config_write(const struct out_folder *f, const struct conf *c, enum d
     return bad ? -1 : 0;
 }
 
-/* As they are in model.folder; a file that it lacks is left out. */
-static int others_copy(const struct out_folder *f, const struct conf *c, struct err *e)
+static int copy(const struct out_folder *f, const char *from, const char *name, struct err *e)
 {
-    static const char *const name[] = {
-        "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-        "chat_template.jinja", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json"};
+    struct text t = {0};
+    int bad = text_read_file(&t, from, 1 << 30, e) || text_write(f, name, &t, e);
+    text_free(&t);
+    return bad ? -1 : 0;
+}
+
+/* Files of a folder as they are; one that it lacks is left out. */
+static int copies(const struct out_folder *f, const char *folder, const char *const *name, struct err *e)
+{
     int bad = 0;
-    for (size_t i = 0; i < sizeof name / sizeof *name && !bad && c->model.folder; i++) {
-        struct text path = {0}, t = {0};
-        text_add(&path, "%s/%s", c->model.folder, name[i]);
-        if (!access(path.s, F_OK))
-            bad = text_read_file(&t, path.s, 1 << 30, e) || text_write(f, name[i], &t, e) ? -1 : 0;
+    for (; *name && !bad; name++) {
+        struct text path = {0};
+        text_add(&path, "%s/%s", folder, *name);
+        if (!access(path.s, F_OK)) bad = copy(f, path.s, *name, e);
         text_free(&path);
-        text_free(&t);
     }
     return bad;
+}
+
+/* The tokenizer's files are those of data.tokenizer, otherwise of model.folder. A file tokenizer.json alone gets the
+ * class in transformers that takes it as it is. */
+static int others_copy(const struct out_folder *f, const struct conf *c, struct err *e)
+{
+    static const char *const generation[] = {"generation_config.json", NULL};
+    static const char *const tokenizer[] = {
+        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+        "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", NULL};
+    const char *from = tokenizer_bytes(c) ? NULL : c->data.tokenizer ? c->data.tokenizer : c->model.folder;
+    struct stat st;
+    if (c->model.folder && copies(f, c->model.folder, generation, e)) return -1;
+    if (!from || stat(from, &st)) return 0;
+    if (S_ISDIR(st.st_mode)) return copies(f, from, tokenizer, e);
+    struct text class = {0};
+    text_add(&class, "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
+    int bad = copy(f, from, "tokenizer.json", e) || text_write(f, "tokenizer_config.json", &class, e);
+    text_free(&class);
+    return bad ? -1 : 0;
 }
 
 int model_folder_write(int dir, const char *shown, const struct conf *c, const atomic_int *stop, struct err *e)
 {
     struct out_folder f;
-    struct err own = {0};
-    const enum dtype type = type_of(c, &own);
+    const enum dtype type = type_of(c);
     const bool there = !faccessat(dir, MODEL_FOLDER, F_OK, AT_SYMLINK_NOFOLLOW);
     if (there && out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
     int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) || weights_write(&f, dir, shown, c, type, stop, e) ||

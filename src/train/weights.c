@@ -118,7 +118,7 @@ static const struct weights_habits *habits_of(const struct conf *c)
 {
     struct decoder d;
     struct err none = {0};
-    if (!model_folder_is(c) || decoder_of(c, &d, &none)) return NULL;
+    if (!decoder_is(c) || decoder_of(c, &d, &none)) return NULL;
     return d.family->gpt2 ? &of_gpt2 : &of_llama;
 }
 
@@ -141,14 +141,14 @@ static int init_read(const struct conf *c, struct weights_from *f, const struct 
 }
 
 /* Without run.init_from a prediction reads the run's own directory (conf/rules.c); the error explains that. */
-static int weights_absent(const struct conf *c, const char *path, struct err *e)
+static int weights_absent(const struct conf *c, struct err *e)
 {
     if (!e) return -1;
     const struct err why = *e;
-    if (why.code != E_NOINPUT || !conf_predicts(c) || strncmp(c->run.directory, path, strlen(path)) != 0) return -1;
+    if (why.code != E_NOINPUT || !conf_predicts(c) || conf_given(c, "run.init_from")) return -1;
     *e = (struct err){0};
-    return err_set(e, why.code, "%s; predictions need the weights of a run that has trained, or run.init_from",
-                   why.text);
+    return err_set(e, why.code, "%s; a %s needs the weights of a run that has trained, or run.init_from", why.text,
+                   c->run.generate ? "generation" : "prediction");
 }
 
 /* ---- choosing a run's weights ------------------------------------------------------------------------------------ */
@@ -229,13 +229,12 @@ static void averages_take(struct st **file, int n)
 
 static int checkpoint_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
 {
-    static const char end[] = ".safetensors";
     *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
     *n = 0;
     for (int i = 0; i < c->n_files; i++) {
         const char *name = c->file[i].name;
         struct text path = {0};
-        if (strlen(name) < sizeof end || strcmp(name + strlen(name) - (sizeof end - 1), end)) continue;
+        if (!text_ends(name, ".safetensors")) continue;
         text_add(&path, "%s/%s", folder, name);
         (*out)[*n] = st_open(path.s, e);
         text_free(&path);
@@ -250,12 +249,12 @@ static int checkpoint_open(const char *folder, const struct ckpt *c, struct st *
     return 0;
 }
 
-/* A run that predicts and has not trained takes the weights of model.folder. */
+/* A prediction without run.init_from takes the weights of the run, or of model.folder if the run has not trained. */
 static const char *source_of(const struct conf *c)
 {
     const char *run = c->run.init_from;
     const bool trained = has(run, CKPT_FOLDER) || has(run, "weights.safetensors");
-    return conf_predicts(c) && c->model.folder && !trained ? c->model.folder : run;
+    return c->model.folder && !conf_given(c, "run.init_from") && !trained ? c->model.folder : run;
 }
 
 /* Opens what run.init_from names. For an evaluation of a run the best checkpoint comes first if checkpoint.best is set,
@@ -294,7 +293,7 @@ int weights_init(const struct conf *c, const struct placement *pl, struct exec *
 {
     struct st **file;
     struct weights_from from = {.path = c->run.init_from};
-    if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, from.path, e);
+    if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, e);
     from.file = file;
     int bad = init_read(c, &from, pl, s, notes, e);
     for (int i = 0; i < from.n; i++) st_close(file[i]);

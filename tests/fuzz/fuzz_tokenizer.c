@@ -14,15 +14,14 @@ static void use(const struct tokenizer *t)
         const int bad = tokenizer_encode(t, text[i], strlen(text[i]), i, &ids, &e);
         must(!bad || e.code == E_DATA);
         for (int k = 0; k < ids.n; k++) must(ids.v[k] < size);
-        must(!tokenizer_decode(t, ids.v, (size_t)ids.n, &back, &e));
+        tokenizer_decode(t, ids.v, (size_t)ids.n, &back);
         text_free(&back);
         vec_free(&ids);
     }
     uint32_t all[40];
     struct text back = {0};
-    struct err e = {0};
     for (uint32_t i = 0; i < 40; i++) all[i] = i;
-    must(!tokenizer_decode(t, all, 40, &back, &e));
+    tokenizer_decode(t, all, 40, &back);
     text_free(&back);
 }
 
