@@ -28,8 +28,8 @@ template <class T> struct cached_head {
     {
         const int64_t row = w.block / k.heads, head = w.block % k.heads, half = (int64_t)k.kv_heads * k.width;
         const float *keys = k.cache + slot_of(k, row) + head / (k.heads / k.kv_heads) * k.width;
-        const T *q = (const T *)k.x.q + w.block * k.width;
-        float *score = k.scores + w.block * k.context;
+        const T *q = (const T *)k.x.q + (int64_t)w.block * k.width;
+        float *score = k.scores + (int64_t)w.block * k.context;
         const int seen = k.positions[row] + 1;
         const double most = block_max(w, [&](int t) {
             double m = -INFINITY;

@@ -65,7 +65,7 @@ long="-c toy.conf --transport local --steps 100000000 -o service.log_every=0 -o 
 # ---- options of mpstaged(8) ------------------------------------------------------------------------------------------
 "$mpstaged" -c toy.conf --transport local --run-dir first >"$aside/out" 2>&1 || note <"$aside/out"
 # A language model.
-yes "some words" | head -n 20 >words.txt
+yes "some words" | head -n 80 >words.txt
 cat >words.conf <<'END'
 model { network = "llama"  input = {8}  vocab_size = 256  hidden_size = 8  intermediate_size = 8
         num_hidden_layers = 1  num_attention_heads = 2 }

@@ -183,6 +183,18 @@ static int override_set(struct conf *c, int i, const char *s, struct err *e)
     return opt_set(c, i, &v, e);
 }
 
+int conf_set_texts(struct conf *c, const char *what, const char *key, const char *const *text, int n, struct err *e)
+{
+    const int i = opt_find(key, strlen(key));
+    struct opt_value v = {.n = n};
+    struct err own = {0};
+    for (int k = 0; k < n; k++) v.text[k] = arena_strdup(c->mem, text[k]);
+    if (opt_set(c, i, &v, &own)) return err_set(e, E_CONF, "%s: %s", what, own.text);
+    c->line[i] = CONF_OVERRIDE;
+    c->what[i] = what;
+    return 0;
+}
+
 int conf_put(struct conf *c, const char *key, const char *value, struct err *e)
 {
     int i = opt_find(key, strlen(key));

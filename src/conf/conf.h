@@ -147,6 +147,8 @@ struct conf *conf_parse(const char *file, const char *text, size_t n, struct err
 /* Sets "SECTION.KEY=VALUE" from -o. what: its name in messages ("-o train.steps=x", "--steps"). Texts need no quotes
  * and have no escapes. 78, or 64 if there is no such key. */
 int conf_set(struct conf *c, const char *what, const char *assignment, struct err *e);
+/* Sets a list of at most CONF_LIST texts; what: as of conf_set, lives as long as c. 78. */
+int conf_set_texts(struct conf *c, const char *what, const char *key, const char *const *text, int n, struct err *e);
 /* Sets SECTION.KEY to a value as conf_value prints it; NULL: unset. 78. */
 int conf_put(struct conf *c, const char *key, const char *value, struct err *e);
 void conf_stage_add(struct conf *c, struct conf_stage st);  /* appends a stage section; copies the names */

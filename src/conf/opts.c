@@ -260,9 +260,7 @@ static int prompts_set(const struct opts *o, struct conf *c, struct err *e)
     if (o->prompt.n > CONF_LIST)
         return err_set(e, E_USAGE, "--prompt is given %d times: at most %d, more in generate.prompts", o->prompt.n,
                        CONF_LIST);
-    c->generate.prompt.n = o->prompt.n;
-    for (int i = 0; i < o->prompt.n; i++) c->generate.prompt.v[i] = arena_strdup(c->mem, o->prompt.v[i]);
-    return 0;
+    return conf_set_texts(c, "--prompt", "generate.prompt", o->prompt.v, o->prompt.n, e);
 }
 
 int opts_apply(const struct opts *o, struct conf *c, struct err *e)

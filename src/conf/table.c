@@ -135,7 +135,7 @@ const struct opt opt_table[] = {
     {"model.hidden", OPT_INTS, AT(model.hidden), NULL, 1, 1 << 24, .bits = true,
      .text = "mlp: widths of the hidden layers"},
     {"model.dropout", OPT_REAL, AT(model.dropout), "0", 0, 0.999, .bits = true,
-     .text = "mlp: dropout probability after each hidden layer"},
+     .text = "dropout probability after each hidden layer of an mlp, and of a decoder's branches and embedding"},
     {"model.zero_init_residual", OPT_BOOL, AT(model.zero_init_residual), "no",
      .bits = true, .text = "ResNets: initialise the last batch norm of each block with zero"},
     {"model.small_stem", OPT_BOOL, AT(model.small_stem), "no",
@@ -193,7 +193,7 @@ const struct opt opt_table[] = {
              "class; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
-     .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti and tokens, "
+     .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti, tokens and text, "
              "otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
      .of = "data.source idx npy images cifar nifti",
@@ -249,9 +249,10 @@ const struct opt opt_table[] = {
      .text = "classes of labels, first match first: LABEL=CLASS, FIRST-LAST=CLASS, or *=CLASS for others, such as "
              "{\"37-38=1\", \"*=0\"}; or binary: 1 for all above 0. By default labels are classes"},
     {"data.train_text", OPT_TEXTS, AT(data.train_text), NULL, .of = "data.source text", .files = true,
-     .text = "files with the training text, one after the other"},
+     .text = "the training text: files, of which *.jsonl has a document {\"text\": \"..\"} in each line, and folders "
+             "with files *.txt and *.jsonl; all together are one sequence of tokens"},
     {"data.test_text", OPT_TEXTS, AT(data.test_text), NULL, .of = "data.source text", .files = true,
-     .text = "files with the test text"},
+     .text = "the test text, like data.train_text"},
     {"data.train_tokens", OPT_TEXTS, AT(data.train_tokens), NULL, .of = "data.source tokens", .files = true,
      .text = "files with the training tokens, one after the other"},
     {"data.test_tokens", OPT_TEXTS, AT(data.test_tokens), NULL, .of = "data.source tokens", .files = true,
@@ -263,7 +264,8 @@ const struct opt opt_table[] = {
      .of = "data.source tokens text", .bits = true,
      .text = "joined: a position sees all before it in its sample; apart: only those of its document"},
     {"data.end_token", OPT_INT, AT(data.end_token), "-1", -1, 1 << 24, .of = "data.source tokens text", .bits = true,
-     .text = "apart: the token that ends a document; -1: none, Megatron's files say where documents end"},
+     .text = "the token that ends a document: apart needs it, except for Megatron's files; text puts it behind each "
+             "document; generation ends with it if the folder names no such token. -1: none"},
     {"data.tokenizer", OPT_FILE, AT(data.tokenizer), NULL,
      .text = "of texts: a tokenizer.json, a folder with one, or bytes; the default is that of model.folder, or bytes "
              "if model.vocab_size is 256"},
@@ -317,8 +319,8 @@ const struct opt opt_table[] = {
      .text = "count in each evaluation which class was predicted for which; writes confusion.csv and confusion.png "
              "to the run directory"},
     {"train.patience", OPT_INT, AT(train.patience), "0", 0, BIG,
-     .text = "end the run after this many evaluations without improvement of checkpoint.best, else of the first score "
-             "that rises, else of the loss; the checkpoint of the best stays only with checkpoint.best. 0: never"},
+     .text = "end the run after this many evaluations without improvement of checkpoint.best, whose default is then "
+             "loss. 0: never"},
     {"train.evaluate_batch_size", OPT_INT, AT(train.evaluate_batch_size), "0", 0, 1 << 24,
      .text = "samples per evaluation step; 0: train.batch_size"},
     {"train.loss", OPT_ENUM, AT(train.loss), NULL, .words = WORDS_LOSS(WORD_TEXT) "!batch_dice",

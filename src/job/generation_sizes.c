@@ -18,7 +18,7 @@ int generation_find(struct job *j, struct err *e)
 
 struct generation_sizes generation_sizes(const struct job *j)
 {
-    enum { PREFILL_ROWS = 64, DECODE_ROWS = 32, MAX_GROUPS = 3 };   /* as many as batches in flight */
+    enum { PREFILL_ROWS = 64, MAX_GROUPS = 3 };   /* as many as batches in flight */
     const int slots = (int)j->conf->generate.slots - 1, least = (slots + DECODE_ROWS - 1) / DECODE_ROWS,
               ranks = j->mesh.size[AXIS_PP] < MAX_GROUPS ? j->mesh.size[AXIS_PP] : MAX_GROUPS,
               groups = least > ranks ? least : ranks < slots ? ranks : slots, rows = (slots + groups - 1) / groups;

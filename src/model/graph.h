@@ -156,6 +156,7 @@ int graph_node_find(const struct graph *g, const char *name);           /* -1 if
 int graph_tensor_find(const struct graph *g, const char *name);         /* -1 if not found */
 bool graph_wants_grad(const struct graph *g, const struct node *n);     /* does one of its outputs? */
 bool graph_generates(const struct graph *g);            /* has a cache: its samples are tokens of sequences */
+enum { DECODE_ROWS = 32 };                              /* the most sequences that such a network continues at once */
 size_t graph_param_bytes(const struct graph *g, int param);             /* of the values alone */
 int graph_input_first(const struct graph *g, enum role role);           /* its tensor; -1: none */
 int graph_input_find(const struct graph *g, int tensor);                /* index in graph->input; -1: a node's output */

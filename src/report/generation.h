@@ -4,8 +4,8 @@
  * Sequences occupy slots of the caches; a sequence that ends gives its slot to the next prompt. Slots are divided into
  * groups, so that a pipeline works on several groups at a time. A decoding batch has a row for each slot of a group. A
  * prefill batch has tokens of one prompt. Rows without a token are of a slot that no sequence uses. What is drawn for a
- * prompt is a function of the weights, the prompt and generate.seed alone: it depends neither on other prompts nor on
- * ranks or cuts. */
+ * prompt is a function of its logits, its number and generate.seed alone. On CPUs its logits depend neither on other
+ * prompts nor on ranks or cuts: products of up to DECODE_ROWS rows compute each row alone. */
 #ifndef REPORT_GENERATION_H
 #define REPORT_GENERATION_H
 #include <stdatomic.h>
@@ -22,7 +22,7 @@ int generation_open(const struct job *j, const struct out_place *at, const atomi
  * decodes. WAITS: all groups await the logits of a batch. */
 enum generation_next generation_next(struct generation *g, int64_t *id);
 /* Takes the logits of the oldest decoding batch that has not come back, and draws tokens. 74, 75; 79 if a logit is NaN
- * or all are infinite. */
+ * or the largest is infinite. */
 int generation_rows(struct generation *g, const float *x, struct err *e);
 /* Moves the lines of finished prompts into `out`, in the order of the prompts; without `at`. */
 void generation_take(struct generation *g, struct text *out);

@@ -51,12 +51,10 @@ static int field_at(int i)
 
 static char *duration(uint64_t ns, char buf[24]) { return text_duration(ns / 1000000000, buf); }
 
-/* The first score for which higher is better, or else the loss. brief: without its name. */
+/* The leading score. brief: without its name. */
 static void test_fill(const struct progress *p, bool brief, char text[64])
 {
-    int i = 0;
-    while (i < p->scores.n && !score_rises(score_style(p->scores.of[i].name).key)) i++;
-    if (i == p->scores.n) i = 0;
+    const int i = scores_leading(&p->scores);
     struct score_style k = score_style(p->scores.of[i].name);
     char score[56];
     score_print(&k, p->test_score[i], SCORE_BRIEF, score, sizeof score);
@@ -182,8 +180,10 @@ static void batch_take(struct progress *p, const struct sums *s)
     p->heard = clock_ns();
 }
 
-static void evaluation_take(struct progress *p, uint64_t step, const struct sums *s)
+static void evaluation_take(struct progress *p, const struct event *ev)
 {
+    const struct sums *s = ev->sums;
+    const long long step = ev->step;
     struct text t = {0};
     char score[64];
     p->tested = true;
@@ -195,9 +195,11 @@ static void evaluation_take(struct progress *p, uint64_t step, const struct sums
         score_print(&k, p->test_score[i], SCORE_TEST, score, sizeof score);
         text_add(&t, "%s%s", i ? "  " : "", score);
     }
+    if (ev->perplexity >= 0) text_add(&t, "  perplexity %.4g", ev->perplexity);
+    if (ev->bits_per_byte >= 0) text_add(&t, "  %.4f bits a byte", ev->bits_per_byte);
     if (terminal_columns(p->screen)) log_progress("");
     char after[40] = "";
-    if (step) snprintf(after, sizeof after, " after step %llu", (unsigned long long)step);
+    if (step) snprintf(after, sizeof after, " after step %lld", step);
     log_line("evaluation of %lld samples%s: %s", (long long)s->samples, after, t.n ? t.s : "");
     text_free(&t);
 }
@@ -323,7 +325,7 @@ static int progress_on(void *self, const struct event *ev, struct err *e)
         break;
     case EVENT_STEP: step_take(p, ev->result, ev->sums); break;
     case EVENT_BATCH: if (!ev->result->last) batch_take(p, ev->sums); break;
-    case EVENT_EVALUATION: evaluation_take(p, (uint64_t)ev->step, ev->sums); break;
+    case EVENT_EVALUATION: evaluation_take(p, ev); break;
     case EVENT_PREDICTION: p->test_done = 0; break;
     case EVENT_GENERATION:
         log_line("generated %lld tokens after %lld prompt%s: %.4g tokens/s", (long long)ev->tokens,

@@ -47,8 +47,8 @@ bool rundir_owns(const char *name)
 
 static bool resumes(const struct conf *c) { return c->run.resume != RESUME_NO; }
 
-/* Does the next run of this configuration remove it? Only a run of a decoder has a folder `model`, and evaluations leave
- * folders alone. */
+/* Does the next run of this configuration remove it? Only a run of a decoder has a folder `model`, and evaluations
+ * leave folders alone. */
 static bool goes(const struct own *o, const struct conf *c)
 {
     return o->old && (o->kind != S_IFDIR || (decoder_is(c) && !c->run.evaluate));
@@ -171,8 +171,8 @@ static int model_check(int fd, const char *path, struct err *e)
 {
     struct stat st;
     if (!fstatat(fd, "model/config.json", &st, AT_SYMLINK_NOFOLLOW) || holds(fd, model, S_IFDIR) <= 0) return 0;
-    return err_set(e, E_CANTCREAT, "%s/%s: holds other files, but the run would replace it; use another --run-dir", path,
-                   model);
+    return err_set(e, E_CANTCREAT, "%s/%s: holds other files, but the run would replace it; use another --run-dir",
+                   path, model);
 }
 
 static int kinds_check(int fd, const char *path, const struct conf *c, enum rundir_use use, struct err *e)

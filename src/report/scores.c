@@ -7,6 +7,7 @@
 static const struct score_style styles[] = {
     {"loss", "loss", "loss", "loss", .bits = true, .significant = true},
     {"top1", "accuracy", "accuracy", "acc.", .rises = true},
+    {"token_top1", "accuracy", "accuracy", "acc.", .rises = true, .beside = true},
     {"top5", "top5", "top-5", "top-5", .tests_only = true, .rises = true},
     {"dice", "dice", "Dice", "Dice", .rises = true},
     {"pooled_dice", "pooled_dice", "pooled Dice", "pooled", .tests_only = true, .rises = true},
@@ -56,6 +57,15 @@ int scores_check(const struct job *j, struct err *e)
 bool score_rises(const char *key)
 {
     return score_style_of(key).rises;
+}
+
+int scores_leading(const struct scores *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct score_style k = score_style(s->of[i].name);
+        if (k.rises && !k.beside) return i;
+    }
+    return 0;
 }
 
 bool score_better(const char *key, double a, double b) { return score_rises(key) ? a > b : a < b; }

@@ -13,6 +13,7 @@ struct score_style {
     bool significant;                                     /* printed with significant digits, otherwise with decimals */
     bool tests_only;                                      /* not shown after a step */
     bool rises;                                           /* higher is better */
+    bool beside;                                          /* the loss says more: accuracy of a language model */
 };
 /* A row that is not in the table has its own name everywhere. */
 struct score_style score_style(const char *row);
@@ -23,6 +24,8 @@ struct score_style score_style_of(const char *key);
 int scores_check(const struct job *j, struct err *e);
 /* Whether a higher value is better. key: as score_style.key. */
 bool score_rises(const char *key);
+/* The row that people judge a network by: the first that rises and is not beside the loss, otherwise the loss. */
+int scores_leading(const struct scores *s);
 bool score_better(const char *key, double a, double b);   /* whether a is better than b; a NaN never is */
 /* The mean of a row of a network's sums; row 0 is the loss. NaN if nothing was counted, as for the Dice of a class that
  * no case has. A loss without counts is 0. */

@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "base/launched.h"
+#include "model/decoder.h"
 #include "cluster/log.h"
 #include "report/predict.h"
 #include "report/data_report.h"
@@ -96,5 +97,7 @@ void setup_end(const struct setup *b)
         log_line("warning: the network's output is not finite for %llu samples", (unsigned long long)odd);
     if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
     if (b->generation && !all) log_line("stopped before the last prompt was done");
-    log_line("done: %s/metrics.jsonl%s%s", b->dir.path, more ? ", " : "", more ? more : "");
+    const bool model = decoder_is(b->conf) && !b->conf->run.evaluate;
+    log_line("done: %s/metrics.jsonl%s%s%s%s%s", b->dir.path, more ? ", " : "", more ? more : "",
+             model ? ", " : "", model ? b->dir.path : "", model ? "/model/" : "");
 }

@@ -12,14 +12,12 @@ enum { RING = 4, MOST_FAILURES = 3 };
 
 static const char *score_of(const struct ckpt_policy *k, int i) { return score_style(k->scores.of[i].name).key; }
 
-/* The row that checkpoint.best names; otherwise the first score that rises; otherwise the loss. */
+/* The row that checkpoint.best names; otherwise the leading one. */
 static int score_row(const struct ckpt_policy *k)
 {
     const char *best = k->conf->checkpoint.best;
-    for (int i = 0; i < k->scores.n; i++) {
-        const char *key = score_of(k, i);
-        if (best ? !strcmp(best, key) : score_rises(key)) return i;
-    }
+    if (!best) return scores_leading(&k->scores);
+    for (int i = 0; i < k->scores.n; i++) if (!strcmp(best, score_of(k, i))) return i;
     return 0;
 }
 

@@ -17,9 +17,8 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
                                   c->param[1] != NULL}, c->out, k->out, e);
 }
 
-/* Of up to FEW_ROWS rows in a network that generates. sgemm would be slower, and a row's bits would depend on their
+/* Of up to DECODE_ROWS rows in a network that generates. sgemm would be slower, and a row's bits would depend on their
  * number. */
-enum { FEW_ROWS = 32 };
 static int few_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
@@ -114,7 +113,7 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
         k->rows *= k->points;
         k->points = 1;
     }
-    const bool few = k->rows <= FEW_ROWS && graph_generates(b->g);
+    const bool few = k->rows <= DECODE_ROWS && graph_generates(b->g);
     if (k->points == 1 && ph == PH_FWD && few) k->base.run = few_run;
     else if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run

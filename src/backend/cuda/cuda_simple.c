@@ -76,6 +76,12 @@ static int layer_norm_run(struct be *b, struct be_kernel *k, const struct be_cal
     return cuda_check(e, "layer norm", status);
 }
 
+static size_t layer_norm_workspace(const struct selection *s, const struct group *k)
+{
+    const struct shape *o = &s->g->tensor[k->out].shape;
+    return k_layer_norm_work(s->max_samples * (shape_count(o) / o->d[0]), (int)o->d[0]);
+}
+
 static struct be_kernel *layer_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     int out = like->node->out;
@@ -378,8 +384,8 @@ const struct kernel_row cuda_rows_simple[] = {
     NORM_ROWS(PATTERN_OP("batch_norm"), 1),
     NORM_ROWS(&pattern_bn_relu, 1),
     NORM_ROWS(&pattern_bn_add_relu, 2),
-    {.name = "layer norm", .pattern = PATTERN_OP("layer_norm"), .types = CUDA_TYPES, .make = layer_norm_make,
-     .run = layer_norm_run},
+    {.name = "layer norm", .pattern = PATTERN_OP("layer_norm"), .types = CUDA_TYPES,
+     .workspace = layer_norm_workspace, .make = layer_norm_make, .run = layer_norm_run},
     {.name = "relu", .pattern = PATTERN_OP("relu"), .types = CUDA_TYPES, .run = relu_run},
     {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .types = CUDA_TYPES, .run = unary_run},
     {.name = "multiply", .pattern = PATTERN_OP("multiply"), .types = CUDA_TYPES, .run = multiply_run},

@@ -116,6 +116,12 @@ static int rms_norm_run(struct be *b, struct be_kernel *k, const struct be_call 
     return cuda_check(e, "RMS norm", status);
 }
 
+static size_t rms_norm_workspace(const struct selection *s, const struct group *k)
+{
+    const struct rms_norm r = rms_norm_of(s->g, &s->g->node[k->node[0]], s->max_samples);
+    return k_layer_norm_work(r.n * r.points * r.heads, (int)r.width);
+}
+
 static struct be_kernel *rms_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const struct rms_norm r = rms_norm_of(b->g, like->node, like->key.samples);
@@ -201,8 +207,8 @@ const struct kernel_row cuda_rows_tokens[] = {
      .run = attention_run},
     {.name = "cached attention", .pattern = PATTERN_OP("cached_attention"), .types = CUDA_TYPES,
      .workspace = cached_workspace, .make = cached_make, .run = cached_run},
-    {.name = "RMS norm", .pattern = PATTERN_OP("rms_norm"), .types = CUDA_TYPES, .make = rms_norm_make,
-     .run = rms_norm_run},
+    {.name = "RMS norm", .pattern = PATTERN_OP("rms_norm"), .types = CUDA_TYPES,
+     .workspace = rms_norm_workspace, .make = rms_norm_make, .run = rms_norm_run},
     {.name = "rotary", .pattern = PATTERN_OP("rotary"), .types = CUDA_TYPES, .run = rotary_run},
     {.name = "token loss", .pattern = PATTERN_OP("token_loss"), .types = CUDA_TYPES, .fallback = "own products",
      .why = "no library kernel yet", .slow = true, .workspace = token_loss_workspace, .make = token_loss_make,

@@ -13,7 +13,7 @@ static const struct attr_kind attrs[] = {
     [TOKEN_CLASSES] = {"classes", A_INT, 0, 1, 1 << 24, "of the labels: 0 to classes - 1"},
     [TOKEN_BIAS] = {"bias", A_BOOL, 0, 0, 1, "add a bias to the logits"},
     [TOKEN_IGNORE] = {"ignore", A_INT, -100, -(1 << 24), -1, "the label of points that do not count"}, {NULL}};
-static const struct score_row rows[] = {{"loss", TOKEN_SUM, TOKEN_VALID}, {"top1", TOKEN_HITS, TOKEN_VALID}, {0}};
+static const struct score_row rows[] = {{"loss", TOKEN_SUM, TOKEN_VALID}, {"token_top1", TOKEN_HITS, TOKEN_VALID}, {0}};
 
 static int token_loss_infer(const struct node *n, const struct shape *const *in, struct infer *f, struct err *e)
 {
