@@ -73,7 +73,7 @@ static json_t *config_of(const char *models, const char *name)
     return o;
 }
 
-static int weight_give(void *ctx, int i, void *buf, struct err *e)
+static int weight_give(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     const struct st_entry *t = (const struct st_entry *)ctx + i;
     const uint64_t n = (uint64_t)shape_count(&t->shape), seed = value_seed(t->name), end = strlen(t->name);

@@ -36,7 +36,7 @@ static const float two[2] = {1, 2};
 static const int64_t counter = 5;
 static const void *const values[] = {two, &counter, two};
 static const size_t sizes[] = {8, 8, 4};
-static int value_get(void *ctx, int i, void *buf, struct err *e)
+static int value_get(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     if (ctx && *(int *)ctx == i) return err_set(e, E_DEVICE, "tensor %d is lost", i);
     memcpy(buf, values[i], sizes[i]);
@@ -46,7 +46,7 @@ static int value_get(void *ctx, int i, void *buf, struct err *e)
 /* As a run writes its weights. */
 static int put_out(void *ctx, const void *p, size_t n, struct err *e) { return out_write(ctx, p, n, e); }
 static int file_write(const char *path, int n, const struct st_entry *entry,
-                      int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+                      st_data data, void *ctx, struct err *e)
 {
     struct out_place at;
     struct out o;
@@ -412,9 +412,9 @@ static struct weights_want want_make(int n)
     return (struct weights_want){tensors, n, NULL};
 }
 
-static int zero_get(void *ctx, int i, void *buf, struct err *e)
+static int zero_get(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
-    (void)ctx, (void)e;
+    (void)ctx, (void)e, (void)at;
     memset(buf, i, 8);
     return 0;
 }

@@ -147,6 +147,8 @@ struct be_ops {
      * converts it. Only backends whose rules set such a type (frozen_type) meet this. */
     int (*param_import)(struct be *b, int param, void *storage, const void *plain, struct err *e);
     int (*param_export)(struct be *b, int param, void *plain, const void *storage, struct err *e);
+    /* storage, if it is host memory that has exactly these values; otherwise NULL. NULL: never. */
+    void *(*param_values)(struct be *b, int param, void *storage);
     /* y += x, n floats of the device; sum of squares in double, in fixed order, into device memory. */
     int (*add)(struct be *b, float *y, const float *x, size_t n, struct err *e);
     int (*sumsq)(struct be *b, const float *x, size_t n, double *out, struct err *e);

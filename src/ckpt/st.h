@@ -25,11 +25,11 @@ void st_close(struct st *s);
  * Index and shards must name the same tensors. The caller closes each file and frees the array. */
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
-/* Writes a whole file in pieces to put(sink, bytes). data(ctx, i, buf) supplies tensor i of the given list when it is
- * due. Fails if put or data fails. */
+/* Writes a whole file in pieces to put(sink, bytes). data supplies tensor i of the given list when it is due: it fills
+ * buf, or sets *at, which is buf, to where the values lie until its next call. Fails if put or data fails. */
+typedef int (*st_data)(void *ctx, int i, void *buf, const void **at, struct err *e);
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
-int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
-             int (*data)(void *ctx, int i, void *buf, struct err *e), void *ctx, struct err *e);
+int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e);
 uint64_t st_size(int n, const struct st_entry *entry);    /* size of st_write's file in bytes */
 #endif

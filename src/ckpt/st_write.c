@@ -37,8 +37,7 @@ static void header_make(const struct turn *o, int n, struct text *h)
     while (h->n % 8) text_add(h, " ");
 }
 
-static int body_write(const struct st_sink *to, const struct turn *o, int n,
-                      int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+static int body_write(const struct st_sink *to, const struct turn *o, int n, st_data data, void *ctx, struct err *e)
 {
     struct text h = {0};
     size_t largest = 0;
@@ -47,9 +46,11 @@ static int body_write(const struct st_sink *to, const struct turn *o, int n,
     int bad = to->put(to->sink, &length, 8, e) || to->put(to->sink, h.s, h.n, e);
     text_free(&h);
     for (int i = 0; i < n; i++) if (entry_bytes(o[i].e) > largest) largest = entry_bytes(o[i].e);
-    void *buf = mem_alloc(largest);
-    for (int i = 0; i < n && !bad; i++)
-        bad = data(ctx, o[i].i, buf, e) || to->put(to->sink, buf, entry_bytes(o[i].e), e);
+    void *buf = mem_alloc(largest);                       /* pages that nobody touches take no memory */
+    for (int i = 0; i < n && !bad; i++) {
+        const void *at = buf;
+        bad = data(ctx, o[i].i, buf, &at, e) || to->put(to->sink, at, entry_bytes(o[i].e), e);
+    }
     free(buf);
     return bad ? -1 : 0;
 }
@@ -74,8 +75,7 @@ uint64_t st_size(int n, const struct st_entry *entry)
     return size;
 }
 
-int st_write(const struct st_sink *to, int n, const struct st_entry *entry,
-             int (*data)(void *, int, void *, struct err *), void *ctx, struct err *e)
+int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e)
 {
     struct turn *o = turns(n, entry);
     int bad = body_write(to, o, n, data, ctx, e);

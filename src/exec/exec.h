@@ -177,6 +177,8 @@ int exec_output_get(struct exec *s, int plan, int output, void *plain, struct er
 bool exec_owns(const struct exec *s, int row);
 bool exec_holds(const struct exec *s, int row);
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
+/* Where a row lies in host memory as get gives it and set takes it; NULL: nowhere. */
+void *exec_state_values(struct exec *s, int row);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* makes packed weights again */
 /* Sets a row to its initial value: a weight by its rule and the seed, counters and optimizer buffers to zeros, an

@@ -50,9 +50,11 @@ int exec_state_begin(struct exec *s, int row, struct err *e)
     const struct state_row *r = &s->q.pl->state[row];
     if (r->kind == STATE_AVERAGE)
         return s->ops->copy(s->be, state_at(s, r), state_at(s, &s->q.pl->state[r->param]), r->bytes, e);
-    void *x = mem_alloc(state_plain_bytes(r) + 1);
-    if (r->region == IN_PARAM && r->file.type == F32)
-        init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
+    const bool drawn = r->region == IN_PARAM && r->file.type == F32;
+    void *there = exec_state_values(s, row), *x = there ? there : mem_alloc(state_plain_bytes(r) + 1);
+    if (drawn) init_values(&s->g->param[r->param], r->param, (uint64_t)s->q.conf->run.seed, x);
+    else memset(x, 0, state_plain_bytes(r));
+    if (there) return 0;
     int bad = values_set(s, r, x, e);
     free(x);
     return bad;
@@ -77,6 +79,12 @@ bool exec_holds(const struct exec *s, int row)
 bool exec_owns(const struct exec *s, int row)
 {
     return placement_writer(s->q.pl, &s->q.pl->state[row]) == all_rank(s);
+}
+
+void *exec_state_values(struct exec *s, int row)
+{
+    const struct state_row *r = &s->q.pl->state[row];
+    return r->turned || !s->ops->param_values ? NULL : s->ops->param_values(s->be, r->param, state_at(s, r));
 }
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)

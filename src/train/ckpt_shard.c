@@ -31,14 +31,13 @@ void save_file_name(const struct save *s, int rank, int file, char name[64])
 
 struct shard_part { struct save *s; int file; };
 
-static int part_data(void *ctx, int i, void *buf, struct err *e)
+static int part_data(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     const struct shard_part *p = ctx;
     int row = p->s->rows[p->file].row[i];
-    const struct state_row *r = &p->s->q.job->pl->state[row];
     atomic_fetch_add(&p->s->hold.moved, 1);
     if (!p->s->staging) return exec_state_get(p->s->q.exec, row, buf, e);
-    memcpy(buf, p->s->staging[row], state_plain_bytes(r));
+    *at = p->s->staging[row];
     return 0;
 }
 

@@ -175,23 +175,23 @@ static int finite_check(const struct state_row *r, const void *plain, struct err
     return 0;
 }
 
-static int fetch_row(const struct fetch *f, int i, void *buf, struct err *e)
+static int fetch_row(const struct fetch *f, int i, void *buf, const void **at, struct err *e)
 {
     struct control *s = f->control;
     const struct state_row *r = &s->job->pl->state[i];
     if (atomic_load(abort_code())) return err_set(e, atomic_load(abort_code()), "stopped");
     int writer = placement_writer(s->job->pl, r);
-    if (writer == 0) return weights_get(s->exec, f->what, i, buf, e);
+    if (writer == 0) return weights_get(s->exec, f->what, i, buf, at, e);
     struct order o = {.kind = ORDER_SAVE, .row = i, .what = (int32_t)f->what};
     if (s->tp->ops->send_msg(s->tp, writer, CONTROL_ORDER, &o, sizeof o, e)) return -1;
     return state_recv(s, writer, buf, state_plain_bytes(r), e);
 }
 
-static int get_row(void *ctx, int i, void *buf, struct err *e)
+static int get_row(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     const struct fetch *f = ctx;
-    if (fetch_row(f, i, buf, e)) return -1;
-    return f->what == WEIGHTS_ALL ? finite_check(&f->control->job->pl->state[i], buf, e) : 0;
+    if (fetch_row(f, i, buf, at, e)) return -1;
+    return f->what == WEIGHTS_ALL ? finite_check(&f->control->job->pl->state[i], *at, e) : 0;
 }
 
 static int save(struct control *s, const struct coordinator *l, const struct order *o, struct err *e)

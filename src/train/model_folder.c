@@ -34,7 +34,7 @@ static const char *type_word(enum dtype t) { return t == BF16 ? "bfloat16" : t =
 /* shard: of each tensor */
 struct narrowing { struct st *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry; };
 
-static int narrowed(void *ctx, int i, void *buf, struct err *e)
+static int narrowed(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     const struct narrowing *w = ctx;
     const int k = w->index[i];

@@ -44,8 +44,9 @@ void weights_rows_free(struct weights_rows *w)
 
 static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
 {
-    void *plain = mem_alloc(state_plain_bytes(r) + 1);
+    void *there = exec_state_values(s, row), *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
     int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    if (there) return bad ? -1 : 0;
     if (!bad) bad = exec_state_set(s, row, plain, e);
     free(plain);
     return bad ? -1 : 0;
@@ -321,16 +322,16 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
     return bad;
 }
 
-struct selected { const int *row; int (*get)(void *ctx, int i, void *buf, struct err *e); void *ctx; };
+struct selected { const int *row; st_data get; void *ctx; };
 
-static int get_selected(void *ctx, int i, void *buf, struct err *e)
+static int get_selected(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     struct selected *s = ctx;
-    return s->get(s->ctx, s->row[i], buf, e);
+    return s->get(s->ctx, s->row[i], buf, at, e);
 }
 
-int weights_save(const struct weights_file *f, const struct placement *pl,
-                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e)
+int weights_save(const struct weights_file *f, const struct placement *pl, st_data get, void *ctx, char hash[33],
+                 struct err *e)
 {
     struct weights_rows w = weights_rows(pl, f->what, -1);
     struct selected s = {w.row, get, ctx};
@@ -341,8 +342,11 @@ int weights_save(const struct weights_file *f, const struct placement *pl,
     return bad ? -1 : 0;
 }
 
-int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e)
+int weights_get(struct exec *s, enum weights_what what, int row, void *plain, const void **at, struct err *e)
 {
     if (exec_averages_use(s, what == WEIGHTS_ALL, e)) return -1;
+    const void *there = what == WEIGHTS_GRADIENTS ? NULL : exec_state_values(s, row);
+    *at = there ? there : plain;
+    if (there) return 0;
     return what == WEIGHTS_GRADIENTS ? exec_grad_get(s, row, plain, e) : exec_state_get(s, row, plain, e);
 }

@@ -29,8 +29,9 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
 struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
 /* get returns the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or 75
  * when *stop is set; the file is complete or does not exist. */
-int weights_save(const struct weights_file *f, const struct placement *pl,
-                 int (*get)(void *ctx, int i, void *buf, struct err *e), void *ctx, char hash[33], struct err *e);
-/* Gets a row on the rank that owns it. For weights with an average (train.ema) it gets the average. */
-int weights_get(struct exec *s, enum weights_what what, int row, void *plain, struct err *e);
+int weights_save(const struct weights_file *f, const struct placement *pl, st_data get, void *ctx, char hash[33],
+                 struct err *e);
+/* Gets a row on the rank that owns it, into plain or, where it lies in memory, only its place: *at. For weights with an
+ * average (train.ema) it gets the average. */
+int weights_get(struct exec *s, enum weights_what what, int row, void *plain, const void **at, struct err *e);
 #endif

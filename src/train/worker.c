@@ -28,7 +28,8 @@ static int send_row(struct control *s, struct err *e)
         return err_set(e, E_INTERNAL, "rank %d was asked for a tensor it does not own", s->rank);
     size_t bytes = state_plain_bytes(&s->job->pl->state[i]);
     void *plain = mem_alloc(bytes + 1);
-    int bad = weights_get(s->exec, (enum weights_what)o->what, i, plain, e) || state_send(s, plain, bytes, e);
+    const void *at;
+    int bad = weights_get(s->exec, (enum weights_what)o->what, i, plain, &at, e) || state_send(s, at, bytes, e);
     free(plain);
     tasks_pop(&s->tasks);
     return bad ? -1 : 0;

@@ -180,6 +180,11 @@ static int onednn_param_export(struct be *b, int param, void *plain, const void 
     return 0;
 }
 
+static void *onednn_param_values(struct be *b, int param, void *storage)
+{
+    return weight_form(b, param).lanes == 1 && !select_narrows(b->s, param) ? storage : NULL;
+}
+
 static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
@@ -232,6 +237,7 @@ const struct be_ops be_onednn = {
     .pack = onednn_pack,
     .param_import = onednn_param_import,
     .param_export = onednn_param_export,
+    .param_values = onednn_param_values,
     .add = onednn_add,
     .sumsq = onednn_sumsq,
     .update = host_update,
