@@ -45,6 +45,23 @@ ended "a run that no host has the memory for, under mpirun" 69 "$need" mpirun_n 
 "$mpstaged" -c net.conf --plan -o pipeline.recompute=auto >out 2>err
 check "recompute = auto without pipeline.max_memory" grep -q '^step ' out
 
+# ---- what a run takes ------------------------------------------------------------------------------------------------
+# Another copy of the largest tensor would be 102 MB. Libraries and their threads take some 20 MB.
+cat >wide.conf <<'END'
+run { name = "wide" }
+model { network = "gpt2"  input = {16}  vocab_size = 200000  hidden_size = 128  num_hidden_layers = 2
+        num_attention_heads = 2  tie_word_embeddings = yes }
+data { source = "synthetic"  samples = 64 }
+train { batch_size = 2  split_size = 1  steps = 3  optimizer = "adamw" }
+pipeline { stages = 2 }
+END
+job 2 -c wide.conf --run-dir wide
+[ "$code" -eq 0 ] || why
+grep '"event":"account"' wide/metrics.jsonl | grep -o '"bytes":[0-9]*' | tr -dc '0-9\n' >"$aside/bytes"
+note <"$aside/bytes"
+check "each stage takes at most 60 MB more than planned" awk '
+    { x[NR] = $1 } END { exit !(NR == 4 && x[1] > 1e8 && x[2] < x[1] + 6e7 && x[4] < x[3] + 6e7) }' "$aside/bytes"
+
 # ---- ulimit ----------------------------------------------------------------------------------------------------------
 over=                                                     # what starts it
 series_by=18 least_by=4                                   # percent from one limit to the next
