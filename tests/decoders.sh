@@ -139,7 +139,7 @@ wrong "folder and network" 78 "use one of the two" -o model.network=llama -o mod
 wrong "no input" 78 "model.input.*64" -o model.input=
 wrong "longer than the context" 78 "model.input is 65.*64" -o model.input=65
 for c in '"rope_scaling": {"type": "yarn", "factor": 2}|rope_type' '"hidden_act": "gelu"|hidden_act "gelu"' \
-    '"sliding_window": 8|sliding_window' '"pretraining_tp": 2|pretraining_tp 2' \
+    '"pretraining_tp": 2|pretraining_tp 2' \
     '"quantization_config": {}|quantization' \
     '"rope_scaling": {"type": "linear", "factor": 2}|contradict' '"head_dim": 7|head_dim 7' \
     '"layer_types": ["sliding_attention"]|layer_types' '"rms_norm_eps": "x"|rms_norm_eps'; do
@@ -149,6 +149,11 @@ done
 rm -rf "$aside/bad"; cp -r "$aside/llama" "$aside/bad"
 sed 's/"llama"/"mamba"/' "$aside/llama/config.json" >"$aside/bad/config.json"
 wrong "another family" 78 'bad/config.json: model_type "mamba" is not supported' -o model.folder="$aside/bad"
+for window in 8 '"4"'; do
+    sed "s/\"llama\"/\"mistral\"/; s/\"model_type\"/\"sliding_window\": $window, \"model_type\"/" \
+        "$aside/llama/config.json" >"$aside/bad/config.json"
+    wrong "sliding_window $window" 78 "bad/config.json: sliding_window $window" -o model.folder="$aside/bad"
+done
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$aside/llama/config.json" >"$aside/bad/config.json"
 wrong "weights of fewer layers" 65 "model.layers.2" -o model.folder="$aside/bad"
 sed 's/"intermediate_size": 40/"intermediate_size": 41/' "$aside/llama/config.json" >"$aside/bad/config.json"
@@ -156,6 +161,18 @@ wrong "weights of another shape" 65 "40.*41|41.*40" -o model.folder="$aside/bad"
 for c in model.classes=3 model.hidden=8 model.small_stem=yes train.label_smoothing=0.1; do
     wrong "$c" 78 "$c: a decoder has none" -o "$c"
 done
+# rope PATTERN SETTINGS: llama3 with other keys
+rope() {
+    changed "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 1, $2}"
+    sed -i '/"rope_parameters": {/,/}/d; s/\("max_position_embeddings": 64\),/\1/' "$aside/bad/config.json"
+    wrong "$1" 78 "bad/config.json: $1" -o model.folder="$aside/bad"
+}
+rope "high_freq_factor is missing" '"rope_theta": 10000'
+rope "partial_rotary_factor 0.5" '"high_freq_factor": 4, "partial_rotary_factor": 0.5'
+rope "rope_theta 10000 contradicts" '"high_freq_factor": 4, "rope_theta": 100}, "rope_theta": 10000, "y": {"z": 1'
+old='"original_max_position_embeddings"'
+rope "original_max_position_embeddings 32 contradicts 16" \
+    "\"high_freq_factor\": 4, $old: 32}, $old: 16, \"y\": {\"z\": 1"
 changed '"rope_scaling": {"rope_type": "llama3", "factor": 2}'
 wrong "llama3 without its frequencies" 78 "bad/config.json: low_freq_factor is missing" -o model.folder="$aside/bad"
 changed '"torch_dtype": "float8"'

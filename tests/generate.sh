@@ -94,6 +94,14 @@ job threads -c lm.conf --generate - -o generate.max_tokens=3
 equal "generate.max_tokens ends a text" "$(field reason) $(ids | wc -w)" "length 3"
 second=$(ids | cut -d ' ' -f 2)
 rm -rf "$aside/ends"; cp -r "$aside/llama" "$aside/ends"
+printf '\377\377\377\177' | dd of="$aside/ends/model.safetensors" bs=1 conv=notrunc 2>"$aside/err" \
+    seek=$(($(wc -c <"$aside/ends/model.safetensors") - 4))
+for n in 1 2; do
+    job threads -c lm.conf --run-dir nan --generate - -o model.folder="$aside/ends" --stages $n
+    check "weights that are not finite, $n stages" sh -c \
+        '[ "$0" -eq 79 ] && grep -q "the logits of prompt 0 at position [0-9]* are not finite" "$1"' "$code" "$aside/err"
+done
+rm -rf "$aside/ends"; cp -r "$aside/llama" "$aside/ends"
 echo "{\"eos_token_id\": [$second, 256]}" >"$aside/ends/generation_config.json"
 job threads -c lm.conf --generate - -o model.folder="$aside/ends"
 equal "a token of eos_token_id ends a text" "$(field reason) $(ids | cut -d ' ' -f 1-2 | wc -w)" "eos 2"

@@ -116,6 +116,7 @@ START_TEST(bytes)
 END_TEST
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define SPLIT ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":"
 START_TEST(refused)
 {
     static const struct { const char *json, *text; } no[] = {
@@ -131,7 +132,14 @@ START_TEST(refused)
         {"{" MODEL ",\"decoder\":{\"type\":\"WordPiece\"}}", "the decoder WordPiece is not supported"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"BertProcessing\"}}", "BertProcessing is not supported"},
         {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
-         "the regular expression ("}};
+         "the regular expression ("},
+        {"{" MODEL SPLIT "\"\\\\h+\"},\"behavior\":\"Isolated\"}}",
+         "the regular expression \\h+"},
+        {"{" MODEL SPLIT "\"[a-z&&[b]]\"},\"behavior\":\"Isolated\"}}",
+         "the regular expression [a-z&&"},
+        {"{" MODEL ",\"added_tokens\":[{\"id\":7,\"content\":\"ab\"}]}", "a token with two ids, ab"},
+        {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
+         "{\"SpecialToken\":{\"id\":\"a\"}}]}}", "TemplateProcessing of other forms"}};
     char dir[] = "/tmp/tokenizer.XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/tokenizer.json", dir);

@@ -38,11 +38,24 @@ static struct text_chars chars_of(struct tokenizer *t, const json_t *v)
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
+/* Hugging Face's library takes expressions of Oniguruma. There ^ and $ match at each line; \h is a hexadecimal digit,
+ * && intersects classes, and (?m) lets a point match ends of lines. */
+static bool means_other(const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\\' && s[1]) {
+            if (*++s == 'h' || *s == 'H') return true;
+        } else if (!strncmp(s, "&&", 2) || !strncmp(s, "(?m", 3)) return true;
+    }
+    return false;
+}
+
 static pcre2_code *regex_of(const struct token_parse *p, const char *s, size_t n)
 {
     int code;
     PCRE2_SIZE at;
-    pcre2_code *r = pcre2_compile((PCRE2_SPTR)s, n, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+    const uint32_t how = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE;
+    pcre2_code *r = means_other(s) ? NULL : pcre2_compile((PCRE2_SPTR)s, n, how, &code, &at, NULL);
     if (!r) { parse_fail(p, "the regular expression", s); return NULL; }
     pcre2_jit_compile(r, PCRE2_JIT_COMPLETE);             /* otherwise it is interpreted */
     return r;
@@ -257,13 +270,16 @@ static int added_read(const struct token_parse *p, const json_t *list)
         const struct added_token a = {chars_of(p->t, s), (uint32_t)json_integer_value(id), yes(o, "special", false),
                                       yes(o, "normalized", true), yes(o, "lstrip", false), yes(o, "rstrip", false),
                                       yes(o, "single_word", false)};
+        const int64_t known = piece_find(p->t, a.s.s, a.s.n);
+        if (known >= 0 && known != json_integer_value(id))
+            return parse_fail(p, "a token with two ids,", json_string_value(s));
         if (piece_set(p, a.s, json_integer_value(id), false)) return -1;
         if (a.s.n) *vec_push(&p->t->added) = a;
     }
     return 0;
 }
 
-/* Only whether a token stands in front of a text. */
+/* Only whether a token stands in front of a text. Other tokens around it are not supported. */
 static int first_read(const struct token_parse *p, const json_t *o)
 {
     const char *type = word_of(o, "type");
@@ -274,7 +290,10 @@ static int first_read(const struct token_parse *p, const json_t *o)
     }
     if (!*type || !strcmp(type, "ByteLevel")) return 0;
     if (strcmp(type, "TemplateProcessing")) return parse_fail(p, "the post_processor", type);
-    const json_t *one = json_object_get(json_array_get(json_object_get(o, "single"), 0), "SpecialToken");
+    const json_t *single = json_object_get(o, "single"),
+                 *one = json_object_get(json_array_get(single, 0), "SpecialToken");
+    if (json_array_size(single) != 1 + (one != NULL) || !json_object_get(json_array_get(single, one != NULL), "Sequence"))
+        return parse_fail(p, "the post_processor", "TemplateProcessing of other forms than \"token? text\"");
     const char *name = word_of(one, "id");
     if (!one) return 0;
     const json_t *ids = json_object_get(json_object_get(json_object_get(o, "special_tokens"), name), "ids");

@@ -9,12 +9,12 @@
 #include "model/decoder.h"
 
 const struct decoder_family decoder_families[] = {
-    {.name = "llama", .architecture = "LlamaForCausalLM", .block = "LlamaDecoderLayer"},
+    {.name = "llama", .architecture = "LlamaForCausalLM", .block = "LlamaDecoderLayer", .biases = {true, true}},
     {.name = "mistral", .architecture = "MistralForCausalLM", .block = "MistralDecoderLayer", .window = 4096},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .block = "Qwen2DecoderLayer", .qkv_bias = true,
      .asks_window = true},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .block = "Qwen3DecoderLayer", .qk_norm = true, .width = 128,
-     .asks_window = true},
+     .asks_window = true, .biases = {true, false}},
     {.name = "gpt2", .architecture = "GPT2LMHeadModel", .block = "GPT2Block", .gpt2 = true, .qkv_bias = true,
      .tied = true},
     {NULL}};
@@ -140,7 +140,7 @@ static const char *rope_type(struct keys *k)
     return v && json_is_string(v) ? json_string_value(v) : "default";
 }
 
-/* One of the two forms: an object with the type and its numbers. */
+/* One of the two forms: an object with the type and its numbers. d has what stands outside: theta, and old or 0. */
 static void rope_object(struct keys *k, struct decoder *d)
 {
     static const char *const word[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
@@ -152,15 +152,19 @@ static void rope_object(struct keys *k, struct decoder *d)
         return;
     }
     d->rope = (enum decoder_rope)i;
+    if (real_key(k, "partial_rotary_factor", 1, 0) != 1) unsupported(k, "partial_rotary_factor");
     if (d->rope == ROPE_DEFAULT) return;
     if (!there(k, "factor")) fail(k, "rope_type %s without factor", type);
     d->factor = real_key(k, "factor", 1, 1);
     if (d->rope != ROPE_LLAMA3) return;
+    const int64_t above = d->old;
     if (!there(k, "low_freq_factor")) fail(k, "low_freq_factor is missing");
     if (!there(k, "high_freq_factor")) fail(k, "high_freq_factor is missing");
     d->low = real_key(k, "low_freq_factor", 1, 1e-3);
     d->high = real_key(k, "high_freq_factor", 4, 1e-3);
-    d->old = size_key(k, "original_max_position_embeddings", d->old, CONTEXT_MOST);
+    d->old = size_key(k, "original_max_position_embeddings", above ? above : d->context, CONTEXT_MOST);
+    if (above && d->old != above)
+        fail(k, "original_max_position_embeddings %lld contradicts %lld", (long long)d->old, (long long)above);
     if (d->high <= d->low) fail(k, "high_freq_factor %g is not above low_freq_factor %g", d->high, d->low);
 }
 
@@ -189,7 +193,12 @@ static void rope_keys(struct keys *k, struct decoder *d)
         old.old = size_key(k, "original_max_position_embeddings", 0, CONTEXT_MOST);
     new = old;
     struct keys of = {k->file, older, k->e, k->bad};
-    if (older) rope_object(&of, &old);
+    if (older) {
+        old.theta = real_key(&of, "rope_theta", old.theta, 1);
+        rope_object(&of, &old);
+        if (there(k, "rope_theta") && old.theta != new.theta)
+            fail(&of, "rope_theta %g contradicts rope_theta %g of rope_scaling", new.theta, old.theta);
+    }
     of.at = newer;
     if (newer) {
         new.theta = real_key(&of, "rope_theta", old.theta, 1);
@@ -232,10 +241,12 @@ static void window_keys(struct keys *k, const struct decoder *d, int64_t points)
     const json_t *v = json_object_get(k->at, "sliding_window");
     if (d->family->asks_window && !flag_key(k, "use_sliding_window", false)) return;
     if (d->family->asks_window) { unsupported(k, "use_sliding_window"); return; }
-    if (!d->family->window && !v) return;
-    const int64_t window = json_is_integer(v) ? json_integer_value(v) : v ? points : d->family->window;
+    if (!d->family->window || json_is_null(v)) return;
+    if (v && !json_is_integer(v)) { unsupported(k, "sliding_window"); return; }
+    const int64_t window = v ? json_integer_value(v) : d->family->window;
     if (window < points)
-        fail(k, "sliding_window %lld, below model.input %lld, is not supported", (long long)window, (long long)points);
+        fail(k, "sliding_window %lld, below the %lld positions of a sequence, is not supported", (long long)window,
+             (long long)points);
 }
 
 static void llama_keys(struct keys *k, struct decoder *d, int64_t points)
@@ -253,9 +264,9 @@ static void llama_keys(struct keys *k, struct decoder *d, int64_t points)
         fail(k, "hidden_size %lld is not a multiple of num_attention_heads %lld", (long long)d->hidden_size,
              (long long)d->heads);
     d->head_dim = size_key(k, "head_dim", width ? width : 1, MOST);
-    d->qkv_bias = flag_key(k, "attention_bias", false) || d->family->qkv_bias;
-    d->o_bias = flag_key(k, "attention_bias", false);
-    d->mlp_bias = flag_key(k, "mlp_bias", false);
+    d->o_bias = d->family->biases.attention && flag_key(k, "attention_bias", false);
+    d->qkv_bias = d->o_bias || d->family->qkv_bias;
+    d->mlp_bias = d->family->biases.mlp && flag_key(k, "mlp_bias", false);
     word_must(k, "hidden_act", "silu");
     if (there(k, "pretraining_tp") && size_key(k, "pretraining_tp", 1, MOST) > 1) unsupported(k, "pretraining_tp");
     window_keys(k, d, points);

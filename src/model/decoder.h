@@ -8,10 +8,11 @@
 #include "model/graph.h"
 
 /* Traits of a family. block: the class of a layer in transformers. width: default channels of a head; 0: hidden /
- * heads. window: default of sliding_window; 0: none. */
+ * heads. window: default of sliding_window; 0: none. biases: attention_bias and mlp_bias count. */
 struct decoder_family {
     const char *name, *architecture, *block;
     bool gpt2, qkv_bias, qk_norm, tied, asks_window;
+    struct { bool attention, mlp; } biases;
     int64_t width, window;
 };
 extern const struct decoder_family decoder_families[];   /* ends with name NULL */

@@ -38,7 +38,7 @@ struct generation {
     struct ranked *rank; double *p;                       /* scratch for drawing */
     struct text text;
     struct out out;
-    bool open;
+    bool open, failed;                                    /* failed: the run ends, and nothing more is sent */
     struct generation_sums sums;
 };
 
@@ -99,7 +99,7 @@ static void slots_fill(struct generation *g, const struct slot_group *k)
 
 static enum generation_next batch_next(struct generation *g, int64_t *id)
 {
-    for (int i = 0; i < g->n_groups; i++) {
+    for (int i = 0; i < g->n_groups && !g->failed; i++) {
         const int at = (g->turn + i) % g->n_groups;
         struct slot_group *k = &g->group[at];
         if (k->waits) continue;
@@ -112,7 +112,7 @@ static enum generation_next batch_next(struct generation *g, int64_t *id)
         g->sent[g->n_sent++] = at;
         return GENERATION_DECODES;
     }
-    return g->n_sent ? GENERATION_WAITS : GENERATION_ENDS;
+    return g->n_sent || g->failed ? GENERATION_WAITS : GENERATION_ENDS;
 }
 
 enum generation_next generation_next(struct generation *g, int64_t *id)
@@ -276,6 +276,7 @@ int generation_rows(struct generation *g, const float *x, struct err *e)
     k->waits = false;
     for (int i = 0; i < k->n && !bad; i++)
         if (g->of[k->first + i].prompt) bad = row_take(g, &g->of[k->first + i], x + i * g->vocabulary, e);
+    g->failed |= bad != 0;
     pthread_mutex_unlock(&g->lock);
     return bad;
 }

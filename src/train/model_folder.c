@@ -29,6 +29,18 @@ static enum dtype type_of(const struct conf *c)
 
 static const char *type_word(enum dtype t) { return t == BF16 ? "bfloat16" : t == F16 ? "float16" : "float32"; }
 
+/* ---- places -------------------------------------------------------------------------------------------- */
+
+/* Messages name the file that it becomes. */
+static int place_in(const struct out_folder *f, const char *name, struct out_place *at, struct err *e)
+{
+    struct text shown = {0};
+    text_add(&shown, "%s/%s", f->shown, f->name);
+    int bad = out_place_in(f->fd, shown.s, name, at, e);
+    text_free(&shown);
+    return bad;
+}
+
 /* ---- weights ------------------------------------------------------------------------------------------- */
 
 /* shard: of each tensor */
@@ -87,7 +99,7 @@ static int shard_write(const struct out_folder *f, struct narrowing *w, int i, i
     }
     const struct st_body body = {k, w->entry, narrowed, w};
     shard_name(i, n, name);
-    int bad = out_place_in(f->fd, f->shown, name, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
+    int bad = place_in(f, name, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
               st_out_commit(&out, hash, e);
     out_place_free(&at);
     return bad ? -1 : 0;
@@ -108,7 +120,7 @@ static int index_write(const struct out_folder *f, const struct narrowing *w, in
     struct text t = {0};
     struct out_place at = OUT_NOWHERE;
     text_add(&t, "%s\n", s);
-    int bad = out_place_in(f->fd, f->shown, "model.safetensors.index.json", &at, e) || out_file(&at, &t, false, e);
+    int bad = place_in(f, "model.safetensors.index.json", &at, e) || out_file(&at, &t, false, e);
     out_place_free(&at);
     text_free(&t);
     free(s);
@@ -145,7 +157,7 @@ out:
 static int text_write(const struct out_folder *f, const char *name, const struct text *t, struct err *e)
 {
     struct out_place at = OUT_NOWHERE;
-    int bad = out_place_in(f->fd, f->shown, name, &at, e) || out_file(&at, t, false, e);
+    int bad = place_in(f, name, &at, e) || out_file(&at, t, false, e);
     out_place_free(&at);
     return bad ? -1 : 0;
 }

@@ -293,7 +293,7 @@ int weights_init(const struct conf *c, const struct placement *pl, struct exec *
                  struct text *notes, struct err *e)
 {
     struct st **file;
-    struct weights_from from = {.path = c->run.init_from};
+    struct weights_from from = {.path = source_of(c)};
     if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, e);
     from.file = file;
     int bad = init_read(c, &from, pl, s, notes, e);
