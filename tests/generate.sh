@@ -99,7 +99,8 @@ printf '\377\377\377\177' | dd of="$aside/ends/model.safetensors" bs=1 conv=notr
 for n in 1 2; do
     job threads -c lm.conf --run-dir nan --generate - -o model.folder="$aside/ends" --stages $n
     check "weights that are not finite, $n stages" sh -c \
-        '[ "$0" -eq 79 ] && grep -q "the logits of prompt 0 at position [0-9]* are not finite" "$1"' "$code" "$aside/err"
+        '[ "$0" -eq 79 ] && grep -q "the logits of prompt 0 at position [0-9]* are not finite" "$1"' "$code" \
+        "$aside/err"
 done
 rm -rf "$aside/ends"; cp -r "$aside/llama" "$aside/ends"
 echo "{\"eos_token_id\": [$second, 256]}" >"$aside/ends/generation_config.json"

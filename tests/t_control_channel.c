@@ -21,7 +21,6 @@
 
 enum { RANKS = 3, PARAMS = 4, BATCH = 5 };
 static const int owner[PARAMS] = {0, 1, 2, 1};
-
 /* ---- doubles ----------------------------------------------------------------------------------------------------- */
 
 enum trouble { NONE, FAIL_WHILE_FIRST_WAITS, FAIL_FIRST, FAIL_AFTER_REPORT, FAIL_AVERAGES, LOSS_NAN, GRADIENTS_INF, SUM,

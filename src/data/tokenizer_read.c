@@ -292,7 +292,8 @@ static int first_read(const struct token_parse *p, const json_t *o)
     if (strcmp(type, "TemplateProcessing")) return parse_fail(p, "the post_processor", type);
     const json_t *single = json_object_get(o, "single"),
                  *one = json_object_get(json_array_get(single, 0), "SpecialToken");
-    if (json_array_size(single) != 1 + (one != NULL) || !json_object_get(json_array_get(single, one != NULL), "Sequence"))
+    if (json_array_size(single) != 1 + (one != NULL) ||
+        !json_object_get(json_array_get(single, one != NULL), "Sequence"))
         return parse_fail(p, "the post_processor", "TemplateProcessing of other forms than \"token? text\"");
     const char *name = word_of(one, "id");
     if (!one) return 0;
