@@ -172,6 +172,35 @@ check "the file of data.tokenizer is copied" cmp -s "$aside/tok.json" tokenizer/
 job threads -c new.conf -o model.vocab_size=512 -o data.tokenizer=tokenizer/model --run-dir again
 check "and the folder of data.tokenizer" cmp -s "$aside/tok.json" again/model/tokenizer.json
 
+# ---- a rank reads its own tensors ------------------------------------------------------------------------------------
+cat >wide.conf <<'END'
+run { name = "wide" }
+model { network = "llama"  input = {8}  vocab_size = 256  hidden_size = 256  num_hidden_layers = 8
+        num_attention_heads = 4  intermediate_size = 768 }
+data { source = "synthetic"  samples = 4 }
+train { batch_size = 2  steps = 1 }
+pipeline { stages = 2  partition = "uniform" }
+END
+# bytes_read OPTIONS...: a line for each of two ranks. A shell's figure has those of its children.
+bytes_read() {
+    rm -rf io read; mkdir io
+    mpirun_n 2 sh -c '"$0" "$@" && grep rchar "/proc/$$/io" >"io/$$"' "$mpstaged" -c wide.conf --run-dir read "$@" \
+        >"$aside/out" 2>"$aside/err" </dev/null || why
+    cat io/* | sed 's/.* //' | sort -n
+}
+if [ -r /proc/self/io ]; then
+    trains wide threads -c wide.conf -o model.max_shard_size=4194304
+    bytes_read >"$aside/none"
+    bytes_read --init-from wide/model >"$aside/own"
+    size=$(wc -c <wide/weights.safetensors)
+    note <<END
+bytes without and with a folder of $size: $(paste "$aside/none" "$aside/own" | tr '\n\t' ', ')
+END
+    check "two ranks read about half of the weights each" sh -c 'paste "$1" "$2" | awk -v all="$0" "
+        { d = \$2 - \$1; bad += d < 0.4 * all || d > 0.65 * all } END { exit NR != 2 || bad }"' "$size" "$aside/none" \
+        "$aside/own"
+else skip "two ranks read about half of the weights each" "no /proc/self/io"; fi
+
 # ---- transformers ----------------------------------------------------------------------------------------------------
 cat >"$aside/load.py" <<'END'
 import json, sys, warnings
