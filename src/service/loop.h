@@ -6,7 +6,7 @@
  * docs/design/service.md. */
 #ifndef SERVICE_LOOP_H
 #define SERVICE_LOOP_H
-#include "report/generation.h"
+#include "train/generation.h"
 #include "report/reporter.h"
 #include "train/control_channel.h"
 #include "conf/opts.h"

@@ -14,7 +14,7 @@
 struct control;
 struct predict;                                          /* report/predict.h */
 struct confusion;                                        /* report/confusion.h */
-struct generation;                                       /* report/generation.h */
+struct generation;                                       /* train/generation.h */
 struct control *control_new(struct tp *tp, const struct job *j);
 struct exec_control control_of(struct control *s);       /* for exec_request; valid until control_free */
 void control_exec(struct control *s, struct exec *exec); /* after exec_bind */

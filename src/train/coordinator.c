@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "model/decoder.h"
-#include "report/generation.h"
+#include "train/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
 #include "train/model_folder.h"

@@ -3,7 +3,7 @@
  * report, they have been sent. */
 #include <stdlib.h>
 #include "report/confusion.h"
-#include "report/generation.h"
+#include "train/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
 

@@ -1,7 +1,7 @@
 /* The sequence of a run: training steps, evaluations between them, the end. */
 #include <string.h>
 #include "train/sequencer.h"
-#include "report/generation.h"
+#include "train/generation.h"
 #include "train/weights.h"
 #include "optim/rate.h"
 

@@ -37,7 +37,7 @@ enum sequencer_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 struct known { uint64_t step, skipped; };
 /* order.what of an evaluation's order: nobody needs its outputs */
 enum { ORDER_ONLY_ENTERS = 1 };
-struct generation;                                       /* report/generation.h */
+struct generation;                                       /* train/generation.h */
 struct sequencer {
     const struct job *job;
     struct generation *generation;                       /* NULL: it does not generate */

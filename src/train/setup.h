@@ -16,7 +16,7 @@
 #include "train/control_channel.h"
 #include "train/weights.h"
 #include "cluster/world.h"
-#include "report/generation.h"
+#include "train/generation.h"
 #include "report/predict.h"
 #include "report/class_file.h"
 #include "report/confusion.h"

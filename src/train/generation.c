@@ -9,7 +9,7 @@
 #include "data/tokenizer.h"
 #include "job/generation_sizes.h"
 #include "model/decoder.h"
-#include "report/generation.h"
+#include "train/generation.h"
 
 /* A prompt and its continuation. entered: how many of its tokens the network has seen. */
 struct sequence {

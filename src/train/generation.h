@@ -6,8 +6,8 @@
  * prefill batch has tokens of one prompt. Rows without a token are of a slot that no sequence uses. What is drawn for a
  * prompt is a function of its logits, its number and generate.seed alone. On CPUs its logits depend neither on other
  * prompts nor on ranks or cuts: products of up to DECODE_ROWS rows compute each row alone. */
-#ifndef REPORT_GENERATION_H
-#define REPORT_GENERATION_H
+#ifndef TRAIN_GENERATION_H
+#define TRAIN_GENERATION_H
 #include <stdatomic.h>
 #include "base/out.h"
 #include "job/job.h"
