@@ -40,49 +40,72 @@ DEVICE int64_t label_of(const struct k_tokens &k, int64_t row)
     return k.wide ? ((const int64_t *)k.labels)[row] : ((const int32_t *)k.labels)[row];
 }
 
-template <class T> DEVICE double logit_of(const struct k_tokens &k, const T *x, int64_t row, int64_t cls)
-{
-    double sum = k.bias ? k.bias[cls] : 0;
-    for (int i = 0; i < k.width; i++) sum += (double)to_float(x[row * k.width + i]) * k.weight[cls * k.width + i];
-    return sum;
-}
+/* What a thread knows of the logits that it read: the largest, where it was first, and the sum of e^(logit - it). */
+struct token_part {
+    float most; int first; double sum;
+    DEVICE void add(float z, int at)
+    {
+        if (z > most || z != z) {
+            sum = sum * expf(most - z) + 1;
+            most = z;
+            first = at;
+        } else {
+            sum += z == most ? 1.0f : expf(z - most);
+        }
+    }
+    /* its sum as part of a sum with a larger logit */
+    DEVICE double of(float largest) const { return sum * (most == largest ? 1.0f : expf(most - largest)); }
+};
 
-/* One block a row: its largest logit and the sum of e^(logit - largest). columns: double[rows][3], of the row. */
+/* One block a row reads its logits once for loss and hit, and once more for their gradients, which may overwrite them.
+ * columns: double[rows][3], of the row. */
 template <class T> struct token_row {
-    struct k_tokens k; const T *x; float *kept; double *columns;
+    struct k_tokens k; const float *z; float *kept; double *columns; const struct be_block *of; T *dz;
+    DEVICE float logit(int64_t row, int c) const { return z[row * k.line + c] + (k.bias ? k.bias[c] : 0.0f); }
     DEVICE void block(const struct where &w) const
     {
+        SHARED token_part part[THREADS];
         const int64_t row = w.block, label = label_of(k, row);
-        const double most = block_max(w, [&](int t) {
-            double m = -INFINITY;
-            for (int64_t c = t; c < k.classes; c += w.threads) {
-                const double z = logit_of(k, x, row, c);
-                m = z > m || z != z ? z : m;
-            }
-            return m;
+        const bool known = label >= 0 && label < k.classes, counts = label != k.ignore;
+        EACH_THREAD(w, t) {
+            token_part p = {-INFINITY, 0, 0};
+            for (int c = t; c < k.classes; c += w.threads) p.add(logit(row, c), c);
+            part[t] = p;
+        }
+        const float right = known ? logit(row, (int)label) : NAN;
+        const float most = (float)block_max(w, [&](int t) { return (double)part[t].most; });
+        const double sum = block_sum(w, [&](int t) { return part[t].of(most); });
+        const double first = -block_max(w, [&](int t) {
+            return part[t].most == most ? -(double)part[t].first : -INFINITY;
         });
-        const double sum = block_sum(w, [&](int t) {
-            double s = 0;
-            for (int64_t c = t; c < k.classes; c += w.threads) s += exp(logit_of(k, x, row, c) - most);
-            return s;
-        });
-        const double before = block_sum(w, [&](int t) {
-            double n = 0;
-            for (int64_t c = t; c < k.classes && c < label; c += w.threads) n += logit_of(k, x, row, c) >= most;
-            return n;
-        });
+        const float times = (float)(1 / sum);
         EACH_THREAD(w, t) {
             if (t) continue;
-            const bool known = label >= 0 && label < k.classes, counts = label != k.ignore;
-            const double right = known ? logit_of(k, x, row, label) : NAN;
-            kept[2 * row] = (float)most;
-            kept[2 * row + 1] = (float)(exp((double)(float)most - most) / sum);
+            kept[2 * row] = most;
+            kept[2 * row + 1] = times;
             columns[3 * row] = counts ? most + log(sum) - right : 0;
-            columns[3 * row + 1] = counts && right >= most && before == 0;
+            columns[3 * row + 1] = counts && first == (double)label;
             columns[3 * row + 2] = counts;
+        }
+        if (!dz) return;
+        const float seed = (float)of->inv_weight;
+        EACH_THREAD(w, t) {
+            for (int c = t; c < k.classes; c += w.threads) {
+                const float p = expf(logit(row, c) - most) * times;
+                from_float(&dz[row * k.line + c], counts ? (p - (float)(c == label)) * seed : 0.0f);
+            }
         }
     }
 };
+
+extern "C" int k_token_rows(void *stream, const struct k_tokens *k, int64_t rows, const float *z,
+                            const struct k_token_rows *o)
+{
+    const struct k_token_rows &to = *o;
+    const token_row<float> wide = {*k, z, to.kept, to.columns, to.block, (float *)to.dz};
+    const token_row<bf16> narrow = {*k, z, to.kept, to.columns, to.block, (bf16 *)to.dz};
+    return BY_TYPE(k->type, launch(stream, rows, THREADS, wide), launch(stream, rows, THREADS, narrow));
+}
 
 /* Sums of a sample's rows, in order. */
 struct token_sums {
@@ -96,100 +119,24 @@ struct token_sums {
     }
 };
 
-template <class T> struct token_gradient {
-    struct k_tokens k; const T *x; const struct be_block *of; const float *kept;
-    DEVICE double at(int64_t row, int64_t cls) const
+extern "C" int k_token_sums(void *stream, int64_t n, int points, const double *rows, double *columns)
+{
+    return launch_one(stream, 3 * (size_t)n, token_sums{rows, columns, points});
+}
+
+template <class T> struct token_bias {
+    const T *dz; float *gb; int64_t rows; int line; bool acc;
+    DEVICE void one(size_t i) const
     {
-        const int64_t label = label_of(k, row);
-        if (label == k.ignore) return 0;
-        const double p = exp(logit_of(k, x, row, cls) - kept[2 * row]) * kept[2 * row + 1];
-        return (p - (cls == label)) * of->inv_weight;
+        float sum = 0;
+        for (int64_t r = 0; r < rows; r++) sum += to_float(dz[r * line + (int64_t)i]);
+        give(&gb[i], sum, acc);
     }
 };
 
-/* One block a row and THREADS of its channels: a thread has the gradient of a logit, then adds all to its channel. */
-template <class T> struct token_back {
-    token_gradient<T> g; T *gx; bool acc; int tiles;
-    DEVICE void block(const struct where &w) const
-    {
-        SHARED double dz[THREADS], sum[THREADS];
-        const int64_t row = w.block / tiles;
-        const int first = w.block % tiles * THREADS;
-        EACH_THREAD(w, t) sum[t] = 0;
-        for (int64_t at = 0; at < g.k.classes; at += THREADS) {
-            const int64_t some = g.k.classes - at < THREADS ? g.k.classes - at : (int64_t)THREADS;
-            BARRIER();
-            EACH_THREAD(w, t) if (t < some) dz[t] = g.at(row, at + t);
-            BARRIER();
-            EACH_THREAD(w, t) {
-                const float *const weight = g.k.weight + at * g.k.width + first + t;
-                for (int64_t c = 0; first + t < g.k.width && c < some; c++) sum[t] += dz[c] * weight[c * g.k.width];
-            }
-        }
-        BARRIER();
-        EACH_THREAD(w, t) if (first + t < g.k.width) give(&gx[row * g.k.width + first + t], (float)sum[t], acc);
-    }
-};
-
-/* One block a class and THREADS of its channels: the gradients of its weights, and of its bias. */
-template <class T> struct token_weights {
-    token_gradient<T> g; float *gw, *gb; int64_t rows; bool acc; int tiles;
-    DEVICE void block(const struct where &w) const
-    {
-        SHARED double dz[THREADS], sum[THREADS];
-        SHARED double bias;
-        const int64_t cls = w.block / tiles;
-        const int first = w.block % tiles * THREADS;
-        EACH_THREAD(w, t) {
-            sum[t] = 0;
-            if (t == 0) bias = 0;
-        }
-        for (int64_t at = 0; at < rows; at += THREADS) {
-            const int64_t some = rows - at < THREADS ? rows - at : (int64_t)THREADS;
-            BARRIER();
-            EACH_THREAD(w, t) if (t < some) dz[t] = g.at(at + t, cls);
-            BARRIER();
-            EACH_THREAD(w, t) {
-                for (int64_t r = 0; first + t < g.k.width && r < some; r++)
-                    sum[t] += dz[r] * to_float(g.x[(at + r) * g.k.width + first + t]);
-                for (int64_t r = 0; t == 0 && r < some; r++) bias += dz[r];
-            }
-        }
-        BARRIER();
-        EACH_THREAD(w, t) {
-            if (gw && first + t < g.k.width) give(&gw[cls * g.k.width + first + t], (float)sum[t], acc);
-            if (gb && first + t == 0) give(&gb[cls], (float)bias, acc);
-        }
-    }
-};
-
-template <class T>
-static int loss(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_out *o)
+extern "C" int k_token_bias(void *stream, const struct k_tokens *k, int64_t rows, const void *dz, float *gb, bool acc)
 {
-    const int status = launch(stream, k->n * k->points, THREADS, token_row<T>{*k, (const T *)x, o->kept, o->work});
-    return status ? status : launch_one(stream, 3 * (size_t)k->n, token_sums{o->work, o->columns, k->points});
-}
-
-extern "C" int k_token_loss(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_out *o)
-{
-    return BY_TYPE(k->type, loss<float>(stream, k, x, o), loss<bf16>(stream, k, x, o));
-}
-
-template <class T>
-static int loss_back(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_grad *g)
-{
-    const token_gradient<T> of = {*k, (const T *)x, g->block, g->kept};
-    const int64_t rows = k->n * k->points;
-    const int tiles = (int)div_up(k->width, THREADS);
-    int status = 0;
-    if (g->gx) status = launch(stream, rows * tiles, THREADS, token_back<T>{of, (T *)g->gx, g->acc, tiles});
-    if (!status && (g->gw || g->gb))
-        status = launch(stream, (int64_t)k->classes * tiles, THREADS,
-                        token_weights<T>{of, g->gw, g->gb, rows, g->gp_acc, tiles});
-    return status;
-}
-
-extern "C" int k_token_loss_back(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_grad *g)
-{
-    return BY_TYPE(k->type, loss_back<float>(stream, k, x, g), loss_back<bf16>(stream, k, x, g));
+    const size_t n = (size_t)k->classes;
+    return BY_TYPE(k->type, launch_one(stream, n, token_bias<float>{(const float *)dz, gb, rows, k->line, acc}),
+                   launch_one(stream, n, token_bias<bf16>{(const bf16 *)dz, gb, rows, k->line, acc}));
 }

@@ -205,20 +205,19 @@ struct k_rotary {
 int k_rotary(void *stream, const struct k_rotary *r, const void *x, void *y);
 
 /* ---- token loss: head, softmax and loss of each of n x points rows of `width` channels ----------- */
-/* labels: int64 or int32 (wide false), `ignore`: does not count. weight: float[classes][width]; bias: float[classes] or
- * NULL. columns: double[n][3] and kept: float[n][points][2], as op_token_loss has them. work: double[n][points][3].
- * Logits are dot products in double, computed where they are needed: a library's products would be far faster. */
+/* Rows of logits, float[rows][line] of which `classes` are used. labels: int64 or int32 (wide false) of each row,
+ * `ignore`: does not count. bias: float[classes], added to the logits, or NULL. type: of the logits' gradients. */
 struct k_tokens {
-    enum ktype type; int64_t n; int points, width, classes; const void *labels; bool wide; int64_t ignore;
-    const float *weight, *bias;
+    enum ktype type; int classes, line; const void *labels; bool wide; int64_t ignore; const float *bias;
 };
-struct k_tokens_out { double *columns; float *kept; double *work; };
-int k_token_loss(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_out *o);
-/* gx, gw, gb: NULL: not needed; gw and gb are float. acc of gx, gp_acc of the others. */
-struct k_tokens_grad {
-    const struct be_block *block; const float *kept; void *gx; bool acc; float *gw, *gb; bool gp_acc;
-};
-int k_token_loss_back(void *stream, const struct k_tokens *k, const void *x, const struct k_tokens_grad *g);
+/* kept: float[rows][2] as op_token_loss has it; columns: double[rows][3]. dz: type[rows][line], the gradients of the
+ * logits' mean loss by block->inv_weight; NULL: none. dz may be z where the types are equal. */
+struct k_token_rows { float *kept; double *columns; const struct be_block *block; void *dz; };
+int k_token_rows(void *stream, const struct k_tokens *k, int64_t rows, const float *z, const struct k_token_rows *o);
+/* rows: double[n * points][3]; columns: double[n][3], the sums of each sample */
+int k_token_sums(void *stream, int64_t n, int points, const double *rows, double *columns);
+/* The sum of the rows of dz: float[classes]. */
+int k_token_bias(void *stream, const struct k_tokens *k, int64_t rows, const void *dz, float *gb, bool acc);
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 /* Of n samples of c channels; missing dimensions come first and have width 1 (pad 0). */
@@ -245,7 +244,9 @@ int k_mean_back(void *stream, const struct k_shape *s, const struct k_grad *g);
 struct k_rows { const void *index; bool wide; int64_t n, count; int c; };
 int k_embed(void *stream, enum ktype type, const struct k_rows *k, const float *table, void *y);   /* y[n][c] */
 /* gw[count][c], float: each row gets the sum of its positions' gy[n][c], in ascending order */
-int k_embed_back(void *stream, enum ktype type, const struct k_rows *k, const void *gy, float *gw, bool acc);
+size_t k_embed_work(int64_t n);                          /* bytes of work */
+int k_embed_back(void *stream, enum ktype type, const struct k_rows *k, const void *gy, float *gw, bool acc,
+                 void *work);
 
 /* ---- losses: x[n][count]; target: int64[n] classes, or float[n][count]; loss: double[n][3] ---- */
 /* exactly one of cls and vec */

@@ -213,27 +213,42 @@ START_TEST(input_gradients)
 }
 END_TEST
 
+/* y with rows of `line` values becomes rows of `out`, or back; the rest of a row stays. */
+static void rows_move(float *to, const float *from, int n, int out, int to_line, int from_line)
+{
+    for (int i = 0; i < n * out; i++) to[i / out * to_line + i % out] = from[i / out * from_line + i % out];
+}
+
 static void linear_is_right(struct dnn *d, const struct dnn_linear *l, enum dnn_pass pass, bool acc)
 {
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1, .in = D(1, 1, 1),
                          .out = D(1, 1, 1), .kernel = D(1, 1, 1), .stride = D(1, 1, 1), .dilation = D(1, 1, 1)};
-    struct array x = array_new(l->type, (size_t)(l->n * l->in), 1), y = array_new(l->type, (size_t)(l->n * l->out), 3);
+    const int line = l->line ? l->line : l->out;
+    struct array x = array_new(l->type, (size_t)(l->n * l->in), 1);
+    struct array y = array_new(l->wide ? DNN_F32 : l->type, (size_t)(l->n * line), 3);
     struct array w = array_new(pass == DNN_WEIGHTS ? DNN_F32 : l->type, (size_t)(l->in * l->out), 2);
     struct array bias = array_new(DNN_F32, (size_t)l->out, 4);
     struct array *out = pass == DNN_FORWARD ? &y : pass == DNN_DATA ? &x : &w;
     struct array *a = pass == DNN_DATA ? &y : &x, *b = pass == DNN_WEIGHTS ? &y : &w;
-    float *want = mem_alloc(out->n * sizeof *want);
+    float *want = mem_alloc((y.n + out->n) * sizeof *want), *dense = mem_alloc((y.n + out->n) * sizeof *dense);
     bool add = pass == DNN_FORWARD && l->bias;
     struct dnn_plan *p;
     struct err e = {0};
     for (size_t i = 0; i < out->n; i++) want[i] = acc ? out->v[i] : add ? bias.v[i % (size_t)l->out] : 0;
-    reference(&c, pass, x.v, w.v, y.v, want);
+    rows_move(dense, y.v, l->n, l->out, l->out, line);
+    reference(&c, pass, x.v, w.v, dense, want);
+    if (pass == DNN_FORWARD) {
+        memcpy(dense, want, out->n * sizeof *want);
+        memcpy(want, y.v, out->n * sizeof *want);
+        rows_move(want, dense, l->n, l->out, line, l->out);
+    }
     ok(dnn_linear_plan(d, l, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e), &e);
     char *work = mem_alloc(dnn_plan_work(p) + 1);
     ok(dnn_run(d, p, &(struct dnn_operands){a->p, b->p, out->p, work, add ? bias.p : NULL}, &e), &e);
     array_is(out, want, "linear");
     free(work);
     free(want);
+    free(dense);
     array_free(&x); array_free(&w); array_free(&y); array_free(&bias);
 }
 
@@ -252,6 +267,14 @@ START_TEST(linears)
                 linear_is_right(d, &l, pass, acc);
                 l.bias = true;
                 linear_is_right(d, &l, pass, acc);
+                l.bias = false;
+                l.line = 9;
+                l.wide = pass == DNN_FORWARD;
+                struct dnn_plan *p;
+                struct err e = {0};
+                if (fake_blas) linear_is_right(d, &l, pass, acc);
+                else ck_assert_int_eq(dnn_linear_plan(d, &l, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e), -1);
+                ck_assert(fake_blas || e.code == 69);
             }
     dnn_close(d);
     ck_assert_int_eq(fake_live, live);

@@ -114,7 +114,9 @@ static void embedding_of(const char *example, enum ktype type, bool acc, int n, 
     OK(k_embed(NULL, type, &k, table, y));
     rig_check(type, y, o.c.out, NULL, n, k.c, o.points, 0);
     float *gw = rig_place(K_F32, old, acc, 1, k.count * k.c, 1);
-    OK(k_embed_back(NULL, type, &k, gy, gw, acc));
+    void *work = mem_alloc(k_embed_work(k.n));
+    OK(k_embed_back(NULL, type, &k, gy, gw, acc, work));
+    free(work);
     rig_check(K_F32, gw, o.c.pgrad[0], acc ? old : NULL, 1, k.count * k.c, 1, 0);
     free(old), free(table), free(gy);
     rig_op_close(&o);
@@ -124,7 +126,8 @@ static void embedding_of(const char *example, enum ktype type, bool acc, int n, 
 START_TEST(embedding)
 {
     static const char *const larger[] = {"70 I64 count=3 features=300", "3x100 I32 count=50 features=24",
-                                       "300 I32 count=1 features=8", "40 I64 count=1000 features=5"};
+                                       "300 I32 count=1 features=8", "40 I64 count=1000 features=5",
+                                       "150 I32 count=70000 features=1"};
     for (int way = 0; way < 3; way++) {
         rig_way(way);
         for (const char *const *e = op_find("embedding")->examples; *e; e++)

@@ -137,6 +137,8 @@ START_TEST(refused)
          "the regular expression \\h+"},
         {"{" MODEL SPLIT "\"[a-z&&[b]]\"},\"behavior\":\"Isolated\"}}",
          "the regular expression [a-z&&"},
+        {"{" MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}",
+         "a replacement of one character"},
         {"{" MODEL ",\"added_tokens\":[{\"id\":7,\"content\":\"ab\"}]}", "a token with two ids, ab"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
          "{\"SpecialToken\":{\"id\":\"a\"}}]}}", "TemplateProcessing of other forms"}};
@@ -165,9 +167,46 @@ START_TEST(refused)
 }
 END_TEST
 
+/* Steps that each lengthen a text, one after the other: an error instead of all memory. */
+START_TEST(lengthening)
+{
+#define TWICE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"},"
+#define TIMES_256 TWICE TWICE TWICE TWICE TWICE TWICE TWICE TWICE
+#define LAST "{\"type\":\"ByteLevel\"}"
+#define BYTES_5 LAST "," LAST "," LAST "," LAST "," LAST ","
+    static const char *const grows[] = {
+        "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TIMES_256 TIMES_256 TIMES_256 TIMES_256
+        "{\"type\":\"NFC\"}]}}",
+        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES_5 BYTES_5 BYTES_5 BYTES_5
+        BYTES_5 LAST "]}}"};
+    char dir[] = "/tmp/tokenizer.XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    for (int i = 0; i < 3; i++) {
+        struct err e = {0};
+        struct tokenizer *t = NULL;
+        struct token_ids ids = {0};
+        FILE *f = fopen(path, "w");
+        if (i < 2) fputs(grows[i], f);
+        else fprintf(f, "%s", "{" MODEL ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" TIMES_256 TIMES_256
+                     "{\"type\":\"Fuse\"}]}}");
+        fclose(f);
+        const int bad = tokenizer_open(dir, &t, &e);
+        ck_assert_msg(bad == (i == 2 ? -1 : 0), "%s", e.text);
+        if (!bad) ck_assert_int_eq(tokenizer_encode(t, "a\xc3\xa9", 3, true, &ids, &e), -1);
+        ck_assert_msg(e.code == 65 && strstr(e.text, i == 2 ? "4096 times as long" : "64 times as long"), "%s", e.text);
+        vec_free(&ids);
+        if (!bad) tokenizer_close(t);
+    }
+    remove(path);
+    remove(dir);
+}
+END_TEST
+
 int main(void)
 {
     TCase *t = suite_case("tokenizer", 60);
+    tcase_add_test(t, lengthening);
     tcase_add_test(t, as_hugging_face);
     tcase_add_test(t, long_words);
     tcase_add_test(t, bytes);

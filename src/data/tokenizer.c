@@ -30,7 +30,8 @@ static void parts_free(struct text_parts *p)
 /* ---- division by an expression ------------------------------------------------------------------------- */
 
 /* Where the parts of a text go: to a step of the pre-tokenizer, or to the model behind the last one. */
-struct part_sink { const struct tokenizer *t; int step; struct token_ids *ids; };
+/* left: bytes that words may still have, of all words of a text. */
+struct part_sink { const struct tokenizer *t; int step; struct token_ids *ids; size_t *left; };
 typedef int part_fn(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e);
 static part_fn part_encode, letters_encode;
 
@@ -124,9 +125,19 @@ static bool begins(const char *s, size_t n, struct text_chars with)
     return n >= with.n && !memcmp(s, with.s, with.n);
 }
 
-static void replace_all(struct text *out, const char *s, size_t n, struct text_chars from, struct text_chars to)
+/* Bytes that a text of n bytes may have after any steps. Steps that each lengthen it, one after the other, would make a
+ * few letters fill the memory. */
+static size_t grown_most(size_t n) { return 64 * n + 4096; }
+static int grown_check(size_t n, size_t most, struct err *e)
 {
-    for (size_t i = 0; i < n;) {
+    return n <= most ? 0 : err_set(e, E_DATA, "the tokenizer's steps make a text more than 64 times as long");
+}
+
+/* Ends early if the result has more than `most` bytes. */
+static void replace_all(struct text *out, const char *s, size_t n, struct text_chars from, struct text_chars to,
+                        size_t most)
+{
+    for (size_t i = 0; i < n && out->n <= most;) {
         const bool here = from.n && begins(s + i, n - i, from);
         if (here) text_add_bytes(out, to.s, to.n);
         else text_add_bytes(out, s + i, 1);
@@ -170,7 +181,7 @@ static int metaspace_step(const struct token_step *s, const char *text, size_t n
     struct text x = {0};
     const bool wants = s->prepend == PREPEND_ALWAYS || (s->prepend == PREPEND_FIRST && first);
     if (wants && *text != ' ' && !begins(text, n, s->a)) text_add_bytes(&x, s->a.s, s->a.n);
-    replace_all(&x, text, n, (struct text_chars){" ", 1}, s->a);
+    replace_all(&x, text, n, (struct text_chars){" ", 1}, s->a, SIZE_MAX);
     size_t from = 0;
     int bad = 0;
     for (size_t i = 1; i < x.n && s->yes && !bad; i++)
@@ -185,6 +196,7 @@ static int metaspace_step(const struct token_step *s, const char *text, size_t n
 
 static int normalize(const struct token_steps *all, struct text *t, struct err *e)
 {
+    const size_t most = grown_most(t->n);
     for (int i = 0; i < all->n; i++) {
         const struct token_step *s = &all->v[i];
         struct text x = {0};
@@ -199,9 +211,10 @@ static int normalize(const struct token_steps *all, struct text *t, struct err *
         } else if (s->type == STEP_PREPEND) {
             text_add_bytes(&x, s->a.s, s->a.n);
             text_add_bytes(&x, t->s, t->n);
-        } else replace_all(&x, t->s, t->n, s->a, s->b);
+        } else replace_all(&x, t->s, t->n, s->a, s->b, most);
         text_free(t);
         *t = x;
+        if (grown_check(t->n, most, e)) return -1;
     }
     return 0;
 }
@@ -211,9 +224,14 @@ static int normalize(const struct token_steps *all, struct text *t, struct err *
 static int part_encode(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e)
 {
     const struct tokenizer *t = to->t;
-    if (to->step == t->pre.n) return bpe_word(t, s, n, to->ids), 0;
+    if (grown_check(n, *to->left, e)) return -1;
+    if (to->step == t->pre.n) {
+        *to->left -= n;
+        bpe_word(t, s, n, to->ids);
+        return 0;
+    }
     const struct token_step *step = &t->pre.v[to->step];
-    const struct part_sink next = {t, to->step + 1, to->ids};
+    const struct part_sink next = {t, to->step + 1, to->ids, to->left};
     if (step->type == STEP_BYTES) return bytes_step(step, s, n, first, &next, e);
     if (step->type == STEP_METASPACE) return metaspace_step(step, s, n, first, &next, e);
     return split(step, step->type == STEP_SPLIT ? step->how : step->yes ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, s, n,
@@ -291,7 +309,8 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
 
 static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
 {
-    const struct part_sink all = {r->t, 0, r->ids};
+    size_t left = grown_most(n);
+    const struct part_sink all = {r->t, 0, r->ids, &left};
     if (r->normalized) return part_encode(&all, s, n, first, e);
     struct text t = {0};
     text_add_bytes(&t, s, n);
@@ -399,8 +418,9 @@ static void decoder_step(const struct tokenizer *t, const struct token_step *s, 
         else if (s->type == STEP_FUSE) text_add_bytes(&x, p, n);
         else if (s->type == STEP_STRIP) strip_step(s, p, n, out);
         else if (s->type == STEP_METASPACE)
-            replace_all(&x, p, n, s->a, (struct text_chars){" ", i || s->prepend == PREPEND_NEVER});
-        else replace_all(&x, p, n, s->a, s->b);
+            replace_all(&x, p, n, s->a, (struct text_chars){" ", i || s->prepend == PREPEND_NEVER},
+                        SIZE_MAX);
+        else replace_all(&x, p, n, s->a, s->b, SIZE_MAX);
         if (joins || s->type == STEP_STRIP) continue;
         part_add(out, x.s, x.n, false);
         x.n = 0;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 #include <xxhash.h>
 #include "data/tokenizer_int.h"
 
@@ -106,7 +107,10 @@ static int metaspace_read(const struct token_parse *p, const json_t *o, struct t
     s->yes = yes(o, "split", true);
     s->prepend = !strcmp(when, "never") ? PREPEND_NEVER : !strcmp(when, "first") ? PREPEND_FIRST : PREPEND_ALWAYS;
     if (!*when && !yes(o, "add_prefix_space", true)) s->prepend = PREPEND_NEVER;
-    return s->a.n ? 0 : parse_fail(p, "Metaspace", "without replacement");
+    utf8proc_int32_t one;
+    const bool single = s->a.n && utf8proc_iterate((const utf8proc_uint8_t *)s->a.s, (utf8proc_ssize_t)s->a.n, &one) ==
+                                      (utf8proc_ssize_t)s->a.n;
+    return single ? 0 : parse_fail(p, "Metaspace", "without a replacement of one character");
 }
 
 static int replace_read(const struct token_parse *p, const json_t *o, struct token_step *s)
@@ -164,6 +168,19 @@ static int steps_read(const struct token_parse *p, const json_t *o, int where, s
     for (size_t i = 0; i < json_array_size(all); i++)
         if (step_read(p, json_array_get(all, i), where, vec_push(out))) return -1;
     return 0;
+}
+
+/* Replacements one after the other could make a text of any length of a token. */
+static int decoder_check(const struct token_parse *p)
+{
+    enum { MOST = 4096 };
+    double times = 1;
+    for (int i = 0; i < p->t->decoder.n; i++) {
+        const struct token_step *s = &p->t->decoder.v[i];
+        if (s->type == STEP_REPLACE && s->a.n && s->b.n > s->a.n) times *= (double)s->b.n / (double)s->a.n;
+    }
+    if (times <= MOST) return 0;
+    return parse_fail(p, "the decoder", "with steps that make a token more than 4096 times as long");
 }
 
 /* ---- pieces and merges --------------------------------------------------------------------------------- */
@@ -314,7 +331,7 @@ int tokenizer_parse(struct tokenizer *t, const char *file, const char *s, size_t
     bad = bad || model_read(&p, json_object_get(o, "model")) || added_read(&p, json_object_get(o, "added_tokens")) ||
           steps_read(&p, json_object_get(o, "normalizer"), NORMALIZER, &t->normalizer) ||
           steps_read(&p, json_object_get(o, "pre_tokenizer"), PRE, &t->pre) ||
-          steps_read(&p, json_object_get(o, "decoder"), DECODER, &t->decoder) ||
+          steps_read(&p, json_object_get(o, "decoder"), DECODER, &t->decoder) || decoder_check(&p) ||
           first_read(&p, json_object_get(o, "post_processor"));
     if (!bad) t->decodes = given(o, "decoder");
     json_decref(o);

@@ -62,6 +62,7 @@ struct kernel_row {
      * the reason if no other row refused. slow: it takes far longer than its work explains. */
     const char *fallback, *why;
     bool slow;
+    bool library;                                        /* calls a GPU library for products of its first parameter */
     bool late;                                           /* in training its backward pass makes the output, too */
     /* Makes the kernel. NULL with E_CONF and a reason: it refuses after all, and the next row follows. asks: it may do
      * so because a library decides; selection then tries it where it can. */

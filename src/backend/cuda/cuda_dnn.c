@@ -314,14 +314,16 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_
     const struct dnn_ask inner = aligned_ask(*ask);
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1, .in = {1, 1, 1},
                          .out = {1, 1, 1}, .kernel = {1, 1, 1}, .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
-    snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d", type_name[l->type], pass_name[ask->pass],
-             ask->acc ? "+" : "", l->n, l->in, l->out);
+    snprintf(p->key, sizeof p->key, "%s %s%s linear n%d %d>%d%s", type_name[l->type], pass_name[ask->pass],
+             ask->acc ? "+" : "", l->n, l->in, l->out, l->wide ? " to fp32" : "");
+    if (l->line) snprintf(p->key + strlen(p->key), sizeof p->key - strlen(p->key), " in %d", l->line);
     p->biased = (struct k_shape){l->type == DNN_BF16 ? K_BF16 : K_F32, l->n, 1, l->out};
     p->bias = l->bias && ask->pass == DNN_FORWARD;
     if (plan_known(d, p, out)) return 0;
     if (d->blas && (p->gemm = gemm_new(d, l, &inner, NULL))) return plan_keep(d, p, 0, out);
     struct err why = {0};
-    int bad = plan_ranked(d, &c, p, &why);
+    int bad = l->line || l->wide ? err_set(&why, E_DEVICE, "cuBLASLt has no algorithm for it")
+                                 : plan_ranked(d, &c, p, &why);
     if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
     return plan_keep(d, p, bad, out);
 }

@@ -25,16 +25,17 @@ static int blas_status(struct err *e, const char *what, cublasStatus_t status)
     return err_set(e, E_DEVICE, "cuBLASLt: %s: %s", what, blaslt.GetStatusName(status));
 }
 
-/* Operands for the library: rows, columns, turned or not. */
-struct operand { int64_t rows, columns; bool turned; };
+/* Operands for the library: rows, columns, turned or not; elements from column to column, 0: rows. */
+struct operand { int64_t rows, columns; bool turned; int64_t line; };
 struct shape_of { struct operand a, b, d; };
 
 static struct shape_of shape_of(const struct dnn_linear *l, enum dnn_pass pass)
 {
+    const struct operand y = {l->out, l->n, false, l->line};
     switch (pass) {
-    case DNN_FORWARD: return (struct shape_of){{l->in, l->out, true}, {l->in, l->n, false}, {l->out, l->n, false}};
-    case DNN_DATA: return (struct shape_of){{l->in, l->out, false}, {l->out, l->n, false}, {l->in, l->n, false}};
-    default: return (struct shape_of){{l->in, l->n, false}, {l->out, l->n, true}, {l->in, l->out, false}};
+    case DNN_FORWARD: return (struct shape_of){{l->in, l->out, true}, {l->in, l->n, false}, y};
+    case DNN_DATA: return (struct shape_of){{l->in, l->out, false}, y, {l->in, l->n, false}};
+    default: return (struct shape_of){{l->in, l->n, false}, {y.rows, y.columns, true, y.line}, {l->in, l->out, false}};
     }
 }
 
@@ -46,7 +47,8 @@ static int how_set(struct gemm *g, cublasLtMatmulDescAttributes_t name, const vo
 static int matrix_new(cublasLtMatrixLayout_t *m, cudaDataType_t type, struct operand o, struct err *e)
 {
     uint64_t rows = (uint64_t)o.rows, columns = (uint64_t)o.columns;
-    return blas_status(e, "a matrix", blaslt.MatrixLayoutCreate(m, type, rows, columns, o.rows));
+    const int64_t line = o.line ? o.line : o.rows;
+    return blas_status(e, "a matrix", blaslt.MatrixLayoutCreate(m, type, rows, columns, line));
 }
 
 static int describe(struct gemm *g, const struct dnn_linear *l, enum dnn_pass pass, struct err *e)
@@ -120,7 +122,7 @@ struct gemm *gemm_new(struct dnn *d, const struct dnn_linear *l, const struct dn
     struct err first = {0};
     const enum dnn_pass pass = g->pass = ask->pass;
     g->acc = ask->acc;
-    g->out = l->type == DNN_BF16 && pass != DNN_WEIGHTS ? K_BF16 : K_F32;
+    g->out = l->type == DNN_BF16 && pass != DNN_WEIGHTS && !(pass == DNN_FORWARD && l->wide) ? K_BF16 : K_F32;
     g->bias = l->bias && pass == DNN_FORWARD;
     g->biased = (struct k_shape){g->out, l->n, 1, l->out};
     if (describe(g, l, pass, e) || epilogue_set(g, g->bias, e)) { gemm_free(g); return NULL; }

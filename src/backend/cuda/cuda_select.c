@@ -41,14 +41,27 @@ static size_t weight_count(const struct selection *s, const struct group *k)
     return n / (size_t)s->g->tensor[k->in[0]].shape.d[0] * (size_t)select_channels(s, k->in[0]);
 }
 
+enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
+
+/* Groups that are no product. Of those whose kernels call a library for products, what they want lies before the
+ * library's part; others use partial sums. */
+static void other_sizes(const struct selection *s, struct group *k, size_t own)
+{
+    const struct kernel_row *r = k->row[PH_FWD];
+    if (r && r->library) k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
+    own = size_align64(own) + k->library_bytes;
+    k->workspace_bytes[0] = own > WORK ? own : (size_t)WORK;
+    if (r && r->library && s->dev.precision == BFLOAT16)
+        k->packed_bytes = size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
+}
+
 /* Libraries choose among kernels by their workspace, and one piece serves all layers. It holds a library's kernel and,
  * before it, the gradient of padded weights; or the partial sums of a bias's gradient, a double for each 128 rows. A
- * library's part is a function of the layer alone, so equal layers get equal kernels. Other groups use partial sums. In
- * bfloat16 there is a second form of the weights. */
+ * library's part is a function of the layer alone, so equal layers get equal kernels. In bfloat16 there is a second
+ * form of the weights. */
 static void sizes(const struct selection *s, struct group *k, size_t own)
 {
-    enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
-    if (!op_is_product(s->g->node[k->node[0]].op)) { k->workspace_bytes[0] = own > WORK ? own : WORK; return; }
+    if (!op_is_product(s->g->node[k->node[0]].op)) { other_sizes(s, k, own); return; }
     size_t bias = k->n_param > 1 ? (size_t)shape_count(&s->g->tensor[k->out].shape) / 16 + 1 : 0;
     size_t weights = weight_count(s, k), beside = select_pads(s, k) ? weights * sizeof(float) + 63 : 0;
     k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));

@@ -370,7 +370,24 @@ static int embedding_run(struct be *b, struct be_kernel *k, const struct be_call
                        .c = (int)table->d[1]};
     return cuda_check(e, "embedding",
                       is_forward(k) ? k_embed(b->stream, type, &r, c->param[0], c->out)
-                                    : k_embed_back(b->stream, type, &r, c->gout, c->pgrad[0], c->pgrad_acc));
+                                    : k_embed_back(b->stream, type, &r, c->gout, c->pgrad[0], c->pgrad_acc,
+                                                   c->work));
+}
+
+static int64_t embedding_positions(const struct graph *g, const struct node *n, int samples)
+{
+    return samples * shape_count(&g->tensor[n->in[0]].shape);
+}
+
+static size_t embedding_workspace(const struct selection *s, const struct group *k)
+{
+    return k_embed_work(embedding_positions(s->g, &s->g->node[k->node[0]], s->max_samples));
+}
+
+static struct be_kernel *embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const size_t bytes = k_embed_work(embedding_positions(b->g, like->node, like->key.samples));
+    return cuda_kernel_workspace(b, like, bytes, e) ? NULL : cuda_kernel_new(like, sizeof *like);
 }
 
 /* Batch norm backward reads each element of the output's gradient before it writes the same element. So one result
@@ -407,5 +424,6 @@ const struct kernel_row cuda_rows_simple[] = {
     {.name = "mse", .pattern = PATTERN_OP("mse"), .types = CUDA_TYPES, .run = mse_run},
     {.name = "mean absolute error", .pattern = PATTERN_OP("mean_absolute_error"), .types = CUDA_TYPES,
      .run = absolute_error_run},
-    {.name = "embedding", .pattern = PATTERN_OP("embedding"), .types = CUDA_TYPES, .run = embedding_run},
+    {.name = "embedding", .pattern = PATTERN_OP("embedding"), .types = CUDA_TYPES, .workspace = embedding_workspace,
+     .make = embedding_make, .run = embedding_run},
     {0}};

@@ -171,31 +171,127 @@ static int rotary_run(struct be *b, struct be_kernel *k, const struct be_call *c
                                                       back ? c->gin[0] : c->out));
 }
 
-static int token_loss_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
+/* Head, softmax and loss: logits of `block` rows at a time are a product in the workspace, float for every precision.
+ * As on CPUs, the backward pass makes all in training, so that the logits are made once. The workspace has the logits,
+ * their gradients (in bfloat16; otherwise in place of the logits), the scores of all rows, the library's part. */
+struct loss_part { struct dnn_plan *logits, *data[2], *weights[2]; int rows; };     /* [acc] */
+struct cuda_token_loss {
+    struct be_kernel k; struct token_loss t;
+    int block, line;
+    bool late;
+    struct loss_part full, rest;                         /* of `block` rows; of those that are left, or 0 */
+};
+struct loss_places { size_t dz, scores, library; };      /* bytes from the workspace's begin, where the logits are */
+
+#ifndef LOSS_BYTES
+#define LOSS_BYTES (256 << 20)                           /* of a block of logits: enough for products at full speed */
+#endif
+
+static int loss_block(const struct token_loss *t, int line)
 {
-    const struct token_loss t = token_loss_of(b->g, k->node, c->n);
-    const struct k_tokens of = {type_of(b, k->node->in[0]), t.n, (int)t.points, (int)t.width, (int)t.classes, c->in[1],
-                                b->g->tensor[k->node->in[1]].type == I64, t.ignore, c->param[0],
-                                k->node->n_param > 1 ? c->param[1] : NULL};
-    const struct k_tokens_out out = {c->out, c->saved, c->work};
-    const struct k_tokens_grad g = {c->block, c->saved, c->gin[0], adds(c, 0), c->pgrad[0],
-                                    k->node->n_param > 1 ? c->pgrad[1] : NULL, c->pgrad_acc};
-    return cuda_check(e, "token loss", is_forward(k) ? k_token_loss(b->stream, &of, c->in[0], &out)
-                                                     : k_token_loss_back(b->stream, &of, c->in[0], &g));
+    enum { STEP = 128 };
+    const int64_t all = t->n * t->points, most = (int64_t)LOSS_BYTES / (int64_t)sizeof(float) / line;
+    const int64_t block = most >= STEP ? most / STEP * STEP : most > 0 ? most : 1;
+    return (int)(block < all ? block : all);
+}
+
+static int loss_line(const struct token_loss *t) { return (int)((t->classes + 15) / 16 * 16); }
+
+static struct loss_places loss_places(const struct token_loss *t, bool narrow)
+{
+    const size_t line = (size_t)loss_line(t), n = (size_t)loss_block(t, (int)line) * line;
+    const size_t scores = n * (narrow ? sizeof(float) + 2 : sizeof(float));
+    return (struct loss_places){narrow ? n * sizeof(float) : 0, scores,
+                                scores + size_align64((size_t)(t->n * t->points) * 3 * sizeof(double))};
+}
+
+static bool loss_narrow(const struct selection *s) { return s->dev.precision == BFLOAT16; }
+
+static double *loss_scores(const struct be_call *c, const struct loss_places *w)
+{
+    return (double *)(void *)((char *)c->work + w->scores);
+}
+
+/* The rows from `from` on: logits, scores and, in training, gradients. */
+static int loss_rows(struct be *b, struct cuda_token_loss *k, const struct be_call *c, const struct loss_part *part,
+                     int64_t from, bool back, struct err *e)
+{
+    const struct node *n = k->k.node;
+    const bool wide = b->g->tensor[n->in[1]].type == I64, narrow = loss_narrow(b->s);
+    const struct loss_places w = loss_places(&k->t, narrow);
+    float *z = c->work;
+    void *dz = (char *)c->work + w.dz, *library = (char *)c->work + w.library;
+    const size_t at = (size_t)(from * k->t.width) * dtype_bytes(b->s->tensor[n->in[0]].type);
+    const char *x = (const char *)c->in[0] + at;
+    const void *weights = narrow ? c->packed : c->param[0];
+    const struct k_tokens t = {
+        narrow ? K_BF16 : K_F32, (int)k->t.classes, k->line,
+        (const char *)c->in[1] + (size_t)from * (wide ? sizeof(int64_t) : sizeof(int32_t)), wide, k->t.ignore,
+        n->n_param > 1 ? c->param[1] : NULL};
+    const struct k_token_rows rows = {(float *)c->saved + 2 * from, loss_scores(c, &w) + 3 * from, c->block,
+                                      back ? dz : NULL};
+    const bool acc = c->pgrad_acc || from > 0;
+    if (dnn_run(b->dnn, part->logits, &(struct dnn_operands){x, weights, z, library, NULL}, e) ||
+        cuda_check(e, "token loss", k_token_rows(b->stream, &t, part->rows, z, &rows)))
+        return -1;
+    if (!back) return 0;
+    if (c->gin[0] && dnn_run(b->dnn, part->data[adds(c, 0)],
+                             &(struct dnn_operands){dz, weights, (char *)c->gin[0] + at, library, NULL}, e))
+        return -1;
+    if (c->pgrad[0] && dnn_run(b->dnn, part->weights[acc],
+                               &(struct dnn_operands){x, dz, c->pgrad[0], library, NULL}, e))
+        return -1;
+    if (!t.bias || !c->pgrad[1]) return 0;
+    return cuda_check(e, "bias gradient", k_token_bias(b->stream, &t, part->rows, dz, c->pgrad[1], acc));
+}
+
+static int token_loss_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct cuda_token_loss *k = (struct cuda_token_loss *)base;
+    const struct loss_places w = loss_places(&k->t, loss_narrow(b->s));
+    const int64_t all = k->t.n * k->t.points;
+    const bool back = !is_forward(base);
+    if (k->late && !back) return 0;
+    for (int64_t from = 0; from < all; from += k->block)
+        if (loss_rows(b, k, c, all - from < k->block ? &k->rest : &k->full, from, back, e)) return -1;
+    return cuda_check(e, "token loss", k_token_sums(b->stream, k->t.n, (int)k->t.points, loss_scores(c, &w), c->out));
+}
+
+static int loss_plans(struct be *b, struct cuda_token_loss *k, int rows, struct loss_part *part, struct err *e)
+{
+    struct dnn_linear l = {.type = product_type(b), .n = rows, .in = (int)k->t.width, .out = (int)k->t.classes,
+                           .line = k->line, .wide = true};
+    const size_t work = k->k.k->library_bytes;
+    part->rows = rows;
+    if (!rows) return 0;
+    if (dnn_linear_plan(b->dnn, &l, &(struct dnn_ask){DNN_FORWARD, false, work}, &part->logits, e)) return -1;
+    l.wide = false;
+    for (int acc = 0; acc < 2 && !is_forward(&k->k); acc++)
+        if (dnn_linear_plan(b->dnn, &l, &(struct dnn_ask){DNN_DATA, acc, work}, &part->data[acc], e) ||
+            dnn_linear_plan(b->dnn, &l, &(struct dnn_ask){DNN_WEIGHTS, acc, work}, &part->weights[acc], e))
+            return -1;
+    return 0;
 }
 
 static struct be_kernel *token_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct token_loss t = token_loss_of(b->g, like->node, like->key.samples);
-    const size_t bytes = 3 * (size_t)(t.n * t.points) * sizeof(double);
-    if (cuda_kernel_workspace(b, like, bytes, e)) return NULL;
-    return cuda_kernel_new(like, sizeof *like);
+    struct cuda_token_loss *k = cuda_kernel_new(like, sizeof *k);
+    k->t = token_loss_of(b->g, like->node, like->key.samples);
+    k->line = loss_line(&k->t);
+    k->block = loss_block(&k->t, k->line);
+    k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
+    const size_t bytes = loss_places(&k->t, loss_narrow(b->s)).library + like->k->library_bytes;
+    if (!cuda_kernel_workspace(b, like, bytes, e) && !loss_plans(b, k, k->block, &k->full, e) &&
+        !loss_plans(b, k, (int)(k->t.n * k->t.points % k->block), &k->rest, e))
+        return &k->k;
+    free(k);
+    return NULL;
 }
 
 static size_t token_loss_workspace(const struct selection *s, const struct group *k)
 {
     const struct token_loss t = token_loss_of(s->g, &s->g->node[k->node[0]], s->max_samples);
-    return 3 * (size_t)(t.n * t.points) * sizeof(double);
+    return loss_places(&t, loss_narrow(s)).library;
 }
 
 const struct kernel_row cuda_rows_tokens[] = {
@@ -210,7 +306,6 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "RMS norm", .pattern = PATTERN_OP("rms_norm"), .types = CUDA_TYPES,
      .workspace = rms_norm_workspace, .make = rms_norm_make, .run = rms_norm_run},
     {.name = "rotary", .pattern = PATTERN_OP("rotary"), .types = CUDA_TYPES, .run = rotary_run},
-    {.name = "token loss", .pattern = PATTERN_OP("token_loss"), .types = CUDA_TYPES, .fallback = "own products",
-     .why = "no library kernel yet", .slow = true, .workspace = token_loss_workspace, .make = token_loss_make,
-     .run = token_loss_run},
+    {.name = "cuBLASLt", .pattern = PATTERN_OP("token_loss"), .types = CUDA_TYPES, .workspace = token_loss_workspace,
+     .library = true, .late = true, .make = token_loss_make, .run = token_loss_run},
     {0}};

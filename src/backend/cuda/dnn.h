@@ -23,8 +23,9 @@ struct dnn_conv {
     enum dnn_type type;
     int n, c_in, c_out, groups, in[3], out[3], kernel[3], stride[3], pad[3], dilation[3];
 };
-/* y[n][out] = x[n][in] w[out][in]^T + bias[out] (float) */
-struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; };
+/* y[n][out] = x[n][in] w[out][in]^T + bias[out] (float). line: elements from one row of y, or of dy, to the next; 0:
+ * out. wide: y is float for every type. Both are for cuBLASLt alone. */
+struct dnn_linear { enum dnn_type type; int n, in, out; bool bias; int line; bool wide; };
 
 /* device: index on this host; -1: none, plans only, for the device that `properties` (cuDNN's JSON) describes. table: a
  * kernel table by dnn_measure, NULL: heuristics. 69 with the library's words. 65 here for an invalid table, or one of

@@ -160,7 +160,7 @@ static void token_loss_backward_data(const struct op_call *c)
     for (int64_t k = 0; (c->pgrad[0] || c->pgrad[1]) && k < t.classes; k++) class_gradient(c, &t, y, k);
 }
 
-static const char *const examples[] = {"6x5 + 5 I64 classes=7", "4 + class classes=3", "5x3x2 + 3x2 I64 classes=1",
+static const char *const examples[] = {"6x5 + 5 I64 classes=7", "4 + class classes=3", "5x3x2 + 3x2 I64 classes=2",
                                        "16x9 + 9 I64 classes=33 bias=yes", NULL};
 const struct op_kind op_token_loss = {
     .name = "token_loss",

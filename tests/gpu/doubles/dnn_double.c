@@ -10,7 +10,8 @@
 
 enum { WORK = 1024 };
 struct dnn { void *stream; VEC(struct dnn_plan *) plan; };
-struct dnn_plan { struct dnn_conv c; enum dnn_pass pass; bool acc; };
+/* line: from one row of y to the next. wide: y is float. */
+struct dnn_plan { struct dnn_conv c; enum dnn_pass pass; bool acc; int line; bool wide; };
 struct call { struct dnn_plan p; struct dnn_operands o; };
 
 int dnn_open(int device, const char *properties, void *stream, const char *table, struct dnn **out, struct err *e)
@@ -51,7 +52,7 @@ int dnn_conv_plan(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask 
 {
     if (ask->max_work < WORK) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", ask->max_work);
     *out = mem_alloc(sizeof **out);
-    **out = (struct dnn_plan){*c, ask->pass, ask->acc};
+    **out = (struct dnn_plan){*c, ask->pass, ask->acc, c->c_out, false};
     *vec_push(&d->plan) = *out;
     return 0;
 }
@@ -62,7 +63,10 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_
 {
     struct dnn_conv c = {.type = l->type, .n = l->n, .c_in = l->in, .c_out = l->out, .groups = 1};
     for (int i = 0; i < 3; i++) c.in[i] = c.out[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = 1;
-    return dnn_conv_plan(d, &c, ask, out, e);
+    if (dnn_conv_plan(d, &c, ask, out, e)) return -1;
+    if (l->line) (*out)->line = l->line;
+    (*out)->wide = l->wide;
+    return 0;
 }
 
 int dnn_measure(struct dnn *d, const struct dnn_conv *c, const struct dnn_ask *ask, unsigned tries,
@@ -129,7 +133,8 @@ static void products(const struct call *k, double *sums)
     const struct dnn_conv *c = &k->p.c;
     size_t ci = (size_t)(c->c_in / c->groups), co = (size_t)(c->c_out / c->groups);
     size_t outs = volume(c->out), taps = volume(c->kernel), ins = volume(c->in), batch = (size_t)c->n;
-    size_t n_x = batch * ins * (size_t)c->c_in, n_y = batch * outs * (size_t)c->c_out;
+    size_t n_x = batch * ins * (size_t)c->c_in, line = (size_t)k->p.line;
+    size_t n_y = (batch * outs - 1) * line + (size_t)c->c_out;
     double *a = values(k->o.a, c->type, k->p.pass == DNN_DATA ? n_y : n_x);
     double *b = values(k->o.b, c->type, k->p.pass == DNN_WEIGHTS ? n_y : (size_t)c->c_out * taps * ci);
     for (size_t n = 0; n < batch; n++)
@@ -138,7 +143,7 @@ static void products(const struct call *k, double *sums)
                 int64_t u = under(c, o, t);
                 if (u < 0) continue;
                 for (size_t oc = 0; oc < (size_t)c->c_out; oc++) {
-                    size_t y = (n * outs + o) * (size_t)c->c_out + oc, w = (oc * taps + t) * ci;
+                    size_t y = (n * outs + o) * line + oc, w = (oc * taps + t) * ci;
                     size_t x = (n * ins + (size_t)u) * (size_t)c->c_in + oc / co * ci;
                     if (k->p.pass == DNN_FORWARD) for (size_t i = 0; i < ci; i++) sums[y] += a[x + i] * b[w + i];
                     else if (k->p.pass == DNN_DATA) for (size_t i = 0; i < ci; i++) sums[x + i] += a[y] * b[w + i];
@@ -155,13 +160,15 @@ static void run(void *data)
     const struct dnn_conv *c = &k->p.c;
     bool weights = k->p.pass == DNN_WEIGHTS;
     size_t n = weights ? (size_t)c->c_out * volume(c->kernel) * (size_t)(c->c_in / c->groups)
-                       : (size_t)c->n * (k->p.pass == DNN_FORWARD ? volume(c->out) * (size_t)c->c_out
+                       : (size_t)c->n * (k->p.pass == DNN_FORWARD ? volume(c->out) * (size_t)k->p.line
                                                                   : volume(c->in) * (size_t)c->c_in);
-    enum dnn_type type = weights ? DNN_F32 : c->type;
+    const size_t line = k->p.pass == DNN_FORWARD ? (size_t)k->p.line : 1, used = line > 1 ? (size_t)c->c_out : 1;
+    enum dnn_type type = weights || (k->p.pass == DNN_FORWARD && k->p.wide) ? DNN_F32 : c->type;
     double *sums = calloc(n, sizeof *sums);              /* not our own allocation: it stands for what a device does */
     products(k, sums);
     for (size_t i = 0; i < n; i++) {
-        double v = sums[i] + (k->o.bias ? k->o.bias[i % (size_t)c->c_out] : 0);
+        if (i % line >= used) continue;
+        double v = sums[i] + (k->o.bias ? k->o.bias[i % line] : 0);
         put(k->o.c, type, i, k->p.acc ? value(k->o.c, type, i) + (float)v : v);
     }
     memset(k->o.work, 0xff, WORK);
