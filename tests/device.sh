@@ -77,30 +77,30 @@ equal "bfloat16: the weights of one rank" "$one" "$hash"
 near "bfloat16: losses of fp32, to its eight bits" 2e-2 block-bf16-1 block-1
 
 # ---- language models: a tied head over stages, rotary positions, fewer key heads, documents apart -----------------
-# The texts of two documents: ids below 61, and 60 ends a document.
+# Documents of 37 bytes: 60 ends one.
 awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%c", i % 37 == 36 ? 60 : 1 + i * i % 59 }' >"$aside/tokens"
-lm='input = {16}  vocab_size = 61  hidden_size = 24  num_hidden_layers = 4  num_attention_heads = 6'
+lm='input = {16}  vocab_size = 61  hidden_size = 48  num_hidden_layers = 4  num_attention_heads = 6'
 for model in gpt2 llama; do
-    keys=$lm
-    [ $model = gpt2 ] || keys="$lm  intermediate_size = 40  num_key_value_heads = 2  tie_word_embeddings = yes"
+    case $model in
+        gpt2) keys=$lm documents=apart ;;                # own kernels of attention
+        *) keys="$lm  intermediate_size = 40  num_key_value_heads = 2  tie_word_embeddings = yes" documents=joined ;;
+    esac
     write_conf $model.conf "s/network = \"toy\".*input = {10}/network = \"$model\"  $keys/
-        s,source.*200,source = \"tokens\"  token_type = \"u8\"  train_tokens = \"$aside/tokens\"  end_token = 60,
-        s/batch_size = 20  split_size = 8/batch_size = 4  split_size = 2/; s/loss = \"mse\"  //
-        s/\"sgd\"  learning_rate = 0.1/\"adamw\"  learning_rate = 0.01/"
-    for device in cuda cpu; do
-        trains $model-$device 1 -c $model.conf --device $device --stages 1 -o data.documents=apart
-    done
+        s,source.*200,source = \"tokens\"  token_type = \"u8\"  train_tokens = \"$aside/tokens\"  end_token = 60 \
+            documents = \"$documents\",; s/batch_size = 20  split_size = 8/batch_size = 4  split_size = 2/
+        s/loss = \"mse\"  //; s/\"sgd\"  learning_rate = 0.1/\"adamw\"  learning_rate = 0.01/"
+    for device in cuda cpu; do trains $model-$device 1 -c $model.conf --device $device --stages 1; done
     near "$model: losses of the CPU" 2e-5 $model-cuda $model-cpu
     one=$(hash_of $model-cuda)
-    trains $model-2 2 -c $model.conf --device cuda --transport staged -o data.documents=apart
+    trains $model-2 2 -c $model.conf --device cuda --transport staged
     equal "$model: the weights of one rank on two" "$one" "$hash"
-    trains $model-4 4 -c $model.conf --device cuda --stages 4 --schedule zb-h1 -o data.documents=apart
+    trains $model-4 4 -c $model.conf --device cuda --stages 4 --schedule zb-h1
     equal "on four" "$one" "$hash"
-    trains $model-bf16 1 -c $model.conf --device cuda --precision bf16 --stages 1 -o data.documents=apart
+    trains $model-bf16 1 -c $model.conf --device cuda --precision bf16 --stages 1
     near "in bfloat16 its losses, to eight bits" 2e-2 $model-bf16 $model-cuda
     one=$hash
-    trains $model-bf16-2 2 -c $model.conf --device cuda --precision bf16 -o data.documents=apart
-    equal "$model in bfloat16: the weights of one rank on two" "$one" "$hash"
+    trains $model-bf16-2 2 -c $model.conf --device cuda --precision bf16 -o pipeline.recompute=all
+    equal "$model in bfloat16: the weights of one rank on two that recompute" "$one" "$hash"
     echo '{"input_ids": [1, 5, 9]}' >"$aside/prompts"
     for device in cpu cuda; do
         job 2 -c $model.conf --device $device --generate - --init-from $model-cpu/weights.safetensors \

@@ -82,6 +82,29 @@ START_TEST(operators_without_kernels)
 }
 END_TEST
 
+/* In bfloat16 cuDNN's attention serves what it can; the others, and float, have own kernels. */
+START_TEST(attention_by_the_library)
+{
+    static const struct { const char *example; bool library; } of[] = {
+        {"48x7 heads=2", true}, {"32x70 + 16x70 + 16x70 heads=4 kv_heads=2 causal=yes", true}, {"6x5 heads=2", false},
+        {"24x9 + 24x9 + 24x9 + 9 I32 heads=3 causal=yes", false}, {"8x3 + =0 + =0 heads=1", false},
+        {"408x3 heads=1", false}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct err e = {0};
+            struct device d = {0};
+            be_find("cuda")->suppose(&d);
+            d.precision = narrow ? BFLOAT16 : FP32;
+            struct graph *g = op_graph_example(op_find("attention"), of[i].example);
+            struct selection *s = select_make(g, &d, 4, &e);
+            ck_assert_msg(s != NULL, "%s", e.text);
+            ck_assert_str_eq(s->group[0].row[PH_FWD]->name, narrow && of[i].library ? "cuDNN" : "attention");
+            select_free(s);
+            graph_free(g);
+        }
+}
+END_TEST
+
 /* A call that failed before is noted by CUDA; a launch that succeeds does not answer for it. */
 static void nothing_run(void *data) { (void)data; }
 
@@ -384,6 +407,7 @@ int main(void)
     suite_loop(t, memory_is_the_plans, IS_SANITIZED ? 2 : 8, PAIRS);
     suite_loop(t, stages_share_loads, 4, EVERY(1));
     tcase_add_test(t, operators_without_kernels);
+    tcase_add_test(t, attention_by_the_library);
     tcase_add_test(t, gpus_say_where_they_are);
     tcase_add_test(t, launches_tell_their_own_status);
     tcase_add_test(t, steps_are_replays_from_the_first_on);

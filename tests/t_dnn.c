@@ -8,57 +8,12 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tests/gpu/dnn_fakes.h"
-#include "sure.h"
+#include "tests/dnn_rig.h"
 
 enum { MAX_WORK = 1 << 20 };
 enum { NOTE_TENSOR_CORE = 1, NOTE_NONDETERMINISTIC = 16, COMPILED = 1 };
 
-static void ok(int bad, const struct err *e) { ck_assert_msg(!bad, "%s", e->text); }
-
-static void fakes_reset(void)
-{
-    memset(fake_engine, 0, sizeof fake_engine);
-    fake_engine[0] = (struct fake_engine){.index = 40, .work = 100, .ms = 3};
-    fake_n_engines = 1;
-    fake_n_fallback = fake_n_more = fake_packs = fake_ran = 0;
-    fake_blas = fake_blas_bias = true;
-    fake_blas_ms = 5;
-}
-
-#define HEAD "kernels of Fake GPU, cuDNN 9.19.0, cuBLASLt 13.1.0\n"
-
-static struct dnn *opened(const char *lines)
-{
-    struct dnn *d;
-    struct text table = {0};
-    struct err e = {0};
-    if (lines) text_add(&table, HEAD "%s", lines);
-    ok(dnn_open(0, NULL, NULL, table.s, &d, &e), &e);
-    text_free(&table);
-    return d;
-}
-
 /* ---- values ----------------------------------------------------------------------------------------------------- */
-
-struct array { enum dnn_type type; size_t n; void *p; float *v; };    /* as the device has it, and as numbers */
-
-static struct array array_new(enum dnn_type type, size_t n, uint32_t key)
-{
-    struct array a = {type, n, mem_alloc(n * 4 + 64), mem_alloc(n * sizeof(float))};
-    rng_fill_uniform((struct rng_at){1, RNG_TEST, key}, a.v, n);
-    for (size_t i = 0; i < n; i++) {
-        a.v[i] = (float)((int)(a.v[i] * 3) - 1);
-        if (type == DNN_BF16) ((uint16_t *)a.p)[i] = fake_narrow(a.v[i]);
-        else ((float *)a.p)[i] = a.v[i];
-    }
-    return a;
-}
-
-static void array_free(struct array *a)
-{
-    free(a->p);
-    free(a->v);
-}
 
 static void array_is(const struct array *a, const float *want, const char *what)
 {

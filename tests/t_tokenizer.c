@@ -174,29 +174,29 @@ START_TEST(lengthening)
 #define TIMES_256 TWICE TWICE TWICE TWICE TWICE TWICE TWICE TWICE
 #define LAST "{\"type\":\"ByteLevel\"}"
 #define BYTES_5 LAST "," LAST "," LAST "," LAST "," LAST ","
-    static const char *const grows[] = {
-        "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TIMES_256 TIMES_256 TIMES_256 TIMES_256
-        "{\"type\":\"NFC\"}]}}",
-        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES_5 BYTES_5 BYTES_5 BYTES_5
-        BYTES_5 LAST "]}}"};
+#define NORMALIZER "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TIMES_256 TIMES_256 "{\"type\":\"NFC\"}]}"
+#define ADDED ",\"added_tokens\":[{\"id\":3,\"content\":\"aaa\",\"normalized\":true}],"
+#define DECODER ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" TIMES_256 TIMES_256 "{\"type\":\"Fuse\"}]}"
+#define PRE ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BYTES_5 BYTES_5 BYTES_5 BYTES_5 LAST "]}"
+    static const struct { const char *json; bool opens; const char *text; } grows[] = {
+        {"{" MODEL "," NORMALIZER "}", true, "64 times as long"}, {"{" MODEL PRE "}", true, "64 times as long"},
+        {"{" MODEL ADDED NORMALIZER "}", false, "tokenizer.json: the tokenizer's steps"},
+        {"{" MODEL DECODER "}", false, "4096 times as long"}};
     char dir[] = "/tmp/tokenizer.XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof grows / sizeof *grows; i++) {
         struct err e = {0};
         struct tokenizer *t = NULL;
         struct token_ids ids = {0};
         FILE *f = fopen(path, "w");
-        if (i < 2) fputs(grows[i], f);
-        else fprintf(f, "%s", "{" MODEL ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" TIMES_256 TIMES_256
-                     "{\"type\":\"Fuse\"}]}}");
+        fputs(grows[i].json, f);
         fclose(f);
-        const int bad = tokenizer_open(dir, &t, &e);
-        ck_assert_msg(bad == (i == 2 ? -1 : 0), "%s", e.text);
-        if (!bad) ck_assert_int_eq(tokenizer_encode(t, "a\xc3\xa9", 3, true, &ids, &e), -1);
-        ck_assert_msg(e.code == 65 && strstr(e.text, i == 2 ? "4096 times as long" : "64 times as long"), "%s", e.text);
+        ck_assert_msg(!tokenizer_open(dir, &t, &e) == grows[i].opens, "%s", e.text);
+        if (t) ck_assert_int_eq(tokenizer_encode(t, "aaa\xc3\xa9", 5, true, &ids, &e), -1);
+        ck_assert_msg(e.code == 65 && strstr(e.text, grows[i].text), "%s", e.text);
         vec_free(&ids);
-        if (!bad) tokenizer_close(t);
+        if (t) tokenizer_close(t);
     }
     remove(path);
     remove(dir);

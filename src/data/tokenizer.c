@@ -503,8 +503,8 @@ int tokenizer_open(const char *path, struct tokenizer **out, struct err *e)
     struct tokenizer *t = *out = tokenizer_new(!strcmp(path, "bytes"));
     if (t->bytes) return 0;
     text_add(&file, !stat(path, &st) && S_ISDIR(st.st_mode) ? "%s/tokenizer.json" : "%s", path);
-    int bad = text_read_file(&s, file.s, MAX_FILE, e) || tokenizer_parse(t, file.s, s.s ? s.s : "", s.n, e) ||
-              added_normalize(t, e);
+    int bad = text_read_file(&s, file.s, MAX_FILE, e) || tokenizer_parse(t, file.s, s.s ? s.s : "", s.n, e);
+    if (!bad && added_normalize(t, e)) bad = err_where(e, "%s", file.s);
     text_free(&file);
     text_free(&s);
     if (!bad) return 0;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kernels/kernels.h"
 #include "tests/gpu/dnn_fakes.h"
+#include "tests/gpu/dnn_fakes_int.h"
 
 struct fake_engine fake_engine[8];
 int fake_n_engines, fake_n_fallback, fake_n_more, fake_live, fake_ran, fake_packs;
@@ -58,12 +59,12 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
     return cudaSuccess;
 }
 
-static float get(enum ktype t, const void *p, size_t i)
+float fake_get(enum ktype t, const void *p, size_t i)
 {
     return t == K_BF16 ? fake_wide(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-static void put(enum ktype t, void *p, size_t i, float v)
+void fake_put(enum ktype t, void *p, size_t i, float v)
 {
     if (t == K_BF16) ((uint16_t *)p)[i] = fake_narrow(v);
     else ((float *)p)[i] = v;
@@ -77,33 +78,24 @@ int k_hold(void *stream, uint64_t ns)
 
 int k_from_bf16(void *stream, size_t n, const void *x, float *y, bool acc)
 {
-    for (size_t i = 0; i < n; i++) y[i] = (acc ? y[i] : 0) + get(K_BF16, x, i);
+    for (size_t i = 0; i < n; i++) y[i] = (acc ? y[i] : 0) + fake_get(K_BF16, x, i);
     return 0;
 }
 
 int k_copy(void *stream, enum ktype t, size_t n, const void *x, void *y, bool acc)
 {
-    for (size_t i = 0; i < n; i++) put(t, y, i, (acc ? get(t, y, i) : 0) + get(t, x, i));
+    for (size_t i = 0; i < n; i++) fake_put(t, y, i, (acc ? fake_get(t, y, i) : 0) + fake_get(t, x, i));
     return 0;
 }
 
 int k_bias(void *stream, const struct k_shape *s, const float *bias, void *y)
 {
     for (size_t i = 0; i < (size_t)(s->n * s->points * s->c); i++)
-        put(s->type, y, i, get(s->type, y, i) + bias[i % (size_t)s->c]);
+        fake_put(s->type, y, i, fake_get(s->type, y, i) + bias[i % (size_t)s->c]);
     return 0;
 }
 
 /* ---- cuDNN: descriptors ----------------------------------------------------------------------------------------- */
-
-struct attr { cudnnBackendAttributeName_t name; cudnnBackendAttributeType_t type; int64_t n; void *v; };
-struct fake {
-    cudnnBackendDescriptorType_t kind;
-    bool finished;
-    VEC(struct attr) a;
-    struct fake *graph;                                  /* of what the heuristics named */
-    int engine;                                          /* index into fake_engine */
-};
 
 static size_t size_of(cudnnBackendAttributeType_t t)
 {
@@ -115,29 +107,29 @@ static size_t size_of(cudnnBackendAttributeType_t t)
     }
 }
 
-static const struct attr *attr_of(const struct fake *f, cudnnBackendAttributeName_t name)
+const struct fake_attr *fake_attr_of(const struct fake *f, cudnnBackendAttributeName_t name)
 {
     for (int i = 0; i < f->a.n; i++) if (f->a.v[i].name == name) return &f->a.v[i];
     return NULL;
 }
 
-static const void *value(const struct fake *f, cudnnBackendAttributeName_t name)
+const void *fake_value(const struct fake *f, cudnnBackendAttributeName_t name)
 {
-    const struct attr *a = attr_of(f, name);
+    const struct fake_attr *a = fake_attr_of(f, name);
     return a ? a->v : NULL;
 }
 
-static struct fake *child(const struct fake *f, cudnnBackendAttributeName_t name)
+struct fake *fake_child(const struct fake *f, cudnnBackendAttributeName_t name)
 {
-    struct fake *const *c = value(f, name);
+    struct fake *const *c = fake_value(f, name);
     return c ? *c : NULL;
 }
 
 static void keep(struct fake *f, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
                  const void *v)
 {
-    struct attr *a = vec_push(&f->a);
-    *a = (struct attr){name, type, n, mem_alloc((size_t)n * size_of(type) + 1)};
+    struct fake_attr *a = vec_push(&f->a);
+    *a = (struct fake_attr){name, type, n, mem_alloc((size_t)n * size_of(type) + 1)};
     memcpy(a->v, v, (size_t)n * size_of(type));
 }
 
@@ -180,7 +172,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
                                        cudnnBackendAttributeType_t type, int64_t n, const void *v)
 {
     struct fake *f = d;
-    if (f->finished || attr_of(f, name)) return CUDNN_STATUS_BAD_PARAM;
+    if (f->finished || fake_attr_of(f, name)) return CUDNN_STATUS_BAD_PARAM;
     keep(f, name, type, n, v);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -202,10 +194,10 @@ static const struct {
 
 static bool graph_adds(const struct fake *graph)
 {
-    const struct fake *op = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);   /* the first */
+    const struct fake *op = fake_child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);   /* the first */
     int k = 0;
     while (pass[k].kind != op->kind) k++;
-    return *(const float *)value(op, pass[k].beta) != 0;
+    return *(const float *)fake_value(op, pass[k].beta) != 0;
 }
 
 static int fakes_all(void) { return fake_n_engines + fake_n_fallback + fake_n_more; }
@@ -213,18 +205,18 @@ static int fakes_all(void) { return fake_n_engines + fake_n_fallback + fake_n_mo
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
     struct fake *f = d, *config = f->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
-        ? child(f, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) : NULL;
+        ? fake_child(f, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) : NULL;
     if (f->finished) return CUDNN_STATUS_BAD_PARAM;
     f->finished = true;
     if (f->kind == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
-        const int64_t *index = value(f, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+        const int64_t *index = fake_value(f, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
         for (f->engine = 0; f->engine < fakes_all() && fake_engine[f->engine].index != *index; f->engine++);
         if (f->engine == fakes_all()) return CUDNN_STATUS_BAD_PARAM;
-        f->graph = child(f, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+        f->graph = fake_child(f, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     }
     if (f->kind == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
-        f->engine = child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->engine;
-        f->graph = child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->graph;
+        f->engine = fake_child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->engine;
+        f->graph = fake_child(f, CUDNN_ATTR_ENGINECFG_ENGINE)->graph;
     }
     if (config && fake_engine[config->engine].broken) return CUDNN_STATUS_NOT_SUPPORTED;
     if (config && fake_engine[config->engine].adds_not && graph_adds(config->graph)) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -234,7 +226,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 
 static int64_t engines_given(const struct fake *heur)
 {
-    const cudnnBackendHeurMode_t *mode = value(heur, CUDNN_ATTR_ENGINEHEUR_MODE);
+    const cudnnBackendHeurMode_t *mode = fake_value(heur, CUDNN_ATTR_ENGINEHEUR_MODE);
     if (*mode == CUDNN_HEUR_MODE_B) return fake_n_more ? fake_n_more + 1 : 0;
     return *mode == CUDNN_HEUR_MODE_FALLBACK ? fake_n_fallback : fake_n_engines;
 }
@@ -242,12 +234,12 @@ static int64_t engines_given(const struct fake *heur)
 /* The library fills descriptors that the caller made. */
 static int64_t engines_give(const struct fake *heur, struct fake **config)
 {
-    const cudnnBackendHeurMode_t *mode = value(heur, CUDNN_ATTR_ENGINEHEUR_MODE);
+    const cudnnBackendHeurMode_t *mode = fake_value(heur, CUDNN_ATTR_ENGINEHEUR_MODE);
     int from = *mode == CUDNN_HEUR_MODE_FALLBACK ? fake_n_engines : 0, n = (int)engines_given(heur);
     for (int i = 0; i < n; i++) {
         config[i]->finished = true;
         config[i]->engine = *mode != CUDNN_HEUR_MODE_B ? from + i : i ? fake_n_engines + fake_n_fallback + i - 1 : 0;
-        config[i]->graph = child(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        config[i]->graph = fake_child(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     }
     return n;
 }
@@ -272,7 +264,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBa
 {
     const struct fake *f = d;
     const struct fake_engine *g = &fake_engine[f->engine];
-    const struct attr *a = attr_of(f, name);
+    const struct fake_attr *a = fake_attr_of(f, name);
     *n = 1;
     if (!out && name == CUDNN_ATTR_ENGINEHEUR_RESULTS) *n = engines_given(f);
     else if (!out && name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) *n = 1;
@@ -283,7 +275,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBa
     else if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE) *n = notes_give(g->behaviour, out);
     else if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES) knob_give(f, *(struct fake **)out);
     else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-        *(int64_t *)out = (int64_t)fake_engine[child(f, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine].work;
+        *(int64_t *)out = (int64_t)fake_engine[fake_child(f, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine].work;
     else if (!a || a->type != type) return CUDNN_STATUS_BAD_PARAM;
     else {
         *n = a->n;
@@ -298,14 +290,14 @@ struct view { enum ktype type; int dims; const int64_t *d, *s; void *p; int64_t 
 
 static struct view view_of(const struct fake *t, const struct fake *pack)
 {
-    const struct attr *d = attr_of(t, CUDNN_ATTR_TENSOR_DIMENSIONS),
-        *id = attr_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-    void *const *at = value(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-    const cudnnDataType_t *type = value(t, CUDNN_ATTR_TENSOR_DATA_TYPE);
-    const bool *virtual = value(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    const struct fake_attr *d = fake_attr_of(t, CUDNN_ATTR_TENSOR_DIMENSIONS),
+        *id = fake_attr_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    void *const *at = fake_value(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    const cudnnDataType_t *type = fake_value(t, CUDNN_ATTR_TENSOR_DATA_TYPE);
+    const bool *virtual = fake_value(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
     struct view v = {*type == CUDNN_DATA_BFLOAT16 ? K_BF16 : K_F32, (int)d->n, d->v,
-                     value(t, CUDNN_ATTR_TENSOR_STRIDES), NULL, 0, 1};
-    v.id = *(const int64_t *)value(t, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+                     fake_value(t, CUDNN_ATTR_TENSOR_STRIDES), NULL, 0, 1};
+    v.id = *(const int64_t *)fake_value(t, CUDNN_ATTR_TENSOR_UNIQUE_ID);
     for (int i = 0; i < v.dims; i++) v.n *= (size_t)v.d[i];
     for (int64_t i = 0; i < id->n; i++) if (((const int64_t *)id->v)[i] == v.id) v.p = at[i];
     if (*virtual) v.p = mem_alloc(v.n * sizeof(float));
@@ -332,9 +324,9 @@ static int64_t offset(const struct view *v, int64_t first, int64_t second, const
 /* Adds up to `sum`, one double an element of the tensor that is written: 0 x, 1 w, 2 y. */
 static void convolve(const struct fake *how, const struct view t[3], int written, double *sum)
 {
-    const int64_t *pad = value(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
-        *stride = value(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-    const int64_t *dilation = value(how, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+    const int64_t *pad = fake_value(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
+        *stride = fake_value(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+    const int64_t *dilation = fake_value(how, CUDNN_ATTR_CONVOLUTION_DILATIONS);
     int space = t[0].dims - 2;
     int64_t per_group = t[1].d[0] / (t[0].d[1] / t[1].d[1]);
     int64_t limit[9] = {t[2].d[0], t[2].d[1], t[1].d[1]}, i[9] = {0};
@@ -353,7 +345,7 @@ static void convolve(const struct fake *how, const struct view t[3], int written
         size_t at[3] = {(size_t)offset(&t[0], i[0], c, in), (size_t)offset(&t[1], i[1], i[2], i + 3 + space),
                         (size_t)offset(&t[2], i[0], i[1], i + 3)};
         int a = written == 0 ? 1 : 0, b = written == 2 ? 1 : 2;
-        sum[at[written]] += (double)get(t[a].type, t[a].p, at[a]) * (double)get(t[b].type, t[b].p, at[b]);
+        sum[at[written]] += (double)fake_get(t[a].type, t[a].p, at[a]) * (double)fake_get(t[b].type, t[b].p, at[b]);
     } while (next(i, limit, 3 + 2 * space));
 }
 
@@ -363,14 +355,15 @@ static struct view convolution_run(const struct fake *op, const struct fake *pac
     int k = 0;
     struct view t[3];
     while (pass[k].kind != op->kind) k++;
-    for (int i = 0; i < 3; i++) t[i] = view_of(child(op, pass[k].t[i]), pack);
+    for (int i = 0; i < 3; i++) t[i] = view_of(fake_child(op, pass[k].t[i]), pack);
     struct view *out = &t[pass[k].written];
     double *sum = mem_alloc(out->n * sizeof *sum);
-    const float *alpha = value(op, pass[k].alpha), *beta = value(op, pass[k].beta);
-    convolve(child(op, pass[k].how), t, pass[k].written, sum);
+    const float *alpha = fake_value(op, pass[k].alpha), *beta = fake_value(op, pass[k].beta);
+    convolve(fake_child(op, pass[k].how), t, pass[k].written, sum);
     for (size_t i = 0; i < out->n; i++) {
-        float before = *beta != 0 ? *beta * get(out->type, out->p, i) : 0;   /* what is overwritten may be no number */
-        put(out->type, out->p, i, *alpha * (float)sum[i] + before);
+        /* what is overwritten may be no number */
+        float before = *beta != 0 ? *beta * fake_get(out->type, out->p, i) : 0;
+        fake_put(out->type, out->p, i, *alpha * (float)sum[i] + before);
     }
     free(sum);
     return *out;
@@ -378,17 +371,23 @@ static struct view convolution_run(const struct fake *op, const struct fake *pac
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
-    const struct fake *config = child(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), *p = pack;
-    const struct attr *ops = attr_of(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    const struct fake *config = fake_child(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), *p = pack;
+    const struct fake_attr *ops = fake_attr_of(config->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     struct fake *const *op = ops->v;
     const struct fake_engine *g = &fake_engine[config->engine];
-    if (g->work) memset(*(void *const *)value(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE), 0xff, g->work);
+    if (g->work) memset(*(void *const *)fake_value(p, CUDNN_ATTR_VARIANT_PACK_WORKSPACE), 0xff, g->work);
     fake_ran = g->index;
+    if (op[0]->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ||
+        op[0]->kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
+        fake_graph_run(ops, p);
+        return CUDNN_STATUS_SUCCESS;
+    }
     struct view out = convolution_run(op[0], p);
     if (ops->n == 1) return CUDNN_STATUS_SUCCESS;
-    struct view b = view_of(child(op[1], CUDNN_ATTR_OPERATION_POINTWISE_BDESC), p),
-        y = view_of(child(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC), p);
-    for (size_t i = 0; i < out.n; i++) put(y.type, y.p, i, get(out.type, out.p, i) + get(b.type, b.p, i));
+    struct view b = view_of(fake_child(op[1], CUDNN_ATTR_OPERATION_POINTWISE_BDESC), p),
+        y = view_of(fake_child(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC), p);
+    for (size_t i = 0; i < out.n; i++)
+        fake_put(y.type, y.p, i, fake_get(out.type, out.p, i) + fake_get(b.type, b.p, i));
     free(out.p);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -482,7 +481,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 static enum ktype kind(const struct fake_matrix *m) { return m->type == CUDA_R_16BF ? K_BF16 : K_F32; }
 static double entry(const struct fake_matrix *m, const void *p, cublasOperation_t op, int64_t row, int64_t column)
 {
-    return (double)get(kind(m), p, (size_t)(op == CUBLAS_OP_T ? column + row * m->ld : row + column * m->ld));
+    return (double)fake_get(kind(m), p, (size_t)(op == CUBLAS_OP_T ? column + row * m->ld : row + column * m->ld));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
@@ -504,7 +503,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
             double sum = how->epilogue == CUBLASLT_EPILOGUE_BIAS ? (double)how->bias[i] : 0;
             size_t o = (size_t)(i + j * md->ld);
             for (int64_t k = 0; k < inner; k++) sum += entry(ma, a, how->a, i, k) * entry(mb, b, how->b, k, j);
-            put(kind(md), out, o, (float)sum * *(const float *)alpha + (scale != 0 ? scale * get(kind(md), c, o) : 0));
+            const float before = scale != 0 ? scale * fake_get(kind(md), c, o) : 0;
+            fake_put(kind(md), out, o, (float)sum * *(const float *)alpha + before);
         }
     }
     return CUBLAS_STATUS_SUCCESS;

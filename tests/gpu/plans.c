@@ -3,8 +3,9 @@
  *
  *   plans [--device N | --described FILE.json] [--print] [--measure] [[--sizes N,N,...] CONF [KEY=VALUE...]]...
  *
- * For each configuration, arithmetic and micro-batch size it plans all passes of all convolutions, transposed ones and
- * linear layers, once for each shape. A shape without a plan fails the run, and so does an operator without a kernel.
+ * For each configuration, arithmetic and micro-batch size it plans all passes of all convolutions, transposed ones,
+ * linear layers and, in bf16, cuDNN's attention, once for each shape. A shape without a plan fails the run, and so does
+ * an operator without a kernel.
  * --sizes: for the configurations that follow. --print: the plans. --measure (on a device): times the candidates and
  * prints the kernel table instead. Reports in TAP. */
 #include <stdio.h>
@@ -16,7 +17,9 @@
 #include "conf/conf.h"
 #include "model/graph.h"
 #include "model/op.h"
+#include "model/ops/attention.h"
 #include "model/ops/window.h"
+#include "plan/kernel_row.h"
 #include "plan/select.h"
 
 enum { MAX_WORK = 256 << 20, MAX_SIZES = 16 };
@@ -41,15 +44,19 @@ static void report(struct run *r, bool good, const char *what)
     fflush(stdout);
 }
 
+/* Counts a plan; true: it was made. */
+static bool counted(struct run *r, int bad, const struct err *e)
+{
+    r->n_failed += bad != 0;
+    r->n_made += bad == 0;
+    if (bad) printf("# no plan: %s\n", e->text);
+    return !bad;
+}
+
 static void planned(struct run *r, int bad, const struct dnn_plan *p, const struct err *e)
 {
     struct text line = {0};
-    r->n_failed += bad != 0;
-    r->n_made += bad == 0;
-    if (bad) {
-        printf("# no plan: %s\n", e->text);
-        return;
-    }
+    if (!counted(r, bad, e)) return;
     dnn_plan_text(p, &line);
     r->n_apart += strstr(line.s, " data+ ") && strstr(line.s, "cuDNN apart");
     if (r->print) printf("# %s\n", line.s);
@@ -105,9 +112,10 @@ static void linear_visit(struct run *r, const struct graph *g, const struct node
     struct dnn_linear l;
     memset(&l, 0, sizeof l);
     l.type = type;
-    l.n = samples;
-    l.in = (int)shape_count(&g->tensor[n->in[0]].shape);
-    l.out = (int)g->tensor[n->out].shape.d[0];
+    const struct shape *out = &g->tensor[n->out].shape;
+    l.n = samples * (int)(shape_count(out) / out->d[0]);
+    l.in = (int)g->tensor[n->in[0]].shape.d[0];
+    l.out = (int)out->d[0];
     l.bias = n->n_param > 1;
     for (int i = 0; i < r->seen_linear.n; i++)
         if (memcmp(&r->seen_linear.v[i], &l, sizeof l) == 0) return;
@@ -119,6 +127,26 @@ static void linear_visit(struct run *r, const struct graph *g, const struct node
             int bad = dnn_linear_plan(r->dnn, &l, &(struct dnn_ask){pass, acc, MAX_WORK}, &p, &e);
             planned(r, bad, p, &e);
         }
+    }
+}
+
+/* Only where the selection takes the library. */
+static void attention_visit(struct run *r, const struct selection *s, int node, int samples)
+{
+    const struct kernel_row *row = s->group[s->group_of[node]].row[PH_FWD];
+    if (!row || strcmp(row->name, "cuDNN") != 0) return;
+    const struct attention a = attention_of(s->g, &s->g->node[node], samples);
+    const int q = (int)(a.heads * a.width), kv = (int)(a.kv_heads * a.width);
+    const struct dnn_attention of = {samples, (int)a.points, (int)a.heads, (int)a.kv_heads, (int)a.width, a.causal,
+                                     (float)a.scale, a.apart ? q : 3 * q, a.apart ? kv : 3 * q};
+    for (int back = 0; back < 2; back++) {
+        struct dnn_attention_plan *p;
+        struct text line = {0};
+        struct err e = {0};
+        if (!counted(r, dnn_attention_plan(r->dnn, &of, back, dnn_attention_work(&of), &p, &e), &e)) continue;
+        dnn_attention_text(p, &line);
+        if (r->print) printf("# %s\n", line.s);
+        text_free(&line);
     }
 }
 
@@ -138,6 +166,7 @@ static void graph_visit(struct run *r, const char *name, const struct graph *g)
                 const struct node *n = &g->node[j];
                 if (op_has_windows(n->op)) conv_visit(r, s, n, type, r->size[i]);
                 if (strcmp(n->op->name, "linear") == 0) linear_visit(r, g, n, type, r->size[i]);
+                if (strcmp(n->op->name, "attention") == 0 && !r->measure) attention_visit(r, s, j, r->size[i]);
             }
         }
         if (s) select_free(s);

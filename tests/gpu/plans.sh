@@ -20,5 +20,8 @@ set -- "$srcdir/conf/resnet50.conf" "$srcdir/conf/resnet50.conf" 'model.input={3
     "$srcdir/conf/mlp.conf" "$srcdir/conf/toy.conf" "$here/volume.conf" "model.graph=$here/volume.graph" \
     --sizes 2,4,20,50 "$srcdir/conf/vnet.conf" "$srcdir/conf/vnet.conf" model.network=vnet model.classes=2 \
     "$srcdir/conf/vnet.conf" model.network=unet3d model.classes=3 \
-    --sizes 1,2 "$srcdir/conf/hippocampus.conf" "model.graph=$srcdir/conf/hippocampus.graph"
+    --sizes 1,2 "$srcdir/conf/hippocampus.conf" "model.graph=$srcdir/conf/hippocampus.graph" \
+    "$srcdir/conf/novels.conf" "$srcdir/conf/novels.conf" 'model.input={1000}' model.hidden_size=512 \
+    model.num_attention_heads=8 model.num_key_value_heads=2 "$srcdir/conf/novels.conf" model.network=gpt2 \
+    'model.input={1024}' model.hidden_size=768 model.num_attention_heads=6 model.num_hidden_layers=2
 exec "$plans" --described "$here/h200.json" "$@"

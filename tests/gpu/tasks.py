@@ -1,6 +1,7 @@
 """What the lines of tests/gpu/hour do. Each runs in a process of its own (hour --line NAME), prints "ok - ", "not ok -
 ", "skip - " and "figure - " lines into its log, and ends with 1 if something is not ok. A program's output goes
 straight into that log, or into one of its own."""
+import array
 import contextlib
 import ctypes
 import glob
@@ -9,6 +10,7 @@ import importlib.util
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -491,6 +493,47 @@ def section(r, name):
     r.bad |= code == 1
     if code not in (0, 1):
         r.verdict(False, f"tests/gpu/run {name}: status {code}")
+
+
+def decoder(r, network, points, sizes, *more):
+    """A configuration of a decoder on random tokens; options for it."""
+    path, vocabulary = f"{r.where}/{network}.conf", 1000 if r.s.tiny or network == "llama" else 50257
+    if not os.path.exists(f"{r.where}/{vocabulary}.bin"):
+        made = random.Random(1)
+        with open(f"{r.where}/{vocabulary}.bin", "wb") as f:
+            array.array("H", (made.randrange(vocabulary) for _ in range(200000))).tofile(f)
+    with open(path, "w") as f:
+        f.write(f'model {{ network = "{network}"  input = {{{points}}}  vocab_size = {vocabulary}  {sizes} }}\n'
+                f'data {{ source = "tokens"  train_tokens = "{r.where}/{vocabulary}.bin"  token_type = "u16" }}\n'
+                'train { batch_size = 16  split_size = 4  optimizer = "adamw"  learning_rate = 1e-4 }\n'
+                'pipeline { partition = "uniform" }\n')
+    return ["-c", path, *more]
+
+
+def line_lm(r):
+    """Language models: the CPU's losses in float, the weights of one rank on two in bfloat16, tokens a second."""
+    small = decoder(r, "llama", 64, "hidden_size = 128  intermediate_size = 256  num_hidden_layers = 4  "
+                    "num_attention_heads = 8  num_key_value_heads = 2  tie_word_embeddings = yes", "--steps", "5")
+    ours = r.trained("small", 1, *small)
+    if r.gpu and ours:
+        code = r.run([r.s.mpstaged, *small, "--device", "cpu", "--stages", "1", "--transport", "local", "--run-dir",
+                      f"{r.where}/cpu", "--overwrite", "--progress", "no"], 60 * r.s.scale)
+        if code:
+            r.verdict(False, f"on the CPU: status {code}")
+        else:
+            r.judge("losses", ours, f"{r.where}/cpu", 1e-4, 5, "a decoder in float: the CPU's losses")
+    points, layers = (32, 2) if r.s.tiny else (1024, 12)
+    sizes = f"hidden_size = {64 if r.s.tiny else 768}  num_hidden_layers = {layers}  " \
+            f"num_attention_heads = {4 if r.s.tiny else 12}"
+    work = decoder(r, "gpt2", points, sizes, "--steps", "2" if r.s.tiny else "8", *r.precision("bf16"))
+    for name, ranks, what, more in (
+            ("one", 1, "GPT-2, 124 M", ()),
+            ("apart", 1, "the same with documents apart", ("-o", "data.documents=apart", "-o", "data.end_token=7"))):
+        into = r.trained(name, ranks, *work, *more)
+        if into:
+            r.figure(f"{16 * points / least_step(r, into) * 1e3:.0f} tokens/s, {what}{' (tiny)' if r.s.tiny else ''}")
+    r.trained("two", 2, *work, "--transport", "staged" if r.gpu else "mpi")
+    r.judge("hashes", r.where, "a decoder with a tied head on two ranks: the weights of one", "one", "two")
 
 
 def line_memory(r):

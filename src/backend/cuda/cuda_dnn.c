@@ -6,8 +6,6 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cuda_dnn_int.h"
 
-/* alignment of workspaces, as of the libraries' own allocations */
-enum { WORK_ALIGN = 256 };
 static size_t aligned(size_t n) { return (n + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN; }
 static size_t beside(size_t max_work) { return max_work > WORK_ALIGN ? max_work - WORK_ALIGN : 0; }
 /* The same request for cuBLASLt, within aligned workspace. */
@@ -89,6 +87,8 @@ void dnn_close(struct dnn *d)
     if (!d) return;
     for (int i = 0; i < d->plan.n; i++) dnn_plan_free(d->plan.v[i]);
     vec_free(&d->plan);
+    for (int i = 0; i < d->attention.n; i++) attention_free(d->attention.v[i]);
+    vec_free(&d->attention);
     pool_free(&d->pool);
     if (d->handle) cudnnDestroy(d->handle);
     if (d->blas) blaslt.Destroy(d->blas);
@@ -173,29 +173,6 @@ int forms_of(const struct dnn_conv *c, const struct dnn_ask *ask, enum form out[
     return n;
 }
 
-/* Chooses the first of the library's list that can be made. The others, some dozens, are freed at once, because they
- * are large. */
-static int choose(struct dnn *d, desc graph, enum choice_list list, size_t space, struct dnn_plan *p, struct err *e)
-{
-    struct choices all = {.type = p->type};
-    struct pool some = {0};
-    struct err last = {0};
-    int bad = choices_find(d, &some, graph, list, &all, &last) ? -1 : 1;
-    for (int i = 0; bad > 0 && i < all.n; i++) {
-        struct err why = {0};
-        p->choice = all.v[i];
-        if (choice_make(d, &some, &p->choice, space, &why)) last = why;
-        else bad = 0;
-        /* short of memory: no reason to choose another kernel than other ranks */
-        if (why.code == E_INTERNAL) bad = -1;
-    }
-    free(all.v);
-    if (!bad) pool_move(&p->pool, &some, p->choice.config);
-    if (!bad) pool_move(&p->pool, &some, p->choice.plan);
-    pool_free(&some);
-    return bad ? err_set(e, last.code, "%s", last.text) : 0;
-}
-
 int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const struct engine *engine,
                   struct dnn_plan *p, struct err *e)
 {
@@ -215,8 +192,10 @@ int dnn_plan_make(struct dnn *d, const struct dnn_conv *c, enum form form, const
         return err_set(e, E_DATA, "the kernel table names engine %d, which is not deterministic or not exact enough",
                        (int)engine->index);
     if (engine) return choice_make(d, &p->pool, &p->choice, space, e);
-    if (choose(d, graph, LIST_A, space, p, &last) == 0) return 0;
-    if (last.code != E_INTERNAL && choose(d, graph, LIST_FALLBACK, space, p, NULL) == 0) return 0;
+    struct choice_wish wish = {LIST_A, p->type, space};
+    if (choice_first(d, graph, &wish, &p->pool, &p->choice, &last) == 0) return 0;
+    wish.list = LIST_FALLBACK;
+    if (last.code != E_INTERNAL && choice_first(d, graph, &wish, &p->pool, &p->choice, NULL) == 0) return 0;
     return err_set(e, last.code, "%s", last.text);
 }
 

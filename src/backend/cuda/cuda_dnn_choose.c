@@ -120,6 +120,28 @@ int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work
                    c->work, max_work);
 }
 
+int choice_first(struct dnn *d, desc graph, const struct choice_wish *wish, struct pool *keep, struct choice *out,
+                 struct err *e)
+{
+    struct choices all = {.type = wish->type};
+    struct pool some = {0};
+    struct err last = {0};
+    int bad = choices_find(d, &some, graph, wish->list, &all, &last) ? -1 : 1;
+    for (int i = 0; bad > 0 && i < all.n; i++) {
+        struct err why = {0};
+        *out = all.v[i];
+        if (choice_make(d, &some, out, wish->max_work, &why)) last = why;
+        else bad = 0;
+        /* short of memory: no reason to choose another kernel than other ranks */
+        if (why.code == E_INTERNAL) bad = -1;
+    }
+    free(all.v);
+    if (!bad) pool_move(keep, &some, out->config);
+    if (!bad) pool_move(keep, &some, out->plan);
+    pool_free(&some);
+    return bad ? err_set(e, last.code, "%s", last.text) : 0;
+}
+
 /* ---- names --------------------------------------------------------------------------------------------- */
 
 int choice_named(struct dnn *d, struct pool *p, desc graph, const struct engine *g, struct choice *out, struct err *e)

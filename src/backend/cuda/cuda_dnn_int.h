@@ -48,7 +48,10 @@ struct dnn {
     char name[64];
     char *table;                                         /* kernel table; "": none */
     VEC(struct dnn_plan *) plan;
+    VEC(struct dnn_attention_plan *) attention;
 };
+void attention_free(struct dnn_attention_plan *p);
+enum { WORK_ALIGN = 256 };                               /* of workspaces, as of the libraries' own allocations */
 
 /* ---- graphs of convolution passes: cuda_dnn_graph.c ---------------------------------------------------- */
 
@@ -85,6 +88,11 @@ int choices_find(struct dnn *d, struct pool *p, desc graph, enum choice_list lis
 bool choice_allowed(const struct choice *c, enum dnn_type type);
 /* Makes the choice's plan within max_work. -1: e, this configuration is not usable. */
 int choice_make(struct dnn *d, struct pool *p, struct choice *c, size_t max_work, struct err *e);
+/* The first configuration of the library's list that can be made; keep owns it and its plan. The others, some dozens,
+ * are freed at once, because they are large. -1: e. */
+struct choice_wish { enum choice_list list; enum dnn_type type; size_t max_work; };
+int choice_first(struct dnn *d, desc graph, const struct choice_wish *wish, struct pool *keep, struct choice *out,
+                 struct err *e);
 /* The configuration with this name. -1: e. */
 int choice_named(struct dnn *d, struct pool *p, desc graph, const struct engine *engine, struct choice *out,
                  struct err *e);

@@ -100,6 +100,105 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     return cuda_kernel_new(like, sizeof *like);
 }
 
+/* By cuDNN: some samples at a time, so that the backward pass's workspace is bounded. The workspace has the sums of
+ * rows before the library's part. */
+struct cuda_attention { struct be_kernel k; struct attention a; int some; struct dnn_attention_plan *full, *rest; };
+
+static struct dnn_attention library_attention(const struct attention *a, int samples)
+{
+    const int64_t line = a->heads * a->width, kv = a->kv_heads * a->width;
+    return (struct dnn_attention){.n = samples, .points = (int)a->points, .heads = (int)a->heads,
+                                  .kv_heads = (int)a->kv_heads, .width = (int)a->width, .causal = a->causal,
+                                  .scale = (float)a->scale, .line_q = a->apart ? line : 3 * line,
+                                  .line_kv = a->apart ? kv : 3 * line};
+}
+
+/* Samples of a call: as many as fit the workspace, at least one. */
+static int attention_some(const struct attention *a)
+{
+    enum { BYTES = 512 << 20 };
+    int n = 1;
+    for (struct dnn_attention of = library_attention(a, 1); n < a->n; n++) {
+        of.n = n + 1;
+        if (dnn_attention_work(&of) > BYTES) break;
+    }
+    return n;
+}
+
+static size_t attention_sums_bytes(const struct attention *a, int some)
+{
+    return size_align64((size_t)some * (size_t)(a->heads * a->points) * sizeof(float));
+}
+
+static size_t attention_bytes(const struct attention *a)
+{
+    const int some = attention_some(a);
+    const struct dnn_attention of = library_attention(a, some);
+    return attention_sums_bytes(a, some) + dnn_attention_work(&of);
+}
+
+/* What the library's form has not: gradients that are added, documents, widths of other sizes. */
+static const char *library_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct node *n = &s->g->node[k->node[0]];
+    const struct attention a = attention_of(s->g, n, 1);
+    if (attention_positions(n) >= 0) return "documents apart";
+    if (a.width % 8 || a.width > 128) return "heads of other widths than multiples of 8 up to 128";
+    for (int i = 0; i < n->n_in; i++)
+        if (s->g->tensor[n->in[i]].n_readers > 1) return "another layer reads its input";
+    return NULL;
+}
+
+/* Rows [from, from + the plan's samples) of all operands. */
+static int library_some(struct be *b, struct cuda_attention *k, const struct be_call *c, int64_t from,
+                        struct dnn_attention_plan *plan, struct err *e)
+{
+    const struct attention *a = &k->a;
+    const struct dnn_attention of = library_attention(a, 1);
+    const size_t q = (size_t)(from * a->points * of.line_q) * 2, kv = (size_t)(from * a->points * of.line_kv) * 2,
+                 o = (size_t)(from * a->points * a->heads * a->width) * 2;
+    const struct k_attention_in x = parts_of(b, a, c->in, k->k.k->out),
+                                g = parts_of(b, a, (const void *const *)c->gin, k->k.k->out);
+    const bool back = !is_forward(&k->k);
+    const struct dnn_attention_operands at = {
+        (const char *)x.q + q, (const char *)x.k + kv, (const char *)x.v + kv, (char *)c->out + o,
+        (float *)c->saved + from * a->heads * a->points, back ? (const char *)c->gout + o : NULL,
+        back ? (char *)(uintptr_t)g.q + q : NULL, back ? (char *)(uintptr_t)g.k + kv : NULL,
+        back ? (char *)(uintptr_t)g.v + kv : NULL, c->work, (char *)c->work + attention_sums_bytes(a, k->some)};
+    return dnn_attention_run(b->dnn, plan, &at, e);
+}
+
+static int library_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct cuda_attention *k = (struct cuda_attention *)base;
+    for (int64_t from = 0; from < k->a.n; from += k->some)
+        if (library_some(b, k, c, from, k->a.n - from < k->some ? k->rest : k->full, e)) return -1;
+    return 0;
+}
+
+static struct be_kernel *library_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct cuda_attention *k = cuda_kernel_new(like, sizeof *k);
+    k->a = attention_of(b->g, like->node, like->key.samples);
+    k->some = attention_some(&k->a);
+    const int rest = (int)(k->a.n % k->some);
+    const struct dnn_attention of = library_attention(&k->a, k->some), left = library_attention(&k->a, rest);
+    const size_t work = dnn_attention_work(&of);
+    const bool back = !is_forward(like);
+    if (!cuda_kernel_workspace(b, like, attention_bytes(&k->a), e) &&
+        !dnn_attention_plan(b->dnn, &of, back, work, &k->full, e) &&
+        !(rest && dnn_attention_plan(b->dnn, &left, back, work, &k->rest, e)))
+        return &k->k;
+    free(k);
+    return NULL;
+}
+
+static size_t library_workspace(const struct selection *s, const struct group *k)
+{
+    const struct attention a = attention_of(s->g, &s->g->node[k->node[0]], s->max_samples);
+    return attention_bytes(&a);
+}
+
 /* ---- decoders -------------------------------------------------------------------------------- */
 
 static int rms_norm_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e)
@@ -299,6 +398,8 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "split", .pattern = PATTERN_OP("split"), .types = CUDA_TYPES, .run = split_run},
     {.name = "prepend", .pattern = PATTERN_OP("prepend"), .types = CUDA_TYPES, .run = prepend_run},
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
+    {.name = "cuDNN", .pattern = PATTERN_OP("attention"), .types = TAKES(BF16), .refuses = library_refuses,
+     .workspace = library_workspace, .make = library_make, .run = library_run},
     {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,
      .run = attention_run},
     {.name = "cached attention", .pattern = PATTERN_OP("cached_attention"), .types = CUDA_TYPES,

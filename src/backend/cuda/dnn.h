@@ -9,6 +9,7 @@
 #define BACKEND_CUDA_DNN_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "base/err.h"
 #include "base/text.h"
 
@@ -49,6 +50,30 @@ size_t dnn_plan_work(const struct dnn_plan *p);
  * bias: linear forward only, otherwise NULL. */
 struct dnn_operands { const void *a, *b; void *c, *work; const float *bias; };
 int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, struct err *e);
+
+/* Attention in bfloat16, with sums in float, of n samples: o = softmax(scale q k^T) v for each head. Rows of points: q
+ * in steps of line_q elements, k and v in steps of line_kv, o and its gradient without gaps; heads follow each other. A
+ * head of keys serves heads / kv_heads heads of queries. causal: a point sees those up to itself. width is a multiple
+ * of 8, at most 128. */
+struct dnn_attention { int n, points, heads, kv_heads, width; bool causal; float scale; int64_t line_q, line_kv; };
+struct dnn_attention_plan;
+/* Bytes that are enough for a plan: the backward pass stores a value for each pair of points. */
+static inline size_t dnn_attention_work(const struct dnn_attention *a)
+{
+    const size_t rows = (size_t)(a->points + 63) / 64 * 64, heads = (size_t)a->n * (size_t)a->heads;
+    return 2 * heads * rows * rows + 8 * heads * (size_t)a->points * (size_t)a->width + (1 << 20);
+}
+/* The pass forward or back; it uses at most max_work bytes of workspace. 69: the library has none. */
+int dnn_attention_plan(struct dnn *d, const struct dnn_attention *a, bool back, size_t max_work,
+                       struct dnn_attention_plan **out, struct err *e);
+/* stats: float[n][heads][points], written forward and read back: the logarithm of each row's sum of exponentials.
+ * From go on: for the backward pass. gq, gk, gv lie as q, k, v. sums: float[n][heads][points], overwritten. */
+struct dnn_attention_operands {
+    const void *q, *k, *v; void *o; float *stats; const void *go; void *gq, *gk, *gv; float *sums; void *work;
+};
+int dnn_attention_run(struct dnn *d, struct dnn_attention_plan *p, const struct dnn_attention_operands *o,
+                      struct err *e);
+void dnn_attention_text(const struct dnn_attention_plan *p, struct text *out);
 
 /* Times the candidates of a convolution pass on the device, and adds the fastest one's line to the kernel table, unless
  * the table has one for this pass. tries: DNN_TRY_COMPILED: also kernels that are compiled when they are made;

@@ -215,7 +215,8 @@ static void attention_backward_data(const struct op_call *c)
 static const char *const examples[] = {
     "6x5 heads=2", "3x4", "36x3x2 heads=3", "12x2x3x2 heads=4", "24x1 heads=2", "105x37 heads=1",
     "12x7 heads=2 causal=yes", "8x5 + 8x5 + 8x5 heads=2 causal=yes", "12x6 + 4x6 + 4x6 heads=6 kv_heads=2",
-    "18x13 + 6x13 + 6x13 + 13 I32 heads=3 kv_heads=1 causal=yes", "4x3 + =0 + =0 heads=2", NULL};
+    "18x13 + 6x13 + 6x13 + 13 I32 heads=3 kv_heads=1 causal=yes", "4x3 + =0 + =0 heads=2", "48x7 heads=2",
+    "32x70 + 16x70 + 16x70 heads=4 kv_heads=2 causal=yes", "16x9 + 16x9 + 16x9 heads=1 causal=yes", NULL};
 const struct op_kind op_attention = {
     .name = "attention",
     .text = "attention of all points; channels are queries, keys, values, or these are three inputs",

@@ -1,5 +1,6 @@
 /* The double of dnn.h: convolutions and products by plain loops, which run when the stream comes to them. Sums are in
  * double, so results are exact to the last rounding. Workspace is overwritten with NaN, as a library may. */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "double.h"
 
 enum { WORK = 1024 };
-struct dnn { void *stream; VEC(struct dnn_plan *) plan; };
+struct dnn { void *stream; VEC(struct dnn_plan *) plan; VEC(struct dnn_attention_plan *) attention; };
 /* line: from one row of y to the next. wide: y is float. */
 struct dnn_plan { struct dnn_conv c; enum dnn_pass pass; bool acc; int line; bool wide; };
 struct call { struct dnn_plan p; struct dnn_operands o; };
@@ -29,6 +30,8 @@ void dnn_close(struct dnn *d)
     if (!d) return;
     for (int i = 0; i < d->plan.n; i++) free(d->plan.v[i]);
     vec_free(&d->plan);
+    for (int i = 0; i < d->attention.n; i++) free(d->attention.v[i]);
+    vec_free(&d->attention);
     free(d);
 }
 
@@ -179,5 +182,119 @@ int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, str
 {
     struct call k = {*p, *o};
     int status = host_launch(d->stream, run, &k, sizeof k);
+    return status ? err_set(e, E_DEVICE, "loops: %s", cudaGetErrorString((cudaError_t)status)) : 0;
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+struct dnn_attention_plan { struct dnn_attention a; bool back; };
+struct attention_call { struct dnn_attention_plan p; struct dnn_attention_operands o; };
+
+int dnn_attention_plan(struct dnn *d, const struct dnn_attention *a, bool back, size_t max_work,
+                       struct dnn_attention_plan **out, struct err *e)
+{
+    if (max_work < dnn_attention_work(a)) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
+    *out = mem_alloc(sizeof **out);
+    **out = (struct dnn_attention_plan){*a, back};
+    *vec_push(&d->attention) = *out;
+    return 0;
+}
+
+void dnn_attention_text(const struct dnn_attention_plan *p, struct text *out)
+{
+    text_add(out, "loops for attention of %d samples", p->a.n);
+}
+
+/* One head of queries of a sample: where its rows begin, and how far they are apart. */
+struct lane { const struct dnn_attention *a; size_t q, kv, o, stats; size_t line_o; };
+
+static double dot(const struct lane *h, const void *x, size_t at, const void *y, size_t by)
+{
+    double sum = 0;
+    for (int c = 0; c < h->a->width; c++)
+        sum += value(x, DNN_BF16, at + (size_t)c) * value(y, DNN_BF16, by + (size_t)c);
+    return sum;
+}
+
+static size_t row_q(const struct lane *h, int i) { return h->q + (size_t)i * (size_t)h->a->line_q; }
+static size_t row_kv(const struct lane *h, int i) { return h->kv + (size_t)i * (size_t)h->a->line_kv; }
+static size_t row_o(const struct lane *h, int i) { return h->o + (size_t)i * h->line_o; }
+static int seen(const struct lane *h, int i) { return h->a->causal ? i + 1 : h->a->points; }
+
+static double score(const struct attention_call *k, const struct lane *h, int i, int j)
+{
+    return (double)h->a->scale * dot(h, k->o.q, row_q(h, i), k->o.k, row_kv(h, j));
+}
+
+static void lane_forward(const struct attention_call *k, const struct lane *h)
+{
+    for (int i = 0; i < h->a->points; i++) {
+        double most = -INFINITY, sum = 0;
+        for (int j = 0; j < seen(h, i); j++) most = fmax(most, score(k, h, i, j));
+        for (int j = 0; j < seen(h, i); j++) sum += exp(score(k, h, i, j) - most);
+        k->o.stats[h->stats + (size_t)i] = (float)(most + log(sum));
+        for (int c = 0; c < h->a->width; c++) {
+            double y = 0;
+            for (int j = 0; j < seen(h, i); j++)
+                y += exp(score(k, h, i, j) - most) / sum * value(k->o.v, DNN_BF16, row_kv(h, j) + (size_t)c);
+            put(k->o.o, DNN_BF16, row_o(h, i) + (size_t)c, y);
+        }
+    }
+}
+
+/* gk, gv: sums of a head of keys, [points][width] each. */
+static void lane_back(const struct attention_call *k, const struct lane *h, double *gk, double *gv)
+{
+    const size_t width = (size_t)h->a->width;
+    for (int i = 0; i < h->a->points; i++) {
+        double *gq = calloc(width, sizeof *gq), both = dot(h, k->o.go, row_o(h, i), k->o.o, row_o(h, i));
+        k->o.sums[h->stats + (size_t)i] = (float)both;
+        for (int j = 0; j < seen(h, i); j++) {
+            const double p = exp(score(k, h, i, j) - (double)k->o.stats[h->stats + (size_t)i]);
+            const double gs = p * (dot(h, k->o.go, row_o(h, i), k->o.v, row_kv(h, j)) - both) * (double)h->a->scale;
+            for (size_t c = 0; c < width; c++) {
+                gq[c] += gs * value(k->o.k, DNN_BF16, row_kv(h, j) + c);
+                gk[(size_t)j * width + c] += gs * value(k->o.q, DNN_BF16, row_q(h, i) + c);
+                gv[(size_t)j * width + c] += p * value(k->o.go, DNN_BF16, row_o(h, i) + c);
+            }
+        }
+        for (size_t c = 0; c < width; c++) put(k->o.gq, DNN_BF16, row_q(h, i) + c, gq[c]);
+        free(gq);
+    }
+}
+
+static void attention_loops(void *data)
+{
+    const struct attention_call *k = data;
+    const struct dnn_attention *a = &k->p.a;
+    const int group = a->heads / a->kv_heads;
+    const size_t width = (size_t)a->width, points = (size_t)a->points;
+    for (int i = 0; i < a->n * a->kv_heads; i++) {
+        const size_t n = (size_t)(i / a->kv_heads), kv = (size_t)(i % a->kv_heads);
+        double *g = calloc(2 * points * width + 1, sizeof *g);
+        struct lane h = {a, 0, n * points * (size_t)a->line_kv + kv * width, 0, 0, (size_t)a->heads * width};
+        for (int j = 0; j < group; j++) {
+            const size_t head = kv * (size_t)group + (size_t)j;
+            h.q = n * points * (size_t)a->line_q + head * width;
+            h.o = n * points * h.line_o + head * width;
+            h.stats = (n * (size_t)a->heads + head) * points;
+            if (k->p.back) lane_back(k, &h, g, g + points * width);
+            else lane_forward(k, &h);
+        }
+        for (size_t t = 0; k->p.back && t < points * width; t++) {
+            const size_t at = row_kv(&h, (int)(t / width)) + t % width;
+            put(k->o.gk, DNN_BF16, at, g[t]);
+            put(k->o.gv, DNN_BF16, at, g[points * width + t]);
+        }
+        free(g);
+    }
+    memset(k->o.work, 0xff, dnn_attention_work(a));
+}
+
+int dnn_attention_run(struct dnn *d, struct dnn_attention_plan *p, const struct dnn_attention_operands *o,
+                      struct err *e)
+{
+    struct attention_call k = {*p, *o};
+    int status = host_launch(d->stream, attention_loops, &k, sizeof k);
     return status ? err_set(e, E_DEVICE, "loops: %s", cudaGetErrorString((cudaError_t)status)) : 0;
 }
