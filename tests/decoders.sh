@@ -180,5 +180,12 @@ wrong "another type of weights" 78 'bad/config.json: torch_dtype "float8"' -o mo
 sed -i 's/folder = "[^"]*"/network = "gpt-2"  vocab_size = 9/' lm.conf
 wrong "an unknown network" 78 'lm.conf:2: model.network: .*gpt2'
 config gpt2
+rm -rf "$aside/bad"; cp -r "$aside/gpt2" "$aside/bad"
+sed 's/"n_embd"/"hidden_size"/; s/"n_layer"/"num_hidden_layers"/; s/"n_head"/"num_attention_heads"/
+    s/"n_positions"/"max_position_embeddings"/' "$aside/gpt2/config.json" >"$aside/bad/config.json"
+trains gpt2-names threads -c lm.conf --stages 1 -o model.folder="$aside/bad"
+equal "the other names of gpt2's sizes" "$(hash_of gpt2-names)" "$(hash_of gpt2-one)"
+sed 's/"n_head"/"num_attention_heads": 7, "n_head"/' "$aside/gpt2/config.json" >"$aside/bad/config.json"
+wrong "two names that differ" 78 "n_head and num_attention_heads contradict" -o model.folder="$aside/bad"
 wrong "a size besides a folder" 78 "config.json decides" -o model.hidden_size=8
 tap_done

@@ -216,14 +216,22 @@ static void rope_keys(struct keys *k, struct decoder *d)
 
 /* ---- families ------------------------------------------------------------------------------------------ */
 
+/* A size that has two names in transformers' classes (attribute_map). */
+static int64_t size_either(struct keys *k, const char *key, const char *other, int64_t most)
+{
+    const json_t *a = there(k, key), *b = there(k, other);
+    if (a && b && !json_equal(a, b)) fail(k, "%s and %s contradict each other", key, other);
+    return size_key(k, a || !b ? key : other, 0, most);
+}
+
 static void gpt2_keys(struct keys *k, struct decoder *d)
 {
     d->vocab_size = size_key(k, "vocab_size", 0, MOST);
-    d->hidden_size = size_key(k, "n_embd", 0, MOST);
-    d->layers = size_key(k, "n_layer", 0, 1 << 12);
-    d->heads = d->kv_heads = size_key(k, "n_head", 0, 1 << 16);
+    d->hidden_size = size_either(k, "n_embd", "hidden_size", MOST);
+    d->layers = size_either(k, "n_layer", "num_hidden_layers", 1 << 12);
+    d->heads = d->kv_heads = size_either(k, "n_head", "num_attention_heads", 1 << 16);
     d->intermediate_size = size_key(k, "n_inner", 4 * d->hidden_size, MOST);
-    d->context = size_key(k, "n_positions", 0, CONTEXT_MOST);
+    d->context = size_either(k, "n_positions", "max_position_embeddings", CONTEXT_MOST);
     d->eps = real_key(k, "layer_norm_epsilon", EPS_GPT2, 1e-12);
     if (!k->bad && d->hidden_size % d->heads)
         fail(k, "n_embd %lld is not a multiple of n_head %lld", (long long)d->hidden_size, (long long)d->heads);
