@@ -107,6 +107,10 @@ for model in gpt2 llama; do
             -o generate.prompts="$aside/prompts" -o generate.max_tokens=8
         sed -n 's/.*"ids":\[\([^]]*\)\].*/\1/p' "$aside/out" >"$aside/$device"
     done
+    [ $documents = joined ] ||
+        check "the plan names the kernel that documents apart cost" sh -c \
+            '"$@" | tr -s " \n" " " | grep -q "own tiles: documents apart"' sh "$mpstaged" -c $model.conf --plan \
+            --device cuda --precision bf16 --stages 1
     check "$model: the CPU's text" sh -c '[ -s "$0" ] && cmp "$0" "$1"' "$aside/cpu" "$aside/cuda"
 done
 

@@ -484,5 +484,12 @@ check "each event of METRICS was written, and no other: $(wc -l <"$aside/page-ev
 keys >"$aside/seen-keys"
 check "each key of each event, too: $(wc -l <"$aside/page-keys")" \
     sh -c '[ -s "$0" ] && diff "$0" "$1"' "$aside/page-keys" "$aside/seen-keys"
+# Of the parts of a stage's time the page names the first.
+$mpstaged -c toy.conf --plan --json | grep -oE '"[a-z_]+":' | tr -d '":' |
+    grep -vE '^(input_grad|weight_grad|recompute|optimizer|transfer)_seconds$' | LC_ALL=C sort -u >"$aside/plan-keys"
+sed -n '/^\.Ss --plan$/,/^\.Ss --plan=search$/p' "$(page mpstaged.8)" |
+    grep -E '^\.(It Cm|Cm) ' | grep -oE '[a-z_]+' | LC_ALL=C sort -u >"$aside/plan-words"
+check "each key of a plan as JSON is on the page: $(wc -l <"$aside/plan-keys")" \
+    sh -c '[ -s "$0" ] && ! LC_ALL=C comm -23 "$0" "$1" | grep .' "$aside/plan-keys" "$aside/plan-words"
 check "nobody is left" nobody_left
 tap_done

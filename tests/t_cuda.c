@@ -85,10 +85,12 @@ END_TEST
 /* In bfloat16 cuDNN's attention serves what it can; the others, and float, have own kernels. */
 START_TEST(attention_by_the_library)
 {
-    static const struct { const char *example; bool library; } of[] = {
-        {"48x7 heads=2", true}, {"32x70 + 16x70 + 16x70 heads=4 kv_heads=2 causal=yes", true}, {"6x5 heads=2", false},
-        {"24x9 + 24x9 + 24x9 + 9 I32 heads=3 causal=yes", false}, {"8x3 + =0 + =0 heads=1", false},
-        {"408x3 heads=1", false}};
+    static const struct { const char *example; unsigned trained; bool library; } of[] = {
+        {"48x7 heads=2", 0, true}, {"48x7 heads=2", 1, true}, {"16x9 + 16x9 + 16x9 heads=2", 7, true},
+        {"16x9 + 16x9 + 16x9 heads=2", 4, false}, {"24x50000 + 24x50000 + 24x50000 heads=3", 0, true},
+        {"24x50000 + 24x50000 + 24x50000 heads=3", 7, false}, {"6x5 heads=2", 0, false},
+        {"24x9 + 24x9 + 24x9 + 9 I32 heads=3 causal=yes", 0, false}, {"8x3 + =0 + =0 heads=1", 0, false},
+        {"408x3 heads=1", 0, false}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         for (int narrow = 0; narrow < 2; narrow++) {
             struct err e = {0};
@@ -96,9 +98,14 @@ START_TEST(attention_by_the_library)
             be_find("cuda")->suppose(&d);
             d.precision = narrow ? BFLOAT16 : FP32;
             struct graph *g = op_graph_example(op_find("attention"), of[i].example);
+            for (int k = 0; k < g->node[0].n_in; k++) g->tensor[g->node[0].in[k]].needs_grad = of[i].trained >> k & 1;
+            g->tensor[g->node[0].out].needs_grad = of[i].trained;
             struct selection *s = select_make(g, &d, 4, &e);
             ck_assert_msg(s != NULL, "%s", e.text);
-            ck_assert_str_eq(s->group[0].row[PH_FWD]->name, narrow && of[i].library ? "cuDNN" : "attention");
+            const struct kernel_row *const *row = s->group[0].row;
+            const char *const want = narrow && of[i].library ? "cuDNN" : "attention";
+            ck_assert_msg(!strcmp(row[PH_FWD]->name, want), "%s %u", of[i].example, of[i].trained);
+            if (of[i].trained) ck_assert_str_eq(row[PH_BWD_DATA]->name, want);
             select_free(s);
             graph_free(g);
         }

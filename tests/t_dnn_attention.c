@@ -100,13 +100,13 @@ START_TEST(attentions)
     struct dnn *d = opened(NULL);
     struct err e = {0};
     float sums[40];
-    char *work = mem_alloc(dnn_attention_work(&a));
+    char *work = mem_alloc(dnn_attention_work(&a, true));
     const struct dnn_attention_operands at = {x[0].p, x[1].p, x[2].p, x[3].p, x[4].p, x[5].p, x[6].p, x[7].p, x[8].p,
                                               sums, work};
     for (int back = 0; back < 2; back++) {
         struct dnn_attention_plan *p, *other;
-        ok(dnn_attention_plan(d, &a, back, dnn_attention_work(&a), &p, &e), &e);
-        ok(dnn_attention_plan(d, &a, back, dnn_attention_work(&a), &other, &e), &e);
+        ok(dnn_attention_plan(d, &a, back, dnn_attention_work(&a, true), &p, &e), &e);
+        ok(dnn_attention_plan(d, &a, back, dnn_attention_work(&a, true), &other, &e), &e);
         ck_assert_ptr_eq(p, other);
         for (int i = 0; i < 2; i++) ok(dnn_attention_run(d, p, &at, &e), &e);
     }

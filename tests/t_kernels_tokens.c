@@ -226,18 +226,18 @@ static void token_loss(const char *example, enum ktype type, bool acc)
     void *dz = rig_new(type, (size_t)(rows * line));
     double columns[9], *work = mem_alloc(3 * (size_t)rows * sizeof *work);
     struct k_token_rows to = {kept, work, NULL, NULL};
-    OK(k_token_rows(NULL, &k, rows, z, &to));
-    OK(k_token_sums(NULL, 3, (int)t.points, work, columns));
-    for (int i = 0; i < 9; i++) ck_assert_double_eq_tol(columns[i], ((double *)o.c.out)[i], 2e-6 * (double)rows);
-    for (int64_t i = 0; i < 2 * rows; i++)
-        ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 1e-5f * (1 + fabsf(kept[i])));
-    to.block = &o.block;
-    to.dz = dz;
-    OK(k_token_rows(NULL, &k, rows, z, &to));
-    to.dz = z;
     struct k_tokens plain = k;
     plain.type = K_F32;
-    OK(k_token_rows(NULL, &plain, rows, z, &to));
+    for (int call = 0; call < 3; call++) {               /* the loss; with gradients; with gradients over the logits */
+        to.block = call ? &o.block : NULL;
+        to.dz = call == 0 ? NULL : call == 1 ? dz : z;
+        memset(kept, 0xff, 2 * (size_t)rows * sizeof *kept);
+        OK(k_token_rows(NULL, call == 2 ? &plain : &k, rows, z, &to));
+        OK(k_token_sums(NULL, 3, (int)t.points, work, columns));
+        for (int i = 0; i < 9; i++) ck_assert_double_eq_tol(columns[i], ((double *)o.c.out)[i], 2e-6 * (double)rows);
+        for (int64_t i = 0; i < 2 * rows; i++)
+            ck_assert_float_eq_tol(kept[i], ((float *)o.c.saved)[i], 1e-5f * (1 + fabsf(kept[i])));
+    }
     float *bias = rig_new(K_F32, (size_t)t.classes), *gb = rig_place(K_F32, old, acc, 1, t.classes, 1);
     memset(bias, 0, (size_t)t.classes * sizeof *bias);
     for (int64_t i = 0; i < rows * line; i++) {

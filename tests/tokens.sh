@@ -92,6 +92,8 @@ said 65 '[2-9] tokens of this tokenizer, expected 1' "an end of several tokens" 
 said 66 'none.json' "a tokenizer that is missing" -t none.json a.txt out.bin
 said 66 'none.txt' "a text that is missing" -t "$json" none.txt out.bin
 said 66 'none.jsonl' "records that are missing" -t "$json" none.jsonl out.bin
+ln -s around around
+said 66 'around' "a link to itself" -t "$json" around out.bin
 said 65 'a.txt' "a tokenizer that is none" -t a.txt a.txt out.bin
 printf '\377\376abc' >bad.txt
 said 65 'bad.txt' "no UTF-8" -t "$json" bad.txt out.bin

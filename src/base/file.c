@@ -36,7 +36,9 @@ static void near_find(const char *path, char near[NAME_MAX + 1])
 
 int file_missing(const char *path, struct err *e)
 {
-    int why = errno, code = why == ENOENT || why == ENOTDIR ? E_NOINPUT : why == EACCES ? E_PERM : E_IO;
+    int why = errno;
+    const bool none = why == ENOENT || why == ENOTDIR || why == ELOOP || why == ENAMETOOLONG;
+    const int code = none ? E_NOINPUT : why == EACCES ? E_PERM : E_IO;
     char near[NAME_MAX + 1] = "";
     if (why == ENOENT) near_find(path, near);
     return err_set(e, code, "%s: %s%s%s%s", path, strerror(why), *near ? " (did you mean " : "", near,

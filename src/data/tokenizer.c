@@ -30,7 +30,7 @@ static void parts_free(struct text_parts *p)
 /* ---- division by an expression ------------------------------------------------------------------------- */
 
 /* Where the parts of a text go: to a step of the pre-tokenizer, or to the model behind the last one. */
-/* left: bytes that words may still have, of all words of a text. */
+/* left: bytes that words may still have, of all words of a segment. */
 struct part_sink { const struct tokenizer *t; int step; struct token_ids *ids; size_t *left; };
 typedef int part_fn(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e);
 static part_fn part_encode, letters_encode;
@@ -125,8 +125,8 @@ static bool begins(const char *s, size_t n, struct text_chars with)
     return n >= with.n && !memcmp(s, with.s, with.n);
 }
 
-/* Bytes that a text of n bytes may have after any steps. Steps that each lengthen it, one after the other, would make a
- * few letters fill the memory. */
+/* Bytes that a segment of n bytes between added tokens may have after all steps. Steps that each lengthen it, one after
+ * the other, would make a few letters fill the memory. */
 static size_t grown_most(size_t n) { return 64 * n + 4096; }
 static int grown_check(size_t n, size_t most, struct err *e)
 {
@@ -194,9 +194,9 @@ static int metaspace_step(const struct token_step *s, const char *text, size_t n
     return bad;
 }
 
-static int normalize(const struct token_steps *all, struct text *t, struct err *e)
+/* 65 if the text becomes longer than `most`. */
+static int normalize(const struct token_steps *all, struct text *t, size_t most, struct err *e)
 {
-    const size_t most = grown_most(t->n);
     for (int i = 0; i < all->n; i++) {
         const struct token_step *s = &all->v[i];
         struct text x = {0};
@@ -280,7 +280,8 @@ static const struct added_token *added_at(const struct tokenizer *t, bool normal
     return best;
 }
 
-struct added_rest { const struct tokenizer *t; bool normalized; struct token_ids *ids; };
+/* left: of part_sink, once the text is normalised. */
+struct added_rest { const struct tokenizer *t; bool normalized; struct token_ids *ids; size_t *left; };
 static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e);
 
 /* Divides a text at added tokens; what is between them is normalised and divided at those that are, too. */
@@ -310,12 +311,12 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
 static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
 {
     size_t left = grown_most(n);
-    const struct part_sink all = {r->t, 0, r->ids, &left};
+    const struct part_sink all = {r->t, 0, r->ids, r->left};
     if (r->normalized) return part_encode(&all, s, n, first, e);
     struct text t = {0};
     text_add_bytes(&t, s, n);
-    const struct added_rest then = {r->t, true, r->ids};
-    int bad = normalize(&r->t->normalizer, &t, e) || added_divide(&then, t.s, t.n, first, e);
+    const struct added_rest then = {r->t, true, r->ids, &left};
+    int bad = normalize(&r->t->normalizer, &t, left, e) || added_divide(&then, t.s, t.n, first, e);
     text_free(&t);
     return bad ? -1 : 0;
 }
@@ -334,7 +335,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool
         i += (size_t)k;
     }
     if (whole && t->first >= 0) *vec_push(ids) = (uint32_t)t->first;
-    const struct added_rest all = {t, false, ids};
+    const struct added_rest all = {t, false, ids, NULL};
     return n ? added_divide(&all, text, n, true, e) : 0;
 }
 
@@ -480,7 +481,7 @@ static int added_normalize(struct tokenizer *t, struct err *e)
         struct text x = {0};
         if (!a->normalized || !t->normalizer.n) continue;
         text_add_bytes(&x, a->s.s, a->s.n);
-        int bad = normalize(&t->normalizer, &x, e);
+        int bad = normalize(&t->normalizer, &x, grown_most(x.n), e);
         if (!bad) a->s = (struct text_chars){arena_strndup(t->mem, x.s ? x.s : "", x.n), x.n};
         text_free(&x);
         if (bad) return -1;

@@ -170,7 +170,7 @@ static int steps_read(const struct token_parse *p, const json_t *o, int where, s
     return 0;
 }
 
-/* Replacements one after the other could make a text of any length of a token. */
+/* Replacements, one after the other, could lengthen a token without limit. */
 static int decoder_check(const struct token_parse *p)
 {
     enum { MOST = 4096 };

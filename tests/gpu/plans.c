@@ -143,7 +143,7 @@ static void attention_visit(struct run *r, const struct selection *s, int node, 
         struct dnn_attention_plan *p;
         struct text line = {0};
         struct err e = {0};
-        if (!counted(r, dnn_attention_plan(r->dnn, &of, back, dnn_attention_work(&of), &p, &e), &e)) continue;
+        if (!counted(r, dnn_attention_plan(r->dnn, &of, back, dnn_attention_work(&of, back), &p, &e), &e)) continue;
         dnn_attention_text(p, &line);
         if (r->print) printf("# %s\n", line.s);
         text_free(&line);

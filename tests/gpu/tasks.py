@@ -526,10 +526,10 @@ def line_lm(r):
     sizes = f"hidden_size = {64 if r.s.tiny else 768}  num_hidden_layers = {layers}  " \
             f"num_attention_heads = {4 if r.s.tiny else 12}"
     work = decoder(r, "gpt2", points, sizes, "--steps", "2" if r.s.tiny else "8", *r.precision("bf16"))
-    for name, ranks, what, more in (
-            ("one", 1, "GPT-2, 124 M", ()),
-            ("apart", 1, "the same with documents apart", ("-o", "data.documents=apart", "-o", "data.end_token=7"))):
-        into = r.trained(name, ranks, *work, *more)
+    for name, what, more in (
+            ("one", "GPT-2, 124 M", ()),
+            ("apart", "the same with documents apart", ("-o", "data.documents=apart", "-o", "data.end_token=7"))):
+        into = r.trained(name, 1, *work, *more)
         if into:
             r.figure(f"{16 * points / least_step(r, into) * 1e3:.0f} tokens/s, {what}{' (tiny)' if r.s.tiny else ''}")
     r.trained("two", 2, *work, "--transport", "staged" if r.gpu else "mpi")

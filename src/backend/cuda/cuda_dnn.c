@@ -299,10 +299,12 @@ int dnn_linear_plan(struct dnn *d, const struct dnn_linear *l, const struct dnn_
     p->biased = (struct k_shape){l->type == DNN_BF16 ? K_BF16 : K_F32, l->n, 1, l->out};
     p->bias = l->bias && ask->pass == DNN_FORWARD;
     if (plan_known(d, p, out)) return 0;
-    if (d->blas && (p->gemm = gemm_new(d, l, &inner, NULL))) return plan_keep(d, p, 0, out);
     struct err why = {0};
-    int bad = l->line || l->wide ? err_set(&why, E_DEVICE, "cuBLASLt has no algorithm for it")
-                                 : plan_ranked(d, &c, p, &why);
+    if (d->blas && (p->gemm = gemm_new(d, l, &inner, &why))) return plan_keep(d, p, 0, out);
+    const bool only = l->line || l->wide;                /* cuDNN has no such form */
+    if (only && !d->blas) err_set(&why, E_DEVICE, "only cuBLASLt has this form, and there is no device");
+    if (!only) why = (struct err){0};
+    int bad = only ? -1 : plan_ranked(d, &c, p, &why);
     if (bad) err_set(e, untabled(why.code), "%s: %s", p->key, why.text);
     return plan_keep(d, p, bad, out);
 }

@@ -79,7 +79,12 @@ static desc scalar(struct attention_graph *g, int64_t id)
     return tensor_add(g, &(struct attention_tensor){id, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, true});
 }
 
-static void op_add(struct attention_graph *g, desc d) { if (checked(g, d)) g->op[g->n++] = d; }
+static void op_add(struct attention_graph *g, desc d)
+{
+    if (!checked(g, d)) return;
+    if (g->n < MAX_OPS) g->op[g->n++] = d;
+    else g->bad |= err_set(g->e, E_INTERNAL, "attention has more than %d operations", (int)MAX_OPS) != 0;
+}
 
 static desc product(struct attention_graph *g, desc a, desc b, desc c)
 {
@@ -231,7 +236,8 @@ void attention_free(struct dnn_attention_plan *p)
 static bool same(const struct dnn_attention *a, const struct dnn_attention *b)
 {
     return a->n == b->n && a->points == b->points && a->heads == b->heads && a->kv_heads == b->kv_heads &&
-           a->width == b->width && a->causal == b->causal && a->line_q == b->line_q && a->line_kv == b->line_kv;
+           a->width == b->width && a->causal == b->causal && a->scale >= b->scale &&
+           a->scale <= b->scale && a->line_q == b->line_q && a->line_kv == b->line_kv;
 }
 
 int dnn_attention_plan(struct dnn *d, const struct dnn_attention *a, bool back, size_t max_work,
@@ -251,8 +257,8 @@ int dnn_attention_plan(struct dnn *d, const struct dnn_attention *a, bool back, 
     if (d->device >= 0) cudaGetLastError();              /* errors of tries are no error of the next call */
     if (bad) {
         attention_free(p);
-        return err_set(e, why.code == E_DATA ? E_DEVICE : why.code, "attention of %d heads of %d channels: %s",
-                       a->heads, a->width, why.text);
+        return err_set(e, why.code == E_DATA ? E_DEVICE : why.code, "attention of %d heads of %d channels: %s; other "
+                       "precisions than bf16 have own kernels", a->heads, a->width, why.text);
     }
     *vec_push(&d->attention) = p;
     *out = p;
@@ -275,10 +281,12 @@ static desc attention_pack(struct dnn_attention_plan *p, const struct attention_
         at[n++] = want->at[i];
     }
     struct pool one = {0};
-    desc d = DESC(&one, VARIANT_PACK, "operands", e, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, n, id),
+    struct err why = {0};
+    desc d = DESC(&one, VARIANT_PACK, "operands", &why, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, n, id),
                   SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, n, at),
                   ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, want->work));
     if (!d) {
+        err_set(e, why.code == E_DATA ? E_DEVICE : why.code, "%s", why.text);
         pool_free(&one);
         return NULL;
     }

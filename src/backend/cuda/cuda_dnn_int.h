@@ -27,7 +27,7 @@ desc desc_new(struct pool *p, cudnnBackendDescriptorType_t kind, const char *wha
 /* An attribute of one value, or of n values; n 0: it is not set. */
 #define ONE(name, type, value) {CUDNN_ATTR_##name, CUDNN_TYPE_##type, 1, &(value)}
 #define SOME(name, type, n, values) {CUDNN_ATTR_##name, CUDNN_TYPE_##type, n, values}
-/* An attribute that is set only with a device, or only for a described device. */
+/* An attribute that is set unless its value is 0: some are only for a device, or for a described one. */
 #define IF_SET(name, type, value) {CUDNN_ATTR_##name, CUDNN_TYPE_##type, (value) ? 1 : 0, &(value)}
 /* An empty descriptor, which the library will fill; NULL: e. */
 desc desc_empty(struct pool *p, cudnnBackendDescriptorType_t kind, struct err *e);

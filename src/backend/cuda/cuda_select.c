@@ -48,7 +48,7 @@ enum { PRODUCT_WORK = 256 << 20, WORK = 32 << 20 };
 static void other_sizes(const struct selection *s, struct group *k, size_t own)
 {
     const struct kernel_row *r = k->row[PH_FWD];
-    if (r && r->library) k->library_bytes = (size_t)PRODUCT_WORK + size_align64(graph_param_bytes(s->g, k->param[0]));
+    if (r && r->library) k->library_bytes = PRODUCT_WORK;
     own = size_align64(own) + k->library_bytes;
     k->workspace_bytes[0] = own > WORK ? own : (size_t)WORK;
     if (r && r->library && s->dev.precision == BFLOAT16)

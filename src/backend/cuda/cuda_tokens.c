@@ -102,6 +102,9 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
 
 /* By cuDNN: some samples at a time, so that the backward pass's workspace is bounded. The workspace has the sums of
  * rows before the library's part. */
+#ifndef ATTENTION_BYTES
+#define ATTENTION_BYTES (512 << 20)                      /* of some samples; one sample may need more */
+#endif
 struct cuda_attention { struct be_kernel k; struct attention a; int some; struct dnn_attention_plan *full, *rest; };
 
 static struct dnn_attention library_attention(const struct attention *a, int samples)
@@ -113,15 +116,18 @@ static struct dnn_attention library_attention(const struct attention *a, int sam
                                   .line_kv = a->apart ? kv : 3 * line};
 }
 
-/* Samples of a call: as many as fit the workspace, at least one. */
-static int attention_some(const struct attention *a)
+/* trained: there is a backward pass. */
+static size_t library_work(const struct attention *a, int samples, bool trained)
 {
-    enum { BYTES = 512 << 20 };
+    const struct dnn_attention of = library_attention(a, samples);
+    return dnn_attention_work(&of, trained);
+}
+
+/* Samples of a call: as many as fit, at least one. */
+static int attention_some(const struct attention *a, bool trained)
+{
     int n = 1;
-    for (struct dnn_attention of = library_attention(a, 1); n < a->n; n++) {
-        of.n = n + 1;
-        if (dnn_attention_work(&of) > BYTES) break;
-    }
+    while (n < a->n && library_work(a, n + 1, trained) <= ATTENTION_BYTES) n++;
     return n;
 }
 
@@ -130,24 +136,30 @@ static size_t attention_sums_bytes(const struct attention *a, int some)
     return size_align64((size_t)some * (size_t)(a->heads * a->points) * sizeof(float));
 }
 
-static size_t attention_bytes(const struct attention *a)
+static size_t attention_bytes(const struct attention *a, bool trained)
 {
-    const int some = attention_some(a);
-    const struct dnn_attention of = library_attention(a, some);
-    return attention_sums_bytes(a, some) + dnn_attention_work(&of);
+    const int some = attention_some(a, trained);
+    return attention_sums_bytes(a, some) + library_work(a, some, trained);
 }
 
-/* What the library's form has not: gradients that are added, documents, widths of other sizes. */
+/* What the library's form has not: documents, other widths, gradients that are added or of some inputs alone. */
 static const char *library_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
+    const size_t most = (size_t)8 << 30;
     const struct node *n = &s->g->node[k->node[0]];
     const struct attention a = attention_of(s->g, n, 1);
     if (attention_positions(n) >= 0) return "documents apart";
     if (a.width % 8 || a.width > 128) return "heads of other widths than multiples of 8 up to 128";
+    if (k->grad_in && k->grad_in != (a.apart ? 7u : 1u)) return "only some of queries, keys and values are trained";
+    if (library_work(&a, 1, k->grad_in) > most) return "the pairs of positions of a sample need more than 8 GiB";
     for (int i = 0; i < n->n_in; i++)
         if (s->g->tensor[n->in[i]].n_readers > 1) return "another layer reads its input";
     return NULL;
 }
+
+/* Floats from the stats of one call to those of the next: 16 bytes, as the library wants. The operator saves two floats
+ * a row, the library's kernels take one. */
+static int64_t stats_line(const struct attention *a, int some) { return (some * a->heads * a->points + 3) / 4 * 4; }
 
 /* Rows [from, from + the plan's samples) of all operands. */
 static int library_some(struct be *b, struct cuda_attention *k, const struct be_call *c, int64_t from,
@@ -162,7 +174,7 @@ static int library_some(struct be *b, struct cuda_attention *k, const struct be_
     const bool back = !is_forward(&k->k);
     const struct dnn_attention_operands at = {
         (const char *)x.q + q, (const char *)x.k + kv, (const char *)x.v + kv, (char *)c->out + o,
-        (float *)c->saved + from * a->heads * a->points, back ? (const char *)c->gout + o : NULL,
+        (float *)c->saved + from / k->some * stats_line(a, k->some), back ? (const char *)c->gout + o : NULL,
         back ? (char *)(uintptr_t)g.q + q : NULL, back ? (char *)(uintptr_t)g.k + kv : NULL,
         back ? (char *)(uintptr_t)g.v + kv : NULL, c->work, (char *)c->work + attention_sums_bytes(a, k->some)};
     return dnn_attention_run(b->dnn, plan, &at, e);
@@ -180,12 +192,12 @@ static struct be_kernel *library_make(struct be *b, const struct be_kernel *like
 {
     struct cuda_attention *k = cuda_kernel_new(like, sizeof *k);
     k->a = attention_of(b->g, like->node, like->key.samples);
-    k->some = attention_some(&k->a);
+    const bool back = !is_forward(like), trained = like->k->grad_in != 0;
+    k->some = attention_some(&k->a, trained);
     const int rest = (int)(k->a.n % k->some);
     const struct dnn_attention of = library_attention(&k->a, k->some), left = library_attention(&k->a, rest);
-    const size_t work = dnn_attention_work(&of);
-    const bool back = !is_forward(like);
-    if (!cuda_kernel_workspace(b, like, attention_bytes(&k->a), e) &&
+    const size_t work = library_work(&k->a, k->some, trained);
+    if (!cuda_kernel_workspace(b, like, attention_bytes(&k->a, trained), e) &&
         !dnn_attention_plan(b->dnn, &of, back, work, &k->full, e) &&
         !(rest && dnn_attention_plan(b->dnn, &left, back, work, &k->rest, e)))
         return &k->k;
@@ -196,7 +208,7 @@ static struct be_kernel *library_make(struct be *b, const struct be_kernel *like
 static size_t library_workspace(const struct selection *s, const struct group *k)
 {
     const struct attention a = attention_of(s->g, &s->g->node[k->node[0]], s->max_samples);
-    return attention_bytes(&a);
+    return attention_bytes(&a, k->grad_in);
 }
 
 /* ---- decoders -------------------------------------------------------------------------------- */
@@ -284,13 +296,14 @@ struct loss_places { size_t dz, scores, library; };      /* bytes from the works
 
 #ifndef LOSS_BYTES
 #define LOSS_BYTES (256 << 20)                           /* of a block of logits: enough for products at full speed */
+#define LOSS_LEAST 32                                    /* rows, so that each block begins at 64 bytes */
 #endif
 
 static int loss_block(const struct token_loss *t, int line)
 {
     enum { STEP = 128 };
     const int64_t all = t->n * t->points, most = (int64_t)LOSS_BYTES / (int64_t)sizeof(float) / line;
-    const int64_t block = most >= STEP ? most / STEP * STEP : most > 0 ? most : 1;
+    const int64_t step = most < STEP ? LOSS_LEAST : STEP, block = most < step ? step : most / step * step;
     return (int)(block < all ? block : all);
 }
 
@@ -400,7 +413,8 @@ const struct kernel_row cuda_rows_tokens[] = {
     {.name = "positions", .pattern = PATTERN_OP("positions"), .types = CUDA_TYPES, .run = positions_run},
     {.name = "cuDNN", .pattern = PATTERN_OP("attention"), .types = TAKES(BF16), .refuses = library_refuses,
      .workspace = library_workspace, .make = library_make, .run = library_run},
-    {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .make = attention_make,
+    {.name = "attention", .pattern = PATTERN_OP("attention"), .types = CUDA_TYPES, .fallback = "own tiles",
+     .why = "cuDNN's attention is for bfloat16", .slow = true, .make = attention_make,
      .run = attention_run},
     {.name = "cached attention", .pattern = PATTERN_OP("cached_attention"), .types = CUDA_TYPES,
      .workspace = cached_workspace, .make = cached_make, .run = cached_run},

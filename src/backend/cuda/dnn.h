@@ -58,8 +58,9 @@ int dnn_run(struct dnn *d, struct dnn_plan *p, const struct dnn_operands *o, str
 struct dnn_attention { int n, points, heads, kv_heads, width; bool causal; float scale; int64_t line_q, line_kv; };
 struct dnn_attention_plan;
 /* Bytes that are enough for a plan: the backward pass stores a value for each pair of points. */
-static inline size_t dnn_attention_work(const struct dnn_attention *a)
+static inline size_t dnn_attention_work(const struct dnn_attention *a, bool back)
 {
+    if (!back) return 1 << 20;
     const size_t rows = (size_t)(a->points + 63) / 64 * 64, heads = (size_t)a->n * (size_t)a->heads;
     return 2 * heads * rows * rows + 8 * heads * (size_t)a->points * (size_t)a->width + (1 << 20);
 }

@@ -1,7 +1,7 @@
 /* For the attention operator and backends. op_call.saved of a micro-batch has floats [sample][head][position][2]: the
  * largest score m over all attended positions, and 1 / the sum of e^(score - m). They are separate, because a float
- * with m + log sum would have no digits left for the logarithm of large scores. Kernels of every backend write this
- * layout. */
+ * with m + log sum would have no digits left for the logarithm of large scores. A library's kernels may store something
+ * else there that fits; so both passes are of one row. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 #include <math.h>

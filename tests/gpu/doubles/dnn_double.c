@@ -193,7 +193,8 @@ struct attention_call { struct dnn_attention_plan p; struct dnn_attention_operan
 int dnn_attention_plan(struct dnn *d, const struct dnn_attention *a, bool back, size_t max_work,
                        struct dnn_attention_plan **out, struct err *e)
 {
-    if (max_work < dnn_attention_work(a)) return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
+    if (max_work < dnn_attention_work(a, back))
+        return err_set(e, E_DEVICE, "%zu bytes of workspace are too few", max_work);
     *out = mem_alloc(sizeof **out);
     **out = (struct dnn_attention_plan){*a, back};
     *vec_push(&d->attention) = *out;
@@ -288,13 +289,23 @@ static void attention_loops(void *data)
         }
         free(g);
     }
-    memset(k->o.work, 0xff, dnn_attention_work(a));
+    memset(k->o.work, 0xff, dnn_attention_work(a, k->p.back));
+}
+
+/* The library refuses operands that are missing or do not begin at 16 bytes. */
+static bool operands_right(const struct dnn_attention_plan *p, const struct dnn_attention_operands *o)
+{
+    const void *const all[] = {o->q, o->k, o->v, o->o, o->stats, o->go, o->gq, o->gk, o->gv, o->sums};
+    const int n = p->back ? 10 : 5;
+    for (int i = 0; i < n; i++) if (!all[i] || (uintptr_t)all[i] % 16) return false;
+    return true;
 }
 
 int dnn_attention_run(struct dnn *d, struct dnn_attention_plan *p, const struct dnn_attention_operands *o,
                       struct err *e)
 {
     struct attention_call k = {*p, *o};
+    if (!operands_right(p, o)) return err_set(e, E_DEVICE, "an operand of attention is missing or not aligned");
     int status = host_launch(d->stream, attention_loops, &k, sizeof k);
     return status ? err_set(e, E_DEVICE, "loops: %s", cudaGetErrorString((cudaError_t)status)) : 0;
 }
