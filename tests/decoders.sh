@@ -185,6 +185,9 @@ sed 's/"n_embd"/"hidden_size"/; s/"n_layer"/"num_hidden_layers"/; s/"n_head"/"nu
     s/"n_positions"/"max_position_embeddings"/' "$aside/gpt2/config.json" >"$aside/bad/config.json"
 trains gpt2-names threads -c lm.conf --stages 1 -o model.folder="$aside/bad"
 equal "the other names of gpt2's sizes" "$(hash_of gpt2-names)" "$(hash_of gpt2-one)"
+check "its folder has the names that all readers know" \
+    sh -c 'for k in n_embd n_layer n_head n_positions n_ctx; do grep -q "\"$k\": [0-9]" "$0" || exit 1; done' \
+    gpt2-names/model/config.json
 sed 's/"n_head"/"num_attention_heads": 7, "n_head"/' "$aside/gpt2/config.json" >"$aside/bad/config.json"
 wrong "two names that differ" 78 "n_head and num_attention_heads contradict" -o model.folder="$aside/bad"
 wrong "a size besides a folder" 78 "config.json decides" -o model.hidden_size=8

@@ -27,15 +27,21 @@ static void rope_write(json_t *o, const struct decoder *d)
     set(o, "rope_parameters", r);
 }
 
-static void gpt2_write(json_t *o, const struct decoder *d, double dropout)
+/* Sizes by the names that every reader knows; llama.cpp's converter wants n_ctx, too. */
+static void gpt2_sizes(json_t *o, const struct decoder *d)
 {
-    static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     set(o, "n_embd", whole(d->hidden_size));
     set(o, "n_layer", whole(d->layers));
     set(o, "n_head", whole(d->heads));
-    set(o, "n_inner", whole(d->intermediate_size));
     set(o, "n_positions", whole(d->context));
+    set(o, "n_ctx", whole(d->context));
     set(o, "layer_norm_epsilon", json_real(d->eps));
+}
+
+static void gpt2_write(json_t *o, const struct decoder *d, double dropout)
+{
+    static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
+    set(o, "n_inner", whole(d->intermediate_size));
     set(o, "activation_function", json_string("gelu_new"));
     for (int i = 0; i < 3; i++) set(o, dropouts[i], json_real(i < 2 ? dropout : 0));
 }
@@ -79,7 +85,8 @@ int decoder_config(const struct conf *c, const char *dtype, struct text *out, st
     set(o, "architectures", json_pack("[s]", d.family->architecture));
     set(o, "dtype", json_string(dtype));
     set(o, "torch_dtype", json_string(dtype));
-    if (!d.family->gpt2) rope_write(o, &d);
+    if (d.family->gpt2) gpt2_sizes(o, &d);
+    else rope_write(o, &d);
     char *s = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     text_add(out, "%s\n", s);
     free(s);
