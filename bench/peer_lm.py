@@ -1,7 +1,8 @@
 """peer_lm.py JSON: PyTorch's side of bench/lm, with transformers' networks; with "make", what both sides begin with.
 
-{"make", "form", "points", "tokens"}
-    a network of this form with random weights as a folder of transformers, "make", and in it tokens.bin: random ids
+{"make", "form", "points", "tokens", "llmc"}
+    a network of this form with random weights as a folder of transformers, "make", and in it tokens.bin: random ids;
+    with "llmc" both once more in this folder, in the files that llm.c's CPU program opens
 {"folder", "points", "batch", "split", "steps", "threads", "way", "cut"}
     trains on these tokens in their order and prints a line of JSON: the seconds and the loss of each step
 
@@ -37,9 +38,35 @@ def make(q):
     else:
         sizes = dict(max_position_embeddings=q["points"]) | sizes
     config = transformers.AutoConfig.for_model(kind, **sizes)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(q["make"])
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(q["make"])
     ids = np.random.RandomState(1).randint(0, config.vocab_size, q["tokens"])
     ids.astype(np.uint16).tofile(f"{q['make']}/tokens.bin")
+    if q["llmc"]:
+        make_llmc(q["make"], config, {k: v.detach().numpy() for k, v in model.named_parameters()}, ids)
+
+
+def header(*values):
+    return np.array(values + (0,) * (256 - len(values)), np.int32).tobytes()
+
+
+def make_llmc(where, config, weights, ids):
+    """gpt2_124M.bin (each weight of all layers together, products as [out, in]) and the two files of tokens."""
+    vocab, padded = config.vocab_size, -(-config.vocab_size // 128) * 128
+    with open(f"{where}/gpt2_124M.bin", "wb") as f:
+        f.write(header(20240326, 3, config.n_positions, vocab, config.n_layer, config.n_head, config.n_embd, padded))
+        f.write(np.pad(weights["transformer.wte.weight"], ((0, padded - vocab), (0, 0))).tobytes())
+        f.write(weights["transformer.wpe.weight"].tobytes())
+        for part in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"):
+            for kind in ("weight", "bias"):
+                for i in range(config.n_layer):
+                    f.write(weights[f"transformer.h.{i}.{part}.{kind}"].T.tobytes())
+        for kind in ("weight", "bias"):
+            f.write(weights[f"transformer.ln_f.{kind}"].tobytes())
+    os.makedirs(f"{where}/dev/data/tinyshakespeare")
+    for name in ("train", "val"):
+        with open(f"{where}/dev/data/tinyshakespeare/tiny_shakespeare_{name}.bin", "wb") as f:
+            f.write(header(20240520, 1, len(ids)) + ids.astype(np.uint16).tobytes())
 
 
 def load(q):

@@ -87,6 +87,11 @@ static const struct { const char *chain; int n; } odd_convs[] = {
     {"16x9x8; conv_transpose channels=32 kernel=1; relu ^0", 3},
     {"6x3x4x2; conv_transpose channels=16 kernel=2 stride=2; conv_transpose channels=3 kernel=3 stride=1 padding=1", 2},
     {"32x5x4; conv channels=32 kernel=1; upsample; relu ^1; upsample factor=2 linear=yes; concat ^2 @4", 2},
+    /* gated units: on blocks, where blocks and plain channels meet, with gradients that are added */
+    {"32x6x6; conv channels=32 kernel=1; conv channels=32 kernel=3 padding=1 ^0; silu ^1; multiply @2; add @2", 3},
+    {"16x5x5; conv channels=32 kernel=1; conv channels=32 kernel=1 groups=2 ^0; gelu ^2; multiply @1; relu ^1; add @4",
+     3},
+    {"20x7; elu alpha=0.5; multiply @0; sigmoid ^0; multiply @2; leaky_relu; multiply @0", 3},
     /* volumes: what V-Nets are made of, on blocks, beside them, and where blocks and plain channels meet */
     {"1x4x6x4; conv channels=16 kernel=3 padding=1; group_norm groups=16; relu; repeat count=16 ^0; add ^3 @4; conv "
      "channels=32 kernel=2 stride=2; group_norm groups=16; elu; prelu; dropout channels=yes p=0.5; conv_transpose "

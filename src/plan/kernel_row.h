@@ -22,9 +22,12 @@ struct pattern {
     const char *text;                                    /* of a chain, in the plan's text: "bn+relu" */
     int n; struct pattern_step step[MAX_GROUP];
     uint32_t need_b;                                     /* of a chain: what its backward reads, NEED_* */
+    bool (*fits)(const struct graph *g, const int *node);    /* more that the chain's nodes must be; NULL: nothing */
 };
 /* Batch norm, then ReLU, or a sum with another tensor and ReLU. The output shows where gradients pass. */
 extern const struct pattern pattern_bn_relu, pattern_bn_add_relu;
+/* A function of one value, which its input explains, times another tensor of the same size: gated units. */
+extern const struct pattern pattern_gate;
 #define PATTERN_OP(word) &(const struct pattern){.n = 1, .step = {{.op = (word)}}}
 #define PATTERN_CATEGORY(which) &(const struct pattern){.n = 1, .step = {{.category = (which)}}}
 #define PATTERN_ANY &(const struct pattern){.n = 1}

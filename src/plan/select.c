@@ -22,6 +22,16 @@ const struct pattern pattern_bn_add_relu = {
     .step = {{.category = OP_NORM}, {.category = OP_ADD, .inputs = 2}, {.category = OP_RELU, .inputs = 1}},
     .need_b = 1 << 0 | NEED_OUT | NEED_SAVED};
 
+static bool gate_fits(const struct graph *g, const int *node)
+{
+    const struct node *times = &g->node[node[1]];
+    return !(g->node[node[0]].op->need_b & NEED_OUT) &&
+           shape_count(&g->tensor[times->in[0]].shape) == shape_count(&g->tensor[times->in[1]].shape);
+}
+const struct pattern pattern_gate = {
+    .text = "unary+multiply", .n = 2, .step = {{.category = OP_UNARY}, {.op = "multiply", .inputs = 2}},
+    .need_b = 1 << 0 | 1 << 1, .fits = gate_fits};
+
 static bool step_matches(const struct pattern_step *p, const struct op_kind *op)
 {
     return p->op ? !strcmp(p->op, op->name) : p->category == OP_OTHER || p->category == op->category;
@@ -51,7 +61,7 @@ static int chain_find(const struct graph *g, const struct pattern *p, int first,
         if (!step_matches(&p->step[i], n->op) || n->n_in != p->step[i].inputs) return 0;
         if (n->in[0] != g->node[node[i - 1]].out || reads_twice(g, node, i, n)) return 0;
     }
-    return p->n;
+    return !p->fits || p->fits(g, node) ? p->n : 0;
 }
 
 static double cost_of(const struct kernel_row *r) { return r->cost > 0 ? r->cost : 1; }

@@ -88,6 +88,28 @@ static int multiply_backward_run(struct be *b, struct be_kernel *base, const str
     return 0;
 }
 
+/* ---- a function of one value times another tensor ------------------------------------------------------------ */
+
+static int gate_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct vec_unary *f = &b->vec->unary[base->node->op->unary];
+    const size_t n = ((struct simple_kernel *)base)->count;
+    const struct vec_gate g = {c->gin[0], c->gin[1], c->gin_acc};
+    const float a = unary_attr(base->node);
+    if (base->key.phase == PH_FWD) f->gate(c->out, c->in[0], c->in[1], n, a);
+    else f->gate_backward(&g, c->in[0], c->in[1], c->gout, n, a);
+    return 0;
+}
+
+/* Tensors of different layouts are copied. */
+static struct be_kernel *gate_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    const struct group *k = like->k;
+    bool mixed = false;
+    for (int i = 0; i < k->n_in; i++) mixed |= tensor_lanes(b, k->in[i]) != tensor_lanes(b, k->out);
+    return mixed && !like->lanes ? cpu_convert_make(b, like, 1, gate_make, e) : simple_make(b, like, e);
+}
+
 /* ---- scale ----------------------------------------------------------------------------------- */
 
 /* One weight a channel: sample by sample, so that samples of a bundle are added in the same order. */
@@ -279,6 +301,7 @@ const struct kernel_row cpu_rows_simple[] = {
      .refuses = multiply_refuses, .make = simple_make, .run = multiply_forward_run},
     {.name = "multiply", .pattern = PATTERN_OP("multiply"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
      .refuses = multiply_refuses, .make = simple_make, .run = multiply_backward_run},
+    {.name = "gate", .pattern = &pattern_gate, .layouts = ROW_ANY_LAYOUT, .make = gate_make, .run = gate_run},
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
     {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
      .make = simple_make, .run = depth_run},

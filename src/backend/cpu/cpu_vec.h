@@ -21,10 +21,16 @@ struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3
 struct vec_span { int64_t from, to; };
 struct vec_windows { int64_t planes, in[3], out[3]; const struct vec_span *span[3]; double divide; };
 
-/* A function of one value (model/ops/unary.h), over n elements. gx may be gy; v: the input or the output. */
+/* A function of one value (model/ops/unary.h), over n elements. gx may be gy; v: the input or the output. gate: y =
+ * f(x) u, and of a function that its input explains gu = gy f(x), gx = gy u f'(x); NULL: not needed. Bits 1 and 0 of
+ * acc: += instead. */
+struct vec_gate { float *gx, *gu; uint8_t acc; };
 struct vec_unary {
     void (*forward)(float *y, const float *x, size_t n, float a);
     void (*backward)(float *gx, const float *v, const float *gy, size_t n, float a, bool acc);
+    void (*gate)(float *y, const float *x, const float *u, size_t n, float a);
+    void (*gate_backward)(const struct vec_gate *g, const float *x, const float *u, const float *gy, size_t n,
+                          float a);
 };
 
 /* Rows of n scores, products of vectors of q and key, multiplied by scale > 0. Each vector has `width` elements, which

@@ -29,12 +29,32 @@
         if (a == 0) rule##_backward_by(gx, v, gy, n, 0, acc); \
         else if (a == 1) rule##_backward_by(gx, v, gy, n, 1, acc); \
         else rule##_backward_by(gx, v, gy, n, a, acc); \
+    } \
+    static void rule##_gate(float *restrict y, const float *restrict x, const float *restrict u, size_t n, float a) \
+    { \
+        for (size_t i = 0; i < n; i++) y[i] = rule##_value(x[i], a) * u[i]; \
+    } \
+    static void rule##_gate_backward(const struct vec_gate *g, const float *x, const float *u, const float *gy, \
+                                     size_t n, float a) \
+    { \
+        float *restrict gx = g->gx, *restrict gu = g->gu; \
+        if (!g->acc && gx && gu) \
+            for (size_t i = 0; i < n; i++) { \
+                const float by = gy[i]; \
+                gu[i] = by * rule##_value(x[i], a); \
+                gx[i] = by * u[i] * rule##_slope(x[i], a); \
+            } \
+        else \
+            for (size_t i = 0; i < n; i++) { \
+                if (gu) gu[i] = (g->acc & 2 ? gu[i] : 0) + gy[i] * rule##_value(x[i], a); \
+                if (gx) gx[i] = (g->acc & 1 ? gx[i] : 0) + gy[i] * u[i] * rule##_slope(x[i], a); \
+            } \
     }
 #define UNARY_FILES
 #include "registry.inc"
 
 static const struct vec_unary unary_loops[N_UNARIES] = {
-#define UNARY(x) [UNARY_##x] = {x##_forward, x##_backward},
+#define UNARY(x) [UNARY_##x] = {x##_forward, x##_backward, x##_gate, x##_gate_backward},
 #include "registry.inc"
 };
 
