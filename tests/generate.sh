@@ -160,6 +160,7 @@ wrong() {
     else why; not_ok "$wrong_text: $code, wanted $wrong_code and $wrong_pattern"; fi
 }
 wrong "a prompt without --generate" 64 "prompt needs --generate" --prompt a
+wrong "a prompt that is no UTF-8" 78 "--prompt: the text is not UTF-8" --generate - --prompt "$(printf 'a\377')"
 echo '{"input_ids": [1, 257]}' >"$aside/prompts.jsonl"
 wrong "a token above the vocabulary" 65 "prompts.jsonl:1: token 257 at 1, and the vocabulary has 257" --generate -
 printf '{"input_ids": [1]}\n{"input_ids": []}\n' >"$aside/prompts.jsonl"
