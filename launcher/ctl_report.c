@@ -20,7 +20,8 @@ struct step_time { long long step, n; double seconds, mfu; };
 struct history {
     VEC(struct step_time) steps;                          /* those that count, in order */
     long long at;                                         /* the step before the next line's */
-    long long starts, failures, rollbacks, lost;
+    long long starts, failures, rollbacks, lost;          /* a start without an end is a failure once another follows */
+    bool runs;
     double lost_seconds, began, ended;                    /* began, ended: seconds since 1970 */
 };
 
@@ -58,12 +59,15 @@ static void line_take(struct history *h, const char *line, size_t n)
 {
     json_t *o = json_loadb(line, n, 0, NULL);
     const char *event = ctl_text_of(o, "event");
-    if (!strcmp(event, "start") || !strcmp(event, "resume")) start_take(h, o);
+    const bool starts = !strcmp(event, "start") || !strcmp(event, "resume"), fails = !strcmp(event, "failed");
+    h->failures += fails || (starts && h->runs);
+    h->runs = starts || (h->runs && !fails && strcmp(event, "done"));
+    if (starts) start_take(h, o);
     else if (!strcmp(event, "step")) step_take(h, o);
     else if (!strcmp(event, "rollback")) {
         h->rollbacks++;
         history_go(h, ctl_integer_of(o, "to"));
-    } else h->failures += !strcmp(event, "failed");
+    }
     json_decref(o);
 }
 

@@ -53,6 +53,11 @@ equal "with the same losses" "$(column one loss | cksum)" "$(column two loss | c
 check "the steps that were lost are not productive" [ "$(figure two lost_steps) $(figure two starts)" = "7 2" ]
 check "nor the time between" [ "$(figure two steps)" = 12 ]
 
+# A start that ended without a word is a failure.
+mkdir silent
+{ grep -v '"event":"done"' one/metrics.jsonl; cat one/metrics.jsonl; } >silent/metrics.jsonl
+equal "a kill is a failure" "$(figure one failures) $(figure silent failures) $(figure silent starts)" "0 1 2"
+
 job threads -c run.conf --run-dir thin -o service.metrics_every=3
 rm -r thin/checkpoints/step-0000001* thin/weights.safetensors
 job threads -c run.conf --run-dir thin --resume -o service.metrics_every=3

@@ -142,6 +142,20 @@ job threads -c bpe.conf --run-dir bpe --generate - --prompt "a text that" -o gen
 [ "$code" -eq 0 ] || why
 check "it continues its text: $(field text)" \
     sh -c 'case " repeats itself" in "$0"*) [ ${#0} -gt 3 ] ;; *) false ;; esac' "$(field text)"
+job threads -c bpe.conf --run-dir bpe --generate - --prompt "a" -o generate.max_tokens=2 -o checkpoint.best=loss
+check "with checkpoint.best, of a run that has none" sh -c '[ "$0" -eq 0 ] && grep -q "final weights" "$1"' "$code" \
+    "$aside/err"
+# The first samples have shorter tokens than the rest: only their bytes count. Two samples are 64 labels.
+{ seq 1 80 | tr '\n' ' '; cat "$aside/text"; } >"$aside/mixed"
+job threads -c bpe.conf --evaluate --init-from bpe --run-dir mixed -o data.test_text="$aside/mixed" \
+    -o data.test_samples=2
+[ "$code" -eq 0 ] || why
+"$build/mpstage-tokens" -t "$here/lm/tokenizers/gpt2.json" "$aside/mixed" "$aside/mixed.bin" 2>"$aside/err"
+dd if="$aside/mixed.bin" of="$aside/labels.bin" bs=2 skip=1 count=64 2>"$aside/err"
+bytes=$("$build/mpstage-tokens" -d -t "$here/lm/tokenizers/gpt2.json" "$aside/labels.bin" - | wc -c)
+scores=$(sed -n 's/.*"event":"evaluation".*"loss":\([0-9.]*\),.*"bits_per_byte":\([0-9.]*\).*/\1 \2/p' mixed/metrics.jsonl)
+check "bits a byte of $bytes bytes: ${scores:-none}" sh -c 'echo "$1" | awk -v b="$0" "
+    { d = \$1 / log(2) * 64 / b - \$2; if (d < 0) d = -d; good = d < 1e-4 * \$2 } END { exit !good }"' "$bytes" "$scores"
 job threads -c bpe.conf --run-dir small -o model.vocab_size=300
 check "a tokenizer larger than the vocabulary" \
     sh -c '[ "$0" -eq 78 ] && grep -q "data.tokenizer: .*330 tokens.*300" "$1"' "$code" "$aside/err"
@@ -160,6 +174,8 @@ wrong() {
     else why; not_ok "$wrong_text: $code, wanted $wrong_code and $wrong_pattern"; fi
 }
 wrong "a prompt without --generate" 64 "prompt needs --generate" --prompt a
+wrong "what draws, where nothing is drawn" 78 "generate.top_k=4: nothing is drawn" --generate - --prompt a \
+    -o generate.top_k=4
 wrong "a prompt that is no UTF-8" 78 "--prompt: the text is not UTF-8" --generate - --prompt "$(printf 'a\377')"
 echo '{"input_ids": [1, 257]}' >"$aside/prompts.jsonl"
 wrong "a token above the vocabulary" 65 "prompts.jsonl:1: token 257 at 1, and the vocabulary has 257" --generate -

@@ -50,6 +50,8 @@ wrong "nothing there" 66 '^mpstaged: none' --init-lm none
 mkdir empty
 : >short.txt
 wrong "an empty text" 65 'short.txt: 0 bytes of text' --init-lm short.txt
+yes "Call me Ishmael." | head -n 400 | gzip >packed.txt
+wrong "a packed text" 65 'packed.txt: .*gzip' --init-lm packed.txt
 wrong "a folder without either" 65 'empty: has no files' --init-lm empty
 mkdir strange
 echo '{"model_type": "mamba"}' >strange/config.json

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/out.h"
 #include "cli/init.h"
 #include "data/documents.h"
@@ -24,8 +25,12 @@ static int texts_take(struct found_text *f, const char *path, struct err *e)
     for (int i = 0; i < texts.of.n && !bad; i++) {
         uint64_t size;
         const int fd = file_open(texts.of.v[i], &size, e);
-        if (fd < 0) bad = -1;
-        else close(fd), f->bytes += size;
+        char first[FILE_KIND_BYTES];
+        const size_t n = size < sizeof first ? (size_t)size : sizeof first;
+        if (fd < 0) { bad = -1; break; }
+        bad = file_read_at(fd, texts.of.v[i], 0, first, n, e) || file_kind_text(texts.of.v[i], first, n, e);
+        close(fd);
+        f->bytes += size;
     }
     f->n_files = texts.of.n;
     document_files_free(&texts);
@@ -75,8 +80,8 @@ static void training_add(struct text *t, int split, long long steps, double rate
 
 static void held_out_add(struct text *t)
 {
-    text_add(t, "    # test_text = FILE: a text to test with; without it this share of the\n"
-                "    # sequences is held out\n    validation = %g\n}\n", HELD_OUT);
+    text_add(t, "    # this share of the sequences is held out for tests; or remove it, and set\n"
+                "    # test_text to another text\n    validation = %g\n}\n", HELD_OUT);
 }
 
 static void scratch_add(const struct found_text *f, const char *path, const char *name, struct text *t)

@@ -286,6 +286,10 @@ static int predict_rules(struct conf *c, struct err *e)
     const char *file = c->run.predict;
     if (c->run.predict_tensor && !file) return conf_error(c, "run.predict_tensor", e, "needs run.predict");
     if (file && c->run.generate) return conf_error(c, "run.generate", e, "cannot be combined with run.predict");
+    const char *draws = conf_differs(c, "generate.top_k") ? "generate.top_k"
+                        : conf_differs(c, "generate.top_p") ? "generate.top_p" : NULL;
+    if (c->run.generate && draws && !(c->generate.temperature > 0))
+        return conf_error(c, draws, e, "nothing is drawn at generate.temperature = 0");
     for (int i = 0; i < c->generate.stop.n; i++)
         if (!*c->generate.stop.v[i]) return conf_error(c, "generate.stop", e, "an empty text is in every text");
     if (!conf_predicts(c)) return 0;

@@ -100,6 +100,13 @@ const struct ds_kind *ds_kind_of(const struct conf *c)
     return c->data.source ? ds_list[c->data.source - 1] : NULL;
 }
 
+void ds_label_bytes(struct ds *to, const struct ds *of, const uint64_t *sample, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n && of->kind->label_bytes; i++) sum += of->kind->label_bytes(of, sample ? sample[i] : i);
+    if (sum > 0) to->label_bytes = sum / (double)n;
+}
+
 int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, struct ds **out, struct err *e)
 {
     *out = NULL;

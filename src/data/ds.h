@@ -66,6 +66,8 @@ struct ds_kind {
      * files (struct ds). */
     size_t kept;
     bool positions;                                      /* it has the field "positions" (ds_match) */
+    /* Bytes of text that a label of this sample stands for, on average. NULL: the same for all samples. */
+    double (*label_bytes)(const struct ds *d, uint64_t sample);
     /* Bytes of file data cached now, for all threads. NULL: none. Any thread. */
     size_t (*held)(const struct ds *d);
     void (*close)(struct ds *d);

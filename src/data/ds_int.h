@@ -33,6 +33,9 @@ int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want
 int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, uint64_t there, uint64_t *count,
              struct err *e);
 
+/* Sets to->label_bytes from these n samples of `of`; sample NULL: the first n. */
+void ds_label_bytes(struct ds *to, const struct ds *of, const uint64_t *sample, uint64_t n);
+
 /* data.mean and data.std of each channel, as in torchvision's Normalize: (x - mean) / std in float. 78 if their number
  * does not fit or a deviation is not above 0 in float. set: at least one of the two is given; the other is then 0 or 1.
  * mean and std lie in the caller's arena. */

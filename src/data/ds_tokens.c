@@ -17,12 +17,14 @@ struct tokens {
     uint64_t points;                                     /* T */
     int64_t vocabulary, end;                             /* end: the token that ends a document; -1: none */
     bool apart;
+    struct tokenizer *tokenizer;                         /* of texts */
 };
 
 static void tokens_close(struct ds *ds)
 {
     struct tokens *d = (struct tokens *)ds;
     for (int i = 0; i < d->n_files; i++) token_file_close(&d->file[i]);
+    tokenizer_close(d->tokenizer);
     arena_free(d->mem);
 }
 
@@ -74,14 +76,13 @@ static int tokens_open(struct tokens *d, const struct conf *c, const struct conf
 
 static int texts_open(struct tokens *d, const struct conf *c, const struct conf_texts *files, struct err *e)
 {
-    struct tokenizer *t;
     uint64_t bytes = 0;
-    if (tokenizer_of(c, &t, e)) return -1;
+    if (tokenizer_of(c, &d->tokenizer, e)) return -1;
+    const struct tokenizer *t = d->tokenizer;
     int bad = tokenizer_size(t) > d->vocabulary
                   ? conf_error(c, "data.tokenizer", e, "has %lld tokens, and the network's vocabulary has %lld",
                                (long long)tokenizer_size(t), (long long)d->vocabulary)
                   : token_file_text(files, t, d->end, d->file, &bytes, e);
-    tokenizer_close(t);
     if (bad || one_take(d, c, e)) return -1;
     d->file->path = arena_strdup(d->mem, d->file->path);
     d->ds.label_bytes = (double)bytes / (double)d->file->n;
@@ -103,6 +104,7 @@ static int count_limit(struct tokens *d, const struct conf *c, enum ds_part part
         return conf_error(c, train ? "data.samples" : "data.test_samples", e, "%lld samples, but there are %llu",
                           (long long)limit, (unsigned long long)d->count);
     if (limit > 0) d->count = (uint64_t)limit;
+    if (limit > 0 && !train) ds_label_bytes(&d->ds, &d->ds, NULL, d->count);
     return 0;
 }
 
@@ -132,6 +134,27 @@ static int any_open(const struct conf *c, enum ds_part part, const struct ds_wan
     if (bad) tokens_close(&d->ds);
     else *out = &d->ds;
     return bad ? -1 : 0;
+}
+
+/* Of the text that they give back, behind the token before them: by itself, a first one may lose its space. */
+static double text_label_bytes(const struct ds *ds, uint64_t sample)
+{
+    const struct tokens *d = (const struct tokens *)ds;
+    const uint64_t n = d->points + 1;
+    int64_t *id = mem_alloc(n * sizeof *id);
+    uint32_t *number = mem_alloc(n * sizeof *number);
+    struct text all = {0}, before = {0};
+    struct err e = {0};
+    const bool read = !token_file_read(d->file, sample * d->points, n, d->vocabulary, id, &e);
+    for (uint64_t i = 0; read && i < n; i++) number[i] = (uint32_t)id[i];
+    if (read) tokenizer_decode(d->tokenizer, number, n, &all);
+    if (read) tokenizer_decode(d->tokenizer, number, 1, &before);
+    const double bytes = ((double)all.n - (double)before.n) / (double)d->points;
+    text_free(&all);
+    text_free(&before);
+    free(id);
+    free(number);
+    return bytes;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
@@ -207,4 +230,5 @@ const struct ds_kind ds_tokens = {
             "beside .idx; a sample is model.input of them, and its labels are the next ones",
     TOKENS_KIND};
 const struct ds_kind ds_text = {
-    .name = "text", .text = "texts, as the tokens that data.tokenizer makes of them when a run begins", TOKENS_KIND};
+    .name = "text", .text = "texts, as the tokens that data.tokenizer makes of them when a run begins", TOKENS_KIND,
+    .label_bytes = text_label_bytes};

@@ -154,6 +154,7 @@ int validation_open(const struct ds_kind *kind, const struct conf *c, enum ds_pa
                                                    "samples, or so few of each class", (unsigned long long)count);
     }
     if (kind->only) kind->only(all, s->sample, s->n);
+    if (part == DS_TEST) ds_label_bytes(&s->ds, all, s->sample, s->n);
     *out = &s->ds;
     return 0;
 }

@@ -63,7 +63,7 @@ evaluation[] = {
     IN("loss_bits", "", ""), IN("accuracy", "", ""), IN("top5", "", "accuracy of the five most likely classes"),
     OF(perplexity, REAL, "", "of a decoder: e to the power of the loss"),
     OF(bits_per_byte, REAL, "", "of a decoder, where the bytes of the text are known: the loss in bits, divided by "
-       "the mean number of bytes a token"),
+       "the mean number of bytes of the tokens that are tested"),
     OF(targets, WHOLE, "", "of a decoder: labels that count"),
     OF(samples, WHOLE, "", ""), AS("evaluation_seconds", SECONDS, ns, "s", ""), {0}},
 prediction[] = {

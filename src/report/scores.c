@@ -40,7 +40,7 @@ int scores_check(const struct job *j, struct err *e)
     struct scores s;
     struct text all = {0};
     graph_scores(j->graph, &s);
-    if (!best || j->conf->run.predict) return 0;
+    if (!best || j->conf->run.predict || j->conf->run.generate) return 0;
     if (!j->count[DS_TEST])                              /* patience sets checkpoint.best if no file does */
         return conf_error(j->conf, j->conf->train.patience ? "train.patience" : "checkpoint.best", e,
                           "there are no test samples to evaluate");
