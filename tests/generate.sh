@@ -153,9 +153,10 @@ job threads -c bpe.conf --evaluate --init-from bpe --run-dir mixed -o data.test_
 "$build/mpstage-tokens" -t "$here/lm/tokenizers/gpt2.json" "$aside/mixed" "$aside/mixed.bin" 2>"$aside/err"
 dd if="$aside/mixed.bin" of="$aside/labels.bin" bs=2 skip=1 count=64 2>"$aside/err"
 bytes=$("$build/mpstage-tokens" -d -t "$here/lm/tokenizers/gpt2.json" "$aside/labels.bin" - | wc -c)
-scores=$(sed -n 's/.*"event":"evaluation".*"loss":\([0-9.]*\),.*"bits_per_byte":\([0-9.]*\).*/\1 \2/p' mixed/metrics.jsonl)
-check "bits a byte of $bytes bytes: ${scores:-none}" sh -c 'echo "$1" | awk -v b="$0" "
-    { d = \$1 / log(2) * 64 / b - \$2; if (d < 0) d = -d; good = d < 1e-4 * \$2 } END { exit !good }"' "$bytes" "$scores"
+scores=$(sed -n 's/.*"event":"evaluation".*"loss":\([0-9.]*\),.*"bits_per_byte":\([0-9.]*\).*/\1 \2/p' \
+    mixed/metrics.jsonl)
+check "bits a byte of $bytes bytes: ${scores:-none}" awk -v s="$scores" -v b="$bytes" 'BEGIN {
+    split(s, x); d = x[1] / log(2) * 64 / b - x[2]; if (d < 0) d = -d; exit !(x[2] > 0 && d < 1e-4 * x[2]) }'
 job threads -c bpe.conf --run-dir small -o model.vocab_size=300
 check "a tokenizer larger than the vocabulary" \
     sh -c '[ "$0" -eq 78 ] && grep -q "data.tokenizer: .*330 tokens.*300" "$1"' "$code" "$aside/err"
