@@ -30,19 +30,22 @@ static const double EPS_LLAMA = 1e-6, EPS_GPT2 = 1e-5, THETA = 10000, RANGE = 0.
 
 /* ---- checks of both sources ---------------------------------------------------------------------- */
 
-/* where: what messages begin with, "DIR/config.json" or "model". */
-static int fits(const char *where, const struct decoder *d, int64_t points, struct err *e)
+/* The option that does not fit the others, and in e why; NULL: all fit. */
+static const char *misfit(const struct decoder *d, int64_t points, struct err *e)
 {
-    if (d->heads % d->kv_heads)
-        return err_set(e, E_CONF, "%s: num_attention_heads %lld is not a multiple of num_key_value_heads %lld", where,
-                       (long long)d->heads, (long long)d->kv_heads);
-    if (!d->family->gpt2 && d->head_dim % 2)
-        return err_set(e, E_CONF, "%s: head_dim %lld is odd: rotary positions need pairs", where,
-                       (long long)d->head_dim);
-    if (points > d->context)
-        return err_set(e, E_CONF, "%s: model.input is %lld, above the context, max_position_embeddings %lld", where,
-                       (long long)points, (long long)d->context);
-    return 0;
+    if (d->heads % d->kv_heads) {
+        err_set(e, E_CONF, "num_attention_heads %lld is not a multiple of num_key_value_heads %lld",
+                (long long)d->heads, (long long)d->kv_heads);
+        return "model.num_key_value_heads";
+    }
+    if (!d->family->gpt2 && d->head_dim % 2) {
+        err_set(e, E_CONF, "head_dim %lld is odd: rotary positions need pairs", (long long)d->head_dim);
+        return "model.head_dim";
+    }
+    if (points <= d->context) return NULL;
+    err_set(e, E_CONF, "model.input is %lld, above the context, max_position_embeddings %lld", (long long)points,
+            (long long)d->context);
+    return "model.input";
 }
 
 /* ---- config.json ----------------------------------------------------------------------------------- */
@@ -319,7 +322,7 @@ static int root_read(struct keys *k, int64_t points, struct decoder *d)
     stored_key(k, d);
     if (there(k, "quantization_config")) unsupported(k, "quantization_config");
     layer_types_must(k);
-    return k->bad ? -1 : fits(k->file, d, points, k->e);
+    return k->bad ? -1 : misfit(d, points, k->e) ? err_where(k->e, "%s", k->file) : 0;
 }
 
 static bool is_folder(const char *path)
@@ -442,7 +445,8 @@ static int decoder_from_conf(const struct conf *c, const struct decoder_family *
                           "%lld is head_dim %lld times %lld", (long long)hidden, (long long)d->head_dim,
                           (long long)heads);
     struct err own = {0};
-    return fits("model", d, points, &own) ? conf_error(c, "model.input", e, "%s", own.text) : 0;
+    const char *key = misfit(d, points, &own);
+    return key ? conf_error(c, key, e, "%s", own.text) : 0;
 }
 
 bool decoder_is(const struct conf *c)
