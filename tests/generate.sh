@@ -126,6 +126,20 @@ equal "also a long prompt, of $(printf %s "$long" | wc -c) tokens" "$(field text
 job threads -c tokens.conf --run-dir text --generate - --prompt "a text" -o generate.stop=tha
 equal "generate.stop ends a text" "$(field reason) $(field text)" "stop  tha"
 
+# A run that has only checkpoints: the newest, if its files are those of the manifest.
+job threads -c tokens.conf --run-dir kept --steps 2 -o checkpoint.every_steps=2
+rm kept/weights.safetensors
+job threads -c tokens.conf --run-dir kept --generate - --prompt "a text" -o generate.max_tokens=2
+check "the newest checkpoint" sh -c '[ "$0" -eq 0 ] && grep -q "step-00000002 (the newest checkpoint)" "$1"' "$code" \
+    "$aside/err"
+for f in kept/checkpoints/*/model-*.safetensors; do
+    printf '\0\0\0\0' | dd of="$f" bs=1 conv=notrunc seek=$(($(wc -c <"$f") - 4)) 2>"$aside/dd"
+done
+rm -rf kept-generate
+job threads -c tokens.conf --run-dir kept --generate - --prompt "a text" -o generate.max_tokens=2
+check "not if its hash differs" sh -c '[ "$0" -eq 65 ] && [ ! -e kept-generate ] &&
+    grep -q "^mpstaged: kept.*hash" "$1"' "$code" "$aside/err"
+
 # ---- text and a tokenizer.json ---------------------------------------------------------------------------------------
 cat >bpe.conf <<END
 model { network = "gpt2"  input = {32}  vocab_size = 330  hidden_size = 32  num_hidden_layers = 1

@@ -201,6 +201,25 @@ END
         "$aside/own"
 else skip "two ranks read about half of the weights each" "no /proc/self/io"; fi
 
+# ---- as the folder was when the run began ----------------------------------------------------------------------------
+# The tokenizer is a link to a file of the run that is replaced; config.json changes while the run trains.
+mkdir linked
+cp more/model/tokenizer.json "$aside/of-more"
+ln -s ../more/model/tokenizer.json linked/tokenizer.json
+job threads -c lm.conf --run-dir more --overwrite -o data.tokenizer=linked
+check "a tokenizer in what the run replaces" cmp "$aside/of-more" more/model/tokenizer.json
+cp -r "$aside/more" "$aside/moving"
+"$mpstaged" --transport local -c lm.conf --run-dir moving -o model.folder="$aside/moving" --steps 100000000 \
+    >"$aside/out" 2>&1 &
+pid=$!
+for _ in $(seq 100); do ! grep -qs '"event":"step"' moving/metrics.jsonl || break; sleep 0.1; done
+sed -i 's/"vocab_size": [0-9]*/"vocab_size": 7/' "$aside/moving/config.json"
+rm "$aside/moving/merges.txt"
+"$mpstagectl" stop moving >"$aside/err" 2>&1 || note <"$aside/err"
+wait $pid || note <"$aside/out"
+equal "the folder has what it was trained from" "$(grep -c '"vocab_size": 7,' moving/model/config.json) $(
+    ls moving/model/merges.txt)" "0 moving/model/merges.txt"
+
 # ---- transformers ----------------------------------------------------------------------------------------------------
 cat >"$aside/load.py" <<'END'
 import json, sys, warnings

@@ -340,19 +340,23 @@ static int newest_open(const char *folder, struct st ***out, int *n, struct err 
 
 static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
 {
-    struct text one = {0}, index = {0}, run = {0}, old = {0}, newest = {0};
+    struct text one = {0}, index = {0}, run = {0}, old = {0}, newest = {0}, pickle = {0};
     int bad;
     text_add(&one, "%s/model.safetensors", dir);
     text_add(&index, "%s/model.safetensors.index.json", dir);
     text_add(&run, "%s/weights.safetensors", dir);
     text_add(&old, "%s.old", run.s);
+    text_add(&pickle, "%s/pytorch_model.bin", dir);
     if (!access(one.s, F_OK)) bad = one_open(one.s, out, n, e);
     else if (!access(index.s, F_OK)) bad = index_open(dir, index.s, out, n, e);
     else if (!access(run.s, F_OK)) bad = one_open(run.s, out, n, e);
     else if (checkpoint_newest(dir, &newest)) bad = newest_open(newest.s, out, n, e);
+    else if (!lstat(one.s, &(struct stat){0})) bad = file_missing(one.s, e);        /* a link to nothing */
     else bad = err_set(e, E_NOINPUT, "%s: holds none of model.safetensors, model.safetensors.index.json and "
-                       "weights.safetensors%s", dir,
-                       access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left");
+                       "weights.safetensors%s%s", dir,
+                       access(old.s, F_OK) ? "" : "; weights.safetensors.old is what an earlier run left",
+                       access(pickle.s, F_OK) ? "" : "; save it anew with transformers instead of pytorch_model.bin");
+    text_free(&pickle);
     text_free(&one);
     text_free(&index);
     text_free(&run);

@@ -77,6 +77,7 @@ static int records_read(const char *file, document_take take, void *ctx, struct 
     if (fd < 0) return -1;
     if (!f) return close(fd), err_set(e, E_INTERNAL, "%s: %m", file);
     for (long i = 1; !bad && (n = getline(&line, &cap, f)) > 0; i++) {
+        if (i == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) memmove(line, line + 3, (size_t)(n -= 3));
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
         if (n) bad = record_read(&(struct document){file, i, line, (size_t)n}, take, ctx, e);
     }

@@ -74,8 +74,10 @@ static int file_read(struct prompt_reader *r, struct err *e)
     for (const char *s = t.s, *end = s + t.n; !bad && s && s < end;) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         if (!stop) stop = end;
+        size_t n = (size_t)(stop - s);
         r->line++;
-        if (stop > s) bad = line_read(r, s, (size_t)(stop - s), e);
+        while (n && s[n - 1] == '\r') n--;
+        if (n) bad = line_read(r, s, n, e);
         s = stop + 1;
     }
     text_free(&t);

@@ -1,4 +1,5 @@
 /* Reads a tokenizer.json. What is not supported is refused by its name. */
+#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,13 +41,15 @@ static struct text_chars chars_of(struct tokenizer *t, const json_t *v)
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
 /* Hugging Face's library takes expressions of Oniguruma. There ^ and $ match at each line; \h is a hexadecimal digit,
- * && intersects classes, and (?m) lets a point match ends of lines. */
+ * \v one character, && intersects classes, and (?m) lets a point match ends of lines. Words, and so \b, have marks and
+ * all connecting punctuation; classes such as [:alpha:] have other characters. */
 static bool means_other(const char *s)
 {
     for (; *s; s++) {
         if (*s == '\\' && s[1]) {
-            if (*++s == 'h' || *s == 'H') return true;
-        } else if (!strncmp(s, "&&", 2) || !strncmp(s, "(?m", 3)) return true;
+            if (strchr("hHwWbBvV", *++s)) return true;
+        } else if (!strncmp(s, "&&", 2) || !strncmp(s, "(?m", 3) ||
+                   (!strncmp(s, "[:", 2) && (s[2] == '^' || isalpha((unsigned char)s[2])))) return true;
     }
     return false;
 }

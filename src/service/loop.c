@@ -119,7 +119,7 @@ static int batches_report(struct loop *l, struct err *e)
     char text[200];
     int bad = l->batches.bad;
     snprintf(text, sizeof text, "evaluation: the loss of %d of %d batches is not finite, first of batch %d; look for "
-             "NaN and very large values in the test data", bad, l->batches.n, l->batches.first);
+             "NaN and very large values in the weights and in the test data", bad, l->batches.n, l->batches.first);
     memset(&l->batches, 0, sizeof l->batches);
     if (!bad) return 0;
     if (l->q.job->conf->run.evaluate) return err_set(e, E_NONFINITE, "%s", text);

@@ -32,6 +32,7 @@ struct coordinator {
     /* gets warmup_count numbers once, the sums over all ranks; NULL: not needed */
     struct queue *costs;
     const struct outputs *files;                          /* where ORDER_SAVE writes */
+    const struct model_files *model;                      /* NULL: it writes no RUN/model/ */
     /* get the outputs of evaluations; NULL: not needed */
     struct predict *predict; struct confusion *confusion; struct generation *generation;
     uint64_t skipped;                                    /* consecutive steps without an update before the first step */

@@ -205,8 +205,8 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
     const char *shown = s->job->conf->run.directory;
-    if (!gradients && decoder_is(s->job->conf) &&
-        model_folder_write(l->files->weights.dir, shown, s->job->conf, abort_code(), e))
+    if (!gradients && l->model &&
+        model_folder_write(l->files->weights.dir, shown, l->model, s->job->conf, abort_code(), e))
         return -1;
     r->ns = clock_ns() - began;
     while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();

@@ -152,40 +152,26 @@ out:
     return bad;
 }
 
-/* ---- the other files ----------------------------------------------------------------------------------- */
+/* ---- read at the start --------------------------------------------------------------------------------- */
 
-static int text_write(const struct out_folder *f, const char *name, const struct text *t, struct err *e)
-{
-    struct out_place at = OUT_NOWHERE;
-    int bad = place_in(f, name, &at, e) || out_file(&at, t, false, e);
-    out_place_free(&at);
-    return bad ? -1 : 0;
-}
+struct model_file { const char *name; struct text text; };
+struct model_files { enum dtype type; VEC(struct model_file) of; };
 
-static int config_write(const struct out_folder *f, const struct conf *c, enum dtype type, struct err *e)
+static struct text *file_add(struct model_files *f, const char *name)
 {
-    struct text t = {0};
-    int bad = decoder_config(c, type_word(type), &t, e) || text_write(f, "config.json", &t, e);
-    text_free(&t);
-    return bad ? -1 : 0;
-}
-
-static int copy(const struct out_folder *f, const char *from, const char *name, struct err *e)
-{
-    struct text t = {0};
-    int bad = text_read_file(&t, from, 1 << 30, e) || text_write(f, name, &t, e);
-    text_free(&t);
-    return bad ? -1 : 0;
+    struct model_file *x = vec_push(&f->of);
+    *x = (struct model_file){.name = name};
+    return &x->text;
 }
 
 /* Files of a folder as they are; one that it lacks is left out. */
-static int copies(const struct out_folder *f, const char *folder, const char *const *name, struct err *e)
+static int folder_take(struct model_files *f, const char *folder, const char *const *name, struct err *e)
 {
     int bad = 0;
     for (; *name && !bad; name++) {
         struct text path = {0};
         text_add(&path, "%s/%s", folder, *name);
-        if (!access(path.s, F_OK)) bad = copy(f, path.s, *name, e);
+        if (!access(path.s, F_OK)) bad = text_read_file(file_add(f, *name), path.s, 1 << 30, e);
         text_free(&path);
     }
     return bad;
@@ -193,7 +179,7 @@ static int copies(const struct out_folder *f, const char *folder, const char *co
 
 /* The tokenizer's files are those of data.tokenizer, otherwise of model.folder. A file tokenizer.json alone gets the
  * class in transformers that takes it as it is. */
-static int others_copy(const struct out_folder *f, const struct conf *c, struct err *e)
+static int others_take(struct model_files *f, const struct conf *c, struct err *e)
 {
     static const char *const generation[] = {"generation_config.json", NULL};
     static const char *const tokenizer[] = {
@@ -201,24 +187,48 @@ static int others_copy(const struct out_folder *f, const struct conf *c, struct 
         "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", NULL};
     const char *from = tokenizer_bytes(c) ? NULL : c->data.tokenizer ? c->data.tokenizer : c->model.folder;
     struct stat st;
-    if (c->model.folder && copies(f, c->model.folder, generation, e)) return -1;
+    if (c->model.folder && folder_take(f, c->model.folder, generation, e)) return -1;
     if (!from || stat(from, &st)) return 0;
-    if (S_ISDIR(st.st_mode)) return copies(f, from, tokenizer, e);
-    struct text class = {0};
-    text_add(&class, "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
-    int bad = copy(f, from, "tokenizer.json", e) || text_write(f, "tokenizer_config.json", &class, e);
-    text_free(&class);
+    if (S_ISDIR(st.st_mode)) return folder_take(f, from, tokenizer, e);
+    text_add(file_add(f, "tokenizer_config.json"), "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
+    return text_read_file(file_add(f, "tokenizer.json"), from, 1 << 30, e);
+}
+
+int model_files_read(const struct conf *c, struct model_files **out, struct err *e)
+{
+    struct model_files *f = mem_alloc(sizeof *f);
+    *f = (struct model_files){.type = type_of(c)};
+    *out = f;
+    return others_take(f, c, e) || decoder_config(c, type_word(f->type), file_add(f, "config.json"), e) ? -1 : 0;
+}
+
+void model_files_free(struct model_files *f)
+{
+    if (!f) return;
+    for (int i = 0; i < f->of.n; i++) text_free(&f->of.v[i].text);
+    vec_free(&f->of);
+    free(f);
+}
+
+static int files_write(const struct out_folder *f, const struct model_files *m, struct err *e)
+{
+    int bad = 0;
+    for (int i = 0; i < m->of.n && !bad; i++) {
+        struct out_place at = OUT_NOWHERE;
+        bad = place_in(f, m->of.v[i].name, &at, e) || out_file(&at, &m->of.v[i].text, false, e);
+        out_place_free(&at);
+    }
     return bad ? -1 : 0;
 }
 
-int model_folder_write(int dir, const char *shown, const struct conf *c, const atomic_int *stop, struct err *e)
+int model_folder_write(int dir, const char *shown, const struct model_files *m, const struct conf *c,
+                       const atomic_int *stop, struct err *e)
 {
     struct out_folder f;
-    const enum dtype type = type_of(c);
     const bool there = !faccessat(dir, MODEL_FOLDER, F_OK, AT_SYMLINK_NOFOLLOW);
     if (there && out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
-    int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) || weights_write(&f, dir, shown, c, type, stop, e) ||
-              others_copy(&f, c, e) || config_write(&f, c, type, e);
+    int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) ||
+              weights_write(&f, dir, shown, c, m->type, stop, e) || files_write(&f, m, e);
     if (bad) out_folder_drop(&f);
     else bad = out_folder_commit(&f, e);
     return bad ? -1 : 0;

@@ -539,7 +539,8 @@ int resume_begin(struct setup *b, struct err *e)
     if (!found && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
     int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e)
-                    : weights_init(b->conf, b->job.pl, b->exec, &b->used, &b->notes, e);
+                    : weights_init(b->conf, b->job.pl, b->exec, b->world->rank ? NULL : &b->used,
+                                   &b->notes, e);
     pthread_mutex_unlock(&turn);
     if (notes.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", notes.s);
     text_free(&notes);

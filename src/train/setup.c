@@ -13,6 +13,7 @@
 #include "train/setup.h"
 #include "cluster/shutdown.h"
 #include "cluster/fd_limit.h"
+#include "train/model_folder.h"
 #include "train/profile.h"
 #include "cluster/vote.h"
 #include "train/ckpt_writer.h"
@@ -253,6 +254,8 @@ static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 static int create(struct setup *b, struct err *e)
 {
     b->coordinator.files = &b->files;
+    const bool leaves = decoder_is(b->conf) && !b->conf->run.evaluate;
+    if (leaves && model_files_read(b->conf, &b->model, e)) return -1;
     if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
@@ -268,6 +271,7 @@ static int create(struct setup *b, struct err *e)
     b->ready = NULL;
     int bad = b->service->open(b->service->ctx, from, e);
     b->coordinator.predict = b->predict;
+    b->coordinator.model = b->model;
     b->coordinator.generation = b->generation;
     b->coordinator.confusion = b->confusion = confusion_new(&b->job, &b->dir);
     return bad;
@@ -370,6 +374,7 @@ void setup_close(struct setup *b)
     warmup_free(b->warmup);
     cost_free(b->costs);
     if (b->tp) b->tp->ops->close(b->tp);
+    model_files_free(b->model);
     predict_free(b->predict);
     generation_free(b->generation);
     confusion_free(b->confusion);

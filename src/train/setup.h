@@ -52,6 +52,7 @@ struct setup {
     struct text notes;                                    /* about cores, hosts and links, one line each */
     struct rundir dir;
     struct outputs files;
+    struct model_files *model;                            /* for RUN/model/; NULL: not a decoder's training */
     struct reporters *reporters;
     struct predict *predict;                              /* if the run predicts */
     struct generation *generation;                        /* if it generates */

@@ -9,6 +9,7 @@
 #include "ckpt/weights.h"
 #include "model/decoder.h"
 #include "report/scores.h"
+#include "cluster/shutdown.h"
 #include "train/model_folder.h"
 #include "train/weights.h"
 
@@ -228,6 +229,19 @@ static void averages_take(struct st **file, int n)
     }
 }
 
+/* Of the files with weights that a checkpoint has: are their hashes those of its manifest? 65. */
+static int hashes_check(const char *run, const struct ckpt *c, struct err *e)
+{
+    struct text shown = {0};
+    const int dir = ckpt_folder_open(-1, run, &shown);
+    int bad = dir < 0 ? err_set(e, E_NOINPUT, "%s: %m", shown.s) : 0;
+    for (int i = 0; i < c->n_files && !bad; i++)
+        if (text_ends(c->file[i].name, ".safetensors")) bad = ckpt_file_verify(dir, shown.s, c, i, abort_code(), e);
+    if (dir >= 0) close(dir);
+    text_free(&shown);
+    return bad;
+}
+
 static int checkpoint_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
 {
     *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
@@ -270,7 +284,8 @@ static int source_open(const struct conf *c, struct st ***file, int *n, struct w
     bool is_best = run && best && checkpoint_choose(from, best, &folder, &k);
     folder.n = is_best ? folder.n : 0;
     bool chosen = is_best || (run && !final && checkpoint_choose(from, NULL, &folder, &k));
-    int bad = chosen ? checkpoint_open(folder.s, &k, file, n, e) : st_open_all(from, file, n, e);
+    int bad = chosen && used ? hashes_check(from, &k, e) : 0;
+    if (!bad) bad = chosen ? checkpoint_open(folder.s, &k, file, n, e) : st_open_all(from, file, n, e);
     if (!bad && used) {
         text_add(&used->path, "%s%s", chosen ? folder.s : from, !chosen && final ? "/weights.safetensors" : "");
         if (is_best) text_add(&used->which, "the best checkpoint: %s %.6g", best, k.value);

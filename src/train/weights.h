@@ -7,7 +7,8 @@
 /* Which weights were read: the file or folder, and which weights of a run it has; "": not written by a run. */
 struct weights_used { struct text path, which; };
 void weights_used_free(struct weights_used *u);
-/* Reads the initial weights, run.init_from; used may be NULL. Every rank checks the whole file, so that all find the
+/* Reads the initial weights, run.init_from. used: rank 0's, which also checks the hashes of a checkpoint; NULL: not
+ * that. Every rank checks the whole file, so that all find the
  * same fault, and reads its own weights. told: gets a line if a tensor is initialised instead or left out. 65 names the
  * tensor, 66 the file, 78 a pattern or rule that matches nothing. s NULL: only checks. */
 int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
