@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/half.h"
 #include "base/rng.h"
 #include "net_rig.h"
 #include "op_graphs.h"
@@ -36,6 +37,12 @@ size_t tensor_floats(const struct net *t, int i)
 }
 size_t param_floats(const struct net *t, int i) { return (size_t)shape_count(&t->g->param[i].shape); }
 
+/* Inputs are exact in bf16, so that only results are rounded. */
+static void values_round(const struct net *t, float *x, size_t n)
+{
+    for (size_t i = 0; t->dev.precision == BFLOAT16 && i < n; i++) x[i] = bf16_widen(bf16_narrow(x[i]));
+}
+
 static void values_fill(struct net *t)
 {
     struct err e = {0};
@@ -48,6 +55,8 @@ static void values_fill(struct net *t)
         if (t->g->tensor[i].type == F32) rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)i}, t->plain[i], n);
         if (!dtype_floats(t->g->tensor[i].type)) op_graph_integers(t->g, i, 3, n, t->plain[i]);
         rng_fill_normal((struct rng_at){7, RNG_TEST, (uint32_t)i, 1}, t->gplain[i], n);
+        if (t->g->tensor[i].type == F32) values_round(t, t->plain[i], n);
+        values_round(t, t->gplain[i], n);
         ok(t->ops->tensor_import(t->b, i, t->n, t->store[i], t->plain[i], &e), &e);
     }
     for (int i = 0; i < t->g->n_params; i++) {
@@ -63,7 +72,7 @@ static void values_fill(struct net *t)
     }
 }
 
-void net_open(struct net *t, struct graph *g, int n)
+static void net_open_as(struct net *t, struct graph *g, int n, enum precision precision)
 {
     struct err e = {0};
     memset(t, 0, sizeof *t);
@@ -73,6 +82,7 @@ void net_open(struct net *t, struct graph *g, int n)
     t->train = true;
     t->ops = be_find("onednn");
     ok(t->ops->describe(0, &t->dev, &e), &e);
+    t->dev.precision = precision;
     t->s = select_make(g, &t->dev, n, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
     ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);
@@ -85,6 +95,9 @@ void net_open(struct net *t, struct graph *g, int n)
     *t->block = (struct be_block){.inv_weight = 1.0 / 8, .seed = 5, .step = 3};
     values_fill(t);
 }
+
+void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32); }
+void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16); }
 
 void net_close(struct net *t)
 {
@@ -228,6 +241,7 @@ void close_enough(const char *what, const struct net *t, const float *x, const f
         norm += (double)y[i] * y[i];
     }
     double limit = 8 * sqrt(terms + 1) * ldexp(1, -24);
+    if (t->dev.precision == BFLOAT16) limit += ldexp(1, -7);         /* of weights and results: 2^-9 each */
     ck_assert_msg(sqrt(d) <= limit * sqrt(norm) + 1e-30, "%s: relative distance %g, limit %g (%s)", what,
                   sqrt(d / norm), limit, t->dev.isa);
 }

@@ -35,6 +35,19 @@ START_TEST(operator_examples)
 }
 END_TEST
 
+START_TEST(operator_examples_in_bf16)
+{
+    const struct op_kind *op = op_list[_i / N_ISA];
+    isa_limit(_i % N_ISA);
+    for (const char *const *s = op->examples; s && *s; s++) {
+        struct net t;
+        net_open_half(&t, op_graph_example(op, *s), 3);
+        group_compare(&t, 0);
+        net_close(&t);
+    }
+}
+END_TEST
+
 /* Convolutions for which the library has only its reference loop on one instruction set or another: few or odd
  * channels, depthwise ones with and without blocks, planes smaller than the kernel, and some in one and three
  * dimensions. More samples than a piece of the product takes at once. */
@@ -306,6 +319,7 @@ int main(void)
     while (op_list[n_ops]) n_ops++;
     TCase *c = suite_case("kernels", 300);
     suite_loop(c, operator_examples, N_ISA * n_ops, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
+    suite_loop(c, operator_examples_in_bf16, N_ISA * n_ops, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, convolutions, N_ISA_BLOCKED * OP_GRAPH_CONVS, IN_TURN(N_ISA_BLOCKED) && SANITIZED_EVERY(3));
     suite_loop(c, fused_batch_norm, N_ISA * OP_GRAPH_NORMS, IN_TURN(N_ISA));
     suite_loop(c, odd_convolutions, N_ISA * N_ODD_CONVS, IN_TURN(N_ISA));

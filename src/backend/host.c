@@ -57,14 +57,19 @@ int host_stats(const struct selection *sel, const struct be_stats *s)
 
 void host_sizes(const struct selection *s, struct group *k, size_t beside)
 {
-    size_t values = 0;
-    for (int j = 0; j < k->n_out; j++) values += select_sample_bytes(s, k->outs[j]);
-    for (int j = 0; j < k->n_in; j++) values += select_sample_bytes(s, k->in[j]);
+    size_t values = 0, floats = 0;
+    for (int j = -k->n_out; j < k->n_in; j++) {
+        const int t = j < 0 ? k->outs[-1 - j] : k->in[j];
+        values += select_sample_bytes(s, t);
+        floats += size_align64(host_tensor_bytes(s->g, t, 1));
+    }
     k->workspace_bytes[0] = beside;
     for (int j = 0; j < k->n_param; j++)
         k->workspace_bytes[0] += (select_narrows(s, k->param[j]) ? 2 : 1) *
                                  size_align64(graph_param_bytes(s->g, k->param[j]));
     k->workspace_bytes[1] = 2 * values;
+    for (int ph = 0; ph < PH_COUNT; ph++)
+        if (k->row[ph] && select_widens(s, k->row[ph], k)) k->workspace_bytes[1] = 4 * floats;
 }
 
 static void sizes(const struct selection *s, struct group *k, size_t beside) { host_sizes(s, k, 4096); }
@@ -73,7 +78,7 @@ const struct select_rules host_rules = {.hardware = "cpu", .frozen = HOST_FROZEN
 
 /* Plain loops on one core. */
 const struct device_speed host_speed = {
-    .flops = {[FP32] = 20}, .near = 1.5, .mid = 1.5, .far = 1.5, .load = 1.5, HOST_SPEED};
+    .flops = {[FP32] = 20, [BFLOAT16] = 20}, .near = 1.5, .mid = 1.5, .far = 1.5, .load = 1.5, HOST_SPEED};
 
 /* ---- kernels and values ---------------------------------------------------------------------- */
 

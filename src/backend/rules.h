@@ -5,7 +5,7 @@
 #include "plan/select.h"
 
 extern const struct select_rules host_rules, onednn_rules;
-extern const struct device_speed host_speed, onednn_avx512_speed, onednn_avx2_speed;
+extern const struct device_speed host_speed, onednn_amx_speed, onednn_avx512_speed, onednn_avx2_speed;
 extern const struct select_rules cuda_rules;             /* where cuda is built */
 extern const struct device_speed cuda_speed;
 

@@ -85,6 +85,9 @@ const struct opt opt_table[] = {
     {"run.kernel_times", OPT_BOOL, AT(run.kernel_times), "yes",
      .text = "on GPUs: run kernels one by one in the first two steps and every 32nd, to time them; no: every step "
              "is a replay, and the time of joined backward passes is divided evenly"},
+    {"run.emulate_bf16", OPT_BOOL, AT(run.emulate_bf16), "no",
+     .text = "allow train.precision bf16 on a processor that has neither avx512_bf16 nor amx_bf16: stored in bf16, "
+             "computed in fp32, and slower than fp32"},
     {"run.threads", OPT_INT, AT(run.threads), "1", 1, 1024,
      .bits = true, .text = "computing threads of each rank; decides results, so it is never derived from the machine"},
     {"run.init_from", OPT_FILE, AT(run.init_from), NULL,
@@ -413,8 +416,8 @@ const struct opt opt_table[] = {
      .bits = true, .text = "running statistics: updated by every micro-batch, once per step, or never"},
     {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16",
      .bits = true,
-     .text = "arithmetic: fp32, on GPUs also tf32 and bf16; tf32 rounds the factors of products; bf16 stores "
-             "activations and their gradients in bfloat16. Weights, optimizer state and sums stay fp32"},
+     .text = "arithmetic: fp32, bf16, and on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations "
+             "and their gradients in bfloat16. Weights, optimizer state and sums stay fp32"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,

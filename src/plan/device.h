@@ -25,6 +25,7 @@ struct select_rules {
     /* channels to which a tensor is padded, or 0; layouts and types are known. NULL: none is padded */
     int (*padded)(const struct selection *s, int tensor);
     uint32_t layouts;                                    /* ROW_LAYOUT of tensors that a row takes by default; 0: all */
+    uint32_t widened;                                    /* 1 << dtype: stored types of which F32 rows get copies */
     uint32_t frozen;                                     /* 1 << dtype: types that frozen weights can be stored in */
     /* workspace and library bytes; beside: what the group's rows want for themselves */
     void (*sizes)(const struct selection *s, struct group *k, size_t beside);
@@ -63,6 +64,7 @@ struct device {
     int block;                                           /* channel block of activations: 16, 8, or 1: plain */
     unsigned features;                                   /* ISA_*: of a processor */
     bool precise[PRECISIONS];                            /* the precisions that it supports */
+    const char *bf16;                                    /* a processor's instructions for bf16; NULL: it has none */
     enum precision precision;                            /* the selected precision */
     enum dtype frozen;                                   /* how it stores frozen weights of two dimensions and more */
     /* staging places beside the slots, for each value that is loaded on its way to a device; 0: none */

@@ -263,17 +263,29 @@ bool group_has_phase(const struct group *k, enum phase ph)
     return ph == PH_FWD || (ph == PH_BWD_DATA ? k->grad_in || k->pgrad_in_b : k->pgrad_in_w != 0);
 }
 
+static uint32_t types_of(const struct kernel_row *r) { return r->types ? r->types : TAKES(F32); }
+
+bool select_widens(const struct selection *s, const struct kernel_row *r, const struct group *k)
+{
+    for (int i = -k->n_out; i < k->n_in; i++) {
+        const int t = i < 0 ? k->outs[-1 - i] : k->in[i];
+        if (s->g->tensor[t].type == F32 && !(types_of(r) & TAKES(s->tensor[t].type))) return true;
+    }
+    return false;
+}
+
 /* Why a row does not take the group's tensors as they are stored; NULL: it does. */
 static const char *formats_refuse(const struct selection *s, const struct kernel_row *r, const struct group *k)
 {
-    const uint32_t types = r->types ? r->types : TAKES(F32), device = s->dev.rules->layouts;
+    const uint32_t types = types_of(r), device = s->dev.rules->layouts;
+    const uint32_t copied = types & TAKES(F32) ? s->dev.rules->widened : 0;
     const uint32_t layouts = r->layouts ? r->layouts : device ? device : ROW_ANY_LAYOUT;
     const struct format *out = &s->tensor[k->out];
     for (int i = -k->n_out; i < k->n_in; i++) {
         const int t = i < 0 ? k->outs[-1 - i] : k->in[i];
         const struct format *f = &s->tensor[t];
         if (s->g->tensor[t].type != F32) continue;
-        if (!(types & TAKES(f->type))) return "no kernel for this precision";
+        if (!(types & TAKES(f->type)) && !(copied >> f->type & 1)) return "no kernel for this precision";
         if (!(layouts & ROW_LAYOUT(f->layout))) return "no kernel for this layout";
         if (r->same_layout && f->layout != out->layout) return "input and output in different layouts";
     }
@@ -311,9 +323,9 @@ void group_explain(struct selection *s, struct group *k, const char *const why[P
         const struct kernel_row *r = k->row[ph];
         all += r != NULL;
         k->slow |= r && r->slow;
-        if (!r || !r->fallback) continue;
+        if (!r || !(r->fallback || select_widens(s, r, k))) continue;
         text_add(&t, "%s%s", n++ ? ", " : "", pass_name[ph]);
-        if (!what) what = r->fallback;
+        if (!what) what = r->fallback ? r->fallback : "copies in fp32";
         if (!reason) reason = why[ph] ? why[ph] : r->why;
     }
     if (n) k->fallback = arena_printf(s->mem, "%s%s%s%s%s%s", what, n < all ? " (" : "", n < all ? t.s : "",
@@ -449,6 +461,15 @@ void select_print(const struct selection *s, struct text *out)
             text_add(out, "weight %s %s\n", s->g->param[i].name, dtype_name(s->param[i].type));
 }
 
+/* With the instructions of a processor for bf16. */
+static const char *precision_text(const struct device *d)
+{
+    static const char *const by[] = {"bf16 by amx_bf16", "bf16 by avx512_bf16"};
+    for (size_t i = 0; d->precision == BFLOAT16 && d->bf16 && i < sizeof by / sizeof *by; i++)
+        if (strstr(by[i], d->bf16)) return by[i];
+    return precision_name[d->precision];
+}
+
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out)
 {
     struct text t = {0};
@@ -462,7 +483,7 @@ void numerics_line(const struct selection *s, const struct conf *c, struct text 
              "device %s, backend %s, isa %s, library %s%s%s, precision %s, kernels %s, threads %d, micro-batch %lld, "
              "weight-group 1, ",
              s->dev.rules->hardware, s->dev.backend, s->dev.isa, s->dev.library,
-             *s->dev.beside ? ", " : "", s->dev.beside, precision_name[s->dev.precision], hash, s->dev.threads,
+             *s->dev.beside ? ", " : "", s->dev.beside, precision_text(&s->dev), hash, s->dev.threads,
              (long long)c->train.split_size);
     /* for one block: the words of checkpoints from before there were blocks */
     if (c->train.gradient_groups > 1) text_add(out, "gradient groups %lld", (long long)c->train.gradient_groups);

@@ -21,7 +21,10 @@ int cpu_isa(struct device *d)
          avx2 = (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
     snprintf(d->isa, sizeof d->isa, "%s", avx512 ? "avx512" : avx2 ? "avx2" : "generic");
     d->features = avx512 ? ISA_AVX2 | ISA_AVX512 : avx2 ? ISA_AVX2 : 0;
-    d->speed = avx512 ? &onednn_avx512_speed : avx2 ? &onednn_avx2_speed : &host_speed;
+    const bool bf16 = (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16,
+               amx = (isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+    d->bf16 = amx ? "amx_bf16" : bf16 ? "avx512_bf16" : NULL;
+    d->speed = amx ? &onednn_amx_speed : avx512 ? &onednn_avx512_speed : avx2 ? &onednn_avx2_speed : &host_speed;
     return d->block = avx512 ? 16 : avx2 ? 8 : 1;
 }
 
@@ -33,7 +36,7 @@ static int onednn_describe(int unit, struct device *d, struct err *e)
     snprintf(d->library, sizeof d->library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
     cpu_isa(d);
     d->threads = 1;
-    d->precise[FP32] = true;
+    d->precise[FP32] = d->precise[BFLOAT16] = true;
     d->rules = &onednn_rules;
     return 0;
 }
@@ -188,16 +191,24 @@ static void *onednn_param_values(struct be *b, int param, void *storage)
 static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
-    if (s.lanes > 1) to_blocked(storage, plain, s, false);
-    else memcpy(storage, plain, tensor_bytes(b, tensor, n));
+    const bool half = b->s->tensor[tensor].type == BF16;
+    float *wide = half ? mem_alloc(tensor_bytes(b, tensor, n)) : storage;
+    if (s.lanes > 1) to_blocked(wide, plain, s, false);
+    else memcpy(wide, plain, tensor_bytes(b, tensor, n));
+    if (!half) return 0;
+    b->vec->narrow(storage, wide, tensor_bytes(b, tensor, n) / sizeof *wide, false);
+    free(wide);
     return 0;
 }
 
 static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
-    if (s.lanes > 1) to_plain(plain, storage, s, false);
-    else memcpy(plain, storage, tensor_bytes(b, tensor, n));
+    float *wide = b->s->tensor[tensor].type == BF16 ? mem_alloc(tensor_bytes(b, tensor, n)) : NULL;
+    if (wide) b->vec->widen(wide, storage, tensor_bytes(b, tensor, n) / sizeof *wide);
+    if (s.lanes > 1) to_plain(plain, wide ? wide : storage, s, false);
+    else memcpy(plain, wide ? wide : storage, tensor_bytes(b, tensor, n));
+    free(wide);
     return 0;
 }
 

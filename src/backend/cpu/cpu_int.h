@@ -58,6 +58,10 @@ struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, i
  * the copies, at the beginning of the workspace. */
 struct be_kernel *cpu_widen_make(struct be *b, struct be_kernel *inner);
 size_t cpu_widen_work(const struct be *b, const struct group *k);
+/* The kernel on copies in F32 of tensors that are stored in bf16 (cpu_half.c); it owns `inner`. Bytes of the copies, at
+ * the beginning of the workspace. */
+struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner);
+size_t cpu_half_work(const struct be *b, const struct be_kernel *k);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
 /* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */

@@ -47,11 +47,13 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         struct err refusal = {0};
         struct be_kernel as = *like;
         as.run = r->run;
-        as.taken += cpu_widen_work(b, like->k);
+        const bool half = select_widens(b->s, r, like->k);
+        as.taken += cpu_widen_work(b, like->k) + (half ? cpu_half_work(b, like) : 0);
         struct be_kernel *k = r->make ? r->make(b, &as, &refusal) : kernel_new(&as, sizeof as);
         if (k) {
             k->row = r;
             if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
+            if (half) k = cpu_half_make(b, k);
             return group_narrows(b->s, like->k) ? cpu_widen_make(b, k) : k;
         }
         last = refusal;
@@ -113,11 +115,13 @@ static void library_ask(struct selection *s)
 
 const struct select_rules onednn_rules = {.hardware = "cpu", .rows = rows, .layout = layout_of,
                                           .layouts = ROW_LAYOUT(LAYOUT_PLAIN) | ROW_LAYOUT(LAYOUT_BLOCKED),
-                                          .frozen = HOST_FROZEN, .sizes = sizes,
+                                          .widened = 1u << BF16, .frozen = HOST_FROZEN, .sizes = sizes,
                                           .ask = library_ask};
 
 /* One core of a current server. */
 const struct device_speed onednn_avx512_speed = {
-    .flops = {[FP32] = 110}, .near = 16, .mid = 11, .far = 7, .load = 7, .threads = 0.8, HOST_SPEED};
+    .flops = {[FP32] = 110, [BFLOAT16] = 110}, .near = 16, .mid = 11, .far = 7, .load = 7, .threads = 0.8, HOST_SPEED};
+const struct device_speed onednn_amx_speed = {
+    .flops = {[FP32] = 110, [BFLOAT16] = 600}, .near = 16, .mid = 11, .far = 7, .load = 7, .threads = 0.8, HOST_SPEED};
 const struct device_speed onednn_avx2_speed = {
-    .flops = {[FP32] = 65}, .near = 13, .mid = 10, .far = 8, .load = 8, .threads = 0.8, HOST_SPEED};
+    .flops = {[FP32] = 65, [BFLOAT16] = 65}, .near = 13, .mid = 10, .far = 8, .load = 8, .threads = 0.8, HOST_SPEED};

@@ -86,6 +86,10 @@ struct vec_ops {
     void (*relu)(float *y, const float *x, size_t n);    /* y may be x */
     void (*relu_backward)(float *gx, const float *y, const float *g, size_t n, bool acc);   /* gx may be g */
     double (*sumsq)(const float *x, size_t n);
+    /* sums[columns] = or += the sum of bf16 rows, in float for 64 rows, then in double */
+    void (*sum_rows)(const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc);
+    void (*widen)(float *y, const uint16_t *x, size_t n);                /* bf16, exactly */
+    void (*narrow)(uint16_t *y, const float *x, size_t n, bool acc);     /* y = or += x, rounded to nearest even */
     void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
     void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
     void (*max_pool)(const struct vec_pool *p, const float *x, float *y, uint8_t *index);
@@ -143,7 +147,7 @@ extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 #define VEC_SHARED \
     .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
-    .sumsq = sumsq, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
+    .sumsq = sumsq, .sum_rows = sum_rows, .widen = bf16_to_floats, .narrow = floats_to_bf16, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
     .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \

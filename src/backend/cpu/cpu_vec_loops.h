@@ -3,6 +3,7 @@
 #pragma GCC push_options
 #pragma GCC optimize("O3", "no-trapping-math")
 /* under the same options; otherwise the loops would call it element by element */
+#include "base/half.h"
 #include "model/ops/unary.h"
 
 /* ---- functions of one value ------------------------------------------------------------------ */
@@ -57,6 +58,35 @@ static const struct vec_unary unary_loops[N_UNARIES] = {
 #define UNARY(x) [UNARY_##x] = {x##_forward, x##_backward, x##_gate, x##_gate_backward},
 #include "registry.inc"
 };
+
+/* ---- bf16 ------------------------------------------------------------------------------------ */
+
+static void bf16_to_floats(float *restrict y, const uint16_t *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] = bf16_widen(x[i]);
+}
+
+static void floats_to_bf16(uint16_t *restrict y, const float *restrict x, size_t n, bool acc)
+{
+    if (acc) for (size_t i = 0; i < n; i++) y[i] = bf16_narrow(bf16_widen(y[i]) + x[i]);
+    else for (size_t i = 0; i < n; i++) y[i] = bf16_narrow(x[i]);
+}
+
+static void sum_rows(const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc)
+{
+    enum { WIDTH = 64, ROWS = 64 };
+    for (int64_t from = 0; from < columns; from += WIDTH) {
+        const int64_t n = columns - from < WIDTH ? columns - from : WIDTH;
+        double all[WIDTH] = {0};
+        for (int64_t r = 0; r < rows; r += ROWS) {
+            float part[WIDTH] = {0};
+            for (int64_t i = r; i < rows && i < r + ROWS; i++)
+                for (int64_t k = 0; k < n; k++) part[k] += bf16_widen(x[i * columns + from + k]);
+            for (int64_t k = 0; k < n; k++) all[k] += part[k];
+        }
+        for (int64_t k = 0; k < n; k++) sums[from + k] = (acc ? sums[from + k] : 0) + (float)all[k];
+    }
+}
 
 /* ---- products -------------------------------------------------------------------------------- */
 

@@ -13,8 +13,10 @@ typedef const_dnnl_memory_desc_t const_md_t;
 
 static dnnl_status_t md_make(md_t *m, const struct form *f)
 {
+    const dnnl_data_type_t type = f->half ? dnnl_bf16 : dnnl_f32;
     *m = NULL;
-    return f->n ? dnnl_memory_desc_create_with_tag(m, f->n, f->d, dnnl_f32, f->tag) : dnnl_success;
+    if (f->n && !f->tag) return dnnl_memory_desc_create_with_strides(m, f->n, f->d, type, f->stride);
+    return f->n ? dnnl_memory_desc_create_with_tag(m, f->n, f->d, type, f->tag) : dnnl_success;
 }
 
 static void md_drop(md_t *m)
@@ -22,7 +24,16 @@ static void md_drop(md_t *m)
     if (*m) dnnl_memory_desc_destroy(*m);
 }
 
-static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_f32); }
+static dnnl_status_t add_append(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);     /* the destination's */
+}
+
+static dnnl_status_t product_make(dnnl_engine_t engine, const md_t m[4], const_dnnl_primitive_attr_t attr,
+                                  dnnl_primitive_desc_t *pd)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, m[0], m[1], m[2], m[3], attr);
+}
 
 static dnnl_status_t pd_make(dnnl_engine_t engine, const struct wish *w, const md_t m[4],
                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
@@ -50,13 +61,23 @@ typedef const dnnl_memory_desc_t *const_md_t;
 
 static dnnl_status_t md_make(md_t *m, const struct form *f)
 {
+    const dnnl_data_type_t type = f->half ? dnnl_bf16 : dnnl_f32;
     *m = (md_t){0};
-    return f->n ? dnnl_memory_desc_init_by_tag(m, f->n, f->d, dnnl_f32, f->tag) : dnnl_success;
+    if (f->n && !f->tag) return dnnl_memory_desc_init_by_strides(m, f->n, f->d, type, f->stride);
+    return f->n ? dnnl_memory_desc_init_by_tag(m, f->n, f->d, type, f->tag) : dnnl_success;
 }
 
 static void md_drop(md_t *m) {}
 
 static dnnl_status_t add_append(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
+
+static dnnl_status_t product_make(dnnl_engine_t engine, const md_t m[4], const_dnnl_primitive_attr_t attr,
+                                  dnnl_primitive_desc_t *pd)
+{
+    dnnl_matmul_desc_t d;
+    dnnl_status_t status = dnnl_matmul_desc_init(&d, &m[0], &m[1], m[2].ndims ? &m[2] : NULL, &m[3]);
+    return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, engine, NULL) : status;
+}
 
 static dnnl_status_t pd_make(dnnl_engine_t engine, const struct wish *w, const md_t m[4],
                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
@@ -104,6 +125,20 @@ static dnnl_status_t described(dnnl_engine_t engine, const struct wish *w, dnnl_
     if (status != dnnl_success) return status;
     for (int i = 0; i < 4 && status == dnnl_success; i++) status = md_make(&m[i], form[i]);
     if (status == dnnl_success) status = pd_make(engine, w, m, attr, pd);
+    for (int i = 0; i < 4; i++) md_drop(&m[i]);
+    dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+dnnl_status_t api_product(dnnl_engine_t engine, const struct product_shape *s, dnnl_primitive_desc_t *pd)
+{
+    const struct form *form[4] = {&s->src, &s->wei, &s->bias, &s->dst};
+    md_t m[4] = {0};
+    dnnl_primitive_attr_t attr;
+    dnnl_status_t status = attr_make(&attr, s->add);
+    if (status != dnnl_success) return status;
+    for (int i = 0; i < 4 && status == dnnl_success; i++) status = md_make(&m[i], form[i]);
+    if (status == dnnl_success) status = product_make(engine, m, attr, pd);
     for (int i = 0; i < 4; i++) md_drop(&m[i]);
     dnnl_primitive_attr_destroy(attr);
     return status;

@@ -6,9 +6,9 @@
 #include <dnnl.h>
 #include <stdbool.h>
 
-/* A float tensor: n dimensions and their order in memory; dnnl_format_tag_any lets the library choose. n = 0: no
- * tensor. */
-struct form { int n; dnnl_dims_t d; dnnl_format_tag_t tag; };
+/* A tensor of floats or bf16 (half): n dimensions and their order in memory; dnnl_format_tag_any lets the library
+ * choose; without a tag, the distances of elements. n = 0: no tensor. */
+struct form { int n; dnnl_dims_t d; dnnl_format_tag_t tag; bool half; dnnl_dims_t stride; };
 
 /* A convolution, for all three passes: source, weights (with a leading dimension if there are groups), bias,
  * destination, or their gradients. Dilation 0: dense. Padding is the same at both ends of a dimension. */
@@ -22,6 +22,9 @@ enum conv_pass { CONV_FORWARD, CONV_DATA, CONV_WEIGHTS };
  * caller's scratchpad. add (forward only): the result is added to the destination. The caller destroys *pd. */
 dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum conv_pass pass, bool add,
                        dnnl_primitive_desc_t *pd);
+/* A product dst = or += (add) src wei + bias of matrices. */
+struct product_shape { struct form src, wei, bias, dst; bool add; };
+dnnl_status_t api_product(dnnl_engine_t engine, const struct product_shape *s, dnnl_primitive_desc_t *pd);
 /* A memory object without memory. */
 dnnl_status_t api_memory(dnnl_engine_t engine, const struct form *f, dnnl_memory_t *out);
 /* The library's name of the kernel, "jit:avx2" or "ref:any"; lives as long as pd. */

@@ -1,0 +1,107 @@
+/* Linear layers in bf16: tokens as rows, or samples. The weights have a copy in bf16, made once a step (be_ops.pack);
+ * their gradients are added in float. */
+#include "backend/cpu/cpu_int.h"
+#include "backend/cpu/onednn/dnnl_half.h"
+
+struct linear_half { struct be_kernel base; int64_t rows, in, out; struct half_product set, add; };
+
+static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct linear_half *k = (struct linear_half *)base;
+    return half_run(b, &k->set, &(struct half_call){c->in[0], c->packed, c->param[1], c->out, c->work}, e);
+}
+
+static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct linear_half *k = (struct linear_half *)base;
+    return half_run(b, c->gin_acc & 1 ? &k->add : &k->set,
+                    &(struct half_call){c->gout, c->packed, NULL, c->gin[0], c->work}, e);
+}
+
+static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct linear_half *k = (struct linear_half *)base;
+    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
+    if (!c->pgrad[0]) return 0;
+    return half_run(b, c->pgrad_acc ? &k->add : &k->set,
+                    &(struct half_call){c->gout, c->in[0], NULL, c->pgrad[0], c->work}, e);
+}
+
+static void linear_close(struct be_kernel *base)
+{
+    struct linear_half *k = (struct linear_half *)base;
+    prim_free(&k->set.p);
+    prim_free(&k->add.p);
+}
+
+/* Rows, inputs and outputs; false: features of points that are not rows. */
+static bool sizes_of(const struct selection *s, const struct node *n, int samples, int64_t size[3])
+{
+    const struct shape *w = &s->g->param[n->param[0]].shape;
+    const int64_t points = shape_points(&s->g->tensor[n->out].shape);
+    size[0] = samples * points;
+    size[1] = w->d[1];
+    size[2] = w->d[0];
+    return points == 1 || (cpu_rows(s, n->in[0]) && cpu_rows(s, n->out));
+}
+
+static struct half_shape shape_of(const struct linear_half *k, bool acc)
+{
+    const bool bias = k->base.node->n_param > 1;
+    if (k->base.key.phase == PH_FWD)
+        return (struct half_shape){k->rows, k->out, k->in, {'N', k->in}, {'T', k->in}, k->out, .bias = bias};
+    if (k->base.key.phase == PH_BWD_DATA)
+        return (struct half_shape){k->rows, k->in, k->out, {'N', k->out}, {'N', k->in}, k->in, .acc = acc};
+    return (struct half_shape){k->out, k->in, k->rows, {'T', k->out}, {'N', k->in}, k->in, .wide = true, .acc = acc};
+}
+
+static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct linear_half *k = kernel_new(like, sizeof *k);
+    const enum phase ph = like->key.phase;
+    const size_t space = group_workspace(like->k, like->key.samples) - like->taken;
+    int64_t size[3];
+    sizes_of(b->s, like->node, like->key.samples, size);
+    k->rows = size[0];
+    k->in = size[1];
+    k->out = size[2];
+    k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
+    k->base.close = linear_close;
+    const struct half_shape set = shape_of(k, false), add = shape_of(k, true);
+    const bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[like->node->in[0]].n_readers > 1);
+    if (!half_make(b, &k->set, &set, space, e) && (!adds || !half_make(b, &k->add, &add, space, e))) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+/* In a network that generates, a row's bits must not depend on the number of rows. */
+static const char *linear_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    int64_t size[3];
+    if (!s->dev.bf16 || graph_generates(s->g)) return "";
+    return sizes_of(s, group_node(s, k), 1, size) ? NULL : "features of points that are not rows";
+}
+
+static size_t linear_workspace(const struct selection *s, const struct group *k)
+{
+    int64_t size[3];
+    sizes_of(s, group_node(s, k), s->max_samples, size);
+    const size_t w = half_scratch(size[2], size[1], size[0]), x = half_scratch(size[0], size[1], size[2]);
+    return w > x ? w : x;
+}
+
+static size_t linear_packed(const struct selection *s, const struct group *k)
+{
+    return size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
+}
+
+static void linear_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+{
+    b->vec->narrow(packed, param[0], (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
+}
+
+const struct kernel_row cpu_rows_linear_half[] = {
+    {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
+     .refuses = linear_refuses, .workspace = linear_workspace, .packed = linear_packed, .asks = true,
+     .make = linear_make, .pack = linear_pack},
+    {0}};

@@ -1,0 +1,36 @@
+/* Products in bf16 (dnnl_half.h). */
+#include <string.h>
+#include "backend/cpu/onednn/dnnl_half.h"
+
+static struct form form_of(int64_t rows, int64_t columns, struct half_matrix m, bool half)
+{
+    return (struct form){.n = 2, .d = {rows, columns}, .half = half,
+                         .stride = {m.how == 'T' ? 1 : m.ld, m.how == 'T' ? m.ld : 1}};
+}
+
+size_t half_scratch(int64_t m, int64_t n, int64_t k)
+{
+    return size_align64((size_t)(m * k) * 2) + size_align64((size_t)(k * n) * 2) + (512 << 10);
+}
+
+int half_make(struct be *b, struct half_product *p, const struct half_shape *s, size_t space, struct err *e)
+{
+    struct product_shape shape = {.src = form_of(s->m, s->k, s->a, true), .wei = form_of(s->k, s->n, s->b, true),
+                                  .dst = form_of(s->m, s->n, (struct half_matrix){'N', s->ld}, !s->wide),
+                                  .add = s->acc};
+    const struct prim_arg arg[] = {{DNNL_ARG_SRC, &shape.src}, {DNNL_ARG_WEIGHTS, &shape.wei},
+                                   {DNNL_ARG_DST, &shape.dst}, {DNNL_ARG_BIAS, &shape.bias}};
+    dnnl_primitive_desc_t pd;
+    memset(p, 0, sizeof *p);
+    if (s->bias) shape.bias = form_of(1, s->n, (struct half_matrix){'N', s->n}, false);
+    if (api_product(b->engine, &shape, &pd) != dnnl_success) return err_set(e, E_CONF, "the library has no kernel");
+    const bool slow = !strncmp(api_kernel(pd), "ref", 3), large = size_align64(api_scratch(pd)) > space;
+    if (!slow && !large) return prim_make(b, &p->p, pd, s->bias ? 4 : 3, arg, e);
+    dnnl_primitive_desc_destroy(pd);
+    return err_set(e, E_CONF, slow ? "the library has no kernel" : "the library's kernel needs more memory than planned");
+}
+
+int half_run(struct be *b, struct half_product *p, const struct half_call *c, struct err *e)
+{
+    return prim_run(b, &p->p, c->scratch, (void *[]){(void *)c->a, (void *)c->b, c->c, (void *)c->bias}, e);
+}

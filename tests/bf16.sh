@@ -1,0 +1,85 @@
+#!/bin/sh
+# bf16.sh: train.precision = "bf16" on CPUs. The weights have the same bits for any stages, schedule, replicas,
+# recomputation, and after a run was killed and resumed; the losses are near those of fp32. A processor without
+# instructions for it refuses, unless run.emulate_bf16 asks for it.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+yes "a text that repeats itself" | head -n 300 >"$aside/text"
+cat >lm.conf <<CONF
+run   { seed = 1  emulate_bf16 = yes }
+model { network = "llama"  input = {16}  vocab_size = 256  hidden_size = 32  intermediate_size = 48
+        num_hidden_layers = 3  num_attention_heads = 4  num_key_value_heads = 2  tie_word_embeddings = yes }
+data  { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/text"}  test_tokens = {"$aside/text"} }
+train { batch_size = 8  split_size = 2  steps = 30  optimizer = "adamw"  learning_rate = 0.01  precision = "bf16" }
+pipeline { stages = 1  partition = "uniform"  profile_spread = 1e9 }
+CONF
+cat >grey.graph <<'GRAPH'
+graph grey
+input input 1x12x12
+labels labels class
+a = conv(input) channels=16 kernel=3 padding=1 bias=no
+b = batch_norm(a)
+c = relu(b)
+d = conv(c) channels=16 kernel=3 padding=1
+e = add(d, c)
+f = max_pool(e) kernel=2
+g = conv(f) channels=24 kernel=1 stride=2 bias=no
+h = batch_norm(g)
+i = silu(h)
+j = global_avg_pool(i)
+l = flatten(j)
+k = linear(l) features=10
+loss = softmax_cross_entropy(k, labels)
+output k
+loss loss
+GRAPH
+cat >grey.conf <<'CONF'
+run   { seed = 1  emulate_bf16 = yes }
+model { graph = "grey.graph" }
+data  { source = "synthetic"  samples = 64 }
+train { batch_size = 8  split_size = 2  steps = 6  optimizer = "sgd"  learning_rate = 0.05  momentum = 0.9
+        precision = "bf16" }
+pipeline { stages = 1  partition = "uniform"  profile_spread = 1e9 }
+CONF
+loss_of() { sed -n '/"event":"step"/s/.*"loss":\([0-9.e-]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+for net in lm grey; do
+    trains $net-1 threads -c $net.conf
+    want=$hash
+    for way in "--stages 2" "--stages 3 --schedule gpipe" "--stages 3 --schedule zb-h1" "--stages 2 -o pipeline.recompute=all" \
+        "--stages 1 --schedule naive"; do
+        # shellcheck disable=SC2086
+        trains "$net $way" threads -c $net.conf $way
+        equal "$net, $way: the same weights" "$hash" "$want"
+    done
+    trains $net-ranks 2 -c $net.conf --stages 2
+    equal "$net, two processes: the same weights" "$hash" "$want"
+    trains $net-groups threads -c $net.conf -o train.gradient_groups=2
+    one=$hash
+    trains $net-replicas 2 -c $net.conf -o train.gradient_groups=2 -o pipeline.replicas=2
+    equal "$net, two replicas: the same weights" "$hash" "$one"
+    trains $net-wide threads -c $net.conf -o train.precision=fp32
+    check "$net: a loss near that of fp32: $(loss_of $net-1) and $(loss_of $net-wide)" \
+        awk -v a="$(loss_of $net-1)" -v b="$(loss_of $net-wide)" \
+        'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 0.05 * b) }'
+    equal "$net: other weights than in fp32" "$([ "$hash" != "$want" ] && echo yes)" yes
+done
+trains part threads -c lm.conf -o checkpoint.every_steps=10 --steps 20
+job threads -c lm.conf -o checkpoint.every_steps=10 --run-dir part --resume
+equal "resumed after 20 steps: the same weights" "$(hash_of part | tail -n 1)" "$(hash_of lm-1)"
+check "the numerics line has the precision" grep -q '"numerics":"[^"]*precision bf16' lm-1/metrics.jsonl
+
+# ---- processors that lack it -----------------------------------------------------------------------------------------
+lacks() {
+    ONEDNN_MAX_CPU_ISA=AVX2 "$mpstaged" --transport local -c lm.conf "$@" >"$aside/out" 2>"$aside/err"
+}
+code=0; lacks --run-dir none -o run.emulate_bf16=no || code=$?
+check "a processor without bf16" sh -c '[ "$0" -eq 78 ] && [ "$(wc -l <"$1")" -eq 1 ] && [ ! -e none ] &&
+    grep -q "train.precision: bf16: this processor (.*) has no instructions for it.*run.emulate_bf16" "$1"' \
+    "$code" "$aside/err"
+lacks --run-dir lesser || why
+lacks --run-dir lesser-2 --stages 2 || why
+equal "emulated on a lesser processor: the same weights from two stages" "$(hash_of lesser-2)" "$(hash_of lesser)"
+code=0; "$mpstaged" -c lm.conf --device cpu --precision tf32 --run-dir none 2>"$aside/err" || code=$?
+check "tf32 is for GPUs" sh -c '[ "$0" -eq 78 ] &&
+    grep -q "tf32 is for GPUs: the onednn backend computes in fp32 and bf16" "$1"' "$code" "$aside/err"
+tap_done
