@@ -45,8 +45,8 @@ loss_of() { sed -n '/"event":"step"/s/.*"loss":\([0-9.e-]*\).*/\1/p' "$1/metrics
 for net in lm grey; do
     trains $net-1 threads -c $net.conf
     want=$hash
-    for way in "--stages 2" "--stages 3 --schedule gpipe" "--stages 3 --schedule zb-h1" "--stages 2 -o pipeline.recompute=all" \
-        "--stages 1 --schedule naive"; do
+    for way in "--stages 2" "--stages 3 --schedule gpipe" "--stages 3 --schedule zb-h1" \
+        "--stages 2 -o pipeline.recompute=all" "--stages 1 --schedule naive"; do
         # shellcheck disable=SC2086
         trains "$net $way" threads -c $net.conf $way
         equal "$net, $way: the same weights" "$hash" "$want"

@@ -91,7 +91,7 @@ partition|0|^    partition = "auto"$|$m --partition auto --print-config
 stages|0|^    stages = 1$|$m --stages 1 --print-config
 device|0|reference plain C|$m --device reference --transport local --run-dir device
 transport|78|--transport: "pigeon"|$m --transport pigeon --check-config
-precision|78|--precision: bf16 is for GPUs|$m --precision bf16 --device cpu --check-config
+precision|78|--precision: tf32 is for GPUs|$m --precision tf32 --device cpu --check-config
 allow-shared-gpu|0|^    allow_shared_gpu = yes$|$m --allow-shared-gpu --print-config
 threads|0|threads 2,|$m --threads 2 --transport local --run-dir threads && head -n 1 threads/metrics.jsonl
 seed|0|"seed":7,|$m --seed 7 --transport local --run-dir seed && head -n 1 seed/metrics.jsonl

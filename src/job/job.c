@@ -29,8 +29,8 @@ static int precision_find(struct job *j, struct err *e)
         return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in %s",
                           precision_name[j->dev.precision], j->dev.backend,
                           j->dev.precise[BFLOAT16] ? "fp32 and bf16" : "fp32");
-    return conf_error(j->conf, "train.precision", e, "bf16: this processor (%s) has no instructions for it, avx512_bf16 "
-                      "or amx_bf16; run.emulate_bf16 = yes computes it in fp32", j->dev.isa);
+    return conf_error(j->conf, "train.precision", e, "bf16: this processor (%s) has no instructions for it, "
+                      "avx512_bf16 or amx_bf16; run.emulate_bf16 = yes computes it in fp32", j->dev.isa);
 }
 
 static int frozen_find(struct job *j, struct err *e)

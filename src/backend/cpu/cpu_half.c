@@ -1,5 +1,5 @@
-/* Kernels that compute on floats for tensors that are stored in bf16: each call widens what it reads, and rounds what it
- * writes. Both lie in the same order, so any layout will do. */
+/* Kernels that compute on floats for tensors that are stored in bf16: each call widens what it reads, and rounds what
+ * it writes. Both lie in the same order, so any layout will do. */
 #include "backend/cpu/cpu_int.h"
 
 struct half_kernel { struct be_kernel base; struct be_kernel *inner; };

@@ -5,20 +5,20 @@
 
 struct linear_half { struct be_kernel base; int64_t rows, in, out; struct half_product set, add; };
 
-static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static int half_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
     return half_run(b, &k->set, &(struct half_call){c->in[0], c->packed, c->param[1], c->out, c->work}, e);
 }
 
-static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static int half_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
     return half_run(b, c->gin_acc & 1 ? &k->add : &k->set,
                     &(struct half_call){c->gout, c->packed, NULL, c->gin[0], c->work}, e);
 }
 
-static int weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static int half_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
     if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
@@ -27,7 +27,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
                     &(struct half_call){c->gout, c->in[0], NULL, c->pgrad[0], c->work}, e);
 }
 
-static void linear_close(struct be_kernel *base)
+static void half_linear_close(struct be_kernel *base)
 {
     struct linear_half *k = (struct linear_half *)base;
     prim_free(&k->set.p);
@@ -55,7 +55,7 @@ static struct half_shape shape_of(const struct linear_half *k, bool acc)
     return (struct half_shape){k->out, k->in, k->rows, {'T', k->out}, {'N', k->in}, k->in, .wide = true, .acc = acc};
 }
 
-static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *half_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct linear_half *k = kernel_new(like, sizeof *k);
     const enum phase ph = like->key.phase;
@@ -65,8 +65,8 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     k->rows = size[0];
     k->in = size[1];
     k->out = size[2];
-    k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
-    k->base.close = linear_close;
+    k->base.run = ph == PH_FWD ? half_forward_run : ph == PH_BWD_DATA ? half_data_run : half_weights_run;
+    k->base.close = half_linear_close;
     const struct half_shape set = shape_of(k, false), add = shape_of(k, true);
     const bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[like->node->in[0]].n_readers > 1);
     if (!half_make(b, &k->set, &set, space, e) && (!adds || !half_make(b, &k->add, &add, space, e))) return &k->base;
@@ -103,5 +103,5 @@ static void linear_pack(struct be *b, const struct group *k, void *const *param,
 const struct kernel_row cpu_rows_linear_half[] = {
     {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
      .refuses = linear_refuses, .workspace = linear_workspace, .packed = linear_packed, .asks = true,
-     .make = linear_make, .pack = linear_pack},
+     .make = half_linear_make, .pack = linear_pack},
     {0}};

@@ -166,7 +166,8 @@ bool cpu_may_batch(struct be *b, const struct be_key *key, int part)
     const struct group *k = &b->s->group[key->group];
     struct be_kernel *own;
     struct err why = {0};
-    if (k->n_nodes > 1 || b->s->dev.precision == BFLOAT16 || group_narrows(b->s, k) || !op_is_product(b->g->node[k->node[0]].op)) return false;
+    if (k->n_nodes > 1 || b->s->dev.precision == BFLOAT16 || group_narrows(b->s, k)) return false;
+    if (!op_is_product(b->g->node[k->node[0]].op)) return false;
     if (key->phase == PH_BWD_WEIGHTS) return !be_onednn.prepare(b, key, &own, &why) && own->sums_in_order;
     for (int i = 0; i < b->join.n; i++) {
         const struct join *j = &b->join.v[i];

@@ -27,7 +27,7 @@ int half_make(struct be *b, struct half_product *p, const struct half_shape *s, 
     const bool slow = !strncmp(api_kernel(pd), "ref", 3), large = size_align64(api_scratch(pd)) > space;
     if (!slow && !large) return prim_make(b, &p->p, pd, s->bias ? 4 : 3, arg, e);
     dnnl_primitive_desc_destroy(pd);
-    return err_set(e, E_CONF, slow ? "the library has no kernel" : "the library's kernel needs more memory than planned");
+    return err_set(e, E_CONF, "the library %s", slow ? "has no kernel" : "needs more memory than planned");
 }
 
 int half_run(struct be *b, struct half_product *p, const struct half_call *c, struct err *e)
