@@ -3,12 +3,13 @@
 {"make", "form", "points", "tokens", "llmc"}
     a network of this form with random weights as a folder of transformers, "make", and in it tokens.bin: random ids;
     with "llmc" both once more in this folder, in the files that llm.c's CPU program opens
-{"folder", "points", "batch", "split", "steps", "threads", "way", "cut"}
+{"folder", "points", "batch", "split", "steps", "threads", "way", "cut", "bf16"}
     trains on these tokens in their order and prints a line of JSON: the seconds and the loss of each step
 
 A way is "eager" or "compile" (torch.compile) in one process, or "1f1b" or "gpipe" of torch.distributed.pipelining in
 two processes of one thread each, the first of which has the first `cut` layers. There the head is not tied: that is not
-built there. PyTorch is at its best: its fused attention, AdamW in one kernel, gradients dropped before each step."""
+built there. PyTorch is at its best: its fused attention, AdamW in one kernel, gradients dropped before each step. bf16:
+under autocast."""
 import json
 import os
 import sys
@@ -80,6 +81,10 @@ def batches(q):
         yield (ids[i * n:i * n + n].view(q["batch"], -1), ids[i * n + 1:i * n + n + 1].view(q["batch"], -1))
 
 
+def autocast(q):
+    return torch.autocast("cpu", torch.bfloat16, enabled=q["bf16"])
+
+
 def loss_of(logits, labels):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
@@ -95,7 +100,8 @@ def one_process(q):
         start, total = time.perf_counter(), 0.0
         optimizer.zero_grad(set_to_none=True)
         for i in range(0, q["batch"], q["split"]):
-            part = loss_of(run(input_ids=x[i:i + q["split"]], use_cache=False).logits, y[i:i + q["split"]])
+            with autocast(q):
+                part = loss_of(run(input_ids=x[i:i + q["split"]], use_cache=False).logits, y[i:i + q["split"]])
             (part * (q["split"] / q["batch"])).backward()
             total += part.item() * q["split"] / q["batch"]
         optimizer.step()
@@ -153,7 +159,8 @@ def worker(rank, q, cores, pipe):
         dist.barrier()
         start, parts = time.perf_counter(), []
         optimizer.zero_grad(set_to_none=True)
-        schedule.step(x) if rank == 0 else schedule.step(target=y, losses=parts)
+        with autocast(q):
+            schedule.step(x) if rank == 0 else schedule.step(target=y, losses=parts)
         optimizer.step()
         dist.barrier()
         seconds.append(time.perf_counter() - start)

@@ -69,7 +69,8 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
                                  size_align64(graph_param_bytes(s->g, k->param[j]));
     k->workspace_bytes[1] = 2 * values;
     for (int ph = 0; ph < PH_COUNT; ph++)
-        if (k->row[ph] && select_widens(s, k->row[ph], k)) k->workspace_bytes[1] = 4 * floats;
+        if (k->row[ph] && !k->row[ph]->pointwise && select_widens(s, k->row[ph], k))
+            k->workspace_bytes[1] = 4 * floats;
 }
 
 static void sizes(const struct selection *s, struct group *k, size_t beside) { host_sizes(s, k, 4096); }

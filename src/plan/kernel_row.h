@@ -45,6 +45,7 @@ struct kernel_row {
     uint32_t types;                                      /* TAKES of the stored activations; 0: F32 only */
     uint32_t layouts;                                    /* ROW_LAYOUT of the tensors; 0: select_rules.layouts */
     bool same_layout;                                    /* all inputs and the output must have one layout */
+    bool pointwise;                                      /* element by element, on tensors of one size and layout */
     /* Why it does not serve this group in this phase, to follow a colon; NULL: it does; "": the group is another row's,
      * which is no reason for people. NULL: it takes all. */
     const char *(*refuses)(const struct selection *s, const struct group *k, enum phase ph);

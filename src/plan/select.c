@@ -323,7 +323,7 @@ void group_explain(struct selection *s, struct group *k, const char *const why[P
         const struct kernel_row *r = k->row[ph];
         all += r != NULL;
         k->slow |= r && r->slow;
-        if (!r || !(r->fallback || select_widens(s, r, k))) continue;
+        if (!r || !(r->fallback || (select_widens(s, r, k) && !r->pointwise))) continue;
         text_add(&t, "%s%s", n++ ? ", " : "", pass_name[ph]);
         if (!what) what = r->fallback ? r->fallback : "copies in fp32";
         if (!reason) reason = why[ph] ? why[ph] : r->why;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "backend/cpu/cpu_int.h"
+#include "backend/cpu/onednn/dnnl_half.h"
 #include "backend/rules.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -70,6 +71,7 @@ static void onednn_close(struct be *b)
     for (int i = 0; i < b->kernel.n; i++) kernel_free(b->kernel.v[i]);
     vec_free(&b->kernel);
     vec_free(&b->join);
+    half_shared_free(b);
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
     free(b);

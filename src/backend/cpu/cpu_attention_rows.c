@@ -152,7 +152,7 @@ static size_t rows_workspace(const struct selection *s, const struct group *k)
 
 /* Gradients of keys and values arise together with those of queries. So the three must be tensors of their own, or one
  * that all come from. */
-static const char *rows_refuse(const struct selection *s, const struct group *k, enum phase ph)
+const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph)
 {
     for (int i = 0; i < k->n_in && i < 3; i++) if (!cpu_rows(s, k->in[i])) return "";
     if (!cpu_rows(s, k->out)) return "";
@@ -164,5 +164,5 @@ static const char *rows_refuse(const struct selection *s, const struct group *k,
 
 const struct kernel_row cpu_rows_attention_rows[] = {
     {.name = "rows", .pattern = PATTERN_OP("attention"), .layouts = ROW_LAYOUT(LAYOUT_LAST), .layout = cpu_rows_follow,
-     .refuses = rows_refuse, .workspace = rows_workspace, .make = rows_make},
+     .refuses = cpu_attention_rows_refuse, .workspace = rows_workspace, .make = rows_make},
     {0}};

@@ -1,6 +1,9 @@
 /* Kernels that compute on floats for tensors that are stored in bf16: each call widens what it reads, and rounds what
- * it writes. Both lie in the same order, so any layout will do. */
+ * it writes. Both lie in the same order, so any layout will do. Kernels of pointwise rows do so for as many elements at
+ * a time as the first cache holds; others get copies of whole tensors. */
 #include "backend/cpu/cpu_int.h"
+
+enum { PIECE = 1024, PIECES = 2 * MAX_IN + 2 };          /* elements; of inputs and output, values and gradients */
 
 struct half_kernel { struct be_kernel base; struct be_kernel *inner; };
 
@@ -52,6 +55,62 @@ static int half_run(struct be *b, struct be_kernel *base, const struct be_call *
     return 0;
 }
 
+/* ---- some elements at a time --------------------------------------------------------------------------- */
+
+struct half_pieces { float *next; size_t at, n; };
+
+static const void *piece_wide(const struct be *b, int tensor, const void *p, struct half_pieces *w)
+{
+    float *to = w->next;
+    if (!p) return NULL;
+    if (!is_half(b, tensor)) return (const float *)p + w->at;
+    w->next += PIECE;
+    b->vec->widen(to, (const uint16_t *)p + w->at, w->n);
+    return to;
+}
+
+static void *piece_take(const struct be *b, int tensor, void *p, struct half_pieces *w)
+{
+    float *to = w->next;
+    if (!p || !is_half(b, tensor)) return p ? (float *)p + w->at : NULL;
+    w->next += PIECE;
+    return to;
+}
+
+static int piece_run(struct be *b, struct be_kernel *k, const struct be_call *c, struct half_pieces w, struct err *e)
+{
+    const struct group *g = k->k;
+    const bool forward = k->key.phase == PH_FWD;
+    struct be_call d = *c;
+    k->elements = w.n;
+    for (int i = 0; i < g->n_in; i++) d.in[i] = piece_wide(b, g->in[i], c->in[i], &w);
+    d.gout = piece_wide(b, g->out, c->gout, &w);
+    d.out = forward ? piece_take(b, g->out, c->out, &w) : (void *)piece_wide(b, g->out, c->out, &w);
+    for (int i = 0; i < g->n_in; i++) {
+        d.gin[i] = piece_take(b, g->in[i], c->gin[i], &w);
+        if (is_half(b, g->in[i])) d.gin_acc &= (uint8_t)~(1u << i);
+    }
+    if (k->run(b, k, &d, e)) return -1;
+    if (forward && is_half(b, g->out)) b->vec->narrow((uint16_t *)c->out + w.at, d.out, w.n, false);
+    for (int i = 0; i < g->n_in; i++)
+        if (c->gin[i] && is_half(b, g->in[i]))
+            b->vec->narrow((uint16_t *)c->gin[i] + w.at, d.gin[i], w.n, c->gin_acc >> i & 1);
+    return 0;
+}
+
+static int pieces_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    _Alignas(64) float memory[PIECES * PIECE];
+    struct be_kernel *k = ((struct half_kernel *)base)->inner;
+    for (size_t at = 0; at < base->elements; at += PIECE) {
+        const size_t n = base->elements - at < PIECE ? base->elements - at : PIECE;
+        if (piece_run(b, k, c, (struct half_pieces){memory, at, n}, e)) return -1;
+    }
+    return 0;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------ */
+
 static void half_close(struct be_kernel *base) { kernel_free(((struct half_kernel *)base)->inner); }
 
 /* As if every pointer were given. */
@@ -71,7 +130,7 @@ struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner)
 {
     struct half_kernel *k = kernel_new(inner, sizeof *k);
     k->inner = inner;
-    k->base.run = half_run;
+    k->base.run = inner->elements ? pieces_run : half_run;
     k->base.close = half_close;
     return &k->base;
 }

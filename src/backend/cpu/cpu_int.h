@@ -14,6 +14,7 @@
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
+struct half_entry;
 struct join { struct be_key key; int part; bool yes; };   /* the result of a trial (cpu_may_batch.c) */
 
 extern const struct be_ops be_onednn;
@@ -28,6 +29,7 @@ struct be {
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
     VEC(struct join) join;
+    VEC(struct half_entry *) half;                       /* products that kernels share (dnnl_half.h) */
     bool asks;                                           /* only asks whether there is a kernel; none will run */
 };
 
@@ -38,6 +40,7 @@ struct be_kernel {
     /* channel block that all its tensors must have; 0: as selected */
     int lanes;
     size_t taken;                                        /* workspace that the caller of run uses itself */
+    size_t elements;                                     /* of a pointwise row: how many the next run takes */
     /* weight gradients: each element is one sum in sample order, added to the old value */
     bool sums_in_order;
     const struct kernel_row *row;
@@ -62,6 +65,11 @@ size_t cpu_widen_work(const struct be *b, const struct group *k);
  * the beginning of the workspace. */
 struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner);
 size_t cpu_half_work(const struct be *b, const struct be_kernel *k);
+/* kernel_row.refuses of attention on rows. */
+const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph);
+/* kernel_row.packed and .pack: the first parameter in bf16, as it lies. */
+size_t cpu_half_packed(const struct selection *s, const struct group *k);
+void cpu_half_pack(struct be *b, const struct group *k, void *const *param, void *packed);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
 /* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */

@@ -90,18 +90,18 @@ static size_t linear_workspace(const struct selection *s, const struct group *k)
     return w > x ? w : x;
 }
 
-static size_t linear_packed(const struct selection *s, const struct group *k)
+size_t cpu_half_packed(const struct selection *s, const struct group *k)
 {
     return size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
 }
 
-static void linear_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+void cpu_half_pack(struct be *b, const struct group *k, void *const *param, void *packed)
 {
     b->vec->narrow(packed, param[0], (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
 }
 
 const struct kernel_row cpu_rows_linear_half[] = {
     {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
-     .refuses = linear_refuses, .workspace = linear_workspace, .packed = linear_packed, .asks = true,
-     .make = half_linear_make, .pack = linear_pack},
+     .refuses = linear_refuses, .workspace = linear_workspace, .packed = cpu_half_packed, .asks = true,
+     .make = half_linear_make, .pack = cpu_half_pack},
     {0}};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
+#include "backend/cpu/onednn/dnnl_half.h"
 #include "backend/rules.h"
 
 #define CPU_KERNEL(x) extern const struct kernel_row cpu_rows_##x[];
@@ -48,7 +49,7 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         struct be_kernel as = *like;
         as.run = r->run;
         const bool half = select_widens(b->s, r, like->k);
-        as.taken += cpu_widen_work(b, like->k) + (half ? cpu_half_work(b, like) : 0);
+        as.taken += cpu_widen_work(b, like->k) + (half && !r->pointwise ? cpu_half_work(b, like) : 0);
         struct be_kernel *k = r->make ? r->make(b, &as, &refusal) : kernel_new(&as, sizeof as);
         if (k) {
             k->row = r;
@@ -109,6 +110,7 @@ static void library_ask(struct selection *s)
     if (dnnl_engine_create(&b.engine, dnnl_cpu, 0) != dnnl_success) return;
     omp_set_num_threads(s->dev.threads);
     for (int i = 0; i < s->n_groups; i++) if (asks(&s->group[i])) group_ask(&b, s, &s->group[i]);
+    half_shared_free(&b);
     dnnl_engine_destroy(b.engine);
     omp_set_num_threads(threads);
 }

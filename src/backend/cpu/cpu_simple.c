@@ -27,17 +27,24 @@ static struct be_kernel *simple_make(struct be *b, const struct be_kernel *like,
     return &k->base;
 }
 
+static struct be_kernel *pointwise_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct be_kernel *k = simple_make(b, like, e);
+    k->elements = ((struct simple_kernel *)k)->count;
+    return k;
+}
+
 /* ---- relu ------------------------------------------------------------------------------------ */
 
 static int relu_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    b->vec->relu(c->out, c->in[0], ((struct simple_kernel *)base)->count);
+    b->vec->relu(c->out, c->in[0], base->elements);
     return 0;
 }
 
 static int relu_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    b->vec->relu_backward(c->gin[0], c->out, c->gout, ((struct simple_kernel *)base)->count, c->gin_acc & 1);
+    b->vec->relu_backward(c->gin[0], c->out, c->gout, base->elements, c->gin_acc & 1);
     return 0;
 }
 
@@ -47,7 +54,7 @@ static int unary_run(struct be *b, struct be_kernel *base, const struct be_call 
 {
     const struct op_kind *op = base->node->op;
     const struct vec_unary *f = &b->vec->unary[op->unary];
-    size_t count = ((struct simple_kernel *)base)->count;
+    size_t count = base->elements;
     float a = unary_attr(base->node);
     if (base->key.phase == PH_FWD) f->forward(c->out, c->in[0], count, a);
     else f->backward(c->gin[0], op->need_b & NEED_OUT ? c->out : c->in[0], c->gout, count, a, c->gin_acc & 1);
@@ -93,7 +100,7 @@ static int multiply_backward_run(struct be *b, struct be_kernel *base, const str
 static int gate_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct vec_unary *f = &b->vec->unary[base->node->op->unary];
-    const size_t n = ((struct simple_kernel *)base)->count;
+    const size_t n = base->elements;
     const struct vec_gate g = {c->gin[0], c->gin[1], c->gin_acc};
     const float a = unary_attr(base->node);
     if (base->key.phase == PH_FWD) f->gate(c->out, c->in[0], c->in[1], n, a);
@@ -107,7 +114,7 @@ static struct be_kernel *gate_make(struct be *b, const struct be_kernel *like, s
     const struct group *k = like->k;
     bool mixed = false;
     for (int i = 0; i < k->n_in; i++) mixed |= tensor_lanes(b, k->in[i]) != tensor_lanes(b, k->out);
-    return mixed && !like->lanes ? cpu_convert_make(b, like, 1, gate_make, e) : simple_make(b, like, e);
+    return mixed && !like->lanes ? cpu_convert_make(b, like, 1, gate_make, e) : pointwise_make(b, like, e);
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */
@@ -150,13 +157,13 @@ static int depth_run(struct be *b, struct be_kernel *base, const struct be_call 
 
 static int add_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    b->vec->sum(c->out, c->in[0], c->in[1], ((struct simple_kernel *)base)->count);
+    b->vec->sum(c->out, c->in[0], c->in[1], base->elements);
     return 0;
 }
 
 static int add_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    size_t count = ((struct simple_kernel *)base)->count;
+    size_t count = base->elements;
     for (int i = 0; i < base->node->n_in; i++) {
         if (!c->gin[i]) continue;
         if (c->gin_acc >> i & 1) b->vec->add(c->gin[i], c->gout, count);
@@ -292,23 +299,25 @@ static int embedding_run(struct be *b, struct be_kernel *base, const struct be_c
 
 const struct kernel_row cpu_rows_simple[] = {
     {.name = "relu", .pattern = PATTERN_OP("relu"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
-     .same_layout = true, .make = simple_make, .run = relu_forward_run},
+     .same_layout = true, .pointwise = true, .make = pointwise_make, .run = relu_forward_run},
     {.name = "relu", .pattern = PATTERN_OP("relu"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
-     .same_layout = true, .make = simple_make, .run = relu_backward_run},
+     .same_layout = true, .pointwise = true, .make = pointwise_make, .run = relu_backward_run},
     {.name = "unary", .pattern = PATTERN_CATEGORY(OP_UNARY), .layouts = ROW_ANY_LAYOUT, .same_layout = true,
-     .make = simple_make, .run = unary_run},
+     .pointwise = true, .make = pointwise_make, .run = unary_run},
     {.name = "multiply", .pattern = PATTERN_OP("multiply"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
      .refuses = multiply_refuses, .make = simple_make, .run = multiply_forward_run},
     {.name = "multiply", .pattern = PATTERN_OP("multiply"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
      .refuses = multiply_refuses, .make = simple_make, .run = multiply_backward_run},
+    {.name = "gate", .pattern = &pattern_gate, .layouts = ROW_ANY_LAYOUT, .same_layout = true, .pointwise = true,
+     .make = pointwise_make, .run = gate_run},
     {.name = "gate", .pattern = &pattern_gate, .layouts = ROW_ANY_LAYOUT, .make = gate_make, .run = gate_run},
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
     {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
      .make = simple_make, .run = depth_run},
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
-     .same_layout = true, .refuses = add_refuses, .make = simple_make, .run = add_forward_run},
+     .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_forward_run},
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
-     .same_layout = true, .refuses = add_refuses, .make = simple_make, .run = add_backward_run},
+     .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_backward_run},
     {.name = "concat", .pattern = PATTERN_OP("concat"), .make = simple_make, .run = concat_run},
     /* the output has one point a channel, so its layout is both plain and blocked */
     {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_PHASE(PH_FWD), .make = simple_make,

@@ -4,12 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
+#include "backend/cpu/onednn/dnnl_half.h"
 #include "model/ops/segment.h"
 #include "model/ops/token_loss.h"
 
 enum { BLOCK = 256 };
+/* In bf16: the products of a block of so many rows; [1] adds. The logits and their exponentials are floats, their
+ * gradients are rounded to bf16 for the products. */
+struct loss_products { int64_t rows; struct half_product logits, dx[2], dw[2]; };
+enum { SIZES = 2 };                                      /* of blocks: whole ones, and the last */
 /* late: the backward pass makes the loss. */
-struct loss_kernel { struct be_kernel base; struct token_loss t; bool late; };
+struct loss_kernel { struct be_kernel base; struct token_loss t; bool late, half; struct loss_products of[SIZES]; };
 
 static int64_t block_of(const struct token_loss *t, int64_t from)
 {
@@ -17,12 +22,32 @@ static int64_t block_of(const struct token_loss *t, int64_t from)
     return all - from < BLOCK ? all - from : BLOCK;
 }
 
+/* Places in the workspace: behind the floats of a block their gradients in bf16, then the products' scratch. */
+static size_t narrow_at(const struct token_loss *t)
+{
+    return size_align64((size_t)(block_of(t, 0) * t->classes) * sizeof(float));
+}
+static size_t scratch_at(const struct token_loss *t)
+{
+    return narrow_at(t) + size_align64((size_t)(block_of(t, 0) * t->classes) * 2);
+}
+
+static struct loss_products *products_of(struct loss_kernel *k, int64_t rows)
+{
+    return &k->of[k->of[0].rows != rows];
+}
+
 /* Some rows from `from` on: their logits. */
-static int logits(const struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows, struct err *e)
+static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
+                  struct err *e)
 {
     const int64_t classes = k->t.classes, width = k->t.width;
     float *z = c->work;
     const bool bias = k->base.node->n_param > 1;
+    if (k->half)
+        return half_run(b, &products_of(k, rows)->logits,
+                        &(struct half_call){(const uint16_t *)c->in[0] + from * width, c->packed, c->param[1], z,
+                                            (char *)c->work + scratch_at(&k->t)}, e);
     for (int64_t r = 0; bias && r < rows; r++)
         memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
     return matmul_run((struct matmul){rows, classes, width, {'N', (const float *)c->in[0] + from * width, width},
@@ -51,11 +76,11 @@ static void row_score(const struct be *b, const struct loss_kernel *k, float *z,
 }
 
 /* Logits of a block from row `from` on, which become e^(logit - most); adds to the columns. */
-static int block_score(struct be *b, const struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
+static int block_score(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
                        struct err *e)
 {
     const struct labels y = labels_of(b, k, c);
-    if (logits(k, c, from, rows, e)) return -1;
+    if (logits(b, k, c, from, rows, e)) return -1;
     for (int64_t at = from; at < from + rows; at++)
         row_score(b, k, (float *)c->work + (at - from) * k->t.classes, label_at(y, at),
                   (double *)c->out + at / k->t.points * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
@@ -64,7 +89,7 @@ static int block_score(struct be *b, const struct loss_kernel *k, const struct b
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct loss_kernel *k = (const struct loss_kernel *)base;
+    struct loss_kernel *k = (struct loss_kernel *)base;
     int bad = 0;
     if (k->late) return 0;
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
@@ -83,9 +108,25 @@ static void row_gradient(const struct be *b, const struct loss_kernel *k, const 
     if (label >= 0 && label < k->t.classes) z[label] -= seed;
 }
 
+static int half_block(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
+                      struct err *e)
+{
+    const int64_t at = from * k->t.width;
+    struct loss_products *p = products_of(k, rows);
+    uint16_t *dz = (uint16_t *)((char *)c->work + narrow_at(&k->t));
+    void *scratch = (char *)c->work + scratch_at(&k->t);
+    b->vec->narrow(dz, c->work, (size_t)(rows * k->t.classes), false);
+    if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, c->packed, NULL,
+                              (uint16_t *)c->gin[0] + at, scratch}, e))
+        return -1;
+    if (!c->pgrad[0]) return 0;
+    return half_run(b, &p->dw[c->pgrad_acc || from > 0], &(struct half_call){dz, (const uint16_t *)c->in[0] + at, NULL,
+                    c->pgrad[0], scratch}, e);
+}
+
 static int backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct loss_kernel *k = (const struct loss_kernel *)base;
+    struct loss_kernel *k = (struct loss_kernel *)base;
     const int64_t classes = k->t.classes, width = k->t.width;
     const struct labels y = labels_of(b, k, c);
     float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
@@ -98,6 +139,8 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
         for (int64_t r = 0; r < rows; r++)
             row_gradient(b, k, c, z + r * classes, label_at(y, from + r), from + r);
         for (int64_t r = 0; bias && r < rows; r++) b->vec->add(bias, z + r * classes, (size_t)classes);
+        if (k->half && half_block(b, k, c, from, rows, e)) return -1;
+        if (k->half) continue;
         const struct matmul dx = {rows, width, classes, {'N', z, classes}, {'N', c->param[0], width}, c->gin_acc & 1};
         const struct matmul dw = {classes, width, rows, {'T', z, classes}, {'N', x, width}, c->pgrad_acc || from > 0};
         if ((c->gin[0] && matmul_run(dx, (float *)c->gin[0] + from * width, width, e)) ||
@@ -105,6 +148,62 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
             return -1;
     }
     return 0;
+}
+
+static void loss_close(struct be_kernel *base)
+{
+    struct loss_kernel *k = (struct loss_kernel *)base;
+    for (int i = 0; i < SIZES; i++) {
+        prim_free(&k->of[i].logits.p);
+        for (int j = 0; j < 2; j++) prim_free(&k->of[i].dx[j].p), prim_free(&k->of[i].dw[j].p);
+    }
+}
+
+static size_t scratch_bytes(const struct token_loss *t)
+{
+    const int64_t rows = block_of(t, 0);
+    const size_t x = half_scratch(rows, t->classes, t->width), w = half_scratch(t->classes, t->width, rows);
+    return x > w ? x : w;
+}
+
+static int products_make(struct be *b, struct loss_kernel *k, struct loss_products *p, int64_t rows, struct err *e)
+{
+    const int64_t classes = k->t.classes, width = k->t.width;
+    const size_t space = scratch_bytes(&k->t);
+    const bool bias = k->base.node->n_param > 1;
+    p->rows = rows;
+    int bad = half_make(b, &p->logits, &(struct half_shape){rows, classes, width, {'N', width}, {'T', width}, classes,
+                                                            .wide = true, .bias = bias}, space, e);
+    for (int i = 0; i < 2 && k->base.key.phase != PH_FWD && !bad; i++)
+        bad = half_make(b, &p->dx[i], &(struct half_shape){rows, width, classes, {'N', classes}, {'N', width}, width,
+                                                           .acc = i}, space, e) ||
+              half_make(b, &p->dw[i], &(struct half_shape){classes, width, rows, {'T', classes}, {'N', width}, width,
+                                                           .wide = true, .acc = i}, space, e);
+    return bad ? -1 : 0;
+}
+
+/* In bf16, on a processor with instructions for it. */
+static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct loss_kernel *k = kernel_new(like, sizeof *k);
+    k->t = token_loss_of(b->g, like->node, like->key.samples);
+    k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
+    k->half = true;
+    k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
+    k->base.close = loss_close;
+    const int64_t all = k->t.n * k->t.points, first = block_of(&k->t, 0), last = all % BLOCK ? all % BLOCK : first;
+    const size_t bytes = scratch_at(&k->t) + scratch_bytes(&k->t);
+    int bad = products_make(b, k, &k->of[0], first, e) ||
+              (last != first && products_make(b, k, &k->of[1], last, e)) || kernel_workspace(b, like, bytes, e);
+    if (!bad) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+static size_t half_loss_workspace(const struct selection *s, const struct group *k)
+{
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
+    return CPU_WORK + scratch_at(&t) + scratch_bytes(&t);
 }
 
 static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)
@@ -132,7 +231,16 @@ static const char *loss_refuses(const struct selection *s, const struct group *k
     return cpu_rows(s, k->in[0]) || shape_count(&t->shape) == t->shape.d[0] ? NULL : "";
 }
 
+static const char *half_loss_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return s->dev.bf16 && !graph_generates(s->g) ? loss_refuses(s, k, ph) : "";
+}
+
 const struct kernel_row cpu_rows_token_loss[] = {
+    {.name = "bf16", .pattern = PATTERN_OP("token_loss"), .types = TAKES(BF16), .cost = 0.5,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = half_loss_refuses,
+     .workspace = half_loss_workspace, .packed = cpu_half_packed, .late = true, .asks = true, .make = half_loss_make,
+     .pack = cpu_half_pack},
     {.name = "rows", .pattern = PATTERN_OP("token_loss"),
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = loss_refuses,
      .workspace = loss_workspace, .late = true, .make = loss_make},

@@ -26,10 +26,28 @@ enum layout cpu_rows_follow(const struct selection *s, const struct node *n)
     return cpu_rows(s, n->in[0]) ? LAYOUT_LAST : LAYOUT_NONE;
 }
 
+/* ---- a piece of a row ------------------------------------------------------------------------ */
+
+/* n floats at an element of a tensor: in place, or from bf16 in `copy`. */
+static const float *row_read(const struct be *b, bool half, const void *p, int64_t at, int64_t n, float *copy)
+{
+    if (!half) return (const float *)p + at;
+    b->vec->widen(copy, (const uint16_t *)p + at, (size_t)n);
+    return copy;
+}
+
+/* Where a result of floats goes; row_write then brings it from `copy` to bf16. */
+static float *row_place(bool half, void *p, int64_t at, float *copy) { return half ? copy : (float *)p + at; }
+static void row_write(const struct be *b, bool half, void *p, int64_t at, int64_t n, const float *copy, bool acc)
+{
+    if (half) b->vec->narrow((uint16_t *)p + at, copy, (size_t)n, acc);
+}
+static bool is_half(const struct be *b, int tensor) { return b->s->tensor[tensor].type == BF16; }
+
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* rows: of a call; each has `heads` parts of `width` channels with a mean of their own. */
-struct row_norm_kernel { struct be_kernel base; struct rms_norm r; bool centred; double *sums; };
+/* rows: of a call; each has `heads` parts of `width` channels with a mean of their own. copy: of three parts. */
+struct row_norm_kernel { struct be_kernel base; struct rms_norm r; bool centred, half; double *sums; float *copy[3]; };
 
 static void norm_close(struct be_kernel *base) { free(((struct row_norm_kernel *)base)->sums); }
 
@@ -40,7 +58,11 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
     k->centred = like->node->n_param > 1;
     k->r = k->centred ? (struct rms_norm){d.n, 1, d.c, d.points, layer_norm_eps(like->node)}
                       : rms_norm_of(b->g, like->node, like->key.samples);
-    k->sums = mem_alloc(2 * (size_t)k->r.width * sizeof *k->sums);
+    const size_t width = (size_t)k->r.width;
+    k->half = is_half(b, like->node->out);
+    k->sums = mem_alloc(2 * width * sizeof *k->sums + 3 * size_align64(width * sizeof(float)));
+    for (int i = 0; i < 3; i++)
+        k->copy[i] = (float *)(k->sums + 2 * width) + (size_t)i * size_align64(width * sizeof(float)) / sizeof(float);
     k->base.close = norm_close;
     return &k->base;
 }
@@ -73,9 +95,10 @@ static int norm_forward_run(struct be *b, struct be_kernel *base, const struct b
     for (int64_t row = 0; row < k->r.n * k->r.points; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
             const struct norm_at at = norm_at(&k->r, row, h);
-            v.x = (const float *)c->in[0] + at.x;
-            v.y = (float *)c->out + at.x;
+            v.x = row_read(b, k->half, c->in[0], at.x, v.n, k->copy[0]);
+            v.y = row_place(k->half, c->out, at.x, k->copy[1]);
             b->vec->row_norm(&v, k->r.eps);
+            row_write(b, k->half, c->out, at.x, v.n, v.y, false);
             saved_store(k, c->saved, at.kept, &v);
         }
     return 0;
@@ -84,15 +107,17 @@ static int norm_forward_run(struct be *b, struct be_kernel *base, const struct b
 static int norm_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
-    struct vec_row v = {.n = k->r.width, .w = c->param[0], .centred = k->centred, .acc = c->gin_acc & 1};
+    const bool acc = c->gin_acc & 1;
+    struct vec_row v = {.n = k->r.width, .w = c->param[0], .centred = k->centred, .acc = acc && !k->half};
     for (int64_t row = 0; row < k->r.n * k->r.points; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
             const struct norm_at at = norm_at(&k->r, row, h);
-            v.x = (const float *)c->in[0] + at.x;
-            v.gy = (const float *)c->gout + at.x;
-            v.gx = (float *)c->gin[0] + at.x;
+            v.x = row_read(b, k->half, c->in[0], at.x, v.n, k->copy[0]);
+            v.gy = row_read(b, k->half, c->gout, at.x, v.n, k->copy[1]);
+            v.gx = row_place(k->half, c->gin[0], at.x, k->copy[2]);
             saved_load(k, c->saved, at.kept, &v);
             b->vec->row_norm_backward(&v);
+            row_write(b, k->half, c->gin[0], at.x, v.n, v.gx, acc);
         }
     return 0;
 }
@@ -111,8 +136,8 @@ static int norm_weights_run(struct be *b, struct be_kernel *base, const struct b
     for (int64_t row = 0; row < k->r.n * k->r.points; row++)
         for (int64_t h = 0; h < k->r.heads; h++) {
             const struct norm_at at = norm_at(&k->r, row, h);
-            v.x = (const float *)c->in[0] + at.x;
-            v.gy = (const float *)c->gout + at.x;
+            v.x = row_read(b, k->half, c->in[0], at.x, v.n, k->copy[0]);
+            v.gy = row_read(b, k->half, c->gout, at.x, v.n, k->copy[1]);
             saved_load(k, c->saved, at.kept, &v);
             b->vec->row_norm_weights(&v, gw, gb);
         }
@@ -124,7 +149,9 @@ static int norm_weights_run(struct be *b, struct be_kernel *base, const struct b
 /* ---- rotary positions -------------------------------------------------------------------------- */
 
 /* cosine, sine: [points][half], of the positions 0, 1 ... of a sample; further ones are computed when they occur. */
-struct rotary_kernel { struct be_kernel base; struct rotary r; float *rate, *cosine, *sine, *own; };
+struct rotary_kernel {
+    struct be_kernel base; struct rotary r; bool is_half; float *rate, *cosine, *sine, *own, *copy[2];
+};
 
 static void rotary_close(struct be_kernel *base) { free(((struct rotary_kernel *)base)->rate); }
 
@@ -142,10 +169,13 @@ static struct be_kernel *rotary_make(struct be *b, const struct be_kernel *like,
     struct rotary_kernel *k = kernel_new(like, sizeof *k);
     k->r = rotary_of(b->g, like->node, like->key.samples);
     const size_t half = (size_t)k->r.half, table = half * (size_t)k->r.points;
-    k->rate = mem_alloc((3 * half + 2 * table) * sizeof *k->rate);
+    k->is_half = is_half(b, like->node->out);
+    k->rate = mem_alloc((7 * half + 2 * table) * sizeof *k->rate);
     k->own = k->rate + half;
     k->cosine = k->own + 2 * half;
     k->sine = k->cosine + table;
+    k->copy[0] = k->sine + table;
+    k->copy[1] = k->copy[0] + 2 * half;
     for (size_t i = 0; i < half; i++) k->rate[i] = rotary_rate(like->node, (int64_t)i, k->r.half);
     for (int64_t p = 0; p < k->r.points; p++)
         angles_fill(k, p, k->cosine + p * k->r.half, k->sine + p * k->r.half);
@@ -158,19 +188,24 @@ static int rotary_run(struct be *b, struct be_kernel *base, const struct be_call
 {
     const struct rotary_kernel *k = (const struct rotary_kernel *)base;
     const bool back = base->key.phase != PH_FWD;
-    const float *x = back ? c->gout : c->in[0];
-    float *y = back ? c->gin[0] : c->out;
+    const void *from = back ? c->gout : c->in[0];
+    void *to = back ? c->gin[0] : c->out;
+    const bool acc = back && c->gin_acc & 1;
     const int32_t *positions = base->node->n_in > 1 ? c->in[1] : NULL;
     const int64_t half = k->r.half;
+    int64_t at = 0;
     for (int64_t row = 0; row < k->r.n * k->r.points; row++) {
         const int64_t p = positions ? positions[row] : row % k->r.points;
         const bool known = p >= 0 && p < k->r.points;
         const float *cosine = known ? k->cosine + p * half : k->own, *sine = known ? k->sine + p * half : k->own + half;
         if (!known) angles_fill(k, p, k->own, k->own + half);
-        for (int64_t h = 0; h < k->r.heads; h++, x += 2 * half, y += 2 * half) {
+        for (int64_t h = 0; h < k->r.heads; h++, at += 2 * half) {
+            const float *x = row_read(b, k->is_half, from, at, 2 * half, k->copy[0]);
+            float *y = row_place(k->is_half, to, at, k->copy[1]);
             const float *x1 = back ? x + half : x, *x2 = back ? x : x + half;
             float *y1 = back ? y + half : y, *y2 = back ? y : y + half;
-            b->vec->row_turn(half, cosine, sine, x1, x2, y1, y2, back && c->gin_acc & 1);
+            b->vec->row_turn(half, cosine, sine, x1, x2, y1, y2, acc && !k->is_half);
+            row_write(b, k->is_half, to, at, 2 * half, y, acc);
         }
     }
     return 0;
@@ -193,18 +228,33 @@ static enum layout embedding_layout(const struct selection *s, const struct node
     return LAYOUT_LAST;
 }
 
+struct embedding_kernel { struct be_kernel base; float *copy; };
+
+static void embedding_close(struct be_kernel *base) { free(((struct embedding_kernel *)base)->copy); }
+
+static struct be_kernel *embedding_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct embedding_kernel *k = kernel_new(like, sizeof *k);
+    k->copy = mem_alloc((size_t)b->g->param[like->node->param[0]].shape.d[1] * sizeof *k->copy);
+    k->base.close = embedding_close;
+    return &k->base;
+}
+
 static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct embedding m = embedding_of(b->g, base->node, base->key.samples, c->in[0]);
-    const bool forward = base->key.phase == PH_FWD;
-    float *table = forward ? c->param[0] : c->pgrad[0], *y = c->out;
-    const float *gy = c->gout;
+    const bool forward = base->key.phase == PH_FWD, half = is_half(b, base->node->out);
+    float *table = forward ? c->param[0] : c->pgrad[0], *copy = ((struct embedding_kernel *)base)->copy;
     if (!forward && !c->pgrad_acc) memset(table, 0, (size_t)(m.rows * m.features) * sizeof *table);
     for (int64_t at = 0; at < m.n * m.points; at++) {
         const int64_t row = embedding_row(&m, at), to = at * m.features;
-        if (!forward && row >= 0) b->vec->add(table + row * m.features, gy + to, (size_t)m.features);
-        if (forward && row >= 0) memcpy(y + to, table + row * m.features, (size_t)m.features * sizeof *y);
-        for (int64_t i = 0; forward && row < 0 && i < m.features; i++) y[to + i] = NAN;
+        if (!forward && row >= 0)
+            b->vec->add(table + row * m.features, row_read(b, half, c->gout, to, m.features, copy), (size_t)m.features);
+        if (!forward) continue;
+        float *y = row_place(half, c->out, to, copy);
+        if (row >= 0) memcpy(y, table + row * m.features, (size_t)m.features * sizeof *y);
+        for (int64_t i = 0; row < 0 && i < m.features; i++) y[i] = NAN;
+        row_write(b, half, c->out, to, m.features, y, false);
     }
     return 0;
 }
@@ -235,19 +285,23 @@ static const char *split_refuse(const struct selection *s, const struct group *k
     return cpu_rows(s, k->in[0]) ? NULL : "";
 }
 
+#define ROWS_TYPES (TAKES(F32) | TAKES(BF16))
 #define NORM_ROWS(op) \
-    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), .phases = ROW_PHASE(PH_FWD), \
-     .layout = cpu_rows_follow, .refuses = rows_refuse, .make = norm_make, .run = norm_forward_run}, \
-    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), .phases = ROW_PHASE(PH_BWD_DATA), \
-     .refuses = rows_refuse, .make = norm_make, .run = norm_data_run}, \
-    {.name = "rows", .pattern = PATTERN_OP(op), .layouts = ROW_LAYOUT(LAYOUT_LAST), \
+    {.name = "rows", .pattern = PATTERN_OP(op), .types = ROWS_TYPES, .layouts = ROW_LAYOUT(LAYOUT_LAST), \
+     .phases = ROW_PHASE(PH_FWD), .layout = cpu_rows_follow, .refuses = rows_refuse, .make = norm_make, \
+     .run = norm_forward_run}, \
+    {.name = "rows", .pattern = PATTERN_OP(op), .types = ROWS_TYPES, .layouts = ROW_LAYOUT(LAYOUT_LAST), \
+     .phases = ROW_PHASE(PH_BWD_DATA), .refuses = rows_refuse, .make = norm_make, .run = norm_data_run}, \
+    {.name = "rows", .pattern = PATTERN_OP(op), .types = ROWS_TYPES, .layouts = ROW_LAYOUT(LAYOUT_LAST), \
      .phases = ROW_PHASE(PH_BWD_WEIGHTS), .refuses = rows_refuse, .make = norm_make, .run = norm_weights_run}
 const struct kernel_row cpu_rows_tokens[] = {
     NORM_ROWS("layer_norm"), NORM_ROWS("rms_norm"),
-    {.name = "rows", .pattern = PATTERN_OP("rotary"), .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN),
-     .layout = cpu_rows_follow, .refuses = rows_refuse, .make = rotary_make, .run = rotary_run},
-    {.name = "rows", .pattern = PATTERN_OP("embedding"), .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN),
-     .layout = embedding_layout, .refuses = rows_refuse, .run = embedding_run},
+    {.name = "rows", .pattern = PATTERN_OP("rotary"), .types = ROWS_TYPES,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .layout = cpu_rows_follow, .refuses = rows_refuse,
+     .make = rotary_make, .run = rotary_run},
+    {.name = "rows", .pattern = PATTERN_OP("embedding"), .types = ROWS_TYPES,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .layout = embedding_layout, .refuses = rows_refuse,
+     .make = embedding_make, .run = embedding_run},
     {.name = "rows", .pattern = PATTERN_OP("split"), .layouts = ROW_LAYOUT(LAYOUT_LAST), .layout = cpu_rows_follow,
      .refuses = split_refuse, .run = split_run},
     {0}};

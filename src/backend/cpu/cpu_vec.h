@@ -35,11 +35,12 @@ struct vec_unary {
 
 /* Rows of n scores, products of vectors of q and key, multiplied by scale > 0. Each vector has `width` elements, which
  * are apart.element elements apart, and the vectors apart.vector. span: columns that each row sees, the others become
- * 0; NULL: all. */
+ * 0; NULL: all. q NULL: large scores are as exact as the products made them. */
 struct vec_apart { int64_t element, vector; };
 struct vec_scores {
     int64_t rows, n; float scale; const float *q, *key; int64_t width; struct vec_apart apart_q, apart_key;
     const struct vec_span *span;
+    int64_t line;                                         /* from row to row; 0: n */
 };
 
 /* Norm of one row of n channels: y = (x - mean) inv w + b, mean 0 and b NULL for RMS norm. gx (+)= inv (g - mean(g) -

@@ -214,6 +214,8 @@ static double score_of(const struct vec_scores *s, int64_t r, int64_t i)
     return s->scale * sum;
 }
 
+INLINE int64_t line_of_scores(const struct vec_scores *s) { return s->line ? s->line : s->n; }
+
 /* The columns that row r sees; x is zero elsewhere. */
 INLINE struct vec_span row_span(const struct vec_scores *s, int64_t r, float *x)
 {
@@ -233,14 +235,14 @@ static void scores_exp(const struct vec_scores *s, int64_t r, struct vec_span at
     const int64_t n = at.to - at.from;
     double top = -INFINITY;
     row_exp(x, n, s->scale, most);
-    if (!(fabsf(most) > large)) return;
+    if (!s->q || !(fabsf(most) > large)) return;
     for (int64_t i = 0; i < n; i++) if (x[i] > counts) top = fmax(top, score_of(s, r, at.from + i));
     for (int64_t i = 0; i < n; i++) if (x[i] > counts) x[i] = (float)exp(score_of(s, r, at.from + i) - top);
 }
 
 static void softmax(const struct vec_scores *s, float *x, float *kept)
 {
-    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+    for (int64_t r = 0; r < s->rows; r++, x += line_of_scores(s)) {
         const struct vec_span at = row_span(s, r, x);
         float *seen = x + at.from;
         const int64_t n = at.to - at.from;
@@ -256,7 +258,7 @@ static void softmax(const struct vec_scores *s, float *x, float *kept)
 
 static void softmax_again(const struct vec_scores *s, float *x, const float *kept)
 {
-    for (int64_t r = 0; r < s->rows; r++, x += s->n) {
+    for (int64_t r = 0; r < s->rows; r++, x += line_of_scores(s)) {
         const struct vec_span at = row_span(s, r, x);
         scores_exp(s, r, at, x + at.from, kept[2 * r]);
         for (int64_t i = at.from; i < at.to; i++) x[i] *= kept[2 * r + 1];
@@ -265,7 +267,7 @@ static void softmax_again(const struct vec_scores *s, float *x, const float *kep
 
 static void softmax_backward(const struct vec_scores *s, const float *p, float *g)
 {
-    for (int64_t r = 0; r < s->rows; r++, p += s->n, g += s->n) {
+    for (int64_t r = 0; r < s->rows; r++, p += line_of_scores(s), g += line_of_scores(s)) {
         const float mean = (float)row_sum(g, p, s->n);
         for (int64_t i = 0; i < s->n; i++) g[i] = s->scale * (p[i] * (g[i] - mean));
     }

@@ -1,4 +1,5 @@
 /* Products in bf16 (dnnl_half.h). */
+#include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/onednn/dnnl_half.h"
 
@@ -33,4 +34,32 @@ int half_make(struct be *b, struct half_product *p, const struct half_shape *s, 
 int half_run(struct be *b, struct half_product *p, const struct half_call *c, struct err *e)
 {
     return prim_run(b, &p->p, c->scratch, (void *[]){(void *)c->a, (void *)c->b, c->c, (void *)c->bias}, e);
+}
+
+struct half_entry { struct half_shape shape; struct half_product product; };
+
+static bool shape_same(const struct half_shape *x, const struct half_shape *y)
+{
+    return x->m == y->m && x->n == y->n && x->k == y->k && x->a.how == y->a.how && x->a.ld == y->a.ld &&
+           x->b.how == y->b.how && x->b.ld == y->b.ld && x->ld == y->ld && x->wide == y->wide && x->acc == y->acc &&
+           x->bias == y->bias;
+}
+
+struct half_product *half_shared(struct be *b, const struct half_shape *s, size_t space, struct err *e)
+{
+    for (int i = 0; i < b->half.n; i++) if (shape_same(&b->half.v[i]->shape, s)) return &b->half.v[i]->product;
+    struct half_entry *x = mem_alloc(sizeof *x);
+    x->shape = *s;
+    if (half_make(b, &x->product, s, space, e)) { free(x); return NULL; }
+    *vec_push(&b->half) = x;
+    return &x->product;
+}
+
+void half_shared_free(struct be *b)
+{
+    for (int i = 0; i < b->half.n; i++) {
+        prim_free(&b->half.v[i]->product.p);
+        free(b->half.v[i]);
+    }
+    vec_free(&b->half);
 }
