@@ -167,7 +167,8 @@ static void projections(const char *name, const float *x, uint64_t n, double p[3
 }
 
 /* A gradient that is only rounding is small in both. */
-static int compare(const char *name, const float *x, uint64_t n, const double want[3], double limit)
+static double limit = 1e-4;
+static int compare(const char *name, const float *x, uint64_t n, const double want[3])
 {
     double p[3];
     int bad = 0;
@@ -186,7 +187,7 @@ static int gradient_check(struct st *s, const char *name, const double want[3])
     const uint64_t n = (s->t[i].end - s->t[i].begin) / sizeof(float);
     float *x = malloc(n * sizeof *x);
     must(!st_read(s, i, x, &e), e.text, name);
-    int bad = compare(name, x, n, want, 1e-4);
+    int bad = compare(name, x, n, want);
     free(x);
     return bad;
 }
@@ -199,7 +200,7 @@ static int logits_check(const char *file, const double want[3])
     const uint64_t n = (uint64_t)shape_count(&f.shape);
     float *x = malloc(n * sizeof *x);
     must(!npy_read_float(&f, 0, n, x, &e), e.text, file);
-    int bad = compare("logits", x, n, want, 1e-4);
+    int bad = compare("logits", x, n, want);
     free(x);
     npy_close(&f);
     return bad;
@@ -256,7 +257,10 @@ int main(int argc, char **argv)
     else if (argc == 4 && !strcmp(argv[1], "prompt"))
         for (int i = 0; i < atoi(argv[3]); i++) printf("%s%lld", i ? ", " : "", (long long)token(atoi(argv[2]), i));
     else if (argc > 4 && !strcmp(argv[1], "logprobs")) logprobs(argv[2], atoi(argv[3]), argc - 4, argv + 4);
-    else if (argc == 6 && !strcmp(argv[1], "check")) return check(argv[2], argv[3], argv[4], argv[5]);
+    else if ((argc == 6 || argc == 7) && !strcmp(argv[1], "check")) {
+        if (argc == 7) limit = atof(argv[6]);
+        return check(argv[2], argv[3], argv[4], argv[5]);
+    }
     else return fprintf(stderr, "usage: decoder_tool folder | data | prompt | check ...\n"), 64;
     return 0;
 }

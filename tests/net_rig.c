@@ -365,6 +365,8 @@ void group_compare(struct net *t, int group)
         be_phase(t, group, PH_FWD, false);
         if (!train || !op->outs_in_b) outs_compare(t, k, value);
     }
+    for (int i = 0; i < k->n_out; i++)                   /* what the next group reads, and this one's backward */
+        if (t->g->tensor[k->outs[i]].type == F32) values_round(t, t->plain[k->outs[i]], tensor_floats(t, k->outs[i]));
     ref_backward(t, k);
     for (int acc = 0; acc < 2; acc++) {
         backward_compare(t, k, acc);

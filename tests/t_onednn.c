@@ -48,6 +48,24 @@ START_TEST(operator_examples_in_bf16)
 }
 END_TEST
 
+/* Products whose sizes the processor's own kernels take, with rows that fill no tile. */
+static const struct { const char *chain; int n; } half_chains[] = {
+    {"64; linear features=96; relu", 300}, {"96; linear features=32 bias=no; relu", 7},
+    {"32; linear features=64; relu ^0", 33},
+    {"33x6x6; conv channels=16 kernel=3 padding=1; batch_norm; relu; max_pool kernel=2; silu; multiply @5; flatten",
+     3}};
+enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
+
+START_TEST(chains_in_bf16)
+{
+    struct net t;
+    isa_limit(_i % N_ISA);
+    net_open_half(&t, op_graph_chain(half_chains[_i / N_ISA].chain), half_chains[_i / N_ISA].n);
+    for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
+    net_close(&t);
+}
+END_TEST
+
 /* Convolutions for which the library has only its reference loop on one instruction set or another: few or odd
  * channels, depthwise ones with and without blocks, planes smaller than the kernel, and some in one and three
  * dimensions. More samples than a piece of the product takes at once. */
@@ -319,6 +337,7 @@ int main(void)
     while (op_list[n_ops]) n_ops++;
     TCase *c = suite_case("kernels", 300);
     suite_loop(c, operator_examples, N_ISA * n_ops, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
+    suite_loop(c, chains_in_bf16, N_ISA * N_HALF_CHAINS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, operator_examples_in_bf16, N_ISA * n_ops, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, convolutions, N_ISA_BLOCKED * OP_GRAPH_CONVS, IN_TURN(N_ISA_BLOCKED) && SANITIZED_EVERY(3));
     suite_loop(c, fused_batch_norm, N_ISA * OP_GRAPH_NORMS, IN_TURN(N_ISA));

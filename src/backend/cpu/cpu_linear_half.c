@@ -1,5 +1,7 @@
 /* Linear layers in bf16: tokens as rows, or samples. The weights have a copy in bf16, made once a step (be_ops.pack);
  * their gradients are added in float. */
+#include <string.h>
+#include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 
@@ -27,6 +29,17 @@ static int half_weights_run(struct be *b, struct be_kernel *base, const struct b
                     &(struct half_call){c->gout, c->in[0], NULL, c->pgrad[0], c->work}, e);
 }
 
+/* By own loops on AMX. */
+static int amx_weights(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_half *k = (const struct linear_half *)base;
+    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[0])
+        amx_weights_run(&(struct amx_weights){k->rows, k->out, k->in, c->gout, c->in[0], c->pgrad[0], c->pgrad_acc,
+                                              c->work});
+    return 0;
+}
+
 static void half_linear_close(struct be_kernel *base)
 {
     struct linear_half *k = (struct linear_half *)base;
@@ -45,6 +58,15 @@ static bool sizes_of(const struct selection *s, const struct node *n, int sample
     return points == 1 || (cpu_rows(s, n->in[0]) && cpu_rows(s, n->out));
 }
 
+static void sizes_take(const struct be *b, struct linear_half *k)
+{
+    int64_t size[3];
+    sizes_of(b->s, k->base.node, k->base.key.samples, size);
+    k->rows = size[0];
+    k->in = size[1];
+    k->out = size[2];
+}
+
 static struct half_shape shape_of(const struct linear_half *k, bool acc)
 {
     const bool bias = k->base.node->n_param > 1;
@@ -60,11 +82,7 @@ static struct be_kernel *half_linear_make(struct be *b, const struct be_kernel *
     struct linear_half *k = kernel_new(like, sizeof *k);
     const enum phase ph = like->key.phase;
     const size_t space = group_workspace(like->k, like->key.samples) - like->taken;
-    int64_t size[3];
-    sizes_of(b->s, like->node, like->key.samples, size);
-    k->rows = size[0];
-    k->in = size[1];
-    k->out = size[2];
+    sizes_take(b, k);
     k->base.run = ph == PH_FWD ? half_forward_run : ph == PH_BWD_DATA ? half_data_run : half_weights_run;
     k->base.close = half_linear_close;
     const struct half_shape set = shape_of(k, false), add = shape_of(k, true);
@@ -80,6 +98,31 @@ static const char *linear_refuses(const struct selection *s, const struct group 
     int64_t size[3];
     if (!s->dev.bf16 || graph_generates(s->g)) return "";
     return sizes_of(s, group_node(s, k), 1, size) ? NULL : "features of points that are not rows";
+}
+
+static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    if (!amx_ready()) { err_set(e, E_CONF, "the system gives no AMX registers"); return NULL; }
+    struct linear_half *k = kernel_new(like, sizeof *k);
+    sizes_take(b, k);
+    k->base.run = amx_weights;
+    k->base.sums_in_order = true;
+    if (!kernel_workspace(b, like, amx_weights_work(k->out, k->in), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+static const char *amx_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct shape *w = &s->g->param[k->param[0]].shape;
+    const bool fits = s->dev.threads == 1 && w->d[0] % AMX_WIDTH == 0 && w->d[1] % AMX_WIDTH == 0;
+    return fits && s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? linear_refuses(s, k, ph) : "";
+}
+
+static size_t amx_workspace(const struct selection *s, const struct group *k)
+{
+    const struct shape *w = &s->g->param[k->param[0]].shape;
+    return CPU_WORK + amx_weights_work(w->d[0], w->d[1]);
 }
 
 static size_t linear_workspace(const struct selection *s, const struct group *k)
@@ -101,6 +144,9 @@ void cpu_half_pack(struct be *b, const struct group *k, void *const *param, void
 }
 
 const struct kernel_row cpu_rows_linear_half[] = {
+    {.name = "amx", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4,
+     .phases = ROW_PHASE(PH_BWD_WEIGHTS), .refuses = amx_refuses, .workspace = amx_workspace, .asks = true,
+     .make = amx_linear_make},
     {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
      .refuses = linear_refuses, .workspace = linear_workspace, .packed = cpu_half_packed, .asks = true,
      .make = half_linear_make, .pack = cpu_half_pack},
