@@ -60,7 +60,7 @@ unknown option|2|64|--colour|--colour
 unknown setting|threads|64|train\.colour|-o train.colour=3
 evaluate without weights|threads|64|--evaluate.*--init-from|--evaluate
 a device that is not there|2|69|run\.device = "cuda": |--device cuda
-a precision that the device does not compute in|threads|78|precision: bf16|--device cpu --precision bf16
+a precision that the device does not compute in|threads|78|precision: tf32|--device cpu --precision tf32
 run directory below a file|2|73|plain|--run-dir plain/run
 a file as run directory|threads|73|plain|--run-dir plain
 END
