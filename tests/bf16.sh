@@ -1,6 +1,6 @@
 #!/bin/sh
 # bf16.sh: train.precision = "bf16" on CPUs. The weights have the same bits for any stages, schedule, replicas,
-# recomputation, and after a run was killed and resumed; the losses are near those of fp32. A processor without
+# recomputation, and after a run was stopped and resumed; the losses are near those of fp32. A processor without
 # instructions for it refuses, unless run.emulate_bf16 asks for it.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
@@ -63,6 +63,27 @@ for net in lm grey; do
         'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 0.05 * b) }'
     equal "$net: other weights than in fp32" "$([ "$hash" != "$want" ] && echo yes)" yes
 done
+# Several parts of queries, tiles of keys and blocks of the loss; and threads, which round otherwise but agree.
+long="-o model.input=300 -o train.batch_size=4 --split-size 2 --steps 4 -o train.evaluate=no"
+# shellcheck disable=SC2086
+trains long-1 threads -c lm.conf $long
+want=$hash
+# shellcheck disable=SC2086
+trains long-3 threads -c lm.conf $long --stages 3
+equal "300 positions, 3 stages: the same weights" "$hash" "$want"
+# shellcheck disable=SC2086
+trains long-wide threads -c lm.conf $long -o train.precision=fp32
+# shellcheck disable=SC2086
+trains long-threads threads -c lm.conf $long --threads 3
+for run in long-1 long-threads; do
+    check "$run: a loss near that of fp32: $(loss_of $run) and $(loss_of long-wide)" \
+        awk -v a="$(loss_of $run)" -v b="$(loss_of long-wide)" \
+        'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 0.002 * b) }'
+done
+# Where the processor has the instructions, no operator of a decoder takes the way by fp32.
+"$mpstaged" -c lm.conf --plan -o run.emulate_bf16=no >"$aside/plan" 2>&1 || true
+if grep -q 'has no instructions' "$aside/plan"; then skip "kernels in bf16" "this processor has no instructions for it"
+else check "kernels in bf16" sh -c 'grep -q "^step " "$0" && ! grep -q "copies in fp32" "$0"' "$aside/plan"; fi
 trains part threads -c lm.conf -o checkpoint.every_steps=10 --steps 20
 job threads -c lm.conf -o checkpoint.every_steps=10 --run-dir part --resume
 equal "resumed after 20 steps: the same weights" "$(hash_of part | tail -n 1)" "$(hash_of lm-1)"

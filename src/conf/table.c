@@ -417,7 +417,8 @@ const struct opt opt_table[] = {
     {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16",
      .bits = true,
      .text = "arithmetic: fp32, bf16, and on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations "
-             "and their gradients in bfloat16. Weights, optimizer state and sums stay fp32"},
+             "and their gradients in bfloat16. Weights, optimizer state and sums stay fp32. On CPUs decoders and "
+             "linear layers gain by bf16; convolutions and generation compute in fp32 on copies"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,

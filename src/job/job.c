@@ -23,11 +23,11 @@ static int precision_find(struct job *j, struct err *e)
 {
     j->dev.precision = (enum precision)(j->conf->train.precision - WANT_FP32);
     const bool bf16 = j->dev.precision == BFLOAT16, missing = bf16 && !strcmp(j->dev.rules->hardware, "cpu") &&
-               !j->dev.bf16 && !j->conf->run.emulate_bf16;
+               !j->dev.bf16 && !j->conf->run.emulate_bf16 && !j->conf->run.generate;
     if (j->dev.precise[j->dev.precision] && !missing) return 0;
     if (!j->dev.precise[j->dev.precision])
-        return conf_error(j->conf, "train.precision", e, "%s is for GPUs: the %s backend computes in %s",
-                          precision_name[j->dev.precision], j->dev.backend,
+        return conf_error(j->conf, "train.precision", e, "%s%s: the %s backend computes in %s",
+                          precision_name[j->dev.precision], bf16 ? "" : " is for GPUs", j->dev.backend,
                           j->dev.precise[BFLOAT16] ? "fp32 and bf16" : "fp32");
     return conf_error(j->conf, "train.precision", e, "bf16: this processor (%s) has no instructions for it, "
                       "avx512_bf16 or amx_bf16; run.emulate_bf16 = yes computes it in fp32", j->dev.isa);

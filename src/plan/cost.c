@@ -114,7 +114,9 @@ static void product_ns(const struct selection *s, const struct group *g, int n, 
     if (g->share > 0) flops *= g->share;
     else if (conv && !v->padding) flops *= padding_left_out(s, g);
     double threads = s->dev.threads > 1 ? 1 + v->threads * (s->dev.threads - 1) : 1;
-    double product = flops / v->flops[s->dev.precision] / threads, once = at_rate(weight_bytes(s, g), v->weights);
+    const bool wide = g->row[PH_FWD] && select_widens(s, g->row[PH_FWD], g);
+    double product = flops / v->flops[wide ? FP32 : s->dev.precision] / threads,
+           once = at_rate(weight_bytes(s, g), v->weights);
     ns[PH_FWD] = ns[PH_BWD_DATA] = product * (point ? v->point_times : 1) + once + bytes / v->mid;
     ns[PH_BWD_WEIGHTS] = product + once + bytes / v->mid;
     /* forward has two products; backward repeats one of them and has two gradients of each */

@@ -396,6 +396,8 @@ static void sizes_make(struct selection *s)
         struct group *k = &s->group[i];
         const struct node *n = &g->node[k->node[0]];
         size_t beside = 0;
+        k->packed_bytes = 0;
+        k->share = 0;
         for (int ph = 0; ph < PH_COUNT; ph++) {
             const struct kernel_row *r = k->row[ph];
             size_t work = r && r->workspace ? r->workspace(s, k) : 0, packed = r && r->packed ? r->packed(s, k) : 0;
@@ -433,6 +435,7 @@ struct selection *select_make(const struct graph *g, const struct device *dev, i
     if (rows_make(s, e)) { select_free(s); return NULL; }
     sizes_make(s);
     if (dev->rules->ask) dev->rules->ask(s);
+    if (dev->precision == BFLOAT16) sizes_make(s);       /* rows that replace others may compute on copies */
     return s;
 }
 

@@ -132,6 +132,7 @@ static void rows_add(const struct amx_weights *w, int64_t from, bool add)
         panels_take((of_g ? w->g : w->x) + from * line + at * AMX_WIDTH, line, rows, of_g,
                     (of_g ? g : x) + at * 2 * PANEL_WORDS);
     }
+    __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
     for (int64_t o = 0; o < out; o++)
         for (int64_t i = 0; i < in; i++)
             square_add(g + o * 2 * PANEL_WORDS, x + i * 2 * PANEL_WORDS, blocks,

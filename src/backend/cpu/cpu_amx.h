@@ -1,8 +1,9 @@
 /* Products in bf16 on the matrix units of Intel processors (AMX): gradients of weights, whose sums run over rows.
  *
- * grad[out][in] = or += (acc) the sum over rows r of g[r][out] x[r][in], in float. A sum takes the rows in order, from
- * the old value on, so its bits do not depend on the other elements. out and in are multiples of AMX_WIDTH. work:
- * amx_weights_work bytes, aligned to 64. Needs amx_ready. Any thread, and only that one. */
+ * grad[out][in] = or += (acc) the sum over rows r of g[r][out] x[r][in], in float. Even and odd rows of 32 are summed,
+ * both sums are added, and this to the old value, in the order of the rows; so the bits depend on which row is the
+ * first. out and in are multiples of AMX_WIDTH. work: amx_weights_work bytes, aligned to 64. Needs amx_ready. Any
+ * thread, and only that one. */
 #ifndef BACKEND_CPU_CPU_AMX_H
 #define BACKEND_CPU_CPU_AMX_H
 #include <stdbool.h>

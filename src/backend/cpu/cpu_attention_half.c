@@ -42,14 +42,14 @@ static struct half_shape tile_shape(const struct attention *a, enum product_kind
 /* Scores and their gradients, the same in bf16; a result of the queries; gradients of keys and values. */
 struct attention_space { size_t p, dp, p16, dp16, rows, keys, values, scratch, all; };
 
-static size_t scratch_bytes(const struct attention *a)
+static size_t scratch_bytes(const struct attention *a, int threads)
 {
-    const size_t s = half_scratch(ROWS, TILE, a->width), w = half_scratch(ROWS, a->width, TILE),
-                 k = half_scratch(TILE, a->width, ROWS);
+    const size_t s = half_scratch(ROWS, TILE, a->width, threads), w = half_scratch(ROWS, a->width, TILE, threads),
+                 k = half_scratch(TILE, a->width, ROWS, threads);
     return s > w ? s > k ? s : k : w > k ? w : k;
 }
 
-static struct attention_space space_of(const struct attention *a)
+static struct attention_space space_of(const struct attention *a, int threads)
 {
     const size_t scores = size_align64((size_t)(ROWS * a->points) * sizeof(float)), head =
                  size_align64((size_t)(a->points * a->width) * sizeof(float));
@@ -59,7 +59,7 @@ static struct attention_space space_of(const struct attention *a)
     s.keys = s.rows + size_align64((size_t)(ROWS * a->width) * sizeof(float));
     s.values = s.keys + head;
     s.scratch = s.values + head;
-    s.all = s.scratch + scratch_bytes(a);
+    s.all = s.scratch + scratch_bytes(a, threads);
     return s;
 }
 
@@ -92,7 +92,7 @@ static struct half_head_matrix half_matrix_of(const struct attention_half *k, co
 static struct half_head head_of(const struct attention_half *k, const struct be_call *c, int64_t i)
 {
     const struct attention *a = &k->a;
-    const struct attention_space s = space_of(a);
+    const struct attention_space s = space_of(a, 1);
     const int64_t n = i / a->heads, head = i % a->heads, share = a->heads / a->kv_heads, kv = head / share,
                   at = n * a->points * line_of(a, 3) + head * a->width;
     char *work = c->work;
@@ -126,7 +126,7 @@ static int tiles_run(struct be *b, const struct half_head *t, enum product_kind 
         case TO_VALUES: c.a = t->p16 + at; c.b = go; c.c = t->to_values + at * a->width; break;
         default: c.a = t->dp16 + at; c.b = q; c.c = t->to_keys + at * a->width; break;
         }
-        struct half_product *p = half_shared(b, &shape, scratch_bytes(a), e);
+        struct half_product *p = half_shared(b, &shape, scratch_bytes(a, b->s->dev.threads), e);
         if (!p || half_run(b, p, &c, e)) return -1;
     }
     return 0;
@@ -224,7 +224,7 @@ static int products_find(struct be *b, const struct attention_half *k, struct er
                 const struct half_shape s = tile_shape(a, (enum product_kind)kind, to - from,
                                                        keys - at < TILE ? keys - at : TILE, !at);
                 const bool needed = kind == SCORES || forward == (kind == OUTPUT);
-                if (needed && !half_shared(b, &s, scratch_bytes(a), e)) return -1;
+                if (needed && !half_shared(b, &s, scratch_bytes(a, b->s->dev.threads), e)) return -1;
             }
     }
     return 0;
@@ -237,7 +237,8 @@ static struct be_kernel *attention_half_make(struct be *b, const struct be_kerne
     k->span = mem_alloc(ROWS * sizeof *k->span);
     k->base.run = attention_half_run;
     k->base.close = attention_half_close;
-    if (!products_find(b, k, e) && !kernel_workspace(b, like, space_of(&k->a).all, e)) return &k->base;
+    const size_t bytes = space_of(&k->a, b->s->dev.threads).all;
+    if (!products_find(b, k, e) && !kernel_workspace(b, like, bytes, e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -245,7 +246,7 @@ static struct be_kernel *attention_half_make(struct be *b, const struct be_kerne
 static size_t attention_half_workspace(const struct selection *s, const struct group *k)
 {
     const struct attention a = attention_of(s->g, group_node(s, k), 1);
-    return CPU_WORK + space_of(&a).all;
+    return CPU_WORK + space_of(&a, s->dev.threads).all;
 }
 
 static const char *attention_half_refuses(const struct selection *s, const struct group *k, enum phase ph)

@@ -81,13 +81,16 @@ static struct be_kernel *half_linear_make(struct be *b, const struct be_kernel *
 {
     struct linear_half *k = kernel_new(like, sizeof *k);
     const enum phase ph = like->key.phase;
+    const bool none = ph != PH_BWD_WEIGHTS && !like->k->packed_bytes;      /* the copy was not planned */
     const size_t space = group_workspace(like->k, like->key.samples) - like->taken;
     sizes_take(b, k);
     k->base.run = ph == PH_FWD ? half_forward_run : ph == PH_BWD_DATA ? half_data_run : half_weights_run;
     k->base.close = half_linear_close;
     const struct half_shape set = shape_of(k, false), add = shape_of(k, true);
     const bool adds = ph == PH_BWD_WEIGHTS || (ph == PH_BWD_DATA && b->g->tensor[like->node->in[0]].n_readers > 1);
-    if (!half_make(b, &k->set, &set, space, e) && (!adds || !half_make(b, &k->add, &add, space, e))) return &k->base;
+    int bad = none ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
+    bad = bad || half_make(b, &k->set, &set, space, e) || (adds && half_make(b, &k->add, &add, space, e));
+    if (!bad) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -106,7 +109,6 @@ static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *l
     struct linear_half *k = kernel_new(like, sizeof *k);
     sizes_take(b, k);
     k->base.run = amx_weights;
-    k->base.sums_in_order = true;
     if (!kernel_workspace(b, like, amx_weights_work(k->out, k->in), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
@@ -129,7 +131,8 @@ static size_t linear_workspace(const struct selection *s, const struct group *k)
 {
     int64_t size[3];
     sizes_of(s, group_node(s, k), s->max_samples, size);
-    const size_t w = half_scratch(size[2], size[1], size[0]), x = half_scratch(size[0], size[1], size[2]);
+    const size_t w = half_scratch(size[2], size[1], size[0], s->dev.threads),
+                 x = half_scratch(size[0], size[1], size[2], s->dev.threads);
     return w > x ? w : x;
 }
 

@@ -154,6 +154,12 @@ bool cpu_alike(const struct be *b, const struct group *x, const struct group *y)
                 (g->tensor[x->in[0]].n_readers > 1) == (g->tensor[y->in[0]].n_readers > 1) &&
                 shape_equal(&g->tensor[x->in[0]].shape, &g->tensor[y->in[0]].shape) &&
                 shape_equal(&g->tensor[x->out].shape, &g->tensor[y->out].shape);
+    same = same && x->n_in == y->n_in;
+    for (int i = 1; i < x->n_in && same; i++) {
+        same = shape_equal(&g->tensor[x->in[i]].shape, &g->tensor[y->in[i]].shape) &&
+               tensor_lanes(b, x->in[i]) == tensor_lanes(b, y->in[i]);
+        for (int j = 0; j < i; j++) same = same && (x->in[i] == x->in[j]) == (y->in[i] == y->in[j]);
+    }
     for (int i = 0; i < m->n_param; i++)
         same = same && shape_equal(&g->param[m->param[i]].shape, &g->param[n->param[i]].shape);
     for (int i = 0; i < MAX_ATTR; i++)

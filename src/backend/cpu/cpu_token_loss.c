@@ -159,17 +159,18 @@ static void loss_close(struct be_kernel *base)
     }
 }
 
-static size_t scratch_bytes(const struct token_loss *t)
+static size_t scratch_bytes(const struct token_loss *t, int threads)
 {
     const int64_t rows = block_of(t, 0);
-    const size_t x = half_scratch(rows, t->classes, t->width), w = half_scratch(t->classes, t->width, rows);
+    const size_t x = half_scratch(rows, t->classes, t->width, threads),
+                 w = half_scratch(t->classes, t->width, rows, threads);
     return x > w ? x : w;
 }
 
 static int products_make(struct be *b, struct loss_kernel *k, struct loss_products *p, int64_t rows, struct err *e)
 {
     const int64_t classes = k->t.classes, width = k->t.width;
-    const size_t space = scratch_bytes(&k->t);
+    const size_t space = scratch_bytes(&k->t, b->s->dev.threads);
     const bool bias = k->base.node->n_param > 1;
     p->rows = rows;
     int bad = half_make(b, &p->logits, &(struct half_shape){rows, classes, width, {'N', width}, {'T', width}, classes,
@@ -192,8 +193,9 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
     k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
     k->base.close = loss_close;
     const int64_t all = k->t.n * k->t.points, first = block_of(&k->t, 0), last = all % BLOCK ? all % BLOCK : first;
-    const size_t bytes = scratch_at(&k->t) + scratch_bytes(&k->t);
-    int bad = products_make(b, k, &k->of[0], first, e) ||
+    const size_t bytes = scratch_at(&k->t) + scratch_bytes(&k->t, b->s->dev.threads);
+    int bad = !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
+    bad = bad || products_make(b, k, &k->of[0], first, e) ||
               (last != first && products_make(b, k, &k->of[1], last, e)) || kernel_workspace(b, like, bytes, e);
     if (!bad) return &k->base;
     kernel_free(&k->base);
@@ -203,7 +205,7 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
 static size_t half_loss_workspace(const struct selection *s, const struct group *k)
 {
     const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
-    return CPU_WORK + scratch_at(&t) + scratch_bytes(&t);
+    return CPU_WORK + scratch_at(&t) + scratch_bytes(&t, s->dev.threads);
 }
 
 static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)

@@ -9,9 +9,9 @@ static struct form form_of(int64_t rows, int64_t columns, struct half_matrix m, 
                          .stride = {m.how == 'T' ? 1 : m.ld, m.how == 'T' ? m.ld : 1}};
 }
 
-size_t half_scratch(int64_t m, int64_t n, int64_t k)
+size_t half_scratch(int64_t m, int64_t n, int64_t k, int threads)
 {
-    return size_align64((size_t)(m * k) * 2) + size_align64((size_t)(k * n) * 2) + (512 << 10);
+    return size_align64((size_t)(m * k) * 2) + size_align64((size_t)(k * n) * 2) + ((size_t)threads << 19);
 }
 
 int half_make(struct be *b, struct half_product *p, const struct half_shape *s, size_t space, struct err *e)

@@ -18,7 +18,7 @@ int half_run(struct be *b, struct half_product *p, const struct half_call *c, st
 /* The product of this shape that all kernels of the backend share; made when first asked for. NULL: as half_make. */
 struct half_product *half_shared(struct be *b, const struct half_shape *s, size_t space, struct err *e);
 void half_shared_free(struct be *b);
-/* Bytes of scratch that are enough for a shape: copies of both matrices, and some. */
-size_t half_scratch(int64_t m, int64_t n, int64_t k);
+/* Bytes of scratch that are enough for a shape: copies of both matrices, and some for each thread. */
+size_t half_scratch(int64_t m, int64_t n, int64_t k, int threads);
 
 #endif
