@@ -416,9 +416,9 @@ const struct opt opt_table[] = {
      .bits = true, .text = "running statistics: updated by every micro-batch, once per step, or never"},
     {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16",
      .bits = true,
-     .text = "arithmetic: fp32, bf16, and on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations "
-             "and their gradients in bfloat16. Weights, optimizer state and sums stay fp32. On CPUs decoders and "
-             "linear layers gain by bf16; convolutions and generation compute in fp32 on copies"},
+     .text = "arithmetic: fp32, bf16, on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations and "
+             "their gradients in bfloat16, and all else in fp32. On CPUs convolutions and generation then compute in "
+             "fp32 on copies"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
