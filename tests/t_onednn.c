@@ -22,16 +22,21 @@ static void isa_limit(int i)
 }
 enum { N_ISA = 3, N_ISA_BLOCKED = 2 };
 
+static void examples_compare(const struct op_kind *op, void (*open)(struct net *t, struct graph *g, int n))
+{
+    for (const char *const *s = op->examples; s && *s; s++) {
+        struct net t;
+        open(&t, op_graph_example(op, *s), 3);
+        group_compare(&t, 0);
+        net_close(&t);
+    }
+}
+
 START_TEST(operator_examples)
 {
     const struct op_kind *op = op_list[_i / N_ISA];
     isa_limit(_i % N_ISA);
-    for (const char *const *s = op->examples; s && *s; s++) {
-        struct net t;
-        net_open(&t, op_graph_example(op, *s), 3);
-        group_compare(&t, 0);
-        net_close(&t);
-    }
+    examples_compare(op, net_open);
 }
 END_TEST
 
@@ -39,12 +44,7 @@ START_TEST(operator_examples_in_bf16)
 {
     const struct op_kind *op = op_list[_i / N_ISA];
     isa_limit(_i % N_ISA);
-    for (const char *const *s = op->examples; s && *s; s++) {
-        struct net t;
-        net_open_half(&t, op_graph_example(op, *s), 3);
-        group_compare(&t, 0);
-        net_close(&t);
-    }
+    examples_compare(op, net_open_half);
 }
 END_TEST
 

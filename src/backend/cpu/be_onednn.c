@@ -222,7 +222,7 @@ static void *onednn_param_values(struct be *b, int param, void *storage)
 static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
-    const bool half = b->s->tensor[tensor].type == BF16;
+    const bool half = cpu_is_half(b, tensor);
     if (half && (s.lanes == 1 || s.points == 1)) {
         b->vec->narrow(storage, plain, tensor_bytes(b, tensor, n) / sizeof(float), false);
         return 0;
@@ -239,7 +239,7 @@ static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, 
 static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, const void *storage, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
-    float *wide = b->s->tensor[tensor].type == BF16 ? mem_alloc(tensor_bytes(b, tensor, n)) : NULL;
+    float *wide = cpu_is_half(b, tensor) ? mem_alloc(tensor_bytes(b, tensor, n)) : NULL;
     if (wide) b->vec->widen(wide, storage, tensor_bytes(b, tensor, n) / sizeof *wide);
     if (s.lanes > 1) to_plain(plain, wide ? wide : storage, s, false);
     else memcpy(plain, wide ? wide : storage, tensor_bytes(b, tensor, n));

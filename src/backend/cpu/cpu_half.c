@@ -7,8 +7,6 @@ enum { PIECE = 1024, PIECES = 2 * MAX_IN + 2 };          /* elements; of inputs 
 
 struct half_kernel { struct be_kernel base; struct be_kernel *inner; };
 
-static bool is_half(const struct be *b, int tensor) { return b->s->tensor[tensor].type == BF16; }
-
 static size_t values_of(const struct be *b, const struct be_kernel *k, int tensor)
 {
     return tensor_bytes(b, tensor, k->key.samples) / sizeof(float);
@@ -21,7 +19,7 @@ static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor
 
 static const void *wide(const struct be *b, const struct be_kernel *k, int tensor, const void *p, struct carve *w)
 {
-    if (!p || !is_half(b, tensor)) return p;
+    if (!p || !cpu_is_half(b, tensor)) return p;
     float *copy = copy_take(b, k, tensor, w);
     b->vec->widen(copy, p, values_of(b, k, tensor));
     return copy;
@@ -38,10 +36,10 @@ static int half_run(struct be *b, struct be_kernel *base, const struct be_call *
     for (int i = 0; i < g->n_out; i++) {
         d.gouts[i] = wide(b, k, g->outs[i], c->gouts[i], &w);
         if (!forward) d.outs[i] = (void *)wide(b, k, g->outs[i], c->outs[i], &w);
-        else if (is_half(b, g->outs[i])) d.outs[i] = copy_take(b, k, g->outs[i], &w);
+        else if (cpu_is_half(b, g->outs[i])) d.outs[i] = copy_take(b, k, g->outs[i], &w);
     }
     for (int i = 0; i < g->n_in; i++) {
-        if (!c->gin[i] || !is_half(b, g->in[i])) continue;
+        if (!c->gin[i] || !cpu_is_half(b, g->in[i])) continue;
         d.gin[i] = copy_take(b, k, g->in[i], &w);
         d.gin_acc &= (uint8_t)~(1u << i);
     }
@@ -63,7 +61,7 @@ static const void *piece_wide(const struct be *b, int tensor, const void *p, str
 {
     float *to = w->next;
     if (!p) return NULL;
-    if (!is_half(b, tensor)) return (const float *)p + w->at;
+    if (!cpu_is_half(b, tensor)) return (const float *)p + w->at;
     w->next += PIECE;
     b->vec->widen(to, (const uint16_t *)p + w->at, w->n);
     return to;
@@ -72,7 +70,7 @@ static const void *piece_wide(const struct be *b, int tensor, const void *p, str
 static void *piece_take(const struct be *b, int tensor, void *p, struct half_pieces *w)
 {
     float *to = w->next;
-    if (!p || !is_half(b, tensor)) return p ? (float *)p + w->at : NULL;
+    if (!p || !cpu_is_half(b, tensor)) return p ? (float *)p + w->at : NULL;
     w->next += PIECE;
     return to;
 }
@@ -88,12 +86,12 @@ static int piece_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     d.out = forward ? piece_take(b, g->out, c->out, &w) : (void *)piece_wide(b, g->out, c->out, &w);
     for (int i = 0; i < g->n_in; i++) {
         d.gin[i] = piece_take(b, g->in[i], c->gin[i], &w);
-        if (is_half(b, g->in[i])) d.gin_acc &= (uint8_t)~(1u << i);
+        if (cpu_is_half(b, g->in[i])) d.gin_acc &= (uint8_t)~(1u << i);
     }
     if (k->run(b, k, &d, e)) return -1;
-    if (forward && is_half(b, g->out)) b->vec->narrow((uint16_t *)c->out + w.at, d.out, w.n, false);
+    if (forward && cpu_is_half(b, g->out)) b->vec->narrow((uint16_t *)c->out + w.at, d.out, w.n, false);
     for (int i = 0; i < g->n_in; i++)
-        if (c->gin[i] && is_half(b, g->in[i]))
+        if (c->gin[i] && cpu_is_half(b, g->in[i]))
             b->vec->narrow((uint16_t *)c->gin[i] + w.at, d.gin[i], w.n, c->gin_acc >> i & 1);
     return 0;
 }
@@ -120,9 +118,9 @@ size_t cpu_half_work(const struct be *b, const struct be_kernel *k)
     const size_t in = k->key.phase == PH_BWD_DATA ? 2 : 1, out = k->key.phase == PH_FWD ? 1 : 2;
     size_t bytes = 0;
     for (int i = 0; i < g->n_in; i++)
-        if (is_half(b, g->in[i])) bytes += in * size_align64(tensor_bytes(b, g->in[i], k->key.samples));
+        if (cpu_is_half(b, g->in[i])) bytes += in * size_align64(tensor_bytes(b, g->in[i], k->key.samples));
     for (int i = 0; i < g->n_out; i++)
-        if (is_half(b, g->outs[i])) bytes += out * size_align64(tensor_bytes(b, g->outs[i], k->key.samples));
+        if (cpu_is_half(b, g->outs[i])) bytes += out * size_align64(tensor_bytes(b, g->outs[i], k->key.samples));
     return bytes;
 }
 

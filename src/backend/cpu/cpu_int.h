@@ -61,6 +61,8 @@ struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, i
  * the copies, at the beginning of the workspace. */
 struct be_kernel *cpu_widen_make(struct be *b, struct be_kernel *inner);
 size_t cpu_widen_work(const struct be *b, const struct group *k);
+/* Is the tensor stored in bf16? */
+static inline bool cpu_is_half(const struct be *b, int tensor) { return b->s->tensor[tensor].type == BF16; }
 /* The kernel on copies in F32 of tensors that are stored in bf16 (cpu_half.c); it owns `inner`. Bytes of the copies, at
  * the beginning of the workspace. */
 struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner);

@@ -42,7 +42,6 @@ static void row_write(const struct be *b, bool half, void *p, int64_t at, int64_
 {
     if (half) b->vec->narrow((uint16_t *)p + at, copy, (size_t)n, acc);
 }
-static bool is_half(const struct be *b, int tensor) { return b->s->tensor[tensor].type == BF16; }
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
@@ -59,7 +58,7 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
     k->r = k->centred ? (struct rms_norm){d.n, 1, d.c, d.points, layer_norm_eps(like->node)}
                       : rms_norm_of(b->g, like->node, like->key.samples);
     const size_t width = (size_t)k->r.width;
-    k->half = is_half(b, like->node->out);
+    k->half = cpu_is_half(b, like->node->out);
     k->sums = mem_alloc(2 * width * sizeof *k->sums + 3 * size_align64(width * sizeof(float)));
     for (int i = 0; i < 3; i++)
         k->copy[i] = (float *)(k->sums + 2 * width) + (size_t)i * size_align64(width * sizeof(float)) / sizeof(float);
@@ -169,7 +168,7 @@ static struct be_kernel *rotary_make(struct be *b, const struct be_kernel *like,
     struct rotary_kernel *k = kernel_new(like, sizeof *k);
     k->r = rotary_of(b->g, like->node, like->key.samples);
     const size_t half = (size_t)k->r.half, table = half * (size_t)k->r.points;
-    k->is_half = is_half(b, like->node->out);
+    k->is_half = cpu_is_half(b, like->node->out);
     k->rate = mem_alloc((7 * half + 2 * table) * sizeof *k->rate);
     k->own = k->rate + half;
     k->cosine = k->own + 2 * half;
@@ -243,7 +242,7 @@ static struct be_kernel *embedding_make(struct be *b, const struct be_kernel *li
 static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct embedding m = embedding_of(b->g, base->node, base->key.samples, c->in[0]);
-    const bool forward = base->key.phase == PH_FWD, half = is_half(b, base->node->out);
+    const bool forward = base->key.phase == PH_FWD, half = cpu_is_half(b, base->node->out);
     float *table = forward ? c->param[0] : c->pgrad[0], *copy = ((struct embedding_kernel *)base)->copy;
     if (!forward && !c->pgrad_acc) memset(table, 0, (size_t)(m.rows * m.features) * sizeof *table);
     for (int64_t at = 0; at < m.n * m.points; at++) {
