@@ -25,6 +25,7 @@ struct select_rules {
     /* channels to which a tensor is padded, or 0; layouts and types are known. NULL: none is padded */
     int (*padded)(const struct selection *s, int tensor);
     uint32_t layouts;                                    /* ROW_LAYOUT of tensors that a row takes by default; 0: all */
+    uint32_t relaid;                                     /* ROW_LAYOUT of which such rows get copies */
     uint32_t widened;                                    /* 1 << dtype: stored types of which F32 rows get copies */
     uint32_t frozen;                                     /* 1 << dtype: types that frozen weights can be stored in */
     /* workspace and library bytes; beside: what the group's rows want for themselves */

@@ -274,12 +274,22 @@ bool select_widens(const struct selection *s, const struct kernel_row *r, const 
     return false;
 }
 
+bool select_relays(const struct selection *s, const struct kernel_row *r, const struct group *k)
+{
+    for (int i = -k->n_out; i < k->n_in; i++) {
+        const int t = i < 0 ? k->outs[-1 - i] : k->in[i];
+        if (!r->layouts && s->g->tensor[t].type == F32 && s->dev.rules->relaid & ROW_LAYOUT(s->tensor[t].layout))
+            return true;
+    }
+    return false;
+}
+
 /* Why a row does not take the group's tensors as they are stored; NULL: it does. */
 static const char *formats_refuse(const struct selection *s, const struct kernel_row *r, const struct group *k)
 {
     const uint32_t types = types_of(r), device = s->dev.rules->layouts;
     const uint32_t copied = types & TAKES(F32) ? s->dev.rules->widened : 0;
-    const uint32_t layouts = r->layouts ? r->layouts : device ? device : ROW_ANY_LAYOUT;
+    const uint32_t layouts = r->layouts ? r->layouts : device ? device | s->dev.rules->relaid : ROW_ANY_LAYOUT;
     const struct format *out = &s->tensor[k->out];
     for (int i = -k->n_out; i < k->n_in; i++) {
         const int t = i < 0 ? k->outs[-1 - i] : k->in[i];
@@ -323,9 +333,10 @@ void group_explain(struct selection *s, struct group *k, const char *const why[P
         const struct kernel_row *r = k->row[ph];
         all += r != NULL;
         k->slow |= r && r->slow;
-        if (!r || !(r->fallback || (select_widens(s, r, k) && !r->pointwise))) continue;
+        const bool widens = r && select_widens(s, r, k) && !r->pointwise, relays = r && select_relays(s, r, k);
+        if (!r || !(r->fallback || widens || relays)) continue;
         text_add(&t, "%s%s", n++ ? ", " : "", pass_name[ph]);
-        if (!what) what = r->fallback ? r->fallback : "copies in fp32";
+        if (!what) what = r->fallback ? r->fallback : widens ? "copies in fp32" : "copies in another layout";
         if (!reason) reason = why[ph] ? why[ph] : r->why;
     }
     if (n) k->fallback = arena_printf(s->mem, "%s%s%s%s%s%s", what, n < all ? " (" : "", n < all ? t.s : "",

@@ -78,6 +78,8 @@ void select_free(struct selection *s);
 int select_channels(const struct selection *s, int tensor);            /* as stored: those of its shape, or padded */
 /* Does the row compute on copies in F32, because it does not take a type in which the group's tensors are stored? */
 bool select_widens(const struct selection *s, const struct kernel_row *r, const struct group *k);
+/* Does it compute on copies in another layout? */
+bool select_relays(const struct selection *s, const struct kernel_row *r, const struct group *k);
 size_t select_sample_bytes(const struct selection *s, int tensor);   /* one sample of a tensor, as stored */
 bool select_pads(const struct selection *s, const struct group *k);  /* its first input is stored in more channels */
 /* Is a parameter stored in another type than the graph has? Of a group: of one of its parameters? */

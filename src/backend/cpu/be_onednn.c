@@ -72,6 +72,7 @@ static void onednn_close(struct be *b)
     vec_free(&b->kernel);
     vec_free(&b->join);
     half_shared_free(b);
+    half_weights_free(b);
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
     free(b);
@@ -126,6 +127,7 @@ static double onednn_peak(struct be *b)
 
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor)
 {
+    if (k->lanes == CPU_LAST) return (int)b->g->tensor[tensor].shape.d[0];
     return k->lanes ? k->lanes : tensor_lanes(b, tensor);
 }
 
@@ -219,6 +221,20 @@ static void *onednn_param_values(struct be *b, int param, void *storage)
     return weight_form(b, param).lanes == 1 && !select_narrows(b->s, param) ? storage : NULL;
 }
 
+/* Some points of all channels at a time. */
+static void import_half(struct be *b, uint16_t *to, const float *plain, struct blocks s)
+{
+    enum { POINTS = 64 };
+    uint16_t part[POINTS];
+    for (int64_t block = 0; block < s.n * (s.channels / s.lanes); block++, to += s.points * s.lanes)
+        for (int l = 0; l < s.lanes; l++, plain += s.points)
+            for (int64_t p = 0; p < s.points; p += POINTS) {
+                const int64_t n = s.points - p < POINTS ? s.points - p : POINTS;
+                b->vec->narrow(part, plain + p, (size_t)n, false);
+                for (int64_t i = 0; i < n; i++) to[(p + i) * s.lanes + l] = part[i];
+            }
+}
+
 static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, const void *plain, struct err *e)
 {
     struct blocks s = tensor_blocks(b, tensor, n);
@@ -227,12 +243,9 @@ static int onednn_tensor_import(struct be *b, int tensor, int n, void *storage, 
         b->vec->narrow(storage, plain, tensor_bytes(b, tensor, n) / sizeof(float), false);
         return 0;
     }
-    float *wide = half ? mem_alloc(tensor_bytes(b, tensor, n)) : storage;
-    if (s.lanes > 1) to_blocked(wide, plain, s, false);
-    else memcpy(wide, plain, tensor_bytes(b, tensor, n));
-    if (!half) return 0;
-    b->vec->narrow(storage, wide, tensor_bytes(b, tensor, n) / sizeof *wide, false);
-    free(wide);
+    if (half) import_half(b, storage, plain, s);
+    else if (s.lanes > 1) to_blocked(storage, plain, s, false);
+    else memcpy(storage, plain, tensor_bytes(b, tensor, n));
     return 0;
 }
 

@@ -1,15 +1,19 @@
-/* Products by AMX tiles (cpu_amx.h).
+/* Sums of outer products by AMX tiles (cpu_amx.h).
  *
- * A tile of the result, 16x16 floats, takes 32 rows at a time: pairs of rows times 16 columns of x, and the same of g
- * turned. Both are copied into that form for DEPTH times 32 rows, so few that two panels of each lie in the first
- * cache; then 2x2 tiles of the result share what they load. Called only if the processor has AMX. */
+ * A chunk of slots is copied into the forms that tiles need: x turned, a line of slots for each channel, so that a
+ * shift only moves where tiles are loaded; g as pairs of slots. A tile of the result, 16x16 floats, takes 32 slots at a
+ * time. 2x2 tiles share what they load. Chunks fit the second cache, and DEPTH tiles of 32 channels of both the first,
+ * where all shifts find them. Called only if the processor has AMX. */
 #include <immintrin.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "backend/cpu/cpu_amx.h"
+#include "backend/cpu/cpu_int.h"
 
-enum { DEPTH = 8, SIDE = 16, TILE_WORDS = SIDE * SIDE, BLOCK_ROWS = 2 * SIDE, PANEL_WORDS = DEPTH * TILE_WORDS,
-       STEP_ROWS = DEPTH * BLOCK_ROWS };
+enum { SIDE = 16, WIDTH = 2 * SIDE, STEP = 2 * SIDE, TILE_WORDS = SIDE * SIDE, DEPTH = 10 * STEP,
+       DEPTH_ALONE = 31 * STEP,                          /* of a single shift */
+       CHUNK_BYTES = 700 << 10, CHUNK_LEAST = 256 };
 
 bool amx_ready(void)
 {
@@ -17,31 +21,46 @@ bool amx_ready(void)
     return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
 
-static size_t panels_bytes(int64_t width) { return (size_t)(width / SIDE * PANEL_WORDS) * sizeof(uint32_t); }
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
-size_t amx_weights_work(int64_t out, int64_t in) { return panels_bytes(out) + panels_bytes(in); }
+/* Slots: all, of a chunk, beside a chunk on both sides, of a line of x. Blocks of WIDTH channels. */
+struct amx_plan { int64_t all, chunk, before, after, line, x_blocks, g_blocks; };
 
-#pragma GCC target("avx512f,avx512bw,amx-tile,amx-bf16")
+static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Rows and bytes a row of all eight tiles. */
-static void tiles_begin(void)
+static struct amx_plan amx_plan_of(const struct amx_sums *s)
 {
-    struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = SIDE;
-    __asm__ volatile("ldtilecfg %0" : : "m"(c));
+    struct amx_plan p = {.all = s->samples * s->slots, .x_blocks = up(s->x.channels, WIDTH) / WIDTH,
+                         .g_blocks = up(s->g.channels, WIDTH) / WIDTH};
+    for (int i = 0; i < s->shifts; i++) {
+        const int64_t by = s->shift[i].by;
+        if (-by > p.before) p.before = up(-by, STEP);
+        if (by > p.after) p.after = up(by, STEP);
+    }
+    const int64_t beside = p.before + p.after, x_bytes = s->phases * p.x_blocks * WIDTH * 2,
+                  g_bytes = p.g_blocks * WIDTH * 2;
+    p.chunk = (CHUNK_BYTES - x_bytes * beside) / (x_bytes + g_bytes);
+    if (p.chunk < 2 * beside) p.chunk = 2 * beside;
+    if (p.chunk < CHUNK_LEAST) p.chunk = CHUNK_LEAST;
+    const int64_t chunks = up(p.all, p.chunk) / p.chunk;
+    p.chunk = up(up(p.all, chunks) / chunks, STEP);       /* of equal size */
+    p.line = ((p.chunk + beside) / STEP | 1) * STEP;      /* odd: lines do not share sets of the cache */
+    return p;
 }
 
-/* Two rows of 32 columns as pairs, 16 columns each; a missing row is zero. */
-static inline void pairs_take(const uint16_t *x, int64_t line, int64_t left, __m512i pair[2])
+static int64_t x_block_size(const struct amx_plan *p) { return WIDTH * p->line; }
+static int64_t g_block_size(const struct amx_plan *p) { return WIDTH * p->chunk; }
+
+size_t amx_sums_work(const struct amx_sums *s)
 {
-    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
-                  high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    const __m512i a = left > 0 ? _mm512_loadu_si512(x) : _mm512_setzero_si512(),
-                  b = left > 1 ? _mm512_loadu_si512(x + line) : _mm512_setzero_si512();
-    const __m512i even = _mm512_unpacklo_epi16(a, b), odd = _mm512_unpackhi_epi16(a, b);
-    pair[0] = _mm512_permutex2var_epi64(even, low, odd);
-    pair[1] = _mm512_permutex2var_epi64(even, high, odd);
+    const struct amx_plan p = amx_plan_of(s);
+    return (size_t)(s->phases * p.x_blocks * x_block_size(&p) + p.g_blocks * g_block_size(&p)) * sizeof(uint16_t);
 }
+
+#pragma GCC target("avx512f,avx512bw,avx512vl,amx-tile,amx-bf16")
+
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Transposes 16x16 words. */
 static inline void tile_turn(__m512i r[SIDE])
@@ -71,77 +90,211 @@ static inline void tile_turn(__m512i r[SIDE])
     }
 }
 
-/* Two panels, of 32 columns: tiles of 32 rows each. turned: of g. */
-static void panels_take(const uint16_t *x, int64_t line, int64_t rows, bool turned, uint32_t *to)
+/* Channels [c, c + WIDTH) of slots, of which those of the mask are there. */
+struct strip {
+    const uint16_t *at; const struct amx_side *side; const int32_t *point; int64_t slots, all, c; __mmask32 mask;
+};
+
+static const uint16_t zeros[WIDTH] __attribute__((aligned(64)));
+
+static struct strip strip_of(const struct amx_sums *s, const struct amx_side *side, const uint16_t *at,
+                             const int32_t *point, int64_t block)
 {
-    for (int64_t k = 0; k * BLOCK_ROWS < rows; k++, to += TILE_WORDS) {
-        __m512i tile[2][SIDE];
-        for (int p = 0; p < SIDE; p++) {
-            const int64_t at = k * BLOCK_ROWS + 2 * p;
-            __m512i pair[2];
-            pairs_take(x + at * line, line, rows - at, pair);
-            tile[0][p] = pair[0];
-            tile[1][p] = pair[1];
-        }
-        for (int i = 0; i < 2; i++) {
-            if (turned) tile_turn(tile[i]);
-            for (int p = 0; p < SIDE; p++) _mm512_store_si512(to + i * PANEL_WORDS + p * SIDE, tile[i][p]);
+    const int64_t c = block * WIDTH, left = side->channels - c;
+    return (struct strip){at, side, point, s->slots, s->samples * s->slots, c,
+                          left >= WIDTH ? UINT32_MAX : (1u << left) - 1};
+}
+
+/* Where the values of STEP slots lie. */
+static inline void slots_find(const struct strip *t, int64_t from, const uint16_t *at[STEP])
+{
+    const int64_t line = t->side->line;
+    if (!t->point) {
+        for (int i = 0; i < STEP; i++)
+            at[i] = from + i < t->all ? t->at + (from + i) * line + t->c : zeros;
+        return;
+    }
+    int64_t sample = from < 0 ? -1 : from / t->slots, slot = from - sample * t->slots;
+    for (int i = 0; i < STEP; i++) {
+        const int32_t p = from + i >= 0 && from + i < t->all ? t->point[slot] : -1;
+        at[i] = p < 0 ? zeros : t->at + (sample * t->side->points + p) * line + t->c;
+        if (++slot == t->slots) slot = 0, sample++;
+    }
+}
+
+/* pair[half][p]: slots 2 p and 2 p + 1 of 16 channels, a word each. */
+static inline void pairs_take(const struct strip *t, int64_t from, __m512i pair[2][SIDE])
+{
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
+                  high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    const uint16_t *at[STEP];
+    slots_find(t, from, at);
+    for (int p = 0; p < SIDE; p++) {
+        const __m512i a = _mm512_maskz_loadu_epi16(t->mask, at[2 * p]),
+                      b = _mm512_maskz_loadu_epi16(t->mask, at[2 * p + 1]),
+                      even = _mm512_unpacklo_epi16(a, b), odd = _mm512_unpackhi_epi16(a, b);
+        pair[0][p] = _mm512_permutex2var_epi64(even, low, odd);
+        pair[1][p] = _mm512_permutex2var_epi64(even, high, odd);
+    }
+}
+
+static void x_take(const struct strip *t, int64_t from, int64_t n, int64_t line, uint16_t *to)
+{
+    for (int64_t k = 0; k < n; k += STEP) {
+        __m512i pair[2][SIDE];
+        pairs_take(t, from + k, pair);
+        for (int h = 0; h < 2; h++) {
+            tile_turn(pair[h]);
+            for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * SIDE + i) * line + k, pair[h][i]);
         }
     }
 }
 
-/* 32x32 of the result, from two panels of both. */
-static void square_add(const uint32_t *g, const uint32_t *x, int64_t blocks, float *c, int64_t line, bool add)
+static void g_take(const struct strip *t, int64_t from, int64_t n, uint16_t *to)
 {
-    const size_t step = (size_t)line * sizeof *c;
-    if (add) {
+    for (int64_t k = 0; k < n; k += STEP) {
+        __m512i pair[2][SIDE];
+        pairs_take(t, from + k, pair);
+        for (int h = 0; h < 2; h++)
+            for (int p = 0; p < SIDE; p++) _mm512_store_si512(to + (h * n + k + 2 * p) * SIDE, pair[h][p]);
+    }
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* Rows and bytes a row of all eight tiles. */
+static void tiles_begin(void)
+{
+    struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
+    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = SIDE;
+    __asm__ volatile("ldtilecfg %0" : : "m"(c));
+}
+
+/* 32x32 of the result at c, whose rows are `line` apart, from n slots; g2: the second half of g's channels. */
+struct square { const uint16_t *x, *g, *g2; int64_t x_line, n, line; float *c; bool add; };
+
+static void square_add(const struct square *q)
+{
+    const size_t step = (size_t)q->line * sizeof(float), x_step = (size_t)q->x_line * sizeof(uint16_t);
+    const uint16_t *x = q->x, *x2 = q->x + SIDE * q->x_line, *g = q->g, *g2 = q->g2;
+    float *c = q->c, *c2 = q->c + SIDE * q->line;
+    if (q->add) {
         _tile_loadd(0, c, step);
         _tile_loadd(1, c + SIDE, step);
-        _tile_loadd(2, c + SIDE * line, step);
-        _tile_loadd(3, c + SIDE * line + SIDE, step);
+        _tile_loadd(2, c2, step);
+        _tile_loadd(3, c2 + SIDE, step);
     } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (; blocks; blocks--, g += TILE_WORDS, x += TILE_WORDS) {
-        _tile_loadd(4, g, 64);
-        _tile_loadd(6, x, 64);
+    for (int64_t k = 0; k < q->n; k += STEP) {
+        _tile_loadd(4, x + k, x_step);
+        _tile_loadd(6, g + k * SIDE, 64);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, x + PANEL_WORDS, 64);
+        _tile_loadd(7, g2 + k * SIDE, 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, g + PANEL_WORDS, 64);
+        _tile_loadd(5, x2 + k, x_step);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, c, step);
     _tile_stored(1, c + SIDE, step);
-    _tile_stored(2, c + SIDE * line, step);
-    _tile_stored(3, c + SIDE * line + SIDE, step);
+    _tile_stored(2, c2, step);
+    _tile_stored(3, c2 + SIDE, step);
 }
 
-static void rows_add(const struct amx_weights *w, int64_t from, bool add)
+static void rows_copy(float *to, int64_t to_line, const float *from, int64_t line, int64_t rows, int64_t columns)
 {
-    const int64_t rows = w->rows - from < STEP_ROWS ? w->rows - from : STEP_ROWS, out = w->out / AMX_WIDTH,
-                  in = w->in / AMX_WIDTH, blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    uint32_t *g = w->work, *x = (uint32_t *)((char *)w->work + panels_bytes(w->out));
-    for (int64_t i = 0; i < out + in; i++) {
-        const bool of_g = i < out;
-        const int64_t at = of_g ? i : i - out, line = of_g ? w->out : w->in;
-        panels_take((of_g ? w->g : w->x) + from * line + at * AMX_WIDTH, line, rows, of_g,
-                    (of_g ? g : x) + at * 2 * PANEL_WORDS);
-    }
+    for (int64_t i = 0; i < rows; i++) memcpy(to + i * to_line, from + i * line, (size_t)columns * sizeof *to);
+}
+
+/* Where fewer than 32 rows or columns are there, on a copy. */
+static void edge_add(struct square q, int64_t rows, int64_t columns)
+{
+    _Alignas(64) float own[WIDTH * WIDTH] = {0};
+    float *c = q.c;
+    const int64_t line = q.line;
+    rows = least(rows, WIDTH);
+    columns = least(columns, WIDTH);
+    if (q.add) rows_copy(own, WIDTH, c, line, rows, columns);
+    q.c = own;
+    q.line = WIDTH;
     __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < in; i++)
-            square_add(g + o * 2 * PANEL_WORDS, x + i * 2 * PANEL_WORDS, blocks,
-                       w->grad + o * AMX_WIDTH * w->in + i * AMX_WIDTH, w->in, add);
+    square_add(&q);
+    __asm__ volatile("" : : : "memory");
+    rows_copy(c, line, own, WIDTH, rows, columns);
 }
 
-void amx_weights_run(const struct amx_weights *w)
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* A chunk: n slots from `from` on, whose copies are x[phase][block] and g[block]. */
+struct chunk {
+    const struct amx_sums *s; struct amx_plan p; const uint16_t *of_x, *of_g; int64_t from, n; uint16_t *x, *g;
+    float *sums; bool add;
+};
+
+static void copy_make(const struct chunk *k, int64_t i)
 {
+    const struct amx_sums *s = k->s;
+    const struct amx_plan *p = &k->p;
+    const int64_t of_x = s->phases * p->x_blocks;
+    if (i < of_x) {
+        const struct strip t = strip_of(s, &s->x, k->of_x, s->x_point ? s->x_point + i / p->x_blocks * s->slots : NULL,
+                                        i % p->x_blocks);
+        x_take(&t, k->from - p->before, k->n + p->before + p->after, p->line, k->x + i * x_block_size(p));
+    } else {
+        const struct strip t = strip_of(s, &s->g, k->of_g, s->g_point, i - of_x);
+        g_take(&t, k->from, k->n, k->g + (i - of_x) * g_block_size(p));
+    }
+}
+
+static void block_add(const struct chunk *k, int64_t xb, int64_t gb)
+{
+    const struct amx_sums *s = k->s;
+    const struct amx_plan *p = &k->p;
+    const int64_t depth = s->shifts > 1 ? DEPTH : DEPTH_ALONE, rows = s->x.channels - xb * WIDTH,
+                  columns = s->g.channels - gb * WIDTH;
+    const uint16_t *g = k->g + gb * g_block_size(p);
+    for (int64_t at = 0; at < k->n; at += depth)
+        for (int i = 0; i < s->shifts; i++) {
+            const uint16_t *x = k->x + (s->shift[i].phase * p->x_blocks + xb) * x_block_size(p);
+            const struct square q = {
+                .x = x + p->before + s->shift[i].by + at, .x_line = p->line, .g = g + at * SIDE,
+                .g2 = g + (k->n + at) * SIDE, .n = least(depth, k->n - at), .line = s->g.channels,
+                .c = k->sums + ((i * s->x.channels + xb * WIDTH) * s->g.channels + gb * WIDTH),
+                .add = k->add || at > 0};
+            if (rows >= WIDTH && columns >= WIDTH) square_add(&q);
+            else edge_add(q, rows, columns);
+        }
+}
+
+static void copies_make(const void *data, int64_t from, int64_t to)
+{
+    const struct chunk *k = data;
+    for (int64_t i = from; i < to; i++) copy_make(k, i);
+}
+
+static void blocks_add(const void *data, int64_t from, int64_t to)
+{
+    const struct chunk *k = data;
     tiles_begin();
-    for (int64_t from = 0; from < w->rows; from += STEP_ROWS) rows_add(w, from, w->acc || from > 0);
+    for (int64_t i = from; i < to; i++) block_add(k, i / k->p.g_blocks, i % k->p.g_blocks);
     _tile_release();
+}
+
+void amx_sums_run(const struct amx_sums *s, const uint16_t *x, const uint16_t *g, float *sums, bool acc, void *work)
+{
+    const struct amx_plan p = amx_plan_of(s);
+    struct chunk k = {.s = s, .p = p, .of_x = x, .of_g = g, .x = work,
+                      .g = (uint16_t *)work + s->phases * p.x_blocks * x_block_size(&p), .sums = sums};
+    for (int64_t from = 0; from < p.all; from += p.chunk) {
+        k.from = from;
+        k.n = up(least(p.all - from, p.chunk), STEP);
+        k.add = acc || from > 0;
+        cpu_each(s->threads, s->phases * p.x_blocks + p.g_blocks, copies_make, &k);
+        __asm__ volatile("" : : : "memory");              /* tiles are loaded from what was just stored */
+        cpu_each(s->threads, p.x_blocks * p.g_blocks, blocks_add, &k);
+    }
 }

@@ -21,7 +21,7 @@ static struct be_kernel *channels_make(struct be *b, const struct be_kernel *lik
 {
     const struct shape *s = &b->g->tensor[like->node->in[0]].shape;
     struct channels_kernel *k = kernel_new(like, sizeof *k);
-    int lanes = tensor_lanes(b, like->node->in[0]);
+    int lanes = kernel_lanes(b, like, like->node->in[0]);
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->one = (struct vec_shape){1, s->d[0] / lanes, shape_points(s)};
     k->each = (size_t)shape_count(s);
@@ -153,8 +153,8 @@ static struct be_kernel *repeat_make(struct be *b, const struct be_kernel *like,
 {
     struct repeat_kernel *k = kernel_new(like, sizeof *k);
     k->r = repeat_of(b->g, like->node);
-    k->in = (struct channel_place){k->r.points, tensor_lanes(b, like->node->in[0])};
-    k->out = (struct channel_place){k->r.points, tensor_lanes(b, like->node->out)};
+    k->in = (struct channel_place){k->r.points, kernel_lanes(b, like, like->node->in[0])};
+    k->out = (struct channel_place){k->r.points, kernel_lanes(b, like, like->node->out)};
     return &k->base;
 }
 

@@ -1,5 +1,5 @@
 /* A kernel whose tensors must all have one layout, run on tensors with other layouts: copies at the beginning of the
- * workspace. */
+ * workspace, in the type that the kernel takes. */
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
 
@@ -10,37 +10,46 @@ struct convert_kernel {
 
 static bool differs(const struct be *b, const struct be_kernel *inner, int tensor)
 {
-    return b->g->tensor[tensor].type == F32 && tensor_lanes(b, tensor) != inner->lanes;
+    return b->g->tensor[tensor].type == F32 && tensor_lanes(b, tensor) != kernel_lanes(b, inner, tensor);
+}
+
+/* Bytes of an element as the kernel sees it: of widened copies, unless it takes bf16. */
+static size_t element_of(const struct be *b, const struct be_kernel *k, int tensor)
+{
+    return k->half && cpu_is_half(b, tensor) ? sizeof(uint16_t) : sizeof(float);
+}
+
+static size_t copy_bytes(const struct be *b, const struct be_kernel *k, int tensor)
+{
+    return size_align64(tensor_bytes(b, tensor, k->key.samples) / sizeof(float) * element_of(b, k, tensor));
 }
 
 static void *copy_take(const struct be *b, const struct be_kernel *k, int tensor, char **work)
 {
     void *p = *work;
-    *work += size_align64(tensor_bytes(b, tensor, k->key.samples));
+    *work += copy_bytes(b, k, tensor);
     return p;
 }
 
-/* Converts a tensor to the kernel's layout, and back to its own: one of the two is plain. */
-static void copy_in(const struct be *b, const struct be_kernel *k, int tensor, float *dst, const float *src)
+/* From the tensor's layout to the kernel's, and back. */
+static void copy_in(const struct be *b, const struct be_kernel *k, int tensor, void *dst, const void *src)
 {
-    struct blocks s = tensor_blocks(b, tensor, k->key.samples);
-    bool blocked = s.lanes > 1;
-    if (!blocked) s.lanes = k->lanes;
-    (blocked ? to_plain : to_blocked)(dst, src, s, false);
+    const struct blocks s = tensor_blocks(b, tensor, k->key.samples);
+    relay(dst, src, s, kernel_lanes(b, k, tensor), element_of(b, k, tensor), false);
 }
 
-static void copy_out(const struct be *b, const struct be_kernel *k, int tensor, float *dst, const float *src, bool acc)
+static void copy_out(const struct be *b, const struct be_kernel *k, int tensor, void *dst, const void *src, bool acc)
 {
     struct blocks s = tensor_blocks(b, tensor, k->key.samples);
-    bool blocked = k->lanes > 1;
-    if (blocked) s.lanes = k->lanes;
-    (blocked ? to_plain : to_blocked)(dst, src, s, acc);
+    const int lanes = s.lanes;
+    s.lanes = kernel_lanes(b, k, tensor);
+    relay(dst, src, s, lanes, element_of(b, k, tensor), acc);
 }
 
 static const void *value_take(const struct be *b, const struct be_kernel *k, int tensor, const void *p, char **work)
 {
     if (!p || !differs(b, k, tensor)) return p;
-    float *copy = copy_take(b, k, tensor, work);
+    void *copy = copy_take(b, k, tensor, work);
     copy_in(b, k, tensor, copy, p);
     return copy;
 }
@@ -77,9 +86,8 @@ static size_t copies_bytes(const struct be *b, const struct be_kernel *k)
     size_t bytes = 0;
     for (int i = 0; i < k->k->n_in; i++)
         if (differs(b, k, k->k->in[i]))
-            bytes += (k->key.phase == PH_BWD_DATA ? 2 : 1) * size_align64(tensor_bytes(b, k->k->in[i], k->key.samples));
-    if (differs(b, k, k->k->out))
-        bytes += (k->key.phase == PH_FWD ? 1 : 2) * size_align64(tensor_bytes(b, k->k->out, k->key.samples));
+            bytes += (k->key.phase == PH_BWD_DATA ? 2 : 1) * copy_bytes(b, k, k->k->in[i]);
+    if (differs(b, k, k->k->out)) bytes += (k->key.phase == PH_FWD ? 1 : 2) * copy_bytes(b, k, k->k->out);
     return bytes;
 }
 
@@ -91,7 +99,7 @@ struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, i
     const size_t copies = copies_bytes(b, &inner);
     inner.taken += copies;
     if (kernel_workspace(b, like, copies, e)) return NULL;
-    struct be_kernel *made = make(b, &inner, e);
+    struct be_kernel *made = make ? make(b, &inner, e) : kernel_new(&inner, sizeof inner);
     if (!made) return NULL;
     struct convert_kernel *k = kernel_new(like, sizeof *k);
     k->inner = made;

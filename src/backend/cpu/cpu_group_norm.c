@@ -122,7 +122,7 @@ static void group_close(struct be_kernel *base)
 static struct be_kernel *group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct group_kernel *k = kernel_new(like, sizeof *k);
-    const int lanes = tensor_lanes(b, like->node->in[0]);
+    const int lanes = kernel_lanes(b, like, like->node->in[0]);
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->d = group_norm_of(b->g, like->node);
     k->s = (struct vec_shape){1, k->d.c / lanes, k->d.points};

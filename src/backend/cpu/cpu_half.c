@@ -132,3 +132,8 @@ struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner)
     k->base.close = half_close;
     return &k->base;
 }
+
+const char *cpu_half_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return s->dev.bf16 ? NULL : "";
+}

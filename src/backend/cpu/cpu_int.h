@@ -14,7 +14,7 @@
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
-struct half_entry;
+struct half_entry; struct half_weights;
 struct join { struct be_key key; int part; bool yes; };   /* the result of a trial (cpu_may_batch.c) */
 
 extern const struct be_ops be_onednn;
@@ -30,6 +30,7 @@ struct be {
     VEC(struct be_kernel *) kernel;
     VEC(struct join) join;
     VEC(struct half_entry *) half;                       /* products that kernels share (dnnl_half.h) */
+    VEC(struct half_weights *) half_weights;             /* packed weights of convolutions (dnnl_conv_half.c) */
     bool asks;                                           /* only asks whether there is a kernel; none will run */
 };
 
@@ -37,8 +38,9 @@ struct be_kernel {
     struct be_key key;
     const struct group *k;
     const struct node *node;                             /* the group's first node */
-    /* channel block that all its tensors must have; 0: as selected */
+    /* channel block that all its tensors must have, or CPU_LAST; 0: as selected */
     int lanes;
+    bool half;                                           /* it takes tensors in bf16 as they are stored */
     size_t taken;                                        /* workspace that the caller of run uses itself */
     size_t elements;                                     /* of a pointwise row: how many the next run takes */
     /* weight gradients: each element is one sum in sample order, added to the old value */
@@ -54,7 +56,9 @@ struct be_kernel {
 typedef struct be_kernel *kernel_maker(struct be *b, const struct be_kernel *like, struct err *e);
 /* Makes the kernel by the first row that does not refuse. *why: the last reason; NULL: nobody asks. */
 struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, const char **why, struct err *e);
-/* The kernel of `make` for tensors that all have `lanes`, with copies of tensors that do not. */
+/* The kernel of `make` for tensors that all have `lanes`, or channels last, with copies of tensors that do not. NULL:
+ * the kernel of be_kernel.run, without data of its own. */
+enum { CPU_LAST = -1 };
 struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, int lanes, kernel_maker *make,
                                    struct err *e);
 /* The kernel on widened copies of the weights that are stored in other types (cpu_widen.c); it owns `inner`. Bytes of
@@ -67,6 +71,9 @@ static inline bool cpu_is_half(const struct be *b, int tensor) { return b->s->te
  * the beginning of the workspace. */
 struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner);
 size_t cpu_half_work(const struct be *b, const struct be_kernel *k);
+/* Members of rows for tensors in bf16 with channels last, by the loops of vec_half: on processors with bf16. */
+const char *cpu_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
+#define HALF_ROW .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST), .cost = 0.5, .refuses = cpu_half_refuses
 /* kernel_row.refuses of attention on rows. */
 const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph);
 /* kernel_row.packed and .pack: the first parameter in bf16, as it lies. */
@@ -77,6 +84,7 @@ bool cpu_conv_patch(const struct selection *s, const struct node *n);
 /* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */
 const char *cpu_single_channels_refuse(const struct selection *s, const struct group *k, enum phase ph);
 const char *cpu_several_channels_refuse(const struct selection *s, const struct group *k, enum phase ph);
+void half_weights_free(struct be *b);
 /* bias = or += (acc) the sum of a convolution's output gradients, over samples, then points, after the old value. */
 void dnnl_conv_bias(const struct be *b, const struct be_kernel *k, const float *gout, float *bias, bool acc);
 int kernel_lanes(const struct be *b, const struct be_kernel *k, int tensor);
@@ -93,6 +101,11 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
 int cpu_isa(struct device *d);
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
 bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
+
+/* Calls run(data, from, to) for parts of [0, n), one on each of `threads` threads at most; which thread runs a part must
+ * not matter for the result. */
+typedef void cpu_part(const void *data, int64_t from, int64_t to);
+void cpu_each(int threads, int64_t n, cpu_part *run, const void *data);
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name of the status; returns -1 */
@@ -153,6 +166,8 @@ struct blocks tensor_blocks(const struct be *b, int tensor, int n);      /* in t
 /* dst = or += (acc) src in the other layout; with lanes 1 it just copies or adds. */
 void to_blocked(float *dst, const float *src, struct blocks s, bool acc);
 void to_plain(float *dst, const float *src, struct blocks s, bool acc);
+/* dst = or += (acc) src, of elements of 2 (bf16) or 4 bytes, from s.lanes to `lanes`. */
+void relay(void *dst, const void *src, struct blocks s, int lanes, size_t element, bool acc);
 void weight_to_blocked(float *dst, const float *src, const struct weight_form *f, bool acc);
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
 /* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1

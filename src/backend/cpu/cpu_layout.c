@@ -1,5 +1,6 @@
 /* Layouts of the onednn backend: descriptors for oneDNN and conversions from and to plain row-major. */
 #include <string.h>
+#include "base/half.h"
 #include "backend/cpu/cpu_int.h"
 
 int tensor_lanes(const struct be *b, int tensor)
@@ -29,8 +30,10 @@ struct weight_form weight_form(const struct be *b, int param)
                             .in = p->shape.n > 1 ? p->shape.d[1] : 1,
                             .points = 1,
                             .lanes = format_lanes(&b->s->param[param])};
+    const bool last = b->s->param[param].layout == LAYOUT_LAST;
     for (int i = 2; i < p->shape.n; i++) f.points *= p->shape.d[i];
-    f.in_plain = f.lanes > 1 && f.in % f.lanes != 0;
+    if (last) f.lanes = (int)f.out;
+    f.in_plain = last || (f.lanes > 1 && f.in % f.lanes != 0);
     return f;
 }
 
@@ -148,6 +151,36 @@ void to_plain(float *dst, const float *src, struct blocks s, bool acc)
     for (int64_t block = 0; block < s.n * (s.channels / lanes); block++, src += points * lanes)
         for (int l = 0; l < lanes; l++)
             for (int64_t p = 0; p < points; p++, dst++) *dst = (acc ? *dst : 0) + src[p * lanes + l];
+}
+
+static inline void run_add(char *to, const char *from, int64_t n, size_t element)
+{
+    for (int64_t i = 0; i < n && element == sizeof(float); i++) ((float *)to)[i] += ((const float *)from)[i];
+    for (int64_t i = 0; i < n && element == sizeof(uint16_t); i++) {
+        uint16_t *x = (uint16_t *)to + i;
+        *x = bf16_narrow(bf16_widen(*x) + bf16_widen(((const uint16_t *)from)[i]));
+    }
+}
+
+INLINE void relay_of(char *dst, const char *src, const struct blocks *s, int lanes, size_t element, bool acc)
+{
+    const int64_t run = s->lanes < lanes ? s->lanes : lanes;    /* one divides the other, or the channels are all */
+    for (int64_t n = 0; n < s->n; n++, src += s->channels * s->points * (int64_t)element)
+        for (int64_t c = 0; c < s->channels; c += lanes)
+            for (int64_t p = 0; p < s->points; p++)
+                for (int64_t l = c; l < c + lanes; l += run, dst += run * (int64_t)element) {
+                    const int64_t at = (l / s->lanes * s->points + p) * s->lanes + l % s->lanes;
+                    if (acc) run_add(dst, src + at * (int64_t)element, run, element);
+                    else memcpy(dst, src + at * (int64_t)element, (size_t)run * element);
+                }
+}
+
+void relay(void *dst, const void *src, struct blocks s, int lanes, size_t element, bool acc)
+{
+    if (element == sizeof(float) && acc) relay_of(dst, src, &s, lanes, sizeof(float), true);
+    else if (element == sizeof(float)) relay_of(dst, src, &s, lanes, sizeof(float), false);
+    else if (acc) relay_of(dst, src, &s, lanes, sizeof(uint16_t), true);
+    else relay_of(dst, src, &s, lanes, sizeof(uint16_t), false);
 }
 
 /* Index in the blocked form of plain element (o, i, p). */

@@ -29,14 +29,22 @@ static int half_weights_run(struct be *b, struct be_kernel *base, const struct b
                     &(struct half_call){c->gout, c->in[0], NULL, c->pgrad[0], c->work}, e);
 }
 
-/* By own loops on AMX. */
+/* By own loops on AMX: rows are slots, and the gradient of the output is turned. */
+static struct amx_sums sums_of(int64_t rows, int64_t in, int64_t out, int threads)
+{
+    static const struct amx_shift none;
+    return (struct amx_sums){.samples = 1, .slots = rows, .x = {out, out, rows}, .g = {in, in, rows}, .phases = 1,
+                             .shifts = 1, .shift = &none, .threads = threads};
+}
+
 static int amx_weights(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_half *k = (const struct linear_half *)base;
     if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
-    if (c->pgrad[0])
-        amx_weights_run(&(struct amx_weights){k->rows, k->out, k->in, c->gout, c->in[0], c->pgrad[0], c->pgrad_acc,
-                                              c->work});
+    if (c->pgrad[0]) {
+        const struct amx_sums sums = sums_of(k->rows, k->in, k->out, b->s->dev.threads);
+        amx_sums_run(&sums, c->gout, c->in[0], c->pgrad[0], c->pgrad_acc, c->work);
+    }
     return 0;
 }
 
@@ -109,22 +117,23 @@ static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *l
     struct linear_half *k = kernel_new(like, sizeof *k);
     sizes_take(b, k);
     k->base.run = amx_weights;
-    if (!kernel_workspace(b, like, amx_weights_work(k->out, k->in), e)) return &k->base;
+    const struct amx_sums sums = sums_of(k->rows, k->in, k->out, b->s->dev.threads);
+    if (!kernel_workspace(b, like, amx_sums_work(&sums), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
 static const char *amx_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    const struct shape *w = &s->g->param[k->param[0]].shape;
-    const bool fits = s->dev.threads == 1 && w->d[0] % AMX_WIDTH == 0 && w->d[1] % AMX_WIDTH == 0;
-    return fits && s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? linear_refuses(s, k, ph) : "";
+    return s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? linear_refuses(s, k, ph) : "";
 }
 
 static size_t amx_workspace(const struct selection *s, const struct group *k)
 {
-    const struct shape *w = &s->g->param[k->param[0]].shape;
-    return CPU_WORK + amx_weights_work(w->d[0], w->d[1]);
+    int64_t size[3];
+    sizes_of(s, group_node(s, k), s->max_samples, size);
+    const struct amx_sums sums = sums_of(size[0], size[1], size[2], s->dev.threads);
+    return CPU_WORK + amx_sums_work(&sums);
 }
 
 static size_t linear_workspace(const struct selection *s, const struct group *k)

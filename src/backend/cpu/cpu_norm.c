@@ -24,7 +24,7 @@ struct norm_kernel {
 /* Blocks of channels are processed one by one, plain channels several at a time. */
 static int64_t blocks_end(const struct norm_kernel *k, int64_t from)
 {
-    int64_t to = from + (k->vec->lanes > 1 ? 1 : VEC_PLAIN_BLOCKS);
+    int64_t to = from + (k->vec->lanes > 1 ? 1 : k->vec == &vec_half ? VEC_HALF_BLOCKS : VEC_PLAIN_BLOCKS);
     return to < k->s.blocks ? to : k->s.blocks;
 }
 
@@ -159,12 +159,13 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
     const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
     bool last = b->s->tensor[n->in[0]].layout == LAYOUT_LAST;
+    const bool half = like->half && cpu_is_half(b, n->in[0]);
     int lanes = like->lanes ? like->lanes : last ? 1 : tensor_lanes(b, n->in[0]);
     bool mixed = lanes != tensor_lanes(b, like->k->out) || last;
     for (int i = 1; i < like->k->n_in; i++) mixed |= lanes != tensor_lanes(b, like->k->in[i]);
-    if (mixed && !like->lanes) return cpu_convert_make(b, like, lanes, norm_make, e);
+    if (mixed && !like->lanes && !half) return cpu_convert_make(b, like, lanes, norm_make, e);
     struct norm_kernel *k = kernel_new(like, sizeof *k);
-    k->vec = lanes > 1 ? b->vec : &vec_plain;
+    k->vec = half ? &vec_half : lanes > 1 ? b->vec : &vec_plain;
     k->channels = s->d[0];
     k->s = (struct vec_shape){like->key.samples, s->d[0] / lanes, shape_points(s)};
     k->eps = bn_eps(n);
@@ -190,6 +191,9 @@ static struct be_kernel *norm_make(struct be *b, const struct be_kernel *like, s
 /* Backward reads each element of the output's gradient before it writes the same element. So one result needs no memory
  * of its own: the masked gradient, or the input's gradient if there is no addition. */
 const struct kernel_row cpu_rows_norm[] = {
+    {.name = "bf16", .pattern = PATTERN_OP("batch_norm"), HALF_ROW, .grad_over = 1, .make = norm_make},
+    {.name = "bf16", .pattern = &pattern_bn_relu, HALF_ROW, .grad_over = 1, .make = norm_make},
+    {.name = "bf16", .pattern = &pattern_bn_add_relu, HALF_ROW, .grad_over = 2, .make = norm_make},
     {.name = "batch norm", .pattern = PATTERN_OP("batch_norm"), .layouts = ROW_ANY_LAYOUT, .grad_over = 1,
      .make = norm_make},
     {.name = "batch norm", .pattern = &pattern_bn_relu, .layouts = ROW_ANY_LAYOUT, .grad_over = 1, .make = norm_make},

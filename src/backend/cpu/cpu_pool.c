@@ -25,7 +25,7 @@ static void avg_close(struct be_kernel *base) { free(((struct avg_kernel *)base)
 static struct avg_kernel *avg_new(struct be *b, const struct be_kernel *like, const int64_t in[3], const int64_t out[3])
 {
     struct avg_kernel *k = kernel_new(like, sizeof *k);
-    int lanes = tensor_lanes(b, like->node->in[0]);
+    int lanes = kernel_lanes(b, like, like->node->in[0]);
     k->base.close = avg_close;
     k->vec = lanes > 1 ? b->vec : &vec_plain;
     k->w.planes = like->key.samples * b->g->tensor[like->node->in[0]].shape.d[0] / lanes;
@@ -72,7 +72,7 @@ static struct be_kernel *adaptive_make(struct be *b, const struct be_kernel *lik
 static int upsample_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct node *n = base->node;
-    const struct upsample u = upsample_of(b->g, n, base->key.samples, tensor_lanes(b, n->in[0]));
+    const struct upsample u = upsample_of(b->g, n, base->key.samples, kernel_lanes(b, base, n->in[0]));
     if (base->key.phase == PH_FWD) upsample_forward(&u, c->in[0], c->out);
     else upsample_backward(&u, c->gout, c->gin[0], c->gin_acc & 1);
     return 0;

@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
+#include "backend/cpu/cpu_conv_half.h"
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "backend/rules.h"
@@ -23,11 +24,25 @@ static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
     return shape_count(x) == x->d[0] && shape_count(&s->g->tensor[n->in[0]].shape) > x->d[0];
 }
 
+/* An input lies as the convolutions that read it like it. */
+static enum layout input_layout(const struct selection *s, int tensor)
+{
+    bool read = false;
+    for (int i = 0; i < s->g->n_nodes; i++)
+        for (int j = 0; j < s->g->node[i].n_in; j++) {
+            if (s->g->node[i].in[j] != tensor) continue;
+            if (!conv_half(s, &s->g->node[i])) return LAYOUT_PLAIN;
+            read = true;
+        }
+    return read ? LAYOUT_LAST : LAYOUT_PLAIN;
+}
+
 static enum layout layout_of(const struct selection *s, int tensor)
 {
     int producer = s->g->tensor[tensor].producer;
     const struct node *n = producer < 0 ? NULL : &s->g->node[producer];
-    if (!n || !n->op->keeps_layout) return LAYOUT_PLAIN;
+    if (!n) return input_layout(s, tensor);
+    if ( !n->op->keeps_layout) return LAYOUT_PLAIN;
     for (int i = 1; i < n->n_in; i++)
         if (s->tensor[n->in[i]].layout != s->tensor[n->in[0]].layout && !lies_anyhow(s, n, i)) return LAYOUT_PLAIN;
     return s->tensor[n->in[0]].layout;
@@ -40,6 +55,18 @@ static void sizes(const struct selection *s, struct group *k, size_t beside)
 
 /* ---- asking the library ---------------------------------------------------------------------- */
 
+/* The layout of copies of a group's tensors: that of a convolution's weights, else blocks if all channels fill them. */
+static int relay_lanes(const struct be *b, const struct group *k)
+{
+    bool blocks = true;
+    if (group_node(b->s, k)->op->category == OP_CONV) return weight_form(b, k->param[0]).lanes;
+    for (int i = -1; i < k->n_in; i++) {
+        const struct tensor *t = &b->g->tensor[i < 0 ? k->out : k->in[i]];
+        blocks &= t->type != F32 || t->shape.d[0] % b->lanes == 0;
+    }
+    return blocks ? b->lanes : 1;
+}
+
 struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, const char **why, struct err *e)
 {
     struct err last = {0};
@@ -49,8 +76,12 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         struct be_kernel as = *like;
         as.run = r->run;
         const bool half = select_widens(b->s, r, like->k);
+        as.half = !half;
         as.taken += cpu_widen_work(b, like->k) + (half && !r->pointwise ? cpu_half_work(b, like) : 0);
-        struct be_kernel *k = r->make ? r->make(b, &as, &refusal) : kernel_new(&as, sizeof as);
+        struct be_kernel *k = select_relays(b->s, r, like->k) ? cpu_convert_make(b, &as, relay_lanes(b, like->k),
+                                                                                r->make, &refusal)
+                              : r->make                       ? r->make(b, &as, &refusal)
+                                                              : kernel_new(&as, sizeof as);
         if (k) {
             k->row = r;
             if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
@@ -111,13 +142,15 @@ static void library_ask(struct selection *s)
     omp_set_num_threads(s->dev.threads);
     for (int i = 0; i < s->n_groups; i++) if (asks(&s->group[i])) group_ask(&b, s, &s->group[i]);
     half_shared_free(&b);
+    half_weights_free(&b);
     dnnl_engine_destroy(b.engine);
     omp_set_num_threads(threads);
 }
 
 const struct select_rules onednn_rules = {.hardware = "cpu", .rows = rows, .layout = layout_of,
                                           .layouts = ROW_LAYOUT(LAYOUT_PLAIN) | ROW_LAYOUT(LAYOUT_BLOCKED),
-                                          .widened = 1u << BF16, .frozen = HOST_FROZEN, .sizes = sizes,
+                                          .relaid = ROW_LAYOUT(LAYOUT_LAST), .widened = 1u << BF16,
+                                          .frozen = HOST_FROZEN, .sizes = sizes,
                                           .ask = library_ask};
 
 /* One core of a current server. */

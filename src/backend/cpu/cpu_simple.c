@@ -20,8 +20,9 @@ static struct be_kernel *simple_make(struct be *b, const struct be_kernel *like,
     const struct node *n = like->node;
     const struct shape *s = &b->g->tensor[n->in[0]].shape;
     struct simple_kernel *k = kernel_new(like, sizeof *k);
-    k->lanes = tensor_lanes(b, n->in[0]);
-    k->vec = k->lanes > 1 ? b->vec : &vec_plain;
+    const bool half = like->half && cpu_is_half(b, n->in[0]) && b->s->tensor[n->in[0]].layout == LAYOUT_LAST;
+    k->lanes = half ? 1 : kernel_lanes(b, like, n->in[0]);
+    k->vec = half ? &vec_half : k->lanes > 1 ? b->vec : &vec_plain;
     k->count = (size_t)like->key.samples * (size_t)shape_count(&b->g->tensor[n->out].shape);
     k->s = (struct vec_shape){like->key.samples, s->d[0] / k->lanes, shape_points(s)};
     return &k->base;
@@ -194,7 +195,8 @@ static int concat_run(struct be *b, struct be_kernel *base, const struct be_call
     size_t whole = ((struct simple_kernel *)base)->count / (size_t)base->key.samples, at = 0;
     for (int i = 0; i < n->n_in; i++) {
         struct blocks s = tensor_blocks(b, n->in[i], 1);
-        const bool as_it_lies = s.lanes == tensor_lanes(b, n->out), acc = c->gin_acc >> i & 1;
+        s.lanes = kernel_lanes(b, base, n->in[i]);
+        const bool as_it_lies = s.lanes == kernel_lanes(b, base, n->out), acc = c->gin_acc >> i & 1;
         size_t part = (size_t)(s.channels * s.points);
         for (int k = 0; k < base->key.samples && (forward || c->gin[i]); k++) {
             size_t to = (size_t)k * whole + at, from = (size_t)k * part;
@@ -247,12 +249,18 @@ static const char *max_pool_refuses(const struct selection *s, const struct grou
     return takes ? NULL : "over 255 elements a window";
 }
 
+static const char *half_max_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return s->dev.bf16 ? max_pool_refuses(s, k, ph) : "";
+}
+
 static struct be_kernel *max_pool_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct window w;
     if (window_make(like->node, &b->g->tensor[like->node->in[0]].shape, &w, e)) return NULL;
     struct simple_kernel *k = (struct simple_kernel *)simple_make(b, like, e);
-    k->pool.planes = k->s.n * k->s.blocks;
+    k->pool.planes = k->vec == &vec_half ? k->s.n : k->s.n * k->s.blocks;
+    k->pool.channels = k->s.blocks;
     for (int i = 0; i < 3; i++) {
         k->pool.in[i] = w.in[i];
         k->pool.out[i] = w.out[i];
@@ -319,11 +327,21 @@ const struct kernel_row cpu_rows_simple[] = {
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
      .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_backward_run},
     {.name = "concat", .pattern = PATTERN_OP("concat"), .make = simple_make, .run = concat_run},
+    {.name = "bf16", .pattern = PATTERN_OP("global_avg_pool"), HALF_ROW, .phases = ROW_PHASE(PH_FWD),
+     .make = simple_make, .run = mean_forward_run},
+    {.name = "bf16", .pattern = PATTERN_OP("global_avg_pool"), HALF_ROW, .phases = ROW_BACKWARD, .make = simple_make,
+     .run = mean_backward_run},
     /* the output has one point a channel, so its layout is both plain and blocked */
     {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_PHASE(PH_FWD), .make = simple_make,
      .run = mean_forward_run},
     {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_BACKWARD, .make = simple_make,
      .run = mean_backward_run},
+    {.name = "bf16", .pattern = PATTERN_OP("max_pool"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST), .cost = 0.5,
+     .refuses = half_max_refuses, .phases = ROW_PHASE(PH_FWD),
+     .make = max_pool_make, .run = max_forward_run},
+    {.name = "bf16", .pattern = PATTERN_OP("max_pool"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST), .cost = 0.5,
+     .refuses = half_max_refuses, .phases = ROW_BACKWARD, .make = max_pool_make,
+     .run = max_backward_run},
     {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
      .refuses = max_pool_refuses, .make = max_pool_make, .run = max_forward_run},
     {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_BACKWARD, .same_layout = true,

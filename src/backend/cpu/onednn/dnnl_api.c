@@ -15,6 +15,7 @@ static dnnl_status_t md_make(md_t *m, const struct form *f)
 {
     const dnnl_data_type_t type = f->half ? dnnl_bf16 : dnnl_f32;
     *m = NULL;
+    if (f->as) return dnnl_memory_desc_clone(m, dnnl_primitive_desc_query_md(f->as, f->what, 0));
     if (f->n && !f->tag) return dnnl_memory_desc_create_with_strides(m, f->n, f->d, type, f->stride);
     return f->n ? dnnl_memory_desc_create_with_tag(m, f->n, f->d, type, f->tag) : dnnl_success;
 }
@@ -62,7 +63,8 @@ typedef const dnnl_memory_desc_t *const_md_t;
 static dnnl_status_t md_make(md_t *m, const struct form *f)
 {
     const dnnl_data_type_t type = f->half ? dnnl_bf16 : dnnl_f32;
-    *m = (md_t){0};
+    *m = f->as ? *dnnl_primitive_desc_query_md(f->as, f->what, 0) : (md_t){0};
+    if (f->as) return dnnl_success;
     if (f->n && !f->tag) return dnnl_memory_desc_init_by_strides(m, f->n, f->d, type, f->stride);
     return f->n ? dnnl_memory_desc_init_by_tag(m, f->n, f->d, type, f->tag) : dnnl_success;
 }
@@ -152,12 +154,34 @@ dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum co
     if (pass == CONV_FORWARD) return described(engine, &(struct wish){s, pass, add, NULL}, pd);
     struct conv_shape any = *s;
     any.src.tag = any.wei.tag = any.dst.tag = dnnl_format_tag_any;
+    any.wei.as = NULL;
+    any.wei.half = any.src.half;
     if (pass == CONV_DATA) any.bias.n = 0;
     dnnl_primitive_desc_t hint;
     dnnl_status_t status = described(engine, &(struct wish){&any, CONV_FORWARD, false, NULL}, &hint);
     if (status != dnnl_success) return status;
     status = described(engine, &(struct wish){s, pass, false, hint}, pd);
     dnnl_primitive_desc_destroy(hint);
+    return status;
+}
+
+size_t api_bytes(const struct form *f)
+{
+    md_t m;
+    const size_t bytes = md_make(&m, f) == dnnl_success ? dnnl_memory_desc_get_size(MD_OF(m)) : 0;
+    md_drop(&m);
+    return bytes;
+}
+
+dnnl_status_t api_reorder(dnnl_engine_t engine, const struct form *from, const struct form *to,
+                          dnnl_primitive_desc_t *pd)
+{
+    md_t m[2] = {0};
+    dnnl_status_t status = md_make(&m[0], from);
+    if (status == dnnl_success) status = md_make(&m[1], to);
+    if (status == dnnl_success)
+        status = dnnl_reorder_primitive_desc_create(pd, MD_OF(m[0]), engine, MD_OF(m[1]), engine, NULL);
+    for (int i = 0; i < 2; i++) md_drop(&m[i]);
     return status;
 }
 

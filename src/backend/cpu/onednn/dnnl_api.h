@@ -7,8 +7,12 @@
 #include <stdbool.h>
 
 /* A tensor of floats or bf16 (half): n dimensions and their order in memory; dnnl_format_tag_any lets the library
- * choose; without a tag, the distances of elements. n = 0: no tensor. */
-struct form { int n; dnnl_dims_t d; dnnl_format_tag_t tag; bool half; dnnl_dims_t stride; };
+ * choose; without a tag, the distances of elements. n = 0: no tensor. as: the form that this primitive descriptor has
+ * for its argument `what` (dnnl_query_weights_md), and nothing else counts. */
+struct form {
+    int n; dnnl_dims_t d; dnnl_format_tag_t tag; bool half; dnnl_dims_t stride;
+    const_dnnl_primitive_desc_t as; dnnl_query_t what;
+};
 
 /* A convolution, for all three passes: source, weights (with a leading dimension if there are groups), bias,
  * destination, or their gradients. Dilation 0: dense. Padding is the same at both ends of a dimension. */
@@ -25,6 +29,10 @@ dnnl_status_t api_conv(dnnl_engine_t engine, const struct conv_shape *s, enum co
 /* A product dst = or += (add) src wei + bias of matrices. */
 struct product_shape { struct form src, wei, bias, dst; bool add; };
 dnnl_status_t api_product(dnnl_engine_t engine, const struct product_shape *s, dnnl_primitive_desc_t *pd);
+/* A copy from one form to another. The caller destroys *pd. */
+dnnl_status_t api_reorder(dnnl_engine_t engine, const struct form *from, const struct form *to,
+                          dnnl_primitive_desc_t *pd);
+size_t api_bytes(const struct form *f);                  /* 0: the library knows no such form */
 /* A memory object without memory. */
 dnnl_status_t api_memory(dnnl_engine_t engine, const struct form *f, dnnl_memory_t *out);
 /* The library's name of the kernel, "jit:avx2" or "ref:any"; lives as long as pd. */

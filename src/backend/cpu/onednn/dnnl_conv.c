@@ -349,6 +349,12 @@ static struct be_kernel *depthwise_row(struct be *b, const struct be_kernel *lik
     return on_blocks(b, like, depthwise_make, e);
 }
 
+static const char *library_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    if (s->param[k->param[0]].layout == LAYOUT_LAST) return "weights with channels last";
+    return cpu_single_channels_refuse(s, k, ph);
+}
+
 static bool wgrad_takes(const struct selection *s, const struct group *k, struct wgrad_shape *w)
 {
     const struct be_kernel like = {.key = {.phase = PH_BWD_WEIGHTS, .samples = s->max_samples}, .k = k,
@@ -408,7 +414,7 @@ static size_t conv_packed(const struct selection *s, const struct group *k)
 const struct kernel_row cpu_rows_conv[] = {
     {.name = "wgrad", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .isa = ISA_AVX2, .cost = 0.9,
      .refuses = wgrad_refuses, .workspace = conv_workspace, .make = wgrad_row},
-    {.name = "onednn", .pattern = PATTERN_OP("conv"), .refuses = cpu_single_channels_refuse, .layout = conv_layout,
+    {.name = "onednn", .pattern = PATTERN_OP("conv"), .refuses = library_refuses, .layout = conv_layout,
      .param_layout = conv_param_layout, .workspace = conv_workspace, .packed = conv_packed, .asks = true,
      .make = library_row},
     {.name = "wgrad", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .isa = ISA_AVX2, .cost = 2,

@@ -1,0 +1,15 @@
+/* Convolutions in bf16 on tensors with channels last, for processors with instructions for bf16. Their weights are
+ * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; packed weights are bf16
+ * in two forms that oneDNN chose, for both directions. See docs/design/cpu.md. */
+#ifndef BACKEND_CPU_CPU_CONV_HALF_H
+#define BACKEND_CPU_CPU_CONV_HALF_H
+#include "backend/cpu/cpu_int.h"
+
+/* Is this node such a convolution? Its output is then LAYOUT_LAST. Pure. */
+bool conv_half(const struct selection *s, const struct node *n);
+/* kernel_row.refuses: of all other convolutions; of those without AMX. */
+const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
+/* The kernel on copies with channels last of what has another layout. */
+struct be_kernel *conv_half_on_last(struct be *b, const struct be_kernel *like, kernel_maker *make, struct err *e);
+
+#endif
