@@ -6,13 +6,16 @@
 #include "op_graphs.h"
 #include "sure.h"
 
-static void chain_compare(const char *text, int n)
+static void chain_compare_as(const char *text, int n, void (*open)(struct net *t, struct graph *g, int n))
 {
     struct net t;
-    net_open(&t, op_graph_chain(text), n);
+    open(&t, op_graph_chain(text), n);
     for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
     net_close(&t);
 }
+
+static void chain_compare(const char *text, int n) { chain_compare_as(text, n, net_open); }
+static void chain_compare_half(const char *text, int n) { chain_compare_as(text, n, net_open_half); }
 
 /* Each test is a process of its own, and oneDNN asks for the limit at its first call. */
 static void isa_limit(int i)
@@ -58,11 +61,8 @@ enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)
 {
-    struct net t;
     isa_limit(_i % N_ISA);
-    net_open_half(&t, op_graph_chain(half_chains[_i / N_ISA].chain), half_chains[_i / N_ISA].n);
-    for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
-    net_close(&t);
+    chain_compare_half(half_chains[_i / N_ISA].chain, half_chains[_i / N_ISA].n);
 }
 END_TEST
 
@@ -150,6 +150,24 @@ START_TEST(odd_convolutions)
 {
     isa_limit(_i % N_ISA);
     chain_compare(odd_convs[_i / N_ISA].chain, odd_convs[_i / N_ISA].n);
+}
+END_TEST
+
+START_TEST(odd_convolutions_in_bf16)
+{
+    chain_compare_half(odd_convs[_i].chain, odd_convs[_i].n);
+}
+END_TEST
+
+START_TEST(convolutions_in_bf16)
+{
+    chain_compare_half(op_graph_convs[_i], 1 + _i % 4);
+}
+END_TEST
+
+START_TEST(fused_batch_norm_in_bf16)
+{
+    chain_compare_half(op_graph_norms[_i], 4);
 }
 END_TEST
 
@@ -342,6 +360,9 @@ int main(void)
     suite_loop(c, convolutions, N_ISA_BLOCKED * OP_GRAPH_CONVS, IN_TURN(N_ISA_BLOCKED) && SANITIZED_EVERY(3));
     suite_loop(c, fused_batch_norm, N_ISA * OP_GRAPH_NORMS, IN_TURN(N_ISA));
     suite_loop(c, odd_convolutions, N_ISA * N_ODD_CONVS, IN_TURN(N_ISA));
+    suite_loop(c, odd_convolutions_in_bf16, N_ODD_CONVS, EVERY(1));
+    suite_loop(c, convolutions_in_bf16, OP_GRAPH_CONVS, EVERY(1));
+    suite_loop(c, fused_batch_norm_in_bf16, OP_GRAPH_NORMS, EVERY(1));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
     suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, layouts_round_trip, OP_GRAPH_CONVS, EVERY(1));

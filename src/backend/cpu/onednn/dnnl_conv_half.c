@@ -312,7 +312,9 @@ static int passes_make(struct be *b, struct conv_half *k, struct err *e)
 {
     const struct group *g = k->base.k;
     const struct half_weights *x = half_weights_of(b, g, e);
-    if (!x || !g->packed_bytes) return x ? err_set(e, E_CONF, "no packed weights are planned") : -1;
+    if (!x) return -1;
+    if (!g->packed_bytes || (k->base.key.phase == PH_BWD_DATA && !x->pd[WAY_BACK]))
+        return err_set(e, E_CONF, "no packed weights are planned");
     if (k->base.key.phase == PH_FWD) {
         k->base.run = conv_forward_run;
         return way_make(b, k, x, WAY_FORWARD, false, &k->p, e);
