@@ -5,7 +5,6 @@
  * time. 2x2 tiles share what they load. Chunks fit the second cache, and DEPTH tiles of 32 channels of both the first,
  * where all shifts find them. Called only if the processor has AMX. */
 #include <immintrin.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "backend/cpu/cpu_amx.h"
@@ -162,69 +161,65 @@ static void g_take(const struct strip *t, int64_t from, int64_t n, uint16_t *to)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Rows and bytes a row of all eight tiles. */
-static void tiles_begin(void)
+/* The sizes of the tiles for `rows` by `columns` of the result, at most 32 each: 0 to 3 are the result's quarters, 4 and
+ * 5 halves of x, 6 and 7 halves of g. */
+static void tiles_size(int64_t rows, int64_t columns)
 {
     struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = SIDE;
+    const uint8_t high[2] = {(uint8_t)least(rows, SIDE), (uint8_t)(rows > SIDE ? rows - SIDE : SIDE)},
+                  wide[2] = {(uint8_t)(4 * least(columns, SIDE)), (uint8_t)(4 * (columns > SIDE ? columns - SIDE : SIDE))};
+    for (int i = 0; i < 4; i++) c.rows[i] = high[i / 2], c.bytes[i] = wide[i % 2];
+    for (int i = 0; i < 2; i++) {
+        c.rows[4 + i] = high[i];
+        c.bytes[4 + i] = 64;
+        c.rows[6 + i] = SIDE;
+        c.bytes[6 + i] = wide[i];
+    }
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
 
-/* 32x32 of the result at c, whose rows are `line` apart, from n slots; g2: the second half of g's channels. */
+/* Up to 32x32 of the result at c, whose rows are `line` apart, from n slots; g2: the second half of g's channels. */
 struct square { const uint16_t *x, *g, *g2; int64_t x_line, n, line; float *c; bool add; };
 
-static void square_add(const struct square *q)
+/* two, twice: there are second halves of the rows, of the columns. */
+static inline __attribute__((always_inline)) void square_sum(const struct square *q, bool two, bool twice)
 {
     const size_t step = (size_t)q->line * sizeof(float), x_step = (size_t)q->x_line * sizeof(uint16_t);
     const uint16_t *x = q->x, *x2 = q->x + SIDE * q->x_line, *g = q->g, *g2 = q->g2;
     float *c = q->c, *c2 = q->c + SIDE * q->line;
     if (q->add) {
         _tile_loadd(0, c, step);
-        _tile_loadd(1, c + SIDE, step);
-        _tile_loadd(2, c2, step);
-        _tile_loadd(3, c2 + SIDE, step);
+        if (twice) _tile_loadd(1, c + SIDE, step);
+        if (two) _tile_loadd(2, c2, step);
+        if (two && twice) _tile_loadd(3, c2 + SIDE, step);
     } else {
         _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+        if (twice) _tile_zero(1);
+        if (two) _tile_zero(2);
+        if (two && twice) _tile_zero(3);
     }
     for (int64_t k = 0; k < q->n; k += STEP) {
         _tile_loadd(4, x + k, x_step);
         _tile_loadd(6, g + k * SIDE, 64);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, g2 + k * SIDE, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, x2 + k, x_step);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        if (twice) _tile_loadd(7, g2 + k * SIDE, 64);
+        if (twice) _tile_dpbf16ps(1, 4, 7);
+        if (two) _tile_loadd(5, x2 + k, x_step);
+        if (two) _tile_dpbf16ps(2, 5, 6);
+        if (two && twice) _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, c, step);
-    _tile_stored(1, c + SIDE, step);
-    _tile_stored(2, c2, step);
-    _tile_stored(3, c2 + SIDE, step);
+    if (twice) _tile_stored(1, c + SIDE, step);
+    if (two) _tile_stored(2, c2, step);
+    if (two && twice) _tile_stored(3, c2 + SIDE, step);
 }
 
-static void rows_copy(float *to, int64_t to_line, const float *from, int64_t line, int64_t rows, int64_t columns)
+static void square_add(const struct square *q, int64_t rows, int64_t columns)
 {
-    for (int64_t i = 0; i < rows; i++) memcpy(to + i * to_line, from + i * line, (size_t)columns * sizeof *to);
-}
-
-/* Where fewer than 32 rows or columns are there, on a copy. */
-static void edge_add(struct square q, int64_t rows, int64_t columns)
-{
-    _Alignas(64) float own[WIDTH * WIDTH] = {0};
-    float *c = q.c;
-    const int64_t line = q.line;
-    rows = least(rows, WIDTH);
-    columns = least(columns, WIDTH);
-    if (q.add) rows_copy(own, WIDTH, c, line, rows, columns);
-    q.c = own;
-    q.line = WIDTH;
-    __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
-    square_add(&q);
-    __asm__ volatile("" : : : "memory");
-    rows_copy(c, line, own, WIDTH, rows, columns);
+    if (rows > SIDE && columns > SIDE) square_sum(q, true, true);
+    else if (rows > SIDE) square_sum(q, true, false);
+    else if (columns > SIDE) square_sum(q, false, true);
+    else square_sum(q, false, false);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -254,9 +249,10 @@ static void block_add(const struct chunk *k, int64_t xb, int64_t gb)
 {
     const struct amx_sums *s = k->s;
     const struct amx_plan *p = &k->p;
-    const int64_t depth = s->shifts > 1 ? DEPTH : DEPTH_ALONE, rows = s->x.channels - xb * WIDTH,
-                  columns = s->g.channels - gb * WIDTH;
+    const int64_t depth = s->shifts > 1 ? DEPTH : DEPTH_ALONE, rows = least(s->x.channels - xb * WIDTH, WIDTH),
+                  columns = least(s->g.channels - gb * WIDTH, WIDTH);
     const uint16_t *g = k->g + gb * g_block_size(p);
+    tiles_size(rows, columns);
     for (int64_t at = 0; at < k->n; at += depth)
         for (int i = 0; i < s->shifts; i++) {
             const uint16_t *x = k->x + (s->shift[i].phase * p->x_blocks + xb) * x_block_size(p);
@@ -265,8 +261,7 @@ static void block_add(const struct chunk *k, int64_t xb, int64_t gb)
                 .g2 = g + (k->n + at) * SIDE, .n = least(depth, k->n - at), .line = s->g.channels,
                 .c = k->sums + ((i * s->x.channels + xb * WIDTH) * s->g.channels + gb * WIDTH),
                 .add = k->add || at > 0};
-            if (rows >= WIDTH && columns >= WIDTH) square_add(&q);
-            else edge_add(q, rows, columns);
+            square_add(&q, rows, columns);
         }
 }
 
@@ -279,7 +274,6 @@ static void copies_make(const void *data, int64_t from, int64_t to)
 static void blocks_add(const void *data, int64_t from, int64_t to)
 {
     const struct chunk *k = data;
-    tiles_begin();
     for (int64_t i = from; i < to; i++) block_add(k, i / k->p.g_blocks, i % k->p.g_blocks);
     _tile_release();
 }

@@ -137,8 +137,8 @@ struct vec_ops {
     void (*row_scores)(const struct vec_entries *m, const float *q, float by, float *y);   /* y[n] = by x q */
     void (*row_mix)(const struct vec_entries *m, const float *p, float by, float *y);      /* y[width] = by p[n] x */
 };
-/* number of blocks with which vec_plain's sums are fastest: it adds them in parallel */
-enum { VEC_PLAIN_BLOCKS = 8, VEC_HALF_BLOCKS = 64 };
+/* number of blocks with which vec_plain's sums are fastest: it adds them in parallel; the most for vec_half */
+enum { VEC_PLAIN_BLOCKS = 8, VEC_HALF_BLOCKS = 1024 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 /* For processors with AVX512_BF16: values are bf16 with channels last, [sample][point][channel], and pointers to values
  * point to them; lanes is 1, a block is a channel. Without the entries that work on floats in any order or on rows. */
