@@ -74,8 +74,9 @@ struct kernel_row {
     struct be_kernel *(*make)(struct be *b, const struct be_kernel *like, struct err *e);
     /* what the kernel runs, unless `make` sets something else; without `make` it has no data of its own */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
-    /* rebuilds the packed weights (be_ops.pack). NULL: the backend's usual form */
-    void (*pack)(struct be *b, const struct group *k, void *const *param, void *packed);
+    /* rebuilds the packed weights of a phase that this row serves (be_ops.pack); called in descending order of phases,
+     * so the forward pass's place may be used before. NULL: the backend's usual form */
+    void (*pack)(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed);
 };
 
 #endif

@@ -174,8 +174,13 @@ static void weights_pack(struct be *b, const struct group *k, void *const *param
 {
     const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
-    for (int ph = 0; ph < PH_COUNT; ph++)
-        if (k->row[ph] && k->row[ph]->pack) { k->row[ph]->pack(b, k, param, packed); return; }
+    bool own = false;
+    for (int ph = PH_BWD_DATA; ph >= PH_FWD; ph--) {     /* the forward pass last: see kernel_row.pack */
+        if (!k->row[ph] || !k->row[ph]->pack) continue;
+        k->row[ph]->pack(b, k, (enum phase)ph, param, packed);
+        own = true;
+    }
+    if (own) return;
     if (f.lanes > 1 && !f.in_plain)
         weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
 }

@@ -4,14 +4,15 @@
  * shift only moves where tiles are loaded; g as pairs of slots. A tile of the result, 16x16 floats, takes 32 slots at a
  * time. 2x2 tiles share what they load. Chunks fit the second cache, and DEPTH tiles of 32 channels of both the first,
  * where all shifts find them. Called only if the processor has AMX. */
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_int.h"
 
-enum { SIDE = 16, WIDTH = 2 * SIDE, STEP = 2 * SIDE, TILE_WORDS = SIDE * SIDE, DEPTH = 10 * STEP,
-       DEPTH_ALONE = 31 * STEP,                          /* of a single shift */
+#pragma GCC target("avx512f,avx512bw,avx512vl,amx-tile,amx-bf16")
+#include "backend/cpu/cpu_amx_int.h"
+
+enum { DEPTH = 10 * STEP, DEPTH_ALONE = 31 * STEP,       /* slots; of a single shift */
        CHUNK_BYTES = 700 << 10, CHUNK_LEAST = 256 };
 
 bool amx_ready(void)
@@ -25,25 +26,22 @@ bool amx_ready(void)
 /* Slots: all, of a chunk, beside a chunk on both sides, of a line of x. Blocks of WIDTH channels. */
 struct amx_plan { int64_t all, chunk, before, after, line, x_blocks, g_blocks; };
 
-static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static struct amx_plan amx_plan_of(const struct amx_sums *s)
 {
-    struct amx_plan p = {.all = s->samples * s->slots, .x_blocks = up(s->x.channels, WIDTH) / WIDTH,
-                         .g_blocks = up(s->g.channels, WIDTH) / WIDTH};
+    struct amx_plan p = {.all = s->samples * s->slots, .x_blocks = amx_up(s->x.channels, WIDTH) / WIDTH,
+                         .g_blocks = amx_up(s->g.channels, WIDTH) / WIDTH};
     for (int i = 0; i < s->shifts; i++) {
         const int64_t by = s->shift[i].by;
-        if (-by > p.before) p.before = up(-by, STEP);
-        if (by > p.after) p.after = up(by, STEP);
+        if (-by > p.before) p.before = amx_up(-by, STEP);
+        if (by > p.after) p.after = amx_up(by, STEP);
     }
     const int64_t beside = p.before + p.after, x_bytes = s->phases * p.x_blocks * WIDTH * 2,
                   g_bytes = p.g_blocks * WIDTH * 2;
     p.chunk = (CHUNK_BYTES - x_bytes * beside) / (x_bytes + g_bytes);
     if (p.chunk < 2 * beside) p.chunk = 2 * beside;
     if (p.chunk < CHUNK_LEAST) p.chunk = CHUNK_LEAST;
-    const int64_t chunks = up(p.all, p.chunk) / p.chunk;
-    p.chunk = up(up(p.all, chunks) / chunks, STEP);       /* of equal size */
+    const int64_t chunks = amx_up(p.all, p.chunk) / p.chunk;
+    p.chunk = amx_up(amx_up(p.all, chunks) / chunks, STEP);       /* of equal size */
     p.line = ((p.chunk + beside) / STEP | 1) * STEP;      /* odd: lines do not share sets of the cache */
     return p;
 }
@@ -57,37 +55,7 @@ size_t amx_sums_work(const struct amx_sums *s)
     return (size_t)(s->phases * p.x_blocks * x_block_size(&p) + p.g_blocks * g_block_size(&p)) * sizeof(uint16_t);
 }
 
-#pragma GCC target("avx512f,avx512bw,avx512vl,amx-tile,amx-bf16")
-
 /* ---- copies ---------------------------------------------------------------------------------- */
-
-/* Transposes 16x16 words. */
-static inline void tile_turn(__m512i r[SIDE])
-{
-    __m512i t[SIDE];
-    for (int i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-    for (int i = 0; i < 4; i++) {
-        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-    }
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-    }
-}
 
 /* Channels [c, c + WIDTH) of slots, of which those of the mask are there. */
 struct strip {
@@ -166,8 +134,8 @@ static void g_take(const struct strip *t, int64_t from, int64_t n, uint16_t *to)
 static void tiles_size(int64_t rows, int64_t columns)
 {
     struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
-    const uint8_t high[2] = {(uint8_t)least(rows, SIDE), (uint8_t)(rows > SIDE ? rows - SIDE : SIDE)},
-                  wide[2] = {(uint8_t)(4 * least(columns, SIDE)), (uint8_t)(4 * (columns > SIDE ? columns - SIDE : SIDE))};
+    const uint8_t high[2] = {(uint8_t)amx_least(rows, SIDE), (uint8_t)(rows > SIDE ? rows - SIDE : SIDE)},
+                  wide[2] = {(uint8_t)(4 * amx_least(columns, SIDE)), (uint8_t)(4 * (columns > SIDE ? columns - SIDE : SIDE))};
     for (int i = 0; i < 4; i++) c.rows[i] = high[i / 2], c.bytes[i] = wide[i % 2];
     for (int i = 0; i < 2; i++) {
         c.rows[4 + i] = high[i];
@@ -245,20 +213,18 @@ static void copy_make(const struct chunk *k, int64_t i)
     }
 }
 
-static void block_add(const struct chunk *k, int64_t xb, int64_t gb)
+static void block_add(const struct chunk *k, int64_t xb, int64_t gb, int64_t rows, int64_t columns)
 {
     const struct amx_sums *s = k->s;
     const struct amx_plan *p = &k->p;
-    const int64_t depth = s->shifts > 1 ? DEPTH : DEPTH_ALONE, rows = least(s->x.channels - xb * WIDTH, WIDTH),
-                  columns = least(s->g.channels - gb * WIDTH, WIDTH);
+    const int64_t depth = s->shifts > 1 ? DEPTH : DEPTH_ALONE;
     const uint16_t *g = k->g + gb * g_block_size(p);
-    tiles_size(rows, columns);
     for (int64_t at = 0; at < k->n; at += depth)
         for (int i = 0; i < s->shifts; i++) {
             const uint16_t *x = k->x + (s->shift[i].phase * p->x_blocks + xb) * x_block_size(p);
             const struct square q = {
                 .x = x + p->before + s->shift[i].by + at, .x_line = p->line, .g = g + at * SIDE,
-                .g2 = g + (k->n + at) * SIDE, .n = least(depth, k->n - at), .line = s->g.channels,
+                .g2 = g + (k->n + at) * SIDE, .n = amx_least(depth, k->n - at), .line = s->g.channels,
                 .c = k->sums + ((i * s->x.channels + xb * WIDTH) * s->g.channels + gb * WIDTH),
                 .add = k->add || at > 0};
             square_add(&q, rows, columns);
@@ -274,7 +240,14 @@ static void copies_make(const void *data, int64_t from, int64_t to)
 static void blocks_add(const void *data, int64_t from, int64_t to)
 {
     const struct chunk *k = data;
-    for (int64_t i = from; i < to; i++) block_add(k, i / k->p.g_blocks, i % k->p.g_blocks);
+    int64_t high = 0, wide = 0;
+    for (int64_t i = from; i < to; i++) {
+        const int64_t xb = i / k->p.g_blocks, gb = i % k->p.g_blocks,
+                      rows = amx_least(k->s->x.channels - xb * WIDTH, WIDTH),
+                      columns = amx_least(k->s->g.channels - gb * WIDTH, WIDTH);
+        if (rows != high || columns != wide) tiles_size(high = rows, wide = columns);
+        block_add(k, xb, gb, rows, columns);
+    }
     _tile_release();
 }
 
@@ -285,7 +258,7 @@ void amx_sums_run(const struct amx_sums *s, const uint16_t *x, const uint16_t *g
                       .g = (uint16_t *)work + s->phases * p.x_blocks * x_block_size(&p), .sums = sums};
     for (int64_t from = 0; from < p.all; from += p.chunk) {
         k.from = from;
-        k.n = up(least(p.all - from, p.chunk), STEP);
+        k.n = amx_up(amx_least(p.all - from, p.chunk), STEP);
         k.add = acc || from > 0;
         cpu_each(s->threads, s->phases * p.x_blocks + p.g_blocks, copies_make, &k);
         __asm__ volatile("" : : : "memory");              /* tiles are loaded from what was just stored */

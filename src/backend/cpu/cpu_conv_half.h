@@ -1,6 +1,6 @@
 /* Convolutions in bf16 on tensors with channels last, for processors with instructions for bf16. Their weights are
  * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; packed weights are bf16
- * in two forms that oneDNN chose, for both directions. See docs/design/cpu.md. */
+ * in two forms, for the forward pass and for input gradients. See docs/design/cpu.md. */
 #ifndef BACKEND_CPU_CPU_CONV_HALF_H
 #define BACKEND_CPU_CPU_CONV_HALF_H
 #include "backend/cpu/cpu_int.h"
@@ -9,6 +9,9 @@
 bool conv_half(const struct selection *s, const struct node *n);
 /* kernel_row.refuses: of all other convolutions; of those without AMX. */
 const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
+/* kernel_row.packed: the form for the forward pass, and behind conv_half_way_bytes that for input gradients. */
+size_t conv_half_packed(const struct selection *s, const struct group *k);
+size_t conv_half_way_bytes(const struct graph *g, const struct node *n);
 /* The kernel on copies with channels last of what has another layout. */
 struct be_kernel *conv_half_on_last(struct be *b, const struct be_kernel *like, kernel_maker *make, struct err *e);
 

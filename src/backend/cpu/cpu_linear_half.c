@@ -150,8 +150,9 @@ size_t cpu_half_packed(const struct selection *s, const struct group *k)
     return size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
 }
 
-void cpu_half_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+void cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
 {
+    if (ph != PH_FWD && k->row[PH_FWD]->pack == cpu_half_pack) return;     /* one copy for both */
     b->vec->narrow(packed, param[0], (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
 }
 

@@ -155,7 +155,7 @@ static size_t form_most(int64_t points, int64_t x, int64_t y)
     return (size_t)points * (size_t)((x + 63) / 64 * 64) * (size_t)((y + 63) / 64 * 64) * sizeof(uint16_t);
 }
 
-static size_t way_most(const struct graph *g, const struct node *n)
+size_t conv_half_way_bytes(const struct graph *g, const struct node *n)
 {
     const struct shape *w = &g->param[n->param[0]].shape;
     int64_t points = 1;
@@ -181,7 +181,7 @@ static struct half_weights *half_weights_of(struct be *b, const struct group *k,
         const bool turned = way == WAY_BACK && x->turned;
         const struct form any = weights_form(w, turned, dnnl_format_tag_any);
         none = way_find(b, n, b->s->max_samples, (enum half_way)way, &any, turned, false, &x->pd[way], &d) ||
-               pack_make(b, x, w, (enum half_way)way, e) || x->bytes[way] > way_most(b->g, n);
+               pack_make(b, x, w, (enum half_way)way, e) || x->bytes[way] > conv_half_way_bytes(b->g, n);
     }
     if (!none) return *vec_push(&b->half_weights) = x;
     half_weights_drop(x);
@@ -189,10 +189,10 @@ static struct half_weights *half_weights_of(struct be *b, const struct group *k,
     return NULL;
 }
 
-static size_t half_packed(const struct selection *s, const struct group *k)
+size_t conv_half_packed(const struct selection *s, const struct group *k)
 {
     if (!conv_half(s, group_node(s, k))) return 0;
-    return (k->grad_in & 1 ? 2 : 1) * way_most(s->g, group_node(s, k));
+    return (k->grad_in & 1 ? 2 : 1) * conv_half_way_bytes(s->g, group_node(s, k));
 }
 
 /* Narrows positions in descending order. The copy takes the place of the forward form, which is made after it. */
@@ -202,20 +202,16 @@ static void turned_copy(struct be *b, const struct shape *w, const float *from, 
     for (size_t i = 0; i < points; i++) b->vec->narrow(to + i * part, from + (points - 1 - i) * part, part, false);
 }
 
-static void half_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+static void half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
 {
+    const enum half_way way = ph == PH_FWD ? WAY_FORWARD : WAY_BACK;
     struct err e = {0};
     struct half_weights *x = half_weights_of(b, k, &e);
-    char *back = (char *)packed + way_most(b->g, group_node(b->s, k));
-    const struct shape *w = &b->g->param[k->param[0]].shape;
-    if (!x) return;
-    if (x->pd[WAY_BACK] && x->turned) {
-        turned_copy(b, w, param[0], packed);
-        prim_run(b, &x->pack[WAY_BACK], NULL, (void *[]){packed, back}, &e);
-    } else if (x->pd[WAY_BACK]) {
-        prim_run(b, &x->pack[WAY_BACK], NULL, (void *[]){param[0], back}, &e);
-    }
-    prim_run(b, &x->pack[WAY_FORWARD], NULL, (void *[]){param[0], packed}, &e);
+    char *to = (char *)packed + (way == WAY_BACK ? conv_half_way_bytes(b->g, group_node(b->s, k)) : 0);
+    const bool turned = way == WAY_BACK && x && x->turned;
+    if (!x || !x->pd[way]) return;
+    if (turned) turned_copy(b, &b->g->param[k->param[0]].shape, param[0], packed);
+    prim_run(b, &x->pack[way], NULL, (void *[]){turned ? packed : param[0], to}, &e);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -321,7 +317,7 @@ static int passes_make(struct be *b, struct conv_half *k, struct err *e)
     }
     struct err no = {0};
     k->base.run = conv_data_run;
-    k->at = way_most(b->g, k->base.node);
+    k->at = conv_half_way_bytes(b->g, k->base.node);
     k->count = tensor_bytes(b, g->in[0], k->base.key.samples) / sizeof(float);
     if (way_make(b, k, x, WAY_BACK, false, &k->p, e)) return -1;
     k->adds = x->turned && b->g->tensor[g->in[0]].n_readers > 1 && !way_make(b, k, x, WAY_BACK, true, &k->add, &no);
@@ -371,5 +367,5 @@ static size_t half_workspace(const struct selection *s, const struct group *k)
 const struct kernel_row cpu_rows_conv_half[] = {
     {.name = "bf16", .pattern = PATTERN_OP("conv"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4,
      .refuses = conv_half_refuses, .layout = half_layout, .param_layout = half_param_layout,
-     .workspace = half_workspace, .packed = half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
+     .workspace = half_workspace, .packed = conv_half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
     {0}};
