@@ -57,73 +57,41 @@ size_t amx_sums_work(const struct amx_sums *s)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Channels [c, c + WIDTH) of slots, of which those of the mask are there. */
-struct strip {
-    const uint16_t *at; const struct amx_side *side; const int32_t *point; int64_t slots, all, c; __mmask32 mask;
-};
+/* One side of a chunk: the point of each slot, or NULL. */
+struct source { const uint16_t *at; const struct amx_side *side; const int32_t *point; int64_t slots, all; };
+
+/* Where the rows of STEP slots lie; `there` is 0 where there is none, and the row is a few zeros. */
+struct rows { const uint16_t *at[STEP]; int64_t there[STEP]; };
 
 static const uint16_t zeros[WIDTH] __attribute__((aligned(64)));
 
-static struct strip strip_of(const struct amx_sums *s, const struct amx_side *side, const uint16_t *at,
-                             const int32_t *point, int64_t block)
+static inline void rows_find(const struct source *t, int64_t from, struct rows *r)
 {
-    const int64_t c = block * WIDTH, left = side->channels - c;
-    return (struct strip){at, side, point, s->slots, s->samples * s->slots, c,
-                          left >= WIDTH ? UINT32_MAX : (1u << left) - 1};
-}
-
-/* Where the values of STEP slots lie. */
-static inline void slots_find(const struct strip *t, int64_t from, const uint16_t *at[STEP])
-{
-    const int64_t line = t->side->line;
-    if (!t->point) {
-        for (int i = 0; i < STEP; i++)
-            at[i] = from + i < t->all ? t->at + (from + i) * line + t->c : zeros;
-        return;
-    }
     int64_t sample = from < 0 ? -1 : from / t->slots, slot = from - sample * t->slots;
     for (int i = 0; i < STEP; i++) {
-        const int32_t p = from + i >= 0 && from + i < t->all ? t->point[slot] : -1;
-        at[i] = p < 0 ? zeros : t->at + (sample * t->side->points + p) * line + t->c;
+        const bool inside = from + i >= 0 && from + i < t->all;
+        const int64_t p = !inside ? -1 : t->point ? t->point[slot] : slot;
+        r->there[i] = p >= 0;
+        r->at[i] = p < 0 ? zeros : t->at + (sample * t->side->points + p) * t->side->line;
         if (++slot == t->slots) slot = 0, sample++;
     }
 }
 
-/* pair[half][p]: slots 2 p and 2 p + 1 of 16 channels, a word each. */
-static inline void pairs_take(const struct strip *t, int64_t from, __m512i pair[2][SIDE])
+static __mmask32 channels_mask(int64_t left) { return left >= WIDTH ? UINT32_MAX : (1u << left) - 1; }
+
+/* Channels [c, c + WIDTH), of which those of the mask are there. pair[half][p]: slots 2 p and 2 p + 1 of 16 channels, a
+ * word each. */
+static inline void pairs_take(const struct rows *r, int64_t c, __mmask32 mask, __m512i pair[2][SIDE])
 {
     const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
                   high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    const uint16_t *at[STEP];
-    slots_find(t, from, at);
     for (int p = 0; p < SIDE; p++) {
-        const __m512i a = _mm512_maskz_loadu_epi16(t->mask, at[2 * p]),
-                      b = _mm512_maskz_loadu_epi16(t->mask, at[2 * p + 1]),
+        const int i = 2 * p, k = 2 * p + 1;
+        const __m512i a = _mm512_maskz_loadu_epi16(mask, r->at[i] + r->there[i] * c),
+                      b = _mm512_maskz_loadu_epi16(mask, r->at[k] + r->there[k] * c),
                       even = _mm512_unpacklo_epi16(a, b), odd = _mm512_unpackhi_epi16(a, b);
         pair[0][p] = _mm512_permutex2var_epi64(even, low, odd);
         pair[1][p] = _mm512_permutex2var_epi64(even, high, odd);
-    }
-}
-
-static void x_take(const struct strip *t, int64_t from, int64_t n, int64_t line, uint16_t *to)
-{
-    for (int64_t k = 0; k < n; k += STEP) {
-        __m512i pair[2][SIDE];
-        pairs_take(t, from + k, pair);
-        for (int h = 0; h < 2; h++) {
-            tile_turn(pair[h]);
-            for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * SIDE + i) * line + k, pair[h][i]);
-        }
-    }
-}
-
-static void g_take(const struct strip *t, int64_t from, int64_t n, uint16_t *to)
-{
-    for (int64_t k = 0; k < n; k += STEP) {
-        __m512i pair[2][SIDE];
-        pairs_take(t, from + k, pair);
-        for (int h = 0; h < 2; h++)
-            for (int p = 0; p < SIDE; p++) _mm512_store_si512(to + (h * n + k + 2 * p) * SIDE, pair[h][p]);
     }
 }
 
@@ -198,18 +166,40 @@ struct chunk {
     float *sums; bool add;
 };
 
-static void copy_make(const struct chunk *k, int64_t i)
+/* Copies STEP slots of x: of all phases and channels, so that rows are read in one go. at: in the copy. */
+static void x_take(const struct chunk *k, int64_t at)
 {
     const struct amx_sums *s = k->s;
     const struct amx_plan *p = &k->p;
-    const int64_t of_x = s->phases * p->x_blocks;
-    if (i < of_x) {
-        const struct strip t = strip_of(s, &s->x, k->of_x, s->x_point ? s->x_point + i / p->x_blocks * s->slots : NULL,
-                                        i % p->x_blocks);
-        x_take(&t, k->from - p->before, k->n + p->before + p->after, p->line, k->x + i * x_block_size(p));
-    } else {
-        const struct strip t = strip_of(s, &s->g, k->of_g, s->g_point, i - of_x);
-        g_take(&t, k->from, k->n, k->g + (i - of_x) * g_block_size(p));
+    for (int phase = 0; phase < s->phases; phase++) {
+        const struct source t = {k->of_x, &s->x, s->x_point ? s->x_point + phase * s->slots : NULL, s->slots, p->all};
+        struct rows r;
+        rows_find(&t, k->from - p->before + at, &r);
+        for (int64_t b = 0; b < p->x_blocks; b++) {
+            uint16_t *to = k->x + (phase * p->x_blocks + b) * x_block_size(p) + at;
+            __m512i pair[2][SIDE];
+            pairs_take(&r, b * WIDTH, channels_mask(s->x.channels - b * WIDTH), pair);
+            for (int h = 0; h < 2; h++) {
+                tile_turn(pair[h]);
+                for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * SIDE + i) * p->line, pair[h][i]);
+            }
+        }
+    }
+}
+
+static void g_take(const struct chunk *k, int64_t at)
+{
+    const struct amx_sums *s = k->s;
+    const struct amx_plan *p = &k->p;
+    const struct source t = {k->of_g, &s->g, s->g_point, s->slots, p->all};
+    struct rows r;
+    rows_find(&t, k->from + at, &r);
+    for (int64_t b = 0; b < p->g_blocks; b++) {
+        uint16_t *to = k->g + b * g_block_size(p) + at * SIDE;
+        __m512i pair[2][SIDE];
+        pairs_take(&r, b * WIDTH, channels_mask(s->g.channels - b * WIDTH), pair);
+        for (int h = 0; h < 2; h++)
+            for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * k->n + 2 * i) * SIDE, pair[h][i]);
     }
 }
 
@@ -231,10 +221,15 @@ static void block_add(const struct chunk *k, int64_t xb, int64_t gb, int64_t row
         }
 }
 
+static int64_t x_steps(const struct chunk *k) { return (k->n + k->p.before + k->p.after) / STEP; }
+
 static void copies_make(const void *data, int64_t from, int64_t to)
 {
     const struct chunk *k = data;
-    for (int64_t i = from; i < to; i++) copy_make(k, i);
+    const int64_t of_x = x_steps(k);
+    for (int64_t i = from; i < to; i++)
+        if (i < of_x) x_take(k, i * STEP);
+        else g_take(k, (i - of_x) * STEP);
 }
 
 static void blocks_add(const void *data, int64_t from, int64_t to)
@@ -260,7 +255,7 @@ void amx_sums_run(const struct amx_sums *s, const uint16_t *x, const uint16_t *g
         k.from = from;
         k.n = amx_up(amx_least(p.all - from, p.chunk), STEP);
         k.add = acc || from > 0;
-        cpu_each(s->threads, s->phases * p.x_blocks + p.g_blocks, copies_make, &k);
+        cpu_each(s->threads, x_steps(&k) + k.n / STEP, copies_make, &k);
         __asm__ volatile("" : : : "memory");              /* tiles are loaded from what was just stored */
         cpu_each(s->threads, p.x_blocks * p.g_blocks, blocks_add, &k);
     }

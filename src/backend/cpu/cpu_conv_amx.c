@@ -12,7 +12,7 @@ struct amx_conv {
     struct be_kernel base;
     struct window w;                                     /* of the grid: last dimension joined, if `joined` */
     int64_t in, out, padded, before;                     /* channels; pixels of a padded row, and before its first */
-    bool joined;
+    bool joined, swapped;                                /* swapped: x is the output's gradient, for [out][in] */
     struct amx_sums s;
     int32_t *points;                                     /* x_point, then g_point */
     struct amx_shift *shift;
@@ -130,6 +130,14 @@ static void geometry_make(struct amx_conv *k, const struct selection *s, const s
     k->s.shift = k->shift;
     shifts_fill(k, pitch, k->points);
     if (k->s.shifts == 1 && product(k->w.s) == 1 && k->s.slots == k->s.x.points) k->s.x_point = k->s.g_point = NULL;
+    k->swapped = !conv_half_last(s, n->param[0]);
+    if (!k->swapped) return;                             /* one shift, by nothing */
+    const struct amx_side x = k->s.x;
+    const int32_t *point = k->s.x_point;
+    k->s.x = k->s.g;
+    k->s.g = x;
+    k->s.x_point = k->s.g_point;
+    k->s.g_point = point;
 }
 
 static void geometry_free(struct amx_conv *k)
@@ -162,14 +170,15 @@ static int amx_conv_run(struct be *b, struct be_kernel *base, const struct be_ca
     const struct amx_conv *k = (const struct amx_conv *)base;
     const uint16_t *x = c->in[0];
     if (c->pgrad[1])
-        b->vec->sum_rows(c->gout, k->s.samples * k->s.g.points, k->out, c->pgrad[1], c->pgrad_acc);
+        b->vec->sum_rows(c->gout, k->s.samples * product(k->w.out), k->out, c->pgrad[1], c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     if (k->joined) {
         const struct shape *in = &b->g->tensor[base->node->in[0]].shape;
         rows_pad(k, x, in->d[in->n - 1], c->work);
         x = c->work;
     }
-    amx_sums_run(&k->s, x, c->gout, c->pgrad[0], c->pgrad_acc, (char *)c->work + padded_bytes(k));
+    amx_sums_run(&k->s, k->swapped ? c->gout : x, k->swapped ? x : c->gout, c->pgrad[0], c->pgrad_acc,
+                 (char *)c->work + padded_bytes(k));
     return 0;
 }
 

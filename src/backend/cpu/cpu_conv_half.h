@@ -1,5 +1,6 @@
 /* Convolutions in bf16 on tensors with channels last, for processors with instructions for bf16. Their weights are
- * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; packed weights are bf16
+ * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; or, with one point and
+ * more inputs than outputs, [out][in] (LAYOUT_PLAIN), because weight gradients turn the smaller side. Packed weights are bf16
  * in two forms, for the forward pass and for input gradients. See docs/design/cpu.md. */
 #ifndef BACKEND_CPU_CPU_CONV_HALF_H
 #define BACKEND_CPU_CPU_CONV_HALF_H
@@ -7,6 +8,7 @@
 
 /* Is this node such a convolution? Its output is then LAYOUT_LAST. Pure. */
 bool conv_half(const struct selection *s, const struct node *n);
+bool conv_half_last(const struct selection *s, int param);   /* the order of the weights */
 /* kernel_row.refuses: of all other convolutions; of those without AMX. */
 const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
 /* kernel_row.packed: the form for the forward pass, and behind conv_half_way_bytes that for input gradients. */

@@ -226,9 +226,12 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
     for (int i = 0; i < g.n; i++)
         for (int t = 0; t < g.phase[i].n; t++) {
             const struct tap *tap = &g.phase[i].tap[t];
-            const int64_t out = back ? g.channels : g.columns;
+            /* k are the columns of the matrix as it is stored, or its rows */
+            const bool of_columns = back == conv_half_last(b->s, k->param[0]);
+            const int64_t line = of_columns ? g.channels : g.columns;
             amx_pack(&(struct amx_matrix){(const float *)param[0] + tap->at * g.channels * g.columns, g.channels, g.columns,
-                                          back ? 1 : out, back ? out : 1, t * g.channels, g.phase[i].n * g.channels},
+                                          of_columns ? 1 : line, of_columns ? line : 1, t * g.channels,
+                                          g.phase[i].n * g.channels},
                      to + g.phase[i].packed);
         }
     products_free(&g);

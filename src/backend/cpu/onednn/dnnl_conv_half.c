@@ -38,6 +38,8 @@ bool conv_half(const struct selection *s, const struct node *n)
     return node_attr_is(n, "groups", 1) && w->d[0] > 1;
 }
 
+bool conv_half_last(const struct selection *s, int param) { return s->param[param].layout == LAYOUT_LAST; }
+
 const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
     return conv_half(s, group_node(s, k)) ? NULL : "";
@@ -60,13 +62,15 @@ static struct form weights_form(const struct shape *w, bool turned, dnnl_format_
     return f;
 }
 
-/* [points][in][out] as a form of the convolution, or of the turned one. */
-static struct form stored_form(const struct shape *w, bool turned, bool half)
+/* [points][in][out], or [out][in], as a form of the convolution, or of the turned one. */
+static struct form stored_form(const struct be *b, int param, bool turned, bool half)
 {
+    const struct shape *w = &b->g->param[param].shape;
+    const bool last = conv_half_last(b->s, param);
     struct form f = weights_form(w, turned, 0);
     f.half = half;
-    f.stride[turned ? 1 : 0] = 1;
-    f.stride[turned ? 0 : 1] = w->d[0];
+    f.stride[turned ? 1 : 0] = last ? 1 : w->d[1];
+    f.stride[turned ? 0 : 1] = last ? w->d[0] : 1;
     int64_t step = w->d[0] * w->d[1];
     for (int i = w->n - 1; i > 1; i--, step *= w->d[i + 1]) f.stride[i] = step;
     return f;
@@ -138,10 +142,10 @@ void half_weights_free(struct be *b)
 }
 
 /* From floats, as they are stored; for the turned convolution from bf16 with positions in descending order. */
-static int pack_make(struct be *b, struct half_weights *x, const struct shape *w, enum half_way way, struct err *e)
+static int pack_make(struct be *b, struct half_weights *x, int param, enum half_way way, struct err *e)
 {
     const bool turned = way == WAY_BACK && x->turned;
-    const struct form from = stored_form(w, turned, turned), to = {.as = x->pd[way], .what = dnnl_query_weights_md};
+    const struct form from = stored_form(b, param, turned, turned), to = {.as = x->pd[way], .what = dnnl_query_weights_md};
     dnnl_primitive_desc_t pd;
     const dnnl_status_t status = api_reorder(b->engine, &from, &to, &pd);
     x->bytes[way] = api_bytes(&to);
@@ -181,7 +185,7 @@ static struct half_weights *half_weights_of(struct be *b, const struct group *k,
         const bool turned = way == WAY_BACK && x->turned;
         const struct form any = weights_form(w, turned, dnnl_format_tag_any);
         none = way_find(b, n, b->s->max_samples, (enum half_way)way, &any, turned, false, &x->pd[way], &d) ||
-               pack_make(b, x, w, (enum half_way)way, e) || x->bytes[way] > conv_half_way_bytes(b->g, n);
+               pack_make(b, x, n->param[0], (enum half_way)way, e) || x->bytes[way] > conv_half_way_bytes(b->g, n);
     }
     if (!none) return *vec_push(&b->half_weights) = x;
     half_weights_drop(x);
@@ -274,7 +278,7 @@ static int weights_make(struct be *b, struct conv_half *k, struct err *e)
 {
     const struct node *n = k->base.node;
     const struct shape *w = &b->g->param[n->param[0]].shape;
-    const struct form to = stored_form(w, false, false);
+    const struct form to = stored_form(b, n->param[0], false, false);
     struct conv_shape d;
     dnnl_primitive_desc_t pd, order;
     conv_shape_of(b, n, k->base.key.samples, &d);
@@ -355,7 +359,9 @@ static enum layout half_layout(const struct selection *s, const struct node *n)
 
 static enum layout half_param_layout(const struct selection *s, const struct node *n, int slot)
 {
-    return !slot && conv_half(s, n) ? LAYOUT_LAST : LAYOUT_NONE;
+    if (slot || !conv_half(s, n)) return LAYOUT_NONE;
+    const struct shape *w = &s->g->param[n->param[0]].shape;
+    return w->d[0] * w->d[1] == shape_count(w) && w->d[1] > w->d[0] ? LAYOUT_PLAIN : LAYOUT_LAST;
 }
 
 static size_t half_workspace(const struct selection *s, const struct group *k)
