@@ -97,13 +97,14 @@ static inline void pairs_take(const struct rows *r, int64_t c, __mmask32 mask, _
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* The sizes of the tiles for `rows` by `columns` of the result, at most 32 each: 0 to 3 are the result's quarters, 4 and
- * 5 halves of x, 6 and 7 halves of g. */
+/* The sizes of the tiles for `rows` by `columns` of the result, at most 32 each: 0 to 3 are the result's quarters, 4
+ * and 5 halves of x, 6 and 7 halves of g. */
 static void tiles_size(int64_t rows, int64_t columns)
 {
     struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
-    const uint8_t high[2] = {(uint8_t)amx_least(rows, SIDE), (uint8_t)(rows > SIDE ? rows - SIDE : SIDE)},
-                  wide[2] = {(uint8_t)(4 * amx_least(columns, SIDE)), (uint8_t)(4 * (columns > SIDE ? columns - SIDE : SIDE))};
+    const int64_t right = columns > SIDE ? columns - SIDE : SIDE, low = rows > SIDE ? rows - SIDE : SIDE;
+    const uint8_t high[2] = {(uint8_t)amx_least(rows, SIDE), (uint8_t)low},
+                  wide[2] = {(uint8_t)(4 * amx_least(columns, SIDE)), (uint8_t)(4 * right)};
     for (int i = 0; i < 4; i++) c.rows[i] = high[i / 2], c.bytes[i] = wide[i % 2];
     for (int i = 0; i < 2; i++) {
         c.rows[4 + i] = high[i];

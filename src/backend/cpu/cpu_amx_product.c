@@ -15,7 +15,10 @@ enum { PIECE = 256, PIECE_ALONE = 512,                   /* rows; of a sum in on
        DEPTH = 1024, CACHED = 384 << 10,                 /* of k, and values, of the weights that stay in the cache */
        TILE_WORDS = SIDE * SIDE };
 
-size_t amx_packed_bytes(int64_t k, int64_t n) { return (size_t)(amx_up(k, STEP) * amx_up(n, WIDTH)) * sizeof(uint16_t); }
+size_t amx_packed_bytes(int64_t k, int64_t n)
+{
+    return (size_t)(amx_up(k, STEP) * amx_up(n, WIDTH)) * sizeof(uint16_t);
+}
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
@@ -158,14 +161,15 @@ static void piece_run(const struct product_part *t, int64_t from, int64_t to, ch
         else memset(tail + r * p->k, 0, (size_t)p->k * sizeof *tail);
     }
     __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
+    const int64_t line = amx_up(p->n, WIDTH);
     struct weights_part w;
     for (w.k = 0; w.k < p->k; w.k += t->k_part)
         for (w.n = 0; w.n < p->n; w.n = w.to) {
             w.to = amx_least(p->n, w.n + t->n_part);
             for (int64_t m = from; m < whole; m += WIDTH)
-                strip_run(t, &w, m, WIDTH, p->a + m * p->a_line + w.k, p->a_line, sums + (m - from) * amx_up(p->n, WIDTH));
+                strip_run(t, &w, m, WIDTH, p->a + m * p->a_line + w.k, p->a_line, sums + (m - from) * line);
             if (left)
-                strip_run(t, &w, whole, left, tail + w.k, p->k, sums + (whole - from) * amx_up(p->n, WIDTH));
+                strip_run(t, &w, whole, left, tail + w.k, p->k, sums + (whole - from) * line);
         }
 }
 

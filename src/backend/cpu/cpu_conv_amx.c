@@ -21,11 +21,11 @@ struct amx_conv {
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 /* The input that position k of the kernel reads for output 0: pixel phase + place * stride. */
-struct reach { int64_t phase, place; };
-static struct reach reach_of(const struct window *w, int d, int64_t k)
+struct kernel_reach { int64_t phase, place; };
+static struct kernel_reach kernel_reach_of(const struct window *w, int d, int64_t k)
 {
     const int64_t at = k * w->d[d] - w->p[d], phase = (at % w->s[d] + w->s[d]) % w->s[d];
-    return (struct reach){phase, (at - phase) / w->s[d]};
+    return (struct kernel_reach){phase, (at - phase) / w->s[d]};
 }
 
 /* Slots of a row: its outputs, and room on both sides for what is read there. Both sides share the room, except where
@@ -35,7 +35,7 @@ static int64_t pitch_of(const struct window *w, int d)
     int64_t left = 0, right = 0;
     bool pixels = false;
     for (int64_t k = 0; k < w->k[d]; k++) {
-        const struct reach r = reach_of(w, d, k);
+        const struct kernel_reach r = kernel_reach_of(w, d, k);
         if (-r.place > left) left = -r.place;
         if (r.place > right) right = r.place;
         pixels |= r.place > 0 && r.phase + w->out[d] * w->s[d] < w->in[d];
@@ -91,7 +91,7 @@ static void shifts_fill(struct amx_conv *k, const int64_t pitch[3], int32_t *poi
             for (at[2] = 0; at[2] < w->k[2]; at[2]++, to++) {
                 int64_t phase[3], which = 0, by = 0;
                 for (int d = 0; d < 3; d++) {
-                    const struct reach r = reach_of(w, d, at[d]);
+                    const struct kernel_reach r = kernel_reach_of(w, d, at[d]);
                     phase[d] = r.phase;
                     which = which * w->s[d] + r.phase;
                     by = by * pitch[d] + r.place;

@@ -1,7 +1,7 @@
 /* Convolutions in bf16 on tensors with channels last, for processors with instructions for bf16. Their weights are
  * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; or, with one point and
- * more inputs than outputs, [out][in] (LAYOUT_PLAIN), because weight gradients turn the smaller side. Packed weights are bf16
- * in two forms, for the forward pass and for input gradients. See docs/design/cpu.md. */
+ * more inputs than outputs, [out][in] (LAYOUT_PLAIN), because weight gradients turn the smaller side. Packed
+ * weights are bf16 in two forms, for the forward pass and for input gradients. See docs/design/cpu.md. */
 #ifndef BACKEND_CPU_CPU_CONV_HALF_H
 #define BACKEND_CPU_CPU_CONV_HALF_H
 #include "backend/cpu/cpu_int.h"

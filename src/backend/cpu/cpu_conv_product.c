@@ -14,10 +14,10 @@
 
 enum { ROWS = 256, SMALL = 16 };                         /* rows at a time; points of a small plane */
 
-struct tap { int64_t at, shift[3]; };                    /* position in the kernel */
+struct conv_tap { int64_t at, shift[3]; };                    /* position in the kernel */
 struct conv_phase {
     int64_t size[3], first[3];                           /* points, and the first of them in `to` */
-    int n; const struct tap *tap;
+    int n; const struct conv_tap *tap;
     int64_t packed;                                      /* elements before its weights */
 };
 
@@ -25,7 +25,7 @@ struct conv_products {
     bool back;
     int64_t from[3], to[3], from_step[3], to_step[3], channels, columns;   /* of `from` and of `to` */
     int n; struct conv_phase *phase;
-    struct tap *taps;                                    /* of all phases */
+    struct conv_tap *taps;                                    /* of all phases */
 };
 
 struct product_conv { struct be_kernel base; struct conv_products g; };
@@ -34,8 +34,9 @@ struct product_conv { struct be_kernel base; struct conv_products g; };
 
 static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
-/* Forward: one phase, and position k reads o s + k d - p. Back: input i = j s + f is read by output (i + p - k d) / s. */
-static bool tap_of(const struct window *w, bool back, const int64_t first[3], const int64_t k[3], struct tap *t)
+/* Forward: one phase, and position k reads o s + k d - p. Back: input i = j s + f is read by output (i + p - k d) / s.
+ */
+static bool tap_of(const struct window *w, bool back, const int64_t first[3], const int64_t k[3], struct conv_tap *t)
 {
     t->at = (k[0] * w->k[1] + k[1]) * w->k[2] + k[2];
     for (int d = 0; d < 3; d++) {
@@ -46,7 +47,7 @@ static bool tap_of(const struct window *w, bool back, const int64_t first[3], co
     return true;
 }
 
-static void phase_fill(struct conv_products *g, const struct window *w, struct conv_phase *p, struct tap *tap)
+static void phase_fill(struct conv_products *g, const struct window *w, struct conv_phase *p, struct conv_tap *tap)
 {
     int64_t k[3];
     p->tap = tap;
@@ -71,7 +72,7 @@ static void products_make(struct conv_products *g, const struct selection *s, co
     g->n = (int)product(g->to_step);
     g->phase = mem_alloc((size_t)g->n * sizeof *g->phase);
     g->taps = mem_alloc((size_t)(product(w.k) + 1) * sizeof *g->taps);
-    struct tap *tap = g->taps;
+    struct conv_tap *tap = g->taps;
     int64_t packed = 0;
     for (int i = 0; i < g->n; i++) {
         struct conv_phase *p = &g->phase[i];
@@ -123,19 +124,20 @@ static size_t thread_bytes(const struct conv_products *g)
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct products_call {
-    const struct conv_products *g; const struct conv_phase *p; const uint16_t *from, *packed; uint16_t *to; const float *bias;
+    const struct conv_products *g; const struct conv_phase *p; const uint16_t *from, *packed; uint16_t *to;
+    const float *bias;
     int64_t rows; bool acc; char *work;
 };
 
 /* A row's sample, and its point of the phase. */
-struct place { int64_t sample, j[3]; };
-static struct place place_at(const struct conv_phase *p, int64_t row)
+struct conv_place { int64_t sample, j[3]; };
+static struct conv_place place_at(const struct conv_phase *p, int64_t row)
 {
-    const int64_t points = product(p->size), at = row % points;
-    return (struct place){row / points, {at / (p->size[1] * p->size[2]), at / p->size[2] % p->size[1], at % p->size[2]}};
+    const int64_t *s = p->size, points = product(s), at = row % points;
+    return (struct conv_place){row / points, {at / (s[1] * s[2]), at / s[2] % s[1], at % s[2]}};
 }
 
-static void place_next(const struct conv_phase *p, struct place *x)
+static void place_next(const struct conv_phase *p, struct conv_place *x)
 {
     for (int d = 2; d >= 0; d--) {
         if (++x->j[d] < p->size[d]) return;
@@ -148,7 +150,7 @@ static void gather(const struct products_call *c, int64_t from, int64_t to, uint
 {
     const struct conv_products *g = c->g;
     const size_t bytes = (size_t)g->channels * sizeof *rows;
-    struct place x = place_at(c->p, from);
+    struct conv_place x = place_at(c->p, from);
     for (int64_t r = from; r < to; r++, place_next(c->p, &x))
         for (int t = 0; t < c->p->n; t++, rows += g->channels) {
             int64_t at = x.sample;
@@ -166,7 +168,7 @@ static void gather(const struct products_call *c, int64_t from, int64_t to, uint
 static void scatter(const struct products_call *c, int64_t from, int64_t to, const uint16_t *results)
 {
     const struct conv_products *g = c->g;
-    struct place x = place_at(c->p, from);
+    struct conv_place x = place_at(c->p, from);
     for (int64_t r = from; r < to; r++, place_next(c->p, &x), results += g->columns) {
         int64_t at = x.sample;
         for (int d = 0; d < 3; d++) at = at * g->to[d] + x.j[d] * g->to_step[d] + c->p->first[d];
@@ -225,13 +227,13 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
     products_make(&g, b->s, n, back);
     for (int i = 0; i < g.n; i++)
         for (int t = 0; t < g.phase[i].n; t++) {
-            const struct tap *tap = &g.phase[i].tap[t];
+            const struct conv_tap *tap = &g.phase[i].tap[t];
             /* k are the columns of the matrix as it is stored, or its rows */
             const bool of_columns = back == conv_half_last(b->s, k->param[0]);
             const int64_t line = of_columns ? g.channels : g.columns;
-            amx_pack(&(struct amx_matrix){(const float *)param[0] + tap->at * g.channels * g.columns, g.channels, g.columns,
-                                          of_columns ? 1 : line, of_columns ? line : 1, t * g.channels,
-                                          g.phase[i].n * g.channels},
+            const float *from = (const float *)param[0] + tap->at * g.channels * g.columns;
+            amx_pack(&(struct amx_matrix){from, g.channels, g.columns, of_columns ? 1 : line, of_columns ? line : 1,
+                                          t * g.channels, g.phase[i].n * g.channels},
                      to + g.phase[i].packed);
         }
     products_free(&g);
@@ -292,5 +294,6 @@ static size_t product_workspace(const struct selection *s, const struct group *k
 const struct kernel_row cpu_rows_conv_product[] = {
     {.name = "amx", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
      .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.3, .refuses = product_refuses,
-     .workspace = product_workspace, .packed = conv_half_packed, .asks = true, .make = product_row, .pack = product_pack},
+     .workspace = product_workspace, .packed = conv_half_packed, .asks = true, .make = product_row,
+     .pack = product_pack},
     {0}};

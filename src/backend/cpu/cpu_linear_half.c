@@ -2,6 +2,7 @@
  * their gradients are added in float. */
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"
+#include "backend/cpu/cpu_amx_product.h"
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 
@@ -13,11 +14,27 @@ static int half_forward_run(struct be *b, struct be_kernel *base, const struct b
     return half_run(b, &k->set, &(struct half_call){c->in[0], c->packed, c->param[1], c->out, c->work}, e);
 }
 
+/* Bytes of a form of the weights in either row's packed copies. */
+static size_t form_bytes(const struct selection *s, const struct group *k)
+{
+    const struct shape *w = &s->g->param[k->param[0]].shape;
+    const size_t there = amx_packed_bytes(w->d[1], w->d[0]), back = amx_packed_bytes(w->d[0], w->d[1]);
+    return size_align64(there > back ? there : back);
+}
+
+/* One plain copy is for both directions, unless the forward pass has another form in its place. */
+static bool shares(const struct group *k) { return k->row[PH_FWD]->pack == cpu_half_pack; }
+static size_t plain_at(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return ph == PH_FWD || shares(k) ? 0 : form_bytes(s, k);
+}
+
 static int half_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
     return half_run(b, c->gin_acc & 1 ? &k->add : &k->set,
-                    &(struct half_call){c->gout, c->packed, NULL, c->gin[0], c->work}, e);
+                    &(struct half_call){c->gout, (char *)c->packed + plain_at(b->s, base->k, PH_BWD_DATA), NULL,
+                                        c->gin[0], c->work}, e);
 }
 
 static int half_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -111,29 +128,78 @@ static const char *linear_refuses(const struct selection *s, const struct group 
     return sizes_of(s, group_node(s, k), 1, size) ? NULL : "features of points that are not rows";
 }
 
+/* Rows times packed weights, which have a form for each direction: outputs, then input gradients. */
+static int amx_product(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_half *k = (const struct linear_half *)base;
+    const bool back = base->key.phase == PH_BWD_DATA;
+    const int64_t from = back ? k->out : k->in, to = back ? k->in : k->out;
+    const struct amx_product p = {
+        .m = k->rows, .k = from, .n = to, .a_line = from, .c_line = to, .a = back ? c->gout : c->in[0],
+        .packed = (const uint16_t *)((const char *)c->packed + (back ? form_bytes(b->s, base->k) : 0)),
+        .bias = back ? NULL : c->param[1], .c = back ? c->gin[0] : c->out, .acc = back && c->gin_acc & 1,
+        .threads = b->s->dev.threads};
+    amx_product_run(&p, c->work);
+    return 0;
+}
+
+static void amx_linear_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+{
+    const struct shape *w = &b->g->param[k->param[0]].shape;
+    const int64_t out = w->d[0], in = w->d[1];
+    if (ph == PH_FWD) amx_pack(&(struct amx_matrix){param[0], in, out, 1, in, 0, in}, packed);
+    else
+        amx_pack(&(struct amx_matrix){param[0], out, in, in, 1, 0, out},
+                 (uint16_t *)((char *)packed + form_bytes(b->s, k)));
+}
+
+static size_t amx_linear_packed(const struct selection *s, const struct group *k)
+{
+    return (k->grad_in & 1 ? 2 : 1) * form_bytes(s, k);
+}
+
+static size_t amx_work(const struct linear_half *k, enum phase ph, int threads)
+{
+    const struct amx_sums sums = sums_of(k->rows, k->in, k->out, threads);
+    if (ph == PH_BWD_WEIGHTS) return amx_sums_work(&sums);
+    return amx_product_work(ph == PH_FWD ? k->in : k->out, ph == PH_FWD ? k->out : k->in, threads);
+}
+
 static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    if (!amx_ready()) { err_set(e, E_CONF, "the system gives no AMX registers"); return NULL; }
+    const enum phase ph = like->key.phase;
+    const bool back = like->k->grad_in & 1, none = ph != PH_BWD_WEIGHTS &&
+                                                   (!like->k->packed_bytes || (ph == PH_BWD_DATA && !back));
+    if (!amx_ready() || none) {
+        err_set(e, E_CONF, none ? "no packed weights are planned" : "the system gives no AMX registers");
+        return NULL;
+    }
     struct linear_half *k = kernel_new(like, sizeof *k);
     sizes_take(b, k);
-    k->base.run = amx_weights;
-    const struct amx_sums sums = sums_of(k->rows, k->in, k->out, b->s->dev.threads);
-    if (!kernel_workspace(b, like, amx_sums_work(&sums), e)) return &k->base;
+    k->base.run = ph == PH_BWD_WEIGHTS ? amx_weights : amx_product;
+    if (!kernel_workspace(b, like, amx_work(k, ph, b->s->dev.threads), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
 static const char *amx_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    return s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? linear_refuses(s, k, ph) : "";
+    const struct shape *w = &s->g->param[k->param[0]].shape;
+    const bool steps = ph == PH_BWD_WEIGHTS || w->d[ph == PH_FWD ? 1 : 0] % AMX_STEP == 0;
+    return steps && s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? linear_refuses(s, k, ph) : "";
 }
 
 static size_t amx_workspace(const struct selection *s, const struct group *k)
 {
     int64_t size[3];
+    size_t most = 0;
     sizes_of(s, group_node(s, k), s->max_samples, size);
-    const struct amx_sums sums = sums_of(size[0], size[1], size[2], s->dev.threads);
-    return CPU_WORK + amx_sums_work(&sums);
+    const struct linear_half of = {.rows = size[0], .in = size[1], .out = size[2]};
+    for (int ph = 0; ph < PH_COUNT; ph++) {
+        const size_t bytes = amx_work(&of, (enum phase)ph, s->dev.threads);
+        most = bytes > most ? bytes : most;
+    }
+    return CPU_WORK + most;
 }
 
 static size_t linear_workspace(const struct selection *s, const struct group *k)
@@ -147,19 +213,21 @@ static size_t linear_workspace(const struct selection *s, const struct group *k)
 
 size_t cpu_half_packed(const struct selection *s, const struct group *k)
 {
-    return size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
+    const size_t one = size_align64((size_t)shape_count(&s->g->param[k->param[0]].shape) * 2);
+    return shares(k) ? one : form_bytes(s, k) + one;
 }
 
 void cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
 {
-    if (ph != PH_FWD && k->row[PH_FWD]->pack == cpu_half_pack) return;     /* one copy for both */
-    b->vec->narrow(packed, param[0], (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
+    if (ph != PH_FWD && shares(k)) return;
+    b->vec->narrow((uint16_t *)((char *)packed + plain_at(b->s, k, ph)), param[0],
+                   (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
 }
 
 const struct kernel_row cpu_rows_linear_half[] = {
     {.name = "amx", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4,
-     .phases = ROW_PHASE(PH_BWD_WEIGHTS), .refuses = amx_refuses, .workspace = amx_workspace, .asks = true,
-     .make = amx_linear_make},
+     .refuses = amx_refuses, .workspace = amx_workspace, .packed = amx_linear_packed, .asks = true,
+     .make = amx_linear_make, .pack = amx_linear_pack},
     {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
      .refuses = linear_refuses, .workspace = linear_workspace, .packed = cpu_half_packed, .asks = true,
      .make = half_linear_make, .pack = cpu_half_pack},

@@ -18,7 +18,7 @@ INLINE __m512 ld(const half *p, __mmask16 m)
 INLINE void st(half *p, __mmask16 m, __m512 x) { _mm256_mask_storeu_epi16(p, m, (__m256i)_mm512_cvtneps_pbh(x)); }
 INLINE __m512 keep(__m512 x, __mmask16 m) { return _mm512_maskz_mov_ps(m, x); }
 /* NaN stays NaN. */
-INLINE __m512 relu1(__m512 x) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLT_UQ), x); }
+INLINE __m512 relu1(__m512 x) { return keep(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLT_UQ)); }
 INLINE __mmask16 positive(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLE_UQ); }
 
 INLINE __mmask16 left_of(int64_t n) { return n >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1); }
@@ -107,7 +107,8 @@ static void norm_forward(const struct vec_norm *a)
     else rows_forward(*a, false, false);
 }
 
-/* x - mean, and the gradient before the ReLU. MASK_AGAIN computes the output as row_forward does, so the signs agree. */
+/* x - mean, and the gradient before the ReLU. MASK_AGAIN computes the output as rows_forward does, so the signs agree.
+ */
 struct graded { __m512 xc, g; };
 INLINE struct graded graded_at(const struct vec_norm *a, int64_t at, int64_t c, __mmask16 m, enum vec_mask mask)
 {
@@ -119,8 +120,8 @@ INLINE struct graded graded_at(const struct vec_norm *a, int64_t at, int64_t c, 
     return (struct graded){xc, keep(g, positive(y))};
 }
 
-INLINE void reduce_add(const struct vec_norm *a, int64_t at, float *sum_g, float *sum_gx, enum vec_mask mask, bool write,
-                       int rows)
+INLINE void reduce_add(const struct vec_norm *a, int64_t at, float *sum_g, float *sum_gx, enum vec_mask mask,
+                       bool write, int rows)
 {
     CHANNELS(c, a->from, a->to, {
         __m512 s = floats(sum_g + c - a->from, m), t = floats(sum_gx + c - a->from, m);
@@ -204,7 +205,8 @@ static void mean(const struct vec_shape *s, const float *from, float *to)
             float part[LANES];
             for (int64_t r = 0; r < s->points; r += CHUNK) {
                 __m512 all = _mm512_setzero_ps();
-                for (int64_t p = r; p < s->points && p < r + CHUNK; p++) all = _mm512_add_ps(all, ld(x + p * s->blocks, m));
+                for (int64_t p = r; p < s->points && p < r + CHUNK; p++)
+                    all = _mm512_add_ps(all, ld(x + p * s->blocks, m));
                 _mm512_storeu_ps(part, all);
                 fold(sum, part, LANES);
             }
@@ -287,7 +289,8 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
                 const __m512i which = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, index + c));
                 POOL_WALK(p, o, {
                     half *place = gx + at * line + c;
-                    st(place, m, _mm512_add_ps(ld(place, m), keep(g, _mm512_cmpeq_epi32_mask(which, _mm512_set1_epi32(k)))));
+                    const __mmask16 here = _mm512_cmpeq_epi32_mask(which, _mm512_set1_epi32(k));
+                    st(place, m, _mm512_add_ps(ld(place, m), keep(g, here)));
                 })
             }
             gy += line;

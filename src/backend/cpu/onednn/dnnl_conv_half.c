@@ -33,7 +33,8 @@ struct conv_half {
 
 bool conv_half(const struct selection *s, const struct node *n)
 {
-    if (s->dev.precision != BFLOAT16 || !s->dev.bf16 || n->op->category != OP_CONV || graph_generates(s->g)) return false;
+    const bool half = s->dev.precision == BFLOAT16 && s->dev.bf16;
+    if (!half || n->op->category != OP_CONV || graph_generates(s->g)) return false;
     const struct shape *w = &s->g->param[n->param[0]].shape;
     return node_attr_is(n, "groups", 1) && w->d[0] > 1;
 }
@@ -145,7 +146,8 @@ void half_weights_free(struct be *b)
 static int pack_make(struct be *b, struct half_weights *x, int param, enum half_way way, struct err *e)
 {
     const bool turned = way == WAY_BACK && x->turned;
-    const struct form from = stored_form(b, param, turned, turned), to = {.as = x->pd[way], .what = dnnl_query_weights_md};
+    const struct form from = stored_form(b, param, turned, turned),
+                      to = {.as = x->pd[way], .what = dnnl_query_weights_md};
     dnnl_primitive_desc_t pd;
     const dnnl_status_t status = api_reorder(b->engine, &from, &to, &pd);
     x->bytes[way] = api_bytes(&to);
