@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <omp.h>
-#include <immintrin.h>
 #include "backend/cpu/onednn/dnnl_api.h"
 #include "base/clock.h"
+#include "core_peak.h"
 
 struct conv { int in, out, size, kernel, stride, count; };
 enum { MAX_CONV = 64 };
@@ -132,47 +132,6 @@ static void conv_seconds(const struct conv *c, int n, int repeats, double second
     }
 }
 
-/* ---- the core -------------------------------------------------------------------------------- */
-
-enum { CHAINS = 12, ROUNDS = 2000000 };                  /* as many sums at once as hide the latency of one */
-#define PEAK(name, isa, vec, set, mul_add)                                                     \
-    __attribute__((target(isa))) static float name(void)                                       \
-    {                                                                                          \
-        vec sum[CHAINS], a = set(0.999f), b = set(1e-3f);                                      \
-        for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                               \
-        for (int r = 0; r < ROUNDS; r++)                                                       \
-            _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) sum[i] = mul_add(sum[i], a, b); \
-        float out = 0, lanes[sizeof(vec) / sizeof(float)];                                      \
-        for (int i = 0; i < CHAINS; i++) {                                                     \
-            memcpy(lanes, &sum[i], sizeof lanes);                                                \
-            out += lanes[0];                                                                    \
-        }                                                                                      \
-        return out;                                                                            \
-    }
-#define MUL_ADD(s, a, b) _mm_add_ps(_mm_mul_ps(s, a), b)
-PEAK(peak16, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps)
-PEAK(peak8, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
-PEAK(peak4, "sse4.1", __m128, _mm_set1_ps, MUL_ADD)
-
-/* GFLOP/s of multiply-adds in registers, with the vectors that the library may use. */
-static double core_peak(void)
-{
-    int isa = (int)dnnl_get_effective_cpu_isa(), lanes = 4;
-    float (*run)(void) = peak4;
-    if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) { run = peak16; lanes = 16; }
-    else if ((isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2) { run = peak8; lanes = 8; }
-    volatile float sink;
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        uint64_t t = clock_ns();
-        sink = run();
-        t = clock_ns() - t;
-        if (t < best) best = t;
-    }
-    (void)sink;
-    return 2.0 * lanes * CHAINS * ROUNDS / (double)best;
-}
-
 /* Of one pass, with the multiplications by padding that a kernel may leave out. */
 static double conv_gflop(const struct conv *c, int n)
 {
@@ -222,7 +181,7 @@ int main(int argc, char **argv)
            total[0] * 1e3, total[1] * 1e3, total[2] * 1e3);
     if (without) printf("%d passes have only a reference loop in this library and are not counted\n", without);
     printf("limit %.3f images/s, %.1f GFLOP/s; multiply-adds of a core %.1f GFLOP/s\n", n / sum, gflop / sum,
-           core_peak());
+           core_peak_fp32());
     dnnl_stream_destroy(stream);
     dnnl_engine_destroy(engine);
     return 0;

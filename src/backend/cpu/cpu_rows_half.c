@@ -20,6 +20,14 @@ static enum layout half_concat(const struct selection *s, const struct node *n)
     return half_follow(s, n);
 }
 
+/* A flatten moves nothing if rows go out, or if each channel has one point. */
+static const char *half_flatten_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct shape *in = &s->g->tensor[k->in[0]].shape;
+    const bool lies = cpu_rows(s, k->in[0]) && (cpu_rows(s, k->out) || shape_points(in) == 1);
+    return s->dev.bf16 && lies ? NULL : "points that do not lie in the order of channels";
+}
+
 /* n values: y = or += x. y may be x if =. */
 static void move(uint16_t *y, const uint16_t *x, int64_t n, bool acc)
 {
@@ -172,7 +180,8 @@ static size_t learned_work(const struct selection *s, const struct group *k)
 
 #define HALF_ROWS(op, follow) .name = "bf16", .pattern = PATTERN_OP(op), .layout = follow, HALF_ROW
 const struct kernel_row cpu_rows_rows_half[] = {
-    {HALF_ROWS("flatten", half_follow), .run = flatten_run},
+    {.name = "bf16", .pattern = PATTERN_OP("flatten"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
+     .layout = half_follow, .refuses = half_flatten_refuses, .run = flatten_run},
     {HALF_ROWS("slice", half_follow), .run = slice_run},
     {HALF_ROWS("split", NULL), .run = split_run},
     {HALF_ROWS("concat", half_concat), .run = concat_run},

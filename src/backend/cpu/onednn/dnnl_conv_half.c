@@ -368,12 +368,22 @@ static enum layout half_param_layout(const struct selection *s, const struct nod
 
 static size_t half_workspace(const struct selection *s, const struct group *k)
 {
-    const size_t weights = size_align64(graph_param_bytes(s->g, k->param[0]));
-    return CPU_WORK + (size_t)WORK_A_THREAD * (size_t)s->dev.threads + (k->pgrad_in_w & 1 ? 3 * weights : 0);
+    return CPU_WORK + (size_t)WORK_A_THREAD * (size_t)s->dev.threads;
+}
+
+/* The library's copies of both sides, and sums in its order. */
+static size_t half_weights_workspace(const struct selection *s, const struct group *k)
+{
+    const size_t weights = size_align64(graph_param_bytes(s->g, k->param[0])),
+                 values = select_sample_bytes(s, k->in[0]) + select_sample_bytes(s, k->out);
+    return half_workspace(s, k) + 3 * weights + 2 * (size_t)s->max_samples * values;
 }
 
 const struct kernel_row cpu_rows_conv_half[] = {
-    {.name = "bf16", .pattern = PATTERN_OP("conv"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4,
-     .refuses = conv_half_refuses, .layout = half_layout, .param_layout = half_param_layout,
+    {.name = "bf16", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .types = TAKES(BF16),
+     .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses, .workspace = half_weights_workspace,
+     .asks = true, .make = conv_half_row},
+    {.name = "bf16", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
+     .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses, .layout = half_layout, .param_layout = half_param_layout,
      .workspace = half_workspace, .packed = conv_half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
     {0}};
