@@ -1,6 +1,6 @@
-"""peer_torch.py THREADS BATCH SPLIT STEPS [PIXELS [NETWORK [WAY]]]: the work of conf/resnet50.conf, or of another network
-of torchvision, in PyTorch at its best: channels_last, denormals flushed as here, given threads; one process. WAY: words
-of fp32 or bf16 (autocast), and compile.
+"""peer_torch.py THREADS BATCH SPLIT STEPS [PIXELS [NETWORK [WAY]]]: the work of conf/resnet50.conf, or of another
+network of torchvision, in PyTorch at its best: channels_last, denormals flushed as here, given threads; one process.
+WAY: words of fp32 or bf16 (autocast), and compile.
 
 Prints seconds of each step, one a line; the first one includes warming up. Micro-batches accumulate gradients, as
 the pipeline does."""

@@ -70,17 +70,20 @@ static void selection_write(const char *name, const char *device, const struct s
 static void network_write(const struct zoo_kind *z, struct text *out)
 {
     struct select_rules rules = onednn_rules;
-    struct device d[3] = {rig_blocked, rig_blocked};
-    const char *const name[] = {"avx512", "avx2", "gpu"};
+    struct device d[4] = {rig_blocked, rig_blocked, rig_blocked};
+    const char *const name[] = {"avx512", "avx2", "amx in bf16", "gpu"};
+    enum { AMX = 2, GPU };
     struct graph *g = network(z);
     rules.ask = NULL;
-    d[0].rules = d[1].rules = &rules;
+    d[0].rules = d[1].rules = d[AMX].rules = &rules;
     d[1].features = ISA_AVX2;
     d[1].block = 8;
-    for (int i = 0; i < 3; i++) {
+    d[AMX].precision = BFLOAT16;
+    d[AMX].bf16 = "amx_bf16";
+    for (int i = 0; i <= GPU; i++) {
         struct err e = {0};
-        if (i == 2 && !be_find("cuda")) break;
-        if (i == 2) be_find("cuda")->suppose(&d[i]);
+        if (i == GPU && !be_find("cuda")) break;
+        if (i == GPU) be_find("cuda")->suppose(&d[i]);
         struct selection *s = select_make(g, &d[i], 4, &e);
         ck_assert_msg(s != NULL, "%s on %s: %s", z->name, name[i], e.text);
         selection_write(z->name, name[i], s, out);

@@ -12,8 +12,9 @@
 
 struct vec_shape { int n; int64_t blocks, points; };
 
-/* Windows of a max pooling over planes (samples x blocks; of vec_half: samples) of in[0] x in[1] x in[2] points. The
- * index of a window's first maximum is saved in one byte an output, so a window has at most 255 elements; NULL: not saved. */
+/* Windows of a max pooling over planes of in[0] x in[1] x in[2] points: samples x blocks; of vec_half, samples. The
+ * index of a window's first maximum is saved in one byte an output, so a window has at most 255 elements; NULL: not
+ * saved. */
 struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3], channels; };
 
 /* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].

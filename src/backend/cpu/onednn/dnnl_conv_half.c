@@ -384,6 +384,7 @@ const struct kernel_row cpu_rows_conv_half[] = {
      .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses, .workspace = half_weights_workspace,
      .asks = true, .make = conv_half_row},
     {.name = "bf16", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
-     .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses, .layout = half_layout, .param_layout = half_param_layout,
-     .workspace = half_workspace, .packed = conv_half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
+     .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses,
+     .layout = half_layout, .param_layout = half_param_layout, .workspace = half_workspace,
+     .packed = conv_half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
     {0}};
