@@ -17,14 +17,16 @@ cat >grey.graph <<'GRAPH'
 graph grey
 input input 1x12x12
 labels labels class
-a = conv(input) channels=16 kernel=3 padding=1 bias=no
+a = conv(input) channels=32 kernel=3 padding=1 bias=no
 b = batch_norm(a)
 c = relu(b)
-d = conv(c) channels=16 kernel=3 padding=1
+d = conv(c) channels=32 kernel=3 padding=1
 e = add(d, c)
 f = max_pool(e) kernel=2
 g = conv(f) channels=24 kernel=1 stride=2 bias=no
-h = batch_norm(g)
+m = conv(f) channels=24 kernel=3 stride=2 padding=1 bias=no
+n = add(g, m)
+h = batch_norm(n)
 i = silu(h)
 j = global_avg_pool(i)
 l = flatten(j)
@@ -80,10 +82,19 @@ for run in long-1 long-threads; do
         awk -v a="$(loss_of $run)" -v b="$(loss_of long-wide)" \
         'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 0.002 * b) }'
 done
-# Where the processor has the instructions, no operator of a decoder takes the way by fp32.
-"$mpstaged" -c lm.conf --plan -o run.emulate_bf16=no >"$aside/plan" 2>&1 || true
-if grep -q 'has no instructions' "$aside/plan"; then skip "kernels in bf16" "this processor has no instructions for it"
-else check "kernels in bf16" sh -c 'grep -q "^step " "$0" && ! grep -q "copies in fp32" "$0"' "$aside/plan"; fi
+# Where the processor has AMX, no operator of a decoder, a ResNet, a vision transformer takes the way by fp32.
+for net in lm resnet50 vit_b_16; do
+    [ $net = lm ] || cat >$net.conf <<CONF
+run   { seed = 1 }
+model { network = "$net"  classes = 10  input = {3, 64, 64} }
+data  { source = "synthetic" }
+train { batch_size = 8  split_size = 4  steps = 1  precision = "bf16" }
+CONF
+    [ $net != vit_b_16 ] || sed -i 's/64, 64/224, 224/' $net.conf
+    "$mpstaged" -c $net.conf --plan -o run.emulate_bf16=no >"$aside/plan" 2>&1 || true
+    if ! grep -q amx_bf16 /proc/cpuinfo; then skip "$net: kernels in bf16" "this processor has no AMX"
+    else check "$net: kernels in bf16" sh -c 'grep -q "^step " "$0" && ! grep -q "copies in" "$0"' "$aside/plan"; fi
+done
 trains part threads -c lm.conf -o checkpoint.every_steps=10 --steps 20
 job threads -c lm.conf -o checkpoint.every_steps=10 --run-dir part --resume
 equal "resumed after 20 steps: the same weights" "$(hash_of part | tail -n 1)" "$(hash_of lm-1)"
