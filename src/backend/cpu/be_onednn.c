@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "backend/rules.h"
+#include "optim/optim.h"
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -279,6 +280,30 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
 
 static int onednn_stats(struct be *b, const struct be_stats *s, struct err *e) { return host_stats(b->s, s); }
 
+/* Weights spread over parts of about equal size: a part has those that begin in it. */
+struct update_parts { int optimizer, parts; const struct be_weight *w; int n; const struct be_block *block; size_t all; };
+
+static void update_part(const void *data, int64_t from, int64_t to)
+{
+    const struct update_parts *u = data;
+    const size_t first = u->all * (size_t)from / (size_t)u->parts, end = u->all * (size_t)to / (size_t)u->parts;
+    size_t at = 0;
+    for (int i = 0; i < u->n; at += u->w[i++].n)
+        if (at >= first && at < end) optim_list[u->optimizer]->update(&u->w[i], u->block);
+}
+
+static int onednn_update(struct be *b, int optimizer, const struct be_weight *w, int n, const struct be_block *block,
+                         struct err *e)
+{
+    enum { PARTS_A_THREAD = 8 };                         /* large weights fill several */
+    const int threads = b->s->dev.threads;
+    struct update_parts u = {optimizer, threads * PARTS_A_THREAD, w, n, block, 0};
+    for (int i = 0; i < n; i++) u.all += w[i].n;
+    if (threads == 1) return host_update(b, optimizer, w, n, block, e);
+    cpu_each(threads, u.parts, update_part, &u);
+    return 0;
+}
+
 static int onednn_done(struct be *b, struct err *e)
 {
     dnnl_status_t status = dnnl_stream_wait(b->stream);
@@ -304,7 +329,7 @@ const struct be_ops be_onednn = {
     .param_values = onednn_param_values,
     .add = onednn_add,
     .sumsq = onednn_sumsq,
-    .update = host_update,
+    .update = onednn_update,
     .stats = onednn_stats,
     .tensor_import = onednn_tensor_import,
     .tensor_export = onednn_tensor_export,

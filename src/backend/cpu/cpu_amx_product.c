@@ -47,17 +47,27 @@ static void columns_pack(const struct amx_matrix *m, int64_t k, int64_t n, __m51
     tile_turn(tile);
 }
 
-void amx_pack(const struct amx_matrix *m, uint16_t *to)
+struct packing { const struct amx_matrix *m; uint16_t *to; };
+
+/* Blocks of columns. */
+static void blocks_pack(const void *data, int64_t from, int64_t to)
 {
-    for (int64_t n = 0; n < m->n; n += WIDTH)
+    const struct packing *pack = data;
+    const struct amx_matrix *m = pack->m;
+    for (int64_t n = from * WIDTH; n < m->n && n < to * WIDTH; n += WIDTH)
         for (int64_t k = 0; k < m->k; k += STEP)
             for (int h = 0; h < 2; h++) {
-                uint16_t *tile_at = to + n * m->k_all + (m->at + k) * WIDTH + h * 2 * TILE_WORDS;
+                uint16_t *tile_at = pack->to + n * m->k_all + (m->at + k) * WIDTH + h * 2 * TILE_WORDS;
                 __m512i tile[SIDE];
                 if (m->n_step == 1) pairs_pack(m, k, n + h * SIDE, tile);
                 else columns_pack(m, k, n + h * SIDE, tile);
                 for (int p = 0; p < SIDE; p++) _mm512_storeu_si512(tile_at + 2 * SIDE * p, tile[p]);
             }
+}
+
+void amx_pack(const struct amx_matrix *m, uint16_t *to)
+{
+    cpu_each(m->threads, (m->n + WIDTH - 1) / WIDTH, blocks_pack, &(struct packing){m, to});
 }
 
 /* ---- products -------------------------------------------------------------------------------- */

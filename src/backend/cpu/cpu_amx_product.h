@@ -17,7 +17,7 @@ struct amx_product {
 size_t amx_packed_bytes(int64_t k, int64_t n);
 /* Packs floats: b[k][n] is at b[k k_step + n n_step], and one of the steps is 1. The matrix is rows [at, at + k) of one
  * with k_all rows. */
-struct amx_matrix { const float *b; int64_t k, n, k_step, n_step, at, k_all; };
+struct amx_matrix { const float *b; int64_t k, n, k_step, n_step, at, k_all; int threads; };
 void amx_pack(const struct amx_matrix *m, uint16_t *to);
 /* Bytes of workspace of a product of these sizes, and its calculation: needs amx_ready (cpu_amx.h). */
 size_t amx_product_work(int64_t k, int64_t n, int threads);

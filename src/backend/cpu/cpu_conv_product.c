@@ -233,7 +233,7 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
             const int64_t line = of_columns ? g.channels : g.columns;
             const float *from = (const float *)param[0] + tap->at * g.channels * g.columns;
             amx_pack(&(struct amx_matrix){from, g.channels, g.columns, of_columns ? 1 : line, of_columns ? line : 1,
-                                          t * g.channels, g.phase[i].n * g.channels},
+                                          t * g.channels, g.phase[i].n * g.channels, b->s->dev.threads},
                      to + g.phase[i].packed);
         }
     products_free(&g);

@@ -1,11 +1,12 @@
 /* Kernels that compute on floats for tensors that are stored in bf16: each call widens what it reads, and rounds what
  * it writes. Both lie in the same order, so any layout will do. Kernels of pointwise rows do so for as many elements at
- * a time as the first cache holds; others get copies of whole tensors. */
+ * a time as the first cache holds; others get copies of whole tensors. Pieces of pointwise kernels, also of those that
+ * need no copies, are spread over the threads. */
 #include "backend/cpu/cpu_int.h"
 
 enum { PIECE = 1024, PIECES = 2 * MAX_IN + 2 };          /* elements; of inputs and output, values and gradients */
 
-struct half_kernel { struct be_kernel base; struct be_kernel *inner; };
+struct half_kernel { struct be_kernel base; struct be_kernel *inner; size_t piece; };
 
 static size_t values_of(const struct be *b, const struct be_kernel *k, int tensor)
 {
@@ -80,7 +81,6 @@ static int piece_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     const struct group *g = k->k;
     const bool forward = k->key.phase == PH_FWD;
     struct be_call d = *c;
-    k->elements = w.n;
     for (int i = 0; i < g->n_in; i++) d.in[i] = piece_wide(b, g->in[i], c->in[i], &w);
     d.gout = piece_wide(b, g->out, c->gout, &w);
     d.out = forward ? piece_take(b, g->out, c->out, &w) : (void *)piece_wide(b, g->out, c->out, &w);
@@ -96,14 +96,28 @@ static int piece_run(struct be *b, struct be_kernel *k, const struct be_call *c,
     return 0;
 }
 
+/* Pieces of one size, which the kernel has as its number of elements. */
+struct half_call_pieces { struct be *b; struct half_kernel *k; const struct be_call *c; size_t size, begin; };
+
+static void some_pieces_run(const void *data, int64_t from, int64_t to)
+{
+    const struct half_call_pieces *h = data;
+    _Alignas(64) float memory[PIECES * PIECE];
+    struct err none;                                      /* loops do not fail */
+    for (int64_t i = from; i < to; i++)
+        piece_run(h->b, h->k->inner, h->c, (struct half_pieces){memory, h->begin + (size_t)i * h->size, h->size}, &none);
+}
+
 static int pieces_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    _Alignas(64) float memory[PIECES * PIECE];
-    struct be_kernel *k = ((struct half_kernel *)base)->inner;
-    for (size_t at = 0; at < base->elements; at += PIECE) {
-        const size_t n = base->elements - at < PIECE ? base->elements - at : PIECE;
-        if (piece_run(b, k, c, (struct half_pieces){memory, at, n}, e)) return -1;
-    }
+    struct half_kernel *k = (struct half_kernel *)base;
+    const size_t whole = base->elements / k->piece;
+    struct half_call_pieces h = {b, k, c, k->piece, 0};
+    k->inner->elements = h.size;
+    cpu_each(b->s->dev.threads, (int64_t)whole, some_pieces_run, &h);
+    h.begin = whole * k->piece;
+    h.size = k->inner->elements = base->elements - h.begin;
+    if (h.size) some_pieces_run(&h, 0, 1);
     return 0;
 }
 
@@ -127,7 +141,9 @@ size_t cpu_half_work(const struct be *b, const struct be_kernel *k)
 struct be_kernel *cpu_half_make(struct be *b, struct be_kernel *inner)
 {
     struct half_kernel *k = kernel_new(inner, sizeof *k);
+    const size_t each = (inner->elements / (size_t)b->s->dev.threads + PIECE - 1) / PIECE * PIECE;
     k->inner = inner;
+    k->piece = select_widens(b->s, inner->row, inner->k) || !each ? PIECE : each;
     k->base.run = inner->elements ? pieces_run : half_run;
     k->base.close = half_close;
     return &k->base;

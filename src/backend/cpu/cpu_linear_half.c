@@ -147,9 +147,9 @@ static void amx_linear_pack(struct be *b, const struct group *k, enum phase ph, 
 {
     const struct shape *w = &b->g->param[k->param[0]].shape;
     const int64_t out = w->d[0], in = w->d[1];
-    if (ph == PH_FWD) amx_pack(&(struct amx_matrix){param[0], in, out, 1, in, 0, in}, packed);
+    if (ph == PH_FWD) amx_pack(&(struct amx_matrix){param[0], in, out, 1, in, 0, in, b->s->dev.threads}, packed);
     else
-        amx_pack(&(struct amx_matrix){param[0], out, in, in, 1, 0, out},
+        amx_pack(&(struct amx_matrix){param[0], out, in, in, 1, 0, out, b->s->dev.threads},
                  (uint16_t *)((char *)packed + form_bytes(b->s, k)));
 }
 

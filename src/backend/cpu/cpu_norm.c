@@ -21,11 +21,29 @@ struct norm_kernel {
     float *fmean, *scale, *c0, *c1;
 };
 
-/* Blocks of channels are processed one by one, plain channels several at a time. */
-static int64_t blocks_end(const struct norm_kernel *k, int64_t from)
+/* Blocks of channels are processed one by one, plain channels several at a time. Channels of rows in bf16 are spread
+ * over the threads. */
+static int64_t blocks_together(const struct norm_kernel *k, int threads)
 {
-    int64_t to = from + (k->vec->lanes > 1 ? 1 : k->vec == &vec_half ? VEC_HALF_BLOCKS : VEC_PLAIN_BLOCKS);
-    return to < k->s.blocks ? to : k->s.blocks;
+    enum { LEAST = 32 };                                 /* a line of memory */
+    const int64_t each = (k->s.blocks + threads - 1) / threads, some = (each + LEAST - 1) / LEAST * LEAST;
+    if (k->vec != &vec_half) return k->vec->lanes > 1 ? 1 : VEC_PLAIN_BLOCKS;
+    return some < VEC_HALF_BLOCKS ? some : VEC_HALF_BLOCKS;
+}
+
+/* A call, and how many blocks it takes at a time. */
+struct norm_call { struct norm_kernel *k; const struct be_call *c; int64_t together; };
+
+static void norm_spread(struct be *b, struct norm_kernel *k, const struct be_call *c, cpu_part *run)
+{
+    const struct norm_call n = {k, c, blocks_together(k, b->s->dev.threads)};
+    cpu_each(b->s->dev.threads, (k->s.blocks + n.together - 1) / n.together, run, &n);
+}
+
+static void blocks_set(const struct norm_call *n, int64_t i, struct vec_norm *a)
+{
+    a->from = i * n->together;
+    a->to = a->from + n->together < n->k->s.blocks ? a->from + n->together : n->k->s.blocks;
 }
 
 /* Channels of the blocks [a->from, a->to). */
@@ -56,11 +74,11 @@ static void moments_find(struct norm_kernel *k, const struct be_call *c, const s
     }
 }
 
-static void moments_read(struct norm_kernel *k, const struct be_call *c)
+static void moments_read(struct norm_kernel *k, const struct be_call *c, const struct vec_norm *a)
 {
     struct bn_saved x = saved_of(k, c);
     const float *mean = c->param[BN_MEAN], *var = c->param[BN_VAR];
-    for (int64_t i = 0; i < k->channels; i++) {
+    for (int64_t i = first_of(k, a); i < last_of(k, a); i++) {
         k->mean[i] = k->base.key.train ? x.mean[i] : mean[i];
         k->inv_std[i] = 1 / sqrt((k->base.key.train ? x.var[i] : var[i]) + k->eps);
     }
@@ -82,18 +100,24 @@ static struct vec_norm norm_args(struct norm_kernel *k, const struct be_call *c)
         .s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BN_BIAS], .relu = k->relu};
 }
 
-static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static void forward_part(const void *data, int64_t from, int64_t to)
 {
-    struct norm_kernel *k = (struct norm_kernel *)base;
-    struct vec_norm a = norm_args(k, c);
-    a.other = k->other < 0 ? NULL : c->in[k->other];
-    a.y = c->out;
-    for (a.from = 0; a.from < k->s.blocks; a.from = a.to) {
-        a.to = blocks_end(k, a.from);
-        moments_find(k, c, &a);
-        scale_find(k, c, &a);
+    const struct norm_call *n = data;
+    struct norm_kernel *k = n->k;
+    struct vec_norm a = norm_args(k, n->c);
+    a.other = k->other < 0 ? NULL : n->c->in[k->other];
+    a.y = n->c->out;
+    for (int64_t i = from; i < to; i++) {
+        blocks_set(n, i, &a);
+        moments_find(k, n->c, &a);
+        scale_find(k, n->c, &a);
         k->vec->norm_forward(&a);
     }
+}
+
+static int norm_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    norm_spread(b, (struct norm_kernel *)base, c, forward_part);
     return 0;
 }
 
@@ -111,9 +135,11 @@ static void sums_use(struct norm_kernel *k, const struct be_call *c, const struc
     }
 }
 
-static int norm_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static void backward_part(const void *data, int64_t from, int64_t to)
 {
-    struct norm_kernel *k = (struct norm_kernel *)base;
+    const struct norm_call *n = data;
+    const struct be_call *c = n->c;
+    struct norm_kernel *k = n->k;
     struct vec_norm a = norm_args(k, c);
     a.mask = !k->relu ? MASK_NONE : k->other < 0 ? MASK_AGAIN : MASK_OUT;
     /* read only under MASK_OUT, but the pointer advances in any case */
@@ -132,15 +158,20 @@ static int norm_backward_run(struct be *b, struct be_kernel *base, const struct 
         second.gout = a.gother;
         second.mask = MASK_NONE;
     }
-    moments_read(k, c);
-    for (a.from = 0; a.from < k->s.blocks; a.from = a.to) {
-        second.from = a.from;
-        second.to = a.to = blocks_end(k, a.from);
+    for (int64_t i = from; i < to; i++) {
+        blocks_set(n, i, &a);
+        blocks_set(n, i, &second);
+        moments_read(k, c, &a);
         scale_find(k, c, &a);
         k->vec->norm_reduce(&a);
         sums_use(k, c, &a);
         if (a.gx) k->vec->norm_backward(&second);
     }
+}
+
+static int norm_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    norm_spread(b, (struct norm_kernel *)base, c, backward_part);
     return 0;
 }
 

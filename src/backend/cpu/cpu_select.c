@@ -85,7 +85,7 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         if (k) {
             k->row = r;
             if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
-            if (half) k = cpu_half_make(b, k);
+            if (half || (k->elements && b->s->dev.threads > 1)) k = cpu_half_make(b, k);
             return group_narrows(b->s, like->k) ? cpu_widen_make(b, k) : k;
         }
         last = refusal;

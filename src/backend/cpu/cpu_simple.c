@@ -226,17 +226,32 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
     return 0;
 }
 
-static int max_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+struct max_call { const struct simple_kernel *k; const struct be_call *c; size_t in, out, element; };
+
+/* Some planes, of which each has `in` inputs and `out` outputs. */
+static void max_part(const void *data, int64_t from, int64_t to)
 {
-    struct simple_kernel *k = (struct simple_kernel *)base;
-    k->vec->max_pool(&k->pool, c->in[0], c->out, c->saved);
-    return 0;
+    const struct max_call *m = data;
+    const struct be_call *c = m->c;
+    struct vec_pool p = m->k->pool;
+    const size_t in = (size_t)from * m->in * m->element, out = (size_t)from * m->out * m->element;
+    uint8_t *index = c->saved ? (uint8_t *)c->saved + (size_t)from * m->out : NULL;
+    p.planes = to - from;
+    if (m->k->base.key.phase == PH_FWD)
+        m->k->vec->max_pool(&p, (const void *)((const char *)c->in[0] + in), (void *)((char *)c->out + out), index);
+    else
+        m->k->vec->max_pool_backward(&p, index, (const void *)((const char *)c->gout + out),
+                                     (void *)((char *)c->gin[0] + in), c->gin_acc & 1);
 }
 
-static int max_backward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static int max_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    struct simple_kernel *k = (struct simple_kernel *)base;
-    k->vec->max_pool_backward(&k->pool, c->saved, c->gout, c->gin[0], c->gin_acc & 1);
+    const struct simple_kernel *k = (const struct simple_kernel *)base;
+    const bool half = k->vec == &vec_half;
+    const int64_t *in = k->pool.in, *out = k->pool.out, each = half ? k->pool.channels : k->vec->lanes;
+    const struct max_call m = {k, c, (size_t)(in[0] * in[1] * in[2] * each), (size_t)(out[0] * out[1] * out[2] * each),
+                               half ? sizeof(uint16_t) : sizeof(float)};
+    cpu_each(b->s->dev.threads, k->pool.planes, max_part, &m);
     return 0;
 }
 
@@ -337,15 +352,9 @@ const struct kernel_row cpu_rows_simple[] = {
     {.name = "mean", .pattern = PATTERN_OP("global_avg_pool"), .phases = ROW_BACKWARD, .make = simple_make,
      .run = mean_backward_run},
     {.name = "bf16", .pattern = PATTERN_OP("max_pool"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST),
-     .cost = 0.5, .refuses = half_max_refuses, .phases = ROW_PHASE(PH_FWD),
-     .make = max_pool_make, .run = max_forward_run},
-    {.name = "bf16", .pattern = PATTERN_OP("max_pool"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST),
-     .cost = 0.5, .refuses = half_max_refuses, .phases = ROW_BACKWARD, .make = max_pool_make,
-     .run = max_backward_run},
-    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_PHASE(PH_FWD), .same_layout = true,
-     .refuses = max_pool_refuses, .make = max_pool_make, .run = max_forward_run},
-    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .phases = ROW_BACKWARD, .same_layout = true,
-     .refuses = max_pool_refuses, .make = max_pool_make, .run = max_backward_run},
+     .cost = 0.5, .refuses = half_max_refuses, .make = max_pool_make, .run = max_run},
+    {.name = "max pool", .pattern = PATTERN_OP("max_pool"), .same_layout = true, .refuses = max_pool_refuses,
+     .make = max_pool_make, .run = max_run},
     {.name = "flatten", .pattern = PATTERN_OP("flatten"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
      .refuses = flatten_refuses, .run = flatten_forward_run},
     {.name = "flatten", .pattern = PATTERN_OP("flatten"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
