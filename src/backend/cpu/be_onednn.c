@@ -281,7 +281,9 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
 static int onednn_stats(struct be *b, const struct be_stats *s, struct err *e) { return host_stats(b->s, s); }
 
 /* Weights spread over parts of about equal size: a part has those that begin in it. */
-struct update_parts { int optimizer, parts; const struct be_weight *w; int n; const struct be_block *block; size_t all; };
+struct update_parts {
+    int optimizer, parts; const struct be_weight *w; int n; const struct be_block *block; size_t all;
+};
 
 static void update_part(const void *data, int64_t from, int64_t to)
 {

@@ -103,9 +103,12 @@ static void some_pieces_run(const void *data, int64_t from, int64_t to)
 {
     const struct half_call_pieces *h = data;
     _Alignas(64) float memory[PIECES * PIECE];
+    struct half_pieces w = {.next = memory, .n = h->size};
     struct err none;                                      /* loops do not fail */
-    for (int64_t i = from; i < to; i++)
-        piece_run(h->b, h->k->inner, h->c, (struct half_pieces){memory, h->begin + (size_t)i * h->size, h->size}, &none);
+    for (int64_t i = from; i < to; i++) {
+        w.at = h->begin + (size_t)i * h->size;
+        piece_run(h->b, h->k->inner, h->c, w, &none);
+    }
 }
 
 static int pieces_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
