@@ -98,6 +98,13 @@ done
 trains part threads -c lm.conf -o checkpoint.every_steps=10 --steps 20
 job threads -c lm.conf -o checkpoint.every_steps=10 --run-dir part --resume
 equal "resumed after 20 steps: the same weights" "$(hash_of part | tail -n 1)" "$(hash_of lm-1)"
+trains grey-part threads -c grey.conf -o checkpoint.every_steps=3 --steps 3
+job threads -c grey.conf -o checkpoint.every_steps=3 --run-dir grey-part --resume
+equal "convolutions, resumed after 3 steps: the same weights" "$(hash_of grey-part | tail -n 1)" "$(hash_of grey-1)"
+trains grey-threads threads -c grey.conf --threads 2
+check "grey, two threads: a loss near that of one: $(loss_of grey-threads) and $(loss_of grey-1)" \
+    awk -v a="$(loss_of grey-threads)" -v b="$(loss_of grey-1)" \
+    'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 0.01 * b) }'
 check "the numerics line has the precision" grep -q '"numerics":"[^"]*precision bf16' lm-1/metrics.jsonl
 
 # ---- processors that lack it -----------------------------------------------------------------------------------------

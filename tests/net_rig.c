@@ -72,7 +72,7 @@ static void values_fill(struct net *t)
     }
 }
 
-static void net_open_as(struct net *t, struct graph *g, int n, enum precision precision)
+static void net_open_as(struct net *t, struct graph *g, int n, enum precision precision, int threads)
 {
     struct err e = {0};
     memset(t, 0, sizeof *t);
@@ -83,12 +83,13 @@ static void net_open_as(struct net *t, struct graph *g, int n, enum precision pr
     t->ops = be_find("onednn");
     ok(t->ops->describe(0, &t->dev, &e), &e);
     t->dev.precision = precision;
+    t->dev.threads = threads;
     /* every gradient is asked for: bf16 has packed weights only for those that are planned */
     for (int i = 0; i < g->n_tensors; i++)
         g->tensor[i].needs_grad |= precision == BFLOAT16 && g->tensor[i].producer < 0 && g->tensor[i].type == F32;
     t->s = select_make(g, &t->dev, n, &e);
     ck_assert_msg(t->s != NULL, "%s", e.text);
-    ok(t->ops->open(t->s, 1, 0, &t->b, &e), &e);
+    ok(t->ops->open(t->s, threads, 0, &t->b, &e), &e);
     for (int i = 0; i < 300; i++) t->sample[i] = 100 + 3 * i;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct op_kind *op = g->node[i].op;
@@ -99,8 +100,9 @@ static void net_open_as(struct net *t, struct graph *g, int n, enum precision pr
     values_fill(t);
 }
 
-void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32); }
-void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16); }
+void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 1); }
+void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 1); }
+void net_open_half_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 3); }
 
 void net_close(struct net *t)
 {

@@ -55,6 +55,11 @@ END_TEST
 static const struct { const char *chain; int n; } half_chains[] = {
     {"64; linear features=96; relu", 300}, {"96; linear features=32 bias=no; relu", 7},
     {"32; linear features=64; relu ^0", 33},
+    /* sums in several parts; more rows than a piece; planes of every kind */
+    {"1100; linear features=1056; relu; linear features=70; relu", 70},
+    {"32x12x12; conv channels=64 kernel=1; flatten first=1; linear features=96 points=yes; layer_norm; relu", 5},
+    {"64x9x9; conv channels=64 kernel=3 stride=2 padding=1; batch_norm; relu; conv channels=128 kernel=3 padding=1; "
+     "max_pool kernel=3 stride=2 padding=1; conv channels=32 kernel=3 padding=1; relu", 30},
     {"33x6x6; conv channels=16 kernel=3 padding=1; batch_norm; relu; max_pool kernel=2; silu; multiply @5; flatten",
      3}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
@@ -162,6 +167,15 @@ END_TEST
 START_TEST(convolutions_in_bf16)
 {
     chain_compare_half(op_graph_convs[_i], 1 + _i % 4);
+}
+END_TEST
+
+/* Kernels of three threads, which share their workspace. */
+START_TEST(threads_in_bf16)
+{
+    const int convs = _i - N_HALF_CHAINS;
+    if (convs < 0) chain_compare_as(half_chains[_i].chain, half_chains[_i].n, net_open_half_threads);
+    else chain_compare_as(op_graph_convs[convs], 1 + convs % 4, net_open_half_threads);
 }
 END_TEST
 
@@ -362,6 +376,7 @@ int main(void)
     suite_loop(c, odd_convolutions, N_ISA * N_ODD_CONVS, IN_TURN(N_ISA));
     suite_loop(c, odd_convolutions_in_bf16, N_ODD_CONVS, EVERY(1));
     suite_loop(c, convolutions_in_bf16, OP_GRAPH_CONVS, EVERY(1));
+    suite_loop(c, threads_in_bf16, N_HALF_CHAINS + OP_GRAPH_CONVS, EVERY(1));
     suite_loop(c, fused_batch_norm_in_bf16, OP_GRAPH_NORMS, EVERY(1));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
     suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));

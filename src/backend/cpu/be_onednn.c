@@ -285,7 +285,7 @@ struct update_parts {
     int optimizer, parts; const struct be_weight *w; int n; const struct be_block *block; size_t all;
 };
 
-static void update_part(const void *data, int64_t from, int64_t to)
+static void update_part(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct update_parts *u = data;
     const size_t first = u->all * (size_t)from / (size_t)u->parts, end = u->all * (size_t)to / (size_t)u->parts;

@@ -224,7 +224,7 @@ static void block_add(const struct chunk *k, int64_t xb, int64_t gb, int64_t row
 
 static int64_t x_steps(const struct chunk *k) { return (k->n + k->p.before + k->p.after) / STEP; }
 
-static void copies_make(const void *data, int64_t from, int64_t to)
+static void copies_make(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct chunk *k = data;
     const int64_t of_x = x_steps(k);
@@ -233,7 +233,7 @@ static void copies_make(const void *data, int64_t from, int64_t to)
         else g_take(k, (i - of_x) * STEP);
 }
 
-static void blocks_add(const void *data, int64_t from, int64_t to)
+static void blocks_add(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct chunk *k = data;
     int64_t high = 0, wide = 0;

@@ -3,7 +3,6 @@
  * Blocks of 32 rows and 32 columns: 2x2 tiles of the result share what they load. Rows are loaded where they lie. A
  * part of the weights, which the second cache holds, meets a piece of rows. Long sums are taken in parts, and wait in
  * float. */
-#include <omp.h>
 #include <string.h>
 #include "backend/cpu/cpu_amx_product.h"
 #include "backend/cpu/cpu_int.h"
@@ -50,7 +49,7 @@ static void columns_pack(const struct amx_matrix *m, int64_t k, int64_t n, __m51
 struct packing { const struct amx_matrix *m; uint16_t *to; };
 
 /* Blocks of columns. */
-static void blocks_pack(const void *data, int64_t from, int64_t to)
+static void blocks_pack(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct packing *pack = data;
     const struct amx_matrix *m = pack->m;
@@ -183,10 +182,10 @@ static void piece_run(const struct product_part *t, int64_t from, int64_t to, ch
         }
 }
 
-static void pieces_run(const void *data, int64_t from, int64_t to)
+static void pieces_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct product_part *t = data;
-    char *work = (char *)t->work + (size_t)omp_get_thread_num() * thread_bytes(t->p->k, t->p->n);
+    char *work = (char *)t->work + (size_t)thread * thread_bytes(t->p->k, t->p->n);
     tiles_begin();
     for (int64_t i = from; i < to; i++)
         piece_run(t, i * t->rows, amx_least((i + 1) * t->rows, t->p->m), work);

@@ -4,7 +4,6 @@
  * A pass reads `from` and writes `to`: outputs from inputs, or input gradients from output gradients. Points of `to` a
  * stride apart form a phase: they read the same positions of the kernel, each at a fixed distance (shift) in `from`.
  * What they read is gathered as rows, unless it lies so, and multiplied by the phase's packed weights. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"
@@ -192,10 +191,10 @@ static void rows_run(const struct products_call *c, int64_t from, int64_t to, ch
     if (!whole) scatter(c, from, to, results);
 }
 
-static void some_rows_run(const void *data, int64_t from, int64_t to)
+static void some_rows_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct products_call *c = data;
-    char *work = c->work + (size_t)omp_get_thread_num() * thread_bytes(c->g);
+    char *work = c->work + (size_t)thread * thread_bytes(c->g);
     for (int64_t i = from; i < to; i++)
         rows_run(c, i * ROWS, (i + 1) * ROWS < c->rows ? (i + 1) * ROWS : c->rows, work);
 }

@@ -99,7 +99,7 @@ static int piece_run(struct be *b, struct be_kernel *k, const struct be_call *c,
 /* Pieces of one size, which the kernel has as its number of elements. */
 struct half_call_pieces { struct be *b; struct half_kernel *k; const struct be_call *c; size_t size, begin; };
 
-static void some_pieces_run(const void *data, int64_t from, int64_t to)
+static void some_pieces_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct half_call_pieces *h = data;
     _Alignas(64) float memory[PIECES * PIECE];
@@ -120,7 +120,7 @@ static int pieces_run(struct be *b, struct be_kernel *base, const struct be_call
     cpu_each(b->s->dev.threads, (int64_t)whole, some_pieces_run, &h);
     h.begin = whole * k->piece;
     h.size = k->inner->elements = base->elements - h.begin;
-    if (h.size) some_pieces_run(&h, 0, 1);
+    if (h.size) some_pieces_run(&h, 0, 0, 1);
     return 0;
 }
 

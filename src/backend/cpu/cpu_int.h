@@ -102,9 +102,9 @@ int cpu_isa(struct device *d);
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
 bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
 
-/* Calls run(data, from, to) for parts of [0, n), one on each of `threads` threads at most. The result must not depend
- * on which thread runs a part. */
-typedef void cpu_part(const void *data, int64_t from, int64_t to);
+/* Calls run(data, thread, from, to) for parts of [0, n), one on each of `threads` threads at most, which have numbers
+ * from 0 on. The result must not depend on which thread runs a part. */
+typedef void cpu_part(const void *data, int thread, int64_t from, int64_t to);
 void cpu_each(int threads, int64_t n, cpu_part *run, const void *data);
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ static struct vec_norm norm_args(struct norm_kernel *k, const struct be_call *c)
         .s = k->s, .x = c->in[0], .mean = k->fmean, .scale = k->scale, .beta = c->param[BN_BIAS], .relu = k->relu};
 }
 
-static void forward_part(const void *data, int64_t from, int64_t to)
+static void forward_part(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct norm_call *n = data;
     struct norm_kernel *k = n->k;
@@ -135,7 +135,7 @@ static void sums_use(struct norm_kernel *k, const struct be_call *c, const struc
     }
 }
 
-static void backward_part(const void *data, int64_t from, int64_t to)
+static void backward_part(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct norm_call *n = data;
     const struct be_call *c = n->c;

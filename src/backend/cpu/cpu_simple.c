@@ -229,7 +229,7 @@ static int mean_backward_run(struct be *b, struct be_kernel *base, const struct 
 struct max_call { const struct simple_kernel *k; const struct be_call *c; size_t in, out, element; };
 
 /* Some planes, of which each has `in` inputs and `out` outputs. */
-static void max_part(const void *data, int64_t from, int64_t to)
+static void max_part(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct max_call *m = data;
     const struct be_call *c = m->c;

@@ -12,12 +12,12 @@ static void part_run(void *data)
     const struct each *e = data;
     const int64_t i = omp_get_thread_num(), threads = omp_get_num_threads();
     const int64_t from = e->n * i / threads, to = e->n * (i + 1) / threads;
-    if (from < to) e->run(e->data, from, to);
+    if (from < to) e->run(e->data, (int)i, from, to);
 }
 
 void cpu_each(int threads, int64_t n, cpu_part *run, const void *data)
 {
     struct each e = {n, run, data};
-    if (n <= 1 || threads == 1) { if (n) run(data, 0, n); return; }
+    if (n <= 1 || threads == 1) { if (n) run(data, 0, 0, n); return; }
     GOMP_parallel(part_run, &e, (unsigned)(threads < n ? threads : n), 0);
 }
