@@ -56,7 +56,9 @@ static const struct { const char *chain; int n; } half_chains[] = {
     {"64; linear features=96; relu", 300}, {"96; linear features=32 bias=no; relu", 7},
     {"32; linear features=64; relu ^0", 33},
     {"33x6x6; conv channels=16 kernel=3 padding=1; batch_norm; relu; max_pool kernel=2; silu; multiply @5; flatten",
-     3}};
+     3},
+    {"3x4x6x4; conv channels=40 kernel=3 padding=1; group_norm groups=8; relu; instance_norm affine=yes ^1; add @3; "
+     "conv channels=1030 kernel=1; group_norm groups=103 affine=no; add @6; group_norm groups=1; instance_norm", 3}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)
