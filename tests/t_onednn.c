@@ -58,7 +58,12 @@ static const struct { const char *chain; int n; } half_chains[] = {
     {"33x6x6; conv channels=16 kernel=3 padding=1; batch_norm; relu; max_pool kernel=2; silu; multiply @5; flatten",
      3},
     {"3x4x6x4; conv channels=40 kernel=3 padding=1; group_norm groups=8; relu; instance_norm affine=yes ^1; add @3; "
-     "conv channels=1030 kernel=1; group_norm groups=103 affine=no; add @6; group_norm groups=1; instance_norm", 3}};
+     "conv channels=1030 kernel=1; group_norm groups=103 affine=no; add @6; group_norm groups=1; instance_norm", 3},
+    {"32x3x4x5; conv_transpose channels=16 kernel=2 stride=2; conv_transpose channels=8 kernel=2 stride=2 bias=no; relu; "
+     "conv channels=64 kernel=1 ^0; conv_transpose channels=96 kernel=3 stride=2 padding=1 output_padding=1; add @5", 3},
+    {"64x5x7; conv_transpose channels=32 kernel=3x2 stride=1x3 dilation=2x1; conv_transpose channels=160 kernel=1; "
+     "conv_transpose channels=8 kernel=1 stride=2; conv channels=32 kernel=1; conv_transpose channels=1 kernel=4 "
+     "stride=2 padding=1; conv_transpose channels=32 kernel=1 ^2", 2}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)
