@@ -36,7 +36,7 @@ bool conv_half(const struct selection *s, const struct node *n)
     const bool half = s->dev.precision == BFLOAT16 && s->dev.bf16;
     if (!half || !op_has_windows(n->op) || graph_generates(s->g)) return false;
     const struct shape *w = &s->g->param[n->param[0]].shape;
-    return node_attr_is(n, "groups", 1) && w->d[0] > 1;
+    return node_attr_is(n, "groups", 1) && (w->d[0] > 1 || w->d[1] == shape_count(w));
 }
 
 bool conv_half_last(const struct selection *s, int param) { return s->param[param].layout == LAYOUT_LAST; }
