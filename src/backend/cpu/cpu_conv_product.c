@@ -65,7 +65,8 @@ static void products_make(struct conv_products *g, const struct selection *s, co
     struct window w;
     const bool rear = back == (n->op->category == OP_CONV);
     window_of_product(n, in, &w, &none);
-    *g = (struct conv_products){.back = back, .rear = rear, .channels = back ? out : in->d[0], .columns = back ? in->d[0] : out};
+    *g = (struct conv_products){.back = back, .rear = rear,
+                                .channels = back ? out : in->d[0], .columns = back ? in->d[0] : out};
     memcpy(g->from, rear ? w.out : w.in, sizeof g->from);
     memcpy(g->to, rear ? w.in : w.out, sizeof g->to);
     memcpy(g->from_step, rear ? one : w.s, sizeof g->from_step);

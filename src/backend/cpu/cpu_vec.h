@@ -13,7 +13,8 @@
 struct vec_shape { int n; int64_t blocks, points; };
 
 /* Windows of a max pooling over planes (samples x blocks; of vec_half: samples) of in[0] x in[1] x in[2] points. The
- * index of a window's first maximum is saved in one byte an output, so a window has at most 255 elements; NULL: not saved. */
+ * index of a window's first maximum is saved in one byte an output, so a window has at most 255 elements; NULL: not
+ * saved. */
 struct vec_pool { int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3], channels; };
 
 /* Means over windows of planes of in[0] x in[1] x in[2] points: output o of dimension d reads the inputs span[d][o].
@@ -140,7 +141,8 @@ struct vec_ops {
 enum { VEC_PLAIN_BLOCKS = 8, VEC_HALF_BLOCKS = 1024 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 /* For processors with AVX512_BF16: values are bf16 with channels last, [sample][point][channel], and pointers to values
- * point to them; lanes is 1, a block is a channel. Without the entries that work on floats in any order or on rows. */
+ * point to them; factors and slopes are floats. lanes is 1, a block is a channel. Without the entries that work on
+ * floats in any order or on rows. */
 extern const struct vec_ops vec_half;
 void half_add(uint16_t *y, const uint16_t *x, size_t n); /* y += x; for such processors */
 
