@@ -69,7 +69,12 @@ static const struct { const char *chain; int n; } half_chains[] = {
     {"40x9x7; conv channels=1 kernel=1; conv channels=2 kernel=1 bias=no ^0; conv channels=1 kernel=1", 3},
     {"3x4x6x4; conv channels=40 kernel=3 padding=1; prelu; prelu shared=yes; dropout channels=yes p=0.5; scale; "
      "global_avg_pool; conv channels=40 kernel=1; sigmoid; multiply ^5 @8; stochastic_depth p=0.5; multiply ^9 @8; "
-     "prelu value=-0.25; add @9", 5}};
+     "prelu value=-0.25; add @9", 5},
+    {"3x9x8; conv channels=84 kernel=1; conv channels=84 kernel=3 padding=1 groups=84; conv channels=84 kernel=7x3 "
+     "stride=2x3 padding=3x0 groups=84 bias=no; relu ^2; conv channels=84 kernel=2 stride=3 dilation=2x3 groups=84; "
+     "flatten", 3},
+    {"2x6x5x7; conv channels=2 kernel=3 padding=1x0x1 groups=2; conv channels=130 kernel=1; conv channels=130 "
+     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)
