@@ -17,7 +17,7 @@ enum { LANES = 16, WIDE = 4, POINTS = 64, CHANNELS = 2 * LANES };   /* vectors s
 /* What the positions along a dimension read: n pairs of position in the kernel and point. */
 struct depth_reach { int n; int64_t (*pair)[2]; };
 struct depth_side { int64_t from[3], to[3], kernel[3]; struct depth_reach *reach[3]; int64_t (*pairs)[2]; };
-struct depth_tap { int64_t from, weight; };              /* elements before the first channel */
+struct depth_tap { int64_t from, position; };            /* elements before the first channel; of the kernel */
 struct depth_kernel { struct be_kernel base; int64_t channels; struct depth_side g; };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static int taps_find(const struct depth_kernel *k, int64_t point, struct depth_t
                 const int64_t position = (a.pair[i][0] * g->kernel[1] + b.pair[j][0]) * g->kernel[2] + c.pair[l][0],
                               from = ((sample * g->from[0] + a.pair[i][1]) * g->from[1] + b.pair[j][1]) * g->from[2] +
                                      c.pair[l][1];
-                tap[n++] = (struct depth_tap){from * k->channels, position * k->channels};
+                tap[n++] = (struct depth_tap){from * k->channels, position};
             }
     return n;
 }
@@ -98,10 +98,12 @@ INLINE void channels_sum(const struct depth_call *d, const struct depth_tap *tap
         m[v] = lanes_left(d->k->channels - c - v * LANES);
         sum[v] = d->bias ? _mm512_maskz_loadu_ps(m[v], d->bias + c + v * LANES) : _mm512_setzero_ps();
     }
-    for (int t = 0; t < taps; t++)
+    for (int t = 0; t < taps; t++) {
+        const float *w = d->weights + tap[t].position * d->k->channels;
         for (int v = 0; v < n; v++)
             sum[v] = _mm512_fmadd_ps(wide_of(d->from + tap[t].from + c + v * LANES, m[v]),
-                                     _mm512_maskz_loadu_ps(m[v], d->weights + tap[t].weight + c + v * LANES), sum[v]);
+                                     _mm512_maskz_loadu_ps(m[v], w + c + v * LANES), sum[v]);
+    }
     for (int v = 0; v < n; v++) {
         uint16_t *at = to + c + v * LANES;
         if (d->acc) sum[v] = _mm512_add_ps(sum[v], wide_of(at, m[v]));
@@ -160,7 +162,7 @@ INLINE void point_add(const struct depth_call *d, const struct depth_tap *tap, i
     const __m512 g[2] = {wide_of(d->gout + p * all + c, m[0]), wide_of(d->gout + p * all + c + LANES, m[1])};
     for (int t = 0; t < taps; t++)
         for (int v = 0; v < 2; v++) {
-            float *to = sum + tap[t].weight / all * CHANNELS + v * LANES;
+            float *to = sum + tap[t].position * CHANNELS + v * LANES;
             _mm512_storeu_ps(to, _mm512_fmadd_ps(wide_of(d->from + tap[t].from + c + v * LANES, m[v]), g[v],
                                                  _mm512_loadu_ps(to)));
         }
