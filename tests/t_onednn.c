@@ -61,7 +61,25 @@ static const struct { const char *chain; int n; } half_chains[] = {
     {"64x9x9; conv channels=64 kernel=3 stride=2 padding=1; batch_norm; relu; conv channels=128 kernel=3 padding=1; "
      "max_pool kernel=3 stride=2 padding=1; conv channels=32 kernel=3 padding=1; relu", 30},
     {"33x6x6; conv channels=16 kernel=3 padding=1; batch_norm; relu; max_pool kernel=2; silu; multiply @5; flatten",
-     3}};
+     3},
+    {"3x4x6x4; conv channels=40 kernel=3 padding=1; group_norm groups=8; relu; instance_norm affine=yes ^1; add @3; "
+     "conv channels=1030 kernel=1; group_norm groups=103 affine=no; add @6; group_norm groups=1; instance_norm", 3},
+    {"32x3x4x5; conv_transpose channels=16 kernel=2 stride=2; conv_transpose channels=8 kernel=2 stride=2 bias=no; "
+     "relu; conv channels=64 kernel=1 ^0; conv_transpose channels=96 kernel=3 stride=2 padding=1 output_padding=1; add "
+     "@5", 3},
+    {"64x5x7; conv_transpose channels=32 kernel=3x2 stride=1x3 dilation=2x1; conv_transpose channels=160 kernel=1; "
+     "conv_transpose channels=8 kernel=1 stride=2; conv channels=32 kernel=1; conv_transpose channels=1 kernel=4 "
+     "stride=2 padding=1; conv_transpose channels=32 kernel=1 ^2", 2},
+    {"1x4x5x3; conv channels=16 kernel=3 padding=1; repeat count=16 ^0; add ^1 @2; conv channels=1 kernel=1; silu", 3},
+    {"40x9x7; conv channels=1 kernel=1; conv channels=2 kernel=1 bias=no ^0; conv channels=1 kernel=1", 3},
+    {"3x4x6x4; conv channels=40 kernel=3 padding=1; prelu; prelu shared=yes; dropout channels=yes p=0.5; scale; "
+     "global_avg_pool; conv channels=40 kernel=1; sigmoid; multiply ^5 @8; stochastic_depth p=0.5; multiply ^9 @8; "
+     "prelu value=-0.25; add @9", 5},
+    {"3x9x8; conv channels=84 kernel=1; conv channels=84 kernel=3 padding=1 groups=84; conv channels=84 kernel=7x3 "
+     "stride=2x3 padding=3x0 groups=84 bias=no; relu ^2; conv channels=84 kernel=2 stride=3 dilation=2x3 groups=84; "
+     "flatten", 3},
+    {"2x6x5x7; conv channels=2 kernel=3 padding=1x0x1 groups=2; conv channels=130 kernel=1; conv channels=130 "
+     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)

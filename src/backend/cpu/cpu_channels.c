@@ -1,4 +1,5 @@
-/* Operators that work channel by channel, on any layout: learned slopes, dropout of whole channels, repetition. */
+/* Operators that work channel by channel, on any layout: learned slopes, dropout of whole channels or samples,
+ * repetition. */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -10,26 +11,37 @@ struct channels_kernel {
     struct be_kernel base;
     const struct vec_ops *vec;
     struct vec_shape one;                                /* of a sample */
-    size_t each;                                         /* elements of a sample */
+    size_t each;                                         /* bytes of a sample */
     int64_t c;
     float *factor, *sum;                                 /* of each channel */
 };
 
 static void channels_close(struct be_kernel *base) { free(((struct channels_kernel *)base)->factor); }
 
-static struct be_kernel *channels_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *lanes_make(struct be *b, const struct be_kernel *like, int lanes)
 {
     const struct shape *s = &b->g->tensor[like->node->in[0]].shape;
     struct channels_kernel *k = kernel_new(like, sizeof *k);
-    int lanes = kernel_lanes(b, like, like->node->in[0]);
-    k->vec = lanes > 1 ? b->vec : &vec_plain;
+    const bool half = like->half && cpu_is_half(b, like->node->in[0]);
+    if (half) lanes = 1;
+    k->vec = half ? &vec_half : lanes > 1 ? b->vec : &vec_plain;
     k->one = (struct vec_shape){1, s->d[0] / lanes, shape_points(s)};
-    k->each = (size_t)shape_count(s);
+    k->each = (size_t)shape_count(s) * (half ? sizeof(uint16_t) : sizeof(float));
     k->c = s->d[0];
     k->factor = mem_alloc(2 * (size_t)k->c * sizeof *k->factor);
     k->sum = k->factor + k->c;
     k->base.close = channels_close;
     return &k->base;
+}
+
+static struct be_kernel *channels_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return lanes_make(b, like, kernel_lanes(b, like, like->node->in[0]));
+}
+
+static void *sample(const struct channels_kernel *k, const void *p, int n)
+{
+    return (char *)(uintptr_t)p + (size_t)n * k->each;
 }
 
 /* ---- prelu ----------------------------------------------------------------------------------- */
@@ -51,11 +63,10 @@ static int prelu_run(struct be *b, struct be_kernel *base, const struct be_call 
     for (int64_t i = 0; i < k->c && base->key.phase != PH_BWD_WEIGHTS; i++)
         k->factor[i] = ((const float *)c->param[0])[shared ? 0 : i];
     for (int n = 0; n < base->key.samples; n++) {
-        const size_t at = (size_t)n * k->each;
-        const float *x = (const float *)c->in[0] + at, *g = (const float *)c->gout + at;
-        if (base->key.phase == PH_FWD) k->vec->prelu(&k->one, x, k->factor, (float *)c->out + at);
+        const float *x = sample(k, c->in[0], n), *g = sample(k, c->gout, n);
+        if (base->key.phase == PH_FWD) k->vec->prelu(&k->one, x, k->factor, sample(k, c->out, n));
         else if (base->key.phase == PH_BWD_DATA)
-            k->vec->prelu_backward(&k->one, x, k->factor, g, (float *)c->gin[0] + at, c->gin_acc & 1);
+            k->vec->prelu_backward(&k->one, x, k->factor, g, sample(k, c->gin[0], n), c->gin_acc & 1);
         else if (shared) k->vec->prelu_slopes(&k->one, x, g, k->sum, n > 0);
         else k->vec->prelu_slopes(&k->one, x, g, c->pgrad[0], c->pgrad_acc || n > 0);
     }
@@ -63,37 +74,55 @@ static int prelu_run(struct be *b, struct be_kernel *base, const struct be_call 
     return 0;
 }
 
-/* ---- dropout of channels --------------------------------------------------------------------- */
+/* ---- dropout of channels, and of samples ----------------------------------------------------- */
 
 static const char *dropout_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
     return dropout_channels(group_node(s, k)) ? NULL : "draws a number for each element";
 }
 
-static void channels_copy(float *y, const float *x, size_t n, bool acc)
+static const char *half_dropout_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
-    for (size_t i = 0; acc && i < n; i++) y[i] += x[i];
-    if (!acc) memcpy(y, x, n * sizeof *y);
+    return s->dev.bf16 ? dropout_refuses(s, k, ph) : "";
 }
 
-/* A dropped channel is zero for any input, also for NaN. */
-static int dropout_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+/* Of a sample's channels; all: one for all of them. */
+static void factors_fill(struct channels_kernel *k, const struct dropout *d, int64_t sample, bool all)
 {
-    struct channels_kernel *k = (struct channels_kernel *)base;
-    const bool back = base->key.phase != PH_FWD, acc = back && c->gin_acc & 1;
-    const struct dropout d = dropout_of(b->g, base->node, c->block);
-    for (int n = 0; n < base->key.samples; n++) {
-        const float *x = (const float *)(back ? c->gout : c->in[0]) + (size_t)n * k->each;
-        float *y = (float *)(back ? c->gin[0] : c->out) + (size_t)n * k->each;
-        if (!base->key.train) { channels_copy(y, x, k->each, acc); continue; }
-        for (int64_t i = 0; i < k->c; i += 4) {
-            float keep[4];
-            dropout_factors(&d, c->sample[n], (uint32_t)(i / 4), keep);
-            for (int64_t j = 0; j < 4 && i + j < k->c; j++) k->factor[i + j] = keep[j];
-        }
-        k->vec->keep(&k->one, x, k->factor, y, acc);
+    for (int64_t i = 0; i < k->c; i += 4) {
+        float keep[4] = {1, 1, 1, 1};
+        if (k->base.key.train) dropout_factors(d, sample, all ? 0 : (uint32_t)(i / 4), keep);
+        for (int64_t j = 0; j < 4 && i + j < k->c; j++) k->factor[i + j] = keep[all ? 0 : j];
+    }
+}
+
+/* What is dropped is zero for any input, also for NaN. */
+static int drop(struct be *b, struct channels_kernel *k, const struct be_call *c, bool all)
+{
+    const bool back = k->base.key.phase != PH_FWD, acc = back && c->gin_acc & 1;
+    const struct dropout d = dropout_of(b->g, k->base.node, c->block);
+    for (int n = 0; n < k->base.key.samples; n++) {
+        factors_fill(k, &d, k->base.key.train ? c->sample[n] : 0, all);
+        k->vec->keep(&k->one, sample(k, back ? c->gout : c->in[0], n), k->factor,
+                     sample(k, back ? c->gin[0] : c->out, n), acc);
     }
     return 0;
+}
+
+static int dropout_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    return drop(b, (struct channels_kernel *)base, c, false);
+}
+
+static int depth_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    return drop(b, (struct channels_kernel *)base, c, true);
+}
+
+/* One factor a sample, so any layout is as good as plain. */
+static struct be_kernel *depth_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return lanes_make(b, like, 1);
 }
 
 /* ---- repeat ---------------------------------------------------------------------------------- */
@@ -165,6 +194,12 @@ static enum layout repeat_layout(const struct selection *s, const struct node *n
 }
 
 const struct kernel_row cpu_rows_channels[] = {
+    {.name = "bf16", .pattern = PATTERN_OP("prelu"), HALF_ROW, .make = channels_make, .run = prelu_run},
+    {.name = "bf16", .pattern = PATTERN_OP("dropout"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST),
+     .cost = 0.5, .refuses = half_dropout_refuses, .make = channels_make, .run = dropout_run},
+    {.name = "bf16", .pattern = PATTERN_OP("stochastic_depth"), HALF_ROW, .make = depth_make, .run = depth_run},
+    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
+     .make = depth_make, .run = depth_run},
     {.name = "prelu", .pattern = PATTERN_OP("prelu"), .same_layout = true, .make = channels_make, .run = prelu_run},
     {.name = "dropout", .pattern = PATTERN_OP("dropout"), .same_layout = true, .refuses = dropout_refuses,
      .make = channels_make, .run = dropout_run},

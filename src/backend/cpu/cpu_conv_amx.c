@@ -11,8 +11,9 @@ enum { NARROW = 16, WIDE = 32 };                         /* channels: of pixels 
 struct amx_conv {
     struct be_kernel base;
     struct window w;                                     /* of the grid: last dimension joined, if `joined` */
+    bool turned;                                         /* transposed: the window's input is the node's output */
     int64_t in, out, padded, before;                     /* channels; pixels of a padded row, and before its first */
-    bool joined, swapped;                                /* swapped: x is the output's gradient, for [out][in] */
+    bool joined, swapped;                                /* swapped: x is the window's output, for [out][in] */
     struct amx_sums s;
     int32_t *points;                                     /* x_point, then g_point */
     struct amx_shift *shift;
@@ -112,12 +113,13 @@ static void shifts_fill(struct amx_conv *k, const int64_t pitch[3], int32_t *poi
 /* samples: of a call */
 static void geometry_make(struct amx_conv *k, const struct selection *s, const struct node *n, int samples)
 {
-    const struct shape *in = &s->g->tensor[n->in[0]].shape;
+    const struct shape *w = &s->g->param[n->param[0]].shape;
     struct err none = {0};
     int64_t pitch[3];
-    window_make(n, in, &k->w, &none);
-    k->in = in->d[0];
-    k->out = s->g->tensor[n->out].shape.d[0];
+    window_of_product(n, &s->g->tensor[n->in[0]].shape, &k->w, &none);
+    k->turned = n->op->category == OP_CONV_TRANSPOSED;
+    k->in = w->d[1];
+    k->out = w->d[0];
     const int64_t columns = k->w.k[2];
     window_join(k);
     for (int d = 0; d < 3; d++) pitch[d] = pitch_of(&k->w, d);
@@ -168,16 +170,16 @@ static void rows_pad(const struct amx_conv *k, const uint16_t *x, int64_t width,
 static int amx_conv_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct amx_conv *k = (const struct amx_conv *)base;
-    const uint16_t *x = c->in[0];
-    if (c->pgrad[1])
-        b->vec->sum_rows(c->gout, k->s.samples * product(k->w.out), k->out, c->pgrad[1], c->pgrad_acc);
+    const struct shape *out = &b->g->tensor[base->node->out].shape;
+    const uint16_t *x = k->turned ? c->gout : c->in[0], *g = k->turned ? c->in[0] : c->gout;
+    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->s.samples * shape_points(out), out->d[0], c->pgrad[1], c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     if (k->joined) {
-        const struct shape *in = &b->g->tensor[base->node->in[0]].shape;
+        const struct shape *in = k->turned ? out : &b->g->tensor[base->node->in[0]].shape;
         rows_pad(k, x, in->d[in->n - 1], c->work);
         x = c->work;
     }
-    amx_sums_run(&k->s, k->swapped ? c->gout : x, k->swapped ? x : c->gout, c->pgrad[0], c->pgrad_acc,
+    amx_sums_run(&k->s, k->swapped ? g : x, k->swapped ? x : g, c->pgrad[0], c->pgrad_acc,
                  (char *)c->work + padded_bytes(k));
     return 0;
 }
@@ -221,4 +223,7 @@ const struct kernel_row cpu_rows_conv_amx[] = {
     {.name = "amx", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_BWD_WEIGHTS), .types = TAKES(BF16),
      .layouts = ROW_ANY_LAYOUT, .cost = 0.3, .refuses = amx_refuses, .workspace = amx_workspace, .asks = true,
      .make = amx_row},
+    {.name = "amx", .pattern = PATTERN_OP("conv_transpose"), .phases = ROW_PHASE(PH_BWD_WEIGHTS),
+     .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.3, .refuses = amx_refuses,
+     .workspace = amx_workspace, .asks = true, .make = amx_row},
     {0}};

@@ -6,9 +6,12 @@
 #define BACKEND_CPU_CPU_CONV_HALF_H
 #include "backend/cpu/cpu_int.h"
 
-/* Is this node such a convolution? Its output is then LAYOUT_LAST. Pure. */
+/* Is this node such a convolution, transposed or not? Its output is then LAYOUT_LAST. Pure. */
 bool conv_half(const struct selection *s, const struct node *n);
 bool conv_half_last(const struct selection *s, int param);   /* the order of the weights */
+/* kernel_row.layout and .param_layout */
+enum layout conv_half_layout(const struct selection *s, const struct node *n);
+enum layout conv_half_param_layout(const struct selection *s, const struct node *n, int slot);
 /* kernel_row.refuses: of all other convolutions; of those without AMX. */
 const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
 /* kernel_row.packed: the form for the forward pass, and behind conv_half_way_bytes that for input gradients. */

@@ -1,5 +1,5 @@
 /* Convolutions in bf16 as products by AMX, where that is the better choice: on small planes, whose points of several
- * samples fill the tiles; input gradients with strides; kernels of one point.
+ * samples fill the tiles; input gradients with strides; kernels of one point; transposed convolutions.
  *
  * A pass reads `from` and writes `to`: outputs from inputs, or input gradients from output gradients. Points of `to` a
  * stride apart form a phase: they read the same positions of the kernel, each at a fixed distance (shift) in `from`.
@@ -21,7 +21,7 @@ struct conv_phase {
 };
 
 struct conv_products {
-    bool back;
+    bool back, rear;                                     /* input gradients of the node; of its window's convolution */
     int64_t from[3], to[3], from_step[3], to_step[3], channels, columns;   /* of `from` and of `to` */
     int n; struct conv_phase *phase;
     struct conv_tap *taps;                                    /* of all phases */
@@ -33,15 +33,15 @@ struct product_conv { struct be_kernel base; struct conv_products g; };
 
 static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
-/* Forward: one phase, and position k reads o s + k d - p. Back: input i = j s + f is read by output (i + p - k d) / s.
+/* Forward: one phase, and position k reads o s + k d - p. Rear: input i = j s + f is read by output (i + p - k d) / s.
  */
-static bool tap_of(const struct window *w, bool back, const int64_t first[3], const int64_t k[3], struct conv_tap *t)
+static bool tap_of(const struct window *w, bool rear, const int64_t first[3], const int64_t k[3], struct conv_tap *t)
 {
     t->at = (k[0] * w->k[1] + k[1]) * w->k[2] + k[2];
     for (int d = 0; d < 3; d++) {
-        const int64_t x = back ? first[d] + w->p[d] - k[d] * w->d[d] : k[d] * w->d[d] - w->p[d];
-        if (back && x % w->s[d]) return false;
-        t->shift[d] = back ? x / w->s[d] : x;
+        const int64_t x = rear ? first[d] + w->p[d] - k[d] * w->d[d] : k[d] * w->d[d] - w->p[d];
+        if (rear && x % w->s[d]) return false;
+        t->shift[d] = rear ? x / w->s[d] : x;
     }
     return true;
 }
@@ -53,7 +53,7 @@ static void phase_fill(struct conv_products *g, const struct window *w, struct c
     for (int d = 0; d < 3; d++) p->size[d] = (g->to[d] - p->first[d] + g->to_step[d] - 1) / g->to_step[d];
     for (k[0] = 0; k[0] < w->k[0]; k[0]++)
         for (k[1] = 0; k[1] < w->k[1]; k[1]++)
-            for (k[2] = 0; k[2] < w->k[2]; k[2]++) p->n += tap_of(w, g->back, p->first, k, &tap[p->n]);
+            for (k[2] = 0; k[2] < w->k[2]; k[2]++) p->n += tap_of(w, g->rear, p->first, k, &tap[p->n]);
 }
 
 static void products_make(struct conv_products *g, const struct selection *s, const struct node *n, bool back)
@@ -62,12 +62,14 @@ static void products_make(struct conv_products *g, const struct selection *s, co
     const int64_t out = s->g->tensor[n->out].shape.d[0], one[3] = {1, 1, 1};
     struct err none = {0};
     struct window w;
-    window_make(n, in, &w, &none);
-    *g = (struct conv_products){.back = back, .channels = back ? out : in->d[0], .columns = back ? in->d[0] : out};
-    memcpy(g->from, back ? w.out : w.in, sizeof g->from);
-    memcpy(g->to, back ? w.in : w.out, sizeof g->to);
-    memcpy(g->from_step, back ? one : w.s, sizeof g->from_step);
-    memcpy(g->to_step, back ? w.s : one, sizeof g->to_step);
+    const bool rear = back == (n->op->category == OP_CONV);
+    window_of_product(n, in, &w, &none);
+    *g = (struct conv_products){.back = back, .rear = rear,
+                                .channels = back ? out : in->d[0], .columns = back ? in->d[0] : out};
+    memcpy(g->from, rear ? w.out : w.in, sizeof g->from);
+    memcpy(g->to, rear ? w.in : w.out, sizeof g->to);
+    memcpy(g->from_step, rear ? one : w.s, sizeof g->from_step);
+    memcpy(g->to_step, rear ? w.s : one, sizeof g->to_step);
     g->n = (int)product(g->to_step);
     g->phase = mem_alloc((size_t)g->n * sizeof *g->phase);
     g->taps = mem_alloc((size_t)(product(w.k) + 1) * sizeof *g->taps);
@@ -104,6 +106,13 @@ static int64_t most_taps(const struct conv_products *g)
     int64_t most = 0;
     for (int i = 0; i < g->n; i++) most = g->phase[i].n > most ? g->phase[i].n : most;
     return most;
+}
+
+/* Does no kernel read some of the points of `to`? */
+static bool gaps(const struct conv_products *g)
+{
+    for (int i = 0; i < g->n; i++) if (!g->phase[i].n) return true;
+    return false;
 }
 
 /* Memory of a thread: gathered rows, results that are not stored at once, and the product's. */
@@ -206,9 +215,7 @@ static int product_conv_run(struct be *b, struct be_kernel *base, const struct b
     struct products_call d = {.g = g, .from = g->back ? c->gout : c->in[0], .packed = (const uint16_t *)packed,
                               .to = g->back ? c->gin[0] : c->out, .bias = g->back ? NULL : c->param[1],
                               .acc = g->back && c->gin_acc & 1, .work = c->work};
-    bool gaps = false;
-    for (int i = 0; i < g->n; i++) gaps |= !g->phase[i].n;
-    if (gaps && !d.acc)
+    if (gaps(g) && !d.acc)
         memset(d.to, 0, (size_t)(base->key.samples * product(g->to) * g->columns) * sizeof *d.to);
     for (d.p = g->phase; d.p < g->phase + g->n; d.p++) {
         d.rows = base->key.samples * product(d.p->size);
@@ -224,15 +231,15 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
     uint16_t *to = (uint16_t *)((char *)packed + (back ? conv_half_way_bytes(b->g, n) : 0));
     struct conv_products g;
     products_make(&g, b->s, n, back);
+    /* k are the columns of the matrix as it is stored, or its rows, which then follow each other in all positions */
+    const bool of_columns = g.rear == conv_half_last(b->s, k->param[0]);
+    const int64_t line = of_columns ? g.channels : g.columns;
     for (int i = 0; i < g.n; i++)
-        for (int t = 0; t < g.phase[i].n; t++) {
-            const struct conv_tap *tap = &g.phase[i].tap[t];
-            /* k are the columns of the matrix as it is stored, or its rows */
-            const bool of_columns = back == conv_half_last(b->s, k->param[0]);
-            const int64_t line = of_columns ? g.channels : g.columns;
-            const float *from = (const float *)param[0] + tap->at * g.channels * g.columns;
-            amx_pack(&(struct amx_matrix){from, g.channels, g.columns, of_columns ? 1 : line, of_columns ? line : 1,
-                                          t * g.channels, g.phase[i].n * g.channels, b->s->dev.threads},
+        for (int t = 0, each = g.rear ? 1 : g.phase[i].n; t < g.phase[i].n; t += each) {
+            const float *from = (const float *)param[0] + g.phase[i].tap[t].at * g.channels * g.columns;
+            amx_pack(&(struct amx_matrix){from, each * g.channels, g.columns, of_columns ? 1 : line,
+                                          of_columns ? line : 1, t * g.channels, g.phase[i].n * g.channels,
+                                          b->s->dev.threads},
                      to + g.phase[i].packed);
         }
     products_free(&g);
@@ -272,7 +279,9 @@ static const char *product_refuses(const struct selection *s, const struct group
     if (!s->dev.bf16 || strcmp(s->dev.bf16, "amx_bf16") || !conv_half(s, n)) return "";
     struct conv_products g;
     products_make(&g, s, n, ph == PH_BWD_DATA);
-    const bool wanted = strided(&g) || product(g.to) <= SMALL, fits = g.channels % AMX_STEP == 0;
+    const bool turned = n->op->category == OP_CONV_TRANSPOSED,
+               wanted = turned || strided(&g) || product(g.to) <= SMALL,
+               fits = (g.rear ? 1 : most_taps(&g)) * g.channels % AMX_STEP == 0 && (g.back || !gaps(&g));
     products_free(&g);
     return wanted && fits ? NULL : "";
 }
@@ -295,4 +304,8 @@ const struct kernel_row cpu_rows_conv_product[] = {
      .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.3, .refuses = product_refuses,
      .workspace = product_workspace, .packed = conv_half_packed, .asks = true, .make = product_row,
      .pack = product_pack},
+    {.name = "amx", .pattern = PATTERN_OP("conv_transpose"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
+     .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.3, .refuses = product_refuses,
+     .layout = conv_half_layout, .param_layout = conv_half_param_layout, .workspace = product_workspace,
+     .packed = conv_half_packed, .asks = true, .make = product_row, .pack = product_pack},
     {0}};

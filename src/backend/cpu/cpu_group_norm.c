@@ -15,6 +15,7 @@ struct group_kernel {
     const struct vec_ops *vec;
     struct vec_shape s;                                  /* of a sample */
     struct group_norm d;
+    size_t element;                                      /* bytes of a value */
     double *mean, *var, *sum_g, *sum_gx;                 /* of a sample; channels each */
     float *fmean, *scale, *beta, *c0, *c1;
 };
@@ -40,9 +41,19 @@ static void scale_find(struct group_kernel *k, const struct be_call *c, int64_t 
 }
 
 /* The n-th sample of a tensor. */
-static float *sample(const struct group_kernel *k, const void *p, int n)
+static void *sample(const struct group_kernel *k, const void *p, int n)
 {
-    return (float *)(uintptr_t)p + (size_t)n * (size_t)(k->d.c * k->d.points);
+    return (char *)(uintptr_t)p + (size_t)n * (size_t)(k->d.c * k->d.points) * k->element;
+}
+
+/* The statistics, or without `stats` the sums of gradients, of all channels of a sample. */
+static void channels_sum(const struct group_kernel *k, struct vec_norm a, bool stats)
+{
+    for (a.from = 0; a.from < k->s.blocks; a.from = a.to) {
+        a.to = a.from + VEC_HALF_BLOCKS < k->s.blocks ? a.from + VEC_HALF_BLOCKS : k->s.blocks;
+        if (stats) k->vec->norm_stats(&a, k->mean, k->var);
+        else k->vec->norm_reduce(&a);
+    }
 }
 
 static int group_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -54,7 +65,7 @@ static int group_forward_run(struct be *b, struct be_kernel *base, const struct 
     for (int n = 0; n < base->key.samples; n++) {
         a.x = sample(k, c->in[0], n);
         a.y = sample(k, c->out, n);
-        k->vec->norm_stats(&a, k->mean, k->var);
+        channels_sum(k, a, true);
         for (int64_t g = 0; g < k->d.groups; g++) {
             double of[2];
             group_moments(k, g, &of[0], &of[1]);
@@ -102,7 +113,7 @@ static int group_backward_run(struct be *b, struct be_kernel *base, const struct
         a.x = sample(k, c->in[0], n);
         a.out = a.gout = sample(k, c->gout, n);          /* out: not read under MASK_NONE, but its pointer advances */
         for (int64_t g = 0; g < k->d.groups; g++) scale_find(k, c, g, kept + 2 * g);
-        k->vec->norm_reduce(&a);
+        channels_sum(k, a, false);
         weights_store(k, c, kept, c->pgrad_acc || n > 0);
         if (!c->gin[0]) continue;
         for (int64_t g = 0; g < k->d.groups; g++) sums_use(k, c, g, kept[2 * g + 1]);
@@ -122,8 +133,10 @@ static void group_close(struct be_kernel *base)
 static struct be_kernel *group_norm_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct group_kernel *k = kernel_new(like, sizeof *k);
-    const int lanes = kernel_lanes(b, like, like->node->in[0]);
-    k->vec = lanes > 1 ? b->vec : &vec_plain;
+    const bool half = like->half && cpu_is_half(b, like->node->in[0]);
+    const int lanes = half ? 1 : kernel_lanes(b, like, like->node->in[0]);
+    k->vec = half ? &vec_half : lanes > 1 ? b->vec : &vec_plain;
+    k->element = half ? sizeof(uint16_t) : sizeof(float);
     k->d = group_norm_of(b->g, like->node);
     k->s = (struct vec_shape){1, k->d.c / lanes, k->d.points};
     const size_t c = (size_t)k->d.c;
@@ -142,6 +155,8 @@ static struct be_kernel *group_norm_make(struct be *b, const struct be_kernel *l
 }
 
 const struct kernel_row cpu_rows_group_norm[] = {
+    {.name = "bf16", .pattern = PATTERN_OP("group_norm"), HALF_ROW, .make = group_norm_make},
+    {.name = "bf16", .pattern = PATTERN_OP("instance_norm"), HALF_ROW, .make = group_norm_make},
     {.name = "group norm", .pattern = PATTERN_OP("group_norm"), .same_layout = true, .make = group_norm_make},
     {.name = "group norm", .pattern = PATTERN_OP("instance_norm"), .same_layout = true, .make = group_norm_make},
     {0}};

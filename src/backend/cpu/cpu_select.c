@@ -24,15 +24,15 @@ static bool lies_anyhow(const struct selection *s, const struct node *n, int i)
     return shape_count(x) == x->d[0] && shape_count(&s->g->tensor[n->in[0]].shape) > x->d[0];
 }
 
-/* An input lies as the convolutions that read it like it. */
+/* An input lies as the convolutions that read it like it. A single channel lies so in any case. */
 static enum layout input_layout(const struct selection *s, int tensor)
 {
     bool read = false;
     for (int i = 0; i < s->g->n_nodes; i++)
         for (int j = 0; j < s->g->node[i].n_in; j++) {
             if (s->g->node[i].in[j] != tensor) continue;
-            if (!conv_half(s, &s->g->node[i])) return LAYOUT_PLAIN;
-            read = true;
+            if (conv_half(s, &s->g->node[i])) read = true;
+            else if (s->g->tensor[tensor].shape.d[0] > 1) return LAYOUT_PLAIN;
         }
     return read ? LAYOUT_LAST : LAYOUT_PLAIN;
 }

@@ -1,7 +1,6 @@
 /* Elementwise operators, pooling, concatenation, flatten on any layout; embedding. */
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
-#include "model/ops/dropout.h"
 #include "model/ops/embedding.h"
 #include "model/ops/multiply.h"
 #include "model/ops/window.h"
@@ -96,6 +95,34 @@ static int multiply_backward_run(struct be *b, struct be_kernel *base, const str
     return 0;
 }
 
+/* The factors of channels are widened, and their gradients narrowed, on their own. */
+static int multiply_half_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    struct simple_kernel *k = (struct simple_kernel *)base;
+    const size_t n = (size_t)(k->s.n * k->s.blocks);
+    const bool forward = base->key.phase == PH_FWD;
+    float *f = c->work;
+    if (forward || c->gin[0]) {
+        b->vec->widen(f, c->in[1], n);
+        k->vec->scale(&k->s, forward ? c->in[0] : c->gout, f, forward ? c->out : c->gin[0],
+                      !forward && c->gin_acc & 1);
+    }
+    if (forward || !c->gin[1]) return 0;
+    k->vec->dot(&k->s, c->in[0], c->gout, f, false);
+    b->vec->narrow(c->gin[1], f, n, c->gin_acc >> 1 & 1);
+    return 0;
+}
+
+static const char *multiply_half_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return s->dev.bf16 && scales(s->g, group_node(s, k)) ? NULL : "";
+}
+
+static size_t factors_work(const struct selection *s, const struct group *k)
+{
+    return CPU_WORK + (size_t)s->max_samples * (size_t)s->g->tensor[k->in[0]].shape.d[0] * sizeof(float);
+}
+
 /* ---- a function of one value times another tensor ------------------------------------------------------------ */
 
 static int gate_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -124,32 +151,15 @@ static struct be_kernel *gate_make(struct be *b, const struct be_kernel *like, s
 static int scale_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;
-    size_t each = k->count / (size_t)base->key.samples;
+    const size_t each = k->count / (size_t)base->key.samples * (k->vec == &vec_half ? sizeof(uint16_t) : sizeof(float));
     struct vec_shape one = k->s;
     one.n = 1;
     for (int n = 0; n < base->key.samples; n++) {
         size_t at = (size_t)n * each;
-        const float *x = (const float *)c->in[0] + at, *g = (const float *)c->gout + at;
-        if (base->key.phase == PH_FWD) k->vec->scale(&one, x, c->param[0], (float *)c->out + at, false);
+        const void *x = (const char *)c->in[0] + at, *g = (const char *)c->gout + at;
+        if (base->key.phase == PH_FWD) k->vec->scale(&one, x, c->param[0], (void *)((char *)c->out + at), false);
         else if (base->key.phase == PH_BWD_WEIGHTS) k->vec->dot(&one, x, g, c->pgrad[0], c->pgrad_acc || n > 0);
-        else k->vec->scale(&one, g, c->param[0], (float *)c->gin[0] + at, c->gin_acc & 1);
-    }
-    return 0;
-}
-
-/* ---- stochastic depth ------------------------------------------------------------------------ */
-
-static int depth_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
-{
-    bool back = base->key.phase != PH_FWD, acc = back && c->gin_acc & 1;
-    const float *x = back ? c->gout : c->in[0];
-    float *y = back ? c->gin[0] : c->out;
-    size_t count = ((struct simple_kernel *)base)->count / (size_t)base->key.samples;
-    const struct dropout d = dropout_of(b->g, base->node, c->block);
-    for (int n = 0; n < base->key.samples; n++, x += count, y += count) {
-        float keep = base->key.train ? depth_factor(&d, c->sample[n]) : 1;
-        if (keep == 0 && !acc) memset(y, 0, count * sizeof *y);
-        else if (keep != 0) for (size_t i = 0; i < count; i++) y[i] = (acc ? y[i] : 0) + x[i] * keep;
+        else k->vec->scale(&one, g, c->param[0], (void *)((char *)c->gin[0] + at), c->gin_acc & 1);
     }
     return 0;
 }
@@ -334,9 +344,11 @@ const struct kernel_row cpu_rows_simple[] = {
     {.name = "gate", .pattern = &pattern_gate, .layouts = ROW_ANY_LAYOUT, .same_layout = true, .pointwise = true,
      .make = pointwise_make, .run = gate_run},
     {.name = "gate", .pattern = &pattern_gate, .layouts = ROW_ANY_LAYOUT, .make = gate_make, .run = gate_run},
+    {.name = "bf16", .pattern = PATTERN_OP("multiply"), .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST),
+     .cost = 0.5, .refuses = multiply_half_refuses, .workspace = factors_work, .make = simple_make,
+     .run = multiply_half_run},
+    {.name = "bf16", .pattern = PATTERN_OP("scale"), HALF_ROW, .make = simple_make, .run = scale_run},
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
-    {.name = "stochastic depth", .pattern = PATTERN_OP("stochastic_depth"), .layouts = ROW_ANY_LAYOUT,
-     .make = simple_make, .run = depth_run},
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
      .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_forward_run},
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,

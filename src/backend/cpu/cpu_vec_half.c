@@ -193,6 +193,87 @@ void half_add(uint16_t *y, const uint16_t *x, size_t n)
     }
 }
 
+/* ---- factors of channels --------------------------------------------------------------------- */
+
+/* y = or += v f; BY_KEEP: 0 where f is 0; BY_SLOPE: v where x is above zero. */
+enum vec_by { BY_SCALE, BY_KEEP, BY_SLOPE };
+INLINE void rows_times(const struct vec_shape *s, const float *x, const float *v, const float *f, float *y,
+                       enum vec_by by, bool acc)
+{
+    int64_t at = 0;
+    for (int n = 0; n < s->n; n++, f += s->blocks)
+        for (int64_t p = 0; p < s->points; p++, at += s->blocks)
+            CHANNELS(c, 0, s->blocks, {
+                half *to = (half *)y + at + c;
+                const __m512 of = ld((const half *)v + at + c, m), factor = floats(f + c, m);
+                __m512 z = _mm512_mul_ps(of, factor);
+                if (by == BY_KEEP) z = keep(z, _mm512_cmp_ps_mask(factor, _mm512_setzero_ps(), _CMP_NEQ_UQ));
+                if (by == BY_SLOPE)
+                    z = _mm512_mask_mov_ps(
+                        z, _mm512_cmp_ps_mask(ld((const half *)x + at + c, m), _mm512_setzero_ps(), _CMP_GT_OQ), of);
+                st(to, m, acc ? _mm512_add_ps(ld(to, m), z) : z);
+            })
+}
+
+static void scale(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    if (acc) rows_times(s, x, x, f, y, BY_SCALE, true);
+    else rows_times(s, x, x, f, y, BY_SCALE, false);
+}
+
+static void keep_some(const struct vec_shape *s, const float *x, const float *f, float *y, bool acc)
+{
+    rows_times(s, x, x, f, y, BY_KEEP, acc);
+}
+
+static void prelu(const struct vec_shape *s, const float *x, const float *a, float *y)
+{
+    rows_times(s, x, x, a, y, BY_SLOPE, false);
+}
+
+static void prelu_backward(const struct vec_shape *s, const float *x, const float *a, const float *gy, float *gx,
+                           bool acc)
+{
+    rows_times(s, x, gy, a, gx, BY_SLOPE, acc);
+}
+
+/* f = or += the sum over the points of g x; slopes: where x is not above zero. */
+INLINE void products_sum(const struct vec_shape *s, const float *x, const float *g, float *f, bool slopes, bool acc)
+{
+    for (int n = 0; n < s->n; n++)
+        for (int64_t c = 0; c < s->blocks; c += LANES) {
+            const __mmask16 m = left_of(s->blocks - c);
+            const int64_t first = n * s->points * s->blocks + c;
+            double sum[LANES] = {0};
+            float part[LANES];
+            for (int64_t r = 0; r < s->points; r += CHUNK) {
+                __m512 all = _mm512_setzero_ps();
+                for (int64_t p = r; p < s->points && p < r + CHUNK; p++) {
+                    const __m512 v = ld((const half *)x + first + p * s->blocks, m);
+                    const __mmask16 take =
+                        slopes ? _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NGT_UQ) : (__mmask16)0xffff;
+                    all = _mm512_mask3_fmadd_ps(v, ld((const half *)g + first + p * s->blocks, m), all, take);
+                }
+                _mm512_storeu_ps(part, all);
+                fold(sum, part, LANES);
+            }
+            for (int64_t l = c; l < s->blocks && l < c + LANES; l++) {
+                float *to = f + n * s->blocks + l;
+                *to = (acc ? *to : 0) + (float)sum[l - c];
+            }
+        }
+}
+
+static void dot(const struct vec_shape *s, const float *x, const float *g, float *f, bool acc)
+{
+    products_sum(s, x, g, f, false, acc);
+}
+
+static void prelu_slopes(const struct vec_shape *s, const float *x, const float *gy, float *ga, bool acc)
+{
+    products_sum(s, x, gy, ga, true, acc);
+}
+
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 static void mean(const struct vec_shape *s, const float *from, float *to)
@@ -302,4 +383,5 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
 const struct vec_ops vec_half = {
     .lanes = 1, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce,
     .norm_backward = norm_backward, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward};
+    .max_pool_backward = max_pool_backward, .scale = scale, .dot = dot, .keep = keep_some, .prelu = prelu,
+    .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes};

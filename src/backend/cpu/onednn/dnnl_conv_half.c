@@ -34,9 +34,9 @@ struct conv_half {
 bool conv_half(const struct selection *s, const struct node *n)
 {
     const bool half = s->dev.precision == BFLOAT16 && s->dev.bf16;
-    if (!half || n->op->category != OP_CONV || graph_generates(s->g)) return false;
+    if (!half || !op_has_windows(n->op) || graph_generates(s->g)) return false;
     const struct shape *w = &s->g->param[n->param[0]].shape;
-    return node_attr_is(n, "groups", 1) && w->d[0] > 1;
+    return node_attr_is(n, "groups", 1) && (w->d[0] > 1 || w->d[1] == shape_count(w));
 }
 
 bool conv_half_last(const struct selection *s, int param) { return s->param[param].layout == LAYOUT_LAST; }
@@ -354,12 +354,12 @@ static struct be_kernel *conv_half_row(struct be *b, const struct be_kernel *lik
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static enum layout half_layout(const struct selection *s, const struct node *n)
+enum layout conv_half_layout(const struct selection *s, const struct node *n)
 {
     return conv_half(s, n) ? LAYOUT_LAST : LAYOUT_NONE;
 }
 
-static enum layout half_param_layout(const struct selection *s, const struct node *n, int slot)
+enum layout conv_half_param_layout(const struct selection *s, const struct node *n, int slot)
 {
     if (slot || !conv_half(s, n)) return LAYOUT_NONE;
     const struct shape *w = &s->g->param[n->param[0]].shape;
@@ -385,6 +385,6 @@ const struct kernel_row cpu_rows_conv_half[] = {
      .asks = true, .make = conv_half_row},
     {.name = "bf16", .pattern = PATTERN_OP("conv"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
      .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4, .refuses = conv_half_refuses,
-     .layout = half_layout, .param_layout = half_param_layout, .workspace = half_workspace,
+     .layout = conv_half_layout, .param_layout = conv_half_param_layout, .workspace = half_workspace,
      .packed = conv_half_packed, .asks = true, .make = conv_half_row, .pack = half_pack},
     {0}};
