@@ -77,21 +77,14 @@ static inline void rows_find(const struct source *t, int64_t from, struct rows *
     }
 }
 
-static __mmask32 channels_mask(int64_t left) { return left >= WIDTH ? UINT32_MAX : (1u << left) - 1; }
-
 /* Channels [c, c + WIDTH), of which those of the mask are there. pair[half][p]: slots 2 p and 2 p + 1 of 16 channels, a
  * word each. */
 static inline void pairs_take(const struct rows *r, int64_t c, __mmask32 mask, __m512i pair[2][SIDE])
 {
-    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
-                  high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     for (int p = 0; p < SIDE; p++) {
         const int i = 2 * p, k = 2 * p + 1;
-        const __m512i a = _mm512_maskz_loadu_epi16(mask, r->at[i] + r->there[i] * c),
-                      b = _mm512_maskz_loadu_epi16(mask, r->at[k] + r->there[k] * c),
-                      even = _mm512_unpacklo_epi16(a, b), odd = _mm512_unpackhi_epi16(a, b);
-        pair[0][p] = _mm512_permutex2var_epi64(even, low, odd);
-        pair[1][p] = _mm512_permutex2var_epi64(even, high, odd);
+        rows_pair(_mm512_maskz_loadu_epi16(mask, r->at[i] + r->there[i] * c),
+                  _mm512_maskz_loadu_epi16(mask, r->at[k] + r->there[k] * c), &pair[0][p], &pair[1][p]);
     }
 }
 
@@ -179,7 +172,7 @@ static void x_take(const struct chunk *k, int64_t at)
         for (int64_t b = 0; b < p->x_blocks; b++) {
             uint16_t *to = k->x + (phase * p->x_blocks + b) * x_block_size(p) + at;
             __m512i pair[2][SIDE];
-            pairs_take(&r, b * WIDTH, channels_mask(s->x.channels - b * WIDTH), pair);
+            pairs_take(&r, b * WIDTH, wide_mask(s->x.channels - b * WIDTH), pair);
             for (int h = 0; h < 2; h++) {
                 tile_turn(pair[h]);
                 for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * SIDE + i) * p->line, pair[h][i]);
@@ -198,7 +191,7 @@ static void g_take(const struct chunk *k, int64_t at)
     for (int64_t b = 0; b < p->g_blocks; b++) {
         uint16_t *to = k->g + b * g_block_size(p) + at * SIDE;
         __m512i pair[2][SIDE];
-        pairs_take(&r, b * WIDTH, channels_mask(s->g.channels - b * WIDTH), pair);
+        pairs_take(&r, b * WIDTH, wide_mask(s->g.channels - b * WIDTH), pair);
         for (int h = 0; h < 2; h++)
             for (int i = 0; i < SIDE; i++) _mm512_store_si512(to + (h * k->n + 2 * i) * SIDE, pair[h][i]);
     }

@@ -11,8 +11,7 @@
 #include "backend/cpu/cpu_amx_int.h"
 
 enum { PIECE = 256, PIECE_ALONE = 512,                   /* rows; of a sum in one part */
-       DEPTH = 1024, CACHED = 384 << 10,                 /* of k, and values, of the weights that stay in the cache */
-       TILE_WORDS = SIDE * SIDE };
+       DEPTH = 1024, CACHED = 384 << 10,                 /* of k, and values, of the weights that stay in the cache */ };
 
 size_t amx_packed_bytes(int64_t k, int64_t n)
 {
@@ -20,8 +19,6 @@ size_t amx_packed_bytes(int64_t k, int64_t n)
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
-
-INLINE __mmask16 mask_of(int64_t left) { return left >= SIDE ? 0xffff : left <= 0 ? 0 : (__mmask16)((1 << left) - 1); }
 
 /* Rows of b: pairs of rows become words. */
 static void pairs_pack(const struct amx_matrix *m, int64_t k, int64_t n, __m512i tile[SIDE])
@@ -71,47 +68,6 @@ void amx_pack(const struct amx_matrix *m, uint16_t *to)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void tiles_begin(void)
-{
-    struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = SIDE;
-    __asm__ volatile("ldtilecfg %0" : : "m"(c));
-}
-
-/* 32x32 sums at c, whose rows are `line` apart. */
-static inline void block_sum(const uint16_t *a, int64_t a_line, const uint16_t *b, int64_t k, float *c, int64_t line,
-                             bool add)
-{
-    const size_t step = (size_t)line * sizeof *c, a_step = (size_t)a_line * sizeof *a;
-    const uint16_t *a2 = a + SIDE * a_line;
-    float *c2 = c + SIDE * line;
-    if (add) {
-        _tile_loadd(0, c, step);
-        _tile_loadd(1, c + SIDE, step);
-        _tile_loadd(2, c2, step);
-        _tile_loadd(3, c2 + SIDE, step);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
-    for (; k; k -= STEP, a += STEP, a2 += STEP, b += 4 * TILE_WORDS) {
-        _tile_loadd(4, a, a_step);
-        _tile_loadd(6, b, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + 2 * TILE_WORDS, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a2, a_step);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
-    _tile_stored(0, c, step);
-    _tile_stored(1, c + SIDE, step);
-    _tile_stored(2, c2, step);
-    _tile_stored(3, c2 + SIDE, step);
-}
-
 /* Up to 32 columns of sums, rounded. */
 INLINE void block_store(const struct amx_product *p, int64_t m, int64_t rows, int64_t n, const float *c, int64_t line,
                         bool acc)
@@ -152,7 +108,7 @@ static void strip_run(const struct product_part *t, const struct weights_part *w
     for (int64_t n = w->n; n < w->to; n += WIDTH) {
         float *c = alone ? own : sums + n;
         const int64_t line = alone ? WIDTH : amx_up(p->n, WIDTH);
-        block_sum(a, a_line, p->packed + n * p->k + k * WIDTH, depth, c, line, k > 0);
+        block_sum(a, a_line, STEP, p->packed + n * p->k + k * WIDTH, depth, c, line, k > 0);
         if (!last) continue;
         if (p->acc) block_store(p, m, rows, n, c, line, true);
         else block_store(p, m, rows, n, c, line, false);

@@ -1,18 +1,26 @@
 /* Attention in bf16 on tokens as rows: products in bf16 with sums in float; scores, softmax and its gradient in float.
  *
- * Some queries at a time have their scores with all keys that they see in a matrix, which is made by tiles of at most
- * TILE keys, so that products have few shapes. Gradients of keys and values add up in float, over the queries from the
+ * Some queries at a time have their scores with all keys that they see in a matrix. Products are own ones by AMX; or the
+ * library's, by tiles of at most TILE keys, so that they have few shapes. Gradients of keys and values add up in float, over the queries from the
  * last to the first and over the heads that share them, and are rounded once. */
-#include <stdlib.h>
+#include <omp.h>
 #include <string.h>
+#include "backend/cpu/cpu_amx.h"
+#include "backend/cpu/cpu_amx_product.h"
 #include "backend/cpu/cpu_int.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "model/ops/attention.h"
 
-enum { ROWS = 64, TILE = 256 };
+enum { ROWS = 128, TILE = 256, LINE = 32 };
 enum product_kind { SCORES, OUTPUT, TO_VALUES, TO_SCORES, TO_QUERIES, TO_KEYS };
 
-struct attention_half { struct be_kernel base; struct attention a; struct vec_span *span; };
+/* Scores and their gradients, the same in bf16; a result of the queries; gradients of keys and values; what each query
+ * sees. */
+struct attention_space { size_t p, dp, p16, dp16, rows, keys, values, spans, scratch, all; };
+/* line: of the matrices of scores. tile: the most keys of a product. space: of a thread. */
+struct attention_half {
+    struct be_kernel base; struct attention a; bool amx; int64_t line, tile; struct attention_space space;
+};
 
 /* Distances of rows: of queries, keys, values, output. */
 static int64_t line_of(const struct attention *a, int which)
@@ -22,10 +30,11 @@ static int64_t line_of(const struct attention *a, int which)
     return a->apart ? which ? a->kv_heads * a->width : all : 3 * all;
 }
 
-static struct half_shape tile_shape(const struct attention *a, enum product_kind kind, int64_t rows, int64_t n,
+static struct half_shape tile_shape(const struct attention_half *of, enum product_kind kind, int64_t rows, int64_t n,
                                     bool first)
 {
-    const int64_t w = a->width, t = a->points, q = line_of(a, 0), k = line_of(a, 1), v = line_of(a, 2),
+    const struct attention *a = &of->a;
+    const int64_t w = a->width, t = of->line, q = line_of(a, 0), k = line_of(a, 1), v = line_of(a, 2),
                   o = line_of(a, 3);
     switch (kind) {
     case SCORES: return (struct half_shape){rows, n, w, {'N', q}, {'T', k}, t, .wide = true};
@@ -39,29 +48,44 @@ static struct half_shape tile_shape(const struct attention *a, enum product_kind
 
 /* ---- workspace --------------------------------------------------------------------------------------------------- */
 
-/* Scores and their gradients, the same in bf16; a result of the queries; gradients of keys and values. */
-struct attention_space { size_t p, dp, p16, dp16, rows, keys, values, scratch, all; };
-
-static size_t scratch_bytes(const struct attention *a, int threads)
+static size_t scratch_bytes(const struct attention_half *k, int threads)
 {
-    const size_t s = half_scratch(ROWS, TILE, a->width, threads), w = half_scratch(ROWS, a->width, TILE, threads),
-                 k = half_scratch(TILE, a->width, ROWS, threads);
-    return s > w ? s > k ? s : k : w > k ? w : k;
+    const int64_t sizes[3][3] = {{ROWS, k->tile, k->a.width}, {ROWS, k->a.width, k->tile}, {k->tile, k->a.width, ROWS}};
+    size_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        const int64_t *s = sizes[i];
+        const size_t bytes = k->amx ? amx_half_work(s[1], s[2]) : half_scratch(s[0], s[1], s[2], threads);
+        most = bytes > most ? bytes : most;
+    }
+    return size_align64(most);
 }
 
-static struct attention_space space_of(const struct attention *a, int threads)
+static struct attention_space space_of(const struct attention_half *k, int threads)
 {
-    const size_t scores = size_align64((size_t)(ROWS * a->points) * sizeof(float)), head =
-                 size_align64((size_t)(a->points * a->width) * sizeof(float));
+    const size_t scores = (size_t)(ROWS * k->line) * sizeof(float), head =
+                 size_align64((size_t)(k->a.points * k->a.width) * sizeof(float));
     struct attention_space s = {.dp = scores, .p16 = 2 * scores};
-    s.dp16 = s.p16 + scores;
-    s.rows = s.dp16 + scores;
-    s.keys = s.rows + size_align64((size_t)(ROWS * a->width) * sizeof(float));
+    s.dp16 = s.p16 + scores / 2;
+    s.rows = s.dp16 + scores / 2;
+    s.keys = s.rows + size_align64((size_t)(ROWS * k->a.width) * sizeof(float));
     s.values = s.keys + head;
-    s.scratch = s.values + head;
-    s.all = s.scratch + scratch_bytes(a, threads);
+    s.spans = s.values + head;
+    s.scratch = s.spans + ROWS * sizeof(struct vec_span);
+    s.all = s.scratch + scratch_bytes(k, threads);
     return s;
 }
+
+static void sizes_set(struct attention_half *k, const struct attention *a, bool amx, int threads)
+{
+    k->a = *a;
+    k->amx = amx;
+    k->line = (a->points + LINE - 1) / LINE * LINE;
+    k->tile = amx ? a->points : TILE;
+    k->space = space_of(k, threads);
+}
+
+/* The library's products have threads of their own; else the heads have. */
+static int head_threads(const struct attention_half *k, int threads) { return k->amx ? threads : 1; }
 
 /* ---- a head ------------------------------------------------------------------------------------------------------ */
 
@@ -72,6 +96,7 @@ struct half_head {
     struct half_head_matrix q, key, v;
     const uint16_t *go; uint16_t *out, *p16, *dp16;
     float *kept, *p, *dp, *sum, *to_keys, *to_values;
+    struct vec_span *span;
     const int32_t *positions;
     void *scratch;
     int64_t from, rows, keys;
@@ -89,19 +114,18 @@ static struct half_head_matrix half_matrix_of(const struct attention_half *k, co
                                      c->gin[in] ? (uint16_t *)c->gin[in] + at : NULL, line, c->gin_acc >> in & 1};
 }
 
-static struct half_head head_of(const struct attention_half *k, const struct be_call *c, int64_t i)
+static struct half_head head_of(const struct attention_half *k, const struct be_call *c, int64_t i, char *work)
 {
     const struct attention *a = &k->a;
-    const struct attention_space s = space_of(a, 1);
+    const struct attention_space s = k->space;
     const int64_t n = i / a->heads, head = i % a->heads, share = a->heads / a->kv_heads, kv = head / share,
                   at = n * a->points * line_of(a, 3) + head * a->width;
-    char *work = c->work;
     struct half_head t = {.k = k, .q = half_matrix_of(k, c, 0, n, head), .key = half_matrix_of(k, c, 1, n, kv),
                           .v = half_matrix_of(k, c, 2, n, kv), .kept = (float *)c->saved + 2 * i * a->points,
                           .p = (float *)(work + s.p), .dp = (float *)(work + s.dp), .p16 = (uint16_t *)(work + s.p16),
                           .dp16 = (uint16_t *)(work + s.dp16), .sum = (float *)(work + s.rows),
                           .to_keys = (float *)(work + s.keys), .to_values = (float *)(work + s.values),
-                          .scratch = work + s.scratch, .opens = head % share == 0, .closes = head % share == share - 1};
+                          .span = (struct vec_span *)(work + s.spans), .scratch = work + s.scratch, .opens = head % share == 0, .closes = head % share == share - 1};
     if (attention_positions(k->base.node) >= 0) t.positions = (const int32_t *)c->in[3] + n * a->points;
     if (k->base.key.phase == PH_FWD) t.out = (uint16_t *)c->out + at;
     else t.go = (const uint16_t *)c->gout + at;
@@ -113,10 +137,10 @@ static int tiles_run(struct be *b, const struct half_head *t, enum product_kind 
 {
     const struct attention *a = &t->k->a;
     const uint16_t *q = t->q.at + t->from * t->q.line, *go = t->go + (t->go ? t->from * line_of(a, 3) : 0);
-    for (int64_t at = 0; at < t->keys; at += TILE) {
-        const int64_t n = t->keys - at < TILE ? t->keys - at : TILE;
+    for (int64_t at = 0; at < t->keys; at += t->k->tile) {
+        const int64_t n = t->keys - at < t->k->tile ? t->keys - at : t->k->tile;
         const uint16_t *key = t->key.at + at * t->key.line, *v = t->v.at + at * t->v.line;
-        const struct half_shape shape = tile_shape(a, kind, t->rows, n, !at);
+        const struct half_shape shape = tile_shape(t->k, kind, t->rows, n, !at);
         struct half_call c = {.scratch = t->scratch};
         switch (kind) {
         case SCORES: c.a = q; c.b = key; c.c = t->p + at; break;
@@ -126,7 +150,8 @@ static int tiles_run(struct be *b, const struct half_head *t, enum product_kind 
         case TO_VALUES: c.a = t->p16 + at; c.b = go; c.c = t->to_values + at * a->width; break;
         default: c.a = t->dp16 + at; c.b = q; c.c = t->to_keys + at * a->width; break;
         }
-        struct half_product *p = half_shared(b, &shape, scratch_bytes(a, b->s->dev.threads), e);
+        if (t->k->amx) { amx_half_run(&shape, &c); continue; }
+        struct half_product *p = half_shared(b, &shape, scratch_bytes(t->k, b->s->dev.threads), e);
         if (!p || half_run(b, p, &c, e)) return -1;
     }
     return 0;
@@ -137,10 +162,10 @@ static struct vec_scores half_scores_of(const struct half_head *t)
     const struct attention *a = &t->k->a;
     for (int64_t r = 0; r < t->rows; r++) {
         const struct attention_span s = attention_sees(a, t->positions, t->from + r);
-        t->k->span[r] = (struct vec_span){s.first, s.last + 1};
+        t->span[r] = (struct vec_span){s.first, s.last + 1};
     }
     return (struct vec_scores){t->rows, t->keys, (float)a->scale, NULL, NULL, a->width, {1, 0}, {1, 0},
-                               a->causal ? t->k->span : NULL, a->points};
+                               a->causal ? t->span : NULL, t->k->line};
 }
 
 /* rows of `width` floats to rows of a tensor. */
@@ -151,10 +176,10 @@ static void rows_narrow(const struct be *b, const struct half_head *t, const flo
     for (int64_t r = 0; r < rows; r++) b->vec->narrow(to + r * line, x + r * width, (size_t)width, add);
 }
 
-/* Rows of scores to bf16: the matrices have rows of all points, of which the first `keys` count. */
+/* Rows of scores to bf16: the first `keys` of each count. */
 static void scores_narrow(const struct be *b, const struct half_head *t, const float *x, uint16_t *to)
 {
-    const int64_t line = t->k->a.points;
+    const int64_t line = t->k->line;
     for (int64_t r = 0; r < t->rows; r++) b->vec->narrow(to + r * line, x + r * line, (size_t)t->keys, false);
 }
 
@@ -184,33 +209,50 @@ static int half_backward_part(struct be *b, const struct half_head *t, struct er
     return 0;
 }
 
-static int attention_half_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+static int head_run(struct be *b, struct half_head *t, struct err *e)
 {
-    const struct attention_half *k = (const struct attention_half *)base;
-    const int64_t points = k->a.points, last = (points - 1) / ROWS * ROWS;
-    const bool forward = base->key.phase == PH_FWD;
-    for (int64_t i = 0; i < k->a.n * k->a.heads; i++) {
-        struct half_head t = head_of(k, c, i);
-        if (!forward && t.opens) {
-            memset(t.to_keys, 0, (size_t)(points * k->a.width) * sizeof(float));
-            memset(t.to_values, 0, (size_t)(points * k->a.width) * sizeof(float));
-        }
-        for (t.from = last; t.from >= 0; t.from -= ROWS) {
-            const int64_t to = t.from + ROWS < points ? t.from + ROWS : points;
-            t.rows = to - t.from;
-            t.keys = k->a.causal ? to : points;
-            if (forward ? half_forward_part(b, &t, e) : half_backward_part(b, &t, e)) return -1;
-        }
-        if (forward || !t.closes) continue;
-        rows_narrow(b, &t, t.to_keys, points, t.key.grad, t.key.line, t.key.add);
-        rows_narrow(b, &t, t.to_values, points, t.v.grad, t.v.line, t.v.add);
+    const int64_t points = t->k->a.points, width = t->k->a.width;
+    const bool forward = t->k->base.key.phase == PH_FWD;
+    if (!forward && t->opens) {
+        memset(t->to_keys, 0, (size_t)(points * width) * sizeof(float));
+        memset(t->to_values, 0, (size_t)(points * width) * sizeof(float));
     }
+    for (t->from = (points - 1) / ROWS * ROWS; t->from >= 0; t->from -= ROWS) {
+        const int64_t to = t->from + ROWS < points ? t->from + ROWS : points;
+        t->rows = to - t->from;
+        t->keys = t->k->a.causal ? to : points;
+        if (forward ? half_forward_part(b, t, e) : half_backward_part(b, t, e)) return -1;
+    }
+    if (forward || !t->closes) return 0;
+    rows_narrow(b, t, t->to_keys, points, t->key.grad, t->key.line, t->key.add);
+    rows_narrow(b, t, t->to_values, points, t->v.grad, t->v.line, t->v.add);
     return 0;
 }
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* All heads; an error comes only from the library's products, which one thread calls. */
+struct heads { struct be *b; const struct attention_half *k; const struct be_call *c; int *bad; struct err *e; };
 
-static void attention_half_close(struct be_kernel *base) { free(((struct attention_half *)base)->span); }
+/* A unit is the heads of a sample that share keys. */
+static void heads_run(const void *data, int64_t from, int64_t to)
+{
+    const struct heads *h = data;
+    const int64_t share = h->k->a.heads / h->k->a.kv_heads;
+    char *work = (char *)h->c->work + (size_t)omp_get_thread_num() * h->k->space.all;
+    for (int64_t i = from * share; i < to * share && !*h->bad; i++) {
+        struct half_head t = head_of(h->k, h->c, i, work);
+        if (head_run(h->b, &t, h->e)) *h->bad = -1;
+    }
+}
+
+static int attention_half_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct attention_half *k = (const struct attention_half *)base;
+    int bad = 0;
+    cpu_each(head_threads(k, b->s->dev.threads), k->a.n * k->a.kv_heads, heads_run, &(struct heads){b, k, c, &bad, e});
+    return bad;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* All products that a call will need. */
 static int products_find(struct be *b, const struct attention_half *k, struct err *e)
@@ -221,32 +263,55 @@ static int products_find(struct be *b, const struct attention_half *k, struct er
         const int64_t to = from + ROWS < a->points ? from + ROWS : a->points, keys = a->causal ? to : a->points;
         for (int64_t at = 0; at < keys; at += TILE)
             for (int kind = SCORES; kind <= TO_KEYS; kind++) {
-                const struct half_shape s = tile_shape(a, (enum product_kind)kind, to - from,
+                const struct half_shape s = tile_shape(k, (enum product_kind)kind, to - from,
                                                        keys - at < TILE ? keys - at : TILE, !at);
                 const bool needed = kind == SCORES || forward == (kind == OUTPUT);
-                if (needed && !half_shared(b, &s, scratch_bytes(a, b->s->dev.threads), e)) return -1;
+                if (needed && !half_shared(b, &s, scratch_bytes(k, b->s->dev.threads), e)) return -1;
             }
     }
     return 0;
 }
 
-static struct be_kernel *attention_half_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct be_kernel *attention_make(struct be *b, const struct be_kernel *like, bool amx, struct err *e)
 {
+    const struct attention a = attention_of(b->g, like->node, like->key.samples);
     struct attention_half *k = kernel_new(like, sizeof *k);
-    k->a = attention_of(b->g, like->node, like->key.samples);
-    k->span = mem_alloc(ROWS * sizeof *k->span);
+    sizes_set(k, &a, amx, b->s->dev.threads);
     k->base.run = attention_half_run;
-    k->base.close = attention_half_close;
-    const size_t bytes = space_of(&k->a, b->s->dev.threads).all;
-    if (!products_find(b, k, e) && !kernel_workspace(b, like, bytes, e)) return &k->base;
+    const size_t bytes = k->space.all * (size_t)head_threads(k, b->s->dev.threads);
+    if ((amx || !products_find(b, k, e)) && !kernel_workspace(b, like, bytes, e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
-static size_t attention_half_workspace(const struct selection *s, const struct group *k)
+static struct be_kernel *attention_half_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    return attention_make(b, like, false, e);
+}
+
+static struct be_kernel *attention_amx_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    if (amx_ready()) return attention_make(b, like, true, e);
+    err_set(e, E_CONF, "the system gives no AMX registers");
+    return NULL;
+}
+
+static size_t attention_work(const struct selection *s, const struct group *k, bool amx)
 {
     const struct attention a = attention_of(s->g, group_node(s, k), 1);
-    return CPU_WORK + space_of(&a, s->dev.threads).all;
+    struct attention_half of;
+    sizes_set(&of, &a, amx, s->dev.threads);
+    return CPU_WORK + of.space.all * (size_t)head_threads(&of, s->dev.threads);
+}
+
+static size_t attention_half_workspace(const struct selection *s, const struct group *k)
+{
+    return attention_work(s, k, false);
+}
+
+static size_t attention_amx_workspace(const struct selection *s, const struct group *k)
+{
+    return attention_work(s, k, true);
 }
 
 static const char *attention_half_refuses(const struct selection *s, const struct group *k, enum phase ph)
@@ -254,7 +319,15 @@ static const char *attention_half_refuses(const struct selection *s, const struc
     return s->dev.bf16 && !graph_generates(s->g) ? cpu_attention_rows_refuse(s, k, ph) : "";
 }
 
+static const char *attention_amx_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    return s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? attention_half_refuses(s, k, ph) : "";
+}
+
 const struct kernel_row cpu_rows_attention_half[] = {
+    {.name = "amx", .pattern = PATTERN_OP("attention"), .types = TAKES(BF16), .cost = 0.4,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST), .refuses = attention_amx_refuses, .workspace = attention_amx_workspace,
+     .asks = true, .make = attention_amx_make},
     {.name = "bf16", .pattern = PATTERN_OP("attention"), .types = TAKES(BF16), .cost = 0.5,
      .layouts = ROW_LAYOUT(LAYOUT_LAST), .refuses = attention_half_refuses, .workspace = attention_half_workspace,
      .asks = true, .make = attention_half_make},
