@@ -1,9 +1,8 @@
 /* Attention in bf16 on tokens as rows: products in bf16 with sums in float; scores, softmax and its gradient in float.
  *
- * Some queries at a time have their scores with all keys that they see in a matrix. Products are own ones by AMX; or the
- * library's, by tiles of at most TILE keys, so that they have few shapes. Gradients of keys and values add up in float, over the queries from the
- * last to the first and over the heads that share them, and are rounded once. */
-#include <omp.h>
+ * Some queries at a time have their scores with all keys that they see in a matrix. Products are own ones by AMX; or
+ * the library's, by tiles of at most TILE keys, so that they have few shapes. Gradients of keys and values add up in
+ * float, over the queries from the last to the first and over the heads that share them, and are rounded once. */
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_amx_product.h"
@@ -125,7 +124,8 @@ static struct half_head head_of(const struct attention_half *k, const struct be_
                           .p = (float *)(work + s.p), .dp = (float *)(work + s.dp), .p16 = (uint16_t *)(work + s.p16),
                           .dp16 = (uint16_t *)(work + s.dp16), .sum = (float *)(work + s.rows),
                           .to_keys = (float *)(work + s.keys), .to_values = (float *)(work + s.values),
-                          .span = (struct vec_span *)(work + s.spans), .scratch = work + s.scratch, .opens = head % share == 0, .closes = head % share == share - 1};
+                          .span = (struct vec_span *)(work + s.spans), .scratch = work + s.scratch,
+                          .opens = head % share == 0, .closes = head % share == share - 1};
     if (attention_positions(k->base.node) >= 0) t.positions = (const int32_t *)c->in[3] + n * a->points;
     if (k->base.key.phase == PH_FWD) t.out = (uint16_t *)c->out + at;
     else t.go = (const uint16_t *)c->gout + at;
@@ -233,11 +233,11 @@ static int head_run(struct be *b, struct half_head *t, struct err *e)
 struct heads { struct be *b; const struct attention_half *k; const struct be_call *c; int *bad; struct err *e; };
 
 /* A unit is the heads of a sample that share keys. */
-static void heads_run(const void *data, int64_t from, int64_t to)
+static void heads_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct heads *h = data;
     const int64_t share = h->k->a.heads / h->k->a.kv_heads;
-    char *work = (char *)h->c->work + (size_t)omp_get_thread_num() * h->k->space.all;
+    char *work = (char *)h->c->work + (size_t)thread * h->k->space.all;
     for (int64_t i = from * share; i < to * share && !*h->bad; i++) {
         struct half_head t = head_of(h->k, h->c, i, work);
         if (head_run(h->b, &t, h->e)) *h->bad = -1;

@@ -4,7 +4,6 @@
  * A point of `to` is the sum over the points of `from` that it reads, its taps: outputs read inputs, and gradients of
  * inputs those of outputs. Sums of a point are floats; weight gradients are floats over 64 points, then doubles. */
 #include <immintrin.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -119,7 +118,7 @@ static size_t tap_bytes(const struct depth_side *g)
 static void points_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct depth_call *d = data;
-    struct depth_tap *tap = (void *)(d->work + (size_t)omp_get_thread_num() * tap_bytes(&d->k->g));
+    struct depth_tap *tap = (void *)(d->work + (size_t)thread * tap_bytes(&d->k->g));
     for (int64_t p = from * POINTS; p < to * POINTS && p < d->points; p++) {
         const int taps = taps_find(d->k, p, tap);
         uint16_t *at = d->to + p * d->k->channels;
