@@ -12,7 +12,7 @@
 #include "backend/cpu/cpu_amx_int.h"
 
 enum { PIECE = 256, PIECE_ALONE = 512,                   /* rows; of a sum in one part */
-       DEPTH = 1024, CACHED = 384 << 10,                 /* of k, and values, of the weights that stay in the cache */ };
+       DEPTH = 1024, CACHED = 384 << 10,                 /* of k, and values, of weights that stay in the cache */ };
 
 size_t amx_packed_bytes(int64_t k, int64_t n)
 {

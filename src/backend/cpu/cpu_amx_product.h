@@ -23,8 +23,8 @@ void amx_pack(const struct amx_matrix *m, uint16_t *to);
 size_t amx_product_work(int64_t k, int64_t n, int threads);
 void amx_product_run(const struct amx_product *p, void *work);
 
-/* The same for matrices as they lie (onednn/dnnl_half.h): `wide`, no bias. Of any sizes; on the calling thread. Bytes of
- * c->scratch, aligned to 64. */
+/* The same for matrices as they lie (onednn/dnnl_half.h): `wide`, no bias. Of any sizes; on the calling thread. Bytes
+ * of c->scratch, aligned to 64. */
 struct half_shape; struct half_call;
 size_t amx_half_work(int64_t n, int64_t k);
 void amx_half_run(const struct half_shape *s, const struct half_call *c);

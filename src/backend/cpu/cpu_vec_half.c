@@ -193,6 +193,15 @@ void half_add(uint16_t *y, const uint16_t *x, size_t n)
     }
 }
 
+static void floats_narrow(uint16_t *y, const float *x, size_t n, bool acc)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        const __mmask16 m = left_of((int64_t)(n - i));
+        const __m512 v = floats(x + i, m);
+        st(y + i, m, acc ? _mm512_add_ps(ld(y + i, m), v) : v);
+    }
+}
+
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 static void mean(const struct vec_shape *s, const float *from, float *to)
@@ -301,5 +310,5 @@ static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, co
 
 const struct vec_ops vec_half = {
     .lanes = 1, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce,
-    .norm_backward = norm_backward, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward};
+    .norm_backward = norm_backward, .narrow = floats_narrow, .mean = mean, .mean_backward = mean_backward,
+    .max_pool = max_pool, .max_pool_backward = max_pool_backward};
