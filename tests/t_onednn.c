@@ -132,6 +132,7 @@ static const struct { const char *chain; int n; } odd_convs[] = {
      3},
     {"16x6x6; conv channels=48 kernel=1; attention heads=2; slice first=2 count=8; positions; slice dim=1 first=2 "
      "count=3", 2},
+    {"384x197; attention heads=2", 1}, {"240x150; attention heads=1 causal=yes", 2},
     {"24x700; attention heads=1", 1},                                           /* several blocks of queries */
     {"24x4x5; conv_transpose channels=16 kernel=2 stride=2; relu; conv channels=16 kernel=3 padding=1; add @1", 3},
     {"16x3x4; conv channels=32 kernel=1; conv_transpose channels=20 kernel=3 stride=2 padding=1 output_padding=1 "

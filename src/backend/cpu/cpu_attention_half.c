@@ -10,15 +10,15 @@
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "model/ops/attention.h"
 
-enum { ROWS = 128, TILE = 256, LINE = 32 };
+enum { ROWS = 256, ROWS_CAUSAL = 128, TILE = 256, LINE = 32 };
 enum product_kind { SCORES, OUTPUT, TO_VALUES, TO_SCORES, TO_QUERIES, TO_KEYS };
 
-/* Scores and their gradients, the same in bf16; a result of the queries; gradients of keys and values; what each query
- * sees. */
+/* Scores and their gradients, the same in bf16; a result of the queries; gradients of keys and values; what each
+ * query sees. */
 struct attention_space { size_t p, dp, p16, dp16, rows, keys, values, spans, scratch, all; };
-/* line: of the matrices of scores. tile: the most keys of a product. space: of a thread. */
+/* rows: queries at a time. line: of the matrices of scores. tile: the most keys of a product. space: of a thread. */
 struct attention_half {
-    struct be_kernel base; struct attention a; bool amx; int64_t line, tile; struct attention_space space;
+    struct be_kernel base; struct attention a; bool amx; int64_t rows, line, tile; struct attention_space space;
 };
 
 /* Distances of rows: of queries, keys, values, output. */
@@ -49,7 +49,7 @@ static struct half_shape tile_shape(const struct attention_half *of, enum produc
 
 static size_t scratch_bytes(const struct attention_half *k, int threads)
 {
-    const int64_t sizes[3][3] = {{ROWS, k->tile, k->a.width}, {ROWS, k->a.width, k->tile}, {k->tile, k->a.width, ROWS}};
+    const int64_t w = k->a.width, sizes[3][3] = {{k->rows, k->tile, w}, {k->rows, w, k->tile}, {k->tile, w, k->rows}};
     size_t most = 0;
     for (int i = 0; i < 3; i++) {
         const int64_t *s = sizes[i];
@@ -61,15 +61,15 @@ static size_t scratch_bytes(const struct attention_half *k, int threads)
 
 static struct attention_space space_of(const struct attention_half *k, int threads)
 {
-    const size_t scores = (size_t)(ROWS * k->line) * sizeof(float), head =
+    const size_t scores = (size_t)(k->rows * k->line) * sizeof(float), head =
                  size_align64((size_t)(k->a.points * k->a.width) * sizeof(float));
     struct attention_space s = {.dp = scores, .p16 = 2 * scores};
     s.dp16 = s.p16 + scores / 2;
     s.rows = s.dp16 + scores / 2;
-    s.keys = s.rows + size_align64((size_t)(ROWS * k->a.width) * sizeof(float));
+    s.keys = s.rows + size_align64((size_t)(k->rows * k->a.width) * sizeof(float));
     s.values = s.keys + head;
     s.spans = s.values + head;
-    s.scratch = s.spans + ROWS * sizeof(struct vec_span);
+    s.scratch = s.spans + (size_t)k->rows * sizeof(struct vec_span);
     s.all = s.scratch + scratch_bytes(k, threads);
     return s;
 }
@@ -78,6 +78,7 @@ static void sizes_set(struct attention_half *k, const struct attention *a, bool 
 {
     k->a = *a;
     k->amx = amx;
+    k->rows = a->causal ? ROWS_CAUSAL : ROWS;
     k->line = (a->points + LINE - 1) / LINE * LINE;
     k->tile = amx ? a->points : TILE;
     k->space = space_of(k, threads);
@@ -169,18 +170,17 @@ static struct vec_scores half_scores_of(const struct half_head *t)
 }
 
 /* rows of `width` floats to rows of a tensor. */
-static void rows_narrow(const struct be *b, const struct half_head *t, const float *x, int64_t rows,
-                        uint16_t *to, int64_t line, bool add)
+static void rows_narrow(const struct half_head *t, const float *x, int64_t rows, uint16_t *to, int64_t line, bool add)
 {
     const int64_t width = t->k->a.width;
-    for (int64_t r = 0; r < rows; r++) b->vec->narrow(to + r * line, x + r * width, (size_t)width, add);
+    for (int64_t r = 0; r < rows; r++) vec_half.narrow(to + r * line, x + r * width, (size_t)width, add);
 }
 
 /* Rows of scores to bf16: the first `keys` of each count. */
-static void scores_narrow(const struct be *b, const struct half_head *t, const float *x, uint16_t *to)
+static void scores_narrow(const struct half_head *t, const float *x, uint16_t *to)
 {
     const int64_t line = t->k->line;
-    for (int64_t r = 0; r < t->rows; r++) b->vec->narrow(to + r * line, x + r * line, (size_t)t->keys, false);
+    for (int64_t r = 0; r < t->rows; r++) vec_half.narrow(to + r * line, x + r * line, (size_t)t->keys, false);
 }
 
 static int half_forward_part(struct be *b, const struct half_head *t, struct err *e)
@@ -189,9 +189,9 @@ static int half_forward_part(struct be *b, const struct half_head *t, struct err
     const int64_t line = line_of(&t->k->a, 3);
     if (tiles_run(b, t, SCORES, e)) return -1;
     b->vec->softmax(&s, t->p, t->kept + 2 * t->from);
-    scores_narrow(b, t, t->p, t->p16);
+    scores_narrow(t, t->p, t->p16);
     if (tiles_run(b, t, OUTPUT, e)) return -1;
-    rows_narrow(b, t, t->sum, t->rows, t->out + t->from * line, line, false);
+    rows_narrow(t, t->sum, t->rows, t->out + t->from * line, line, false);
     return 0;
 }
 
@@ -200,32 +200,32 @@ static int half_backward_part(struct be *b, const struct half_head *t, struct er
     const struct vec_scores s = half_scores_of(t);
     if (tiles_run(b, t, SCORES, e)) return -1;
     b->vec->softmax_again(&s, t->p, t->kept + 2 * t->from);
-    scores_narrow(b, t, t->p, t->p16);
+    scores_narrow(t, t->p, t->p16);
     if (tiles_run(b, t, TO_VALUES, e) || tiles_run(b, t, TO_SCORES, e)) return -1;
     b->vec->softmax_backward(&s, t->p, t->dp);
-    scores_narrow(b, t, t->dp, t->dp16);
+    scores_narrow(t, t->dp, t->dp16);
     if (tiles_run(b, t, TO_QUERIES, e) || tiles_run(b, t, TO_KEYS, e)) return -1;
-    rows_narrow(b, t, t->sum, t->rows, t->q.grad + t->from * t->q.line, t->q.line, t->q.add);
+    rows_narrow(t, t->sum, t->rows, t->q.grad + t->from * t->q.line, t->q.line, t->q.add);
     return 0;
 }
 
 static int head_run(struct be *b, struct half_head *t, struct err *e)
 {
-    const int64_t points = t->k->a.points, width = t->k->a.width;
+    const int64_t points = t->k->a.points, width = t->k->a.width, rows = t->k->rows;
     const bool forward = t->k->base.key.phase == PH_FWD;
     if (!forward && t->opens) {
         memset(t->to_keys, 0, (size_t)(points * width) * sizeof(float));
         memset(t->to_values, 0, (size_t)(points * width) * sizeof(float));
     }
-    for (t->from = (points - 1) / ROWS * ROWS; t->from >= 0; t->from -= ROWS) {
-        const int64_t to = t->from + ROWS < points ? t->from + ROWS : points;
+    for (t->from = (points - 1) / rows * rows; t->from >= 0; t->from -= rows) {
+        const int64_t to = t->from + rows < points ? t->from + rows : points;
         t->rows = to - t->from;
         t->keys = t->k->a.causal ? to : points;
         if (forward ? half_forward_part(b, t, e) : half_backward_part(b, t, e)) return -1;
     }
     if (forward || !t->closes) return 0;
-    rows_narrow(b, t, t->to_keys, points, t->key.grad, t->key.line, t->key.add);
-    rows_narrow(b, t, t->to_values, points, t->v.grad, t->v.line, t->v.add);
+    rows_narrow(t, t->to_keys, points, t->key.grad, t->key.line, t->key.add);
+    rows_narrow(t, t->to_values, points, t->v.grad, t->v.line, t->v.add);
     return 0;
 }
 
@@ -259,8 +259,8 @@ static int products_find(struct be *b, const struct attention_half *k, struct er
 {
     const bool forward = k->base.key.phase == PH_FWD;
     const struct attention *a = &k->a;
-    for (int64_t from = 0; from < a->points; from += ROWS) {
-        const int64_t to = from + ROWS < a->points ? from + ROWS : a->points, keys = a->causal ? to : a->points;
+    for (int64_t from = 0; from < a->points; from += k->rows) {
+        const int64_t to = from + k->rows < a->points ? from + k->rows : a->points, keys = a->causal ? to : a->points;
         for (int64_t at = 0; at < keys; at += TILE)
             for (int kind = SCORES; kind <= TO_KEYS; kind++) {
                 const struct half_shape s = tile_shape(k, (enum product_kind)kind, to - from,

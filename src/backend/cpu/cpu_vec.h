@@ -141,8 +141,8 @@ struct vec_ops {
 enum { VEC_PLAIN_BLOCKS = 8, VEC_HALF_BLOCKS = 1024 };
 extern const struct vec_ops vec_avx512, vec_avx2, vec_plain;
 /* For processors with AVX512_BF16: values are bf16 with channels last, [sample][point][channel], and pointers to values
- * point to them; factors and slopes are floats. lanes is 1, a block is a channel. Without the entries that work on
- * floats in any order or on rows. */
+ * point to them; factors and slopes are floats. lanes is 1, a block is a channel. Without most entries that work
+ * on floats in any order or on rows. */
 extern const struct vec_ops vec_half;
 void half_add(uint16_t *y, const uint16_t *x, size_t n); /* y += x; for such processors */
 

@@ -274,6 +274,15 @@ static void prelu_slopes(const struct vec_shape *s, const float *x, const float 
     products_sum(s, x, gy, ga, true, acc);
 }
 
+static void floats_narrow(uint16_t *y, const float *x, size_t n, bool acc)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        const __mmask16 m = left_of((int64_t)(n - i));
+        const __m512 v = floats(x + i, m);
+        st(y + i, m, acc ? _mm512_add_ps(ld(y + i, m), v) : v);
+    }
+}
+
 /* ---- pooling --------------------------------------------------------------------------------- */
 
 static void mean(const struct vec_shape *s, const float *from, float *to)
@@ -384,4 +393,4 @@ const struct vec_ops vec_half = {
     .lanes = 1, .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce,
     .norm_backward = norm_backward, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool,
     .max_pool_backward = max_pool_backward, .scale = scale, .dot = dot, .keep = keep_some, .prelu = prelu,
-    .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes};
+    .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, .narrow = floats_narrow};
