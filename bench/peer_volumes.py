@@ -3,13 +3,13 @@
 {"make", "network", "size", "samples"}
     random volumes and labels as FOLDER/x.npy and FOLDER/y.npy, the network's first weights as
     FOLDER/weights.safetensors, where "make" is the folder
-{"folder", "network", "batch", "split", "steps", "rate", "ways"}
+{"folder", "network", "batch", "split", "steps", "rate", "ways", "bf16"}
     trains once by each of the ways, always from these weights, and prints a line of JSON for each: the seconds and
     the loss of each step
 
 A way is a memory format: "contiguous" or "channels_last_3d". The network and its loss are those of
 tests/torch/volumes.py. Besides, PyTorch is at its best: denormals flushed as here, gradients dropped before each step,
-the optimizer in one kernel where this PyTorch has that."""
+the optimizer in one kernel where this PyTorch has that. bf16: under autocast."""
 import json
 import os
 import sys
@@ -56,7 +56,9 @@ def train(q, way, x, y):
         begin = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         for i in range(at, at + q["batch"], q["split"]):
-            loss = volumes.loss_of(q["network"], model(x[i:i + q["split"]]), y[i:i + q["split"]])
+            with torch.autocast("cpu", torch.bfloat16, enabled=q["bf16"]):
+                out = model(x[i:i + q["split"]])
+            loss = volumes.loss_of(q["network"], out.float(), y[i:i + q["split"]])
             (loss / q["batch"]).backward()
             total += loss.item()
         optimizer.step()
