@@ -3,6 +3,7 @@ figures in lines without. The same of
 
 compare.py adamw DIR RANKS                                     the toy's weights after fifty steps
 compare.py zoo NETWORK DIR GRADIENTS TRAINED EVALUATED         gradients and losses, with what zoo.py has written
+compare.py half NETWORK DIR GRADIENTS                          gradients in bf16, with the same
 compare.py volumes NETWORK DIR GRADIENTS METRICS               these, with what volumes.py has written"""
 import json
 import struct
@@ -86,6 +87,12 @@ def adamw(where, ranks):
         f"(PyTorch fp32: {torchs:.2e}); limit four times that")
 
 
+def whole_of(distance, exact):
+    """The distance of all gradients together, from those of each one."""
+    return np.sqrt(sum((distance[k] * np.linalg.norm(g)) ** 2 for k, g in exact.items()) /
+                   sum(np.linalg.norm(g) ** 2 for g in exact.values()))
+
+
 def zoo_loss(ours, torchs, exact, what):
     mine, theirs = abs(ours / exact - 1), abs(torchs / exact - 1)
     # One number may be near by luck, so twice PyTorch's distance alone is no limit: of efficientnet_b0's loss it was
@@ -114,12 +121,30 @@ def zoo(name, where, gradients, trained, evaluated):
         print(f"{r[3]}: distance {r[1]:.2e}, PyTorch's {r[2]:.2e}, ratio {r[0]:.2f}")
     middle, all_of = ratios[len(ratios) // 2][0], [np.concatenate([a[k].ravel() for k in exact]) for a in (ours, exact)]
     whole = np.linalg.norm(all_of[0] - all_of[1]) / np.linalg.norm(all_of[1])
-    torchs = np.sqrt(sum((want["distance"][k] * np.linalg.norm(g)) ** 2 for k, g in exact.items()) /
-                     sum(np.linalg.norm(g) ** 2 for g in exact.values()))
+    torchs = whole_of(want["distance"], exact)
     # a single small gradient may by chance be nearer to the exact one in PyTorch
     say(whole <= 2 * torchs and middle <= 1.5 and ratios[0][0] <= 8,
         f"{name}: gradients within {whole:.1e} of PyTorch fp64 (PyTorch fp32: {torchs:.1e}); of single ones the worst "
         f"{ratios[0][0]:.2f}, the median {middle:.2f} of PyTorch's fp32 distance")
+
+
+def half(name, where, gradients):
+    """bf16 keeps 8 bits, so each stored activation is off by up to 2^-9. A gradient is a sum of many such products. The
+    limit is a fiftieth for all of them, or what PyTorch's autocast has; a single layer that is wrong is off by all."""
+    with open(f"{where}/{name}.json") as f:
+        had = json.load(f)["half"]
+    ours, exact = safetensors_read(gradients), safetensors_read(f"{where}/{name}-exact.safetensors")
+    theirs = had or dict.fromkeys(exact, 0.0)            # an autocast that lacks an operator has no distance
+    largest = max(np.linalg.norm(g) for g in exact.values())
+    mine = {k: np.linalg.norm(ours[k] - g) / np.linalg.norm(g) for k, g in exact.items()
+            if np.linalg.norm(g) > 1e-3 * largest}       # what a batch norm behind it cancels is rounding alone
+    worst = max(mine, key=mine.get)
+    whole = np.sqrt(sum(np.linalg.norm(ours[k] - g) ** 2 for k, g in exact.items()) /
+                    sum(np.linalg.norm(g) ** 2 for g in exact.values()))
+    torchs = whole_of(theirs, exact)
+    say(whole <= max(2e-2, torchs) and mine[worst] <= max(0.2, 2 * theirs[worst]),
+        f"{name} in bf16: gradients within {whole:.1e} of PyTorch fp64 (autocast: {torchs:.1e}); the farthest is "
+        f"{worst}, {mine[worst]:.1e} (autocast: {theirs[worst]:.1e})")
 
 
 def limit_of(norm, its, largest):
@@ -176,5 +201,5 @@ def main(where, expected_file, ranks):
 
 
 if __name__ == "__main__":
-    of = {"adamw": adamw, "zoo": zoo, "volumes": volumes}.get(sys.argv[1])
+    of = {"adamw": adamw, "zoo": zoo, "half": half, "volumes": volumes}.get(sys.argv[1])
     of(*sys.argv[2:]) if of else main(*sys.argv[1:])

@@ -1,7 +1,8 @@
 """The zoo's networks against torchvision's: parameters, outputs of evaluation, and gradients of a training step.
 
 zoo.py CLASSES DIR NETWORK:PIXELS:SPLIT...    writes DIR/NETWORK.safetensors (weights), -x.npy, -y.npy, and what
-torchvision makes of two micro-batches of SPLIT samples in double and in single precision; "compare.py zoo" reads it.
+torchvision makes of two micro-batches of SPLIT samples in double and single precision and under autocast in bf16;
+"compare.py zoo" and "compare.py half" read it.
 
 Nothing is dropped at random: probabilities are 0, there and, by the text of the network, here."""
 import json
@@ -130,8 +131,9 @@ def weights_of(model):
     return {k: np.asarray(v if v.dtype == np.int64 else v.astype(np.float32)) for k, v in state.items()}
 
 
-def step(model, state, dtype, x, y, split):
-    """Loss of a batch in micro-batches, and its gradients; then the loss of the same samples in evaluation."""
+def step(model, state, dtype, x, y, split, half=False):
+    """Loss of a batch in micro-batches, and its gradients; then the loss of the same samples in evaluation. half: under
+    autocast."""
     model = model.to(dtype)
     maps = y.dim() > 1                                   # targets are what the network puts out
 
@@ -145,7 +147,9 @@ def step(model, state, dtype, x, y, split):
     model.zero_grad()
     losses = []
     for i in range(0, len(x), split):
-        loss = loss_of(model(x[i:i + split]), y[i:i + split])
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            out = model(x[i:i + split])
+        loss = loss_of(out.float() if half else out, y[i:i + split])
         (loss / len(x)).backward()
         losses.append(loss.item())
     gradients = {k: p.grad.numpy().astype(np.float64) for k, p in model.named_parameters()}
@@ -169,11 +173,16 @@ def make(name, pixels, split, classes, where):
     safetensors_write(f"{where}/{name}.safetensors", state)
     labels = torch.from_numpy(y)
     exact, single = (step(model, state, d, x, labels, split) for d in (torch.float64, torch.float32))
+    try:
+        half = step(model, state, torch.float32, x, labels, split, True)[2]
+    except RuntimeError:                                 # PyTorch 1.13 has no layer norm of bf16 with fp32 weights
+        half = {}
     safetensors_write(f"{where}/{name}-exact.safetensors", exact[2])
     count = sum(p.numel() for p in model.parameters())
     with open(f"{where}/{name}.json", "w") as f:
         json.dump({"loss": [exact[0], single[0]], "evaluated": [exact[1], single[1]], "parameters": count,
-                   "distance": {k: relative(single[2][k], exact[2][k]) for k in exact[2]}}, f)
+                   "distance": {k: relative(single[2][k], exact[2][k]) for k in exact[2]},
+                   "half": {k: relative(half[k], exact[2][k]) for k in half}}, f)
 
 
 if __name__ == "__main__":
