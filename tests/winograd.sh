@@ -1,6 +1,6 @@
 #!/bin/sh
-# winograd.sh: train.winograd = yes. The weights have the same bits for any stages, threads and replicas, and after a run
-# was stopped and resumed; other bits than without it. Its place is in the numerics line, and bf16 refuses it.
+# winograd.sh: train.winograd = yes. The weights have the same bits for any stages and replicas, and after a run was
+# stopped and resumed; other bits than without it. The numerics line names it, and bf16 refuses it.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
 cat >grey.graph <<'GRAPH'
@@ -50,7 +50,8 @@ check "and lacks it by default" grep -q '"numerics":"[^"]*precision fp32,' witho
 trains part threads -c grey.conf -o checkpoint.every_steps=3 --steps 3
 code=0; "$mpstaged" --transport local -c grey.conf -o checkpoint.every_steps=3 -o train.winograd=no --run-dir part \
     --resume >"$aside/out" 2>"$aside/err" || code=$?
-check "resumed without it: refused by name" sh -c '[ "$0" -eq 78 ] && grep -q "train.winograd" "$1"' "$code" "$aside/err"
+check "resumed without it: refused by name" sh -c '[ "$0" -eq 78 ] && grep -q "train.winograd" "$1"' \
+    "$code" "$aside/err"
 job threads -c grey.conf -o checkpoint.every_steps=3 --run-dir part --resume
 equal "resumed after 3 steps: the same weights" "$(hash_of part | tail -n 1)" "$want"
 tap_done
