@@ -53,6 +53,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
     struct device d;
     if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(0, &d, e)) return -1;
     d.precision = b->half ? BFLOAT16 : FP32;
+    d.winograd = b->conf->train.winograd;
     if (!(b->sel = select_make(b->g, &d, b->n, e))) return -1;
     struct placement_request place = {.sel = b->sel, .n_stages = 1, .mesh = {{1}},
                                       .first_group = (int[]){0, b->sel->n_groups}, .buffers = optim_buffers(b->conf)};

@@ -1,4 +1,4 @@
-/* Convolutions of volumes on blocks of channels, by Winograd's algorithm and without overlap, against the operator's
+/* Convolutions on blocks of channels, by Winograd's algorithm and, of volumes, without overlap, against the operator's
  * reference loops: all passes, overwriting and adding, with odd sizes. Values are small integers, and the transforms
  * only add and halve: all sums are exact. Rounding of other values is checked in double precision. */
 #include <math.h>
@@ -26,7 +26,7 @@ static bool has(const struct table *t)
                                      : true;
 }
 
-/* Blocks in and out, samples, and points: of the side that has fewer. */
+/* Blocks in and out, samples, and points: of the side that has fewer. d 0: a picture. */
 struct size { int in, out, n, d, h, w; };
 
 /* ---- one convolution --------------------------------------------------------------------------------------------- */
@@ -84,9 +84,12 @@ static void values_make(struct trial *a, float (*next)(void))
     weight_to_blocked(a->bw, a->w, &a->form, false);
 }
 
+static int threads = 1;                                  /* of the trials that are made from now on */
+
 static void trial_make(struct trial *a, const struct table *t, struct size z, bool patch, float (*next)(void))
 {
-    const int64_t size[3] = {z.d, z.h, z.w};
+    const int64_t size[3] = {z.d ? z.d : 1, z.h, z.w};
+    const int deep = z.d ? 3 : 1;
     *a = (struct trial){.t = t, .patch = patch};
     a->k = (struct conv){.n = z.n, .c = z.in * t->lanes, .o = z.out * t->lanes, .groups = 1};
     a->in_points = a->out_points = 1;
@@ -94,15 +97,15 @@ static void trial_make(struct trial *a, const struct table *t, struct size z, bo
         struct window *w = &a->k.w;
         w->out[i] = size[i];
         w->in[i] = patch ? 2 * size[i] : size[i];
-        w->k[i] = patch ? 2 : 3;
+        w->k[i] = patch ? 2 : i ? 3 : deep;
         w->s[i] = patch ? 2 : 1;
-        w->p[i] = !patch;
+        w->p[i] = !patch && w->k[i] > 1;
         w->d[i] = 1;
         a->in_points *= w->in[i];
         a->out_points *= size[i];
     }
-    a->form = (struct weight_form){.out = a->k.o, .in = a->k.c, .points = patch ? 8 : 27, .lanes = t->lanes};
-    a->s = (struct wino_shape){z.n, t->lanes, a->k.c, a->k.o, {z.d, z.h, z.w}};
+    a->form = (struct weight_form){.out = a->k.o, .in = a->k.c, .points = patch ? 8 : 9 * deep, .lanes = t->lanes};
+    a->s = (struct wino_shape){z.n, t->lanes, a->k.c, a->k.o, {size[0], z.h, z.w}, deep, threads};
     a->p = (struct patch_shape){z.n, t->lanes, z.in, z.out, {z.d, z.h, z.w}};
     noise = 1;
     values_make(a, next);
@@ -221,8 +224,12 @@ static void all_exact(struct size z, bool patch)
  * as many channels as there may be. */
 static const struct size winos[] = {{1, 1, 1, 3, 5, 7},  {2, 3, 3, 4, 4, 4}, {3, 2, 2, 1, 2, 9},
                                     {1, 2, 2, 2, 33, 40}, {2, 1, 2, 70, 4, 4}, {8, 7, 1, 4, 4, 5},
-                                    {1, 1, 5, 2, 3, 2},  {1, 1, 1, 2, 2, 131}};
-START_TEST(wino_exact) { all_exact(winos[_i], false); }
+                                    {1, 1, 5, 2, 3, 2},  {1, 1, 1, 2, 2, 131}, {1, 2, 3, 0, 5, 7},
+                                    {1, 1, 1, 0, 17, 40}, {1, 3, 35, 0, 4, 4},  {2, 2, 2, 0, 2, 300}};
+START_TEST(wino_exact)
+{
+    for (threads = 1; threads <= (winos[_i].d ? 1 : 3); threads += 2) all_exact(winos[_i], false);
+}
 END_TEST
 
 static const struct size patches[] = {{1, 1, 1, 1, 1, 1}, {2, 3, 3, 2, 3, 5}, {3, 2, 2, 3, 1, 2},
@@ -255,9 +262,9 @@ START_TEST(rounding_is_small)
     static const double most[PASSES] = {[OUT] = 1e-6, [IN] = 1e-6, [WEIGHTS] = 2e-6};
     for (int t = 0; t < N_OF(tables); t++) {
         const struct table *of = &tables[t];
-        const int few = 16 / of->lanes, many = WINO_CHANNELS / of->lanes;
-        const struct size z[] = {{few, few, 2, 8, 16, 16}, {many, many, 1, 4, 4, 4}};
-        for (int i = 0; has(of) && i < 2; i++) {
+        const int few = 16 / of->lanes, many = 128 / of->lanes;
+        const struct size z[] = {{few, few, 2, 8, 16, 16}, {many, many, 1, 4, 4, 4}, {many, few, 2, 0, 8, 8}};
+        for (int i = 0; has(of) && i < N_OF(z); i++) {
             struct trial a;
             trial_make(&a, of, z[i], false, real);
             for (int p = 0; p < PASSES; p++) {
@@ -298,11 +305,13 @@ END_TEST
 START_TEST(what_is_taken)
 {
     static const struct { struct wino_shape s; bool taken, weights; } shapes[] = {
-        {{1, 8, 16, 16, {32, 32, 32}}, true, true},   {{1, 16, 16, 128, {8, 8, 8}}, true, true},
-        {{1, 8, 128, 128, {4, 4, 4}}, true, false},   {{1, 8, 12, 16, {32, 32, 32}}, false, true},
-        {{1, 16, 16, 24, {32, 32, 32}}, false, true}, {{1, 8, 136, 16, {8, 8, 8}}, false, true},
-        {{1, 8, 16, 16, {32, 1, 32}}, false, true},   {{1, 8, 16, 16, {2, 2, 2}}, false, false},
-        {{1, 1, 16, 16, {32, 32, 32}}, false, true}};
+        {{1, 8, 16, 16, {32, 32, 32}, 3, 1}, true, true},   {{1, 16, 16, 128, {8, 8, 8}, 3, 1}, true, true},
+        {{1, 8, 128, 128, {4, 4, 4}, 3, 1}, true, false},   {{1, 8, 12, 16, {32, 32, 32}, 3, 1}, false, true},
+        {{1, 16, 16, 24, {32, 32, 32}, 3, 1}, false, true}, {{1, 8, 136, 16, {8, 8, 8}, 3, 1}, false, true},
+        {{1, 8, 16, 16, {32, 1, 32}, 3, 1}, false, true},   {{1, 8, 16, 16, {2, 2, 2}, 3, 1}, false, false},
+        {{1, 1, 16, 16, {32, 32, 32}, 3, 1}, false, true}, {{1, 16, 512, 512, {1, 4, 4}, 1, 1}, true, false},
+        {{1, 8, 256, 256, {1, 8, 8}, 1, 1}, true, true},  {{1, 16, 528, 512, {1, 8, 8}, 1, 1}, false, true},
+        {{1, 16, 64, 64, {1, 2, 2}, 1, 1}, false, false}};
     for (int i = 0; i < N_OF(shapes); i++) {
         sure(wino_takes(&shapes[i].s) == shapes[i].taken, "shape %d", i);
         sure(wino_weights_wanted(&shapes[i].s) == shapes[i].weights, "weights of shape %d", i);

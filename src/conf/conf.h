@@ -89,7 +89,7 @@ struct conf {
         int64_t dice_power; bool dice_background;
         double learning_rate, momentum, weight_decay, clip_norm, clip_value, beta1, beta2, epsilon, label_smoothing;
         double ema;                                     /* decay of the weights' moving average; 0: none */
-        bool nesterov, evaluate;
+        bool nesterov, evaluate, winograd;
         bool confusion;
         int64_t patience;                               /* evaluations; 0: any number */
         /* the learning-rate schedule (optim/rate.h); unit of milestones, step_size: steps or epochs (schedule_by) */

@@ -419,6 +419,9 @@ const struct opt opt_table[] = {
      .text = "arithmetic: fp32, bf16, on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations and "
              "their gradients in bfloat16, and all else in fp32. On CPUs convolutions and generation then compute in "
              "fp32 on copies"},
+    {"train.winograd", OPT_BOOL, AT(train.winograd), "no", .bits = true,
+     .text = "on CPUs in fp32: compute 3x3 convolutions of pictures by Winograd's algorithm where that is faster; it "
+             "rounds a little worse"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,

@@ -33,6 +33,15 @@ static int precision_find(struct job *j, struct err *e)
                       "avx512_bf16 or amx_bf16; run.emulate_bf16 = yes computes it in fp32", j->dev.isa);
 }
 
+static int winograd_find(struct job *j, struct err *e)
+{
+    const struct device *d = &j->dev;
+    j->dev.winograd = j->conf->train.winograd;
+    if (!d->winograd || (d->features & ISA_AVX2 && d->precision == FP32)) return 0;
+    return conf_error(j->conf, "train.winograd", e, "it is for fp32 on CPUs with AVX2; this is %s on the %s backend"
+                      "%s%s", precision_name[d->precision], d->backend, *d->isa ? ", " : "", d->isa);
+}
+
 static int frozen_find(struct job *j, struct err *e)
 {
     static const enum dtype type[] = {[STORED_BF16] = BF16, [STORED_FP16] = F16, [STORED_INT8] = I8};
@@ -70,7 +79,7 @@ int job_unit(struct job *j, int unit, struct err *e)
     j->dev.threads = (int)j->conf->run.threads;
     j->dev.try_compiled = j->conf->run.try_compiled;
     j->dev.try_all = j->conf->run.kernel_candidates == CANDIDATES_ALL;
-    return precision_find(j, e) || frozen_find(j, e) ? -1 : 0;
+    return precision_find(j, e) || winograd_find(j, e) || frozen_find(j, e) ? -1 : 0;
 }
 
 int job_model(struct job *j, struct err *e)

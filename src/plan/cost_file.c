@@ -104,7 +104,7 @@ char *cost_json(const struct cost *k, const struct selection *s)
     graph_hash(s, hash);
     for (int i = 0; i < k->n_groups; i++) json_array_append_new(groups, group_json(k, s, i));
     json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s}", "format", FORMAT, "network", s->g->name, "graph_hash", hash,
-                          "device", dev.s, "precision", precision_name[s->dev.precision]);
+                          "device", dev.s, "precision", select_precision(&s->dev));
     measured_json(o, k, s->dev.threads, groups);
     if (k->other) json_object_set_new(o, OTHERS, others_json(k->other, s));
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
@@ -149,7 +149,7 @@ static int device_read(const struct cost_reader *r, const json_t *o)
     bool takes = r->s->dev.supposed && got && strncmp(got, r->s->dev.backend, n) == 0 && got[n] == ' ';
     int bad = takes ? 0 : same_text(r, o, "device", want.s);
     text_free(&want);
-    return bad || same_text(r, o, "precision", precision_name[r->s->dev.precision]) ? -1 : 0;
+    return bad || same_text(r, o, "precision", select_precision(&r->s->dev)) ? -1 : 0;
 }
 
 static int header_read(const struct cost_reader *r, const json_t *o)

@@ -67,6 +67,7 @@ struct device {
     bool precise[PRECISIONS];                            /* the precisions that it supports */
     const char *bf16;                                    /* a processor's instructions for bf16; NULL: it has none */
     enum precision precision;                            /* the selected precision */
+    bool winograd;                                       /* train.winograd: also for pictures, and on any threads */
     enum dtype frozen;                                   /* how it stores frozen weights of two dimensions and more */
     /* staging places beside the slots, for each value that is loaded on its way to a device; 0: none */
     int load_ways;

@@ -475,13 +475,18 @@ void select_print(const struct selection *s, struct text *out)
             text_add(out, "weight %s %s\n", s->g->param[i].name, dtype_name(s->param[i].type));
 }
 
+const char *select_precision(const struct device *d)
+{
+    return d->winograd ? "fp32 with Winograd" : precision_name[d->precision];
+}
+
 /* With the instructions of a processor for bf16. */
 static const char *precision_text(const struct device *d)
 {
     static const char *const by[] = {"bf16 by amx_bf16", "bf16 by avx512_bf16"};
     for (size_t i = 0; d->precision == BFLOAT16 && d->bf16 && i < sizeof by / sizeof *by; i++)
         if (strstr(by[i], d->bf16)) return by[i];
-    return precision_name[d->precision];
+    return select_precision(d);
 }
 
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out)

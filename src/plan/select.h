@@ -91,6 +91,7 @@ size_t select_load_bytes(const struct selection *s, int tensor);
 size_t group_saved(const struct group *k, int samples);
 size_t group_workspace(const struct group *k, int samples);
 void select_print(const struct selection *s, struct text *out);  /* one line a group: part of the plan's text */
+const char *select_precision(const struct device *d);    /* "fp32", "fp32 with Winograd" */
 /* The numerics line: runs with equal lines have equal bits. It has device, ISA, library, precision, hash of layouts,
  * threads, micro-batch size and blocks of micro-batches; not the number of pipelines that share the blocks. */
 void numerics_line(const struct selection *s, const struct conf *c, struct text *out);

@@ -346,7 +346,7 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "replicas", json_integer(p->pl->mesh.size[AXIS_DP]));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
-    json_object_set_new(all, "precision", json_string(precision_name[p->sel->dev.precision]));
+    json_object_set_new(all, "precision", json_string(select_precision(&p->sel->dev)));
     const char *name;
     double share, layers;
     if (head_share(p, k, &name, &share, &layers)) json_object_set_new(all, "head_share", json_real(share));

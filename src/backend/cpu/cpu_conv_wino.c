@@ -1,20 +1,23 @@
-/* Convolutions of volumes by Winograd's algorithm (cpu_wino.h): which ones, and their kernels. */
+/* Convolutions by Winograd's algorithm (cpu_wino.h): which ones, and their kernels. */
 #include "backend/cpu/cpu_int.h"
 
 struct wino_kernel { struct be_kernel base; struct wino_shape s; };
 
-/* Pictures keep their previous kernels, and so their bits. Ranks with several threads use the library's kernels, which
- * divide their work among threads. */
+/* It serves pictures, and ranks with several threads, only if asked for (train.winograd): others keep the bits of
+ * earlier runs. */
 static bool wino_shape_of(const struct selection *s, const struct node *n, int samples, struct wino_shape *w)
 {
     const struct shape *in = &s->g->tensor[n->in[0]].shape, *out = &s->g->tensor[n->out].shape;
-    if (n->op->category != OP_CONV || in->n != 4 || s->dev.threads > 1) return false;
+    const int skipped = 4 - in->n;                       /* a picture has depth 1 */
+    if (n->op->category != OP_CONV || (in->n != 4 && in->n != 3)) return false;
+    if (!s->dev.winograd && (skipped || s->dev.threads > 1)) return false;
     if (!node_attr_is(n, "kernel", 3) || !node_attr_is(n, "stride", 1) || !node_attr_is(n, "padding", 1) ||
         !node_attr_is(n, "dilation", 1) || !node_attr_is(n, "groups", 1))
         return false;
     if (s->tensor[n->in[0]].layout != s->tensor[n->out].layout) return false;
-    *w = (struct wino_shape){.n = samples, .lanes = format_lanes(&s->tensor[n->out]), .in = in->d[0], .out = out->d[0]};
-    for (int i = 0; i < 3; i++) w->size[i] = in->d[1 + i];
+    *w = (struct wino_shape){.n = samples, .lanes = format_lanes(&s->tensor[n->out]), .in = in->d[0], .out = out->d[0],
+                             .size = {1}, .deep = skipped ? 1 : 3, .threads = s->dev.threads};
+    for (int i = skipped; i < 3; i++) w->size[i] = in->d[1 + i - skipped];
     return wino_takes(w);
 }
 

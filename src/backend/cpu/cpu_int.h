@@ -11,6 +11,7 @@
 #define BACKEND_CPU_CPU_INT_H
 #include "backend/host.h"
 #include "backend/cpu/onednn/dnnl_api.h"
+#include "backend/cpu/cpu_threads.h"
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
@@ -101,11 +102,6 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
 int cpu_isa(struct device *d);
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
 bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
-
-/* Calls run(data, thread, from, to) for parts of [0, n), one on each of `threads` threads at most, which have numbers
- * from 0 on. The result must not depend on which thread runs a part. */
-typedef void cpu_part(const void *data, int thread, int64_t from, int64_t to);
-void cpu_each(int threads, int64_t n, cpu_part *run, const void *data);
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name of the status; returns -1 */

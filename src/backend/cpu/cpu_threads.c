@@ -1,7 +1,7 @@
 /* Loops over the OpenMP threads that oneDNN has, too. Through the library's own call, so that any compiler may build
  * this. */
 #include <omp.h>
-#include "backend/cpu/cpu_int.h"
+#include "backend/cpu/cpu_threads.h"
 
 void GOMP_parallel(void (*run)(void *), void *data, unsigned threads, unsigned flags);
 

@@ -1,22 +1,23 @@
-/* Convolutions of volumes, 3x3x3 points, stride 1, padding 1, on blocked channels: a sum over three planes of
- * Winograd's F(2x2, 3x3) (Lavin and Gray 2016, arXiv 1509.09308). It needs 4/9 of the multiplications of the direct
- * sum, for outputs and for both gradients.
+/* Convolutions of volumes (3x3x3 points) and pictures (3x3), stride 1, padding 1, on blocked channels: Winograd's
+ * F(2x2, 3x3) (Lavin and Gray 2016, arXiv 1509.09308), for volumes a sum of it over three planes. It needs 4/9 of the
+ * multiplications of the direct sum, for outputs and for both gradients.
  *
  * Its transforms add, subtract and halve, so its rounding is close to the direct sum's: gradients are within some 1e-7
  * of double precision (tests/t_wino.c). An output's sum runs over planes of the kernel, then channels, for any
- * micro-batch. Weight gradients are summed over pieces of the micro-batch, then added to the old values. Any thread. It
- * needs AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
+ * micro-batch. Weight gradients are summed over pieces of the micro-batch, then added to the old values. Threads
+ * share blocks of channels, then points of tiles, and change no bit. It needs AVX-512 for blocks of 16, AVX2 and FMA
+ * for blocks of 8. */
 #ifndef BACKEND_CPU_CPU_WINO_H
 #define BACKEND_CPU_CPU_WINO_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WINO_CHANNELS = 128 };
-/* samples, channels of a block: 16 or 8; channels; depth, height, width. */
-struct wino_shape { int n, lanes; int64_t in, out, size[3]; };
-/* Does this kernel take the shape, and is it the faster one? Whole blocks of at most WINO_CHANNELS channels, and enough
- * tiles that it does not mostly read weights. n does not matter. */
+/* samples, channels of a block: 16 or 8; channels; depth, height, width; planes of the kernel: 3, or 1 for pictures,
+ * which have depth 1; threads. */
+struct wino_shape { int n, lanes; int64_t in, out, size[3]; int deep, threads; };
+/* Does this kernel take the shape, and is it the faster one? Whole blocks of channels, few enough, and enough
+ * tiles, that it does not mostly read weights. n does not matter. */
 bool wino_takes(const struct wino_shape *s);
 /* The same for weight gradients: enough tiles that the sums of their points cost less than they save. */
 bool wino_weights_wanted(const struct wino_shape *s);

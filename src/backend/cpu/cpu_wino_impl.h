@@ -1,10 +1,12 @@
-/* Winograd's F(2x2, 3x3) in the planes of volumes (cpu_wino.h). Transformed inputs are [point][slot][tile][in],
- * products [point][plane][tile][out], weights and their gradients [point][out block][depth][in][lanes]. Compiled once
- * for each instruction set, after cpu_panel_impl.h. */
+/* Winograd's F(2x2, 3x3) in planes (cpu_wino.h). Transformed inputs are [point][slot][tile][in], products
+ * [point][plane][tile][out], weights and their gradients [point][out block][depth][in][lanes]. Compiled once for each
+ * instruction set, after cpu_panel_impl.h. */
 #include <string.h>
 #include "backend/cpu/cpu_wino_int.h"
 
-enum { TILE_WEIGHTS = 27 * BLOCK * BLOCK };
+enum { PLANE_WEIGHTS = WINO_TAPS * BLOCK * BLOCK };
+
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- weights: G g G' --------------------------------------------------------------------------------------------- */
 
@@ -29,33 +31,46 @@ static void kernel_in(const float *w, int64_t step, float *to, int64_t point)
     }
 }
 
-/* A block [27][in][out] of weights as [27][out][in]. */
-static void block_turn(const float *from, float *to)
+/* A block [point][in][out] of weights as [point][out][in]. */
+static void block_turn(const float *from, float *to, int points)
 {
-    for (int p = 0; p < 27; p++, from += BLOCK * BLOCK, to += BLOCK * BLOCK)
+    for (int p = 0; p < points; p++, from += BLOCK * BLOCK, to += BLOCK * BLOCK)
         for (int i = 0; i < BLOCK; i++)
             for (int o = 0; o < BLOCK; o++) to[o * BLOCK + i] = from[i * BLOCK + o];
 }
 
-static void pack(const struct wino *w, const float *from, bool turned, float *to)
+struct wino_packing { const struct wino *w; const float *from; bool turned; float *to; };
+
+static void blocks_pack(const void *data, int thread, int64_t begin, int64_t end)
 {
+    const struct wino_packing *k = data;
+    const struct wino *w = k->w;
+    const bool turned = k->turned;
     const int64_t ins = turned ? w->out_blocks : w->in_blocks, step = (turned ? -1 : 1) * BLOCK * BLOCK;
-    float buffer[TILE_WEIGHTS];
-    for (int64_t o = 0; o < w->out_blocks; o++)
-        for (int64_t i = 0; i < w->in_blocks; i++, from += TILE_WEIGHTS) {
+    const int deep = w->s.deep;
+    const float *from = k->from + begin * w->in_blocks * deep * PLANE_WEIGHTS;
+    float buffer[WINO_DEEP * PLANE_WEIGHTS];
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t i = 0; i < w->in_blocks; i++, from += deep * PLANE_WEIGHTS) {
             const float *first = from;
-            if (turned) block_turn(from, buffer), first = buffer + 26 * BLOCK * BLOCK;
-            float *at = to + ((turned ? i : o) * 3 * ins + (turned ? o : i)) * BLOCK * BLOCK;
-            for (int d = 0; d < 3; d++)
+            if (turned) {
+                block_turn(from, buffer, deep * WINO_TAPS);
+                first = buffer + (deep * WINO_TAPS - 1) * BLOCK * BLOCK;
+            }
+            float *at = k->to + ((turned ? i : o) * deep * ins + (turned ? o : i)) * BLOCK * BLOCK;
+            for (int d = 0; d < deep; d++)
                 for (int c = 0; c < BLOCK; c++)
                     kernel_in(first + WINO_TAPS * d * step + c * BLOCK, step, at + (d * ins * BLOCK + c) * BLOCK,
                               w->u_point);
         }
 }
 
-/* ---- inputs: B' d B ---------------------------------------------------------------------------------------------- */
+static void pack(const struct wino *w, const float *from, bool turned, float *to)
+{
+    cpu_each(w->s.threads, w->out_blocks, blocks_pack, &(struct wino_packing){w, from, turned, to});
+}
 
-struct strip { int64_t row, rows, tiles; };               /* of tiles */
+/* ---- inputs: B' d B ---------------------------------------------------------------------------------------------- */
 
 /* The four rows that a row of tiles reads; `zero` outside the plane. */
 static void rows_find(const struct wino *w, const float *plane, int64_t row, const float *zero, const float *at[4])
@@ -85,7 +100,7 @@ static void row_in(const struct wino *w, const float *const at[4], float *v)
     VEC_T a[WINO_EDGE], b[WINO_EDGE], c[WINO_EDGE], d[WINO_EDGE];
     column_in(at, -1, wide, a);
     column_in(at, 0, wide, b);
-    for (int64_t x = 0; x < w->wide; x++, v += w->s.in) {
+    for (int64_t x = 0; x < w->wide; x++, v += w->v_tile) {
         column_in(at, 2 * x + 1, wide, c);
         column_in(at, 2 * x + 2, wide, d);
 #pragma GCC unroll 4
@@ -101,23 +116,41 @@ static void row_in(const struct wino *w, const float *const at[4], float *v)
     }
 }
 
-static void plane_in(const struct wino *w, const float *x, int64_t plane, struct strip s, const float *zero, float *v)
+/* One call's tensors and work, and the planes of its step: products of [from, to), whose inputs from `in` on, before
+ * in_to, are not yet transformed. Threads share blocks of channels, or points. */
+struct wino_pass {
+    struct wino w;
+    const float *x, *u, *bias, *gout, *zero;
+    float *y, *v, *m, *du, *grad, *gbias;
+    int64_t from, to, in, in_to;
+    bool add, begun;
+};
+
+/* Blocks [begin, end) of a plane. */
+static void plane_in(const struct wino_pass *k, int64_t plane, int64_t begin, int64_t end)
 {
+    const struct wino *w = &k->w;
     const int64_t points = w->s.size[1] * w->s.size[2] * BLOCK, depth = w->s.size[0];
-    const float *at[4], *from = x + (plane / depth * w->in_blocks * depth + plane % depth) * points;
-    v += plane % w->slots * w->v_plane;
-    for (int64_t r = 0; r < s.rows; r++)
-        for (int64_t b = 0; b < w->in_blocks; b++) {
-            rows_find(w, from + b * depth * points, s.row + r, zero, at);
-            row_in(w, at, v + r * w->wide * w->s.in + b * BLOCK);
+    const float *at[4], *from = k->x + (plane / depth * w->in_blocks * depth + plane % depth) * points;
+    float *v = k->v + plane % w->slots * w->v_plane;
+    for (int64_t r = 0; r < w->rows; r++)
+        for (int64_t b = begin; b < end; b++) {
+            rows_find(w, from + b * depth * points, w->row + r, k->zero, at);
+            row_in(w, at, v + r * w->wide * w->v_tile + b * BLOCK);
         }
+}
+
+static void blocks_in(const void *data, int thread, int64_t begin, int64_t end)
+{
+    const struct wino_pass *k = data;
+    for (int64_t p = k->in; p < k->in_to; p++) plane_in(k, p, begin, end);
 }
 
 /* The transformed neighbour of a plane; NULL: there is none. */
 static const float *neighbour(const struct wino *w, const float *v, int64_t plane, int d)
 {
-    int64_t z = plane % w->s.size[0] + d - 1;
-    return z < 0 || z >= w->s.size[0] ? NULL : v + (plane + d - 1) % w->slots * w->v_plane;
+    int64_t to = d - w->s.deep / 2, z = plane % w->s.size[0] + to;
+    return z < 0 || z >= w->s.size[0] ? NULL : v + (plane + to) % w->slots * w->v_plane;
 }
 
 /* ---- outputs: A' m A --------------------------------------------------------------------------------------------- */
@@ -151,7 +184,7 @@ static void row_out(const struct wino *w, const float *m, const float *first, bo
     const bool both = 2 * row + 1 < w->s.size[1];
     VEC_T t[4];
     y += 2 * row * wide * BLOCK;
-    for (int64_t x = 0; x < wide; x += 2, m += w->s.out, y += 2 * BLOCK) {
+    for (int64_t x = 0; x < wide; x += 2, m += w->m_tile, y += 2 * BLOCK) {
         tile_out(m, w->m_point, t);
         point_out(y, t[0], bias, add);
         if (both) point_out(y + wide * BLOCK, t[2], bias, add);
@@ -161,52 +194,82 @@ static void row_out(const struct wino *w, const float *m, const float *first, bo
     }
 }
 
-static void plane_out(const struct wino *w, const float *m, const float *bias, bool add, int64_t plane, struct strip s,
-                      float *y)
+static void plane_out(const struct wino_pass *k, int64_t plane, int64_t begin, int64_t end)
 {
+    const struct wino *w = &k->w;
     const int64_t points = w->s.size[1] * w->s.size[2] * BLOCK, depth = w->s.size[0];
-    y += (plane / depth * w->out_blocks * depth + plane % depth) * points;
-    for (int64_t r = 0; r < s.rows; r++)
-        for (int64_t b = 0; b < w->out_blocks; b++)
-            row_out(w, m + r * w->wide * w->s.out + b * BLOCK, bias ? bias + b * BLOCK : NULL, add,
-                    y + b * depth * points, s.row + r);
+    const float *m = k->m + (plane - k->from) * w->m_plane;
+    float *y = k->y + (plane / depth * w->out_blocks * depth + plane % depth) * points;
+    for (int64_t r = 0; r < w->rows; r++)
+        for (int64_t b = begin; b < end; b++)
+            row_out(w, m + r * w->wide * w->m_tile + b * BLOCK, k->bias ? k->bias + b * BLOCK : NULL, k->add,
+                    y + b * depth * points, w->row + r);
+}
+
+static void blocks_out(const void *data, int thread, int64_t begin, int64_t end)
+{
+    const struct wino_pass *k = data;
+    for (int64_t p = k->from; p < k->to; p++) plane_out(k, p, begin, end);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
+/* How many planes of a step count as one: all, where none has neighbours, because they lie one after another. */
+static int64_t joined(const struct wino *w, int64_t planes) { return w->s.deep == 1 ? planes : 1; }
+
 /* Planes [from, to) of one point of the tiles. */
-static void point_run(const struct wino *w, const float *v, const float *u, float *m, struct strip s, int64_t from,
-                      int64_t to)
+static void point_run(const struct wino *w, const float *v, const float *u, float *m, int64_t from, int64_t to)
 {
-    for (int64_t b = 0; b < w->out_blocks; b += 2, u += 2 * 3 * w->s.in * BLOCK) {
+    const int64_t part = w->s.in * BLOCK, step = joined(w, to - from);
+    for (int64_t b = 0; b < w->out_blocks; b += 2, u += 2 * w->s.deep * part) {
         int blocks = b + 1 < w->out_blocks ? 2 : 1;
-        for (int64_t p = from; p < to; p++) {
-            const float *a[3] = {neighbour(w, v, p, 0), neighbour(w, v, p, 1), neighbour(w, v, p, 2)};
-            struct panel q = {a, 3, w->s.in, w->s.in, u, w->s.in * BLOCK, 3 * w->s.in * BLOCK};
+        for (int64_t p = from; p < to; p += step) {
+            const float *a[WINO_DEEP];
+            for (int d = 0; d < w->s.deep; d++) a[d] = neighbour(w, v, p, d);
+            struct panel q = {a, w->s.deep, w->s.in, w->v_tile, u, part, w->s.deep * part};
             float *c = m + (p - from) * w->m_plane + b * BLOCK;
-            panel_run(&q, s.tiles, (struct panel_out){.c = c, .step = w->s.out, .block = BLOCK}, blocks);
+            panel_run(&q, step * w->tiles, (struct panel_out){.c = c, .step = w->m_tile, .block = BLOCK}, blocks);
         }
     }
 }
 
-static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static void points_run(const void *data, int thread, int64_t begin, int64_t end)
+{
+    const struct wino_pass *k = data;
+    const struct wino *w = &k->w;
+    for (int64_t i = begin; i < end; i++)
+        point_run(w, k->v + i * w->v_point, k->u + i * w->u_point, k->m + i * w->m_point, k->from, k->to);
+}
+
+/* Calls `step` for each step of planes of each strip, with their inputs transformed. */
+static void steps_run(const struct wino *all, struct wino_pass *k, void (*step)(struct wino_pass *k))
+{
+    for (int64_t row = 0; row < all->high; row += all->rows) {
+        k->w = wino_strip(all, row);
+        k->in = 0;
+        for (k->from = 0; k->from < all->planes; k->from = k->to) {
+            k->to = lesser(k->from + all->step, all->planes);
+            k->in_to = lesser(k->to + all->s.deep / 2, all->planes);
+            cpu_each(all->s.threads, all->in_blocks, blocks_in, k);
+            k->in = k->in_to;
+            step(k);
+        }
+    }
+}
+
+static void run_step(struct wino_pass *k)
+{
+    cpu_each(k->w.s.threads, WINO_POINTS, points_run, k);
+    cpu_each(k->w.s.threads, k->w.out_blocks, blocks_out, k);
+}
 
 static void run(const struct wino *w, const float *x, const float *u, const float *bias, float *y, bool add,
                 float *work)
 {
-    float *v = work, *m = v + WINO_POINTS * w->v_point, *zero = m + WINO_POINTS * w->m_point;
+    float *m = work + WINO_POINTS * w->v_point, *zero = m + WINO_POINTS * w->m_point;
     memset(zero, 0, (size_t)w->s.size[2] * BLOCK * sizeof *zero);
-    for (int64_t row = 0; row < w->high; row += w->rows) {
-        struct strip s = {row, lesser(w->rows, w->high - row), 0};
-        s.tiles = s.rows * w->wide;
-        for (int64_t p = 0, to, in = 0; p < w->planes; p = to) {
-            to = lesser(p + w->step, w->planes);
-            for (; in < lesser(to + 1, w->planes); in++) plane_in(w, x, in, s, zero, v);
-            for (int i = 0; i < WINO_POINTS; i++)
-                point_run(w, v + i * w->v_point, u + i * w->u_point, m + i * w->m_point, s, p, to);
-            for (int64_t q = p; q < to; q++) plane_out(w, m + (q - p) * w->m_plane, bias, add, q, s, y);
-        }
-    }
+    steps_run(w, &(struct wino_pass){.x = x, .u = u, .bias = bias, .zero = zero, .y = y, .v = work, .m = m, .add = add},
+              run_step);
 }
 
 /* ---- weight gradients: G' (B' d B . A g A') G -------------------------------------------------------------------- */
@@ -218,7 +281,7 @@ static void row_gout(const struct wino *w, const float *g, int64_t row, float *m
     const bool both = 2 * row + 1 < w->s.size[1];
     const float *at[2] = {g + 2 * row * wide * BLOCK, g + (2 * row + both) * wide * BLOCK};
     VEC_T sum = VEC_ZERO();
-    for (int64_t x = 0; x < wide; x += 2, m += w->s.out) {
+    for (int64_t x = 0; x < wide; x += 2, m += w->m_tile) {
         VEC_T t[2][WINO_EDGE];
         for (int i = 0; i < 2; i++) {
             bool is = x + i < wide;
@@ -242,34 +305,44 @@ static void row_gout(const struct wino *w, const float *g, int64_t row, float *m
     *bias = VEC_ADD(*bias, sum);
 }
 
-static void plane_gout(const struct wino *w, const float *g, int64_t plane, struct strip s, float *m, float *bias)
+static void plane_gout(const struct wino_pass *k, int64_t plane, int64_t begin, int64_t end)
 {
+    const struct wino *w = &k->w;
     const int64_t points = w->s.size[1] * w->s.size[2] * BLOCK, depth = w->s.size[0];
-    g += (plane / depth * w->out_blocks * depth + plane % depth) * points;
-    for (int64_t b = 0; b < w->out_blocks; b++) {
+    const float *g = k->gout + (plane / depth * w->out_blocks * depth + plane % depth) * points;
+    float *m = k->m + (plane - k->from) * w->m_plane;
+    for (int64_t b = begin; b < end; b++) {
         VEC_T sum = VEC_ZERO();
-        for (int64_t r = 0; r < s.rows; r++)
-            row_gout(w, g + b * depth * points, s.row + r, m + r * w->wide * w->s.out + b * BLOCK, &sum);
-        if (bias) VEC_STORE(bias + b * BLOCK, VEC_ADD(VEC_LOAD(bias + b * BLOCK), sum));
+        for (int64_t r = 0; r < w->rows; r++)
+            row_gout(w, g + b * depth * points, w->row + r, m + r * w->wide * w->m_tile + b * BLOCK, &sum);
+        float *bias = k->gbias ? k->gbias + b * BLOCK : NULL;
+        if (bias) VEC_STORE(bias, VEC_ADD(VEC_LOAD(bias), sum));
     }
 }
 
+static void blocks_gout(const void *data, int thread, int64_t begin, int64_t end)
+{
+    const struct wino_pass *k = data;
+    for (int64_t p = k->from; p < k->to; p++) plane_gout(k, p, begin, end);
+}
+
 /* Planes [from, to) of one point of the tiles, at most WINO_STEP: du = or += (add). */
-static void point_weights(const struct wino *w, const float *v, const float *m, float *du, struct strip s,
-                          int64_t from, int64_t to, bool add)
+static void point_weights(const struct wino *w, const float *v, const float *m, float *du, int64_t from, int64_t to,
+                          bool add)
 {
     const float *a[WINO_STEP], *g[WINO_STEP];
-    for (int64_t b = 0; b < w->out_blocks; b += 2) {
+    const int64_t part = w->s.in * BLOCK, step = joined(w, to - from);
+    for (int64_t b = 0; b < w->out_blocks; b += 2, du += w->s.deep * part) {
         int blocks = b + 1 < w->out_blocks ? 2 : 1;
-        for (int d = 0; d < 3; d++, du += w->s.in * BLOCK) {
-            for (int64_t p = from; p < to; p++) {
-                a[p - from] = neighbour(w, v, p, d);
-                g[p - from] = m + (p - from) * w->m_plane + b * BLOCK;
+        for (int d = 0; d < w->s.deep; d++, du += part) {
+            int runs = 0;
+            for (int64_t p = from; p < to; p += step, runs++) {
+                a[runs] = neighbour(w, v, p, d);
+                g[runs] = m + (p - from) * w->m_plane + b * BLOCK;
             }
-            struct outer q = {a, g, (int)(to - from), s.tiles, w->s.in, w->s.out, BLOCK};
-            outer_run(&q, w->s.in, (struct panel_out){du, BLOCK, 3 * w->s.in * BLOCK, NULL, add}, blocks);
+            struct outer q = {a, g, runs, step * w->tiles, w->v_tile, w->m_tile, BLOCK};
+            outer_run(&q, w->s.in, (struct panel_out){du, BLOCK, w->s.deep * part, NULL, add}, blocks);
         }
-        du += 3 * w->s.in * BLOCK;
     }
 }
 
@@ -299,34 +372,45 @@ static void kernel_out(const float *du, int64_t point, float *w, bool add)
     }
 }
 
-static void gradient_out(const struct wino *w, const float *du, float *grad, bool add)
+static void points_weights(const void *data, int thread, int64_t begin, int64_t end)
 {
-    for (int64_t o = 0; o < w->out_blocks; o++)
-        for (int64_t i = 0; i < w->in_blocks; i++, grad += TILE_WEIGHTS)
-            for (int d = 0; d < 3; d++)
+    const struct wino_pass *k = data;
+    const struct wino *w = &k->w;
+    for (int64_t i = begin; i < end; i++)
+        point_weights(w, k->v + i * w->v_point, k->m + i * w->m_point, k->du + i * w->u_point, k->from, k->to,
+                      k->begun);
+}
+
+static void weights_step(struct wino_pass *k)
+{
+    cpu_each(k->w.s.threads, k->w.out_blocks, blocks_gout, k);
+    cpu_each(k->w.s.threads, WINO_POINTS, points_weights, k);
+    k->begun = true;
+}
+
+static void gradient_out(const void *data, int thread, int64_t begin, int64_t end)
+{
+    const struct wino_pass *k = data;
+    const struct wino *w = &k->w;
+    const int64_t deep = w->s.deep;
+    float *grad = k->grad + begin * w->in_blocks * deep * PLANE_WEIGHTS;
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t i = 0; i < w->in_blocks; i++)
+            for (int64_t d = 0; d < deep; d++, grad += PLANE_WEIGHTS)
                 for (int c = 0; c < BLOCK; c++)
-                    kernel_out(du + (((o * 3 + d) * w->in_blocks + i) * BLOCK + c) * BLOCK, w->u_point,
-                               grad + WINO_TAPS * d * BLOCK * BLOCK + c * BLOCK, add);
+                    kernel_out(k->du + (((o * deep + d) * w->in_blocks + i) * BLOCK + c) * BLOCK, w->u_point,
+                               grad + c * BLOCK, k->add);
 }
 
 static void weights_run(const struct wino *w, const float *x, const float *gout, float *grad, float *bias, bool add,
                         float *work)
 {
-    float *v = work, *m = v + WINO_POINTS * w->v_point, *du = m + WINO_POINTS * w->m_point,
+    float *m = work + WINO_POINTS * w->v_point, *du = m + WINO_POINTS * w->m_point,
           *zero = du + WINO_POINTS * w->u_point;
-    bool begun = false;
+    struct wino_pass k = {.x = x, .gout = gout, .zero = zero, .v = work, .m = m, .du = du, .grad = grad, .gbias = bias,
+                     .add = add};
     memset(zero, 0, (size_t)w->s.size[2] * BLOCK * sizeof *zero);
     if (bias && !add) memset(bias, 0, (size_t)w->s.out * sizeof *bias);
-    for (int64_t row = 0; row < w->high; row += w->rows) {
-        struct strip s = {row, lesser(w->rows, w->high - row), 0};
-        s.tiles = s.rows * w->wide;
-        for (int64_t p = 0, to, in = 0; p < w->planes; p = to, begun = true) {
-            to = lesser(p + w->step, w->planes);
-            for (; in < lesser(to + 1, w->planes); in++) plane_in(w, x, in, s, zero, v);
-            for (int64_t q = p; q < to; q++) plane_gout(w, gout, q, s, m + (q - p) * w->m_plane, bias);
-            for (int i = 0; i < WINO_POINTS; i++)
-                point_weights(w, v + i * w->v_point, m + i * w->m_point, du + i * w->u_point, s, p, to, begun);
-        }
-    }
-    gradient_out(w, du, grad, add);
+    steps_run(w, &k, weights_step);
+    cpu_each(w->s.threads, w->out_blocks, gradient_out, &k);
 }
