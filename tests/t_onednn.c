@@ -79,7 +79,11 @@ static const struct { const char *chain; int n; } half_chains[] = {
      "stride=2x3 padding=3x0 groups=84 bias=no; relu ^2; conv channels=84 kernel=2 stride=3 dilation=2x3 groups=84; "
      "flatten", 3},
     {"2x6x5x7; conv channels=2 kernel=3 padding=1x0x1 groups=2; conv channels=130 kernel=1; conv channels=130 "
-     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4}};
+     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4},
+    /* pixels behind the last that a kernel reads; padding around one point of the kernel, and more than the kernel */
+    {"16x10x10; conv channels=16 kernel=2 stride=3 padding=3 dilation=8; conv channels=8 kernel=1 stride=2 padding=1; "
+     "conv channels=3 kernel=1; conv channels=16 kernel=2 stride=100 padding=5; conv_transpose channels=32 kernel=1 "
+     "stride=3 padding=1 output_padding=2; relu", 3}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)

@@ -39,7 +39,7 @@ static int64_t pitch_of(const struct window *w, int d)
         const struct kernel_reach r = kernel_reach_of(w, d, k);
         if (-r.place > left) left = -r.place;
         if (r.place > right) right = r.place;
-        pixels |= r.place > 0 && r.phase + w->out[d] * w->s[d] < w->in[d];
+        pixels |= r.phase + w->out[d] * w->s[d] < w->in[d];
     }
     return w->out[d] + (pixels ? left + right : left > right ? left : right);
 }
@@ -73,8 +73,8 @@ static void window_join(struct amx_conv *k)
     struct window *w = &k->w;
     k->joined = k->in < NARROW && w->k[2] > 1 && w->d[2] == 1 && w->k[2] * k->in <= WIDE;
     if (!k->joined) return;
-    k->before = w->p[2];
     k->padded = (w->out[2] - 1) * w->s[2] + w->k[2];
+    k->before = w->p[2] < k->padded ? w->p[2] : k->padded;
     w->in[2] = k->padded;
     w->k[2] = 1;
     w->p[2] = 0;
@@ -131,9 +131,10 @@ static void geometry_make(struct amx_conv *k, const struct selection *s, const s
     k->points = mem_alloc((size_t)((product(k->w.s) + 1) * k->s.slots) * sizeof *k->points);
     k->s.shift = k->shift;
     shifts_fill(k, pitch, k->points);
-    if (k->s.shifts == 1 && product(k->w.s) == 1 && k->s.slots == k->s.x.points) k->s.x_point = k->s.g_point = NULL;
+    if (k->s.slots == k->s.x.points && k->s.slots == k->s.g.points) k->s.x_point = k->s.g_point = NULL;
     k->swapped = !conv_half_last(s, n->param[0]);
-    if (!k->swapped) return;                             /* one shift, by nothing */
+    if (!k->swapped) return;                             /* one shift */
+    k->shift->by = -k->shift->by;
     const struct amx_side x = k->s.x;
     const int32_t *point = k->s.x_point;
     k->s.x = k->s.g;
