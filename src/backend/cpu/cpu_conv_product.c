@@ -224,7 +224,8 @@ static int product_conv_run(struct be *b, struct be_kernel *base, const struct b
     return 0;
 }
 
-static void product_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+static int product_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed,
+                        struct err *e)
 {
     const struct node *n = group_node(b->s, k);
     const bool back = ph == PH_BWD_DATA;
@@ -243,6 +244,7 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
                      to + g.phase[i].packed);
         }
     products_free(&g);
+    return 0;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
