@@ -79,7 +79,14 @@ static const struct { const char *chain; int n; } half_chains[] = {
      "stride=2x3 padding=3x0 groups=84 bias=no; relu ^2; conv channels=84 kernel=2 stride=3 dilation=2x3 groups=84; "
      "flatten", 3},
     {"2x6x5x7; conv channels=2 kernel=3 padding=1x0x1 groups=2; conv channels=130 kernel=1; conv channels=130 "
-     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4}};
+     "kernel=3x1x2 stride=2x1x1 groups=130; relu", 4},
+    /* pixels behind the last that a kernel reads; padding around one point of the kernel, and more than the kernel */
+    {"16x10x10; conv channels=16 kernel=2 stride=3 padding=3 dilation=8; conv channels=8 kernel=1 stride=2 padding=1; "
+     "conv channels=3 kernel=1; conv channels=16 kernel=2 stride=100 padding=5; conv_transpose channels=32 kernel=1 "
+     "stride=3 padding=1 output_padding=2; relu", 3},
+    /* maxima of many windows, whose gradients are added in fp32 */
+    {"5x15x15; conv channels=35 kernel=1; max_pool kernel=15 padding=7 stride=1; relu ^1", 3},
+    {"2x4x5x9; conv channels=17 kernel=1; max_pool kernel=1x2x3 stride=2x3x1 padding=0x1x1; relu ^1", 2}};
 enum { N_HALF_CHAINS = sizeof half_chains / sizeof *half_chains };
 
 START_TEST(chains_in_bf16)

@@ -76,7 +76,7 @@ struct kernel_row {
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
     /* rebuilds the packed weights of a phase that this row serves (be_ops.pack); called in descending order of phases,
      * so the forward pass's place may be used before. NULL: the backend's usual form */
-    void (*pack)(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed);
+    int (*pack)(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e);
 };
 
 #endif

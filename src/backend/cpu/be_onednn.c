@@ -171,19 +171,19 @@ static int onednn_run(struct be *b, struct be_kernel *k, const struct be_call *c
     return k->run(b, k, c, e);
 }
 
-static void weights_pack(struct be *b, const struct group *k, void *const *param, void *packed)
+static int weights_pack(struct be *b, const struct group *k, void *const *param, void *packed, struct err *e)
 {
     const struct node *n = &b->g->node[k->node[0]];
     struct weight_form f = weight_form(b, n->param[0]);
     bool own = false;
     for (int ph = PH_BWD_DATA; ph >= PH_FWD; ph--) {     /* the forward pass last: see kernel_row.pack */
         if (!k->row[ph] || !k->row[ph]->pack) continue;
-        k->row[ph]->pack(b, k, (enum phase)ph, param, packed);
+        if (k->row[ph]->pack(b, k, (enum phase)ph, param, packed, e)) return -1;
         own = true;
     }
-    if (own) return;
-    if (f.lanes > 1 && !f.in_plain)
+    if (!own && f.lanes > 1 && !f.in_plain)
         weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
+    return 0;
 }
 
 static int onednn_pack(struct be *b, int group, void *const *param, void *packed, struct err *e)
@@ -192,9 +192,9 @@ static int onednn_pack(struct be *b, int group, void *const *param, void *packed
     const int weight = k->param[0];
     float *wide = select_narrows(b->s, weight) ? mem_alloc(graph_param_bytes(b->g, weight)) : NULL;
     if (wide) format_widen(&b->s->param[weight], &b->g->param[weight].shape, param[0], wide);
-    weights_pack(b, k, wide ? (void *[]){wide} : param, packed);
+    const int bad = weights_pack(b, k, wide ? (void *[]){wide} : param, packed, e);
     free(wide);
-    return 0;
+    return bad;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_int.h"
 
-#pragma GCC target("avx512f,avx512bw,avx512vl,amx-tile,amx-bf16")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")
 #include "backend/cpu/cpu_amx_int.h"
 
 enum { DEPTH = 10 * STEP, DEPTH_ALONE = 31 * STEP,       /* slots; of a single shift */

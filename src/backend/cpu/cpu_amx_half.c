@@ -43,7 +43,7 @@ static void floats_copy(float *to, int64_t to_line, const float *from, int64_t f
 {
     for (int64_t r = 0; r < rows; r++)
         for (int h = 0; h < 2; h++) {
-            const __mmask16 mask = mask_of(columns - h * SIDE);
+            const __mmask16 mask = lanes_left(columns - h * SIDE);
             _mm512_mask_storeu_ps(to + r * to_line + h * SIDE, mask,
                                   _mm512_maskz_loadu_ps(mask, from + r * from_line + h * SIDE));
         }
@@ -60,9 +60,7 @@ static void part_sum(const struct half_shape *s, const uint16_t *a, const uint16
     }
     _Alignas(64) float own[WIDTH * WIDTH];
     if (s->acc) floats_copy(own, WIDTH, c, s->ld, rows, columns);
-    __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
     block_sum(a, STEP, SQUARE, b, k, own, WIDTH, s->acc);
-    __asm__ volatile("" : : : "memory");
     floats_copy(c, s->ld, own, WIDTH, rows, columns);
 }
 
@@ -84,7 +82,6 @@ void amx_half_run(const struct half_shape *s, const struct half_call *c)
     for (int64_t m = 0; m < s->m; m += WIDTH) {
         for (int64_t k = 0; k < s->k; k += STEP)
             square_take(&a, a_turned ? k : m, a_turned ? m : k, a_turned, a_turned, strip + k * WIDTH);
-        __asm__ volatile("" : : : "memory");              /* tiles are loaded from what was just stored */
         const int64_t rows = amx_least(s->m - m, WIDTH);
         for (int64_t n = 0; n < s->n; n += WIDTH)
             part_sum(s, strip, packed + n * deep, (float *)c->c + m * s->ld + n, rows, amx_least(s->n - n, WIDTH));

@@ -1,9 +1,8 @@
 /* What the files for AMX share. Included after the target is set. */
 #ifndef BACKEND_CPU_CPU_AMX_INT_H
 #define BACKEND_CPU_CPU_AMX_INT_H
-#include <immintrin.h>
 #include <stdbool.h>
-#include <stdint.h>
+#include "backend/cpu/cpu_half_lanes.h"
 
 /* Of a tile: rows, and words a row. Of two tiles side by side. Values of bf16 in a row. */
 enum { SIDE = 16, WIDTH = 2 * SIDE, STEP = 2 * SIDE, TILE_WORDS = SIDE * SIDE };
@@ -11,11 +10,7 @@ enum { SIDE = 16, WIDTH = 2 * SIDE, STEP = 2 * SIDE, TILE_WORDS = SIDE * SIDE };
 static inline int64_t amx_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 static inline int64_t amx_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Of SIDE values, the first `left`; of WIDTH values. */
-static inline __mmask16 mask_of(int64_t left)
-{
-    return left >= SIDE ? 0xffff : left <= 0 ? 0 : (__mmask16)((1 << left) - 1);
-}
+/* Of WIDTH values, the first `left`. */
 static inline __mmask32 wide_mask(int64_t left) { return left >= WIDTH ? UINT32_MAX : (1u << left) - 1; }
 
 /* The values of two rows side by side, as words: of the first 16 columns, of the others. */
@@ -71,6 +66,7 @@ static inline void block_sum(const uint16_t *a, int64_t a_line, int64_t a_next, 
     const size_t step = (size_t)line * sizeof *c, a_step = (size_t)a_line * sizeof *a;
     const uint16_t *a2 = a + SIDE * a_line;
     float *c2 = c + SIDE * line;
+    __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
     if (add) {
         _tile_loadd(0, c, step);
         _tile_loadd(1, c + SIDE, step);

@@ -23,7 +23,7 @@ size_t amx_packed_bytes(int64_t k, int64_t n)
 /* Rows of b: pairs of rows become words. */
 static void pairs_pack(const struct amx_matrix *m, int64_t k, int64_t n, __m512i tile[SIDE])
 {
-    const __mmask16 mask = mask_of(m->n - n);
+    const __mmask16 mask = lanes_left(m->n - n);
     for (int p = 0; p < SIDE; p++) {
         const float *row = m->b + (k + 2 * p) * m->k_step + n;
         const __m512 low = _mm512_maskz_loadu_ps(mask, row), high = _mm512_maskz_loadu_ps(mask, row + m->k_step);
@@ -72,7 +72,7 @@ void amx_pack(const struct amx_matrix *m, uint16_t *to)
 INLINE void block_store(const struct amx_product *p, int64_t m, int64_t rows, int64_t n, const float *c, int64_t line,
                         bool acc)
 {
-    const __mmask16 mask[2] = {mask_of(p->n - n), mask_of(p->n - n - SIDE)};
+    const __mmask16 mask[2] = {lanes_left(p->n - n), lanes_left(p->n - n - SIDE)};
     __m512 bias[2];
     for (int h = 0; h < 2; h++)
         bias[h] = p->bias ? _mm512_maskz_loadu_ps(mask[h], p->bias + n + h * SIDE) : _mm512_setzero_ps();
@@ -80,10 +80,8 @@ INLINE void block_store(const struct amx_product *p, int64_t m, int64_t rows, in
         for (int h = 0; h < 2; h++) {
             uint16_t *to = p->c + (m + r) * p->c_line + n + h * SIDE;
             __m512 x = _mm512_add_ps(_mm512_load_ps(c + r * line + h * SIDE), bias[h]);
-            if (acc)
-                x = _mm512_add_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32(
-                                         _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask[h], to)), 16)));
-            _mm256_mask_storeu_epi16(to, mask[h], (__m256i)_mm512_cvtneps_pbh(x));
+            if (acc) x = _mm512_add_ps(x, ld(to, mask[h]));
+            st(to, mask[h], x);
         }
 }
 
@@ -125,7 +123,6 @@ static void piece_run(const struct product_part *t, int64_t from, int64_t to, ch
         if (r < left) memcpy(tail + r * p->k, p->a + (whole + r) * p->a_line, (size_t)p->k * sizeof *tail);
         else memset(tail + r * p->k, 0, (size_t)p->k * sizeof *tail);
     }
-    __asm__ volatile("" : : : "memory");                  /* tiles are loaded from what was just stored */
     const int64_t line = amx_up(p->n, WIDTH);
     struct weights_part w;
     for (w.k = 0; w.k < p->k; w.k += t->k_part)

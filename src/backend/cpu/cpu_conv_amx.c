@@ -39,12 +39,10 @@ static int64_t pitch_of(const struct window *w, int d)
         const struct kernel_reach r = kernel_reach_of(w, d, k);
         if (-r.place > left) left = -r.place;
         if (r.place > right) right = r.place;
-        pixels |= r.place > 0 && r.phase + w->out[d] * w->s[d] < w->in[d];
+        pixels |= r.phase + w->out[d] * w->s[d] < w->in[d];
     }
     return w->out[d] + (pixels ? left + right : left > right ? left : right);
 }
-
-static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 /* The point that lies in a slot of the grid with steps `s` from `phase` on, -1: none. */
 static int32_t point_at(const int64_t slot[3], const int64_t phase[3], const int64_t s[3], const int64_t size[3])
@@ -73,8 +71,8 @@ static void window_join(struct amx_conv *k)
     struct window *w = &k->w;
     k->joined = k->in < NARROW && w->k[2] > 1 && w->d[2] == 1 && w->k[2] * k->in <= WIDE;
     if (!k->joined) return;
-    k->before = w->p[2];
     k->padded = (w->out[2] - 1) * w->s[2] + w->k[2];
+    k->before = w->p[2] < k->padded ? w->p[2] : k->padded;
     w->in[2] = k->padded;
     w->k[2] = 1;
     w->p[2] = 0;
@@ -83,9 +81,9 @@ static void window_join(struct amx_conv *k)
 static void shifts_fill(struct amx_conv *k, const int64_t pitch[3], int32_t *points)
 {
     const struct window *w = &k->w;
-    const int64_t slots = product(pitch), one[3] = {1, 1, 1}, none[3] = {0};
-    int64_t seen = 0, *phase_of = mem_alloc((size_t)product(w->s) * sizeof *phase_of), at[3];
-    for (int64_t i = 0; i < product(w->s); i++) phase_of[i] = -1;
+    const int64_t slots = window_size(pitch), one[3] = {1, 1, 1}, none[3] = {0};
+    int64_t seen = 0, *phase_of = mem_alloc((size_t)window_size(w->s) * sizeof *phase_of), at[3];
+    for (int64_t i = 0; i < window_size(w->s); i++) phase_of[i] = -1;
     struct amx_shift *to = k->shift;
     for (at[0] = 0; at[0] < w->k[0]; at[0]++)
         for (at[1] = 0; at[1] < w->k[1]; at[1]++)
@@ -123,17 +121,18 @@ static void geometry_make(struct amx_conv *k, const struct selection *s, const s
     const int64_t columns = k->w.k[2];
     window_join(k);
     for (int d = 0; d < 3; d++) pitch[d] = pitch_of(&k->w, d);
-    k->s = (struct amx_sums){.samples = samples, .slots = product(pitch), .phases = 1,
-                             .x = {k->in, k->in, product(k->w.in)}, .g = {k->out, k->out, product(k->w.out)},
-                             .shifts = (int)product(k->w.k), .threads = s->dev.threads};
+    k->s = (struct amx_sums){.samples = samples, .slots = window_size(pitch), .phases = 1,
+                             .x = {k->in, k->in, window_size(k->w.in)}, .g = {k->out, k->out, window_size(k->w.out)},
+                             .shifts = (int)window_size(k->w.k), .threads = s->dev.threads};
     if (k->joined) k->s.x.channels = k->in * columns;
     k->shift = mem_alloc((size_t)k->s.shifts * sizeof *k->shift);
-    k->points = mem_alloc((size_t)((product(k->w.s) + 1) * k->s.slots) * sizeof *k->points);
+    k->points = mem_alloc((size_t)((window_size(k->w.s) + 1) * k->s.slots) * sizeof *k->points);
     k->s.shift = k->shift;
     shifts_fill(k, pitch, k->points);
-    if (k->s.shifts == 1 && product(k->w.s) == 1 && k->s.slots == k->s.x.points) k->s.x_point = k->s.g_point = NULL;
+    if (k->s.slots == k->s.x.points && k->s.slots == k->s.g.points) k->s.x_point = k->s.g_point = NULL;
     k->swapped = !conv_half_last(s, n->param[0]);
-    if (!k->swapped) return;                             /* one shift, by nothing */
+    if (!k->swapped) return;                             /* one shift */
+    k->shift->by = -k->shift->by;
     const struct amx_side x = k->s.x;
     const int32_t *point = k->s.x_point;
     k->s.x = k->s.g;

@@ -3,7 +3,6 @@
  *
  * A point of `to` is the sum over the points of `from` that it reads, its taps: outputs read inputs, and gradients of
  * inputs those of outputs. Sums of a point are floats; weight gradients are floats over 64 points, then doubles. */
-#include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_int.h"
@@ -11,7 +10,9 @@
 
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,prefer-vector-width=512")
 
-enum { LANES = 16, WIDE = 4, POINTS = 64, CHANNELS = 2 * LANES };   /* vectors side by side; of a part */
+#include "backend/cpu/cpu_half_lanes.h"
+
+enum { WIDE = 4, POINTS = 64, CHANNELS = 2 * LANES };   /* vectors side by side; of a part */
 
 /* What the positions along a dimension read: n pairs of position in the kernel and point. */
 struct depth_reach { int n; int64_t (*pair)[2]; };
@@ -20,8 +21,6 @@ struct depth_tap { int64_t from, position; };            /* elements before the 
 struct depth_kernel { struct be_kernel base; int64_t channels; struct depth_side g; };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
-
-static int64_t size_of(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 static void side_make(struct depth_side *g, const struct window *w, bool back)
 {
@@ -58,7 +57,7 @@ static void side_free(struct depth_side *g)
 static int taps_find(const struct depth_kernel *k, int64_t point, struct depth_tap *tap)
 {
     const struct depth_side *g = &k->g;
-    const int64_t points = size_of(g->to), sample = point / points, at = point % points;
+    const int64_t points = window_size(g->to), sample = point / points, at = point % points;
     const struct depth_reach a = g->reach[0][at / (g->to[1] * g->to[2])], b = g->reach[1][at / g->to[2] % g->to[1]],
                              c = g->reach[2][at % g->to[2]];
     int n = 0;
@@ -74,12 +73,6 @@ static int taps_find(const struct depth_kernel *k, int64_t point, struct depth_t
 }
 
 /* ---- outputs, and gradients of inputs -------------------------------------------------------- */
-
-INLINE __m512 wide_of(const uint16_t *p, __mmask16 m)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
-}
-INLINE __mmask16 lanes_left(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1); }
 
 struct depth_call {
     const struct depth_kernel *k; const uint16_t *from; const float *weights, *bias; uint16_t *to; bool acc;
@@ -100,19 +93,19 @@ INLINE void channels_sum(const struct depth_call *d, const struct depth_tap *tap
     for (int t = 0; t < taps; t++) {
         const float *w = d->weights + tap[t].position * d->k->channels;
         for (int v = 0; v < n; v++)
-            sum[v] = _mm512_fmadd_ps(wide_of(d->from + tap[t].from + c + v * LANES, m[v]),
+            sum[v] = _mm512_fmadd_ps(ld(d->from + tap[t].from + c + v * LANES, m[v]),
                                      _mm512_maskz_loadu_ps(m[v], w + c + v * LANES), sum[v]);
     }
     for (int v = 0; v < n; v++) {
         uint16_t *at = to + c + v * LANES;
-        if (d->acc) sum[v] = _mm512_add_ps(sum[v], wide_of(at, m[v]));
-        _mm256_mask_storeu_epi16(at, m[v], (__m256i)_mm512_cvtneps_pbh(sum[v]));
+        if (d->acc) sum[v] = _mm512_add_ps(sum[v], ld(at, m[v]));
+        st(at, m[v], sum[v]);
     }
 }
 
 static size_t tap_bytes(const struct depth_side *g)
 {
-    return size_align64((size_t)size_of(g->kernel) * sizeof(struct depth_tap));
+    return size_align64((size_t)window_size(g->kernel) * sizeof(struct depth_tap));
 }
 
 static void points_run(const void *data, int thread, int64_t from, int64_t to)
@@ -134,7 +127,7 @@ static int pass_run(struct be *b, struct be_kernel *base, const struct be_call *
     const bool back = base->key.phase != PH_FWD;
     const struct depth_call d = {.k = k, .from = back ? c->gout : c->in[0], .weights = c->param[0],
                                  .bias = back ? NULL : c->param[1], .to = back ? c->gin[0] : c->out,
-                                 .acc = back && c->gin_acc & 1, .points = base->key.samples * size_of(k->g.to),
+                                 .acc = back && c->gin_acc & 1, .points = base->key.samples * window_size(k->g.to),
                                  .work = c->work};
     cpu_each(b->s->dev.threads, (d.points + POINTS - 1) / POINTS, points_run, &d);
     return 0;
@@ -145,7 +138,7 @@ static int pass_run(struct be *b, struct be_kernel *base, const struct be_call *
 /* Memory of a thread: sums in double and in float, and taps. */
 static size_t sums_bytes(const struct depth_side *g, size_t element)
 {
-    return size_align64((size_t)(size_of(g->kernel) * CHANNELS) * element);
+    return size_align64((size_t)(window_size(g->kernel) * CHANNELS) * element);
 }
 static size_t thread_bytes(const struct depth_side *g)
 {
@@ -158,11 +151,11 @@ INLINE void point_add(const struct depth_call *d, const struct depth_tap *tap, i
 {
     const int64_t all = d->k->channels;
     const __mmask16 m[2] = {lanes_left(all - c), lanes_left(all - c - LANES)};
-    const __m512 g[2] = {wide_of(d->gout + p * all + c, m[0]), wide_of(d->gout + p * all + c + LANES, m[1])};
+    const __m512 g[2] = {ld(d->gout + p * all + c, m[0]), ld(d->gout + p * all + c + LANES, m[1])};
     for (int t = 0; t < taps; t++)
         for (int v = 0; v < 2; v++) {
             float *to = sum + tap[t].position * CHANNELS + v * LANES;
-            _mm512_storeu_ps(to, _mm512_fmadd_ps(wide_of(d->from + tap[t].from + c + v * LANES, m[v]), g[v],
+            _mm512_storeu_ps(to, _mm512_fmadd_ps(ld(d->from + tap[t].from + c + v * LANES, m[v]), g[v],
                                                  _mm512_loadu_ps(to)));
         }
 }
@@ -171,7 +164,7 @@ static void channels_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct depth_call *d = data;
     const struct depth_side *g = &d->k->g;
-    const int64_t count = size_of(g->kernel) * CHANNELS;
+    const int64_t count = window_size(g->kernel) * CHANNELS;
     double *sums = (void *)(d->work + (size_t)thread * thread_bytes(g));
     float *part = (void *)((char *)sums + sums_bytes(g, sizeof *sums));
     struct depth_tap *tap = (void *)((char *)part + sums_bytes(g, sizeof *part));
@@ -195,7 +188,7 @@ static int depth_weights_run(struct be *b, struct be_kernel *base, const struct 
 {
     const struct depth_kernel *k = (const struct depth_kernel *)base;
     const struct depth_call d = {.k = k, .from = c->in[0], .gout = c->gout, .sums = c->pgrad[0], .acc = c->pgrad_acc,
-                                 .points = base->key.samples * size_of(k->g.to), .work = c->work};
+                                 .points = base->key.samples * window_size(k->g.to), .work = c->work};
     if (c->pgrad[1]) b->vec->sum_rows(c->gout, d.points, k->channels, c->pgrad[1], c->pgrad_acc);
     if (d.sums) cpu_each(b->s->dev.threads, (k->channels + CHANNELS - 1) / CHANNELS, channels_run, &d);
     return 0;

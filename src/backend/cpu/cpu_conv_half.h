@@ -1,7 +1,7 @@
 /* Convolutions in bf16 on tensors with channels last, for processors with instructions for bf16. Their weights are
  * floats in the order [points of the kernel][in][out] (LAYOUT_LAST), and so are the gradients; or, with one point and
  * more inputs than outputs, [out][in] (LAYOUT_PLAIN), because weight gradients turn the smaller side. Packed
- * weights are bf16 in two forms, for the forward pass and for input gradients. See docs/design/cpu.md. */
+ * weights are bf16 in two forms, for the forward pass and for input gradients. See docs/design/cpu-bf16.md. */
 #ifndef BACKEND_CPU_CPU_CONV_HALF_H
 #define BACKEND_CPU_CPU_CONV_HALF_H
 #include "backend/cpu/cpu_int.h"
@@ -12,7 +12,7 @@ bool conv_half_last(const struct selection *s, int param);   /* the order of the
 /* kernel_row.layout and .param_layout */
 enum layout conv_half_layout(const struct selection *s, const struct node *n);
 enum layout conv_half_param_layout(const struct selection *s, const struct node *n, int slot);
-/* kernel_row.refuses: of all other convolutions; of those without AMX. */
+/* kernel_row.refuses: of all other convolutions. */
 const char *conv_half_refuses(const struct selection *s, const struct group *k, enum phase ph);
 /* kernel_row.packed: the form for the forward pass, and behind conv_half_way_bytes that for input gradients. */
 size_t conv_half_packed(const struct selection *s, const struct group *k);

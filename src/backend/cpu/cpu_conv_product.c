@@ -31,8 +31,6 @@ struct product_conv { struct be_kernel base; struct conv_products g; };
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-static int64_t product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
-
 /* Forward: one phase, and position k reads o s + k d - p. Rear: input i = j s + f is read by output (i + p - k d) / s.
  */
 static bool tap_of(const struct window *w, bool rear, const int64_t first[3], const int64_t k[3], struct conv_tap *t)
@@ -70,9 +68,9 @@ static void products_make(struct conv_products *g, const struct selection *s, co
     memcpy(g->to, rear ? w.in : w.out, sizeof g->to);
     memcpy(g->from_step, rear ? one : w.s, sizeof g->from_step);
     memcpy(g->to_step, rear ? w.s : one, sizeof g->to_step);
-    g->n = (int)product(g->to_step);
+    g->n = (int)window_size(g->to_step);
     g->phase = mem_alloc((size_t)g->n * sizeof *g->phase);
-    g->taps = mem_alloc((size_t)(product(w.k) + 1) * sizeof *g->taps);
+    g->taps = mem_alloc((size_t)(window_size(w.k) + 1) * sizeof *g->taps);
     struct conv_tap *tap = g->taps;
     int64_t packed = 0;
     for (int i = 0; i < g->n; i++) {
@@ -141,7 +139,7 @@ struct products_call {
 struct conv_place { int64_t sample, j[3]; };
 static struct conv_place place_at(const struct conv_phase *p, int64_t row)
 {
-    const int64_t *s = p->size, points = product(s), at = row % points;
+    const int64_t *s = p->size, points = window_size(s), at = row % points;
     return (struct conv_place){row / points, {at / (s[1] * s[2]), at / s[2] % s[1], at % s[2]}};
 }
 
@@ -216,15 +214,16 @@ static int product_conv_run(struct be *b, struct be_kernel *base, const struct b
                               .to = g->back ? c->gin[0] : c->out, .bias = g->back ? NULL : c->param[1],
                               .acc = g->back && c->gin_acc & 1, .work = c->work};
     if (gaps(g) && !d.acc)
-        memset(d.to, 0, (size_t)(base->key.samples * product(g->to) * g->columns) * sizeof *d.to);
+        memset(d.to, 0, (size_t)(base->key.samples * window_size(g->to) * g->columns) * sizeof *d.to);
     for (d.p = g->phase; d.p < g->phase + g->n; d.p++) {
-        d.rows = base->key.samples * product(d.p->size);
+        d.rows = base->key.samples * window_size(d.p->size);
         if (d.p->n) cpu_each(b->s->dev.threads, (d.rows + ROWS - 1) / ROWS, some_rows_run, &d);
     }
     return 0;
 }
 
-static void product_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+static int product_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed,
+                        struct err *e)
 {
     const struct node *n = group_node(b->s, k);
     const bool back = ph == PH_BWD_DATA;
@@ -243,6 +242,7 @@ static void product_pack(struct be *b, const struct group *k, enum phase ph, voi
                      to + g.phase[i].packed);
         }
     products_free(&g);
+    return 0;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ static struct be_kernel *product_row(struct be *b, const struct be_kernel *like,
     return conv_half_on_last(b, like, product_conv_make, e);
 }
 
-static bool strided(const struct conv_products *g) { return product(g->to_step) > 1; }
+static bool strided(const struct conv_products *g) { return window_size(g->to_step) > 1; }
 
 static const char *product_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
@@ -280,7 +280,7 @@ static const char *product_refuses(const struct selection *s, const struct group
     struct conv_products g;
     products_make(&g, s, n, ph == PH_BWD_DATA);
     const bool turned = n->op->category == OP_CONV_TRANSPOSED,
-               wanted = turned || strided(&g) || product(g.to) <= SMALL,
+               wanted = turned || strided(&g) || window_size(g.to) <= SMALL,
                fits = (g.rear ? 1 : most_taps(&g)) * g.channels % AMX_STEP == 0 && (g.back || !gaps(&g));
     products_free(&g);
     return wanted && fits ? NULL : "";

@@ -93,12 +93,14 @@ static size_t wino_packed(const struct selection *s, const struct group *k)
     return (k->grad_in & 1 ? 2 : 1) * form_bytes(&w);
 }
 
-static void wino_packs(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+static int wino_packs(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed,
+                      struct err *e)
 {
     struct wino_shape w;
     wino_shape_of(b->s, group_node(b->s, k), 1, &w);
     if (ph == PH_FWD) wino_pack(&w, param[0], false, packed);
     else wino_pack(&w, param[0], true, (float *)((char *)packed + form_bytes(&w)));
+    return 0;
 }
 
 static struct be_kernel *wino_make(struct be *b, const struct be_kernel *like, struct err *e)

@@ -79,7 +79,7 @@ const char *cpu_half_refuses(const struct selection *s, const struct group *k, e
 const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph);
 /* kernel_row.packed and .pack: the first parameter in bf16, as it lies. */
 size_t cpu_half_packed(const struct selection *s, const struct group *k);
-void cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed);
+int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */
 bool cpu_conv_patch(const struct selection *s, const struct node *n);
 /* kernel_row.refuses of convolutions: those whose groups have one channel outside blocks; all others. */

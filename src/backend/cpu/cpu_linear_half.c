@@ -143,7 +143,8 @@ static int amx_product(struct be *b, struct be_kernel *base, const struct be_cal
     return 0;
 }
 
-static void amx_linear_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+static int amx_linear_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed,
+                           struct err *e)
 {
     const struct shape *w = &b->g->param[k->param[0]].shape;
     const int64_t out = w->d[0], in = w->d[1];
@@ -151,6 +152,7 @@ static void amx_linear_pack(struct be *b, const struct group *k, enum phase ph, 
     else
         amx_pack(&(struct amx_matrix){param[0], out, in, in, 1, 0, out, b->s->dev.threads},
                  (uint16_t *)((char *)packed + form_bytes(b->s, k)));
+    return 0;
 }
 
 static size_t amx_linear_packed(const struct selection *s, const struct group *k)
@@ -217,11 +219,12 @@ size_t cpu_half_packed(const struct selection *s, const struct group *k)
     return shares(k) ? one : form_bytes(s, k) + one;
 }
 
-void cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e)
 {
-    if (ph != PH_FWD && shares(k)) return;
-    b->vec->narrow((uint16_t *)((char *)packed + plain_at(b->s, k, ph)), param[0],
-                   (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
+    if (ph == PH_FWD || !shares(k))
+        b->vec->narrow((uint16_t *)((char *)packed + plain_at(b->s, k, ph)), param[0],
+                       (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
+    return 0;
 }
 
 const struct kernel_row cpu_rows_linear_half[] = {

@@ -2,26 +2,21 @@
  * lanes is 1, and a block is a channel. Rows are read in the order of memory, and what belongs to the channels, sums
  * and coefficients, stays in the first cache. Sums are floats over at most 64 points, and doubles above that, as in the
  * other tables. */
-#include <immintrin.h>
 #include <string.h>
 #include "backend/cpu/cpu_vec.h"
 
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,prefer-vector-width=512")
 
-enum { LANES = 16, CHUNK = 64, TOGETHER = 4 };           /* points: summed in float; read side by side */
+#include "backend/cpu/cpu_half_lanes.h"
+
+enum { CHUNK = 64, TOGETHER = 4 };                       /* points: summed in float; read side by side */
 typedef uint16_t half;
 
-INLINE __m512 ld(const half *p, __mmask16 m)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16));
-}
-INLINE void st(half *p, __mmask16 m, __m512 x) { _mm256_mask_storeu_epi16(p, m, (__m256i)_mm512_cvtneps_pbh(x)); }
 INLINE __m512 keep(__m512 x, __mmask16 m) { return _mm512_maskz_mov_ps(m, x); }
 /* NaN stays NaN. */
 INLINE __m512 relu1(__m512 x) { return keep(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLT_UQ)); }
 INLINE __mmask16 positive(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLE_UQ); }
 
-INLINE __mmask16 left_of(int64_t n) { return n >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1); }
 INLINE __m512 floats(const float *p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
 
 /* Runs a block for the channels [c, c + LANES) from `from` to `to`, of which those of the mask m are there. Whole
@@ -30,7 +25,7 @@ INLINE __m512 floats(const float *p, __mmask16 m) { return _mm512_maskz_loadu_ps
     do { \
         int64_t c = (from); \
         for (const __mmask16 m = 0xffff; c + LANES <= (to); c += LANES) __VA_ARGS__ \
-        if (c < (to)) { const __mmask16 m = left_of((to) - c); __VA_ARGS__ } \
+        if (c < (to)) { const __mmask16 m = lanes_left((to) - c); __VA_ARGS__ } \
     } while (0);
 
 /* to[c] += from[c], which becomes zero */
@@ -188,7 +183,7 @@ static void norm_backward(const struct vec_norm *a)
 void half_add(uint16_t *y, const uint16_t *x, size_t n)
 {
     for (size_t i = 0; i < n; i += LANES) {
-        const __mmask16 m = left_of((int64_t)(n - i));
+        const __mmask16 m = lanes_left((int64_t)(n - i));
         st(y + i, m, _mm512_add_ps(ld(y + i, m), ld(x + i, m)));
     }
 }
@@ -242,7 +237,7 @@ INLINE void products_sum(const struct vec_shape *s, const float *x, const float 
 {
     for (int n = 0; n < s->n; n++)
         for (int64_t c = 0; c < s->blocks; c += LANES) {
-            const __mmask16 m = left_of(s->blocks - c);
+            const __mmask16 m = lanes_left(s->blocks - c);
             const int64_t first = n * s->points * s->blocks + c;
             double sum[LANES] = {0};
             float part[LANES];
@@ -277,7 +272,7 @@ static void prelu_slopes(const struct vec_shape *s, const float *x, const float 
 static void floats_narrow(uint16_t *y, const float *x, size_t n, bool acc)
 {
     for (size_t i = 0; i < n; i += LANES) {
-        const __mmask16 m = left_of((int64_t)(n - i));
+        const __mmask16 m = lanes_left((int64_t)(n - i));
         const __m512 v = floats(x + i, m);
         st(y + i, m, acc ? _mm512_add_ps(ld(y + i, m), v) : v);
     }
@@ -289,7 +284,7 @@ static void mean(const struct vec_shape *s, const float *from, float *to)
 {
     for (int n = 0; n < s->n; n++)
         for (int64_t c = 0; c < s->blocks; c += LANES) {
-            const __mmask16 m = left_of(s->blocks - c);
+            const __mmask16 m = lanes_left(s->blocks - c);
             const half *x = (const half *)from + n * s->points * s->blocks + c;
             double sum[LANES] = {0};
             float part[LANES];
@@ -312,7 +307,7 @@ static void mean_backward(const struct vec_shape *s, const float *from, float *t
     for (int n = 0; n < s->n; n++)
         for (int64_t r = 0; r < s->points; r++, gx += s->blocks)
             for (int64_t c = 0; c < s->blocks; c += LANES) {
-                const __mmask16 m = left_of(s->blocks - c);
+                const __mmask16 m = lanes_left(s->blocks - c);
                 const __m512 g = _mm512_mul_ps(ld((const half *)from + n * s->blocks + c, m), scale);
                 st(gx + c, m, acc ? _mm512_add_ps(ld(gx + c, m), g) : g);
             }
@@ -331,19 +326,19 @@ static void mean_backward(const struct vec_shape *s, const float *from, float *t
             } \
         } \
     }
-#define POOL_OUTPUTS(p, o) \
-    for (int64_t o[3] = {0}; o[0] < (p)->out[0]; o[0]++) \
-        for (o[1] = 0; o[1] < (p)->out[1]; o[1]++) \
-            for (o[2] = 0; o[2] < (p)->out[2]; o[2]++)
+#define POOL_POINTS(size, o, ...) \
+    for (int64_t o[3] = {0}; o[0] < (size)[0]; o[0]++) \
+        for (o[1] = 0; o[1] < (size)[1]; o[1]++) \
+            for (o[2] = 0; o[2] < (size)[2]; o[2]++) __VA_ARGS__
 
 static void max_pool(const struct vec_pool *p, const float *from, float *to, uint8_t *index)
 {
     const int64_t line = p->channels, plane = p->in[0] * p->in[1] * p->in[2] * line;
     half *y = (half *)to;
     for (int64_t n = 0; n < p->planes; n++)
-        POOL_OUTPUTS(p, o) {
+        POOL_POINTS(p->out, o, {
             for (int64_t c = 0; c < line; c += LANES) {
-                const __mmask16 m = left_of(line - c);
+                const __mmask16 m = lanes_left(line - c);
                 const half *x = (const half *)from + n * plane + c;
                 __m512 best = _mm512_set1_ps(-__builtin_inff());
                 __m512i which = _mm512_setzero_si512();
@@ -361,32 +356,54 @@ static void max_pool(const struct vec_pool *p, const float *from, float *to, uin
             }
             y += line;
             index += index ? line : 0;
-        }
+        })
 }
 
-/* Each input of at most a few windows is the sum over those whose maximum it is, in the order of the windows. */
+/* The windows of a dimension that input `at` is in. */
+INLINE struct vec_span pool_windows(const struct vec_pool *p, int dim, int64_t at)
+{
+    const int64_t s = p->stride[dim], x = at + p->padding[dim], late = x - p->kernel[dim] + s, last = x / s + 1;
+    return (struct vec_span){late < 0 ? 0 : late / s, last < p->out[dim] ? last : p->out[dim]};
+}
+
+/* A window that input q is in: elements before its first channel, and q's place in it. In ascending order. */
+struct pool_tap { int64_t at; char k; };
+static int pool_taps(const struct vec_pool *p, const int64_t q[3], struct pool_tap *tap)
+{
+    const struct vec_span a = pool_windows(p, 0, q[0]), b = pool_windows(p, 1, q[1]), c = pool_windows(p, 2, q[2]);
+    int n = 0;
+    for (int64_t i = a.from; i < a.to; i++)
+        for (int64_t j = b.from; j < b.to; j++)
+            for (int64_t l = c.from; l < c.to; l++) {
+                const int64_t o[3] = {i, j, l};
+                int64_t k = 0;
+                for (int d = 0; d < 3; d++) k = k * p->kernel[d] + q[d] + p->padding[d] - o[d] * p->stride[d];
+                tap[n++] = (struct pool_tap){((i * p->out[1] + j) * p->out[2] + l) * p->channels, (char)k};
+            }
+    return n;
+}
+
+/* Each input is the sum over the windows whose maximum it is, rounded once. */
 static void max_pool_backward(const struct vec_pool *p, const uint8_t *index, const float *from, float *to, bool acc)
 {
-    const int64_t line = p->channels, plane = p->in[0] * p->in[1] * p->in[2] * line;
+    const int64_t line = p->channels, outputs = p->out[0] * p->out[1] * p->out[2] * line;
     const half *gy = (const half *)from;
-    for (int64_t n = 0; n < p->planes; n++) {
-        half *gx = (half *)to + n * plane;
-        if (!acc) memset(gx, 0, (size_t)plane * sizeof *gx);
-        POOL_OUTPUTS(p, o) {
-            for (int64_t c = 0; c < line; c += LANES) {
-                const __mmask16 m = left_of(line - c);
-                const __m512 g = ld(gy + c, m);
-                const __m512i which = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, index + c));
-                POOL_WALK(p, o, {
-                    half *place = gx + at * line + c;
-                    const __mmask16 here = _mm512_cmpeq_epi32_mask(which, _mm512_set1_epi32(k));
-                    st(place, m, _mm512_add_ps(ld(place, m), keep(g, here)));
-                })
-            }
-            gy += line;
-            index += line;
-        }
-    }
+    half *gx = (half *)to;
+    struct pool_tap tap[UINT8_MAX];                       /* a window has no more elements */
+    for (int64_t n = 0; n < p->planes; n++, gy += outputs, index += outputs)
+        POOL_POINTS(p->in, q, {
+            const int taps = pool_taps(p, q, tap);
+            CHANNELS(c, 0, line, {
+                __m512 sum = acc ? ld(gx + c, m) : _mm512_setzero_ps();
+                for (int t = 0; t < taps; t++) {
+                    const __m128i which = _mm_maskz_loadu_epi8(m, index + tap[t].at + c);
+                    const __mmask16 here = _mm_mask_cmpeq_epi8_mask(m, which, _mm_set1_epi8(tap[t].k));
+                    sum = _mm512_mask_add_ps(sum, here, sum, ld(gy + tap[t].at + c, m));
+                }
+                st(gx + c, m, sum);
+            })
+            gx += line;
+        })
 }
 
 const struct vec_ops vec_half = {

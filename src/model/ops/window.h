@@ -79,9 +79,10 @@ static inline int window_of_product(const struct node *node, const struct shape 
     return (node->op->category == OP_CONV_TRANSPOSED ? window_make_transposed : window_make)(node, in, w, e);
 }
 
-static inline int64_t window_in_size(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
-static inline int64_t window_out_size(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
-static inline int64_t window_k_size(const struct window *w) { return w->k[0] * w->k[1] * w->k[2]; }
+static inline int64_t window_size(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
+static inline int64_t window_in_size(const struct window *w) { return window_size(w->in); }
+static inline int64_t window_out_size(const struct window *w) { return window_size(w->out); }
+static inline int64_t window_k_size(const struct window *w) { return window_size(w->k); }
 
 /* Offset in the input plane of kernel position q at output position o, or -1 in the padding. */
 static inline int64_t window_at(const struct window *w, int64_t o, int64_t q)

@@ -208,16 +208,16 @@ static void turned_copy(struct be *b, const struct shape *w, const float *from, 
     for (size_t i = 0; i < points; i++) b->vec->narrow(to + i * part, from + (points - 1 - i) * part, part, false);
 }
 
-static void half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed)
+static int half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed,
+                     struct err *e)
 {
     const enum half_way way = ph == PH_FWD ? WAY_FORWARD : WAY_BACK;
-    struct err e = {0};
-    struct half_weights *x = half_weights_of(b, k, &e);
+    struct half_weights *x = half_weights_of(b, k, e);
     char *to = (char *)packed + (way == WAY_BACK ? conv_half_way_bytes(b->g, group_node(b->s, k)) : 0);
-    const bool turned = way == WAY_BACK && x && x->turned;
-    if (!x || !x->pd[way]) return;
+    if (!x) return -1;
+    const bool turned = way == WAY_BACK && x->turned;
     if (turned) turned_copy(b, &b->g->param[k->param[0]].shape, param[0], packed);
-    prim_run(b, &x->pack[way], NULL, (void *[]){turned ? packed : param[0], to}, &e);
+    return prim_run(b, &x->pack[way], NULL, (void *[]){turned ? packed : param[0], to}, e);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -282,7 +282,7 @@ static int weights_make(struct be *b, struct conv_half *k, struct err *e)
     const struct shape *w = &b->g->param[n->param[0]].shape;
     const struct form to = stored_form(b, n->param[0], false, false);
     struct conv_shape d;
-    dnnl_primitive_desc_t pd, order;
+    dnnl_primitive_desc_t pd, order = NULL;
     conv_shape_of(b, n, k->base.key.samples, &d);
     d.wei = weights_form(w, false, dnnl_format_tag_any);
     d.wei.half = false;
@@ -298,8 +298,11 @@ static int weights_make(struct be *b, struct conv_half *k, struct err *e)
                           arg[] = {{DNNL_ARG_SRC, &d.src}, {DNNL_ARG_DIFF_DST, &d.dst}, {DNNL_ARG_DIFF_WEIGHTS, &made}};
     bad = bad || kernel_workspace(b, &k->base, size_align64(api_scratch(pd)) + size_align64(k->bytes) +
                                                    size_align64(k->count * sizeof(float)), e);
-    if (bad) { dnnl_primitive_desc_destroy(pd); return -1; }
-    return prim_make(b, &k->order, order, 2, move, e) || prim_make(b, &k->p, pd, 3, arg, e);
+    if (!bad) bad = prim_make(b, &k->order, order, 2, move, e), order = NULL;
+    if (!bad) return prim_make(b, &k->p, pd, 3, arg, e);
+    dnnl_primitive_desc_destroy(pd);
+    if (order) dnnl_primitive_desc_destroy(order);
+    return -1;
 }
 
 static void conv_half_close(struct be_kernel *base)
@@ -326,7 +329,8 @@ static int passes_make(struct be *b, struct conv_half *k, struct err *e)
     k->at = conv_half_way_bytes(b->g, k->base.node);
     k->count = tensor_bytes(b, g->in[0], k->base.key.samples) / sizeof(float);
     if (way_make(b, k, x, WAY_BACK, false, &k->p, e)) return -1;
-    k->adds = x->turned && b->g->tensor[g->in[0]].n_readers > 1 && !way_make(b, k, x, WAY_BACK, true, &k->add, &no);
+    if (b->g->tensor[g->in[0]].n_readers < 2) return 0;
+    k->adds = x->turned && !way_make(b, k, x, WAY_BACK, true, &k->add, &no);
     return k->adds ? 0 : kernel_workspace(b, &k->base, size_align64(k->p.scratch) + k->count * sizeof(uint16_t), e);
 }
 
