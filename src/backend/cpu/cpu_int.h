@@ -106,6 +106,7 @@ bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.
  * from 0 on. The result must not depend on which thread runs a part. */
 typedef void cpu_part(const void *data, int thread, int64_t from, int64_t to);
 void cpu_each(int threads, int64_t n, cpu_part *run, const void *data);
+void cpu_add(const struct be *b, float *y, const float *x, size_t n);    /* y += x, on all threads */
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name of the status; returns -1 */
@@ -172,6 +173,6 @@ void weight_to_blocked(float *dst, const float *src, const struct weight_form *f
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
 /* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1
  * convolutions). */
-void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap);
+void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap, int threads);
 
 #endif

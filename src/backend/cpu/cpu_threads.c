@@ -21,3 +21,18 @@ void cpu_each(int threads, int64_t n, cpu_part *run, const void *data)
     if (n <= 1 || threads == 1) { if (n) run(data, 0, 0, n); return; }
     GOMP_parallel(part_run, &e, (unsigned)(threads < n ? threads : n), 0);
 }
+
+struct addition { const struct vec_ops *vec; float *y; const float *x; size_t n; };
+enum { ADDED = 4096 };                                   /* at a time */
+
+static void some_add(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct addition *a = data;
+    const size_t first = (size_t)from * ADDED, end = (size_t)to * ADDED < a->n ? (size_t)to * ADDED : a->n;
+    a->vec->add(a->y + first, a->x + first, end - first);
+}
+
+void cpu_add(const struct be *b, float *y, const float *x, size_t n)
+{
+    cpu_each(b->s->dev.threads, (int64_t)((n + ADDED - 1) / ADDED), some_add, &(struct addition){b->vec, y, x, n});
+}
