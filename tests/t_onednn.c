@@ -198,6 +198,57 @@ START_TEST(threads_in_bf16)
 }
 END_TEST
 
+/* Does the library sum? Its bits depend on the number of threads. */
+static bool by_library(const struct group *k, const struct op_kind *op)
+{
+    const struct kernel_row *row = k->row[PH_BWD_WEIGHTS];
+    return op->flops && (!row || strcmp(row->name, "wgrad"));
+}
+
+/* Three threads give the values of the reference, and own loops the bits of one thread. */
+static void threads_compare(struct graph *one, struct graph *three, int n)
+{
+    struct net t, u;
+    net_open(&t, one, n);
+    for (int i = 0; i < t.s->n_groups; i++) group_compare(&t, i);
+    net_open_threads(&u, three, n);
+    for (int i = 0; i < u.s->n_groups; i++) {
+        const struct group *k = &u.s->group[i];
+        const struct op_kind *op = u.g->node[k->node[0]].op;
+        group_compare(&u, i);
+        if (by_library(k, op)) continue;
+        for (int j = 0; j < k->n_param; j++)
+            sure(!memcmp(t.pgstore[k->param[j]], u.pgstore[k->param[j]],
+                         param_floats(&t, k->param[j]) * sizeof(float)), "%s: other gradients of weights", op->name);
+        if (op->flops) continue;
+        for (int j = 0; j < k->n_in; j++)
+            sure(!memcmp(t.gstore[k->in[j]], u.gstore[k->in[j]], tensor_floats(&t, k->in[j]) * sizeof(float)),
+                 "%s: other gradients", op->name);
+        for (int j = 0; j < k->n_out; j++)
+            sure(!memcmp(t.store[k->outs[j]], u.store[k->outs[j]], tensor_size(&t, k->outs[j])), "%s: other values",
+                 op->name);
+    }
+    net_close(&t);
+    net_close(&u);
+}
+
+static void chain_threads(const char *text, int n) { threads_compare(op_graph_chain(text), op_graph_chain(text), n); }
+
+START_TEST(threads)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; s && *s; s++)
+        threads_compare(op_graph_example(op, *s), op_graph_example(op, *s), 3);
+}
+END_TEST
+
+START_TEST(chains_of_threads)
+{
+    if (_i < N_HALF_CHAINS) chain_threads(half_chains[_i].chain, half_chains[_i].n);
+    else chain_threads(odd_convs[_i - N_HALF_CHAINS].chain, odd_convs[_i - N_HALF_CHAINS].n);
+}
+END_TEST
+
 START_TEST(fused_batch_norm_in_bf16)
 {
     chain_compare_half(op_graph_norms[_i], 4);
@@ -396,6 +447,8 @@ int main(void)
     suite_loop(c, odd_convolutions_in_bf16, N_ODD_CONVS, EVERY(1));
     suite_loop(c, convolutions_in_bf16, OP_GRAPH_CONVS, EVERY(1));
     suite_loop(c, threads_in_bf16, N_HALF_CHAINS + OP_GRAPH_CONVS, EVERY(1));
+    suite_loop(c, threads, OP_COUNT, EVERY(1));
+    suite_loop(c, chains_of_threads, N_HALF_CHAINS + N_ODD_CONVS, EVERY(1));
     suite_loop(c, fused_batch_norm_in_bf16, OP_GRAPH_NORMS, EVERY(1));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
     suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
