@@ -1,5 +1,5 @@
-/* kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in real steps on
- * one rank.
+/* kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in
+ * real steps on one rank.
  *
  * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's
  * least time over all micro-batches of all steps is what it takes when nobody else has the core; the sum of them is the

@@ -289,7 +289,8 @@ static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, str
 {
     double sum[SQUARES];
     const int parts = n < FEW_SQUARES ? 1 : SQUARES;
-    cpu_each(b->s->dev.threads, parts, some_square, &(struct squares){b->vec, x, n, size_align64(n / (size_t)parts + 1), sum});
+    const struct squares q = {b->vec, x, n, size_align64(n / (size_t)parts + 1), sum};
+    cpu_each(b->s->dev.threads, parts, some_square, &q);
     *out = 0;
     for (int i = 0; i < parts; i++) *out += sum[i];
     return 0;

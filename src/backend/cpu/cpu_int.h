@@ -106,9 +106,10 @@ bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.
  * from 0 on. The result must not depend on which thread runs a part. */
 typedef void cpu_part(const void *data, int thread, int64_t from, int64_t to);
 void cpu_each(int threads, int64_t n, cpu_part *run, const void *data);
-/* On all threads: y += x; y[columns] = or += (acc) the sum of the rows of x, row by row. */
+/* On all threads: y += x; y[columns] = or += (acc) the sum of the rows of x, row by row; vec_ops.sum_rows. */
 void cpu_add(const struct be *b, float *y, const float *x, size_t n);
 void cpu_add_rows(const struct be *b, float *y, const float *x, int64_t rows, int64_t columns, bool acc);
+void cpu_sum_rows(const struct be *b, const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc);
 
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name of the status; returns -1 */

@@ -55,3 +55,18 @@ void cpu_add_rows(const struct be *b, float *y, const float *x, int64_t rows, in
     cpu_each(b->s->dev.threads, (columns + COLUMNS - 1) / COLUMNS, some_columns_add,
              &(struct additions){b->vec, y, x, rows, columns, acc});
 }
+
+struct half_sums { const struct vec_ops *vec; const uint16_t *x; int64_t rows, columns; float *sums; bool acc; };
+
+static void some_columns_sum(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct half_sums *h = data;
+    const int64_t first = from * COLUMNS, end = to * COLUMNS < h->columns ? to * COLUMNS : h->columns;
+    h->vec->sum_rows(h->x + first, h->columns, h->rows, end - first, h->sums + first, h->acc);
+}
+
+void cpu_sum_rows(const struct be *b, const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc)
+{
+    cpu_each(b->s->dev.threads, (columns + COLUMNS - 1) / COLUMNS, some_columns_sum,
+             &(struct half_sums){b->vec, x, rows, columns, sums, acc});
+}

@@ -87,7 +87,9 @@ static void row_gradient(const struct be *b, const struct loss_kernel *k, const 
 }
 
 /* A block from row `from` on, and what its rows add to the columns. */
-struct block { const struct be *b; const struct loss_kernel *k; const struct be_call *c; int64_t from; double *columns; };
+struct block {
+    const struct be *b; const struct loss_kernel *k; const struct be_call *c; int64_t from; double *columns;
+};
 
 static void some_rows_score(const void *data, int thread, int64_t from, int64_t to)
 {
@@ -102,8 +104,8 @@ static void some_rows_score(const void *data, int thread, int64_t from, int64_t 
         row_score(t->b, k, z, label, t->columns + r * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
         if (k->base.key.phase == PH_FWD) continue;
         row_gradient(t->b, k, c, z, label, at);
-        if (k->half)
-            t->b->vec->narrow((uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * classes, z, (size_t)classes, false);
+        uint16_t *narrow = (uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * classes;
+        if (k->half) t->b->vec->narrow(narrow, z, (size_t)classes, false);
     }
 }
 

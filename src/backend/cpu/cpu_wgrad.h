@@ -1,8 +1,8 @@
 /* Weight gradients of convolutions on blocked channels, added directly to the accumulator (oneDNN can only overwrite).
  *
  * Better than oneDNN's kernel where planes are small: it skips the padding, and reads and writes each weight once. The
- * sum of one weight runs over samples, then points, after the old value of the accumulator, for any number of threads. It needs
- * AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
+ * sum of one weight runs over samples, then points, after the old value of the accumulator, for any number of threads.
+ * It needs AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
 #ifndef BACKEND_CPU_CPU_WGRAD_H
 #define BACKEND_CPU_CPU_WGRAD_H
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 enum { WGRAD_DIMS = 3 };
 struct wgrad_shape {
-    /* samples; spatial dimensions, at most WGRAD_DIMS; channels of a block, 16 or 8; threads of OpenMP that it starts */
+    /* samples; spatial dimensions, at most WGRAD_DIMS; channels of a block, 16 or 8; OpenMP threads that it starts */
     int n, dims, lanes, threads;
     int64_t in_blocks, out_blocks;
     int64_t in[WGRAD_DIMS], out[WGRAD_DIMS], kernel[WGRAD_DIMS], stride[WGRAD_DIMS], padding[WGRAD_DIMS],
