@@ -52,7 +52,7 @@ static void row_write(const struct be *b, bool half, void *p, int64_t at, int64_
 struct row_norm_kernel {
     struct be_kernel base; struct rms_norm r; bool centred, half; double *sums; float *copy; int64_t line;
 };
-struct norm_call { const struct be *b; const struct row_norm_kernel *k; const struct be_call *c; };
+struct row_norm_call { const struct be *b; const struct row_norm_kernel *k; const struct be_call *c; };
 
 static float *copy_of(const struct row_norm_kernel *k, int thread, int which)
 {
@@ -100,7 +100,7 @@ static void saved_load(const struct row_norm_kernel *k, const float *saved, int6
 
 static void norm_forward_part(const void *data, int thread, int64_t from, int64_t to)
 {
-    const struct norm_call *n = data;
+    const struct row_norm_call *n = data;
     const struct row_norm_kernel *k = n->k;
     const struct be *b = n->b;
     const struct be_call *c = n->c;
@@ -118,7 +118,7 @@ static void norm_forward_part(const void *data, int thread, int64_t from, int64_
 
 static void norm_data_part(const void *data, int thread, int64_t from, int64_t to)
 {
-    const struct norm_call *n = data;
+    const struct row_norm_call *n = data;
     const struct row_norm_kernel *k = n->k;
     const struct be *b = n->b;
     const struct be_call *c = n->c;
@@ -140,7 +140,7 @@ static int norm_rows_run(struct be *b, struct be_kernel *base, const struct be_c
 {
     const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
     cpu_each(b->s->dev.threads, k->r.n * k->r.points, base->key.phase == PH_FWD ? norm_forward_part : norm_data_part,
-             &(struct norm_call){b, k, c});
+             &(struct row_norm_call){b, k, c});
     return 0;
 }
 
@@ -152,7 +152,7 @@ static void sum_store(float *to, const double *sum, int64_t from, int64_t end, b
 /* Some PART channels, of all rows. */
 static void norm_weights_part(const void *data, int thread, int64_t from, int64_t to)
 {
-    const struct norm_call *n = data;
+    const struct row_norm_call *n = data;
     const struct row_norm_kernel *k = n->k;
     const struct be *b = n->b;
     const struct be_call *c = n->c;
@@ -176,7 +176,7 @@ static void norm_weights_part(const void *data, int thread, int64_t from, int64_
 static int norm_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct row_norm_kernel *k = (const struct row_norm_kernel *)base;
-    cpu_each(b->s->dev.threads, (k->r.width + PART - 1) / PART, norm_weights_part, &(struct norm_call){b, k, c});
+    cpu_each(b->s->dev.threads, (k->r.width + PART - 1) / PART, norm_weights_part, &(struct row_norm_call){b, k, c});
     return 0;
 }
 

@@ -7,13 +7,13 @@
 enum { HALF = BLOCK / 2, TILE = BLOCK * BLOCK };
 
 /* A call, and its copy of x in panels of a block. */
-struct call { const struct wgrad *w; const float *x, *gout; float *grad, *xp, *gp; bool acc; int64_t panel; };
+struct wgrad_call { const struct wgrad *w; const float *x, *gout; float *grad, *xp, *gp; bool acc; int64_t panel; };
 
 /* [sample][block][point] -> [block][sample][point]; for a 1x1 convolution only the points it reads. Samples far apart
  * in memory would fall on the same few sets of the caches. */
 static void input_pack(const void *data, int thread, int64_t first, int64_t end)
 {
-    const struct call *c = data;
+    const struct wgrad_call *c = data;
     const struct wgrad *w = c->w;
     const struct tap *k = &w->tap[0];
     float *to = c->xp + first * c->panel;
@@ -102,7 +102,7 @@ static void block_run(const struct wgrad *w, const float *x, const float *g, flo
 /* Some pairs of an input block with two output blocks. */
 static void blocks_run(const void *data, int thread, int64_t from, int64_t to)
 {
-    const struct call *c = data;
+    const struct wgrad_call *c = data;
     const struct wgrad *w = c->w;
     float *gp = c->gp + thread * w->s.n * w->out_points * 2 * BLOCK;
     for (int64_t i = from; i < to; i++) {
@@ -114,7 +114,7 @@ static void blocks_run(const void *data, int thread, int64_t from, int64_t to)
 
 void WGRAD_RUN(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work)
 {
-    struct call c = {w, x, gout, grad, work, NULL, acc, w->s.n * w->x_points * BLOCK};
+    struct wgrad_call c = {w, x, gout, grad, work, NULL, acc, w->s.n * w->x_points * BLOCK};
     c.gp = c.xp + w->s.in_blocks * c.panel;
     cpu_each(w->s.threads, w->s.in_blocks, input_pack, &c);
     cpu_each(w->s.threads, w->s.out_blocks / 2 * w->s.in_blocks, blocks_run, &c);
