@@ -1,5 +1,5 @@
-/* kernels [--bf16] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in real steps on
- * one rank.
+/* kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in
+ * real steps on one rank.
  *
  * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's
  * least time over all micro-batches of all steps is what it takes when nobody else has the core; the sum of them is the
@@ -25,6 +25,7 @@ struct sum { const char *name; int count; double ns[PH_COUNT]; };
 struct bench {
     int n, steps;
     bool half;
+    int threads;
     struct conf *conf;
     struct graph *g;
     struct selection *sel;
@@ -40,10 +41,11 @@ static int conf_make(struct bench *b, const char *file, struct err *e)
 {
     b->conf = file ? conf_load(file, e) : conf_parse("ResNet-50", resnet50, sizeof resnet50 - 1, e);
     if (!b->conf) return -1;
-    char set[2][64];
+    char set[3][64];
     snprintf(set[0], sizeof set[0], "train.batch_size=%d", MICRO_BATCHES * b->n);
     snprintf(set[1], sizeof set[1], "train.split_size=%d", b->n);
-    for (int i = 0; i < 2; i++) if (conf_set(b->conf, "kernels", set[i], e)) return -1;
+    snprintf(set[2], sizeof set[2], "run.threads=%d", b->threads);
+    for (int i = 0; i < 3; i++) if (conf_set(b->conf, "kernels", set[i], e)) return -1;
     return conf_finish(b->conf, e);
 }
 
@@ -54,6 +56,7 @@ static int bench_open(struct bench *b, const char *file, struct err *e)
     if (conf_make(b, file, e) || !(b->g = model_build(b->conf, e)) || be->describe(0, &d, e)) return -1;
     d.precision = b->half ? BFLOAT16 : FP32;
     d.winograd = b->conf->train.winograd;
+    d.threads = b->threads;
     if (!(b->sel = select_make(b->g, &d, b->n, e))) return -1;
     struct placement_request place = {.sel = b->sel, .n_stages = 1, .mesh = {{1}},
                                       .first_group = (int[]){0, b->sel->n_groups}, .buffers = optim_buffers(b->conf)};
@@ -144,15 +147,20 @@ static void result_print(struct bench *b, double optimizer_ns)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.half = argc > 1 && !strcmp(argv[1], "--bf16")};
+    struct bench b = {.half = argc > 1 && !strcmp(argv[1], "--bf16"), .threads = 1};
     argc -= b.half;
     argv += b.half;
+    if (argc > 2 && !strcmp(argv[1], "--threads")) {
+        b.threads = atoi(argv[2]);
+        argc -= 2;
+        argv += 2;
+    }
     b.n = argc > 1 ? atoi(argv[1]) : 20;
     b.steps = argc > 2 ? atoi(argv[2]) : 5;
     struct err e = {0};
     double optimizer_ns = 0;
-    if (argc > 4 || b.n < 1 || b.steps < 1) {
-        fprintf(stderr, "usage: kernels [--bf16] [MICRO-BATCH [STEPS [CONF]]]\n");
+    if (argc > 4 || b.n < 1 || b.steps < 1 || b.threads < 1) {
+        fprintf(stderr, "usage: kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]\n");
         return E_USAGE;
     }
     int bad = bench_open(&b, argc > 3 ? argv[3] : NULL, &e) || steps_run(&b, &optimizer_ns, &e);

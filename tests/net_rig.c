@@ -102,6 +102,7 @@ static void net_open_as(struct net *t, struct graph *g, int n, enum precision pr
 
 void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 1); }
 void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 1); }
+void net_open_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 3); }
 void net_open_half_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 3); }
 
 void net_close(struct net *t)

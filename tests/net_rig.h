@@ -25,7 +25,8 @@ struct net {
 
 void net_open(struct net *t, struct graph *g, int n);    /* n samples; takes the graph */
 void net_open_half(struct net *t, struct graph *g, int n);           /* in bf16, with values that it can hold */
-void net_open_half_threads(struct net *t, struct graph *g, int n);  /* three */
+void net_open_threads(struct net *t, struct graph *g, int n);       /* three */
+void net_open_half_threads(struct net *t, struct graph *g, int n);
 void net_close(struct net *t);                           /* also checks all canaries */
 void ok(int bad, const struct err *e);
 /* Backend memory followed by a canary of CANARY bytes. */

@@ -205,6 +205,69 @@ START_TEST(threads_in_bf16)
 }
 END_TEST
 
+/* Does the library sum? Its bits depend on the number of threads. */
+static bool by_library(const struct group *k, const struct op_kind *op)
+{
+    const struct kernel_row *row = k->row[PH_BWD_WEIGHTS];
+    return op->flops && (!row || strcmp(row->name, "wgrad"));
+}
+
+static uint64_t mixed(uint64_t sum, const void *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) sum = (sum ^ ((const unsigned char *)p)[i]) * 0x100000001b3;
+    return sum;
+}
+
+/* Of what own loops made of the group; 0: the library did. */
+static uint64_t own_bits(const struct net *t, const struct group *k)
+{
+    const struct op_kind *op = t->g->node[k->node[0]].op;
+    uint64_t sum = 1;
+    if (by_library(k, op)) return 0;
+    for (int i = 0; i < k->n_param; i++)
+        sum = mixed(sum, t->pgstore[k->param[i]], param_floats(t, k->param[i]) * sizeof(float));
+    if (op->flops) return sum;
+    for (int i = 0; i < k->n_in; i++) sum = mixed(sum, t->gstore[k->in[i]], tensor_floats(t, k->in[i]) * sizeof(float));
+    for (int i = 0; i < k->n_out; i++) sum = mixed(sum, t->store[k->outs[i]], tensor_size(t, k->outs[i]));
+    return sum;
+}
+
+/* Three threads give the values of the reference, and own loops the bits of one thread. */
+static void threads_compare(struct graph *one, struct graph *three, int n)
+{
+    uint64_t bits[MAX_T];
+    struct net t;
+    net_open(&t, one, n);
+    for (int i = 0; i < t.s->n_groups; i++) {
+        group_compare(&t, i);
+        bits[i] = own_bits(&t, &t.s->group[i]);
+    }
+    net_close(&t);
+    net_open_threads(&t, three, n);
+    for (int i = 0; i < t.s->n_groups; i++) {
+        group_compare(&t, i);
+        sure(own_bits(&t, &t.s->group[i]) == bits[i], "%s: other bits", t.g->node[t.s->group[i].node[0]].name);
+    }
+    net_close(&t);
+}
+
+static void chain_threads(const char *text, int n) { threads_compare(op_graph_chain(text), op_graph_chain(text), n); }
+
+START_TEST(threads)
+{
+    const struct op_kind *op = op_list[_i];
+    for (const char *const *s = op->examples; s && *s; s++)
+        threads_compare(op_graph_example(op, *s), op_graph_example(op, *s), 3);
+}
+END_TEST
+
+START_TEST(chains_of_threads)
+{
+    if (_i < N_HALF_CHAINS) chain_threads(half_chains[_i].chain, half_chains[_i].n);
+    else chain_threads(odd_convs[_i - N_HALF_CHAINS].chain, odd_convs[_i - N_HALF_CHAINS].n);
+}
+END_TEST
+
 START_TEST(fused_batch_norm_in_bf16)
 {
     chain_compare_half(op_graph_norms[_i], 4);
@@ -403,6 +466,8 @@ int main(void)
     suite_loop(c, odd_convolutions_in_bf16, N_ODD_CONVS, EVERY(1));
     suite_loop(c, convolutions_in_bf16, OP_GRAPH_CONVS, EVERY(1));
     suite_loop(c, threads_in_bf16, N_HALF_CHAINS + OP_GRAPH_CONVS, EVERY(1));
+    suite_loop(c, threads, n_ops, EVERY(1));
+    suite_loop(c, chains_of_threads, N_HALF_CHAINS + N_ODD_CONVS, EVERY(1));
     suite_loop(c, fused_batch_norm_in_bf16, OP_GRAPH_NORMS, EVERY(1));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
     suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));

@@ -111,7 +111,7 @@ static void trial_make(struct trial *a, const struct table *t, struct size z, bo
     values_make(a, next);
     a->turned = room(patch ? a->k.c * a->k.o * 8 : (int64_t)wino_weights(&a->s));
     a->work = filled(patch ? 1 : work_floats(&a->s), next);
-    if (patch) weight_transpose(a->turned, a->bw, &a->form, false);
+    if (patch) weight_transpose(a->turned, a->bw, &a->form, false, 1);
 }
 
 static void trial_free(struct trial *a)

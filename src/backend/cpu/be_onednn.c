@@ -182,7 +182,8 @@ static int weights_pack(struct be *b, const struct group *k, void *const *param,
         own = true;
     }
     if (!own && f.lanes > 1 && !f.in_plain)
-        weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)));
+        weight_transpose(packed, param[0], &f, packed_in_first(&f, dnnl_conv_pointwise(b, n)),
+                         b->s->dev.threads);
     return 0;
 }
 
@@ -268,13 +269,31 @@ static int onednn_tensor_export(struct be *b, int tensor, int n, void *plain, co
 
 static int onednn_add(struct be *b, float *y, const float *x, size_t n, struct err *e)
 {
-    b->vec->add(y, x, n);
+    cpu_add(b, y, x, n);
     return 0;
+}
+
+/* A large sum is that of parts, whose size depends on n alone. */
+enum { SQUARES = 64, FEW_SQUARES = 1 << 16 };
+struct squares { const struct vec_ops *vec; const float *x; size_t n, each; double *sum; };
+
+static void some_square(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct squares *q = data;
+    for (size_t i = (size_t)from; i < (size_t)to; i++) {
+        const size_t at = i * q->each, left = at < q->n ? q->n - at : 0;
+        q->sum[i] = q->vec->sumsq(q->x + (left ? at : 0), left < q->each ? left : q->each);
+    }
 }
 
 static int onednn_sumsq(struct be *b, const float *x, size_t n, double *out, struct err *e)
 {
-    *out = b->vec->sumsq(x, n);
+    double sum[SQUARES];
+    const int parts = n < FEW_SQUARES ? 1 : SQUARES;
+    const struct squares q = {b->vec, x, n, size_align64(n / (size_t)parts + 1), sum};
+    cpu_each(b->s->dev.threads, parts, some_square, &q);
+    *out = 0;
+    for (int i = 0; i < parts; i++) *out += sum[i];
     return 0;
 }
 

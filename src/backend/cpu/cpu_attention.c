@@ -29,7 +29,7 @@ struct attention_part {
     int64_t at, rows;
 };
 
-static struct attention_part part_of(const struct attention_kernel *k, const struct be_call *c, int64_t i)
+static struct attention_part part_of(const struct attention_kernel *k, const struct be_call *c, int64_t i, int thread)
 {
     const struct attention *a = &k->a;
     int64_t one = a->width * a->points, all = a->heads * one, from = i / a->heads * 3 * all + i % a->heads * one;
@@ -37,7 +37,7 @@ static struct attention_part part_of(const struct attention_kernel *k, const str
                                2 * i * a->points};
     t.key = t.q + all;
     t.v = t.key + all;
-    t.p = (float *)c->work;
+    t.p = (float *)((char *)c->work + (size_t)thread * scores_work(a->points));
     t.dp = t.p + scores_work(a->points) / 2 / sizeof(float);
     if (k->base.key.phase == PH_FWD) {
         t.out = (float *)c->out + i * one;
@@ -90,18 +90,32 @@ static int backward_part(struct be *b, const struct attention_part *t, bool acc,
     return matmul_run((struct matmul){width, n, rows, q, {'N', t->dp, n}, more}, t->gkey, n, e);
 }
 
+/* The library's products stay on the thread that calls them. */
+struct attention_heads {
+    struct be *b; const struct attention_kernel *k; const struct be_call *c; int *bad; struct err *e;
+};
+
+static void attention_heads_run(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct attention_heads *h = data;
+    const struct attention_kernel *k = h->k;
+    const bool forward = k->base.key.phase == PH_FWD;
+    for (int64_t i = from; i < to; i++) {
+        struct attention_part t = part_of(k, h->c, i, thread);
+        for (t.at = 0; t.at < k->a.points && !*h->bad; t.at += k->rows) {
+            t.rows = k->a.points - t.at < k->rows ? k->a.points - t.at : k->rows;
+            if (forward ? forward_part(h->b, &t, h->e) : backward_part(h->b, &t, h->c->gin_acc & 1, h->e)) *h->bad = -1;
+        }
+    }
+}
+
 static int attention_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct attention_kernel *k = (const struct attention_kernel *)base;
-    bool forward = base->key.phase == PH_FWD;
-    for (int64_t i = 0; i < k->a.n * k->a.heads; i++) {
-        struct attention_part t = part_of(k, c, i);
-        for (t.at = 0; t.at < k->a.points; t.at += k->rows) {
-            t.rows = k->a.points - t.at < k->rows ? k->a.points - t.at : k->rows;
-            if (forward ? forward_part(b, &t, e) : backward_part(b, &t, c->gin_acc & 1, e)) return -1;
-        }
-    }
-    return 0;
+    int bad = 0;
+    cpu_each(b->s->dev.threads, k->a.n * k->a.heads, attention_heads_run,
+             &(struct attention_heads){b, k, c, &bad, e});
+    return bad;
 }
 
 static const char *packed_refuses(const struct selection *s, const struct group *k, enum phase ph)
@@ -116,7 +130,7 @@ static struct be_kernel *attention_make(struct be *b, const struct be_kernel *li
     k->a = attention_of(b->g, like->node, like->key.samples);
     k->rows = rows_of(k->a.points);
     k->base.run = attention_run;
-    if (!kernel_workspace(b, like, scores_work(k->a.points), e)) return &k->base;
+    if (!kernel_workspace(b, like, (size_t)b->s->dev.threads * scores_work(k->a.points), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -130,7 +144,7 @@ static struct be_kernel *attention_any_make(struct be *b, const struct be_kernel
 
 static size_t attention_workspace(const struct selection *s, const struct group *k)
 {
-    return CPU_WORK + scores_work(shape_points(&s->g->tensor[k->out].shape));
+    return CPU_WORK + (size_t)s->dev.threads * scores_work(shape_points(&s->g->tensor[k->out].shape));
 }
 
 const struct kernel_row cpu_rows_attention[] = {

@@ -31,6 +31,7 @@ struct head_part {
     struct head_matrix q, key, v;
     const float *go;
     float *out, *kept, *p, *dp;
+    struct vec_span *span;
     const int32_t *positions;
     int64_t from, rows, keys;
 };
@@ -47,14 +48,15 @@ static struct head_matrix matrix_of(const struct rows_kernel *k, const struct be
 }
 
 /* The first head of queries of a group begins the gradients of keys and values, the others add. */
-static struct head_part part_of(const struct rows_kernel *k, const struct be_call *c, int64_t i)
+static struct head_part part_of(const struct rows_kernel *k, const struct be_call *c, int64_t i, int thread)
 {
     const struct attention *a = &k->a;
     const int64_t n = i / a->heads, head = i % a->heads, share = a->heads / a->kv_heads, kv = head / share,
                   all = a->heads * a->width;
     struct head_part t = {.k = k, .q = matrix_of(k, c, 0, n, head), .key = matrix_of(k, c, 1, n, kv),
                           .v = matrix_of(k, c, 2, n, kv), .kept = (float *)c->saved + 2 * i * a->points,
-                          .p = (float *)c->work};
+                          .p = (float *)((char *)c->work + (size_t)thread * scores_work(a)),
+                          .span = k->span + thread * k->rows};
     t.key.add |= head % share > 0;
     t.v.add |= head % share > 0;
     t.dp = t.p + scores_work(a) / 2 / sizeof(float);
@@ -70,10 +72,10 @@ static struct vec_scores scores_of(const struct head_part *t)
     const struct attention *a = &t->k->a;
     for (int64_t r = 0; r < t->rows; r++) {
         const struct attention_span s = attention_sees(a, t->positions, t->from + r);
-        t->k->span[r] = (struct vec_span){s.first, s.last + 1};
+        t->span[r] = (struct vec_span){s.first, s.last + 1};
     }
     return (struct vec_scores){t->rows, t->keys, (float)a->scale, t->q.at + t->from * t->q.line, t->key.at, a->width,
-                               {1, t->q.line}, {1, t->key.line}, a->causal ? t->k->span : NULL};
+                               {1, t->q.line}, {1, t->key.line}, a->causal ? t->span : NULL};
 }
 
 static int scores(const struct head_part *t, struct err *e)
@@ -113,20 +115,38 @@ static int backward_part(struct be *b, const struct head_part *t, bool first, st
                       t->key.grad, t->key.line, e);
 }
 
+static int head_run(struct be *b, struct head_part *t, struct err *e)
+{
+    const struct rows_kernel *k = t->k;
+    const int64_t points = k->a.points, last = (points - 1) / k->rows * k->rows;
+    for (t->from = last; t->from >= 0; t->from -= k->rows) {
+        const int64_t to = t->from + k->rows < points ? t->from + k->rows : points;
+        t->rows = to - t->from;
+        t->keys = k->a.causal ? to : points;
+        if (k->base.key.phase == PH_FWD ? forward_part(b, t, e) : backward_part(b, t, t->from == last, e)) return -1;
+    }
+    return 0;
+}
+
+/* Heads that share keys and values are one thread's. The library's products stay on the thread that calls them. */
+struct rows_heads { struct be *b; const struct rows_kernel *k; const struct be_call *c; int *bad; struct err *e; };
+
+static void some_heads_run(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct rows_heads *h = data;
+    const int64_t share = h->k->a.heads / h->k->a.kv_heads;
+    for (int64_t i = from * share; i < to * share && !*h->bad; i++) {
+        struct head_part t = part_of(h->k, h->c, i, thread);
+        if (head_run(h->b, &t, h->e)) *h->bad = -1;
+    }
+}
+
 static int rows_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct rows_kernel *k = (const struct rows_kernel *)base;
-    const int64_t points = k->a.points, last = (points - 1) / k->rows * k->rows;
-    for (int64_t i = 0; i < k->a.n * k->a.heads; i++) {
-        struct head_part t = part_of(k, c, i);
-        for (t.from = last; t.from >= 0; t.from -= k->rows) {
-            const int64_t to = t.from + k->rows < points ? t.from + k->rows : points;
-            t.rows = to - t.from;
-            t.keys = k->a.causal ? to : points;
-            if (base->key.phase == PH_FWD ? forward_part(b, &t, e) : backward_part(b, &t, t.from == last, e)) return -1;
-        }
-    }
-    return 0;
+    int bad = 0;
+    cpu_each(b->s->dev.threads, k->a.n * k->a.kv_heads, some_heads_run, &(struct rows_heads){b, k, c, &bad, e});
+    return bad;
 }
 
 static void rows_close(struct be_kernel *base) { free(((struct rows_kernel *)base)->span); }
@@ -136,10 +156,10 @@ static struct be_kernel *rows_make(struct be *b, const struct be_kernel *like, s
     struct rows_kernel *k = kernel_new(like, sizeof *k);
     k->a = attention_of(b->g, like->node, like->key.samples);
     k->rows = rows_of(&k->a);
-    k->span = mem_alloc((size_t)k->rows * sizeof *k->span);
+    k->span = mem_alloc((size_t)b->s->dev.threads * (size_t)k->rows * sizeof *k->span);
     k->base.run = rows_run;
     k->base.close = rows_close;
-    if (!kernel_workspace(b, like, scores_work(&k->a), e)) return &k->base;
+    if (!kernel_workspace(b, like, (size_t)b->s->dev.threads * scores_work(&k->a), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -147,7 +167,7 @@ static struct be_kernel *rows_make(struct be *b, const struct be_kernel *like, s
 static size_t rows_workspace(const struct selection *s, const struct group *k)
 {
     const struct attention a = attention_of(s->g, group_node(s, k), 1);
-    return CPU_WORK + scores_work(&a);
+    return CPU_WORK + (size_t)s->dev.threads * scores_work(&a);
 }
 
 /* Gradients of keys and values arise together with those of queries. So the three must be tensors of their own, or one

@@ -171,7 +171,7 @@ static int amx_conv_run(struct be *b, struct be_kernel *base, const struct be_ca
     const struct amx_conv *k = (const struct amx_conv *)base;
     const struct shape *out = &b->g->tensor[base->node->out].shape;
     const uint16_t *x = k->turned ? c->gout : c->in[0], *g = k->turned ? c->in[0] : c->gout;
-    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->s.samples * shape_points(out), out->d[0], c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[1]) cpu_sum_rows(b, c->gout, k->s.samples * shape_points(out), out->d[0], c->pgrad[1], c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     if (k->joined) {
         const struct shape *in = k->turned ? out : &b->g->tensor[base->node->in[0]].shape;

@@ -189,7 +189,7 @@ static int depth_weights_run(struct be *b, struct be_kernel *base, const struct 
     const struct depth_kernel *k = (const struct depth_kernel *)base;
     const struct depth_call d = {.k = k, .from = c->in[0], .gout = c->gout, .sums = c->pgrad[0], .acc = c->pgrad_acc,
                                  .points = base->key.samples * window_size(k->g.to), .work = c->work};
-    if (c->pgrad[1]) b->vec->sum_rows(c->gout, d.points, k->channels, c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[1]) cpu_sum_rows(b, c->gout, d.points, k->channels, c->pgrad[1], c->pgrad_acc);
     if (d.sums) cpu_each(b->s->dev.threads, (k->channels + CHANNELS - 1) / CHANNELS, channels_run, &d);
     return 0;
 }

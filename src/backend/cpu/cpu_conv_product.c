@@ -132,7 +132,7 @@ static size_t thread_bytes(const struct conv_products *g)
 struct products_call {
     const struct conv_products *g; const struct conv_phase *p; const uint16_t *from, *packed; uint16_t *to;
     const float *bias;
-    int64_t rows; bool acc; char *work;
+    int64_t rows, each; bool acc; char *work;            /* each: rows at a time */
 };
 
 /* A row's sample, and its point of the phase. */
@@ -198,12 +198,19 @@ static void rows_run(const struct products_call *c, int64_t from, int64_t to, ch
     if (!whole) scatter(c, from, to, results);
 }
 
+/* About as many for each thread. */
+static int64_t rows_together(int64_t rows, int threads)
+{
+    const int64_t most = ROWS * threads, turns = (rows + most - 1) / most * threads, each = (rows + turns - 1) / turns;
+    return (each + AMX_STEP - 1) / AMX_STEP * AMX_STEP;
+}
+
 static void some_rows_run(const void *data, int thread, int64_t from, int64_t to)
 {
     const struct products_call *c = data;
     char *work = c->work + (size_t)thread * thread_bytes(c->g);
     for (int64_t i = from; i < to; i++)
-        rows_run(c, i * ROWS, (i + 1) * ROWS < c->rows ? (i + 1) * ROWS : c->rows, work);
+        rows_run(c, i * c->each, (i + 1) * c->each < c->rows ? (i + 1) * c->each : c->rows, work);
 }
 
 static int product_conv_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
@@ -217,7 +224,8 @@ static int product_conv_run(struct be *b, struct be_kernel *base, const struct b
         memset(d.to, 0, (size_t)(base->key.samples * window_size(g->to) * g->columns) * sizeof *d.to);
     for (d.p = g->phase; d.p < g->phase + g->n; d.p++) {
         d.rows = base->key.samples * window_size(d.p->size);
-        if (d.p->n) cpu_each(b->s->dev.threads, (d.rows + ROWS - 1) / ROWS, some_rows_run, &d);
+        d.each = rows_together(d.rows, b->s->dev.threads);
+        if (d.p->n) cpu_each(b->s->dev.threads, (d.rows + d.each - 1) / d.each, some_rows_run, &d);
     }
     return 0;
 }

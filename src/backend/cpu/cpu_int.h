@@ -103,6 +103,11 @@ int cpu_isa(struct device *d);
 bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
 bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
 
+/* On all threads: y += x; y[columns] = or += (acc) the sum of the rows of x, row by row; vec_ops.sum_rows. */
+void cpu_add(const struct be *b, float *y, const float *x, size_t n);
+void cpu_add_rows(const struct be *b, float *y, const float *x, int64_t rows, int64_t columns, bool acc);
+void cpu_sum_rows(const struct be *b, const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc);
+
 /* ---- oneDNN ---------------------------------------------------------------------------------- */
 /* 69 with the library's name of the status; returns -1 */
 int dnnl_fail(struct err *e, const char *what, dnnl_status_t status);
@@ -168,6 +173,6 @@ void weight_to_blocked(float *dst, const float *src, const struct weight_form *f
 void weight_to_plain(float *dst, const float *src, const struct weight_form *f);
 /* [out block][in block][point][in][out] -> each block transposed; outer order [in block][out block] if swap (1x1
  * convolutions). */
-void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap);
+void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap, int threads);
 
 #endif

@@ -208,14 +208,24 @@ void weight_to_plain(float *dst, const float *src, const struct weight_form *f)
             for (int64_t p = 0; p < f->points; p++) *dst++ = src[weight_at(f, o, i, p)];
 }
 
-void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap)
+struct turning { float *dst; const float *src; const struct weight_form *f; bool swap; };
+
+/* Some of the [out block][in block]. */
+static void blocks_turn(const void *data, int thread, int64_t from, int64_t end)
 {
-    int64_t l = f->lanes, n_out = f->out / l, n_in = f->in / l;
-    for (int64_t o = 0; o < n_out; o++)
-        for (int64_t i = 0; i < n_in; i++)
-            for (int64_t p = 0; p < f->points; p++, src += l * l) {
-                float *to = dst + ((swap ? i * n_out + o : o * n_in + i) * f->points + p) * l * l;
-                for (int64_t a = 0; a < l; a++)
-                    for (int64_t c = 0; c < l; c++) to[c * l + a] = src[a * l + c];
-            }
+    const struct turning *t = data;
+    const struct weight_form *f = t->f;
+    const int64_t l = f->lanes, n_out = f->out / l, n_in = f->in / l;
+    const float *src = t->src + from * f->points * l * l;
+    for (int64_t i = from; i < end; i++)
+        for (int64_t p = 0; p < f->points; p++, src += l * l) {
+            float *to = t->dst + ((t->swap ? i % n_in * n_out + i / n_in : i) * f->points + p) * l * l;
+            for (int64_t a = 0; a < l; a++)
+                for (int64_t c = 0; c < l; c++) to[c * l + a] = src[a * l + c];
+        }
+}
+
+void weight_transpose(float *dst, const float *src, const struct weight_form *f, bool swap, int threads)
+{
+    cpu_each(threads, f->out / f->lanes * (f->in / f->lanes), blocks_turn, &(struct turning){dst, src, f, swap});
 }

@@ -37,10 +37,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
     const float *g = c->gout;
-    float *bias = c->pgrad[1];
-    if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)k->out * sizeof *bias);
-    if (bias)
-        for (int64_t r = 0; r < k->rows; r++) b->vec->add(bias, g + r * k->out, (size_t)k->out);
+    if (c->pgrad[1]) cpu_add_rows(b, c->pgrad[1], g, k->rows, k->out, c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     return matmul_run((struct matmul){k->out, k->in, k->rows, {'T', g, k->out}, {'N', c->in[0], k->in}, c->pgrad_acc},
                      c->pgrad[0], k->in, e);

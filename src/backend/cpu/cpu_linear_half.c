@@ -40,7 +40,7 @@ static int half_data_run(struct be *b, struct be_kernel *base, const struct be_c
 static int half_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
-    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[1]) cpu_sum_rows(b, c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     return half_run(b, c->pgrad_acc ? &k->add : &k->set,
                     &(struct half_call){c->gout, c->in[0], NULL, c->pgrad[0], c->work}, e);
@@ -57,7 +57,7 @@ static struct amx_sums sums_of(int64_t rows, int64_t in, int64_t out, int thread
 static int amx_weights(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_half *k = (const struct linear_half *)base;
-    if (c->pgrad[1]) b->vec->sum_rows(c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
+    if (c->pgrad[1]) cpu_sum_rows(b, c->gout, k->rows, k->out, c->pgrad[1], c->pgrad_acc);
     if (c->pgrad[0]) {
         const struct amx_sums sums = sums_of(k->rows, k->in, k->out, b->s->dev.threads);
         amx_sums_run(&sums, c->gout, c->in[0], c->pgrad[0], c->pgrad_acc, c->work);

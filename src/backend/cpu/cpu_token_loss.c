@@ -59,7 +59,7 @@ static struct labels labels_of(const struct be *b, const struct loss_kernel *k, 
     return (struct labels){b->g->tensor[k->base.node->in[1]].type, c->in[1]};
 }
 
-/* Adds a row to its sample's columns. The first of equal logits counts as the largest. */
+/* What a row adds to its sample's columns. The first of equal logits counts as the largest. */
 static void row_score(const struct be *b, const struct loss_kernel *k, float *z, int64_t label, double *columns,
                       float kept[2])
 {
@@ -69,21 +69,57 @@ static void row_score(const struct be *b, const struct loss_kernel *k, float *z,
     int64_t before = 0;
     for (int64_t i = 0; known && i < label; i++) before += z[i] == right;
     const double log_sum = b->vec->row_exp(z, classes, kept);
+    memset(columns, 0, TOKEN_COLUMNS * sizeof *columns);
     if (label == k->t.ignore) return;
-    columns[TOKEN_SUM] += kept[0] + log_sum - right;
-    columns[TOKEN_HITS] += right >= kept[0] && !before;
-    columns[TOKEN_VALID]++;
+    columns[TOKEN_SUM] = kept[0] + log_sum - right;
+    columns[TOKEN_HITS] = right >= kept[0] && !before;
+    columns[TOKEN_VALID] = 1;
 }
 
-/* Logits of a block from row `from` on, which become e^(logit - most); adds to the columns. */
+/* The exponentials of a row become the gradients of its logits. */
+static void row_gradient(const struct be *b, const struct loss_kernel *k, const struct be_call *c, float *z,
+                         int64_t label, int64_t at)
+{
+    const float seed = (float)c->block->inv_weight, times = ((const float *)c->saved)[2 * at + 1] * seed;
+    if (label == k->t.ignore) { memset(z, 0, (size_t)k->t.classes * sizeof *z); return; }
+    b->vec->row_times(z, k->t.classes, times);
+    if (label >= 0 && label < k->t.classes) z[label] -= seed;
+}
+
+/* A block from row `from` on, and what its rows add to the columns. */
+struct block {
+    const struct be *b; const struct loss_kernel *k; const struct be_call *c; int64_t from; double *columns;
+};
+
+static void some_rows_score(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct block *t = data;
+    const struct loss_kernel *k = t->k;
+    const struct be_call *c = t->c;
+    const struct labels y = labels_of(t->b, k, c);
+    const int64_t classes = k->t.classes;
+    for (int64_t r = from; r < to; r++) {
+        const int64_t at = t->from + r, label = label_at(y, at);
+        float *z = (float *)c->work + r * classes;
+        row_score(t->b, k, z, label, t->columns + r * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
+        if (k->base.key.phase == PH_FWD) continue;
+        row_gradient(t->b, k, c, z, label, at);
+        uint16_t *narrow = (uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * classes;
+        if (k->half) t->b->vec->narrow(narrow, z, (size_t)classes, false);
+    }
+}
+
+/* Logits of a block from row `from` on, which become e^(logit - most), or in the backward pass their gradients; adds
+ * to the columns. */
 static int block_score(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
                        struct err *e)
 {
-    const struct labels y = labels_of(b, k, c);
+    double columns[BLOCK * TOKEN_COLUMNS];
     if (logits(b, k, c, from, rows, e)) return -1;
-    for (int64_t at = from; at < from + rows; at++)
-        row_score(b, k, (float *)c->work + (at - from) * k->t.classes, label_at(y, at),
-                  (double *)c->out + at / k->t.points * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
+    cpu_each(b->s->dev.threads, rows, some_rows_score, &(struct block){b, k, c, from, columns});
+    for (int64_t r = 0; r < rows; r++)
+        for (int i = 0; i < TOKEN_COLUMNS; i++)
+            ((double *)c->out)[(from + r) / k->t.points * TOKEN_COLUMNS + i] += columns[r * TOKEN_COLUMNS + i];
     return 0;
 }
 
@@ -98,16 +134,6 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     return bad;
 }
 
-/* The exponentials of a row become the gradients of its logits. */
-static void row_gradient(const struct be *b, const struct loss_kernel *k, const struct be_call *c, float *z,
-                         int64_t label, int64_t at)
-{
-    const float seed = (float)c->block->inv_weight, times = ((const float *)c->saved)[2 * at + 1] * seed;
-    if (label == k->t.ignore) { memset(z, 0, (size_t)k->t.classes * sizeof *z); return; }
-    b->vec->row_times(z, k->t.classes, times);
-    if (label >= 0 && label < k->t.classes) z[label] -= seed;
-}
-
 static int half_block(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
                       struct err *e)
 {
@@ -115,7 +141,6 @@ static int half_block(struct be *b, struct loss_kernel *k, const struct be_call 
     struct loss_products *p = products_of(k, rows);
     uint16_t *dz = (uint16_t *)((char *)c->work + narrow_at(&k->t));
     void *scratch = (char *)c->work + scratch_at(&k->t);
-    b->vec->narrow(dz, c->work, (size_t)(rows * k->t.classes), false);
     if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, c->packed, NULL,
                               (uint16_t *)c->gin[0] + at, scratch}, e))
         return -1;
@@ -128,17 +153,13 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
 {
     struct loss_kernel *k = (struct loss_kernel *)base;
     const int64_t classes = k->t.classes, width = k->t.width;
-    const struct labels y = labels_of(b, k, c);
     float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
-    if (bias && !c->pgrad_acc) memset(bias, 0, (size_t)classes * sizeof *bias);
     for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
         const int64_t rows = block_of(&k->t, from);
         const float *x = (const float *)c->in[0] + from * width;
         if (block_score(b, k, c, from, rows, e)) return -1;
-        for (int64_t r = 0; r < rows; r++)
-            row_gradient(b, k, c, z + r * classes, label_at(y, from + r), from + r);
-        for (int64_t r = 0; bias && r < rows; r++) b->vec->add(bias, z + r * classes, (size_t)classes);
+        if (bias) cpu_add_rows(b, bias, z, rows, classes, c->pgrad_acc || from > 0);
         if (k->half && half_block(b, k, c, from, rows, e)) return -1;
         if (k->half) continue;
         const struct matmul dx = {rows, width, classes, {'N', z, classes}, {'N', c->param[0], width}, c->gin_acc & 1};

@@ -88,8 +88,8 @@ struct vec_ops {
     void (*relu)(float *y, const float *x, size_t n);    /* y may be x */
     void (*relu_backward)(float *gx, const float *y, const float *g, size_t n, bool acc);   /* gx may be g */
     double (*sumsq)(const float *x, size_t n);
-    /* sums[columns] = or += the sum of bf16 rows, in float for 64 rows, then in double */
-    void (*sum_rows)(const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc);
+    /* sums[columns] = or += the sum of bf16 rows, `line` apart, in float for 64 rows, then in double */
+    void (*sum_rows)(const uint16_t *x, int64_t line, int64_t rows, int64_t columns, float *sums, bool acc);
     void (*widen)(float *y, const uint16_t *x, size_t n);                /* bf16, exactly */
     void (*narrow)(uint16_t *y, const float *x, size_t n, bool acc);     /* y = or += x, rounded to nearest even */
     void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */

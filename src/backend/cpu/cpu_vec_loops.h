@@ -72,7 +72,7 @@ static void floats_to_bf16(uint16_t *restrict y, const float *restrict x, size_t
     else for (size_t i = 0; i < n; i++) y[i] = bf16_narrow(x[i]);
 }
 
-static void sum_rows(const uint16_t *x, int64_t rows, int64_t columns, float *sums, bool acc)
+static void sum_rows(const uint16_t *x, int64_t line, int64_t rows, int64_t columns, float *sums, bool acc)
 {
     enum { WIDTH = 64, ROWS = 64 };
     for (int64_t from = 0; from < columns; from += WIDTH) {
@@ -81,7 +81,7 @@ static void sum_rows(const uint16_t *x, int64_t rows, int64_t columns, float *su
         for (int64_t r = 0; r < rows; r += ROWS) {
             float part[WIDTH] = {0};
             for (int64_t i = r; i < rows && i < r + ROWS; i++)
-                for (int64_t k = 0; k < n; k++) part[k] += bf16_widen(x[i * columns + from + k]);
+                for (int64_t k = 0; k < n; k++) part[k] += bf16_widen(x[i * line + from + k]);
             for (int64_t k = 0; k < n; k++) all[k] += part[k];
         }
         for (int64_t k = 0; k < n; k++) sums[from + k] = (acc ? sums[from + k] : 0) + (float)all[k];

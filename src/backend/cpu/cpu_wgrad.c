@@ -69,10 +69,11 @@ void wgrad_free(struct wgrad *w)
     free(w);
 }
 
-size_t wgrad_work(const struct wgrad *w)
+size_t wgrad_work(const struct wgrad_shape *s)
 {
-    return ((size_t)(w->s.in_blocks * w->s.n * w->x_points) + (size_t)(2 * w->s.n * w->out_points)) *
-           (size_t)w->s.lanes * sizeof(float);
+    const int64_t out = product(s->out, s->dims),
+                  x = product(s->kernel, s->dims) == 1 ? out : product(s->in, s->dims);
+    return (size_t)(s->n * (s->in_blocks * x + 2 * s->threads * out) * s->lanes) * sizeof(float);
 }
 
 void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work)

@@ -1,8 +1,8 @@
 /* Weight gradients of convolutions on blocked channels, added directly to the accumulator (oneDNN can only overwrite).
  *
  * Better than oneDNN's kernel where planes are small: it skips the padding, and reads and writes each weight once. The
- * sum of one weight runs over samples, then points, after the old value of the accumulator. Any thread. It needs
- * AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
+ * sum of one weight runs over samples, then points, after the old value of the accumulator, for any number of threads.
+ * It needs AVX-512 for blocks of 16, AVX2 and FMA for blocks of 8. */
 #ifndef BACKEND_CPU_CPU_WGRAD_H
 #define BACKEND_CPU_CPU_WGRAD_H
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 
 enum { WGRAD_DIMS = 3 };
 struct wgrad_shape {
-    /* samples; spatial dimensions, at most WGRAD_DIMS; channels of a block, 16 or 8 */
-    int n, dims, lanes;
+    /* samples; spatial dimensions, at most WGRAD_DIMS; channels of a block, 16 or 8; OpenMP threads that it starts */
+    int n, dims, lanes, threads;
     int64_t in_blocks, out_blocks;
     int64_t in[WGRAD_DIMS], out[WGRAD_DIMS], kernel[WGRAD_DIMS], stride[WGRAD_DIMS], padding[WGRAD_DIMS],
         dilation[WGRAD_DIMS];
@@ -28,6 +28,6 @@ void wgrad_free(struct wgrad *w);
 /* grad [out block][in block][kernel point][lanes of in][lanes of out] = or += sum over samples and points of x *
  * gout. */
 void wgrad_run(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work);
-size_t wgrad_work(const struct wgrad *w);                /* bytes of work, 64-byte aligned */
+size_t wgrad_work(const struct wgrad_shape *s);          /* bytes of work, 64-byte aligned */
 
 #endif

@@ -1,18 +1,25 @@
 /* Weight gradients by outer products: a tile of half a block of input channels and two blocks of output channels in
  * registers, and a list of points for each kernel position. Compiled once for each instruction set. The includer
  * defines BLOCK, WGRAD_RUN and the vector type with its operations. */
+#include "backend/cpu/cpu_int.h"
 #include "backend/cpu/cpu_wgrad_int.h"
 
 enum { HALF = BLOCK / 2, TILE = BLOCK * BLOCK };
 
+/* A call, and its copy of x in panels of a block. */
+struct wgrad_call { const struct wgrad *w; const float *x, *gout; float *grad, *xp, *gp; bool acc; int64_t panel; };
+
 /* [sample][block][point] -> [block][sample][point]; for a 1x1 convolution only the points it reads. Samples far apart
  * in memory would fall on the same few sets of the caches. */
-static void input_pack(const struct wgrad *w, const float *x, float *to)
+static void input_pack(const void *data, int thread, int64_t first, int64_t end)
 {
+    const struct wgrad_call *c = data;
+    const struct wgrad *w = c->w;
     const struct tap *k = &w->tap[0];
-    for (int64_t ib = 0; ib < w->s.in_blocks; ib++)
+    float *to = c->xp + first * c->panel;
+    for (int64_t ib = first; ib < end; ib++)
         for (int n = 0; n < w->s.n; n++) {
-            const float *from = x + (n * w->s.in_blocks + ib) * w->in_points * BLOCK;
+            const float *from = c->x + (n * w->s.in_blocks + ib) * w->in_points * BLOCK;
             for (int64_t p = 0; p < w->x_points; p++, to += BLOCK)
                 VEC_STORE(to, VEC_LOAD(from + (w->taps == 1 ? k->point[p].in : p * BLOCK)));
         }
@@ -92,14 +99,23 @@ static void block_run(const struct wgrad *w, const float *x, const float *g, flo
     }
 }
 
+/* Some pairs of an input block with two output blocks. */
+static void blocks_run(const void *data, int thread, int64_t from, int64_t to)
+{
+    const struct wgrad_call *c = data;
+    const struct wgrad *w = c->w;
+    float *gp = c->gp + thread * w->s.n * w->out_points * 2 * BLOCK;
+    for (int64_t i = from; i < to; i++) {
+        const int64_t ob = i / w->s.in_blocks * 2, ib = i % w->s.in_blocks;
+        if (i == from || !ib) gout_pack(w, c->gout, ob, gp);
+        block_run(w, c->xp + ib * c->panel, gp, c->grad + (ob * w->s.in_blocks + ib) * w->taps * TILE, c->acc);
+    }
+}
+
 void WGRAD_RUN(const struct wgrad *w, const float *x, const float *gout, float *grad, bool acc, void *work)
 {
-    int64_t panel = w->s.n * w->x_points * BLOCK;
-    float *xp = work, *gp = xp + w->s.in_blocks * panel;
-    input_pack(w, x, xp);
-    for (int64_t ob = 0; ob < w->s.out_blocks; ob += 2) {
-        gout_pack(w, gout, ob, gp);
-        for (int64_t ib = 0; ib < w->s.in_blocks; ib++)
-            block_run(w, xp + ib * panel, gp, grad + (ob * w->s.in_blocks + ib) * w->taps * TILE, acc);
-    }
+    struct wgrad_call c = {w, x, gout, grad, work, NULL, acc, w->s.n * w->x_points * BLOCK};
+    c.gp = c.xp + w->s.in_blocks * c.panel;
+    cpu_each(w->s.threads, w->s.in_blocks, input_pack, &c);
+    cpu_each(w->s.threads, w->s.out_blocks / 2 * w->s.in_blocks, blocks_run, &c);
 }

@@ -83,7 +83,7 @@ static int data_run(struct be *b, struct be_kernel *base, const struct be_call *
     if (acc && k->has_acc) return prim_run(b, &k->acc, c->work, (void *[]){(void *)c->gout, wei, c->gin[0]}, e);
     float *out = acc ? (float *)((char *)c->work + size_align64(k->p.scratch)) : c->gin[0];
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->gout, wei, out}, e)) return -1;
-    if (acc) b->vec->add(c->gin[0], out, k->out_bytes[0] / sizeof(float));
+    if (acc) cpu_add(b, c->gin[0], out, k->out_bytes[0] / sizeof(float));
     return 0;
 }
 
@@ -96,7 +96,7 @@ static int weights_run(struct be *b, struct be_kernel *base, const struct be_cal
         bias = (float *)((char *)c->work + size_align64(k->p.scratch) + size_align64(k->out_bytes[0]));
     if (prim_run(b, &k->p, c->work, (void *[]){(void *)c->in[0], (void *)c->gout, wei, bias}, e)) return -1;
     if (!c->pgrad_acc) return 0;
-    if (c->pgrad[0]) b->vec->add(c->pgrad[0], wei, k->out_bytes[0] / sizeof(float));
+    if (c->pgrad[0]) cpu_add(b, c->pgrad[0], wei, k->out_bytes[0] / sizeof(float));
     if (c->pgrad[1]) b->vec->add(c->pgrad[1], bias, k->out_bytes[1] / sizeof(float));
     return 0;
 }
@@ -279,6 +279,7 @@ static bool wgrad_shape_of(const struct be *b, const struct be_kernel *k, struct
     *s = (struct wgrad_shape){.n = k->key.samples,
                               .dims = in->n - 1,
                               .lanes = f.lanes,
+                              .threads = b->s->dev.threads,
                               .in_blocks = f.in / f.lanes,
                               .out_blocks = f.out / f.lanes};
     for (int i = 0; i < s->dims; i++) {
@@ -300,7 +301,7 @@ static struct be_kernel *wgrad_make(struct be *b, const struct be_kernel *like, 
     k->base.run = own_weights_run;
     k->base.sums_in_order = true;
     if (wgrad_shape_of(b, like, &s)) k->own = wgrad_new(&s);
-    if (k->own && !kernel_workspace(b, &k->base, wgrad_work(k->own), e)) return &k->base;
+    if (k->own && !kernel_workspace(b, &k->base, wgrad_work(&s), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -400,8 +401,15 @@ static enum layout conv_param_layout(const struct selection *s, const struct nod
 }
 
 /* The library's convolutions need at most 2 MiB of scratchpad (measured at batch 20), products at most 4 MiB
- * (product_work). */
-static size_t conv_workspace(const struct selection *s, const struct group *k) { return CPU_CONV_WORK; }
+ * (product_work). Own weight gradients need some more for each further thread. */
+static size_t conv_workspace(const struct selection *s, const struct group *k)
+{
+    struct wgrad_shape one, all;
+    if (!wgrad_takes(s, k, &all)) return CPU_CONV_WORK;
+    one = all;
+    one.threads = 1;
+    return CPU_CONV_WORK + wgrad_work(&all) - wgrad_work(&one);
+}
 
 /* Transposed weights are for input gradients. */
 static size_t conv_packed(const struct selection *s, const struct group *k)

@@ -245,7 +245,7 @@ static int conv_weights_run(struct be *b, struct be_kernel *base, const struct b
     struct conv_half *k = (struct conv_half *)base;
     const struct shape *out = &b->g->tensor[base->node->out].shape;
     if (c->pgrad[1])
-        b->vec->sum_rows(c->gout, base->key.samples * shape_points(out), out->d[0], c->pgrad[1], c->pgrad_acc);
+        cpu_sum_rows(b, c->gout, base->key.samples * shape_points(out), out->d[0], c->pgrad[1], c->pgrad_acc);
     if (!c->pgrad[0]) return 0;
     char *made = (char *)c->work + size_align64(k->p.scratch);
     float *sum = c->pgrad_acc ? (float *)(made + size_align64(k->bytes)) : c->pgrad[0];
