@@ -1,5 +1,5 @@
-/* kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it stands, in
- * real steps on one rank.
+/* kernels [--bf16] [--peak] [--threads N] [MICRO-BATCH [STEPS [CONF]]]: what each kernel of a network costs where it
+ * stands, in real steps on one rank; --peak: also as shares of what a core can do.
  *
  * For each group the least time of forward, input gradient and weight gradient, and their sums by operator. A kernel's
  * least time over all micro-batches of all steps is what it takes when nobody else has the core; the sum of them is the
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "core_peak.h"
 #include "exec/exec.h"
 #include "model/graph.h"
 #include "optim/optim.h"
@@ -21,10 +22,11 @@ static const char resnet50[] =
 
 enum { MICRO_BATCHES = 2 };                              /* a step; the second one adds to the gradients of the first */
 
-struct sum { const char *name; int count; double ns[PH_COUNT]; };
+struct sum { const char *name; int count; double flops, ns[PH_COUNT]; };
 struct bench {
     int n, steps;
     bool half;
+    double peak;                                         /* FLOP/ns of all threads; 0: not asked for */
     int threads;
     struct conf *conf;
     struct graph *g;
@@ -112,55 +114,71 @@ static struct sum *sum_of(struct bench *b, const char *name)
     return s;
 }
 
-static void line_print(const char *name, const char *what, const double ns[PH_COUNT])
+/* flops: of each phase. */
+static void line_print(const struct bench *b, const char *name, const char *what, double flops, const double *ns)
 {
-    printf("%-34s %-24s %9.3f %9.3f %9.3f\n", name, what, ns[PH_FWD] * 1e-6, ns[PH_BWD_DATA] * 1e-6,
-           ns[PH_BWD_WEIGHTS] * 1e-6);
+    printf("%-34s %-24s", name, what);
+    for (int ph = 0; ph < PH_COUNT; ph++) printf(" %9.3f", ns[ph] * 1e-6);
+    for (int ph = 0; b->peak > 0 && flops > 0 && ph < PH_COUNT; ph++)
+        printf(" %5.1f%%", ns[ph] > 0 ? 100 * flops / ns[ph] / b->peak : 0);
+    printf("\n");
+}
+
+static double flops_of(const struct bench *b, const struct group *k)
+{
+    double sum = 0;
+    for (int i = 0; i < k->n_nodes; i++) sum += (double)graph_flops(b->g, k->node[i]) * b->n;
+    return sum;
 }
 
 static void result_print(struct bench *b, double optimizer_ns)
 {
     double total = 0, all[PH_COUNT] = {0};
-    printf("least milliseconds of a micro-batch of %d: forward, input gradient, weight gradient\n", b->n);
+    printf("least milliseconds of a micro-batch of %d: forward, input gradient, weight gradient", b->n);
+    if (b->peak > 0) printf("; and shares of %.0f GFLOP/s", b->peak);
+    printf("\n");
     for (int g = 0; g < b->sel->n_groups; g++) {
         const struct group *k = &b->sel->group[g];
         struct sum *s = sum_of(b, kind_of(b, k));
+        const double flops = flops_of(b, k);
         double ns[PH_COUNT];
         s->count++;
+        s->flops += flops;
         for (int ph = 0; ph < PH_COUNT; ph++) {
             ns[ph] = exec_profile_best_ns(b->exec, 0, (enum phase)ph, g);
             s->ns[ph] += ns[ph];
             all[ph] += ns[ph];
             total += ns[ph];
         }
-        line_print(b->g->node[k->node[0]].name, s->name, ns);
+        line_print(b, b->g->node[k->node[0]].name, s->name, flops, ns);
     }
     for (int i = 0; i < b->sum.n; i++) {
         char count[24];
         snprintf(count, sizeof count, "all %d", b->sum.v[i].count);
-        line_print(count, b->sum.v[i].name, b->sum.v[i].ns);
+        line_print(b, count, b->sum.v[i].name, b->sum.v[i].flops, b->sum.v[i].ns);
     }
-    line_print("all", "", all);
+    line_print(b, "all", "", 0, all);
     printf("optimizer %.3f ms a step\n", optimizer_ns * 1e-6);
     printf("kernels %.3f images/s\n", b->n / (total * 1e-9));
 }
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.half = argc > 1 && !strcmp(argv[1], "--bf16"), .threads = 1};
-    argc -= b.half;
-    argv += b.half;
-    if (argc > 2 && !strcmp(argv[1], "--threads")) {
-        b.threads = atoi(argv[2]);
-        argc -= 2;
-        argv += 2;
+    struct bench b = {.threads = 1};
+    bool peak = false;
+    for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+        if (!strcmp(argv[1], "--bf16")) b.half = true;
+        else if (!strcmp(argv[1], "--peak")) peak = true;
+        else if (argc > 2 && !strcmp(argv[1], "--threads")) { b.threads = atoi(argv[2]); argc--; argv++; }
+        else break;
     }
+    if (peak) b.peak = b.threads * (b.half ? core_peak_bf16() : core_peak_fp32());
     b.n = argc > 1 ? atoi(argv[1]) : 20;
     b.steps = argc > 2 ? atoi(argv[2]) : 5;
     struct err e = {0};
     double optimizer_ns = 0;
     if (argc > 4 || b.n < 1 || b.steps < 1 || b.threads < 1) {
-        fprintf(stderr, "usage: kernels [--bf16] [--threads N] [MICRO-BATCH [STEPS [CONF]]]\n");
+        fprintf(stderr, "usage: kernels [--bf16] [--peak] [--threads N] [MICRO-BATCH [STEPS [CONF]]]\n");
         return E_USAGE;
     }
     int bad = bench_open(&b, argc > 3 ? argv[3] : NULL, &e) || steps_run(&b, &optimizer_ns, &e);
