@@ -417,8 +417,7 @@ const struct opt opt_table[] = {
     {"train.precision", OPT_ENUM, AT(train.precision), "fp32", .words = WORDS_PRECISION(WORD_TEXT) "!fp16",
      .bits = true,
      .text = "arithmetic: fp32, bf16, on GPUs tf32; tf32 rounds the factors of products; bf16 stores activations and "
-             "their gradients in bfloat16, and all else in fp32. On CPUs convolutions and generation then compute in "
-             "fp32 on copies"},
+             "their gradients in bfloat16, and all else in fp32. On CPUs generation then computes in fp32 on copies"},
     {"train.winograd", OPT_BOOL, AT(train.winograd), "no", .bits = true,
      .text = "on CPUs in fp32: compute 3x3 convolutions of pictures by Winograd's algorithm where that is faster; it "
              "rounds a little worse"},
