@@ -5,7 +5,7 @@
  * and one of each schedule, and all of them see the same weather. The profiled steps of each turn give costs by the
  * code of --profile, and these a prediction. Rank 0 prints JSON: of each schedule the seconds planned and measured in
  * each turn, the bubbles too, the same as simulated with the costs of that very step ("own"), and how many times as
- * long as in that turn's profiled steps its own kernels took. On CPUs; without bundles, recomputation and clipping;
+ * long as in that turn's profiled steps its own kernels took. On CPUs; without recomputation and clipping;
  * inputs are not read ahead. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * thread has every parts-th point of a sample, so that neighbouring threads read neighbouring points. A block adds the
  * sums of a sample's threads, so the order depends on a sample's sizes alone. The threads' sums are in workspace, which
  * limits the number of threads: samples have few threads, and a launch takes some of the samples. Neither depends on
- * the number of samples, so a micro-batch gives the same bits alone and in a bundle. */
+ * the number of samples. */
 #include <math.h>
 #include "kernels/block.h"
 #include "kernels/kernels.h"

@@ -38,7 +38,7 @@ if [ -n "${LONG:-}" ]; then
         done
     done; done; done
 fi
-same trains interleaved 2 4 -o pipeline.bundle=2
+same trains interleaved 2 4
 same trains zb-v 2 4 -o pipeline.recompute=all
 same trains auto 2 8
 same trains zb-h1 3 3 -o pipeline.in_flight=5

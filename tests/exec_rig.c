@@ -54,10 +54,9 @@ void case_same(const struct rig *q, const struct rig_result *one, struct rig_res
     bool same = !strcmp(r->hash, one->hash) && r->grad_norm == one->grad_norm && r->eval_loss == one->eval_loss &&
                 r->eval_top1 == one->eval_top1 && r->eval_samples == one->eval_samples;
     for (int i = 0; i < q->steps; i++) same &= r->loss[i] == one->loss[i];
-    ck_assert_msg(same, "%.*s on %s: %d stages on %d ranks%s, %s, backward %d, bundles of %d, recomputing %x%s: other "
-                  "%s",
+    ck_assert_msg(same, "%.*s on %s: %d stages on %d ranks%s, %s, backward %d, recomputing %x%s: other %s",
                   (int)strcspn(q->graph, "\n"), q->graph, q->backend, q->n_stages,
                   q->n_ranks ? q->n_ranks : q->n_stages, q->first_group ? " (uneven)" : "", q->schedule,
-                  (int)q->backward, q->bundle, q->recompute, q->rows ? ", W of several" : "",
+                  (int)q->backward, q->recompute, q->rows ? ", W of several" : "",
                   strcmp(r->hash, one->hash) ? "weights" : "numbers");
 }

@@ -31,7 +31,7 @@ struct made made_cut(struct placement_request q, struct graph *g, const struct d
 {
     struct made m = {.g = g};
     int even[33];
-    q.sel = m.s = select_make(g, d, r.split * (r.bundle > 1 ? r.bundle : 1), &m.e);
+    q.sel = m.s = select_make(g, d, r.split, &m.e);
     for (int i = 0; i <= q.n_stages; i++) even[i] = i * m.s->n_groups / q.n_stages;
     if (!q.first_group) q.first_group = even;
     q.buffers = rig_buffers(1);

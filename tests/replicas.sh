@@ -1,7 +1,7 @@
 #!/bin/sh
 # replicas.sh: pipelines side by side (pipeline.replicas) end with the bits of one: loss, evaluations, weights and
 # running statistics, with batch norm, micro-batches and batches that are smaller at the end of an epoch, replicas that
-# have none of these, recomputation, bundles, buckets, several schedules and cuts; after checkpoints, with another
+# have none of these, recomputation, buckets, several schedules and cuts; after checkpoints, with another
 # number of replicas; after a rank was killed; with steps that are skipped. And what cannot be shared out is refused.
 set -eu
 . "$(dirname -- "$0")/mpi_lib.sh"
@@ -75,7 +75,7 @@ for schedule in interleaved zb-v auto; do
     same two-$schedule threads -o pipeline.replicas=2 -o pipeline.ranks=2 -o pipeline.schedule=$schedule \
         -o pipeline.stages=4
 done
-same two-bundles threads -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.schedule=naive -o pipeline.bundle=2
+same two-naive threads -o pipeline.replicas=2 -o pipeline.stages=2 -o pipeline.schedule=naive
 trains fold threads -c net.conf -o train.gradient_groups=1
 if [ "$hash" != "$one" ]; then ok "one block has other bits"; else not_ok "one block has other bits"; fi
 

@@ -46,7 +46,7 @@ static int plans_make(struct world *w, struct err *e)
 {
     const struct rig *q = w->q;
     struct plan_request p = {.mode = PLAN_TRAIN, .schedule = q->schedule, .batch = (int)w->c->train.batch_size,
-                             .split = (int)w->c->train.split_size, .bundle = q->bundle, .groups = q->groups,
+                             .split = (int)w->c->train.split_size, .groups = q->groups,
                              .backward = q->backward, .batch_norm = w->c->train.batch_norm,
                              .output = w->asked, .n_outputs = w->n_asked};
     bool *recompute = mem_alloc((size_t)w->sel->n_groups * sizeof *recompute);
@@ -65,7 +65,6 @@ static int plans_make(struct world *w, struct err *e)
         w->r->recomputed += w->plan[0]->stage[i].prog[PROG_R].n;
     if (!q->evaluate) return 0;
     p.mode = PLAN_EVAL;
-    p.bundle = 1;
     p.schedule = "forward";
     p.batch = (int)w->c->data.test_samples;
     w->eval = w->n_plans++;
@@ -106,7 +105,7 @@ static int world_make(struct world *w, struct err *e)
     d.threads = 1;
     d.precision = q->precision;
     d.frozen = q->frozen;
-    if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size * (q->bundle > 1 ? q->bundle : 1), e))) return -1;
+    if (!(w->sel = select_make(w->g, &d, (int)w->c->train.split_size, e))) return -1;
     w->r->n_groups = w->sel->n_groups;
     int cut[17];
     for (int i = 0; i <= q->n_stages; i++)

@@ -26,7 +26,6 @@ struct rig {
     const int *first_group;    /* n_stages + 1 cut positions; NULL: uniform */
     const char *schedule; enum backward_mode backward;
     const struct sched *rows;  /* of training, replace the schedule's; NULL: the schedule's */
-    int bundle;                /* micro-batches; 0: 1 */
     int groups, replicas;      /* blocks of micro-batches, and pipelines among which they are divided; 0: 1 */
     size_t bucket;             /* bytes of gradients that replicas exchange together; 0: all */
     bool shard;                /* each replica updates its shard of the weights */

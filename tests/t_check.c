@@ -162,6 +162,49 @@ START_TEST(checker_wants_all_state)
 }
 END_TEST
 
+/* Any number of any micro-batch, changed: they are no longer the batch. */
+START_TEST(checker_wants_the_whole_batch)
+{
+    struct made m = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL, rig_request("gpipe", 5, 2, BACKWARD_SPLIT));
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    ck_assert_int_eq(m.p->n_mb, 3);
+    int *all[] = {&m.p->mb_n[0],     &m.p->mb_n[1],     &m.p->mb_n[2], &m.p->mb_first[0],
+                  &m.p->mb_first[1], &m.p->mb_first[2], &m.p->n_mb,    &m.p->req.batch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct err e = {0};
+        --*all[i];
+        ck_assert_msg(plan_check(m.p, &e) && e.code == 70, "%zu: one less passes", i);
+        ++*all[i];
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* What a batch norm keeps for its statistics is kept of every micro-batch. */
+START_TEST(checker_wants_all_statistics)
+{
+    struct text t = {0};
+    text_add(&t, "%slabels labels class\nloss = softmax_cross_entropy(fc, labels)\nloss loss\n", rig_small_resnet);
+    struct made m = made_make(rig_graph(t.s), &rig_blocked, 1, NULL, rig_request("gpipe", 30, 3, BACKWARD_JOINED));
+    text_free(&t);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    int seen = 0;
+    for (int g = 0; g < m.s->n_groups; g++) {
+        struct place *x = &m.p->stage[0].saved_place[g];
+        if (!m.s->group[g].has_stats) continue;
+        ck_assert(x->space == SP_SLOT && m.p->cls[x->cls].n_slots == 10);
+        x->bytes -= 64;
+        ck_assert(plan_check(m.p, NULL));
+        x->bytes += 64;
+        seen++;
+    }
+    ck_assert_int_eq(seen, 5);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
 /* A forward pass touches every class that it names: without any one of them the plan is illegal. */
 START_TEST(checker_wants_all_operands)
 {
@@ -189,14 +232,13 @@ END_TEST
 
 /* ---- W of several micro-batches -------------------------------------------------------------- */
 
-static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
+static struct made many_made(const char *schedule, int n_mb, int n)
 {
-    struct plan_request r = rig_request(schedule, 2 * n_mb * bundle - 1, 2, BACKWARD_SPLIT);
+    struct plan_request r = rig_request(schedule, 2 * n_mb - 1, 2, BACKWARD_SPLIT);
     struct made m = {.g = rig_graph(rig_skip)};
     struct sched rows;
     int cut[4];
-    r.bundle = bundle;
-    m.s = select_make(m.g, &rig_plain, 2 * bundle, &m.e);
+    m.s = select_make(m.g, &rig_plain, 2, &m.e);
     for (int i = 0; i <= 3; i++) cut[i] = i * m.s->n_groups / 3;
     m.pl = rig_place(m.s, 3, cut, 1, &m.e);
     rig_rows(schedule, 3, 3, NULL, n_mb, n, &rows);
@@ -207,7 +249,7 @@ static struct made many_made(const char *schedule, int n_mb, int n, int bundle)
 }
 
 /* Ws and the micro-batches that they take, and the text of each. */
-static void many_are_whole(const struct plan *p, int n, int bundle)
+static void many_are_whole(const struct plan *p, int n)
 {
     for (int r = 0; r < 3; r++) {
         int next = 0;
@@ -215,11 +257,10 @@ static void many_are_whole(const struct plan *p, int n, int bundle)
             const struct act *a = &p->row[r][i];
             char got[32], want[32];
             if (a->op != ACT_W) { ck_assert_int_eq(a->n_mb, 1); continue; }
-            int left = p->n_mb - next, take = left < n ? left : n, first = next * bundle;
-            int last = (next + take) * bundle < p->n_micro ? (next + take) * bundle - 1 : p->n_micro - 1;
+            int left = p->n_mb - next, take = left < n ? left : n;
             ck_assert(a->mb == next && a->n_mb == take && ((a->flags & ACT_FIRST) != 0) == (next == 0));
-            if (last > first) snprintf(want, sizeof want, "%dW%d-%d", r, first, last);
-            else snprintf(want, sizeof want, "%dW%d", r, first);
+            if (take > 1) snprintf(want, sizeof want, "%dW%d-%d", r, next, next + take - 1);
+            else snprintf(want, sizeof want, "%dW%d", r, next);
             ck_assert_str_eq(act_text(p, a, got), want);
             next += take;
         }
@@ -229,25 +270,24 @@ static void many_are_whole(const struct plan *p, int n, int bundle)
 
 START_TEST(w_takes_several)
 {
-    for (int n = 1; n <= 8; n++)
-        for (int bundle = 1; bundle <= 2; bundle++) {
-            struct made m = many_made(rig_schedules[_i], 7, n, bundle),
-                        same = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
-                                         rig_request(rig_schedules[_i], 13, 2, BACKWARD_SPLIT));
-            struct cost *k = cost_estimate(m.s);
-            struct sim *s = plan_simulate(m.p, k, NULL), *t = plan_simulate(same.p, k, NULL);
-            many_are_whole(m.p, n, bundle);
-            ck_assert(!plan_check(m.p, NULL) && s && t);
-            for (int r = 0; r < 3 && bundle == 1; r++) {   /* the work is the same */
-                ck_assert(fabs(s->rank[r].part[ACC_WEIGHT_GRAD] / t->rank[r].part[ACC_WEIGHT_GRAD] - 1) < 1e-9);
-                int kept = m.p->stage[r].in_flight, least = same.p->stage[r].in_flight;
-                ck_assert(kept >= least && kept < least + n);   /* they wait for the last that W takes */
-                ck_assert(n > 1 || m.p->slot_bytes[r] == same.p->slot_bytes[r]);
-            }
-            sim_free(s); sim_free(t);
-            cost_free(k);
-            made_free(&m); made_free(&same);
+    for (int n = 1; n <= 8; n++) {
+        struct made m = many_made(rig_schedules[_i], 7, n),
+                    same = made_make(rig_graph(rig_skip), &rig_plain, 3, NULL,
+                                     rig_request(rig_schedules[_i], 13, 2, BACKWARD_SPLIT));
+        struct cost *k = cost_estimate(m.s);
+        struct sim *s = plan_simulate(m.p, k, NULL), *t = plan_simulate(same.p, k, NULL);
+        many_are_whole(m.p, n);
+        ck_assert(!plan_check(m.p, NULL) && s && t);
+        for (int r = 0; r < 3; r++) {                    /* the work is the same */
+            ck_assert(fabs(s->rank[r].part[ACC_WEIGHT_GRAD] / t->rank[r].part[ACC_WEIGHT_GRAD] - 1) < 1e-9);
+            int kept = m.p->stage[r].in_flight, least = same.p->stage[r].in_flight;
+            ck_assert(kept >= least && kept < least + n);   /* they wait for the last that W takes */
+            ck_assert(n > 1 || m.p->slot_bytes[r] == same.p->slot_bytes[r]);
         }
+        sim_free(s); sim_free(t);
+        cost_free(k);
+        made_free(&m); made_free(&same);
+    }
 }
 END_TEST
 
@@ -261,7 +301,7 @@ static void many_refused(struct made *m, const char *what)
 /* One thing wrong with one W of several: each is found. */
 START_TEST(w_of_several_is_checked)
 {
-    struct made m = many_made(rig_schedules[_i], 7, 3, 1);
+    struct made m = many_made(rig_schedules[_i], 7, 3);
     int tried = 0;
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < m.p->row_n[r]; i++) {
@@ -309,6 +349,8 @@ int main(void)
     tcase_add_test(t, checker_follows_tied_weights);
     tcase_add_loop_test(t, checker_wants_norms_before_the_update, 0, N_SCHEDULES);
     tcase_add_test(t, checker_wants_all_state);
+    tcase_add_test(t, checker_wants_the_whole_batch);
+    tcase_add_test(t, checker_wants_all_statistics);
     tcase_add_loop_test(t, checker_wants_all_operands, 0, N_SCHEDULES);
     tcase_add_loop_test(t, w_takes_several, 0, N_SCHEDULES);
     tcase_add_loop_test(t, w_of_several_is_checked, 0, N_SCHEDULES);

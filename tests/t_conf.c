@@ -492,7 +492,7 @@ END_TEST
 START_TEST(removed_options)
 {
     struct err e = {0};
-    struct conf *c = parse("run { overlap_wgrad = no  seed = 3 }");
+    struct conf *c = parse("run { overlap_wgrad = no  seed = 3 }\npipeline { bundle = 1 }");
     ck_assert_int_eq(c->run.seed, 3);
     ck_assert(!conf_set(c, "-o", "run.overlap_wgrad=no", &e) && !e.code);
     ck_assert(conf_set(c, "-o", "run.overlap_wgrad=yes", &e) && e.code == E_USAGE && strstr(e.text, "removed"));

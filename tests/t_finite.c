@@ -53,7 +53,6 @@ static void discarded_on(const struct model_case *m, const char *backend)
         q.schedule = rig_schedules[i % 3];
         q.backward = rig_backwards[i % 2];
         q.ahead = i >= 5;
-        q.bundle = i % 4 == 3 ? 2 : 1;
         q.recompute = i % 3 == 2 ? 0x55 : 0;
         case_run(&q, &r);
         nonfinite_is(&q, &r, 2, NONFINITE_LOSS);

@@ -105,7 +105,6 @@ START_TEST(nothing_moves_within_a_rank)
         struct plan_request r = rig_request(rig_schedules[i % 2], 14, 2, rig_backwards[i / 2 % 3]);
         bool recompute[64];
         for (int g = 0; g < 64; g++) recompute[g] = g % 3 != 1;
-        r.bundle = 1 + i % 3;
         r.recompute = i % 4 == 3 ? recompute : NULL;
         struct made m = on_map(_i, homed[i / 6], r);
         ck_assert_msg(m.p != NULL, "%s, %s: %s", rig_maps[_i].name, r.schedule, m.e.text);

@@ -1,5 +1,5 @@
-/* The executor on other maps: bundles, W of several micro-batches, several stages per rank, and other orders of ranks:
- * the same bits as one stage. */
+/* The executor on other maps: W of several micro-batches, several stages per rank, and other orders of ranks: the same
+ * bits as one stage. */
 #include <string.h>
 #include "exec_rig.h"
 
@@ -12,28 +12,6 @@ static struct rig twenty(const struct model_case *m, const char *backend)
     return q;
 }
 
-/* Micro-batches that go through the pipeline two, three, or all together; the last bundle is smaller, and so is its
- * last micro-batch. */
-static void bundles_on(const struct model_case *m, const char *backend)
-{
-    static const int bundles[] = {2, 3, 4, 7, 9};
-    struct rig q = twenty(m, backend);
-    struct rig_result one, r;
-    case_run(&q, &one);
-    for (int p = 1; p <= 3; p += STAGES_STEP)
-        for (int i = WAYS_FIRST(m); i < 5; i += WAYS_STEP) {
-            q.n_stages = p;
-            q.bundle = bundles[i];
-            q.schedule = rig_schedules[(p + i) % 3];
-            q.backward = rig_backwards[(p + i / 2) % 3];
-            q.recompute = i == 3 ? 0x55 : 0;
-            case_same(&q, &one, &r);
-        }
-}
-
-START_TEST(bundles) { bundles_on(ON_BOTH(_i)); }
-END_TEST
-
 /* W of several micro-batches: the gradients have the bits of single ones, on every stage. */
 static void many_on(const struct model_case *m, const char *backend)
 {
@@ -42,14 +20,12 @@ static void many_on(const struct model_case *m, const char *backend)
     q.evaluate = false;
     case_run(&q, &one);
     for (int i = WAYS_FIRST(m); i < 8; i += WAYS_STEP) {
-        enum { MICRO = 7 };
         struct sched rows;
         q.n_stages = 1 + i % 3;
         q.schedule = rig_schedules[i / 2 % 3];
         q.backward = rig_backwards[i % 3];
         q.recompute = i == 3 || i == 6 ? 0x55 : 0;
-        q.bundle = 1 + (i == 5);
-        rig_rows_of(&q, q.bundle > 1 ? (MICRO + 1) / 2 : MICRO, i % 4 + 2, &rows);
+        rig_rows_of(&q, 7, i % 4 + 2, &rows);
         q.rows = &rows;
         case_same(&q, &one, &r);
         sched_free(&rows);
@@ -59,7 +35,7 @@ static void many_on(const struct model_case *m, const char *backend)
 START_TEST(many) { many_on(ON_BOTH(_i)); }
 END_TEST
 
-/* Several stages a rank: as one stage, also what is recomputed, bundled or evaluated, and with W of several. */
+/* Several stages a rank: as one stage, also what is recomputed or evaluated, and with W of several. */
 static void maps_on(const struct model_case *m, const char *backend)
 {
     struct rig q = twenty(m, backend);
@@ -74,10 +50,9 @@ static void maps_on(const struct model_case *m, const char *backend)
         q.schedule = rig_schedules[i / N_MAPS ^ (i & 1)];
         q.backward = rig_backwards[i % 3];
         q.recompute = i % 4 == 1 ? 0x55 : i % 4 == 2 ? 0xff : 0;
-        q.bundle = i % 5 == 4 ? 2 : 1;
         q.delay_us = i % 3 ? 0 : 100;
         q.rows = NULL;
-        if (i % 4 == 3) rig_rows_of(&q, q.bundle > 1 ? 4 : 7, 2 + i % 3, &rows);   /* W of several */
+        if (i % 4 == 3) rig_rows_of(&q, 7, 2 + i % 3, &rows);   /* W of several */
         if (i % 4 == 3) q.rows = &rows;
         case_same(&q, &one, &r);
         if (q.rows) sched_free(&rows);
@@ -111,7 +86,6 @@ END_TEST
 int main(void)
 {
     TCase *t = suite_case("maps", 240);
-    tcase_add_loop_test(t, bundles, 0, N_BOTH);
     tcase_add_loop_test(t, many, 0, N_BOTH);
     tcase_add_loop_test(t, maps, 0, N_BOTH);
     tcase_add_loop_test(t, ranks_are_mapped, 0, 5);

@@ -336,55 +336,6 @@ START_TEST(fused_batch_norm)
 }
 END_TEST
 
-/* Where the backend says that kernels join, forward and backward-data of a sample do not depend on the micro-batch it
- * is in: 8 samples = 4 + 4, to the bit. For AVX-512 all convolutions of the table were seen to join. */
-static void halves_compare(const char *text)
-{
-    struct net t;
-    net_open(&t, op_graph_chain(text), 8);
-    const struct group *k = &t.s->group[0];
-    group_memory(&t, k, true);
-    size_t in = tensor_size(&t, k->in[0]), out = tensor_size(&t, k->out);
-    struct err e = {0};
-    ok(t.ops->tensor_import(t.b, k->out, 8, t.gstore[k->out], t.gplain[k->out], &e), &e);
-    be_phase(&t, 0, PH_FWD, false);
-    be_phase(&t, 0, PH_BWD_DATA, false);
-    char *y = malloc(out), *gx = malloc(in);
-    memcpy(y, t.store[k->out], out);
-    memcpy(gx, t.gstore[k->in[0]], in);
-    t.n = 4;
-    for (int half = 1; half >= 0; half--) {
-        memmove(t.store[k->in[0]], (char *)t.store[k->in[0]] + (size_t)half * in / 2, in / 2);
-        memmove(t.gstore[k->out], (char *)t.gstore[k->out] + (size_t)half * out / 2, out / 2);
-        be_phase(&t, 0, PH_FWD, false);
-        be_phase(&t, 0, PH_BWD_DATA, false);
-        bool joins[] = {t.ops->may_batch(t.b, &(struct be_key){0, PH_FWD, 8, true}, 4),
-                        t.ops->may_batch(t.b, &(struct be_key){0, PH_BWD_DATA, 8, true}, 4)};
-        if (!strcmp(t.dev.isa, "avx512") && !strcmp(t.g->node[0].op->name, "conv"))
-            ck_assert_msg(joins[0] && joins[1], "%s: does not join", text);
-        if (joins[0])
-            ck_assert_msg(!memcmp(t.store[k->out], y + (size_t)half * out / 2, out / 2), "%s: forward, half %d", text,
-                          half);
-        if (joins[1])
-            ck_assert_msg(!memcmp(t.gstore[k->in[0]], gx + (size_t)half * in / 2, in / 2), "%s: backward-data, half %d",
-                          text, half);
-        ok(t.ops->tensor_import(t.b, k->in[0], 4, t.store[k->in[0]], t.plain[k->in[0]], &e), &e);
-        ok(t.ops->tensor_import(t.b, k->out, 4, t.gstore[k->out], t.gplain[k->out], &e), &e);
-    }
-    t.n = 8;
-    group_memory(&t, k, false);
-    free(y);
-    free(gx);
-    net_close(&t);
-}
-
-START_TEST(halves_equal)
-{
-    isa_limit(_i % N_ISA);
-    halves_compare(op_graph_convs[_i / N_ISA]);
-}
-END_TEST
-
 /* Values survive the way into the backend's layout and back, and the layout is a permutation: nothing is lost or
  * doubled. */
 START_TEST(layouts_round_trip)
@@ -470,7 +421,6 @@ int main(void)
     suite_loop(c, chains_of_threads, N_HALF_CHAINS + N_ODD_CONVS, EVERY(1));
     suite_loop(c, fused_batch_norm_in_bf16, OP_GRAPH_NORMS, EVERY(1));
     suite_loop(c, products_equal, N_PRODUCTS, EVERY(1));
-    suite_loop(c, halves_equal, N_ISA * OP_GRAPH_CONVS, EVERY(1) && (!IS_SANITIZED || IN_TURN(N_ISA)));
     suite_loop(c, layouts_round_trip, OP_GRAPH_CONVS, EVERY(1));
     tcase_add_test(c, vector_helpers);
     tcase_add_test(c, other_isa_refused);

@@ -255,7 +255,7 @@ END_TEST
 
 struct golden {
     const char *name, *graph; const struct device *dev; int stages;
-    const char *schedule; enum backward_mode backward; int bundle;
+    const char *schedule; enum backward_mode backward;
     const char *rows;
 };
 static const struct golden golden[] = {
@@ -263,8 +263,7 @@ static const struct golden golden[] = {
     {"tied-3-1f1b", rig_tied, &rig_plain, 3, "1f1b", BACKWARD_AUTO},
     {"three-readers-2-naive", rig_three_readers, &rig_plain, 2, "naive", BACKWARD_SPLIT},
     {"mlp-1-1f1b", rig_mlp_dropout, &rig_plain, 1, "1f1b", BACKWARD_AUTO},
-    {"skip-2-1f1b-bundles", rig_skip, &rig_plain, 2, "1f1b", BACKWARD_AUTO, 2},
-    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", BACKWARD_AUTO, 1, /* three of five micro-batches */
+    {"skip-2-rows-short", rig_skip, &rig_plain, 2, "rows", BACKWARD_AUTO, /* three of five micro-batches */
      "rank 0: 0F0 0F1 0F2 0B0 0F3 0W0 0B1 0F4 0W1 0B2 0W2 0B3 0W3 0B4 0W4\n"
      "rank 1: 1F0 1B0 1F1 1B1 1W0 1F2 1B2 1W1 1F3 1B3 1W2 1F4 1B4 1W3 1W4\n"},
 };
@@ -277,7 +276,6 @@ START_TEST(golden_plans)
     struct text now = {0}, was = {0};
     struct err e = {0};
     struct plan_request want = rig_request(q->schedule, 7, 3, q->backward);
-    want.bundle = q->bundle;
     want.rows = q->rows;
     want.rows_micro = q->rows ? 5 : 0;
     struct made m = made_make(rig_graph(q->graph), q->dev, q->stages, NULL, want);

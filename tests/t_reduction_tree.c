@@ -78,8 +78,8 @@ static float played(const struct plan *p, int stage, enum act_op op, const float
         const struct act *a = &p->row[r][i];
         if (a->stage != stage) continue;
         if (a->op == op || a->op == ACT_D)
-            for (int m = p->mb_micro[a->mb]; m < p->mb_micro[a->mb + a->n_mb]; m++)
-                at[a->level] = (a->flags & ACT_FIRST) && m == p->mb_micro[a->mb] ? x[m] : at[a->level] + x[m];
+            for (int m = a->mb; m < a->mb + a->n_mb; m++)
+                at[a->level] = (a->flags & ACT_FIRST) && m == a->mb ? x[m] : at[a->level] + x[m];
         if (a->op == ACT_A && (a->flags & flag)) at[a->level] += at[a->level + 1];
     }
     return at[0];
@@ -92,24 +92,21 @@ START_TEST(blocks_are_added_as_a_tree)
     rng_fill_normal((struct rng_at){7, RNG_TEST, 1}, x, MAX_MICRO);
     int step = strcmp(way->schedule, "auto") ? 1 : 5;    /* which weighs many plans for each */
     for (int n = 1; n <= MAX_MICRO; n += step)
-        for (int g = 1; g <= 16; g *= 2)
-            for (int bundle = 1; bundle <= 3; bundle++) {
-                struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2,
-                                                    n % 2 ? BACKWARD_SPLIT : BACKWARD_AUTO);
-                q.groups = g;
-                q.bundle = bundle;
-                struct made m = way_make(way, q);
-                bool any;
-                sure(m.p != NULL, "%d micro-batches, %d blocks: %s", n, g, m.e.text);
-                float want = tree(x, n, g, 0, g, &any);
-                for (int s = 0; s < way->stages; s++)
-                    sure(played(m.p, s, ACT_B, x) == want && played(m.p, s, ACT_W, x) == want,
-                         "%d micro-batches, %d blocks, bundles of %d: another sum", n, g, bundle);
-                int levels = plan_levels(g, &(struct mesh){{1, 1}}, (struct sharing){0});
-                sure(m.p->n_levels <= levels, "%d levels", m.p->n_levels);
-                sure(m.pl->grad_bytes[0] == (size_t)levels * m.pl->level_bytes[0], "bytes");
-                made_free(&m);
-            }
+        for (int g = 1; g <= 16; g *= 2) {
+            struct plan_request q = rig_request(way->schedule, 2 * n - 1, 2, n % 2 ? BACKWARD_SPLIT : BACKWARD_AUTO);
+            q.groups = g;
+            struct made m = way_make(way, q);
+            bool any;
+            sure(m.p != NULL, "%d micro-batches, %d blocks: %s", n, g, m.e.text);
+            float want = tree(x, n, g, 0, g, &any);
+            for (int s = 0; s < way->stages; s++)
+                sure(played(m.p, s, ACT_B, x) == want && played(m.p, s, ACT_W, x) == want,
+                     "%d micro-batches, %d blocks: another sum", n, g);
+            int levels = plan_levels(g, &(struct mesh){{1, 1}}, (struct sharing){0});
+            sure(m.p->n_levels <= levels, "%d levels", m.p->n_levels);
+            sure(m.pl->grad_bytes[0] == (size_t)levels * m.pl->level_bytes[0], "bytes");
+            made_free(&m);
+        }
 }
 END_TEST
 
@@ -373,7 +370,6 @@ START_TEST(the_same_bits_however_it_is_run)
             q.schedule = rig_schedules[k];
             q.backward = rig_backwards[(k + stages) % 3];
             q.recompute = k == 1 ? 5 : 0;
-            q.bundle = k == 2 ? 2 : 0;
             case_same(&q, &one, &r);
             rig_free(&r);
         }
@@ -399,7 +395,6 @@ START_TEST(the_same_bits_with_replicas)
                 q.schedule = rig_schedules[(k + stages) % N_SCHEDULES];
                 q.backward = rig_backwards[(k + q.replicas) % 3];
                 q.recompute = stages == 2 ? 5 : 0;
-                q.bundle = stages == 3 ? 2 : 0;
                 q.bucket = k == 2 ? 0 : (size_t)64 << 4 * k;   /* one a weight, few, all at once */
                 case_same(&q, &one, &r);
                 for (int i = 1; i < q.replicas; i++) ck_assert_str_eq(r.copy_hash[i], one.hash);

@@ -122,7 +122,6 @@ START_TEST(trains_as_with_copies)
                 if ((IS_SANITIZED || rig_cases() == CASES_FEW) && (s + stages + again) % 3) continue;
                 q.schedule = rig_schedules[s];
                 q.n_stages = stages;
-                q.bundle = 1 + (s + stages) % 2;
                 q.recompute = again ? ~0u : 0;
                 case_same(&q, &one, &r);
             }

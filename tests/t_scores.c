@@ -20,7 +20,6 @@ static void outputs_on(const char *backend, const struct model_case *m, const ch
             q.schedule = rig_schedules[k % 3];
             q.backward = rig_backwards[(k + p) % 3];
             q.recompute = patterns[k / 3];
-            q.bundle = k / 3;
             case_same(&q, &one, &r);
             for (int i = 0; i < 6; i++) {
                 size_t n = one.value[i / 3][i % 3].n;

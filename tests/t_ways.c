@@ -1,13 +1,13 @@
 /* The executor under every schedule, on one to four ranks with one to four stages each: the bits of one stage, with an
- * uneven last micro-batch, with recomputation and with bundles. LONG=1 in the environment: all combinations; otherwise
- * some for each property. */
+ * uneven last micro-batch and with recomputation. LONG=1 in the environment: all combinations; otherwise some for each
+ * property. */
 #include <string.h>
 #include "exec_rig.h"
 #include "plan/sched.h"
 
 static const struct { int ranks, chunks; } shape[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {2, 2}, {4, 2},
                                                       {1, 4}, {2, 4}, {4, 4}};
-enum { SHAPES = N_OF(shape), WAYS = 3 };
+enum { SHAPES = N_OF(shape), WAYS = 2 };
 
 /* False: it is not for such stages. */
 static bool way_set(struct rig *q, const struct sched_kind *k, int at, int way, int *rank_of)
@@ -21,7 +21,6 @@ static bool way_set(struct rig *q, const struct sched_kind *k, int at, int way, 
     q->schedule = k->name;
     q->backward = rig_backwards[(at + way) % 3];
     q->recompute = way == 1 ? 0x55 : 0;
-    q->bundle = way == 2 ? 2 : 1;
     q->delay_us = at % 3 == 1 ? 100 : 0;
     return true;
 }

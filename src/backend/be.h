@@ -10,7 +10,7 @@
  *
  * Time: without a `stream` all work is finished on return. With one, calls are enqueued and run in order on the device;
  * host code sees results when `done` returns 1, or after a copy or an export to the host.
- * Set-up (open, alloc, prepare, may_batch, load_open, event_reserve, recording) may be slow, allocate and measure; the
+ * Set-up (open, alloc, prepare, load_open, event_reserve, recording) may be slow, allocate and measure; the
  * functions that a step calls may do neither.
  *
  * Errors: functions that return int return 0, or -1 with one line in e and its exit code. 69 (E_DEVICE): the device or
@@ -37,7 +37,7 @@ struct be; struct be_kernel; struct be_graph;
 struct be_key { int group; enum phase phase; int samples; bool train; };
 
 /* The pointers of one call of the kernel (k, phase, n samples), where k is the selection's group. All are device memory
- * aligned to 64 bytes (in a bundle, each sample's part is aligned so); those that a call does not use are NULL.
+ * aligned to 64 bytes; those that a call does not use are NULL.
  *
  *   block     one struct be_block                        all phases
  *   sample    n int64: ids of the samples                all phases
@@ -135,9 +135,6 @@ struct be_ops {
     /* The kernel for a key: equal keys give the same one. Kernels live until close. */
     int (*prepare)(struct be *b, const struct be_key *key, struct be_kernel **out, struct err *e);
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
-    /* Optional: may one call of this key replace calls on `part` of its samples each, one after the other (the last may
-     * have fewer)? Only if it leaves the same bits, with weight gradients added part by part. NULL: never. */
-    bool (*may_batch)(struct be *b, const struct be_key *key, int part);
 
     /* ---- state ---- */
     /* Rebuilds a group's packed weights from its parameters; only for groups with packed_bytes. */

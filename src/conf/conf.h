@@ -105,7 +105,7 @@ struct conf {
         enum partition_word partition; enum backward_mode backward;
         struct conf_ints profile_sizes;
         double profile_spread;
-        int64_t stages, replicas, bucket_kib, bundle, ranks, cores, in_flight;
+        int64_t stages, replicas, bucket_kib, ranks, cores, in_flight;
         enum reduce_by reduce; enum when shard_optimizer;
         bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; empty: no limit */

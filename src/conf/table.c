@@ -436,11 +436,8 @@ const struct opt opt_table[] = {
      .text = "--plan=search: cores for replicas, ranks and threads, or GPUs for replicas and ranks; the default is "
              "what the configured ranks or mpirun's use, otherwise all usable cores, or one GPU"},
     {"pipeline.in_flight", OPT_INT, AT(pipeline.in_flight), NULL, 1, 65535,
-     .text = "most micro-batches, or bundles, that a rank keeps for their backward pass; the default is what the "
+     .text = "most micro-batches that a rank keeps for their backward pass; the default is what the "
              "schedule needs, see mpstaged-schedule(5)"},
-    {"pipeline.bundle", OPT_INT, AT(pipeline.bundle), "1", 1, 65535,
-     .text = "on CPUs: micro-batches that are sent and computed together in training; results do not change, see "
-             "BUNDLES in mpstaged-schedule(5)"},
     {"pipeline.backward", OPT_ENUM, AT(pipeline.backward), "auto", .words = WORDS_BACKWARD(WORD_TEXT),
      .text = "gradients of inputs and weights in one pass, or split so that the former are sent early"},
     {"pipeline.profile", OPT_FILE, AT(pipeline.profile), NULL,
@@ -577,7 +574,8 @@ const char *opt_word_now(const char *key, const char *word)
 }
 
 /* Options that are no more, and the value by which they changed nothing: files may still have that. */
-static const struct { const char *key, *value; } removed_key[] = {{"run.overlap_wgrad", "no"}};
+static const struct { const char *key, *value; } removed_key[] = {
+    {"run.overlap_wgrad", "no"}, {"pipeline.bundle", "1"}};
 
 const char *opt_removed(const char *key, size_t n)
 {

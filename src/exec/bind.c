@@ -79,21 +79,7 @@ static void micro_list(struct bound *b)
     const struct plan *p = b->p;
     b->micro_n = mem_alloc((size_t)((p->req.batch - 1) / p->req.split + 1) * sizeof *b->micro_n);
     for (int r = 0; r < p->pl->mesh.size[AXIS_DP]; r++)
-        for (int i = 0; i < p->part[r].n_micro; i++) b->micro_n[b->n_micro++] = p->part[r].micro_n[i];
-}
-
-static int calls_prepare(struct exec *s, const struct plan *p, const struct kop *k, int samples, struct calls *c,
-                         struct err *e)
-{
-    bool trains = p->req.mode == PLAN_TRAIN && !s->q.sel->group[k->group].fixed;
-    struct be_key key = {k->group, (enum phase)k->phase, samples, trains}, rest = key;
-    int part = p->req.split;
-    bool one = samples <= part || (s->ops->may_batch && s->ops->may_batch(s->be, &key, part));
-    c->n = key.samples = one ? samples : part;
-    rest.samples = samples % c->n;
-    if (s->ops->prepare(s->be, &key, &c->kernel, e) || (rest.samples && s->ops->prepare(s->be, &rest, &c->rest, e)))
-        return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
-    return 0;
+        for (int i = 0; i < p->part[r].n_mb; i++) b->micro_n[b->n_micro++] = p->part[r].mb_n[i];
 }
 
 static int prog_prepare(struct exec *s, struct bound *b, const struct prog *g, int size, int samples, struct err *e)
@@ -101,8 +87,12 @@ static int prog_prepare(struct exec *s, struct bound *b, const struct prog *g, i
     int n_groups = s->q.sel->n_groups;
     for (int i = 0; i < g->n; i++) {
         const struct kop *k = &g->k[i];
-        struct calls *c = &b->calls[(size * PH_COUNT + k->phase) * n_groups + k->group];
-        if (!c->n && calls_prepare(s, b->p, k, samples, c, e)) return -1;
+        const struct group *group = &s->q.sel->group[k->group];
+        const struct be_key key = {k->group, (enum phase)k->phase, samples,
+                                   b->p->req.mode == PLAN_TRAIN && !group->fixed};
+        struct be_kernel **kernel = &b->kernel[(size * PH_COUNT + k->phase) * n_groups + k->group];
+        if (!*kernel && s->ops->prepare(s->be, &key, kernel, e))
+            return err_where(e, "%s", s->g->node[group->node[0]].name);
     }
     return 0;
 }
@@ -110,7 +100,7 @@ static int prog_prepare(struct exec *s, struct bound *b, const struct prog *g, i
 static int kernels_prepare(struct exec *s, struct bound *b, struct err *e)
 {
     const struct plan *p = b->p;
-    b->calls = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->calls);
+    b->kernel = mem_alloc((size_t)b->n_sizes * PH_COUNT * (size_t)s->q.sel->n_groups * sizeof *b->kernel);
     for (int i = 0; i < s->n_own; i++) {
         const struct stage_plan *st = &p->stage[s->own[i]];
         for (int mb = 0; mb < p->n_mb; mb++)
@@ -246,7 +236,7 @@ void exec_close(struct exec *s)
     for (int i = 0; i < s->n_bound; i++) {
         free(s->bound[i].size_of);
         free(s->bound[i].micro_n);
-        free(s->bound[i].calls);
+        free((void *)s->bound[i].kernel);
         free(s->bound[i].graph);
         free(s->bound[i].slot);
         free(s->bound[i].lent);

@@ -2,53 +2,41 @@
 #include <string.h>
 #include "exec/meter.h"
 
-/* The address of a tensor's samples from `at` on; the tensor is at p. */
-static void *samples_at(const struct exec *s, void *p, int tensor, int at)
-{
-    return p && at ? (char *)p + (size_t)at * select_sample_bytes(s->q.sel, tensor) : p;
-}
-
-/* For samples of an action of one mb, from `at` on; the caller sets c->n. */
-static void call_make(const struct exec *s, const struct bound *b, const struct kop *k, const struct act *a, int at,
+/* For an action of one micro-batch. */
+static void call_make(const struct exec *s, const struct bound *b, const struct kop *k, const struct act *a,
                       struct be_call *c)
 {
     const struct group *g = &s->q.sel->group[k->group];
     int mb = a->mb;
     memset(c, 0, sizeof *c);
+    c->n = b->p->mb_n[mb];
     c->block = s->block;
-    c->sample = s->sample + b->p->mb_first[mb] + at;
+    c->sample = s->sample + b->p->mb_first[mb];
     for (int i = 0; i < g->n_in; i++) {
-        c->in[i] = samples_at(s, place_at(s, b, &k->in[i], mb), g->in[i], at);
-        c->gin[i] = samples_at(s, place_at(s, b, &k->gin[i], mb), g->in[i], at);
+        c->in[i] = place_at(s, b, &k->in[i], mb);
+        c->gin[i] = place_at(s, b, &k->gin[i], mb);
     }
     for (int i = 0; i < g->n_out; i++) {
-        c->outs[i] = samples_at(s, place_at(s, b, &k->outs[i], mb), g->outs[i], at);
-        c->gouts[i] = samples_at(s, place_at(s, b, &k->gouts[i], mb), g->outs[i], at);
+        c->outs[i] = place_at(s, b, &k->outs[i], mb);
+        c->gouts[i] = place_at(s, b, &k->gouts[i], mb);
     }
     c->saved = place_at(s, b, &k->saved, mb);
-    if (c->saved) c->saved = (char *)c->saved + (size_t)(at / b->p->req.split) * plan_part_saved(b->p, g);
     c->gin_acc = k->gin_acc;
     for (int i = 0; i < g->n_param; i++) {
         c->param[i] = place_at(s, b, &k->param[i], mb);
         c->pgrad[i] = level_at(s, place_at(s, b, &k->pgrad[i], mb), a->level);
     }
-    c->pgrad_acc = !(a->flags & ACT_FIRST) || at > 0;
+    c->pgrad_acc = !(a->flags & ACT_FIRST);
     c->packed = place_at(s, b, &k->packed, mb);
     c->work = s->work.at;
 }
 
 static int kop_run(struct exec *s, struct bound *b, const struct kop *k, const struct act *a, struct err *e)
 {
-    const struct calls *calls = &b->calls[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
-    int all = b->p->mb_n[a->mb];
-    for (int at = 0; at < all; at += calls->n) {
-        struct be_call c;
-        call_make(s, b, k, a, at, &c);
-        c.n = all - at < calls->n ? all - at : calls->n;
-        if (meter_run(s, c.n < calls->n ? calls->rest : calls->kernel, &c, e))
-            return err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name);
-    }
-    return 0;
+    struct be_kernel *kernel = b->kernel[(b->size_of[a->mb] * PH_COUNT + k->phase) * s->q.sel->n_groups + k->group];
+    struct be_call c;
+    call_make(s, b, k, a, &c);
+    return meter_run(s, kernel, &c, e) ? err_where(e, "%s", s->g->node[s->q.sel->group[k->group].node[0]].name) : 0;
 }
 
 /* Computes norms of gradients that are final after this call (micro-batches come in order), while they are in a cache.

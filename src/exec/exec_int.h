@@ -21,17 +21,13 @@ struct pending {
     size_t bytes;
 };
 
-/* A kernel call of a program as the backend gets it: one call of n samples; or one call for each micro-batch, if only
- * those give the right bits. */
-struct calls { struct be_kernel *kernel, *rest; int n; };  /* rest: for the last call, if it has fewer samples */
-
 /* A plan of the set, made executable on this rank. */
 struct bound {
     const struct plan *p;
     int index;
     /* of each micro-batch: index of its size; there are only a few sizes */
     int *size_of;
-    struct calls *calls;                                 /* [size][phase][group] */
+    struct be_kernel **kernel;                           /* [size][phase][group] */
     int n_sizes;
     int n_micro, *micro_n;                               /* of all pipelines, in the order of the batch */
     /* [class][micro-batch]: its slot, set by the action that writes the class */
@@ -198,8 +194,7 @@ static inline struct act act_one(const struct act *a, int i)
 /* For the threads that watch: the action that begins; progress was made; the rank that is waited for (exec.h). */
 static inline void beat_act(struct exec *s, const struct bound *b, const struct act *a)
 {
-    int first = b->p->mb_micro[a->mb], end = b->p->mb_micro[a->mb + a->n_mb];
-    uint64_t where = exec_where(a->op, a->stage, first, act_info[a->op].has_mb ? end - first : 0);
+    uint64_t where = exec_where(a->op, a->stage, a->mb, act_info[a->op].has_mb ? a->n_mb : 0);
     atomic_store_explicit(&s->beat->where, where, memory_order_relaxed);
     exec_beat_count(s->beat);
 }

@@ -314,10 +314,7 @@ static void stats_of(struct exec *s, struct bound *b, int stage, int group, int 
     const struct place *at = &p->stage[stage].saved_place[group - p->stage[stage].first_group];
     const void **saved = s->saved + n * b->n_micro;
     for (int r = 0; r < p->pl->mesh.size[AXIS_DP]; r++)
-        for (int mb = 0; mb < p->part[r].n_mb; mb++)
-            for (int i = p->part[r].mb_micro[mb]; i < p->part[r].mb_micro[mb + 1]; i++)
-                *saved++ = (char *)kept_at(s, b, at, r, mb) +
-                           (size_t)(i - p->part[r].mb_micro[mb]) * plan_part_saved(p, k);
+        for (int mb = 0; mb < p->part[r].n_mb; mb++) *saved++ = kept_at(s, b, at, r, mb);
     s->running[n] = (struct be_running){.group = group};
     for (int j = 0; j < k->n_param; j++)
         s->running[n].param[j] = state_at(s, &s->q.pl->state[k->param[j]]);

@@ -52,20 +52,13 @@ static int frozen_find(struct job *j, struct err *e)
     return conf_error(j->conf, "train.frozen_type", e, "the %s backend stores frozen weights in fp32", j->dev.backend);
 }
 
-/* Bundles begin at any sample, but GPU kernels need aligned addresses. A GPU can use larger micro-batches instead. */
-static int bundle_refuse(const struct job *j, struct err *e)
-{
-    if (!j->be->stream || j->conf->pipeline.bundle <= 1) return 0;
-    return conf_error(j->conf, "pipeline.bundle", e, "bundles are for CPUs; on a GPU use a larger train.split_size");
-}
-
 int job_device(struct job *j, struct err *e)
 {
     const enum device_word want = j->conf->run.device;
     const char *word = conf_word(j->conf, "run.device");
     j->be = want == DEVICE_auto ? device_auto(j) : be_find(want == DEVICE_cpu ? "onednn" : word);
     if (!j->be) return err_set(e, E_DEVICE, "run.device = \"%s\": this mpstaged is built without it", word);
-    return job_unit(j, 0, e) || bundle_refuse(j, e) ? -1 : 0;
+    return job_unit(j, 0, e);
 }
 
 int job_unit(struct job *j, int unit, struct err *e)
@@ -226,8 +219,7 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows = train ? j->rows.s : NULL,
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
-        .bundle = train ? (int)c->pipeline.bundle : 1, .in_flight = train ? (int)c->pipeline.in_flight : 0,
-        .groups = (int)c->train.gradient_groups,
+        .in_flight = train ? (int)c->pipeline.in_flight : 0, .groups = (int)c->train.gradient_groups,
         .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .recompute = j->recompute,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
@@ -318,17 +310,15 @@ static int speed_set(struct job *j, struct err *e)
     return 0;
 }
 
-/* Most samples that go through the pipeline as one. */
-static int widest_bundle(const struct job *j)
+/* Samples of the largest micro-batch. */
+static int widest_split(const struct job *j)
 {
-    int64_t widest = 1;
+    int widest = 1;
     for (int k = 0; k < PLAN_KINDS; k++) {
-        if (j->batch[k] <= 0) continue;
-        struct plan_request r = job_request(j, k);
-        int64_t n = (int64_t)r.split * r.bundle < r.batch ? (int64_t)r.split * r.bundle : r.batch;
+        int n = j->batch[k] > 0 ? split_of(j, j->batch[k]) : 0;
         if (n > widest) widest = n;
     }
-    return (int)widest;
+    return widest;
 }
 
 /* Micro-batch sizes of all batches: full ones and remainders. */
@@ -350,7 +340,7 @@ static int kernels_measure(struct job *j, int unit, const char *file, struct err
 {
     int size[2 * PLAN_KINDS];
     batches_find(j);
-    struct selection *s = select_make(j->graph, &j->dev, widest_bundle(j), e);
+    struct selection *s = select_make(j->graph, &j->dev, widest_split(j), e);
     if (!s) return -1;
     int bad =
         j->be->tune(s, unit, size, sizes_of(j, size), &j->kernels, e) || out_file_named(file, &j->kernels, false, e);
@@ -388,7 +378,7 @@ static void mesh_find(struct job *j, int n_ranks)
 
 static int select_and_cut(struct job *j, struct err *e)
 {
-    j->sel = select_make(j->graph, &j->dev, widest_bundle(j), e);
+    j->sel = select_make(j->graph, &j->dev, widest_split(j), e);
     if (!j->sel) return -1;
     j->recompute = mem_alloc((size_t)j->sel->n_groups * sizeof *j->recompute);
     if (recompute_named(j->conf, j->sel, j->recompute, e)) return -1;

@@ -202,17 +202,6 @@ static void try_shard(const struct job *j, struct text *out)
     if (variant_fits(j, c, j->mesh.size[AXIS_PP])) found(out, "pipeline.shard_optimizer = yes", 0);
 }
 
-static void try_bundle(const struct job *j, struct text *out)
-{
-    struct conf c = *j->conf;
-    while (c.pipeline.bundle > 1) {
-        c.pipeline.bundle /= 2;
-        if (!variant_fits(j, c, j->mesh.size[AXIS_PP])) continue;
-        found(out, "pipeline.bundle = %d", (int)c.pipeline.bundle);
-        return;
-    }
-}
-
 static void try_in_flight(const struct job *j, struct text *out)
 {
     struct conf c = *j->conf;
@@ -256,7 +245,6 @@ static void what_fits(const struct job *j, struct text *out)
     struct text fits = {0};
     try_auto(j, &fits);
     try_shard(j, &fits);
-    try_bundle(j, &fits);
     try_in_flight(j, &fits);
     try_recompute(j, &fits);
     try_split(j, &fits);

@@ -105,8 +105,7 @@ struct act {                                             /* no pointers */
     /* Piece of the stage's layers, counted from the last layers (stage_plan.piece); 0: all layers. Only D and W of a
      * batch's last micro-batch, and the ACT_A after them, have pieces. */
     uint8_t piece;
-    /* the first micro-batch, or bundle of micro-batches (plan_request.bundle), and how many follow from it. Only W has
-     * more than one; their slots are neighbours. */
+    /* the first micro-batch, and how many follow from it. Only W has more than one; their slots are neighbours. */
     uint16_t stage, mb, n_mb;
     uint16_t n_opnd;
     uint32_t opnd;                                       /* index of the first operand in plan->opnd */

@@ -42,35 +42,26 @@ static enum chan_kind carries(const struct act *a)
 /* Posts between pipelines. Only check_dp.c, which has the plans of all, can check that they meet. */
 static bool goes_out(const struct act *a) { return carries(a) >= CHAN_SUM; }
 
-/* ---- micro-batches and bundles: the whole batch, in order, without gaps; memory for what each keeps ---- */
+/* ---- micro-batches: the whole batch, in order, without gaps; memory for what each keeps ---- */
 
-static int bundles_check(const struct check *c)
+static int micro_batches_check(const struct check *c)
 {
     const struct plan *p = c->p;
     /* in the order of pipelines: each begins where the one before it ends */
-    int micro = 0, all = (p->req.batch - 1) / p->req.split + 1;
-    int64_t before = (int64_t)p->req.dp * all, end = before + all;
-    int begin = (int)((before + p->pl->mesh.size[AXIS_DP] - 1) / p->pl->mesh.size[AXIS_DP]);
-    int at = begin * p->req.split, last = (int)((end + p->pl->mesh.size[AXIS_DP] - 1) / p->pl->mesh.size[AXIS_DP]);
-    for (int i = 0; i < p->n_mb; i++) {
-        int n = 0;
-        bool whole = p->mb_first[i] == at && micro == p->mb_micro[i] && mb_parts(p, i) <= p->max_parts;
-        whole = whole && p->max_parts <= p->req.bundle;
-        for (int k = 0; whole && k < mb_parts(p, i); k++, micro++) {
-            n += p->micro_n[micro];
-            whole = p->micro_n[micro] > 0 && (p->micro_n[micro] == p->req.split || begin + micro == all - 1);
-        }
-        if (!whole || p->mb_n[i] != n)
-            return err_set(c->e, E_INTERNAL, "illegal plan: bundle %d is not made of whole micro-batches", i);
-        at += n;
-    }
-    if (at != (last == all && micro ? p->req.batch : last * p->req.split) || micro != p->n_micro ||
-        micro != last - begin)
+    int all = (p->req.batch - 1) / p->req.split + 1, n_dp = p->pl->mesh.size[AXIS_DP];
+    int64_t before = (int64_t)p->req.dp * all;
+    int begin = (int)((before + n_dp - 1) / n_dp), end = (int)((before + all + n_dp - 1) / n_dp);
+    int at = begin * p->req.split;
+    bool whole = p->n_mb == end - begin;
+    for (int i = 0; whole && i < p->n_mb; at += p->mb_n[i++])
+        whole = p->mb_first[i] == at && p->mb_n[i] > 0 && p->mb_n[i] <= p->max_n &&
+                (p->mb_n[i] == p->req.split || begin + i == all - 1);
+    if (!whole || at != (end == all && p->n_mb ? p->req.batch : end * p->req.split))
         return err_set(c->e, E_INTERNAL, "illegal plan: the micro-batches are not the batch");
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) {
             const struct place *x = &p->stage[s].saved_place[g];
-            size_t want = plan_part_saved(p, &p->sel->group[p->stage[s].first_group + g]) * (size_t)p->max_parts;
+            size_t want = size_align64(group_saved(&p->sel->group[p->stage[s].first_group + g], p->max_n));
             if (x->space == SP_SLOT && x->bytes < want)
                 return err_set(c->e, E_INTERNAL, "illegal plan: stage %d keeps too little of its statistics", s);
         }
@@ -547,7 +538,7 @@ int plan_check(const struct plan *p, struct err *e)
     for (int s = 0; s < p->n_stages; s++)
         for (int g = 0; g < p->stage[s].n_groups; g++) c.stage_of[p->stage[s].first_group + g] = s;
     c.has = mem_alloc((size_t)p->n_stages * (size_t)(p->n_cls + 1));
-    int bad = bundles_check(&c) || homes_check(&c) || pieces_check(&c) || count_all(&c) || check_sums(p, c.e) ||
+    int bad = micro_batches_check(&c) || homes_check(&c) || pieces_check(&c) || count_all(&c) || check_sums(p, c.e) ||
               check_state(p, c.stage_of, c.e);
     struct slots slots;
     slots_make(p, &slots);

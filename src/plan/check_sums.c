@@ -29,7 +29,7 @@ static int accumulate(const struct sums_check *t, int rank, const struct act *a,
 {
     const struct plan *p = t->p;
     bool first = a->flags & ACT_FIRST;
-    for (int m = p->mb_micro[a->mb]; m < p->mb_micro[a->mb + a->n_mb]; m++, first = false) {
+    for (int m = a->mb; m < a->mb + a->n_mb; m++, first = false) {
         if (!first && !at[a->level]) return sums_fail(t, rank, a, "adds to accumulators that hold nothing");
         if (first && at[a->level]) return sums_fail(t, rank, a, "overwrites a sum that is still needed");
         uint64_t one = leaf(p->part[p->req.dp].first_micro + m);

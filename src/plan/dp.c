@@ -22,7 +22,7 @@ static struct channel *channel_between(struct lower *w, enum chan_kind kind, int
 static bool any_of(const struct plan *p, int dp, int k)
 {
     int first = dp >> k << k;
-    for (int i = first; i < first + (1 << k); i++) if (p->part[i].n_micro) return true;
+    for (int i = first; i < first + (1 << k); i++) if (p->part[i].n_mb) return true;
     return false;
 }
 

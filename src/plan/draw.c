@@ -79,7 +79,7 @@ static const char *label_of(const struct plan *p, const struct act *a, int width
 {
     char small[16];
     act_text(p, a, full);
-    act_mb_text(p, a, small);
+    act_mb_text(a, small);
     if ((int)strlen(full) > width) snprintf(full, 32, "%s", (int)strlen(small) <= width ? small : "");
     return full;
 }
@@ -217,13 +217,6 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* parts: the number of micro-batches from mb on. */
-static void micro_batch_json(const struct plan *p, int mb, int parts, json_t *o)
-{
-    json_object_set_new(o, "micro_batch", json_integer(p->mb_micro[mb]));
-    if (p->req.bundle > 1 || parts > 1) json_object_set_new(o, "micro_batch_count", json_integer(parts));
-}
-
 static json_t *action_json(const struct plan *p, const struct sim *s, int rank, int i)
 {
     const struct act *a = &p->row[rank][i];
@@ -231,7 +224,8 @@ static json_t *action_json(const struct plan *p, const struct sim *s, int rank, 
     char name[32];
     json_t *o = json_pack("{s:s,s:i,s:i,s:s}", "action", act_text(p, a, name), "rank", rank, "stage", a->stage, "kind",
                           k ? k->name : act_info[a->op].help);
-    if (act_info[a->op].has_mb) micro_batch_json(p, a->mb, act_parts(p, a), o);
+    if (act_info[a->op].has_mb) json_object_set_new(o, "micro_batch", json_integer(a->mb));
+    if (a->n_mb > 1) json_object_set_new(o, "micro_batch_count", json_integer(a->n_mb));
     json_object_set_new(o, "start_seconds", json_real(s->start[rank][i] * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(s->end[rank][i] * 1e-9));
     return o;
@@ -246,7 +240,7 @@ static json_t *transfer_json(const struct plan *p, const struct sim_wire *w)
         json_object_set_new(o, "from_replica", json_integer(c->from.at[AXIS_DP]));
         json_object_set_new(o, "to_replica", json_integer(c->to.at[AXIS_DP]));
     }
-    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) micro_batch_json(p, w->mb, mb_parts(p, w->mb), o);
+    if (c->kind == CHAN_ACT || c->kind == CHAN_GRAD) json_object_set_new(o, "micro_batch", json_integer(w->mb));
     json_object_set_new(o, "start_seconds", json_real(w->start * 1e-9));
     json_object_set_new(o, "end_seconds", json_real(w->end * 1e-9));
     return o;

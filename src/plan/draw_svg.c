@@ -105,7 +105,7 @@ static void box(const struct svg_picture *c, int rank, int i)
     struct draw_unit u = draw_unit_of(c->s->wall_ns);
     char name[32], number[16];
     if (!k || to - from < SEEN) return;
-    int y = y_of(rank), digits = (int)strlen(act_mb_text(c->p, a, number));
+    int y = y_of(rank), digits = (int)strlen(act_mb_text(a, number));
     text_add(c->out,
              "<g><title>%s: %s, %.4g to %.4g %s</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
              "fill=\"%s\"%s/>",

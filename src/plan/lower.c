@@ -47,11 +47,9 @@ static bool may_batch(const struct lower *w, const struct sched *s, int stage)
 /* After the last micro-batch of a block: the sums that it completes, for the gradients that the action makes. */
 static void sums_emit(struct lowered_rows *r, int rank, const struct act *a)
 {
-    const struct plan *p = r->w->p;
     const struct block_sums *s = &r->w->sums;
-    int last = p->mb_micro[a->mb + 1] - 1;
     for (int i = 0; i < s->n_adds; i++) {
-        if (s->adds[i].after != last) continue;
+        if (s->adds[i].after != a->mb) continue;
         struct act add = act_make(ACT_A, a->stage, a->mb, -1);
         add.level = (uint8_t)s->adds[i].level;
         if (act_info[a->op].phases >> PH_BWD_DATA & 1) add.flags |= ACT_OF_B;
@@ -77,14 +75,14 @@ static void accumulator_emit(struct lowered_rows *r, int rank, struct act c, int
 static void accumulate_emit(struct lowered_rows *r, int rank, struct act c, int pieces)
 {
     const struct lower *w = r->w;
-    const int *micro = w->p->mb_micro, *block = w->p->part[w->p->req.dp].micro_block;
+    const int *block = w->p->part[w->p->req.dp].mb_block;
     for (int n = c.n_mb, mb = c.mb; n > 0; n -= c.n_mb, mb += c.n_mb) {
         c.mb = (uint16_t)mb;
         c.n_mb = 1;
-        while (c.n_mb < n && block[micro[mb + c.n_mb]] == block[micro[mb]]) c.n_mb++;
-        c.level = (uint8_t)w->sums.level[micro[mb]];
+        while (c.n_mb < n && block[mb + c.n_mb] == block[mb]) c.n_mb++;
+        c.level = (uint8_t)w->sums.level[mb];
         c.flags = 0;                                     /* R3: ascending */
-        if (!mb || block[micro[mb]] != block[micro[mb] - 1]) c.flags |= ACT_FIRST;
+        if (!mb || block[mb] != block[mb - 1]) c.flags |= ACT_FIRST;
         accumulator_emit(r, rank, c, c.n_mb == 1 && mb == w->p->n_mb - 1 ? pieces : 0);
     }
 }

@@ -29,8 +29,8 @@ static void sizes_find(struct part_bound *x)
     struct portion b;
     if (r.groups < 1) r.groups = 1;
     batch_split(mem, &r, x->q->mesh.size[AXIS_DP], r.dp, &b);
-    x->n_micro = b.n_micro;
-    if (b.n_micro) x->full = b.micro_n[0], x->last = b.micro_n[b.n_micro - 1];
+    x->n_micro = b.n_mb;
+    if (b.n_mb) x->full = b.mb_n[0], x->last = b.mb_n[b.n_mb - 1];
     arena_free(mem);
 }
 

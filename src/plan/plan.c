@@ -12,50 +12,22 @@ enum { MAX_MB = 65535 };                                 /* act.mb has 16 bits *
 /* The batch that the rows were written for. A batch with fewer micro-batches omits the actions of the missing ones; all
  * others keep their order. Legal rows stay legal: an action waits only for earlier actions of its row and for actions
  * of its own micro-batch. So the remaining actions have no new waits, and they still ascend. */
-static struct portion full_batch(const struct plan *p, const struct plan_request *r)
+static struct portion full_batch(const struct plan *p)
 {
     struct plan_request full = p->req;
     struct portion b;
-    if (r->rows_micro > (r->batch - 1) / r->split + 1) full.batch = r->rows_micro * r->split;
-    full.bundle = r->bundle;
+    if (full.rows_micro > plan_micro_batches(p)) full.batch = full.rows_micro * full.split;
     batch_split(p->mem, &full, p->pl->mesh.size[AXIS_DP], 0, &b);   /* the first pipeline has the most */
     return b;
 }
 
-/* "3", or for a bundle "0-4". */
-static char *full_text(const struct portion *f, int mb, char buf[16])
-{
-    int first = f->mb_micro[mb], last = f->mb_micro[mb + 1] - 1;
-    if (last > first) snprintf(buf, 16, "%d-%d", first, last);
-    else snprintf(buf, 16, "%d", first);
-    return buf;
-}
-
 /* Rows are those of the first pipeline, which has the most micro-batches. */
-static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *mb, const char *why,
-                      struct err *e)
+static int full_error(const struct portion *f, int line, const struct sched_act *a, const char *why, struct err *e)
 {
     char at[24] = "";
     if (line) snprintf(at, sizeof at, "%d:", line);
-    return err_set(e, E_DATA, "rows:%s %d%s%s%s; a %s has %d micro-batch%s", at, a->stage, act_info[a->op].text, mb,
-                   why, f->shared ? axis_word[AXIS_DP] : "batch", f->n_micro, f->n_micro == 1 ? "" : "es");
-}
-
-/* A file names the first and last micro-batch of a bundle. */
-static int bundle_find(const struct portion *f, struct sched_act *a, struct err *e)
-{
-    int at = 0;
-    char name[16];
-    if (a->mb >= f->n_micro) {
-        snprintf(name, sizeof name, "%d", a->mb);
-        return full_error(f, a->line, a, name, ": there is no such micro-batch", e);
-    }
-    while (f->mb_micro[at + 1] <= a->mb) at++;
-    if (a->mb != f->mb_micro[at] || a->last != f->mb_micro[at + 1] - 1)
-        return err_set(e, E_DATA, "rows:%d: %d%s%d: its bundle is %s (pipeline.bundle)", a->line, a->stage,
-                       act_info[a->op].text, a->mb, full_text(f, at, name));
-    a->mb = (uint16_t)at;
-    return 0;
+    return err_set(e, E_DATA, "rows:%s %d%s%d%s; a %s has %d micro-batch%s", at, a->stage, act_info[a->op].text, a->mb,
+                   why, f->shared ? axis_word[AXIS_DP] : "batch", f->n_mb, f->n_mb == 1 ? "" : "es");
 }
 
 /* Line of the rank's last action; 0: it has none. */
@@ -69,35 +41,36 @@ static int rows_complete(const struct plan *p, const struct portion *f, const st
                          struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
-    char name[16];
     for (size_t i = 0; i < n; i++)
         for (enum act_op op = ACT_F; op <= ACT_W; op++) {
-            struct sched_act a = {.op = (uint8_t)op, .stage = (uint16_t)(i / (size_t)f->n_mb)};
+            struct sched_act a = {.op = (uint8_t)op, .stage = (uint16_t)(i / (size_t)f->n_mb),
+                                  .mb = (uint16_t)(i % (size_t)f->n_mb)};
             if (seen[op * n + i]) continue;
-            full_text(f, (int)(i % (size_t)f->n_mb), name);
-            return full_error(f, row_line(s, p->stage[a.stage].rank), &a, name, " is missing", e);
+            return full_error(f, row_line(s, p->stage[a.stage].rank), &a, " is missing", e);
         }
     return 0;
 }
 
 /* A file may contain anything. Lowering needs stages and micro-batches that exist, on the right rank, and each action
  * at most once. */
-static int rows_check(const struct plan *p, const struct portion *f, struct sched *s, struct err *e)
+static int rows_check(const struct plan *p, const struct portion *f, const struct sched *s, struct err *e)
 {
     size_t n = (size_t)p->n_stages * (size_t)f->n_mb;
     bool *seen = mem_alloc(n * ACT_COUNT);
-    char name[16];
     int bad = 0;
     for (int r = 0; r < s->n_ranks; r++)
         for (int i = 0; i < s->row[r].n && !bad; i++) {
-            struct sched_act *a = &s->row[r].v[i];
+            const struct sched_act *a = &s->row[r].v[i];
             const char *op = act_info[a->op].text, *why = NULL;
-            if (bundle_find(f, a, e)) { bad = -1; break; }
+            if (a->mb >= f->n_mb) {
+                bad = full_error(f, a->line, a, ": there is no such micro-batch", e);
+                break;
+            }
             if (a->stage >= p->n_stages) why = "there is no such stage";
             else if (p->stage[a->stage].rank != r) why = "the stage belongs to another rank";
             else if (seen[a->op * n + a->stage * (size_t)f->n_mb + a->mb]) why = "it is there twice";
             if (!why) seen[a->op * n + a->stage * (size_t)f->n_mb + a->mb] = true;
-            else bad = err_set(e, E_DATA, "rows:%d: %d%s%s: %s", a->line, a->stage, op, full_text(f, a->mb, name), why);
+            else bad = err_set(e, E_DATA, "rows:%d: %d%s%d: %s", a->line, a->stage, op, a->mb, why);
         }
     bad = bad || rows_complete(p, f, s, seen, e);
     free(seen);
@@ -113,12 +86,12 @@ static void rows_shorten(const struct plan *p, struct sched *s)
     }
 }
 
-static int rows_build(const struct plan *p, const struct plan_request *r, struct sched *s, struct err *e)
+static int rows_build(const struct plan *p, struct sched *s, struct err *e)
 {
     if (p->req.mode != PLAN_TRAIN) return err_set(e, E_CONF, "schedule \"rows\" is for training");
     if (!p->req.rows) return err_set(e, E_CONF, "schedule \"rows\" has no rows");
     if (p->req.in_flight) return err_set(e, E_CONF, "the rows decide how many micro-batches are in flight");
-    struct portion f = full_batch(p, r);
+    struct portion f = full_batch(p);
     if (sched_parse("rows", p->req.rows, strlen(p->req.rows), s, e) || rows_check(p, &f, s, e)) return -1;
     rows_shorten(p, s);
     return 0;
@@ -130,7 +103,7 @@ static int schedule_build(const struct plan *p, const struct plan_request *r, st
     s->n_ranks = p->n_ranks;
     s->row = mem_alloc((size_t)p->n_ranks * sizeof *s->row);
     if (!p->n_mb) return 0;                              /* a pipeline without micro-batches */
-    if (p->req.rows) return rows_build(p, r, s, e);
+    if (p->req.rows) return rows_build(p, s, e);
     if (!k) return err_set(e, E_CONF, "there is no schedule \"%s\"", p->req.schedule);
     if (k->eval != (p->req.mode == PLAN_EVAL))
         return err_set(e, E_CONF, "schedule \"%s\" is for %s", k->name, k->eval ? "evaluation" : "training");
@@ -144,10 +117,8 @@ static void batch_take(struct plan *p, struct plan_request *r)
     p->part = arena_alloc(p->mem, (size_t)n * sizeof *p->part);
     for (int i = 0; i < n; i++) batch_split(p->mem, r, n, i, &p->part[i]);
     const struct portion *b = &p->part[r->dp];
-    p->n_micro = b->n_micro, p->micro_n = b->micro_n;
-    r->bundle = b->bundle;
-    p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first, p->mb_micro = b->mb_micro;
-    p->max_parts = b->max_parts, p->max_n = b->max_n;
+    p->n_mb = b->n_mb, p->mb_n = b->mb_n, p->mb_first = b->mb_first;
+    p->max_n = r->split < r->batch ? r->split : r->batch;
 }
 
 static struct plan *plan_new(const struct selection *s, const struct placement *pl, const struct plan_request *r)

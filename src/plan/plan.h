@@ -99,14 +99,12 @@ struct plan_request {
     /* micro-batches of the batch that the rows are written for, if this batch has fewer; 0: the same number */
     int rows_micro;
     int batch, split;
-    /* how many neighbouring micro-batches go through the pipeline as one; 0: 1 */
-    int bundle;
     /* train.gradient_groups: blocks of micro-batches, whose gradients are added as a binary tree; 0: 1 */
     int groups;
     /* This plan's coordinate on AXIS_DP of the placement's mesh. Each pipeline has its own blocks of the batch; `batch`
      * is the whole batch of all. The axis has a power of two as size, which divides groups. */
     int dp;
-    /* most bundles that a rank keeps for their backward pass (sched.h); 0: the schedule's own number */
+    /* most micro-batches that a rank keeps for their backward pass (sched.h); 0: the schedule's own number */
     int in_flight;
     /* for schedules that choose: costs, and each rank's limit in bytes; NULL: all passes cost the same, no limit. The
      * plan does not keep them. */
@@ -119,28 +117,24 @@ struct plan_request {
     /* tensors requested as outputs, besides the tensors of scores, which are always outputs */
     const int *output; int n_outputs;
 };
-/* A pipeline's part of a batch, in micro-batches and bundles, which end where blocks end. */
+/* A pipeline's part of a batch: whole blocks. */
 struct portion {
-    int first_micro, n_micro, *micro_n;                  /* the first one's number in the batch; samples of each */
-    int *micro_block;                                    /* the number, among all blocks, of each one's block */
-    int first_block, end_block, bundle;
+    int first_micro;                                     /* its first micro-batch's number in the batch */
+    int n_mb, *mb_n, *mb_first;                          /* as in struct plan */
+    int *mb_block;                                       /* the number, among all blocks, of each one's block */
+    int first_block, end_block;
     bool shared;                                         /* other pipelines have parts of the batch, too */
-    int n_mb, *mb_n, *mb_first, *mb_micro;               /* as in struct plan */
-    int max_parts, max_n;                                /* maxima over all pipelines */
 };
 struct plan {
     struct arena *mem;
     const struct selection *sel;
     const struct placement *pl;
     struct plan_request req;
-    /* The micro-batch is the unit of arithmetic, for statistics and for gradients of weights. These gradients are added
-     * one micro-batch after the other. */
-    int n_micro, *micro_n;                               /* samples of each (R2: split, split, ..., rest) */
-    /* Rows, slots and messages count bundles ("mb") of req.bundle micro-batches; the last bundle of a block may be
-     * smaller. Without bundles they count micro-batches. */
-    int n_mb, *mb_n, *mb_first;                          /* samples of each, and offset of its first in the batch */
-    int *mb_micro;                                       /* its first micro-batch; n_mb + 1 entries */
-    int max_parts, max_n;                                /* micro-batches and samples of the largest, of any pipeline */
+    /* The micro-batch ("mb") is the unit of arithmetic, for statistics and for gradients of weights. These gradients
+     * are added one micro-batch after the other. */
+    int n_mb, *mb_n;                                     /* samples of each (R2: split, split, ..., rest) */
+    int *mb_first;                                       /* offset of its first sample in the batch */
+    int max_n;                                           /* samples of the largest one, of any pipeline */
     struct portion *part;                                  /* of each coordinate on AXIS_DP; the first has most */
     int n_levels;                                        /* of accumulators of gradients (struct placement) */
     struct slot_class *cls; int n_cls;
@@ -167,10 +161,10 @@ void plan_free(struct plan *p);
 size_t plan_rank_bytes(const struct plan *p, int rank);   /* all bytes that the rank allocates for this plan */
 bool plan_rank_loads(const struct plan *p, int rank, int tensor);   /* does one of its stages load that graph input? */
 
-/* Proves that the plan is complete (each F, B, W once a stage and micro-batch; bundles of whole micro-batches) and
- * ordered (ascending accumulation, R3). Operands are written before they are read and not overwritten while live;
- * outputs are there at the end. Posts match first-in-first-out on every link, without deadlock under rendezvous.
- * Channels and slots are in bounds. 70 names rank and action. */
+/* Proves that the plan is complete (each F, B, W once a stage and micro-batch) and ordered (ascending accumulation,
+ * R3). Operands are written before they are read and not overwritten while live; outputs are there at the end. Posts
+ * match first-in-first-out on every link, without deadlock under rendezvous. Channels and slots are in bounds. 70 names
+ * rank and action. */
 int plan_check(const struct plan *p, struct err *e);
 
 /* Checks the plans of all pipelines for one batch: their posts meet, nothing waits for ever, and on each the gradients
@@ -181,11 +175,9 @@ int plan_check_dp(struct plan *const *p, struct err *e);
 void plan_print(const struct plan *p, struct text *out);
 void plan_print_rows(const struct plan *p, struct text *out);        /* "rank 0: 0L0 0F0 0SF0 ..." */
 void plan_hash(const struct plan *p, char out[33]);                  /* of everything, programs included */
-char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3", of a bundle "1F0-4" */
-/* Of an action: its micro-batches, "3" or "0-4"; their number, counting a bundle by its micro-batches; their
- * samples. */
-char *act_mb_text(const struct plan *p, const struct act *a, char buf[16]);
-int act_parts(const struct plan *p, const struct act *a);
+char *act_text(const struct plan *p, const struct act *a, char buf[32]); /* "1F3", or "1W0-4" */
+char *act_mb_text(const struct act *a, char buf[16]);     /* its micro-batches: "3" or "0-4" */
+/* of all its micro-batches */
 int act_samples(const struct plan *p, const struct act *a);
 /* the action's program; NULL: it has none */
 const struct prog *act_prog(const struct plan *p, const struct act *a);
@@ -194,10 +186,7 @@ int act_calls(const struct plan *p, const struct act *a);
 /* The groups of its stage that a program's action runs: [first, end). */
 void act_groups(const struct plan *p, const struct act *a, int *first, int *end);
 size_t act_bytes(const struct plan *p, const struct act *a);         /* of a post: bytes of its message */
-int mb_parts(const struct plan *p, int mb);                          /* micro-batches of a bundle */
 int plan_micro_batches(const struct plan *p);                        /* of the whole batch */
-/* bytes that a group keeps of one micro-batch; a bundle's micro-batches follow each other in memory */
-size_t plan_part_saved(const struct plan *p, const struct group *k);
 /* Bit mask of the group's parameters whose gradients an ACT_A with these flags adds up. */
 static inline uint32_t group_sums(const struct group *k, int flags)
 {

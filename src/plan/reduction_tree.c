@@ -15,57 +15,36 @@ int plan_levels(int groups, const struct mesh *m, struct sharing s)
     return own > levels ? own : levels;
 }
 
-static void bundles_find(const struct plan_request *r, int n, struct portion *b)
-{
-    for (int k = b->first_block; k < b->end_block; k++) {
-        int end = block_first(n, r->groups, k + 1) - b->first_micro;
-        for (int i = block_first(n, r->groups, k) - b->first_micro, next; i < end; i = next) {
-            next = i + b->bundle < end ? i + b->bundle : end;
-            b->mb_micro[b->n_mb] = i;
-            b->mb_first[b->n_mb] = (b->first_micro + i) * r->split;
-            for (int m = i; m < next; m++) {
-                b->mb_n[b->n_mb] += b->micro_n[m];
-                b->micro_block[m] = k;
-            }
-            b->n_mb++;
-        }
-    }
-    b->mb_micro[b->n_mb] = b->n_micro;
-}
-
 void batch_split(struct arena *mem, const struct plan_request *r, int n_dp, int dp, struct portion *b)
 {
-    int n = (r->batch - 1) / r->split + 1, blocks = r->groups / n_dp, most = block_first(n, r->groups, 1);
-    *b = (struct portion){.bundle = r->bundle < 1 ? 1 : r->bundle > n ? n : r->bundle, .first_block = dp * blocks,
-                          .end_block = (dp + 1) * blocks, .shared = n_dp > 1};
+    int n = (r->batch - 1) / r->split + 1, blocks = r->groups / n_dp;
+    *b = (struct portion){.first_block = dp * blocks, .end_block = (dp + 1) * blocks, .shared = n_dp > 1};
     b->first_micro = block_first(n, r->groups, b->first_block);
-    b->n_micro = block_first(n, r->groups, b->end_block) - b->first_micro;
-    /* the first block is the largest one, and only the batch's last micro-batch is smaller than others */
-    b->max_parts = b->bundle < most ? b->bundle : most;
-    b->max_n = (int64_t)b->max_parts * r->split < r->batch ? b->max_parts * r->split : r->batch;
-    int **list[] = {&b->micro_n, &b->micro_block, &b->mb_n, &b->mb_first, &b->mb_micro};
-    for (int i = 0; i < 5; i++) *list[i] = arena_alloc(mem, (size_t)(b->n_micro + 2) * sizeof **list[i]);
-    for (int i = 0; i < b->n_micro; i++) {
-        int left = r->batch - (b->first_micro + i) * r->split;
-        b->micro_n[i] = left < r->split ? left : r->split;
+    b->n_mb = block_first(n, r->groups, b->end_block) - b->first_micro;
+    int **list[] = {&b->mb_n, &b->mb_first, &b->mb_block};
+    for (int i = 0; i < 3; i++) *list[i] = arena_alloc(mem, (size_t)(b->n_mb + 1) * sizeof **list[i]);
+    for (int i = 0, block = b->first_block; i < b->n_mb; i++) {
+        b->mb_first[i] = (b->first_micro + i) * r->split;
+        b->mb_n[i] = r->batch - b->mb_first[i] < r->split ? r->batch - b->mb_first[i] : r->split;
+        while (block_first(n, r->groups, block + 1) <= b->first_micro + i) block++;
+        b->mb_block[i] = block;
     }
-    bundles_find(r, n, b);
 }
 
 /* Adds blocks [first, end), a power of two of them, into the accumulators of a level; the last micro-batch of the last
  * block that has any completes the sum. Returns whether any block has micro-batches. */
 static bool sum_make(struct block_sums *s, const struct portion *b, int first, int end, int level)
 {
-    int middle = first + (end - first) / 2, last = b->n_micro - 1;
+    int middle = first + (end - first) / 2, last = b->n_mb - 1;
     if (end - first > 1) {
         bool left = sum_make(s, b, first, middle, level), right = sum_make(s, b, middle, end, level + left);
-        while (right && b->micro_block[last] >= end) last--;
+        while (right && b->mb_block[last] >= end) last--;
         if (left && right) s->adds[s->n_adds++] = (struct sum_add){last, level};
         return left || right;
     }
     bool any = false;
     for (int i = 0; i <= last; i++) {
-        if (b->micro_block[i] != first) continue;
+        if (b->mb_block[i] != first) continue;
         s->level[i] = level;
         any = true;
     }
@@ -75,7 +54,7 @@ static bool sum_make(struct block_sums *s, const struct portion *b, int first, i
 
 void reduction_tree_make(struct arena *mem, const struct portion *b, struct block_sums *s)
 {
-    *s = (struct block_sums){.level = arena_alloc(mem, (size_t)(b->n_micro + 1) * sizeof *s->level),
+    *s = (struct block_sums){.level = arena_alloc(mem, (size_t)(b->n_mb + 1) * sizeof *s->level),
                              .adds = arena_alloc(mem, (size_t)(b->end_block - b->first_block) * sizeof *s->adds)};
     sum_make(s, b, b->first_block, b->end_block, 0);
     if (!s->n_levels) s->n_levels = 1;

@@ -10,7 +10,7 @@ void plan_draw_text(const struct plan *p, const struct cost *k, int columns, boo
 void plan_draw_svg(const struct plan *p, const struct cost *k, struct text *out);
 char *plan_draw_json(const struct plan *p, const struct cost *k);    /* free() it */
 
-/* "batch 120 in 30 micro-batches of 4, bundles of 5" */
+/* "batch 120 in 30 micro-batches of 4" */
 void plan_batch_text(const struct plan *p, struct text *out);
 /* --plan: the stage table for people, and as JSON. plan_slow_text: a line for each group whose kernel is slow, or
  * nothing; --plan names all fallback kernels. */

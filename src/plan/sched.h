@@ -6,8 +6,8 @@
 #include "plan/act.h"
 #include "plan/placement.h"
 
-/* n_mb: as act.n_mb. line: in a schedule file, where a bundle is mb to last; 0: a schedule made it */
-struct sched_act { uint8_t op; uint16_t stage, mb, n_mb, last; int line; };
+/* n_mb: as act.n_mb. line: in a schedule file; 0: a schedule made it */
+struct sched_act { uint8_t op; uint16_t stage, mb, n_mb; int line; };
 struct sched { int n_ranks; VEC(struct sched_act) *row; };
 /* ns of a stage's passes for a micro-batch, and of the transfer to the next stage (down) and to the previous one
  * (up). */
@@ -36,8 +36,8 @@ struct sched_kind {
     bool turns;                                          /* chunks, and a micro-batch turns at both ends */
     /* Appends the row of each rank, for any map that it does not refuse (78). A row has F, B and W (under an eval
      * schedule only F) once for each of the rank's stages, map->stages_of[rank], and each micro-batch, 0 to n_mb - 1.
-     * On a stage B comes before W, and both go through the micro-batches in ascending order (R3). A bundle counts as
-     * one micro-batch. A row ignores waits between ranks; plan_check finds rows that wait for each other. */
+     * On a stage B comes before W, and both go through the micro-batches in ascending order (R3). A row ignores waits
+     * between ranks; plan_check finds rows that wait for each other. */
     int (*build)(const struct sched_request *r, struct sched *out, struct err *e);
 };
 extern const struct sched_kind *const sched_list[];

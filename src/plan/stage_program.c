@@ -218,13 +218,9 @@ static void grad_places(struct lower *w, int s)
     }
 }
 
-size_t plan_part_saved(const struct plan *p, const struct group *k)
-{
-    return size_align64(group_saved(k, p->micro_n[0]));
-}
 static size_t saved_bytes(const struct lower *w, const struct group *k)
 {
-    return plan_part_saved(w->p, k) * (size_t)w->p->max_parts;
+    return size_align64(group_saved(k, w->max_n));
 }
 
 static void saved_places(struct lower *w, int s)

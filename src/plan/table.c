@@ -177,8 +177,7 @@ void plan_batch_text(const struct plan *p, struct text *out)
     int n = plan_micro_batches(p), of = p->pl->mesh.size[AXIS_DP];
     text_add(out, "batch %d in %d micro-batch%s of %d%s", p->req.batch, n, n == 1 ? "" : "es",
              n > 1 ? p->req.split : p->req.batch, n > 1 && p->req.batch % p->req.split ? " (the last is smaller)" : "");
-    if (of > 1) text_add(out, ", %s%d on each of %d replicas", n % of ? "up to " : "", p->part[0].n_micro, of);
-    if (p->req.bundle > 1) text_add(out, ", bundles of %d", p->req.bundle);
+    if (of > 1) text_add(out, ", %s%d on each of %d replicas", n % of ? "up to " : "", p->part[0].n_mb, of);
 }
 
 /* First and last layer, or the only one. */
@@ -343,7 +342,6 @@ char *plan_json(const struct plan *p, const struct cost *k)
     json_object_set_new(all, "bubble_of_ideal", json_real(s ? s->bubble_of_ideal : 0));
     json_object_set_new(all, "slow", fallbacks_json(p->sel, true));
     json_object_set_new(all, "stand_ins", fallbacks_json(p->sel, false));
-    json_object_set_new(all, "bundle", json_integer(p->req.bundle));
     json_object_set_new(all, "replicas", json_integer(p->pl->mesh.size[AXIS_DP]));
     json_object_set_new(all, "backend", json_string(p->sel->dev.backend));
     json_object_set_new(all, "precision", json_string(select_precision(&p->sel->dev)));

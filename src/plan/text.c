@@ -6,17 +6,10 @@
 #include "plan/plan.h"
 #include "plan/sched.h"
 
-/* The first micro-batch of bundle mb; also for illegal plans that name no such bundle. */
-static int micro_at(const struct plan *p, int mb) { return p->mb_micro[mb > p->n_mb ? p->n_mb : mb]; }
-
-int mb_parts(const struct plan *p, int mb) { return micro_at(p, mb + 1) - micro_at(p, mb); }
-int act_parts(const struct plan *p, const struct act *a) { return micro_at(p, a->mb + a->n_mb) - micro_at(p, a->mb); }
-
-char *act_mb_text(const struct plan *p, const struct act *a, char buf[16])
+char *act_mb_text(const struct act *a, char buf[16])
 {
-    int first = micro_at(p, a->mb), n = act_parts(p, a);
-    if (n > 1) snprintf(buf, 16, "%d-%d", first, first + n - 1);
-    else snprintf(buf, 16, "%d", first);
+    if (a->n_mb > 1) snprintf(buf, 16, "%d-%d", a->mb, a->mb + a->n_mb - 1);
+    else snprintf(buf, 16, "%d", a->mb);
     return buf;
 }
 
@@ -24,7 +17,7 @@ char *act_text(const struct plan *p, const struct act *a, char buf[32])
 {
     const struct act_info *i = &act_info[a->op < ACT_COUNT ? a->op : 0];
     char mb[16];
-    int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? act_mb_text(p, a, mb) : "");
+    int n = snprintf(buf, 32, "%d%s%s", a->stage, i->text, i->has_mb ? act_mb_text(a, mb) : "");
     int same = 0;
     for (int c = 0; a->chan >= 0 && c < p->n_chan; c++)   /* the channel is named where the border has several */
         same += p->chan[c].kind == p->chan[a->chan].kind &&
@@ -127,8 +120,7 @@ static void body_print(const struct plan *p, bool programs, struct text *out)
     static const char *const kind[] = {
         "", "activation", "gradient", "weight-gradient", "weight", "share", "sum", "kept", "updated", "total"};
     text_add(out, "plan %s %s batch %d split %d micro-batches %d", p->req.mode == PLAN_TRAIN ? "train" : "evaluate",
-             p->req.schedule, p->req.batch, p->req.split, p->n_micro);
-    if (p->req.bundle > 1) text_add(out, " in bundles of %d", p->req.bundle);
+             p->req.schedule, p->req.batch, p->req.split, p->n_mb);
     if (p->req.groups > 1) text_add(out, " in %d blocks", p->req.groups);
     if (p->pl->mesh.size[AXIS_DP] > 1)
         text_add(out, ", of %d on %s %d of %d", plan_micro_batches(p), axis_word[AXIS_DP], p->req.dp,
@@ -200,13 +192,10 @@ static int word_parse(const char *w, size_t n, struct sched_act *a)
     char op = *end;
     if (!op || !isdigit((unsigned char)end[1])) return -1;
     long mb = strtol(end + 1, &end, 10);
-    long last = mb;
-    if (*end == '-' && isdigit((unsigned char)end[1])) last = strtol(end + 1, &end, 10);
-    if (*end || stage > 65535 || mb > 65535 || last > 65535) return -1;
+    if (*end || stage > 65535 || mb > 65535) return -1;
     int i = ACT_F;
     while (i <= ACT_W && *act_info[i].text != op) i++;
-    *a = (struct sched_act){
-        .op = (uint8_t)i, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1, .last = (uint16_t)last};
+    *a = (struct sched_act){.op = (uint8_t)i, .stage = (uint16_t)stage, .mb = (uint16_t)mb, .n_mb = 1};
     return i <= ACT_W ? 0 : -1;
 }
 

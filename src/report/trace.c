@@ -93,9 +93,7 @@ static void act_args(const struct plan *p, const struct act *a, uint64_t step, j
 {
     json_t *args = json_pack("{s:I,s:i}", "step", (json_int_t)step, "stage", a->stage);
     if (act_info[a->op].has_mb)
-        json_object_update_new(args,
-                               json_pack("{s:i,s:i}", "micro_batch", p->mb_micro[a->mb], "samples",
-                                         act_samples(p, a)));
+        json_object_update_new(args, json_pack("{s:i,s:i}", "micro_batch", a->mb, "samples", act_samples(p, a)));
     json_object_set_new(o, "args", args);
 }
 

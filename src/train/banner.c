@@ -19,7 +19,7 @@
 static void idle_report(const struct job *j)
 {
     int full = j->plan_of[PLAN_FULL], idle = 0;
-    for (int r = 0; r < j->mesh.size[AXIS_DP] && full >= 0; r++) idle += !j->plan[full]->part[r].n_micro;
+    for (int r = 0; r < j->mesh.size[AXIS_DP] && full >= 0; r++) idle += !j->plan[full]->part[r].n_mb;
     if (idle)
         log_line("note: %d of %d %ss have no micro-batch of a batch: use a smaller train.split_size",
                  idle, j->mesh.size[AXIS_DP], axis_word[AXIS_DP]);

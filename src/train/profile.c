@@ -35,7 +35,7 @@ static int profile_sizes(const struct setup *b, struct conf_ints *sizes, struct 
     const struct conf *c = b->conf;
     *sizes = c->pipeline.profile_sizes;
     if (!sizes->n)
-        sizes_default(sizes, c->train.split_size * c->pipeline.bundle, c->train.batch_size,
+        sizes_default(sizes, c->train.split_size, c->train.batch_size,
                       plan_norm_of_one(b->job.graph) ? 2 : 1);
     for (int i = 1; i < sizes->n; i++)
         if (sizes->v[i] <= sizes->v[i - 1]) return conf_error(c, "pipeline.profile_sizes", e, "sizes must ascend");
@@ -50,7 +50,6 @@ static void conf_widest(struct conf *c, const struct conf_ints *sizes)
     int64_t n = sizes->v[sizes->n - 1];
     c->pipeline.profile = NULL;                           /* nothing measured earlier may shape the run */
     c->pipeline.schedule = "1f1b";                        /* any schedule would do; this one needs least memory */
-    c->pipeline.bundle = 1;
     c->train.learning_rate = 0;
     c->train.split_size = n;
     c->train.batch_size = n * MICRO_BATCHES;

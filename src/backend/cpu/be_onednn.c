@@ -71,7 +71,6 @@ static void onednn_close(struct be *b)
 {
     for (int i = 0; i < b->kernel.n; i++) kernel_free(b->kernel.v[i]);
     vec_free(&b->kernel);
-    vec_free(&b->join);
     half_shared_free(b);
     half_weights_free(b);
     if (b->stream) dnnl_stream_destroy(b->stream);
@@ -342,7 +341,6 @@ const struct be_ops be_onednn = {
     .copy = host_copy,
     .prepare = onednn_prepare,
     .run = onednn_run,
-    .may_batch = cpu_may_batch,
     .peak = onednn_peak,
     .pack = onednn_pack,
     .param_import = onednn_param_import,

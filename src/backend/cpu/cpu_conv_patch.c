@@ -70,7 +70,6 @@ static struct be_kernel *patch_make(struct be *b, const struct be_kernel *like, 
     k->s.out_blocks = size->d[0] / k->s.lanes;
     for (int i = 0; i < 3; i++) k->s.size[i] = size->d[1 + i];
     k->ops = k->s.lanes == 16 ? &patch_avx512 : &patch_avx2;
-    k->base.sums_in_order = true;
     k->base.run = like->key.phase == PH_BWD_WEIGHTS            ? weights_run
                   : (like->key.phase == PH_FWD) == turned ? fine_run
                                                                : coarse_run;

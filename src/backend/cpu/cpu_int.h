@@ -16,7 +16,6 @@
 #include "backend/cpu/cpu_wino.h"
 
 struct half_entry; struct half_weights;
-struct join { struct be_key key; int part; bool yes; };   /* the result of a trial (cpu_may_batch.c) */
 
 extern const struct be_ops be_onednn;
 
@@ -29,7 +28,6 @@ struct be {
     int lanes;
     const struct vec_ops *vec;
     VEC(struct be_kernel *) kernel;
-    VEC(struct join) join;
     VEC(struct half_entry *) half;                       /* products that kernels share (dnnl_half.h) */
     VEC(struct half_weights *) half_weights;             /* packed weights of convolutions (dnnl_conv_half.c) */
     bool asks;                                           /* only asks whether there is a kernel; none will run */
@@ -44,8 +42,6 @@ struct be_kernel {
     bool half;                                           /* it takes tensors in bf16 as they are stored */
     size_t taken;                                        /* workspace that the caller of run uses itself */
     size_t elements;                                     /* of a pointwise row: how many the next run takes */
-    /* weight gradients: each element is one sum in sample order, added to the old value */
-    bool sums_in_order;
     const struct kernel_row *row;
     char name[32];                                       /* row->name, or oneDNN's own: "jit:avx2" */
     int (*run)(struct be *b, struct be_kernel *k, const struct be_call *c, struct err *e);
@@ -100,8 +96,6 @@ int kernel_workspace(struct be *b, const struct be_kernel *k, size_t bytes, stru
 
 /* Sets the effective instruction set and returns its channel block (be_onednn.c). */
 int cpu_isa(struct device *d);
-bool cpu_alike(const struct be *b, const struct group *x, const struct group *y);    /* oneDNN sees the same problem */
-bool cpu_may_batch(struct be *b, const struct be_key *key, int part); /* be_ops.may_batch (cpu_may_batch.c) */
 
 /* On all threads: y += x; y[columns] = or += (acc) the sum of the rows of x, row by row; vec_ops.sum_rows. */
 void cpu_add(const struct be *b, float *y, const float *x, size_t n);

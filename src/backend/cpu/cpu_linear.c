@@ -74,7 +74,7 @@ static int points_data_run(struct be *b, struct be_kernel *base, const struct be
     return 0;
 }
 
-/* Sample by sample, so that samples of a bundle are added in the same order. */
+/* Adds sample by sample. */
 static int points_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
@@ -116,7 +116,6 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     else k->base.run = ph == PH_FWD       ? points_forward_run
                        : ph == PH_BWD_DATA ? points_data_run
                                            : points_weights_run;
-    k->base.sums_in_order = k->points > 1;
     return &k->base;
 }
 

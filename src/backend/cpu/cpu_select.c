@@ -96,12 +96,36 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
     return NULL;
 }
 
+/* Does oneDNN see the same problem? */
+static bool layers_alike(const struct be *b, const struct group *x, const struct group *y)
+{
+    const struct graph *g = b->g;
+    const struct node *m = &g->node[x->node[0]], *n = &g->node[y->node[0]];
+    if (m->op != n->op || m->n_param != n->n_param || x->packed_bytes != y->packed_bytes) return false;
+    bool same = tensor_lanes(b, x->in[0]) == tensor_lanes(b, y->in[0]) &&
+                tensor_lanes(b, x->out) == tensor_lanes(b, y->out) &&
+                (g->tensor[x->in[0]].n_readers > 1) == (g->tensor[y->in[0]].n_readers > 1) &&
+                shape_equal(&g->tensor[x->in[0]].shape, &g->tensor[y->in[0]].shape) &&
+                shape_equal(&g->tensor[x->out].shape, &g->tensor[y->out].shape);
+    same = same && x->n_in == y->n_in;
+    for (int i = 1; i < x->n_in && same; i++) {
+        same = shape_equal(&g->tensor[x->in[i]].shape, &g->tensor[y->in[i]].shape) &&
+               tensor_lanes(b, x->in[i]) == tensor_lanes(b, y->in[i]);
+        for (int j = 0; j < i; j++) same = same && (x->in[i] == x->in[j]) == (y->in[i] == y->in[j]);
+    }
+    for (int i = 0; i < m->n_param; i++)
+        same = same && shape_equal(&g->param[m->param[i]].shape, &g->param[n->param[i]].shape);
+    for (int i = 0; i < MAX_ATTR; i++)
+        same = same && m->attr[i].n == n->attr[i].n && !memcmp(m->attr[i].i, n->attr[i].i, sizeof n->attr[i].i);
+    return same;
+}
+
 /* Equal layers get equal kernels. */
 static const struct group *seen(const struct be *b, const struct selection *s, const struct group *k)
 {
     for (const struct group *x = s->group; x < k; x++)
         if (x->pattern == k->pattern && x->grad_in == k->grad_in && x->pgrad_in_w == k->pgrad_in_w &&
-            cpu_alike(b, x, k))
+            layers_alike(b, x, k))
             return x;
     return NULL;
 }

@@ -147,7 +147,7 @@ static struct be_kernel *gate_make(struct be *b, const struct be_kernel *like, s
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
-/* One weight a channel: sample by sample, so that samples of a bundle are added in the same order. */
+/* One weight a channel: sample by sample. */
 static int scale_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct simple_kernel *k = (struct simple_kernel *)base;

@@ -299,7 +299,6 @@ static struct be_kernel *wgrad_make(struct be *b, const struct be_kernel *like, 
     struct wgrad_shape s;
     struct conv_kernel *k = conv_new(b, like, &d);
     k->base.run = own_weights_run;
-    k->base.sums_in_order = true;
     if (wgrad_shape_of(b, like, &s)) k->own = wgrad_new(&s);
     if (k->own && !kernel_workspace(b, &k->base, wgrad_work(&s), e)) return &k->base;
     kernel_free(&k->base);
@@ -321,7 +320,6 @@ static struct be_kernel *depthwise_make(struct be *b, const struct be_kernel *li
         k->depthwise.dilation[i] = d.dilation[i] + 1;
     }
     k->base.run = depthwise_weights_run;
-    k->base.sums_in_order = true;
     return &k->base;
 }
 
