@@ -309,9 +309,10 @@ START_TEST(what_is_taken)
         {{1, 8, 128, 128, {4, 4, 4}, 3, 1}, true, false},   {{1, 8, 12, 16, {32, 32, 32}, 3, 1}, false, true},
         {{1, 16, 16, 24, {32, 32, 32}, 3, 1}, false, true}, {{1, 8, 136, 16, {8, 8, 8}, 3, 1}, false, true},
         {{1, 8, 16, 16, {32, 1, 32}, 3, 1}, false, true},   {{1, 8, 16, 16, {2, 2, 2}, 3, 1}, false, false},
-        {{1, 1, 16, 16, {32, 32, 32}, 3, 1}, false, true}, {{1, 16, 512, 512, {1, 4, 4}, 1, 1}, true, false},
-        {{1, 8, 256, 256, {1, 8, 8}, 1, 1}, true, true},  {{1, 16, 528, 512, {1, 8, 8}, 1, 1}, false, true},
-        {{1, 16, 64, 64, {1, 2, 2}, 1, 1}, false, false}};
+        {{1, 1, 16, 16, {32, 32, 32}, 3, 1}, false, true},  {{20, 16, 512, 512, {1, 4, 4}, 1, 1}, true, false},
+        {{1, 16, 512, 512, {1, 4, 4}, 1, 1}, false, false}, {{20, 8, 256, 256, {1, 8, 8}, 1, 1}, true, true},
+        {{4, 8, 256, 256, {1, 8, 8}, 1, 1}, true, false},   {{20, 16, 528, 512, {1, 8, 8}, 1, 1}, false, true},
+        {{20, 16, 64, 64, {1, 2, 2}, 1, 1}, false, false}};
     for (int i = 0; i < N_OF(shapes); i++) {
         sure(wino_takes(&shapes[i].s) == shapes[i].taken, "shape %d", i);
         sure(wino_weights_wanted(&shapes[i].s) == shapes[i].weights, "weights of shape %d", i);

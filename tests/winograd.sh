@@ -34,7 +34,7 @@ check "bf16 refuses it" sh -c '[ "$0" -eq 78 ] && [ "$(wc -l <"$1")" -eq 1 ] && 
 if ! grep -qw avx2 /proc/cpuinfo; then skip "training with it" "needs AVX2"; tap_done; exit; fi
 trains one threads -c grey.conf
 want=$hash
-for way in "--stages 3" "--stages 2 --schedule zb-h1" "--stages 2 -o pipeline.recompute=all" "-o pipeline.bundle=2"; do
+for way in "--stages 3" "--stages 2 --schedule zb-h1" "--stages 2 -o pipeline.recompute=all"; do
     # shellcheck disable=SC2086
     trains "with $way" threads -c grey.conf $way
     equal "$way: the same weights" "$hash" "$want"

@@ -11,24 +11,30 @@ static int64_t tiles_of(const struct wino_shape *s)
     return s->size[0] * ((s->size[1] + 1) / 2) * ((s->size[2] + 1) / 2);
 }
 
-/* The least tiles, and most channels, for which it is faster; measured layer by layer. Volumes: micro-batches of
- * 1 to 4. Pictures: 4x4 to 32x32 points with 512 to 64 channels, micro-batches of 20: outputs and input gradients 1.3
- * to 1.6 times as fast as by other kernels (1 to 1.5 times in micro-batches of 4), weight gradients 1.2 to 1.7 times,
- * but on 4x4 as fast. */
-struct wino_limits { int64_t tiles, weights_tiles, channels; };
+/* The least tiles of a sample and of all samples of a call, and most channels, for which it is faster; measured layer by
+ * layer. Volumes: micro-batches of 1 to 4. Pictures: 4x4 to 32x32 points with 512 to 64 channels, micro-batches of 20:
+ * outputs and input gradients 1.3 to 1.6 times as fast as by other kernels, weight gradients 1.2 to 1.7 times, but on
+ * 4x4 as fast. With fewer tiles it is slower: 0.65 with 4, weight gradients 0.86 with 64. */
+struct wino_limits { int64_t tiles, call, weights_tiles, weights_call, channels; };
 static struct wino_limits limits_of(const struct wino_shape *s)
 {
-    return s->deep == 1 ? (struct wino_limits){4, 16, 512} : (struct wino_limits){16, 32, 128};
+    return s->deep == 1 ? (struct wino_limits){4, 16, 16, 128, 512} : (struct wino_limits){16, 16, 32, 32, 128};
 }
 
 bool wino_takes(const struct wino_shape *s)
 {
     const struct wino_limits of = limits_of(s);
+    const int64_t tiles = tiles_of(s);
     return s->lanes > 1 && s->in % s->lanes == 0 && s->out % s->lanes == 0 && s->in <= of.channels &&
-           s->out <= of.channels && s->size[1] > 1 && s->size[2] > 1 && tiles_of(s) >= of.tiles;
+           s->out <= of.channels && s->size[1] > 1 && s->size[2] > 1 && tiles >= of.tiles && tiles * s->n >= of.call;
 }
 
-bool wino_weights_wanted(const struct wino_shape *s) { return tiles_of(s) >= limits_of(s).weights_tiles; }
+bool wino_weights_wanted(const struct wino_shape *s)
+{
+    const struct wino_limits of = limits_of(s);
+    const int64_t tiles = tiles_of(s);
+    return tiles >= of.weights_tiles && tiles * s->n >= of.weights_call;
+}
 
 /* Includes the parts of tiles beyond planes of odd height or width. */
 double wino_share(const struct wino_shape *s)
