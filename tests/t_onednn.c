@@ -84,6 +84,8 @@ static const struct { const char *chain; int n; } half_chains[] = {
     {"16x10x10; conv channels=16 kernel=2 stride=3 padding=3 dilation=8; conv channels=8 kernel=1 stride=2 padding=1; "
      "conv channels=3 kernel=1; conv channels=16 kernel=2 stride=100 padding=5; conv_transpose channels=32 kernel=1 "
      "stride=3 padding=1 output_padding=2; relu", 3},
+    /* planes smaller than the stride */
+    {"32x1x2; conv channels=32 kernel=3 stride=3 padding=1; conv_transpose channels=64 kernel=2 stride=3; relu", 5},
     /* maxima of many windows, whose gradients are added in fp32 */
     {"5x15x15; conv channels=35 kernel=1; max_pool kernel=15 padding=7 stride=1; relu ^1", 3},
     {"2x4x5x9; conv channels=17 kernel=1; max_pool kernel=1x2x3 stride=2x3x1 padding=0x1x1; relu ^1", 2}};

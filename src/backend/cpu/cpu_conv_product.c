@@ -224,8 +224,9 @@ static int product_conv_run(struct be *b, struct be_kernel *base, const struct b
         memset(d.to, 0, (size_t)(base->key.samples * window_size(g->to) * g->columns) * sizeof *d.to);
     for (d.p = g->phase; d.p < g->phase + g->n; d.p++) {
         d.rows = base->key.samples * window_size(d.p->size);
+        if (!d.p->n || !d.rows) continue;                      /* a plane smaller than the stride has no such points */
         d.each = rows_together(d.rows, b->s->dev.threads);
-        if (d.p->n) cpu_each(b->s->dev.threads, (d.rows + d.each - 1) / d.each, some_rows_run, &d);
+        cpu_each(b->s->dev.threads, (d.rows + d.each - 1) / d.each, some_rows_run, &d);
     }
     return 0;
 }
