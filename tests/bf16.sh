@@ -123,4 +123,10 @@ equal "emulated on a lesser processor: the same weights from two stages" "$(hash
 code=0; "$mpstaged" -c lm.conf --device cpu --precision tf32 --run-dir none 2>"$aside/err" || code=$?
 check "tf32 is for GPUs" sh -c '[ "$0" -eq 78 ] &&
     grep -q "tf32 is for GPUs: the onednn backend computes in fp32 and bf16" "$1"' "$code" "$aside/err"
+code=0; OMP_THREAD_LIMIT=1 "$mpstaged" -c lm.conf --threads 2 --run-dir none 2>"$aside/err" || code=$?
+check "fewer threads than asked for" sh -c '[ "$0" -eq 78 ] && [ ! -e none ] &&
+    grep -q "run.threads = 2: the environment.s OMP_THREAD_LIMIT allows 1" "$1"' "$code" "$aside/err"
+by=$("$mpstaged" --version | sed -n 's/^backend onednn: .*, bf16 by //p')
+if [ "$by" ]; then check "the log names the instructions" grep -q "bf16 by $by," lm-1/mpstaged.log
+else skip "the log names the instructions" "this processor has none for bf16"; fi
 tap_done

@@ -38,7 +38,7 @@ printf '%s\n' 'run { name = "demo" }' \
 printf '%s\n' 'run { name = "grey" }' 'model { graph = "grey.graph" }' "$rest" >grey.conf
 
 # What the program takes of the processor under the limit that is set.
-isa_of() { "$mpstaged" --version | sed -n 's/^backend onednn: .* \(avx512\|avx2\|generic\)$/\1/p'; }
+isa_of() { "$mpstaged" --version | sed -n 's/, bf16 by .*//; s/^backend onednn: .* \(avx512\|avx2\|generic\)$/\1/p'; }
 
 # run NET LIMIT STAGES SCHEDULE: in one process; leaves the weights' hash in $hash, and what the library ran in ./out
 run() {

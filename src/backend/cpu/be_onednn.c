@@ -49,6 +49,9 @@ static int onednn_open(const struct selection *s, int threads, int unit, struct 
     if (cpu_isa(&here) != s->dev.block)
         return err_set(e, E_DEVICE, "kernels were selected for %s (channel block %d), this machine has %s", s->dev.isa,
                        s->dev.block, here.isa);
+    if (threads > omp_get_thread_limit())
+        return err_set(e, E_CONF, "run.threads = %d: the environment's OMP_THREAD_LIMIT allows %d", threads,
+                       omp_get_thread_limit());
     struct be *b = mem_alloc(sizeof *b);
     b->s = s;
     b->g = s->g;

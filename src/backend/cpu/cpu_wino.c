@@ -12,9 +12,9 @@ static int64_t tiles_of(const struct wino_shape *s)
 }
 
 /* The least tiles of a sample and of all samples of a call, and most channels, for which it is faster; measured layer
- * by layer. Volumes: micro-batches of 1 to 4. Pictures: 4x4 to 32x32 points with 512 to 64 channels, micro-batches of 20:
- * outputs and input gradients 1.3 to 1.6 times as fast as by other kernels, weight gradients 1.2 to 1.7 times, but on
- * 4x4 as fast. With fewer tiles it is slower: 0.65 with 4, weight gradients 0.86 with 64. */
+ * by layer. Volumes: micro-batches of 1 to 4. Pictures: 4x4 to 32x32 points with 512 to 64 channels, micro-batches of
+ * 20: outputs and input gradients 1.3 to 1.6 times as fast as by other kernels, weight gradients 1.2 to 1.7 times, but
+ * on 4x4 as fast. With fewer tiles it is slower: 0.65 with 4, weight gradients 0.86 with 64. */
 struct wino_limits { int64_t tiles, call, weights_tiles, weights_call, channels; };
 static struct wino_limits limits_of(const struct wino_shape *s)
 {
