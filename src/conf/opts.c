@@ -64,7 +64,8 @@ static const struct long_option options[] = {
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
      "draw the schedule to FILE.svg, write its actions with their times to FILE.json, or with - draw on the terminal"},
     {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
-     "draw the network's input in the first training batch, with labels, to FILE.png"},
+     "draw the first training batch, with labels, to FILE.png; of tokens write it to FILE.txt, what is trained in "
+     "brackets"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
     {"version", NULL, 'V', NULL, MODE_VERSION, "print the versions of the program and its libraries"},
@@ -175,8 +176,8 @@ static int usage_error(int c, char **argv, struct err *e)
 static int opts_check(const struct opts *o, struct err *e)
 {
     const char *file = o->picture;
-    if (o->mode == MODE_SHOW_BATCH && !text_ends(file, ".png"))
-        return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png", file);
+    if (o->mode == MODE_SHOW_BATCH && !text_ends(file, ".png") && !text_ends(file, ".txt"))
+        return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png or FILE.txt", file);
     bool drawn = o->mode == MODE_DRAW_SCHEDULE && strcmp(file, "-") != 0;
     if (drawn && !text_ends(file, ".svg") && !text_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);

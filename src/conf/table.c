@@ -196,8 +196,8 @@ const struct opt opt_table[] = {
              "class; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,
      .bits = true,
-     .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti, tokens and text, "
-             "otherwise no"},
+     .text = "a new order in every epoch; the default is yes for idx, images, cifar, nifti, tokens, text and "
+             "jsonl, otherwise no"},
     {"data.mean", OPT_REALS, AT(data.mean), NULL, -1e9, 1e9,
      .of = "data.source idx npy images cifar nifti",
      .bits = true, .text = "files: subtracted from every pixel: one value, or one per channel"},
@@ -256,6 +256,21 @@ const struct opt opt_table[] = {
              "with files *.txt and *.jsonl; all together are one sequence of tokens"},
     {"data.test_text", OPT_TEXTS, AT(data.test_text), NULL, .of = "data.source text", .files = true,
      .text = "the test text, like data.train_text"},
+    {"data.train_jsonl", OPT_TEXTS, AT(data.train_jsonl), NULL, .of = "data.source jsonl", .files = true,
+     .text = "files with a training record in each line: {\"messages\": [..]}, {\"prompt\": \"..\", \"completion\": "
+             "\"..\"}, {\"text\": \"..\"} or {\"input_ids\": [..], \"labels\": [..]}, of which -100 does not count"},
+    {"data.test_jsonl", OPT_TEXTS, AT(data.test_jsonl), NULL, .of = "data.source jsonl", .files = true,
+     .text = "files with the test records"},
+    {"data.packing", OPT_ENUM, AT(data.packing), "none", .words = WORDS_PACKING(WORD_TEXT), .of = "data.source jsonl",
+     .bits = true,
+     .text = "none: a sample is a record; first_fit: as many records as fit, which do not see each other, put together "
+             "anew in each epoch; then last_batch short means fill"},
+    {"data.too_long", OPT_ENUM, AT(data.too_long), "error", .words = WORDS_TOO_LONG(WORD_TEXT),
+     .of = "data.source jsonl", .bits = true,
+     .text = "records longer than model.input and one token: error, status 65; cut keeps their beginning; skip"},
+    {"data.chat", OPT_FILE, AT(data.chat), NULL, .of = "data.source jsonl", .bits = true,
+     .text = "template of messages: chatml, llama3, llama2, zephyr, plain, or a file, see CHATS; what the assistant "
+             "says and the token that ends it count"},
     {"data.train_tokens", OPT_TEXTS, AT(data.train_tokens), NULL, .of = "data.source tokens", .files = true,
      .text = "files with the training tokens, one after the other"},
     {"data.test_tokens", OPT_TEXTS, AT(data.test_tokens), NULL, .of = "data.source tokens", .files = true,
@@ -266,9 +281,10 @@ const struct opt opt_table[] = {
     {"data.documents", OPT_ENUM, AT(data.documents), "joined", .words = WORDS_DOCUMENTS(WORD_TEXT),
      .of = "data.source tokens text", .bits = true,
      .text = "joined: a position sees all before it in its sample; apart: only those of its document"},
-    {"data.end_token", OPT_INT, AT(data.end_token), "-1", -1, 1 << 24, .of = "data.source tokens text", .bits = true,
-     .text = "the token that ends a document: apart needs it, except for Megatron's files; text puts it behind each "
-             "document; generation ends with it if the folder names no such token. -1: none"},
+    {"data.end_token", OPT_INT, AT(data.end_token), "-1", -1, 1 << 24, .of = "data.source tokens text jsonl",
+     .bits = true,
+     .text = "the token that ends a document: apart needs it, except for Megatron's files; text and jsonl put it behind "
+             "texts and completions, jsonl by default the folder's; generation ends with it. -1: none"},
     {"data.tokenizer", OPT_FILE, AT(data.tokenizer), NULL,
      .text = "of texts: a tokenizer.json, a folder with one, or bytes; the default is that of model.folder, or bytes "
              "if model.vocab_size is 256"},

@@ -198,13 +198,21 @@ void ds_close(struct ds *d)
     d->kind->close(d);
 }
 
-double ds_weight(const struct ds *d, const int64_t *id, int n)
+double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n)
 {
     double sum = 0;
     if (!d || !d->kind->weight) return d && d->labels > 0 ? n * d->labels : n;
-    for (int i = 0; i < n; i++) sum += d->kind->weight(d, (uint64_t)id[i]);
+    for (int i = 0; i < n; i++)
+        sum += d->kind->weight(d, (uint64_t)id[i], o ? feed_place(o, position + (uint64_t)i).epoch : 0);
     return sum;
 }
+
+uint64_t ds_samples(const struct ds *d, uint64_t epoch)
+{
+    return d->kind->samples ? d->kind->samples(d, epoch) : d->kind->count(d);
+}
+
+const struct ds *ds_epochs_of(const struct ds *d) { return d && d->kind->samples ? d : NULL; }
 
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e)
 {
