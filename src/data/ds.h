@@ -46,6 +46,8 @@ struct ds_kind {
      * its first backward pass. A loss does not see single weights: its numerators and denominators are sums over the
      * elements it counts. NULL for a loss that counts labels (op_kind.ignored): all labels count. */
     double (*weight)(const struct ds *d, uint64_t sample, uint64_t visit);
+    /* Positions of a sample of tokens that are no padding, known like the weight. NULL: all. */
+    double (*filled)(const struct ds *d, uint64_t sample, uint64_t visit);
     /* Samples of an epoch (= visit), at least 1. NULL: all epochs have `count`. Any thread. */
     uint64_t (*samples)(const struct ds *d, uint64_t epoch);
     /* Called before the first read if samples will be read repeatedly, faster than they can be made: caches what fits.
@@ -115,6 +117,7 @@ void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum
  * o NULL: in the first epoch. */
 struct feed_order;
 double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
+double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n); /* 0: all */
 uint64_t ds_samples(const struct ds *d, uint64_t epoch);
 const struct ds *ds_epochs_of(const struct ds *d);       /* d if its epochs differ in samples, otherwise NULL */
 

@@ -220,14 +220,22 @@ static uint32_t *records_of(const struct ds *ds, uint64_t sample, uint64_t epoch
     return record;
 }
 
-static double jsonl_weight(const struct ds *ds, uint64_t sample, uint64_t visit)
+static double records_sum(const struct ds *ds, uint64_t sample, uint64_t visit, bool labels)
 {
     const struct jsonl *d = (const struct jsonl *)ds;
     uint64_t n, sum = 0;
     uint32_t *record = records_of(ds, sample, visit, &n);
-    for (uint64_t i = 0; i < n; i++) sum += d->of.v[record[i]].valid;
+    for (uint64_t i = 0; i < n; i++) sum += labels ? d->of.v[record[i]].valid : d->length[record[i]];
     free(record);
     return (double)sum;
+}
+static double jsonl_weight(const struct ds *ds, uint64_t sample, uint64_t visit)
+{
+    return records_sum(ds, sample, visit, true);
+}
+static double jsonl_filled(const struct ds *ds, uint64_t sample, uint64_t visit)
+{
+    return records_sum(ds, sample, visit, false);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -277,7 +285,7 @@ static void jsonl_tell(const struct ds *ds, const struct ds_sink *to)
 #define JSONL_KIND \
     .name = "jsonl", .text = "a JSON object in each line: tokens, a text, a prompt and its completion, or the messages " \
                              "of a chat; what the network is to learn counts", \
-    .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .tell = jsonl_tell, .positions = true, \
+    .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .filled = jsonl_filled, .tell = jsonl_tell, .positions = true, \
     .close = jsonl_close
 const struct ds_kind ds_jsonl = {JSONL_KIND, .count = jsonl_count, .name_of = jsonl_name};
 static const struct ds_kind packed_jsonl = {JSONL_KIND, .count = packed_count, .samples = packed_samples};

@@ -209,7 +209,8 @@ static void next_train(struct sequencer *c, struct task *t)
     uint64_t epoch, at = c->position;
     int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = ++c->step, .n = n,
-                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], &order, at, t->id, n)};
+                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], &order, at, t->id, n),
+                          .tokens = ds_filled(j->data[DS_TRAIN], &order, at, t->id, n)};
     live_settings_fill(c, &t->o);
     c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
