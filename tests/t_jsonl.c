@@ -61,7 +61,9 @@ static void same_numbers(const json_t *o, const char *key, const int32_t *v, int
     const json_t *list = json_object_get(o, key);
     bool same = json_array_size(list) == (size_t)n;
     for (int i = 0; i < n && same; i++) same = json_integer_value(json_array_get(list, (size_t)i)) == v[i];
-    ck_assert_msg(same, "other %s: %.1500s", key, line);
+    struct text got = {0};
+    for (int i = 0; i < n && !same; i++) text_add(&got, "%d, ", v[i]);
+    ck_assert_msg(same, "other %s: %s in place of %.1500s", key, got.n ? got.s : "", line);
 }
 
 START_TEST(as_transformers_renders)
@@ -229,6 +231,7 @@ START_TEST(bad_templates)
     put("c.rules", wrong_rules[_i].rules, strlen(wrong_rules[_i].rules));
     ck_assert(chat_open("c.rules", &c, &e) && !c);
     ck_assert_msg(e.code == 65 && strstr(e.text, wrong_rules[_i].why), "%s", e.text);
+    e = (struct err){0};
     ck_assert(chat_open("none.rules", &c, &e));
     ck_assert_int_eq(e.code, 66);
 }
@@ -358,7 +361,8 @@ START_TEST(epochs_differ)
     }
     put("r.jsonl", t.s, t.n);
     text_free(&t);
-    struct ds *d = jsonl_opened("packing = first_fit", &e), *fresh = jsonl_opened("packing = first_fit", &e);
+    struct ds *d = jsonl_opened("packing = first_fit shuffle = yes", &e),
+              *fresh = jsonl_opened("packing = first_fit shuffle = yes", &e);
     for (uint64_t epoch = 0; epoch < 5; epoch++) {
         bool seen[N] = {false};
         int n = 0;

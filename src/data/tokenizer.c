@@ -281,9 +281,11 @@ static const struct added_token *added_at(const struct tokenizer *t, bool normal
 /* The parts of a rendered text (tokenizer_encode_parts). counts: gets 1 for each token that is trained, otherwise 0. */
 struct rendered { const char *text; const struct text_span *span; int n; struct token_ids *counts; };
 
-/* left: of part_sink, once the text is normalised. parts: NULL: added tokens have their meaning everywhere. */
+/* left: of part_sink, once the text is normalised. parts: NULL: added tokens have their meaning everywhere. plain:
+ * special ones have none here. */
 struct added_rest {
     const struct tokenizer *t; bool normalized; struct token_ids *ids; size_t *left; const struct rendered *parts;
+    bool plain;
 };
 /* A segment between added tokens, which lies in the whole text; its tokens begin at ids[from]. */
 struct token_range { const char *s; int64_t from; bool first; };
@@ -321,7 +323,7 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
                                                                    : NULL;
         if (!a) { at++; continue; }
         size_t begin = at, end = at + a->s.n;
-        if (r->parts && plain_within(r->parts, s + begin, s + end)) { at++; continue; }
+        if (a->special && (r->plain || (r->parts && plain_within(r->parts, s + begin, s + end)))) { at++; continue; }
         at = end;
         if (a->single_word && ((begin && is_word(point_at(s + back(s, begin), n))) ||
                                (end < n && is_word(point_at(s + end, n - end)))))
@@ -341,11 +343,8 @@ static int plain_encode(const struct added_rest *r, const char *s, size_t n, boo
     size_t left = grown_most(n);
     struct text t = {0};
     text_add_bytes(&t, s, n);
-    const struct part_sink all = {r->t, 0, r->ids, &left};
-    const struct added_rest then = {r->t, true, r->ids, &left, NULL};
-    int bad = normalize(&r->t->normalizer, &t, left, e);
-    if (!bad && t.n && r->parts && plain_within(r->parts, s, s + n)) bad = part_encode(&all, t.s, t.n, first, e);
-    else if (!bad) bad = added_divide(&then, t.s, t.n, first, e);
+    const struct added_rest then = {r->t, true, r->ids, &left, NULL, r->parts && plain_within(r->parts, s, s + n)};
+    int bad = normalize(&r->t->normalizer, &t, left, e) || added_divide(&then, t.s, t.n, first, e);
     text_free(&t);
     return bad ? -1 : 0;
 }
@@ -355,7 +354,7 @@ static int plain_encode(const struct added_rest *r, const char *s, size_t n, boo
 static int64_t tokens_before(const struct added_rest *r, struct token_range seg, size_t n, bool over, struct err *e)
 {
     struct token_ids some = {0};
-    const struct added_rest own = {r->t, false, &some, NULL, r->parts};
+    const struct added_rest own = {r->t, false, &some, NULL, r->parts, r->plain};
     int64_t k = 0;
     if (n && plain_encode(&own, seg.s, n, seg.first, e)) k = -1;
     while (k >= 0 && k < some.n && seg.from + k < r->ids->n && some.v[k] == r->ids->v[seg.from + k]) k++;
@@ -405,7 +404,7 @@ int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const st
                            struct token_ids *ids, struct token_ids *counts, struct err *e)
 {
     const struct rendered parts = {text, span, n_spans, counts};
-    const struct added_rest all = {t, false, ids, NULL, &parts};
+    const struct added_rest all = {t, false, ids, NULL, &parts, false};
     size_t n = 0;
     for (int i = 0; i < n_spans; n += span[i++].n)
         for (size_t k = 0; k < span[i].n && t->bytes; k++) {
@@ -435,7 +434,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool
     }
     if (utf8_check(text, n, e)) return -1;
     if (whole && t->first >= 0) *vec_push(ids) = (uint32_t)t->first;
-    const struct added_rest all = {t, false, ids, NULL, NULL};
+    const struct added_rest all = {t, false, ids, NULL, NULL, false};
     return n ? added_divide(&all, text, n, true, e) : 0;
 }
 
