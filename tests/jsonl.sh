@@ -115,7 +115,8 @@ positions() { od -An -v -tx4 -w384 -j128 "$1" | awk -v f="$2" '{ for (i = f + 1;
 positions a.npy 4 >a.bits
 positions b.npy 4 >b.bits
 positions c.npy 0 >c.bits
-check "a record's logits: other neighbours, the same bits" sh -c '[ -s a.bits ] && cmp a.bits b.bits && cmp a.bits c.bits'
+check "a record's logits: other neighbours, the same bits" sh -c \
+    '[ -s a.bits ] && cmp a.bits b.bits && cmp a.bits c.bits'
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 echo '{"input_ids": [1, 2, 3' >bad.jsonl
@@ -124,8 +125,9 @@ echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
 sed 's/chat = "plain"//' chat.conf >bare.conf
 while IFS='|' read -r text status pattern options; do
+    case $options in -c*) ;; *) options="-c chat.conf $options" ;; esac
     # shellcheck disable=SC2086
-    refused "$text" "$status" "$pattern" threads $(case $options in -c*) ;; *) echo -c chat.conf ;; esac) --run-dir none $options
+    refused "$text" "$status" "$pattern" threads --run-dir none $options
 done <<'END'
 a line that is no JSON|65|bad.jsonl:1: |-o data.train_jsonl=bad.jsonl
 a record that is too long|65|long.jsonl:1: 200 tokens, and a sample has 97|-o data.train_jsonl=long.jsonl

@@ -245,14 +245,14 @@ START_TEST(rows_of_records)
     static uint32_t length[N], order[N];
     static bool seen[N];
     uint64_t all = 0;
-    struct packing p;
+    struct record_rows p;
     srand(3);
     for (uint32_t i = 0; i < N; i++) {
         length[i] = 1 + (uint32_t)(rand() % (rand() % ROOM + 1));
         order[i] = (i * 7919u) % N;
         all += length[i];
     }
-    packing_make(length, order, N, ROOM, &p);
+    rows_pack(length, order, N, ROOM, &p);
     for (uint64_t r = 0; r < p.rows; r++) {
         uint64_t used = 0;
         ck_assert(p.begin[r + 1] > p.begin[r]);
@@ -266,7 +266,7 @@ START_TEST(rows_of_records)
     ck_assert_uint_eq(p.begin[p.rows], N);
     ck_assert_msg((double)all / (double)(p.rows * ROOM) > 0.97, "%llu of %llu", (unsigned long long)all,
                   (unsigned long long)(p.rows * ROOM));
-    packing_free(&p);
+    rows_free(&p);
 }
 END_TEST
 

@@ -36,7 +36,8 @@ static int row_read(struct shown_tokens *b, int64_t sample, struct err *e)
            ds_read(b->d, &p, b->row.position, e);
 }
 
-/* The record at points from..end - 1: its tokens, the last of which is only a label, in runs that are trained or not. */
+/* The record at points from..end - 1: its tokens, the last of which is only a label, in runs that are trained or
+ * not. */
 static void record_show(const struct shown_tokens *b, int64_t from, int64_t end, struct text *out)
 {
     const int64_t *label = b->row.label, all = end - from + (label[end - 1] >= 0);

@@ -92,7 +92,7 @@ static int rule_take(struct chat_line *l, const char *role, struct err *e)
     return 0;
 }
 
-static int line_take(struct chat_line *l, struct err *e)
+static int chat_line_take(struct chat_line *l, struct err *e)
 {
     const char *word = word_take(l);
     int bad = 0;
@@ -123,7 +123,7 @@ static int lines_take(struct chat *c, const char *file, char *text, struct err *
         if (next) *next++ = '\0';
         l.s = s;
         l.line++;
-        if (line_take(&l, e)) return -1;
+        if (chat_line_take(&l, e)) return -1;
     }
     if (!rule_of(c, c->generate)) return err_set(e, E_DATA, "%s: has no rule for %s", file, c->generate);
     if (c->default_role && !rule_of(c, c->default_role))

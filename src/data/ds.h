@@ -117,7 +117,8 @@ void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum
  * o NULL: in the first epoch. */
 struct feed_order;
 double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
-double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n); /* 0: all */
+/* The positions of these samples that are no padding; 0: all. */
+double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
 uint64_t ds_samples(const struct ds *d, uint64_t epoch);
 const struct ds *ds_epochs_of(const struct ds *d);       /* d if its epochs differ in samples, otherwise NULL */
 

@@ -17,7 +17,7 @@
 struct jsonl_record { uint64_t at; uint32_t valid, line; uint16_t file; };
 enum { EPOCHS_KEPT = 2 };
 
-struct epoch_rows { uint64_t epoch, used; struct packing p; };   /* used: when; 0: never made */
+struct epoch_rows { uint64_t epoch, used; struct record_rows p; };   /* used: when; 0: never made */
 
 struct jsonl {
     struct ds ds;
@@ -48,7 +48,7 @@ static void jsonl_close(struct ds *ds)
     free(d->length);
     text_free(&d->warning);
     vec_free(&d->counts);
-    for (int i = 0; i < EPOCHS_KEPT; i++) packing_free(&d->rows[i].p);
+    for (int i = 0; i < EPOCHS_KEPT; i++) rows_free(&d->rows[i].p);
     pthread_mutex_destroy(&d->lock);
     arena_free(d->mem);
 }
@@ -99,8 +99,9 @@ static int form_open(struct jsonl *d, int64_t vocabulary, struct err *e)
     if (record_form_open(d->c, vocabulary, &d->form, e)) return -1;
     const struct tokenizer *t = d->form.tokenizer;
     const char *end = d->form.chat && t && !tokenizer_bytes(d->c) ? chat_ends_badly(d->form.chat, t) : NULL;
-    if (end) text_add(&d->warning, "data.chat: the tokenizer has no token in \"%s\", which ends what the assistant says\n",
-                      text_printable(end, shown, sizeof shown));
+    if (end)
+        text_add(&d->warning, "data.chat: the tokenizer has no token in \"%s\", which ends what the assistant says\n",
+                 text_printable(end, shown, sizeof shown));
     if (!t || tokenizer_size(t) <= vocabulary) return 0;
     return conf_error(d->c, "data.tokenizer", e, "has %lld tokens, and the network's vocabulary has %lld",
                       (long long)tokenizer_size(t), (long long)vocabulary);
@@ -165,25 +166,25 @@ static int jsonl_open(const struct conf *c, enum ds_part part, const struct ds_w
 
 /* ---- rows of an epoch -------------------------------------------------------------------------------------------- */
 
-static void rows_make(const struct jsonl *d, uint64_t epoch, struct packing *out)
+static void rows_make(const struct jsonl *d, uint64_t epoch, struct record_rows *out)
 {
     const uint64_t n = (uint64_t)d->of.n;
     uint32_t *order = mem_alloc(size_mul(n, sizeof *order));
     for (uint64_t i = 0; i < n; i++)
         order[i] = (uint32_t)(d->shuffles ? rng_permute((uint64_t)d->c->run.seed, (uint32_t)epoch, i, n) : i);
-    packing_make(d->length, order, n, (uint32_t)d->points, out);
+    rows_pack(d->length, order, n, (uint32_t)d->points, out);
     free(order);
 }
 
 /* With the lock held. */
-static const struct packing *rows_of(struct jsonl *d, uint64_t epoch)
+static const struct record_rows *epoch_rows_of(struct jsonl *d, uint64_t epoch)
 {
     struct epoch_rows *oldest = &d->rows[0];
     for (struct epoch_rows *r = d->rows; r < d->rows + EPOCHS_KEPT; r++) {
         if (r->used && r->epoch == epoch) return r->used = ++d->uses, &r->p;
         if (r->used < oldest->used) oldest = r;
     }
-    packing_free(&oldest->p);
+    rows_free(&oldest->p);
     oldest->epoch = epoch;
     oldest->used = ++d->uses;
     rows_make(d, epoch, &oldest->p);
@@ -195,7 +196,7 @@ static uint64_t packed_samples(const struct ds *ds, uint64_t epoch)
     struct jsonl *d = (struct jsonl *)ds;
     pthread_mutex_lock(&d->lock);
     while (d->counts.n <= (int)epoch) {
-        const uint64_t rows = rows_of(d, (uint64_t)d->counts.n)->rows;
+        const uint64_t rows = epoch_rows_of(d, (uint64_t)d->counts.n)->rows;
         *vec_push(&d->counts) = rows;
     }
     const uint64_t n = d->counts.v[epoch];
@@ -211,7 +212,7 @@ static uint32_t *records_of(const struct ds *ds, uint64_t sample, uint64_t epoch
     struct jsonl *d = (struct jsonl *)ds;
     uint32_t *record;
     pthread_mutex_lock(&d->lock);
-    const struct packing *p = d->packs ? rows_of(d, epoch) : NULL;
+    const struct record_rows *p = d->packs ? epoch_rows_of(d, epoch) : NULL;
     const uint64_t from = p ? p->begin[sample] : sample;
     *n = p ? p->begin[sample + 1] - from : 1;
     record = mem_alloc(size_mul(*n, sizeof *record));
@@ -283,9 +284,9 @@ static void jsonl_tell(const struct ds *ds, const struct ds_sink *to)
 }
 
 #define JSONL_KIND \
-    .name = "jsonl", .text = "a JSON object in each line: tokens, a text, a prompt and its completion, or the messages " \
-                             "of a chat; what the network is to learn counts", \
-    .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .filled = jsonl_filled, .tell = jsonl_tell, .positions = true, \
-    .close = jsonl_close
+    .name = "jsonl", \
+    .text = "a JSON object in each line: tokens, a text, a prompt and its completion, or the messages of a chat", \
+    .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .filled = jsonl_filled, .tell = jsonl_tell, \
+    .positions = true, .close = jsonl_close
 const struct ds_kind ds_jsonl = {JSONL_KIND, .count = jsonl_count, .name_of = jsonl_name};
 static const struct ds_kind packed_jsonl = {JSONL_KIND, .count = packed_count, .samples = packed_samples};

@@ -234,7 +234,8 @@ size_t feed_bytes(const struct feed_want *w)
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.want = *w, .ring = w->depth, .order = {.count = w->ds->kind->count(w->ds), .of = ds_epochs_of(w->ds)}};
+    *f = (struct feed){.want = *w, .ring = w->depth,
+                       .order = {.count = w->ds->kind->count(w->ds), .of = ds_epochs_of(w->ds)}};
     for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(&w->ds->field[w->field[k]]);
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {

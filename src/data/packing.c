@@ -9,7 +9,7 @@ enum { OPEN_ROWS = 64 };
 struct open_row { uint32_t used; VEC(uint32_t) record; };
 struct open_rows { struct open_row v[OPEN_ROWS]; int n; };
 
-static void row_close(struct open_rows *o, int i, struct packing *out)
+static void row_close(struct open_rows *o, int i, struct record_rows *out)
 {
     struct open_row r = o->v[i];
     const uint64_t at = out->begin[out->rows];
@@ -28,10 +28,10 @@ static int row_fullest(const struct open_rows *o)
     return most;
 }
 
-void packing_make(const uint32_t *length, const uint32_t *order, uint64_t n, uint32_t room, struct packing *out)
+void rows_pack(const uint32_t *length, const uint32_t *order, uint64_t n, uint32_t room, struct record_rows *out)
 {
     struct open_rows o = {.n = 0};
-    *out = (struct packing){.begin = mem_alloc(size_mul(n + 1, sizeof *out->begin)),
+    *out = (struct record_rows){.begin = mem_alloc(size_mul(n + 1, sizeof *out->begin)),
                             .record = mem_alloc(size_mul(n + 1, sizeof *out->record))};
     for (uint64_t k = 0; k < n; k++) {
         const uint32_t record = order[k];
@@ -49,7 +49,7 @@ void packing_make(const uint32_t *length, const uint32_t *order, uint64_t n, uin
     for (int i = 0; i < OPEN_ROWS; i++) vec_free(&o.v[i].record);
 }
 
-void packing_free(struct packing *p)
+void rows_free(struct record_rows *p)
 {
     free(p->begin);
     free(p->record);

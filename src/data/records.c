@@ -110,7 +110,8 @@ static int texts_read(const struct record_reader *r, const json_t *prompt, const
     if (!json_is_string(text)) return record_fail(r, e, "%s: expected a text", name);
     text_add_bytes(&t, json_string_value(prompt), json_string_length(prompt));
     text_add_bytes(&t, json_string_value(text), json_string_length(text));
-    const struct text_span span[] = {{json_string_length(prompt), false, false}, {json_string_length(text), false, true}};
+    const struct text_span span[] = {{json_string_length(prompt), false, false},
+                                     {json_string_length(text), false, true}};
     int bad = spans_encode(r, t.s ? t.s : "", span, 2, true, e);
     text_free(&t);
     return bad || r->f->end < 0 || r->asks ? bad : token_take(r, r->f->end, true, e);

@@ -16,8 +16,8 @@ struct record_form { struct tokenizer *tokenizer; struct chat *chat; int64_t end
 /* Tokens of a record, and for each its label or LABEL_IGNORED. Each counts at the position before its own. */
 struct record { VEC(int32_t) id, label; };
 
-/* Tokenizer, template and end token of a configuration: data.end_token, otherwise the first of eos_token_id. 66, 65, 78.
- * record_form_close, after errors, too. */
+/* Tokenizer, template and end token of a configuration: data.end_token, otherwise the first of eos_token_id. 66,
+ * 65, 78. record_form_close, after errors, too. */
 int record_form_open(const struct conf *c, int64_t vocabulary, struct record_form *f, struct err *e);
 void record_form_close(struct record_form *f);
 

@@ -17,7 +17,8 @@ int64_t tokenizer_size(const struct tokenizer *t);       /* tokens are 0 to size
  * tokenizer puts there. 65: it is no text, or an expression takes too long. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool whole, struct token_ids *ids,
                      struct err *e);
-/* The next n bytes of a rendered text. plain: special tokens have no meaning in them. counts: their tokens are trained. */
+/* The next n bytes of a rendered text. plain: special tokens have no meaning in them. counts: their tokens are
+ * trained. */
 struct text_span { size_t n; bool plain, counts; };
 /* The tokens of a text that begins with `text` and consists of spans. Tokens may lie over the borders of spans, as they
  * do in the whole text. counts: gets 1 for each token with a character that counts, otherwise 0. No token is put in

@@ -5,7 +5,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct chat_message m[] = {{"user", " a ", 3}, {"assistant", "b", 1}, {"user", "", 0}, {"tool", "c", 1}};
+    static const struct chat_message m[] = {
+        {"user", " a ", 3}, {"assistant", "b", 1}, {"user", "", 0}, {"tool", "c", 1}};
     const char *path = kept_file(data, size);
     struct err e = {0};
     struct chat *c;
