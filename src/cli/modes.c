@@ -243,6 +243,7 @@ static int batch_text(const struct opts *o, struct job *j, struct text *out, str
     int bad = output_paths_spare(j->conf, "--show-batch", o->picture, e) ||
               (text_ends(o->picture, ".txt") ? show_tokens : show_batch)(j, &file, &said, e) ||
               out_file_named(o->picture, &file, false, e);
+    if (!bad) data_report_warnings(j, out);
     if (!bad) text_add(out, "%s: %s", o->picture, said.s);
     text_free(&file);
     text_free(&said);

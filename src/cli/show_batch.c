@@ -34,7 +34,8 @@ static int fields_find(struct batch *b, struct err *e)
     if (b->target >= 0) b->targets = (size_t)shape_count(&b->d->field[b->target].shape);
     if (f->type == F32 && b->picture.n == 3) return 0;
     return conf_error(b->c, "data.source", e, "--show-batch: samples are not pictures (channels, height, width), but "
-                                              "%s %s", dtype_name(f->type), shape_text(&f->shape, s));
+                      "%s %s%s", dtype_name(f->type), shape_text(&f->shape, s),
+                      f->type == I64 ? "; of tokens write FILE.txt" : "");
 }
 
 static int samples_read(struct batch *b, struct err *e)

@@ -36,13 +36,14 @@ static int row_read(struct shown_tokens *b, int64_t sample, struct err *e)
            ds_read(b->d, &p, b->row.position, e);
 }
 
-/* The record at points from..end - 1: its tokens, the last of which is only a label, in runs that are trained or
- * not. */
+/* The record at points from..end - 1: its tokens, where they are trained as the labels say, in runs that are trained or
+ * not. The last one is only a label. */
 static void record_show(const struct shown_tokens *b, int64_t from, int64_t end, struct text *out)
 {
     const int64_t *label = b->row.label, all = end - from + (label[end - 1] >= 0);
     uint32_t *id = mem_alloc((size_t)(all + 1) * sizeof *id);
-    for (int64_t i = 0; i < all; i++) id[i] = (uint32_t)(from + i < end ? b->row.token[from + i] : label[end - 1]);
+    for (int64_t i = 0; i < all; i++)
+        id[i] = (uint32_t)(i && label[from + i - 1] >= 0 ? label[from + i - 1] : b->row.token[from + i]);
     for (int64_t at = 0, to; at < all; at = to) {
         const bool counts = at && label[from + at - 1] >= 0;
         for (to = at + 1; to < all && (label[from + to - 1] >= 0) == counts; to++) continue;
@@ -55,21 +56,15 @@ static void record_show(const struct shown_tokens *b, int64_t from, int64_t end,
     free(id);
 }
 
-static bool pads(const struct shown_tokens *b, int64_t from, int64_t end)
-{
-    for (int64_t i = from; i < end; i++) if (b->row.label[i] >= 0) return false;
-    return end == b->points;
-}
-
 static void row_show(struct shown_tokens *b, int64_t sample, int number, struct text *out)
 {
     struct text records = {0}, name = {0};
     uint64_t n = 0, trained = 0;
     int64_t end;
     if (b->d->kind->name_of) b->d->kind->name_of(b->d, (uint64_t)sample, &name);
-    for (int64_t from = 0; from < b->points; from = end) {
-        for (end = from + 1; end < b->points && b->row.position[end]; end++) continue;
-        if (n && pads(b, from, end)) continue;
+    const int64_t filled = (int64_t)ds_filled(b->d, NULL, 0, &sample, 1), points = filled ? filled : b->points;
+    for (int64_t from = 0; from < points; from = end) {
+        for (end = from + 1; end < points && b->row.position[end]; end++) continue;
         record_show(b, from, end, &records);
         n++;
     }

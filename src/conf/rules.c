@@ -169,7 +169,6 @@ static int files_rules(struct conf *c, struct err *e)
     if (c->data.train_labels && !c->data.train) return missing(c, e, "data.train");
     if (c->data.test_labels && !c->data.test) return missing(c, e, "data.test");
     if (validation_rules(c, e)) return -1;
-    if (c->data.packing == PACKING_FIRST_FIT) c->data.documents = DOCUMENTS_APART;
     bool labelled = c->data.source == SOURCE_idx || images_read(c), volumes = c->data.source == SOURCE_nifti;
     bool classes = labelled && c->train.loss != LOSS_MSE;
     bool mixed = labels_mixed(c);

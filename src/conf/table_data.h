@@ -88,7 +88,7 @@
     {"data.packing", OPT_ENUM, AT(data.packing), "none", .words = WORDS_PACKING(WORD_TEXT), .of = "data.source jsonl",
      .bits = true,
      .text = "none: a sample is a record; first_fit: as many records as fit, which do not see each other, put together "
-             "anew in each epoch; then last_batch short means fill"},
+             "anew in each epoch; then train.last_batch is fill"},
     {"data.too_long", OPT_ENUM, AT(data.too_long), "error", .words = WORDS_TOO_LONG(WORD_TEXT),
      .of = "data.source jsonl", .bits = true,
      .text = "records longer than model.input and one token: error, status 65; cut keeps their beginning; skip"},
@@ -128,7 +128,7 @@
              "cropping; if that is too little, the last volume read stays, too. The default is 1GiB"},
     {"data.samples", OPT_INT, AT(data.samples), "0", 0, BIG, .bits = true,
      .text = "number of training samples: the first of a file, evenly spaced ones of a folder; of nifti volumes, "
-             "not parts. 0: all. Synthetic samples repeat after 256 MiB"},
+             "not parts, of jsonl records. 0: all. Synthetic samples repeat after 256 MiB"},
     {"data.test_samples", OPT_INT, AT(data.test_samples), "0", 0, BIG,
      .text = "number of test samples: the first of a file, evenly spaced ones of a folder; of nifti volumes, not "
              "parts. 0: all, and no synthetic ones"},

@@ -172,7 +172,7 @@ static void message_add(const struct chat *c, const struct tokenizer *t, const s
     const bool counts = !strcmp(m->role, c->generate);
     while (c->trim && s < end && isspace((unsigned char)*s)) s++;
     while (c->trim && s < end && isspace((unsigned char)end[-1])) end--;
-    const size_t end_token = counts ? tokenizer_added_end(t, r->behind, r->n_behind) : 0,
+    const size_t end_token = counts ? tokenizer_added_end(t, r->behind, r->n_behind, NULL) : 0,
                  stop = counts && !end_token ? r->n_behind : end_token;
     chat_span_add(out, r->before, r->n_before, false, false);
     chat_span_add(out, s, (size_t)(end - s), true, counts);
@@ -190,7 +190,7 @@ static const struct chat_rule *rule_fits(const struct chat *c, const char *role,
             (!r->after || (before && !strcmp(r->after, before))))
             return r;
     }
-    err_set(e, E_DATA, "the role %s has no rule in the template", role);
+    err_set(e, E_DATA, "the role %.60s has no rule in the template", role);
     return NULL;
 }
 
@@ -215,8 +215,23 @@ int chat_render(const struct chat *c, const struct tokenizer *t, const struct ch
 
 const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t)
 {
+    for (int i = 0; i < c->rule.n; i++) {
+        const struct chat_rule *r = &c->rule.v[i];
+        if (!strcmp(r->role, c->generate) && !tokenizer_added_end(t, r->behind, r->n_behind, NULL)) return r->behind;
+    }
+    return NULL;
+}
+
+int chat_end_of(const char *of, const struct tokenizer *t, int64_t *id, struct err *e)
+{
+    struct chat *c;
+    uint32_t found;
+    *id = -1;
+    if (chat_open(of, &c, e)) return -1;
     const struct chat_rule *r = rule_of(c, c->generate);
-    return tokenizer_added_end(t, r->behind, r->n_behind) ? NULL : r->behind;
+    if (tokenizer_added_end(t, r->behind, r->n_behind, &found)) *id = found;
+    chat_close(c);
+    return 0;
 }
 
 void chat_text_free(struct chat_text *t)

@@ -22,8 +22,10 @@ int chat_open(const char *of, struct chat **out, struct err *e);
  * the assistant's next message. 65: there is no rule for a role. */
 int chat_render(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, int n, bool asks,
                 struct chat_text *out, struct err *e);
-/* The end of the assistant's messages, if the tokenizer has no token in it; NULL: it has one. */
+/* What ends the assistant's messages, if the tokenizer has no token in it; NULL: it has one in each rule's. */
 const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t);
+/* The token that ends them, of a template that chat_open opens; -1: none. */
+int chat_end_of(const char *of, const struct tokenizer *t, int64_t *id, struct err *e);
 void chat_text_free(struct chat_text *t);
 void chat_close(struct chat *c);                         /* c may be NULL */
 #endif

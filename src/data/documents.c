@@ -82,7 +82,7 @@ int document_lines_read(const char *file, document_take take, void *ctx, struct 
     for (long i = 1; !bad && (n = getline(&line, &cap, f)) > 0; i++) {
         if (i == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) memmove(line, line + 3, (size_t)(n -= 3));
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
-        if (n) bad = take(ctx, &(struct document){file, i, line, (size_t)n}, e);
+        if (strspn(line, " \t") < (size_t)n) bad = take(ctx, &(struct document){file, i, line, (size_t)n}, e);
     }
     if (!bad && ferror(f)) bad = err_set(e, E_IO, "%s: %m", file);
     free(line);

@@ -219,12 +219,9 @@ double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t positi
     return d && d->kind->filled ? samples_sum(d->kind->filled, d, o, position, id, n) : 0;
 }
 
-uint64_t ds_samples(const struct ds *d, uint64_t epoch)
-{
-    return d->kind->samples ? d->kind->samples(d, epoch) : d->kind->count(d);
-}
+uint64_t ds_before(const struct ds *d, uint64_t epoch) { return d->kind->before(d, epoch); }
 
-const struct ds *ds_epochs_of(const struct ds *d) { return d && d->kind->samples ? d : NULL; }
+const struct ds *ds_epochs_of(const struct ds *d) { return d && d->kind->before ? d : NULL; }
 
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e)
 {

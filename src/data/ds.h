@@ -48,8 +48,9 @@ struct ds_kind {
     double (*weight)(const struct ds *d, uint64_t sample, uint64_t visit);
     /* Positions of a sample of tokens that are no padding, known like the weight. NULL: all. */
     double (*filled)(const struct ds *d, uint64_t sample, uint64_t visit);
-    /* Samples of an epoch (= visit), at least 1. NULL: all epochs have `count`. Any thread. */
-    uint64_t (*samples)(const struct ds *d, uint64_t epoch);
+    /* Samples of all epochs (= visits) before this one, of which each has at least one. NULL: all have `count`. Any
+     * thread. */
+    uint64_t (*before)(const struct ds *d, uint64_t epoch);
     /* Called before the first read if samples will be read repeatedly, faster than they can be made: caches what fits.
      * NULL: reading is fast. */
     void (*keep)(struct ds *d);
@@ -119,7 +120,7 @@ struct feed_order;
 double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
 /* The positions of these samples that are no padding; 0: all. */
 double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
-uint64_t ds_samples(const struct ds *d, uint64_t epoch);
+uint64_t ds_before(const struct ds *d, uint64_t epoch);  /* of a data set with kind->before */
 const struct ds *ds_epochs_of(const struct ds *d);       /* d if its epochs differ in samples, otherwise NULL */
 
 /* A hash that distinguishes data sets, so that a resumed run can report that its samples have changed. "" if d is NULL
@@ -130,8 +131,8 @@ enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
 uint64_t ds_message(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
- * of: the data set, if its epochs differ in their number of samples; then `count` is that of the first. end: the rule
- * for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short batch, or they are
+ * of: the data set, if its epochs differ in their number of samples; then `count` is that of the first, and end is
+ * FEED_FILL. end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short batch, or they are
  * left out, or the batch continues into the next epoch and has samples of two visits.
  * feed_place: the epoch of a position, which is also how often its sample was used before; which sample of that epoch
  * it is; how many that has.

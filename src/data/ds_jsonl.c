@@ -14,8 +14,8 @@
 #include "data/records.h"
 
 /* A record: where its tokens begin among all; the labels that count; where it was read. */
-struct jsonl_record { uint64_t at; uint32_t valid, line; uint16_t file; };
-enum { EPOCHS_KEPT = 2 };
+struct jsonl_record { uint64_t at; uint32_t valid, line; uint32_t file; };
+enum { EPOCHS_KEPT = 2, MOST_TOKENS = 1000000000 };
 
 struct epoch_rows { uint64_t epoch, used; struct record_rows p; };   /* used: when; 0: never made */
 
@@ -34,7 +34,7 @@ struct jsonl {
     struct text warning;
     pthread_mutex_t lock;                                /* of all below */
     struct epoch_rows rows[EPOCHS_KEPT]; uint64_t uses;
-    VEC(uint64_t) counts;                                /* rows of each epoch from 0 on */
+    VEC(uint64_t) before;                                /* rows of all epochs before each */
 };
 
 static void jsonl_close(struct ds *ds)
@@ -47,7 +47,7 @@ static void jsonl_close(struct ds *ds)
     record_free(&d->now);
     free(d->length);
     text_free(&d->warning);
-    vec_free(&d->counts);
+    vec_free(&d->before);
     for (int i = 0; i < EPOCHS_KEPT; i++) rows_free(&d->rows[i].p);
     pthread_mutex_destroy(&d->lock);
     arena_free(d->mem);
@@ -55,7 +55,7 @@ static void jsonl_close(struct ds *ds)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static void record_add(struct jsonl *d, const struct document *line, uint16_t file)
+static void record_add(struct jsonl *d, const struct document *line, uint32_t file)
 {
     const struct record *r = &d->now;
     struct jsonl_record new = {(uint64_t)d->id.n, 0, (uint32_t)line->line, file};
@@ -68,7 +68,7 @@ static void record_add(struct jsonl *d, const struct document *line, uint16_t fi
     *vec_push(&d->of) = new;
 }
 
-struct line_taker { struct jsonl *d; uint16_t file; };
+struct line_taker { struct jsonl *d; uint32_t file; };
 
 static int line_add(void *ctx, const struct document *line, struct err *e)
 {
@@ -76,6 +76,7 @@ static int line_add(void *ctx, const struct document *line, struct err *e)
     struct jsonl *d = t->d;
     const int64_t most = d->points + 1;
     char why[160];
+    if (d->id.n > MOST_TOKENS) return document_fail(line, "more than 1,000,000,000 tokens: use data.source = \"tokens\"", e);
     if (d->limit && (uint64_t)d->of.n == d->limit) return 0;
     if (record_parse(&d->form, line, &d->now, e)) return -1;
     d->read++;
@@ -102,6 +103,9 @@ static int form_open(struct jsonl *d, int64_t vocabulary, struct err *e)
     if (end)
         text_add(&d->warning, "data.chat: the tokenizer has no token in \"%s\", which ends what the assistant says\n",
                  text_printable(end, shown, sizeof shown));
+    if (d->form.end >= vocabulary)
+        return conf_error(d->c, "data.end_token", e, "%lld, and the vocabulary has %lld", (long long)d->form.end,
+                          (long long)vocabulary);
     if (!t || tokenizer_size(t) <= vocabulary) return 0;
     return conf_error(d->c, "data.tokenizer", e, "has %lld tokens, and the network's vocabulary has %lld",
                       (long long)tokenizer_size(t), (long long)vocabulary);
@@ -123,7 +127,7 @@ static int records_open(struct jsonl *d, enum ds_part part, struct err *e)
 {
     const char *name = part == DS_TRAIN ? "data.train_jsonl" : "data.test_jsonl";
     for (int i = 0; i < d->files->n; i++)
-        if (document_lines_read(d->files->v[i], line_add, &(struct line_taker){d, (uint16_t)i}, e)) return -1;
+        if (document_lines_read(d->files->v[i], line_add, &(struct line_taker){d, (uint32_t)i}, e)) return -1;
     record_free(&d->now);
     d->now = (struct record){.id = {0}};
     if (!d->of.n) return err_set(e, E_DATA, "%s: has no record%s", d->files->v[0],
@@ -151,6 +155,8 @@ static int jsonl_open(const struct conf *c, enum ds_part part, const struct ds_w
     const int64_t limit = train ? c->data.samples : c->data.test_samples;
     *out = NULL;
     if (!t) return -1;
+    if (c->data.packing == PACKING_FIRST_FIT && !ds_want_positions(want))
+        return conf_error(c, "data.packing", e, "the network has no input \"positions\" that keeps records apart");
     if (!files->n) return train ? conf_error(c, "data.train_jsonl", e, "missing") : 0;
     struct arena *mem = arena_new();
     struct jsonl *d = arena_alloc(mem, sizeof *d);
@@ -191,19 +197,19 @@ static const struct record_rows *epoch_rows_of(struct jsonl *d, uint64_t epoch)
     return &oldest->p;
 }
 
-static uint64_t packed_samples(const struct ds *ds, uint64_t epoch)
+static uint64_t packed_before(const struct ds *ds, uint64_t epoch)
 {
     struct jsonl *d = (struct jsonl *)ds;
     pthread_mutex_lock(&d->lock);
-    while (d->counts.n <= (int)epoch) {
-        const uint64_t rows = epoch_rows_of(d, (uint64_t)d->counts.n)->rows;
-        *vec_push(&d->counts) = rows;
+    for (int known = d->before.n; known <= (int)epoch; known++) {
+        const uint64_t n = known ? d->before.v[known - 1] + epoch_rows_of(d, (uint64_t)known - 1)->rows : 0;
+        *vec_push(&d->before) = n;
     }
-    const uint64_t n = d->counts.v[epoch];
+    const uint64_t n = d->before.v[epoch];
     pthread_mutex_unlock(&d->lock);
     return n;
 }
-static uint64_t packed_count(const struct ds *ds) { return packed_samples(ds, 0); }
+static uint64_t packed_count(const struct ds *ds) { return packed_before(ds, 1); }
 static uint64_t jsonl_count(const struct ds *ds) { return (uint64_t)((const struct jsonl *)ds)->of.n; }
 
 /* The records of a sample; *n: how many. The caller frees them. */
@@ -255,7 +261,7 @@ static int jsonl_read(struct ds *ds, uint64_t sample, uint64_t visit, int field,
 {
     const struct jsonl *d = (const struct jsonl *)ds;
     const size_t each = field == FIELD_POSITIONS ? sizeof(int32_t) : sizeof(int64_t);
-    const uint64_t there = d->packs ? packed_samples(ds, visit) : jsonl_count(ds);
+    const uint64_t there = d->packs ? packed_before(ds, visit + 1) - packed_before(ds, visit) : jsonl_count(ds);
     uint64_t n;
     int64_t at = 0;
     if (sample >= there)
@@ -289,4 +295,4 @@ static void jsonl_tell(const struct ds *ds, const struct ds_sink *to)
     .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .filled = jsonl_filled, .tell = jsonl_tell, \
     .positions = true, .close = jsonl_close
 const struct ds_kind ds_jsonl = {JSONL_KIND, .count = jsonl_count, .name_of = jsonl_name};
-static const struct ds_kind packed_jsonl = {JSONL_KIND, .count = packed_count, .samples = packed_samples};
+static const struct ds_kind packed_jsonl = {JSONL_KIND, .count = packed_count, .before = packed_before};

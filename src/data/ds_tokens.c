@@ -7,7 +7,6 @@
 #include "data/ds_int.h"
 #include "data/token_file.h"
 
-
 struct tokens {
     struct ds ds;
     struct arena *mem;
@@ -44,6 +43,8 @@ const struct field *ds_want_tokens(const struct conf *c, const struct ds_want *w
     conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
     return NULL;
 }
+
+bool ds_want_positions(const struct ds_want *want) { return want_find(want, "positions") != NULL; }
 
 void ds_token_fields(struct ds *d, const struct field *tokens, int64_t ignored)
 {
@@ -125,6 +126,8 @@ static int any_open(const struct conf *c, enum ds_part part, const struct ds_wan
     *out = NULL;
     const struct field *t = ds_want_tokens(c, want, e);
     if (!t) return -1;
+    if (c->data.documents == DOCUMENTS_APART && !ds_want_positions(want))
+        return conf_error(c, "data.documents", e, "the network has no input \"positions\" that keeps documents apart");
     if (!files->n) return part == DS_TEST ? 0 : conf_error(c, text ? "data.train_text" : "data.train_tokens", e,
                                                                    "missing");
     struct arena *mem = arena_new();

@@ -10,21 +10,28 @@
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_EPOCHS = 1 << 20 };                          /* that feed_epochs counts one by one */
+/* Epochs have nearly as many samples as the first one, so few steps lead to the right one. */
+static uint64_t epoch_at(const struct feed_order *o, uint64_t position)
+{
+    uint64_t epoch = position / o->count;
+    while (epoch && ds_before(o->of, epoch) > position) epoch--;
+    while (ds_before(o->of, epoch + 1) <= position) epoch++;
+    return epoch;
+}
 
 struct feed_place feed_place(const struct feed_order *o, uint64_t position)
 {
-    struct feed_place p = {0, position, o->count};
     if (!o->count) return (struct feed_place){0};
     if (!o->of) return (struct feed_place){position / o->count, position % o->count, o->count};
-    for (; p.within >= (p.count = ds_samples(o->of, p.epoch)); p.epoch++) p.within -= p.count;
-    return p;
+    const uint64_t epoch = epoch_at(o, position), before = ds_before(o->of, epoch);
+    return (struct feed_place){epoch, position - before, ds_before(o->of, epoch + 1) - before};
 }
 
 static struct feed_place place_next(const struct feed_order *o, struct feed_place p)
 {
     if (++p.within < p.count) return p;
-    return (struct feed_place){p.epoch + 1, 0, o->of ? ds_samples(o->of, p.epoch + 1) : o->count};
+    const uint64_t epoch = p.epoch + 1;
+    return (struct feed_place){epoch, 0, o->of ? ds_before(o->of, epoch + 1) - ds_before(o->of, epoch) : o->count};
 }
 
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch)
@@ -47,42 +54,31 @@ uint64_t feed_next(const struct feed_order *o, uint64_t position, int batch)
     return o->end == FEED_DROP && left < (uint64_t)batch ? position + left : position;
 }
 
-/* Samples of `epochs` epochs, each rounded down to whole batches (DROP), up (SHORT), or not (FILL). */
-static uint64_t samples_of(const struct feed_order *o, uint64_t batch, uint64_t epochs)
-{
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < (o->of ? epochs : 1); i++) {
-        const uint64_t n = o->of ? ds_samples(o->of, i) : o->count, rest = n % batch;
-        sum += o->end == FEED_FILL || !rest ? n : o->end == FEED_DROP ? n - rest : n - rest + batch;
-    }
-    return o->of ? sum : sum * epochs;
-}
-
 uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs)
 {
-    return (samples_of(o, (uint64_t)batch, epochs) + (uint64_t)batch - 1) / (uint64_t)batch;
+    uint64_t n = o->of ? ds_before(o->of, epochs) : o->count, b = (uint64_t)batch;
+    if (o->of) return (n + b - 1) / b;
+    switch (o->end) {
+    case FEED_SHORT: return epochs * ((n + b - 1) / b);
+    case FEED_DROP: return epochs * (n / b);
+    case FEED_FILL: break;
+    }
+    return (epochs * n + b - 1) / b;
 }
 
 uint64_t feed_epochs(const struct feed_order *o, int batch, uint64_t batches)
 {
-    uint64_t epochs = 0, n = 0;
+    const uint64_t samples = batches * (uint64_t)batch, of_one = o->count && !o->of ? feed_batches(o, batch, 1) : 0;
     if (!o->count || !batches) return 0;
-    if (o->of) {
-        while (n < batches && epochs < MOST_EPOCHS) n = feed_batches(o, batch, ++epochs);
-        return epochs;
-    }
-    if (o->end == FEED_FILL) return (batches * (uint64_t)batch + o->count - 1) / o->count;
-    n = feed_batches(o, batch, 1);
-    return n ? (batches + n - 1) / n : 0;
+    if (o->of) return epoch_at(o, samples - 1) + 1;
+    if (o->end == FEED_FILL) return (samples + o->count - 1) / o->count;
+    return of_one ? (batches + of_one - 1) / of_one : 0;
 }
 
 uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch)
 {
-    const uint64_t epochs = feed_place(o, position).epoch;
-    if (o->end != FEED_DROP) return position;
-    if (!o->of) return position - epochs * (o->count % (uint64_t)batch);
-    for (uint64_t i = 0; i < epochs; i++) position -= ds_samples(o->of, i) % (uint64_t)batch;
-    return position;
+    uint64_t rest = o->end == FEED_DROP ? o->count % (uint64_t)batch : 0;
+    return position - feed_place(o, position).epoch * rest;
 }
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ int record_form_open(const struct conf *c, int64_t vocabulary, struct record_for
     int64_t *end = NULL;
     int n = 0;
     *f = (struct record_form){.end = c->data.end_token, .vocabulary = vocabulary};
-    if (f->end < 0 && of) {
+    if (!conf_given(c, "data.end_token") && of) {
         if (decoder_ends(of, &end, &n, e)) return -1;
         if (n) f->end = end[0];
         free(end);
@@ -80,7 +80,7 @@ static int ids_read(const struct record_reader *r, const json_t *ids, const json
         if (!json_is_integer(v)) return record_fail(r, e, "input_ids: number %zu is no whole number", i);
         if (token_take(r, json_integer_value(v), true, e)) return -1;
     }
-    return labels && !json_is_null(labels) ? labels_take(r, labels, e) : 0;
+    return labels ? labels_take(r, labels, e) : 0;
 }
 
 static int spans_encode(const struct record_reader *r, const char *text, const struct text_span *span, int n,
@@ -139,7 +139,8 @@ static int message_read(const struct record_reader *r, const json_t *o, size_t i
                         struct text *content, struct err *e)
 {
     const json_t *role = json_object_get(o, "role");
-    if (!json_is_string(role)) return record_fail(r, e, "messages: number %zu has no role", i);
+    if (!json_is_string(role) || strlen(json_string_value(role)) < json_string_length(role))
+        return record_fail(r, e, "messages: number %zu has no role that is a word", i);
     if (json_array_size(json_object_get(o, "tool_calls")))
         return record_fail(r, e, "messages: number %zu has tool_calls, for which templates have no form", i);
     if (content_read(r, json_object_get(o, "content"), i, content, e)) return -1;
@@ -167,12 +168,19 @@ static int messages_read(const struct record_reader *r, const json_t *list, stru
     return bad;
 }
 
+/* NULL: absent, or null. */
+static const json_t *form_find(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_null(v) ? NULL : v;
+}
+
 static int object_read(const struct record_reader *r, const json_t *o, struct err *e)
 {
-    const json_t *ids = json_object_get(o, "input_ids"), *messages = json_object_get(o, "messages"),
-                 *prompt = json_object_get(o, "prompt"), *completion = json_object_get(o, "completion"),
-                 *text = json_object_get(o, "text");
-    if (ids) return ids_read(r, ids, r->asks ? NULL : json_object_get(o, "labels"), e);
+    const json_t *ids = form_find(o, "input_ids"), *messages = form_find(o, "messages"),
+                 *prompt = form_find(o, "prompt"), *completion = form_find(o, "completion"),
+                 *text = form_find(o, "text");
+    if (ids) return ids_read(r, ids, r->asks ? NULL : form_find(o, "labels"), e);
     if ((messages || completion || text) && !r->f->tokenizer)
         return record_fail(r, e, "a text needs data.tokenizer: a tokenizer.json, or \"bytes\"");
     if (messages) return messages_read(r, messages, e);

@@ -1,5 +1,5 @@
 /* Records for training, a JSON object in each line of a file, as tokens with labels:
- *   {"input_ids": [..], "labels": [..]}    labels are optional: -100 does not count, others are the token itself
+ *   {"input_ids": [..], "labels": [..]}    labels are optional: -100 does not count
  *   {"messages": [{"role": "..", "content": ".."}, ..]}    what the assistant says counts (chat.h)
  *   {"prompt": "..", "completion": ".."}   the completion counts
  *   {"text": ".."}                         all of it counts

@@ -9,22 +9,6 @@
 
 enum { MATCH_LIMIT = 20000000 };
 
-/* Parts of a text, one after the other in `t`. first: the part begins the whole text. */
-struct text_part { size_t at, n; bool first; };
-struct text_parts { struct text t; VEC(struct text_part) of; };
-
-static void part_add(struct text_parts *p, const char *s, size_t n, bool first)
-{
-    if (!n) return;
-    *vec_push(&p->of) = (struct text_part){p->t.n, n, first};
-    text_add_bytes(&p->t, s, n);
-}
-static void parts_free(struct text_parts *p)
-{
-    text_free(&p->t);
-    vec_free(&p->of);
-}
-
 /* ---- division by an expression ------------------------------------------------------------------------- */
 
 /* Where the parts of a text go: to a step of the pre-tokenizer, or to the model behind the last one. */
@@ -118,29 +102,12 @@ static int split(const struct token_step *s, enum split_how how, const char *tex
 
 /* ---- steps --------------------------------------------------------------------------------------------- */
 
-static bool begins(const char *s, size_t n, struct text_chars with)
-{
-    return n >= with.n && !memcmp(s, with.s, with.n);
-}
-
 /* Bytes that a segment of n bytes between added tokens may have after all steps. Steps that each lengthen it, one after
  * the other, would make a few letters fill the memory. */
 static size_t grown_most(size_t n) { return 64 * n + 4096; }
 static int grown_check(size_t n, size_t most, struct err *e)
 {
     return n <= most ? 0 : err_set(e, E_DATA, "the tokenizer's steps make a text more than 64 times as long");
-}
-
-/* Ends early if the result has more than `most` bytes. */
-static void replace_all(struct text *out, const char *s, size_t n, struct text_chars from, struct text_chars to,
-                        size_t most)
-{
-    for (size_t i = 0; i < n && out->n <= most;) {
-        const bool here = from.n && begins(s + i, n - i, from);
-        if (here) text_add_bytes(out, to.s, to.n);
-        else text_add_bytes(out, s + i, 1);
-        i += here ? from.n : 1;
-    }
 }
 
 static int letters_encode(const struct part_sink *to, const char *s, size_t n, bool first, struct err *e)
@@ -238,19 +205,9 @@ static int part_encode(const struct part_sink *to, const char *s, size_t n, bool
 
 /* ---- added tokens -------------------------------------------------------------------------------------- */
 
-static utf8proc_int32_t point_at(const char *s, size_t n)
-{
-    utf8proc_int32_t p;
-    return utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &p) > 0 ? p : 0xfffd;
-}
 static size_t back(const char *s, size_t at)             /* the beginning of the character before `at` */
 {
     do at--; while (at && ((unsigned char)s[at] & 0xc0) == 0x80);
-    return at;
-}
-static size_t forth(const char *s, size_t n, size_t at)
-{
-    do at++; while (at < n && ((unsigned char)s[at] & 0xc0) == 0x80);
     return at;
 }
 static bool is_space(utf8proc_int32_t p)
@@ -281,11 +238,9 @@ static const struct added_token *added_at(const struct tokenizer *t, bool normal
 /* The parts of a rendered text (tokenizer_encode_parts). counts: gets 1 for each token that is trained, otherwise 0. */
 struct rendered { const char *text; const struct text_span *span; int n; struct token_ids *counts; };
 
-/* left: of part_sink, once the text is normalised. parts: NULL: added tokens have their meaning everywhere. plain:
- * special ones have none here. */
+/* left: of part_sink, once the text is normalised. parts: NULL: added tokens have their meaning everywhere. */
 struct added_rest {
     const struct tokenizer *t; bool normalized; struct token_ids *ids; size_t *left; const struct rendered *parts;
-    bool plain;
 };
 /* A segment between added tokens, which lies in the whole text; its tokens begin at ids[from]. */
 struct token_range { const char *s; int64_t from; bool first; };
@@ -296,19 +251,12 @@ int tokenizer_normalize(const struct tokenizer *t, struct text *s, struct err *e
     return normalize(&t->normalizer, s, grown_most(s->n), e);
 }
 
-/* Is any character of a piece of the text in a part that is plain, or that counts? */
-static bool plain_within(const struct rendered *p, const char *from, const char *to)
+/* Whether a character of a piece of the text is in a span that counts, or that is plain. */
+static bool spans_within(const struct rendered *p, bool counts, const char *from, const char *to)
 {
     const char *s = p->text;
     for (int i = 0; i < p->n && s < to; s += p->span[i++].n)
-        if (p->span[i].plain && s + p->span[i].n > from && p->span[i].n) return true;
-    return false;
-}
-static bool counts_within(const struct rendered *p, const char *from, const char *to)
-{
-    const char *s = p->text;
-    for (int i = 0; i < p->n && s < to; s += p->span[i++].n)
-        if (p->span[i].counts && s + p->span[i].n > from && p->span[i].n) return true;
+        if ((counts ? p->span[i].counts : p->span[i].plain) && s + p->span[i].n > from && p->span[i].n) return true;
     return false;
 }
 
@@ -323,7 +271,7 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
                                                                    : NULL;
         if (!a) { at++; continue; }
         size_t begin = at, end = at + a->s.n;
-        if (a->special && (r->plain || (r->parts && plain_within(r->parts, s + begin, s + end)))) { at++; continue; }
+        if (a->special && r->parts && spans_within(r->parts, false, s + begin, s + end)) { at++; continue; }
         at = end;
         if (a->single_word && ((begin && is_word(point_at(s + back(s, begin), n))) ||
                                (end < n && is_word(point_at(s + end, n - end)))))
@@ -332,10 +280,22 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
         while (a->rstrip && end < n && is_space(point_at(s + end, n - end))) end = forth(s, n, end);
         if (begin > from && segment_encode(r, s + from, begin - from, first && !from, e)) return -1;
         *vec_push(r->ids) = a->id;
-        if (r->parts) *vec_push(r->parts->counts) = counts_within(r->parts, s + begin, s + end);
+        if (r->parts) *vec_push(r->parts->counts) = spans_within(r->parts, true, s + begin, s + end);
         at = from = end;
     }
     return from < n ? segment_encode(r, s + from, n - from, first && !from, e) : 0;
+}
+
+/* Special tokens that are found only in normalised text cannot be told from a content that has their letters. */
+static int content_check(const struct added_rest *r, const char *s, size_t n, struct err *e)
+{
+    for (const struct added_token *a = r->t->added.v; r->parts && a < r->t->added.v + r->t->added.n; a++) {
+        if (!a->special || !a->normalized || !a->raw.n) continue;
+        for (const char *at = s; (at = memmem(at, (size_t)(s + n - at), a->raw.s, a->raw.n)) != NULL; at++)
+            if (spans_within(r->parts, false, at, at + a->raw.n))
+                return err_set(e, E_DATA, "a content has %.40s, which this tokenizer would take for its own", a->raw.s);
+    }
+    return 0;
 }
 
 static int plain_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
@@ -343,10 +303,27 @@ static int plain_encode(const struct added_rest *r, const char *s, size_t n, boo
     size_t left = grown_most(n);
     struct text t = {0};
     text_add_bytes(&t, s, n);
-    const struct added_rest then = {r->t, true, r->ids, &left, NULL, r->parts && plain_within(r->parts, s, s + n)};
-    int bad = normalize(&r->t->normalizer, &t, left, e) || added_divide(&then, t.s, t.n, first, e);
+    const struct added_rest then = {r->t, true, r->ids, &left, NULL};
+    int bad = content_check(r, s, n, e) || normalize(&r->t->normalizer, &t, left, e) ||
+              added_divide(&then, t.s, t.n, first, e);
     text_free(&t);
     return bad ? -1 : 0;
+}
+
+/* Bytes of the text that a token stands for: of ByteLevel as many as letters; byte fallback: one; otherwise its own, of
+ * which Metaspace's replacement stands for a space. */
+static size_t token_bytes(const struct tokenizer *t, uint32_t id)
+{
+    static const char space[] = "\xe2\x96\x81";
+    const struct text_chars p = t->piece[id];
+    size_t n = 0;
+    bool letters = false;
+    for (int i = 0; i < t->added.n; i++) if (t->added.v[i].id == id) return t->added.v[i].raw.n;
+    for (int i = 0; i < t->pre.n; i++) letters |= t->pre.v[i].type == STEP_BYTES;
+    if (t->byte_fallback && p.n == 6 && !memcmp(p.s, "<0x", 3)) return 1;
+    for (size_t i = 0; i < p.n; i = forth(p.s, p.n, i), n++)
+        if (!letters && (p.n - i < 3 || memcmp(p.s + i, space, 3))) n += forth(p.s, p.n, i) - i - 1;
+    return n;
 }
 
 /* How many tokens of a segment, whose tokens are ids[from..], begin before its byte n. A token of the first n bytes
@@ -354,7 +331,7 @@ static int plain_encode(const struct added_rest *r, const char *s, size_t n, boo
 static int64_t tokens_before(const struct added_rest *r, struct token_range seg, size_t n, bool over, struct err *e)
 {
     struct token_ids some = {0};
-    const struct added_rest own = {r->t, false, &some, NULL, r->parts, r->plain};
+    const struct added_rest own = {r->t, false, &some, NULL, r->parts};
     int64_t k = 0;
     if (n && plain_encode(&own, seg.s, n, seg.first, e)) k = -1;
     while (k >= 0 && k < some.n && seg.from + k < r->ids->n && some.v[k] == r->ids->v[seg.from + k]) k++;
@@ -363,8 +340,8 @@ static int64_t tokens_before(const struct added_rest *r, struct token_range seg,
     return k;
 }
 
-/* Marks the tokens of a segment that have characters of parts that count. */
-static int counts_mark(const struct added_rest *r, struct token_range seg, size_t n, struct err *e)
+/* Marks by encoding up to each border: for a normalizer that changes more than spaces. */
+static int counts_search(const struct added_rest *r, struct token_range seg, size_t n, struct err *e)
 {
     const struct rendered *p = r->parts;
     const char *at = p->text, *end = seg.s + n;
@@ -375,6 +352,27 @@ static int counts_mark(const struct added_rest *r, struct token_range seg, size_
                       b = to == end ? r->ids->n - seg.from : tokens_before(r, seg, (size_t)(to - seg.s), true, e);
         if (a < 0 || b < 0) return -1;
         for (int64_t k = a; k < b; k++) p->counts->v[seg.from + k] = 1;
+    }
+    return 0;
+}
+
+/* Marks the tokens of a segment that have characters of parts that count. The tokens' bytes are the segment's, or one
+ * more for a space that the tokenizer puts in front. */
+static int counts_mark(const struct added_rest *r, struct token_range seg, size_t n, struct err *e)
+{
+    const struct rendered *p = r->parts;
+    size_t all = 0;
+    for (int64_t k = seg.from; k < r->ids->n; k++) all += token_bytes(r->t, r->ids->v[k]);
+    if (all != n && all != n + 1) return counts_search(r, seg, n, e);
+    const char *at = p->text, *from = seg.s;
+    int i = 0;
+    for (int64_t k = seg.from; k < r->ids->n; k++) {
+        const char *to = from + token_bytes(r->t, r->ids->v[k]) - (k == seg.from && all > n);
+        while (i < p->n && at + p->span[i].n <= from) at += p->span[i++].n;
+        const char *next = at;
+        for (int m = i; m < p->n && next < to; next += p->span[m++].n)
+            if (p->span[m].counts && p->span[m].n) p->counts->v[k] = 1;
+        from = to;
     }
     return 0;
 }
@@ -404,7 +402,7 @@ int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const st
                            struct token_ids *ids, struct token_ids *counts, struct err *e)
 {
     const struct rendered parts = {text, span, n_spans, counts};
-    const struct added_rest all = {t, false, ids, NULL, &parts, false};
+    const struct added_rest all = {t, false, ids, NULL, &parts};
     size_t n = 0;
     for (int i = 0; i < n_spans; n += span[i++].n)
         for (size_t k = 0; k < span[i].n && t->bytes; k++) {
@@ -415,12 +413,13 @@ int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const st
     return utf8_check(text, n, e) ? -1 : n ? added_divide(&all, text, n, true, e) : 0;
 }
 
-size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n)
+size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n, uint32_t *id)
 {
     for (size_t at = 0; at < n; at++)
-        for (int k = 0; k < 2; k++) {
-            const struct added_token *a = added_at(t, k, s + at, n - at);
-            if (a) return at + a->s.n;
+        for (const struct added_token *a = t->added.v; a < t->added.v + t->added.n; a++) {
+            if (!a->raw.n || !begins(s + at, n - at, a->raw)) continue;
+            if (id) *id = a->id;
+            return at + a->raw.n;
         }
     return 0;
 }
@@ -434,136 +433,6 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool
     }
     if (utf8_check(text, n, e)) return -1;
     if (whole && t->first >= 0) *vec_push(ids) = (uint32_t)t->first;
-    const struct added_rest all = {t, false, ids, NULL, NULL, false};
+    const struct added_rest all = {t, false, ids, NULL, NULL};
     return n ? added_divide(&all, text, n, true, e) : 0;
-}
-
-/* ---- decoding ------------------------------------------------------------------------------------------ */
-
-/* Appends bytes; what is no UTF-8 becomes U+FFFD. */
-static void utf8_add(struct text *out, const char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t p;
-        const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s + i, (utf8proc_ssize_t)(n - i), &p);
-        if (k > 0) text_add_bytes(out, s + i, (size_t)k);
-        else text_add_bytes(out, "\xef\xbf\xbd", 3);
-        i += k > 0 ? (size_t)k : 1;
-    }
-}
-
-static void letters_back(const struct tokenizer *t, const char *s, size_t n, struct text *out)
-{
-    struct text b = {0};
-    for (size_t i = 0; i < n; i = forth(s, n, i)) {
-        const utf8proc_int32_t p = point_at(s + i, n - i);
-        const int byte = p < 512 ? t->byte_of[p] : -1;
-        const char one = (char)byte;
-        if (byte < 0) { text_free(&b); text_add_bytes(out, s, n); return; }
-        text_add_bytes(&b, &one, 1);
-    }
-    text_add_bytes(out, b.s ? b.s : "", b.n);
-    text_free(&b);
-}
-
-static int byte_of_name(const char *s, size_t n)
-{
-    unsigned byte;
-    char name[8];
-    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
-    memcpy(name, s, 6);
-    name[6] = '\0';
-    return sscanf(name + 3, "%2x", &byte) == 1 ? (int)byte : -1;
-}
-
-/* Runs of <0xNN> become a part; one that is no UTF-8 becomes a U+FFFD for each. */
-static void fallback_step(const struct text_parts *in, struct text_parts *out)
-{
-    struct text run = {0};
-    for (int i = 0; i <= in->of.n; i++) {
-        const char *s = i < in->of.n ? in->t.s + in->of.v[i].at : "";
-        const size_t n = i < in->of.n ? in->of.v[i].n : 0;
-        const int byte = i < in->of.n ? byte_of_name(s, n) : -1;
-        const char one = (char)byte;
-        if (byte >= 0) { text_add_bytes(&run, &one, 1); continue; }
-        struct text lossy = {0};
-        utf8_add(&lossy, run.s ? run.s : "", run.n);
-        const bool good = lossy.n == run.n && (!run.n || !memcmp(lossy.s, run.s, run.n));
-        if (good) part_add(out, run.s, run.n, false);
-        for (size_t k = 0; k < run.n && !good; k++) part_add(out, "\xef\xbf\xbd", 3, false);
-        text_free(&lossy);
-        run.n = 0;
-        part_add(out, s, n, false);
-    }
-    text_free(&run);
-}
-
-static void strip_step(const struct token_step *s, const char *p, size_t n, struct text_parts *out)
-{
-    for (int i = 0; i < s->begin && n && begins(p, n, s->a); i++) p += s->a.n, n -= s->a.n;
-    for (int i = 0; i < s->end && n >= s->a.n && begins(p + n - s->a.n, s->a.n, s->a); i++) n -= s->a.n;
-    part_add(out, p, n, false);
-}
-
-static void decoder_step(const struct tokenizer *t, const struct token_step *s, const struct text_parts *in,
-                         struct text_parts *out)
-{
-    struct text x = {0};
-    if (s->type == STEP_BYTE_FALLBACK) { fallback_step(in, out); return; }
-    for (int i = 0; i < in->of.n; i++) {
-        const char *p = in->t.s + in->of.v[i].at;
-        const size_t n = in->of.v[i].n;
-        const bool joins = s->type == STEP_BYTES || s->type == STEP_FUSE;
-        if (s->type == STEP_BYTES) letters_back(t, p, n, &x);
-        else if (s->type == STEP_FUSE) text_add_bytes(&x, p, n);
-        else if (s->type == STEP_STRIP) strip_step(s, p, n, out);
-        else if (s->type == STEP_METASPACE)
-            replace_all(&x, p, n, s->a, (struct text_chars){" ", i || s->prepend == PREPEND_NEVER},
-                        SIZE_MAX);
-        else replace_all(&x, p, n, s->a, s->b, SIZE_MAX);
-        if (joins || s->type == STEP_STRIP) continue;
-        part_add(out, x.s, x.n, false);
-        x.n = 0;
-    }
-    part_add(out, x.s ? x.s : "", x.n, false);
-    text_free(&x);
-}
-
-static bool is_special(const struct tokenizer *t, uint32_t id)
-{
-    for (int i = 0; i < t->added.n; i++) if (t->added.v[i].id == id) return t->added.v[i].special;
-    return false;
-}
-
-void tokenizer_show(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
-{
-    size_t from = 0;
-    for (size_t i = 0; i <= n && !t->bytes; i++) {
-        if (i < n && !is_special(t, id[i])) continue;
-        if (i > from) tokenizer_decode(t, id + from, i - from, out);
-        if (i < n && id[i] < t->size) text_add_bytes(out, t->piece[id[i]].s, t->piece[id[i]].n);
-        from = i + 1;
-    }
-    if (t->bytes) tokenizer_decode(t, id, n, out);
-}
-
-void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
-{
-    struct text_parts now = {.t = {0}};
-    for (size_t i = 0; i < n; i++) {
-        const char byte = (char)id[i];
-        if (id[i] >= t->size) continue;
-        if (t->bytes) { part_add(&now, &byte, 1, false); continue; }
-        if ( !t->piece[id[i]].s || is_special(t, id[i])) continue;
-        if (!t->decodes && now.of.n) part_add(&now, " ", 1, false);
-        part_add(&now, t->piece[id[i]].s, t->piece[id[i]].n, false);
-    }
-    for (int i = 0; i < t->decoder.n; i++) {
-        struct text_parts next = {.t = {0}};
-        decoder_step(t, &t->decoder.v[i], &now, &next);
-        parts_free(&now);
-        now = next;
-    }
-    utf8_add(out, now.t.s ? now.t.s : "", now.t.n);
-    parts_free(&now);
 }

@@ -25,8 +25,8 @@ struct text_span { size_t n; bool plain, counts; };
  * front. The caller frees both. */
 int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const struct text_span *span, int n_spans,
                            struct token_ids *ids, struct token_ids *counts, struct err *e);
-/* Where the first added token of a text ends; 0: there is none. */
-size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n);
+/* Where the first added token of a text ends; 0: there is none. id: gets it; may be NULL. */
+size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n, uint32_t *id);
 /* Appends the text of n tokens without special ones; what is no UTF-8 becomes U+FFFD. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out);
 /* The same with special tokens as they are written. */

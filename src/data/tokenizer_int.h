@@ -3,6 +3,9 @@
 #define DATA_TOKENIZER_INT_H
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <string.h>
+#include <utf8proc.h>
+#include "base/text.h"
 #include "data/tokenizer.h"
 
 struct text_chars { const char *s; size_t n; };
@@ -18,7 +21,8 @@ struct token_step {
     bool yes; int begin, end;
 };
 struct token_steps { struct token_step *v; int n, cap; };
-struct added_token { struct text_chars s; uint32_t id; bool special, normalized, lstrip, rstrip, single_word; };
+/* s: what is looked for, raw: as it is written */
+struct added_token { struct text_chars s, raw; uint32_t id; bool special, normalized, lstrip, rstrip, single_word; };
 struct token_merge { uint32_t rank, id; };
 struct id_entry { uint64_t key; uint32_t at; };              /* at: 1 + index; 0: empty */
 struct id_table { struct id_entry *v; size_t size, n; };
@@ -51,4 +55,23 @@ int64_t piece_find(const struct tokenizer *t, const char *s, size_t n);   /* its
 void seam_add(struct tokenizer *t, const char *left, size_t left_n, const char *right, size_t right_n);
 /* Appends the tokens of a word. */
 void bpe_word(const struct tokenizer *t, const char *s, size_t n, struct token_ids *ids);
+
+/* Shared by encoding and decoding. */
+static inline bool begins(const char *s, size_t n, struct text_chars with)
+{
+    return n >= with.n && !memcmp(s, with.s, with.n);
+}
+static inline utf8proc_int32_t point_at(const char *s, size_t n)
+{
+    utf8proc_int32_t p;
+    return utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &p) > 0 ? p : 0xfffd;
+}
+/* Behind the character at a place. */
+static inline size_t forth(const char *s, size_t n, size_t at)
+{
+    do at++; while (at < n && ((unsigned char)s[at] & 0xc0) == 0x80);
+    return at;
+}
+/* Appends a text with each `from` replaced. Ends early if the result has more than `most` bytes. */
+void replace_all(struct text *out, const char *s, size_t n, struct text_chars from, struct text_chars to, size_t most);
 #endif

@@ -287,7 +287,8 @@ static int added_read(const struct token_parse *p, const json_t *list)
         const json_t *o = json_array_get(list, i), *id = json_object_get(o, "id"), *s = json_object_get(o, "content");
         if (!json_is_integer(id) || !json_is_string(s))
             return parse_fail(p, "an added token", "without id and content");
-        const struct added_token a = {chars_of(p->t, s), (uint32_t)json_integer_value(id), yes(o, "special", false),
+        const struct text_chars text = chars_of(p->t, s);
+        const struct added_token a = {text, text, (uint32_t)json_integer_value(id), yes(o, "special", false),
                                       yes(o, "normalized", true), yes(o, "lstrip", false), yes(o, "rstrip", false),
                                       yes(o, "single_word", false)};
         const int64_t known = piece_find(p->t, a.s.s, a.s.n);

@@ -98,7 +98,7 @@ static int batch_check(const struct job *j, struct err *e)
     const struct conf *c = j->conf;
     unsigned long long n = j->count[DS_TRAIN];
     if (!n) return conf_error(c, "data.source", e, "there are no training samples");
-    if (n >= (unsigned long long)c->train.batch_size || job_order(j).end == FEED_SHORT) return 0;
+    if (n >= (unsigned long long)c->train.batch_size || job_order(j).end == FEED_SHORT || job_order(j).of) return 0;
     return conf_error(c, "train.batch_size", e, "%lld is larger than the number of training samples, %llu, so no "
                       "epoch fills a batch; use a smaller one, or train.last_batch = \"short\"",
                       (long long)c->train.batch_size, n);

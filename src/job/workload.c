@@ -1,13 +1,13 @@
 /* What a run has to do, in numbers: samples, steps, epochs, parameters and FLOPs. */
 #include "job/job.h"
 
-/* Short batches have plans of their own (PLAN_SHORT), and so must all have one size. */
+/* Short batches have a plan of their own (PLAN_SHORT), so all must have one size: not if epochs differ. */
 struct feed_order job_order(const struct job *j)
 {
     const struct conf *c = j->conf;
     enum last_batch last = c->train.last_batch;
     const struct ds *d = j->data[DS_TRAIN], *of = ds_epochs_of(d);
-    const bool fills = (d && d->endless) || last == LAST_BATCH_FILL || (of && last == LAST_BATCH_SHORT);
+    const bool fills = (d && d->endless) || last == LAST_BATCH_FILL || of;
     return (struct feed_order){.seed = (uint64_t)c->run.seed, .count = j->count[DS_TRAIN], .shuffle = c->data.shuffle,
                                .end = fills ? FEED_FILL : last == LAST_BATCH_DROP ? FEED_DROP : FEED_SHORT, .of = of};
 }

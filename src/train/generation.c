@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/rng.h"
 #include "data/prompts.h"
-#include "data/tokenizer.h"
+#include "data/chat.h"
 #include "job/generation_sizes.h"
 #include "model/decoder.h"
 #include "train/generation.h"
@@ -321,18 +321,24 @@ int generation_commit(struct generation *g, struct err *e)
     return out_commit(&g->out, false, e);
 }
 
-/* The tokens that end a text: of the folder; data.end_token if it names none. */
+/* The tokens that end a text: of the folder; data.end_token if it names none; and the one that ends a template's
+ * answers. */
 static int model_read(struct generation *g, struct err *e)
 {
     const struct conf *c = g->conf;
     const char *folder = c->model.folder ? c->model.folder : c->model.config;
     if (folder && decoder_ends(folder, &g->end, &g->n_ends, e)) return -1;
-    if (!g->n_ends && c->data.end_token >= 0) {
-        free(g->end);
-        g->end = mem_alloc(sizeof *g->end);
-        g->end[g->n_ends++] = c->data.end_token;
-    }
-    return tokenizer_known(c) || c->generate.stop.n ? tokenizer_of(c, &g->tokenizer, e) : 0;
+    if ((tokenizer_known(c) || c->generate.stop.n) && tokenizer_of(c, &g->tokenizer, e)) return -1;
+    const bool own = !g->n_ends && c->data.end_token >= 0;
+    int64_t of_chat = -1;
+    if (c->data.chat && g->tokenizer && chat_end_of(c->data.chat, g->tokenizer, &of_chat, e)) return -1;
+    int64_t *end = mem_alloc((size_t)(g->n_ends + 2) * sizeof *end);
+    for (int i = 0; i < g->n_ends; i++) end[i] = g->end[i];
+    free(g->end);
+    g->end = end;
+    if (own) g->end[g->n_ends++] = c->data.end_token;
+    if (of_chat >= 0) g->end[g->n_ends++] = of_chat;
+    return 0;
 }
 
 int generation_open(const struct job *j, const struct out_place *at, const atomic_int *stop, struct generation **out,

@@ -11,7 +11,7 @@
 #include "base/half.h"
 #include "base/out.h"
 #include "ckpt/st_out.h"
-#include "data/tokenizer.h"
+#include "data/chat.h"
 #include "model/decoder.h"
 #include "train/model_folder.h"
 
@@ -177,6 +177,37 @@ static int folder_take(struct model_files *f, const char *folder, const char *co
     return bad;
 }
 
+/* The token that ends a template's answers ends texts, too. */
+static int generation_end(struct model_files *f, const struct conf *c, struct err *e)
+{
+    struct tokenizer *t;
+    struct text *file = NULL;
+    int64_t id, *end = NULL;
+    int n = 0;
+    if (!c->data.chat || !tokenizer_known(c)) return 0;
+    if (tokenizer_of(c, &t, e)) return -1;
+    int bad = chat_end_of(c->data.chat, t, &id, e) ||
+              (c->model.folder && decoder_ends(c->model.folder, &end, &n, e));
+    tokenizer_close(t);
+    for (int i = 0; i < n; i++) if (end[i] == id) id = -1;
+    if (!bad && id >= 0) {
+        for (int i = 0; i < f->of.n; i++)
+            if (!strcmp(f->of.v[i].name, "generation_config.json")) file = &f->of.v[i].text;
+        json_t *o = file ? json_loadb(file->s, file->n, 0, NULL) : json_object(), *ids = json_array();
+        for (int i = 0; i < n; i++) json_array_append_new(ids, json_integer(end[i]));
+        json_array_append_new(ids, json_integer(id));
+        json_object_set_new(o, "eos_token_id", ids);
+        char *made = json_dumps(o, JSON_INDENT(2));
+        json_decref(o);
+        if (!file) file = file_add(f, "generation_config.json");
+        file->n = 0;
+        text_add(file, "%s\n", made);
+        free(made);
+    }
+    free(end);
+    return bad ? -1 : 0;
+}
+
 /* The tokenizer's files are those of data.tokenizer, otherwise of model.folder. A file tokenizer.json alone gets the
  * class in transformers that takes it as it is. */
 static int others_take(struct model_files *f, const struct conf *c, struct err *e)
@@ -187,7 +218,7 @@ static int others_take(struct model_files *f, const struct conf *c, struct err *
         "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json", NULL};
     const char *from = tokenizer_bytes(c) ? NULL : c->data.tokenizer ? c->data.tokenizer : c->model.folder;
     struct stat st;
-    if (c->model.folder && folder_take(f, c->model.folder, generation, e)) return -1;
+    if ((c->model.folder && folder_take(f, c->model.folder, generation, e)) || generation_end(f, c, e)) return -1;
     if (!from || stat(from, &st)) return 0;
     if (S_ISDIR(st.st_mode)) return folder_take(f, from, tokenizer, e);
     text_add(file_add(f, "tokenizer_config.json"), "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
