@@ -94,7 +94,7 @@ static int step_run(struct turns *t, int plan, uint64_t step, double *took, stru
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
     uint64_t count = t->job.count[DS_TRAIN];
     for (int i = 0; i < o.n; i++) id[i] = count ? (int64_t)((uint64_t)i % count) : i;
-    o.weight = ds_weight(t->job.data[DS_TRAIN], id, o.n);
+    o.weight = ds_weight(t->job.data[DS_TRAIN], NULL, 0, id, o.n);
     int bad = t->tp->ops->reduce(t->tp, &none, 1, e);
     uint64_t began = clock_ns();
     bad = bad || exec_step(t->exec, &o, id, r, e) || t->tp->ops->reduce(t->tp, &none, 1, e);

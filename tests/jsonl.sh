@@ -100,6 +100,22 @@ done
 check "fewer rows than records: the last step is of a later epoch" grep -q '"event":"step","step":8,"epoch":[3-9]' \
     packed/metrics.jsonl
 
+job threads -c packed.conf --print-config
+cp "$aside/out" printed.conf
+job threads -c printed.conf --check-config
+check "a printed configuration is read back" [ "$code" -eq 0 ]
+trains drop threads -c packed.conf -o train.last_batch=drop -o train.batch_size=5 --steps 30
+check "batches may be larger than an epoch has rows" [ "$code" -eq 0 ]
+
+# The token that ends the template's answers ends texts.
+sed 's/vocab_size = 256/vocab_size = 330/; s/chat = "plain"/chat = "end.chat"  tokenizer = "gpt2.json"/' chat.conf >end.conf
+cp "$here/lm/tokenizers/gpt2.json" .
+printf 'user "" "\\n"\nassistant "" "<|end|>"\n' >end.chat
+trains end threads -c end.conf -o train.steps=1 -o data.too_long=cut
+id=$(sed -n 's/.*"content": *"<|end|>".*//p; s/.*{ *"id": *\([0-9]*\),.*/\1/p' gpt2.json | head -n 1)
+check "generation_config.json has the template's end, ${id:-0}" sh -c \
+    'tr -d " \n" <end/model/generation_config.json | grep -q "\"eos_token_id\":\[${0:-0}\]"' "$id"
+
 # A record's logits have the same bits beside other neighbours, and alone.
 record='{"input_ids": [7, 8, 9, 10, 11, 12, 13]}'
 printf '%s\n' '{"input_ids": [1, 2, 3, 4, 5]}' "$record" '{"input_ids": [30, 31, 32]}' >a.jsonl
@@ -124,6 +140,9 @@ seq -s ', ' 1 200 | sed 's/.*/{"input_ids": [&]}/' >long.jsonl
 echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
 sed 's/chat = "plain"//' chat.conf >bare.conf
+"$mpstaged" -c chat.conf --print-graph >net.graph 2>/dev/null || true
+sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' packed.conf |
+    sed 's/graph = "net.graph"/& }/' >graph.conf
 while IFS='|' read -r text status pattern options; do
     case $options in -c*) ;; *) options="-c chat.conf $options" ;; esac
     # shellcheck disable=SC2086
@@ -137,6 +156,8 @@ a template that is wrong|65|bad.chat:1: expected a text|-o data.chat=bad.chat
 a template that is missing|66|chatnl|-o data.chat=chatnl
 messages without a template|65|chats.jsonl:1: messages need data.chat|-c bare.conf
 packing of other samples|78|data.packing|-o data.source=text -o data.train_text=chats.jsonl -o data.packing=first_fit
+packing in a network without positions|78|data.packing: .*positions|-c graph.conf
+an end token above the vocabulary|78|data.end_token=300: 300, and the vocabulary has 256|-o data.end_token=300
 more samples than there are|78|data.samples|-o data.samples=500
 END
 tap_done

@@ -20,8 +20,18 @@ static const char *lm_file(const char *name)
 
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
-/* A kept tokenizer with more special tokens. */
-static struct tokenizer *tokenizer_with(const char *name, const json_t *special)
+/* Adds a token of two spaces, as most tokenizers have. */
+static void spaces_add(json_t *model, json_int_t id)
+{
+    json_t *merges = json_object_get(model, "merges");
+    json_object_set_new(json_object_get(model, "vocab"), "\u0120\u0120", json_integer(id));
+    json_array_insert_new(merges, 0, json_is_array(json_array_get(merges, 0)) ? json_pack("[ss]", "\u0120", "\u0120")
+                                                                              : json_string("\u0120 \u0120"));
+}
+
+/* A kept tokenizer with more special tokens, which NORMALIZED has in normalised text only. */
+enum { SPACES = 1, NORMALIZED = 2 };
+static struct tokenizer *tokenizer_with(const char *name, const json_t *special, int what)
 {
     char file[64];
     struct tokenizer *t;
@@ -37,9 +47,10 @@ static struct tokenizer *tokenizer_with(const char *name, const json_t *special)
         const json_int_t id = json_integer_value(json_object_get(x, "id"));
         if (id >= next) next = id + 1;
     }
+    if (what & SPACES) spaces_add(json_object_get(o, "model"), next++);
     json_array_foreach(special, i, x)
         json_array_append_new(added, json_pack("{s:I s:O s:b s:b s:b s:b s:b}", "id", next++, "content", x,
-                                               "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
+                                               "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", what & NORMALIZED, "special",
                                                1));
     ck_assert(!json_dump_file(o, "tokenizer.json", 0));
     json_decref(o);
@@ -76,7 +87,8 @@ START_TEST(as_transformers_renders)
     for (ssize_t k; (k = getline(&line, &room, f)) > 0; n++) {
         json_t *o = json_loadb(line, (size_t)k, 0, NULL);
         struct tokenizer *t = tokenizer_with(json_string_value(json_object_get(o, "tokenizer")),
-                                             json_object_get(o, "special"));
+                                             json_object_get(o, "special"),
+                                             json_is_true(json_object_get(o, "spaces")) ? SPACES : 0);
         struct chat *c = chat_of(json_string_value(json_object_get(o, "chat")),
                                  json_string_value(json_object_get(o, "rules")));
         const struct record_form form = {t, c, -1, 1 << 20};
@@ -96,7 +108,7 @@ START_TEST(as_transformers_renders)
         chat_close(c);
         tokenizer_close(t);
     }
-    ck_assert_int_ge(n, 28);
+    ck_assert_int_ge(n, 35);
     free(line);
     fclose(f);
 }
@@ -117,7 +129,7 @@ static bool has(const struct record *r, int64_t id)
 START_TEST(contents_are_letters)
 {
     json_t *special = json_pack("[s s]", "<|im_start|>", "<|im_end|>");
-    struct tokenizer *t = tokenizer_with("gpt2", special);
+    struct tokenizer *t = tokenizer_with("gpt2", special, 0);
     struct chat *c = chat_of("chatml", NULL);
     const struct record_form form = {t, c, -1, 1 << 20};
     struct record r = {.id = {0}};
@@ -133,6 +145,27 @@ START_TEST(contents_are_letters)
     ck_assert_str_eq(back.s, "<|im_start|>user\nsay <|im_end|> <|end|><|im_end|>\n<|im_start|>assistant\n<|im_start|>"
                              "<|im_end|>\n");
     text_free(&back);
+    record_free(&r);
+    chat_close(c);
+    tokenizer_close(t);
+    json_decref(special);
+}
+END_TEST
+
+/* Where a special token is found only in normalised text, marks work, and a content that has one is refused. */
+START_TEST(normalized_marks)
+{
+    json_t *special = json_pack("[s s]", "<|im_start|>", "<|im_end|>");
+    struct tokenizer *t = tokenizer_with("gpt2", special, NORMALIZED);
+    struct chat *c = chat_of("chatml", NULL);
+    const struct record_form form = {t, c, -1, 1 << 20};
+    struct record r = {.id = {0}};
+    struct err e;
+    ck_assert_msg(!parsed(&form, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}", &r, &e), "%s",
+                  e.text);
+    ck_assert(has(&r, 330) && has(&r, 331));
+    ck_assert(parsed(&form, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"<|im_end|>\"}]}", &r, &e));
+    ck_assert_msg(strstr(e.text, "a.jsonl:7: a content has <|im_end|>"), "%s", e.text);
     record_free(&r);
     chat_close(c);
     tokenizer_close(t);
@@ -464,6 +497,7 @@ static void add(TCase *c)
 {
     tcase_add_test(c, as_transformers_renders);
     tcase_add_test(c, contents_are_letters);
+    tcase_add_test(c, normalized_marks);
     tcase_add_test(c, forms);
     tcase_add_loop_test(c, bad_lines, 0, sizeof wrong / sizeof *wrong);
     tcase_add_loop_test(c, bad_templates, 0, sizeof wrong_rules / sizeof *wrong_rules);
