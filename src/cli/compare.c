@@ -80,7 +80,7 @@ static void count_text(int64_t n, const char *what, const char **between, struct
 /* Records may have only every tenth step (service.metrics_every), so it says of how many. */
 static void equal_text(const struct run_comparison *c, bool all, struct text *out)
 {
-    const char *between = all ? "equal: " : "equal before: ";
+    const char *between = all ? "equal: " : "equal so far: ";
     const uint64_t last = c->run[0].last;
     count_text(c->steps, "step", &between, out);
     if (all && c->steps && (uint64_t)c->steps < last) text_add(out, " of %llu", (unsigned long long)last);
@@ -159,19 +159,14 @@ static int runs_compare(struct run_comparison *c, const char *const dir[2], stru
 
 int compare_runs(const char *const dir[2], bool json, struct text *out, int *code, struct err *e)
 {
-    struct run_comparison c = {.metrics = {.only = -1, .element = -1, .rank = {-1, -1}},
-                               .tensors = {.only = -1, .element = -1, .rank = {-1, -1}}};
+    struct run_comparison c = {.metrics = {.rank = {-1, -1}}, .tensors = {.rank = {-1, -1}}};
     int bad = runs_compare(&c, dir, e);
     if (!bad && json) comparison_json(&c, out);
     else if (!bad) comparison_text(&c, out);
     *code = c.metrics.found || c.tensors.found ? E_DIFFERS : E_OK;
-    for (int i = 0; i < 2; i++) {
-        compared_run_close(&c.run[i]);
-        text_free(&c.metrics.value[i]);
-        text_free(&c.tensors.value[i]);
-    }
-    text_free(&c.metrics.what);
-    text_free(&c.tensors.what);
+    for (int i = 0; i < 2; i++) compared_run_close(&c.run[i]);
+    run_difference_free(&c.metrics);
+    run_difference_free(&c.tensors);
     vec_free(&c.setting);
     return bad ? -1 : 0;
 }

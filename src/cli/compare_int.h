@@ -40,13 +40,14 @@ struct run_comparison {
     struct compared_run run[2];
     VEC(struct setting_difference) setting;
     struct run_difference metrics, tensors;
-    int64_t steps, evaluations, checkpoints;              /* how many are equal before that */
+    int64_t steps, evaluations, checkpoints;              /* how many are equal, each up to its first difference */
     uint64_t last_checkpoint;
     bool weights;
 };
 
 /* Two numbers that differ, with as few digits as show it. */
 void number_texts(double a, double b, struct text value[2]);
+void run_difference_free(struct run_difference *d);
 /* Opens metrics.jsonl and notes where its records lie. 65, 66, 74, 77. After a failure too, close. */
 int compared_run_open(struct compared_run *r, const char *dir, struct err *e);
 void compared_run_close(struct compared_run *r);

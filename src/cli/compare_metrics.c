@@ -226,37 +226,46 @@ static json_t *record_read(const struct compared_run *r, const struct run_record
     return o;
 }
 
-static int both_compare(struct run_comparison *c, const struct run_record *a, const struct run_record *b, struct err *e)
+static int both_compare(struct run_comparison *c, const struct run_record *a, const struct run_record *b, bool *same,
+                        struct err *e)
 {
-    struct run_difference *d = &c->metrics;
+    struct run_difference d = {.step = a->step, .in = event_rows[a->kind].name, .only = -1, .rank = {-1, -1}};
     json_t *const o[] = {record_read(&c->run[0], a, e), record_read(&c->run[1], b, e)};
     const bool read = o[0] && o[1];
-    if (read && (d->found = record_differs(a->kind, o, d))) {
-        d->step = a->step;
-        d->in = event_rows[a->kind].name;
-    } else if (read) ++*(a->kind == EVENT_STEP ? &c->steps : &c->evaluations);
+    *same = !read || !(d.found = record_differs(a->kind, o, &d));
+    if (d.found && !c->metrics.found) c->metrics = d;
+    else run_difference_free(&d);
     json_decref(o[0]);
     json_decref(o[1]);
     return read ? 0 : -1;
 }
 
+/* Up to the first step that differs. An evaluation changes none of the steps after it, so these still count. */
 int records_compare(struct run_comparison *c, struct err *e)
 {
     const struct compared_run *a = &c->run[0], *b = &c->run[1];
-    struct run_difference *d = &c->metrics;
-    for (int i = 0, k = 0; i < a->record.n && k < b->record.n && !d->found;) {
+    bool steps = true, evaluations = true;
+    for (int i = 0, k = 0; i < a->record.n && k < b->record.n && steps;) {
         const struct run_record *x = &a->record.v[i], *y = &b->record.v[k];
-        const bool same = x->step == y->step && x->kind == y->kind;
-        if (same && both_compare(c, x, y, e)) return -1;
-        i += !follows(x, y->step, y->kind) || same;
-        k += !follows(y, x->step, x->kind) || same;
+        const bool both = x->step == y->step && x->kind == y->kind;
+        bool *same = x->kind == EVENT_STEP ? &steps : &evaluations;
+        if (both && *same && both_compare(c, x, y, same, e)) return -1;
+        if (both && *same) ++*(x->kind == EVENT_STEP ? &c->steps : &c->evaluations);
+        i += both || !follows(x, y->step, y->kind);
+        k += both || !follows(y, x->step, x->kind);
     }
-    if (d->found || a->last == b->last) return 0;
-    d->found = true;
-    d->in = event_rows[EVENT_STEP].name;
-    d->only = a->last < b->last;
-    d->step = (d->only ? a->last : b->last) + 1;
+    if (!c->metrics.found && a->last != b->last) {
+        const int longer = a->last < b->last;
+        c->metrics = (struct run_difference){.found = true, .step = (longer ? a->last : b->last) + 1, .in = "step",
+                                             .only = longer, .rank = {-1, -1}};
+    }
     return 0;
+}
+
+void run_difference_free(struct run_difference *d)
+{
+    text_free(&d->what);
+    for (int i = 0; i < 2; i++) text_free(&d->value[i]);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

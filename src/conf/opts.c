@@ -229,7 +229,8 @@ static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
     const char *option = value_of(arg);
     if (option) return err_set(e, E_USAGE, "unexpected argument %s (did you mean --%s=%s?)", arg, option, arg);
     static const char set[] = ": write -o before each setting, and quotes around a list: -o 'model.input={3,32,32}'";
-    const char *why = strchr(arg, '=') ? set : o->config || o->mode == MODE_COMPARE ? "" : ": write -c before the configuration file";
+    const char *why = strchr(arg, '=') ? set : o->config || o->mode == MODE_COMPARE ? ""
+                      : ": write -c before the configuration file";
     return err_set(e, E_USAGE, "unexpected argument %.700s%s", arg, why);
 }
 
