@@ -124,8 +124,8 @@ bit() {
         at=$((${#tensor} * 7919 % n))
         rm -rf p; cp -r "$2" p
         "$plant" p/checkpoints "$3" "$tensor" $at
-        apart "$1 and $2, step $3: $tensor $at" "$1" p "step $3 \\(checkpoint\\): $tensor, element $at: .+ and .+; held by \
-rank $(rank_of "$1" "$3" "$tensor") of the first run and rank $(rank_of p "$3" "$tensor") of the second; 1 of $(
+        apart "$1, $2, step $3: $tensor $at" "$1" p "step $3 \\(checkpoint\\): $tensor, element $at: .+ and .+; held \
+by rank $(rank_of "$1" "$3" "$tensor") of the first run and rank $(rank_of p "$3" "$tensor") of the second; 1 of $(
             wc -l <"$aside/tensors") tensors differ"
     done <"$aside/tensors"
 }
@@ -136,8 +136,8 @@ bit lm-3 lm 4
 weight() {
     rm -rf p; cp -r "$2" p
     "$plant" p/weights.safetensors "$4" 3
-    apart "$1 and $2, weights: $4" "$1" p "step $3 \\(weights\\): $4, element 3: .+ and .+; held by rank ${5% *} of the \
-first run and rank ${5#* } of the second; 1 of $6 tensors differ"
+    apart "$1 and $2, weights: $4" "$1" p "step $3 \\(weights\\): $4, element 3: .+ and .+; held by rank ${5% *} of \
+the first run and rank ${5#* } of the second; 1 of $6 tensors differ"
 }
 ranks_of() { echo "$(rank_of "$1" "$3" "$4") $(rank_of "$2" "$3" "$4")"; }
 weight toy toy-1 3 net1.weight "0 0" 4
@@ -232,8 +232,8 @@ apart "a run that was killed before it wrote weights" toy-1 q 'step 3 \(weights\
 check "fifty differences are planted: $planted" [ "$planted" -ge 50 ]
 
 # ---- a resumption with other settings; JSON --------------------------------------------------------------------------
-times() { find mlp mlp-4-gpipe -type f -printf '%p %s %T@\n' | LC_ALL=C sort; }
-times >"$aside/times"
+stamps() { find mlp mlp-4-gpipe -type f -printf '%p %s %T@\n' | LC_ALL=C sort; }
+stamps >"$aside/times"
 job threads -c mlp.conf --run-dir q --overwrite --steps 6
 job threads -c mlp.conf --run-dir q --resume=force -o train.weight_decay=0.02
 apart "settings that were changed by a resumption" mlp q 'step 8: loss .*' \
@@ -257,7 +257,7 @@ assert tensor["first"] != tensor["second"] and tensor["tensor"].startswith("fc1.
         "$aside/said"
 else skip "the same as JSON" "no python3"; fi
 
-times >"$aside/now"
+stamps >"$aside/now"
 check "nothing was written" cmp -s "$aside/times" "$aside/now"
 
 # ---- what cannot be compared -----------------------------------------------------------------------------------------
@@ -275,7 +275,8 @@ wrong "a run without a step" 66 'early and early: have no step, evaluation or ch
 { cat toy/metrics.jsonl; echo '{"event":'; } >odd/metrics.jsonl
 wrong "a line that is none" 65 'odd/metrics.jsonl:[0-9]+: is not a line of metrics' toy odd
 rm -rf p; cp -r mlp p
-printf '\377' | dd of=p/checkpoints/step-00000008/model-00002-of-00002.safetensors bs=1 seek=900 conv=notrunc 2>/dev/null
+printf '\377' | dd of=p/checkpoints/step-00000008/model-00002-of-00002.safetensors bs=1 seek=900 conv=notrunc \
+    2>/dev/null
 wrong "a damaged checkpoint" 65 'p/checkpoints/step-00000008/model-00002-of-00002.safetensors: its hash' mlp-1 p
 rm p/checkpoints/step-00000008/manifest.json
 wrong "one without a manifest" 65 'p/checkpoints/step-00000008/manifest.json: ' p mlp-1
