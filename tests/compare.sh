@@ -130,8 +130,12 @@ by rank $(rank_of "$1" "$3" "$tensor") of the first run and rank $(rank_of p "$3
     done <"$aside/tensors"
 }
 bit mlp mlp-4-gpipe 8
-bit conv-4-gpipe conv-interleaved 2
+bit conv conv-interleaved 2
 bit lm-3 lm 4
+# Of four ranks the third has no weights, hence no file.
+rm -rf p; cp -r conv-1 p; "$plant" p/checkpoints 6 fc.bias 2
+apart "a rank behind one without weights" conv-4-gpipe p \
+    'step 6 \(checkpoint\): fc.bias, element 2: .* rank 3 .* rank 0 .*'
 # weight RUN OTHER STEP TENSOR RANKS TENSORS: a bit of OTHER's weights; RANKS: of both
 weight() {
     rm -rf p; cp -r "$2" p
@@ -173,59 +177,59 @@ spoiled xnan.npy '\000\000\300\177' 1 20
 sed '8s/words/wards/' words.txt >words8.txt
 sed '4s/some/same/' words.txt >words4.txt
 tiny=0.010000000000000002
-# NET|PATTERN|PATTERN|OPTIONS: what a run with these options has against NET. Batches of mlp are eight samples in order.
-while IFS='|' read -r net first also options; do
+# NET@PATTERN@PATTERN@OPTIONS: what a run with these options has against NET. Batches of mlp are eight samples in order.
+while IFS=@ read -r net first also options; do
     eval "set -- $options"
     job threads -c "$net.conf" --run-dir q --overwrite "$@"
     [ "$code" -eq 0 ] || { why; not_ok "$options: $code"; }
     apart "$net $options" "$net" q "$first" "$also"
 done <<'END'
-mlp|step 1: loss .* and .*||-o data.train=x0.npy --stages 4
-mlp|step 1: loss .* and .*||-o data.train=x7.npy --stages 1
-mlp|step 2: loss .* and .*||-o data.train=x8.npy -o pipeline.replicas=2
-mlp|step 3: loss .* and .*||-o data.train=x21.npy --schedule gpipe
-mlp|step 4: loss .* and .*|equal so far: 3 steps|-o data.train=x30.npy
-mlp|step 6: loss .* and .*|equal so far: 5 steps, 1 checkpoint, the last of step 4|-o data.train=x47.npy --stages 3
-mlp|step 1: loss .* and .*||-o data.train=x3-21.npy
-mlp|step 4: loss .* and .*||-o data.train=x25-40.npy --stages 4
-mlp|step 2: loss .* and .*||-o data.train_labels=y12-31.npy --stages 1
-mlp|step 5: loss .* and .*||-o data.train_labels=y33-46.npy --schedule zb-h1
-mlp|step 3: loss [0-9.]+ and nan||-o data.train=xnan.npy -o train.nonfinite=skip --stages 3
-mlp|step 6: samples 8 and 6|set up differently: data.samples: 0 and 46|-o data.samples=46
-mlp|step 6: samples 8 and 4|equal so far: 5 steps, 1 checkpoint, the last of step 4|-o data.samples=44 --stages 4
-mlp|step 5: samples 8 and 6||-o data.samples=38 --schedule gpipe
-mlp|step 1: lr 0.01 and 0.02|set up differently: train.learning_rate: 0.01 and 0.02|--learning-rate 0.02
-mlp|step 1: lr 0.01 and 0.010000000000000002||--learning-rate $tiny --stages 1
-mlp|step 3: lr 0.01 and 0.001|set up differently: train.schedule: .*|-o train.schedule=step -o train.milestones=2
-mlp|step 9: lr 0.01 and 0.001|step 12 \(checkpoint\): .*|-o train.schedule=step -o train.milestones=8 --stages 3
-mlp|step 12: lr 0.01 and 0.001||-o train.schedule=step -o train.milestones=11 -o pipeline.replicas=2
-mlp|step 1: lr 0.01 and .*|set up differently: train.warmup_steps: 0 and 3|-o train.warmup_steps=3
-mlp|step 1: loss .* and .*|set up differently: run.seed: 3 and 4|--seed 4
-mlp|step 2: loss .* and .*|set up differently: train.weight_decay: 0.01 and 0.02|-o train.weight_decay=0.02
-mlp|step 2: loss .* and .*||-o train.epsilon=0.0001 --stages 4
-mlp|step 2: loss .* and .*|set up differently: train.optimizer: "adamw" and "sgd"|-o train.optimizer=sgd
-mlp|step 4 \(checkpoint\): fc1.bias.ema, .*; 8 of 32 .*|equal so far: 12 steps|-o train.ema=0.8
-mlp|step 1: (loss|grad_norm|grad_hash) .*|set up differently: .* line: micro-batch 2 and micro-batch 4|--split-size 4
-mlp|step 1: (grad_norm|grad_hash) .*|set up differently: train.gradient_groups: 2 and 1|-o train.gradient_groups=1
-mlp|step 1: grad_norm .* and .*|set up differently: train.freeze: unset and .*|-o 'train.freeze={"fc1"}' --stages 3
-mlp|step 1: loss .* and .*|set up differently: the network|-o model.dropout=0.1
-mlp|step 1: loss .* and .*|step 4 .*: fc1.weight: F32 \[16, 10\] and F32 \[9, 10\]; .*|-o 'model.hidden={9,16,16}'
-mlp|step 1: loss .* and .*|step 4 .*: fc1.weight, element .*; .*|-o 'model.hidden={16,16}'
-mlp|step 8: only the first run has it|equal so far: 7 steps, 1 checkpoint, the last of step 4|--steps 7 --stages 3
-mlp|step 13: only the second run has it||--steps 14
-conv|step 2 \(evaluation\): loss .* and .*||-o train.momentum=0.8 --stages 4
-conv|step 2: loss .* and .*||-o train.nesterov=yes -o pipeline.replicas=2
-conv|step 2 \(evaluation\): loss .*|step 2 \(checkpoint\): bn0.running_mean, .*|-o train.batch_norm=deferred
-conv|step 1: loss .* and .*||-o train.label_smoothing=0.1 --schedule gpipe
-conv|step 1: loss .* and .*|set up differently: data.shuffle: yes and no|-o data.shuffle=no
-conv|step 2: loss .* and .*||-o train.clip_norm=0.01 --stages 1
-conv|step 2: loss .* and .*||-o 'train.learning_rate_factors={"fc=0.5"}' --stages 3
-conv|step 2 \(evaluation\): samples 7 and 6|equal so far: 6 steps, 3 checkpoints, .*, weights|-o data.test_samples=6
-lm|step 3: loss .* and .*||-o data.train_text=words8.txt --stages 1
-lm|step 2: loss .* and .*||-o data.train_text=words4.txt --stages 3
-lm|step 1: loss .* and .*|set up differently: model.rope_theta: .*|-o model.rope_theta=500 --schedule gpipe
-toy|step 1: lr 0.1 and 0.2|step 3 \(weights\): net1.bias, .* rank 0 .* rank 0 .*; 4 of 4 .*|--learning-rate 0.2
-toy|step 3: loss .* and .*|equal so far: 2 steps|-o train.momentum=0.5 --stages 1
+mlp@step 1: loss .* and .*@@-o data.train=x0.npy --stages 4
+mlp@step 1: loss .* and .*@@-o data.train=x7.npy --stages 1
+mlp@step 2: loss .* and .*@@-o data.train=x8.npy -o pipeline.replicas=2
+mlp@step 3: loss .* and .*@@-o data.train=x21.npy --schedule gpipe
+mlp@step 4: loss .* and .*@equal so far: 3 steps@-o data.train=x30.npy
+mlp@step 6: loss .* and .*@equal so far: 5 steps, 1 checkpoint, the last of step 4@-o data.train=x47.npy --stages 3
+mlp@step 1: loss .* and .*@@-o data.train=x3-21.npy
+mlp@step 4: loss .* and .*@@-o data.train=x25-40.npy --stages 4
+mlp@step 2: loss .* and .*@@-o data.train_labels=y12-31.npy --stages 1
+mlp@step 5: loss .* and .*@@-o data.train_labels=y33-46.npy --schedule zb-h1
+mlp@step 3: loss [0-9.]+ and nan@@-o data.train=xnan.npy -o train.nonfinite=skip --stages 3
+mlp@step 6: samples 8 and 6@set up differently: data.samples: 0 and 46@-o data.samples=46
+mlp@step 6: samples 8 and 4@equal so far: 5 steps, 1 checkpoint, the last of step 4@-o data.samples=44 --stages 4
+mlp@step 5: samples 8 and 6@@-o data.samples=38 --schedule gpipe
+mlp@step 1: lr 0.01 and 0.02@set up differently: train.learning_rate: 0.01 and 0.02@--learning-rate 0.02
+mlp@step 1: lr 0.01 and 0.010000000000000002@@--learning-rate $tiny --stages 1
+mlp@step 3: lr 0.01 and 0.001@set up differently: train.schedule: .*@-o train.schedule=step -o train.milestones=2
+mlp@step 9: lr 0.01 and 0.001@step 12 \(checkpoint\): .*@-o train.schedule=step -o train.milestones=8 --stages 3
+mlp@step 12: lr 0.01 and 0.001@@-o train.schedule=step -o train.milestones=11 -o pipeline.replicas=2
+mlp@step 1: lr 0.01 and .*@set up differently: train.warmup_steps: 0 and 3@-o train.warmup_steps=3
+mlp@step 1: loss .* and .*@set up differently: run.seed: 3 and 4@--seed 4
+mlp@step 2: loss .* and .*@set up differently: train.weight_decay: 0.01 and 0.02@-o train.weight_decay=0.02
+mlp@step 2: loss .* and .*@@-o train.epsilon=0.0001 --stages 4
+mlp@step 2: loss .* and .*@set up differently: train.optimizer: "adamw" and "sgd"@-o train.optimizer=sgd
+mlp@step 4 \(checkpoint\): fc1.bias.ema, .*; 8 of 32 .*@equal so far: 12 steps@-o train.ema=0.8
+mlp@step 1: (loss|grad_norm|grad_hash) .*@set up differently: .* line: micro-batch 2 and micro-batch 4@--split-size 4
+mlp@step 1: (grad_norm|grad_hash) .*@set up differently: .*: gradient groups 2 and replicas 1@-o train.gradient_groups=1
+mlp@step 1: grad_norm .* and .*@set up differently: train.freeze: unset and .*@-o 'train.freeze={"fc1"}' --stages 3
+mlp@step 1: loss .* and .*@set up differently: the network@-o model.dropout=0.1
+mlp@step 1: loss .* and .*@step 4 .*: fc1.weight: F32 \[16, 10\] and F32 \[9, 10\]; .*@-o 'model.hidden={9,16,16}'
+mlp@step 1: loss .* and .*@step 4 .*: fc1.weight, element .*; .*@-o 'model.hidden={16,16}'
+mlp@step 8: only the first run has it@equal so far: 7 steps, 1 checkpoint, the last of step 4@--steps 7 --stages 3
+mlp@step 13: only the second run has it@@--steps 14
+conv@step 2 \(evaluation\): loss .* and .*@@-o train.momentum=0.8 --stages 4
+conv@step 2: loss .* and .*@@-o train.nesterov=yes -o pipeline.replicas=2
+conv@step 2 \(evaluation\): loss .*@step 2 \(checkpoint\): bn0.running_mean, .*@-o train.batch_norm=deferred
+conv@step 2: loss .* and .*@set up differently: train.clip_value: 0 and 0.001@-o train.clip_value=0.001 --stages 3
+conv@step 1: loss .* and .*@set up differently: data.shuffle: yes and no@-o data.shuffle=no
+conv@step 2: loss .* and .*@@-o train.clip_norm=0.01 --stages 1
+conv@step 2: loss .* and .*@@-o 'train.learning_rate_factors={"fc=0.5"}' --stages 3
+conv@step 2 \(evaluation\): samples 7 and 6@equal so far: 6 steps, 3 checkpoints, .*, weights@-o data.test_samples=6
+lm@step 3: loss .* and .*@@-o data.train_text=words8.txt --stages 1
+lm@step 2: loss .* and .*@@-o data.train_text=words4.txt --stages 3
+lm@step 1: loss .* and .*@set up differently: model.rope_theta: .*@-o model.rope_theta=500 --schedule gpipe
+toy@step 1: lr 0.1 and 0.2@step 3 \(weights\): net1.bias, .* rank 0 .* rank 0 .*; 4 of 4 .*@--learning-rate 0.2
+toy@step 3: loss .* and .*@equal so far: 2 steps@-o train.momentum=0.5 --stages 1
 END
 rm -rf q; cp -r toy q; sed -i '/"event":"done"/d' q/metrics.jsonl
 apart "a run that was killed before it wrote weights" toy-1 q 'step 3 \(weights\): only the first run has it'

@@ -70,10 +70,13 @@ static void difference_text(const struct run_difference *d, struct text *out)
     text_add(out, "\n");
 }
 
-static void count_text(int64_t n, const char *what, const char **between, struct text *out)
+/* of: how many there are in all; 0: no more. */
+static void count_text(int64_t n, int64_t of, const char *what, const char **between, struct text *out)
 {
     if (!n) return;
-    text_add(out, "%s%lld %s%s", *between, (long long)n, what, n == 1 ? "" : "s");
+    text_add(out, "%s%lld", *between, (long long)n);
+    if (of > n) text_add(out, " of %lld", (long long)of);
+    text_add(out, " %s%s", what, (of > n ? of : n) == 1 ? "" : "s");
     *between = ", ";
 }
 
@@ -81,11 +84,9 @@ static void count_text(int64_t n, const char *what, const char **between, struct
 static void equal_text(const struct run_comparison *c, bool all, struct text *out)
 {
     const char *between = all ? "equal: " : "equal so far: ";
-    const uint64_t last = c->run[0].last;
-    count_text(c->steps, "step", &between, out);
-    if (all && c->steps && (uint64_t)c->steps < last) text_add(out, " of %llu", (unsigned long long)last);
-    count_text(c->evaluations, "evaluation", &between, out);
-    count_text(c->checkpoints, "checkpoint", &between, out);
+    count_text(c->steps, all ? (int64_t)c->run[0].last : 0, "step", &between, out);
+    count_text(c->evaluations, 0, "evaluation", &between, out);
+    count_text(c->checkpoints, 0, "checkpoint", &between, out);
     if (!all && c->checkpoints) text_add(out, ", the last of step %llu", (unsigned long long)c->last_checkpoint);
     if (c->weights) text_add(out, "%sweights", between);
     if (c->weights || *between == ',') text_add(out, "\n");

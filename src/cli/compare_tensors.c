@@ -174,7 +174,7 @@ struct run_checkpoints { int dir, n; struct text shown; uint64_t *step; };
 
 static int run_checkpoints_open(struct run_checkpoints *k, const char *run, struct err *e)
 {
-    *k = (struct run_checkpoints){.dir = ckpt_folder_open(-1, run, &k->shown)};
+    k->dir = ckpt_folder_open(-1, run, &k->shown);
     if (k->dir >= 0) return ckpt_list(k->dir, k->shown.s, &k->step, &k->n, e);
     return errno == ENOENT ? 0 : file_missing(k->shown.s, e);
 }
