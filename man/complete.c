@@ -79,7 +79,8 @@ static bool two_words(const struct opts_row *o) { return o->arg && !strcmp(o->ar
 /* Adds what to do where the second word of an option's two is due. */
 static void second_word(struct text *out, const struct opts_row *o)
 {
-    text_add(out, "    if ((COMP_CWORD > 2)) && [[ $cur != -* && ${COMP_WORDS[COMP_CWORD-2]} == --%s ]]; then ", o->name);
+    text_add(out, "    if ((COMP_CWORD > 2)) && [[ $cur != -* && ${COMP_WORDS[COMP_CWORD-2]} == --%s ]]; then ",
+             o->name);
     offer(out, "filenames", "d", NULL);
     text_add(out, "; return; fi\n");
 }

@@ -33,7 +33,7 @@ static int share(struct exec *s, struct err *e)
     return bad ? -1 : meter_to(s, ACC_OPTIMIZER, e);
 }
 
-/* Equal gradients have equal norms on any layout (R6), so whoever compares two runs sees the step in which they part. */
+/* Equal gradients have equal norms on any layout (R6), so the digests of two runs show the step in which they part. */
 static void digest(const struct exec *s, char out[17])
 {
     char hash[33];
