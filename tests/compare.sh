@@ -110,6 +110,20 @@ alike "toy: with a tensor that was corrupted in transfer" toy toy-flipped "$toy"
 trains mlp-thin threads -c mlp.conf --stages 3 -o service.metrics_every=5
 alike "mlp: with every fifth step" mlp mlp-thin 'equal: [1-9] of 12 steps, 3 checkpoints, weights'
 
+spoiled xnan.npy '\000\000\300\177' 1 20
+for policy in skip rollback; do
+    for stages in 1 4; do
+        job threads -c mlp.conf --run-dir $policy-$stages --stages $stages -o data.train=xnan.npy \
+            -o train.nonfinite=$policy -o checkpoint.every_steps=2
+    done
+    alike "mlp: $policy" $policy-1 $policy-4 'equal: 12 steps, 6 checkpoints, weights'
+done
+check "which goes back to a step before" grep -q '"event":"rollback","step":3,.*"to":2,' rollback-4/metrics.jsonl
+for stages in 1 3; do
+    job threads -c conv.conf --evaluate --init-from conv --run-dir evaluated-$stages --stages $stages
+done
+alike "conv: an evaluation" evaluated-1 evaluated-3 'equal: 1 evaluation'
+
 # ---- one bit in a checkpoint or in weights ---------------------------------------------------------------------------
 # rank_of RUN STEP TENSOR: the place of its file among those of the ranks, by the index; an optimizer's is its weight's
 rank_of() {
@@ -173,7 +187,6 @@ exchanged x.npy 40 3 21 >x3-21.npy
 exchanged x.npy 40 25 40 >x25-40.npy
 exchanged y.npy 20 12 31 >y12-31.npy
 exchanged y.npy 20 33 46 >y33-46.npy
-spoiled xnan.npy '\000\000\300\177' 1 20
 sed '8s/words/wards/' words.txt >words8.txt
 sed '4s/some/same/' words.txt >words4.txt
 tiny=0.010000000000000002

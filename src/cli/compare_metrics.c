@@ -10,6 +10,7 @@
 
 /* ---- which lines count ------------------------------------------------------------------------------------------- */
 
+/* Is it not before the record of that step and kind? */
 static bool follows(const struct run_record *k, uint64_t step, enum event_kind kind)
 {
     return k->step > step || (k->step == step && k->kind >= kind);
