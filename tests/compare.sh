@@ -240,13 +240,27 @@ conv@step 2: loss .* and .*@@-o 'train.learning_rate_factors={"fc=0.5"}' --stage
 conv@step 2 \(evaluation\): samples 7 and 6@equal so far: 6 steps, 3 checkpoints, .*, weights@-o data.test_samples=6
 lm@step 3: loss .* and .*@@-o data.train_text=words8.txt --stages 1
 lm@step 2: loss .* and .*@@-o data.train_text=words4.txt --stages 3
+lm@step 1: grad_hash [0-9a-f]{16} and [0-9a-f]{16}@@-o train.gradient_groups=1 --stages 1
 lm@step 1: loss .* and .*@set up differently: model.rope_theta: .*@-o model.rope_theta=500 --schedule gpipe
 toy@step 1: lr 0.1 and 0.2@step 3 \(weights\): net1.bias, .* rank 0 .* rank 0 .*; 4 of 4 .*@--learning-rate 0.2
 toy@step 3: loss .* and .*@equal so far: 2 steps@-o train.momentum=0.5 --stages 1
 END
 rm -rf q; cp -r toy q; sed -i '/"event":"done"/d' q/metrics.jsonl
 apart "a run that was killed before it wrote weights" toy-1 q 'step 3 \(weights\): only the first run has it'
-check "fifty differences are planted: $planted" [ "$planted" -ge 50 ]
+
+# As mpstaged(8) says: copies of both runs go on from their last equal checkpoint with one a step.
+job threads -c mlp.conf --run-dir q --overwrite --stages 4 -o train.schedule=step -o train.milestones=8
+compares mlp q
+check "the last equal checkpoint is told" \
+    grep -qx 'equal so far: 8 steps, 2 checkpoints, the last of step 8' "$aside/said"
+rm -rf p; cp -r mlp p; rm -r p/checkpoints/step-00000012 q/checkpoints/step-00000012
+each='-o checkpoint.every_steps=1 -o checkpoint.keep=100'
+# shellcheck disable=SC2086
+job threads -c mlp.conf --run-dir p --resume $each
+# shellcheck disable=SC2086
+job threads -c mlp.conf --run-dir q --resume --stages 4 -o train.schedule=step -o train.milestones=8 $each
+apart "and names tensor and rank of that step" p q 'step 9: lr 0.01 and 0.001' \
+    'step 9 \(checkpoint\): fc1.weight, .*; held by rank 0 of .* and rank 0 of .*; [0-9]+ of 32 tensors differ'
 
 # ---- a resumption with other settings; JSON --------------------------------------------------------------------------
 stamps() { find mlp mlp-4-gpipe -type f -printf '%p %s %T@\n' | LC_ALL=C sort; }
@@ -303,4 +317,5 @@ rm p/weights.safetensors
 wrong "weights that are gone" 66 'p/weights.safetensors: No such file' toy p
 printf '{"event":"step","step":4,"lo' >>toy-1/metrics.jsonl
 alike "toy: half a line is no step" toy toy-1 "$toy"
+check "$planted differences are planted" [ "$planted" -ge 50 ]
 tap_done
