@@ -152,7 +152,7 @@ static struct order order_make(const struct world *w, const struct ds *data, int
                         .n = batch};
     uint64_t epoch;
     feed_batch(&o, ord.position, batch, id, &epoch);
-    ord.weight = ds_weight(data, id, batch);
+    ord.weight = ds_weight(data, NULL, 0, id, batch);
     return ord;
 }
 
@@ -203,7 +203,7 @@ static int evaluate(struct world *w, struct exec *s, const struct ds *data, int 
     int64_t *id = mem_alloc((size_t)n * sizeof *id);
     for (int i = 0; i < n; i++) id[i] = i;
     struct order ord = {.kind = STEP_EVAL, .plan = (uint32_t)w->eval, .step = (uint64_t)w->q->steps + 1, .n = n};
-    ord.weight = ds_weight(data, id, n);
+    ord.weight = ds_weight(data, NULL, 0, id, n);
     struct report rep;
     int bad = exec_step(s, &ord, id, &rep, e);
     if (!bad && rep.samples) {

@@ -77,7 +77,7 @@ static void ten_check(struct ds *d)
     IS(d, 0, "labels", 11, 12, 299, 14);
     IS(d, 1, "tokens", 14, 15, 16, 17);
     IS(d, 1, "labels", 15, 16, 17, 18);
-    ck_assert(ds_weight(d, both, 2) == 8);
+    ck_assert(ds_weight(d, NULL, 0, both, 2) == 8);
     ds_close(d);
 }
 
@@ -160,7 +160,7 @@ START_TEST(positions)
     ds_close(d);
     d = tokens("source = synthetic samples = 5", p, &e);   /* a source without positions */
     IS(d, 3, "positions", 0, 1, 2, 3);
-    ck_assert(ds_weight(d, (int64_t[]){1, 2, 3}, 3) == 12);
+    ck_assert(ds_weight(d, NULL, 0, (int64_t[]){1, 2, 3}, 3) == 12);
     for (int i = 0; i < T; i++) ck_assert(field(d, 3, "input")[i] >= 0 && field(d, 3, "input")[i] < 300);
     ds_close(d);
     graph_free(p);

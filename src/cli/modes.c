@@ -20,6 +20,7 @@
 #include "train/ckpt_writer.h"
 #include "train/weights.h"
 #include "cli/show_batch.h"
+#include "cli/show_tokens.h"
 #include "service/http.h"
 #include "cli/compare.h"
 #include "cli/init.h"
@@ -239,11 +240,12 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
 /* Checks that the file can be made before it reads all samples. */
 static int batch_text(const struct opts *o, struct job *j, struct text *out, struct err *e)
 {
-    struct text png = {0}, said = {0};
-    int bad = output_paths_spare(j->conf, "--show-batch", o->picture, e) || show_batch(j, &png, &said, e) ||
-              out_file_named(o->picture, &png, false, e);
+    struct text file = {0}, said = {0};
+    int bad = output_paths_spare(j->conf, "--show-batch", o->picture, e) ||
+              (text_ends(o->picture, ".txt") ? show_tokens : show_batch)(j, &file, &said, e) ||
+              out_file_named(o->picture, &file, false, e);
     if (!bad) text_add(out, "%s: %s", o->picture, said.s);
-    text_free(&png);
+    text_free(&file);
     text_free(&said);
     return bad ? -1 : 0;
 }

@@ -69,7 +69,8 @@ struct conf {
         struct conf_reals spacing; struct conf_ints size;
         enum intensity intensity; enum axes_order axes;
         struct conf_texts label_map, flip; double foreground; int64_t folds, fold; struct conf_ints cache;
-        struct conf_texts train_text, test_text;
+        struct conf_texts train_text, test_text, train_jsonl, test_jsonl;
+        enum packing_word packing; enum too_long too_long; const char *chat;
         struct conf_texts train_tokens, test_tokens;    /* files; tokens: */
         enum token_type token_type; enum documents documents; int64_t end_token;
         const char *tokenizer;

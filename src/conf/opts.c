@@ -64,7 +64,8 @@ static const struct long_option options[] = {
     {"draw-schedule", "FILE", 0, NULL, MODE_DRAW_SCHEDULE,
      "draw the schedule to FILE.svg, write its actions with their times to FILE.json, or with - draw on the terminal"},
     {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
-     "draw the network's input in the first training batch, with labels, to FILE.png"},
+     "draw the first training batch, with labels, to FILE.png; of tokens write it to FILE.txt, what is trained in "
+     "brackets"},
     {"compare", "RUN RUN", 0, NULL, MODE_COMPARE,
      "print the first step, tensor and rank in which two run directories have other bits, or that they are equal"},
     {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary, --plan and --compare"},
@@ -186,8 +187,8 @@ static int compare_check(const struct opts *o, struct err *e)
 static int opts_check(const struct opts *o, struct err *e)
 {
     const char *file = o->picture;
-    if (o->mode == MODE_SHOW_BATCH && !text_ends(file, ".png"))
-        return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png", file);
+    if (o->mode == MODE_SHOW_BATCH && !text_ends(file, ".png") && !text_ends(file, ".txt"))
+        return err_set(e, E_USAGE, "--show-batch %s: expected FILE.png or FILE.txt", file);
     bool drawn = o->mode == MODE_DRAW_SCHEDULE && strcmp(file, "-") != 0;
     if (drawn && !text_ends(file, ".svg") && !text_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);

@@ -143,9 +143,13 @@ static int volumes_rules(struct conf *c, struct err *e)
 static const char *train_key(const struct conf *c)
 {
     return c->data.source == SOURCE_tokens ? "data.train_tokens"
-           : c->data.source == SOURCE_text ? "data.train_text" : "data.train";
+           : c->data.source == SOURCE_text ? "data.train_text"
+           : c->data.source == SOURCE_jsonl ? "data.train_jsonl" : "data.train";
 }
-static bool trains(const struct conf *c) { return c->data.train || c->data.train_tokens.n || c->data.train_text.n; }
+static bool trains(const struct conf *c)
+{
+    return c->data.train || c->data.train_tokens.n || c->data.train_text.n || c->data.train_jsonl.n;
+}
 
 static int validation_rules(struct conf *c, struct err *e)
 {
@@ -165,6 +169,7 @@ static int files_rules(struct conf *c, struct err *e)
     if (c->data.train_labels && !c->data.train) return missing(c, e, "data.train");
     if (c->data.test_labels && !c->data.test) return missing(c, e, "data.test");
     if (validation_rules(c, e)) return -1;
+    if (c->data.packing == PACKING_FIRST_FIT) c->data.documents = DOCUMENTS_APART;
     bool labelled = c->data.source == SOURCE_idx || images_read(c), volumes = c->data.source == SOURCE_nifti;
     bool classes = labelled && c->train.loss != LOSS_MSE;
     bool mixed = labels_mixed(c);
@@ -188,7 +193,8 @@ static int data_rules(struct conf *c, struct err *e)
     if (!c->data.labels) c->data.labels = c->train.loss == LOSS_MSE ? LABELS_ONEHOT : map ? LABELS_MAP : LABELS_CLASS;
     if (!conf_given(c, "data.shuffle")) {
         c->data.shuffle = images_read(c) || c->data.source == SOURCE_idx || c->data.source == SOURCE_nifti ||
-                          c->data.source == SOURCE_tokens || c->data.source == SOURCE_text;
+                          c->data.source == SOURCE_tokens || c->data.source == SOURCE_text ||
+                          c->data.source == SOURCE_jsonl;
         *line_of(c, "data.shuffle") = CONF_DERIVED;
     }
     return 0;

@@ -53,19 +53,22 @@ int document_fail(const struct document *d, const char *why, struct err *e)
     return err_set(e, E_DATA, "%s: %s", d->file, why);
 }
 
-static int record_read(const struct document *line, document_take take, void *ctx, struct err *e)
+struct text_taker { document_take take; void *ctx; };
+
+static int record_read(void *ctx, const struct document *line, struct err *e)
 {
+    const struct text_taker *to = ctx;
     json_error_t why;
     json_t *o = json_loadb(line->s, line->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     const json_t *text = json_object_get(o, "text");
     const struct document d = {line->file, line->line, json_string_value(text), json_string_length(text)};
     int bad = !o ? document_fail(line, why.text, e)
-            : d.s ? take(ctx, &d, e) : document_fail(line, "expected {\"text\": \"..\"}", e);
+            : d.s ? to->take(to->ctx, &d, e) : document_fail(line, "expected {\"text\": \"..\"}", e);
     json_decref(o);
     return bad;
 }
 
-static int records_read(const char *file, document_take take, void *ctx, struct err *e)
+int document_lines_read(const char *file, document_take take, void *ctx, struct err *e)
 {
     uint64_t size;
     const int fd = file_open(file, &size, e);
@@ -79,7 +82,7 @@ static int records_read(const char *file, document_take take, void *ctx, struct 
     for (long i = 1; !bad && (n = getline(&line, &cap, f)) > 0; i++) {
         if (i == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) memmove(line, line + 3, (size_t)(n -= 3));
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
-        if (n) bad = record_read(&(struct document){file, i, line, (size_t)n}, take, ctx, e);
+        if (n) bad = take(ctx, &(struct document){file, i, line, (size_t)n}, e);
     }
     if (!bad && ferror(f)) bad = err_set(e, E_IO, "%s: %m", file);
     free(line);
@@ -90,7 +93,8 @@ static int records_read(const char *file, document_take take, void *ctx, struct 
 static int file_read(const char *file, document_take take, void *ctx, struct err *e)
 {
     struct text t = {0};
-    if (text_ends(file, ".jsonl")) return records_read(file, take, ctx, e);
+    if (text_ends(file, ".jsonl"))
+        return document_lines_read(file, record_read, &(struct text_taker){take, ctx}, e);
     int bad = text_read_file(&t, file, MAX_DOCUMENT, e) ||
               take(ctx, &(struct document){file, 0, t.s ? t.s : "", t.n}, e);
     text_free(&t);

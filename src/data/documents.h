@@ -6,13 +6,15 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-/* A document of n bytes of UTF-8. line: of a file of records; 0: the whole file. Lives as long as the call. */
+/* A document of n bytes. line: of a file of records; 0: the whole file. Lives as long as the call. */
 struct document { const char *file; long line; const char *s; size_t n; };
 typedef int (*document_take)(void *ctx, const struct document *d, struct err *e);
 
 /* Calls take for each document of a file or folder, in order, until it fails. A file of records may be larger than
  * memory. 66: it is missing; 65: no text, no such record, or a folder without texts; 74. */
 int documents_read(const char *path, document_take take, void *ctx, struct err *e);
+/* The same for the lines of a file that are not empty, without their ends; of a first one without a byte order mark. */
+int document_lines_read(const char *file, document_take take, void *ctx, struct err *e);
 /* Sets e to "FILE: why" or "FILE:LINE: why", with status 65; returns -1. */
 int document_fail(const struct document *d, const char *why, struct err *e);
 

@@ -198,13 +198,33 @@ void ds_close(struct ds *d)
     d->kind->close(d);
 }
 
-double ds_weight(const struct ds *d, const int64_t *id, int n)
+typedef double sample_number(const struct ds *d, uint64_t sample, uint64_t visit);
+
+static double samples_sum(sample_number *of, const struct ds *d, const struct feed_order *o, uint64_t position,
+                          const int64_t *id, int n)
 {
     double sum = 0;
-    if (!d || !d->kind->weight) return d && d->labels > 0 ? n * d->labels : n;
-    for (int i = 0; i < n; i++) sum += d->kind->weight(d, (uint64_t)id[i]);
+    for (int i = 0; i < n; i++) sum += of(d, (uint64_t)id[i], o ? feed_place(o, position + (uint64_t)i).epoch : 0);
     return sum;
 }
+
+double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n)
+{
+    if (d && d->kind->weight) return samples_sum(d->kind->weight, d, o, position, id, n);
+    return d && d->labels > 0 ? n * d->labels : n;
+}
+
+double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n)
+{
+    return d && d->kind->filled ? samples_sum(d->kind->filled, d, o, position, id, n) : 0;
+}
+
+uint64_t ds_samples(const struct ds *d, uint64_t epoch)
+{
+    return d->kind->samples ? d->kind->samples(d, epoch) : d->kind->count(d);
+}
+
+const struct ds *ds_epochs_of(const struct ds *d) { return d && d->kind->samples ? d : NULL; }
 
 int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want, struct ds_files *f, struct err *e)
 {

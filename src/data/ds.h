@@ -45,7 +45,11 @@ struct ds_kind {
      * least 0, and known without waiting, in any thread. NULL: each counts 1. Rank 0 adds up a batch's weights before
      * its first backward pass. A loss does not see single weights: its numerators and denominators are sums over the
      * elements it counts. NULL for a loss that counts labels (op_kind.ignored): all labels count. */
-    double (*weight)(const struct ds *d, uint64_t sample);
+    double (*weight)(const struct ds *d, uint64_t sample, uint64_t visit);
+    /* Positions of a sample of tokens that are no padding, known like the weight. NULL: all. */
+    double (*filled)(const struct ds *d, uint64_t sample, uint64_t visit);
+    /* Samples of an epoch (= visit), at least 1. NULL: all epochs have `count`. Any thread. */
+    uint64_t (*samples)(const struct ds *d, uint64_t epoch);
     /* Called before the first read if samples will be read repeatedly, faster than they can be made: caches what fits.
      * NULL: reading is fast. */
     void (*keep)(struct ds *d);
@@ -109,8 +113,14 @@ struct ds_at { uint64_t sample, visit; int field; };
 int ds_read(struct ds *d, const struct ds_at *at, void *out, struct err *e);
 /* Adds the damage that reading this field found, unless already counted. */
 void ds_damage(const struct ds *d, const struct ds_at *at, struct ds_damage *sum);
-/* The weights of n samples, added in their order. d may be NULL: each counts 1. */
-double ds_weight(const struct ds *d, const int64_t *id, int n);
+/* The weights of the n samples from a position of an order, added in their order. d may be NULL: each counts 1.
+ * o NULL: in the first epoch. */
+struct feed_order;
+double ds_weight(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
+/* The positions of these samples that are no padding; 0: all. */
+double ds_filled(const struct ds *d, const struct feed_order *o, uint64_t position, const int64_t *id, int n);
+uint64_t ds_samples(const struct ds *d, uint64_t epoch);
+const struct ds *ds_epochs_of(const struct ds *d);       /* d if its epochs differ in samples, otherwise NULL */
 
 /* A hash that distinguishes data sets, so that a resumed run can report that its samples have changed. "" if d is NULL
  * or its kind has no `tell`. */
@@ -120,20 +130,24 @@ enum { DS_TOLD = 64, DS_TOLD_BYTES = 64 << 10 };
 uint64_t ds_message(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
- * end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short
- * batch, or they are left out, or the batch continues into the next epoch and has samples of two visits.
+ * of: the data set, if its epochs differ in their number of samples; then `count` is that of the first. end: the rule
+ * for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short batch, or they are
+ * left out, or the batch continues into the next epoch and has samples of two visits.
+ * feed_place: the epoch of a position, which is also how often its sample was used before; which sample of that epoch
+ * it is; how many that has.
  * feed_batch: fills id[0..n) for the batch that begins at position, and returns its size.
  * feed_next: where the next batch begins, if the last one ended at position.
- * feed_batches: how many batches begin before the end of `epochs` epochs.
- * feed_taken: how many samples batches have had up to a position.
- * feed_visit: how often the sample at a position was used before. */
+ * feed_batches: how many batches begin before the end of `epochs` epochs; feed_epochs: in how many so many begin.
+ * feed_taken: how many samples batches have had up to a position. */
 enum feed_end { FEED_SHORT, FEED_DROP, FEED_FILL };
-struct feed_order { uint64_t seed, count; bool shuffle; enum feed_end end; };
+struct feed_order { uint64_t seed, count; bool shuffle; enum feed_end end; const struct ds *of; };
+struct feed_place { uint64_t epoch, within, count; };
+struct feed_place feed_place(const struct feed_order *o, uint64_t position);
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch);
 uint64_t feed_next(const struct feed_order *o, uint64_t position, int batch);
 uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs);
+uint64_t feed_epochs(const struct feed_order *o, int batch, uint64_t batches);
 uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch);
-uint64_t feed_visit(uint64_t count, uint64_t position);
 
 /* Prefetch (feed.c): threads read the samples of future micro-batches into the feed's buffers, one for each wanted
  * field. The values do not depend on which thread reads a sample. Nor do errors: a micro-batch has the error of its

@@ -33,6 +33,11 @@ int ds_files(const struct conf *c, enum ds_part part, const struct ds_pair *want
 int ds_count(const struct conf *c, enum ds_part part, const struct ds_files *f, uint64_t there, uint64_t *count,
              struct err *e);
 
+/* Fields of a decoder's samples: tokens and labels (I64, T), positions (I32, T). ds_want_tokens: the tokens' field that
+ * a network wants; NULL: 78, it is no decoder. ignored: the label that does not count; 0: none. */
+enum { FIELD_TOKENS, FIELD_LABELS, FIELD_POSITIONS, TOKEN_FIELDS };
+const struct field *ds_want_tokens(const struct conf *c, const struct ds_want *want, struct err *e);
+void ds_token_fields(struct ds *d, const struct field *tokens, int64_t ignored);
 /* Sets to->label_bytes from these n samples of `of`; sample NULL: the first n. */
 void ds_label_bytes(struct ds *to, const struct ds *of, const uint64_t *sample, uint64_t n);
 

@@ -269,7 +269,7 @@ static int64_t pair_class(const struct ds *ds, uint64_t sample)
     return d->label ? d->label[sample] : -1;
 }
 
-static double pair_weight(const struct ds *ds, uint64_t sample)
+static double pair_weight(const struct ds *ds, uint64_t sample, uint64_t visit)
 {
     const struct npy_pair *d = (const struct npy_pair *)ds;
     return d->valid ? d->valid[sample] : 1;

@@ -7,7 +7,6 @@
 #include "data/ds_int.h"
 #include "data/token_file.h"
 
-enum { FIELD_TOKENS, FIELD_LABELS, FIELD_POSITIONS, FIELDS };
 
 struct tokens {
     struct ds ds;
@@ -36,13 +35,22 @@ static const struct field *want_find(const struct ds_want *want, const char *nam
     return NULL;
 }
 
-static int want_check(const struct conf *c, const struct ds_want *want, struct err *e)
+const struct field *ds_want_tokens(const struct conf *c, const struct ds_want *want, struct err *e)
 {
     const struct field *t = want_find(want, "tokens"), *l = want_find(want, "labels"),
                        *p = want_find(want, "positions");
     const bool fits = t && t->type == I64 && t->shape.n == 1 && t->range && (!l || (l->type == I64 && l->shape.n == 1));
-    if (fits && want->n == 1 + (l != NULL) + (p != NULL)) return 0;
-    return conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
+    if (fits && want->n == 1 + (l != NULL) + (p != NULL)) return t;
+    conf_error(c, "data.source", e, "tokens are for decoders, whose inputs are tokens, labels and positions");
+    return NULL;
+}
+
+void ds_token_fields(struct ds *d, const struct field *tokens, int64_t ignored)
+{
+    d->n_fields = TOKEN_FIELDS;
+    d->field[FIELD_TOKENS] = (struct field){"tokens", ROLE_SAMPLE, I64, tokens->shape, tokens->range, 0};
+    d->field[FIELD_LABELS] = (struct field){"labels", ROLE_TARGET, I64, tokens->shape, tokens->range, ignored};
+    d->field[FIELD_POSITIONS] = (struct field){"positions", ROLE_SAMPLE, I32, tokens->shape, tokens->shape.d[0], 0};
 }
 
 static int one_take(struct tokens *d, const struct conf *c, struct err *e)
@@ -115,19 +123,16 @@ static int any_open(const struct conf *c, enum ds_part part, const struct ds_wan
     const struct conf_texts *files = part == DS_TRAIN ? text ? &c->data.train_text : &c->data.train_tokens
                                                       : text ? &c->data.test_text : &c->data.test_tokens;
     *out = NULL;
-    if (want_check(c, want, e)) return -1;
+    const struct field *t = ds_want_tokens(c, want, e);
+    if (!t) return -1;
     if (!files->n) return part == DS_TEST ? 0 : conf_error(c, text ? "data.train_text" : "data.train_tokens", e,
                                                                    "missing");
-    const struct field *t = want_find(want, "tokens");
     struct arena *mem = arena_new();
     struct tokens *d = arena_alloc(mem, sizeof *d);
     *d = (struct tokens){.ds.kind = text ? &ds_text : &ds_tokens, .mem = mem, .points = (uint64_t)t->shape.d[0],
                          .vocabulary = t->range, .apart = c->data.documents == DOCUMENTS_APART,
                          .end = c->data.end_token};
-    d->ds.n_fields = FIELDS;
-    d->ds.field[FIELD_TOKENS] = (struct field){"tokens", ROLE_SAMPLE, I64, t->shape, d->vocabulary, 0};
-    d->ds.field[FIELD_LABELS] = (struct field){"labels", ROLE_TARGET, I64, t->shape, d->vocabulary, 0};
-    d->ds.field[FIELD_POSITIONS] = (struct field){"positions", ROLE_SAMPLE, I32, t->shape, (int64_t)d->points, 0};
+    ds_token_fields(&d->ds, t, 0);
     int bad = d->end >= d->vocabulary ? conf_error(c, "data.end_token", e, "%lld, and the vocabulary has %lld",
                                                    (long long)d->end, (long long)d->vocabulary)
                                       : files_open(d, c, files, e) || count_limit(d, c, part, e);

@@ -10,44 +10,79 @@
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-uint64_t feed_visit(uint64_t count, uint64_t position) { return count ? position / count : 0; }
+enum { MOST_EPOCHS = 1 << 20 };                          /* that feed_epochs counts one by one */
+
+struct feed_place feed_place(const struct feed_order *o, uint64_t position)
+{
+    struct feed_place p = {0, position, o->count};
+    if (!o->count) return (struct feed_place){0};
+    if (!o->of) return (struct feed_place){position / o->count, position % o->count, o->count};
+    for (; p.within >= (p.count = ds_samples(o->of, p.epoch)); p.epoch++) p.within -= p.count;
+    return p;
+}
+
+static struct feed_place place_next(const struct feed_order *o, struct feed_place p)
+{
+    if (++p.within < p.count) return p;
+    return (struct feed_place){p.epoch + 1, 0, o->of ? ds_samples(o->of, p.epoch + 1) : o->count};
+}
 
 int feed_batch(const struct feed_order *o, uint64_t position, int batch, int64_t *id, uint64_t *epoch)
 {
     *epoch = 0;
     if (!o->count) return 0;
-    uint64_t left = o->count - position % o->count;
+    struct feed_place p = feed_place(o, position);
+    uint64_t left = p.count - p.within;
     int n = o->end != FEED_FILL && left < (uint64_t)batch ? (int)left : batch;
-    *epoch = feed_visit(o->count, position);
-    for (int i = 0; i < n; i++) {
-        uint64_t at = position + (uint64_t)i, within = at % o->count;
-        id[i] = (int64_t)(o->shuffle ? rng_permute(o->seed, (uint32_t)feed_visit(o->count, at), within, o->count)
-                                     : within);
-    }
+    *epoch = p.epoch;
+    for (int i = 0; i < n; i++, p = place_next(o, p))
+        id[i] = (int64_t)(o->shuffle ? rng_permute(o->seed, (uint32_t)p.epoch, p.within, p.count) : p.within);
     return n;
 }
 
 uint64_t feed_next(const struct feed_order *o, uint64_t position, int batch)
 {
-    uint64_t left = o->count ? o->count - position % o->count : 0;
+    const struct feed_place p = feed_place(o, position);
+    const uint64_t left = p.count - p.within;
     return o->end == FEED_DROP && left < (uint64_t)batch ? position + left : position;
+}
+
+/* Samples of `epochs` epochs, each rounded down to whole batches (DROP), up (SHORT), or not (FILL). */
+static uint64_t samples_of(const struct feed_order *o, uint64_t batch, uint64_t epochs)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < (o->of ? epochs : 1); i++) {
+        const uint64_t n = o->of ? ds_samples(o->of, i) : o->count, rest = n % batch;
+        sum += o->end == FEED_FILL || !rest ? n : o->end == FEED_DROP ? n - rest : n - rest + batch;
+    }
+    return o->of ? sum : sum * epochs;
 }
 
 uint64_t feed_batches(const struct feed_order *o, int batch, uint64_t epochs)
 {
-    uint64_t n = o->count, b = (uint64_t)batch;
-    switch (o->end) {
-    case FEED_SHORT: return epochs * ((n + b - 1) / b);
-    case FEED_DROP: return epochs * (n / b);
-    case FEED_FILL: break;
+    return (samples_of(o, (uint64_t)batch, epochs) + (uint64_t)batch - 1) / (uint64_t)batch;
+}
+
+uint64_t feed_epochs(const struct feed_order *o, int batch, uint64_t batches)
+{
+    uint64_t epochs = 0, n = 0;
+    if (!o->count || !batches) return 0;
+    if (o->of) {
+        while (n < batches && epochs < MOST_EPOCHS) n = feed_batches(o, batch, ++epochs);
+        return epochs;
     }
-    return (epochs * n + b - 1) / b;
+    if (o->end == FEED_FILL) return (batches * (uint64_t)batch + o->count - 1) / o->count;
+    n = feed_batches(o, batch, 1);
+    return n ? (batches + n - 1) / n : 0;
 }
 
 uint64_t feed_taken(const struct feed_order *o, uint64_t position, int batch)
 {
-    uint64_t rest = o->end == FEED_DROP ? o->count % (uint64_t)batch : 0;
-    return position - feed_visit(o->count, position) * rest;
+    const uint64_t epochs = feed_place(o, position).epoch;
+    if (o->end != FEED_DROP) return position;
+    if (!o->of) return position - epochs * (o->count % (uint64_t)batch);
+    for (uint64_t i = 0; i < epochs; i++) position -= ds_samples(o->of, i) % (uint64_t)batch;
+    return position;
 }
 
 /* ---- prefetch: a ring of buffers -------------------------------------------------------------------------------- */
@@ -65,7 +100,7 @@ struct feed_item {
 struct feed {
     struct feed_want want;
     size_t bytes[MAX_INPUTS];                            /* per wanted field of a sample */
-    uint64_t count;
+    struct feed_order order;                             /* for the epoch of a position */
     /* item[first]: the oldest that is not given back. Counts from there on: taken (0 or 1), filled: read, n:
      * requested */
     int ring, first, taken, filled, n;
@@ -93,7 +128,7 @@ static struct feed_item *item_next(struct feed *f)
 static int sample_read(struct feed *f, const struct feed_item *it, int i, struct err *e)
 {
     struct ds *d = f->want.ds;
-    uint64_t visit = feed_visit(f->count, it->position + (uint64_t)i);
+    uint64_t visit = feed_place(&f->order, it->position + (uint64_t)i).epoch;
     for (int k = 0; k < f->want.n_fields; k++) {
         void *out = (char *)it->value[k] + (size_t)i * f->bytes[k];
         struct ds_at at = {(uint64_t)it->id[i], visit, f->want.field[k]};
@@ -199,7 +234,8 @@ size_t feed_bytes(const struct feed_want *w)
 int feed_open(const struct feed_want *w, struct feed **out, struct err *e)
 {
     struct feed *f = mem_alloc(sizeof *f);
-    *f = (struct feed){.want = *w, .ring = w->depth, .count = w->ds->kind->count(w->ds)};
+    *f = (struct feed){.want = *w, .ring = w->depth,
+                       .order = {.count = w->ds->kind->count(w->ds), .of = ds_epochs_of(w->ds)}};
     for (int k = 0; k < w->n_fields; k++) f->bytes[k] = field_bytes(&w->ds->field[w->field[k]]);
     f->item = mem_alloc((size_t)f->ring * sizeof *f->item);
     for (int i = 0; i < f->ring; i++) {
@@ -281,7 +317,8 @@ static void damage_take(struct feed *f, const struct feed_item *it)
 {
     for (int i = 0; i < it->n; i++)
         for (int k = 0; k < f->want.n_fields; k++) {
-            struct ds_at at = {(uint64_t)it->id[i], feed_visit(f->count, it->position + (uint64_t)i), f->want.field[k]};
+            struct ds_at at = {(uint64_t)it->id[i], feed_place(&f->order, it->position + (uint64_t)i).epoch,
+                               f->want.field[k]};
             ds_damage(f->want.ds, &at, &f->damage);
         }
 }

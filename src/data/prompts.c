@@ -1,100 +1,58 @@
-/* See prompts.h. A line of generate.prompts is {"input_ids": [..]} or {"text": ".."}. */
-#include <jansson.h>
+/* See prompts.h. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/text.h"
 #include "data/ds_int.h"
 #include "data/prompts.h"
-#include "data/tokenizer.h"
+#include "data/records.h"
 
 /* ---- reading ------------------------------------------------------------------------------------------- */
 
-enum { MAX_PROMPTS_FILE = 1 << 30 };
+struct prompt_reader { const struct conf *c; struct record_form form; struct record now; struct prompts *p; };
 
-static struct prompt *prompt_add(struct prompts *p, int line)
+static void prompt_add(struct prompt_reader *r, long line)
 {
-    struct prompt *new = vec_push(&p->of);
-    *new = (struct prompt){.line = line};
-    return new;
+    struct prompt *new = vec_push(&r->p->of);
+    *new = (struct prompt){.line = (int)line};
+    for (int i = 0; i < r->now.id.n; i++) *vec_push(&new->id) = r->now.id.v[i];
+    if (new->id.n > r->p->longest) r->p->longest = new->id.n;
 }
 
-struct prompt_reader {
-    const struct conf *c; const char *file; int line; struct tokenizer *tokenizer; struct prompts *p;
-};
-
-static int prompt_fail(const struct prompt_reader *r, struct err *e, const char *why)
+static int prompt_line(void *ctx, const struct document *line, struct err *e)
 {
-    if (!r->line) return conf_error(r->c, "generate.prompt", e, "%s", why);
-    return err_set(e, E_DATA, "%s:%d: %s", r->file, r->line, why);
+    struct prompt_reader *r = ctx;
+    if (record_prompt(&r->form, line, &r->now, e)) return -1;
+    prompt_add(r, line->line);
+    return 0;
 }
 
-static int text_encode(struct prompt_reader *r, const char *text, size_t n, struct err *e)
+static int text_encode(struct prompt_reader *r, const char *text, struct err *e)
 {
-    struct prompt *p = prompt_add(r->p, r->line);
     struct token_ids ids = {0};
     struct err own = {0};
-    if (!r->tokenizer && tokenizer_of(r->c, &r->tokenizer, e)) return -1;
-    int bad = tokenizer_encode(r->tokenizer, text, n, true, &ids, &own) ? prompt_fail(r, e, own.text) : 0;
-    for (int i = 0; i < ids.n; i++) *vec_push(&p->id) = ids.v[i];
+    if (!r->form.tokenizer && tokenizer_of(r->c, &r->form.tokenizer, e)) return -1;
+    int bad = tokenizer_encode(r->form.tokenizer, text, strlen(text), true, &ids, &own);
+    r->now.id.n = 0;
+    for (int i = 0; i < ids.n && !bad; i++) *vec_push(&r->now.id) = (int32_t)ids.v[i];
     vec_free(&ids);
-    if (bad) return -1;
-    return p->id.n ? 0 : prompt_fail(r, e, "the prompt is empty");
-}
-
-static int ids_take(struct prompt_reader *r, const json_t *ids, struct err *e)
-{
-    struct prompt *p = prompt_add(r->p, r->line);
-    for (size_t i = 0; i < json_array_size(ids); i++) {
-        const json_t *v = json_array_get(ids, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return prompt_fail(r, e, "input_ids: expected whole numbers from 0 on");
-        *vec_push(&p->id) = json_integer_value(v);
-    }
-    return p->id.n ? 0 : prompt_fail(r, e, "the prompt is empty");
-}
-
-static int line_read(struct prompt_reader *r, const char *s, size_t n, struct err *e)
-{
-    json_error_t why;
-    json_t *o = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!o) return prompt_fail(r, e, why.text);
-    const json_t *ids = json_object_get(o, "input_ids"), *text = json_object_get(o, "text");
-    int bad;
-    if (json_is_array(ids) && !text) bad = ids_take(r, ids, e);
-    else if (json_is_string(text) && !ids) bad = text_encode(r, json_string_value(text), json_string_length(text), e);
-    else bad = prompt_fail(r, e, "expected {\"input_ids\": [..]} or {\"text\": \"..\"}");
-    json_decref(o);
-    return bad;
-}
-
-static int file_read(struct prompt_reader *r, struct err *e)
-{
-    struct text t = {0};
-    int bad = text_read_file(&t, r->file, MAX_PROMPTS_FILE, e);
-    for (const char *s = t.s, *end = s + t.n; !bad && s && s < end;) {
-        const char *stop = memchr(s, '\n', (size_t)(end - s));
-        if (!stop) stop = end;
-        size_t n = (size_t)(stop - s);
-        r->line++;
-        while (n && s[n - 1] == '\r') n--;
-        if (n) bad = line_read(r, s, n, e);
-        s = stop + 1;
-    }
-    text_free(&t);
-    r->line = 0;
-    return bad;
+    if (bad) return conf_error(r->c, "generate.prompt", e, "%s", own.text);
+    if (!r->now.id.n) return conf_error(r->c, "generate.prompt", e, "the prompt is empty");
+    prompt_add(r, 0);
+    return 0;
 }
 
 int prompts_read(const struct conf *c, struct prompts **out, struct err *e)
 {
-    struct prompt_reader r = {.c = c, .file = c->generate.prompts, .p = mem_alloc(sizeof *r.p)};
-    int bad = r.file ? file_read(&r, e) : 0;
-    for (int i = 0; i < c->generate.prompt.n && !bad; i++)
-        bad = text_encode(&r, c->generate.prompt.v[i], strlen(c->generate.prompt.v[i]), e);
+    struct prompt_reader r = {.c = c, .p = mem_alloc(sizeof *r.p)};
+    int bad = record_form_open(c, INT32_MAX, &r.form, e);
+    if (!bad && c->generate.prompts) bad = document_lines_read(c->generate.prompts, prompt_line, &r, e);
+    for (int i = 0; i < c->generate.prompt.n && !bad; i++) bad = text_encode(&r, c->generate.prompt.v[i], e);
     if (!bad && !r.p->of.n)
         bad = conf_error(c, "generate.prompts", e, "there are no prompts: use it, or --prompt TEXT");
-    for (int i = 0; i < r.p->of.n; i++) if (r.p->of.v[i].id.n > r.p->longest) r.p->longest = r.p->of.v[i].id.n;
-    tokenizer_close(r.tokenizer);
+    record_form_close(&r.form);
+    record_free(&r.now);
     *out = r.p;
     if (!bad) return 0;
     prompts_free(r.p);
@@ -109,30 +67,35 @@ void prompts_free(struct prompts *p)
     free(p);
 }
 
+static int prompt_fail(const struct conf *c, const struct prompt *p, const char *why, struct err *e)
+{
+    if (!p->line) return conf_error(c, "generate.prompt", e, "%s", why);
+    return err_set(e, E_DATA, "%s:%d: %s", c->generate.prompts, p->line, why);
+}
+
 int prompts_check(const struct prompts *p, const struct conf *c, const struct graph *g, struct err *e)
 {
     const int64_t vocabulary = graph_input_range(g, g->input[0].tensor),
                   context = graph_input_range(g, g->input[1].tensor);
-    for (int i = 0; i < p->of.n; i++) {
-        const struct prompt_reader r = {.c = c, .file = c->generate.prompts, .line = p->of.v[i].line};
-        char why[120];
-        for (int k = 0; k < p->of.v[i].id.n; k++) {
-            if (p->of.v[i].id.v[k] < vocabulary) continue;
-            snprintf(why, sizeof why, "token %lld at %d, and the vocabulary has %lld", (long long)p->of.v[i].id.v[k], k,
+    char why[120];
+    for (const struct prompt *x = p->of.v; x < p->of.v + p->of.n; x++) {
+        for (int k = 0; k < x->id.n; k++) {
+            if (x->id.v[k] < vocabulary) continue;
+            snprintf(why, sizeof why, "token %lld at %d, and the vocabulary has %lld", (long long)x->id.v[k], k,
                      (long long)vocabulary);
-            return prompt_fail(&r, e, why);
+            return prompt_fail(c, x, why, e);
         }
-        if (p->of.v[i].id.n < context) continue;
-        snprintf(why, sizeof why, "a prompt of %d tokens leaves no position of the context of %lld", p->of.v[i].id.n,
+        if (x->id.n < context) continue;
+        snprintf(why, sizeof why, "a prompt of %d tokens leaves no position of the context of %lld", x->id.n,
                  (long long)context);
-        return prompt_fail(&r, e, why);
+        return prompt_fail(c, x, why, e);
     }
     return 0;
 }
 
 /* ---- samples ------------------------------------------------------------------------------------------- */
 
-enum { FIELD_TOKENS, FIELD_POSITIONS, FIELD_SLOTS, FIELDS };
+enum { PROMPT_TOKEN, PROMPT_POSITION, PROMPT_SLOT, PROMPT_FIELDS };
 
 int64_t prompt_sample_id(struct prompt_sample s)
 {
@@ -143,8 +106,8 @@ static uint64_t tokens_count(const struct ds *d) { return INT64_MAX; }
 
 static int token_read(struct ds *d, uint64_t sample, uint64_t visit, int field, void *out, struct err *e)
 {
-    if (field == FIELD_TOKENS) *(int64_t *)out = (int64_t)(sample >> 38);
-    else *(int32_t *)out = (int32_t)(field == FIELD_SLOTS ? sample % PROMPT_SLOTS
+    if (field == PROMPT_TOKEN) *(int64_t *)out = (int64_t)(sample >> 38);
+    else *(int32_t *)out = (int32_t)(field == PROMPT_SLOT ? sample % PROMPT_SLOTS
                                                           : sample / PROMPT_SLOTS % PROMPT_POSITIONS);
     return 0;
 }
@@ -156,11 +119,11 @@ static const struct ds_kind generated = {.name = "prompts", .text = "", .count =
 
 int prompts_open(const struct graph *g, struct ds **out, struct err *e)
 {
-    static const struct { const char *name; enum dtype type; } field[FIELDS] = {
-        [FIELD_TOKENS] = {"tokens", I64}, [FIELD_POSITIONS] = {"positions", I32}, [FIELD_SLOTS] = {"slots", I32}};
+    static const struct { const char *name; enum dtype type; } field[PROMPT_FIELDS] = {
+        [PROMPT_TOKEN] = {"tokens", I64}, [PROMPT_POSITION] = {"positions", I32}, [PROMPT_SLOT] = {"slots", I32}};
     struct ds *d = mem_alloc(sizeof *d);
-    *d = (struct ds){.kind = &generated, .n_fields = FIELDS};
-    for (int i = 0; i < FIELDS; i++) {
+    *d = (struct ds){.kind = &generated, .n_fields = PROMPT_FIELDS};
+    for (int i = 0; i < PROMPT_FIELDS; i++) {
         d->field[i] = (struct field){field[i].name, ROLE_SAMPLE, field[i].type, {1, {1}}, 0, 0};
         for (int k = 0; k < g->n_inputs; k++)             /* prompts_check compares tokens and positions */
             if (!strcmp(g->tensor[g->input[k].tensor].name, field[i].name))

@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utf8proc.h>
 #include "data/tokenizer_int.h"
 
-enum { BYTES = 256, MAX_FILE = 1 << 28, MATCH_LIMIT = 20000000 };
+enum { MATCH_LIMIT = 20000000 };
 
 /* Parts of a text, one after the other in `t`. first: the part begins the whole text. */
 struct text_part { size_t at, n; bool first; };
@@ -280,9 +278,39 @@ static const struct added_token *added_at(const struct tokenizer *t, bool normal
     return best;
 }
 
-/* left: of part_sink, once the text is normalised. */
-struct added_rest { const struct tokenizer *t; bool normalized; struct token_ids *ids; size_t *left; };
+/* The parts of a rendered text (tokenizer_encode_parts). counts: gets 1 for each token that is trained, otherwise 0. */
+struct rendered { const char *text; const struct text_span *span; int n; struct token_ids *counts; };
+
+/* left: of part_sink, once the text is normalised. parts: NULL: added tokens have their meaning everywhere. plain:
+ * special ones have none here. */
+struct added_rest {
+    const struct tokenizer *t; bool normalized; struct token_ids *ids; size_t *left; const struct rendered *parts;
+    bool plain;
+};
+/* A segment between added tokens, which lies in the whole text; its tokens begin at ids[from]. */
+struct token_range { const char *s; int64_t from; bool first; };
 static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e);
+
+int tokenizer_normalize(const struct tokenizer *t, struct text *s, struct err *e)
+{
+    return normalize(&t->normalizer, s, grown_most(s->n), e);
+}
+
+/* Is any character of a piece of the text in a part that is plain, or that counts? */
+static bool plain_within(const struct rendered *p, const char *from, const char *to)
+{
+    const char *s = p->text;
+    for (int i = 0; i < p->n && s < to; s += p->span[i++].n)
+        if (p->span[i].plain && s + p->span[i].n > from && p->span[i].n) return true;
+    return false;
+}
+static bool counts_within(const struct rendered *p, const char *from, const char *to)
+{
+    const char *s = p->text;
+    for (int i = 0; i < p->n && s < to; s += p->span[i++].n)
+        if (p->span[i].counts && s + p->span[i].n > from && p->span[i].n) return true;
+    return false;
+}
 
 /* Divides a text at added tokens; what is between them is normalised and divided at those that are, too. */
 static int added_divide(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
@@ -295,6 +323,7 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
                                                                    : NULL;
         if (!a) { at++; continue; }
         size_t begin = at, end = at + a->s.n;
+        if (a->special && (r->plain || (r->parts && plain_within(r->parts, s + begin, s + end)))) { at++; continue; }
         at = end;
         if (a->single_word && ((begin && is_word(point_at(s + back(s, begin), n))) ||
                                (end < n && is_word(point_at(s + end, n - end)))))
@@ -303,22 +332,97 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
         while (a->rstrip && end < n && is_space(point_at(s + end, n - end))) end = forth(s, n, end);
         if (begin > from && segment_encode(r, s + from, begin - from, first && !from, e)) return -1;
         *vec_push(r->ids) = a->id;
+        if (r->parts) *vec_push(r->parts->counts) = counts_within(r->parts, s + begin, s + end);
         at = from = end;
     }
     return from < n ? segment_encode(r, s + from, n - from, first && !from, e) : 0;
 }
 
-static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
+static int plain_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
 {
     size_t left = grown_most(n);
-    const struct part_sink all = {r->t, 0, r->ids, r->left};
-    if (r->normalized) return part_encode(&all, s, n, first, e);
     struct text t = {0};
     text_add_bytes(&t, s, n);
-    const struct added_rest then = {r->t, true, r->ids, &left};
+    const struct added_rest then = {r->t, true, r->ids, &left, NULL, r->parts && plain_within(r->parts, s, s + n)};
     int bad = normalize(&r->t->normalizer, &t, left, e) || added_divide(&then, t.s, t.n, first, e);
     text_free(&t);
     return bad ? -1 : 0;
+}
+
+/* How many tokens of a segment, whose tokens are ids[from..], begin before its byte n. A token of the first n bytes
+ * alone that the segment does not have lies over that border. over: count it, too. */
+static int64_t tokens_before(const struct added_rest *r, struct token_range seg, size_t n, bool over, struct err *e)
+{
+    struct token_ids some = {0};
+    const struct added_rest own = {r->t, false, &some, NULL, r->parts, r->plain};
+    int64_t k = 0;
+    if (n && plain_encode(&own, seg.s, n, seg.first, e)) k = -1;
+    while (k >= 0 && k < some.n && seg.from + k < r->ids->n && some.v[k] == r->ids->v[seg.from + k]) k++;
+    if (k >= 0 && over && k < some.n && seg.from + k < r->ids->n) k++;
+    vec_free(&some);
+    return k;
+}
+
+/* Marks the tokens of a segment that have characters of parts that count. */
+static int counts_mark(const struct added_rest *r, struct token_range seg, size_t n, struct err *e)
+{
+    const struct rendered *p = r->parts;
+    const char *at = p->text, *end = seg.s + n;
+    for (int i = 0; i < p->n; at += p->span[i++].n) {
+        const char *from = at > seg.s ? at : seg.s, *to = at + p->span[i].n < end ? at + p->span[i].n : end;
+        if (!p->span[i].counts || from >= to) continue;
+        const int64_t a = tokens_before(r, seg, (size_t)(from - seg.s), false, e),
+                      b = to == end ? r->ids->n - seg.from : tokens_before(r, seg, (size_t)(to - seg.s), true, e);
+        if (a < 0 || b < 0) return -1;
+        for (int64_t k = a; k < b; k++) p->counts->v[seg.from + k] = 1;
+    }
+    return 0;
+}
+
+static int segment_encode(const struct added_rest *r, const char *s, size_t n, bool first, struct err *e)
+{
+    const struct part_sink all = {r->t, 0, r->ids, r->left};
+    const struct token_range seg = {s, r->ids->n, first};
+    if (r->normalized) return part_encode(&all, s, n, first, e);
+    if (plain_encode(r, s, n, first, e)) return -1;
+    while (r->parts && r->parts->counts->n < r->ids->n) *vec_push(r->parts->counts) = 0;
+    return r->parts ? counts_mark(r, seg, n, e) : 0;
+}
+
+static int utf8_check(const char *text, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t p;
+        const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &p);
+        if (k <= 0) return err_set(e, E_DATA, "byte %zu is not UTF-8", i);
+        i += (size_t)k;
+    }
+    return 0;
+}
+
+int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const struct text_span *span, int n_spans,
+                           struct token_ids *ids, struct token_ids *counts, struct err *e)
+{
+    const struct rendered parts = {text, span, n_spans, counts};
+    const struct added_rest all = {t, false, ids, NULL, &parts, false};
+    size_t n = 0;
+    for (int i = 0; i < n_spans; n += span[i++].n)
+        for (size_t k = 0; k < span[i].n && t->bytes; k++) {
+            *vec_push(ids) = (unsigned char)text[n + k];
+            *vec_push(counts) = span[i].counts;
+        }
+    if (t->bytes) return 0;
+    return utf8_check(text, n, e) ? -1 : n ? added_divide(&all, text, n, true, e) : 0;
+}
+
+size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n)
+{
+    for (size_t at = 0; at < n; at++)
+        for (int k = 0; k < 2; k++) {
+            const struct added_token *a = added_at(t, k, s + at, n - at);
+            if (a) return at + a->s.n;
+        }
+    return 0;
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool whole, struct token_ids *ids,
@@ -328,14 +432,9 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool
         for (size_t i = 0; i < n; i++) *vec_push(ids) = (unsigned char)text[i];
         return 0;
     }
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t p;
-        const utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &p);
-        if (k <= 0) return err_set(e, E_DATA, "byte %zu is not UTF-8", i);
-        i += (size_t)k;
-    }
+    if (utf8_check(text, n, e)) return -1;
     if (whole && t->first >= 0) *vec_push(ids) = (uint32_t)t->first;
-    const struct added_rest all = {t, false, ids, NULL};
+    const struct added_rest all = {t, false, ids, NULL, NULL, false};
     return n ? added_divide(&all, text, n, true, e) : 0;
 }
 
@@ -436,6 +535,18 @@ static bool is_special(const struct tokenizer *t, uint32_t id)
     return false;
 }
 
+void tokenizer_show(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
+{
+    size_t from = 0;
+    for (size_t i = 0; i <= n && !t->bytes; i++) {
+        if (i < n && !is_special(t, id[i])) continue;
+        if (i > from) tokenizer_decode(t, id + from, i - from, out);
+        if (i < n && id[i] < t->size) text_add_bytes(out, t->piece[id[i]].s, t->piece[id[i]].n);
+        from = i + 1;
+    }
+    if (t->bytes) tokenizer_decode(t, id, n, out);
+}
+
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
 {
     struct text_parts now = {.t = {0}};
@@ -455,111 +566,4 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, s
     }
     utf8_add(out, now.t.s ? now.t.s : "", now.t.n);
     parts_free(&now);
-}
-
-/* ---- open and close ------------------------------------------------------------------------------------ */
-
-/* ByteLevel's letters: printable bytes stand for themselves, the others are the letters from U+0100 on. */
-static void letters_make(struct tokenizer *t)
-{
-    int next = 256;
-    for (int i = 0; i < 512; i++) t->byte_of[i] = -1;
-    for (int b = 0; b < 256; b++) {
-        const bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-        const int point = itself ? b : next++;
-        char *s = arena_alloc(t->mem, 4);
-        t->letter[b] = (struct text_chars){s, (size_t)utf8proc_encode_char(point, (utf8proc_uint8_t *)s)};
-        t->byte_of[point] = (int16_t)b;
-    }
-}
-
-/* Added tokens that are normalised are found in their normalised form; if that is empty, not at all. */
-static int added_normalize(struct tokenizer *t, struct err *e)
-{
-    for (int i = 0; i < t->added.n; i++) {
-        struct added_token *a = &t->added.v[i];
-        struct text x = {0};
-        if (!a->normalized || !t->normalizer.n) continue;
-        text_add_bytes(&x, a->s.s, a->s.n);
-        int bad = normalize(&t->normalizer, &x, grown_most(x.n), e);
-        if (!bad) a->s = (struct text_chars){arena_strndup(t->mem, x.s ? x.s : "", x.n), x.n};
-        text_free(&x);
-        if (bad) return -1;
-    }
-    return 0;
-}
-
-static struct tokenizer *tokenizer_new(bool bytes)
-{
-    struct tokenizer *t = mem_alloc(sizeof *t);
-    *t = (struct tokenizer){.mem = arena_new(), .bytes = bytes, .size = bytes ? BYTES : 0, .unknown = -1, .first = -1};
-    letters_make(t);
-    return t;
-}
-
-int tokenizer_open(const char *path, struct tokenizer **out, struct err *e)
-{
-    struct text file = {0}, s = {0};
-    struct stat st;
-    struct tokenizer *t = *out = tokenizer_new(!strcmp(path, "bytes"));
-    if (t->bytes) return 0;
-    text_add(&file, !stat(path, &st) && S_ISDIR(st.st_mode) ? "%s/tokenizer.json" : "%s", path);
-    int bad = text_read_file(&s, file.s, MAX_FILE, e) || tokenizer_parse(t, file.s, s.s ? s.s : "", s.n, e);
-    if (!bad && added_normalize(t, e)) bad = err_where(e, "%s", file.s);
-    text_free(&file);
-    text_free(&s);
-    if (!bad) return 0;
-    tokenizer_close(t);
-    *out = NULL;
-    return -1;
-}
-
-int64_t tokenizer_size(const struct tokenizer *t) { return t->size; }
-
-static bool has_file(const char *folder)
-{
-    struct text file = {0};
-    text_add(&file, "%s/tokenizer.json", folder);
-    const bool there = !access(file.s, F_OK);
-    text_free(&file);
-    return there;
-}
-
-/* Its path; NULL: there is none. */
-static const char *path_of(const struct conf *c)
-{
-    if (c->data.tokenizer) return c->data.tokenizer;
-    if (c->model.folder) return has_file(c->model.folder) ? c->model.folder : NULL;
-    return !c->model.config && c->model.vocab_size == BYTES ? "bytes" : NULL;
-}
-
-bool tokenizer_known(const struct conf *c) { return path_of(c) != NULL; }
-bool tokenizer_bytes(const struct conf *c) { return path_of(c) && !strcmp(path_of(c), "bytes"); }
-
-int tokenizer_of(const struct conf *c, struct tokenizer **out, struct err *e)
-{
-    if (path_of(c)) return tokenizer_open(path_of(c), out, e);
-    return conf_error(c, "data.tokenizer", e, "missing: a text needs a tokenizer.json, or \"bytes\"");
-}
-
-static void steps_free(struct token_steps *s)
-{
-    for (int i = 0; i < s->n; i++) pcre2_code_free(s->v[i].regex);
-    vec_free(s);
-}
-
-void tokenizer_close(struct tokenizer *t)
-{
-    if (!t) return;
-    steps_free(&t->normalizer);
-    steps_free(&t->pre);
-    steps_free(&t->decoder);
-    vec_free(&t->added);
-    free(t->by_text.v);
-    free(t->by_pair.v);
-    free(t->seams.v);
-    free(t->merge);
-    free(t->piece);
-    arena_free(t->mem);
-    free(t);
 }

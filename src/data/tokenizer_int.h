@@ -39,6 +39,8 @@ struct tokenizer {
 
 /* tokenizer_read.c: from the text of a tokenizer.json. 65: file, what is not supported. */
 int tokenizer_parse(struct tokenizer *t, const char *file, const char *s, size_t n, struct err *e);
+/* tokenizer.c: the steps of the normalizer. 65: the text becomes too long. */
+int tokenizer_normalize(const struct tokenizer *t, struct text *s, struct err *e);
 /* tokenizer_bpe.c */
 void id_table_put(struct id_table *t, uint64_t key, uint32_t at);
 int64_t id_table_find(const struct id_table *t, uint64_t key, bool (*same)(const void *ctx, uint32_t at),

@@ -25,9 +25,9 @@ static int some_read(struct ds *d, uint64_t sample, uint64_t visit, int field, v
     return s->all->kind->read(s->all, s->sample[sample], visit, field, out, e);
 }
 
-static double some_weight(const struct ds *d, uint64_t sample)
+static double some_weight(const struct ds *d, uint64_t sample, uint64_t visit)
 {
-    return of(d)->all->kind->weight(of(d)->all, of(d)->sample[sample]);
+    return of(d)->all->kind->weight(of(d)->all, of(d)->sample[sample], visit);
 }
 
 static void some_keep(struct ds *d) { of(d)->all->kind->keep(of(d)->all); }

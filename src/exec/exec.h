@@ -25,6 +25,7 @@ struct order {
     double learning_rate;                                /* if no more steps are skipped */
     double after_skips[ORDER_AHEAD];                     /* [k]: if k + 1 more steps updated nothing */
     double weight;                                       /* of all its samples (ds_weight); means divide by it */
+    double tokens;                                       /* of its samples, without padding (ds_filled); 0: all */
     int32_t n;                                           /* samples */
     /* for the caller's kinds, unused here (enum order_kind) */
     int32_t code, row, what; uint32_t serial;

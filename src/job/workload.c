@@ -1,15 +1,15 @@
 /* What a run has to do, in numbers: samples, steps, epochs, parameters and FLOPs. */
 #include "job/job.h"
 
+/* Short batches have plans of their own (PLAN_SHORT), and so must all have one size. */
 struct feed_order job_order(const struct job *j)
 {
     const struct conf *c = j->conf;
     enum last_batch last = c->train.last_batch;
-    bool endless = j->data[DS_TRAIN] && j->data[DS_TRAIN]->endless;
+    const struct ds *d = j->data[DS_TRAIN], *of = ds_epochs_of(d);
+    const bool fills = (d && d->endless) || last == LAST_BATCH_FILL || (of && last == LAST_BATCH_SHORT);
     return (struct feed_order){.seed = (uint64_t)c->run.seed, .count = j->count[DS_TRAIN], .shuffle = c->data.shuffle,
-                               .end = endless || last == LAST_BATCH_FILL ? FEED_FILL
-                                      : last == LAST_BATCH_DROP          ? FEED_DROP
-                                                                         : FEED_SHORT};
+                               .end = fills ? FEED_FILL : last == LAST_BATCH_DROP ? FEED_DROP : FEED_SHORT, .of = of};
 }
 
 void job_samples_note(const struct job *j, struct text *out)
@@ -71,7 +71,5 @@ uint64_t job_steps(const struct job *j)
 uint64_t job_epochs(const struct job *j, uint64_t steps)
 {
     const struct feed_order o = job_order(j);
-    uint64_t n = o.count, batch = (uint64_t)j->conf->train.batch_size, of_one = feed_batches(&o, (int)batch, 1);
-    if (!n || !steps) return 0;
-    return o.end == FEED_FILL ? (steps * batch + n - 1) / n : (steps + of_one - 1) / of_one;
+    return feed_epochs(&o, (int)j->conf->train.batch_size, steps);
 }

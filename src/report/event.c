@@ -271,14 +271,15 @@ struct event event_of_step(const struct result *r, int n_ranks, const struct eve
     *s = (struct sums){0};
     sums_add(s, r, n_ranks);
     double rate = r->ns ? (double)s->samples * 1e9 / (double)r->ns : 0, flops = rate * k->flops;
+    const double tokens = r->o.tokens > 0 ? r->o.tokens : (double)(k->tokens * s->samples);
     struct event ev = {.kind = EVENT_STEP, .result = r, .sums = s, .step = (int64_t)r->o.step, .ns = r->ns,
                           .epoch = (int64_t)r->epoch, .lr = r->o.learning_rate, .grad_norm = r->rep[0].grad_norm,
                           .grad_hash = *r->rep[0].grad_hash ? r->rep[0].grad_hash : NULL,
                           .samples = s->samples, .skipped = r->rep[0].nonfinite,
                           .samples_per_second = rate, .flops_per_second = flops > 0 ? flops : -1,
                           .mfu = flops > 0 && k->peak > 0 ? flops / k->peak : -1,
-                          .tokens = k->tokens ? k->tokens * s->samples : -1,
-                          .tokens_per_second = k->tokens ? rate * (double)k->tokens : -1};
+                          .tokens = k->tokens ? (int64_t)tokens : -1,
+                          .tokens_per_second = k->tokens && r->ns ? tokens * 1e9 / (double)r->ns : -1};
     event_of_tokens(&ev, k);
     return ev;
 }

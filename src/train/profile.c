@@ -147,11 +147,13 @@ static int step_run(struct setup *b, int size, uint64_t step, struct report *r, 
     struct order o = {.kind = ORDER_TRAIN, .plan = (uint32_t)size, .n = b->sized[size]->req.batch, .step = step,
                       .position = step * (uint64_t)b->sized[size]->req.batch};
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
-    for (int i = 0; i < o.n; i++) {
-        uint64_t at = step * (uint64_t)o.n + (uint64_t)i, count = b->job.count[DS_TRAIN];
-        id[i] = (int64_t)(count ? at % count : at);
-    }
-    o.weight = ds_weight(b->job.data[DS_TRAIN], id, o.n);
+    struct feed_order order = job_order(&b->job);
+    uint64_t epoch;
+    order.shuffle = false;
+    order.end = FEED_FILL;
+    if (!feed_batch(&order, o.position, o.n, id, &epoch))     /* without samples there are only numbers */
+        for (int i = 0; i < o.n; i++) id[i] = (int64_t)o.position + i;
+    o.weight = ds_weight(b->job.data[DS_TRAIN], &order, o.position, id, o.n);
     int bad = exec_step(b->exec, &o, id, r, e);
     free(id);
     return bad;

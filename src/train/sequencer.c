@@ -14,7 +14,7 @@ static uint64_t epochs_begun(const struct job *j, uint64_t steps)
 {
     const struct feed_order o = job_order(j);
     bool fills = o.end == FEED_FILL && o.count && steps;
-    return fills ? (steps - 1) * (uint64_t)batch_of(j) / o.count + 1 : job_epochs(j, steps);
+    return fills ? feed_place(&o, (steps - 1) * (uint64_t)batch_of(j)).epoch + 1 : job_epochs(j, steps);
 }
 
 static struct rate_run rate_run_of(const struct job *j, const struct conf *now)
@@ -43,7 +43,8 @@ double sequencer_rate(const struct sequencer *c, uint64_t step, uint64_t skips)
     const struct rate_run r = rate_run_of(c->job, now);
     struct rate_from set = live_settings_at(c->rates, step);
     uint64_t skipped = skips + (c->known ? c->known->skipped : 0);
-    struct rate_time at = {step - skipped, feed_visit(c->job->count[DS_TRAIN], c->position)};
+    const struct feed_order o = job_order(c->job);
+    struct rate_time at = {step - skipped, feed_place(&o, c->position).epoch};
     return rate_at(&r, set.any ? set.rate : now->train.learning_rate, at);
 }
 
@@ -96,8 +97,8 @@ static bool evaluation_due(const struct sequencer *c, uint64_t from)
 /* The epoch of the last sample before the position. */
 static uint64_t epoch_of(const struct sequencer *c)
 {
-    uint64_t n = c->job->count[DS_TRAIN];
-    return n && c->position ? (c->position - 1) / n + 1 : 1;
+    const struct feed_order o = job_order(c->job);
+    return c->position ? feed_place(&o, c->position - 1).epoch + 1 : 1;
 }
 
 /* Where the next batch begins, from that position on. With --resume=force batches may have another size than before,
@@ -105,10 +106,10 @@ static uint64_t epoch_of(const struct sequencer *c)
 static uint64_t batch_border(const struct sequencer *c, uint64_t position)
 {
     const struct feed_order o = job_order(c->job);
-    uint64_t n = o.count, batch = (uint64_t)batch_of(c->job);
-    if (!n || o.end == FEED_FILL) return position;
-    uint64_t within = position % n, next = (within + batch - 1) / batch * batch;
-    return feed_next(&o, position - within + (next < n ? next : n), (int)batch);
+    const struct feed_place p = feed_place(&o, position);
+    uint64_t batch = (uint64_t)batch_of(c->job), next = (p.within + batch - 1) / batch * batch;
+    if (!p.count || o.end == FEED_FILL) return position;
+    return feed_next(&o, position - p.within + (next < p.count ? next : p.count), (int)batch);
 }
 
 void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt *from)
@@ -208,7 +209,8 @@ static void next_train(struct sequencer *c, struct task *t)
     uint64_t epoch, at = c->position;
     int n = feed_batch(&order, at, batch_of(j), t->id, &epoch);
     t->o = (struct order){.kind = ORDER_TRAIN, .plan = (uint32_t)plan_index(j, PLAN_FULL, n), .step = ++c->step, .n = n,
-                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], t->id, n)};
+                          .position = at, .weight = ds_weight(j->data[DS_TRAIN], &order, at, t->id, n),
+                          .tokens = ds_filled(j->data[DS_TRAIN], &order, at, t->id, n)};
     live_settings_fill(c, &t->o);
     c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
@@ -228,7 +230,7 @@ static void next_evaluate(struct sequencer *c, struct task *t)
     t->epoch = c->epoch;
     t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)plan_index(j, PLAN_EVAL_FULL, n),
                           .step = c->step + ++c->part, .position = c->test_position, .n = n,
-                          .weight = ds_weight(j->data[DS_TEST], t->id, n)};
+                          .weight = ds_weight(j->data[DS_TEST], &order, c->test_position, t->id, n)};
     c->test_position += (uint64_t)n;
     t->last = c->test_position >= j->count[DS_TEST];
     if (!t->last) return;

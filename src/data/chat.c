@@ -1,0 +1,226 @@
+/* See chat.h. */
+#include <ctype.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/text.h"
+#include "data/chat.h"
+
+enum { MAX_TEMPLATE = 1 << 20 };
+
+/* What stands around a message of a role. after: the role before it; NULL: any. */
+struct chat_rule { const char *role, *after, *before, *behind; size_t n_before, n_behind; bool first, last; };
+struct chat_string { const char *s; size_t n; };
+struct chat {
+    struct arena *mem;
+    const char *generate, *default_role;
+    struct chat_string start, content;                   /* content: of the default message */
+    bool trim;
+    VEC(struct chat_rule) rule;
+};
+
+/* The forms that models of these names were trained with. */
+#define EACH_ROLE(rule) rule("system") rule("user") rule("assistant") rule("tool")
+#define RULE_CHATML(role) role " \"<|im_start|>" role "\\n\" \"<|im_end|>\\n\"\n"
+#define RULE_LLAMA3(role) role " \"<|start_header_id|>" role "<|end_header_id|>\\n\\n\" \"<|eot_id|>\"\n"
+#define RULE_ZEPHYR(role) role " \"<|" role "|>\\n\" \"</s>\\n\"\n"
+static const struct { const char *name, *text; } built_in[] = {
+    {"chatml", EACH_ROLE(RULE_CHATML)},
+    {"llama3", "trim\nstart \"<|begin_of_text|>\"\n" EACH_ROLE(RULE_LLAMA3)},
+    {"llama2", "trim\nsystem \"<s>[INST] <<SYS>>\\n\" \"\\n<</SYS>>\\n\\n\"\nuser after system \"\" \" [/INST]\"\n"
+               "user \"<s>[INST] \" \" [/INST]\"\nassistant \" \" \" </s>\"\n"},
+    {"zephyr", EACH_ROLE(RULE_ZEPHYR)},
+    {"plain", "system \"\" \"\\n\\n\"\nuser \"User: \" \"\\n\"\nassistant \"Assistant: \" \"\\n\"\n"}};
+
+/* ---- templates --------------------------------------------------------------------------------------------------- */
+
+struct chat_line { const char *file; int line; const char *s; struct chat *c; };
+
+static int line_fail(const struct chat_line *l, const char *why, const char *what, struct err *e)
+{
+    return err_set(e, E_DATA, "%s:%d: %s%s", l->file, l->line, why, what);
+}
+
+static void blanks_skip(struct chat_line *l) { l->s += strspn(l->s, " \t\r"); }
+
+/* The next word of the line; NULL: there is none. */
+static const char *word_take(struct chat_line *l)
+{
+    blanks_skip(l);
+    const size_t n = strcspn(l->s, " \t\r\"#");
+    const char *s = n ? arena_strndup(l->c->mem, l->s, n) : NULL;
+    l->s += n;
+    return s;
+}
+
+static int string_take(struct chat_line *l, struct chat_string *out, struct err *e)
+{
+    json_error_t why;
+    blanks_skip(l);
+    if (*l->s != '"') return line_fail(l, "expected a text in quotation marks", "", e);
+    json_t *s = json_loadb(l->s, strlen(l->s), JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &why);
+    if (!s) return line_fail(l, why.text, "", e);
+    *out = (struct chat_string){arena_strndup(l->c->mem, json_string_value(s), json_string_length(s)),
+                                json_string_length(s)};
+    l->s += why.position;
+    json_decref(s);
+    return 0;
+}
+
+static int role_take(struct chat_line *l, const char **role, struct err *e)
+{
+    *role = word_take(l);
+    return *role ? 0 : line_fail(l, "expected a role", "", e);
+}
+
+static int rule_take(struct chat_line *l, const char *role, struct err *e)
+{
+    struct chat_rule r = {.role = role};
+    struct chat_string before, behind;
+    for (const char *w; (w = word_take(l)) != NULL;) {
+        if (!strcmp(w, "first")) r.first = true;
+        else if (!strcmp(w, "last")) r.last = true;
+        else if (strcmp(w, "after")) return line_fail(l, "expected first, last or after ROLE, not ", w, e);
+        else if (role_take(l, &r.after, e)) return -1;
+    }
+    if (string_take(l, &before, e) || string_take(l, &behind, e)) return -1;
+    r.before = before.s;
+    r.n_before = before.n;
+    r.behind = behind.s;
+    r.n_behind = behind.n;
+    *vec_push(&l->c->rule) = r;
+    return 0;
+}
+
+static int chat_line_take(struct chat_line *l, struct err *e)
+{
+    const char *word = word_take(l);
+    int bad = 0;
+    blanks_skip(l);
+    if (!word && (!*l->s || *l->s == '#')) return 0;
+    if (!word) return line_fail(l, "expected a role, start, generate, default or trim", "", e);
+    if (!strcmp(word, "start")) bad = string_take(l, &l->c->start, e);
+    else if (!strcmp(word, "generate")) bad = role_take(l, &l->c->generate, e);
+    else if (!strcmp(word, "trim")) l->c->trim = true;
+    else if (!strcmp(word, "default")) bad = role_take(l, &l->c->default_role, e) || string_take(l, &l->c->content, e);
+    else bad = rule_take(l, word, e);
+    if (bad) return -1;
+    blanks_skip(l);
+    return !*l->s || *l->s == '#' ? 0 : line_fail(l, "this is too much: ", l->s, e);
+}
+
+static const struct chat_rule *rule_of(const struct chat *c, const char *role)
+{
+    for (int i = 0; i < c->rule.n; i++) if (!strcmp(c->rule.v[i].role, role)) return &c->rule.v[i];
+    return NULL;
+}
+
+static int lines_take(struct chat *c, const char *file, char *text, struct err *e)
+{
+    struct chat_line l = {.file = file, .c = c};
+    for (char *s = text, *next; s; s = next) {
+        next = strchr(s, '\n');
+        if (next) *next++ = '\0';
+        l.s = s;
+        l.line++;
+        if (chat_line_take(&l, e)) return -1;
+    }
+    if (!rule_of(c, c->generate)) return err_set(e, E_DATA, "%s: has no rule for %s", file, c->generate);
+    if (c->default_role && !rule_of(c, c->default_role))
+        return err_set(e, E_DATA, "%s: has no rule for %s", file, c->default_role);
+    return 0;
+}
+
+int chat_open(const char *of, struct chat **out, struct err *e)
+{
+    struct chat *c = mem_alloc(sizeof *c);
+    struct text t = {0};
+    *c = (struct chat){.mem = arena_new(), .generate = "assistant", .start = {"", 0}};
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
+        if (!strcmp(of, built_in[i].name)) text_add(&t, "%s", built_in[i].text);
+    int bad = !t.n && text_read_file(&t, of, MAX_TEMPLATE, e);
+    if (!bad && t.n && strlen(t.s) < t.n) bad = err_set(e, E_DATA, "%s: byte %zu is zero", of, strlen(t.s));
+    if (!bad) text_add(&t, "%s", "");
+    if (!bad) bad = lines_take(c, of, t.s, e);
+    text_free(&t);
+    if (bad) chat_close(c);
+    *out = bad ? NULL : c;
+    return bad ? -1 : 0;
+}
+
+void chat_close(struct chat *c)
+{
+    if (!c) return;
+    vec_free(&c->rule);
+    arena_free(c->mem);
+    free(c);
+}
+
+/* ---- rendering --------------------------------------------------------------------------------------------------- */
+
+static void chat_span_add(struct chat_text *out, const char *s, size_t n, bool plain, bool counts)
+{
+    if (!n) return;
+    text_add_bytes(&out->t, s, n);
+    *vec_push(&out->span) = (struct text_span){n, plain, counts};
+}
+
+static void message_add(const struct chat *c, const struct tokenizer *t, const struct chat_rule *r,
+                        const struct chat_message *m, struct chat_text *out)
+{
+    const char *s = m->content, *end = s + m->n;
+    const bool counts = !strcmp(m->role, c->generate);
+    while (c->trim && s < end && isspace((unsigned char)*s)) s++;
+    while (c->trim && s < end && isspace((unsigned char)end[-1])) end--;
+    const size_t end_token = counts ? tokenizer_added_end(t, r->behind, r->n_behind) : 0,
+                 stop = counts && !end_token ? r->n_behind : end_token;
+    chat_span_add(out, r->before, r->n_before, false, false);
+    chat_span_add(out, s, (size_t)(end - s), true, counts);
+    chat_span_add(out, r->behind, stop, false, counts);
+    chat_span_add(out, r->behind + stop, r->n_behind - stop, false, false);
+}
+
+/* before: the role before it; NULL: none. */
+static const struct chat_rule *rule_fits(const struct chat *c, const char *role, const char *before, bool last,
+                                         struct err *e)
+{
+    for (int k = 0; k < c->rule.n; k++) {
+        const struct chat_rule *r = &c->rule.v[k];
+        if (!strcmp(r->role, role) && (!r->first || !before) && (!r->last || last) &&
+            (!r->after || (before && !strcmp(r->after, before))))
+            return r;
+    }
+    err_set(e, E_DATA, "the role %s has no rule in the template", role);
+    return NULL;
+}
+
+int chat_render(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, int n, bool asks,
+                struct chat_text *out, struct err *e)
+{
+    const struct chat_message other = {c->default_role, c->content.s, c->content.n};
+    const bool adds = c->default_role && n && strcmp(m[0].role, c->default_role);
+    const char *before = NULL;
+    const struct chat_rule *r;
+    chat_span_add(out, c->start.s, c->start.n, false, false);
+    for (int i = adds ? -1 : 0; i < n; i++, before = r->role) {
+        const struct chat_message *x = i < 0 ? &other : &m[i];
+        if (!(r = rule_fits(c, x->role, before, i == n - 1 && !asks, e))) return -1;
+        message_add(c, t, r, x, out);
+    }
+    if (!asks) return 0;
+    if (!(r = rule_fits(c, c->generate, before, true, e))) return -1;
+    chat_span_add(out, r->before, r->n_before, false, false);
+    return 0;
+}
+
+const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t)
+{
+    const struct chat_rule *r = rule_of(c, c->generate);
+    return tokenizer_added_end(t, r->behind, r->n_behind) ? NULL : r->behind;
+}
+
+void chat_text_free(struct chat_text *t)
+{
+    text_free(&t->t);
+    vec_free(&t->span);
+}

@@ -1,0 +1,476 @@
+/* Records of JSON lines: chats as transformers renders them (tests/lm/chats.expected), every form and every kind of bad
+ * line; rows of several records, in which each record is once an epoch; orders of epochs that differ in length. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/text.h"
+#include "data/packing.h"
+#include "data/records.h"
+#include "data_rig.h"
+#include "sure.h"
+
+static const char *lm_file(const char *name)
+{
+    static char path[4096];
+    const char *top = getenv("srcdir");
+    snprintf(path, sizeof path, "%s/tests/lm/%s", top ? top : ".", name);
+    return path;
+}
+
+/* ---- chats ------------------------------------------------------------------------------------------------------- */
+
+/* A kept tokenizer with more special tokens. */
+static struct tokenizer *tokenizer_with(const char *name, const json_t *special)
+{
+    char file[64];
+    struct tokenizer *t;
+    struct err e = {0};
+    json_error_t why;
+    snprintf(file, sizeof file, "tokenizers/%s.json", name);
+    json_t *o = json_load_file(lm_file(file), 0, &why), *vocab = json_object_get(json_object_get(o, "model"), "vocab");
+    ck_assert_msg(o != NULL, "%s", why.text);
+    json_int_t next = (json_int_t)json_object_size(vocab);
+    size_t i;
+    json_t *added = json_object_get(o, "added_tokens"), *x;
+    json_array_foreach(added, i, x) {
+        const json_int_t id = json_integer_value(json_object_get(x, "id"));
+        if (id >= next) next = id + 1;
+    }
+    json_array_foreach(special, i, x)
+        json_array_append_new(added, json_pack("{s:I s:O s:b s:b s:b s:b s:b}", "id", next++, "content", x,
+                                               "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
+                                               1));
+    ck_assert(!json_dump_file(o, "tokenizer.json", 0));
+    json_decref(o);
+    ck_assert_msg(!tokenizer_open("tokenizer.json", &t, &e), "%s", e.text);
+    return t;
+}
+
+static struct chat *chat_of(const char *word, const char *rules)
+{
+    struct chat *c;
+    struct err e = {0};
+    if (rules) put("chat.rules", rules, strlen(rules));
+    ck_assert_msg(!chat_open(rules ? "chat.rules" : word, &c, &e), "%s", e.text);
+    return c;
+}
+
+static void same_numbers(const json_t *o, const char *key, const int32_t *v, int n, const char *line)
+{
+    const json_t *list = json_object_get(o, key);
+    bool same = json_array_size(list) == (size_t)n;
+    for (int i = 0; i < n && same; i++) same = json_integer_value(json_array_get(list, (size_t)i)) == v[i];
+    struct text got = {0};
+    for (int i = 0; i < n && !same; i++) text_add(&got, "%d, ", v[i]);
+    ck_assert_msg(same, "other %s: %s in place of %.1500s", key, got.n ? got.s : "", line);
+}
+
+START_TEST(as_transformers_renders)
+{
+    FILE *f = fopen(lm_file("chats.expected"), "r");
+    char *line = NULL;
+    size_t room = 0;
+    int n = 0;
+    ck_assert(f != NULL);
+    for (ssize_t k; (k = getline(&line, &room, f)) > 0; n++) {
+        json_t *o = json_loadb(line, (size_t)k, 0, NULL);
+        struct tokenizer *t = tokenizer_with(json_string_value(json_object_get(o, "tokenizer")),
+                                             json_object_get(o, "special"));
+        struct chat *c = chat_of(json_string_value(json_object_get(o, "chat")),
+                                 json_string_value(json_object_get(o, "rules")));
+        const struct record_form form = {t, c, -1, 1 << 20};
+        const struct document d = {"chats", n + 1, line, (size_t)k - 1};
+        struct record r = {.id = {0}};
+        struct err e = {0};
+        json_t *only = json_pack("{s:O}", "messages", json_object_get(o, "messages"));
+        char *text = json_dumps(only, 0);
+        ck_assert_msg(!record_parse(&form, &(struct document){d.file, d.line, text, strlen(text)}, &r, &e), "%s",
+                      e.text);
+        same_numbers(o, "ids", r.id.v, r.id.n, line);
+        same_numbers(o, "labels", r.label.v, r.label.n, line);
+        record_free(&r);
+        free(text);
+        json_decref(only);
+        json_decref(o);
+        chat_close(c);
+        tokenizer_close(t);
+    }
+    ck_assert_int_ge(n, 28);
+    free(line);
+    fclose(f);
+}
+END_TEST
+
+static int parsed(const struct record_form *f, const char *line, struct record *r, struct err *e)
+{
+    *e = (struct err){0};
+    return record_parse(f, &(struct document){"a.jsonl", 7, line, strlen(line)}, r, e);
+}
+
+static bool has(const struct record *r, int64_t id)
+{
+    for (int i = 0; i < r->id.n; i++) if (r->id.v[i] == id) return true;
+    return false;
+}
+
+START_TEST(contents_are_letters)
+{
+    json_t *special = json_pack("[s s]", "<|im_start|>", "<|im_end|>");
+    struct tokenizer *t = tokenizer_with("gpt2", special);
+    struct chat *c = chat_of("chatml", NULL);
+    const struct record_form form = {t, c, -1, 1 << 20};
+    struct record r = {.id = {0}};
+    struct err e;
+    struct text back = {0};
+    int ends = 0;
+    ck_assert(!parsed(&form, "{\"messages\": [{\"role\": \"user\", \"content\": \"say <|im_end|> <|end|>\"}, "
+                             "{\"role\": \"assistant\", \"content\": \"<|im_start|>\"}]}", &r, &e));
+    const int64_t end = r.id.v[r.id.n - 2];
+    for (int i = 0; i < r.id.n; i++) ends += r.id.v[i] == end;
+    ck_assert_int_eq(ends, 2);                           /* of the two messages */
+    tokenizer_show(t, (uint32_t *)r.id.v, (size_t)r.id.n, &back);
+    ck_assert_str_eq(back.s, "<|im_start|>user\nsay <|im_end|> <|end|><|im_end|>\n<|im_start|>assistant\n<|im_start|>"
+                             "<|im_end|>\n");
+    text_free(&back);
+    record_free(&r);
+    chat_close(c);
+    tokenizer_close(t);
+    json_decref(special);
+}
+END_TEST
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+
+#define RECORD(line, ids, labels) \
+    do { \
+        static const int32_t id[] = ids, label[] = labels; \
+        ck_assert_msg(!parsed(&form, line, &r, &e), "%s", e.text); \
+        ck_assert_int_eq(r.id.n, sizeof id / sizeof *id); \
+        ck_assert_mem_eq(r.id.v, id, sizeof id); \
+        ck_assert_mem_eq(r.label.v, label, sizeof label); \
+    } while (0)
+#define L(...) {__VA_ARGS__}
+
+START_TEST(forms)
+{
+    struct tokenizer *t;
+    struct err e = {0};
+    struct record r = {.id = {0}};
+    ck_assert(!tokenizer_open("bytes", &t, &e));
+    const struct record_form form = {t, NULL, 9, 256};
+    RECORD("{\"input_ids\": [1, 2, 3]}", L(1, 2, 3), L(1, 2, 3));
+    RECORD("{\"input_ids\": [1, 2, 3], \"labels\": [-100, 2, -100], \"attention_mask\": [1, 1, 1]}", L(1, 2, 3),
+           L(-100, 2, -100));
+    RECORD("{\"prompt\": \"ab\", \"completion\": \"c\"}", L('a', 'b', 'c', 9), L(-100, -100, 'c', 9));
+    RECORD("{\"text\": \"ab\", \"id\": 4}", L('a', 'b', 9), L('a', 'b', 9));
+    record_free(&r);
+    tokenizer_close(t);
+}
+END_TEST
+
+static const struct { const char *line, *why; } wrong[] = {
+    {"{", "a.jsonl:7: "},
+    {"[1]", "expected input_ids, messages, prompt and completion, or text"},
+    {"{\"a\": 1}", "expected input_ids, messages"},
+    {"{\"input_ids\": 3}", "input_ids: expected a list"},
+    {"{\"input_ids\": [1]}", "a record needs two tokens, and this one has 1"},
+    {"{\"input_ids\": [1, 2.5]}", "input_ids: number 1 is no whole number"},
+    {"{\"input_ids\": [1, 256]}", "token 256 at 1, and the vocabulary has 256"},
+    {"{\"input_ids\": [1, -1]}", "token -1 at 1"},
+    {"{\"input_ids\": [1, 99999999999]}", "token 99999999999 at 1"},
+    {"{\"input_ids\": [1, 2], \"labels\": [1]}", "labels: expected as many numbers as input_ids has, 2"},
+    {"{\"input_ids\": [1, 2], \"labels\": [1, 256]}", "labels: number 1 is no token below 256 and not -100"},
+    {"{\"input_ids\": [1, 2], \"labels\": [1, -1]}", "labels: number 1 is no token"},
+    {"{\"prompt\": \"a\"}", "expected input_ids"},
+    {"{\"prompt\": 1, \"completion\": \"a\"}", "prompt: expected a text"},
+    {"{\"prompt\": \"a\", \"completion\": []}", "completion: expected a text"},
+    {"{\"text\": \"\"}", "a record needs two tokens"},
+    {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
+    {"{\"messages\": []}", "messages: expected a list of messages"},
+    {"{\"messages\": [{\"role\": \"judge\", \"content\": \"a\"}]}", "the role judge has no rule in the template"},
+    {"{\"messages\": [{\"content\": \"a\"}]}", "messages: number 0 has no role"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "messages: number 0 has no content that is a text"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}", "part 0 of number 0 is no text"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [1]}]}", "number 0 has tool_calls"},
+};
+
+START_TEST(bad_lines)
+{
+    struct tokenizer *t;
+    struct chat *c = chat_of("plain", NULL);
+    struct err e = {0};
+    struct record r = {.id = {0}};
+    ck_assert(!tokenizer_open("bytes", &t, &e));
+    const struct record_form form = {t, c, -1, 256}, bare = {NULL, NULL, -1, 256};
+    ck_assert(parsed(&form, wrong[_i].line, &r, &e));
+    ck_assert_int_eq(e.code, 65);
+    ck_assert_msg(!strncmp(e.text, "a.jsonl:7: ", 11) && strstr(e.text, wrong[_i].why), "%s", e.text);
+    ck_assert(parsed(&bare, "{\"text\": \"abc\"}", &r, &e) && strstr(e.text, "data.tokenizer"));
+    record_free(&r);
+    chat_close(c);
+    tokenizer_close(t);
+}
+END_TEST
+
+static const struct { const char *rules, *why; } wrong_rules[] = {
+    {"user \"a\" \"b\"\n", "c.rules: has no rule for assistant"},
+    {"assistant \"a\"\n", "c.rules:1: expected a text in quotation marks"},
+    {"# x\nassistant \"a\" \"b\" c\n", "c.rules:2: this is too much: c"},
+    {"assistant maybe \"a\" \"b\"\n", "expected first, last or after ROLE, not maybe"},
+    {"assistant after \"a\" \"b\"\n", "expected a role"},
+    {"assistant \"a\" \"b\\q\"\n", "c.rules:1: "},
+    {"default judge \"a\"\nassistant \"a\" \"b\"\n", "has no rule for judge"},
+    {"\"a\"\n", "expected a role, start, generate, default or trim"},
+};
+
+START_TEST(bad_templates)
+{
+    struct chat *c;
+    struct err e = {0};
+    put("c.rules", wrong_rules[_i].rules, strlen(wrong_rules[_i].rules));
+    ck_assert(chat_open("c.rules", &c, &e) && !c);
+    ck_assert_msg(e.code == 65 && strstr(e.text, wrong_rules[_i].why), "%s", e.text);
+    e = (struct err){0};
+    ck_assert(chat_open("none.rules", &c, &e));
+    ck_assert_int_eq(e.code, 66);
+}
+END_TEST
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+START_TEST(rows_of_records)
+{
+    enum { N = 5000, ROOM = 512 };
+    static uint32_t length[N], order[N];
+    static bool seen[N];
+    uint64_t all = 0;
+    struct record_rows p;
+    srand(3);
+    for (uint32_t i = 0; i < N; i++) {
+        length[i] = 1 + (uint32_t)(rand() % (rand() % ROOM + 1));
+        order[i] = (i * 7919u) % N;
+        all += length[i];
+    }
+    rows_pack(length, order, N, ROOM, &p);
+    for (uint64_t r = 0; r < p.rows; r++) {
+        uint64_t used = 0;
+        ck_assert(p.begin[r + 1] > p.begin[r]);
+        for (uint64_t k = p.begin[r]; k < p.begin[r + 1]; k++) {
+            used += length[p.record[k]];
+            ck_assert(!seen[p.record[k]]);
+            seen[p.record[k]] = true;
+        }
+        ck_assert(used <= ROOM);
+    }
+    ck_assert_uint_eq(p.begin[p.rows], N);
+    ck_assert_msg((double)all / (double)(p.rows * ROOM) > 0.97, "%llu of %llu", (unsigned long long)all,
+                  (unsigned long long)(p.rows * ROOM));
+    rows_free(&p);
+}
+END_TEST
+
+/* ---- the data set ------------------------------------------------------------------------------------------------ */
+
+enum { T = 8 };
+static const char placed[] = "graph n\ninput tokens 8 I64\ninput positions 8 I32\nlabels labels 8 I64\n"
+                             "a = embedding(tokens) count=100 features=2\nb = embedding(positions) count=8 features=2\n"
+                             "s = add(a, b)\nl = token_loss(s, labels) classes=100\noutput s\nloss l\n";
+
+static struct ds *jsonl_opened(const char *more, struct err *e)
+{
+    struct ds *d = NULL;
+    char text[300];
+    struct graph *g = graph_parse("net", placed, strlen(placed), e);
+    ck_assert_msg(g != NULL, "%s", e->text);
+    snprintf(text, sizeof text, "source = jsonl train_jsonl = {\"r.jsonl\"} %s", more);
+    struct conf *c = conf_make(text);
+    ds_open(c, DS_TRAIN, g, &d, e);
+    return d;                                            /* of the test, like c and g */
+}
+
+/* A field of a sample. */
+static void values(struct ds *d, uint64_t sample, uint64_t visit, const char *name, int64_t out[T])
+{
+    int32_t narrow[T];
+    struct err e = {0};
+    int k = 0;
+    while (strcmp(d->field[k].name, name)) k++;
+    const bool wide = d->field[k].type == I64;
+    ck_assert_msg(!ds_read(d, &(struct ds_at){sample, visit, k}, wide ? (void *)out : narrow, &e), "%s", e.text);
+    for (int i = 0; i < T && !wide; i++) out[i] = narrow[i];
+}
+#define FIELD(sample, visit, name, ...) \
+    do { \
+        int64_t x[T]; \
+        values(d, sample, visit, name, x); \
+        ck_assert_mem_eq(x, ((int64_t[]){__VA_ARGS__}), sizeof x); \
+    } while (0)
+
+static const char three[] = "{\"input_ids\": [10, 11, 12, 13], \"labels\": [-100, -100, 12, 13]}\n\n"
+                            "{\"input_ids\": [20, 21, 22]}\n"
+                            "{\"input_ids\": [30, 31, 32, 33, 34, 35, 36, 37, 38]}\n";
+
+START_TEST(a_record_a_sample)
+{
+    struct err e = {0};
+    put("r.jsonl", three, strlen(three));
+    struct ds *d = jsonl_opened("", &e);
+    ck_assert_msg(d != NULL, "%s", e.text);
+    ck_assert_uint_eq(d->kind->count(d), 3);
+    FIELD(0, 0, "tokens", 10, 11, 12, 0, 0, 0, 0, 0);
+    FIELD(0, 0, "labels", -100, 12, 13, -100, -100, -100, -100, -100);
+    FIELD(2, 5, "labels", 31, 32, 33, 34, 35, 36, 37, 38);
+    FIELD(0, 0, "positions", 0, 1, 2, 0, 1, 2, 3, 4);
+    ck_assert(ds_weight(d, NULL, 0, (int64_t[]){0, 1, 2}, 3) == 2 + 2 + 8);
+    struct text name = {0};
+    d->kind->name_of(d, 1, &name);
+    ck_assert_str_eq(name.s, "r.jsonl:3");
+    text_free(&name);
+    ds_close(d);
+}
+END_TEST
+
+START_TEST(records_in_rows)
+{
+    struct err e = {0};
+    put("r.jsonl", three, strlen(three));
+    struct ds *d = jsonl_opened("packing = first_fit shuffle = no", &e);
+    ck_assert_msg(d != NULL, "%s", e.text);
+    ck_assert_uint_eq(d->kind->count(d), 2);
+    FIELD(0, 0, "tokens", 10, 11, 12, 20, 21, 0, 0, 0);
+    FIELD(0, 0, "labels", -100, 12, 13, 21, 22, -100, -100, -100);
+    FIELD(0, 0, "positions", 0, 1, 2, 0, 1, 0, 1, 2);
+    ck_assert(ds_weight(d, NULL, 0, (int64_t[]){0, 1}, 2) == 12);
+    ds_close(d);
+}
+END_TEST
+
+/* Each epoch has every record once, in other rows; a handle that jumps into an epoch reads the same. */
+START_TEST(epochs_differ)
+{
+    enum { N = 60 };
+    struct err e = {0};
+    struct text t = {0};
+    int64_t token[T], place[T], other[T];
+    bool differs = false;
+    for (int i = 0; i < N; i++) {
+        text_add(&t, "{\"input_ids\": [%d", i);
+        for (int k = 0; k < i % 6 + 1; k++) text_add(&t, ", 99");
+        text_add(&t, "]}\n");
+    }
+    put("r.jsonl", t.s, t.n);
+    text_free(&t);
+    struct ds *d = jsonl_opened("packing = first_fit shuffle = yes", &e),
+              *fresh = jsonl_opened("packing = first_fit shuffle = yes", &e);
+    for (uint64_t epoch = 0; epoch < 5; epoch++) {
+        bool seen[N] = {false};
+        int n = 0;
+        for (uint64_t row = 0; row < ds_samples(d, epoch); row++) {
+            values(d, row, epoch, "tokens", token);
+            values(d, row, epoch, "positions", place);
+            for (int i = 0; i < T; i++) {
+                if (place[i] || token[i] >= N || (token[i] == 0 && seen[0])) continue;
+                ck_assert(!seen[token[i]]);
+                seen[token[i]] = true;
+                n++;
+            }
+            if (row < ds_samples(d, 0)) {
+                values(d, row, 0, "tokens", other);
+                differs |= memcmp(other, token, sizeof token) != 0;
+            }
+        }
+        ck_assert_int_eq(n, N);
+    }
+    ck_assert(differs);
+    values(fresh, 3, 4, "tokens", other);
+    values(d, 3, 4, "tokens", token);
+    ck_assert_mem_eq(other, token, sizeof token);
+    ds_close(d);
+    ds_close(fresh);
+}
+END_TEST
+
+START_TEST(long_records)
+{
+    static const struct { const char *more, *warning, *error; uint64_t count; } of[] = {
+        {"too_long = error", NULL, "r.jsonl:2: 12 tokens, and a sample has 9", 0},
+        {"too_long = cut", "data.train_jsonl: 1 of 3 records are cut", NULL, 3},
+        {"too_long = skip", "data.train_jsonl: 1 of 3 records are longer", NULL, 2},
+    };
+    struct err e = {0};
+    PUT("r.jsonl", "{\"input_ids\": [1, 2]}\n{\"input_ids\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}\n"
+                   "{\"input_ids\": [3, 4], \"labels\": [3, -100]}\n");
+    struct ds *d = jsonl_opened(of[_i].more, &e);
+    ck_assert_int_eq(d == NULL, of[_i].error != NULL);
+    if (!d) { ck_assert_msg(e.code == 65 && strstr(e.text, of[_i].error), "%s", e.text); return; }
+    ck_assert_uint_eq(d->kind->count(d), of[_i].count);
+    ck_assert_msg(strstr(d->warning, of[_i].warning) && strstr(d->warning, "1 of 3 records have no label that counts"),
+                  "%s", d->warning);
+    ds_close(d);
+}
+END_TEST
+
+START_TEST(nothing_to_train)
+{
+    static const struct { const char *file, *error; } of[] = {
+        {"{\"input_ids\": [3, 4], \"labels\": [3, -100]}\n", "r.jsonl: no record has a label that counts"},
+        {"\n\n", "r.jsonl: has no record"},
+        {"{\"input_ids\": [3, 100]}\n", "r.jsonl:1: token 100 at 1, and the vocabulary has 100"}};
+    struct err e = {0};
+    put("r.jsonl", of[_i].file, strlen(of[_i].file));
+    ck_assert(!jsonl_opened("", &e));
+    ck_assert_msg(e.code == 65 && strstr(e.text, of[_i].error), "%s", e.text);
+}
+END_TEST
+
+/* ---- orders whose epochs differ ---------------------------------------------------------------------------------- */
+
+static uint64_t some_samples(const struct ds *d, uint64_t epoch) { return 5 + epoch % 3; }
+static uint64_t first_samples(const struct ds *d) { return 5; }
+
+START_TEST(orders_of_other_lengths)
+{
+    static const struct ds_kind kind = {.name = "some", .count = first_samples, .samples = some_samples};
+    const struct ds d = {.kind = &kind};
+    const struct feed_order o = {.seed = 2, .count = 5, .shuffle = true, .end = FEED_FILL, .of = &d};
+    uint64_t epoch, at = 0;
+    int64_t id[4];
+    int seen[7] = {0};
+    for (uint64_t step = 0; step < 9; step++, at += 4) {    /* 36 samples: two turns of 5, 6 and 7 */
+        ck_assert_int_eq(feed_batch(&o, at, 4, id, &epoch), 4);
+        for (int i = 0; i < 4; i++) seen[id[i]]++;
+        ck_assert_uint_eq(feed_next(&o, at + 4, 4), at + 4);
+    }
+    for (int i = 0; i < 7; i++) ck_assert_int_eq(seen[i], i < 5 ? 6 : i == 5 ? 4 : 2);
+    ck_assert_uint_eq(feed_place(&o, 17).epoch, 2);
+    ck_assert_uint_eq(feed_place(&o, 18).epoch, 3);
+    ck_assert_uint_eq(feed_place(&o, 18).within, 0);
+    ck_assert_uint_eq(feed_batches(&o, 4, 6), 9);
+    ck_assert_uint_eq(feed_batches(&o, 4, 1), 2);
+    ck_assert_uint_eq(feed_epochs(&o, 4, 9), 6);
+    ck_assert_uint_eq(feed_epochs(&o, 4, 10), 7);
+    const struct feed_order drop = {.count = 5, .end = FEED_DROP, .of = &d};
+    ck_assert_uint_eq(feed_batches(&drop, 4, 6), 6);
+    ck_assert_uint_eq(feed_next(&drop, 9, 4), 11);
+    ck_assert_uint_eq(feed_taken(&drop, 11, 4), 8);
+}
+END_TEST
+
+static void add(TCase *c)
+{
+    tcase_add_test(c, as_transformers_renders);
+    tcase_add_test(c, contents_are_letters);
+    tcase_add_test(c, forms);
+    tcase_add_loop_test(c, bad_lines, 0, sizeof wrong / sizeof *wrong);
+    tcase_add_loop_test(c, bad_templates, 0, sizeof wrong_rules / sizeof *wrong_rules);
+    tcase_add_test(c, rows_of_records);
+    tcase_add_test(c, a_record_a_sample);
+    tcase_add_test(c, records_in_rows);
+    tcase_add_test(c, epochs_differ);
+    tcase_add_loop_test(c, long_records, 0, 3);
+    tcase_add_loop_test(c, nothing_to_train, 0, 3);
+    tcase_add_test(c, orders_of_other_lengths);
+}
+
+int main(void) { return scratch_suite("jsonl", add); }
