@@ -74,6 +74,17 @@ static void words_offer(struct text *out, const char *arg)
     text_free(&words);
 }
 
+static bool two_words(const struct opts_row *o) { return o->arg && !strcmp(o->arg, "RUN RUN"); }
+
+/* Adds what to do where the second word of an option's two is due. */
+static void second_word(struct text *out, const struct opts_row *o)
+{
+    text_add(out, "    if ((COMP_CWORD > 2)) && [[ $cur != -* && ${COMP_WORDS[COMP_CWORD-2]} == --%s ]]; then ",
+             o->name);
+    offer(out, "filenames", "d", NULL);
+    text_add(out, "; return; fi\n");
+}
+
 /* Adds what to do behind an option with an argument; one that may be left out stands behind "=". */
 static void option_case(struct text *out, const struct opts_row *o)
 {
@@ -85,7 +96,7 @@ static void option_case(struct text *out, const struct opts_row *o)
     if (o->key) value_offer(out, o->key);
     else if (!strcmp(o->arg, "[=search]")) offer(out, NULL, "W", "search");
     else if (!strcmp(o->arg, "FILE") || !strcmp(o->arg, "PATH")) offer(out, "filenames", "f", NULL);
-    else if (!strcmp(o->arg, "DIR")) offer(out, "filenames", "d", NULL);
+    else if (!strcmp(o->arg, "DIR") || two_words(o)) offer(out, "filenames", "d", NULL);
     else if (strstr(o->arg, "KEY=")) keys_offer(out);
     else if (strchr(o->arg, '|')) words_offer(out, o->arg);
     else offer(out, NULL, "W", "");
@@ -117,7 +128,9 @@ static void options_complete(struct text *out, const char *program, bool (*row)(
                   "    for ((i = 1; i < COMP_CWORD; i++)); do\n        if [[ ${COMP_WORDS[i]} == -- ]]; then ",
              program);
     offer(out, "filenames", "f", NULL);
-    text_add(out, "; return; fi\n    done\n    case $prev in\n");
+    text_add(out, "; return; fi\n    done\n");
+    for (int i = 0; row(i, &o); i++) if (two_words(&o)) second_word(out, &o);
+    text_add(out, "    case $prev in\n");
     for (int i = 0; row(i, &o); i++) {
         text_add(&all, "%s--%s", i ? " " : "", o.name);
         if (o.arg) option_case(out, &o);

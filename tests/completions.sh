@@ -70,6 +70,9 @@ EOF2
     asks "its file" "file" mpstage-experiment -c fi
     asks "its folder" "run" mpstage-experiment --out r
     asks "a folder" "run" mpstaged --init ''
+    asks "the first of two folders" "run" mpstaged --compare ''
+    asks "and the second" "run" mpstaged --compare run r
+    asks "options behind them" "--json" mpstaged --compare run run --js
     asks "nothing for a number" "" mpstage-run --backoff ''
     asks "words of an option's help" "u8 u16 u32" mpstage-tokens --type ''
     asks "files where no option stands" "file" mpstage-tokens -t x fi

@@ -118,6 +118,7 @@ init-lm|0|^words.conf.made: 1 text,|$mpstaged --init-lm words.txt --write-config
 write-config|0|^# Found by |$m --plan=search --write-config found.conf >found && cat found.conf
 print-schedule|0|^rank 1 |$m --print-schedule
 draw-schedule|0|</svg>|$m --draw-schedule s.svg && cat s.svg
+compare|1|^step 1: loss |mkdir seeds; $m --transport local --seed 2 --run-dir seeds/2; $mpstaged --compare first seeds/2
 show-batch|0|^b.png: 9 of 9|$m -o model.network=resnet18 -o model.input=3,32,32 --batch-size 9 --show-batch b.png
 json|0|^ *"train": \{|$m --print-config --json
 help|0|^usage: mpirun|$mpstaged --help
@@ -214,6 +215,7 @@ starved() {
 }
 rows "exit status of mpstaged" <<'END'
 0|0|done: |$m --transport local --run-dir status0
+1|1|^set up differently: run.seed: 1 and 2$|$mpstaged --compare first seeds/2
 64|64|unknown option|$m --colour
 65|65|^mpstaged: cut.safetensors: |$m --init-from cut.safetensors --check-config
 66|66|^mpstaged: none.conf: |$mpstaged -c none.conf --check-config
@@ -454,7 +456,8 @@ keys() {
                 key = string(); i++
                 if (!own) print outer, key
                 if (key == "stages" && outer == "step") value("stage", own)
-                else value(outer, own || key == "config" || key == "libraries" || key == "changed")
+                else value(outer, own || key == "config" || key == "libraries" || key == "changed" || \
+                    key == "settings")
                 if (substr(s, i, 1) == ",") i++
             }
             i++

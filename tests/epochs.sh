@@ -77,7 +77,7 @@ for k in "short:1 1 1 1 0.5 0.5 0.5 0.5 " "drop:1 1 1 0.5 0.5 0.5 0.25 0.25 " "f
         -o train.step_size=1 -o train.gamma=0.5 -o train.schedule_by=epoch
     equal "${k%%:*}: rates by epoch" "$(rates rates)" "${k#*:}"
 done
-for k in "short:0 0.25 0.5 0.75 1 1 " "drop:0 0.333333333 0.666666667 1 1 1 "; do
+for k in "short:0 0.25 0.5 0.75 1 1 " "drop:0 0.3333333333333333 0.6666666666666666 1 1 1 "; do
     run rates --overwrite --steps 6 --learning-rate 1 -o train.last_batch="${k%%:*}" -o train.warmup_epochs=1 \
         -o train.warmup_factor=0
     equal "${k%%:*}: an epoch of warm-up" "$(rates rates)" "${k#*:}"

@@ -52,7 +52,8 @@ void case_same(const struct rig *q, const struct rig_result *one, struct rig_res
 {
     case_run(q, r);
     bool same = !strcmp(r->hash, one->hash) && r->grad_norm == one->grad_norm && r->eval_loss == one->eval_loss &&
-                r->eval_top1 == one->eval_top1 && r->eval_samples == one->eval_samples;
+                r->eval_top1 == one->eval_top1 && r->eval_samples == one->eval_samples &&
+                *one->last[0].grad_hash && !strcmp(r->last[0].grad_hash, one->last[0].grad_hash);
     for (int i = 0; i < q->steps; i++) same &= r->loss[i] == one->loss[i];
     ck_assert_msg(same, "%.*s on %s: %d stages on %d ranks%s, %s, backward %d, recomputing %x%s: other %s",
                   (int)strcspn(q->graph, "\n"), q->graph, q->backend, q->n_stages,

@@ -173,6 +173,7 @@ START_TEST(text_says_numbers)
     ck_assert_str_eq(text_count(118013952, s), "118.01 M");
     ck_assert_str_eq(text_number(7.04312, s), "7.043");
     ck_assert_str_eq(text_number(403463.2, s), "403463");
+    for (double x = 0.1; x < 1e300; x *= 1.37) ck_assert(strtod(text_exact(x, s), NULL) == x && (x > 0.1 || !s[3]));
     ck_assert_str_eq(text_seconds(4957e-8, s), "49.57 µs");
     ck_assert_str_eq(text_seconds(0.0008, s), "800.0 µs");
     ck_assert_str_eq(text_seconds(0.00085731, s), "857.3 µs");

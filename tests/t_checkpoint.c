@@ -39,6 +39,7 @@ static void file_write(const struct out_folder *f, int i)
     for (int k = 0; k < BYTES; k++) x[k] = (char)(k * 7 + i);
     snprintf(file[i].name, sizeof file[i].name, "model-%05d-of-%05d.safetensors", i + 1, FILES);
     file[i].bytes = BYTES;
+    file[i].rank = 2 * i;
     text_hash(x, BYTES, file[i].hash);
     ck_assert(!out_place_in(f->fd, "run", file[i].name, &at, &e) && !out_begin(&o, &at, NULL, &e));
     ck_assert_msg(!out_write(&o, x, BYTES, &e) && !out_commit(&o, true, &e), "%s", e.text);
@@ -113,6 +114,7 @@ START_TEST(what_is_written_is_read)
     ckpt_free(&now);
     ck_assert_int_eq(c.n_files, FILES + 1);
     for (int i = 0; i < FILES; i++) ck_assert(!memcmp(&c.file[i], &file[i], sizeof *file));
+    ck_assert_int_eq(c.file[FILES].rank, -1);             /* the index is of all ranks */
     ckpt_free(&c);
     atomic_int stop = 75;
     ck_assert_int_eq(ckpt_verify(dir, "run", STEP, &stop, &c, &e), -1);

@@ -66,6 +66,11 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf --plan --summary", "another mode"},
     {"mpstaged -c a.conf --json", "--json"},
     {"mpstaged -c a.conf --draw-schedule x.png", "x.png"},
+    {"mpstaged --compare", "--compare needs a value (RUN RUN)"},
+    {"mpstaged --compare a", "--compare a: expected two run directories"},
+    {"mpstaged --compare a b c", "unexpected argument c"},
+    {"mpstaged --compare a b -c a.conf", "no configuration: --stage-config"},
+    {"mpstaged --steps 3 --compare a b", "no configuration: --steps"},
 };
 START_TEST(wrong_command_lines)
 {

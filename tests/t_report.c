@@ -2,6 +2,7 @@
  * outputs. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,6 +260,27 @@ static bool page_has(struct reporters *t, const char *line)
     return has;
 }
 
+/* Equal text is equal bits: of the rate, the norm and scores each bit counts, and gradients have their digest. */
+START_TEST(bits_are_printed)
+{
+    const struct scores scores = {2, {{.name = "loss"}, {.name = "top1"}}};
+    static const double ulp = 0x1p-53;
+    char want[200];
+    for (int i = 0; i < 2; i++) {
+        struct sums s = {.score = {{0.5, 1}, {i ? 0.7 + ulp : 0.7, 1}}, .samples = 8};
+        struct event ev = {.kind = EVENT_STEP, .sums = &s, .step = 1, .lr = i ? 0.1 : nextafter(0.1, 1),
+                           .grad_norm = i ? 1.0 / 3 : 0.5, .grad_hash = i ? "00ff" : NULL};
+        struct text t = {0};
+        event_line(&ev, NULL, &scores, &t);
+        snprintf(want, sizeof want, ",\"accuracy\":%s,\"lr\":%s,\"grad_norm\":%s,%s", i ? "0.7000000000000001" : "0.7",
+                 i ? "0.1" : "0.10000000000000002", i ? "0.3333333333333333" : "0.5",
+                 i ? "\"grad_hash\":\"00ff\",\"samples\"" : "\"samples\"");
+        ck_assert_msg(strstr(t.s, want), "%s, not %s", t.s, want);
+        text_free(&t);
+    }
+}
+END_TEST
+
 /* What does not come from steps, and numbers and names that are no plain ones. */
 START_TEST(figures_of_a_run)
 {
@@ -399,6 +421,7 @@ int main(void)
     TCase *pure = tcase_create("pure"), *dir = tcase_create("directory");
     tcase_add_test(pure, progress_lines_fit);
     tcase_add_test(pure, epochs_of_steps);
+    tcase_add_test(pure, bits_are_printed);
     tcase_add_test(pure, figures_of_a_run);
     tcase_add_test(pure, silence_is_told_from_long_steps);
     tcase_add_test(pure, lines_that_nobody_reads_hold_up_nobody);

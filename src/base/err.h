@@ -10,6 +10,7 @@
 
 enum err_code {
     E_OK = 0,
+    E_DIFFERS = 1,    /* two runs differ: no failure (mpstaged --compare) */
     E_USAGE = 64,     /* bad command line */
     E_DATA = 65,      /* bad data, weight or graph file */
     E_NOINPUT = 66,   /* missing input file */

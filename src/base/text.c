@@ -181,6 +181,15 @@ char *text_number(double x, char buf[32])
     return buf;
 }
 
+char *text_exact(double x, char buf[32])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buf, 32, "%.*g", digits, x);
+        if (strtod(buf, NULL) == x) break;
+    }
+    return buf;
+}
+
 struct text_unit text_unit(double seconds)
 {
     if (seconds >= 1) return (struct text_unit){"s", "seconds", 1};

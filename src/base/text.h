@@ -32,6 +32,7 @@ void text_hash(const void *p, size_t n, char out[33]);
 char *text_bytes(uint64_t bytes, char buf[32]);          /* "1.25 GiB" */
 char *text_count(double n, char buf[32]);                /* "118.01 M" */
 char *text_number(double x, char buf[32]);               /* four significant digits, no exponent: "21333" */
+char *text_exact(double x, char buf[32]);                /* the fewest digits from 15 on that read back to x */
 char *text_seconds(double seconds, char buf[32]);        /* "8.573 ms" */
 /* Chooses seconds, milliseconds or microseconds: the largest unit that gives at least 1; UTF-8. */
 struct text_unit { const char *name, *plural; double seconds; };

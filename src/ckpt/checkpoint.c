@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,7 @@ static int json_file(const struct out_folder *f, const char *name, json_t *o, st
     struct text t = {0};
     json_text(o, &t);
     if (is) {
-        *is = (struct ckpt_file){.bytes = t.n};
+        *is = (struct ckpt_file){.bytes = t.n, .rank = -1};
         snprintf(is->name, sizeof is->name, "%s", name);
         text_hash(t.s, t.n, is->hash);
     }
@@ -134,13 +135,25 @@ static int json_file(const struct out_folder *f, const char *name, json_t *o, st
     return bad ? -1 : 0;
 }
 
-static json_t *settings_json(const struct ckpt *c)
+json_t *ckpt_settings_json(const struct ckpt *c)
 {
     json_t *o = json_object();
     for (int i = 0; i < c->n_settings; i++)
         json_object_set_new(o, c->setting[i].key,
                             c->setting[i].value ? json_string(c->setting[i].value) : json_null());
     return o;
+}
+
+static json_t *files_json(const struct ckpt *c)
+{
+    json_t *files = json_array();
+    for (int i = 0; i < c->n_files; i++) {
+        const struct ckpt_file *f = &c->file[i];
+        json_t *o = json_pack("{s:s,s:I,s:s}", "name", f->name, "bytes", (json_int_t)f->bytes, "xxh3_128", f->hash);
+        if (f->rank >= 0) json_object_set_new(o, "rank", json_integer(f->rank));
+        json_array_append_new(files, o);
+    }
+    return files;
 }
 
 /* A manifest contains the hash of its other contents, so that damage cannot turn it into another checkpoint. */
@@ -157,14 +170,10 @@ static json_t *manifest_json(const struct ckpt *c)
 {
     char seed[24], hash[33];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);   /* 64 bits, which JSON readers may round */
-    json_t *files = json_array();
-    for (int i = 0; i < c->n_files; i++)
-        json_array_append_new(files, json_pack("{s:s,s:I,s:s}", "name", c->file[i].name, "bytes",
-                                               (json_int_t)c->file[i].bytes, "xxh3_128", c->file[i].hash));
     json_t *o = json_pack("{s:i,s:I,s:I,s:s,s:s,s:s,s:o}", "version", CKPT_VERSION, "step", (json_int_t)c->step,
                           "position", (json_int_t)c->position, "seed", seed, "numerics", c->numerics, "configuration",
-                          c->config, "files", files);
-    json_object_set_new(o, "settings", settings_json(c));
+                          c->config, "files", files_json(c));
+    json_object_set_new(o, "settings", ckpt_settings_json(c));
     if (c->run) json_object_set_new(o, "run", json_string(c->run));
     if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
     json_object_set_new(o, "updates", json_integer((json_int_t)c->updates));
@@ -240,7 +249,9 @@ static bool file_parse(const json_t *o, struct ckpt_file *f)
 {
     const char *name = json_string_value(json_object_get(o, "name"));
     const char *hash = json_string_value(json_object_get(o, "xxh3_128"));
+    uint64_t rank;
     if (!name || !hash || !is_name(name) || !is_hash(hash) || !number_of(o, "bytes", &f->bytes)) return false;
+    f->rank = number_of(o, "rank", &rank) && rank <= INT_MAX ? (int)rank : -1;
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->hash, sizeof f->hash, "%s", hash);
     return true;

@@ -11,12 +11,14 @@
  * When a run writes them is in train (ckpt_writer.h). See docs/design/checkpoint.md. */
 #ifndef CKPT_CHECKPOINT_H
 #define CKPT_CHECKPOINT_H
+#include <jansson.h>
 #include <stdbool.h>
 #include "base/err.h"
 #include "base/out.h"
 
 #define CKPT_VERSION 1                                   /* of the manifest's format; others are refused */
-struct ckpt_file { char name[64]; uint64_t bytes; char hash[33]; };   /* hash: XXH3-128, as printed by xxh128sum */
+/* hash: XXH3-128, as printed by xxh128sum; rank: that wrote it, -1: unknown */
+struct ckpt_file { char name[64]; uint64_t bytes; char hash[33]; int rank; };
 /* A run at a step border. Settings that decide bits are named, so that a resumed run can report which one differs. */
 struct ckpt_setting { char *key, *value; };              /* value NULL: unset */
 /* The best evaluation so far by one score, the step before it, and how many evaluations followed; score "": none */
@@ -60,7 +62,12 @@ int ckpt_index_write(const struct out_folder *f, const struct ckpt_tensor *t, in
  * (NULL: from the beginning). NULL: none. *old: its old value (NULL: none). */
 const struct ckpt_setting *ckpt_differs(const struct ckpt *was, const struct ckpt *now,
                                         const struct ckpt_setting *after, const char **old);
+/* Opens the safetensors files that a manifest names, in its order. folder: the checkpoint's, by its name. The caller
+ * closes each (ckpt/st.h) and frees the array. 65, also for one that is missing; 74. In st.c. */
+struct st;
+int ckpt_tensors_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e);
 void ckpt_setting_add(struct ckpt *c, const char *key, const char *value);   /* copies both */
+json_t *ckpt_settings_json(const struct ckpt *c);        /* as in manifests: an object of texts and nulls */
 /* Steps of the folders in `dir` with such names, the newest first; free it. 66, 74. Does not check that they are
  * sound. */
 int ckpt_list(int dir, const char *shown, uint64_t **step, int *n, struct err *e);

@@ -365,6 +365,31 @@ static int folder_open(const char *dir, struct st ***out, int *n, struct err *e)
     return bad;
 }
 
+static void all_close(struct st ***file, int *n)
+{
+    while (*n) st_close((*file)[--*n]);
+    free(*file);
+    *file = NULL;
+}
+
+int ckpt_tensors_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
+{
+    struct err why = {0};
+    *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
+    *n = 0;
+    for (int i = 0; i < c->n_files && !why.code; i++) {
+        struct text path = {0};
+        if (!text_ends(c->file[i].name, ".safetensors")) continue;
+        text_add(&path, "%s/%s", folder, c->file[i].name);
+        (*out)[*n] = st_open(path.s, &why);
+        *n += (*out)[*n] != NULL;
+        text_free(&path);
+    }
+    if (!why.code) return 0;
+    all_close(out, n);
+    return err_set(e, why.code == E_NOINPUT ? E_DATA : why.code, "%s", why.text);   /* its manifest names it */
+}
+
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e)
 {
     struct stat info;
@@ -372,9 +397,6 @@ int st_open_all(const char *path, struct st ***out, int *n, struct err *e)
     *n = 0;
     bool folder = !stat(path, &info) && S_ISDIR(info.st_mode);
     if (!(folder ? folder_open(path, out, n, e) : one_open(path, out, n, e))) return 0;
-    for (int i = 0; i < *n; i++) st_close((*out)[i]);
-    free(*out);
-    *out = NULL;
-    *n = 0;
+    all_close(out, n);
     return -1;
 }

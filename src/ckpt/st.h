@@ -31,5 +31,6 @@ typedef int (*st_data)(void *ctx, int i, void *buf, const void **at, struct err 
 struct st_entry { const char *name; enum dtype type; struct shape shape; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e);
+int *st_order(int n, const struct st_entry *entry);       /* indices in the order of st_write's file; free it */
 uint64_t st_size(int n, const struct st_entry *entry);    /* size of st_write's file in bytes */
 #endif

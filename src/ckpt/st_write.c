@@ -63,6 +63,15 @@ static struct turn *turns(int n, const struct st_entry *entry)
     return o;
 }
 
+int *st_order(int n, const struct st_entry *entry)
+{
+    struct turn *o = turns(n, entry);
+    int *order = mem_alloc((size_t)n * sizeof *order + 1);
+    for (int i = 0; i < n; i++) order[i] = o[i].i;
+    free(o);
+    return order;
+}
+
 uint64_t st_size(int n, const struct st_entry *entry)
 {
     struct turn *o = turns(n, entry);

@@ -53,7 +53,8 @@ int main(int argc, char **argv)
     else {
         shutdown_begin(false);
         shutdown_phase(SHUTDOWN_START, "planning");
-        if ((code = mode_run(&o, launched_ranks(), &e))) log_error(e.code, e.text);
+        code = mode_run(&o, launched_ranks(), &e);
+        if (e.code) log_error(e.code, e.text);
     }
     opts_free(&o);
     return code;

@@ -22,6 +22,7 @@
 #include "cli/show_batch.h"
 #include "cli/show_tokens.h"
 #include "service/http.h"
+#include "cli/compare.h"
 #include "cli/init.h"
 #include "cli/modes.h"
 #include "data/image_list.h"
@@ -391,15 +392,16 @@ static int conf_text(const struct opts *o, int n_ranks, struct text *out, struct
 int mode_run(const struct opts *o, int n_ranks, struct err *e)
 {
     struct text out = {0};
-    int bad = 0;
+    int bad = 0, code = 0;
     switch (o->mode) {
     case MODE_HELP: opts_help(text_output_columns(), &out); break;
     case MODE_VERSION: version_text(&out); break;
     case MODE_INIT_LM: bad = init_lm_write(o->folder, o->write_config, &out, e); break;
+    case MODE_COMPARE: bad = compare_runs(o->run, o->json, &out, &code, e); break;
     case MODE_INIT: bad = init_write(o->folder, o->write_config, &out, e); break;
     default: bad = conf_text(o, n_ranks, &out, e);
     }
     if (!bad) bad = print(&out, e);
     text_free(&out);
-    return bad ? e->code : 0;
+    return bad ? e->code : code;
 }

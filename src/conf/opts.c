@@ -66,7 +66,9 @@ static const struct long_option options[] = {
     {"show-batch", "FILE", 0, NULL, MODE_SHOW_BATCH,
      "draw the first training batch, with labels, to FILE.png; of tokens write it to FILE.txt, what is trained in "
      "brackets"},
-    {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary and --plan"},
+    {"compare", "RUN RUN", 0, NULL, MODE_COMPARE,
+     "print the first step, tensor and rank in which two run directories have other bits, or that they are equal"},
+    {"json", NULL, 0, NULL, -1, "JSON output of --print-config, --summary, --plan and --compare"},
     {"help", NULL, 'h', NULL, MODE_HELP, "print this text"},
     {"version", NULL, 'V', NULL, MODE_VERSION, "print the versions of the program and its libraries"},
 };
@@ -98,6 +100,7 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
         if (p->mode == MODE_PLAN && arg) o->mode = MODE_SEARCH;
         if (p->mode == MODE_DRAW_SCHEDULE || p->mode == MODE_SHOW_BATCH) o->picture = arg;
         if (p->mode == MODE_INIT || p->mode == MODE_INIT_LM) o->folder = arg;
+        if (p->mode == MODE_COMPARE) o->run[0] = arg;
         return 0;
     }
     if (p->key && !strcmp(p->name, "prompt")) {
@@ -173,6 +176,14 @@ static int usage_error(int c, char **argv, struct err *e)
     return unknown_long(given + 2, e);
 }
 
+static int compare_check(const struct opts *o, struct err *e)
+{
+    const char *other = o->config ? "--stage-config" : o->write_config ? "--write-config"
+                        : o->set.n ? o->set.v[0].what : o->prompt.n ? "--prompt" : NULL;
+    if (!o->run[1]) return err_set(e, E_USAGE, "--compare %s: expected two run directories", o->run[0]);
+    return other ? err_set(e, E_USAGE, "--compare reads no configuration: %s has no effect", other) : 0;
+}
+
 static int opts_check(const struct opts *o, struct err *e)
 {
     const char *file = o->picture;
@@ -182,8 +193,9 @@ static int opts_check(const struct opts *o, struct err *e)
     if (drawn && !text_ends(file, ".svg") && !text_ends(file, ".json"))
         return err_set(e, E_USAGE, "--draw-schedule %s: expected FILE.svg, FILE.json or -", file);
     if (o->json && o->mode != MODE_PRINT_CONFIG && o->mode != MODE_SUMMARY && o->mode != MODE_PLAN &&
-        o->mode != MODE_SEARCH)
-        return err_set(e, E_USAGE, "--json needs --print-config, --summary or --plan");
+        o->mode != MODE_SEARCH && o->mode != MODE_COMPARE)
+        return err_set(e, E_USAGE, "--json needs --print-config, --summary, --plan or --compare");
+    if (o->mode == MODE_COMPARE) return compare_check(o, e);
     const bool makes = o->mode == MODE_INIT || o->mode == MODE_INIT_LM;
     if (o->write_config && o->mode != MODE_SEARCH && !makes)
         return err_set(e, E_USAGE, "--write-config needs --plan=search, --init or --init-lm");
@@ -218,7 +230,8 @@ static int argument_refuse(const struct opts *o, const char *arg, struct err *e)
     const char *option = value_of(arg);
     if (option) return err_set(e, E_USAGE, "unexpected argument %s (did you mean --%s=%s?)", arg, option, arg);
     static const char set[] = ": write -o before each setting, and quotes around a list: -o 'model.input={3,32,32}'";
-    const char *why = strchr(arg, '=') ? set : o->config ? "" : ": write -c before the configuration file";
+    const char *why = strchr(arg, '=') ? set : o->config || o->mode == MODE_COMPARE ? ""
+                      : ": write -c before the configuration file";
     return err_set(e, E_USAGE, "unexpected argument %.700s%s", arg, why);
 }
 
@@ -236,6 +249,7 @@ int opts_parse(struct opts *o, int argc, char **argv, struct err *e)
         if (i < 0) return usage_error(c, argv, e);
         if (option_take(o, &options[i], optarg, e)) return -1;
     }
+    if (o->mode == MODE_COMPARE && optind < argc) o->run[1] = argv[optind++];
     if (optind < argc) return argument_refuse(o, argv[optind], e);
     return opts_check(o, e);
 }

@@ -46,6 +46,9 @@ struct report {
     struct score_sum score[MAX_SCORES];
     int64_t samples;                                     /* on the rank that has the plan's first output; else 0 */
     double grad_norm;                                    /* -1: not computed */
+    /* Of a training step: a digest of the squared norms of all gradients in network order, equal on all ranks; "": one
+     * of them, or the loss, is not finite. */
+    char grad_hash[17];
     /* of a training step, equal on all ranks. Not 0: enum nonfinite, in both runs of the step; nothing was updated */
     int32_t nonfinite;
     /* also equal on all ranks: tensors damaged on the way between ranks, for which the step ran again. from, to: the

@@ -32,12 +32,13 @@ static void header_add(const struct csv *c, struct text *t)
 static void cell_add(const struct csv *c, const struct event *ev, const struct event_field *f, struct text *t)
 {
     const void *at = (const char *)ev + f->at;
-    double real = f->type == FIELD_REAL || f->type == FIELD_NUMBER ? *(const double *)at : 0;
+    const bool measured = f->type == FIELD_REAL || f->type == FIELD_EXACT;
+    double real = measured || f->type == FIELD_NUMBER ? *(const double *)at : 0;
     int64_t whole = f->type == FIELD_WHOLE ? *(const int64_t *)at : f->type == FIELD_FLAG || f->type == FIELD_BOOL ?
                                                                         *(const bool *)at : -1;
     if (f->type <= FIELD_BOOL && t->n) text_add(t, ",");
     if (whole >= 0) text_add(t, "%" PRId64, whole);
-    if (f->type == FIELD_NUMBER || (f->type == FIELD_REAL && real >= 0)) text_add(t, "%.9g", real);
+    if (f->type == FIELD_NUMBER || (measured && real >= 0)) text_add(t, "%.9g", real);
     if (f->type == FIELD_SECONDS) text_add(t, "%.9f", (double)*(const uint64_t *)at * 1e-9);
     for (int i = 0; f->type == FIELD_SCORES && i < c->scores.n; i++) {
         double mean = score_mean(ev->sums->score, i);

@@ -23,6 +23,7 @@
        "the gradient of inputs and in that of weights, and 2 T d for each of them and each causal attention of d " \
        "channels; without frozen layers 6 N + 6 L T d"), \
     OF(planned_steps, WHOLE, "", "number of the step that ends the run"), \
+    AS("settings", JSON, json, "", "what decides the bits of the run, as manifests of checkpoints name it"), \
     AS("config", JSON, json, "", "the whole configuration"), {0}
 #define NONFINITE \
     OF(nonfinite, TEXT, "", "what was not finite: loss or gradient"), \
@@ -37,7 +38,9 @@ step[] = {
     AS("loss", SCORES, sums, "", "the exact mean over the samples of the step; other scores follow by name, null if "
        "undefined, as the Dice of an absent class"),
     IN("loss_bits", "", "its 64 bits"), IN("accuracy", "", "top-1"),
-    OF(lr, REAL, "", "learning rate"), OF(grad_norm, REAL, "", "if gradients are clipped"),
+    OF(lr, EXACT, "", "learning rate"), OF(grad_norm, EXACT, "", "if gradients are clipped"),
+    OF(grad_hash, TEXT, "", "digest of the squared norms of all weights' gradients, in network order; left out if one "
+       "is not finite"),
     OF(samples, WHOLE, "", "how many"), OF(tokens, WHOLE, "", "of a decoder: how many"),
     OF(targets, WHOLE, "", "of a decoder: labels that count"),
     OF(skipped, FLAG, "", "true if a value was not finite and nothing was updated"),
@@ -108,6 +111,8 @@ reload[] = {
 failed[] = {OF(code, WHOLE, "", "exit status"), OF(text, TEXT, "", "the message"), {0}},
 done[] = {
     OF(steps, WHOLE, "", ""), OF(weights_hash, TEXT, "", "if weights were written"),
+    AS("weights_ranks", JSON, json, "", "which ranks held them: pairs of a rank and how many tensors, in the order of "
+       "the file"),
     OF(reason, TEXT, "", "finished, stopped or patience (train.patience)"),
     OF(trained_samples, WHOLE, "", "of the whole run"), AS("total_seconds", SECONDS, ns, "s", "of this process"), {0}};
 
@@ -169,7 +174,14 @@ static void add_real(struct text *t, const char *key, double x)
     else text_add(t, ",\"%s\":null", key);
 }
 
-/* Adds values as decimals, and for the loss also the bits, which show whether two runs are the same. */
+static void add_exact(struct text *t, const char *key, double x)
+{
+    char digits[32];
+    if (isfinite(x)) text_add(t, ",\"%s\":%s", key, text_exact(x, digits));
+    else text_add(t, ",\"%s\":null", key);
+}
+
+/* Adds values as decimals that read back, and of the loss the bits besides, which are for people who compare runs. */
 static void add_scores(const struct scores *scores, const struct sums *s, bool test, struct text *t)
 {
     for (int i = 0; i < scores->n; i++) {
@@ -178,7 +190,8 @@ static void add_scores(const struct scores *scores, const struct sums *s, bool t
         uint64_t bits;
         memcpy(&bits, &mean, sizeof bits);
         if (k.tests_only && !test) continue;
-        add_real(t, k.key, mean);
+        if (!k.bits) add_exact(t, k.key, mean);
+        else add_real(t, k.key, mean);
         if (k.bits) text_add(t, ",\"%s_bits\":\"0x%016llx\"", k.key, (unsigned long long)bits);
     }
 }
@@ -230,6 +243,7 @@ static void add_field(const struct event *ev, const struct event_field *f, const
         if (*(const int64_t *)at >= 0) text_add(t, ",\"%s\":%lld", f->key, (long long)*(const int64_t *)at);
         break;
     case FIELD_REAL: if (*(const double *)at >= 0) add_real(t, f->key, *(const double *)at); break;
+    case FIELD_EXACT: if (*(const double *)at >= 0) add_exact(t, f->key, *(const double *)at); break;
     case FIELD_NUMBER: add_own(t, f->key, json_real(*(const double *)at)); break;
     case FIELD_SECONDS: add_seconds(t, f->key, *(const uint64_t *)at); break;
     case FIELD_FLAG: if (*(const bool *)at) text_add(t, ",\"%s\":true", f->key); break;
@@ -260,6 +274,7 @@ struct event event_of_step(const struct result *r, int n_ranks, const struct eve
     const double tokens = r->o.tokens > 0 ? r->o.tokens : (double)(k->tokens * s->samples);
     struct event ev = {.kind = EVENT_STEP, .result = r, .sums = s, .step = (int64_t)r->o.step, .ns = r->ns,
                           .epoch = (int64_t)r->epoch, .lr = r->o.learning_rate, .grad_norm = r->rep[0].grad_norm,
+                          .grad_hash = *r->rep[0].grad_hash ? r->rep[0].grad_hash : NULL,
                           .samples = s->samples, .skipped = r->rep[0].nonfinite,
                           .samples_per_second = rate, .flops_per_second = flops > 0 ? flops : -1,
                           .mfu = flops > 0 && k->peak > 0 ? flops / k->peak : -1,
@@ -286,8 +301,8 @@ void event_nonfinite(struct event *ev, const struct graph *g, int what)
 
 static void fields_manual(const struct event_field *f, struct text *out)
 {
-    static const char *const type[] = {"integer", "number", "number", "number", "true", "true or false", "text",
-                                       "number", "list", "value", "number"};
+    static const char *const type[] = {"integer", "number", "number", "number", "number", "true", "true or false",
+                                       "text", "number", "list", "value", "number"};
     text_add(out, ".Bl -tag -width padding -compact\n");
     for (; f->key; f++)
         text_add(out, ".It Cm %s\n\\&%s%s%s%s%s.\n", f->key, type[f->type], *f->unit ? ", " : "", f->unit,

@@ -32,18 +32,19 @@ struct event {
     uint64_t ns;                                          /* how long it took */
     bool skipped, over, held;
     const char *text, *name, *who, *version, *time, *numerics, *plan, *nonfinite, *parameter, *file, *which, *reason;
-    const char *weights_hash, *key;
+    const char *weights_hash, *grad_hash, *key;
     json_t *json;                                         /* objects, by their keys; borrowed */
     const double *costs;
     const struct conf *conf;                              /* RELOAD: the new settings */
     struct text *page;
 };
 
-/* How a value is printed. Whole numbers and REAL below 0 are left out, NULL, and flags that are not set. REAL: null if
- * not finite. NUMBER: all its digits. SECONDS: of ns. SCORES: all scores of the network. STAGES: the account of each
- * rank. JSON: of event.json by the key. WITHIN: inside the value of the row before it, or beside it. */
-enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_NUMBER, FIELD_SECONDS, FIELD_FLAG, FIELD_BOOL, FIELD_TEXT,
-                  FIELD_SCORES, FIELD_STAGES, FIELD_JSON, FIELD_WITHIN };
+/* How a value is printed. Left out are WHOLE, REAL and EXACT below 0, NULL, and flags that are not set. REAL and EXACT:
+ * null if not finite. EXACT: reads back to the same bits, as do scores. NUMBER: all its digits. SECONDS: of ns.
+ * SCORES: all scores of the network. STAGES: the account of each rank. JSON: of event.json by the key. WITHIN: inside
+ * the value of the row before it, or beside it. */
+enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_EXACT, FIELD_NUMBER, FIELD_SECONDS, FIELD_FLAG, FIELD_BOOL,
+                  FIELD_TEXT, FIELD_SCORES, FIELD_STAGES, FIELD_JSON, FIELD_WITHIN };
 struct event_field { const char *key; enum field_type type; size_t at; const char *unit, *text; };
 struct event_row { const char *name, *text; const struct event_field *field; };   /* ends with a row without a key */
 extern const struct event_row event_rows[EVENT_LINES];

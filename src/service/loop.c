@@ -458,7 +458,9 @@ static int last_lines(struct loop *l, int code, const char *text, const char *su
         ev = (struct event){.kind = EVENT_DONE, .steps = (int64_t)l->steps, .trained_samples = (int64_t)l->samples,
                             .reason = reason_of(l), .weights_hash = *l->hash ? l->hash : NULL,
                             .ns = clock_ns() - l->began};
+        ev.json = ev.weights_hash ? json_pack("{s:o}", "weights_ranks", weights_ranks(l->q.job->pl)) : NULL;
         bad = loop_tell(l, &ev, e);
+        json_decref(ev.json);
     }
     if (!bad && !code) return 0;
     failed.code = code ? code : e->code;

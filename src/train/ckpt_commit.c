@@ -64,7 +64,8 @@ static int manifest_write(struct save *s, const struct out_folder *f, const stru
                 const struct ckpt_file *file = &part[i].file[j];
                 if (strncmp(file->name, save_file_word[k], strlen(save_file_word[k]))) continue;
                 *bytes += file->bytes;
-                c.file[c.n_files++] = *file;
+                c.file[c.n_files] = *file;
+                c.file[c.n_files++].rank = i;
             }
     int bad = ckpt_manifest_write(f, &c, e);
     free(c.file);

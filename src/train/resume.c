@@ -21,13 +21,6 @@
 
 /* ---- the state of a checkpoint ----------------------------------------------------------------------------------- */
 
-static bool is_weights(const char *name)
-{
-    static const char end[] = ".safetensors";
-    size_t n = strlen(name);
-    return n > sizeof end - 1 && !strcmp(name + n - (sizeof end - 1), end);
-}
-
 static bool goes_anyway(const struct setup *b) { return b->conf->run.resume == RESUME_FORCE; }
 
 /* s NULL: only checks whether the state fits. told: NULL, or gets what differs. */
@@ -35,21 +28,11 @@ static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, 
                       struct err *e)
 {
     struct text folder = {0};
-    struct st **file = mem_alloc((size_t)c->n_files * sizeof *file + 1);
+    struct st **file;
     char name[CKPT_NAME];
-    int n = 0, bad = 0;
+    int n;
     text_add(&folder, "%s/%s/%s", b->conf->run.directory, CKPT_FOLDER, ckpt_name(c->step, name));
-    for (int i = 0; i < c->n_files && !bad; i++) {
-        struct text path = {0};
-        if (!is_weights(c->file[i].name)) continue;
-        text_add(&path, "%s/%s", folder.s, c->file[i].name);
-        file[n] = st_open(path.s, e);
-        if (!file[n] && e->code == E_NOINPUT && access(path.s, F_OK) && errno == ENOENT)
-            e->code = E_DATA;                             /* its manifest names it */
-        text_free(&path);
-        if (file[n]) n++;
-        else bad = -1;
-    }
+    int bad = ckpt_tensors_open(folder.s, c, &file, &n, e);
     if (!bad) bad = weights_resume(&(struct weights_state){folder.s, file, n, anyway}, b->job.pl, s, notes, e);
     for (int i = 0; i < n; i++) st_close(file[i]);
     free(file);

@@ -234,8 +234,8 @@ static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 {
     const struct job *j = &b->job;
     char when[32], *conf = conf_json(b->conf);
-    json_t *o = json_pack("{s:{s:s},s:o*}", "libraries", j->be->name, j->dev.library, "config",
-                          json_loads(conf, 0, NULL));
+    json_t *o = json_pack("{s:{s:s},s:o,s:o*}", "libraries", j->be->name, j->dev.library, "settings",
+                          ckpt_settings_json(&b->resume.now), "config", json_loads(conf, 0, NULL));
     free(conf);
     struct event start = {.kind = EVENT_START, .version = PACKAGE_VERSION, .time = clock_rfc3339(when),
                           .ranks = job_world(j), .stage_count = j->n_stages, .numerics = b->numerics.s, .plan = b->plan,

@@ -244,22 +244,7 @@ static int hashes_check(const char *run, const struct ckpt *c, struct err *e)
 
 static int checkpoint_open(const char *folder, const struct ckpt *c, struct st ***out, int *n, struct err *e)
 {
-    *out = mem_alloc((size_t)c->n_files * sizeof **out + 1);
-    *n = 0;
-    for (int i = 0; i < c->n_files; i++) {
-        const char *name = c->file[i].name;
-        struct text path = {0};
-        if (!text_ends(name, ".safetensors")) continue;
-        text_add(&path, "%s/%s", folder, name);
-        (*out)[*n] = st_open(path.s, e);
-        text_free(&path);
-        if (!(*out)[*n]) {
-            while (*n) st_close((*out)[--*n]);
-            free(*out);
-            return -1;
-        }
-        ++*n;
-    }
+    if (ckpt_tensors_open(folder, c, out, n, e)) return -1;
     averages_take(*out, *n);
     return 0;
 }
@@ -355,6 +340,23 @@ int weights_save(const struct weights_file *f, const struct placement *pl, st_da
     int bad = st_out_write(&out, f->at, f->stop, &b, e) || st_out_commit(&out, hash, e);
     weights_rows_free(&w);
     return bad ? -1 : 0;
+}
+
+json_t *weights_ranks(const struct placement *pl)
+{
+    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    int *order = st_order(w.n, w.entry);
+    json_t *all = json_array();
+    for (int i = 0, n = 0, rank; i < w.n; i++) {
+        rank = placement_writer(pl, &pl->state[w.row[order[i]]]);
+        n++;
+        if (i + 1 < w.n && placement_writer(pl, &pl->state[w.row[order[i + 1]]]) == rank) continue;
+        json_array_append_new(all, json_pack("[i,i]", rank, n));
+        n = 0;
+    }
+    free(order);
+    weights_rows_free(&w);
+    return all;
 }
 
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, const void **at, struct err *e)

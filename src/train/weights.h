@@ -1,6 +1,7 @@
 /* Reads and writes weight files. Thread: the executor's. */
 #ifndef TRAIN_WEIGHTS_H
 #define TRAIN_WEIGHTS_H
+#include <jansson.h>
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "exec/exec.h"
@@ -32,6 +33,8 @@ struct weights_file { const struct out_place *at; enum weights_what what; const 
  * when *stop is set; the file is complete or does not exist. */
 int weights_save(const struct weights_file *f, const struct placement *pl, st_data get, void *ctx, char hash[33],
                  struct err *e);
+/* Which rank updates what: pairs of a rank and how many tensors, in the order of a file of all weights. */
+json_t *weights_ranks(const struct placement *pl);
 /* Gets a row on the rank that owns it, into plain or, where it lies in memory, only its place: *at. For weights with an
  * average (train.ema) it gets the average. */
 int weights_get(struct exec *s, enum weights_what what, int row, void *plain, const void **at, struct err *e);
