@@ -108,7 +108,8 @@ trains drop threads -c packed.conf -o train.last_batch=drop -o train.batch_size=
 check "batches may be larger than an epoch has rows" [ "$code" -eq 0 ]
 
 # The token that ends the template's answers ends texts.
-sed 's/vocab_size = 256/vocab_size = 330/; s/chat = "plain"/chat = "end.chat"  tokenizer = "gpt2.json"/' chat.conf >end.conf
+sed 's/vocab_size = 256/vocab_size = 330/; s/chat = "plain"/chat = "end.chat"  tokenizer = "gpt2.json"/' \
+    chat.conf >end.conf
 cp "$here/lm/tokenizers/gpt2.json" .
 printf 'user "" "\\n"\nassistant "" "<|end|>"\n' >end.chat
 trains end threads -c end.conf -o train.steps=1 -o data.too_long=cut
@@ -141,7 +142,8 @@ echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
 sed 's/chat = "plain"//' chat.conf >bare.conf
 "$mpstaged" -c chat.conf --print-graph >net.graph 2>/dev/null || true
-sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' packed.conf |
+sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' \
+    packed.conf |
     sed 's/graph = "net.graph"/& }/' >graph.conf
 while IFS='|' read -r text status pattern options; do
     case $options in -c*) ;; *) options="-c chat.conf $options" ;; esac

@@ -50,8 +50,8 @@ static struct tokenizer *tokenizer_with(const char *name, const json_t *special,
     if (what & SPACES) spaces_add(json_object_get(o, "model"), next++);
     json_array_foreach(special, i, x)
         json_array_append_new(added, json_pack("{s:I s:O s:b s:b s:b s:b s:b}", "id", next++, "content", x,
-                                               "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", what & NORMALIZED, "special",
-                                               1));
+                                               "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized",
+                                               what & NORMALIZED, "special", 1));
     ck_assert(!json_dump_file(o, "tokenizer.json", 0));
     json_decref(o);
     ck_assert_msg(!tokenizer_open("tokenizer.json", &t, &e), "%s", e.text);
@@ -219,7 +219,7 @@ static const struct { const char *line, *why; } wrong[] = {
     {"{\"prompt\": \"a\"}", "expected input_ids"},
     {"{\"prompt\": 1, \"completion\": \"a\"}", "prompt: expected a text"},
     {"{\"prompt\": \"a\", \"completion\": []}", "completion: expected a text"},
-    {"{\"messages\": [{\"role\": \"user\\u0000x\", \"content\": \"a\"}]}", "messages: number 0 has no role that is a word"},
+    {"{\"messages\": [{\"role\": \"user\\u0000x\", \"content\": \"a\"}]}", "number 0 has no role that is a word"},
     {"{\"text\": \"\"}", "a record needs two tokens"},
     {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
     {"{\"messages\": []}", "messages: expected a list of messages"},

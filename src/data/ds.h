@@ -132,8 +132,8 @@ uint64_t ds_message(uint64_t count, int i);
 
 /* Sample order (feed.c): pure functions of (seed, epoch, cursor). position = number of samples passed since the start.
  * of: the data set, if its epochs differ in their number of samples; then `count` is that of the first, and end is
- * FEED_FILL. end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a short batch, or they are
- * left out, or the batch continues into the next epoch and has samples of two visits.
+ * FEED_FILL. end: the rule for samples at an epoch's end that do not fill a batch (train.last_batch, R12). They form a
+ * short batch, or they are left out, or the batch continues into the next epoch and has samples of two visits.
  * feed_place: the epoch of a position, which is also how often its sample was used before; which sample of that epoch
  * it is; how many that has.
  * feed_batch: fills id[0..n) for the batch that begins at position, and returns its size.

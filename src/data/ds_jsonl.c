@@ -76,7 +76,8 @@ static int line_add(void *ctx, const struct document *line, struct err *e)
     struct jsonl *d = t->d;
     const int64_t most = d->points + 1;
     char why[160];
-    if (d->id.n > MOST_TOKENS) return document_fail(line, "more than 1,000,000,000 tokens: use data.source = \"tokens\"", e);
+    if (d->id.n > MOST_TOKENS)
+        return document_fail(line, "more than 1,000,000,000 tokens: use data.source = \"tokens\"", e);
     if (d->limit && (uint64_t)d->of.n == d->limit) return 0;
     if (record_parse(&d->form, line, &d->now, e)) return -1;
     d->read++;

@@ -185,7 +185,8 @@ int decoder_build(struct graph_builder *b, const struct decoder *d, const struct
     struct zoo_at z = {b, ""};
     char attrs[80];
     const struct shape s = {1, {points}};
-    const bool cached = c->run.generate, apart = c->data.documents == DOCUMENTS_APART || c->data.packing == PACKING_FIRST_FIT || cached;
+    const bool cached = c->run.generate, apart = c->data.documents == DOCUMENTS_APART ||
+                                                 c->data.packing == PACKING_FIRST_FIT || cached;
     const int tokens = graph_input(b, "tokens", ROLE_SAMPLE, &s, I64),
               places = d->family->gpt2 || apart ? graph_input(b, "positions", ROLE_SAMPLE, &s, I32) : -1,
               slots = cached ? graph_input(b, "slots", ROLE_SAMPLE, &s, I32) : -1;
