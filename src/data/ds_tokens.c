@@ -126,8 +126,6 @@ static int any_open(const struct conf *c, enum ds_part part, const struct ds_wan
     *out = NULL;
     const struct field *t = ds_want_tokens(c, want, e);
     if (!t) return -1;
-    if (c->data.documents == DOCUMENTS_APART && !ds_want_positions(want))
-        return conf_error(c, "data.documents", e, "the network has no input \"positions\" that keeps documents apart");
     if (!files->n) return part == DS_TEST ? 0 : conf_error(c, text ? "data.train_text" : "data.train_tokens", e,
                                                                    "missing");
     struct arena *mem = arena_new();
@@ -139,6 +137,8 @@ static int any_open(const struct conf *c, enum ds_part part, const struct ds_wan
     int bad = d->end >= d->vocabulary ? conf_error(c, "data.end_token", e, "%lld, and the vocabulary has %lld",
                                                    (long long)d->end, (long long)d->vocabulary)
                                       : files_open(d, c, files, e) || count_limit(d, c, part, e);
+    if (!bad && d->apart && !ds_want_positions(want))
+        bad = conf_error(c, "data.documents", e, "the network has no input \"positions\" that keeps documents apart");
     if (bad) tokens_close(&d->ds);
     else *out = &d->ds;
     return bad ? -1 : 0;

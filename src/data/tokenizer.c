@@ -289,7 +289,8 @@ static int added_divide(const struct added_rest *r, const char *s, size_t n, boo
 /* Special tokens that are found only in normalised text cannot be told from a content that has their letters. */
 static int content_check(const struct added_rest *r, const char *s, size_t n, struct err *e)
 {
-    for (const struct added_token *a = r->t->added.v; r->parts && a < r->t->added.v + r->t->added.n; a++) {
+    for (int i = 0; i < r->t->added.n && r->parts; i++) {
+        const struct added_token *a = &r->t->added.v[i];
         if (!a->special || !a->normalized || !a->raw.n) continue;
         for (const char *at = s; (at = memmem(at, (size_t)(s + n - at), a->raw.s, a->raw.n)) != NULL; at++)
             if (spans_within(r->parts, false, at, at + a->raw.n))
@@ -416,7 +417,8 @@ int tokenizer_encode_parts(const struct tokenizer *t, const char *text, const st
 size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n, uint32_t *id)
 {
     for (size_t at = 0; at < n; at++)
-        for (const struct added_token *a = t->added.v; a < t->added.v + t->added.n; a++) {
+        for (int i = 0; i < t->added.n; i++) {
+            const struct added_token *a = &t->added.v[i];
             if (!a->raw.n || !begins(s + at, n - at, a->raw)) continue;
             if (id) *id = a->id;
             return at + a->raw.n;
