@@ -100,8 +100,8 @@ static void json_write(const char *dir, const char *name, json_t *o)
     json_decref(o);
 }
 
-/* The weights of a graph, or with adapters these alone. Names and shapes are the graph's. Comparison with transformers and peft
- * shows whether they are right. */
+/* The weights of a graph, or with adapters these alone. Names and shapes are the graph's. Comparison with transformers
+ * and peft shows whether they are right. */
 static void weights_write(const char *settings, const char *before, const char *path)
 {
     struct err e = {0};

@@ -137,7 +137,7 @@ START_TEST(containers_follow)
 {
     struct err e = {0};
     struct graph *g = adapted("network = llama input = {8} vocab_size = 11 hidden_size = 8 intermediate_size = 12 "
-                              "num_hidden_layers = 2 num_attention_heads = 2", "rank = 1 targets = {\"down_proj\"}", &e);
+                              "num_hidden_layers = 2 num_attention_heads = 2", "rank = 1 targets = {down_proj}", &e);
     ck_assert_msg(g != NULL, "%s", e.text);
     ck_assert_int_eq(g->n_containers, 2);
     for (int i = 0; i < 2; i++) {

@@ -47,8 +47,8 @@ static int peft_refuse(const char *file, const json_t *o, struct err *e)
                *bias = json_string_value(json_object_get(o, "bias")),
                *first = json_string_value(json_object_get(o, "init_lora_weights"));
     bool known = !first;
-    if (!type || strcmp(type, "LORA"))
-        return err_set(e, E_CONF, "%s: peft_type %.40s is not supported, only LORA", file, type ? type : "is missing: it");
+    if (!type) return err_set(e, E_CONF, "%s: peft_type is missing: this is no adapter of peft", file);
+    if (strcmp(type, "LORA")) return err_set(e, E_CONF, "%s: peft_type %.40s is not supported, only LORA", file, type);
     if (bias && strcmp(bias, "none")) return err_set(e, E_CONF, "%s: bias \"%.40s\" is not supported", file, bias);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) known |= first && !strcmp(first, begins[i]);
     if (!known) return err_set(e, E_CONF, "%s: init_lora_weights \"%.40s\" is not supported", file, first);
@@ -190,12 +190,13 @@ int lora_config(const struct conf *c, const struct graph *g, struct text *out, s
     const char *base = c->model.folder ? c->model.folder : c->run.init_from;
     int bad = lora_of(c, mem, &l, e);
     if (!bad) {
-        json_t *o = json_pack("{s:s, s:s?, s:s?, s:I, s:f, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA", "task_type",
-                              decoder_is(c) ? "CAUSAL_LM" : NULL, "base_model_name_or_path", base, "r",
-                              (json_int_t)l.rank, "lora_alpha", l.alpha, "lora_dropout", l.dropout, "target_modules",
-                              modules(g), "bias", "none", "fan_in_fan_out", any_turned(g), "use_rslora", l.rslora,
-                              "inference_mode", 1);
-        if (l.alpha == floor(l.alpha)) json_object_set_new(o, "lora_alpha", json_integer((json_int_t)l.alpha));
+        const bool whole = l.alpha == floor(l.alpha);
+        json_t *o = json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:f, s:o, s:s, s:b, s:b, s:b}", "peft_type", "LORA",
+                              "task_type", decoder_is(c) ? "CAUSAL_LM" : NULL, "base_model_name_or_path", base, "r",
+                              (json_int_t)l.rank, "lora_alpha",
+                              whole ? json_integer((json_int_t)l.alpha) : json_real(l.alpha), "lora_dropout", l.dropout,
+                              "target_modules", modules(g), "bias", "none", "fan_in_fan_out", any_turned(g),
+                              "use_rslora", l.rslora, "inference_mode", 1);
         char *s = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS);
         text_add(out, "%s\n", s);
         free(s);

@@ -1,6 +1,6 @@
 /* Low-rank adapters beside layers (Hu and others 2021, arXiv:2106.09685), in the form of Hugging Face's peft:
- * y = W x + scale B (A x), where W is frozen, A begins uniform in +-1 / sqrt(inputs) and B zero. scale is alpha / rank, or
- * alpha / sqrt(rank) (arXiv:2312.03732). lora.c reads and writes the settings, pass_lora.c changes the graph. */
+ * y = W x + scale B (A x), where W is frozen, A begins uniform in +-1 / sqrt(inputs) and B zero. scale is alpha / rank,
+ * or alpha / sqrt(rank) (arXiv:2312.03732). lora.c reads and writes the settings, pass_lora.c changes the graph. */
 #ifndef MODEL_LORA_H
 #define MODEL_LORA_H
 #include "base/err.h"
@@ -33,8 +33,8 @@ int lora_config(const struct conf *c, const struct graph *g, struct text *out, s
 
 /* Adds adapters to the graph that is built so far: beside a node NODE the nodes NODE.lora_dropout (if any),
  * NODE.lora_A, NODE.lora_scale (unless it is 1), NODE.lora_B and their sum NODE.lora, which all readers of NODE then
- * read. Freezes and marks (param.base) all other parameters. head: a layer that never gets one; NULL: none. *output: the
- * network's output, and then its sum. 78 with the target that names no layer. */
+ * read. Freezes and marks (param.base) all other parameters. head: a layer that never gets one; NULL: none. *output:
+ * the network's output, and then its sum. 78 with the target that names no layer. */
 struct graph_builder;
 int lora_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e);
 

@@ -1,5 +1,5 @@
-/* Adapters as a pass over a graph that is being built. Nodes are added at the end, then moved behind the layer that they
- * belong to, so that the order of nodes and of parameters is that of computation. */
+/* Adapters as a pass over a graph that is being built. Nodes are added at the end, then moved behind the layer that
+ * they belong to, so that the order of nodes and of parameters is that of computation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static const char *part(struct lora_pass *p, const struct node *n, const char *s
     return arena_printf(p->b->mem, "%s.%s", n->name, suffix);
 }
 
-/* Returns the sum's tensor. As peft begins: A as torch.nn.Linear and Conv2d begin, kaiming_uniform_ with a = sqrt(5). */
+/* Returns the sum's tensor. A begins as in peft, and as torch.nn.Linear and Conv2d: kaiming_uniform_, a = sqrt(5). */
 static int adapter_add(struct lora_pass *p, int node)
 {
     struct graph_builder *b = p->b;

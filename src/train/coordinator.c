@@ -206,7 +206,8 @@ static int folders_write(const struct coordinator *l, struct fetch *f, struct er
     if (conf_adapts(j->conf) && adapter_folder_write(dir, shown, l->model, abort_code(), e)) return -1;
     if (!lora_leaves_model(j->conf)) return 0;
     const struct st_body b = lora_merge_body(&m);
-    const int bad = model_folder_write(dir, shown, l->model, j->conf, conf_adapts(j->conf) ? &b : NULL, abort_code(), e);
+    const struct st_body *merged = conf_adapts(j->conf) ? &b : NULL;
+    const int bad = model_folder_write(dir, shown, l->model, j->conf, merged, abort_code(), e);
     weights_rows_free(&m.rows);
     return bad;
 }

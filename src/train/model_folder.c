@@ -45,7 +45,9 @@ static int place_in(const struct out_folder *f, const char *name, struct out_pla
 /* ---- weights ------------------------------------------------------------------------------------------- */
 
 /* shard: of each tensor */
-struct narrowing { const struct st_body *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry; };
+struct narrowing {
+    const struct st_body *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry;
+};
 
 static enum dtype narrow_type(const struct narrowing *w, int i)
 {

@@ -16,9 +16,9 @@ struct model_files;
 int model_files_read(const struct conf *c, const struct graph *g, struct model_files **out, struct err *e);
 void model_files_free(struct model_files *m);            /* m may be NULL */
 /* After weights.safetensors has its name: makes the folder as a whole, in place of an earlier one. dir, shown: the run
- * directory. merged: the weights, F32 and I64; NULL: those of weights.safetensors, of which the folder has a second name
- * if they stay in fp32. Otherwise weights are narrowed, and files larger than
- * model.max_shard_size become shards. 65: a weight is too large for fp16; 73, 74, 75. */
+ * directory. merged: the weights, F32 and I64; NULL: those of weights.safetensors, of which the folder has a second
+ * name if they stay in fp32. Otherwise weights are narrowed, and files larger than model.max_shard_size become shards.
+ * 65: a weight is too large for fp16; 73, 74, 75. */
 int model_folder_write(int dir, const char *shown, const struct model_files *m, const struct conf *c,
                        const struct st_body *merged, const atomic_int *stop, struct err *e);
 /* The same for the adapters in weights.safetensors. */

@@ -84,8 +84,8 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
     if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
 }
 
-/* Adds settings that no option sets: the network, the number and digest of the samples, the weights beside adapters. The
- * numerics line is last, so that an error names an option first. */
+/* Adds settings that no option sets: the network, the number and digest of the samples, the weights beside adapters.
+ * The numerics line is last, so that an error names an option first. */
 static int settings_beside(const struct setup *b, struct ckpt *c, struct err *e)
 {
     struct text graph = {0}, last = {0};

@@ -14,11 +14,12 @@ void weights_used_free(struct weights_used *u);
  * tensor, 66 the file, 78 a pattern or rule that matches nothing. exec NULL: only checks. */
 struct weights_begin { const struct conf *conf; const struct placement *pl; struct exec *exec; bool all; };
 int weights_init(const struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e);
-/* A digest of the values of the weights beside adapters, as read, whatever type and files they are stored in; "" without
- * adapters, or where the weights are a function of the seed. 65, 66, 78. */
+/* A digest of the values of the weights beside adapters, as read, whatever type and files they are stored in; ""
+ * without adapters, or where the weights are a function of the seed. 65, 66, 78. */
 int weights_base_digest(const struct conf *c, const struct placement *pl, char hash[33], struct err *e);
-/* Contents of a file: weights, statistics and counters (a tied one once), or with adapters these alone; the gradients of
- * trained weights; the buffers of the optimizer and the averages; or what adapters are beside, which no run writes. */
+/* Contents of a file: weights, statistics and counters (a tied one once), or with adapters these alone; the gradients
+ * of trained weights; the buffers of the optimizer and the averages; or what adapters are beside, which no run
+ * writes. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER, WEIGHTS_BASE };
 bool weights_has(const struct state_row *r, enum weights_what what);
 /* The rows of the registry in such a file, with their names there; of one writer (placement.h), -1: of all. */

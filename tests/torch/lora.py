@@ -1,6 +1,6 @@
 """lora.py MODELS ADAPTERS EXPECTED [FOLDERS]: what peft makes of the adapters of tests/lm/adapters beside the models of
-tests/lm/models, as decoders.py does it: losses of ten AdamW steps, projections of the first gradients of adapters and of
-the logits, and the names and shapes in the files that peft writes. FOLDERS: keeps what peft writes there.
+tests/lm/models, as decoders.py does it: losses of ten AdamW steps, projections of the first gradients of adapters and
+of the logits, and the names and shapes in the files that peft writes. FOLDERS: keeps what peft writes there.
 
 Needs the newest transformers, torch and peft: pip install torch transformers peft"""
 import json, os, sys, tempfile
