@@ -1,8 +1,8 @@
 #!/bin/sh
 # lora.sh: adapters beside tiny language models (tests/lm/adapters) give peft's losses of ten AdamW steps, gradients
 # and logits, and files that have its names; the same bits from any number of stages, schedule, replicas and after a
-# kill; nothing but adapters is in checkpoints, and another base is refused; the merged folder gives the same logits; the
-# plan's bytes are those of the base as it is stored and 16 a trained number. The values are kept in
+# kill; nothing but adapters is in checkpoints, and another base is refused; the merged folder gives the same logits;
+# the plan's bytes are those of the base as it is stored and 16 a trained number. The values are kept in
 # tests/lm/lora.expected: no Python is needed. With peft at hand (python3, or $MPSTAGED_PYTHON), it loads RUN/adapter/
 # and continues a prompt alike.
 # Tolerances: logits and each gradient 1e-4 of their norm, losses 1e-4.
