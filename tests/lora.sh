@@ -148,17 +148,26 @@ job threads -c plain.conf --run-dir rounded -o model.save_dtype=bf16 -o train.le
 job threads -c plain.conf --run-dir widened -o model.folder=rounded/model -o model.save_dtype=fp32 \
     -o train.learning_rate=0
 [ "$code" -eq 0 ] || why
-# bytes FOLDER: of the parameters of each rank by the plan, added up
-bytes() {
-    "$mpstaged" -c lm.conf --plan --json -o model.folder="$1" 2>"$aside/err" |
-        grep -o '"parameter_bytes": *[0-9]*' | awk -F: '{ n += $2 } END { print n }'
-}
 trains narrow threads -c lm.conf -o model.folder=rounded/model
 want=$hash
 same "the same weights in fp32" threads -o model.folder=widened/model
-note <<END
-bytes of parameters: $(bytes widened/model) with the base in fp32, $(bytes rounded/model) in bf16
-END
+# planned WHAT FOLDER: bytes on one rank
+planned() {
+    "$mpstaged" -c lm.conf --stages 1 --plan --json -o model.folder="$2" 2>"$aside/err" |
+        grep -o "\"$1_bytes\": *[0-9]*" | grep -o '[0-9]*$'
+}
+# stored MATRIX FILE: bytes of its tensors, those of matrices MATRIX a number, in lines of 64
+stored() {
+    "$tool" tensors "$2" | awk -v m="$1" '{ n = 1; for (i = 2; i <= NF; i++) n *= $i
+        all += int((n * (NF > 2 ? m : 4) + 63) / 64) * 64 } END { print all }'
+}
+own=$(stored 4 narrow/weights.safetensors)
+equal "bytes of weights by the plan: 2 a number beside adapters" "$(planned weight rounded/model)" \
+    $(($(stored 2 rounded/model/model.safetensors) + own))
+equal "4 where the folder has fp32" "$(planned weight widened/model)" \
+    $(($(stored 4 widened/model/model.safetensors) + own))
+equal "and 12 a trained number besides its value" "$(planned gradient rounded/model) $(planned optimizer rounded/model)" \
+    "$own $((2 * own))"
 
 # ---- peft ------------------------------------------------------------------------------------------------------------
 cat >"$aside/load.py" <<'END'

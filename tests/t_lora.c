@@ -100,7 +100,6 @@ static const struct { const char *network, *lora; int n; const char *wrong; } ta
     {"network = resnet18", "rank = 2", 0, "lora.targets|all-linear"},
     {"network = resnet18", "rank = 2 targets = {\"bn1\"}", 0, "lora.targets|bn1"},
     {"network = mobilenet_v2", "rank = 2 targets = {\"features.2.conv.1.0\"}", 0, "lora.targets|features.2.conv.1.0"},
-    {MLP, "rank = 2 targets = {\"\"}", 0, "lora.targets"},
 };
 
 START_TEST(targets_name_layers)

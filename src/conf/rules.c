@@ -116,7 +116,7 @@ static int lora_rules(const struct conf *c, struct err *e)
     if (conf_adapts(c) && c->train.freeze.n)
         return conf_error(c, "train.freeze", e, "with lora all but the adapters is frozen");
     for (size_t i = 0; i < sizeof needs / sizeof *needs && !conf_adapts(c); i++)
-        if (conf_given(c, needs[i])) return conf_error(c, needs[i], e, "needs lora.rank or lora.init_from");
+        if (conf_differs(c, needs[i])) return conf_error(c, needs[i], e, "needs lora.rank or lora.init_from");
     return 0;
 }
 

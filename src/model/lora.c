@@ -35,13 +35,26 @@ static bool json_says_nothing(const json_t *v)
            (json_is_array(v) && !json_array_size(v));
 }
 
-/* Settings of peft that change what an adapter computes. */
-static int peft_refuse(const char *file, const json_t *o, struct err *e)
+/* What is not in this list, and says something, may change what an adapter computes. Others are read below. */
+static int peft_unknown(const char *file, json_t *o, struct err *e)
 {
-    static const char *const unknown[] = {
-        "use_dora", "use_qalora", "rank_pattern", "alpha_pattern", "modules_to_save", "lora_bias", "exclude_modules",
-        "layers_to_transform", "layer_replication", "target_parameters", "trainable_token_indices",
-        "alora_invocation_tokens"};
+    static const char *const plain[] = {
+        "peft_type", "peft_version", "task_type", "revision", "base_model_name_or_path", "auto_mapping",
+        "inference_mode", "runtime_config", "r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "bias",
+        "fan_in_fan_out", "init_lora_weights", "eva_config", "loftq_config", "layers_pattern", "megatron_core",
+        "qalora_group_size", "ensure_weight_tying"};
+    const char *key;
+    json_t *v;
+    json_object_foreach(o, key, v) {
+        bool known = json_says_nothing(v);
+        for (size_t i = 0; i < sizeof plain / sizeof *plain && !known; i++) known = !strcmp(key, plain[i]);
+        if (!known) return err_set(e, E_CONF, "%s: %.40s is not supported", file, key);
+    }
+    return 0;
+}
+
+static int peft_refuse(const char *file, json_t *o, struct err *e)
+{
     static const char *const begins[] = {"gaussian", "eva", "orthogonal"};   /* others change the weights beside */
     const char *type = json_string_value(json_object_get(o, "peft_type")),
                *bias = json_string_value(json_object_get(o, "bias")),
@@ -52,10 +65,7 @@ static int peft_refuse(const char *file, const json_t *o, struct err *e)
     if (bias && strcmp(bias, "none")) return err_set(e, E_CONF, "%s: bias \"%.40s\" is not supported", file, bias);
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) known |= first && !strcmp(first, begins[i]);
     if (!known) return err_set(e, E_CONF, "%s: init_lora_weights \"%.40s\" is not supported", file, first);
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (!json_says_nothing(json_object_get(o, unknown[i])))
-            return err_set(e, E_CONF, "%s: %s is not supported", file, unknown[i]);
-    return 0;
+    return peft_unknown(file, o, e);
 }
 
 static int number_take(const char *file, const json_t *o, const char *key, double least, double *x, struct err *e)
@@ -93,7 +103,7 @@ static int setting_contradicts(const struct conf *c, const char *key, const char
 
 /* Settings that are given must be the adapter's: with others it would compute something else. Its rank is compared with
  * its tensors. */
-static int peft_take(const struct conf *c, const char *file, const json_t *o, struct arena *mem, struct lora *l,
+static int peft_take(const struct conf *c, const char *file, json_t *o, struct arena *mem, struct lora *l,
                      struct err *e)
 {
     double rank, alpha, dropout = 0;
