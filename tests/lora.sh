@@ -78,6 +78,20 @@ while read -r a m; do
     [ "$code" -eq 0 ] || why
     near "$a: RUN/model has the adapters in its weights" "$aside/run.npy" "$aside/merged.npy"
 done <"$aside/all"
+# The file as peft writes it has more keys.
+cp -r "$aside/of-llama-qv" "$aside/theirs-qv"
+cp "$here/lm/adapter_config.json" "$aside/theirs-qv/adapter_config.json"
+want=$(hash_of llama-qv)
+config llama "init_from = \"$aside/theirs-qv\""
+trains theirs threads -c lm.conf
+equal "settings as peft writes them" "$hash" "$want"
+for a in llama-qv gpt2-conv1d; do
+    config "$(sed -n "s/^$a //p" "$aside/all")" "init_from = \"$aside/of-$a\""
+    trains "$a-bf16" threads -c lm.conf -o run.emulate_bf16=yes --precision bf16
+    worst=$(losses "$a-bf16" "$a")
+    check "$a: losses in bf16 within $worst of peft's, wanted 2e-2" \
+        awk -v w="$worst" 'BEGIN { exit !(w != "missing" && w < 2e-2) }'
+done
 equal "Conv1D: peft is told so" "$(grep -o '"fan_in_fan_out": [a-z]*' gpt2-conv1d/adapter/adapter_config.json)" \
     '"fan_in_fan_out": true'
 equal "its settings" "$(tr -d ' \n' <tied-all/adapter/adapter_config.json)" \
@@ -202,13 +216,15 @@ fi
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 config llama 'rank = 4'
-refused "a target that names nothing" 78 'lora.targets: "q_prod" names no linear layer.*did you mean.*q_proj' \
+refused "a target that names nothing" 78 'lora.targets=.*"q_prod" names no linear layer.*did you mean q_proj' \
     threads -c lm.conf -o 'lora.targets={"v_proj", "q_prod"}'
-refused "the head" 78 'lora.targets: "lm_head" names no' threads -c lm.conf -o lora.targets=lm_head
-refused "an embedding" 78 'lora.targets: "embed_tokens"' threads -c lm.conf -o lora.targets=embed_tokens
-refused "frozen layers" 78 'train.freeze: with lora' threads -c lm.conf -o train.freeze=lm_head
+refused "the head" 78 'lora.targets=.*"lm_head" names no' threads -c lm.conf -o lora.targets=lm_head
+refused "an embedding" 78 'lora.targets=.*"embed_tokens" names no' threads -c lm.conf -o lora.targets=embed_tokens
+refused "frozen layers" 78 'train.freeze=.*with lora' threads -c lm.conf -o train.freeze=lm_head
 refused "an adapter that is not there" 66 'nowhere' threads -c lm.conf -o lora.init_from=nowhere
-refused "settings without a rank" 78 'lora.alpha: needs lora.rank' threads -c lm.conf -o lora.rank= -o lora.alpha=3
+config llama 'alpha = 3'
+refused "settings without a rank" 78 'lm.conf:7: lora.alpha: needs lora.rank' threads -c lm.conf
+config llama 'rank = 4'
 # wrong TEXT STATUS PATTERN SED OPTIONS...: with a changed adapter_config.json
 wrong() {
     rm -rf "$aside/bad"; cp -r "$aside/of-llama-qv" "$aside/bad"
@@ -224,11 +240,11 @@ for k in use_dora:true 'rank_pattern:{"q_proj":2}' 'modules_to_save:["lm_head"]'
 done
 wrong "another kind of adapter" 78 'bad/adapter_config.json: peft_type IA3' s/LORA/IA3/
 wrong "trained biases" 78 'bad/adapter_config.json: bias "all"' s/none/all/
-wrong "no rank" 78 'bad/adapter_config.json: r is no number' 's/"r"/"rr"/'
+wrong "no rank" 78 'bad/adapter_config.json: r is no number' '/"r":/d'
 wrong "a pattern of names" 78 'target_modules ".\*q_proj" is a pattern' \
-    '/"target_modules"/,/]/c "target_modules": ".*q_proj",'
-wrong "another alpha" 78 'lora.alpha: .*lora_alpha = 8' '' -o lora.alpha=4
-wrong "no JSON" 78 'bad/adapter_config.json:1' 's/^{/[/'
+    '/"target_modules"/,/]/c "target_modules": ".*q_proj"'
+wrong "another alpha" 78 'lora.alpha=4: .*lora_alpha = 8' '' -o lora.alpha=4
+wrong "no JSON" 78 'bad/adapter_config.json:[0-9]*: ' 's/^{/[/'
 a=model.layers.0.self_attn.q_proj.lora_A.weight
 wrong "another rank" 65 "bad: tensor $a has shape 4x32, the model has 2x32" '' -o lora.rank=2
 wrong "other layers" 65 'tensor model.layers.0.self_attn.k_proj.lora_A.weight is missing' '' \
