@@ -100,6 +100,26 @@ equal "its settings" "$(tr -d ' \n' <tied-all/adapter/adapter_config.json)" \
     )\"target_modules\":[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\"up_proj\",\"down_proj\"],$(
     )\"task_type\":\"CAUSAL_LM\",\"use_rslora\":true}"
 
+# ---- gradients of some of queries, keys and values -------------------------------------------------------------------
+# In the lowest layer the others need none.
+for t in q_proj k_proj v_proj; do
+    config llama "init_from = \"$aside/one-$t\""
+    sed -i 's/steps = 10/steps = 3/' lm.conf
+    echo "one-$t llama r=2 lora_alpha=4 target_modules=layers.0.self_attn.$t" >"$aside/one"
+    "$tool" adapter "$aside/one" "one-$t" "$aside/llama" "$aside/one-$t"
+    for d in cpu reference; do
+        rm -rf "$d"
+        job threads -c lm.conf -o run.device=$d --run-dir $d
+        [ "$code" -eq 0 ] || why
+    done
+    check "$t alone: losses as those of plain loops" sh -c 'for r in cpu reference; do
+        sed -n "/\"event\":\"step\"/s/.*\"loss\":\([-+.0-9e]*\).*/\1/p" $r/metrics.jsonl >$r/losses; done
+        paste cpu/losses reference/losses |
+            awk "{ d = \$1 - \$2; if (d < -1e-5 || d > 1e-5) bad = 1 } END { exit bad || NR != 3 }"'
+    job threads -c lm.conf --plan
+    check "$t alone: no plain loops" sh -c "[ $code -eq 0 ] && ! grep -q 'plain loop' '$aside/out'"
+done
+
 # ---- a new adapter changes nothing -----------------------------------------------------------------------------------
 config llama 'rank = 4'
 sed '/^lora/d' lm.conf >plain.conf
@@ -180,8 +200,8 @@ equal "bytes of weights by the plan: 2 a number beside adapters" "$(planned weig
     $(($(stored 2 rounded/model/model.safetensors) + own))
 equal "4 where the folder has fp32" "$(planned weight widened/model)" \
     $(($(stored 4 widened/model/model.safetensors) + own))
-equal "and 12 a trained number besides its value" "$(planned gradient rounded/model) $(planned optimizer rounded/model)" \
-    "$own $((2 * own))"
+equal "and 12 a trained number besides its value" \
+    "$(planned gradient rounded/model) $(planned optimizer rounded/model)" "$own $((2 * own))"
 
 # ---- peft ------------------------------------------------------------------------------------------------------------
 cat >"$aside/load.py" <<'END'

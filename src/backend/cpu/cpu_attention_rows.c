@@ -94,8 +94,8 @@ static int forward_part(struct be *b, const struct head_part *t, struct err *e)
                       t->out + t->from * line, line, e);
 }
 
-/* As in op_attention.c, but the sum of p dp over a row is computed from the row. first: of this head. Only the gradients
- * that are wanted. */
+/* As in op_attention.c, but the sum of p dp over a row is computed from the row. first: of this head. Only the
+ * gradients that are wanted. */
 static int backward_part(struct be *b, const struct head_part *t, bool first, struct err *e)
 {
     const struct vec_scores s = scores_of(t);
