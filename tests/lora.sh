@@ -105,7 +105,7 @@ equal "its settings" "$(tr -d ' \n' <tied-all/adapter/adapter_config.json)" \
 for t in q_proj k_proj v_proj; do
     config llama "init_from = \"$aside/one-$t\""
     sed -i 's/steps = 10/steps = 3/' lm.conf
-    echo "one-$t llama r=2 lora_alpha=4 target_modules=layers.0.self_attn.$t" >"$aside/one"
+    echo "one-$t llama r=2 lora_alpha=4 target_modules=layers.0.self_attn.$t," >"$aside/one"
     "$tool" adapter "$aside/one" "one-$t" "$aside/llama" "$aside/one-$t"
     for d in cpu reference; do
         rm -rf "$d"
