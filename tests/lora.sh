@@ -129,6 +129,27 @@ job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$as
 [ "$code" -eq 0 ] || why
 equal "a new adapter: the loss of the folder" "$(loss_bits new/metrics.jsonl)" "$(loss_bits base/metrics.jsonl)"
 
+# ---- convolutions ----------------------------------------------------------------------------------------------------
+cat >conv.conf <<'END'
+run { name = "conv" }
+model { network = "resnet18"  classes = 5  input = {3, 32, 32} }
+data { source = "synthetic"  samples = 8  test_samples = 4 }
+train { batch_size = 4  split_size = 2  steps = 2  optimizer = "adamw"  learning_rate = 1e-4 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+{ cat conv.conf; echo 'lora { rank = 2  alpha = 6  dropout = 0.1  targets = {"conv1", "0", "fc"}  merge = yes }'; } \
+    >adapted.conf
+trains conv-base threads -c conv.conf
+trains conv threads -c adapted.conf --init-from conv-base
+want=$hash
+trains conv-one threads -c adapted.conf --init-from conv-base --stages 1
+equal "convolutions on one stage: the same adapters" "$hash" "$want"
+job threads -c adapted.conf --init-from conv-base --predict "$aside/run.npy" --run-dir conv
+[ "$code" -eq 0 ] || why
+job threads -c conv.conf --init-from conv/model --predict "$aside/merged.npy" --run-dir other
+[ "$code" -eq 0 ] || why
+near "convolutions: RUN/model" "$aside/run.npy" "$aside/merged.npy"
+
 # ---- the same bits ---------------------------------------------------------------------------------------------------
 # same TEXT RANKS OPTIONS...: weights as those of $want
 same() {
@@ -271,7 +292,9 @@ wrong "other layers" 65 'tensor model.layers.0.self_attn.k_proj.lora_A.weight is
     -o 'lora.targets={"q_proj", "k_proj", "v_proj"}'
 wrong "another base" 65 "tensor $a has shape 4x32, the model has 4x24" '' -o model.folder="$aside/llama-tied"
 wrong "fewer layers" 65 'tensor .*v_proj.lora_[AB].weight is unexpected' '' -o lora.targets=q_proj
-rm "$aside/bad/adapter_model.safetensors"
+refused "a run of adapters as the base" 78 'llama-qv is a run of adapters: lora.init_from .*folder model' \
+    threads -c lm.conf --init-from llama-qv
+rm -f "$aside/bad/adapter_model.safetensors"
 refused "no weights of it" 66 'bad/adapter_model.safetensors' threads -c lm.conf -o lora.init_from="$aside/bad"
 refused "the weights that a run begins with" 73 'read as lora.init_from' \
     threads -c lm.conf -o lora.init_from=llama-qv/adapter --run-dir llama-qv --overwrite

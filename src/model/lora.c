@@ -207,7 +207,7 @@ int lora_config(const struct conf *c, const struct graph *g, struct text *out, s
                               whole ? json_integer((json_int_t)l.alpha) : json_real(l.alpha), "lora_dropout", l.dropout,
                               "target_modules", modules(g), "bias", "none", "fan_in_fan_out", any_turned(g),
                               "use_rslora", l.rslora, "inference_mode", 1);
-        char *s = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS);
+        char *s = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(12));
         text_add(out, "%s\n", s);
         free(s);
         json_decref(o);

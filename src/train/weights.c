@@ -341,6 +341,9 @@ static int base_take(const struct conf *c, const struct row_taker *t, struct wei
 {
     struct st **file;
     struct weights_from from = {.path = source_of(c)};
+    if (has(from.path, ADAPTER_FOLDER) && has(from.path, RUN_WEIGHTS))
+        return conf_error(c, "run.init_from", e, "%s is a run of adapters: lora.init_from reads these%s", from.path,
+                          has(from.path, MODEL_FOLDER) ? ", and its folder model has the sums" : "");
     if (source_open(c, from.path, &file, &from.n, used, e)) return weights_absent(c, "run.init_from", e);
     from.file = file;
     int bad = init_take(c, &from, t, notes, e);
@@ -392,6 +395,9 @@ int weights_init(const struct weights_begin *q, struct weights_used *used, struc
     const bool tells = !conf_adapts(c) || !c->lora.init_from;       /* otherwise the adapters' place is told */
     int bad = has_base(c) ? base_take(c, &t, tells ? used : NULL, notes, e)
                           : rows_begin(q->pl, base_of(c), q->exec, e);
+    if (!bad && !has_base(c))
+        text_add(notes, "note: adapters are beside weights drawn at random: neither run.init_from nor model.folder is "
+                        "set\n");
     if (!bad && q->all && conf_adapts(c)) bad = adapters_init(c, q->pl, q->exec, used, e);
     if (!bad && q->all && q->exec) bad = exec_averages_begin(q->exec, e);
     return bad || (q->exec && exec_state_changed(q->exec, e)) ? -1 : 0;
