@@ -1,6 +1,10 @@
-/* Tiny decoders, and what transformers makes of them, for tests/decoders.sh:
+/* Tiny decoders, and what transformers and peft make of them, for tests/decoders.sh and tests/lora.sh:
  *
  *   decoder_tool folder MODELS NAME DIR    config.json and model.safetensors of a line of tests/lm/models
+ *   decoder_tool adapter ADAPTERS NAME FOLDER DIR   adapter_config.json and adapter_model.safetensors of a line of
+ *                                          tests/lm/adapters, beside the model in FOLDER
+ *   decoder_tool tensors FILE              its tensors, a line each: name and shape
+ *   decoder_tool far A.npy B.npy           the largest difference of their values, by the largest value
  *   decoder_tool data DIR                  tokens.npy and labels.npy, some of which do not count
  *   decoder_tool prompt SAMPLE N           the first N tokens of a sample, and more of the same kind
  *   decoder_tool check EXPECTED NAME WHAT FILE   WHAT: gradient, FILE: what run.dump_gradients wrote; logits, FILE:
@@ -87,33 +91,105 @@ static int file_put(void *file, const void *p, size_t n, struct err *e)
     return fwrite(p, 1, n, file) == n ? 0 : err_set(e, E_IO, "cannot write");
 }
 
-/* Names and shapes are the graph's. Comparison with transformers shows whether they are right. */
-static void folder(const char *models, const char *name, const char *dir)
+static void json_write(const char *dir, const char *name, json_t *o)
 {
-    char path[600], text[700];
-    struct err e = {0};
+    char path[600];
     mkdir(dir, 0755);
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    json_t *o = config_of(models, name);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     must(!json_dump_file(o, path, JSON_INDENT(1)), "cannot write", path);
     json_decref(o);
-    snprintf(text, sizeof text, "model { folder = \"%s\" input = {%d} }\n", dir, T);
-    struct conf *c = conf_parse("decoder_tool", text, strlen(text), &e);
+}
+
+/* The weights of a graph, or with adapters these alone. Names and shapes are the graph's. Comparison with transformers
+ * and peft shows whether they are right. */
+static void weights_write(const char *settings, const char *before, const char *path)
+{
+    struct err e = {0};
+    int n = 0;
+    struct conf *c = conf_parse("decoder_tool", settings, strlen(settings), &e);
     struct graph *g = c ? model_build(c, &e) : NULL;
-    must(g != NULL, e.text, name);
+    must(g != NULL, e.text, path);
     struct st_entry *t = calloc((size_t)g->n_params, sizeof *t);
     for (int i = 0; i < g->n_params; i++) {
-        t[i] = (struct st_entry){g->param[i].name, F32, g->param[i].shape};
-        if (!g->param[i].turned) continue;
-        t[i].shape.d[0] = g->param[i].shape.d[1];
-        t[i].shape.d[1] = g->param[i].shape.d[0];
+        const struct param *p = &g->param[i];
+        if (p->base) continue;                           /* beside adapters */
+        t[n] = (struct st_entry){arena_printf(g->mem, "%s%s", before, p->name), F32, p->shape};
+        if (p->turned) t[n].shape.d[0] = p->shape.d[1], t[n].shape.d[1] = p->shape.d[0];
+        n++;
     }
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
     FILE *f = opened(path, "wb");
     const struct st_sink to = {file_put, f};
-    must(!st_write(&to, g->n_params, t, weight_give, t, &e) && !fclose(f), e.text, path);
+    must(!st_write(&to, n, t, weight_give, t, &e) && !fclose(f), e.text, path);
     free(t);
     graph_free(g);
+}
+
+static void folder(const char *models, const char *name, const char *dir)
+{
+    char path[600], settings[700];
+    json_write(dir, "config.json", config_of(models, name));
+    snprintf(settings, sizeof settings, "model { folder = \"%s\" input = {%d} }\n", dir, T);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    weights_write(settings, "", path);
+}
+
+/* ---- adapters ------------------------------------------------------------------------------------ */
+
+static json_t *list_of(char *words)
+{
+    char *save;
+    json_t *list = json_array();
+    for (char *w = strtok_r(words, ",", &save); w; w = strtok_r(NULL, ",", &save))
+        json_array_append_new(list, json_string(w));
+    return list;
+}
+
+/* The adapter's line as adapter_config.json. */
+static json_t *adapter_config_of(const char *adapters, const char *name)
+{
+    char line[LINE];
+    FILE *f = opened(adapters, "r");
+    json_t *o = NULL;
+    while (!o && fgets(line, sizeof line, f)) {
+        char *save, *word = strtok_r(line, " \n", &save);
+        if (!word || strcmp(word, name)) continue;
+        o = json_pack("{s:s, s:s, s:s, s:f}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "bias", "none",
+                      "lora_dropout", 0.0);
+        strtok_r(NULL, " \n", &save);                    /* the model */
+        while ((word = strtok_r(NULL, " \n", &save))) {
+            char *value = strchr(word, '=');
+            *value++ = '\0';
+            json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
+            if (!v) v = strchr(value, ',') ? list_of(value) : json_string(value);
+            json_object_set_new(o, word, v);
+        }
+    }
+    fclose(f);
+    must(o != NULL, "no such adapter", name);
+    return o;
+}
+
+static void adapter(const char *adapters, const char *name, const char *model, const char *dir)
+{
+    char path[600], settings[1400];
+    json_write(dir, "adapter_config.json", adapter_config_of(adapters, name));
+    snprintf(settings, sizeof settings, "model { folder = \"%s\" input = {%d} }\nlora { init_from = \"%s\" }\n", model,
+             T, dir);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    weights_write(settings, "base_model.model.", path);
+}
+
+static void tensors(const char *file)
+{
+    struct err e = {0};
+    struct st *s = st_open(file, &e);
+    must(s != NULL, e.text, file);
+    for (int i = 0; i < s->n; i++) {
+        printf("%s", s->t[i].name);
+        for (int k = 0; k < s->t[i].shape.n; k++) printf(" %lld", (long long)s->t[i].shape.d[k]);
+        printf("\n");
+    }
+    st_close(s);
 }
 
 /* ---- data ---------------------------------------------------------------------------------------- */
@@ -192,17 +268,24 @@ static int gradient_check(struct st *s, const char *name, const double want[3])
     return bad;
 }
 
-static int logits_check(const char *file, const double want[3])
+static float *npy_floats(const char *file, uint64_t *n)
 {
     struct npy f;
     struct err e = {0};
     must(!npy_open(file, &f, &e), e.text, file);
-    const uint64_t n = (uint64_t)shape_count(&f.shape);
-    float *x = malloc(n * sizeof *x);
-    must(!npy_read_float(&f, 0, n, x, &e), e.text, file);
+    *n = (uint64_t)shape_count(&f.shape);
+    float *x = malloc(*n * sizeof *x);
+    must(!npy_read_float(&f, 0, *n, x, &e), e.text, file);
+    npy_close(&f);
+    return x;
+}
+
+static int logits_check(const char *file, const double want[3])
+{
+    uint64_t n;
+    float *x = npy_floats(file, &n);
     int bad = compare("logits", x, n, want);
     free(x);
-    npy_close(&f);
     return bad;
 }
 
@@ -224,6 +307,21 @@ static void logprobs(const char *file, int first, int n, char **id)
     }
     free(x);
     npy_close(&f);
+}
+
+static void far(const char *a, const char *b)
+{
+    uint64_t n, m;
+    double most = 0, apart = 0;
+    float *x = npy_floats(a, &n), *y = npy_floats(b, &m);
+    must(n == m, "another number of values", b);
+    for (uint64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)x[i]));
+        if (!(fabs((double)x[i] - y[i]) <= apart)) apart = fabs((double)x[i] - y[i]);
+    }
+    printf("%g\n", apart / most);
+    free(x);
+    free(y);
 }
 
 static int check(const char *expected, const char *model, const char *what, const char *file)
@@ -253,6 +351,9 @@ static int check(const char *expected, const char *model, const char *what, cons
 int main(int argc, char **argv)
 {
     if (argc == 5 && !strcmp(argv[1], "folder")) folder(argv[2], argv[3], argv[4]);
+    else if (argc == 6 && !strcmp(argv[1], "adapter")) adapter(argv[2], argv[3], argv[4], argv[5]);
+    else if (argc == 3 && !strcmp(argv[1], "tensors")) tensors(argv[2]);
+    else if (argc == 4 && !strcmp(argv[1], "far")) far(argv[2], argv[3]);
     else if (argc == 3 && !strcmp(argv[1], "data")) data(argv[2]);
     else if (argc == 4 && !strcmp(argv[1], "prompt"))
         for (int i = 0; i < atoi(argv[3]); i++) printf("%s%lld", i ? ", " : "", (long long)token(atoi(argv[2]), i));

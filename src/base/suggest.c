@@ -44,6 +44,8 @@ static const struct { const char *other, *ours; } synonym[] = {
     {"remat", "recompute"}, {"partitioning", "partition"}, {"balance", "partition"}, {"max_mem", "max_memory"},
     {"tb", "tensorboard"}, {"prefetch_factor", "prefetch"}, {"num_workers", "workers"},
     {"alpha", "beta2"}, {"rho", "beta2"}, {"model_ema", "ema"}, {"early_stopping", "patience"},
+    {"r", "rank"}, {"lora_r", "rank"}, {"lora_alpha", "alpha"}, {"lora_dropout", "dropout"}, {"use_rslora", "rslora"},
+    {"target_modules", "targets"},
     {"eval_every", "evaluate_every"}, {"val_every", "evaluate_every"}, {"eval_epochs", "evaluate_epochs"},
     {"train_dir", "train"}, {"train_data", "train"}, {"val_dir", "test"},
     {"val_images", "test"}, {"valid_images", "test"}, {"validation_images", "test"},

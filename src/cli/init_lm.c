@@ -121,7 +121,9 @@ static void folder_add(const struct found_text *f, const char *folder, const cha
     init_path_add(t, folder);
     text_add(t, "\n    # the length of a sequence, at most the context\n    input = {%lld}\n"
                 "    # of the weights that RUN/model gets: as in the folder, or fp32, bf16, fp16\n"
-                "    save_dtype = \"auto\"\n}\n", points);
+                "    save_dtype = \"auto\"\n}\n"
+                "# Adapters alone take a fraction of the memory, and ten times the learning rate.\n"
+                "# lora { rank = 16  alpha = 32 }\n", points);
     text_add(t, "data {\n    source = \"text\"\n    # YOUR TEXT: a file, or {\"one.txt\", \"another.txt\"}\n"
                 "    train_text = \"train.txt\"\n");
     if (!f->tokenizer && f->d.vocab_size == BYTES) text_add(t, "    tokenizer = \"bytes\"\n");

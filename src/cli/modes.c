@@ -254,7 +254,8 @@ static int batch_text(const struct opts *o, struct job *j, struct text *out, str
 static int weights_check(const struct job *j, struct text *out, struct err *e)
 {
     const char *from = j->conf->run.init_from;
-    return from && *from ? weights_init(j->conf, j->pl, NULL, NULL, out, e) : 0;
+    const struct weights_begin q = {j->conf, j->pl, NULL, true};
+    return (from && *from) || conf_adapts(j->conf) ? weights_init(&q, NULL, out, e) : 0;
 }
 
 static int check_end(const struct job *j, struct text *out, struct err *e)

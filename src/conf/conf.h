@@ -101,6 +101,11 @@ struct conf {
         /* patterns; PATTERN=FACTOR (model/groups.c) */
         struct conf_texts freeze, learning_rate_factors, weight_decay_factors;
     } train;
+    /* adapters (model/lora.h); on with a rank or a place to read them from. Unset values are those of that place */
+    struct {
+        int64_t rank; double alpha, dropout; bool rslora, merge;
+        struct conf_texts targets; const char *init_from;
+    } lora;
     struct {
         const char *schedule, *rows, *profile;          /* schedule: a word of sched_list, or "rows" with `rows` */
         enum partition_word partition; enum backward_mode backward;
@@ -136,6 +141,8 @@ static inline bool conf_generates_aloud(const struct conf *c)
 {
     return c->run.generate && c->run.generate[0] == '-' && !c->run.generate[1];
 }
+/* Are adapters trained or used, instead of all weights? */
+static inline bool conf_adapts(const struct conf *c) { return c->lora.rank || c->lora.init_from; }
 /* Does the run only compute outputs of a network without a loss? */
 static inline bool conf_predicts(const struct conf *c) { return c->run.predict || c->run.generate; }
 

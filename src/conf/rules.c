@@ -103,8 +103,20 @@ static int model_rules(struct conf *c, struct err *e)
                       : c->model.small_stem ? "model.small_stem" : NULL;
     if (c->model.graph && extra)
         return conf_error(c, extra, e, "is for model.network; with model.graph, the graph decides");
-    if (c->model.folder && !c->run.init_from && !conf_predicts(c)) conf_derive(c, "run.init_from", c->model.folder);
+    if (c->model.folder && !c->run.init_from && (!conf_predicts(c) || conf_adapts(c)))
+        conf_derive(c, "run.init_from", c->model.folder);
     if (!c->model.graph && !c->train.loss) conf_derive(c, "train.loss", "cross_entropy");
+    return 0;
+}
+
+/* run.init_from has the weights that adapters are beside. */
+static int lora_rules(const struct conf *c, struct err *e)
+{
+    static const char *const needs[] = {"lora.alpha", "lora.rslora", "lora.dropout", "lora.targets", "lora.merge"};
+    if (conf_adapts(c) && c->train.freeze.n)
+        return conf_error(c, "train.freeze", e, "with lora all but the adapters is frozen");
+    for (size_t i = 0; i < sizeof needs / sizeof *needs && !conf_adapts(c); i++)
+        if (conf_differs(c, needs[i])) return conf_error(c, needs[i], e, "needs lora.rank or lora.init_from");
     return 0;
 }
 
@@ -302,7 +314,8 @@ static int predict_rules(struct conf *c, struct err *e)
     if (file && !text_ends(file, ".csv") && !text_ends(file, ".jsonl") && !text_ends(file, ".npy") && !folder)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
-    if (!c->run.init_from) conf_derive(c, "run.init_from", c->run.directory);
+    if (!c->run.init_from && !conf_adapts(c)) conf_derive(c, "run.init_from", c->run.directory);
+    if (!c->lora.init_from && conf_adapts(c)) conf_derive(c, "lora.init_from", c->run.directory);
     size_t n = strlen(c->run.directory);
     while (n > 1 && c->run.directory[n - 1] == '/') n--;
     const char *dir = arena_printf(c->mem, "%.*s", (int)n, c->run.directory);
@@ -339,7 +352,7 @@ int conf_finish(struct conf *c, struct err *e)
     drop_ineffective(c);
     c->run.evaluate |= conf_predicts(c);
     if (c->run.generate) c->pipeline.replicas = 1;        /* a sequence's cache is in one of them */
-    if (model_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
+    if (model_rules(c, e) || lora_rules(c, e) || of_rules(c, e) || data_rules(c, e) || batch_rules(c, e)) return -1;
     if (train_rules(c, e) || evaluation_rules(c, e) || rate_rules(c, e) || pipeline_rules(c, e)) return -1;
     return run_rules(c, e) || service_rules(c, e) ? -1 : 0;
 }

@@ -301,6 +301,22 @@ const struct opt opt_table[] = {
     {"train.winograd", OPT_BOOL, AT(train.winograd), "no", .bits = true,
      .text = "on CPUs in fp32: compute 3x3 convolutions of pictures by Winograd's algorithm where that is faster; it "
              "rounds a little worse"},
+    {"lora.rank", OPT_INT, AT(lora.rank), NULL, 1, 1 << 16, .bits = true,
+     .text = "train low-rank adapters of this rank beside layers, and nothing else. See ADAPTERS"},
+    {"lora.alpha", OPT_REAL, AT(lora.alpha), NULL, 1e-6, 1e6, .bits = true,
+     .text = "an adapter's output is multiplied by this number over lora.rank; the default is lora.rank"},
+    {"lora.rslora", OPT_BOOL, AT(lora.rslora), NULL, .bits = true,
+     .text = "yes: multiply by lora.alpha over the root of lora.rank instead"},
+    {"lora.dropout", OPT_REAL, AT(lora.dropout), NULL, 0, 0.999, .bits = true,
+     .text = "dropout probability of an adapter's input; the default is 0"},
+    {"lora.targets", OPT_TEXTS, AT(lora.targets), NULL, .bits = true,
+     .text = "layers that get adapters: names or their last parts, such as {\"q_proj\", \"v_proj\"}; the default, "
+             "all-linear, is all linear layers but the last"},
+    {"lora.init_from", OPT_FILE, AT(lora.init_from), NULL,
+     .text = "initial adapters: a folder as peft writes it, or a run directory. Settings of lora that are not set are "
+             "those of its adapter_config.json"},
+    {"lora.merge", OPT_BOOL, AT(lora.merge), "no",
+     .text = "also write the weights with the adapters added to them, as folder model of the run directory"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,
      .text = "order of forward and backward passes; rows: from the file pipeline.rows"},
     {"pipeline.rows", OPT_FILE, AT(pipeline.rows), NULL,
@@ -413,61 +429,3 @@ const struct opt opt_table[] = {
      .text = "texts that end a continuation, which contains them"},
     {NULL},
 };
-
-int opt_count(void)
-{
-    int n = 0;
-    while (opt_table[n].key) n++;
-    return n;
-}
-
-/* Former names of keys and words, or names elsewhere. They continue to work. */
-static const struct { const char *other, *key; bool former; } other_key[] = {
-    {"run.rerun_every", "run.verify_every", true}, {"data.train_images", "data.train", true},
-    {"data.test_images", "data.test", true}, {"train.micro_batch_size", "train.split_size", false},
-};
-static const struct { const char *key, *other, *word; } other_word[] = {{"run.resume", "anyway", "force"}};
-enum { OTHER_KEYS = sizeof other_key / sizeof *other_key, OTHER_WORDS = sizeof other_word / sizeof *other_word };
-
-const char *opt_former(int i)
-{
-    for (int k = 0; k < OTHER_KEYS; k++)
-        if (other_key[k].former && !strcmp(other_key[k].key, opt_table[i].key)) return other_key[k].other;
-    return NULL;
-}
-
-int opt_find(const char *key, size_t n)
-{
-    for (int i = 0; opt_table[i].key; i++)
-        if (strlen(opt_table[i].key) == n && !memcmp(opt_table[i].key, key, n)) return i;
-    for (int i = 0; i < OTHER_KEYS; i++)
-        if (strlen(other_key[i].other) == n && !memcmp(other_key[i].other, key, n))
-            return opt_find(other_key[i].key, strlen(other_key[i].key));
-    return -1;
-}
-
-const char *opt_word_now(const char *key, const char *word)
-{
-    for (int i = 0; i < OTHER_WORDS; i++)
-        if (!strcmp(other_word[i].key, key) && !strcmp(other_word[i].other, word)) return other_word[i].word;
-    return word;
-}
-
-/* Options that are no more, and the value by which they changed nothing: files may still have that. */
-static const struct { const char *key, *value; } removed_key[] = {
-    {"run.overlap_wgrad", "no"}, {"pipeline.bundle", "1"}};
-
-const char *opt_removed(const char *key, size_t n)
-{
-    for (size_t i = 0; i < sizeof removed_key / sizeof *removed_key; i++)
-        if (strlen(removed_key[i].key) == n && !memcmp(removed_key[i].key, key, n)) return removed_key[i].value;
-    return NULL;
-}
-
-bool opt_section(const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *s = OPT_SECTIONS; *s; s += strcspn(s, " "), s += strspn(s, " "))
-        if (strcspn(s, ", ") == n && !memcmp(s, name, n)) return true;
-    return false;
-}

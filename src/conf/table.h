@@ -25,7 +25,7 @@ struct opt {
     bool live;                                           /* may change during a run, by reload */
     const char *of;                                      /* "KEY WORD WORD": applies only if KEY has one of these */
 };
-#define OPT_SECTIONS "run, model, data, train, pipeline, checkpoint, service, generate"
+#define OPT_SECTIONS "run, model, data, train, lora, pipeline, checkpoint, service, generate"
 
 extern const struct opt opt_table[];                     /* ends with key NULL */
 int opt_count(void);

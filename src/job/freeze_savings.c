@@ -31,6 +31,8 @@ static void weights_count(const struct graph *g, int64_t *frozen, int64_t *all)
 static int thawed_plan(const struct job *j, struct conf *c, struct job *out, struct err *e)
 {
     c->train.freeze.n = 0;
+    c->lora.rank = 0;
+    c->lora.init_from = NULL;
     *out = (struct job){.conf = c, .be = j->be, .dev = j->dev, .count = {j->count[0], j->count[1]},
                          .host = j->host};
     return job_model(out, e) || job_plan_only(out, j->mesh.size[AXIS_PP], e) ? -1 : 0;
@@ -41,7 +43,7 @@ int freeze_savings_text(const struct job *j, struct text *out, struct err *e)
     struct job whole;
     int64_t frozen, all;
     char b[4][32];
-    if (!j->conf->train.freeze.n || j->plan_of[PLAN_FULL] < 0) return 0;
+    if ((!j->conf->train.freeze.n && !conf_adapts(j->conf)) || j->plan_of[PLAN_FULL] < 0) return 0;
     int bad = thawed_plan(j, conf_copy(j->conf), &whole, e);
     if (!bad) {
         weights_count(j->graph, &frozen, &all);

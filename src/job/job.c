@@ -6,6 +6,7 @@
 #include "job/generation_sizes.h"
 #include "job/partition.h"
 #include "job/memory_limit.h"
+#include "model/decoder.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
@@ -42,10 +43,23 @@ static int winograd_find(struct job *j, struct err *e)
                       "%s%s", precision_name[d->precision], d->backend, *d->isa ? ", " : "", d->isa);
 }
 
+/* Weights beside adapters stay in the type of their folder, if nothing else is said and the device can: that changes no
+ * bit. Others than the folder's own may have more digits. */
+static enum dtype frozen_as_stored(const struct job *j)
+{
+    const struct conf *c = j->conf;
+    struct decoder d;
+    struct err none = {0};
+    const bool own = c->model.folder && conf_adapts(c) && !conf_given(c, "run.init_from");
+    if (!own || conf_given(c, "train.frozen_type") || decoder_of(c, &d, &none)) return F32;
+    return j->dev.rules->frozen >> d.stored & 1 ? d.stored : F32;
+}
+
 static int frozen_find(struct job *j, struct err *e)
 {
     static const enum dtype type[] = {[STORED_BF16] = BF16, [STORED_FP16] = F16, [STORED_INT8] = I8};
     enum stored_type want = j->conf->train.frozen_type;
+    j->dev.frozen = frozen_as_stored(j);
     if (want <= STORED_FP32) return 0;
     j->dev.frozen = type[want];
     if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;

@@ -37,8 +37,9 @@ int builder_first(const struct graph_builder *b, enum role role);
 /* The configured end of a network: operators; the attributes of the loss. */
 struct graph_ends { const char *loss, *attrs; bool labels_class, labels_map; const struct conf_texts *scores; };
 
-/* Applies train.freeze and the lists of factors to the weights added so far. 78 if a pattern matches none. */
-int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e);
+/* Adds adapters (model/lora.h), and applies train.freeze and the lists of factors to the weights added so far. head,
+ * *output: as of lora_apply. 78 if a pattern matches none. */
+int groups_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e);
 /* Calls f with every weight that a pattern matches: by its name or leading components, or by the class or operator of
  * its layer; * and ? as in file names. Returns their number. */
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);

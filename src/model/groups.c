@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/glob.h"
 #include "model/graph_int.h"
+#include "model/lora.h"
 
 static bool word_matches(const char *pattern, const char *word)
 {
@@ -81,9 +82,10 @@ static int factors_apply(struct graph_builder *b, const struct conf *c, const ch
     return 0;
 }
 
-int groups_apply(struct graph_builder *b, const struct conf *c, struct err *e)
+int groups_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e)
 {
     bool trained = false;
+    if (lora_apply(b, c, head, output, e)) return -1;
     if (b->e.code) return 0;                             /* graph_finish reports the error */
     for (int i = 0; i < c->train.freeze.n; i++)
         if (!builder_each(b, c->train.freeze.v[i], param_freeze, 0))

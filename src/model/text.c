@@ -409,6 +409,6 @@ struct graph *graph_parse_given(const struct graph_given *q, struct err *groups,
     ends_find(&p, q->ends);
     free(copy);
     blocks_free(&p);
-    if (q->conf) groups_apply(p.b, q->conf, groups);
+    if (q->conf) groups_apply(p.b, q->conf, NULL, &p.output, groups);
     return graph_finish(p.b, p.output, p.loss, e);
 }

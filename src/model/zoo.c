@@ -168,7 +168,7 @@ static struct graph *zoo_build(const struct conf *c, const struct zoo_kind *k, s
     b->predicts = conf_predicts(c);
     int loss = graph_end(b, &ends, out);
     struct err groups = {0};
-    groups_apply(b, c, &groups);
+    groups_apply(b, c, NULL, &out, &groups);
     struct graph *g = groups_check(graph_finish(b, out, loss, e), &groups, e);
     if (!g && !groups.code && e && e->code == E_CONF) {
         struct err inner = *e;
@@ -270,7 +270,7 @@ static struct graph *decoder_graph(const struct conf *c, struct err *e)
     struct graph_builder *b = graph_begin(d.family->name, NULL);
     b->predicts = conf_predicts(c);
     int out = decoder_build(b, &d, c, c->run.generate ? 1 : c->model.input.v[0], &loss);
-    groups_apply(b, c, &groups);
+    groups_apply(b, c, "lm_head", &out, &groups);
     return groups_check(graph_finish(b, out, loss, e), &groups, e);
 }
 

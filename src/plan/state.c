@@ -14,7 +14,8 @@ static struct state_row row_of(const struct selection *s, int param)
         .shape = p->shape, .file = format_plain(p->type), .turned = p->turned,
         .stored = s->param[param], .region = IN_PARAM,
         .bytes = select_param_bytes(s, param), .owner = -1, .tied = p->n_uses > 1,
-        .trained = p->kind == PARAM_WEIGHT && !p->frozen, .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
+        .base = p->base, .trained = p->kind == PARAM_WEIGHT && !p->frozen,
+        .lr_factor = p->lr_factor, .decay_factor = p->decay_factor,
     };
 }
 

@@ -33,6 +33,7 @@ struct state_row {
     /* [rank] offset in its region; STATE_NOWHERE: not on that rank */
     size_t *off;
     bool tied;                                           /* several uses; each rank that uses it has a copy */
+    bool base;                                           /* struct param: in no file of the run */
     bool trained;                                        /* a weight that is not frozen: has gradients */
     double lr_factor, decay_factor;
 };

@@ -14,7 +14,7 @@
 #include "report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
-                  checkpoints[] = CKPT_FOLDER, model[] = "model", metrics[] = "metrics.jsonl",
+                  checkpoints[] = CKPT_FOLDER, model[] = "model", adapter[] = "adapter", metrics[] = "metrics.jsonl",
                   logged[] = "mpstaged.log";
 
 /* The files that runs make in it. use: which uses make it, as bits; result: it is a result of these uses; old: the next
@@ -35,6 +35,7 @@ static const struct own { const char *name; unsigned use, result; mode_t kind; b
     {"profile.json", P, P, S_IFREG, false},
     {checkpoints, T, T, S_IFDIR, false},
     {model, T, 0, S_IFDIR, true},
+    {adapter, T, 0, S_IFDIR, true},
     {lock, T | E | P, 0, S_IFREG, false},
 };
 enum { OWNS = sizeof owns / sizeof *owns };
@@ -47,11 +48,13 @@ bool rundir_owns(const char *name)
 
 static bool resumes(const struct conf *c) { return c->run.resume != RESUME_NO; }
 
-/* Does the next run of this configuration remove it? Only a run of a decoder has a folder `model`, and evaluations
- * leave folders alone. */
+/* Only runs of decoders and of adapters have folders for other programs. */
+static bool makes_folders(const struct conf *c) { return decoder_is(c) || conf_adapts(c); }
+
+/* Does the next run of this configuration remove it? Evaluations leave folders alone. */
 static bool goes(const struct own *o, const struct conf *c)
 {
-    return o->old && (o->kind != S_IFDIR || (decoder_is(c) && !c->run.evaluate));
+    return o->old && (o->kind != S_IFDIR || (makes_folders(c) && !c->run.evaluate));
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -166,13 +169,21 @@ static int saves_check(int fd, const char *path, const struct conf *c, struct er
     return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
 }
 
-/* The folder that a run of a decoder will replace has weights of such a run, or nothing. */
-static int model_check(int fd, const char *path, struct err *e)
+/* The folder that a run will replace has what such a run leaves there, or nothing. */
+static int folder_check(int fd, const char *path, const char *name, struct err *e)
 {
-    struct stat st;
-    if (!fstatat(fd, "model/config.json", &st, AT_SYMLINK_NOFOLLOW) || holds(fd, model, S_IFDIR) <= 0) return 0;
+    static const char *const ours[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
+                                       "adapter_config.json"};
+    bool known = holds(fd, name, S_IFDIR) <= 0;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours && !known; i++) {
+        struct text file = {0};
+        text_add(&file, "%s/%s", name, ours[i]);
+        known = !faccessat(fd, file.s, F_OK, AT_SYMLINK_NOFOLLOW);
+        text_free(&file);
+    }
+    if (known) return 0;
     return err_set(e, E_CANTCREAT, "%s/%s: holds other files, but the run would replace it; use another --run-dir",
-                   path, model);
+                   path, name);
 }
 
 static int kinds_check(int fd, const char *path, const struct conf *c, enum rundir_use use, struct err *e)
@@ -180,12 +191,13 @@ static int kinds_check(int fd, const char *path, const struct conf *c, enum rund
     struct stat st;
     for (int i = 0; i < OWNS; i++) {
         if (!(owns[i].use & 1u << use) || fstatat(fd, owns[i].name, &st, AT_SYMLINK_NOFOLLOW)) continue;
-        if (owns[i].name == model && !decoder_is(c)) continue;
+        const bool folder = owns[i].kind == S_IFDIR && owns[i].old;
+        if (folder && !makes_folders(c)) continue;
         if ((st.st_mode & S_IFMT) != owns[i].kind)
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
                            out_kind(owns[i].kind));
         bool locks = strcmp(owns[i].name, lock) == 0;
-        if (owns[i].name == model ? model_check(fd, path, e)
+        if (folder ? folder_check(fd, path, owns[i].name, e)
             : owns[i].kind == S_IFDIR ? saves_check(fd, path, c, e) : !locks && replaceable(fd, path, owns[i].name, e))
             return -1;
         if (locks && faccessat(fd, lock, R_OK | W_OK, AT_EACCESS))
@@ -311,16 +323,19 @@ static int inputs_spare(const struct rundir *d, const struct conf *c, struct err
                    x.file, *x.key ? " as " : ": the configuration", x.key, x.name);
 }
 
-/* Fails if --overwrite would later remove the initial weights. */
+/* Fails if --overwrite would later remove the initial weights or adapters. */
 int rundir_spares(const struct rundir *d, const struct conf *c, struct err *e)
 {
-    struct stat from;
+    const char *const from[] = {c->run.init_from, c->lora.init_from};
     if (d->fd >= 0 && inputs_spare(d, c, e)) return -1;
-    if (d->fd < 0 || !c->run.overwrite || c->run.evaluate || !c->run.init_from) return 0;
-    if (weights_stat(c->run.init_from, &from)) return 0;
-    if (!same_file(d, weights, &from) && !same_file(d, weights_old, &from)) return 0;
-    return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir",
-                   c->run.init_from);
+    for (int i = 0; i < 2 && d->fd >= 0 && c->run.overwrite && !c->run.evaluate; i++) {
+        struct stat st;
+        if (!from[i] || weights_stat(from[i], &st)) continue;
+        if (!same_file(d, weights, &st) && !same_file(d, weights_old, &st)) continue;
+        return err_set(e, E_CANTCREAT, "%s: --overwrite would remove the weights to start from; use another --run-dir",
+                       from[i]);
+    }
+    return 0;
 }
 
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "base/launched.h"
-#include "model/decoder.h"
+#include "model/lora.h"
 #include "cluster/log.h"
 #include "report/predict.h"
 #include "report/data_report.h"
@@ -98,7 +98,9 @@ void setup_end(const struct setup *b)
         log_line("warning: the network's output is not finite for %llu samples", (unsigned long long)odd);
     if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
     if (b->generation && !all) log_line("stopped before the last prompt was done");
-    const bool model = decoder_is(b->conf) && !b->conf->run.evaluate;
-    log_line("done: %s/metrics.jsonl%s%s%s%s%s", b->dir.path, more ? ", " : "", more ? more : "",
+    const bool trained = !b->conf->run.evaluate, model = trained && lora_leaves_model(b->conf),
+               adapter = trained && conf_adapts(b->conf);
+    log_line("done: %s/metrics.jsonl%s%s%s%s%s%s%s%s", b->dir.path, more ? ", " : "", more ? more : "",
+             adapter ? ", " : "", adapter ? b->dir.path : "", adapter ? "/adapter/" : "",
              model ? ", " : "", model ? b->dir.path : "", model ? "/model/" : "");
 }

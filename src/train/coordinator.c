@@ -11,6 +11,8 @@
 #include "train/generation.h"
 #include "report/predict.h"
 #include "train/control_channel_int.h"
+#include "model/lora.h"
+#include "train/lora_merge.h"
 #include "train/model_folder.h"
 #include "train/weights.h"
 
@@ -194,6 +196,22 @@ static int get_row(void *ctx, int i, void *buf, const void **at, struct err *e)
     return f->what == WEIGHTS_ALL ? finite_check(&f->control->job->pl->state[i], *at, e) : 0;
 }
 
+/* The folders for other programs. */
+static int folders_write(const struct coordinator *l, struct fetch *f, struct err *e)
+{
+    const struct job *j = f->control->job;
+    const char *shown = j->conf->run.directory;
+    const int dir = l->files->weights.dir;
+    struct lora_merge m = {.g = j->graph, .pl = j->pl, .get = get_row, .ctx = f};
+    if (conf_adapts(j->conf) && adapter_folder_write(dir, shown, l->model, abort_code(), e)) return -1;
+    if (!lora_leaves_model(j->conf)) return 0;
+    const struct st_body b = lora_merge_body(&m);
+    const struct st_body *merged = conf_adapts(j->conf) ? &b : NULL;
+    const int bad = model_folder_write(dir, shown, l->model, j->conf, merged, abort_code(), e);
+    weights_rows_free(&m.rows);
+    return bad;
+}
+
 static int save(struct control *s, const struct coordinator *l, const struct order *o, struct err *e)
 {
     struct result *r = s->open[0];
@@ -204,10 +222,7 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     r->o = *o;
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
-    const char *shown = s->job->conf->run.directory;
-    if (!gradients && l->model &&
-        model_folder_write(l->files->weights.dir, shown, l->model, s->job->conf, abort_code(), e))
-        return -1;
+    if (!gradients && l->model && folders_write(l, &f, e)) return -1;
     r->ns = clock_ns() - began;
     while (!queue_put(l->results, r)) exec_beat_poll(s->beat), control_pause();
     l->wake(l->ctx);

@@ -32,7 +32,7 @@ void ineffective_options_report(const struct job *j, bool nccl, struct text *out
         KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
                   "pipeline.read_in_place");
     else if (j->be->stream) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
-    if (!c->train.freeze.n) KEYS_NOTE("without train.freeze", "train.frozen_type");
+    if (!c->train.freeze.n && !conf_adapts(c)) KEYS_NOTE("without train.freeze", "train.frozen_type");
     if (j->be->stream) gpu_report(j, nccl, out);
     else
         KEYS_NOTE("on CPUs", "run.kernel_table", "run.try_compiled", "run.kernel_candidates", "run.graphs",

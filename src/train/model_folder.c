@@ -13,6 +13,7 @@
 #include "ckpt/st_out.h"
 #include "data/chat.h"
 #include "model/decoder.h"
+#include "model/lora.h"
 #include "train/model_folder.h"
 
 /* ---- the type of the weights --------------------------------------------------------------------------- */
@@ -44,25 +45,39 @@ static int place_in(const struct out_folder *f, const char *name, struct out_pla
 /* ---- weights ------------------------------------------------------------------------------------------- */
 
 /* shard: of each tensor */
-struct narrowing { struct st *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry; };
+struct narrowing {
+    const struct st_body *from; enum dtype type; int n, *shard, at; int *index; struct st_entry *entry;
+};
+
+static enum dtype narrow_type(const struct narrowing *w, int i)
+{
+    return w->from->entry[i].type == F32 ? w->type : w->from->entry[i].type;
+}
 
 static int narrowed(void *ctx, int i, void *buf, const void **at, struct err *e)
 {
     const struct narrowing *w = ctx;
     const int k = w->index[i];
-    const struct st_tensor *t = &w->from->t[k];
-    const uint64_t n = (t->end - t->begin) / sizeof(float);
-    if (w->type == F32) return st_read(w->from, k, buf, e);
-    float *x = mem_alloc(t->end - t->begin + 1);
-    int bad = st_read(w->from, k, x, e);
-    for (uint64_t j = 0; j < n && !bad; j++) {
+    const struct st_entry *t = &w->from->entry[k];
+    const int64_t n = shape_count(&t->shape);
+    if (narrow_type(w, k) == t->type) return w->from->data(w->from->ctx, k, buf, at, e);
+    float *own = mem_alloc((size_t)n * sizeof *own + 1);
+    const void *there = own;
+    int bad = w->from->data(w->from->ctx, k, own, &there, e);
+    const float *x = there;
+    for (int64_t j = 0; j < n && !bad; j++) {
         const uint16_t h = w->type == BF16 ? bf16_narrow(x[j]) : f16_narrow(x[j]);
         if (isfinite(x[j]) && w->type == F16 && (h & 0x7c00) == 0x7c00)
             bad = err_set(e, E_DATA, "%s: %g is too large for fp16; use model.save_dtype = \"bf16\"", t->name, x[j]);
         ((uint16_t *)buf)[j] = h;
     }
-    free(x);
+    free(own);
     return bad;
+}
+
+static int64_t narrow_bytes(const struct narrowing *w, int i)
+{
+    return shape_count(&w->from->entry[i].shape) * (int64_t)dtype_bytes(narrow_type(w, i));
 }
 
 /* Tensors in the order of the network fill shards; a tensor is not divided. Returns their number. */
@@ -71,7 +86,7 @@ static int shards_fill(struct narrowing *w, int64_t most)
     int64_t bytes = 0;
     int n = 1;
     for (int i = 0; i < w->n; i++) {
-        const int64_t more = (int64_t)(shape_count(&w->from->t[i].shape) * (int64_t)dtype_bytes(w->type));
+        const int64_t more = narrow_bytes(w, i);
         if (bytes && bytes + more > most) n++, bytes = 0;
         bytes += more;
         w->shard[i] = n - 1;
@@ -95,7 +110,7 @@ static int shard_write(const struct out_folder *f, struct narrowing *w, int i, i
     for (int t = 0; t < w->n; t++) {
         if (w->shard[t] != i) continue;
         w->index[k] = t;
-        w->entry[k++] = (struct st_entry){w->from->t[t].name, w->type, w->from->t[t].shape};
+        w->entry[k++] = (struct st_entry){w->from->entry[t].name, narrow_type(w, t), w->from->entry[t].shape};
     }
     const struct st_body body = {k, w->entry, narrowed, w};
     shard_name(i, n, name);
@@ -112,8 +127,8 @@ static int index_write(const struct out_folder *f, const struct narrowing *w, in
     char name[64];
     for (int t = 0; t < w->n; t++) {
         shard_name(w->shard[t], n, name);
-        json_object_set_new(map, w->from->t[t].name, json_string(name));
-        total += shape_count(&w->from->t[t].shape) * (int64_t)dtype_bytes(w->type);
+        json_object_set_new(map, w->from->entry[t].name, json_string(name));
+        total += narrow_bytes(w, t);
     }
     json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
     char *s = json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS);
@@ -128,34 +143,61 @@ static int index_write(const struct out_folder *f, const struct narrowing *w, in
     return bad ? -1 : 0;
 }
 
-static int weights_write(const struct out_folder *f, int dir, const char *shown, const struct conf *c, enum dtype type,
-                         const atomic_int *stop, struct err *e)
+/* link: they may be a second name of the run's weights. */
+static int weights_write(const struct out_folder *f, int link, const struct conf *c, enum dtype type,
+                         const struct st_body *from, const atomic_int *stop, struct err *e)
 {
-    struct text path = {0};
-    text_add(&path, "%s/weights.safetensors", shown);
-    struct st *from = st_open(path.s, e);
-    text_free(&path);
-    if (!from) return -1;
     struct narrowing w = {.from = from, .type = type, .n = from->n,
                           .shard = mem_alloc((size_t)from->n * sizeof *w.shard + 1),
                           .index = mem_alloc((size_t)from->n * sizeof *w.index + 1),
                           .entry = mem_alloc((size_t)from->n * sizeof *w.entry + 1)};
     const int n = shards_fill(&w, c->model.max_shard_size);
     int bad = n > 1 ? index_write(f, &w, n, e) : 0;
-    if (n == 1 && type == F32 && !bad && !out_link(dir, "weights.safetensors", f->fd, "model.safetensors")) goto out;
+    const bool plain = n == 1 && type == F32 && link >= 0 && !bad;
+    if (plain && !out_link(link, RUN_WEIGHTS, f->fd, "model.safetensors")) goto out;
     for (int i = 0; i < n && !bad; i++) bad = shard_write(f, &w, i, n, stop, e);
 out:
     free(w.shard);
     free(w.index);
     free(w.entry);
-    st_close(from);
     return bad;
+}
+
+/* ---- the weights of the run, as they are in its directory ------------------------------------------------ */
+
+struct run_weights { struct st *file; struct st_entry *entry; };
+
+static int run_weights_data(void *ctx, int i, void *buf, const void **at, struct err *e)
+{
+    return st_read(((const struct run_weights *)ctx)->file, i, buf, e);
+}
+
+static void run_weights_close(struct run_weights *w)
+{
+    if (w->file) st_close(w->file);
+    free(w->entry);
+}
+
+static int run_weights_open(const char *shown, struct run_weights *w, struct st_body *b, struct err *e)
+{
+    struct text path = {0};
+    text_add(&path, "%s/" RUN_WEIGHTS, shown);
+    w->file = st_open(path.s, e);
+    text_free(&path);
+    if (!w->file) return -1;
+    w->entry = mem_alloc((size_t)w->file->n * sizeof *w->entry + 1);
+    for (int i = 0; i < w->file->n; i++) {
+        const struct st_tensor *t = &w->file->t[i];
+        w->entry[i] = (struct st_entry){t->name, strcmp(t->dtype, dtype_name(I64)) ? F32 : I64, t->shape};
+    }
+    *b = (struct st_body){w->file->n, w->entry, run_weights_data, w};
+    return 0;
 }
 
 /* ---- read at the start --------------------------------------------------------------------------------- */
 
 struct model_file { const char *name; struct text text; };
-struct model_files { enum dtype type; VEC(struct model_file) of; };
+struct model_files { enum dtype type; VEC(struct model_file) of; struct text adapter; };
 
 static struct text *file_add(struct model_files *f, const char *name)
 {
@@ -225,11 +267,13 @@ static int others_take(struct model_files *f, const struct conf *c, struct err *
     return text_read_file(file_add(f, "tokenizer.json"), from, 1 << 30, e);
 }
 
-int model_files_read(const struct conf *c, struct model_files **out, struct err *e)
+int model_files_read(const struct conf *c, const struct graph *g, struct model_files **out, struct err *e)
 {
     struct model_files *f = mem_alloc(sizeof *f);
     *f = (struct model_files){.type = type_of(c)};
     *out = f;
+    if (conf_adapts(c) && lora_config(c, g, &f->adapter, e)) return -1;
+    if (!lora_leaves_model(c) || !decoder_is(c)) return 0;
     return others_take(f, c, e) || decoder_config(c, type_word(f->type), file_add(f, "config.json"), e) ? -1 : 0;
 }
 
@@ -238,29 +282,81 @@ void model_files_free(struct model_files *f)
     if (!f) return;
     for (int i = 0; i < f->of.n; i++) text_free(&f->of.v[i].text);
     vec_free(&f->of);
+    text_free(&f->adapter);
     free(f);
+}
+
+/* ---- written at the end ---------------------------------------------------------------------------------- */
+
+static int text_write(const struct out_folder *f, const char *name, const struct text *t, struct err *e)
+{
+    struct out_place at = OUT_NOWHERE;
+    const int bad = place_in(f, name, &at, e) || out_file(&at, t, false, e);
+    out_place_free(&at);
+    return bad ? -1 : 0;
 }
 
 static int files_write(const struct out_folder *f, const struct model_files *m, struct err *e)
 {
-    int bad = 0;
-    for (int i = 0; i < m->of.n && !bad; i++) {
-        struct out_place at = OUT_NOWHERE;
-        bad = place_in(f, m->of.v[i].name, &at, e) || out_file(&at, &m->of.v[i].text, false, e);
-        out_place_free(&at);
-    }
-    return bad ? -1 : 0;
+    for (int i = 0; i < m->of.n; i++) if (text_write(f, m->of.v[i].name, &m->of.v[i].text, e)) return -1;
+    return 0;
+}
+
+/* Begins a folder in place of an earlier one. */
+static int folder_begin(struct out_folder *f, int dir, const char *shown, const char *name, struct err *e)
+{
+    const bool there = !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
+    *f = (struct out_folder){.dir = -1, .fd = -1};
+    return (there && out_folder_remove(dir, shown, name, e)) || out_folder_begin(f, dir, shown, name, e) ? -1 : 0;
+}
+
+static int folder_end(struct out_folder *f, int bad, struct err *e)
+{
+    if (!bad) return out_folder_commit(f, e);
+    out_folder_drop(f);
+    return -1;
 }
 
 int model_folder_write(int dir, const char *shown, const struct model_files *m, const struct conf *c,
-                       const atomic_int *stop, struct err *e)
+                       const struct st_body *merged, const atomic_int *stop, struct err *e)
 {
     struct out_folder f;
-    const bool there = !faccessat(dir, MODEL_FOLDER, F_OK, AT_SYMLINK_NOFOLLOW);
-    if (there && out_folder_remove(dir, shown, MODEL_FOLDER, e)) return -1;
-    int bad = out_folder_begin(&f, dir, shown, MODEL_FOLDER, e) ||
-              weights_write(&f, dir, shown, c, m->type, stop, e) || files_write(&f, m, e);
-    if (bad) out_folder_drop(&f);
-    else bad = out_folder_commit(&f, e);
+    struct run_weights own = {NULL, NULL};
+    struct st_body b;
+    int bad = folder_begin(&f, dir, shown, MODEL_FOLDER, e) || (!merged && run_weights_open(shown, &own, &b, e)) ||
+              weights_write(&f, merged ? -1 : dir, c, m->type, merged ? merged : &b, stop, e) || files_write(&f, m, e);
+    run_weights_close(&own);
+    return folder_end(&f, bad, e);
+}
+
+/* Names as in peft. */
+static int adapter_weights_write(const struct out_folder *f, const struct st_body *b, const atomic_int *stop,
+                                 struct err *e)
+{
+    struct arena *mem = arena_new();
+    struct out_place at = OUT_NOWHERE;
+    struct st_out out = {.open = false};
+    struct st_entry *entry = arena_alloc(mem, (size_t)b->n * sizeof *entry + 1);
+    char hash[33];
+    for (int i = 0; i < b->n; i++) {
+        entry[i] = b->entry[i];
+        entry[i].name = arena_printf(mem, ADAPTER_PREFIX "%s", b->entry[i].name);
+    }
+    const struct st_body body = {b->n, entry, b->data, b->ctx};
+    const int bad = place_in(f, ADAPTER_WEIGHTS, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
+                    st_out_commit(&out, hash, e);
+    out_place_free(&at);
+    arena_free(mem);
     return bad ? -1 : 0;
+}
+
+int adapter_folder_write(int dir, const char *shown, const struct model_files *m, const atomic_int *stop, struct err *e)
+{
+    struct out_folder f;
+    struct run_weights own = {NULL, NULL};
+    struct st_body b;
+    int bad = folder_begin(&f, dir, shown, ADAPTER_FOLDER, e) || run_weights_open(shown, &own, &b, e) ||
+              adapter_weights_write(&f, &b, stop, e) || text_write(&f, ADAPTER_CONFIG, &m->adapter, e);
+    run_weights_close(&own);
+    return folder_end(&f, bad, e);
 }

@@ -45,7 +45,8 @@ static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
 static const char numerics_key[] = "the numerics line", network_key[] = "the network",
-                  samples_key[] = "the digest of the training samples";
+                  samples_key[] = "the digest of the training samples", base_key[] = "the digest of the weights beside "
+                                                                                     "adapters";
 static const char last_batch[] = "train.last_batch";
 
 static bool last_batch_decides(const struct job *j)
@@ -66,9 +67,9 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
     if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
 }
 
-/* Adds settings that no option sets: the network, the number and digest of the samples. The numerics line is last, so
- * that an error names an option first. */
-static void settings_beside(const struct setup *b, struct ckpt *c)
+/* Adds settings that no option sets: the network, the number and digest of the samples, the weights beside adapters.
+ * The numerics line is last, so that an error names an option first. */
+static int settings_beside(const struct setup *b, struct ckpt *c, struct err *e)
 {
     struct text graph = {0}, last = {0};
     char hash[33], n[24] = "";
@@ -82,8 +83,11 @@ static void settings_beside(const struct setup *b, struct ckpt *c)
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, samples_key, *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
     ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? last.s : NULL);
+    int bad = b->conf->run.evaluate ? 0 : weights_base_digest(b->conf, b->job.pl, hash, e);
+    ckpt_setting_add(c, base_key, !bad && !b->conf->run.evaluate && *hash ? hash : NULL);
     ckpt_setting_add(c, numerics_key, b->numerics.s);
     text_free(&last);
+    return bad;
 }
 
 static void settings_of(const struct conf *conf, const char *numerics, struct ckpt *c)
@@ -97,11 +101,13 @@ static void settings_of(const struct conf *conf, const char *numerics, struct ck
     conf_decides(conf, setting_take, c);
 }
 
-static void settings(const struct setup *b, struct ckpt *c)
+int resume_settings(struct setup *b, struct err *e)
 {
+    struct ckpt *c = &b->resume.now;
+    if (b->world->rank != 0) return 0;
     settings_of(b->conf, b->numerics.s, c);
     c->run = ckpt_run_make();
-    settings_beside(b, c);
+    return settings_beside(b, c, e);
 }
 
 struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
@@ -127,7 +133,8 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
 {
     const char *quote = strcmp(s->key, numerics_key) ? "" : "\"";
     struct text t = {0};
-    if (old && s->value && !strcmp(s->key, network_key)) text_add(&t, "%s is another one now", s->key);
+    if (old && s->value && !strcmp(s->key, base_key)) text_add(&t, "the weights beside adapters are other ones now");
+    else if (old && s->value && !strcmp(s->key, network_key)) text_add(&t, "%s is another one now", s->key);
     else if (old && s->value && !strcmp(s->key, samples_key)) text_add(&t, "the training samples are other ones now");
     else text_add(&t, "%s was %s%s%s and is %s%s%s now", s->key, quote, spelled(old), quote, quote, spelled(s->value),
                   quote);
@@ -372,7 +379,6 @@ static int newest_find(struct setup *b, int dir, const char *shown, struct err *
 int resume_find(struct setup *b, struct err *e)
 {
     struct text shown = {0};
-    if (b->world->rank == 0) settings(b, &b->resume.now);
     if (b->conf->run.resume == RESUME_NO) return 0;
     int dir = folder_open(b, &shown, e), bad = dir >= 0 ? newest_find(b, dir, shown.s, e) : e->code ? -1 : 0;
     if (!bad && dir < 0 && b->world->rank == 0) bad = beginning_refuse(b, shown.s, 0, e);
@@ -517,13 +523,14 @@ static void past_set(const struct setup *b, const struct ckpt *c)
 int resume_begin(struct setup *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
-    bool found = b->resume.found;
+    bool found = b->resume.found, adapts = conf_adapts(b->conf);
     struct text notes = {0};
-    if (!found && (!from || !*from)) return 0;
+    if (!found && !adapts && (!from || !*from)) return 0;
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e)
-                    : weights_init(b->conf, b->job.pl, b->exec, b->world->rank ? NULL : &b->used,
-                                   &b->notes, e);
+    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e) : 0;
+    if (!bad && (adapts || !found))
+        bad = weights_init(&(struct weights_begin){b->conf, b->job.pl, b->exec, !found},
+                           b->world->rank ? NULL : &b->used, &b->notes, e);
     pthread_mutex_unlock(&turn);
     if (notes.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", notes.s);
     text_free(&notes);

@@ -19,6 +19,8 @@ struct resume {
 };
 /* Rank 0, with the run directory open: fills in rates. 65, 73, 74. */
 int resume_rates(struct setup *b, struct err *e);
+/* Rank 0: fills in now. 65, 66: the weights beside adapters cannot be read. */
+int resume_settings(struct setup *b, struct err *e);
 /* With run.resume finds the newest valid checkpoint of the run directory. Each rank verifies its share of the files.
  * The notes name damaged checkpoints, which are skipped. 65: there are checkpoints, but no valid one. 78 names a
  * setting whose change would change bits, unless run.resume is force; also: the newest one is of another version, or

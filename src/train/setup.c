@@ -172,7 +172,7 @@ static int phase_open(struct setup *b, struct err *e)
     struct job *j = &b->job;
     const char *from = b->conf->run.init_from;
     struct exec_request q = {.plan = job_plans(j, b->world->rank), .n_plans = j->n_plans, .graphs = b->conf->run.graphs,
-                              .filled = b->resume.found || (from && *from),
+                              .filled = b->resume.found || (from && *from) || conf_adapts(b->conf),
                               .train = j->data[DS_TRAIN], .test = j->data[DS_TEST]};
     return setup_exec(b, q, e);
 }
@@ -194,8 +194,9 @@ static int phase_weights(struct setup *b, struct err *e)
     control_save(b->control, b->save);
     control_set_restore(b->control, resume_back, b);
     if (resume_begin(b, e)) return -1;
-    if (b->world->rank != 0 || !b->conf->run.evaluate || !b->conf->run.init_from) return 0;
-    return class_file_use(b->conf->run.init_from, b->conf, b->job.data[DS_TEST], &b->classes, e);
+    const char *from = b->conf->lora.init_from ? b->conf->lora.init_from : b->conf->run.init_from;
+    if (b->world->rank != 0 || !b->conf->run.evaluate || !from) return 0;
+    return class_file_use(from, b->conf, b->job.data[DS_TEST], &b->classes, e);
 }
 
 /* A phase after binding: a rank without memory must not keep others waiting for its end of a link. */
@@ -254,8 +255,8 @@ static int begin_tell(struct setup *b, const struct ckpt *from, struct err *e)
 static int create(struct setup *b, struct err *e)
 {
     b->coordinator.files = &b->files;
-    const bool leaves = decoder_is(b->conf) && !b->conf->run.evaluate;
-    if (leaves && model_files_read(b->conf, &b->model, e)) return -1;
+    const bool leaves = (decoder_is(b->conf) || conf_adapts(b->conf)) && !b->conf->run.evaluate;
+    if (leaves && model_files_read(b->conf, b->job.graph, &b->model, e)) return -1;
     if (rundir_make(&b->dir, b->conf, e) || output_paths_enter(&b->files, b->conf, &b->dir, e)) return -1;
     if (log_file(b->dir.fd, b->dir.path, e)) return -1;
     const struct ckpt *from = b->resume.found ? &b->resume.from : NULL;
@@ -327,7 +328,8 @@ static const struct setup_phase phases[] = {
     {phase_share, phase_share, NULL, ONCE},
     {phase_plan, profile_plan, "planning", ONCE, NOTIFY_COMPUTES},
     {setup_same, setup_same, NULL, ONCE},
-    {resume_find, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
+    {resume_settings, NULL, "looking for a checkpoint", EACH, NOTIFY_READS},
+    {resume_find, NULL, NULL, EACH, NOTIFY_READS},
     {cores_seek, cores_seek},
     {phase_open, profile_open, "opening the transport"},
     {assign_memory, assign_memory},

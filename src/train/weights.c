@@ -8,6 +8,7 @@
 #include "ckpt/st_out.h"
 #include "ckpt/weights.h"
 #include "model/decoder.h"
+#include "model/lora.h"
 #include "report/scores.h"
 #include "cluster/shutdown.h"
 #include "train/model_folder.h"
@@ -16,7 +17,8 @@
 bool weights_has(const struct state_row *r, enum weights_what what)
 {
     switch (what) {
-    case WEIGHTS_ALL: return r->region == IN_PARAM && r->kind != STATE_CACHE;
+    case WEIGHTS_ALL: return r->region == IN_PARAM && r->kind != STATE_CACHE && !r->base;
+    case WEIGHTS_BASE: return r->region == IN_PARAM && r->kind != STATE_CACHE && r->base;
     case WEIGHTS_GRADIENTS: return r->region == IN_PARAM && r->trained;
     case WEIGHTS_OPTIMIZER: return r->region == IN_STATE;
     }
@@ -54,21 +56,41 @@ static int read_one(struct exec *s, const struct state_row *r, int row, struct w
 }
 
 struct weights_from { const char *path; struct st *const *file; int n; const struct weights_allow *allow; };
+/* Gets each wanted row and where its values are; file NULL: in no file. take NULL: only checks. */
+struct row_taker { int (*take)(const struct row_taker *t, int row, struct weights_at at, struct err *e);
+                   const struct placement *pl; struct exec *s; struct text *digest; };
 
-/* s NULL: only checks. told may be NULL. */
-static int rows_read(const struct weights_from *f, const struct placement *pl, const struct weights_rows *w,
-                     struct exec *s, struct weights_notes *notes, struct err *e)
+static int row_read(const struct row_taker *t, int row, struct weights_at at, struct err *e)
+{
+    if (!exec_holds(t->s, row)) return 0;
+    return at.file ? read_one(t->s, &t->pl->state[row], row, at, e) : exec_state_begin(t->s, row, e);
+}
+
+/* s NULL: only checks. */
+static struct row_taker reader(const struct placement *pl, struct exec *s)
+{
+    return (struct row_taker){s ? row_read : NULL, pl, s, NULL};
+}
+
+static int rows_take(const struct weights_from *f, const struct weights_rows *w, const struct row_taker *t,
+                     struct weights_notes *notes, struct err *e)
 {
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
     int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, notes, e);
-    for (int i = 0; s && i < w->n && !bad; i++) {
-        int row = w->row[i];
-        if (!exec_holds(s, row)) continue;
-        if (at[i].file) bad = read_one(s, &pl->state[row], row, at[i], e);
-        else bad = exec_state_begin(s, row, e);
-    }
+    for (int i = 0; t->take && i < w->n && !bad; i++) bad = t->take(t, w->row[i], at[i], e);
     free(at);
-    return bad ? -1 : s ? exec_state_changed(s, e) : 0;
+    return bad ? -1 : 0;
+}
+
+/* Sets them to their initial values. */
+static int rows_begin(const struct placement *pl, enum weights_what what, struct exec *s, struct err *e)
+{
+    struct weights_rows w = weights_rows(pl, what, -1);
+    const struct row_taker t = reader(pl, s);
+    int bad = 0;
+    for (int i = 0; s && i < w.n && !bad; i++) bad = t.take(&t, w.row[i], (struct weights_at){NULL, -1}, e);
+    weights_rows_free(&w);
+    return bad;
 }
 
 /* ---- initial weights --------------------------------------------------------------------------------------------- */
@@ -124,33 +146,35 @@ static const struct weights_habits *habits_of(const struct conf *c)
     return d.family->gpt2 ? &of_gpt2 : &of_llama;
 }
 
-static int init_read(const struct conf *c, struct weights_from *f, const struct placement *pl, struct exec *s,
-                     struct text *notes, struct err *e)
+static enum weights_what base_of(const struct conf *c) { return conf_adapts(c) ? WEIGHTS_BASE : WEIGHTS_ALL; }
+
+static int init_take(const struct conf *c, struct weights_from *f, const struct row_taker *t, struct text *notes,
+                     struct err *e)
 {
     struct glob_rule rule[CONF_LIST];
     const struct weights_allow allow = {rule, c->run.init_rename.n,
                                         {c->run.init_missing.v, c->run.init_missing.n},
                                         {c->run.init_extra.v, c->run.init_extra.n}, .habits = habits_of(c)};
-    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    struct weights_rows w = weights_rows(t->pl, base_of(c), -1);
     struct weights_notes came = {.idle = -1};
     f->allow = &allow;
-    int bad = rules_read(c, rule, e) || missing_check(c, &w, e) || rows_read(f, pl, &w, s, &came, e);
+    int bad = rules_read(c, rule, e) || missing_check(c, &w, e) || rows_take(f, &w, t, &came, e);
     if (came.idle >= 0) bad = init_idle_report(c, f, rule[came.idle].from, e);
     if (!bad && came.notes.n) text_add(notes, "%s\n", came.notes.s);
     text_free(&came.notes);
     weights_rows_free(&w);
-    return bad || (s && exec_averages_begin(s, e)) ? -1 : 0;
+    return bad ? -1 : 0;
 }
 
-/* Without run.init_from a prediction reads the run's own directory (conf/rules.c); the error explains that. */
-static int weights_absent(const struct conf *c, struct err *e)
+/* Without the setting a prediction reads the run's own directory (conf/rules.c); the error explains that. */
+static int weights_absent(const struct conf *c, const char *key, struct err *e)
 {
     if (!e) return -1;
     const struct err why = *e;
-    if (why.code != E_NOINPUT || !conf_predicts(c) || conf_given(c, "run.init_from")) return -1;
+    if (why.code != E_NOINPUT || !conf_predicts(c) || conf_given(c, key)) return -1;
     *e = (struct err){0};
-    return err_set(e, why.code, "%s; a %s needs the weights of a run that has trained, or run.init_from", why.text,
-                   c->run.generate ? "generation" : "prediction");
+    return err_set(e, why.code, "%s; a %s needs the weights of a run that has trained, or %s", why.text,
+                   c->run.generate ? "generation" : "prediction", key);
 }
 
 /* ---- choosing a run's weights ------------------------------------------------------------------------------------ */
@@ -257,11 +281,12 @@ static const char *source_of(const struct conf *c)
     return c->model.folder && !conf_given(c, "run.init_from") && !trained ? c->model.folder : run;
 }
 
-/* Opens what run.init_from names. For an evaluation of a run the best checkpoint comes first if checkpoint.best is set,
- * then the final weights, then the newest checkpoint. used: gets the file or folder, and which of these it is. */
-static int source_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
+/* Opens weights, or adapters of a run. For an evaluation of a run the best checkpoint comes first if checkpoint.best is
+ * set, then the final weights, then the newest checkpoint. used: gets the file or folder, and which of these it is. */
+static int source_open(const struct conf *c, const char *from, struct st ***file, int *n, struct weights_used *used,
+                       struct err *e)
 {
-    const char *from = source_of(c), *best = c->checkpoint.best;
+    const char *best = c->checkpoint.best;
     struct text folder = {0};
     struct ckpt k = {0};
     bool run = c->run.evaluate && has(from, CKPT_FOLDER) && !has(from, "model.safetensors") &&
@@ -289,17 +314,106 @@ void weights_used_free(struct weights_used *u)
     text_free(&u->which);
 }
 
-int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
-                 struct text *notes, struct err *e)
+static void all_close(struct weights_from *f, struct st **file)
+{
+    for (int i = 0; i < f->n; i++) st_close(file[i]);
+    free(file);
+}
+
+/* The weights of run.init_from: all of the network, or those beside adapters. */
+static int base_take(const struct conf *c, const struct row_taker *t, struct weights_used *used, struct text *notes,
+                     struct err *e)
 {
     struct st **file;
     struct weights_from from = {.path = source_of(c)};
-    if (source_open(c, &file, &from.n, used, e)) return weights_absent(c, e);
+    if (has(from.path, ADAPTER_FOLDER) && has(from.path, RUN_WEIGHTS))
+        return conf_error(c, "run.init_from", e, "%s is a run of adapters: lora.init_from reads these%s", from.path,
+                          has(from.path, MODEL_FOLDER) ? ", and its folder model has the sums" : "");
+    if (source_open(c, from.path, &file, &from.n, used, e)) return weights_absent(c, "run.init_from", e);
     from.file = file;
-    int bad = init_read(c, &from, pl, s, notes, e);
-    for (int i = 0; i < from.n; i++) st_close(file[i]);
-    free(file);
-    return bad ? -1 : 0;
+    int bad = init_take(c, &from, t, notes, e);
+    all_close(&from, file);
+    return bad;
+}
+
+/* ---- adapters ---------------------------------------------------------------------------------------------------- */
+
+/* A folder of peft, whose names get the model's form; otherwise a run. */
+static int adapters_open(const struct conf *c, struct st ***file, int *n, struct weights_used *used, struct err *e)
+{
+    const char *from = c->lora.init_from;
+    struct text path = {0};
+    if (!has(from, ADAPTER_CONFIG)) return source_open(c, from, file, n, used, e);
+    text_add(&path, "%s/" ADAPTER_WEIGHTS, from);
+    int bad = st_open_all(path.s, file, n, e);
+    for (int i = 0; !bad && i < (*file)[0]->n; i++) {
+        const char **name = &(*file)[0]->t[i].name;
+        if (!strncmp(*name, ADAPTER_PREFIX, strlen(ADAPTER_PREFIX))) *name += strlen(ADAPTER_PREFIX);
+    }
+    if (!bad && used) text_add(&used->path, "%s", path.s);
+    text_free(&path);
+    return bad;
+}
+
+static int adapters_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
+                         struct err *e)
+{
+    struct st **file;
+    struct weights_from from = {.path = c->lora.init_from};
+    const struct row_taker t = reader(pl, s);
+    if (!c->lora.init_from) return rows_begin(pl, WEIGHTS_ALL, s, e);
+    if (adapters_open(c, &file, &from.n, used, e)) return weights_absent(c, "lora.init_from", e);
+    from.file = file;
+    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    int bad = rows_take(&from, &w, &t, NULL, e);
+    weights_rows_free(&w);
+    all_close(&from, file);
+    return bad;
+}
+
+static bool has_base(const struct conf *c) { return c->run.init_from && *c->run.init_from; }
+
+int weights_init(const struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e)
+{
+    const struct conf *c = q->conf;
+    const struct row_taker t = reader(q->pl, q->exec);
+    const bool tells = !conf_adapts(c) || !c->lora.init_from;       /* otherwise the adapters' place is told */
+    int bad = has_base(c) ? base_take(c, &t, tells ? used : NULL, notes, e)
+                          : rows_begin(q->pl, base_of(c), q->exec, e);
+    if (!bad && !has_base(c))
+        text_add(notes, "note: adapters are beside weights drawn at random: neither run.init_from nor model.folder is "
+                        "set\n");
+    if (!bad && q->all && conf_adapts(c)) bad = adapters_init(c, q->pl, q->exec, used, e);
+    if (!bad && q->all && q->exec) bad = exec_averages_begin(q->exec, e);
+    return bad || (q->exec && exec_state_changed(q->exec, e)) ? -1 : 0;
+}
+
+/* Of a row's name and its values in fp32. */
+static int row_digest(const struct row_taker *t, int row, struct weights_at at, struct err *e)
+{
+    const struct state_row *r = &t->pl->state[row];
+    const size_t bytes = state_plain_bytes(r);
+    char hash[33] = "";
+    void *plain = mem_alloc(bytes + 1);
+    int bad = !at.file ? 0 : r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e)
+                                                 : st_read(at.file, at.tensor, plain, e);
+    if (at.file && !bad) text_hash(plain, bytes, hash);
+    text_add(t->digest, "%s %s\n", r->name, hash);
+    free(plain);
+    return bad;
+}
+
+int weights_base_digest(const struct conf *c, const struct placement *pl, char hash[33], struct err *e)
+{
+    struct text all = {0}, notes = {0};
+    const struct row_taker t = {row_digest, pl, NULL, &all};
+    *hash = '\0';
+    if (!conf_adapts(c) || !has_base(c)) return 0;
+    int bad = base_take(c, &t, NULL, &notes, e);
+    if (!bad) text_hash(all.s, all.n, hash);
+    text_free(&all);
+    text_free(&notes);
+    return bad;
 }
 
 int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *notes,
@@ -314,12 +428,13 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
         all.entry[all.n] = more.entry[i];
     }
     const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
-    int bad = rows_read(&from, pl, &all, s, &came, e);
+    const struct row_taker t = reader(pl, s);
+    int bad = rows_take(&from, &all, &t, &came, e) || (s && exec_state_changed(s, e));
     if (!bad && notes && came.notes.n) text_add(notes, "%s", came.notes.s);
     text_free(&came.notes);
     weights_rows_free(&more);
     weights_rows_free(&all);
-    return bad;
+    return bad ? -1 : 0;
 }
 
 struct selected { const int *row; st_data get; void *ctx; };

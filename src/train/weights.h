@@ -8,15 +8,20 @@
 /* Which weights were read: the file or folder, and which weights of a run it has; "": not written by a run. */
 struct weights_used { struct text path, which; };
 void weights_used_free(struct weights_used *u);
-/* Reads the initial weights, run.init_from. used: rank 0's, which also checks the hashes of a checkpoint; NULL: not
- * that. Every rank checks the whole file, so that all find the
+/* Reads the initial weights, run.init_from, and adapters, lora.init_from, or sets adapters to their initial values. all
+ * false: only the weights beside adapters, which checkpoints lack. used: rank 0's, which also checks the hashes of a
+ * checkpoint; NULL: not that. Every rank checks the whole file, so that all find the
  * same fault, and reads its own weights. told: gets a line if a tensor is initialised instead or left out. 65 names the
- * tensor, 66 the file, 78 a pattern or rule that matches nothing. s NULL: only checks. */
-int weights_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
-                 struct text *notes, struct err *e);
-/* Contents of a file: weights, statistics and counters (a tied one once); the gradients of trained weights; or the
- * buffers of the optimizer and the averages. */
-enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER };
+ * tensor, 66 the file, 78 a pattern or rule that matches nothing. exec NULL: only checks. */
+struct weights_begin { const struct conf *conf; const struct placement *pl; struct exec *exec; bool all; };
+int weights_init(const struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e);
+/* A digest of the values of the weights beside adapters, as read, whatever type and files they are stored in; ""
+ * without adapters, or where the weights are a function of the seed. 65, 66, 78. */
+int weights_base_digest(const struct conf *c, const struct placement *pl, char hash[33], struct err *e);
+/* Contents of a file: weights, statistics and counters (a tied one once), or with adapters these alone; the gradients
+ * of trained weights; the buffers of the optimizer and the averages; or what adapters are beside, which no run
+ * writes. */
+enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER, WEIGHTS_BASE };
 bool weights_has(const struct state_row *r, enum weights_what what);
 /* The rows of the registry in such a file, with their names there; of one writer (placement.h), -1: of all. */
 struct weights_rows { int n, *row; struct st_entry *entry; };

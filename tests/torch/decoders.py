@@ -115,4 +115,4 @@ def main():
                     ids = torch.cat([ids, model(input_ids=ids).logits[:, -1].argmax(-1, keepdim=True)], 1)
             print(name, "greedy", *ids[0, 5:].tolist(), file=out)
 
-main()
+if __name__ == "__main__": main()

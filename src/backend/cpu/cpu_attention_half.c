@@ -195,16 +195,21 @@ static int half_forward_part(struct be *b, const struct half_head *t, struct err
     return 0;
 }
 
+/* Only the gradients that are wanted. */
 static int half_backward_part(struct be *b, const struct half_head *t, struct err *e)
 {
     const struct vec_scores s = half_scores_of(t);
     if (tiles_run(b, t, SCORES, e)) return -1;
     b->vec->softmax_again(&s, t->p, t->kept + 2 * t->from);
     scores_narrow(t, t->p, t->p16);
-    if (tiles_run(b, t, TO_VALUES, e) || tiles_run(b, t, TO_SCORES, e)) return -1;
+    if (t->v.grad && tiles_run(b, t, TO_VALUES, e)) return -1;
+    if (!t->q.grad && !t->key.grad) return 0;
+    if (tiles_run(b, t, TO_SCORES, e)) return -1;
     b->vec->softmax_backward(&s, t->p, t->dp);
     scores_narrow(t, t->dp, t->dp16);
-    if (tiles_run(b, t, TO_QUERIES, e) || tiles_run(b, t, TO_KEYS, e)) return -1;
+    if (t->key.grad && tiles_run(b, t, TO_KEYS, e)) return -1;
+    if (!t->q.grad) return 0;
+    if (tiles_run(b, t, TO_QUERIES, e)) return -1;
     rows_narrow(t, t->sum, t->rows, t->q.grad + t->from * t->q.line, t->q.line, t->q.add);
     return 0;
 }
@@ -224,8 +229,8 @@ static int head_run(struct be *b, struct half_head *t, struct err *e)
         if (forward ? half_forward_part(b, t, e) : half_backward_part(b, t, e)) return -1;
     }
     if (forward || !t->closes) return 0;
-    rows_narrow(t, t->to_keys, points, t->key.grad, t->key.line, t->key.add);
-    rows_narrow(t, t->to_values, points, t->v.grad, t->v.line, t->v.add);
+    if (t->key.grad) rows_narrow(t, t->to_keys, points, t->key.grad, t->key.line, t->key.add);
+    if (t->v.grad) rows_narrow(t, t->to_values, points, t->v.grad, t->v.line, t->v.add);
     return 0;
 }
 

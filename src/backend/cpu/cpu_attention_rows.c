@@ -94,7 +94,8 @@ static int forward_part(struct be *b, const struct head_part *t, struct err *e)
                       t->out + t->from * line, line, e);
 }
 
-/* As in op_attention.c, but the sum of p dp over a row is computed from the row. first: of this head. */
+/* As in op_attention.c, but the sum of p dp over a row is computed from the row. first: of this head. Only the
+ * gradients that are wanted. */
 static int backward_part(struct be *b, const struct head_part *t, bool first, struct err *e)
 {
     const struct vec_scores s = scores_of(t);
@@ -102,15 +103,19 @@ static int backward_part(struct be *b, const struct head_part *t, bool first, st
     const float *go = t->go + t->from * line;
     if (scores(t, e)) return -1;
     b->vec->softmax_again(&s, t->p, t->kept + 2 * t->from);
-    if (matmul_run((struct matmul){keys, width, rows, {'T', t->p, keys}, {'N', go, line}, t->v.add || !first},
-                   t->v.grad, t->v.line, e) ||
-        matmul_run((struct matmul){rows, keys, width, {'N', go, line}, {'T', t->v.at, t->v.line}}, t->dp, keys, e))
+    if (t->v.grad &&
+        matmul_run((struct matmul){keys, width, rows, {'T', t->p, keys}, {'N', go, line}, t->v.add || !first},
+                   t->v.grad, t->v.line, e))
+        return -1;
+    if (!t->q.grad && !t->key.grad) return 0;
+    if (matmul_run((struct matmul){rows, keys, width, {'N', go, line}, {'T', t->v.at, t->v.line}}, t->dp, keys, e))
         return -1;
     b->vec->softmax_backward(&s, t->p, t->dp);
-    if (matmul_run((struct matmul){rows, width, keys, {'N', t->dp, keys}, {'N', t->key.at, t->key.line}, t->q.add},
+    if (t->q.grad &&
+        matmul_run((struct matmul){rows, width, keys, {'N', t->dp, keys}, {'N', t->key.at, t->key.line}, t->q.add},
                    t->q.grad + t->from * t->q.line, t->q.line, e))
         return -1;
-    return matmul_run((struct matmul){keys, width, rows, {'T', t->dp, keys},
+    return !t->key.grad ? 0 : matmul_run((struct matmul){keys, width, rows, {'T', t->dp, keys},
                                       {'N', t->q.at + t->from * t->q.line, t->q.line}, t->key.add || !first},
                       t->key.grad, t->key.line, e);
 }
@@ -170,16 +175,15 @@ static size_t rows_workspace(const struct selection *s, const struct group *k)
     return CPU_WORK + (size_t)s->dev.threads * scores_work(&a);
 }
 
-/* Gradients of keys and values arise together with those of queries. So the three must be tensors of their own, or one
- * that all come from. */
+/* Gradients of keys and values add up over queries. So the three must be tensors of their own, or one that all come
+ * from. */
 const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph)
 {
     for (int i = 0; i < k->n_in && i < 3; i++) if (!cpu_rows(s, k->in[i])) return "";
     if (!cpu_rows(s, k->out)) return "";
     for (int i = 1; i < k->n_in && i < 3; i++)
         for (int j = 0; j < i; j++) if (k->in[i] == k->in[j]) return "queries, keys and values from one tensor";
-    const uint32_t all = k->n_in == 1 ? 1 : 7;
-    return ph == PH_BWD_DATA && (k->grad_in & all) != all ? "not all of queries, keys and values are trained" : NULL;
+    return NULL;
 }
 
 const struct kernel_row cpu_rows_attention_rows[] = {

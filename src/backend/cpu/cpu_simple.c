@@ -351,7 +351,7 @@ const struct kernel_row cpu_rows_simple[] = {
     {.name = "scale", .pattern = PATTERN_OP("scale"), .make = simple_make, .run = scale_run},
     {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_PHASE(PH_FWD),
      .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_forward_run},
-    {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD,
+    {.name = "add", .pattern = PATTERN_OP("add"), .layouts = ROW_ANY_LAYOUT, .phases = ROW_BACKWARD, .grad_over = 1,
      .same_layout = true, .pointwise = true, .refuses = add_refuses, .make = pointwise_make, .run = add_backward_run},
     {.name = "concat", .pattern = PATTERN_OP("concat"), .make = simple_make, .run = concat_run},
     {.name = "bf16", .pattern = PATTERN_OP("global_avg_pool"), HALF_ROW, .phases = ROW_PHASE(PH_FWD),

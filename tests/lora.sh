@@ -1,0 +1,304 @@
+#!/bin/sh
+# lora.sh: adapters beside tiny language models (tests/lm/adapters) give peft's losses of ten AdamW steps, gradients
+# and logits, and files that have its names; the same bits from any number of stages, schedule, replicas and after a
+# kill; nothing but adapters is in checkpoints, and another base is refused; the merged folder gives the same logits;
+# the plan's bytes are those of the base as it is stored and 16 a trained number. The values are kept in
+# tests/lm/lora.expected: no Python is needed. With peft at hand (python3, or $MPSTAGED_PYTHON), it loads RUN/adapter/
+# and continues a prompt alike.
+# Tolerances: logits and each gradient 1e-4 of their norm, losses 1e-4.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+tool=$build/tests/decoder_tool models=$here/lm/models adapters=$here/lm/adapters expected=$here/lm/lora.expected
+
+# config MODEL LORA: the file lm.conf
+config() {
+    cat >lm.conf <<END
+run      { name = "lm" }
+model    { folder = "$aside/$1"  input = {32} }
+data     { source = "npy"  labels = "map"  train = "$aside/tokens.npy"  train_labels = "$aside/labels.npy"
+           shuffle = no }
+train    { batch_size = 6  split_size = 4  steps = 10  optimizer = "adamw"  learning_rate = 0.01  beta2 = 0.95
+           weight_decay = 0.1  epsilon = 1e-6 }
+lora     { $2 }
+generate { prompts = "$aside/prompts.jsonl"  max_tokens = 12 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+}
+# losses RUN NAME: the largest difference to what is expected
+losses() {
+    sed -n '/"event":"step"/s/.*"loss":\([-+.0-9e]*\).*/\1/p' "$1/metrics.jsonl" >"$aside/loss"
+    grep "^$2 losses " "$expected" | tr ' ' '\n' | sed 1,2d | paste "$aside/loss" - |
+        awk 'NF != 2 { bad = 1 } { d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
+            END { print bad || NR < 10 ? "missing" : worst + 0 }'
+}
+# predicts FILE OPTIONS...: logits of all samples
+predicts() {
+    predicts_file=$1; shift
+    job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" \
+        --predict "$predicts_file" "$@"
+    [ "$code" -eq 0 ] || why
+}
+# near TEXT A B: two predictions differ by at most 1e-5 of the largest logit
+near() {
+    near_worst=$("$tool" far "$2" "$3" || echo missing)
+    check "$1: logits within $near_worst" awk -v w="$near_worst" 'BEGIN { exit !(w != "missing" && w < 1e-5) }'
+}
+
+# ---- like peft -------------------------------------------------------------------------------------------------------
+"$tool" data "$aside"
+echo "{\"input_ids\": [$("$tool" prompt 3 5)]}" >"$aside/prompts.jsonl"
+sed -n 's/^\([a-z][^ ]*\) *\([a-z][^ ]*\) .*/\1 \2/p' "$adapters" >"$aside/all"
+while read -r a m; do
+    [ -d "$aside/$m" ] || "$tool" folder "$models" "$m" "$aside/$m"
+    "$tool" adapter "$adapters" "$a" "$aside/$m" "$aside/of-$a"
+    config "$m" "init_from = \"$aside/of-$a\"  merge = yes"
+    trains "$a" threads -c lm.conf -o run.dump_gradients="$aside/g.safetensors"
+    worst=$(losses "$a" "$a")
+    check "$a: losses within $worst of peft's, wanted 1e-4" \
+        awk -v w="$worst" 'BEGIN { exit !(w != "missing" && w < 1e-4) }'
+    if "$tool" check "$expected" "$a" gradient "$aside/g.safetensors" >"$aside/off"; then ok "$a: gradients"
+    else note <"$aside/off"; not_ok "$a: gradients"; fi
+    equal "$a: no other gradients" "$("$tool" tensors "$aside/g.safetensors" | wc -l)" \
+        "$(grep -c "^$a gradient" "$expected")"
+    predicts "$aside/$a.npy" --run-dir before
+    if "$tool" check "$expected" "$a" logits "$aside/$a.npy" >"$aside/off"; then ok "$a: logits"
+    else note <"$aside/off"; not_ok "$a: logits"; fi
+    grep "^$a tensor " "$expected" | cut -d ' ' -f 3- | LC_ALL=C sort >"$aside/theirs"
+    "$tool" tensors "$a/adapter/adapter_model.safetensors" | LC_ALL=C sort >"$aside/ours"
+    check "$a: the names and shapes in peft's file" cmp -s "$aside/ours" "$aside/theirs"
+    equal "$a: its hash is of the adapters alone" "$(xxhsum -H2 "$a/weights.safetensors" | cut -d ' ' -f 1)" "$hash"
+    # What it has learned: from its directory, from the folder for peft, and merged.
+    predicts "$aside/run.npy" -o lora.init_from="$a" --run-dir other
+    predicts "$aside/folder.npy" -o lora.init_from="$a/adapter" --run-dir other
+    check "$a: RUN/adapter is what the run has learned" cmp -s "$aside/run.npy" "$aside/folder.npy"
+    check "$a: and that is not what it began with" sh -c '! cmp -s "$0" "$1"' "$aside/run.npy" "$aside/$a.npy"
+    sed '/^lora/d' lm.conf >plain.conf
+    job threads -c plain.conf -o model.folder="$a/model" -o data.test="$aside/tokens.npy" \
+        -o data.test_labels="$aside/labels.npy" --predict "$aside/merged.npy" --run-dir other
+    [ "$code" -eq 0 ] || why
+    near "$a: RUN/model has the adapters in its weights" "$aside/run.npy" "$aside/merged.npy"
+done <"$aside/all"
+# The file as peft writes it has more keys.
+cp -r "$aside/of-llama-qv" "$aside/theirs-qv"
+cp "$here/lm/adapter_config.json" "$aside/theirs-qv/adapter_config.json"
+want=$(hash_of llama-qv)
+config llama "init_from = \"$aside/theirs-qv\""
+trains theirs threads -c lm.conf
+equal "settings as peft writes them" "$hash" "$want"
+for a in llama-qv gpt2-conv1d; do
+    config "$(sed -n "s/^$a //p" "$aside/all")" "init_from = \"$aside/of-$a\""
+    trains "$a-bf16" threads -c lm.conf -o run.emulate_bf16=yes --precision bf16
+    worst=$(losses "$a-bf16" "$a")
+    check "$a: losses in bf16 within $worst of peft's, wanted 2e-2" \
+        awk -v w="$worst" 'BEGIN { exit !(w != "missing" && w < 2e-2) }'
+done
+equal "Conv1D: peft is told so" "$(grep -o '"fan_in_fan_out": [a-z]*' gpt2-conv1d/adapter/adapter_config.json)" \
+    '"fan_in_fan_out": true'
+equal "its settings" "$(tr -d ' \n' <tied-all/adapter/adapter_config.json)" \
+    "{\"base_model_name_or_path\":\"$aside/llama-tied\",\"bias\":\"none\",\"fan_in_fan_out\":false,$(
+    )\"inference_mode\":true,\"lora_alpha\":7,\"lora_dropout\":0.0,\"peft_type\":\"LORA\",\"r\":3,$(
+    )\"target_modules\":[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\"up_proj\",\"down_proj\"],$(
+    )\"task_type\":\"CAUSAL_LM\",\"use_rslora\":true}"
+
+# ---- gradients of some of queries, keys and values -------------------------------------------------------------------
+# In the lowest layer the others need none.
+for t in q_proj k_proj v_proj; do
+    config llama "init_from = \"$aside/one-$t\""
+    sed -i 's/steps = 10/steps = 3/' lm.conf
+    echo "one-$t llama r=2 lora_alpha=4 target_modules=layers.0.self_attn.$t," >"$aside/one"
+    "$tool" adapter "$aside/one" "one-$t" "$aside/llama" "$aside/one-$t"
+    for d in cpu reference; do
+        rm -rf "$d"
+        job threads -c lm.conf -o run.device=$d --run-dir $d
+        [ "$code" -eq 0 ] || why
+    done
+    check "$t alone: losses as those of plain loops" sh -c 'for r in cpu reference; do
+        sed -n "/\"event\":\"step\"/s/.*\"loss\":\([-+.0-9e]*\).*/\1/p" $r/metrics.jsonl >$r/losses; done
+        paste cpu/losses reference/losses |
+            awk "{ d = \$1 - \$2; if (d < -1e-5 || d > 1e-5) bad = 1 } END { exit bad || NR != 3 }"'
+    job threads -c lm.conf --plan
+    check "$t alone: no plain loops" sh -c "[ $code -eq 0 ] && ! grep -q 'plain loop' '$aside/out'"
+done
+
+# ---- a new adapter changes nothing -----------------------------------------------------------------------------------
+config llama 'rank = 4'
+sed '/^lora/d' lm.conf >plain.conf
+job threads -c plain.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate \
+    --run-dir base
+job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate --run-dir new
+[ "$code" -eq 0 ] || why
+equal "a new adapter: the loss of the folder" "$(loss_bits new/metrics.jsonl)" "$(loss_bits base/metrics.jsonl)"
+
+# ---- convolutions ----------------------------------------------------------------------------------------------------
+cat >conv.conf <<'END'
+run { name = "conv" }
+model { network = "resnet18"  classes = 5  input = {3, 32, 32} }
+data { source = "synthetic"  samples = 8  test_samples = 4 }
+train { batch_size = 4  split_size = 2  steps = 2  optimizer = "adamw"  learning_rate = 1e-4 }
+pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
+END
+{ cat conv.conf; echo 'lora { rank = 2  alpha = 6  dropout = 0.1  targets = {"conv1", "0", "fc"}  merge = yes }'; } \
+    >adapted.conf
+trains conv-base threads -c conv.conf
+trains conv threads -c adapted.conf --init-from conv-base
+want=$hash
+trains conv-one threads -c adapted.conf --init-from conv-base --stages 1
+equal "convolutions on one stage: the same adapters" "$hash" "$want"
+job threads -c adapted.conf --init-from conv-base --predict "$aside/run.npy" --run-dir conv
+[ "$code" -eq 0 ] || why
+job threads -c conv.conf --init-from conv/model --predict "$aside/merged.npy" --run-dir other
+[ "$code" -eq 0 ] || why
+near "convolutions: RUN/model" "$aside/run.npy" "$aside/merged.npy"
+
+# ---- the same bits ---------------------------------------------------------------------------------------------------
+# same TEXT RANKS OPTIONS...: weights as those of $want
+same() {
+    same_text=$1 same_ranks=$2; shift 2
+    rm -rf same
+    job "$same_ranks" -c lm.conf --run-dir same "$@"
+    [ "$code" -eq 0 ] || why
+    equal "$same_text: the same adapters" "$(hash_of same 2>/dev/null || echo "status $code")" "$want"
+}
+config llama-tied 'rank = 3  alpha = 7  rslora = yes  dropout = 0.2'
+trains one threads -c lm.conf --stages 1
+want=$hash
+for n in 2 3 4; do same "$n stages" threads --stages $n; done
+for s in naive gpipe zb-h1; do same "$s" threads --stages 3 -o pipeline.schedule=$s; done
+same "zb-v" threads --stages 4 -o pipeline.ranks=2 -o pipeline.schedule=zb-v
+same "recomputed" threads --stages 2 -o pipeline.recompute=all
+same "processes" 2 --stages 2
+trains groups threads -c lm.conf --stages 1 -o train.split_size=1 -o train.gradient_groups=2
+want=$hash
+same "two replicas" 4 --stages 2 -o train.split_size=1 -o train.gradient_groups=2 -o pipeline.replicas=2
+trains averaged threads -c lm.conf --stages 1 -o train.ema=0.9
+want=$hash
+same "averages" threads --stages 3 -o train.ema=0.9
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+config llama-tied 'rank = 3  dropout = 0.2'
+trains whole threads -c lm.conf
+want=$hash
+job threads -c lm.conf --run-dir part -o train.steps=4 -o checkpoint.every_steps=2
+equal "a checkpoint has adapters alone" "$(for f in part/checkpoints/step-00000004/*.safetensors; do
+    "$tool" tensors "$f"; done | grep -vc '\.lora_[AB]\.weight')" 0
+cp -r part again
+job threads -c lm.conf --run-dir part --resume -o checkpoint.every_steps=2 --stages 3
+equal "stopped after 4 steps and resumed on 3 stages: the same adapters" "$(hash_of part | tail -n 1)" "$want"
+predicts "$aside/whole.npy" --run-dir whole
+job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" \
+    --predict "$aside/part.npy" --run-dir part
+check "a prediction takes the run's adapters" cmp -s "$aside/whole.npy" "$aside/part.npy"
+cp -r "$aside/llama-tied" "$aside/other-base"
+size=$(wc -c <"$aside/other-base/model.safetensors")
+printf '\001' | dd of="$aside/other-base/model.safetensors" bs=1 seek=$((size - 4)) conv=notrunc 2>"$aside/dd"
+refused "resumed beside other weights" 78 "the weights beside adapters are other ones now" \
+    threads -c lm.conf --run-dir again --resume -o checkpoint.every_steps=2 -o model.folder="$aside/other-base"
+job threads -c lm.conf --run-dir again --resume=force -o checkpoint.every_steps=2 -o model.folder="$aside/other-base"
+check "but with --resume=force" [ "$code" -eq 0 ]
+
+# ---- the base as it is stored ----------------------------------------------------------------------------------------
+# Weights with 8 bits are the same in bf16, so a folder in bf16 changes no bit.
+sed '/^lora/d; s/steps = 10/steps = 1/' lm.conf >plain.conf
+job threads -c plain.conf --run-dir rounded -o model.save_dtype=bf16 -o train.learning_rate=0
+job threads -c plain.conf --run-dir widened -o model.folder=rounded/model -o model.save_dtype=fp32 \
+    -o train.learning_rate=0
+[ "$code" -eq 0 ] || why
+trains narrow threads -c lm.conf -o model.folder=rounded/model
+want=$hash
+same "the same weights in fp32" threads -o model.folder=widened/model
+# planned WHAT FOLDER: bytes on one rank
+planned() {
+    "$mpstaged" -c lm.conf --stages 1 --plan --json -o model.folder="$2" 2>"$aside/err" |
+        grep -o "\"$1_bytes\": *[0-9]*" | grep -o '[0-9]*$'
+}
+# stored MATRIX FILE: bytes of its tensors, those of matrices MATRIX a number, in lines of 64
+stored() {
+    "$tool" tensors "$2" | awk -v m="$1" '{ n = 1; for (i = 2; i <= NF; i++) n *= $i
+        all += int((n * (NF > 2 ? m : 4) + 63) / 64) * 64 } END { print all }'
+}
+own=$(stored 4 narrow/weights.safetensors)
+equal "bytes of weights by the plan: 2 a number beside adapters" "$(planned weight rounded/model)" \
+    $(($(stored 2 rounded/model/model.safetensors) + own))
+equal "4 where the folder has fp32" "$(planned weight widened/model)" \
+    $(($(stored 4 widened/model/model.safetensors) + own))
+equal "and 12 a trained number besides its value" \
+    "$(planned gradient rounded/model) $(planned optimizer rounded/model)" "$own $((2 * own))"
+
+# ---- peft ------------------------------------------------------------------------------------------------------------
+cat >"$aside/load.py" <<'END'
+import json, sys
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+prompts, rows = sys.argv[1], sys.argv[2:]
+for base, adapter, texts in zip(rows[::3], rows[1::3], rows[2::3]):
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
+    ids = torch.tensor([json.loads(open(prompts).readline())["input_ids"]])
+    n = ids.shape[1]
+    with torch.no_grad():
+        for _ in range(12):
+            ids = torch.cat([ids, model(input_ids=ids).logits[:, -1].argmax(-1, keepdim=True)], 1)
+    print(adapter, ids[0, n:].tolist() == json.loads(open(texts).readline())["ids"])
+END
+python=${MPSTAGED_PYTHON:-python3}
+if "$python" -c 'import peft, torch, transformers' 2>/dev/null; then
+    while read -r a m; do
+        config "$m" "init_from = \"$a/adapter\""
+        job threads -c lm.conf --generate - --run-dir other
+        cp "$aside/out" "$aside/$a.texts"
+        echo "$aside/$m" "$a/adapter" "$aside/$a.texts"
+    done <"$aside/all" >"$aside/rows"
+    xargs "$python" "$aside/load.py" "$aside/prompts.jsonl" <"$aside/rows" >"$aside/loaded" 2>"$aside/err" || why
+    while read -r a m; do
+        equal "$a: peft loads it and continues alike" "$(sed -n "s#^$a/adapter ##p" "$aside/loaded")" True
+    done <"$aside/all"
+else skip "peft loads RUN/adapter" "no peft: pip install peft"
+fi
+
+# ---- what is wrong ---------------------------------------------------------------------------------------------------
+config llama 'rank = 4'
+refused "a target that names nothing" 78 'lora.targets=.*"q_prod" names no linear layer.*did you mean q_proj' \
+    threads -c lm.conf -o 'lora.targets={"v_proj", "q_prod"}'
+refused "the head" 78 'lora.targets=.*"lm_head" names no' threads -c lm.conf -o lora.targets=lm_head
+refused "an embedding" 78 'lora.targets=.*"embed_tokens" names no' threads -c lm.conf -o lora.targets=embed_tokens
+refused "frozen layers" 78 'train.freeze=.*with lora' threads -c lm.conf -o train.freeze=lm_head
+refused "an adapter that is not there" 66 'nowhere' threads -c lm.conf -o lora.init_from=nowhere
+config llama 'alpha = 3'
+refused "settings without a rank" 78 'lm.conf:7: lora.alpha: needs lora.rank' threads -c lm.conf
+config llama 'rank = 4'
+# wrong TEXT STATUS PATTERN SED OPTIONS...: with a changed adapter_config.json
+wrong() {
+    rm -rf "$aside/bad"; cp -r "$aside/of-llama-qv" "$aside/bad"
+    wrong_text=$1 wrong_code=$2 wrong_pattern=$3
+    sed -i "$4" "$aside/bad/adapter_config.json"; shift 4
+    refused "$wrong_text" "$wrong_code" "$wrong_pattern" threads -c lm.conf -o lora.init_from="$aside/bad" "$@"
+}
+one='s/"bias"/KEY, "bias"/'
+for k in use_dora:true 'rank_pattern:{"q_proj":2}' 'modules_to_save:["lm_head"]' 'alpha_pattern:{"q_proj":2}' \
+    'layers_to_transform:[1]' lora_bias:true 'init_lora_weights:"pissa"'; do
+    wrong "${k%%:*}" 78 "bad/adapter_config.json: ${k%%:*} .*not supported" \
+        "$(echo "$one" | sed "s/KEY/\"${k%%:*}\": ${k#*:}/")"
+done
+wrong "another kind of adapter" 78 'bad/adapter_config.json: peft_type IA3' s/LORA/IA3/
+wrong "trained biases" 78 'bad/adapter_config.json: bias "all"' s/none/all/
+wrong "no rank" 78 'bad/adapter_config.json: r is no number' '/"r":/d'
+wrong "a pattern of names" 78 'target_modules ".\*q_proj" is a pattern' \
+    '/"target_modules"/,/]/c "target_modules": ".*q_proj"'
+wrong "another alpha" 78 'lora.alpha=4: .*lora_alpha = 8' '' -o lora.alpha=4
+wrong "no JSON" 78 'bad/adapter_config.json:[0-9]*: ' 's/^{/[/'
+a=model.layers.0.self_attn.q_proj.lora_A.weight
+wrong "another rank" 65 "bad: tensor $a has shape 4x32, the model has 2x32" '' -o lora.rank=2
+wrong "other layers" 65 'tensor model.layers.0.self_attn.k_proj.lora_A.weight is missing' '' \
+    -o 'lora.targets={"q_proj", "k_proj", "v_proj"}'
+wrong "another base" 65 "tensor $a has shape 4x32, the model has 4x24" '' -o model.folder="$aside/llama-tied"
+wrong "fewer layers" 65 'tensor .*v_proj.lora_[AB].weight is unexpected' '' -o lora.targets=q_proj
+refused "a run of adapters as the base" 78 'llama-qv is a run of adapters: lora.init_from .*folder model' \
+    threads -c lm.conf --init-from llama-qv
+rm -f "$aside/bad/adapter_model.safetensors"
+refused "no weights of it" 66 'bad/adapter_model.safetensors' threads -c lm.conf -o lora.init_from="$aside/bad"
+refused "the weights that a run begins with" 73 'read as lora.init_from' \
+    threads -c lm.conf -o lora.init_from=llama-qv/adapter --run-dir llama-qv --overwrite
+job threads -c lm.conf --generate - --run-dir nothing
+check "a generation without trained adapters" \
+    sh -c '[ "$0" -eq 66 ] && grep -q "lora.init_from" "$1"' "$code" "$aside/err"
+tap_done
