@@ -321,7 +321,9 @@ static struct ds *jsonl_opened(const char *more, struct err *e)
     snprintf(text, sizeof text, "source = jsonl train_jsonl = {\"r.jsonl\"} %s", more);
     struct conf *c = conf_make(text);
     ds_open(c, DS_TRAIN, g, &d, e);
-    return d;                                            /* of the test, like c and g */
+    conf_free(c);
+    graph_free(g);
+    return d;
 }
 
 /* A field of a sample. */

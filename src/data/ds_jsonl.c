@@ -22,9 +22,10 @@ struct epoch_rows { uint64_t epoch, used; struct record_rows p; };   /* used: wh
 struct jsonl {
     struct ds ds;
     struct arena *mem;
-    const struct conf *c;
+    const struct conf *c;                                /* while it is opened */
+    uint64_t seed;
     struct record_form form;
-    const struct conf_texts *files;
+    int n_files; const char **file;
     int64_t points;                                      /* T */
     VEC(int32_t) id, label;                              /* of all records */
     VEC(struct jsonl_record) of;
@@ -127,14 +128,14 @@ static void counts_warn(struct jsonl *d, const char *name)
 static int records_open(struct jsonl *d, enum ds_part part, struct err *e)
 {
     const char *name = part == DS_TRAIN ? "data.train_jsonl" : "data.test_jsonl";
-    for (int i = 0; i < d->files->n; i++)
-        if (document_lines_read(d->files->v[i], line_add, &(struct line_taker){d, (uint32_t)i}, e)) return -1;
+    for (int i = 0; i < d->n_files; i++)
+        if (document_lines_read(d->file[i], line_add, &(struct line_taker){d, (uint32_t)i}, e)) return -1;
     record_free(&d->now);
     d->now = (struct record){.id = {0}};
-    if (!d->of.n) return err_set(e, E_DATA, "%s: has no record%s", d->files->v[0],
+    if (!d->of.n) return err_set(e, E_DATA, "%s: has no record%s", d->file[0],
                                  d->skipped ? " that is short enough" : "");
     if (d->unlabelled == (uint64_t)d->of.n)
-        return err_set(e, E_DATA, "%s: no record has a label that counts", d->files->v[0]);
+        return err_set(e, E_DATA, "%s: no record has a label that counts", d->file[0]);
     if (d->limit && d->limit > (uint64_t)d->of.n)
         return conf_error(d->c, part == DS_TRAIN ? "data.samples" : "data.test_samples", e,
                           "%llu samples, but there are %d", (unsigned long long)d->limit, d->of.n);
@@ -162,8 +163,11 @@ static int jsonl_open(const struct conf *c, enum ds_part part, const struct ds_w
     struct arena *mem = arena_new();
     struct jsonl *d = arena_alloc(mem, sizeof *d);
     *d = (struct jsonl){.ds.kind = c->data.packing == PACKING_FIRST_FIT ? &packed_jsonl : &ds_jsonl, .mem = mem, .c = c,
-                        .files = files, .points = t->shape.d[0], .limit = limit > 0 ? (uint64_t)limit : 0,
+                        .n_files = files->n, .seed = (uint64_t)c->run.seed, .points = t->shape.d[0],
+                        .limit = limit > 0 ? (uint64_t)limit : 0,
                         .packs = c->data.packing == PACKING_FIRST_FIT, .shuffles = train && c->data.shuffle};
+    d->file = arena_alloc(mem, (size_t)files->n * sizeof *d->file);
+    for (int i = 0; i < files->n; i++) d->file[i] = arena_strdup(mem, files->v[i]);
     pthread_mutex_init(&d->lock, NULL);
     ds_token_fields(&d->ds, t, LABEL_IGNORED);
     if (!form_open(d, t->range, e) && !records_open(d, part, e)) return *out = &d->ds, 0;
@@ -178,7 +182,7 @@ static void rows_make(const struct jsonl *d, uint64_t epoch, struct record_rows 
     const uint64_t n = (uint64_t)d->of.n;
     uint32_t *order = mem_alloc(size_mul(n, sizeof *order));
     for (uint64_t i = 0; i < n; i++)
-        order[i] = (uint32_t)(d->shuffles ? rng_permute((uint64_t)d->c->run.seed, (uint32_t)epoch, i, n) : i);
+        order[i] = (uint32_t)(d->shuffles ? rng_permute(d->seed, (uint32_t)epoch, i, n) : i);
     rows_pack(d->length, order, n, (uint32_t)d->points, out);
     free(order);
 }
@@ -279,7 +283,7 @@ static void jsonl_name(const struct ds *ds, uint64_t sample, struct text *t)
 {
     const struct jsonl *d = (const struct jsonl *)ds;
     const struct jsonl_record *r = &d->of.v[sample];
-    text_add(t, "%s:%u", d->files->v[r->file], r->line);
+    text_add(t, "%s:%u", d->file[r->file], r->line);
 }
 
 static void jsonl_tell(const struct ds *ds, const struct ds_sink *to)
