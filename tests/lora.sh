@@ -266,6 +266,15 @@ refused "an adapter that is not there" 66 'nowhere' threads -c lm.conf -o lora.i
 config llama 'alpha = 3'
 refused "settings without a rank" 78 'lm.conf:7: lora.alpha: needs lora.rank' threads -c lm.conf
 config llama 'rank = 4'
+
+# A config.json that speaks of bf16 beside files of fp32 rounds nothing.
+trains as-stored threads -c lm.conf -o train.steps=2
+want=$hash
+cp -r "$aside/llama" "$aside/llama-says-bf16"
+sed -i 's/"model_type"/"torch_dtype": "bfloat16", "model_type"/' "$aside/llama-says-bf16/config.json"
+trains says-bf16 threads -c lm.conf -o train.steps=2 -o model.folder="$aside/llama-says-bf16"
+equal "files of fp32 whose config.json says bf16: the same weights" "$hash" "$want"
+
 # wrong TEXT STATUS PATTERN SED OPTIONS...: with a changed adapter_config.json
 wrong() {
     rm -rf "$aside/bad"; cp -r "$aside/of-llama-qv" "$aside/bad"
@@ -282,6 +291,9 @@ done
 wrong "another kind of adapter" 78 'bad/adapter_config.json: peft_type IA3' s/LORA/IA3/
 wrong "trained biases" 78 'bad/adapter_config.json: bias "all"' s/none/all/
 wrong "no rank" 78 'bad/adapter_config.json: r is no number' '/"r":/d'
+wrong "a rank that is no whole number" 78 'bad/adapter_config.json: r is no whole number' 's/"r": *4/"r": 4.5/'
+wrong "a dropout of 1" 78 'bad/adapter_config.json: lora_dropout 1 is not below 1' \
+    's/"lora_dropout": *[0-9.]*/"lora_dropout": 1/'
 wrong "a pattern of names" 78 'target_modules ".\*q_proj" is a pattern' \
     '/"target_modules"/,/]/c "target_modules": ".*q_proj"'
 wrong "another alpha" 78 'lora.alpha=4: .*lora_alpha = 8' '' -o lora.alpha=4

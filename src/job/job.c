@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/suggest.h"
 #include "base/out.h"
+#include "ckpt/st.h"
 #include "job/generation_sizes.h"
 #include "job/partition.h"
 #include "job/memory_limit.h"
@@ -43,6 +44,22 @@ static int winograd_find(struct job *j, struct err *e)
                       "%s%s", precision_name[d->precision], d->backend, *d->isa ? ", " : "", d->isa);
 }
 
+/* Do all matrices of a folder have this type? Its config.json may say otherwise. Without files: yes. */
+static bool stored_all(const char *folder, enum dtype type)
+{
+    struct st **file;
+    struct err none = {0};
+    int n = 0, others = 0;
+    if (st_open_all(folder, &file, &n, &none)) return true;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < file[i]->n; k++)
+            others += file[i]->t[k].shape.n > 1 && strcmp(file[i]->t[k].dtype, type == BF16 ? "BF16" : "F16");
+        st_close(file[i]);
+    }
+    free(file);
+    return !others;
+}
+
 /* Weights beside adapters stay in the type of their folder, if nothing else is said and the device can: that changes no
  * bit. Others than the folder's own may have more digits. */
 static enum dtype frozen_as_stored(const struct job *j)
@@ -52,7 +69,7 @@ static enum dtype frozen_as_stored(const struct job *j)
     struct err none = {0};
     const bool own = c->model.folder && conf_adapts(c) && !conf_given(c, "run.init_from");
     if (!own || conf_given(c, "train.frozen_type") || decoder_of(c, &d, &none)) return F32;
-    return j->dev.rules->frozen >> d.stored & 1 ? d.stored : F32;
+    return j->dev.rules->frozen >> d.stored & 1 && stored_all(c->model.folder, d.stored) ? d.stored : F32;
 }
 
 static int frozen_find(struct job *j, struct err *e)

@@ -111,13 +111,15 @@ static int peft_take(const struct conf *c, const char *file, json_t *o, struct a
     if (peft_refuse(file, o, e) || number_take(file, o, "r", 1, &rank, e)) return -1;
     if (number_take(file, o, "lora_alpha", 1e-6, &alpha, e)) return -1;
     if (json_object_get(o, "lora_dropout") && number_take(file, o, "lora_dropout", 0, &dropout, e)) return -1;
+    if (dropout >= 1) return err_set(e, E_CONF, "%s: lora_dropout %g is not below 1", file, dropout);
+    if (!json_is_integer(json_object_get(o, "r"))) return err_set(e, E_CONF, "%s: r is no whole number", file);
     if (l->alpha > 0 && l->alpha != alpha) return setting_contradicts(c, "lora.alpha", file, "lora_alpha", alpha, e);
     if (conf_given(c, "lora.rslora") && l->rslora != rslora)
         return setting_contradicts(c, "lora.rslora", file, "use_rslora", rslora, e);
     l->alpha = alpha;
     l->rslora = rslora;
     if (!l->rank) l->rank = (int64_t)rank;
-    if (!conf_given(c, "lora.dropout")) l->dropout = dropout < 1 ? dropout : 0;
+    if (!conf_given(c, "lora.dropout")) l->dropout = dropout;
     return l->targets.n ? 0 : targets_take(file, json_object_get(o, "target_modules"), mem, &l->targets, e);
 }
 

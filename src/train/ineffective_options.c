@@ -32,6 +32,8 @@ void ineffective_options_report(const struct job *j, bool nccl, struct text *out
         KEYS_NOTE("without replicas", "pipeline.reduce", "pipeline.shard_optimizer", "pipeline.bucket_kib",
                   "pipeline.read_in_place");
     else if (j->be->stream) KEYS_NOTE("on GPUs", "pipeline.read_in_place");
+    if (conf_adapts(c) && !c->lora.merge)
+        KEYS_NOTE("with adapters and without lora.merge", "model.save_dtype", "model.max_shard_size");
     if (!c->train.freeze.n && !conf_adapts(c)) KEYS_NOTE("without train.freeze", "train.frozen_type");
     if (j->be->stream) gpu_report(j, nccl, out);
     else
