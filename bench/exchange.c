@@ -109,7 +109,7 @@ static int step_run(struct exchange *x, struct way *w, double *ns, struct err *e
     uint64_t count = w->job.count[DS_TRAIN];
     int64_t *id = mem_alloc((size_t)o.n * sizeof *id);
     for (int i = 0; i < o.n; i++) id[i] = count ? (int64_t)((uint64_t)i % count) : i;
-    o.weight = ds_weight(w->job.data[DS_TRAIN], id, o.n);
+    o.weight = ds_weight(w->job.data[DS_TRAIN], NULL, 0, id, o.n);
     int bad = x->tp->ops->reduce(x->tp, &none, 1, e);
     uint64_t began = clock_ns();
     bad = bad || exec_step(w->exec, &o, id, &r, e) || x->tp->ops->reduce(x->tp, &none, 1, e);
