@@ -22,13 +22,6 @@ train    { batch_size = 6  split_size = 4  steps = 10  optimizer = "adamw"  lear
 pipeline { stages = 2  partition = "uniform"  profile_spread = 1e9 }
 END
 }
-# losses RUN NAME: the largest difference to what is expected
-losses() {
-    sed -n '/"event":"step"/s/.*"loss":\([-+.0-9e]*\).*/\1/p' "$1/metrics.jsonl" >"$aside/loss"
-    grep "^$2 losses " "$expected" | tr ' ' '\n' | sed 1,2d | paste "$aside/loss" - |
-        awk 'NF != 2 { bad = 1 } { d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
-            END { print bad || NR < 10 ? "missing" : worst + 0 }'
-}
 
 # ---- like transformers -----------------------------------------------------------------------------------------------
 "$tool" data "$aside"

@@ -141,7 +141,7 @@ seq -s ', ' 1 200 | sed 's/.*/{"input_ids": [&]}/' >long.jsonl
 echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
 sed 's/chat = "plain"//' chat.conf >bare.conf
-"$mpstaged" -c chat.conf --print-graph >net.graph 2>/dev/null || true
+check "the graph is printed" sh -c '"$0" -c chat.conf --print-graph >net.graph' "$mpstaged"
 sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' \
     packed.conf |
     sed 's/graph = "net.graph"/& }/' >graph.conf

@@ -87,6 +87,14 @@ loss_bits() {
         awk '{ b[$1 " " $2] = $3 } END { for (s in b) print s, b[s] }' | LC_ALL=C sort
 }
 
+# losses RUN NAME: the largest difference of ten losses to those of $expected
+losses() {
+    sed -n '/"event":"step"/s/.*"loss":\([-+.0-9e]*\).*/\1/p' "$1/metrics.jsonl" >"$aside/loss"
+    grep "^$2 losses " "$expected" | tr ' ' '\n' | sed 1,2d | paste "$aside/loss" - |
+        awk 'NF != 2 { bad = 1 } { d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= worst)) worst = d }
+            END { print bad || NR < 10 ? "missing" : worst + 0 }'
+}
+
 # done_field FILE KEY: a value of the last line of metrics
 done_field() { sed -n '/"event":"done"/s/.*"'"$2"'":"\{0,1\}\([^",}]*\).*/\1/p' "$1"; }
 

@@ -195,6 +195,7 @@ START_TEST(bad_files)
     put_numbers("t.bin", NULL, 0, 2, ten, 10);
     REFUSED("documents = apart", 78, "end_token|t.bin");
     REFUSED("documents = apart end_token = 300", 78, "end_token|300");
+    REFUSED("documents = apart end_token = 11", 78, "data.documents|positions");
     megatron("m", 8, 5);
     refused("source = tokens train_tokens = {\"m.bin\"}", 65, "m.idx: offset 18: 5 sequences");
     megatron("m", 7, 4);
