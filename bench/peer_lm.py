@@ -1,15 +1,16 @@
 """peer_lm.py JSON: PyTorch's side of bench/lm, with transformers' networks; with "make", what both sides begin with.
 
-{"make", "form", "points", "tokens", "llmc"}
+{"make", "form", "points", "tokens", "llmc", "lora"}
     a network of this form with random weights as a folder of transformers, "make", and in it tokens.bin: random ids;
-    with "llmc" both once more in this folder, in the files that llm.c's CPU program opens
-{"folder", "points", "batch", "split", "steps", "threads", "way", "cut", "bf16"}
+    with "llmc" both once more in this folder, in the files that llm.c's CPU program opens; with "lora", a rank, in
+    adapter/ random adapters beside the layers that peft chooses for the family
+{"folder", "points", "batch", "split", "steps", "threads", "way", "cut", "bf16", "lora"}
     trains on these tokens in their order and prints a line of JSON: the seconds and the loss of each step
 
 A way is "eager" or "compile" (torch.compile) in one process, or "1f1b" or "gpipe" of torch.distributed.pipelining in
 two processes of one thread each, the first of which has the first `cut` layers. There the head is not tied: that is not
 built there. PyTorch is at its best: its fused attention, AdamW in one kernel, gradients dropped before each step. bf16:
-under autocast."""
+under autocast; with "lora" a way may begin with "narrow", whose network is loaded in bf16."""
 import json
 import os
 import sys
@@ -43,8 +44,19 @@ def make(q):
     model.save_pretrained(q["make"])
     ids = np.random.RandomState(1).randint(0, config.vocab_size, q["tokens"])
     ids.astype(np.uint16).tofile(f"{q['make']}/tokens.bin")
+    if q["lora"]:
+        make_adapter(q["make"], model, q["lora"])
     if q["llmc"]:
         make_llmc(q["make"], config, {k: v.detach().numpy() for k, v in model.named_parameters()}, ids)
+
+
+def make_adapter(where, model, rank):
+    import peft
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=rank, lora_alpha=2 * rank))
+    for name, p in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(p, std=0.02)
+    model.save_pretrained(f"{where}/adapter")
 
 
 def header(*values):
@@ -71,7 +83,12 @@ def make_llmc(where, config, weights, ids):
 
 
 def load(q):
-    return transformers.AutoModelForCausalLM.from_pretrained(q["folder"], attn_implementation="sdpa").float().train()
+    model = transformers.AutoModelForCausalLM.from_pretrained(q["folder"], attn_implementation="sdpa").float()
+    if q["lora"]:
+        import peft
+        model = model.bfloat16() if q["way"].startswith("narrow") else model
+        model = peft.PeftModel.from_pretrained(model, f"{q['folder']}/adapter", is_trainable=True)
+    return model.train()
 
 
 def batches(q):
@@ -86,15 +103,15 @@ def autocast(q):
 
 
 def loss_of(logits, labels):
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
 def one_process(q):
     torch.set_num_threads(q["threads"])
     torch.set_flush_denormal(True)
     model = load(q)
-    run = torch.compile(model) if q["way"] == "compile" else model
-    optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+    run = torch.compile(model) if q["way"].endswith("compile") else model
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], **ADAMW)
     seconds, losses = [], []
     for x, y in batches(q):
         start, total = time.perf_counter(), 0.0
@@ -185,4 +202,4 @@ if __name__ == "__main__":
     if "make" in question:
         make(question)
     else:
-        print(json.dumps((one_process if question["way"] in ("eager", "compile") else two_processes)(question)))
+        print(json.dumps((two_processes if question["way"] in ("1f1b", "gpipe") else one_process)(question)))

@@ -135,6 +135,38 @@ positions c.npy 0 >c.bits
 check "a record's logits: other neighbours, the same bits" sh -c \
     '[ -s a.bits ] && cmp a.bits b.bits && cmp a.bits c.bits'
 
+# ---- any template, by transformers ------------------------------------------------------------------------------------
+# chatml's template gives what data.chat = "chatml" gives.
+python=${MPSTAGED_PYTHON:-python3}
+chatml() {
+    "$python" - gpt2.json chatml <<'PY'
+import json, os, sys
+t = json.load(open(sys.argv[1]))
+most = max([*t["model"]["vocab"].values(), *(a["id"] for a in t["added_tokens"])])
+for i, name in enumerate(("<|im_start|>", "<|im_end|>")):
+    t["added_tokens"].append({"id": most + 1 + i, "content": name, "single_word": False, "lstrip": False,
+                              "rstrip": False, "normalized": False, "special": True})
+os.makedirs(sys.argv[2])
+json.dump(t, open(f"{sys.argv[2]}/tokenizer.json", "w"))
+template = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template},
+          open(f"{sys.argv[2]}/tokenizer_config.json", "w"))
+PY
+}
+if "$python" -c 'import jinja2, transformers' 2>/dev/null; then
+    chatml
+    grep messages chats.jsonl >only-chats.jsonl
+    if "$python" "$here/../contrib/render-chats" chatml only-chats.jsonl rendered.jsonl 2>"$aside/said"; then ok "renders"
+    else note <"$aside/said"; not_ok "renders"; fi
+    sed 's/vocab_size = 256/vocab_size = 340/; s/"plain"/"chatml"  tokenizer = "chatml\/tokenizer.json"/
+        s/"chats.jsonl"/"only-chats.jsonl"/g; s/batch_size = 12/batch_size = 11/' chat.conf >chatml.conf
+    trains chatml-run threads -c chatml.conf -o data.too_long=cut
+    want=$hash
+    trains rendered-run threads -c chatml.conf -o data.too_long=cut -o data.train_jsonl=rendered.jsonl
+    equal "contrib/render-chats: the weights of data.chat" "$hash" "$want"
+else skip "contrib/render-chats" "needs transformers and jinja2: pip install transformers jinja2, and MPSTAGED_PYTHON"; fi
+
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 echo '{"input_ids": [1, 2, 3' >bad.jsonl
 seq -s ', ' 1 200 | sed 's/.*/{"input_ids": [&]}/' >long.jsonl

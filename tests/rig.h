@@ -39,7 +39,7 @@ struct rig {
     bool no_loss;              /* uses the graph text unchanged, for evaluation only */
     const char *output[3];     /* requested tensors; NULL: none */
     void (*change)(struct graph *g);   /* called before anything is made from the graph */
-    double (*weight)(const struct ds *d, uint64_t index);   /* of the samples of all data sets */
+    double (*weight)(const struct ds *d, uint64_t index, uint64_t visit);   /* of the samples of all data sets */
     /* changes a field of a training sample after each read, in any thread; NULL: none */
     void (*spoil)(uint64_t sample, int field, void *value);
     bool ahead;                /* the next step's order is known when a step runs, as in a daemon */

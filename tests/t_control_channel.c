@@ -116,6 +116,8 @@ int exec_averages_use(struct exec *s, bool averaged, struct err *e)
 {
     return s->trouble == FAIL_AVERAGES && s->rank == 1 && s->last_step == 2 ? err_set(e, E_DEVICE, "no swap") : 0;
 }
+struct exec *interim_exec(const struct interim *s) { return NULL; }
+int interim_weights(struct interim *s, struct err *e) { return 0; }
 
 /* After step 3 each rank says its number twice over; the last rank's come late. */
 enum { NUMBERS = 2 };
@@ -195,7 +197,7 @@ static void job_make(enum trouble trouble)
         member[i].side = control_new(tp[i], &job);
         member[i].side->piece = 7;                        /* tensors of 24 bytes: three messages and a shorter one */
         member[i].exec = (struct exec){i, tp[i], control_of(member[i].side), trouble, 0, 0, 0, false};
-        control_exec(member[i].side, &member[i].exec);
+        control_exec(member[i].side, &member[i].exec, NULL);
         member[i].save = save_new();
         save_open(member[i].save, &(struct save_request){.job = &job, .exec = &member[i].exec, .rank = i,
                                                          .stop = abort_code(), .dir = ".", .head = &head});

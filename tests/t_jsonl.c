@@ -312,7 +312,7 @@ static const char placed[] = "graph n\ninput tokens 8 I64\ninput positions 8 I32
                              "a = embedding(tokens) count=100 features=2\nb = embedding(positions) count=8 features=2\n"
                              "s = add(a, b)\nl = token_loss(s, labels) classes=100\noutput s\nloss l\n";
 
-static struct ds *jsonl_opened(const char *more, struct err *e)
+static struct ds *jsonl_part(enum ds_part part, const char *more, struct err *e)
 {
     struct ds *d = NULL;
     char text[300];
@@ -320,11 +320,12 @@ static struct ds *jsonl_opened(const char *more, struct err *e)
     ck_assert_msg(g != NULL, "%s", e->text);
     snprintf(text, sizeof text, "source = jsonl train_jsonl = {\"r.jsonl\"} %s", more);
     struct conf *c = conf_make(text);
-    ds_open(c, DS_TRAIN, g, &d, e);
+    ds_open(c, part, g, &d, e);
     conf_free(c);
     graph_free(g);
     return d;
 }
+static struct ds *jsonl_opened(const char *more, struct err *e) { return jsonl_part(DS_TRAIN, more, e); }
 
 /* A field of a sample. */
 static void values(struct ds *d, uint64_t sample, uint64_t visit, const char *name, int64_t out[T])
@@ -428,6 +429,48 @@ START_TEST(epochs_differ)
 }
 END_TEST
 
+/* Adds the first tokens of all records, which are below 99, in an epoch. */
+static int firsts(struct ds *d, uint64_t epoch, bool seen[100])
+{
+    const uint64_t rows = d->kind->before ? ds_before(d, epoch + 1) - ds_before(d, epoch) : d->kind->count(d);
+    int64_t token[T];
+    int n = 0;
+    for (uint64_t row = 0; row < rows; row++) {
+        values(d, row, epoch, "tokens", token);
+        for (int i = 0; i < T; i++) {
+            if (!token[i] || token[i] == 99) continue;
+            ck_assert(!seen[token[i]]);
+            seen[token[i]] = true;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* data.validation: each record is of one part, in every epoch. */
+START_TEST(held_out)
+{
+    static const char *const more[] = {"validation = 0.25", "validation = 0.25 packing = first_fit shuffle = yes"};
+    enum { N = 40 };
+    struct err e = {0};
+    struct text t = {0};
+    for (int i = 0; i < N; i++) text_add(&t, "{\"input_ids\": [%d, 99, 99]}\n", i + 1);
+    put("r.jsonl", t.s, t.n);
+    text_free(&t);
+    struct ds *train = jsonl_part(DS_TRAIN, more[_i], &e), *test = jsonl_part(DS_TEST, more[_i], &e);
+    ck_assert_msg(train && test, "%s", e.text);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        bool seen[100] = {false};
+        ck_assert_int_eq(firsts(train, epoch, seen), 30);
+        ck_assert_int_eq(firsts(test, 0, seen), 10);
+    }
+    ds_close(train);
+    ds_close(test);
+    ck_assert(!jsonl_opened("validation = 0.001", &e));
+    ck_assert_msg(e.code == 78 && strstr(e.text, "data.validation"), "%s", e.text);
+}
+END_TEST
+
 START_TEST(long_records)
 {
     static const struct { const char *more, *warning, *error; uint64_t count; } of[] = {
@@ -507,6 +550,7 @@ static void add(TCase *c)
     tcase_add_test(c, a_record_a_sample);
     tcase_add_test(c, records_in_rows);
     tcase_add_test(c, epochs_differ);
+    tcase_add_loop_test(c, held_out, 0, 2);
     tcase_add_loop_test(c, long_records, 0, 3);
     tcase_add_loop_test(c, nothing_to_train, 0, 3);
     tcase_add_test(c, orders_of_other_lengths);

@@ -110,8 +110,8 @@ static void use_masked(struct graph *g)
     g->tensor[g->loss].shape.d[0] = 5;
 }
 
-static double weight_of(const struct ds *d, uint64_t index) { return 0.1 * (double)(1 + index % 5); }
-static double weight_two(const struct ds *d, uint64_t index) { return 2; }
+static double weight_of(const struct ds *d, uint64_t index, uint64_t visit) { return 0.1 * (double)(1 + index % 5); }
+static double weight_two(const struct ds *d, uint64_t index, uint64_t visit) { return 2; }
 
 /* A text without a loss of its own gets the configured one, with a target as long as the output. */
 static const char *masked_graph(void)
@@ -145,7 +145,11 @@ START_TEST(scores_of_every_split)
     case_run(&q, &eval);
     q.steps = 1;
     case_run(&q, &step);
-    for (uint64_t i = 0; i < 7; i++) weight[0] += weight_of(NULL, i), weight[1] += i < 5 ? weight_of(NULL, i) : 0;
+    for (uint64_t i = 0; i < 7; i++) {
+        const double w = weight_of(NULL, i, 0);
+        weight[0] += w;
+        weight[1] += i < 5 ? w : 0;
+    }
     ck_assert(step.score[2].denominator == weight[0] && eval.eval_score[2].denominator == weight[1]);
     ck_assert(step.score[0].denominator > 0 && step.score[0].denominator < 28 && step.score[1].denominator > 0);
     for (int split = 1; split <= 7; split++)

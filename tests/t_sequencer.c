@@ -483,7 +483,7 @@ START_TEST(sequencer_counts_steps_and_epochs)
 }
 END_TEST
 
-static double weight_probe(const struct ds *d, uint64_t index) { return (double)(index % 4) / 2; }
+static double weight_probe(const struct ds *d, uint64_t index, uint64_t visit) { return (double)(index % 4) / 2; }
 
 START_TEST(orders_say_what_samples_weigh)
 {

@@ -176,6 +176,7 @@ static json_t *manifest_json(const struct ckpt *c)
     json_object_set_new(o, "settings", ckpt_settings_json(c));
     if (c->run) json_object_set_new(o, "run", json_string(c->run));
     if (c->evaluate) json_object_set_new(o, "evaluation_due", json_true());
+    if (c->generate) json_object_set_new(o, "generation_due", json_true());
     json_object_set_new(o, "updates", json_integer((json_int_t)c->updates));
     if (c->before) json_object_set_new(o, "updates_of_other_optimizers", json_integer((json_int_t)c->before));
     if (c->skipped) json_object_set_new(o, "skipped_in_a_row", json_integer((json_int_t)c->skipped));
@@ -310,6 +311,7 @@ static int rest_parse(const struct manifest_reader *r, const json_t *o, struct c
 {
     const json_t *rate = json_object_get(o, "learning_rate");
     c->evaluate = json_is_true(json_object_get(o, "evaluation_due"));
+    c->generate = json_is_true(json_object_get(o, "generation_due"));
     if (rate && !(json_is_number(rate) && json_number_value(rate) >= 0))
         return wrong(r, "learning_rate is not a number from 0");
     if (json_object_get(o, "skipped_in_a_row") && !number_of(o, "skipped_in_a_row", &c->skipped))

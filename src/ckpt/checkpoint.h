@@ -30,7 +30,7 @@ struct ckpt {
     char *run;                                           /* the run that wrote it, from ckpt_run_make; NULL: unknown */
     /* all that decides the bits of a run: options of the configuration, and others under names of their own */
     int n_settings; struct ckpt_setting *setting;
-    bool evaluate;                                       /* the evaluation after this step is not yet done */
+    bool evaluate, generate;                             /* after this step these are not yet done */
     uint64_t skipped;                                    /* steps in a row up to this one without an update */
     /* updates of all steps; before: those made before the optimizer's state was initialised */
     uint64_t updates, before;

@@ -182,6 +182,16 @@ static void feeds_text(const struct job *j, struct text *out)
     if (bad) text_add(out, "  and what reading takes besides, which only the files say:\n    %s\n", why.text);
 }
 
+/* The caches and the second copy of the weights. */
+static void interim_text(const struct job *j, struct text *out)
+{
+    uint64_t most = 0;
+    char buf[32];
+    for (int i = 0; j->interim && i < j->interim->mesh.size[AXIS_PP]; i++)
+        if (limit_bytes(j->interim, i) > most) most = limit_bytes(j->interim, i);
+    if (most) text_add(out, "texts of generate.every_steps take at most %s more a rank\n", text_bytes(most, buf));
+}
+
 /* How many of a launcher's ranks are on this host; 0: all, or unknown. */
 static int ranks_here(void)
 {
@@ -231,6 +241,7 @@ static int plan_text(const struct opts *o, struct job *j, struct text *out, stru
         plan_table(p, j->cost, text_output_columns(), out);
         feeds_text(j, out);
         mirrors_text(j, out);
+        interim_text(j, out);
         memory_text(j, out);
         return freeze_savings_text(j, out, e);
     }

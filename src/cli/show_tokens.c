@@ -44,15 +44,21 @@ static void record_show(const struct shown_tokens *b, int64_t from, int64_t end,
     uint32_t *id = mem_alloc((size_t)(all + 1) * sizeof *id);
     for (int64_t i = 0; i < all; i++)
         id[i] = (uint32_t)(i && label[from + i - 1] >= 0 ? label[from + i - 1] : b->row.token[from + i]);
+    struct text words = {0};
+    size_t shown = 0;
+    if (b->t) tokenizer_show(b->t, id, (size_t)all, &words);
     for (int64_t at = 0, to; at < all; at = to) {
         const bool counts = at && label[from + at - 1] >= 0;
         for (to = at + 1; to < all && (label[from + to - 1] >= 0) == counts; to++) continue;
+        const size_t until = b->t && to < all ? tokenizer_shown(b->t, id, (size_t)to, &words) : words.n;
         text_add(out, "%s", counts ? "[" : "");
-        if (b->t) tokenizer_show(b->t, id + at, (size_t)(to - at), out);
+        if (until > shown) text_add_bytes(out, words.s + shown, until - shown);
+        if (until > shown) shown = until;
         for (int64_t i = at; i < to && !b->t; i++) text_add(out, "%s%u", i > at ? " " : "", id[i]);
         text_add(out, "%s", counts ? "]" : "");
     }
     text_add(out, "\n");
+    text_free(&words);
     free(id);
 }
 

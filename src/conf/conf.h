@@ -38,7 +38,7 @@ struct conf {
     } run;
     struct {
         const char *prompts; struct conf_texts prompt, stop;
-        int64_t max_tokens, top_k, seed; double temperature, top_p; bool logprobs;
+        int64_t every_steps, max_tokens, top_k, seed; double temperature, top_p; bool logprobs;
         int64_t slots, context;                         /* not options: of the cache, by the prompts (data/prompts.h) */
     } generate;
     struct {

@@ -165,9 +165,9 @@ static bool trains(const struct conf *c)
 
 static int validation_rules(struct conf *c, struct err *e)
 {
-    const bool tokens = c->data.test_tokens.n || c->data.test_text.n;
+    const bool tokens = c->data.test_tokens.n || c->data.test_text.n || c->data.test_jsonl.n;
     const char *key = c->data.test ? "data.test" : c->data.test_text.n ? "data.test_text"
-                    : tokens ? "data.test_tokens"
+                    : c->data.test_jsonl.n ? "data.test_jsonl" : tokens ? "data.test_tokens"
                     : c->data.test_labels ? "data.test_labels" : c->data.test_samples ? "data.test_samples" : NULL;
     if (c->run.evaluate && (c->data.test || tokens)) c->data.validation = 0;   /* no training: only the test counts */
     if (!(c->data.validation > 0)) return 0;
@@ -303,9 +303,12 @@ static int predict_rules(struct conf *c, struct err *e)
     const char *file = c->run.predict;
     if (c->run.predict_tensor && !file) return conf_error(c, "run.predict_tensor", e, "needs run.predict");
     if (file && c->run.generate) return conf_error(c, "run.generate", e, "cannot be combined with run.predict");
+    const bool between = c->generate.every_steps && !c->run.evaluate;
+    if (between && !c->generate.prompts && !c->generate.prompt.n)
+        return conf_error(c, "generate.every_steps", e, "needs generate.prompts or generate.prompt");
     const char *draws = conf_differs(c, "generate.top_k") ? "generate.top_k"
                         : conf_differs(c, "generate.top_p") ? "generate.top_p" : NULL;
-    if (c->run.generate && draws && !(c->generate.temperature > 0))
+    if ((between || c->run.generate) && draws && !(c->generate.temperature > 0))
         return conf_error(c, draws, e, "nothing is drawn at generate.temperature = 0");
     for (int i = 0; i < c->generate.stop.n; i++)
         if (!*c->generate.stop.v[i]) return conf_error(c, "generate.stop", e, "an empty text is in every text");

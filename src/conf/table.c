@@ -414,6 +414,9 @@ const struct opt opt_table[] = {
      .text = "prompts: JSON lines with input_ids or text"},
     {"generate.prompt", OPT_TEXTS, AT(generate.prompt), NULL,
      .text = "a prompt, after those of generate.prompts"},
+    {"generate.every_steps", OPT_INT, AT(generate.every_steps), "0", 0, BIG,
+     .text = "while training a decoder, continue the prompts after every N steps and after the last one, and write "
+             "the texts to metrics.jsonl; 0: never"},
     {"generate.max_tokens", OPT_INT, AT(generate.max_tokens), "128", 1, 1 << 24,
      .text = "the most tokens that are added to a prompt"},
     {"generate.temperature", OPT_REAL, AT(generate.temperature), "0", 0, 1e3,

@@ -14,7 +14,7 @@
     {"data.test_labels", OPT_FILE, AT(data.test_labels), NULL, .of = "data.source idx npy nifti",
      .text = "file of test targets"},
     {"data.validation", OPT_REAL, AT(data.validation), "0", 0, 0.9, .bits = true,
-     .of = "data.source idx npy images cifar tokens text",
+     .of = "data.source idx npy images cifar tokens text jsonl",
      .text = "without test data: share of the training samples, such as 0.1, held out for tests, the same of each "
              "class; drawn by run.seed; 0: none"},
     {"data.shuffle", OPT_BOOL, AT(data.shuffle), NULL,

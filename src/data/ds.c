@@ -113,8 +113,8 @@ int ds_open(const struct conf *c, enum ds_part part, const struct graph *g, stru
     const struct ds_kind *k = ds_kind_of(c);
     if (!k) return conf_error(c, "data.source", e, "data.source is missing");
     const struct ds_want want = want_of(g, k->positions);
-    if ((c->data.validation > 0 ? validation_open(k, c, part, &want, out, e) : k->open(c, part, &want, out, e)))
-        return -1;
+    const bool divided = c->data.validation > 0 && !k->divides;
+    if (divided ? validation_open(k, c, part, &want, out, e) : k->open(c, part, &want, out, e)) return -1;
     struct err fit = {0};
     if (!*out) return 0;
     int bad = ds_match(*out, g, &fit) ? conf_error(c, "data.source", e, "%s", fit.text)

@@ -71,6 +71,7 @@ struct ds_kind {
      * files (struct ds). */
     size_t kept;
     bool positions;                                      /* it has the field "positions" (ds_match) */
+    bool divides;                                        /* open itself does what data.validation says */
     /* Bytes of text that a label of this sample stands for, on average. NULL: the same for all samples. */
     double (*label_bytes)(const struct ds *d, uint64_t sample);
     /* Bytes of file data cached now, for all threads. NULL: none. Any thread. */

@@ -12,6 +12,7 @@
 #include "data/ds_int.h"
 #include "data/packing.h"
 #include "data/records.h"
+#include "data/validation.h"
 
 /* A record: where its tokens begin among all; the labels that count; where it was read. */
 struct jsonl_record { uint64_t at; uint32_t valid, line; uint32_t file; };
@@ -125,8 +126,28 @@ static void counts_warn(struct jsonl *d, const char *name)
     if (d->warning.n) d->ds.warning = d->warning.s;
 }
 
+/* With data.validation: keeps the records of one part. */
+static int records_divide(struct jsonl *d, enum ds_part part, struct err *e)
+{
+    const int all = d->of.n;
+    int64_t *class = mem_alloc(size_mul((size_t)all, sizeof *class));
+    bool *held = mem_alloc((size_t)all);
+    validation_choose(class, (uint64_t)all, d->c->data.validation, d->seed, held);
+    d->of.n = 0;
+    for (int i = 0; i < all; i++) {
+        if (held[i] != (part == DS_TEST)) continue;
+        d->length[d->of.n] = d->length[i];
+        d->of.v[d->of.n++] = d->of.v[i];
+    }
+    free(class);
+    free(held);
+    if (d->of.n && d->of.n < all) return 0;
+    return conf_error(d->c, "data.validation", e, "holds out none of %d records for tests: too small for so few", all);
+}
+
 static int records_open(struct jsonl *d, enum ds_part part, struct err *e)
 {
+    const bool divides = d->c->data.validation > 0;
     const char *name = part == DS_TRAIN ? "data.train_jsonl" : "data.test_jsonl";
     for (int i = 0; i < d->n_files; i++)
         if (document_lines_read(d->file[i], line_add, &(struct line_taker){d, (uint32_t)i}, e)) return -1;
@@ -142,8 +163,8 @@ static int records_open(struct jsonl *d, enum ds_part part, struct err *e)
     d->length = mem_alloc(size_mul((size_t)d->of.n, sizeof *d->length));
     for (int i = 0; i < d->of.n; i++)
         d->length[i] = (uint32_t)((i + 1 < d->of.n ? d->of.v[i + 1].at : (uint64_t)d->id.n) - d->of.v[i].at - 1);
-    counts_warn(d, name);
-    return 0;
+    if (!divides || part == DS_TRAIN) counts_warn(d, name);
+    return divides ? records_divide(d, part, e) : 0;
 }
 
 static const struct ds_kind packed_jsonl;
@@ -151,10 +172,10 @@ static const struct ds_kind packed_jsonl;
 static int jsonl_open(const struct conf *c, enum ds_part part, const struct ds_want *want, struct ds **out,
                       struct err *e)
 {
-    const bool train = part == DS_TRAIN;
-    const struct conf_texts *files = train ? &c->data.train_jsonl : &c->data.test_jsonl;
+    const bool train = part == DS_TRAIN, divides = c->data.validation > 0;
+    const struct conf_texts *files = train || divides ? &c->data.train_jsonl : &c->data.test_jsonl;
     const struct field *t = ds_want_tokens(c, want, e);
-    const int64_t limit = train ? c->data.samples : c->data.test_samples;
+    const int64_t limit = train || divides ? c->data.samples : c->data.test_samples;
     *out = NULL;
     if (!t) return -1;
     if (c->data.packing == PACKING_FIRST_FIT && !ds_want_positions(want))
@@ -298,6 +319,6 @@ static void jsonl_tell(const struct ds *ds, const struct ds_sink *to)
     .name = "jsonl", \
     .text = "a JSON object in each line: tokens, a text, a prompt and its completion, or the messages of a chat", \
     .open = jsonl_open, .read = jsonl_read, .weight = jsonl_weight, .filled = jsonl_filled, .tell = jsonl_tell, \
-    .positions = true, .close = jsonl_close
+    .positions = true, .divides = true, .close = jsonl_close
 const struct ds_kind ds_jsonl = {JSONL_KIND, .count = jsonl_count, .name_of = jsonl_name};
 static const struct ds_kind packed_jsonl = {JSONL_KIND, .count = packed_count, .before = packed_before};

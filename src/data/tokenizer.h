@@ -31,5 +31,7 @@ size_t tokenizer_added_end(const struct tokenizer *t, const char *s, size_t n, u
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out);
 /* The same with special tokens as they are written. */
 void tokenizer_show(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out);
+/* The byte of `all`, which is what tokenizer_show gives for all tokens, where token i begins. */
+size_t tokenizer_shown(const struct tokenizer *t, const uint32_t *id, size_t i, const struct text *all);
 void tokenizer_close(struct tokenizer *t);               /* t may be NULL */
 #endif

@@ -125,16 +125,41 @@ static bool is_special(const struct tokenizer *t, uint32_t id)
     return false;
 }
 
+/* Where what the first tokens decode to ends in the text of all: before a character of which they have a part. */
+static size_t same_until(const struct text *start, const struct text *all)
+{
+    size_t n = 0;
+    while (n < start->n && n < all->n && start->s[n] == all->s[n]) n++;
+    while (n && n < all->n && ((unsigned char)all->s[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
 void tokenizer_show(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)
 {
-    size_t from = 0;
-    for (size_t i = 0; i <= n && !t->bytes; i++) {
-        if (i < n && !is_special(t, id[i])) continue;
-        if (i > from) tokenizer_decode(t, id + from, i - from, out);
-        if (i < n && id[i] < t->size) text_add_bytes(out, t->piece[id[i]].s, t->piece[id[i]].n);
-        from = i + 1;
+    struct text all = {0}, start = {0};
+    size_t shown = 0;
+    tokenizer_decode(t, id, n, &all);
+    for (size_t i = 0; i < n && !t->bytes; i++) {
+        if (!is_special(t, id[i])) continue;
+        start.n = 0;
+        tokenizer_decode(t, id, i, &start);
+        const size_t until = same_until(&start, &all);
+        if (until > shown) text_add_bytes(out, all.s + shown, until - shown);
+        if (until > shown) shown = until;
+        if (id[i] < t->size) text_add_bytes(out, t->piece[id[i]].s, t->piece[id[i]].n);
     }
-    if (t->bytes) tokenizer_decode(t, id, n, out);
+    if (all.n > shown) text_add_bytes(out, all.s + shown, all.n - shown);
+    text_free(&all);
+    text_free(&start);
+}
+
+size_t tokenizer_shown(const struct tokenizer *t, const uint32_t *id, size_t i, const struct text *all)
+{
+    struct text start = {0};
+    tokenizer_show(t, id, i, &start);
+    const size_t n = same_until(&start, all);
+    text_free(&start);
+    return n;
 }
 
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *id, size_t n, struct text *out)

@@ -5,6 +5,7 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 #include "job/generation_sizes.h"
+#include "job/interim.h"
 #include "job/partition.h"
 #include "job/memory_limit.h"
 #include "model/decoder.h"
@@ -112,7 +113,7 @@ int job_model(struct job *j, struct err *e)
     j->graph = model_build(j->conf, e);
     if (!j->graph || (j->prompts && prompts_check(j->prompts, j->conf, j->graph, e))) return -1;
     j->conf = job_conf(j, j->conf);
-    return 0;
+    return interim_model(j, e);
 }
 
 const struct conf *job_conf(const struct job *j, const struct conf *c)
@@ -415,6 +416,7 @@ static int select_and_cut(struct job *j, struct err *e)
     if (recompute_named(j->conf, j->sel, j->recompute, e)) return -1;
     struct err why = {0};
     if (limits_find(j, e) || cost_read(j, e) || speed_set(j, e)) return -1;
+    if (j->cut_as) return partition_as(j, j->cut_as);
     if (!partition_stages(j, &why)) return 0;
     if (!rows_blamed(j, &why, e)) *e = why;               /* simulating a cut makes a plan, too */
     return -1;
@@ -532,7 +534,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || limit_check(j, e) ? -1 : 0;
+    return bad || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)
@@ -543,6 +545,12 @@ int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err
     int bad = limit_variant(j, c, n_ranks, &trial, e) || limit_check(&trial, e);
     limit_variant_free(&trial);
     return bad ? -1 : 0;
+}
+
+int job_order_samples(const struct job *j)
+{
+    const int more = j->interim ? j->interim->max_batch : 0;
+    return j->max_batch > more ? j->max_batch : more;
 }
 
 int job_stage_of(const struct job *j, int *stage_of, struct err *e)
@@ -558,6 +566,7 @@ int job_stage_of(const struct job *j, int *stage_of, struct err *e)
 
 void job_free(struct job *j)
 {
+    interim_free(j);
     unplan(j);
     free(j->free_bytes);
     text_free(&j->kernels);

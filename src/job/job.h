@@ -50,6 +50,8 @@ struct job {
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */
+    struct job *interim;                                   /* interim.h; NULL: the run generates no texts between steps */
+    const struct job *cut_as;                              /* the job whose cut it takes; NULL: its own */
 };
 static inline int job_world(const struct job *j) { return mesh_ranks(&j->mesh); }
 /* For a rank of the mesh: its coordinates, its plan set, and the stage that names it, its first. */
@@ -105,6 +107,7 @@ int64_t job_tokens(const struct job *j);
 double job_token_flops(const struct job *j);               /* job_flops for each token; -1: it has none */
 int64_t job_parameters(const struct job *j, bool trained); /* elements of weights; trained: without frozen ones */
 uint64_t job_steps(const struct job *j);                   /* optimizer steps of the whole run */
+int job_order_samples(const struct job *j);                /* of the largest order */
 uint64_t job_epochs(const struct job *j, uint64_t steps);  /* epochs of which this many steps see samples */
 void job_free(struct job *j);
 #endif

@@ -13,7 +13,8 @@ uint64_t limit_bytes(const struct job *j, int rank)
         uint64_t bytes = plan_rank_bytes(j->plan[i], rank);
         if (bytes > most) most = bytes;
     }
-    return most;
+    const bool more = j->interim && rank < j->interim->mesh.size[AXIS_PP] && j->interim->n_plans;
+    return most + (more ? limit_bytes(j->interim, rank) : 0);
 }
 
 /* The rank that exceeds its limit most; -1: all ranks fit; -2: error. */
@@ -58,6 +59,9 @@ static uint64_t host_bytes(const struct job *j, int rank)
     const struct fit_host *h = j->host;
     struct plan *const *plan = j->more && !j->first_only ? job_plans(j, rank) : j->plan;
     uint64_t bytes = j->be->stream ? 0 : regions_bytes(j, plan, job_coord(j, rank).at[AXIS_PP]);
+    const struct job *more = j->interim;                  /* on the ranks of the first pipeline */
+    if (more && !j->be->stream && more->n_plans && rank < more->mesh.size[AXIS_PP])
+        bytes += regions_bytes(more, more->plan, rank);
     return bytes + (h->beside ? h->beside(j, rank) : 0);
 }
 
@@ -144,12 +148,14 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
     out->first_only = true;
     out->rough = j->rough;
     out->host = j->host;
+    out->interim = j->interim;
     return job_plan_only(out, n_ranks, e);
 }
 
 void limit_variant_free(struct job *out)
 {
-    out->graph = NULL;                                     /* the graph belongs to another job */
+    out->graph = NULL;                                     /* these belong to another job */
+    out->interim = NULL;
     job_free(out);
 }
 

@@ -251,3 +251,32 @@ int partition_stages(struct job *j, struct err *e)
 {
     return stages_cut(j, e) || chunks_check(j, e) || stages_fit(j, e) ? -1 : 0;
 }
+
+/* ---- the cut of another job ------------------------------------------------------------------ */
+
+/* The stage of the layer in a planned job; -1: it has none of that name. */
+static int stage_named(const struct job *j, const char *layer)
+{
+    const int node = graph_node_find(j->graph, layer), group = node < 0 ? -1 : j->sel->group_of[node];
+    return group < 0 ? -1 : j->pl->stage_of_group[group];
+}
+
+int partition_as(struct job *j, const struct job *of)
+{
+    const int n = of->n_stages;
+    j->n_stages = n;
+    j->first_group = mem_alloc((size_t)(n + 1) * sizeof *j->first_group);
+    if (of->rank_of) {
+        j->rank_of = mem_alloc((size_t)n * sizeof *j->rank_of);
+        memcpy(j->rank_of, of->rank_of, (size_t)n * sizeof *j->rank_of);
+    }
+    int stage = 0;
+    for (int g = 0; g < j->sel->n_groups; g++) {
+        const struct group *k = &j->sel->group[g];
+        for (int i = 0; i < k->n_nodes; i++)
+            for (const int at = stage_named(of, j->graph->node[k->node[i]].name); stage < at;)
+                j->first_group[++stage] = g;
+    }
+    while (stage < n) j->first_group[++stage] = j->sel->n_groups;
+    return 0;
+}

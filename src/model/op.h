@@ -40,8 +40,9 @@ struct be_weight {
     double *sums;
 };
 
-/* Stored for each trained weight: the names of the optimizer's buffers, and whether there is an average (train.ema). */
-struct state_buffers { int n; const char *const *name; bool average; };
+/* Stored for each trained weight: the names of the optimizer's buffers, and whether there is an average (train.ema).
+ * fixed: nothing is trained, so there are none of these and no gradients. */
+struct state_buffers { int n; const char *const *name; bool average, fixed; };
 
 /* Arguments of one call. Pointers the call does not use are NULL. */
 struct op_call {

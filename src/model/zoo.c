@@ -303,8 +303,9 @@ struct graph *model_build(const struct conf *c, struct err *e)
         network_unknown(c, e);
         return NULL;
     }
-    if (c->run.generate) {
-        conf_error(c, "run.generate", e, "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
+    if (c->run.generate || c->generate.every_steps) {
+        conf_error(c, c->run.generate ? "run.generate" : "generate.every_steps", e,
+                   "the network is no decoder (mpstaged(8), LANGUAGE MODELS)");
         return NULL;
     }
     if (decoder_setting(c)) {

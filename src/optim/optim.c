@@ -126,6 +126,7 @@ struct state_buffers optim_buffers(const struct conf *c)
 {
     const struct optim_kind *k = optim_list[optim_of(c)];
     double hyper[MAX_HYPER];
+    if (c->run.evaluate) return (struct state_buffers){.fixed = true};
     optim_hyper(c, hyper);
-    return (struct state_buffers){k->states(hyper), k->buffer, c->train.ema > 0 && !c->run.evaluate};
+    return (struct state_buffers){k->states(hyper), k->buffer, c->train.ema > 0, false};
 }

@@ -44,7 +44,10 @@ int state_rows_make(struct arena *mem, const struct selection *s, const struct s
 {
     int n = s->g->n_params, n_params = n;
     struct state_row *row = arena_alloc(mem, (size_t)(n * (2 + b->n) + 1) * sizeof *row);
-    for (int i = 0; i < n_params; i++) row[i] = row_of(s, i);
+    for (int i = 0; i < n_params; i++) {
+        row[i] = row_of(s, i);
+        row[i].trained &= !b->fixed;
+    }
     for (int i = 0; i < n_params; i++)
         for (int k = 0; row[i].trained && k < b->n; k++, n++) {
             row[n] = beside(mem, &row[i], STATE_OPTIMIZER, b->name[k]);

@@ -72,7 +72,14 @@ evaluation[] = {
 prediction[] = {
     OF(samples, WHOLE, "", ""), OF(file, TEXT, "", "output"),
     AS("prediction_seconds", NUMBER, seconds, "s", ""), {0}},
+generated[] = {
+    OF(step, WHOLE, "", ""), AS("index", JSON, json, "", "of the prompt, from 0"),
+    AS("prompt_tokens", JSON, json, "", "how many"), AS("ids", JSON, json, "", "tokens that were added"),
+    AS("text", JSON, json, "", "the same as text, where there is a tokenizer"),
+    AS("reason", JSON, json, "", "why it ends: eos, stop, length or context"),
+    AS("logprobs", JSON, json, "", "with generate.logprobs"), {0}},
 generation[] = {
+    OF(step, WHOLE, "", "with generate.every_steps"),
     OF(prompts, WHOLE, "", "how many"), OF(tokens, WHOLE, "", "that were added to them"),
     OF(prefill_seconds, NUMBER, "s", "of batches with the prompts' tokens, but for the last of each"),
     OF(decode_seconds, NUMBER, "s", "of batches with one token a sequence"),
@@ -146,7 +153,8 @@ const struct event_row event_rows[EVENT_LINES] = {
                         "again with other samples; the later lines count.", rollback},
     [EVENT_EVALUATION] = {"evaluation", "An evaluation has ended.", evaluation},
     [EVENT_PREDICTION] = {"prediction", "A run that predicts has its output.", prediction},
-    [EVENT_GENERATION] = {"generation", "A run that generates has all texts.", generation},
+    [EVENT_GENERATED] = {"generated", "With generate.every_steps: the text of a prompt.", generated},
+    [EVENT_GENERATION] = {"generation", "All texts are there.", generation},
     [EVENT_ACCOUNT] = {"account", "Once, at the end: plan and measurement. The log has the same table.", account},
     [EVENT_CHECKPOINT] = {"checkpoint", "A checkpoint is on disk.", checkpoint},
     [EVENT_CHECKPOINT_FAILED] = {"checkpoint_failed", "A checkpoint could not be written.", checkpoint_failed},

@@ -313,6 +313,23 @@ void progress_words(const struct progress *p, bool brief, struct text *t)
     }
 }
 
+/* The beginning of a text of generate.every_steps. */
+static void generated_log(const struct event *ev)
+{
+    enum { MOST = 240 };
+    const json_t *of = json_object_get(ev->json, "text");
+    const char *s = json_string_value(of);
+    int n = s ? (int)strlen(s) : 0, most = MOST;
+    char clean[4 * MOST + 1];
+    struct text start = {0};
+    while (n > MOST && ((unsigned char)s[most] & 0xc0) == 0x80) most--;   /* not within a character */
+    text_add(&start, "%.*s", most, s ? s : "");
+    log_line("step %lld, prompt %lld: %s%s", (long long)ev->step,
+             (long long)json_integer_value(json_object_get(ev->json, "index")),
+             s ? text_printable(start.s, clean, sizeof clean) : "no tokenizer, so only ids", n > MOST ? " ..." : "");
+    text_free(&start);
+}
+
 /* The wait for a result starts after a pause. */
 static int progress_on(void *self, const struct event *ev, struct err *e)
 {
@@ -327,6 +344,7 @@ static int progress_on(void *self, const struct event *ev, struct err *e)
     case EVENT_BATCH: if (!ev->result->last) batch_take(p, ev->sums); break;
     case EVENT_EVALUATION: evaluation_take(p, ev); break;
     case EVENT_PREDICTION: p->test_done = 0; break;
+    case EVENT_GENERATED: generated_log(ev); break;
     case EVENT_GENERATION:
         log_line("generated %lld tokens after %lld prompt%s: %.4g tokens/s", (long long)ev->tokens,
                  (long long)ev->prompts, ev->prompts == 1 ? "" : "s", ev->tokens_per_second);

@@ -23,7 +23,8 @@ static bool is_held(const struct loop *l)
 {
     enum sequencer_phase p = l->sequencer.phase;
     bool wanted = l->sequencer.wanted && l->sequencer.step != l->sequencer.saved;
-    return l->pause.on && (p == SEQUENCER_TRAIN || (p == SEQUENCER_EVALUATE && !wanted));
+    const bool between = p == SEQUENCER_EVALUATE || p == SEQUENCER_INTERIM;
+    return l->pause.on && (p == SEQUENCER_TRAIN || (between && !wanted));
 }
 
 void loop_orders(struct loop *l)
@@ -45,9 +46,14 @@ void loop_revoke(struct loop *l)
 {
     int n = 0;
     bool wanted = l->sequencer.wanted;
-    if (l->q.generation) return;                          /* its batches cannot be taken back */
-    for (; queue_unput(l->coordinator.orders, l->task); n++) /* newest first: ranks may take the oldest meanwhile */
+    if (l->q.job->prompts) return;                        /* batches that generate cannot be taken back */
+    for (; queue_unput(l->coordinator.orders, l->task); n++) { /* newest first: ranks may take the oldest meanwhile */
+        if (order_interim(&l->task->o)) {
+            queue_put(l->coordinator.orders, l->task);
+            break;
+        }
         if (l->task->o.kind == ORDER_CHECKPOINT) ckpt_policy_revoked(&l->policy);
+    }
     if (!n) return;
     l->in_flight -= n;
     l->n_orders -= (uint64_t)n;
@@ -139,12 +145,23 @@ void loop_planned(struct loop *l)
     loop_tell(l, &(struct event){.kind = EVENT_PLANNED, .step = (int64_t)l->sequencer.steps}, &none);
 }
 
-/* Prints the lines that are ready; the last batch tells how it went. */
+/* How it went, after the last batch. step -1: of run.generate. */
+static int generation_report(struct loop *l, int64_t step, struct err *e)
+{
+    const struct generation_sums s = generation_sums(l->q.generation);
+    return loop_tell(l, &(struct event){.kind = EVENT_GENERATION, .step = step, .prompts = s.prompts,
+                                        .tokens = s.tokens, .prefill_seconds = (double)s.prefill_ns * 1e-9,
+                                        .decode_seconds = (double)s.decode_ns * 1e-9,
+                                        .tokens_per_second = s.decode_ns ? (double)s.tokens * 1e9 / (double)s.decode_ns
+                                                                         : -1}, e);
+}
+
+/* Prints the lines that are ready. */
 static int result_generated(struct loop *l, const struct result *r, struct err *e)
 {
     struct generation *g = l->q.generation;
     struct text lines = {0};
-    generation_time(g, r->o.what == ORDER_ONLY_ENTERS, r->ns);
+    generation_time(g, r->o.what & ORDER_ONLY_ENTERS, r->ns);
     generation_take(g, &lines);
     if (lines.n) fwrite(lines.s, 1, lines.n, stdout);
     const bool bad = lines.n && (fflush(stdout) || ferror(stdout));
@@ -152,12 +169,33 @@ static int result_generated(struct loop *l, const struct result *r, struct err *
     if (bad) return err_set(e, E_IO, "standard output: cannot write the generated texts");
     if (l->generated || !generation_complete(g)) return 0;
     l->generated = true;
-    const struct generation_sums s = generation_sums(g);
-    return loop_tell(l, &(struct event){.kind = EVENT_GENERATION, .prompts = s.prompts, .tokens = s.tokens,
-                                        .prefill_seconds = (double)s.prefill_ns * 1e-9,
-                                        .decode_seconds = (double)s.decode_ns * 1e-9,
-                                        .tokens_per_second = s.decode_ns ? (double)s.tokens * 1e9 / (double)s.decode_ns
-                                                                         : -1}, e);
+    return generation_report(l, -1, e);
+}
+
+/* Tells a text of generate.every_steps. */
+static int text_tell(struct loop *l, const char *line, size_t n, struct err *e)
+{
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const int bad = loop_tell(l, &(struct event){.kind = EVENT_GENERATED, .step = (int64_t)l->steps, .json = o}, e);
+    json_decref(o);
+    return bad;
+}
+
+static int result_interim(struct loop *l, const struct result *r, struct err *e)
+{
+    struct text lines = {0};
+    int bad = 0;
+    if (r->o.what & ORDER_TAKES_WEIGHTS) l->generated = false;
+    generation_time(l->q.generation, r->o.what & ORDER_ONLY_ENTERS, r->ns);
+    generation_take(l->q.generation, &lines);
+    for (char *s = lines.s, *end; lines.n && !bad && *s; s = end + 1) {
+        end = strchr(s, '\n');
+        bad = text_tell(l, s, (size_t)(end - s), e);
+    }
+    text_free(&lines);
+    if (bad || l->generated || !generation_complete(l->q.generation)) return bad;
+    l->generated = l->worked = true;
+    return generation_report(l, (int64_t)l->steps, e);
 }
 
 /* Reports that train.patience is exhausted, which ends the run. */
@@ -202,7 +240,9 @@ static int result_take(struct loop *l, const struct result *r, struct err *e)
     if (l->goes_back) return loop_back_take(l, r, e);
     switch ((enum order_kind)r->o.kind) {
     case ORDER_TRAIN: return result_step(l, r, e);
-    case ORDER_EVAL: return l->q.generation ? result_generated(l, r, e) : result_evaluation(l, r, e);
+    case ORDER_EVAL:
+        if (order_interim(&r->o)) return result_interim(l, r, e);
+        return l->q.job->prompts ? result_generated(l, r, e) : result_evaluation(l, r, e);
     case ORDER_CHECKPOINT: ckpt_policy_release(&l->policy, &r->o, l->skipped_in_a_row); return 0;
     case ORDER_SAVE:
         if (r->o.what == WEIGHTS_ALL) snprintf(l->hash, sizeof l->hash, "%s", r->hash);

@@ -10,6 +10,7 @@
 #include "report/scores.h"
 #include "cluster/heartbeat.h"
 #include "report/reporter.h"
+#include "report/result.h"
 #include "train/ckpt_writer_int.h"
 
 static void index_add(const struct save *s, struct ckpt_tensor *t, char (*name)[64], int *n, uint64_t *total)
@@ -44,7 +45,8 @@ static int manifest_write(struct save *s, const struct out_folder *f, const stru
     char when[32];
     c.step = s->o.step;
     c.position = s->o.position;
-    c.evaluate = s->o.what != 0;
+    c.evaluate = s->o.what & CHECKPOINT_EVALUATES;
+    c.generate = s->o.what & CHECKPOINT_GENERATES;
     c.skipped = s->skipped;
     c.updates = c.step - s->past.n_skipped;
     c.before = s->past.before;

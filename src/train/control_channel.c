@@ -224,12 +224,19 @@ void control_publish(struct control *s, const struct order *o, int waits_for)
     exec_beat_count(b);
 }
 
+/* The executor of an order; NULL: it is not for this rank. */
+static struct exec *exec_of(const struct control *s, const struct order *o)
+{
+    return order_interim(o) ? interim_exec(s->interim) : s->exec;
+}
+
 int control_prefetch(struct control *s, struct err *e)
 {
     while (s->n_prefetched < s->tasks.n && control_steps(s, s->n_prefetched) < AHEAD_TASKS) {
         const struct task *t = tasks_at(&s->tasks, s->n_prefetched);
         if (!control_is_step(&t->o) && t->o.kind != ORDER_CHECKPOINT) return 0;
-        if (control_is_step(&t->o) && exec_prefetch(s->exec, &t->o, t->id, e)) return -1;
+        struct exec *runs = exec_of(s, &t->o);
+        if (control_is_step(&t->o) && runs && exec_prefetch(runs, &t->o, t->id, e)) return -1;
         s->n_prefetched++;
     }
     return 0;
@@ -287,13 +294,23 @@ int control_rollback(struct control *s, struct err *damaged, struct err *e)
     return 0;
 }
 
+/* Runs an order. A rank without an executor for it only reports. */
+static int order_run(struct control *s, const struct task *t, struct report *r, struct err *e)
+{
+    struct exec *runs = exec_of(s, &t->o);
+    *r = (struct report){.step = t->o.step, .rank = s->rank};
+    if (!runs) return 0;
+    if (order_interim(&t->o) && t->o.what & ORDER_TAKES_WEIGHTS && interim_weights(s->interim, e)) return -1;
+    return exec_step(runs, &t->o, t->id, r, e);
+}
+
 /* Runs a step, and publishes it for the failure detector. */
 static int step_watched(struct control *s, const struct task *t, struct report *r, struct err *e)
 {
     bool evaluates = t->o.kind == ORDER_EVAL;
     uint64_t began = clock_ns();
     control_publish(s, &t->o, EXEC_WAITS_NOT);
-    if (exec_step(s->exec, &t->o, t->id, r, e)) return -1;
+    if (order_run(s, t, r, e)) return -1;
     uint64_t ns = clock_ns() - began;
     if (ns > atomic_load(&s->beat->slowest_ns)) atomic_store(&s->beat->slowest_ns, ns);
     s->warm[evaluates] = true;
@@ -323,7 +340,7 @@ struct control *control_new(struct tp *tp, const struct job *j)
     *s = (struct control){.tp = tp, .job = j, .rank = tp->ops->rank(tp), .n = tp->ops->size(tp), .piece = STATE_PIECE};
     s->beat = &s->unwatched;
     s->task_bytes = task_bytes(j);
-    s->order_bytes = sizeof(struct order) + (size_t)j->max_batch * sizeof(int64_t);
+    s->order_bytes = sizeof(struct order) + (size_t)job_order_samples(j) * sizeof(int64_t);
     if (s->order_bytes < sizeof(struct abort_order)) s->order_bytes = sizeof(struct abort_order);
     for (int i = 0; i < TASKS; i++) s->tasks.at[i] = mem_alloc(s->task_bytes);
     s->fresh = mem_alloc(s->task_bytes + sizeof(struct failure));   /* of an abort_order */
@@ -339,9 +356,10 @@ struct exec_control control_of(struct control *s)
     return (struct exec_control){.listen = listen_all, .reduce = control_reduce, .ctx = s};
 }
 
-void control_exec(struct control *s, struct exec *exec)
+void control_exec(struct control *s, struct exec *exec, struct interim *interim)
 {
     s->exec = exec;
+    s->interim = interim;
     eval_gather_open(s);
 }
 void control_save(struct control *s, struct save *save) { s->save = save; }

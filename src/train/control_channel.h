@@ -17,7 +17,9 @@ struct confusion;                                        /* report/confusion.h *
 struct generation;                                       /* train/generation.h */
 struct control *control_new(struct tp *tp, const struct job *j);
 struct exec_control control_of(struct control *s);       /* for exec_request; valid until control_free */
-void control_exec(struct control *s, struct exec *exec); /* after exec_bind */
+struct interim;                                          /* train/interim_rank.h */
+/* After exec_bind of both. interim NULL: this rank has none. */
+void control_exec(struct control *s, struct exec *exec, struct interim *interim);
 void control_save(struct control *s, struct save *save); /* before the first order; borrowed */
 /* Where this rank, beside the executor, publishes its state. Before the first step. */
 void control_beat(struct control *s, struct exec_beat *beat);

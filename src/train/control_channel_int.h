@@ -4,6 +4,7 @@
 #define TRAIN_CONTROL_CHANNEL_INT_H
 #include "report/result.h"
 #include "train/sequencer.h"
+#include "train/interim_rank.h"
 #include "cluster/shutdown.h"
 #include "cluster/heartbeat.h"
 #include "train/control_channel.h"
@@ -21,6 +22,7 @@ struct control {
     struct tp *tp;
     const struct job *job;
     struct exec *exec;
+    struct interim *interim;                              /* NULL: this rank has none */
     int rank, n;
     struct warmup_profile *warmup;
     struct save *save;
@@ -33,9 +35,9 @@ struct control {
     int n_prefetched;                                     /* how many tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
     uint64_t idle_since;                                  /* worker: without a task since then; 0: has one */
-    /* Tensors that evaluations bring to rank 0 (job_wants): the rank that has the tensor, its bytes per sample, the
-     * tensors of a batch: on rank 0 one for each open result, on that rank one. */
-    int has_values; size_t value_bytes; float *values[OPEN_RESULTS];
+    /* Tensors that evaluations bring to rank 0 (job_wants), of the job and of its interim: the rank that has the tensor,
+     * its bytes per sample, the tensors of a batch: on rank 0 one for each open result, on that rank one. */
+    struct values { int rank; size_t bytes; float *at[OPEN_RESULTS]; } values[2];
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch for a sum over ranks */
     /* A checkpoint has begun. The loop learns it after n reports of every rank are published. */

@@ -245,7 +245,7 @@ static int roll_back(struct control *s, const struct coordinator *l, struct err 
 /* Gives the file of predictions its name when all are in it: a run that was stopped leaves none. */
 static int predictions_end(struct control *s, const struct coordinator *l, struct err *e)
 {
-    if (l->generation && generation_complete(l->generation)) return generation_commit(l->generation, e);
+    if (s->job->prompts && generation_complete(l->generation)) return generation_commit(l->generation, e);
     if (!l->predict || !predict_complete(l->predict)) return 0;
     control_elsewhere(s, SHUTDOWN_END, "writing predictions");
     return predict_commit(l->predict, e);

@@ -156,7 +156,7 @@ int assign_memory(struct setup *b, struct err *e)
     if (!b->job.be->free_memory) return 0;
     struct claim *need = mem_alloc((size_t)w->size * sizeof *need), *mine = &need[w->rank];
     int bad = exec_free_memory(b->exec, &free_bytes, e);
-    mine->bytes = exec_bytes(b->exec);
+    mine->bytes = exec_bytes(b->exec) + (b->interim ? exec_bytes(interim_exec(b->interim)) : 0);
     mine->beside = bytes_headroom(b);
     memcpy(mine->device, b->device, sizeof mine->device);
     w->allgather(w, need, sizeof *need);

@@ -281,6 +281,26 @@ int generation_rows(struct generation *g, const float *x, struct err *e)
     return bad;
 }
 
+static void lines_drop(struct generation *g)
+{
+    for (int i = 0; i < g->prompts->of.n; i++) {
+        free(g->line[i]);
+        g->line[i] = NULL;
+    }
+}
+
+void generation_again(struct generation *g)
+{
+    pthread_mutex_lock(&g->lock);
+    lines_drop(g);
+    for (int i = 0; i < g->n_slots; i++) g->of[i].prompt = NULL;
+    for (int i = 0; i < g->n_groups; i++) g->group[i].waits = false;
+    g->turn = g->n_sent = g->next = g->n_lines = g->n_done = 0;
+    g->text.n = 0;
+    g->sums = (struct generation_sums){.prompts = g->prompts->of.n};
+    pthread_mutex_unlock(&g->lock);
+}
+
 /* ---- the output, open and close ------------------------------------------------------------------------ */
 
 void generation_take(struct generation *g, struct text *out)
@@ -373,7 +393,7 @@ void generation_free(struct generation *g)
     if (g->open) out_drop(&g->out);
     tokenizer_close(g->tokenizer);
     for (int i = 0; i < g->n_slots; i++) vec_free(&g->of[i].id), vec_free(&g->of[i].logprob);
-    for (int i = 0; i < g->prompts->of.n; i++) free(g->line[i]);
+    lines_drop(g);
     pthread_mutex_destroy(&g->lock);
     free(g->end);
     free(g->of);

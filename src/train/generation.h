@@ -1,4 +1,4 @@
-/* Generation of text (run.generate): which tokens the network sees next, the drawing of tokens from its logits, and the
+/* Generation of text (run.generate, generate.every_steps): which tokens the network sees next, the drawing of tokens from its logits, and the
  * output. Rank 0. Every function may be called on any thread.
  *
  * Sequences occupy slots of the caches; a sequence that ends gives its slot to the next prompt. Slots are divided into
@@ -18,6 +18,8 @@ enum generation_next { GENERATION_WAITS, GENERATION_PREFILLS, GENERATION_DECODES
  * The job has prompts. 65, 66, 73, 74: nothing was opened. */
 int generation_open(const struct job *j, const struct out_place *at, const atomic_int *stop, struct generation **out,
                     struct err *e);
+/* Begins again with the first prompt, while no batch is on its way. */
+void generation_again(struct generation *g);
 /* Fills in the sample ids of the next batch: of job.batch[PLAN_EVAL_FULL] rows if it prefills, of PLAN_EVAL_SHORT if it
  * decodes. WAITS: all groups await the logits of a batch. */
 enum generation_next generation_next(struct generation *g, int64_t *id);

@@ -5,7 +5,10 @@
 #include "train/weights.h"
 #include "optim/rate.h"
 
-size_t task_bytes(const struct job *j) { return sizeof(struct task) + (size_t)j->max_batch * sizeof(int64_t); }
+size_t task_bytes(const struct job *j)
+{
+    return sizeof(struct task) + (size_t)job_order_samples(j) * sizeof(int64_t);
+}
 
 static int batch_of(const struct job *j) { return (int)j->conf->train.batch_size; }
 
@@ -72,9 +75,14 @@ static bool checkpoint_due(const struct sequencer *c)
     return c->wanted || (every && c->step % (uint64_t)every == 0) || (conf_saves(f) && at_end(c));
 }
 
-static enum sequencer_phase after_evaluation(const struct sequencer *c)
+static enum sequencer_phase after_interim(const struct sequencer *c)
 {
     return checkpoint_due(c) ? SEQUENCER_CHECKPOINT : after_checkpoint(c);
+}
+
+static enum sequencer_phase after_evaluation(const struct sequencer *c)
+{
+    return c->interim_due && !c->stopping ? SEQUENCER_INTERIM : after_interim(c);
 }
 
 static enum sequencer_phase after_step(const struct sequencer *c)
@@ -90,6 +98,12 @@ static bool evaluation_due(const struct sequencer *c, uint64_t from)
     bool due = f->train.evaluate_every > 0 && c->step % (uint64_t)f->train.evaluate_every == 0;
     due |= epochs && from / epochs != c->position / epochs;
     return c->job->count[DS_TEST] > 0 && (due || at_end(c));
+}
+
+static bool interim_due(const struct sequencer *c)
+{
+    const int64_t every = c->conf->generate.every_steps;
+    return c->job->interim && every && (c->step % (uint64_t)every == 0 || at_end(c));
 }
 
 /* ---- begin, roll-back, stop -------------------------------------------------------------------------------------- */
@@ -120,6 +134,7 @@ void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt
     c->step = c->saved = from->step;
     c->position = batch_border(c, from->position);
     c->evaluate_due = from->evaluate && j->count[DS_TEST] > 0;
+    c->interim_due = from->generate && j->interim;
     c->epoch = epoch_of(c);
     c->phase = after_step(c);
 }
@@ -128,7 +143,7 @@ void sequencer_fault(struct sequencer *c)
 {
     c->phase = SEQUENCER_FAULT;
     c->test_position = c->part = 0;
-    c->evaluate_due = false;
+    c->evaluate_due = c->interim_due = false;
 }
 
 void sequencer_back(struct sequencer *c, uint64_t step, uint64_t position)
@@ -183,6 +198,7 @@ void sequencer_scored(struct sequencer *c, bool best, bool enough)
 {
     c->wanted |= best;
     if (enough) c->steps = c->step;
+    if (enough) c->interim_due = interim_due(c);
     if (c->phase == SEQUENCER_AWAIT_SCORE) c->phase = after_evaluation(c);
 }
 
@@ -215,6 +231,7 @@ static void next_train(struct sequencer *c, struct task *t)
     c->position = feed_next(&order, at + (uint64_t)n, batch_of(j));
     c->epoch = epoch + 1;
     c->evaluate_due = evaluation_due(c, at);
+    c->interim_due = interim_due(c);
     t->epoch = c->epoch;
     t->last = false;
     c->phase = c->step == 1 && f->run.dump_gradients ? SEQUENCER_DUMP : after_step(c);
@@ -240,22 +257,34 @@ static void next_evaluate(struct sequencer *c, struct task *t)
     else c->phase = c->conf->checkpoint.best ? SEQUENCER_AWAIT_SCORE : after_evaluation(c);
 }
 
-/* False: it waits for the logits of earlier orders. */
+static bool generation_over(struct sequencer *c, struct task *t)
+{
+    const bool between = c->phase == SEQUENCER_INTERIM;
+    if (between) {
+        c->test_position = c->part = 0;
+        c->interim_due = false;
+    }
+    c->phase = between ? after_interim(c) : SEQUENCER_STOP;
+    return sequencer_next(c, t);
+}
+
+/* Of run.generate, or between steps. False: it waits for the logits of earlier orders. */
 static bool next_generate(struct sequencer *c, struct task *t)
 {
-    const struct job *j = c->job;
+    const bool between = c->phase == SEQUENCER_INTERIM, first = between && !c->part;
+    const struct job *j = between ? c->job->interim : c->job;
+    if (first) generation_again(c->generation);
     const enum generation_next next = generation_next(c->generation, t->id);
     const bool prefills = next == GENERATION_PREFILLS;
     if (next == GENERATION_WAITS) return false;
-    if (next == GENERATION_ENDS) {
-        c->phase = SEQUENCER_STOP;
-        return sequencer_next(c, t);
-    }
+    if (next == GENERATION_ENDS) return generation_over(c, t);
     const int kind = prefills ? PLAN_EVAL_FULL : PLAN_EVAL_SHORT, n = j->batch[kind];
-    t->epoch = 0;
+    t->epoch = c->epoch;
     t->last = false;
-    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)j->plan_of[kind], .step = ++c->part, .n = n,
-                          .position = c->test_position, .weight = n, .what = prefills ? ORDER_ONLY_ENTERS : 0};
+    t->o = (struct order){.kind = ORDER_EVAL, .plan = (uint32_t)j->plan_of[kind], .step = c->step + ++c->part, .n = n,
+                          .position = c->test_position, .weight = n,
+                          .what = (prefills ? ORDER_ONLY_ENTERS : 0) | (between ? ORDER_INTERIM : 0) |
+                                  (first ? ORDER_TAKES_WEIGHTS : 0)};
     c->test_position += (uint64_t)n;
     return true;
 }
@@ -264,7 +293,9 @@ static void next_checkpoint(struct sequencer *c, struct task *t)
 {
     struct rate_from set = live_settings_at(c->rates, c->step + 1);
     t->o = (struct order){.kind = ORDER_CHECKPOINT, .step = c->step, .position = c->position,
-                          .learning_rate = set.any ? set.rate : -1, .what = c->evaluate_due};
+                          .learning_rate = set.any ? set.rate : -1,
+                          .what = (c->evaluate_due ? CHECKPOINT_EVALUATES : 0) |
+                                  (c->interim_due ? CHECKPOINT_GENERATES : 0)};
     c->saved = c->step;
     c->wanted = false;
     c->phase = after_checkpoint(c);
@@ -279,7 +310,7 @@ bool sequencer_next(struct sequencer *c, struct task *t)
         c->phase = after_step(c);
         return true;
     case SEQUENCER_EVALUATE: next_evaluate(c, t); return true;
-    case SEQUENCER_GENERATE: return next_generate(c, t);
+    case SEQUENCER_GENERATE: case SEQUENCER_INTERIM: return next_generate(c, t);
     case SEQUENCER_AWAIT_SCORE: case SEQUENCER_FAULT: return false;
     case SEQUENCER_ROLLBACK:
         t->o = (struct order){.kind = ORDER_ROLLBACK, .step = c->step, .position = c->position};

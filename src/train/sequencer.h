@@ -3,6 +3,7 @@
  *   train [--first--> dump gradients] --every N steps--> evaluate [--> check] --> train ...
  *   train, evaluate or check --when one is due--> checkpoint --> train ...
  *   --last step or stop--> [evaluate] [--> checkpoint] --> save --> stop
+ *   after an evaluation, or instead: interim (generate.every_steps) --all prompts are done--> checkpoint, train ...
  *   generate --all prompts are done, or stop--> stop
  *   any of these but the last two --step was not finite--> fault --checkpoint is known--> rollback --> fault
  *   fault --ranks have read it--> train ... (or, if it was damaged, --> rollback to an older one)
@@ -28,19 +29,17 @@ _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(st
                "an order and its ids are one message");
 enum sequencer_phase {
     SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_GENERATE, SEQUENCER_AWAIT_SCORE,
-    SEQUENCER_CHECKPOINT, SEQUENCER_FAULT, SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END
+    SEQUENCER_INTERIM, SEQUENCER_CHECKPOINT, SEQUENCER_FAULT, SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END
 };
 /* How a run stops: with its weights, as at its end; with a checkpoint before that; or only with a checkpoint, from
  * which --resume continues. */
 enum sequencer_stop { STOP_WEIGHTS, STOP_CHECKPOINT, STOP_RESUMABLE };
 /* step: the last step whose outcome is known. skipped: how many steps up to it had no update. */
 struct known { uint64_t step, skipped; };
-/* order.what of an evaluation's order: nobody needs its outputs */
-enum { ORDER_ONLY_ENTERS = 1 };
 struct generation;                                       /* train/generation.h */
 struct sequencer {
     const struct job *job;
-    struct generation *generation;                       /* NULL: it does not generate */
+    struct generation *generation;                       /* of run.generate, or between steps; NULL: neither */
     const struct conf *conf;                              /* may change during the run; the current values */
     const struct live_settings *rates;                   /* which of them apply to which step; NULL: always conf */
     const struct known *known;                            /* NULL: no step is ever skipped */
@@ -50,7 +49,7 @@ struct sequencer {
     bool stopping; enum sequencer_stop how;
     bool wanted;                                          /* a checkpoint is requested, at the next step border */
     uint64_t saved;                                       /* the step of the last one that was ordered and not lost */
-    bool evaluate_due;                                    /* after this step; not yet ordered in full */
+    bool evaluate_due, interim_due;                       /* after this step; not yet ordered in full */
 };
 /* from: NULL, or the checkpoint from which the run continues. */
 void sequencer_begin(struct sequencer *c, const struct job *j, const struct ckpt *from);

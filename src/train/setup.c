@@ -164,7 +164,9 @@ int setup_exec(struct setup *b, struct exec_request q, struct err *e)
     q.abort = abort_code();
     q.beat = heartbeat_beat(b->world->rank);
     q.reader_cores = &b->spare;
-    return exec_open(&q, &b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+    const bool trains = b->opts->mode != MODE_PROFILE;
+    int bad = exec_open(&q, &b->exec, e) || (trains && interim_open(j, b->world->rank, &q, &b->interim, e));
+    return bad ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
 static int phase_open(struct setup *b, struct err *e)
@@ -180,12 +182,12 @@ static int phase_open(struct setup *b, struct err *e)
 /* Allocates memory only after all ranks have checked that it is free: they may share a device. */
 static int phase_bind(struct setup *b, struct err *e)
 {
-    return exec_bind(b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
+    return exec_bind(b->exec, e) || interim_bind(b->interim, b->exec, e) ? err_where(e, "rank %d", b->world->rank) : 0;
 }
 
 static int phase_weights(struct setup *b, struct err *e)
 {
-    control_exec(b->control, b->exec);
+    control_exec(b->control, b->exec, b->interim);
     b->warmup = warmup_new(&b->job, b->exec, b->world->rank, b->resume.found ? b->resume.from.step : 0);
     control_set_warmup(b->control, b->warmup);
     save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
@@ -268,6 +270,7 @@ static int create(struct setup *b, struct err *e)
     if (b->conf->run.predict && predict_open(&b->job, &b->files.predictions, abort_code(), &b->predict, e)) return -1;
     const struct out_place *texts = conf_generates_aloud(b->conf) ? NULL : &b->files.predictions;
     if (b->conf->run.generate && generation_open(&b->job, texts, abort_code(), &b->generation, e)) return -1;
+    if (b->job.interim && generation_open(b->job.interim, NULL, abort_code(), &b->generation, e)) return -1;
     setup_progress_end(b->ready);
     b->ready = NULL;
     int bad = b->service->open(b->service->ctx, from, e);
@@ -371,6 +374,7 @@ void setup_init(struct setup *b, const struct opts *o, struct world *w, const st
 void setup_close(struct setup *b)
 {
     save_free(b->save);
+    interim_close(b->interim);
     if (b->exec) exec_close(b->exec);
     control_free(b->control);
     warmup_free(b->warmup);

@@ -17,6 +17,7 @@
 #include "train/weights.h"
 #include "cluster/world.h"
 #include "train/generation.h"
+#include "train/interim_rank.h"
 #include "report/predict.h"
 #include "report/class_file.h"
 #include "report/confusion.h"
@@ -55,7 +56,7 @@ struct setup {
     struct model_files *model;                            /* for RUN/model/; NULL: not a decoder's training */
     struct reporters *reporters;
     struct predict *predict;                              /* if the run predicts */
-    struct generation *generation;                        /* if it generates */
+    struct generation *generation;                        /* if it generates, at all or between steps */
     struct confusion *confusion;                          /* with train.confusion */
     struct coordinator coordinator;
     struct tp *tp;                                        /* every rank's, like the following */
@@ -70,6 +71,7 @@ struct setup {
     struct cores *cores;                                  /* of ranks that compute on cores, during set-up */
     cpu_set_t spare;                                      /* from cores_spare: cores for reading samples */
     struct exec *exec;
+    struct interim *interim;                              /* of generate.every_steps */
     double peak;                                          /* FLOPs a second of all ranks; 0: unknown */
     struct cost *costs;                                   /* --profile: measured costs, on every rank */
     struct plan **sized; int n_sized;                     /* --profile: a plan for each size */

@@ -1,0 +1,14 @@
+/* The texts of generate.every_steps: the job that a training run's ranks have beside their own. It has the same network
+ * with caches, on the ranks of the first pipeline, cut at the same layers. So each rank copies its own weights. Pure,
+ * apart from reading the prompts and the network's files. */
+#ifndef JOB_INTERIM_H
+#define JOB_INTERIM_H
+#include "job/job.h"
+
+/* Sets j->interim, with its network and prompts, if the run trains with generate.every_steps. After job_model. 65, 66,
+ * 78. */
+int interim_model(struct job *j, struct err *e);
+/* Plans it for the stages of j, whose plan is made. 78. */
+int interim_plan(struct job *j, struct err *e);
+void interim_free(struct job *j);
+#endif
