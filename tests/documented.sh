@@ -71,6 +71,7 @@ model { network = "llama"  input = {8}  vocab_size = 256  hidden_size = 8  inter
         num_hidden_layers = 1  num_attention_heads = 2 }
 data  { source = "text"  train_text = "words.txt"  test_text = "words.txt"  samples = 8 }
 train { batch_size = 4  steps = 2  evaluate_every = 1 }
+generate { prompt = {"some"}  max_tokens = 2  every_steps = 2  logprobs = yes }
 END
 "$mpstaged" --transport local -c words.conf --run-dir words >"$aside/out" 2>&1 || note <"$aside/out"
 for n in 2 3; do

@@ -135,7 +135,7 @@ positions c.npy 0 >c.bits
 check "a record's logits: other neighbours, the same bits" sh -c \
     '[ -s a.bits ] && cmp a.bits b.bits && cmp a.bits c.bits'
 
-# ---- any template, by transformers ------------------------------------------------------------------------------------
+# ---- any template, by transformers -----------------------------------------------------------------------------------
 # chatml's template gives what data.chat = "chatml" gives.
 python=${MPSTAGED_PYTHON:-python3}
 chatml() {
@@ -157,7 +157,8 @@ PY
 if "$python" -c 'import jinja2, transformers' 2>/dev/null; then
     chatml
     grep messages chats.jsonl >only-chats.jsonl
-    if "$python" "$here/../contrib/render-chats" chatml only-chats.jsonl rendered.jsonl 2>"$aside/said"; then ok "renders"
+    if "$python" "$here/../contrib/render-chats" chatml only-chats.jsonl rendered.jsonl 2>"$aside/said"
+    then ok "renders"
     else note <"$aside/said"; not_ok "renders"; fi
     sed 's/vocab_size = 256/vocab_size = 340/; s/"plain"/"chatml"  tokenizer = "chatml\/tokenizer.json"/
         s/"chats.jsonl"/"only-chats.jsonl"/g; s/batch_size = 12/batch_size = 11/' chat.conf >chatml.conf
@@ -165,7 +166,7 @@ if "$python" -c 'import jinja2, transformers' 2>/dev/null; then
     want=$hash
     trains rendered-run threads -c chatml.conf -o data.too_long=cut -o data.train_jsonl=rendered.jsonl
     equal "contrib/render-chats: the weights of data.chat" "$hash" "$want"
-else skip "contrib/render-chats" "needs transformers and jinja2: pip install transformers jinja2, and MPSTAGED_PYTHON"; fi
+else skip "contrib/render-chats" "no transformers: pip install transformers jinja2, and set MPSTAGED_PYTHON"; fi
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 echo '{"input_ids": [1, 2, 3' >bad.jsonl

@@ -31,8 +31,8 @@ struct exec { int rank; struct tp *tp; struct exec_control control; enum trouble
 
 int exec_prefetch(struct exec *s, const struct order *o, const int64_t *id, struct err *e)
 {
-    for (int i = 0; i < o->n; i++) if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL,
-            "wrong sample ids");
+    for (int i = 0; i < o->n; i++)
+        if (id[i] != (int64_t)(100 * o->step) + i) return err_set(e, E_INTERNAL, "wrong sample ids");
     s->prefetched++;
     return 0;
 }
@@ -116,6 +116,7 @@ int exec_averages_use(struct exec *s, bool averaged, struct err *e)
 {
     return s->trouble == FAIL_AVERAGES && s->rank == 1 && s->last_step == 2 ? err_set(e, E_DEVICE, "no swap") : 0;
 }
+void exec_idle_since(struct exec *s) {}
 struct exec *interim_exec(const struct interim *s) { return NULL; }
 int interim_weights(struct interim *s, struct err *e) { return 0; }
 
@@ -562,23 +563,6 @@ START_TEST(failure_ends_a_sum_that_waits)
 }
 END_TEST
 
-static void *a_stream(struct be *b) { return b; }
-
-/* Whether the run writes checkpoints by itself or is asked for one: a copy of what is small or on a device. */
-START_TEST(copies_are_of_small_or_far_states)
-{
-    static const struct be_ops far = {.name = "far", .stream = a_stream};
-    struct state_row row[2] = {{.shape = {1, {1000}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 0},
-                               {.shape = {1, {100 << 20}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 1}};
-    struct placement pl = {.state = row, .n_state = 2};
-    struct job j = {.conf = &conf, .pl = &pl, .mesh = {{2, 1}}};
-    ck_assert_uint_eq(save_staging_bytes(&j, 0), 4000);
-    ck_assert_uint_eq(save_staging_bytes(&j, 1), 0);
-    j.be = &far;
-    ck_assert_uint_eq(save_staging_bytes(&j, 1), (uint64_t)400 << 20);
-}
-END_TEST
-
 int main(void)
 {
     TCase *t = tcase_create("job");
@@ -597,6 +581,5 @@ int main(void)
     tcase_add_loop_test(t, ranks_go_back_together, 0, 3);
     tcase_add_test(t, sums_are_taken_in_rank_order);
     tcase_add_test(t, failure_ends_a_sum_that_waits);
-    tcase_add_test(t, copies_are_of_small_or_far_states);
     return suite_run("side", CK_FORK, t);
 }

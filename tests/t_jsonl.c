@@ -152,6 +152,32 @@ START_TEST(contents_are_letters)
 }
 END_TEST
 
+/* Tokens for people: spaces behind special tokens, and borders that are never within a character. */
+START_TEST(shown)
+{
+    struct tokenizer *t = tokenizer_with("metaspace", NULL, 0);
+    const uint32_t id[] = {331, 400, 331, 399};          /* do, <sep>, do, tab */
+    struct text all = {0};
+    struct token_ids two = {0};
+    struct err e = {0};
+    tokenizer_show(t, id, 4, &all);
+    ck_assert_str_eq(all.s, "do<sep> do tab");
+    ck_assert_uint_eq(tokenizer_shown(t, id, 2, &all), 7);
+    ck_assert_uint_eq(tokenizer_shown(t, id, 3, &all), 10);
+    tokenizer_close(t);
+    t = tokenizer_with("gpt2", NULL, 0);
+    all.n = 0;
+    ck_assert(!tokenizer_encode(t, "a\u0416b", 4, true, &two, &e) && two.n == 4);
+    tokenizer_show(t, two.v, 4, &all);
+    ck_assert_str_eq(all.s, "a\u0416b");
+    ck_assert_uint_eq(tokenizer_shown(t, two.v, 2, &all), 1);
+    ck_assert_uint_eq(tokenizer_shown(t, two.v, 3, &all), 3);
+    vec_free(&two);
+    text_free(&all);
+    tokenizer_close(t);
+}
+END_TEST
+
 /* Where a special token is found only in normalised text, marks work, and a content that has one is refused. */
 START_TEST(normalized_marks)
 {
@@ -543,6 +569,7 @@ static void add(TCase *c)
     tcase_add_test(c, as_transformers_renders);
     tcase_add_test(c, contents_are_letters);
     tcase_add_test(c, normalized_marks);
+    tcase_add_test(c, shown);
     tcase_add_test(c, forms);
     tcase_add_loop_test(c, bad_lines, 0, sizeof wrong / sizeof *wrong);
     tcase_add_loop_test(c, bad_templates, 0, sizeof wrong_rules / sizeof *wrong_rules);

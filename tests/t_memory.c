@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include "train/ckpt_writer.h"
 #include "train/memory.h"
 #include "files.h"
 #include "sure.h"
@@ -298,6 +299,24 @@ START_TEST(what_counts)
 }
 END_TEST
 
+static void *a_stream(struct be *b) { return b; }
+
+/* Whether the run writes checkpoints by itself or is asked for one: a copy of what is small or on a device. */
+START_TEST(copies_are_of_small_or_far_states)
+{
+    static const struct be_ops far = {.name = "far", .stream = a_stream};
+    struct state_row row[2] = {{.shape = {1, {1000}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 0},
+                               {.shape = {1, {100 << 20}}, .file = {F32, LAYOUT_PLAIN, 1}, .owner = 1}};
+    struct placement pl = {.state = row, .n_state = 2};
+    struct conf conf = {.checkpoint.every_steps = 0};
+    struct job j = {.conf = &conf, .pl = &pl, .mesh = {{2, 1}}};
+    ck_assert_uint_eq(save_staging_bytes(&j, 0), 4000);
+    ck_assert_uint_eq(save_staging_bytes(&j, 1), 0);
+    j.be = &far;
+    ck_assert_uint_eq(save_staging_bytes(&j, 1), (uint64_t)400 << 20);
+}
+END_TEST
+
 int main(void)
 {
     TCase *dir = suite_case("directory", 60), *pure = suite_case("pure", 60);
@@ -310,5 +329,6 @@ int main(void)
     tcase_add_test(pure, pools_are_shared_by_host);
     tcase_add_loop_test(pure, plans_fit_the_host, 0, N_OF(ways));
     tcase_add_test(pure, what_counts);
+    tcase_add_test(pure, copies_are_of_small_or_far_states);
     return suite_run("memory", CK_FORK, dir, pure);
 }

@@ -172,6 +172,8 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
 struct exec_past { uint64_t n_skipped, before; };
 void exec_past_set(struct exec *s, const struct exec_past *p);
 struct exec_past exec_past(const struct exec *s);       /* on the executor's thread, between steps */
+/* The time until now was for something else: report.idle_ns of the next step does not count it. */
+void exec_idle_since(struct exec *s);
 /* After exec_step, until the next one: plan.output[output] of the step's plan, for all its samples in their order,
  * row-major, of the graph's type. Only on the plan's rank of it in the first pipeline; 70 elsewhere. */
 int exec_output_get(struct exec *s, int plan, int output, void *plain, struct err *e);

@@ -155,3 +155,5 @@ void meter_load_end(struct exec *s, uint64_t began)
 {
     if (s->meter->profile) profile_note_load(s->meter->profile, s->plan, clock_ns() - began);
 }
+
+void exec_idle_since(struct exec *s) { s->meter->ended = clock_ns(); }

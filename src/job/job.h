@@ -50,7 +50,7 @@ struct job {
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */
-    struct job *interim;                                   /* interim.h; NULL: the run generates no texts between steps */
+    struct job *interim;                                   /* interim.h; NULL: no texts are generated between steps */
     const struct job *cut_as;                              /* the job whose cut it takes; NULL: its own */
 };
 static inline int job_world(const struct job *j) { return mesh_ranks(&j->mesh); }

@@ -9,8 +9,8 @@
 enum event_kind {
     /* a line of metrics.jsonl; START becomes RESUME where the file or a checkpoint has an earlier part of the run */
     EVENT_START, EVENT_RESUME, EVENT_WEIGHTS, EVENT_STEP, EVENT_SKIP, EVENT_RERUN, EVENT_ROLLBACK, EVENT_EVALUATION,
-    EVENT_PREDICTION, EVENT_GENERATED, EVENT_GENERATION, EVENT_ACCOUNT, EVENT_CHECKPOINT, EVENT_CHECKPOINT_FAILED, EVENT_DAMAGED,
-    EVENT_STRAGGLER, EVENT_PAUSE, EVENT_SET, EVENT_RELOAD, EVENT_FAILED, EVENT_DONE, EVENT_LINES,
+    EVENT_PREDICTION, EVENT_GENERATED, EVENT_GENERATION, EVENT_ACCOUNT, EVENT_CHECKPOINT, EVENT_CHECKPOINT_FAILED,
+    EVENT_DAMAGED, EVENT_STRAGGLER, EVENT_PAUSE, EVENT_SET, EVENT_RELOAD, EVENT_FAILED, EVENT_DONE, EVENT_LINES,
     /* No line. PLANNED: the run now ends with `step`. BATCH: one of an evaluation; sums: of all so far. COSTS: numbers
      * of the first steps (warmup_costs.h). PAUSING: a pause begins, which PAUSE ends. TICK: now and then; `held` while
      * a pause lets nothing run. STATUS: add to `json` for mpstagectl; `held` unless something runs. PAGE: add to `page`

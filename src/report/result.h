@@ -9,8 +9,8 @@
  * failure follows. */
 enum order_kind { ORDER_TRAIN = STEP_TRAIN, ORDER_EVAL = STEP_EVAL, ORDER_CHECKPOINT = STEP_KINDS, ORDER_ROLLBACK,
                   ORDER_SAVE, ORDER_STOP, ORDER_ABORT };
-/* Bits of order.what. Of an evaluation's order: nobody needs its outputs; its plan is of job.interim; it is the first of
- * these, which takes the weights. Of a checkpoint: what follows its step and is not done yet. */
+/* Bits of order.what. Of an evaluation's order: nobody needs its outputs; its plan is of job.interim; it is the first
+ * of these, which takes the weights. Of a checkpoint: what follows its step and is not done yet. */
 enum { ORDER_ONLY_ENTERS = 1, ORDER_INTERIM = 2, ORDER_TAKES_WEIGHTS = 4 };
 enum { CHECKPOINT_EVALUATES = 1, CHECKPOINT_GENERATES = 2 };
 static inline bool order_interim(const struct order *o) { return o->kind == ORDER_EVAL && o->what & ORDER_INTERIM; }

@@ -299,9 +299,10 @@ static int order_run(struct control *s, const struct task *t, struct report *r, 
 {
     struct exec *runs = exec_of(s, &t->o);
     *r = (struct report){.step = t->o.step, .rank = s->rank};
-    if (!runs) return 0;
-    if (order_interim(&t->o) && t->o.what & ORDER_TAKES_WEIGHTS && interim_weights(s->interim, e)) return -1;
-    return exec_step(runs, &t->o, t->id, r, e);
+    if (runs && order_interim(&t->o) && t->o.what & ORDER_TAKES_WEIGHTS && interim_weights(s->interim, e)) return -1;
+    if (runs && exec_step(runs, &t->o, t->id, r, e)) return -1;
+    if (order_interim(&t->o)) exec_idle_since(s->exec);
+    return 0;
 }
 
 /* Runs a step, and publishes it for the failure detector. */

@@ -35,8 +35,8 @@ struct control {
     int n_prefetched;                                     /* how many tasks the executor knows */
     struct task *fresh;                                   /* scratch for one message */
     uint64_t idle_since;                                  /* worker: without a task since then; 0: has one */
-    /* Tensors that evaluations bring to rank 0 (job_wants), of the job and of its interim: the rank that has the tensor,
-     * its bytes per sample, the tensors of a batch: on rank 0 one for each open result, on that rank one. */
+    /* Tensors that evaluations bring to rank 0 (job_wants), of the job and of job.interim: the rank that has the
+     * tensor, its bytes per sample, the tensors of a batch: on rank 0 one for each open result, on that rank one. */
     struct values { int rank; size_t bytes; float *at[OPEN_RESULTS]; } values[2];
     /* rank 0 */
     double *terms; int n_terms;                           /* scratch for a sum over ranks */

@@ -1,5 +1,5 @@
-/* Generation of text (run.generate, generate.every_steps): which tokens the network sees next, the drawing of tokens from its logits, and the
- * output. Rank 0. Every function may be called on any thread.
+/* Generation of text (run.generate, generate.every_steps): which tokens the network sees next, the drawing of tokens
+ * from its logits, and the output. Rank 0. Every function may be called on any thread.
  *
  * Sequences occupy slots of the caches; a sequence that ends gives its slot to the next prompt. Slots are divided into
  * groups, so that a pipeline works on several groups at a time. A decoding batch has a row for each slot of a group. A

@@ -29,7 +29,8 @@ _Static_assert(offsetof(struct task, id) == offsetof(struct task, o) + sizeof(st
                "an order and its ids are one message");
 enum sequencer_phase {
     SEQUENCER_TRAIN, SEQUENCER_DUMP, SEQUENCER_EVALUATE, SEQUENCER_GENERATE, SEQUENCER_AWAIT_SCORE,
-    SEQUENCER_INTERIM, SEQUENCER_CHECKPOINT, SEQUENCER_FAULT, SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP, SEQUENCER_END
+    SEQUENCER_INTERIM, SEQUENCER_CHECKPOINT, SEQUENCER_FAULT, SEQUENCER_ROLLBACK, SEQUENCER_SAVE, SEQUENCER_STOP,
+    SEQUENCER_END
 };
 /* How a run stops: with its weights, as at its end; with a checkpoint before that; or only with a checkpoint, from
  * which --resume continues. */
