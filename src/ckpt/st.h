@@ -8,18 +8,26 @@
 #include "base/err.h"
 #include "model/graph.h"
 
-/* offsets in the file */
-struct st_tensor { const char *name; char dtype[8]; struct shape shape; uint64_t begin, end; };
+/* offsets in the file. factors: of an I8 tensor of bitsandbytes, one for each row, a tensor of this or another file
+ * (st_codes_join); NULL: none */
+struct st;
+struct st_tensor {
+    const char *name; char dtype[8]; struct shape shape; uint64_t begin, end;
+    struct st *factors_in; struct st_tensor *factors;
+};
 struct st { const char *path; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
 /* one file; 66 if it is missing, 65 for any error in it */
 struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if not found */
 int st_read(struct st *s, int i, void *out, struct err *e); /* end - begin bytes */
 bool st_is_float(const struct st_tensor *t);              /* can st_read_float read it? */
-/* Reads an F32, F16, BF16 or F64 tensor as F32. F16 and BF16 convert exactly; F64 is rounded to the nearest, 65 if too
- * large. */
+/* Reads an F32, F16, BF16 or F64 tensor as F32, or codes with factors. F16 and BF16 convert exactly; F64 is rounded to
+ * the nearest, 65 if too large. */
 int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
+/* Joins bitsandbytes' codes, X.weight of type I8, with their factors, X.SCB, which no longer count as tensors; nor does
+ * X.weight_format. Files that are closed together. 65: other codes, or none of either. */
+int st_codes_join(struct st *const *file, int n, struct err *e);
 /* Opens every file of one of these, tried in this order: a weight file; a Hugging Face folder (model.safetensors, or
  * model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else its newest checkpoint).
  * Index and shards must name the same tensors. The caller closes each file and frees the array. */
@@ -28,7 +36,8 @@ int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 /* Writes a whole file in pieces to put(sink, bytes). data supplies tensor i of the given list when it is due: it fills
  * buf, or sets *at, which is buf, to where the values lie until its next call. Fails if put or data fails. */
 typedef int (*st_data)(void *ctx, int i, void *buf, const void **at, struct err *e);
-struct st_entry { const char *name; enum dtype type; struct shape shape; };
+/* turned: of codes with factors a file has the two dimensions in the other order */
+struct st_entry { const char *name; enum dtype type; struct shape shape; bool turned; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
 int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e);
 int *st_order(int n, const struct st_entry *entry);       /* indices in the order of st_write's file; free it */

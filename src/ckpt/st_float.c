@@ -2,8 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/file.h"
 #include "base/half.h"
 #include "ckpt/st.h"
+#include "plan/format.h"
 
 static int of_double(const struct st *s, int i, double x, float *out, struct err *e)
 {
@@ -32,14 +34,99 @@ static int widen(const struct st *s, int i, const char *raw, size_t n, float *ou
 
 bool st_is_float(const struct st_tensor *t)
 {
-    return !strcmp(t->dtype, "F32") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "BF16") ||
+    return t->factors || !strcmp(t->dtype, "F32") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "BF16") ||
            !strcmp(t->dtype, "F64");
+}
+
+static int read_at(const struct st *s, const struct st_tensor *t, void *out, struct err *e)
+{
+    return file_read_at(s->fd, s->path, t->begin, out, (size_t)(t->end - t->begin), e);
+}
+
+/* Codes of rows, by their factors; what is no code of bitsandbytes is none here either. */
+static int codes_read(struct st *s, int i, float *out, struct err *e)
+{
+    const struct st_tensor *t = &s->t[i];
+    const struct format f = {I8, LAYOUT_PLAIN, 1, SCALE_ROW};
+    const size_t n = (size_t)shape_count(&t->shape);
+    int8_t *stored = mem_alloc(format_bytes(&f, &t->shape) + 1);
+    int bad = read_at(s, t, stored, e) ||
+              read_at(t->factors_in, t->factors, (float *)(uintptr_t)format_factors(&f, &t->shape, stored), e);
+    for (size_t k = 0; k < n && !bad; k++)
+        if (stored[k] == INT8_MIN)
+            bad = err_set(e, E_DATA, "%s: tensor %.60s: the code -128 at %zu", s->path, t->name, k);
+    if (!bad) format_widen(&f, &t->shape, stored, out);
+    free(stored);
+    return bad;
+}
+
+/* The tensor that has the name of t with another end; NULL: there is none. */
+static struct st_tensor *companion(struct st *const *file, int n, const char *name, const char *end, struct st **in)
+{
+    const size_t stem = strlen(name) - strlen("weight");
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < file[i]->n; k++) {
+            struct st_tensor *t = &file[i]->t[k];
+            if (strncmp(t->name, name, stem) || strcmp(t->name + stem, end)) continue;
+            *in = file[i];
+            return t;
+        }
+    return NULL;
+}
+
+static int join(struct st *const *file, int n, struct st *s, struct st_tensor *t, struct err *e)
+{
+    struct st *in = NULL;
+    struct st_tensor *factors = companion(file, n, t->name, "SCB", &in), *form;
+    uint8_t order = 0;
+    if (!factors || strcmp(factors->dtype, "F32") || t->shape.n != 2 || factors->shape.n != 1 ||
+        factors->shape.d[0] != t->shape.d[0])
+        return err_set(e, E_DATA, "%s: tensor %.60s: codes need factors, SCB, of type F32, one for each row", s->path,
+                       t->name);
+    t->factors_in = in;
+    t->factors = factors;
+    form = companion(file, n, t->name, "weight_format", &in);
+    if (form && form->end - form->begin == 1 && read_at(in, form, &order, e)) return -1;
+    if (!order) return 0;
+    return err_set(e, E_DATA, "%s: tensor %.60s: codes in the order %d, not row by row", s->path, t->name, order);
+}
+
+static bool ends(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n > m && !strcmp(name + n - m, end) && name[n - m - 1] == '.';
+}
+
+/* Factors stay where they are, behind the tensors that count. */
+static void companions_hide(struct st *s)
+{
+    struct st_tensor *all = arena_alloc(s->mem, (size_t)(s->n + 1) * sizeof *all);
+    int n = 0;
+    for (int k = 0; k < s->n; k++)
+        if (!ends(s->t[k].name, "SCB") && !ends(s->t[k].name, "weight_format")) all[n++] = s->t[k];
+    s->t = all;
+    s->n = n;
+}
+
+int st_codes_join(struct st *const *file, int n, struct err *e)
+{
+    int joined = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < file[i]->n; k++) {
+            struct st_tensor *t = &file[i]->t[k];
+            if (strcmp(t->dtype, "I8") || !ends(t->name, "weight")) continue;
+            if (join(file, n, file[i], t, e)) return -1;
+            joined++;
+        }
+    for (int i = 0; i < n && joined; i++) companions_hide(file[i]);
+    return 0;
 }
 
 int st_read_float(struct st *s, int i, float *out, struct err *e)
 {
     const struct st_tensor *t = &s->t[i];
     size_t bytes = (size_t)(t->end - t->begin);
+    if (t->factors) return codes_read(s, i, out, e);
     if (!strcmp(t->dtype, "F32")) return st_read(s, i, out, e);
     char *raw = mem_alloc(bytes + 1);
     int bad = st_read(s, i, raw, e) || widen(s, i, raw, (size_t)shape_count(&t->shape), out, e);

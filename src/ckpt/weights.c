@@ -171,7 +171,9 @@ static struct weights_at wanted_check(struct match *m, const struct st_entry *p,
         wanted_fault(m, p, "", "has type %s, the model has %s", t->dtype, dtype_name(p->type));
         return none;
     }
-    if (!shape_equal(&t->shape, &p->shape)) {
+    struct shape shape = t->shape;
+    if (t->factors && p->turned) shape.d[0] = t->shape.d[1], shape.d[1] = t->shape.d[0];
+    if (!shape_equal(&shape, &p->shape)) {
         wanted_fault(m, p, beside, "has shape %s, the model has %s", has, shape_text(&p->shape, want));
         return none;
     }

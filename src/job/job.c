@@ -54,7 +54,8 @@ static bool stored_all(const char *folder, enum dtype type)
     if (st_open_all(folder, &file, &n, &none)) return true;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < file[i]->n; k++)
-            others += file[i]->t[k].shape.n > 1 && strcmp(file[i]->t[k].dtype, type == BF16 ? "BF16" : "F16");
+            others += file[i]->t[k].shape.n > 1 && !file[i]->t[k].factors &&
+                      strcmp(file[i]->t[k].dtype, type == BF16 ? "BF16" : "F16");
         st_close(file[i]);
     }
     free(file);
@@ -78,6 +79,8 @@ static int frozen_find(struct job *j, struct err *e)
     static const enum dtype type[] = {[STORED_BF16] = BF16, [STORED_FP16] = F16, [STORED_INT8] = I8};
     enum stored_type want = j->conf->train.frozen_type;
     j->dev.frozen = frozen_as_stored(j);
+    if (j->conf->model.load_in_8bit && !(j->dev.rules->frozen >> I8 & 1))
+        return conf_error(j->conf, "model.load_in_8bit", e, "the %s backend stores weights in fp32", j->dev.backend);
     if (want <= STORED_FP32) return 0;
     j->dev.frozen = type[want];
     if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;

@@ -306,6 +306,15 @@ static void layer_types_must(struct keys *k)
         }
 }
 
+/* bitsandbytes' codes of 8 bits. */
+static void quantization_key(struct keys *k, struct decoder *d)
+{
+    const json_t *q = there(k, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    d->coded = json_is_true(json_object_get(q, "load_in_8bit")) && (!method || !strcmp(method, "bitsandbytes"));
+    if (q && !d->coded) unsupported(k, "quantization_config");
+}
+
 static int root_read(struct keys *k, int64_t points, struct decoder *d)
 {
     const json_t *type = there(k, "model_type");
@@ -320,7 +329,7 @@ static int root_read(struct keys *k, int64_t points, struct decoder *d)
     d->tied = flag_key(k, "tie_word_embeddings", f->tied);
     d->initializer_range = real_key(k, "initializer_range", RANGE, 0);
     stored_key(k, d);
-    if (there(k, "quantization_config")) unsupported(k, "quantization_config");
+    quantization_key(k, d);
     layer_types_must(k);
     return k->bad ? -1 : misfit(d, points, k->e) ? err_where(k->e, "%s", k->file) : 0;
 }

@@ -28,6 +28,7 @@ struct decoder {
     enum decoder_rope rope; double theta, factor, low, high; int64_t old;
     bool tied, qkv_bias, o_bias, mlp_bias;
     enum dtype stored;                                   /* type of the folder's weights; F32 if no file says so */
+    bool coded;                                          /* linear layers but the head in 8 bits (bitsandbytes) */
 };
 
 /* Reads FOLDER/config.json, or a file. 66: it is missing. 78: not a decoder, a family or setting that is not supported,

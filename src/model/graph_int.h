@@ -21,6 +21,7 @@ struct graph_builder {
     VEC(struct container) container;
     /* losses, scores and targets are left out, so some tensors may have no reader; loss_op: the loss left out */
     bool predicts; const struct op_kind *loss_op;
+    bool coded;                                          /* the folder's weights are in 8 bits */
     struct err e;
 };
 
@@ -40,6 +41,11 @@ struct graph_ends { const char *loss, *attrs; bool labels_class, labels_map; con
 /* Adds adapters (model/lora.h), and applies train.freeze and the lists of factors to the weights added so far. head,
  * *output: as of lora_apply. 78 if a pattern matches none. */
 int groups_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e);
+/* Marks weights for model.load_in_8bit (pass_codes.c); head: as of lora_apply. 78 if no linear layer is frozen. */
+int codes_apply(struct graph_builder *b, const struct conf *c, const char *head, struct err *e);
+/* The node that is the head: a decoder's by this name, as training has a loss in its place; with NULL the last linear
+ * layer, unless the loss is the head. -1: none. */
+int builder_head(const struct graph_builder *b, const char *head);
 /* Calls f with every weight that a pattern matches: by its name or leading components, or by the class or operator of
  * its layer; * and ? as in file names. Returns their number. */
 int builder_each(struct graph_builder *b, const char *pattern, void (*f)(struct param *p, double value), double value);

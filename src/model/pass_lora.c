@@ -18,9 +18,7 @@ static bool can_adapt(const struct node *n)
     return is_linear(n) || (groups && groups->i[0] == 1);
 }
 
-/* The node that all-linear leaves out: a decoder's head by its name, as training has a loss in its place; otherwise the
- * last linear layer, unless the loss is the head. -1: none. */
-static int head_find(const struct graph_builder *b, const char *head)
+int builder_head(const struct graph_builder *b, const char *head)
 {
     const struct op_kind *tokens = op_find("token_loss");
     int last = -1;
@@ -239,7 +237,7 @@ static void adapters_add(struct lora_pass *p, int *output)
 
 int lora_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e)
 {
-    struct lora_pass p = {.b = b, .c = c, .n = b->node.n, .head = head_find(b, head), .head_never = head != NULL};
+    struct lora_pass p = {.b = b, .c = c, .n = b->node.n, .head = builder_head(b, head), .head_never = head != NULL};
     if (b->e.code || !conf_adapts(c)) return 0;          /* graph_finish reports the error */
     if (lora_of(c, b->mem, &p.set, e)) return -1;
     p.sum = mem_alloc(((size_t)p.n + 1) * sizeof *p.sum);

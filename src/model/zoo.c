@@ -269,6 +269,7 @@ static struct graph *decoder_graph(const struct conf *c, struct err *e)
     }
     struct graph_builder *b = graph_begin(d.family->name, NULL);
     b->predicts = conf_predicts(c);
+    b->coded = d.coded;
     int out = decoder_build(b, &d, c, c->run.generate ? 1 : c->model.input.v[0], &loss);
     groups_apply(b, c, "lm_head", &out, &groups);
     return groups_check(graph_finish(b, out, loss, e), &groups, e);

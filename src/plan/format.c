@@ -29,29 +29,36 @@ size_t format_bytes(const struct format *f, const struct shape *s)
 
 /* ---- rows with factors ------------------------------------------------------------------------------------------- */
 
-static float *factors_of(const struct format *f, const struct shape *s, const void *stored)
+const float *format_factors(const struct format *f, const struct shape *s, const void *stored)
 {
-    return (float *)(uintptr_t)((const char *)stored + size_align64((size_t)shape_count(s) * dtype_bytes(f->type)));
+    return (const float *)((const char *)stored + size_align64((size_t)shape_count(s) * dtype_bytes(f->type)));
 }
 
 /* The row of the i-th stored value. In blocks, the values of `block` rows take turns. */
 static int64_t row_of(const struct format *f, const struct shape *s, int64_t i)
 {
-    const int64_t lanes = f->layout == LAYOUT_BLOCKED ? f->block : 1, block = shape_count(s) / rows_of(s) * lanes;
+    const int64_t lanes = format_lanes(f), block = shape_count(s) / rows_of(s) * lanes;
     return i / block * lanes + i % lanes;
 }
 
 static void codes_widen(const struct format *f, const struct shape *s, const int8_t *q, float *to)
 {
-    const float *factor = factors_of(f, s, q);
-    for (int64_t i = 0, n = shape_count(s); i < n; i++) to[i] = (float)((double)q[i] * factor[row_of(f, s, i)] / 127);
+    const float *factor = format_factors(f, s, q);
+    const int64_t rows = rows_of(s), n = shape_count(s), each = rows ? n / rows : 0;
+    if (format_lanes(f) > 1)
+        for (int64_t i = 0; i < n; i++) to[i] = (float)q[i] * format_code_unit(factor[row_of(f, s, i)]);
+    else
+        for (int64_t r = 0; r < rows; r++) {
+            const float unit = format_code_unit(factor[r]);
+            for (int64_t i = r * each; i < (r + 1) * each; i++) to[i] = (float)q[i] * unit;
+        }
 }
 
 static void codes_narrow(const struct format *f, const struct shape *s, const float *x, int8_t *q)
 {
     enum { F16_MOST = 65504 };
     const int64_t n = shape_count(s);
-    float *factor = factors_of(f, s, q);
+    float *factor = (float *)(uintptr_t)format_factors(f, s, q);
     for (int64_t r = 0; r < rows_of(s); r++) factor[r] = 0;
     for (int64_t i = 0; i < n; i++) {
         float *most = &factor[row_of(f, s, i)], abs = fabsf(x[i]);

@@ -227,7 +227,7 @@ static void format_set(const struct selection *s, struct format *f, enum layout 
 static void frozen_format(const struct selection *s, const struct param *p, struct format *f)
 {
     if (!p->frozen || p->kind != PARAM_WEIGHT || p->type != F32 || p->shape.n < 2) return;
-    f->type = s->dev.frozen;
+    f->type = p->coded ? I8 : s->dev.frozen;
     f->scale = f->type == I8 ? SCALE_ROW : SCALE_NONE;
 }
 

@@ -32,7 +32,7 @@ struct weights_rows weights_rows(const struct placement *pl, enum weights_what w
     for (int i = 0; i < pl->n_state; i++) {
         const struct state_row *r = &pl->state[i];
         if (!weights_has(r, what) || (writer >= 0 && placement_writer(pl, r) != writer)) continue;
-        w.entry[w.n] = (struct st_entry){r->name, r->file.type, state_file_shape(r)};
+        w.entry[w.n] = (struct st_entry){r->name, r->file.type, state_file_shape(r), r->turned};
         w.row[w.n++] = i;
     }
     return w;
@@ -45,10 +45,21 @@ void weights_rows_free(struct weights_rows *w)
     *w = (struct weights_rows){0};
 }
 
+/* Codes of bitsandbytes have the order of the graph; the row's file has its two dimensions in the other order. */
+static void codes_turn(const struct state_row *r, float *x)
+{
+    const int64_t n = r->shape.d[0], m = r->shape.d[1];
+    float *own = mem_alloc(state_plain_bytes(r) + 1);
+    memcpy(own, x, state_plain_bytes(r));
+    for (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < m; j++) x[j * n + i] = own[i * m + j];
+    free(own);
+}
+
 static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
 {
     void *there = exec_state_values(s, row), *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
     int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
+    if (!bad && r->turned && at.file->t[at.tensor].factors) codes_turn(r, plain);
     if (there) return bad ? -1 : 0;
     if (!bad) bad = exec_state_set(s, row, plain, e);
     free(plain);
@@ -296,6 +307,11 @@ static int source_open(const struct conf *c, const char *from, struct st ***file
     bool chosen = is_best || (run && !final && checkpoint_choose(from, NULL, &folder, &k));
     int bad = chosen && used ? hashes_check(from, &k, e) : 0;
     if (!bad) bad = chosen ? checkpoint_open(folder.s, &k, file, n, e) : st_open_all(from, file, n, e);
+    if (!bad && !chosen && st_codes_join(*file, *n, e)) {
+        for (int i = 0; i < *n; i++) st_close((*file)[i]);
+        free(*file);
+        bad = -1;
+    }
     if (!bad && used) {
         text_add(&used->path, "%s%s", chosen ? folder.s : from, !chosen && final ? "/weights.safetensors" : "");
         if (is_best) text_add(&used->which, "the best checkpoint: %s %.6g", best, k.value);

@@ -40,6 +40,7 @@ struct be_kernel {
     /* channel block that all its tensors must have, or CPU_LAST; 0: as selected */
     int lanes;
     bool half;                                           /* it takes tensors in bf16 as they are stored */
+    bool stored;                                         /* it takes weights in other types as they are stored */
     size_t taken;                                        /* workspace that the caller of run uses itself */
     size_t elements;                                     /* of a pointwise row: how many the next run takes */
     const struct kernel_row *row;

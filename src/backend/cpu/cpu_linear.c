@@ -18,11 +18,14 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
 }
 
 /* Of up to DECODE_ROWS rows in a network that generates. sgemm would be slower, and a row's bits would depend on their
- * number. */
+ * number. Most of the time goes into reading the weights, which are taken as they are stored. */
 static int few_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    b->vec->few_rows(&(struct vec_few){k->rows, k->in, k->out}, c->in[0], c->param[0], c->param[1], c->out);
+    const int w = base->k->param[0];
+    const struct format *f = &b->s->param[w];
+    const float *factor = f->type == I8 ? format_factors(f, &b->g->param[w].shape, c->param[0]) : NULL;
+    b->vec->few_rows(&(struct vec_few){k->rows, k->in, k->out, f->type, factor}, c->in[0], c->param[0], c->param[1], c->out);
     return 0;
 }
 
@@ -111,6 +114,8 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
         k->points = 1;
     }
     const bool few = k->rows <= DECODE_ROWS && graph_generates(b->g);
+    const enum dtype stored = b->s->param[n->param[0]].type;
+    k->base.stored = few && k->points == 1 && ph == PH_FWD && (stored == I8 || stored == BF16);
     if (k->points == 1 && ph == PH_FWD && few) k->base.run = few_run;
     else if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run

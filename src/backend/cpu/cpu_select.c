@@ -86,7 +86,7 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
             k->row = r;
             if (!*k->name) snprintf(k->name, sizeof k->name, "%s", r->name);
             if (half || (k->elements && b->s->dev.threads > 1)) k = cpu_half_make(b, k);
-            return group_narrows(b->s, like->k) ? cpu_widen_make(b, k) : k;
+            return group_narrows(b->s, like->k) && !k->stored ? cpu_widen_make(b, k) : k;
         }
         last = refusal;
         if (refusal.code == E_DEVICE) break;

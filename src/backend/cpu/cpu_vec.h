@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "plan/format.h"
 
 struct vec_shape { int n; int64_t blocks, points; };
 
@@ -48,8 +49,8 @@ struct vec_scores {
  * u mean(g u)), u = (x - mean) inv, g = gy w; without the mean of g for RMS norm. */
 struct vec_row { int64_t n; const float *x, *w, *b, *gy; float *y, *gx; bool centred, acc; float mean, inv; };
 
-/* A product of few rows. */
-struct vec_few { int64_t rows, in, out; };
+/* A product of few rows. The weights are F32, BF16, or I8 with these factors (plan/format.h). */
+struct vec_few { int64_t rows, in, out; enum dtype type; const float *factor; };
 /* n rows of x, of which `width` floats count, `line` floats apart. */
 struct vec_entries { int64_t n, width, line; const float *x; };
 
@@ -133,7 +134,7 @@ struct vec_ops {
     double (*row_exp)(float *x, int64_t n, float kept[2]);
     void (*row_times)(float *x, int64_t n, float by);    /* x = x by */
     /* y[row][out] = x[row][in] w[out][in]^T + bias (NULL: none). A row's bits do not depend on the other rows. */
-    void (*few_rows)(const struct vec_few *m, const float *x, const float *w, const float *bias, float *y);
+    void (*few_rows)(const struct vec_few *m, const float *x, const void *w, const float *bias, float *y);
     void (*row_scores)(const struct vec_entries *m, const float *q, float by, float *y);   /* y[n] = by x q */
     void (*row_mix)(const struct vec_entries *m, const float *p, float by, float *y);      /* y[width] = by p[n] x */
 };

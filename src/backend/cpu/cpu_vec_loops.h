@@ -396,17 +396,55 @@ INLINE void dot_rows(int64_t n, const float *w, const float *x, int64_t line, in
     for (int r = 0; r < rows; r++) y[r] = dot_total(sum[r]);
 }
 
-/* A weight comes from memory once; rows are taken four at a time, while it is in the cache. */
-static void few_rows(const struct vec_few *m, const float *x, const float *w, const float *bias, float *y)
+/* n weights from their stored form: what format_widen gives. */
+INLINE void few_widen(enum dtype type, const void *w, int64_t at, int64_t n, float unit, float *to)
 {
-    for (int64_t o = 0; o < m->out; o++, w += m->in)
+    if (type == I8) for (int64_t i = 0; i < n; i++) to[i] = (float)((const int8_t *)w)[at + i] * unit;
+    else for (int64_t i = 0; i < n; i++) to[i] = bf16_widen(((const uint16_t *)w)[at + i]);
+}
+
+/* The same of stored weights, which are widened on the way. */
+INLINE void dot_stored(enum dtype type, int64_t n, const void *w, int64_t at, float unit, const float *x, int64_t line,
+                       int rows, float y[DOT_ROWS])
+{
+    float sum[DOT_ROWS][DOT_SUMS] = {0}, wide[DOT_SUMS];
+    int64_t i = 0;
+    for (; i + DOT_SUMS <= n; i += DOT_SUMS) {
+        few_widen(type, w, at + i, DOT_SUMS, unit, wide);
+        for (int r = 0; r < rows; r++)
+            for (int l = 0; l < DOT_SUMS; l++) sum[r][l] += wide[l] * x[r * line + i + l];
+    }
+    if (i < n) few_widen(type, w, at + i, n - i, unit, wide);
+    for (int64_t l = 0; i + l < n; l++)
+        for (int r = 0; r < rows; r++) sum[r][l] += wide[l] * x[r * line + i + l];
+    for (int r = 0; r < rows; r++) y[r] = dot_total(sum[r]);
+}
+
+/* A weight comes from memory once; rows are taken four at a time, while it is in the cache. */
+INLINE void few_of(enum dtype type, const struct vec_few *m, const float *x, const void *w, const float *bias, float *y)
+{
+    for (int64_t o = 0; o < m->out; o++) {
+        const float unit = type == I8 ? format_code_unit(m->factor[o]) : 1;
         for (int64_t r = 0; r < m->rows; r += DOT_ROWS) {
             float sum[DOT_ROWS];
             const int some = m->rows - r < DOT_ROWS ? (int)(m->rows - r) : DOT_ROWS;
-            if (some == DOT_ROWS) dot_rows(m->in, w, x + r * m->in, m->in, DOT_ROWS, sum);
-            else for (int k = 0; k < some; k++) dot_rows(m->in, w, x + (r + k) * m->in, m->in, 1, sum + k);
+            for (int k = 0, step = some == DOT_ROWS ? DOT_ROWS : 1; k < some; k += step) {
+                const float *from = x + (r + k) * m->in;
+                if (type == F32 && step > 1) dot_rows(m->in, (const float *)w + o * m->in, from, m->in, DOT_ROWS, sum);
+                else if (type == F32) dot_rows(m->in, (const float *)w + o * m->in, from, m->in, 1, sum + k);
+                else if (step > 1) dot_stored(type, m->in, w, o * m->in, unit, from, m->in, DOT_ROWS, sum);
+                else dot_stored(type, m->in, w, o * m->in, unit, from, m->in, 1, sum + k);
+            }
             for (int k = 0; k < some; k++) y[(r + k) * m->out + o] = sum[k] + (bias ? bias[o] : 0);
         }
+    }
+}
+
+static void few_rows(const struct vec_few *m, const float *x, const void *w, const float *bias, float *y)
+{
+    if (m->type == I8) few_of(I8, m, x, w, bias, y);
+    else if (m->type == BF16) few_of(BF16, m, x, w, bias, y);
+    else few_of(F32, m, x, w, bias, y);
 }
 
 static void row_scores(const struct vec_entries *m, const float *q, float by, float *y)
