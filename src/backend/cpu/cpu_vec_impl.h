@@ -1,5 +1,6 @@
 /* The kernels of cpu_vec.h for one vector width. cpu_vec_avx512.c and cpu_vec_avx2.c include it, and set LANES and the
  * target. */
+#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 #include "backend/cpu/cpu_vec.h"

@@ -403,21 +403,54 @@ INLINE void few_widen(enum dtype type, const void *w, int64_t at, int64_t n, flo
     else for (int64_t i = 0; i < n; i++) to[i] = bf16_widen(((const uint16_t *)w)[at + i]);
 }
 
-/* The same of stored weights, which are widened on the way. */
+/* A vector of them. Compilers of 2022 make single values of such conversions. */
+#if LANES == 16
+INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+{
+    if (type != I8)
+        return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)((const uint16_t *)w + at))),
+                                     16);
+    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)((const int8_t *)w + at)))) * unit;
+}
+#elif LANES == 8
+INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+{
+    if (type != I8)
+        return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)((const uint16_t *)w + at))), 16);
+    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)((const int8_t *)w + at)))) * unit;
+}
+#else
+typedef float vf;
+INLINE vf ld(const float *p) { return *p; }
+INLINE void st(float *p, vf x) { *p = x; }
+INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+{
+    float x;
+    few_widen(type, w, at, 1, unit, &x);
+    return x;
+}
+#endif
+
+/* The sums of dot_rows, of stored weights, which are widened on the way. */
 INLINE void dot_stored(enum dtype type, int64_t n, const void *w, int64_t at, float unit, const float *x, int64_t line,
                        int rows, float y[DOT_ROWS])
 {
-    float sum[DOT_ROWS][DOT_SUMS] = {0}, wide[DOT_SUMS];
+    enum { PARTS = DOT_SUMS / LANES };
+    vf sum[DOT_ROWS][PARTS];
+    float all[DOT_SUMS], wide[DOT_SUMS];
     int64_t i = 0;
-    for (; i + DOT_SUMS <= n; i += DOT_SUMS) {
-        few_widen(type, w, at + i, DOT_SUMS, unit, wide);
-        for (int r = 0; r < rows; r++)
-            for (int l = 0; l < DOT_SUMS; l++) sum[r][l] += wide[l] * x[r * line + i + l];
+    memset(sum, 0, sizeof sum);
+    for (; i + DOT_SUMS <= n; i += DOT_SUMS)
+        for (int p = 0; p < PARTS; p++) {
+            const vf v = few_load(type, w, at + i + p * LANES, unit);
+            for (int r = 0; r < rows; r++) sum[r][p] += v * ld(x + r * line + i + p * LANES);
+        }
+    few_widen(type, w, at + i, n - i, unit, wide);
+    for (int r = 0; r < rows; r++) {
+        for (int p = 0; p < PARTS; p++) st(all + p * LANES, sum[r][p]);
+        for (int64_t l = 0; i + l < n; l++) all[l] += wide[l] * x[r * line + i + l];
+        y[r] = dot_total(all);
     }
-    if (i < n) few_widen(type, w, at + i, n - i, unit, wide);
-    for (int64_t l = 0; i + l < n; l++)
-        for (int r = 0; r < rows; r++) sum[r][l] += wide[l] * x[r * line + i + l];
-    for (int r = 0; r < rows; r++) y[r] = dot_total(sum[r]);
 }
 
 /* A weight comes from memory once; rows are taken four at a time, while it is in the cache. */
