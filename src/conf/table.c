@@ -176,7 +176,8 @@ const struct opt opt_table[] = {
      .text = "store the frozen weights of linear layers in 8 bits, with a factor for each row, as bitsandbytes does; "
              "not of the head. Layers compute with the rounded values. Only on CPUs"},
     {"model.save_dtype", OPT_ENUM, AT(model.save_dtype), "auto", .words = WORDS_SAVE(WORD_TEXT),
-     .text = "type of the weights in the folder model of the run directory; auto: that of model.folder, or fp32"},
+     .text = "type of the weights in the folder model of the run directory; auto: that of model.folder, or fp32; int8: "
+             "linear layers but the head as bitsandbytes' codes, the rest as auto"},
     {"model.max_shard_size", OPT_INT, AT(model.max_shard_size), "50000000000", 1, BIG,
      .text = "bytes of a file of weights there; more become several files and an index"},
 #include "conf/table_data.h"

@@ -30,7 +30,8 @@
 #define WORDS_TOO_LONG(X) X(TOO_LONG_ERROR, "error") X(TOO_LONG_CUT, "cut") X(TOO_LONG_SKIP, "skip")
 #define WORDS_DOCUMENTS(X) X(DOCUMENTS_JOINED, "joined") X(DOCUMENTS_APART, "apart")
 #define WORDS_TIE(X) X(TIE_YES, "yes") X(TIE_NO, "no")
-#define WORDS_SAVE(X) X(SAVE_AUTO, "auto") X(SAVE_FP32, "fp32") X(SAVE_BF16, "bf16") X(SAVE_FP16, "fp16")
+#define WORDS_SAVE(X) \
+    X(SAVE_AUTO, "auto") X(SAVE_FP32, "fp32") X(SAVE_BF16, "bf16") X(SAVE_FP16, "fp16") X(SAVE_INT8, "int8")
 #define WORDS_COUNT_BYTES(X) X(COUNT_TRAINING, "training") X(COUNT_WEIGHTS, "weights")
 
 #define WORD_VALUE(value, word) value,

@@ -85,6 +85,10 @@ int decoder_config(const struct conf *c, const char *dtype, struct text *out, st
     set(o, "architectures", json_pack("[s]", d.family->architecture));
     set(o, "dtype", json_string(dtype));
     set(o, "torch_dtype", json_string(dtype));
+    json_object_del(o, "quantization_config");
+    if (c->model.save_dtype == SAVE_INT8)
+        set(o, "quantization_config", json_pack("{s:s,s:b,s:b,s:f}", "quant_method", "bitsandbytes", "load_in_8bit", 1,
+                                                "load_in_4bit", 0, "llm_int8_threshold", 6.0));
     if (d.family->gpt2) gpt2_sizes(o, &d);
     else rope_write(o, &d);
     char *s = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17));

@@ -14,6 +14,7 @@
 #include "data/chat.h"
 #include "model/decoder.h"
 #include "model/lora.h"
+#include "train/model_codes.h"
 #include "train/model_folder.h"
 
 /* ---- the type of the weights --------------------------------------------------------------------------- */
@@ -51,7 +52,8 @@ struct narrowing {
 
 static enum dtype narrow_type(const struct narrowing *w, int i)
 {
-    return w->from->entry[i].type == F32 ? w->type : w->from->entry[i].type;
+    const struct st_entry *t = &w->from->entry[i];
+    return t->type == F32 && !model_codes_are_factors(t->name) ? w->type : t->type;
 }
 
 static int narrowed(void *ctx, int i, void *buf, const void **at, struct err *e)
@@ -197,7 +199,7 @@ static int run_weights_open(const char *shown, struct run_weights *w, struct st_
 /* ---- read at the start --------------------------------------------------------------------------------- */
 
 struct model_file { const char *name; struct text text; };
-struct model_files { enum dtype type; VEC(struct model_file) of; struct text adapter; };
+struct model_files { const struct graph *g; enum dtype type; VEC(struct model_file) of; struct text adapter; };
 
 static struct text *file_add(struct model_files *f, const char *name)
 {
@@ -270,7 +272,7 @@ static int others_take(struct model_files *f, const struct conf *c, struct err *
 int model_files_read(const struct conf *c, const struct graph *g, struct model_files **out, struct err *e)
 {
     struct model_files *f = mem_alloc(sizeof *f);
-    *f = (struct model_files){.type = type_of(c)};
+    *f = (struct model_files){.g = g, .type = type_of(c)};
     *out = f;
     if (conf_adapts(c) && lora_config(c, g, &f->adapter, e)) return -1;
     if (!lora_leaves_model(c) || !decoder_is(c)) return 0;
@@ -321,10 +323,14 @@ int model_folder_write(int dir, const char *shown, const struct model_files *m, 
                        const struct st_body *merged, const atomic_int *stop, struct err *e)
 {
     struct out_folder f;
+    const bool codes = c->model.save_dtype == SAVE_INT8;
     struct run_weights own = {NULL, NULL};
+    struct model_codes coded = {NULL};
     struct st_body b;
-    int bad = folder_begin(&f, dir, shown, MODEL_FOLDER, e) || (!merged && run_weights_open(shown, &own, &b, e)) ||
-              weights_write(&f, merged ? -1 : dir, c, m->type, merged ? merged : &b, stop, e) || files_write(&f, m, e);
+    int bad = folder_begin(&f, dir, shown, MODEL_FOLDER, e) || (!merged && run_weights_open(shown, &own, &b, e));
+    const struct st_body *from = merged ? merged : &b, body = bad || !codes ? *from : model_codes_body(&coded, from, m->g);
+    bad = bad || weights_write(&f, merged || codes ? -1 : dir, c, m->type, &body, stop, e) || files_write(&f, m, e);
+    model_codes_free(&coded);
     run_weights_close(&own);
     return folder_end(&f, bad, e);
 }
