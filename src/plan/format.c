@@ -34,43 +34,46 @@ const float *format_factors(const struct format *f, const struct shape *s, const
     return (const float *)((const char *)stored + size_align64((size_t)shape_count(s) * dtype_bytes(f->type)));
 }
 
-/* The row of the i-th stored value. In blocks, the values of `block` rows take turns. */
-static int64_t row_of(const struct format *f, const struct shape *s, int64_t i)
-{
-    const int64_t lanes = format_lanes(f), block = shape_count(s) / rows_of(s) * lanes;
-    return i / block * lanes + i % lanes;
-}
-
 static void codes_widen(const struct format *f, const struct shape *s, const int8_t *q, float *to)
 {
     const float *factor = format_factors(f, s, q);
-    const int64_t rows = rows_of(s), n = shape_count(s), each = rows ? n / rows : 0;
-    if (format_lanes(f) > 1)
-        for (int64_t i = 0; i < n; i++) to[i] = (float)q[i] * format_code_unit(factor[row_of(f, s, i)]);
-    else
-        for (int64_t r = 0; r < rows; r++) {
-            const float unit = format_code_unit(factor[r]);
-            for (int64_t i = r * each; i < (r + 1) * each; i++) to[i] = (float)q[i] * unit;
-        }
+    const int64_t rows = rows_of(s), n = rows ? shape_count(s) / rows : 0, lanes = format_lanes(f);
+    for (int64_t r = 0; r < rows; r++) {
+        const float unit = format_code_unit(factor[r]);
+        const int64_t at = r / lanes * lanes * n + r % lanes;
+        if (lanes == 1) for (int64_t i = at; i < at + n; i++) to[i] = (float)q[i] * unit;
+        else for (int64_t i = 0; i < n; i++) to[at + i * lanes] = (float)q[at + i * lanes] * unit;
+    }
 }
 
+enum { F16_MOST = 65504 };
+
+/* n values, `step` apart, of a row: their codes and their factor. */
+static float code_row(const float *x, int64_t n, int64_t step, int8_t *q)
+{
+    float most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float abs = fabsf(x[i * step]);
+        most = !isfinite(abs) ? NAN : abs > most ? abs : most;
+    }
+    const bool fits = most <= F16_MOST;
+    const float factor = fits ? f16_widen(f16_narrow(most)) : most, by = factor > 0 ? 1 / factor * 127 : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float w = fits ? f16_widen(f16_narrow(x[i * step])) : x[i * step];
+        q[i * step] = (int8_t)(by > 0 ? rintf(w * by) : 0);
+    }
+    return factor;
+}
+
+/* In blocks, the values of `block` rows take turns. */
 static void codes_narrow(const struct format *f, const struct shape *s, const float *x, int8_t *q)
 {
-    enum { F16_MOST = 65504 };
-    const int64_t n = shape_count(s);
+    const int64_t rows = rows_of(s), n = rows ? shape_count(s) / rows : 0, lanes = format_lanes(f);
     float *factor = (float *)(uintptr_t)format_factors(f, s, q);
-    for (int64_t r = 0; r < rows_of(s); r++) factor[r] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        float *most = &factor[row_of(f, s, i)], abs = fabsf(x[i]);
-        *most = !isfinite(abs) ? NAN : abs > *most ? abs : *most;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t at = r / lanes * lanes * n + r % lanes;
+        factor[r] = code_row(x + at, n, lanes, q + at);
     }
-    for (int64_t i = 0; i < n; i++) {
-        const float most = factor[row_of(f, s, i)], half = most > F16_MOST ? most : f16_widen(f16_narrow(most));
-        const double w = most > F16_MOST ? x[i] : f16_widen(f16_narrow(x[i]));
-        q[i] = (int8_t)(half > 0 ? rint(w * 127 / half) : 0);
-    }
-    for (int64_t r = 0; r < rows_of(s); r++)
-        if (factor[r] <= F16_MOST) factor[r] = f16_widen(f16_narrow(factor[r]));
 }
 
 /* ---- all types --------------------------------------------------------------------------------------------------- */
