@@ -22,9 +22,9 @@ int64_t format_channels(const struct format *f, const struct shape *s);
 size_t format_bytes(const struct format *f, const struct shape *s);
 
 /* n = shape_count(s) values <-> floats in the same order. Types: F32, BF16, F16 (base/half.h), I8 with SCALE_ROW.
- * I8: q = rint(w (1 / s 127)), ties to even, and w = q (s / 127), in float; s is the largest |w| of the row. Rows without
- * values over 65504 are first rounded to binary16, as bitsandbytes does; narrowing what was widened then gives the same
- * bits. A row of zeros has s = 0, a row with NaN or infinity NaN. */
+ * I8: q = rint(w (1 / s 127)), ties to even, and w = q (s / 127), in float; s is the largest |w| of the row. Rows
+ * without values over 65504 are first rounded to binary16, as bitsandbytes does; narrowing what was widened then gives
+ * the same bits. A row of zeros has s = 0, a row with NaN or infinity NaN. */
 void format_widen(const struct format *f, const struct shape *s, const void *stored, float *to);
 /* Of values with SCALE_ROW: s of each row; and what a code of 1 is worth. */
 const float *format_factors(const struct format *f, const struct shape *s, const void *stored);

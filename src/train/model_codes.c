@@ -74,8 +74,8 @@ struct st_body model_codes_body(struct model_codes *m, const struct st_body *fro
 {
     const size_t most = 3 * (size_t)from->n + 1;
     int n = 0;
-    *m = (struct model_codes){from, g, mem_alloc(most * sizeof *m->of), mem_alloc(most), mem_alloc(most * sizeof *m->entry),
-                              arena_new()};
+    *m = (struct model_codes){from, g, mem_alloc(most * sizeof *m->of), mem_alloc(most),
+                              mem_alloc(most * sizeof *m->entry), arena_new()};
     for (int i = 0; i < from->n; i++) {
         const struct st_entry *t = &from->entry[i];
         const struct param *p = coded_param(g, t);

@@ -1,5 +1,5 @@
-/* Weights in bitsandbytes' form of 8 bits, for other programs: of each linear layer but the head codes (X.weight), their
- * factors (X.SCB) and the order of the codes (X.weight_format). Executor's thread of rank 0. */
+/* Weights in bitsandbytes' form of 8 bits, for other programs: of each linear layer but the head codes (X.weight),
+ * their factors (X.SCB) and the order of the codes (X.weight_format). Executor's thread of rank 0. */
 #ifndef TRAIN_MODEL_CODES_H
 #define TRAIN_MODEL_CODES_H
 #include "ckpt/st_out.h"

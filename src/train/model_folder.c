@@ -328,7 +328,8 @@ int model_folder_write(int dir, const char *shown, const struct model_files *m, 
     struct model_codes coded = {NULL};
     struct st_body b;
     int bad = folder_begin(&f, dir, shown, MODEL_FOLDER, e) || (!merged && run_weights_open(shown, &own, &b, e));
-    const struct st_body *from = merged ? merged : &b, body = bad || !codes ? *from : model_codes_body(&coded, from, m->g);
+    const struct st_body *from = merged ? merged : &b;
+    const struct st_body body = bad || !codes ? *from : model_codes_body(&coded, from, m->g);
     bad = bad || weights_write(&f, merged || codes ? -1 : dir, c, m->type, &body, stop, e) || files_write(&f, m, e);
     model_codes_free(&coded);
     run_weights_close(&own);

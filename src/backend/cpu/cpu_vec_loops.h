@@ -404,20 +404,17 @@ INLINE void few_widen(enum dtype type, const void *w, int64_t at, int64_t n, flo
 }
 
 /* A vector of them. Compilers of 2022 make single values of such conversions. */
+#if LANES > 1
+INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+{
+    const void *code = (const int8_t *)w + at, *half = (const uint16_t *)w + at;
 #if LANES == 16
-INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
-{
-    if (type != I8)
-        return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)((const uint16_t *)w + at))),
-                                     16);
-    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)((const int8_t *)w + at)))) * unit;
-}
-#elif LANES == 8
-INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
-{
-    if (type != I8)
-        return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)((const uint16_t *)w + at))), 16);
-    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)((const int8_t *)w + at)))) * unit;
+    if (type == BF16) return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(half)), 16);
+    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(code))) * unit;
+#else
+    if (type == BF16) return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16);
+    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(code))) * unit;
+#endif
 }
 #else
 typedef float vf;
