@@ -10,6 +10,7 @@ static struct conf *interim_conf(const struct conf *from)
     c->run.generate = "-";
     c->run.evaluate = true;
     c->train.confusion = false;
+    c->run.trace = NULL;
     c->generate.every_steps = 0;
     c->pipeline.replicas = 1;
     c->pipeline.schedule = "1f1b";
@@ -37,6 +38,7 @@ int interim_plan(struct job *j, struct err *e)
         return conf_error(j->conf, "generate.every_steps", e, "is for CPUs, or for one GPU; use --generate with a "
                           "checkpoint");
     g->cut_as = j;
+    g->dev = j->dev;                                      /* with the kernel table, which is read after job_model */
     return job_plan_only(g, j->mesh.size[AXIS_PP], e);
 }
 
