@@ -105,7 +105,7 @@ wait
 check "the status says so" grep -q '"state": \{0,1\}"generating"' "$aside/status"
 check "they are due" grep -q '"generation_due": \{0,1\}true' halted/checkpoints/step-00000004/manifest.json
 check "a training run has other lines than one that generates" \
-    sh -c '! grep -q "the last prompt" halted/mpstaged.log && grep -q "done: .*/weights.safetensors" halted/mpstaged.log'
+    sh -c '! grep -q "the last prompt" "$1" && grep -q "done: .*/weights.safetensors" "$1"' sh halted/mpstaged.log
 trains halted 3 -c tale.conf -o generate.every_steps=4 --resume --stages 3
 equal "resumed on three ranks: the same texts" "$(texts halted | tail -n 120)" "$all"
 
@@ -113,15 +113,18 @@ equal "resumed on three ranks: the same texts" "$(texts halted | tail -n 120)" "
 head -c 6000 /dev/zero >nul.bin
 config
 trains zeros threads -c tale.conf -o generate.every_steps=10 -o 'data.train_tokens={"nul.bin"}'
-check "a text of NULs" grep -q '"event":"generated","step":10,"index":0,.*"ids":\[0,.*"text":"\\u0000' zeros/metrics.jsonl
+check "a text of NULs" \
+    grep -q '"event":"generated","step":10,"index":0,.*"ids":\[0,.*"text":"\\u0000' zeros/metrics.jsonl
 check "the log shows them" grep -q 'step 10, prompt 0: \\x00\\x00' zeros/mpstaged.log
 # Weights that grow a millionfold a step: the logits are not finite before a loss is.
 for k in stop rollback skip; do
     job threads -c tale.conf --run-dir "large-$k" -o generate.every_steps=1 -o train.learning_rate=1e3 \
         -o 'train.learning_rate_factors={"*=1e6"}' -o train.weight_decay=10 -o 'train.weight_decay_factors={"*=1e6"}' \
         -o checkpoint.every_steps=1 -o train.nonfinite="$k"
-    check "logits that are not finite, $k: the step decides" sh -c '[ "$1" -eq 79 ] && grep -q "step [2-9]: the loss is not" "$2" &&
-        grep -q "\"generated\",\"step\":1,.*\"reason\":\"nonfinite\"" "$3"' sh "$code" "$aside/err" "large-$k/metrics.jsonl"
+    check "logits that are not finite, $k: the step decides" \
+        sh -c '[ "$1" -eq 79 ] && grep -q "step [2-9]: the loss is not" "$2" &&
+            grep -q "\"generated\",\"step\":1,.*\"reason\":\"nonfinite\"" "$3"' \
+        sh "$code" "$aside/err" "large-$k/metrics.jsonl"
 done
 
 # ---- plans and errors ------------------------------------------------------------------------------------------------
