@@ -150,6 +150,12 @@ wrong "nothing is drawn" 78 "generate.top_k.*nothing is drawn" -c tale.conf -o g
     -o generate.top_k=2
 wrong "a limit of memory that it exceeds" 78 "pipeline.max_memory" -c tale.conf -o generate.every_steps=4 \
     -o pipeline.max_memory=800KiB
+# The changes that would fit are tried with the texts of their own stages.
+limited="-c tale.conf --plan -o generate.every_steps=4 -o pipeline.max_memory=1000KiB -o pipeline.partition=auto"
+job threads $limited --stages 8
+ranks=$(sed -n 's/.*it would fit with .* \([0-9]*\) ranks$/\1/p' "$aside/err")
+job threads $limited --stages "${ranks:-8}"
+check "what is said to fit fits: ${ranks:-no} ranks" [ "$code" -eq 0 ]
 write_conf toy.conf
 wrong "a network that is no decoder" 78 "generate.every_steps.*no decoder" -c toy.conf -o generate.every_steps=2 \
     -o 'generate.prompt={"a"}'
