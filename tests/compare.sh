@@ -109,6 +109,29 @@ check "a step that was repeated" grep -q '"event":"rerun"' toy-flipped/metrics.j
 alike "toy: with a tensor that was corrupted in transfer" toy toy-flipped "$toy"
 trains mlp-thin threads -c mlp.conf --stages 3 -o service.metrics_every=5
 alike "mlp: with every fifth step" mlp mlp-thin 'equal: [1-9] of 12 steps, 3 checkpoints, weights'
+# Of a run that was killed after step 11 the last line may be that of step 10.
+rm -rf p; cp -r mlp-thin p; rm -r p/checkpoints/step-00000012 p/weights.safetensors
+sed -i '/"event":"\(step\|checkpoint\)","step":1[12],/d; /"event":"\(account\|done\)"/d' p/metrics.jsonl
+alike "mlp: with every fifth step, killed" mlp p 'equal: [1-9] of 10 steps, 2 checkpoints'
+alike "mlp: the other way round" p mlp 'equal: [1-9] of 10 steps, 2 checkpoints'
+echo '{"event":"failed","code":70,"text":"x"}' >>p/metrics.jsonl
+apart "mlp: with every fifth step, failed" mlp p 'step 11: only the first run has it'
+sed -i '/"event":"\(failed\|step","step":10\)/d' p/metrics.jsonl
+apart "mlp: with every fifth step, long killed" mlp p 'step 10: only the first run has it'
+# As lines of older versions are: nine digits, no settings.
+rm -rf p; cp -r mlp p
+python3 - p/metrics.jsonl <<'END' || skip "lines of an older version" "no python3"
+import json, sys
+lines = [json.loads(l) for l in open(sys.argv[1])]
+for l in lines:
+    l.pop("settings", None), l.pop("grad_hash", None)
+    for k in "lr", "grad_norm":
+        if k in l: l[k] = float("%.9g" % l[k])
+open(sys.argv[1], "w").writelines(json.dumps(l, separators=(",", ":")) + "\n" for l in lines)
+END
+alike "mlp: lines of an older version" mlp p "$mlp"
+sed -i '/"event":"step","step":7,/s/"lr":0.01/"lr":0.0100000001/' p/metrics.jsonl
+apart "mlp: and another rate there" mlp p 'step 7: lr 0.01 and 0.0100000001'
 
 spoiled xnan.npy '\000\000\300\177' 1 20
 for policy in skip rollback; do
@@ -277,7 +300,7 @@ if command -v python3 >/dev/null; then
 import json, sys
 one, two = (json.load(open(f)) for f in sys.argv[1:])
 assert one == {"equal": True, "settings": [], "differences": [], "steps": 12, "evaluations": 0, "checkpoints": 3,
-               "weights": True}, one
+               "removed_checkpoints": 0, "weights": True}, one
 step, tensor = two["differences"]
 assert not two["equal"] and two["steps"] == 7 and two["checkpoints"] == 1 and not two["weights"]
 assert two["settings"][-1] == {"key": "train.weight_decay", "after_step": 6, "first": "0.01", "second": "0.02"}
@@ -290,6 +313,33 @@ else skip "the same as JSON" "no python3"; fi
 
 stamps >"$aside/now"
 check "nothing was written" cmp -s "$aside/times" "$aside/now"
+
+# ---- a run that goes on ----------------------------------------------------------------------------------------------
+# It removes a checkpoint while that is compared.
+cat >"$aside/gone.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+int openat(int dir, const char *name, int flags, ...)
+{
+    int (*next)(int, const char *, int, ...) = dlsym(RTLD_NEXT, "openat");
+    const int fd = next(dir, name, flags);
+    if (!strcmp(name, "step-00000008")) rename("p/checkpoints/step-00000008", "p/gone");
+    return fd;
+}
+END
+if ${CC:-cc} -shared -fPIC -o "$aside/gone.so" "$aside/gone.c" -ldl 2>"$aside/err"; then
+    rm -rf p; cp -r mlp p
+    export LD_PRELOAD="$aside/gone.so"
+    compares mlp p
+    unset LD_PRELOAD
+    check "a checkpoint that is removed meanwhile: $code" \
+        sh -c '[ "$0" -eq 0 ] && [ "$(cat "$1")" = "equal: 12 steps, 2 checkpoints, weights
+removed while they were compared: 1 checkpoint" ]' "$code" "$aside/said"
+else skip "a checkpoint that is removed meanwhile" "no C compiler"; fi
 
 # ---- what cannot be compared -----------------------------------------------------------------------------------------
 # wrong TEXT CODE PATTERN A B

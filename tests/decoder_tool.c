@@ -2,7 +2,7 @@
  *
  *   decoder_tool folder MODELS NAME DIR    config.json and model.safetensors of a line of tests/lm/models
  *   decoder_tool adapter ADAPTERS NAME FOLDER DIR   adapter_config.json and adapter_model.safetensors of a line of
- *                                          tests/lm/adapters, beside the model in FOLDER
+ *                                          tests/lm/adapters, for the model in FOLDER
  *   decoder_tool tensors FILE              its tensors, a line each: name and shape
  *   decoder_tool far A.npy B.npy           the largest difference of their values, by the largest value
  *   decoder_tool data DIR                  tokens.npy and labels.npy, some of which do not count
@@ -112,14 +112,14 @@ static void weights_write(const char *settings, const char *before, const char *
     struct st_entry *t = calloc((size_t)g->n_params, sizeof *t);
     for (int i = 0; i < g->n_params; i++) {
         const struct param *p = &g->param[i];
-        if (p->base) continue;                           /* beside adapters */
+        if (p->base) continue;
         t[n] = (struct st_entry){arena_printf(g->mem, "%s%s", before, p->name), F32, p->shape};
         if (p->turned) t[n].shape.d[0] = p->shape.d[1], t[n].shape.d[1] = p->shape.d[0];
         n++;
     }
     FILE *f = opened(path, "wb");
     const struct st_sink to = {file_put, f};
-    must(!st_write(&to, n, t, weight_give, t, &e) && !fclose(f), e.text, path);
+    must(!st_write(&to, &(struct st_body){n, t, weight_give, t, NULL}, &e) && !fclose(f), e.text, path);
     free(t);
     graph_free(g);
 }

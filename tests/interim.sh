@@ -90,6 +90,43 @@ equal "resumed: the same weights" "$(hash_of resumed | tail -n 1)" "$(hash_of te
 equal "resumed: the texts after each part" "$(texts resumed | cut -d ' ' -f 1 | uniq | tr '\n' ' ')" "4 6 8 10 "
 equal "resumed: the same texts" "$(texts resumed | grep -v '^6 ')" "$all"
 
+# ---- stopped in the middle of the texts, with more of them than slots ------------------------------------------------
+seq -s ' ' 1 40 | tr ' ' '\n' | sed 's/.*/{"input_ids": [&, 97]}/' >many.jsonl
+config
+sed -i 's/^generate.*/generate { prompts = "many.jsonl"  max_tokens = 60 }/' tale.conf
+trains many threads -c tale.conf -o generate.every_steps=4
+all=$(texts many)
+check "the last line names the weights" grep -q 'done: .*/weights.safetensors' many/mpstaged.log
+"$mpstaged" --transport local -c tale.conf --run-dir halted -o generate.every_steps=4 >"$aside/out" 2>"$aside/err" &
+until grep -qs '"generated","step":4,' halted/metrics.jsonl; do sleep 0.01; done
+"$mpstagectl" --json halted status >"$aside/status"
+"$mpstagectl" halted stop --checkpoint >/dev/null
+wait
+check "the status says so" grep -q '"state": \{0,1\}"generating"' "$aside/status"
+check "they are due" grep -q '"generation_due": \{0,1\}true' halted/checkpoints/step-00000004/manifest.json
+check "a training run has other lines than one that generates" \
+    sh -c '! grep -q "the last prompt" "$1" && grep -q "done: .*/weights.safetensors" "$1"' sh halted/mpstaged.log
+trains halted 3 -c tale.conf -o generate.every_steps=4 --resume --stages 3
+equal "resumed on three ranks: the same texts" "$(texts halted | tail -n 120)" "$all"
+
+# ---- what only some weights write ------------------------------------------------------------------------------------
+head -c 6000 /dev/zero >nul.bin
+config
+trains zeros threads -c tale.conf -o generate.every_steps=10 -o 'data.train_tokens={"nul.bin"}'
+check "a text of NULs" \
+    grep -q '"event":"generated","step":10,"index":0,.*"ids":\[0,.*"text":"\\u0000' zeros/metrics.jsonl
+check "the log shows them" grep -q 'step 10, prompt 0: \\x00\\x00' zeros/mpstaged.log
+# Weights that grow a millionfold a step: the logits are not finite before a loss is.
+for k in stop rollback skip; do
+    job threads -c tale.conf --run-dir "large-$k" -o generate.every_steps=1 -o train.learning_rate=1e3 \
+        -o 'train.learning_rate_factors={"*=1e6"}' -o train.weight_decay=10 -o 'train.weight_decay_factors={"*=1e6"}' \
+        -o checkpoint.every_steps=1 -o train.nonfinite="$k"
+    check "logits that are not finite, $k: the step decides" \
+        sh -c '[ "$1" -eq 79 ] && grep -q "step [2-9]: the loss is not" "$2" &&
+            grep -q "\"generated\",\"step\":1,.*\"reason\":\"nonfinite\"" "$3"' \
+        sh "$code" "$aside/err" "large-$k/metrics.jsonl"
+done
+
 # ---- plans and errors ------------------------------------------------------------------------------------------------
 # With gradients and AdamW's state it would be 6.5 times the weights.
 job threads -c tale.conf --plan --stages 1 -o generate.every_steps=4
@@ -113,6 +150,12 @@ wrong "nothing is drawn" 78 "generate.top_k.*nothing is drawn" -c tale.conf -o g
     -o generate.top_k=2
 wrong "a limit of memory that it exceeds" 78 "pipeline.max_memory" -c tale.conf -o generate.every_steps=4 \
     -o pipeline.max_memory=800KiB
+# The changes that would fit are tried with the texts of their own stages.
+limited="-c tale.conf --plan -o generate.every_steps=4 -o pipeline.max_memory=1000KiB -o pipeline.partition=auto"
+job threads $limited --stages 8
+ranks=$(sed -n 's/.*it would fit with .* \([0-9]*\) ranks$/\1/p' "$aside/err")
+job threads $limited --stages "${ranks:-8}"
+check "what is said to fit fits: ${ranks:-no} ranks" [ "$code" -eq 0 ]
 write_conf toy.conf
 wrong "a network that is no decoder" 78 "generate.every_steps.*no decoder" -c toy.conf -o generate.every_steps=2 \
     -o 'generate.prompt={"a"}'

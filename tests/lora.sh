@@ -116,11 +116,91 @@ done
 # ---- a new adapter changes nothing -----------------------------------------------------------------------------------
 config llama 'rank = 4'
 sed '/^lora/d' lm.conf >plain.conf
-job threads -c plain.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate \
-    --run-dir base
-job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate --run-dir new
-[ "$code" -eq 0 ] || why
+trains base threads -c plain.conf -o train.steps=1
+trains new threads -c lm.conf -o train.steps=1
 equal "a new adapter: the loss of the folder" "$(loss_bits new/metrics.jsonl)" "$(loss_bits base/metrics.jsonl)"
+
+# ---- evaluation of a run ---------------------------------------------------------------------------------------------
+# evaluates RUN OPTIONS...: sets $bits
+evaluates() {
+    evaluates_run=$1; shift
+    rm -rf "$evaluates_run"
+    job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate \
+        --run-dir "$evaluates_run" "$@"
+    [ "$code" -eq 0 ] || why
+    bits=$(loss_bits "$evaluates_run/metrics.jsonl" 2>/dev/null || echo "status $code")
+}
+# Its loss would be the folder's.
+refused "an evaluation of new adapters" 64 '--evaluate needs lora.init_from; for the adapters of the run in mine:' \
+    threads -c lm.conf --evaluate --run-dir mine
+trains mine threads -c lm.conf -o lora.merge=yes -o train.evaluate=yes -o data.test="$aside/tokens.npy" \
+    -o data.test_labels="$aside/labels.npy"
+want="0 evaluation $(loss_bits mine/metrics.jsonl | sed -n 's/^10 evaluation //p')"
+job threads -c lm.conf --evaluate --run-dir mine
+advice=$(sed -n 's/.*in mine: --evaluate //p' "$aside/err")
+# shellcheck disable=SC2086
+job threads -c lm.conf -o data.test="$aside/tokens.npy" -o data.test_labels="$aside/labels.npy" --evaluate $advice
+[ "$code" -eq 0 ] || why
+equal "as the message says: the loss of the run" "$(loss_bits mine-evaluate/metrics.jsonl 2>/dev/null)" "$want"
+refused "nothing to resume from" 78 'lora.init_from starts from its adapters' threads -c lm.conf --run-dir mine --resume
+
+# ---- base weights ----------------------------------------------------------------------------------------------------
+# Files of a run's adapters name the weights they were trained with.
+for from in mine mine/adapter; do
+    for mode in --check-config "--run-dir fresh"; do
+        # shellcheck disable=SC2086
+        refused "$from with a folder that has them already, $mode" 78 \
+            "lora.init_from.*$from belongs to other base weights than those of mine/model; lora.other_base = yes" \
+            threads -c lm.conf -o model.folder=mine/model -o lora.init_from=$from $mode
+    done
+    evaluates other -o lora.init_from=$from
+    equal "$from with its own" "$bits" "$want"
+done
+evaluates other -o lora.init_from=mine -o model.folder=mine/model -o lora.other_base=yes
+check "if the configuration says so" [ "$code" -eq 0 ]
+check "that is another loss" [ "$bits" != "$want" ]
+refused "a prediction with other weights" 78 'mine belongs to other base weights' \
+    threads -c lm.conf --generate - -o model.folder=mine/model --run-dir mine
+evaluates other -o lora.init_from="$aside/of-llama-qv" -o lora.rank=4 -o lora.alpha=8 -o model.folder=mine/model
+check "adapters of peft do not name them" [ "$code" -eq 0 ]
+for n in 1 4; do
+    evaluates other -o lora.init_from=mine --stages $n
+    equal "on $n stages" "$bits" "$want"
+done
+refused "on four stages, other weights" 78 'mine belongs to other base weights' \
+    threads -c lm.conf -o lora.init_from=mine -o model.folder=mine/model --stages 4 --run-dir fresh
+
+# ---- a run that was killed -------------------------------------------------------------------------------------------
+config llama 'rank = 4  alpha = 9  rslora = yes'
+"$mpstaged" --transport local -c lm.conf --run-dir killed -o train.steps=1000000 -o checkpoint.every_steps=50 \
+    >"$aside/out" 2>"$aside/err" </dev/null &
+pid=$!
+for _ in $(seq 600); do ! ls killed/checkpoints/step-????????/manifest.json >"$aside/ls" 2>&1 || break; sleep 0.05; done
+kill -9 $pid
+wait $pid 2>/dev/null || true
+evaluates other -o lora.init_from=killed
+want=$bits
+sed -i 's/^lora .*/lora { init_from = "killed" }/' lm.conf
+evaluates other
+equal "the settings of a run that was killed" "$bits" "$want"
+sed -i 's/^lora .*/lora { rank = 4  init_from = "killed"  alpha = 4 }/' lm.conf
+refused "another alpha than that of a run that was killed" 78 'lora.alpha.*lora_alpha = 9' threads -c lm.conf
+refused "checkpoints with other base weights" 78 'killed belongs to other base weights' \
+    threads -c lm.conf -o lora.alpha=9 -o lora.rslora=yes -o model.folder=mine/model
+rm -rf killed/adapter
+sed -i 's/^lora .*/lora { rank = 4  init_from = "killed" }/' lm.conf
+refused "adapters whose alpha is nowhere" 78 'lora.alpha: missing, and killed has no adapter_config.json' \
+    threads -c lm.conf
+
+# ---- folders of an earlier run ---------------------------------------------------------------------------------------
+left() { find "$1" -maxdepth 1 -type d \( -name model -o -name adapter \) -printf '%f ' | tr ' ' '\n' | sort | xargs; }
+config llama 'rank = 4  merge = yes'
+trains twice threads -c lm.conf -o train.steps=2 -o checkpoint.every_steps=2
+equal "the folders of a run" "$(left twice)" "adapter model"
+sed -i 's/^lora .*/lora { rank = 4 }/' lm.conf
+job threads -c lm.conf --run-dir twice -o train.steps=3 --resume
+[ "$code" -eq 0 ] || why
+equal "resumed without lora.merge" "$(left twice)" "adapter"
 
 # ---- convolutions ----------------------------------------------------------------------------------------------------
 cat >conv.conf <<'END'
@@ -142,6 +222,18 @@ job threads -c adapted.conf --init-from conv-base --predict "$aside/run.npy" --r
 job threads -c conv.conf --init-from conv/model --predict "$aside/merged.npy" --run-dir other
 [ "$code" -eq 0 ] || why
 near "convolutions: RUN/model" "$aside/run.npy" "$aside/merged.npy"
+equal "the folders of such a run" "$(left conv)" "adapter model"
+refused "adapters without their base" 78 'other base weights than these, which are drawn at random' \
+    threads -c adapted.conf -o lora.init_from=conv --run-dir fresh
+refused "a run that would remove what it reads" 73 'conv/model: is read as run.init_from' \
+    threads -c conv.conf --run-dir conv --overwrite --init-from conv/model
+mkdir kept; cp -r conv/model kept/model
+trains kept threads -c conv.conf
+equal "a user's folder" "$(left kept)" "model"
+job threads -c conv.conf --run-dir conv --overwrite
+[ "$code" -eq 0 ] || why
+equal "replaced by a run without adapters" "$(left conv)/$(ls conv | grep -c weights.safetensors)" "/1"
+trains conv-on threads -c conv.conf --init-from conv
 
 # ---- the same bits ---------------------------------------------------------------------------------------------------
 # same TEXT RANKS OPTIONS...: weights as those of $want
@@ -184,10 +276,50 @@ check "a prediction takes the run's adapters" cmp -s "$aside/whole.npy" "$aside/
 cp -r "$aside/llama-tied" "$aside/other-base"
 size=$(wc -c <"$aside/other-base/model.safetensors")
 printf '\001' | dd of="$aside/other-base/model.safetensors" bs=1 seek=$((size - 4)) conv=notrunc 2>"$aside/dd"
-refused "resumed beside other weights" 78 "the weights beside adapters are other ones now" \
+refused "resumed with other base weights" 78 "step-00000004: the base weights are other ones now, which changes" \
     threads -c lm.conf --run-dir again --resume -o checkpoint.every_steps=2 -o model.folder="$aside/other-base"
 job threads -c lm.conf --run-dir again --resume=force -o checkpoint.every_steps=2 -o model.folder="$aside/other-base"
 check "but with --resume=force" [ "$code" -eq 0 ]
+
+# ---- the base is read once -------------------------------------------------------------------------------------------
+# Counts the bytes that are read of model.safetensors; with READ_TERM the first piece brings a SIGTERM.
+cat >"$aside/read.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    static size_t all;
+    char link[40], path[400] = "";
+    ssize_t (*next)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread");
+    const ssize_t got = next(fd, p, n, at);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) < 0 || !strstr(path, "/llama-tied/model.safetensors") || at <= 8)
+        return got;
+    FILE *f = fopen(getenv("READ_COUNT"), "w");
+    fprintf(f, "%zu\n", all += (size_t)got);
+    fclose(f);
+    if (getenv("READ_TERM") && all == (size_t)got) kill(getpid(), SIGTERM), usleep(150000);
+    return got;
+}
+END
+if ${CC:-cc} -shared -fPIC -o "$aside/read.so" "$aside/read.c" -ldl 2>"$aside/err"; then
+    export READ_COUNT="$aside/count" LD_PRELOAD="$aside/read.so"
+    job threads -c lm.conf --run-dir counted --stages 1 -o train.steps=2 -o checkpoint.every_steps=1
+    first=$(cat "$aside/count")
+    job threads -c lm.conf --run-dir counted --stages 1 -o train.steps=3 --resume
+    check "the base is read once, also by a resumed run: $first, $(cat "$aside/count")" \
+        [ "$((first <= $(wc -c <"$aside/llama-tied/model.safetensors"))) $first" = "1 $(cat "$aside/count")" ]
+    export READ_TERM=yes
+    job threads -c lm.conf --run-dir stopped --stages 1
+    check "a signal ends that: $code, after $(cat "$aside/count") bytes" \
+        [ "$code $(($(cat "$aside/count") < first / 2))" = "75 1" ]
+    unset READ_COUNT READ_TERM LD_PRELOAD
+else skip "the base is read once" "no C compiler"; fi
 
 # ---- the base as it is stored ----------------------------------------------------------------------------------------
 # Weights with 8 bits are the same in bf16, so a folder in bf16 changes no bit.
@@ -210,7 +342,7 @@ stored() {
         all += int((n * (NF > 2 ? m : 4) + 63) / 64) * 64 } END { print all }'
 }
 own=$(stored 4 narrow/weights.safetensors)
-equal "bytes of weights by the plan: 2 a number beside adapters" "$(planned weight rounded/model)" \
+equal "bytes of weights by the plan: 2 a number of base weights" "$(planned weight rounded/model)" \
     $(($(stored 2 rounded/model/model.safetensors) + own))
 equal "4 where the folder has fp32" "$(planned weight widened/model)" \
     $(($(stored 4 widened/model/model.safetensors) + own))

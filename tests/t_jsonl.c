@@ -494,6 +494,15 @@ START_TEST(held_out)
     ds_close(test);
     ck_assert(!jsonl_opened("validation = 0.001", &e));
     ck_assert_msg(e.code == 78 && strstr(e.text, "data.validation"), "%s", e.text);
+    int without = 0;                                      /* a part without a label would have a loss of 0 */
+    for (int i = 0; i < 2; i++, text_free(&t)) {          /* one record of two is held out, and one has a label */
+        for (int k = 0; k < 2; k++) text_add(&t, "{\"input_ids\": [1, 2], \"labels\": [1, %d]}\n", k == i ? 2 : -100);
+        put("r.jsonl", t.s, t.n);
+        e = (struct err){0};
+        if ((test = jsonl_part(DS_TEST, "validation = 0.5", &e))) ds_close(test);
+        else without += e.code == 78 && strstr(e.text, "no label counts in the 1 of 2 records that are held out");
+    }
+    ck_assert_int_eq(without, 1);
 }
 END_TEST
 

@@ -1,7 +1,8 @@
-/* Adapters in the graph: where they are, what is trained, which layers; their sums with weights. */
+/* Adapters in the graph: where they are, what is trained, which layers, what peft is told; their sums with weights. */
 #include <math.h>
 #include <stdio.h>
 #include "base/text.h"
+#include "files.h"
 #include "model/lora.h"
 #include "model_rig.h"
 #include "train/lora_merge.h"
@@ -147,6 +148,80 @@ START_TEST(containers_follow)
 }
 END_TEST
 
+#define HEAD "input x 4\nlabels t class\na = linear(x) features=4\nb = linear(a) features=4\n"
+#define TAIL "\nl = softmax_cross_entropy(c, t)\nloss l\n"
+
+/* adapter_config.json of a network in graph text, without spaces. */
+static void config_made(const char *text, const char *lora, struct text *out)
+{
+    char s[300];
+    struct err e = {0};
+    struct text made = {0};
+    snprintf(s, sizeof s, "model { graph = g } data { source = synthetic } train { steps = 1 } lora { %s }", lora);
+    put_text("g", text);
+    struct conf *c = conf_parse("t.conf", s, strlen(s), &e);
+    ck_assert_msg(c && !conf_finish(c, &e), "%s", e.text);
+    struct graph *g = model_build(c, &e);
+    ck_assert_msg(g && !lora_config(c, g, &made, &e), "%s", e.text);
+    for (const char *p = made.s; *p; p++) if (!strchr(" \n", *p)) text_add(out, "%c", *p);
+    text_free(&made);
+    graph_free(g);
+    conf_free(c);
+}
+
+/* Layers that share a weight have adapters of their own. */
+static const struct { const char *lora, *modules; } tied[] = {
+    {"rank = 2 targets = {b}", "[\"b\"]"},
+    {"rank = 2 targets = {a}", "[\"a\"]"},
+    {"rank = 2 targets = {a, b}", "[\"a\",\"b\"]"},
+    {"rank = 2", "[\"a\",\"b\"]"},
+};
+
+START_TEST(shared_weights_are_listed_by_layer)
+{
+    struct text t = {0}, want = {0};
+    text_add(&want, "\"target_modules\":%s", tied[_i].modules);
+    config_made(HEAD "c = linear(b) features=4\ntie b.weight a.weight" TAIL, tied[_i].lora, &t);
+    ck_assert_msg(strstr(t.s, want.s) != NULL, "%s: not %s", t.s, want.s);
+    text_free(&t);
+    text_free(&want);
+}
+END_TEST
+
+START_TEST(shared_weights_are_not_merged)
+{
+    static const char text[] = HEAD "c = linear(b) features=4\ntie b.weight a.weight" TAIL;
+    static const char conf[] = "model { graph = g } data { source = synthetic } train { steps = 1 } "
+                               "lora { rank = 2 targets = {b} merge = yes }";
+    struct err e = {0};
+    PUT("g", text);
+    ck_assert_ptr_null(built(conf, &e));
+    expect(&e, E_CONF, "lora.merge|b shares its weight with a");
+}
+END_TEST
+
+/* More names than a list of the configuration has: l0.fc and so on, since r.fc has no adapter. */
+START_TEST(many_names_are_read_back)
+{
+    enum { LAYERS = 40 };
+    struct text text = {0}, made = {0};
+    struct err e = {0};
+    text_add(&text, HEAD "r.fc = relu(b)\n");
+    for (int i = 0; i < LAYERS; i++)
+        text_add(&text, i ? "l%d.fc = linear(l%d.fc) features=4\n" : "l%d.fc = linear(r.fc) features=4\n", i, i - 1);
+    text_add(&text, "c = linear(l%d.fc) features=4" TAIL, LAYERS - 1);
+    config_made(text.s, "rank = 2 alpha = 6 targets = {fc}", &made);
+    put_text("adapter_config.json", made.s);
+    struct graph *g = built("model { graph = g } data { source = synthetic } train { steps = 1 } "
+                            "lora { init_from = \".\" }", &e);
+    ck_assert_msg(g != NULL, "%s", e.text);
+    ck_assert_int_eq(adapters_of(g), LAYERS);
+    graph_free(g);
+    text_free(&text);
+    text_free(&made);
+}
+END_TEST
+
 START_TEST(sums)
 {
     const float l[] = {1, 2, 3, 4, 5, 6}, r[] = {1, -1, 2, 0, 1, 3, 0.5f, 4};     /* 3x2, 2x4 */
@@ -168,5 +243,10 @@ int main(void)
     tcase_add_test(t, convolutions);
     tcase_add_test(t, containers_follow);
     tcase_add_test(t, sums);
-    return suite_run("lora", CK_FORK, t);
+    TCase *files = suite_case("files", 60);
+    tcase_add_checked_fixture(files, scratch_enter, scratch_leave);
+    tcase_add_loop_test(files, shared_weights_are_listed_by_layer, 0, N_OF(tied));
+    tcase_add_test(files, shared_weights_are_not_merged);
+    tcase_add_test(files, many_names_are_read_back);
+    return suite_run("lora", CK_FORK, t, files);
 }

@@ -53,7 +53,7 @@ static int file_write(const char *path, int n, const struct st_entry *entry,
     struct st_sink to = {put_out, &o};
     if (out_place(path, &at, e)) return -1;
     int bad = out_begin(&o, &at, NULL, e);
-    if (!bad && st_write(&to, n, entry, data, ctx, e)) {
+    if (!bad && st_write(&to, &(struct st_body){n, entry, data, ctx, NULL}, e)) {
         out_drop(&o);
         bad = -1;
     } else if (!bad) bad = out_commit(&o, false, e);

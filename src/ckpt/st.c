@@ -106,13 +106,15 @@ static int tiling_check(struct st *s, uint64_t base, struct err *e)
     return at != s->size ? bad_file(e, s->path, at, "bytes after the last tensor") : 0;
 }
 
-static int metadata_check(struct st *s, json_t *v, struct err *e)
+static int metadata_take(struct st *s, json_t *v, struct err *e)
 {
     const char *k;
     json_t *x;
     if (!json_is_object(v)) return bad_file(e, s->path, 8, "__metadata__ is not an object");
     json_object_foreach (v, k, x)
         if (!json_is_string(x)) return bad_file(e, s->path, 8, "__metadata__ has a value that is not text");
+    const char *base = json_string_value(json_object_get(v, ST_BASE));
+    if (base && strlen(base) == 32 && strspn(base, "0123456789abcdef") == 32) s->base = arena_strdup(s->mem, base);
     return 0;
 }
 
@@ -140,7 +142,7 @@ static int header_parse(struct st *s, const char *h, size_t n, struct err *e)
     if (!all) return json_fail(s->path, 8, &je, e);
     s->t = arena_alloc(s->mem, size_mul(json_object_size(all) + 1, sizeof *s->t));
     json_object_foreach(all, k, v) {
-        if (!strcmp(k, "__metadata__")) bad = metadata_check(s, v, e);
+        if (!strcmp(k, "__metadata__")) bad = metadata_take(s, v, e);
         else bad = tensor_parse(s, &s->t[s->n++], k, v, base, e);
         if (bad) break;
     }

@@ -15,7 +15,9 @@ struct st_tensor {
     const char *name; char dtype[8]; struct shape shape; uint64_t begin, end;
     struct st *factors_in; struct st_tensor *factors;
 };
-struct st { const char *path; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
+/* base: of adapters, the digest of the base weights they were trained with, from __metadata__; NULL: it has none */
+#define ST_BASE "mpstaged.base"
+struct st { const char *path, *base; int fd; uint64_t size; int n; struct st_tensor *t; struct arena *mem; };
 /* one file; 66 if it is missing, 65 for any error in it */
 struct st *st_open(const char *path, struct err *e);
 int st_find(const struct st *s, const char *name);        /* -1 if not found */
@@ -34,12 +36,14 @@ int st_codes_join(struct st *const *file, int n, struct err *e);
 int st_open_all(const char *path, struct st ***out, int *n, struct err *e);
 
 /* Writes a whole file in pieces to put(sink, bytes). data supplies tensor i of the given list when it is due: it fills
- * buf, or sets *at, which is buf, to where the values lie until its next call. Fails if put or data fails. */
+ * buf, or sets *at, which is buf, to where the values lie until its next call. Fails if put or data fails. base: as in
+ * struct st; NULL or "": none. */
 typedef int (*st_data)(void *ctx, int i, void *buf, const void **at, struct err *e);
 /* turned: of codes with factors a file has the two dimensions in the other order */
 struct st_entry { const char *name; enum dtype type; struct shape shape; bool turned; };
+struct st_body { int n; const struct st_entry *entry; st_data data; void *ctx; const char *base; };
 struct st_sink { int (*put)(void *sink, const void *p, size_t n, struct err *e); void *sink; };
-int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e);
+int st_write(const struct st_sink *to, const struct st_body *b, struct err *e);
 int *st_order(int n, const struct st_entry *entry);       /* indices in the order of st_write's file; free it */
-uint64_t st_size(int n, const struct st_entry *entry);    /* size of st_write's file in bytes */
+uint64_t st_size(const struct st_body *b);                /* size of st_write's file in bytes */
 #endif

@@ -20,8 +20,8 @@ int st_out_write(struct st_out *f, const struct out_place *at, const atomic_int 
     XXH3_128bits_reset(f->hash);
     int bad = out_begin(&f->out, at, stop, e);
     f->open = !bad;
-    if (!bad) bad = out_reserve(&f->out, st_size(b->n, b->entry), e);
-    if (!bad) bad = st_write(&to, b->n, b->entry, b->data, b->ctx, e);
+    if (!bad) bad = out_reserve(&f->out, st_size(b), e);
+    if (!bad) bad = st_write(&to, b, e);
     if (bad) st_out_drop(f);
     return bad ? -1 : 0;
 }

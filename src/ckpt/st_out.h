@@ -6,8 +6,6 @@
 #include "base/out.h"
 #include "ckpt/st.h"
 
-/* arguments of st_write */
-struct st_body { int n; const struct st_entry *entry; st_data data; void *ctx; };
 struct st_out { struct out out; struct XXH3_state_s *hash; uint64_t bytes; bool open; };
 /* Writes everything; reserves space first, so that a full disk is reported early. Does not call data after it returns.
  * at is borrowed until the end; stop: NULL, or a word that ends writing (75). A failure leaves nothing. */

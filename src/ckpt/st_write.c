@@ -18,10 +18,12 @@ static int by_type_and_name(const void *a, const void *b)
 
 static size_t entry_bytes(const struct st_entry *t) { return (size_t)shape_count(&t->shape) * dtype_bytes(t->type); }
 
-static void header_make(const struct turn *o, int n, struct text *h)
+static void header_make(const struct turn *o, int n, const char *base, struct text *h)
 {
     uint64_t at = 0;
-    text_add(h, "{\"__metadata__\":{\"format\":\"pt\"}");   /* some readers require it: layouts are PyTorch's */
+    text_add(h, "{\"__metadata__\":{");
+    if (base && *base) text_add(h, "\"" ST_BASE "\":\"%s\",", base);
+    text_add(h, "\"format\":\"pt\"}");                     /* some readers require it: layouts are PyTorch's */
     for (int i = 0; i < n; i++) {
         json_t *name = json_string(o[i].e->name);
         char *quoted = json_dumps(name, JSON_ENCODE_ANY);
@@ -37,11 +39,12 @@ static void header_make(const struct turn *o, int n, struct text *h)
     while (h->n % 8) text_add(h, " ");
 }
 
-static int body_write(const struct st_sink *to, const struct turn *o, int n, st_data data, void *ctx, struct err *e)
+static int body_write(const struct st_sink *to, const struct turn *o, const struct st_body *b, struct err *e)
 {
     struct text h = {0};
     size_t largest = 0;
-    header_make(o, n, &h);
+    const int n = b->n;
+    header_make(o, n, b->base, &h);
     uint64_t length = h.n;
     int bad = to->put(to->sink, &length, 8, e) || to->put(to->sink, h.s, h.n, e);
     text_free(&h);
@@ -49,7 +52,7 @@ static int body_write(const struct st_sink *to, const struct turn *o, int n, st_
     void *buf = mem_alloc(largest);                       /* pages that nobody touches take no memory */
     for (int i = 0; i < n && !bad; i++) {
         const void *at = buf;
-        bad = data(ctx, o[i].i, buf, &at, e) || to->put(to->sink, at, entry_bytes(o[i].e), e);
+        bad = b->data(b->ctx, o[i].i, buf, &at, e) || to->put(to->sink, at, entry_bytes(o[i].e), e);
     }
     free(buf);
     return bad ? -1 : 0;
@@ -72,22 +75,22 @@ int *st_order(int n, const struct st_entry *entry)
     return order;
 }
 
-uint64_t st_size(int n, const struct st_entry *entry)
+uint64_t st_size(const struct st_body *b)
 {
-    struct turn *o = turns(n, entry);
+    struct turn *o = turns(b->n, b->entry);
     struct text h = {0};
-    header_make(o, n, &h);
+    header_make(o, b->n, b->base, &h);
     uint64_t size = 8 + h.n;
-    for (int i = 0; i < n; i++) size += entry_bytes(&entry[i]);
+    for (int i = 0; i < b->n; i++) size += entry_bytes(&b->entry[i]);
     text_free(&h);
     free(o);
     return size;
 }
 
-int st_write(const struct st_sink *to, int n, const struct st_entry *entry, st_data data, void *ctx, struct err *e)
+int st_write(const struct st_sink *to, const struct st_body *b, struct err *e)
 {
-    struct turn *o = turns(n, entry);
-    int bad = body_write(to, o, n, data, ctx, e);
+    struct turn *o = turns(b->n, b->entry);
+    int bad = body_write(to, o, b, e);
     free(o);
     return bad;
 }

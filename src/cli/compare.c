@@ -84,12 +84,16 @@ static void count_text(int64_t n, int64_t of, const char *what, const char **bet
 static void equal_text(const struct run_comparison *c, bool all, struct text *out)
 {
     const char *between = all ? "equal: " : "equal so far: ";
-    count_text(c->steps, all ? (int64_t)c->run[0].last : 0, "step", &between, out);
+    const uint64_t last = c->run[0].last < c->run[1].last ? c->run[0].last : c->run[1].last;
+    count_text(c->steps, all ? (int64_t)last : 0, "step", &between, out);
     count_text(c->evaluations, 0, "evaluation", &between, out);
     count_text(c->checkpoints, 0, "checkpoint", &between, out);
     if (!all && c->checkpoints) text_add(out, ", the last of step %llu", (unsigned long long)c->last_checkpoint);
     if (c->weights) text_add(out, "%sweights", between);
     if (c->weights || *between == ',') text_add(out, "\n");
+    between = "removed while they were compared: ";
+    count_text(c->removed, 0, "checkpoint", &between, out);
+    if (c->removed) text_add(out, "\n");
 }
 
 /* At a step the checkpoint is written last. */
@@ -138,9 +142,10 @@ static void comparison_json(const struct run_comparison *c, struct text *out)
     for (int i = 0; i < c->setting.n; i++) json_array_append_new(settings, setting_json(&c->setting.v[i]));
     for (int i = 0; i < 2; i++)
         if (d[first ^ i]->found) json_array_append_new(differences, difference_json(d[first ^ i]));
-    json_t *o = json_pack("{s:b,s:o,s:o,s:I,s:I,s:I,s:b}", "equal", !c->metrics.found && !c->tensors.found, "settings",
-                          settings, "differences", differences, "steps", (json_int_t)c->steps, "evaluations",
-                          (json_int_t)c->evaluations, "checkpoints", (json_int_t)c->checkpoints, "weights", c->weights);
+    json_t *o = json_pack("{s:b,s:o,s:o,s:I,s:I,s:I,s:I,s:b}", "equal", !c->metrics.found && !c->tensors.found,
+                          "settings", settings, "differences", differences, "steps", (json_int_t)c->steps,
+                          "evaluations", (json_int_t)c->evaluations, "checkpoints", (json_int_t)c->checkpoints,
+                          "removed_checkpoints", (json_int_t)c->removed, "weights", c->weights);
     char *s = json_dumps(o, JSON_INDENT(2));
     text_add(out, "%s\n", s);
     free(s);

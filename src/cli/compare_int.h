@@ -9,7 +9,8 @@
 
 /* The line of a step or an evaluation: where it lies in metrics.jsonl, and its bytes. */
 struct run_record { uint64_t step; enum event_kind kind; uint64_t at; size_t bytes; };
-/* What a start or a resumption computes, after that step. settings.n_settings 0: written before lines had settings. */
+/* What a start or a resumption computes, after that step. settings.n_settings 0: written before lines had settings, and
+ * numbers all their digits. */
 struct run_part { uint64_t step; struct ckpt settings; };
 struct compared_run {
     const char *dir;
@@ -17,7 +18,8 @@ struct compared_run {
     VEC(struct run_record) record;                        /* that count, ascending by step and kind */
     VEC(struct run_part) part;                            /* ascending by step */
     uint64_t last;                                        /* step */
-    bool done;                                            /* it has ended with weights */
+    int64_t every;                                        /* service.metrics_every */
+    bool ended, done;                                     /* ended: last is its last one; done: with weights */
     json_t *ranks;                                        /* of these: weights_ranks of its last line, NULL: unknown */
 };
 
@@ -41,6 +43,7 @@ struct run_comparison {
     VEC(struct setting_difference) setting;
     struct run_difference metrics, tensors;
     int64_t steps, evaluations, checkpoints;              /* how many are equal, each up to its first difference */
+    int64_t removed;                                      /* checkpoints that a run has removed meanwhile */
     uint64_t last_checkpoint;
     bool weights;
 };

@@ -51,8 +51,10 @@ static bool is_event(const json_t *o, enum event_kind kind)
     return name && !strcmp(name, event_rows[kind].name);
 }
 
+/* The last step has a line before that of the end, also where only every Nth has. */
 static void done_take(struct compared_run *r, const json_t *o)
 {
+    r->ended = true;
     r->done = json_object_get(o, "weights_hash") != NULL;
     json_decref(r->ranks);
     r->ranks = json_incref(json_object_get(o, "weights_ranks"));
@@ -64,10 +66,14 @@ static void event_take(struct compared_run *r, const json_t *o, uint64_t at, siz
     if (is_event(o, EVENT_START) || is_event(o, EVENT_RESUME)) {
         records_drop(r, step);                            /* of a start: 0 */
         part_add(r, step, json_object_get(o, "settings"));
-        r->done = false;
+        const json_t *service = json_object_get(json_object_get(o, "config"), "service");
+        const json_int_t every = json_integer_value(json_object_get(service, "metrics_every"));
+        r->every = every > 0 ? every : 1;
+        r->ended = r->done = false;
     } else if (is_event(o, EVENT_ROLLBACK)) records_drop(r, step_of(o, "to"));
     else if (is_event(o, EVENT_STEP)) record_add(r, &(struct run_record){step, EVENT_STEP, at, bytes});
     else if (is_event(o, EVENT_EVALUATION)) record_add(r, &(struct run_record){step, EVENT_EVALUATION, at, bytes});
+    else if (is_event(o, EVENT_FAILED)) r->ended = true;
     else if (is_event(o, EVENT_DONE)) done_take(r, o);
 }
 
@@ -115,7 +121,7 @@ int compared_run_open(struct compared_run *r, const char *dir, struct err *e)
     struct text path = {0};
     uint64_t size;
     text_add(&path, "%s/metrics.jsonl", dir);
-    *r = (struct compared_run){.dir = dir, .path = path.s};
+    *r = (struct compared_run){.dir = dir, .path = path.s, .every = 1};
     if ((r->fd = file_open(r->path, &size, e)) < 0 || records_find(r, size, e)) return -1;
     for (int i = 0; i < r->record.n; i++) if (r->record.v[i].kind == EVENT_STEP) r->last = r->record.v[i].step;
     return 0;
@@ -173,6 +179,22 @@ static double exact_value(const json_t *o, const char *key)
 
 static bool same_number(double a, double b) { return (isnan(a) && isnan(b)) || !memcmp(&a, &b, sizeof a); }
 
+/* As lines had it before numbers had all their digits. */
+static bool same_rounded(double a, double b)
+{
+    char x[40], y[40];
+    snprintf(x, sizeof x, "%.9g", a);
+    snprintf(y, sizeof y, "%.9g", b);
+    return !strcmp(x, y);
+}
+
+static bool has_bits(json_t *const o[2], const char *key)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s_bits", key);
+    return json_object_get(o[0], name) && json_object_get(o[1], name);
+}
+
 static void json_text(const json_t *v, struct text *t)
 {
     char *s = json_is_string(v) ? NULL : json_dumps(v, JSON_ENCODE_ANY);
@@ -180,15 +202,20 @@ static void json_text(const json_t *v, struct text *t)
     free(s);
 }
 
+/* Two lines; rounded: not both have numbers with all digits. */
+struct two_lines { enum event_kind kind; json_t *o[2]; bool rounded; };
+
 /* whole: of whole numbers, otherwise of all else but times. What only one line has may be of another version. */
-static bool value_differs(const struct event_field *f, bool whole, const char *key, json_t *const o[2],
-                          struct text value[2])
+static bool value_differs(const struct two_lines *l, bool whole, const char *key, struct text value[2])
 {
+    const struct event_field *f = field_of(l->kind, key);
+    json_t *const *o = l->o;
     const json_t *a = json_object_get(o[0], key), *b = json_object_get(o[1], key);
     if (!a || !b || (f && f->type == FIELD_WHOLE) != whole) return false;
     if (is_exact(f)) {
         const double x = exact_value(o[0], key), y = exact_value(o[1], key);
         if (json_is_string(a) || same_number(x, y)) return false;        /* KEY_bits: told with KEY */
+        if (l->rounded && !has_bits(o, key) && same_rounded(x, y)) return false;
         number_texts(x, y, value);
         return true;
     }
@@ -199,13 +226,14 @@ static bool value_differs(const struct event_field *f, bool whole, const char *k
 }
 
 /* Numbers of samples come first: a batch that is not the same explains all else. */
-static bool record_differs(enum event_kind kind, json_t *const o[2], struct run_difference *d)
+static bool record_differs(const struct two_lines *l, struct run_difference *d)
 {
+    json_t *const *o = l->o;
     const char *key;
     json_t *v;
     for (int whole = 1; whole >= 0; whole--)
         json_object_foreach(o[0], key, v) {
-            if (!value_differs(field_of(kind, key), whole, key, o, d->value)) continue;
+            if (!value_differs(l, whole, key, d->value)) continue;
             text_add(&d->what, "%s", key);
             return true;
         }
@@ -217,6 +245,13 @@ static bool record_differs(enum event_kind kind, json_t *const o[2], struct run_
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static const struct ckpt *settings_at(const struct compared_run *r, uint64_t step)
+{
+    int i = r->part.n - 1;
+    while (i > 0 && r->part.v[i].step > step) i--;
+    return i >= 0 && r->part.v[i].settings.n_settings ? &r->part.v[i].settings : NULL;
+}
 
 static json_t *record_read(const struct compared_run *r, const struct run_record *k, struct err *e)
 {
@@ -231,14 +266,28 @@ static int both_compare(struct run_comparison *c, const struct run_record *a, co
                         struct err *e)
 {
     struct run_difference d = {.step = a->step, .in = event_rows[a->kind].name, .only = -1, .rank = {-1, -1}};
-    json_t *const o[] = {record_read(&c->run[0], a, e), record_read(&c->run[1], b, e)};
-    const bool read = o[0] && o[1];
-    *same = !read || !(d.found = record_differs(a->kind, o, &d));
+    const uint64_t before = a->step ? a->step - 1 : 0;
+    const struct two_lines l = {a->kind, {record_read(&c->run[0], a, e), record_read(&c->run[1], b, e)},
+                                !settings_at(&c->run[0], before) || !settings_at(&c->run[1], before)};
+    const bool read = l.o[0] && l.o[1];
+    *same = !read || !(d.found = record_differs(&l, &d));
     if (d.found && !c->metrics.found) c->metrics = d;
     else run_difference_free(&d);
-    json_decref(o[0]);
-    json_decref(o[1]);
+    json_decref(l.o[0]);
+    json_decref(l.o[1]);
     return read ? 0 : -1;
+}
+
+/* One run has more steps than the other, if that one would have a line of them. */
+static void length_compare(struct run_comparison *c)
+{
+    const int longer = c->run[0].last < c->run[1].last;
+    const struct compared_run *less = &c->run[!longer];
+    const uint64_t every = (uint64_t)less->every, next = less->ended ? less->last + 1
+                                                                     : (less->last / every + 1) * every;
+    if (next > c->run[longer].last) return;
+    c->metrics = (struct run_difference){.found = true, .step = next, .in = "step", .only = longer,
+                                         .rank = {-1, -1}};
 }
 
 /* Up to the first step that differs. An evaluation changes none of the steps after it, so these still count. */
@@ -255,11 +304,7 @@ int records_compare(struct run_comparison *c, struct err *e)
         i += both || !follows(x, y->step, y->kind);
         k += both || !follows(y, x->step, x->kind);
     }
-    if (!c->metrics.found && a->last != b->last) {
-        const int longer = a->last < b->last;
-        c->metrics = (struct run_difference){.found = true, .step = (longer ? a->last : b->last) + 1, .in = "step",
-                                             .only = longer, .rank = {-1, -1}};
-    }
+    if (!c->metrics.found) length_compare(c);
     return 0;
 }
 
@@ -270,13 +315,6 @@ void run_difference_free(struct run_difference *d)
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
-
-static const struct ckpt *settings_at(const struct compared_run *r, uint64_t step)
-{
-    int i = r->part.n - 1;
-    while (i > 0 && r->part.v[i].step > step) i--;
-    return i >= 0 && r->part.v[i].settings.n_settings ? &r->part.v[i].settings : NULL;
-}
 
 static bool is_told(const struct run_comparison *c, const char *key)
 {

@@ -232,6 +232,14 @@ static int tensors_compare(const struct run_checkpoints k[2], const struct ckpt 
     return bad || !order ? -1 : 0;
 }
 
+/* Has a run that goes on removed it meanwhile (checkpoint.keep)? */
+static bool is_removed(const struct run_checkpoints k[2], uint64_t step)
+{
+    char name[CKPT_NAME];
+    ckpt_name(step, name);
+    return faccessat(k[0].dir, name, F_OK, 0) || faccessat(k[1].dir, name, F_OK, 0);
+}
+
 /* Verifies every byte of both first: a damaged file says nothing of the run. */
 static int checkpoint_compare(struct run_comparison *c, const struct run_checkpoints k[2], uint64_t step, struct err *e)
 {
@@ -249,7 +257,10 @@ static int checkpoint_compare(struct run_comparison *c, const struct run_checkpo
         c->last_checkpoint = step;
     }
     for (int i = 0; i < 2; i++) ckpt_free(&manifest[i]);
-    return bad ? -1 : 0;
+    if (!bad || !is_removed(k, step)) return bad ? -1 : 0;
+    *e = (struct err){0};
+    c->removed++;
+    return 0;
 }
 
 /* Those of steps that both runs have done, from the oldest on. */

@@ -265,8 +265,17 @@ static int batch_text(const struct opts *o, struct job *j, struct text *out, str
 static int weights_check(const struct job *j, struct text *out, struct err *e)
 {
     const char *from = j->conf->run.init_from;
-    const struct weights_begin q = {j->conf, j->pl, NULL, true};
-    return (from && *from) || conf_adapts(j->conf) ? weights_init(&q, NULL, out, e) : 0;
+    struct weights_begin q = {j->conf, j->pl, NULL, true, .digest = NULL};
+    char base[33];
+    if (!(from && *from) && !conf_adapts(j->conf)) return 0;
+    if (j->conf->lora.init_from) q.digest = mem_alloc((size_t)j->pl->n_state * sizeof *q.digest + 1);
+    int bad = weights_init(&q, NULL, out, e);
+    if (!bad && q.digest) {
+        weights_base_digest(j->conf, j->pl, q.digest, base);
+        bad = weights_base_check(j->conf, q.adapts_to, base, e);
+    }
+    free(q.digest);
+    return bad;
 }
 
 static int check_end(const struct job *j, struct text *out, struct err *e)

@@ -103,7 +103,7 @@ struct conf {
     } train;
     /* adapters (model/lora.h); on with a rank or a place to read them from. Unset values are those of that place */
     struct {
-        int64_t rank; double alpha, dropout; bool rslora, merge;
+        int64_t rank; double alpha, dropout; bool rslora, merge, other_base;
         struct conf_texts targets; const char *init_from;
     } lora;
     struct {

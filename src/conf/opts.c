@@ -278,6 +278,17 @@ static int prompts_set(const struct opts *o, struct conf *c, struct err *e)
     return conf_set_texts(c, "--prompt", "generate.prompt", o->prompt.v, o->prompt.n, e);
 }
 
+/* Of new adapters an evaluation would be one of the base weights. */
+static int evaluation_check(const struct conf *c, struct err *e)
+{
+    const bool adapts = conf_adapts(c);
+    const char *run = c->run.directory;
+    if (!c->run.evaluate || (adapts ? c->lora.init_from : c->run.init_from)) return 0;
+    return err_set(e, E_USAGE, "--evaluate needs %s; for the %s of the run in %.300s: --evaluate %s%.300s --run-dir "
+                   "%.300s-evaluate", adapts ? "lora.init_from" : "--init-from", adapts ? "adapters" : "weights", run,
+                   adapts ? "-o lora.init_from=" : "--init-from ", run, run);
+}
+
 int opts_apply(const struct opts *o, struct conf *c, struct err *e)
 {
     for (int i = 0; i < o->set.n; i++)
@@ -288,11 +299,7 @@ int opts_apply(const struct opts *o, struct conf *c, struct err *e)
     if (conf_predicts(c) && o->mode == MODE_PROFILE)
         return err_set(e, E_USAGE, "--profile measures training, so it cannot be combined with --%s",
                        c->run.predict ? "predict" : "generate");
-    if (c->run.evaluate && !c->run.init_from)
-        return err_set(e, E_USAGE, "--evaluate needs --init-from; for the weights of the run in %.300s: --evaluate "
-                       "--init-from %.300s --run-dir %.300s-evaluate", c->run.directory, c->run.directory,
-                       c->run.directory);
-    return 0;
+    return evaluation_check(c, e);
 }
 
 static void option_text(const struct long_option *p, struct text *out)

@@ -109,10 +109,11 @@ static int model_rules(struct conf *c, struct err *e)
     return 0;
 }
 
-/* run.init_from has the weights that adapters are beside. */
+/* run.init_from has the base weights. */
 static int lora_rules(const struct conf *c, struct err *e)
 {
-    static const char *const needs[] = {"lora.alpha", "lora.rslora", "lora.dropout", "lora.targets", "lora.merge"};
+    static const char *const needs[] = {"lora.alpha", "lora.rslora", "lora.dropout", "lora.targets",
+                                        "lora.other_base", "lora.merge"};
     if (conf_adapts(c) && c->train.freeze.n)
         return conf_error(c, "train.freeze", e, "with lora all but the adapters is frozen");
     for (size_t i = 0; i < sizeof needs / sizeof *needs && !conf_adapts(c); i++)

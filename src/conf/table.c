@@ -319,6 +319,8 @@ const struct opt opt_table[] = {
     {"lora.init_from", OPT_FILE, AT(lora.init_from), NULL,
      .text = "initial adapters: a folder as peft writes it, or a run directory. Settings of lora that are not set are "
              "those of its adapter_config.json"},
+    {"lora.other_base", OPT_BOOL, AT(lora.other_base), "no",
+     .text = "yes: take adapters of lora.init_from although they were trained with other base weights"},
     {"lora.merge", OPT_BOOL, AT(lora.merge), "no",
      .text = "also write the weights with the adapters added to them, as folder model of the run directory"},
     {"pipeline.schedule", OPT_WORD, AT(pipeline.schedule), "1f1b", .words = schedules,

@@ -126,23 +126,44 @@ static void counts_warn(struct jsonl *d, const char *name)
     if (d->warning.n) d->ds.warning = d->warning.s;
 }
 
-/* With data.validation: keeps the records of one part. */
+/* Moves the tokens of a record that is kept to the end of those before it. */
+static void record_keep(struct jsonl *d, int from)
+{
+    const size_t n = (size_t)d->length[from] + 1;
+    struct jsonl_record *r = &d->of.v[d->of.n];
+    *r = d->of.v[from];
+    d->length[d->of.n++] = d->length[from];
+    memmove(d->id.v + d->id.n, d->id.v + r->at, n * sizeof *d->id.v);
+    memmove(d->label.v + d->id.n, d->label.v + r->at, n * sizeof *d->label.v);
+    r->at = (uint64_t)d->id.n;
+    d->id.n += (int)n;
+}
+
+/* With data.validation: keeps the records of one part, and memory for no more tokens. */
 static int records_divide(struct jsonl *d, enum ds_part part, struct err *e)
 {
+    bool counts = false;
     const int all = d->of.n;
     int64_t *class = mem_alloc(size_mul((size_t)all, sizeof *class));
     bool *held = mem_alloc((size_t)all);
     validation_choose(class, (uint64_t)all, d->c->data.validation, d->seed, held);
-    d->of.n = 0;
+    d->of.n = d->id.n = 0;
     for (int i = 0; i < all; i++) {
         if (held[i] != (part == DS_TEST)) continue;
-        d->length[d->of.n] = d->length[i];
-        d->of.v[d->of.n++] = d->of.v[i];
+        counts |= d->of.v[i].valid > 0;
+        record_keep(d, i);
     }
     free(class);
     free(held);
-    if (d->of.n && d->of.n < all) return 0;
-    return conf_error(d->c, "data.validation", e, "holds out none of %d records for tests: too small for so few", all);
+    if (!d->of.n || d->of.n == all)
+        return conf_error(d->c, "data.validation", e, "holds out none of %d records for tests: too small for so few",
+                          all);
+    d->label.n = d->id.n;
+    d->id.v = mem_resize(d->id.v, (size_t)(d->id.cap = d->id.n) * sizeof *d->id.v);
+    d->label.v = mem_resize(d->label.v, (size_t)(d->label.cap = d->label.n) * sizeof *d->label.v);
+    if (counts) return 0;
+    return conf_error(d->c, "data.validation", e, "no label counts in the %d of %d records that are %s", d->of.n, all,
+                      part == DS_TEST ? "held out for tests; another run.seed holds out others" : "left for training");
 }
 
 static int records_open(struct jsonl *d, enum ds_part part, struct err *e)

@@ -10,6 +10,7 @@ static struct conf *interim_conf(const struct conf *from)
     c->run.generate = "-";
     c->run.evaluate = true;
     c->train.confusion = false;
+    c->run.trace = NULL;
     c->generate.every_steps = 0;
     c->pipeline.replicas = 1;
     c->pipeline.schedule = "1f1b";
@@ -37,7 +38,26 @@ int interim_plan(struct job *j, struct err *e)
         return conf_error(j->conf, "generate.every_steps", e, "is for CPUs, or for one GPU; use --generate with a "
                           "checkpoint");
     g->cut_as = j;
+    g->dev = j->dev;                                      /* with the kernel table, which is read after job_model */
     return job_plan_only(g, j->mesh.size[AXIS_PP], e);
+}
+
+int interim_variant(const struct job *j, struct job *out, struct err *e)
+{
+    const struct job *from = j->interim;
+    if (!from) return 0;
+    struct job *g = out->interim = mem_alloc(sizeof *g);
+    *g = (struct job){.conf = from->conf, .be = out->be, .dev = out->dev, .graph = from->graph,
+                      .prompts = from->prompts, .cut_as = out};
+    return job_plan_only(g, out->mesh.size[AXIS_PP], e);
+}
+
+void interim_variant_free(struct job *out)
+{
+    if (!out->interim) return;
+    out->interim->graph = NULL;                            /* these belong to another job */
+    out->interim->prompts = NULL;
+    interim_free(out);
 }
 
 void interim_free(struct job *j)

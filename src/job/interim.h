@@ -11,4 +11,8 @@ int interim_model(struct job *j, struct err *e);
 /* Plans it for the stages of j, whose plan is made. 78. */
 int interim_plan(struct job *j, struct err *e);
 void interim_free(struct job *j);
+/* The same for out, another plan of j's network: with the network and prompts of j's. Call interim_variant_free in any
+ * case. */
+int interim_variant(const struct job *j, struct job *out, struct err *e);
+void interim_variant_free(struct job *out);
 #endif

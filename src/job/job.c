@@ -62,7 +62,7 @@ static bool stored_all(const char *folder, enum dtype type)
     return !others;
 }
 
-/* Weights beside adapters stay in the type of their folder, if nothing else is said and the device can: that changes no
+/* Base weights stay in the type of their folder, if nothing else is said and the device can: that changes no
  * bit. Others than the folder's own may have more digits. */
 static enum dtype frozen_as_stored(const struct job *j)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "job/interim.h"
 #include "job/memory_limit.h"
 #include "plan/part.h"
 
@@ -148,14 +149,13 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
     out->first_only = true;
     out->rough = j->rough;
     out->host = j->host;
-    out->interim = j->interim;
-    return job_plan_only(out, n_ranks, e);
+    return job_plan_only(out, n_ranks, e) || interim_variant(j, out, e) ? -1 : 0;
 }
 
 void limit_variant_free(struct job *out)
 {
-    out->graph = NULL;                                     /* these belong to another job */
-    out->interim = NULL;
+    out->graph = NULL;                                     /* it belongs to another job */
+    interim_variant_free(out);
     job_free(out);
 }
 

@@ -63,7 +63,7 @@ struct param {
     double lr_factor, decay_factor;                     /* default 1 */
     bool frozen;                                        /* never updated, no gradient */
     bool coded;                                         /* stored in 8 bits (model.load_in_8bit) */
-    bool base;                                          /* of the network beside adapters: in no file of the run */
+    bool base;                                          /* a base weight, see model/lora.h: in no file of the run */
     /* every use: node and index in node->param; several uses = tied (R8) */
     int n_uses, *use_node, *use_slot;
 };

@@ -55,7 +55,7 @@ static int peft_unknown(const char *file, json_t *o, struct err *e)
 
 static int peft_refuse(const char *file, json_t *o, struct err *e)
 {
-    static const char *const begins[] = {"gaussian", "eva", "orthogonal"};   /* others change the weights beside */
+    static const char *const begins[] = {"gaussian", "eva", "orthogonal"};   /* others change base weights */
     const char *type = json_string_value(json_object_get(o, "peft_type")),
                *bias = json_string_value(json_object_get(o, "bias")),
                *first = json_string_value(json_object_get(o, "init_lora_weights"));
@@ -78,20 +78,20 @@ static int number_take(const char *file, const json_t *o, const char *key, doubl
 }
 
 /* A list of names, or a word: all-linear. Other words are regular expressions. */
-static int targets_take(const char *file, const json_t *v, struct arena *mem, struct conf_texts *t, struct err *e)
+static int targets_take(const char *file, const json_t *v, struct arena *mem, struct lora *l, struct err *e)
 {
     const size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (json_is_string(v) && strcmp(json_string_value(v), "all-linear"))
         return err_set(e, E_CONF, "%s: target_modules \"%.60s\" is a pattern; name the layers in lora.targets", file,
                        json_string_value(v));
-    if (n > CONF_LIST)
-        return err_set(e, E_CONF, "%s: target_modules has %zu names, and at most %d are supported; name the layers in "
-                       "lora.targets", file, n, (int)CONF_LIST);
+    const char **name = arena_alloc(mem, (n + 1) * sizeof *name);
     for (size_t i = 0; i < n; i++) {
         const json_t *word = json_is_array(v) ? json_array_get(v, i) : v;
         if (!json_is_string(word)) return err_set(e, E_CONF, "%s: target_modules is no list of names", file);
-        t->v[t->n++] = arena_strdup(mem, json_string_value(word));
+        name[i] = arena_strdup(mem, json_string_value(word));
     }
+    l->n_targets = (int)n;
+    l->target = name;
     return n ? 0 : err_set(e, E_CONF, "%s: target_modules is empty", file);
 }
 
@@ -120,7 +120,7 @@ static int peft_take(const struct conf *c, const char *file, json_t *o, struct a
     l->rslora = rslora;
     if (!l->rank) l->rank = (int64_t)rank;
     if (!conf_given(c, "lora.dropout")) l->dropout = dropout;
-    return l->targets.n ? 0 : targets_take(file, json_object_get(o, "target_modules"), mem, &l->targets, e);
+    return l->n_targets ? 0 : targets_take(file, json_object_get(o, "target_modules"), mem, l, e);
 }
 
 static int init_from_take(const struct conf *c, struct arena *mem, struct lora *l, struct err *e)
@@ -131,19 +131,23 @@ static int init_from_take(const struct conf *c, struct arena *mem, struct lora *
         json_t *o = decoder_object(file.s, e);
         bad = !o || peft_take(c, file.s, o, mem, l, e) ? -1 : 0;
         json_decref(o);
-    } else if (!l->rank && access(c->lora.init_from, F_OK))
-        bad = err_set(e, E_NOINPUT, "%s: %m", c->lora.init_from);
-    else if (!l->rank) bad = conf_error(c, "lora.rank", e, "missing, and %s has no " ADAPTER_CONFIG, c->lora.init_from);
+    } else if ((!l->rank || !(l->alpha > 0)) && conf_given(c, "lora.init_from")) {
+        const char *lacks = l->rank ? "lora.alpha" : "lora.rank";
+        bad = access(c->lora.init_from, F_OK) ? err_set(e, E_NOINPUT, "%s: %m", c->lora.init_from)
+              : conf_error(c, lacks, e, "missing, and %s has no " ADAPTER_CONFIG, c->lora.init_from);
+    }
     text_free(&file);
     return bad;
 }
 
 int lora_of(const struct conf *c, struct arena *mem, struct lora *l, struct err *e)
 {
-    *l = (struct lora){c->lora.rank, c->lora.alpha, c->lora.dropout, c->lora.rslora, c->lora.targets};
+    static const char *const all[] = {"all-linear"};
+    *l = (struct lora){c->lora.rank, c->lora.alpha, c->lora.dropout, c->lora.rslora, c->lora.targets.n,
+                       c->lora.targets.v};
     if (c->lora.init_from && init_from_take(c, mem, l, e)) return -1;
     if (!(l->alpha > 0)) l->alpha = (double)l->rank;
-    if (!l->targets.n) l->targets.v[l->targets.n++] = "all-linear";
+    if (!l->n_targets) l->n_targets = 1, l->target = all;
     return 0;
 }
 
@@ -152,7 +156,7 @@ int lora_of(const struct conf *c, struct arena *mem, struct lora *l, struct err 
 static bool adapted(const struct graph *g, int node)
 {
     struct lora_pair p;
-    return g->node[node].n_param && lora_pair_find(g, g->node[node].param[0], &p);
+    return lora_beside(g, node, &p);
 }
 
 static const char *last_part(const char *name)

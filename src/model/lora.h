@@ -1,6 +1,7 @@
 /* Low-rank adapters beside layers (Hu and others 2021, arXiv:2106.09685), in the form of Hugging Face's peft:
  * y = W x + scale B (A x), where W is frozen, A begins uniform in +-1 / sqrt(inputs) and B zero. scale is alpha / rank,
- * or alpha / sqrt(rank) (arXiv:2312.03732). lora.c reads and writes the settings, pass_lora.c changes the graph. */
+ * or alpha / sqrt(rank) (arXiv:2312.03732). lora.c reads and writes the settings, pass_lora.c changes the graph.
+ * Base weights: W and all other parameters but A and B. */
 #ifndef MODEL_LORA_H
 #define MODEL_LORA_H
 #include "base/err.h"
@@ -12,7 +13,7 @@
 #define ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define ADAPTER_PREFIX "base_model.model."               /* of peft's names of tensors */
 
-struct lora { int64_t rank; double alpha, dropout; bool rslora; struct conf_texts targets; };
+struct lora { int64_t rank; double alpha, dropout; bool rslora; int n_targets; const char *const *target; };
 
 /* Settings of section lora; what is not set comes from ADAPTER_CONFIG of lora.init_from, if it has one. Texts live as
  * long as the configuration and mem. 65, 66, 78: settings of peft that are not supported, or contradict those that are
@@ -23,10 +24,11 @@ double lora_scale(const struct lora *l);
 bool lora_config_find(const struct conf *c, struct text *path);
 bool lora_leaves_model(const struct conf *c);            /* does training leave the folder model in its directory? */
 
-/* The adapter beside a weight of the graph: indices in graph->param of A [rank][inputs] and B [outputs][rank], with
+/* The adapter beside a layer of the graph: indices in graph->param of A [rank][inputs] and B [outputs][rank], with
  * further dimensions of a convolution's window. */
 struct lora_pair { int a, b; double scale; };
-/* False: the parameter has none. */
+bool lora_beside(const struct graph *g, int node, struct lora_pair *p);   /* false: the layer has none */
+/* The adapter that changes a weight of one layer. False: it has none. */
 bool lora_pair_find(const struct graph *g, int param, struct lora_pair *p);
 /* The text of ADAPTER_CONFIG for this graph. 78. */
 int lora_config(const struct conf *c, const struct graph *g, struct text *out, struct err *e);

@@ -42,7 +42,7 @@ struct lora_pass {
     const struct conf *c;
     struct lora set;
     int n, head, *sum;                                   /* of n layers: the tensor of the sum; -1: no adapter */
-    bool head_never, hit[CONF_LIST];
+    bool head_never, *hit;                               /* [target] */
 };
 
 static bool chosen(struct lora_pass *p, int node)
@@ -50,8 +50,8 @@ static bool chosen(struct lora_pass *p, int node)
     const struct node *n = &p->b->node.v[node];
     bool takes = false;
     if (!can_adapt(n) || (node == p->head && p->head_never)) return false;
-    for (int i = 0; i < p->set.targets.n; i++) {
-        const char *t = p->set.targets.v[i];
+    for (int i = 0; i < p->set.n_targets; i++) {
+        const char *t = p->set.target[i];
         const bool fits = !strcmp(t, "all-linear") ? is_linear(n) && node != p->head : names(t, n->name);
         p->hit[i] |= fits;
         takes |= fits;
@@ -89,7 +89,7 @@ static int choose(struct lora_pass *p, struct err *e)
         p->sum[i] = chosen(p, i) ? 0 : -1;
         if (!p->sum[i] && merge_check(p, i, e)) return -1;
     }
-    for (int i = 0; i < p->set.targets.n; i++) if (!p->hit[i]) return target_missing(p, p->set.targets.v[i], e);
+    for (int i = 0; i < p->set.n_targets; i++) if (!p->hit[i]) return target_missing(p, p->set.target[i], e);
     return 0;
 }
 
@@ -241,9 +241,11 @@ int lora_apply(struct graph_builder *b, const struct conf *c, const char *head, 
     if (b->e.code || !conf_adapts(c)) return 0;          /* graph_finish reports the error */
     if (lora_of(c, b->mem, &p.set, e)) return -1;
     p.sum = mem_alloc(((size_t)p.n + 1) * sizeof *p.sum);
+    p.hit = mem_alloc((size_t)p.set.n_targets + 1);
     const int bad = choose(&p, e);
     if (!bad) adapters_add(&p, output);
     free(p.sum);
+    free(p.hit);
     return bad;
 }
 
@@ -258,14 +260,18 @@ static const struct node *beside(const struct graph *g, const char *name, const 
     return i < 0 ? NULL : &g->node[i];
 }
 
-bool lora_pair_find(const struct graph *g, int param, struct lora_pair *p)
+bool lora_beside(const struct graph *g, int node, struct lora_pair *p)
 {
-    const struct param *w = &g->param[param];
-    if (!w->base || w->use_slot[0]) return false;
-    const char *name = g->node[w->use_node[0]].name;
+    const char *name = g->node[node].name;
     const struct node *a = beside(g, name, "lora_A"), *b = beside(g, name, "lora_B"),
                       *scale = beside(g, name, "lora_scale");
     if (!a || !b) return false;
     *p = (struct lora_pair){a->param[0], b->param[0], scale ? unary_attr(scale) : 1};
     return true;
+}
+
+bool lora_pair_find(const struct graph *g, int param, struct lora_pair *p)
+{
+    const struct param *w = &g->param[param];
+    return w->base && !w->use_slot[0] && lora_beside(g, w->use_node[0], p);
 }

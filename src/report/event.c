@@ -76,7 +76,7 @@ generated[] = {
     OF(step, WHOLE, "", ""), AS("index", JSON, json, "", "of the prompt, from 0"),
     AS("prompt_tokens", JSON, json, "", "how many"), AS("ids", JSON, json, "", "tokens that were added"),
     AS("text", JSON, json, "", "the same as text, where there is a tokenizer"),
-    AS("reason", JSON, json, "", "why it ends: eos, stop, length or context"),
+    AS("reason", JSON, json, "", "why it ends: eos, stop, length, context or nonfinite"),
     AS("logprobs", JSON, json, "", "with generate.logprobs"), {0}},
 generation[] = {
     OF(step, WHOLE, "", "with generate.every_steps"),

@@ -40,9 +40,9 @@ struct event {
 };
 
 /* How a value is printed. Left out are WHOLE, REAL and EXACT below 0, NULL, and flags that are not set. REAL and EXACT:
- * null if not finite. EXACT: reads back to the same bits, as do scores. NUMBER: all its digits. SECONDS: of ns.
- * SCORES: all scores of the network. STAGES: the account of each rank. JSON: of event.json by the key. WITHIN: inside
- * the value of the row before it, or beside it. */
+ * null if not finite. EXACT: reads back to the same bits, as do scores, but not the loss, which has loss_bits. NUMBER:
+ * all its digits. SECONDS: of ns. SCORES: all scores of the network. STAGES: the account of each rank. JSON: of
+ * event.json by the key. WITHIN: inside the value of the row before it, or beside it. */
 enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_EXACT, FIELD_NUMBER, FIELD_SECONDS, FIELD_FLAG, FIELD_BOOL,
                   FIELD_TEXT, FIELD_SCORES, FIELD_STAGES, FIELD_JSON, FIELD_WITHIN };
 struct event_field { const char *key; enum field_type type; size_t at; const char *unit, *text; };

@@ -318,16 +318,21 @@ static void generated_log(const struct event *ev)
 {
     enum { MOST = 240 };
     const json_t *of = json_object_get(ev->json, "text");
-    const char *s = json_string_value(of);
-    int n = s ? (int)strlen(s) : 0, most = MOST;
+    const char *s = json_string_value(of), *reason = json_string_value(json_object_get(ev->json, "reason"));
+    size_t n = json_string_length(of), most = n < MOST ? n : MOST;
     char clean[4 * MOST + 1];
-    struct text start = {0};
-    while (n > MOST && ((unsigned char)s[most] & 0xc0) == 0x80) most--;   /* not within a character */
-    text_add(&start, "%.*s", most, s ? s : "");
-    log_line("step %lld, prompt %lld: %s%s", (long long)ev->step,
+    struct text start = {0}, shown = {0};
+    while (n > most && ((unsigned char)s[most] & 0xc0) == 0x80) most--;   /* not within a character */
+    text_add(&start, "%s", "");
+    if (s) text_add_bytes(&start, s, most);
+    for (size_t at = 0; at <= most; at += strlen(start.s + at) + 1)       /* it may have NULs */
+        text_add(&shown, "%s%s", at ? "\\x00" : "", text_printable(start.s + at, clean, sizeof clean));
+    log_line("step %lld, prompt %lld: %s%s%s", (long long)ev->step,
              (long long)json_integer_value(json_object_get(ev->json, "index")),
-             s ? text_printable(start.s, clean, sizeof clean) : "no tokenizer, so only ids", n > MOST ? " ..." : "");
+             s ? shown.s : "no tokenizer, so only ids", n > MOST ? " ..." : "",
+             reason && !strcmp(reason, "nonfinite") ? " (the logits that follow are not finite)" : "");
     text_free(&start);
+    text_free(&shown);
 }
 
 /* The wait for a result starts after a pause. */
@@ -344,8 +349,9 @@ static int progress_on(void *self, const struct event *ev, struct err *e)
     case EVENT_BATCH: if (!ev->result->last) batch_take(p, ev->sums); break;
     case EVENT_EVALUATION: evaluation_take(p, ev); break;
     case EVENT_PREDICTION: p->test_done = 0; break;
-    case EVENT_GENERATED: generated_log(ev); break;
+    case EVENT_GENERATED: p->heard = clock_ns(); generated_log(ev); break;
     case EVENT_GENERATION:
+        p->heard = clock_ns();
         log_line("generated %lld tokens after %lld prompt%s: %.4g tokens/s", (long long)ev->tokens,
                  (long long)ev->prompts, ev->prompts == 1 ? "" : "s", ev->tokens_per_second);
         break;

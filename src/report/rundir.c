@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint.h"
 #include "cluster/failure.h"
 #include "model/decoder.h"
+#include "model/lora.h"
 #include "report/rundir.h"
 
 static const char weights[] = "weights.safetensors", weights_old[] = "weights.safetensors.old", lock[] = "lock",
@@ -51,11 +52,7 @@ static bool resumes(const struct conf *c) { return c->run.resume != RESUME_NO; }
 /* Only runs of decoders and of adapters have folders for other programs. */
 static bool makes_folders(const struct conf *c) { return decoder_is(c) || conf_adapts(c); }
 
-/* Does the next run of this configuration remove it? Evaluations leave folders alone. */
-static bool goes(const struct own *o, const struct conf *c)
-{
-    return o->old && (o->kind != S_IFDIR || (makes_folders(c) && !c->run.evaluate));
-}
+static bool is_folder(const struct own *o) { return o->old && o->kind == S_IFDIR; }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -169,19 +166,47 @@ static int saves_check(int fd, const char *path, const struct conf *c, struct er
     return err_set(e, E_CANTCREAT, "%s/%s: cannot write into it: %s", path, checkpoints, strerror(errno));
 }
 
-/* The folder that a run will replace has what such a run leaves there, or nothing. */
-static int folder_check(int fd, const char *path, const char *name, struct err *e)
+/* Has the folder a file that runs leave there? */
+static bool is_known(int fd, const char *name)
 {
     static const char *const ours[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
                                        "adapter_config.json"};
-    bool known = holds(fd, name, S_IFDIR) <= 0;
+    bool known = false;
     for (size_t i = 0; i < sizeof ours / sizeof *ours && !known; i++) {
         struct text file = {0};
         text_add(&file, "%s/%s", name, ours[i]);
         known = !faccessat(fd, file.s, F_OK, AT_SYMLINK_NOFOLLOW);
         text_free(&file);
     }
-    if (known) return 0;
+    return known;
+}
+
+/* Did an earlier run leave this folder? Then it has files alone, and that run made the lock. */
+static bool is_left(const struct rundir *d, const char *name)
+{
+    struct stat st;
+    const int fd = d->lock < 0 || d->locked_first || !is_known(d->fd, name) ? -1
+                   : openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    bool left = folder != NULL;
+    if (!folder && fd >= 0) close(fd);
+    for (struct dirent *f; left && (f = readdir(folder));)
+        left = !strcmp(f->d_name, ".") || !strcmp(f->d_name, "..") ||
+               (!fstatat(fd, f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode));
+    if (folder) closedir(folder);
+    return left;
+}
+
+/* Does this run remove it when it begins? Evaluations leave folders alone. */
+static bool goes(const struct rundir *d, const struct own *o, const struct conf *c)
+{
+    return o->old && (!is_folder(o) || (!c->run.evaluate && (makes_folders(c) || is_left(d, o->name))));
+}
+
+/* The folder that a run will replace has what such a run leaves there, or nothing. */
+static int folder_check(int fd, const char *path, const char *name, struct err *e)
+{
+    if (holds(fd, name, S_IFDIR) <= 0 || is_known(fd, name)) return 0;
     return err_set(e, E_CANTCREAT, "%s/%s: holds other files, but the run would replace it; use another --run-dir",
                    path, name);
 }
@@ -191,7 +216,7 @@ static int kinds_check(int fd, const char *path, const struct conf *c, enum rund
     struct stat st;
     for (int i = 0; i < OWNS; i++) {
         if (!(owns[i].use & 1u << use) || fstatat(fd, owns[i].name, &st, AT_SYMLINK_NOFOLLOW)) continue;
-        const bool folder = owns[i].kind == S_IFDIR && owns[i].old;
+        const bool folder = is_folder(&owns[i]);
         if (folder && !makes_folders(c)) continue;
         if ((st.st_mode & S_IFMT) != owns[i].kind)
             return err_set(e, E_CANTCREAT, "%s/%s: is %s, not %s", path, owns[i].name, out_kind(st.st_mode),
@@ -308,7 +333,7 @@ static void input_check(void *ctx, const char *key, const char *file)
     struct stat st;
     if (x->name || stat(file, &st)) return;
     for (int i = 0; i < OWNS && !x->name; i++)
-        if (goes(&owns[i], x->c) && (owns[i].kind == S_IFDIR ? lies_in(x->d, owns[i].name, file)
+        if (goes(x->d, &owns[i], x->c) && (owns[i].kind == S_IFDIR ? lies_in(x->d, owns[i].name, file)
                                      : !S_ISDIR(st.st_mode) && same_file(x->d, owns[i].name, &st)))
             *x = (struct eaten){x->d, x->c, key, file, owns[i].name};
 }
@@ -416,8 +441,8 @@ static int old_remove(struct rundir *d, const struct conf *c, struct err *e)
     for (int i = 0; i < OWNS; i++) {
         bool stays = resumes(c) ? owns[i].kind != S_IFSOCK : d->adds && (owns[i].name == metrics ||
                                                                          owns[i].name == logged);
-        if (!goes(&owns[i], c) || stays) continue;
-        if (owns[i].kind == S_IFDIR) {
+        if (stays || !goes(d, &owns[i], c)) continue;
+        if (is_folder(&owns[i])) {
             const bool there = !faccessat(d->fd, owns[i].name, F_OK, AT_SYMLINK_NOFOLLOW);
             if (there && out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
         } else if (unlinkat(d->fd, owns[i].name, 0) && errno != ENOENT)
@@ -469,8 +494,20 @@ bool rundir_keeps(const struct rundir *d, const struct conf *c)
     return replaces(c) && faccessat(d->fd, weights_old, F_OK, 0) == 0;
 }
 
+/* Removes folders of weights before this run's, which a resumed run keeps until its end. */
+static int folders_settle(const struct rundir *d, const struct conf *c, struct err *e)
+{
+    for (int i = 0; i < OWNS && resumes(c); i++) {
+        const bool own = owns[i].name == model ? lora_leaves_model(c) : conf_adapts(c);
+        if (is_folder(&owns[i]) && !own && is_left(d, owns[i].name) &&
+            out_folder_remove(d->fd, d->path, owns[i].name, e)) return -1;
+    }
+    return 0;
+}
+
 int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e)
 {
+    if (folders_settle(d, c, e)) return -1;
     if (!replaces(c) || unlinkat(d->fd, weights_old, 0) == 0 || errno == ENOENT) return 0;
     return err_set(e, E_IO, "%s/%s: %s", d->path, weights_old, strerror(errno));
 }

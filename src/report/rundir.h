@@ -41,7 +41,8 @@ int rundir_sync(const struct rundir *d, struct err *e);
 void rundir_undo(struct rundir *d);
 /* After rundir_make: whether there are earlier weights, which rundir_settle will remove. */
 bool rundir_keeps(const struct rundir *d, const struct conf *c);
-/* After the new weights were written: removes the earlier ones. 74. */
+/* After the new weights were written: removes the earlier ones, and folders of them that this run does not leave. 73,
+ * 74. */
 int rundir_settle(const struct rundir *d, const struct conf *c, struct err *e);
 /* Checks that `path`, which other ranks use, still names the directory that is open as fd. 73. */
 int rundir_named(int fd, const char *path, struct err *e);

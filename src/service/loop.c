@@ -175,7 +175,7 @@ static int result_generated(struct loop *l, const struct result *r, struct err *
 /* Tells a text of generate.every_steps. */
 static int text_tell(struct loop *l, const char *line, size_t n, struct err *e)
 {
-    json_t *o = json_loadb(line, n, 0, NULL);
+    json_t *o = json_loadb(line, n, JSON_ALLOW_NUL, NULL);
     const int bad = loop_tell(l, &(struct event){.kind = EVENT_GENERATED, .step = (int64_t)l->steps, .json = o}, e);
     json_decref(o);
     return bad;

@@ -264,6 +264,8 @@ static const char *state_of(const struct loop *l, bool evaluating)
     if (l->stopped) return "stopping";
     if (l->pause.on) return l->in_flight ? "pausing" : "paused";
     if (evaluating) return "evaluating";
+    const enum sequencer_phase p = l->sequencer.phase;
+    if ((p == SEQUENCER_GENERATE || p == SEQUENCER_INTERIM) && l->steps == l->sequencer.step) return "generating";
     return l->goes_back || l->sequencer.phase == SEQUENCER_TRAIN || l->steps < l->sequencer.step ?
         "training" : "saving";
 }

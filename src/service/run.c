@@ -213,6 +213,7 @@ static int threads_wanted(const struct opts *o, struct run_early *early, int *n,
     struct conf *c = conf_text_read(o->config, t, e) ? NULL : conf_parse(o->config, t->s, t->n, e);
     if (!c || opts_apply(o, c, e)) {
         conf_free(c);
+        text_free(t);
         return -1;
     }
     *n = c->run.transport == TRANSPORT_mpi ? 0 : part_rank_count(c) * (int)c->pipeline.replicas;

@@ -90,14 +90,14 @@ void setup_hello(struct setup *b)
 
 void setup_end(const struct setup *b)
 {
-    const bool all = b->generation && generation_complete(b->generation);
+    const bool generates = b->conf->run.generate, all = generates && generation_complete(b->generation);
     const char *more = (b->predict && predict_complete(b->predict)) || all ? b->files.predictions.path
                      : b->conf->run.evaluate ? NULL : b->files.weights.path;
     uint64_t odd = b->predict ? predict_nonfinite(b->predict) : 0;
     if (odd)
         log_line("warning: the network's output is not finite for %llu samples", (unsigned long long)odd);
     if (b->predict && !predict_complete(b->predict)) log_line("stopped before the last sample: no predictions");
-    if (b->generation && !all) log_line("stopped before the last prompt was done");
+    if (generates && !all) log_line("stopped before the last prompt was done");
     const bool trained = !b->conf->run.evaluate, model = trained && lora_leaves_model(b->conf),
                adapter = trained && conf_adapts(b->conf);
     log_line("done: %s/metrics.jsonl%s%s%s%s%s%s%s%s", b->dir.path, more ? ", " : "", more ? more : "",

@@ -58,7 +58,7 @@ static int files_write(struct save *s, const struct out_folder *f, struct err *e
     for (int i = 0; i < SAVE_FILES && !bad; i++) {
         const struct weights_rows *r = &s->rows[i];
         struct shard_part p = {s, i};
-        struct st_body b = {r->n, r->entry, part_data, &p};
+        struct st_body b = {r->n, r->entry, part_data, &p, i == SAVE_MODEL ? s->q.base : NULL};
         char name[64];
         if (!r->n) continue;
         save_file_name(s, s->q.rank, i, name);

@@ -333,6 +333,8 @@ void save_head(struct save *s, struct ckpt *head)
 
 const struct ckpt *save_headed(const struct save *s) { return s->q.head; }
 
+const char *save_base(const struct save *s) { return s->q.base; }
+
 void save_free(struct save *s)
 {
     if (!s) return;

@@ -31,6 +31,7 @@ struct save_request {
     const atomic_int *stop;                               /* nonzero: writers give up */
     const char *dir;                                      /* the run directory */
     const struct ckpt *head;                              /* rank 0: settings, numerics, seed; borrowed */
+    const char *base;                                     /* of adapters, as in struct st_body; borrowed */
     uint64_t patience_ns;                                 /* for save_await; 0: DEADLINE_COMMIT */
 };
 struct save;
@@ -71,6 +72,7 @@ void save_forgo(struct save *s);
 /* Rank 0: sets the settings that manifests record from now on; owned. save_headed returns them. */
 void save_head(struct save *s, struct ckpt *head);
 const struct ckpt *save_headed(const struct save *s);
+const char *save_base(const struct save *s);              /* of the request */
 /* Host memory that a copy of a rank's state takes from the first checkpoint on, also from one on request; 0: none,
  * because state is written from where it is. */
 uint64_t save_staging_bytes(const struct job *j, int rank);

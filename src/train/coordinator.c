@@ -218,7 +218,8 @@ static int save(struct control *s, const struct coordinator *l, const struct ord
     uint64_t began = clock_ns();
     struct fetch f = {s, (enum weights_what)o->what};
     bool gradients = f.what == WEIGHTS_GRADIENTS;
-    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, abort_code()};
+    struct weights_file file = {gradients ? &l->files->gradients : &l->files->weights, f.what, abort_code(),
+                                gradients ? NULL : save_base(s->save)};
     r->o = *o;
     control_elsewhere(s, SHUTDOWN_END, gradients ? "writing gradients" : "writing weights");
     if (weights_save(&file, s->job->pl, get_row, &f, r->hash, e)) return -1;
@@ -337,11 +338,10 @@ void coordinator_fail(struct control *s, struct err *e)
 
 int coordinator_run(struct control *s, const struct coordinator *l, struct err *e)
 {
+    const char *shown = s->job->conf->run.directory;
+    int bad = l->model ? adapter_folder_begin(l->files->weights.dir, shown, l->model, e) : 0;
     s->skipped = l->skipped;
-    for (bool end = false; !end;) {
-        if (!turn(s, l, &end, e)) continue;
-        coordinator_fail(s, e);
-        return -1;
-    }
-    return 0;
+    for (bool end = false; !end && !bad;) bad = turn(s, l, &end, e);
+    if (bad) coordinator_fail(s, e);
+    return bad ? -1 : 0;
 }

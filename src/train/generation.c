@@ -38,6 +38,7 @@ struct generation {
     struct ranked *rank; double *p;                       /* scratch for drawing */
     struct text text;
     struct out out;
+    bool between;                                         /* of generate.every_steps */
     bool open, failed;                                    /* failed: the run ends, and nothing more is sent */
     struct generation_sums sums;
 };
@@ -112,7 +113,7 @@ static enum generation_next batch_next(struct generation *g, int64_t *id)
         g->sent[g->n_sent++] = at;
         return GENERATION_DECODES;
     }
-    return g->n_sent || g->failed ? GENERATION_WAITS : GENERATION_ENDS;
+    return g->n_sent || g->failed || (!g->open && g->text.n) ? GENERATION_WAITS : GENERATION_ENDS;
 }
 
 enum generation_next generation_next(struct generation *g, int64_t *id)
@@ -248,9 +249,20 @@ static int lines_write(struct generation *g, struct err *e)
     return bad;
 }
 
+static int sequence_end(struct generation *g, struct sequence *s, const char *reason, struct err *e)
+{
+    line_make(g, s, reason);
+    s->prompt = NULL;
+    g->n_done++;
+    return lines_write(g, e);
+}
+
+/* Logits that are not finite end a run of run.generate. During training they end the text: train.nonfinite decides what
+ * the next step does. */
 static int row_take(struct generation *g, struct sequence *s, const float *x, struct err *e)
 {
     const int64_t most = most_likely(x, g->vocabulary), position = s->prompt->id.n + s->id.n;
+    if (most < 0 && g->between) return sequence_end(g, s, "nonfinite", e);
     if (most < 0)
         return err_set(e, E_NONFINITE, "generation: the logits of prompt %lld at position %lld are not finite",
                        (long long)s->index, (long long)position);
@@ -260,11 +272,7 @@ static int row_take(struct generation *g, struct sequence *s, const float *x, st
         *vec_push(&s->logprob) = logprob_of(x, g->vocabulary, most, s->id.v[s->id.n - 1]);
     g->sums.tokens++;
     const char *reason = reason_of(g, s);
-    if (!reason) return 0;
-    line_make(g, s, reason);
-    s->prompt = NULL;
-    g->n_done++;
-    return lines_write(g, e);
+    return reason ? sequence_end(g, s, reason, e) : 0;
 }
 
 int generation_rows(struct generation *g, const float *x, struct err *e)
@@ -368,6 +376,7 @@ int generation_open(const struct job *j, const struct out_place *at, const atomi
     struct generation *g = mem_alloc(sizeof *g);
     *g = (struct generation){.conf = j->conf, .prompts = j->prompts, .n_slots = s.slots, .n_groups = s.groups,
                              .prefill_rows = s.prefill_rows, .sums.prompts = j->prompts->of.n,
+                             .between = j->cut_as != NULL,
                              .vocabulary = shape_count(&j->graph->tensor[j->output].shape),
                              .context = graph_input_range(j->graph, j->graph->input[1].tensor)};
     pthread_mutex_init(&g->lock, NULL);

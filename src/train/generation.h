@@ -21,10 +21,10 @@ int generation_open(const struct job *j, const struct out_place *at, const atomi
 /* Begins again with the first prompt, while no batch is on its way. */
 void generation_again(struct generation *g);
 /* Fills in the sample ids of the next batch: of job.batch[PLAN_EVAL_FULL] rows if it prefills, of PLAN_EVAL_SHORT if it
- * decodes. WAITS: all groups await the logits of a batch. */
+ * decodes. WAITS: all groups await the logits of a batch, or without `at` the last lines are not taken yet. */
 enum generation_next generation_next(struct generation *g, int64_t *id);
 /* Takes the logits of the oldest decoding batch that has not come back, and draws tokens. 74, 75; 79 if a logit is NaN
- * or the largest is infinite. */
+ * or the largest is infinite. Between steps that ends the text instead. */
 int generation_rows(struct generation *g, const float *x, struct err *e);
 /* Moves the lines of finished prompts into `out`, in the order of the prompts; without `at`. */
 void generation_take(struct generation *g, struct text *out);

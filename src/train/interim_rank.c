@@ -4,7 +4,10 @@
 #include "train/interim_rank.h"
 
 /* from: for each row of the registry, the row of the training job with the same name; -1: a cache, or not here. */
-struct interim { const struct job *job; const struct placement *trained; struct exec *exec, *trains; int *from; };
+struct interim {
+    const struct job *job; const struct placement *trained; struct exec *exec, *trains; int *from;
+    struct exec_beat *beat;
+};
 
 static const struct state_row *row_named(const struct placement *pl, const struct state_row *like, int *at)
 {
@@ -20,7 +23,7 @@ int interim_open(const struct job *j, int rank, const struct exec_request *like,
     const struct job *g = j->interim;
     if (!g || job_coord(j, rank).at[AXIS_DP]) return 0;
     struct interim *s = *out = mem_alloc(sizeof *s);
-    *s = (struct interim){.job = g, .trained = j->pl};
+    *s = (struct interim){.job = g, .trained = j->pl, .beat = like->beat};
     struct exec_request q = *like;
     q.conf = g->conf;
     q.sel = g->sel;
@@ -64,9 +67,11 @@ int interim_weights(struct interim *s, struct err *e)
         if (s->from[i] >= 0 && state_plain_bytes(&pl->state[i]) > most) most = state_plain_bytes(&pl->state[i]);
     void *plain = mem_alloc(most + 1);
     int bad = exec_averages_use(s->trains, true, e);
-    for (int i = 0; i < pl->n_state && !bad; i++)
-        if (s->from[i] >= 0)
-            bad = exec_state_get(s->trains, s->from[i], plain, e) || exec_state_set(s->exec, i, plain, e);
+    for (int i = 0; i < pl->n_state && !bad; i++) {
+        if (s->from[i] < 0) continue;
+        bad = exec_state_get(s->trains, s->from[i], plain, e) || exec_state_set(s->exec, i, plain, e);
+        if (s->beat) exec_beat_count(s->beat);            /* all of them may take longer than run.hang_timeout */
+    }
     free(plain);
     return bad || exec_state_changed(s->exec, e) ? -1 : 0;
 }

@@ -71,5 +71,5 @@ static int merged_data(void *ctx, int i, void *buf, const void **at, struct err 
 struct st_body lora_merge_body(struct lora_merge *m)
 {
     m->rows = weights_rows(m->pl, WEIGHTS_BASE, -1);
-    return (struct st_body){m->rows.n, m->rows.entry, merged_data, m};
+    return (struct st_body){m->rows.n, m->rows.entry, merged_data, m, NULL};
 }

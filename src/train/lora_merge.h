@@ -9,7 +9,7 @@
 struct lora_merge {
     const struct graph *g; const struct placement *pl; st_data get; void *ctx; struct weights_rows rows;
 };
-/* The weights beside adapters, under their names. m is borrowed; free it with weights_rows_free(&m->rows). */
+/* The base weights, under their names. m is borrowed; free it with weights_rows_free(&m->rows). */
 struct st_body lora_merge_body(struct lora_merge *m);
 /* to[n][m] += scale sum over k of l[n][k] r[k][m]. */
 struct low_rank { int64_t n, m, rank; const float *l, *r; float scale; };

@@ -114,7 +114,7 @@ static int shard_write(const struct out_folder *f, struct narrowing *w, int i, i
         w->index[k] = t;
         w->entry[k++] = (struct st_entry){w->from->entry[t].name, narrow_type(w, t), w->from->entry[t].shape};
     }
-    const struct st_body body = {k, w->entry, narrowed, w};
+    const struct st_body body = {k, w->entry, narrowed, w, NULL};
     shard_name(i, n, name);
     int bad = place_in(f, name, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
               st_out_commit(&out, hash, e);
@@ -192,7 +192,7 @@ static int run_weights_open(const char *shown, struct run_weights *w, struct st_
         const struct st_tensor *t = &w->file->t[i];
         w->entry[i] = (struct st_entry){t->name, strcmp(t->dtype, dtype_name(I64)) ? F32 : I64, t->shape};
     }
-    *b = (struct st_body){w->file->n, w->entry, run_weights_data, w};
+    *b = (struct st_body){w->file->n, w->entry, run_weights_data, w, w->file->base};
     return 0;
 }
 
@@ -336,6 +336,26 @@ int model_folder_write(int dir, const char *shown, const struct model_files *m, 
     return folder_end(&f, bad, e);
 }
 
+static bool adapter_is_there(const char *shown, const struct model_files *m)
+{
+    struct text path = {0}, had = {0};
+    struct err none = {0};
+    text_add(&path, "%s/" ADAPTER_FOLDER "/" ADAPTER_CONFIG, shown);
+    const bool same = !access(path.s, F_OK) && !text_read_file(&had, path.s, 1 << 20, &none) && had.n == m->adapter.n &&
+                      !memcmp(had.s, m->adapter.s, had.n);
+    text_free(&path);
+    text_free(&had);
+    return same;
+}
+
+int adapter_folder_begin(int dir, const char *shown, const struct model_files *m, struct err *e)
+{
+    struct out_folder f;
+    if (!m->adapter.n || adapter_is_there(shown, m)) return 0;
+    const int bad = folder_begin(&f, dir, shown, ADAPTER_FOLDER, e) || text_write(&f, ADAPTER_CONFIG, &m->adapter, e);
+    return folder_end(&f, bad, e);
+}
+
 /* Names as in peft. */
 static int adapter_weights_write(const struct out_folder *f, const struct st_body *b, const atomic_int *stop,
                                  struct err *e)
@@ -349,7 +369,7 @@ static int adapter_weights_write(const struct out_folder *f, const struct st_bod
         entry[i] = b->entry[i];
         entry[i].name = arena_printf(mem, ADAPTER_PREFIX "%s", b->entry[i].name);
     }
-    const struct st_body body = {b->n, entry, b->data, b->ctx};
+    const struct st_body body = {b->n, entry, b->data, b->ctx, b->base};
     const int bad = place_in(f, ADAPTER_WEIGHTS, &at, e) || st_out_write(&out, &at, stop, &body, e) ||
                     st_out_commit(&out, hash, e);
     out_place_free(&at);

@@ -21,7 +21,10 @@ void model_files_free(struct model_files *m);            /* m may be NULL */
  * 65: a weight is too large for fp16; 73, 74, 75. */
 int model_folder_write(int dir, const char *shown, const struct model_files *m, const struct conf *c,
                        const struct st_body *merged, const atomic_int *stop, struct err *e);
-/* The same for the adapters in weights.safetensors. */
+/* When the run begins: RUN/adapter/ gets the settings of adapters, which those in checkpoints need. An earlier folder
+ * with the same settings stays. */
+int adapter_folder_begin(int dir, const char *shown, const struct model_files *m, struct err *e);
+/* At the end as model_folder_write, for the adapters in weights.safetensors. */
 int adapter_folder_write(int dir, const char *shown, const struct model_files *m, const atomic_int *stop,
                          struct err *e);
 #endif

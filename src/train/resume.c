@@ -45,8 +45,7 @@ static int state_read(const struct setup *b, const struct ckpt *c, bool anyway, 
 static void setting_take(void *ctx, const char *key, const char *value) { ckpt_setting_add(ctx, key, value); }
 
 static const char numerics_key[] = "the numerics line", network_key[] = "the network",
-                  samples_key[] = "the digest of the training samples", base_key[] = "the digest of the weights beside "
-                                                                                     "adapters";
+                  samples_key[] = "the digest of the training samples", base_key[] = "the digest of the base weights";
 static const char last_batch[] = "train.last_batch";
 
 static bool last_batch_decides(const struct job *j)
@@ -67,9 +66,9 @@ static void last_batch_of_old(const struct job *j, struct ckpt *c)
     if (is && last_batch_decides(j)) ckpt_setting_add(c, last_batch, is);
 }
 
-/* Adds settings that no option sets: the network, the number and digest of the samples, the weights beside adapters.
- * The numerics line is last, so that an error names an option first. */
-static int settings_beside(const struct setup *b, struct ckpt *c, struct err *e)
+/* Adds settings that no option sets: the network, the number and digest of the samples. The numerics line is last, so
+ * that an error names an option first. resume_begin adds the base weights. */
+static void settings_beside(const struct setup *b, struct ckpt *c)
 {
     struct text graph = {0}, last = {0};
     char hash[33], n[24] = "";
@@ -83,11 +82,8 @@ static int settings_beside(const struct setup *b, struct ckpt *c, struct err *e)
     ckpt_setting_add(c, "the number of training samples", *n ? n : NULL);
     ckpt_setting_add(c, samples_key, *ds_digest(b->job.data[DS_TRAIN], hash) ? hash : NULL);
     ckpt_setting_add(c, last_batch, last_batch_decides(&b->job) ? last.s : NULL);
-    int bad = b->conf->run.evaluate ? 0 : weights_base_digest(b->conf, b->job.pl, hash, e);
-    ckpt_setting_add(c, base_key, !bad && !b->conf->run.evaluate && *hash ? hash : NULL);
     ckpt_setting_add(c, numerics_key, b->numerics.s);
     text_free(&last);
-    return bad;
 }
 
 static void settings_of(const struct conf *conf, const char *numerics, struct ckpt *c)
@@ -104,10 +100,12 @@ static void settings_of(const struct conf *conf, const char *numerics, struct ck
 int resume_settings(struct setup *b, struct err *e)
 {
     struct ckpt *c = &b->resume.now;
+    (void)e;
     if (b->world->rank != 0) return 0;
     settings_of(b->conf, b->numerics.s, c);
     c->run = ckpt_run_make();
-    return settings_beside(b, c, e);
+    settings_beside(b, c);
+    return 0;
 }
 
 struct ckpt *resume_resettle(const struct ckpt *was, const struct conf *now)
@@ -133,7 +131,7 @@ static char *changed_text(const struct ckpt_setting *s, const char *old)
 {
     const char *quote = strcmp(s->key, numerics_key) ? "" : "\"";
     struct text t = {0};
-    if (old && s->value && !strcmp(s->key, base_key)) text_add(&t, "the weights beside adapters are other ones now");
+    if (old && s->value && !strcmp(s->key, base_key)) text_add(&t, "the base weights are other ones now");
     else if (old && s->value && !strcmp(s->key, network_key)) text_add(&t, "%s is another one now", s->key);
     else if (old && s->value && !strcmp(s->key, samples_key)) text_add(&t, "the training samples are other ones now");
     else text_add(&t, "%s was %s%s%s and is %s%s%s now", s->key, quote, spelled(old), quote, quote, spelled(s->value),
@@ -351,8 +349,9 @@ static int beginning_refuse(const struct setup *b, const char *shown, int n, str
                                   "%.600s; %s", shown, n, n == 1 ? "" : "s", b->resume.passed, anew);
     if (b->dir.fd < 0 || faccessat(b->dir.fd, weights, F_OK, AT_SYMLINK_NOFOLLOW)) return 0;
     return err_set(e, E_CONF, "%s: there is no checkpoint to resume from, but %s of an earlier run; nothing was "
-                   "changed; %s; --init-from starts from its weights; section checkpoint sets "
-                   "when a run writes checkpoints", dir, weights, anew);
+                   "changed; %s; %s; section checkpoint sets when a run writes checkpoints", dir, weights, anew,
+                   conf_adapts(b->conf) ? "lora.init_from starts from its adapters"
+                                        : "--init-from starts from its weights");
 }
 
 static int newest_find(struct setup *b, int dir, const char *shown, struct err *e)
@@ -520,22 +519,56 @@ static void past_set(const struct setup *b, const struct ckpt *c)
     exec_past_set(b->exec, &(struct exec_past){c->step - c->updates, before});
 }
 
+/* Each rank has the digests of the rows that it holds; all get those of all ranks. Collective. */
+static void digests_share(struct world *w, char (*digest)[33], int n)
+{
+    char (*all)[33] = mem_alloc((size_t)w->size * (size_t)n * sizeof *all + 1);
+    memcpy(all + (size_t)w->rank * (size_t)n, digest, (size_t)n * sizeof *digest);
+    w->allgather(w, all, (size_t)n * sizeof *all);
+    for (size_t i = 0; i < (size_t)w->size * (size_t)n; i++)
+        if (*all[i]) memcpy(digest[i % (size_t)n], all[i], sizeof *all);
+    free(all);
+}
+
+/* Rank 0: checkpoints get the base weights, and must have the same ones. */
+static int base_fits(struct setup *b, struct err *e)
+{
+    struct resume *r = &b->resume;
+    char name[CKPT_NAME];
+    const char *old = NULL;
+    if (b->world->rank != 0 || b->conf->run.evaluate) return 0;
+    ckpt_setting_add(&r->now, base_key, *r->base ? r->base : NULL);
+    const struct ckpt_setting *last = &r->now.setting[r->now.n_settings - 1];
+    if (!r->found || !ckpt_differs(&r->from, &r->now, last - 1, &old)) return 0;
+    char *what = changed_text(last, old);
+    if (goes_anyway(b)) text_add(&b->notes, "note: results differ from an uninterrupted run: %s\n", what);
+    else err_set(e, E_CONF, "%s/" CKPT_FOLDER "/%s: %s, which changes results; --resume=force resumes nevertheless",
+                 b->conf->run.directory, ckpt_name(r->from.step, name), what);
+    free(what);
+    return e->code ? -1 : 0;
+}
+
 int resume_begin(struct setup *b, struct err *e)
 {
     const char *from = b->conf->run.init_from;
+    const int n = b->job.pl->n_state;
     bool found = b->resume.found, adapts = conf_adapts(b->conf);
     struct text notes = {0};
+    struct weights_begin q = {b->conf, b->job.pl, b->exec, !found, .digest = NULL};
     if (!found && !adapts && (!from || !*from)) return 0;
+    if (adapts) q.digest = mem_alloc((size_t)n * sizeof *q.digest + 1);
     pthread_mutex_lock(&turn);
-    int bad = found ? state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e) : 0;
-    if (!bad && (adapts || !found))
-        bad = weights_init(&(struct weights_begin){b->conf, b->job.pl, b->exec, !found},
-                           b->world->rank ? NULL : &b->used, &b->notes, e);
+    int bad = adapts || !found ? weights_init(&q, b->world->rank ? NULL : &b->used, &b->notes, e) : 0;
+    if (!bad && found) bad = state_read(b, &b->resume.from, goes_anyway(b), b->exec, &notes, e);
     pthread_mutex_unlock(&turn);
     if (notes.n) text_add(&b->notes, "note: state differs from an uninterrupted run: %s\n", notes.s);
     text_free(&notes);
+    if (adapts) digests_share(b->world, q.digest, n);
+    if (adapts) weights_base_digest(b->conf, b->job.pl, q.digest, b->resume.base);
+    free(q.digest);
+    if (!bad && adapts) bad = weights_base_check(b->conf, q.adapts_to, b->resume.base, e) || base_fits(b, e);
     if (!bad && found) past_set(b, &b->resume.from);
-    return bad;
+    return bad ? -1 : 0;
 }
 
 int resume_back(void *ctx, uint64_t step, struct err *e)

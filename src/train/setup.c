@@ -192,7 +192,7 @@ static int phase_weights(struct setup *b, struct err *e)
     control_set_warmup(b->control, b->warmup);
     save_open(b->save, &(struct save_request){.job = &b->job, .exec = b->exec, .rank = b->world->rank,
                                               .stop = abort_code(), .dir = b->conf->run.directory,
-                                              .head = &b->resume.now});
+                                              .head = &b->resume.now, .base = b->resume.base});
     control_save(b->control, b->save);
     control_set_restore(b->control, resume_back, b);
     if (resume_begin(b, e)) return -1;

@@ -45,6 +45,9 @@ void weights_rows_free(struct weights_rows *w)
     *w = (struct weights_rows){0};
 }
 
+/* s NULL: rows are only checked, or if digest is set, only read for that. */
+struct row_taker { const struct placement *pl; struct exec *s; char (*digest)[33]; };
+
 /* Codes of bitsandbytes have the order of the graph; the row's file has its two dimensions in the other order. */
 static void codes_turn(const struct state_row *r, float *x)
 {
@@ -55,40 +58,38 @@ static void codes_turn(const struct state_row *r, float *x)
     free(own);
 }
 
-static int read_one(struct exec *s, const struct state_row *r, int row, struct weights_at at, struct err *e)
+static int row_read(const struct row_taker *t, int row, struct weights_at at, struct err *e)
 {
-    void *there = exec_state_values(s, row), *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
+    const struct state_row *r = &t->pl->state[row];
+    void *there = t->s ? exec_state_values(t->s, row) : NULL;
+    void *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
     int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
     if (!bad && r->turned && at.file->t[at.tensor].factors) codes_turn(r, plain);
-    if (there) return bad ? -1 : 0;
-    if (!bad) bad = exec_state_set(s, row, plain, e);
-    free(plain);
+    if (!bad && t->digest) text_hash(plain, state_plain_bytes(r), t->digest[row]);
+    if (!bad && t->s && !there) bad = exec_state_set(t->s, row, plain, e);
+    if (!there) free(plain);
     return bad ? -1 : 0;
 }
 
+/* at.file NULL: the row is in no file. */
+static int row_take(const struct row_taker *t, int row, struct weights_at at, struct err *e)
+{
+    const int stop = atomic_load(abort_code());
+    if (stop) return err_set(e, stop, "stopped");
+    if (t->s && !exec_holds(t->s, row)) return 0;
+    if (at.file) return row_read(t, row, at, e);
+    return t->s ? exec_state_begin(t->s, row, e) : 0;
+}
+
 struct weights_from { const char *path; struct st *const *file; int n; const struct weights_allow *allow; };
-/* Gets each wanted row and where its values are; file NULL: in no file. take NULL: only checks. */
-struct row_taker { int (*take)(const struct row_taker *t, int row, struct weights_at at, struct err *e);
-                   const struct placement *pl; struct exec *s; struct text *digest; };
-
-static int row_read(const struct row_taker *t, int row, struct weights_at at, struct err *e)
-{
-    if (!exec_holds(t->s, row)) return 0;
-    return at.file ? read_one(t->s, &t->pl->state[row], row, at, e) : exec_state_begin(t->s, row, e);
-}
-
-/* s NULL: only checks. */
-static struct row_taker reader(const struct placement *pl, struct exec *s)
-{
-    return (struct row_taker){s ? row_read : NULL, pl, s, NULL};
-}
 
 static int rows_take(const struct weights_from *f, const struct weights_rows *w, const struct row_taker *t,
                      struct weights_notes *notes, struct err *e)
 {
     struct weights_at *at = mem_alloc((size_t)w->n * sizeof *at + 1);
+    const bool reads = t->s || t->digest;
     int bad = weights_match(f->path, &(struct weights_want){w->entry, w->n, f->allow}, f->file, f->n, at, notes, e);
-    for (int i = 0; t->take && i < w->n && !bad; i++) bad = t->take(t, w->row[i], at[i], e);
+    for (int i = 0; reads && i < w->n && !bad; i++) bad = row_take(t, w->row[i], at[i], e);
     free(at);
     return bad ? -1 : 0;
 }
@@ -97,9 +98,9 @@ static int rows_take(const struct weights_from *f, const struct weights_rows *w,
 static int rows_begin(const struct placement *pl, enum weights_what what, struct exec *s, struct err *e)
 {
     struct weights_rows w = weights_rows(pl, what, -1);
-    const struct row_taker t = reader(pl, s);
+    const struct row_taker t = {pl, s, NULL};
     int bad = 0;
-    for (int i = 0; s && i < w.n && !bad; i++) bad = t.take(&t, w.row[i], (struct weights_at){NULL, -1}, e);
+    for (int i = 0; s && i < w.n && !bad; i++) bad = row_take(&t, w.row[i], (struct weights_at){NULL, -1}, e);
     weights_rows_free(&w);
     return bad;
 }
@@ -336,13 +337,13 @@ static void all_close(struct weights_from *f, struct st **file)
     free(file);
 }
 
-/* The weights of run.init_from: all of the network, or those beside adapters. */
+/* The weights of run.init_from: all of the network, or with adapters base weights. */
 static int base_take(const struct conf *c, const struct row_taker *t, struct weights_used *used, struct text *notes,
                      struct err *e)
 {
     struct st **file;
     struct weights_from from = {.path = source_of(c)};
-    if (has(from.path, ADAPTER_FOLDER) && has(from.path, RUN_WEIGHTS))
+    if (has(from.path, ADAPTER_FOLDER) && (has(from.path, RUN_WEIGHTS) || has(from.path, CKPT_FOLDER)))
         return conf_error(c, "run.init_from", e, "%s is a run of adapters: lora.init_from reads these%s", from.path,
                           has(from.path, MODEL_FOLDER) ? ", and its folder model has the sums" : "");
     if (source_open(c, from.path, &file, &from.n, used, e)) return weights_absent(c, "run.init_from", e);
@@ -371,17 +372,18 @@ static int adapters_open(const struct conf *c, struct st ***file, int *n, struct
     return bad;
 }
 
-static int adapters_init(const struct conf *c, const struct placement *pl, struct exec *s, struct weights_used *used,
-                         struct err *e)
+static int adapters_init(struct weights_begin *q, struct weights_used *used, struct err *e)
 {
+    const struct conf *c = q->conf;
     struct st **file;
     struct weights_from from = {.path = c->lora.init_from};
-    const struct row_taker t = reader(pl, s);
-    if (!c->lora.init_from) return rows_begin(pl, WEIGHTS_ALL, s, e);
+    const struct row_taker t = {q->pl, q->exec, NULL};
+    if (!c->lora.init_from) return rows_begin(q->pl, WEIGHTS_ALL, q->exec, e);
     if (adapters_open(c, &file, &from.n, used, e)) return weights_absent(c, "lora.init_from", e);
     from.file = file;
-    struct weights_rows w = weights_rows(pl, WEIGHTS_ALL, -1);
+    struct weights_rows w = weights_rows(q->pl, WEIGHTS_ALL, -1);
     int bad = rows_take(&from, &w, &t, NULL, e);
+    if (from.n && file[0]->base) snprintf(q->adapts_to, sizeof q->adapts_to, "%s", file[0]->base);
     weights_rows_free(&w);
     all_close(&from, file);
     return bad;
@@ -389,47 +391,38 @@ static int adapters_init(const struct conf *c, const struct placement *pl, struc
 
 static bool has_base(const struct conf *c) { return c->run.init_from && *c->run.init_from; }
 
-int weights_init(const struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e)
+int weights_init(struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e)
 {
     const struct conf *c = q->conf;
-    const struct row_taker t = reader(q->pl, q->exec);
+    const struct row_taker t = {q->pl, q->exec, q->digest};
     const bool tells = !conf_adapts(c) || !c->lora.init_from;       /* otherwise the adapters' place is told */
     int bad = has_base(c) ? base_take(c, &t, tells ? used : NULL, notes, e)
                           : rows_begin(q->pl, base_of(c), q->exec, e);
     if (!bad && !has_base(c))
-        text_add(notes, "note: adapters are beside weights drawn at random: neither run.init_from nor model.folder is "
-                        "set\n");
-    if (!bad && q->all && conf_adapts(c)) bad = adapters_init(c, q->pl, q->exec, used, e);
+        text_add(notes, "note: base weights are drawn at random: neither run.init_from nor model.folder is set\n");
+    if (!bad && q->all && conf_adapts(c)) bad = adapters_init(q, used, e);
     if (!bad && q->all && q->exec) bad = exec_averages_begin(q->exec, e);
-    return bad || (q->exec && exec_state_changed(q->exec, e)) ? -1 : 0;
+    return bad || (q->exec && q->all && exec_state_changed(q->exec, e)) ? -1 : 0;
 }
 
-/* Of a row's name and its values in fp32. */
-static int row_digest(const struct row_taker *t, int row, struct weights_at at, struct err *e)
+/* Of names and values in fp32. */
+void weights_base_digest(const struct conf *c, const struct placement *pl, char (*digest)[33], char hash[33])
 {
-    const struct state_row *r = &t->pl->state[row];
-    const size_t bytes = state_plain_bytes(r);
-    char hash[33] = "";
-    void *plain = mem_alloc(bytes + 1);
-    int bad = !at.file ? 0 : r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e)
-                                                 : st_read(at.file, at.tensor, plain, e);
-    if (at.file && !bad) text_hash(plain, bytes, hash);
-    text_add(t->digest, "%s %s\n", r->name, hash);
-    free(plain);
-    return bad;
-}
-
-int weights_base_digest(const struct conf *c, const struct placement *pl, char hash[33], struct err *e)
-{
-    struct text all = {0}, notes = {0};
-    const struct row_taker t = {row_digest, pl, NULL, &all};
+    struct text all = {0};
     *hash = '\0';
-    if (!conf_adapts(c) || !has_base(c)) return 0;
-    int bad = base_take(c, &t, NULL, &notes, e);
-    if (!bad) text_hash(all.s, all.n, hash);
+    for (int i = 0; has_base(c) && i < pl->n_state; i++)
+        if (weights_has(&pl->state[i], WEIGHTS_BASE)) text_add(&all, "%s %s\n", pl->state[i].name, digest[i]);
+    if (all.n) text_hash(all.s, all.n, hash);
     text_free(&all);
-    text_free(&notes);
-    return bad;
+}
+
+int weights_base_check(const struct conf *c, const char *adapts_to, const char *base, struct err *e)
+{
+    if (!*adapts_to || !strcmp(adapts_to, base) || c->lora.other_base) return 0;
+    return conf_error(c, "lora.init_from", e, "%s belongs to other base weights than %s%s; lora.other_base = yes takes "
+                      "it nevertheless", c->lora.init_from,
+                      has_base(c) ? "those of " : "these, which are drawn at random: run.init_from is not set",
+                      has_base(c) ? source_of(c) : "");
 }
 
 int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *notes,
@@ -444,7 +437,7 @@ int weights_resume(const struct weights_state *f, const struct placement *pl, st
         all.entry[all.n] = more.entry[i];
     }
     const struct weights_from from = {f->shown, f->file, f->n, f->anyway ? &any : NULL};
-    const struct row_taker t = reader(pl, s);
+    const struct row_taker t = {pl, s, NULL};
     int bad = rows_take(&from, &all, &t, &came, e) || (s && exec_state_changed(s, e));
     if (!bad && notes && came.notes.n) text_add(notes, "%s", came.notes.s);
     text_free(&came.notes);
@@ -466,7 +459,7 @@ int weights_save(const struct weights_file *f, const struct placement *pl, st_da
 {
     struct weights_rows w = weights_rows(pl, f->what, -1);
     struct selected s = {w.row, get, ctx};
-    struct st_body b = {w.n, w.entry, get_selected, &s};
+    struct st_body b = {w.n, w.entry, get_selected, &s, f->base};
     struct st_out out;
     int bad = st_out_write(&out, f->at, f->stop, &b, e) || st_out_commit(&out, hash, e);
     weights_rows_free(&w);

@@ -9,18 +9,22 @@
 struct weights_used { struct text path, which; };
 void weights_used_free(struct weights_used *u);
 /* Reads the initial weights, run.init_from, and adapters, lora.init_from, or sets adapters to their initial values. all
- * false: only the weights beside adapters, which checkpoints lack. used: rank 0's, which also checks the hashes of a
- * checkpoint; NULL: not that. Every rank checks the whole file, so that all find the
- * same fault, and reads its own weights. told: gets a line if a tensor is initialised instead or left out. 65 names the
- * tensor, 66 the file, 78 a pattern or rule that matches nothing. exec NULL: only checks. */
-struct weights_begin { const struct conf *conf; const struct placement *pl; struct exec *exec; bool all; };
-int weights_init(const struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e);
-/* A digest of the values of the weights beside adapters, as read, whatever type and files they are stored in; ""
- * without adapters, or where the weights are a function of the seed. 65, 66, 78. */
-int weights_base_digest(const struct conf *c, const struct placement *pl, char hash[33], struct err *e);
+ * false: only base weights, since the caller then reads a checkpoint. used: rank 0's, which also checks the hashes of a
+ * checkpoint; NULL: not that. Every rank checks the whole file, so that all find the same fault, and reads its own
+ * weights. told: gets a line if a tensor is initialised instead or left out. 65 names the tensor, 66 the file, 78 a
+ * pattern or rule that matches nothing; 75 when the abort code is set. exec NULL: only checks.
+ * digest: NULL, or [row] gets a digest of the values of each base weight that this rank has read (without exec: of
+ * all), whatever type and files they are stored in. adapts_to: gets the base of the adapters that were read, as in
+ * struct st; "": unknown. */
+struct weights_begin { const struct conf *conf; const struct placement *pl; struct exec *exec; bool all;
+                       char (*digest)[33], adapts_to[33]; };
+int weights_init(struct weights_begin *q, struct weights_used *used, struct text *notes, struct err *e);
+/* The digest of all base weights from those of the rows; "" where they are a function of the seed. */
+void weights_base_digest(const struct conf *c, const struct placement *pl, char (*digest)[33], char hash[33]);
+/* 78 if adapters belong to other base weights than those that have been read, unless lora.other_base is set. */
+int weights_base_check(const struct conf *c, const char *adapts_to, const char *base, struct err *e);
 /* Contents of a file: weights, statistics and counters (a tied one once), or with adapters these alone; the gradients
- * of trained weights; the buffers of the optimizer and the averages; or what adapters are beside, which no run
- * writes. */
+ * of trained weights; the buffers of the optimizer and the averages; or base weights, which no run writes. */
 enum weights_what { WEIGHTS_ALL, WEIGHTS_GRADIENTS, WEIGHTS_OPTIMIZER, WEIGHTS_BASE };
 bool weights_has(const struct state_row *r, enum weights_what what);
 /* The rows of the registry in such a file, with their names there; of one writer (placement.h), -1: of all. */
@@ -33,7 +37,7 @@ void weights_rows_free(struct weights_rows *w);
 struct weights_state { const char *shown; struct st *const *file; int n; bool anyway; };
 int weights_resume(const struct weights_state *f, const struct placement *pl, struct exec *s, struct text *notes,
                    struct err *e);
-struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; };
+struct weights_file { const struct out_place *at; enum weights_what what; const atomic_int *stop; const char *base; };
 /* get returns the contents for row i of the registry. hash: XXH3-128 of the file, as xxh128sum prints it. 73, 74, or 75
  * when *stop is set; the file is complete or does not exist. */
 int weights_save(const struct weights_file *f, const struct placement *pl, st_data get, void *ctx, char hash[33],
