@@ -90,7 +90,7 @@ struct st_body model_codes_body(struct model_codes *m, const struct st_body *fro
         coded_entry(m, &n, i, CODES_ORDER, (struct st_entry){arena_printf(m->mem, "%.*sweight_format", stem, t->name),
                                                              U8, {0, {0}}, false});
     }
-    return (struct st_body){n, m->entry, coded_data, m};
+    return (struct st_body){n, m->entry, coded_data, m, from->base};
 }
 
 void model_codes_free(struct model_codes *m)
