@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "ckpt/st.h"
-#include "plan/format.h"
 
 static int of_double(const struct st *s, int i, double x, float *out, struct err *e)
 {
@@ -43,20 +42,21 @@ static int read_at(const struct st *s, const struct st_tensor *t, void *out, str
     return file_read_at(s->fd, s->path, t->begin, out, (size_t)(t->end - t->begin), e);
 }
 
-/* Codes of rows, by their factors; what is no code of bitsandbytes is none here either. */
+/* Codes of rows, by their factors: what plan/format.h says of I8. -128 is no code. */
 static int codes_read(struct st *s, int i, float *out, struct err *e)
 {
     const struct st_tensor *t = &s->t[i];
-    const struct format f = {I8, LAYOUT_PLAIN, 1, SCALE_ROW};
-    const size_t n = (size_t)shape_count(&t->shape);
-    int8_t *stored = mem_alloc(format_bytes(&f, &t->shape) + 1);
-    int bad = read_at(s, t, stored, e) ||
-              read_at(t->factors_in, t->factors, (float *)(uintptr_t)format_factors(&f, &t->shape, stored), e);
-    for (size_t k = 0; k < n && !bad; k++)
-        if (stored[k] == INT8_MIN)
-            bad = err_set(e, E_DATA, "%s: tensor %.60s: the code -128 at %zu", s->path, t->name, k);
-    if (!bad) format_widen(&f, &t->shape, stored, out);
-    free(stored);
+    const int64_t n = shape_count(&t->shape), rows = t->shape.d[0], each = rows ? n / rows : 0;
+    int8_t *code = mem_alloc((size_t)n + 1);
+    float *factor = mem_alloc((size_t)rows * sizeof *factor + 1);
+    int bad = read_at(s, t, code, e) || read_at(t->factors_in, t->factors, factor, e);
+    for (int64_t k = 0; k < n && !bad; k++) {
+        out[k] = (float)code[k] * (factor[k / each] / 127);
+        if (code[k] == INT8_MIN)
+            bad = err_set(e, E_DATA, "%s: tensor %.60s: the code -128 at %lld", s->path, t->name, (long long)k);
+    }
+    free(code);
+    free(factor);
     return bad;
 }
 

@@ -25,7 +25,8 @@ static int few_run(struct be *b, struct be_kernel *base, const struct be_call *c
     const int w = base->k->param[0];
     const struct format *f = &b->s->param[w];
     const float *factor = f->type == I8 ? format_factors(f, &b->g->param[w].shape, c->param[0]) : NULL;
-    b->vec->few_rows(&(struct vec_few){k->rows, k->in, k->out, f->type, factor}, c->in[0], c->param[0], c->param[1],
+    const enum vec_stored type = f->type == I8 ? VEC_I8 : f->type == BF16 ? VEC_BF16 : VEC_F32;
+    b->vec->few_rows(&(struct vec_few){k->rows, k->in, k->out, type, factor}, c->in[0], c->param[0], c->param[1],
                      c->out);
     return 0;
 }

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "plan/format.h"
 
 struct vec_shape { int n; int64_t blocks, points; };
 
@@ -49,8 +48,9 @@ struct vec_scores {
  * u mean(g u)), u = (x - mean) inv, g = gy w; without the mean of g for RMS norm. */
 struct vec_row { int64_t n; const float *x, *w, *b, *gy; float *y, *gx; bool centred, acc; float mean, inv; };
 
-/* A product of few rows. The weights are F32, BF16, or I8 with these factors (plan/format.h). */
-struct vec_few { int64_t rows, in, out; enum dtype type; const float *factor; };
+/* A product of few rows. factor: of codes, for each output (plan/format.h). */
+enum vec_stored { VEC_F32, VEC_BF16, VEC_I8 };
+struct vec_few { int64_t rows, in, out; enum vec_stored type; const float *factor; };
 /* n rows of x, of which `width` floats count, `line` floats apart. */
 struct vec_entries { int64_t n, width, line; const float *x; };
 

@@ -397,22 +397,22 @@ INLINE void dot_rows(int64_t n, const float *w, const float *x, int64_t line, in
 }
 
 /* n weights from their stored form: what format_widen gives. */
-INLINE void few_widen(enum dtype type, const void *w, int64_t at, int64_t n, float unit, float *to)
+INLINE void few_widen(enum vec_stored type, const void *w, int64_t at, int64_t n, float unit, float *to)
 {
-    if (type == I8) for (int64_t i = 0; i < n; i++) to[i] = (float)((const int8_t *)w)[at + i] * unit;
+    if (type == VEC_I8) for (int64_t i = 0; i < n; i++) to[i] = (float)((const int8_t *)w)[at + i] * unit;
     else for (int64_t i = 0; i < n; i++) to[i] = bf16_widen(((const uint16_t *)w)[at + i]);
 }
 
 /* A vector of them. Compilers of 2022 make single values of such conversions. */
 #if LANES > 1
-INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+INLINE vf few_load(enum vec_stored type, const void *w, int64_t at, float unit)
 {
     const void *code = (const int8_t *)w + at, *half = (const uint16_t *)w + at;
 #if LANES == 16
-    if (type == BF16) return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(half)), 16);
+    if (type == VEC_BF16) return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(half)), 16);
     return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(code))) * unit;
 #else
-    if (type == BF16) return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16);
+    if (type == VEC_BF16) return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)), 16);
     return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(code))) * unit;
 #endif
 }
@@ -420,7 +420,7 @@ INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
 typedef float vf;
 INLINE vf ld(const float *p) { return *p; }
 INLINE void st(float *p, vf x) { *p = x; }
-INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
+INLINE vf few_load(enum vec_stored type, const void *w, int64_t at, float unit)
 {
     float x;
     few_widen(type, w, at, 1, unit, &x);
@@ -429,8 +429,8 @@ INLINE vf few_load(enum dtype type, const void *w, int64_t at, float unit)
 #endif
 
 /* The sums of dot_rows, of stored weights, which are widened on the way. */
-INLINE void dot_stored(enum dtype type, int64_t n, const void *w, int64_t at, float unit, const float *x, int64_t line,
-                       int rows, float y[DOT_ROWS])
+INLINE void dot_stored(enum vec_stored type, int64_t n, const void *w, int64_t at, float unit, const float *x,
+                       int64_t line, int rows, float y[DOT_ROWS])
 {
     enum { PARTS = DOT_SUMS / LANES };
     vf sum[DOT_ROWS][PARTS];
@@ -451,17 +451,19 @@ INLINE void dot_stored(enum dtype type, int64_t n, const void *w, int64_t at, fl
 }
 
 /* A weight comes from memory once; rows are taken four at a time, while it is in the cache. */
-INLINE void few_of(enum dtype type, const struct vec_few *m, const float *x, const void *w, const float *bias, float *y)
+INLINE void few_of(enum vec_stored type, const struct vec_few *m, const float *x, const void *w, const float *bias,
+                   float *y)
 {
     for (int64_t o = 0; o < m->out; o++) {
-        const float unit = type == I8 ? format_code_unit(m->factor[o]) : 1;
+        const float unit = type == VEC_I8 ? m->factor[o] / 127 : 1;
         for (int64_t r = 0; r < m->rows; r += DOT_ROWS) {
             float sum[DOT_ROWS];
             const int some = m->rows - r < DOT_ROWS ? (int)(m->rows - r) : DOT_ROWS;
             for (int k = 0, step = some == DOT_ROWS ? DOT_ROWS : 1; k < some; k += step) {
                 const float *from = x + (r + k) * m->in;
-                if (type == F32 && step > 1) dot_rows(m->in, (const float *)w + o * m->in, from, m->in, DOT_ROWS, sum);
-                else if (type == F32) dot_rows(m->in, (const float *)w + o * m->in, from, m->in, 1, sum + k);
+                const float *wide = (const float *)w + o * m->in;
+                if (type == VEC_F32 && step > 1) dot_rows(m->in, wide, from, m->in, DOT_ROWS, sum);
+                else if (type == VEC_F32) dot_rows(m->in, wide, from, m->in, 1, sum + k);
                 else if (step > 1) dot_stored(type, m->in, w, o * m->in, unit, from, m->in, DOT_ROWS, sum);
                 else dot_stored(type, m->in, w, o * m->in, unit, from, m->in, 1, sum + k);
             }
@@ -472,9 +474,9 @@ INLINE void few_of(enum dtype type, const struct vec_few *m, const float *x, con
 
 static void few_rows(const struct vec_few *m, const float *x, const void *w, const float *bias, float *y)
 {
-    if (m->type == I8) few_of(I8, m, x, w, bias, y);
-    else if (m->type == BF16) few_of(BF16, m, x, w, bias, y);
-    else few_of(F32, m, x, w, bias, y);
+    if (m->type == VEC_I8) few_of(VEC_I8, m, x, w, bias, y);
+    else if (m->type == VEC_BF16) few_of(VEC_BF16, m, x, w, bias, y);
+    else few_of(VEC_F32, m, x, w, bias, y);
 }
 
 static void row_scores(const struct vec_entries *m, const float *q, float by, float *y)
