@@ -214,6 +214,10 @@ static int data_rules(struct conf *c, struct err *e)
 
 static int batch_rules(struct conf *c, struct err *e)
 {
+    if (c->data.packing == PACKING_FIRST_FIT && conf_given(c, "train.last_batch") &&
+        c->train.last_batch != LAST_BATCH_FILL)
+        return conf_error(c, "train.last_batch", e, "with data.packing, only fill: epochs differ in their samples");
+    if (c->data.packing == PACKING_FIRST_FIT) conf_derive(c, "train.last_batch", "fill");
     if (!c->train.split_size) c->train.split_size = c->train.batch_size;
     if (c->train.split_size > c->train.batch_size)
         return conf_error(c, "train.split_size", e, "%lld is larger than the batch of %lld",
