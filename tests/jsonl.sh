@@ -109,6 +109,15 @@ trains fill threads -c packed.conf -o train.batch_size=11 --steps 9
 check "batches may be larger than an epoch has rows" [ "$code" -eq 0 ]
 check "which is said" grep -q 'note: there are [2-9] training samples, fewer .* = 11: each batch has samples of' \
     fill/mpstaged.log
+sed 's/test_jsonl = "chats.jsonl"/validation = 0.2/' chat.conf >held.conf
+echo '{"prompt": "say ", "completion": "the"}' >stray.jsonl
+echo '{"prompt": "say", "completion": " the"}' >>stray.jsonl
+job threads -c chat.conf --check-config -o model.vocab_size=330 -o data.train_jsonl=stray.jsonl \
+    -o data.tokenizer="$here/lm/tokenizers/gpt2.json"
+check "prompts that end with a blank are counted" grep -q 'jsonl: 1 of 2 records do not begin with the tokens' "$aside/out"
+check "an answer that ends nowhere is said" grep -q 'data.chat: .*: for generation set data.end_token, or' "$aside/out"
+job threads -c held.conf --check-config
+check "records are held out" grep -q 'note: data.validation holds out [23] of 13 records for tests' "$aside/out"
 trained=$(sed -n 's/.*"event":"step","step":1,.*"targets":\([0-9]*\).*/\1/p' fill/metrics.jsonl)
 job threads -c packed.conf -o train.batch_size=11 --show-batch several.txt
 check "--show-batch: the rows of later epochs, too, $trained" grep -q "; ${trained:-none} of .* positions are trained" \
@@ -180,6 +189,7 @@ echo '{"input_ids": [1, 2, 3' >bad.jsonl
 seq -s ', ' 1 200 | sed 's/.*/{"input_ids": [&]}/' >long.jsonl
 echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
+gzip -c chats.jsonl >chats.jsonl.gz
 sed 's/chat = "plain"//' chat.conf >bare.conf
 check "the graph is printed" sh -c '"$0" -c chat.conf --print-graph >net.graph' "$mpstaged"
 sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' \
@@ -195,10 +205,15 @@ a record that is too long|65|long.jsonl:1: 200 tokens, and a sample has 97|-o da
 a role without a rule|65|role.jsonl:1: the role judge has no rule|-o data.train_jsonl=role.jsonl
 no such file|66|nowhere.jsonl|-o data.train_jsonl=nowhere.jsonl
 a template that is wrong|65|bad.chat:1: expected a text|-o data.chat=bad.chat
-a template that is missing|66|chatnl|-o data.chat=chatnl
+a template that is missing|66|chatnl: No such .*the words are chatml, llama3, |-o data.chat=chatnl
+a compressed file|65|chats.jsonl.gz: this is a gzip file.*gunzip|-o data.train_jsonl=chats.jsonl.gz
+TRL's name of a template|64|did you mean data.chat.?|-o data.chat_template=chatml
+packing as a yes|78|did you mean first_fit.?|-o data.packing=yes
+TRL's name of a length|64|did you mean model.input.?|-o data.max_length=96
+TRL's name of a batch|64|did you mean train.split_size.?|-o train.per_device_train_batch_size=2
 messages without a template|65|chats.jsonl:1: messages need data.chat|-c bare.conf
 packing of other samples|78|data.packing|-o data.source=text -o data.train_text=chats.jsonl -o data.packing=first_fit
-packing with another last batch|78|train.last_batch=drop: with data.packing, only fill|-c packed.conf -o train.last_batch=drop
+packing with another last batch|78|last_batch=drop: with data.packing, only fill|-c packed.conf -o train.last_batch=drop
 packing in a network without positions|78|data.packing: .*positions|-c graph.conf
 an end token above the vocabulary|78|data.end_token=300: 300, and the vocabulary has 256|-o data.end_token=300
 more samples than there are|78|data.samples|-o data.samples=500

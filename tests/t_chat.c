@@ -270,8 +270,9 @@ START_TEST(plain_ends)
     struct chat *c = chat_of("plain", NULL);
     const struct record_form form = {t, c, _i ? of[_i].id : id, 1 << 20};
     chat_end_set(c, t, form.end);
-    ck_assert_msg(!parsed(&form, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-                                 "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}]}", &r, &e), "%s", e.text);
+    ck_assert_msg(!parsed(&form, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                                 "{\"role\": \"assistant\", \"content\": \"b\"}, "
+                                 "{\"role\": \"user\", \"content\": \"c\"}]}", &r, &e), "%s", e.text);
     int at = 0, counted = 0;
     for (int i = 0; i < r.id.n; i++) {
         counted += r.label.v[i] != LABEL_IGNORED;
@@ -312,6 +313,7 @@ static const struct { const char *rules, *why; } wrong_rules[] = {
     {"assistant after \"a\" \"b\"\n", "expected a role"},
     {"assistant \"a\" \"b\\q\"\n", "c.rules:1: "},
     {"default judge \"a\"\nassistant \"a\" \"b\"\n", "has no rule for judge"},
+    {" \n{%- for m in messages %}\n", "c.rules: is a Jinja template, no file of rules"},
     {"\"a\"\n", "expected a role, start, generate, default, trim or ends"},
 };
 

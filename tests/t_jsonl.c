@@ -1,5 +1,5 @@
-/* Records of JSON lines: every form and every kind of bad line; rows of several records, in which each record is once an
- * epoch; orders of epochs that differ in length. */
+/* Records of JSON lines: every form and every kind of bad line; rows of several records, in which each record is once
+ * an epoch; orders of epochs that differ in length. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,10 @@ END_TEST
 
 static const struct { const char *line, *why; } wrong[] = {
     {"{", "a.jsonl:7: "},
-    {"[1]", "expected input_ids, messages, prompt and completion, or text"},
+    {"[", "each line must be one JSON object"},
+    {"[1]", "each line must be one JSON object"},
+    {"{\"conversations\": [{\"from\": \"human\"}]}", "conversations are not read; a chat is one list, {\"messages\""},
+    {"{\"prompt\": [{\"role\": \"user\"}], \"completion\": \"a\"}", "prompt: expected a text; a chat is one list"},
     {"{\"a\": 1}", "expected input_ids, messages"},
     {"{\"input_ids\": 3}", "input_ids: expected a list"},
     {"{\"input_ids\": [1]}", "a record needs two tokens, and this one has 1"},
@@ -60,7 +63,7 @@ static const struct { const char *line, *why; } wrong[] = {
     {"{\"input_ids\": [1, 2], \"labels\": [1, -1]}", "labels: number 1 is no token"},
     {"{\"prompt\": \"a\"}", "expected input_ids"},
     {"{\"prompt\": 1, \"completion\": \"a\"}", "prompt: expected a text"},
-    {"{\"prompt\": \"a\", \"completion\": []}", "completion: expected a text"},
+    {"{\"prompt\": \"a\", \"completion\": []}", "completion: expected a text; a chat is one list"},
     {"{\"messages\": [{\"role\": \"user\\u0000x\", \"content\": \"a\"}]}", "number 0 has no role that is a word"},
     {"{\"text\": \"\"}", "a record needs two tokens"},
     {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},

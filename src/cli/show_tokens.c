@@ -70,16 +70,17 @@ static void row_show(struct shown_tokens *b, const struct feed_order *o, int64_t
     uint64_t n = 0, trained = 0;
     int64_t end;
     if (b->d->kind->name_of) b->d->kind->name_of(b->d, (uint64_t)sample, &name);
-    const int64_t filled = (int64_t)ds_filled(b->d, o, (uint64_t)position, &sample, 1), points = filled ? filled : b->points;
+    const int64_t filled = (int64_t)ds_filled(b->d, o, (uint64_t)position, &sample, 1),
+                  points = filled ? filled : b->points;
     for (int64_t from = 0; from < points; from = end) {
         for (end = from + 1; end < points && b->row.position[end]; end++) continue;
         record_show(b, from, end, &records);
         n++;
     }
     for (int64_t i = 0; i < b->points; i++) trained += b->row.label[i] >= 0;
-    text_add(out, "---- sample %d%s%s: %llu record%s, %llu of %lld positions trained\n%s", position + 1, name.n ? ", " : "",
-             name.n ? name.s : "", (unsigned long long)n, n == 1 ? "" : "s", (unsigned long long)trained,
-             (long long)b->points, records.s);
+    text_add(out, "---- sample %d%s%s: %llu record%s, %llu of %lld positions trained\n%s", position + 1,
+             name.n ? ", " : "", name.n ? name.s : "", (unsigned long long)n, n == 1 ? "" : "s",
+             (unsigned long long)trained, (long long)b->points, records.s);
     b->records += n;
     b->trained += trained;
     b->all += (uint64_t)b->points;

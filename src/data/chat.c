@@ -133,6 +133,23 @@ static int lines_take(struct chat *c, const char *file, char *text, struct err *
     return 0;
 }
 
+static int rules_load(const char *of, struct text *t, struct err *e)
+{
+    struct err why = {0};
+    struct text words = {0};
+    if (!text_read_file(t, of, MAX_TEMPLATE, &why)) {
+        const char *s = t->n ? t->s + strspn(t->s, " \t\r\n") : "";
+        if (strncmp(s, "{%", 2) && strncmp(s, "{{", 2) && strncmp(s, "{#", 2)) return 0;
+        return err_set(e, E_DATA, "%s: is a Jinja template, no file of rules: render the chats by contrib/render-chats",
+                       of);
+    }
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++) text_add(&words, ", %s", built_in[i].name);
+    if (why.code == E_NOINPUT && !strchr(of, '/')) err_set(e, why.code, "%s; the words are %s", why.text, words.s + 2);
+    else err_set(e, why.code, "%s", why.text);
+    text_free(&words);
+    return -1;
+}
+
 int chat_open(const char *of, struct chat **out, struct err *e)
 {
     struct chat *c = mem_alloc(sizeof *c);
@@ -140,7 +157,7 @@ int chat_open(const char *of, struct chat **out, struct err *e)
     *c = (struct chat){.mem = arena_new(), .generate = "assistant", .start = {"", 0}, .end_id = -1};
     for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
         if (!strcmp(of, built_in[i].name)) text_add(&t, "%s", built_in[i].text);
-    int bad = !t.n && text_read_file(&t, of, MAX_TEMPLATE, e);
+    int bad = t.n ? 0 : rules_load(of, &t, e);
     if (!bad && t.n && strlen(t.s) < t.n) bad = err_set(e, E_DATA, "%s: byte %zu is zero", of, strlen(t.s));
     if (!bad) text_add(&t, "%s", "");
     if (!bad) bad = lines_take(c, of, t.s, e);

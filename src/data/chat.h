@@ -22,13 +22,13 @@ struct chat_text { struct text t; VEC(struct text_span) span; VEC(int) end; };
 int chat_open(const char *of, struct chat **out, struct err *e);
 /* The token that ends what the assistant says, if the template asks for one; -1: none. t: NULL: it changes nothing. */
 void chat_end_set(struct chat *c, const struct tokenizer *t, int64_t id);
-/* Appends the text of n messages. t: whose first added token ends what the assistant says. Spaces before that count: with
- * the word behind them they may be one token. asks: and what stands before the assistant's next message, without these
- * spaces. 65: there is no rule for a role. */
+/* Appends the text of n messages. t: whose first added token ends what the assistant says. Spaces before that count:
+ * with the word behind them they may be one token. asks: and what stands before the assistant's next message, without
+ * these spaces. 65: there is no rule for a role. */
 int chat_render(const struct chat *c, const struct tokenizer *t, const struct chat_message *m, int n, bool asks,
                 struct chat_text *out, struct err *e);
-/* What ends the assistant's messages, if no token of its own does. NULL: one does. ends: gets whether the template takes
- * an end token. */
+/* What ends the assistant's messages, if no token of its own does. NULL: one does. ends: gets whether the template
+ * takes an end token. */
 const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t, bool *ends);
 /* The token that ends them, of a template that chat_open opens; -1: none. */
 int chat_end_of(const char *of, const struct tokenizer *t, int64_t *id, struct err *e);

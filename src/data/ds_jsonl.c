@@ -126,8 +126,9 @@ static void counts_warn(struct jsonl *d, const char *name)
     if (d->unlabelled) text_add(&d->warning, "%s: %llu of %llu records have no label that counts\n", name,
                                 (unsigned long long)d->unlabelled, n);
     if (d->astray)
-        text_add(&d->warning, "%s: %llu of %llu records do not begin with the tokens of their prompt alone: let a prompt "
-                 "end without a blank, and its completion begin with it\n", name, (unsigned long long)d->astray, n);
+        text_add(&d->warning, "%s: %llu of %llu records do not begin with the tokens of their prompt alone: let a "
+                 "prompt end without a blank, and its completion begin with it\n", name, (unsigned long long)d->astray,
+                 n);
     if (d->warning.n) d->ds.warning = d->warning.s;
 }
 

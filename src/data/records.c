@@ -38,7 +38,7 @@ static int record_fail(const struct record_reader *r, struct err *e, const char 
     __attribute__((format(printf, 3, 4)));
 static int record_fail(const struct record_reader *r, struct err *e, const char *format, ...)
 {
-    char why[200];
+    char why[240];
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
@@ -103,6 +103,9 @@ static int spans_encode(const struct record_reader *r, const char *text, const s
     return bad;
 }
 
+static const char chats_are[] = "; a chat is one list, {\"messages\": [{\"role\": \"..\", \"content\": \"..\"}, ..]}",
+                  one_object[] = "each line must be one JSON object, {..}";
+
 /* Whether a generation that is given the prompt would begin with other tokens. */
 static bool prompt_strays(const struct record_reader *r, const json_t *prompt)
 {
@@ -120,8 +123,10 @@ static int texts_read(const struct record_reader *r, const json_t *prompt, const
                       struct err *e)
 {
     struct text t = {0};
-    if (prompt && !json_is_string(prompt)) return record_fail(r, e, "prompt: expected a text");
-    if (!json_is_string(text)) return record_fail(r, e, "%s: expected a text", name);
+    if (prompt && !json_is_string(prompt))
+        return record_fail(r, e, "prompt: expected a text%s", json_is_array(prompt) ? chats_are : "");
+    if (!json_is_string(text))
+        return record_fail(r, e, "%s: expected a text%s", name, json_is_array(text) ? chats_are : "");
     text_add_bytes(&t, json_string_value(prompt), json_string_length(prompt));
     text_add_bytes(&t, json_string_value(text), json_string_length(text));
     const struct text_span span[] = {{json_string_length(prompt), false, false},
@@ -213,6 +218,8 @@ static int object_read(const struct record_reader *r, const json_t *o, struct er
     if (messages) return messages_read(r, messages, e);
     if (prompt && completion && !r->asks) return texts_read(r, prompt, completion, "completion", e);
     if (text) return texts_read(r, NULL, text, "text", e);
+    if (!json_is_object(o)) return record_fail(r, e, "%s", one_object);
+    if (form_find(o, "conversations")) return record_fail(r, e, "conversations are not read%s", chats_are);
     return record_fail(r, e, r->asks ? "expected input_ids, messages or text"
                                      : "expected input_ids, messages, prompt and completion, or text");
 }
@@ -223,7 +230,7 @@ static int line_parse(const struct record_reader *r, int least, struct err *e)
     r->out->id.n = r->out->label.n = 0;
     r->out->astray = false;
     json_t *o = json_loadb(r->line->s, r->line->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    int bad = !o ? document_fail(r->line, why.text, e) : object_read(r, o, e);
+    int bad = !o ? record_fail(r, e, "%s; %s", why.text, one_object) : object_read(r, o, e);
     json_decref(o);
     if (bad || r->out->id.n >= least) return bad;
     if (r->asks) return record_fail(r, e, "the prompt is empty");
