@@ -216,10 +216,10 @@ wrong "a tokenizer that the vocabulary is too small for" 78 "data.tokenizer=.*ha
 wrong "no prompts" 65 "prompts.jsonl: has no prompt$" --generate -
 wrong "no file of texts" 78 "generate: expected FILE.jsonl or -, not a.txt" --generate a.txt --prompt a
 wrong "no file of prompts" 66 "nowhere" --generate - -o generate.prompts=nowhere
-job 3 -c lm.conf --run-dir wrong --generate - --prompt a -o pipeline.replicas=2 -o train.gradient_groups=2
+echo '{"input_ids": [1]}' >"$aside/prompts.jsonl"
+job 3 -c lm.conf --run-dir wrong --generate - --stages 2 -o pipeline.replicas=2 -o train.gradient_groups=2
 check "more ranks than stages" sh -c '[ "$0" -eq 78 ] && grep -q "3 ranks for 2 stages: generation takes one" "$1"' \
     "$code" "$aside/err"
 write_conf lm.conf
-echo '{"input_ids": [1]}' >"$aside/prompts.jsonl"
 wrong "a network that is no decoder" 78 "generate: .*decoder" --generate - -o generate.prompts="$aside/prompts.jsonl"
 tap_done

@@ -114,7 +114,8 @@ echo '{"prompt": "say ", "completion": "the"}' >stray.jsonl
 echo '{"prompt": "say", "completion": " the"}' >>stray.jsonl
 job threads -c chat.conf --check-config -o model.vocab_size=330 -o data.train_jsonl=stray.jsonl \
     -o data.tokenizer="$here/lm/tokenizers/gpt2.json"
-check "prompts that end with a blank are counted" grep -q 'jsonl: 1 of 2 records do not begin with the tokens' "$aside/out"
+check "prompts that end with a blank are counted" \
+    grep -q 'jsonl: 1 of 2 records do not begin with the tokens' "$aside/out"
 check "an answer that ends nowhere is said" grep -q 'data.chat: .*: for generation set data.end_token, or' "$aside/out"
 job threads -c held.conf --check-config
 check "records are held out" grep -q 'note: data.validation holds out [23] of 13 records for tests' "$aside/out"
