@@ -37,6 +37,7 @@ done >chats.jsonl
 "$mpstaged" --init-lm chats.jsonl >"$aside/out" 2>&1
 check "chats: $(cat "$aside/out")" grep -q 'source = "jsonl"' chats.conf
 trained "which train" chats.conf
+check "config.json has short numbers" grep -q '"rms_norm_eps": 1e-6' run/model/config.json
 "$mpstaged" -c chats.conf --run-dir run --show-batch shown.txt >"$aside/out" 2>&1 || note <"$aside/out"
 check "and whose answers end" grep -q '^Assistant:. [0-9]*\.[^0-9]*]$' shown.txt
 sed 's/.*/{"text": "&"}/' texts/whale.txt >whales.jsonl

@@ -239,7 +239,7 @@ static const struct chat_rule *rule_fits(const struct chat *c, const char *role,
             (!r->after || (before && !strcmp(r->after, before))))
             return r;
     }
-    err_set(e, E_DATA, "the role %.60s has no rule in the template", role);
+    err_set(e, E_DATA, "the role %.60s has no rule in the template; data.chat may be a file of rules", role);
     return NULL;
 }
 
