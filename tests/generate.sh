@@ -208,10 +208,18 @@ echo "{\"input_ids\": [1]}" >"$aside/prompts.jsonl"
 wrong "generate.stop without a tokenizer" 78 "data.tokenizer" --generate - -o generate.stop=x
 wrong "an empty text as generate.stop" 78 "generate.stop" --generate - -o 'generate.stop={""}'
 wrong "other weights that are missing" 66 "run.init_from: nowhere|--init-from: nowhere" --generate - --init-from nowhere
+wrong "a name of a hub" 66 "gpt-9: No such .*nothing is downloaded: fetch the folder first" --generate - \
+    -o model.folder=gpt-9
+wrong "a tokenizer that the vocabulary is too small for" 78 "data.tokenizer=.*has 330 tokens, and .* has 257" \
+    --generate - --prompt " the the" -o data.tokenizer="$here/lm/tokenizers/gpt2.json"
 : >"$aside/prompts.jsonl"
-wrong "no prompts" 78 "generate.prompts" --generate -
+wrong "no prompts" 65 "prompts.jsonl: has no prompt$" --generate -
+wrong "no file of texts" 78 "generate: expected FILE.jsonl or -, not a.txt" --generate a.txt --prompt a
 wrong "no file of prompts" 66 "nowhere" --generate - -o generate.prompts=nowhere
-write_conf lm.conf
 echo '{"input_ids": [1]}' >"$aside/prompts.jsonl"
+job 3 -c lm.conf --run-dir wrong --generate - --stages 2 -o pipeline.replicas=2 -o train.gradient_groups=2
+check "more ranks than stages" sh -c '[ "$0" -eq 78 ] && grep -q "3 ranks for 2 stages: generation takes one" "$1"' \
+    "$code" "$aside/err"
+write_conf lm.conf
 wrong "a network that is no decoder" 78 "generate: .*decoder" --generate - -o generate.prompts="$aside/prompts.jsonl"
 tap_done

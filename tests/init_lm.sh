@@ -29,6 +29,20 @@ check "and continues a prompt" grep -q '"ids":\[' "$aside/out"
 check "a folder of texts" grep -q '^texts.conf: 2 texts, ' "$aside/out"
 check "by its name" grep -q 'train_text = "texts"' texts.conf
 trained "which train" texts.conf
+for i in 1 2 3 4 5 6 7 8 9; do
+    for k in 1 2 3 4 5 6; do
+        echo '{"messages": [{"role": "user", "content": "'$i$k'?"}, {"role": "assistant", "content": "'$k$i'."}]}'
+    done
+done >chats.jsonl
+"$mpstaged" --init-lm chats.jsonl >"$aside/out" 2>&1
+check "chats: $(cat "$aside/out")" grep -q 'source = "jsonl"' chats.conf
+trained "which train" chats.conf
+check "config.json has short numbers" grep -q '"rms_norm_eps": 1e-6' run/model/config.json
+"$mpstaged" -c chats.conf --run-dir run --show-batch shown.txt >"$aside/out" 2>&1 || note <"$aside/out"
+check "and whose answers end" grep -q '^Assistant:. [0-9]*\.[^0-9]*]$' shown.txt
+sed 's/.*/{"text": "&"}/' texts/whale.txt >whales.jsonl
+"$mpstaged" --init-lm whales.jsonl >"$aside/out" 2>&1
+check "texts in lines" grep -q 'source = "text"' whales.conf
 for m in $(sed -n 's/^\([a-z][^ ]*\) .*/\1/p' "$models"); do
     "$tool" folder "$models" "$m" "$m"
     rm -f "$m.conf"

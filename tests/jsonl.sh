@@ -54,7 +54,7 @@ END
 first_loss() { sed -n '/"event":"step"/s/.*"loss":\([-+.0-9e]*\).*/\1/p' "$1/metrics.jsonl" | sed -n "${2:-1}p"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d <= 2e-6 * b) }'; }
 trains whole threads -c chat.conf -o train.split_size=12
-check "labels that count: 72 + 3 + 9 times 5" grep -q '"event":"step","step":1,.*"targets":120[,}]' whole/metrics.jsonl
+check "labels that count: 73 + 3 + 9 times 6" grep -q '"event":"step","step":1,.*"targets":130[,}]' whole/metrics.jsonl
 check "it warns of the record without labels" grep -q 'train_jsonl: 1 of 12 records have no label that counts' \
     whole/mpstaged.log
 for split in 1 3 5; do
@@ -69,8 +69,8 @@ trains a-batch-without threads -c chat.conf -o train.batch_size=1 -o train.split
 check "a batch without labels has loss 0" grep -q '"loss":0,' a-batch-without/metrics.jsonl
 job threads -c chat.conf --show-batch shown.txt -o data.shuffle=no
 check "--show-batch: what is trained, in brackets" sh -c '[ "$0" -eq 0 ] && grep -qFx "User: 9?" shown.txt &&
-    grep -qFx "Assistant: [999." shown.txt' "$code"
-check "and how much" grep -q 'shown.txt: 12 samples with 12 records; 120 of 1152 positions are trained' "$aside/out"
+    grep -qFx "Assistant:[ 999." shown.txt' "$code"
+check "and how much" grep -q 'shown.txt: 12 samples with 12 records; 130 of 1152 positions are trained' "$aside/out"
 
 # ---- rows of several records -----------------------------------------------------------------------------------------
 sed 's/batch_size = 12  split_size = 4  steps = 8/batch_size = 4  split_size = 1  steps = 8/
@@ -104,8 +104,25 @@ job threads -c packed.conf --print-config
 cp "$aside/out" printed.conf
 job threads -c printed.conf --check-config
 check "a printed configuration is read back" [ "$code" -eq 0 ]
-trains drop threads -c packed.conf -o train.last_batch=drop -o train.batch_size=5 --steps 30
+check "it has fill as its last_batch" grep -q 'last_batch *= *"fill"' printed.conf
+trains fill threads -c packed.conf -o train.batch_size=11 --steps 9
 check "batches may be larger than an epoch has rows" [ "$code" -eq 0 ]
+check "which is said" grep -q 'note: there are [2-9] training samples, fewer .* = 11: each batch has samples of' \
+    fill/mpstaged.log
+sed 's/test_jsonl = "chats.jsonl"/validation = 0.2/' chat.conf >held.conf
+echo '{"prompt": "say ", "completion": "the"}' >stray.jsonl
+echo '{"prompt": "say", "completion": " the"}' >>stray.jsonl
+job threads -c chat.conf --check-config -o model.vocab_size=330 -o data.train_jsonl=stray.jsonl \
+    -o data.tokenizer="$here/lm/tokenizers/gpt2.json"
+check "prompts that end with a blank are counted" \
+    grep -q 'jsonl: 1 of 2 records do not begin with the tokens' "$aside/out"
+check "an answer that ends nowhere is said" grep -q 'data.chat: .*: for generation set data.end_token, or' "$aside/out"
+job threads -c held.conf --check-config
+check "records are held out" grep -q 'note: data.validation holds out [23] of 13 records for tests' "$aside/out"
+trained=$(sed -n 's/.*"event":"step","step":1,.*"targets":\([0-9]*\).*/\1/p' fill/metrics.jsonl)
+job threads -c packed.conf -o train.batch_size=11 --show-batch several.txt
+check "--show-batch: the rows of later epochs, too, $trained" grep -q "; ${trained:-none} of .* positions are trained" \
+    "$aside/out"
 
 # The token that ends the template's answers ends texts.
 sed 's/vocab_size = 256/vocab_size = 330/; s/chat = "plain"/chat = "end.chat"  tokenizer = "gpt2.json"/' \
@@ -173,6 +190,7 @@ echo '{"input_ids": [1, 2, 3' >bad.jsonl
 seq -s ', ' 1 200 | sed 's/.*/{"input_ids": [&]}/' >long.jsonl
 echo '{"messages": [{"role": "judge", "content": "a"}]}' >role.jsonl
 echo 'user "a"' >bad.chat
+gzip -c chats.jsonl >chats.jsonl.gz
 sed 's/chat = "plain"//' chat.conf >bare.conf
 check "the graph is printed" sh -c '"$0" -c chat.conf --print-graph >net.graph' "$mpstaged"
 sed 's/network = "llama".*/graph = "net.graph"/; /hidden_size/d; /num_hidden/d; s/packing/shuffle = no packing/' \
@@ -188,9 +206,15 @@ a record that is too long|65|long.jsonl:1: 200 tokens, and a sample has 97|-o da
 a role without a rule|65|role.jsonl:1: the role judge has no rule|-o data.train_jsonl=role.jsonl
 no such file|66|nowhere.jsonl|-o data.train_jsonl=nowhere.jsonl
 a template that is wrong|65|bad.chat:1: expected a text|-o data.chat=bad.chat
-a template that is missing|66|chatnl|-o data.chat=chatnl
+a template that is missing|66|chatnl: No such .*the words are chatml, llama3, |-o data.chat=chatnl
+a compressed file|65|chats.jsonl.gz: this is a gzip file.*gunzip|-o data.train_jsonl=chats.jsonl.gz
+TRL's name of a template|64|did you mean data.chat.?|-o data.chat_template=chatml
+packing as a yes|78|did you mean first_fit.?|-o data.packing=yes
+TRL's name of a length|64|did you mean model.input.?|-o data.max_length=96
+TRL's name of a batch|64|did you mean train.split_size.?|-o train.per_device_train_batch_size=2
 messages without a template|65|chats.jsonl:1: messages need data.chat|-c bare.conf
 packing of other samples|78|data.packing|-o data.source=text -o data.train_text=chats.jsonl -o data.packing=first_fit
+packing with another last batch|78|last_batch=drop: with data.packing, only fill|-c packed.conf -o train.last_batch=drop
 packing in a network without positions|78|data.packing: .*positions|-c graph.conf
 an end token above the vocabulary|78|data.end_token=300: 300, and the vocabulary has 256|-o data.end_token=300
 more samples than there are|78|data.samples|-o data.samples=500

@@ -384,7 +384,9 @@ fi
 config llama 'rank = 4'
 refused "a target that names nothing" 78 'lora.targets=.*"q_prod" names no linear layer.*did you mean q_proj' \
     threads -c lm.conf -o 'lora.targets={"v_proj", "q_prod"}'
-refused "the head" 78 'lora.targets=.*"lm_head" names no' threads -c lm.conf -o lora.targets=lm_head
+refused "a network as adapter" 78 'lora.init_from=.* holds no adapter .no adapter_config.json.; a network.s folder is' \
+    threads -c lm.conf -o lora.init_from="$aside/llama"
+refused "the head" 78 'lora.targets=.*"lm_head": a decoder.s head takes no' threads -c lm.conf -o lora.targets=lm_head
 refused "an embedding" 78 'lora.targets=.*"embed_tokens" names no' threads -c lm.conf -o lora.targets=embed_tokens
 refused "frozen layers" 78 'train.freeze=.*with lora' threads -c lm.conf -o train.freeze=lm_head
 refused "an adapter that is not there" 66 'nowhere' threads -c lm.conf -o lora.init_from=nowhere
@@ -424,7 +426,9 @@ wrong "a pattern of names" 78 'target_modules ".\*q_proj" is a pattern' \
 wrong "another alpha" 78 'lora.alpha=4: .*lora_alpha = 8' '' -o lora.alpha=4
 wrong "no JSON" 78 'bad/adapter_config.json:[0-9]*: ' 's/^{/[/'
 a=model.layers.0.self_attn.q_proj.lora_A.weight
-wrong "another rank" 65 "bad: tensor $a has shape 4x32, the model has 2x32" '' -o lora.rank=2
+wrong "another rank" 78 'lora.rank=2: .*bad/adapter_config.json has r = 4' '' -o lora.rank=2
+wrong "tensors of another rank" 65 "bad: tensor $a has shape 4x32, the model has 2x32" 's/"r": *4/"r": 2/' \
+    -o lora.rank=2
 wrong "other layers" 65 'tensor model.layers.0.self_attn.k_proj.lora_A.weight is missing' '' \
     -o 'lora.targets={"q_proj", "k_proj", "v_proj"}'
 wrong "another base" 65 "tensor $a has shape 4x32, the model has 4x24" '' -o model.folder="$aside/llama-tied"

@@ -52,6 +52,7 @@ static const struct { const char *line, *text; } wrong[] = {
     {"mpstaged -c a.conf --colour", "unknown option --colour (see mpstaged --help)"},
     {"mpstaged -c a.conf --st 3", "ambiguous option --st: --stage-config, --steps, --stages"},
     {"mpstaged -c a.conf --steps", "--steps needs a value (N)"},
+    {"mpstaged -c a.conf --generate --prompt x", "--generate needs a value (FILE.jsonl|-), not --prompt"},
     {"mpstaged -c", "needs a value"},
     {"mpstaged -c a.conf --overwrite=yes", "--overwrite takes no value"},
     {"mpstaged -c a.conf -c b.conf", "twice"},

@@ -6,8 +6,8 @@
  * its classes and the sizes of some pictures. Writes the configuration to `file`; NULL: NAME.conf by the folder's name,
  * which must not exist. out: gets what is not used, and the next command. 65, 66, 73, 74 */
 int init_write(const char *dir, const char *file, struct text *out, struct err *e);
-/* For a language model: a text or a folder of texts (*.txt), to learn from scratch, or a folder of Hugging Face, to
- * fine-tune. The same, and 78: a network that is not built. */
+/* For a language model: a text, a folder of texts (*.txt) or a file of records (*.jsonl), to learn from scratch, or a
+ * folder of Hugging Face, to fine-tune. The same, and 78: a network that is not built. */
 int init_lm_write(const char *path, const char *file, struct text *out, struct err *e);
 
 /* ---- shared by both ---- */

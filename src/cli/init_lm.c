@@ -1,4 +1,5 @@
 /* See init.h. The sizes are those of conf/novels.conf and of nanoGPT's small network, by the length of the text. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,8 @@ enum { SMALL_TEXT = 1 << 20, LARGE_TEXT = 20 << 20, BYTES = 256, POINTS = 256, B
        FEWEST_STEPS = 200, MOST_STEPS = 5000, LONGEST = 1024 };
 static const double HELD_OUT = 0.05;
 
-/* What was found: a folder of Hugging Face, or texts. */
-struct found_text { bool model, tokenizer; struct decoder d; int n_files; uint64_t bytes; };
+/* What was found: a folder of Hugging Face, records, or texts. */
+struct found_text { bool model, tokenizer, records; struct decoder d; int n_files; uint64_t bytes; };
 
 static int texts_take(struct found_text *f, const char *path, struct err *e)
 {
@@ -39,11 +40,23 @@ static int texts_take(struct found_text *f, const char *path, struct err *e)
     return bad;
 }
 
+/* Of the first line: is it a record that is no text? Ends the reading. */
+static int record_look(void *ctx, const struct document *line, struct err *e)
+{
+    static const char *const keys[] = {"messages", "completion", "input_ids", "conversations"};
+    struct found_text *f = ctx;
+    json_t *o = json_loadb(line->s, line->n, JSON_ALLOW_NUL, NULL);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) f->records |= json_object_get(o, keys[i]) != NULL;
+    json_decref(o);
+    return -1;
+}
+
 static int look(const char *path, struct found_text *f, struct err *e)
 {
     struct stat st;
     struct text config = {0};
     if (stat(path, &st)) return file_missing(path, e);
+    if (text_ends(path, ".jsonl")) document_lines_read(path, record_look, f, NULL);
     if (!S_ISDIR(st.st_mode)) return texts_take(f, path, e);
     text_add(&config, "%s/config.json", path);
     f->model = !access(config.s, F_OK);
@@ -78,10 +91,11 @@ static void training_add(struct text *t, int split, long long steps, double rate
                 "checkpoint { every_seconds = 600 }\n");
 }
 
-static void held_out_add(struct text *t)
+static void held_out_add(struct text *t, bool records)
 {
-    text_add(t, "    # this share of the sequences is held out for tests; or remove it, and set\n"
-                "    # test_text to another text\n    validation = %g\n}\n", HELD_OUT);
+    text_add(t, "    # this share of the %s is held out for tests; or remove it, and set\n"
+                "    # test_%s\n    validation = %g\n}\n", records ? "records" : "sequences",
+             records ? "jsonl to another file" : "text to another text", HELD_OUT);
 }
 
 static void scratch_add(const struct found_text *f, const char *path, const char *name, struct text *t)
@@ -91,8 +105,8 @@ static void scratch_add(const struct found_text *f, const char *path, const char
         {384, 1024, 6}}[(f->bytes >= SMALL_TEXT) + (f->bytes >= LARGE_TEXT)];
     long long steps = (long long)(PASSES * f->bytes / (BATCH * BYTES));
     steps = steps < FEWEST_STEPS ? FEWEST_STEPS : steps > MOST_STEPS ? MOST_STEPS : steps;
-    text_add(t, "# Learns %s of text in %d file%s, byte by byte.\n", text_bytes(f->bytes, bytes), f->n_files,
-             f->n_files == 1 ? "" : "s");
+    text_add(t, "# Learns %s of %s in %d file%s, byte by byte.\n", text_bytes(f->bytes, bytes),
+             f->records ? "records" : "text", f->n_files, f->n_files == 1 ? "" : "s");
     next_add(t);
     text_add(t, "run { name = \"%s\" }\nmodel {\n"
                 "    # also mistral, qwen2, qwen3, gpt2; input: the length of a sequence\n"
@@ -100,12 +114,17 @@ static void scratch_add(const struct found_text *f, const char *path, const char
                 "    # 256: bytes. For longer tokens set data.tokenizer to a tokenizer.json, and\n"
                 "    # this to at least its size.\n    vocab_size = %d\n"
                 "    hidden_size = %d  intermediate_size = %d\n    num_hidden_layers = %d  num_attention_heads = 6\n"
-                "    tie_word_embeddings = yes\n}\n", name, POINTS, BYTES, m->wide, m->inner,
-             m->layers);
-    text_add(t, "data {\n    source = \"text\"\n    train_text = ");
+                "    tie_word_embeddings = yes\n}\n", name, POINTS,
+             BYTES + f->records, m->wide, m->inner, m->layers);
+    text_add(t, "data {\n    source = \"%s\"\n    train_%s = ", f->records ? "jsonl" : "text",
+             f->records ? "jsonl" : "text");
     init_path_add(t, path);
-    text_add(t, "\n");
-    held_out_add(t);
+    text_add(t, "\n%s", !f->records ? "" :
+             "    # bytes, and a token that ends answers and texts\n    tokenizer = \"bytes\"  end_token = 256\n"
+             "    # what stands around messages: also chatml, llama3, llama2, zephyr, or a file\n    chat = \"plain\"\n"
+             "    # several records in a sample; of longer ones the beginning\n"
+             "    packing = \"first_fit\"  too_long = \"cut\"\n");
+    held_out_add(t, f->records);
     training_add(t, BATCH / 4, steps, 1e-3, "\"*norm*=0\"");
 }
 
@@ -125,11 +144,14 @@ static void folder_add(const struct found_text *f, const char *folder, const cha
                 "# Adapters alone take a fraction of the memory, and ten times the learning rate.\n"
                 "# lora { rank = 16  alpha = 32 }\n", points);
     text_add(t, "data {\n    source = \"text\"\n    # YOUR TEXT: a file, or {\"one.txt\", \"another.txt\"}\n"
-                "    train_text = \"train.txt\"\n");
+                "    train_text = \"train.txt\"\n"
+                "    # or chats and other records, a JSON object in each line, in place of both lines above:\n"
+                "    # source = \"jsonl\"  train_jsonl = \"chats.jsonl\"  chat = \"chatml\"\n"
+                "    # packing = \"first_fit\"  too_long = \"cut\"\n");
     if (!f->tokenizer && f->d.vocab_size == BYTES) text_add(t, "    tokenizer = \"bytes\"\n");
     else if (!f->tokenizer) text_add(t, "    # the folder has none: a tokenizer.json, or a folder that has one\n"
                                         "    tokenizer = \"tokenizer.json\"\n");
-    held_out_add(t);
+    held_out_add(t, false);
     training_add(t, 1, FEWEST_STEPS, 2e-5,
                  f->d.family->gpt2 ? "\"*ln_*=0\", \"*.bias=0\""
                  : f->d.qkv_bias || f->d.o_bias || f->d.mlp_bias ? "\"*norm*=0\", \"*.bias=0\"" : "\"*norm*=0\"");
@@ -142,7 +164,7 @@ int init_lm_write(const char *path, const char *file, struct text *out, struct e
     char *name = NULL;
     int bad = look(path, &f, e);
     if (!bad) {
-        name = init_name(path, ".txt", "text");
+        name = init_name(path, text_ends(path, ".jsonl") ? ".jsonl" : ".txt", "text");
         text_add(&own, "%s.conf", name);
         if (!file) file = own.s;
         if (f.model) folder_add(&f, path, name, &conf);
@@ -151,8 +173,8 @@ int init_lm_write(const char *path, const char *file, struct text *out, struct e
     }
     if (!bad && f.model) text_add(out, "%s: a %s; next: set data.train_text in it\n", file, f.d.family->name);
     if (!bad && !f.model)
-        text_add(out, "%s: %d text%s, a twentieth to test with; next: mpstaged -c %s --check-config\n", file, f.n_files,
-                 f.n_files == 1 ? "" : "s", file);
+        text_add(out, "%s: %d %s%s, a twentieth to test with; next: mpstaged -c %s --check-config\n", file, f.n_files,
+                 f.records ? "file of records" : "text", f.n_files == 1 ? "" : "s", file);
     free(name);
     text_free(&conf);
     text_free(&own);

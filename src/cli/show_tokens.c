@@ -28,10 +28,10 @@ static int fields_of(struct shown_tokens *b, const struct conf *c, struct err *e
     return tokenizer_known(c) ? tokenizer_of(c, &b->t, e) : 0;
 }
 
-static int row_read(struct shown_tokens *b, int64_t sample, struct err *e)
+static int row_read(struct shown_tokens *b, int64_t sample, uint64_t epoch, struct err *e)
 {
-    const struct ds_at t = {(uint64_t)sample, 0, b->tokens}, l = {(uint64_t)sample, 0, b->labels},
-                       p = {(uint64_t)sample, 0, b->positions};
+    const struct ds_at t = {(uint64_t)sample, epoch, b->tokens}, l = {(uint64_t)sample, epoch, b->labels},
+                       p = {(uint64_t)sample, epoch, b->positions};
     return ds_read(b->d, &t, b->row.token, e) || ds_read(b->d, &l, b->row.label, e) ||
            ds_read(b->d, &p, b->row.position, e);
 }
@@ -62,22 +62,25 @@ static void record_show(const struct shown_tokens *b, int64_t from, int64_t end,
     free(id);
 }
 
-static void row_show(struct shown_tokens *b, int64_t sample, int number, struct text *out)
+/* The sample at a position of the run. */
+static void row_show(struct shown_tokens *b, const struct feed_order *o, int64_t sample, int position,
+                     struct text *out)
 {
     struct text records = {0}, name = {0};
     uint64_t n = 0, trained = 0;
     int64_t end;
     if (b->d->kind->name_of) b->d->kind->name_of(b->d, (uint64_t)sample, &name);
-    const int64_t filled = (int64_t)ds_filled(b->d, NULL, 0, &sample, 1), points = filled ? filled : b->points;
+    const int64_t filled = (int64_t)ds_filled(b->d, o, (uint64_t)position, &sample, 1),
+                  points = filled ? filled : b->points;
     for (int64_t from = 0; from < points; from = end) {
         for (end = from + 1; end < points && b->row.position[end]; end++) continue;
         record_show(b, from, end, &records);
         n++;
     }
     for (int64_t i = 0; i < b->points; i++) trained += b->row.label[i] >= 0;
-    text_add(out, "---- sample %d%s%s: %llu record%s, %llu of %lld positions trained\n%s", number, name.n ? ", " : "",
-             name.n ? name.s : "", (unsigned long long)n, n == 1 ? "" : "s", (unsigned long long)trained,
-             (long long)b->points, records.s);
+    text_add(out, "---- sample %d%s%s: %llu record%s, %llu of %lld positions trained\n%s", position + 1,
+             name.n ? ", " : "", name.n ? name.s : "", (unsigned long long)n, n == 1 ? "" : "s",
+             (unsigned long long)trained, (long long)b->points, records.s);
     b->records += n;
     b->trained += trained;
     b->all += (uint64_t)b->points;
@@ -96,8 +99,8 @@ static int rows_show(struct shown_tokens *b, const struct job *j, struct text *o
                                 mem_alloc(points * sizeof(int32_t))};
     int bad = 0;
     for (int i = 0; i < n && !bad; i++) {
-        bad = row_read(b, id[i], e);
-        if (!bad) row_show(b, id[i], i + 1, out);
+        bad = row_read(b, id[i], feed_place(&order, (uint64_t)i).epoch, e);
+        if (!bad) row_show(b, &order, id[i], i, out);
     }
     text_add(said, "%d samples with %llu records; %llu of %llu positions are trained\n", n,
              (unsigned long long)b->records, (unsigned long long)b->trained, (unsigned long long)b->all);

@@ -38,7 +38,7 @@ static const struct long_option options[] = {
     {"evaluate", NULL, 0, "run.evaluate", -1, NULL},
     {"predict", "FILE", 0, "run.predict", -1, NULL},
     {"predict-tensor", "NAME", 0, "run.predict_tensor", -1, NULL},
-    {"generate", "FILE|-", 0, "run.generate", -1, NULL},
+    {"generate", "FILE.jsonl|-", 0, "run.generate", -1, NULL},
     {"prompt", "TEXT", 0, "generate.prompt", -1, NULL},
     {"dump-gradients", "FILE", 0, "run.dump_gradients", -1, NULL},
     {"trace", "FILE", 0, "run.trace", -1, NULL},
@@ -103,7 +103,10 @@ static int option_take(struct opts *o, const struct long_option *p, const char *
         if (p->mode == MODE_COMPARE) o->run[0] = arg;
         return 0;
     }
-    if (p->key && !strcmp(p->name, "prompt")) {
+    const bool prompts = p->key && !strcmp(p->name, "prompt");
+    if (arg && !strncmp(arg, "--", 2) && !prompts)
+        return err_set(e, E_USAGE, "--%s needs a value (%s), not %.60s", p->name, p->arg, arg);
+    if (prompts) {
         *vec_push(&o->prompt) = arg;
         return 0;
     }

@@ -214,6 +214,10 @@ static int data_rules(struct conf *c, struct err *e)
 
 static int batch_rules(struct conf *c, struct err *e)
 {
+    if (c->data.packing == PACKING_FIRST_FIT && conf_given(c, "train.last_batch") &&
+        c->train.last_batch != LAST_BATCH_FILL)
+        return conf_error(c, "train.last_batch", e, "with data.packing, only fill: epochs differ in their samples");
+    if (c->data.packing == PACKING_FIRST_FIT) conf_derive(c, "train.last_batch", "fill");
     if (!c->train.split_size) c->train.split_size = c->train.batch_size;
     if (c->train.split_size > c->train.batch_size)
         return conf_error(c, "train.split_size", e, "%lld is larger than the batch of %lld",
@@ -318,6 +322,8 @@ static int predict_rules(struct conf *c, struct err *e)
     if (file && !text_ends(file, ".csv") && !text_ends(file, ".jsonl") && !text_ends(file, ".npy") && !folder)
         return conf_error(c, "run.predict", e, "expected FILE.csv, FILE.jsonl or FILE.npy%s, not %s",
                           c->data.source == SOURCE_nifti ? ", or FOLDER/ for label maps" : "", file);
+    if (c->run.generate && !conf_generates_aloud(c) && !text_ends(c->run.generate, ".jsonl"))
+        return conf_error(c, "run.generate", e, "expected FILE.jsonl or -, not %s", c->run.generate);
     if (!c->run.init_from && !conf_adapts(c)) conf_derive(c, "run.init_from", c->run.directory);
     if (!c->lora.init_from && conf_adapts(c)) conf_derive(c, "lora.init_from", c->run.directory);
     size_t n = strlen(c->run.directory);

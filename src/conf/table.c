@@ -417,7 +417,7 @@ const struct opt opt_table[] = {
     {"service.stages_every", OPT_INT, AT(service.stages_every), "1", 0, BIG,
      .text = "write the stages of every Nth step to metrics.jsonl, besides the first; 0: never"},
     {"generate.prompts", OPT_FILE, AT(generate.prompts), NULL,
-     .text = "prompts: JSON lines with input_ids or text"},
+     .text = "prompts: JSON lines with input_ids, messages or text"},
     {"generate.prompt", OPT_TEXTS, AT(generate.prompt), NULL,
      .text = "a prompt, after those of generate.prompts"},
     {"generate.every_steps", OPT_INT, AT(generate.every_steps), "0", 0, BIG,

@@ -93,8 +93,8 @@
      .of = "data.source jsonl", .bits = true,
      .text = "records longer than model.input and one token: error, status 65; cut keeps their beginning; skip"},
     {"data.chat", OPT_FILE, AT(data.chat), NULL, .of = "data.source jsonl", .bits = true,
-     .text = "template of messages: chatml, llama3, llama2, zephyr, plain, or a file, see CHATS; what the assistant "
-             "says and the token that ends it count"},
+     .text = "template of messages: chatml, llama3, llama2, zephyr, plain, or a file, see LANGUAGE MODELS; what the "
+             "assistant says and the token that ends it count"},
     {"data.train_tokens", OPT_TEXTS, AT(data.train_tokens), NULL, .of = "data.source tokens", .files = true,
      .text = "files with the training tokens, one after the other"},
     {"data.test_tokens", OPT_TEXTS, AT(data.test_tokens), NULL, .of = "data.source tokens", .files = true,

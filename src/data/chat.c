@@ -14,8 +14,9 @@ struct chat_string { const char *s; size_t n; };
 struct chat {
     struct arena *mem;
     const char *generate, *default_role;
-    struct chat_string start, content;                   /* content: of the default message */
-    bool trim;
+    struct chat_string start, content, end;              /* content: of the default message; end: the end token's */
+    int64_t end_id;                                      /* -1: none, or it has a text */
+    bool trim, ends;
     VEC(struct chat_rule) rule;
 };
 
@@ -30,7 +31,7 @@ static const struct { const char *name, *text; } built_in[] = {
     {"llama2", "trim\nsystem \"<s>[INST] <<SYS>>\\n\" \"\\n<</SYS>>\\n\\n\"\nuser after system \"\" \" [/INST]\"\n"
                "user \"<s>[INST] \" \" [/INST]\"\nassistant \" \" \" </s>\"\n"},
     {"zephyr", EACH_ROLE(RULE_ZEPHYR)},
-    {"plain", "system \"\" \"\\n\\n\"\nuser \"User: \" \"\\n\"\nassistant \"Assistant: \" \"\\n\"\n"}};
+    {"plain", "ends\nsystem \"\" \"\\n\\n\"\nuser \"User: \" \"\\n\"\nassistant \"Assistant: \" \"\\n\"\n"}};
 
 /* ---- templates --------------------------------------------------------------------------------------------------- */
 
@@ -98,10 +99,11 @@ static int chat_line_take(struct chat_line *l, struct err *e)
     int bad = 0;
     blanks_skip(l);
     if (!word && (!*l->s || *l->s == '#')) return 0;
-    if (!word) return line_fail(l, "expected a role, start, generate, default or trim", "", e);
+    if (!word) return line_fail(l, "expected a role, start, generate, default, trim or ends", "", e);
     if (!strcmp(word, "start")) bad = string_take(l, &l->c->start, e);
     else if (!strcmp(word, "generate")) bad = role_take(l, &l->c->generate, e);
     else if (!strcmp(word, "trim")) l->c->trim = true;
+    else if (!strcmp(word, "ends")) l->c->ends = true;
     else if (!strcmp(word, "default")) bad = role_take(l, &l->c->default_role, e) || string_take(l, &l->c->content, e);
     else bad = rule_take(l, word, e);
     if (bad) return -1;
@@ -131,14 +133,31 @@ static int lines_take(struct chat *c, const char *file, char *text, struct err *
     return 0;
 }
 
+static int rules_load(const char *of, struct text *t, struct err *e)
+{
+    struct err why = {0};
+    struct text words = {0};
+    if (!text_read_file(t, of, MAX_TEMPLATE, &why)) {
+        const char *s = t->n ? t->s + strspn(t->s, " \t\r\n") : "";
+        if (strncmp(s, "{%", 2) && strncmp(s, "{{", 2) && strncmp(s, "{#", 2)) return 0;
+        return err_set(e, E_DATA, "%s: is a Jinja template, no file of rules: render the chats by contrib/render-chats",
+                       of);
+    }
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++) text_add(&words, ", %s", built_in[i].name);
+    if (why.code == E_NOINPUT && !strchr(of, '/')) err_set(e, why.code, "%s; the words are %s", why.text, words.s + 2);
+    else err_set(e, why.code, "%s", why.text);
+    text_free(&words);
+    return -1;
+}
+
 int chat_open(const char *of, struct chat **out, struct err *e)
 {
     struct chat *c = mem_alloc(sizeof *c);
     struct text t = {0};
-    *c = (struct chat){.mem = arena_new(), .generate = "assistant", .start = {"", 0}};
+    *c = (struct chat){.mem = arena_new(), .generate = "assistant", .start = {"", 0}, .end_id = -1};
     for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
         if (!strcmp(of, built_in[i].name)) text_add(&t, "%s", built_in[i].text);
-    int bad = !t.n && text_read_file(&t, of, MAX_TEMPLATE, e);
+    int bad = t.n ? 0 : rules_load(of, &t, e);
     if (!bad && t.n && strlen(t.s) < t.n) bad = err_set(e, E_DATA, "%s: byte %zu is zero", of, strlen(t.s));
     if (!bad) text_add(&t, "%s", "");
     if (!bad) bad = lines_take(c, of, t.s, e);
@@ -156,6 +175,24 @@ void chat_close(struct chat *c)
     free(c);
 }
 
+/* A token that its text does not give, such as 256 beside bytes, stays a number. */
+void chat_end_set(struct chat *c, const struct tokenizer *t, int64_t id)
+{
+    const uint32_t end = (uint32_t)id;
+    struct token_ids back = {0};
+    struct text s = {0};
+    struct err none = {0};
+    if (!c->ends || !t || id < 0) return;
+    if (id < tokenizer_size(t)) tokenizer_show(t, &end, 1, &s);
+    const bool same = s.n && !tokenizer_encode(t, s.s, s.n, false, &back, &none) && back.n == 1 && back.v[0] == end;
+    if (same) c->end = (struct chat_string){arena_strndup(c->mem, s.s, s.n), s.n};
+    c->end_id = same ? -1 : id;
+    vec_free(&back);
+    text_free(&s);
+}
+
+static bool end_known(const struct chat *c) { return c->end.n || c->end_id >= 0; }
+
 /* ---- rendering --------------------------------------------------------------------------------------------------- */
 
 static void chat_span_add(struct chat_text *out, const char *s, size_t n, bool plain, bool counts)
@@ -163,6 +200,14 @@ static void chat_span_add(struct chat_text *out, const char *s, size_t n, bool p
     if (!n) return;
     text_add_bytes(&out->t, s, n);
     *vec_push(&out->span) = (struct text_span){n, plain, counts};
+}
+
+/* What stands before a message, but the spaces at its end. */
+static size_t before_bare(const struct chat_rule *r)
+{
+    size_t n = r->n_before;
+    while (n && r->before[n - 1] == ' ') n--;
+    return n;
 }
 
 static void message_add(const struct chat *c, const struct tokenizer *t, const struct chat_rule *r,
@@ -173,9 +218,13 @@ static void message_add(const struct chat *c, const struct tokenizer *t, const s
     while (c->trim && s < end && isspace((unsigned char)*s)) s++;
     while (c->trim && s < end && isspace((unsigned char)end[-1])) end--;
     const size_t end_token = counts ? tokenizer_added_end(t, r->behind, r->n_behind, NULL) : 0,
-                 stop = counts && !end_token ? r->n_behind : end_token;
-    chat_span_add(out, r->before, r->n_before, false, false);
+                 stop = counts && !end_token && !end_known(c) ? r->n_behind : end_token,
+                 bare = counts ? before_bare(r) : r->n_before;
+    chat_span_add(out, r->before, bare, false, false);
+    chat_span_add(out, r->before + bare, r->n_before - bare, false, true);
     chat_span_add(out, s, (size_t)(end - s), true, counts);
+    if (counts && !end_token) chat_span_add(out, c->end.s, c->end.n, false, true);
+    if (counts && !end_token && c->end_id >= 0) *vec_push(&out->end) = out->span.n;
     chat_span_add(out, r->behind, stop, false, counts);
     chat_span_add(out, r->behind + stop, r->n_behind - stop, false, false);
 }
@@ -190,7 +239,7 @@ static const struct chat_rule *rule_fits(const struct chat *c, const char *role,
             (!r->after || (before && !strcmp(r->after, before))))
             return r;
     }
-    err_set(e, E_DATA, "the role %.60s has no rule in the template", role);
+    err_set(e, E_DATA, "the role %.60s has no rule in the template; data.chat may be a file of rules", role);
     return NULL;
 }
 
@@ -209,15 +258,17 @@ int chat_render(const struct chat *c, const struct tokenizer *t, const struct ch
     }
     if (!asks) return 0;
     if (!(r = rule_fits(c, c->generate, before, true, e))) return -1;
-    chat_span_add(out, r->before, r->n_before, false, false);
+    chat_span_add(out, r->before, before_bare(r), false, false);
     return 0;
 }
 
-const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t)
+const char *chat_ends_badly(const struct chat *c, const struct tokenizer *t, bool *ends)
 {
+    *ends = c->ends;
     for (int i = 0; i < c->rule.n; i++) {
         const struct chat_rule *r = &c->rule.v[i];
-        if (!strcmp(r->role, c->generate) && !tokenizer_added_end(t, r->behind, r->n_behind, NULL)) return r->behind;
+        if (!strcmp(r->role, c->generate) && !end_known(c) && !tokenizer_added_end(t, r->behind, r->n_behind, NULL))
+            return r->behind;
     }
     return NULL;
 }
@@ -238,4 +289,5 @@ void chat_text_free(struct chat_text *t)
 {
     text_free(&t->t);
     vec_free(&t->span);
+    vec_free(&t->end);
 }

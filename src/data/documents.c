@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/text.h"
 #include "data/documents.h"
 
@@ -80,9 +81,10 @@ int document_lines_read(const char *file, document_take take, void *ctx, struct 
     if (fd < 0) return -1;
     if (!f) return close(fd), err_set(e, E_INTERNAL, "%s: %m", file);
     for (long i = 1; !bad && (n = getline(&line, &cap, f)) > 0; i++) {
+        if (i == 1) bad = file_kind_text(file, line, (size_t)n, e);
         if (i == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) memmove(line, line + 3, (size_t)(n -= 3));
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
-        if (strspn(line, " \t") < (size_t)n) bad = take(ctx, &(struct document){file, i, line, (size_t)n}, e);
+        if (!bad && strspn(line, " \t") < (size_t)n) bad = take(ctx, &(struct document){file, i, line, (size_t)n}, e);
     }
     if (!bad && ferror(f)) bad = err_set(e, E_IO, "%s: %m", file);
     free(line);

@@ -31,7 +31,7 @@ struct jsonl {
     VEC(int32_t) id, label;                              /* of all records */
     VEC(struct jsonl_record) of;
     uint32_t *length;                                    /* positions of each record */
-    uint64_t limit, cut, skipped, unlabelled, read; struct record now;
+    uint64_t limit, cut, skipped, unlabelled, astray, read; struct record now;
     bool packs, shuffles;
     struct text warning;
     pthread_mutex_t lock;                                /* of all below */
@@ -67,6 +67,7 @@ static void record_add(struct jsonl *d, const struct document *line, uint32_t fi
         new.valid += i && r->label.v[i] != LABEL_IGNORED;
     }
     d->unlabelled += !new.valid;
+    d->astray += r->astray;
     *vec_push(&d->of) = new;
 }
 
@@ -102,10 +103,11 @@ static int form_open(struct jsonl *d, int64_t vocabulary, struct err *e)
     char shown[80];
     if (record_form_open(d->c, vocabulary, &d->form, e)) return -1;
     const struct tokenizer *t = d->form.tokenizer;
-    const char *end = d->form.chat && t && !tokenizer_bytes(d->c) ? chat_ends_badly(d->form.chat, t) : NULL;
+    bool takes = false;
+    const char *end = d->form.chat && t ? chat_ends_badly(d->form.chat, t, &takes) : NULL;
     if (end)
-        text_add(&d->warning, "data.chat: the tokenizer has no token in \"%s\", which ends what the assistant says\n",
-                 text_printable(end, shown, sizeof shown));
+        text_add(&d->warning, "data.chat: an answer ends with \"%s\", which has no special token: for generation set "
+                 "%sgenerate.stop\n", text_printable(end, shown, sizeof shown), takes ? "data.end_token, or " : "");
     if (d->form.end >= vocabulary)
         return conf_error(d->c, "data.end_token", e, "%lld, and the vocabulary has %lld", (long long)d->form.end,
                           (long long)vocabulary);
@@ -123,6 +125,10 @@ static void counts_warn(struct jsonl *d, const char *name)
                              (unsigned long long)d->skipped, n);
     if (d->unlabelled) text_add(&d->warning, "%s: %llu of %llu records have no label that counts\n", name,
                                 (unsigned long long)d->unlabelled, n);
+    if (d->astray)
+        text_add(&d->warning, "%s: %llu of %llu records do not begin with the tokens of their prompt alone: let a "
+                 "prompt end without a blank, and its completion begin with it\n", name, (unsigned long long)d->astray,
+                 n);
     if (d->warning.n) d->ds.warning = d->warning.s;
 }
 

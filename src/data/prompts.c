@@ -49,6 +49,9 @@ int prompts_read(const struct conf *c, struct prompts **out, struct err *e)
     int bad = record_form_open(c, INT32_MAX, &r.form, e);
     if (!bad && c->generate.prompts) bad = document_lines_read(c->generate.prompts, prompt_line, &r, e);
     for (int i = 0; i < c->generate.prompt.n && !bad; i++) bad = text_encode(&r, c->generate.prompt.v[i], e);
+    if (r.form.tokenizer) r.p->tokens = tokenizer_size(r.form.tokenizer);
+    if (!bad && !r.p->of.n && c->generate.prompts)
+        bad = err_set(e, E_DATA, "%s: has no prompt", c->generate.prompts);
     if (!bad && !r.p->of.n)
         bad = conf_error(c, "generate.prompts", e, "there are no prompts: use it, or --prompt TEXT");
     record_form_close(&r.form);
@@ -81,6 +84,9 @@ int prompts_check(const struct prompts *p, const struct conf *c, const struct gr
     for (const struct prompt *x = p->of.v; x < p->of.v + p->of.n; x++) {
         for (int k = 0; k < x->id.n; k++) {
             if (x->id.v[k] < vocabulary) continue;
+            if (p->tokens > vocabulary)
+                return conf_error(c, "data.tokenizer", e, "has %lld tokens, and the network's vocabulary has %lld",
+                                  (long long)p->tokens, (long long)vocabulary);
             snprintf(why, sizeof why, "token %lld at %d, and the vocabulary has %lld", (long long)x->id.v[k], k,
                      (long long)vocabulary);
             return prompt_fail(c, x, why, e);

@@ -6,7 +6,7 @@
 
 /* line: in generate.prompts; 0: of generate.prompt. ids: at least one. */
 struct prompt { int line; VEC(int64_t) id; };
-struct prompts { VEC(struct prompt) of; int64_t longest; };
+struct prompts { VEC(struct prompt) of; int64_t longest, tokens; };   /* tokens: of the tokenizer; 0: there is none */
 
 /* Reads generate.prompts, then generate.prompt. 78: there are none; 66; 65: "FILE:LINE: ...". */
 int prompts_read(const struct conf *c, struct prompts **out, struct err *e);

@@ -20,7 +20,9 @@ int record_form_open(const struct conf *c, int64_t vocabulary, struct record_for
         free(end);
     }
     if (tokenizer_known(c) && tokenizer_of(c, &f->tokenizer, e)) return -1;
-    return c->data.chat ? chat_open(c->data.chat, &f->chat, e) : 0;
+    if (c->data.chat && chat_open(c->data.chat, &f->chat, e)) return -1;
+    if (f->chat) chat_end_set(f->chat, f->tokenizer, f->end);
+    return 0;
 }
 
 void record_form_close(struct record_form *f)
@@ -36,7 +38,7 @@ static int record_fail(const struct record_reader *r, struct err *e, const char 
     __attribute__((format(printf, 3, 4)));
 static int record_fail(const struct record_reader *r, struct err *e, const char *format, ...)
 {
-    char why[200];
+    char why[240];
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
@@ -101,19 +103,37 @@ static int spans_encode(const struct record_reader *r, const char *text, const s
     return bad;
 }
 
+static const char chats_are[] = "; a chat is one list, {\"messages\": [{\"role\": \"..\", \"content\": \"..\"}, ..]}",
+                  one_object[] = "each line must be one JSON object, {..}";
+
+/* Whether a generation that is given the prompt would begin with other tokens. */
+static bool prompt_strays(const struct record_reader *r, const json_t *prompt)
+{
+    struct token_ids ids = {0};
+    struct err none = {0};
+    bool strays = tokenizer_encode(r->f->tokenizer, json_string_value(prompt), json_string_length(prompt), true, &ids,
+                                   &none);
+    for (int i = 0; i < ids.n && !strays; i++) strays = i >= r->out->id.n || (int64_t)ids.v[i] != r->out->id.v[i];
+    vec_free(&ids);
+    return strays;
+}
+
 /* prompt: NULL: none. */
 static int texts_read(const struct record_reader *r, const json_t *prompt, const json_t *text, const char *name,
                       struct err *e)
 {
     struct text t = {0};
-    if (prompt && !json_is_string(prompt)) return record_fail(r, e, "prompt: expected a text");
-    if (!json_is_string(text)) return record_fail(r, e, "%s: expected a text", name);
+    if (prompt && !json_is_string(prompt))
+        return record_fail(r, e, "prompt: expected a text%s", json_is_array(prompt) ? chats_are : "");
+    if (!json_is_string(text))
+        return record_fail(r, e, "%s: expected a text%s", name, json_is_array(text) ? chats_are : "");
     text_add_bytes(&t, json_string_value(prompt), json_string_length(prompt));
     text_add_bytes(&t, json_string_value(text), json_string_length(text));
     const struct text_span span[] = {{json_string_length(prompt), false, false},
                                      {json_string_length(text), false, true}};
     int bad = spans_encode(r, t.s ? t.s : "", span, 2, true, e);
     text_free(&t);
+    if (!bad && prompt) r->out->astray = prompt_strays(r, prompt);
     return bad || r->f->end < 0 || r->asks ? bad : token_take(r, r->f->end, true, e);
 }
 
@@ -148,6 +168,18 @@ static int message_read(const struct record_reader *r, const json_t *o, size_t i
     return 0;
 }
 
+static int chat_encode(const struct record_reader *r, const struct chat_text *chat, struct err *e)
+{
+    const char *s = chat->t.s ? chat->t.s : "";
+    for (int i = 0, from = 0, to; i <= chat->end.n; i++, from = to) {
+        to = i < chat->end.n ? chat->end.v[i] : chat->span.n;
+        if (spans_encode(r, s, chat->span.v + from, to - from, false, e)) return -1;
+        if (i < chat->end.n && token_take(r, r->f->end, true, e)) return -1;
+        for (int k = from; k < to; k++) s += chat->span.v[k].n;
+    }
+    return 0;
+}
+
 static int messages_read(const struct record_reader *r, const json_t *list, struct err *e)
 {
     const size_t n = json_array_size(list);
@@ -160,7 +192,7 @@ static int messages_read(const struct record_reader *r, const json_t *list, stru
     for (size_t i = 0; i < n && !bad; i++) bad = message_read(r, json_array_get(list, i), i, &m[i], &content[i], e);
     if (!bad && chat_render(r->f->chat, r->f->tokenizer, m, (int)n, r->asks, &chat, &own))
         bad = record_fail(r, e, "%s", own.text);
-    if (!bad) bad = spans_encode(r, chat.t.s ? chat.t.s : "", chat.span.v, chat.span.n, false, e);
+    if (!bad) bad = chat_encode(r, &chat, e);
     for (size_t i = 0; i < n; i++) text_free(&content[i]);
     free(content);
     free(m);
@@ -186,6 +218,8 @@ static int object_read(const struct record_reader *r, const json_t *o, struct er
     if (messages) return messages_read(r, messages, e);
     if (prompt && completion && !r->asks) return texts_read(r, prompt, completion, "completion", e);
     if (text) return texts_read(r, NULL, text, "text", e);
+    if (!json_is_object(o)) return record_fail(r, e, "%s", one_object);
+    if (form_find(o, "conversations")) return record_fail(r, e, "conversations are not read%s", chats_are);
     return record_fail(r, e, r->asks ? "expected input_ids, messages or text"
                                      : "expected input_ids, messages, prompt and completion, or text");
 }
@@ -194,8 +228,9 @@ static int line_parse(const struct record_reader *r, int least, struct err *e)
 {
     json_error_t why;
     r->out->id.n = r->out->label.n = 0;
+    r->out->astray = false;
     json_t *o = json_loadb(r->line->s, r->line->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    int bad = !o ? document_fail(r->line, why.text, e) : object_read(r, o, e);
+    int bad = !o ? record_fail(r, e, "%s; %s", why.text, one_object) : object_read(r, o, e);
     json_decref(o);
     if (bad || r->out->id.n >= least) return bad;
     if (r->asks) return record_fail(r, e, "the prompt is empty");

@@ -13,8 +13,9 @@ enum { LABEL_IGNORED = -100 };
 /* end: the token behind completions and texts; -1: none. chat: NULL: messages are refused. tokenizer: NULL: only
  * input_ids are read. Tokens are below vocabulary. */
 struct record_form { struct tokenizer *tokenizer; struct chat *chat; int64_t end, vocabulary; };
-/* Tokens of a record, and for each its label or LABEL_IGNORED. Each counts at the position before its own. */
-struct record { VEC(int32_t) id, label; };
+/* Tokens of a record, and for each its label or LABEL_IGNORED. Each counts at the position before its own. astray: the
+ * record does not begin with the tokens that its prompt has alone. */
+struct record { VEC(int32_t) id, label; bool astray; };
 
 /* Tokenizer, template and end token of a configuration: data.end_token, otherwise the first of eos_token_id. 66,
  * 65, 78. record_form_close, after errors, too. */

@@ -233,6 +233,9 @@ static int stages_fit(struct job *j, struct err *e)
 {
     if (j->mesh.size[AXIS_PP] > j->n_stages) {
         char of[32];
+        if (j->conf->run.generate)
+            return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %d stage%s: generation takes one replica; "
+                              "start at most %d", job_world(j), j->n_stages, j->n_stages == 1 ? "" : "s", j->n_stages);
         return conf_error(j->conf, "pipeline.stages", e, "%d ranks for %s%d stage%s; start at most one rank a stage, "
                           "or use more stages or %ss", job_world(j), mesh_pipelines(&j->mesh, of), j->n_stages,
                           j->n_stages == 1 ? "" : "s", axis_word[AXIS_DP]);

@@ -18,8 +18,9 @@ void job_samples_note(const struct job *j, struct text *out)
     unsigned long long n = o.count, batch = (unsigned long long)j->conf->train.batch_size;
     if (j->conf->run.evaluate || !n) return;
     if (n < batch)
-        text_add(out, "note: there are %llu training samples, fewer than train.batch_size = %llu: each batch has all "
-                 "of them\n", n, batch);
+        text_add(out, "note: there %s %llu training sample%s, fewer than train.batch_size = %llu: each batch has %s\n",
+                 n == 1 ? "is" : "are", n, n == 1 ? "" : "s", batch,
+                 o.of ? "samples of several epochs" : n == 1 ? "it alone" : "all of them");
     else if (o.end == FEED_DROP && n % batch)
         text_add(out, "note: each epoch leaves out %llu of %llu training samples%s (train.last_batch = \"drop\")\n",
                  n % batch, n, o.shuffle ? "" : ", always the last ones");

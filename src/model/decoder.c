@@ -359,6 +359,15 @@ static json_t *object_load(const char *file, struct err *e)
     return root;
 }
 
+/* A missing path without a dot may be a name in a hub. */
+static void fetch_hint(const char *path, struct err *e)
+{
+    if (!e || e->code != E_NOINPUT || is_folder(path) || *path == '/' || text_ends(path, ".json")) return;
+    const struct err why = *e;
+    *e = (struct err){0};
+    err_set(e, why.code, "%s; nothing is downloaded: fetch the folder first", why.text);
+}
+
 struct json_t *decoder_object(const char *path, struct err *e)
 {
     struct text name = {0};
@@ -373,6 +382,7 @@ int decoder_read(const char *path, int64_t points, struct decoder *d, struct err
     struct text name = {0};
     text_add(&name, is_folder(path) ? "%s/config.json" : "%s", path);
     json_t *root = object_load(name.s, e);
+    if (!root) fetch_hint(path, e);
     struct keys k = {.file = name.s, .at = root, .e = e};
     const int bad = root ? root_read(&k, points, d) : -1;
     json_decref(root);

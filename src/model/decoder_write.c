@@ -75,6 +75,19 @@ static json_t *config_new(const struct decoder *d, const struct conf *c)
     return o;
 }
 
+/* With as few digits as give the same numbers when they are read. The caller frees it. */
+static char *shortest(const json_t *o)
+{
+    for (size_t digits = 6;; digits++) {
+        char *s = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+        json_t *back = json_loads(s, 0, NULL);
+        const bool same = json_equal(o, back);
+        json_decref(back);
+        if (same || digits == 17) return s;
+        free(s);
+    }
+}
+
 int decoder_config(const struct conf *c, const char *dtype, struct text *out, struct err *e)
 {
     struct decoder d;
@@ -91,7 +104,7 @@ int decoder_config(const struct conf *c, const char *dtype, struct text *out, st
                                                 "load_in_4bit", 0, "llm_int8_threshold", 6.0));
     if (d.family->gpt2) gpt2_sizes(o, &d);
     else rope_write(o, &d);
-    char *s = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *s = shortest(o);
     text_add(out, "%s\n", s);
     free(s);
     json_decref(o);

@@ -101,8 +101,7 @@ static int setting_contradicts(const struct conf *c, const char *key, const char
     return conf_error(c, key, e, "%s has %s = %.10g", file, theirs, is);
 }
 
-/* Settings that are given must be the adapter's: with others it would compute something else. Its rank is compared with
- * its tensors. */
+/* Settings that are given must be the adapter's: with others it would compute something else. */
 static int peft_take(const struct conf *c, const char *file, json_t *o, struct arena *mem, struct lora *l,
                      struct err *e)
 {
@@ -113,30 +112,36 @@ static int peft_take(const struct conf *c, const char *file, json_t *o, struct a
     if (json_object_get(o, "lora_dropout") && number_take(file, o, "lora_dropout", 0, &dropout, e)) return -1;
     if (dropout >= 1) return err_set(e, E_CONF, "%s: lora_dropout %g is not below 1", file, dropout);
     if (!json_is_integer(json_object_get(o, "r"))) return err_set(e, E_CONF, "%s: r is no whole number", file);
+    if (l->rank && (double)l->rank != rank) return setting_contradicts(c, "lora.rank", file, "r", rank, e);
     if (l->alpha > 0 && l->alpha != alpha) return setting_contradicts(c, "lora.alpha", file, "lora_alpha", alpha, e);
     if (conf_given(c, "lora.rslora") && l->rslora != rslora)
         return setting_contradicts(c, "lora.rslora", file, "use_rslora", rslora, e);
     l->alpha = alpha;
     l->rslora = rslora;
-    if (!l->rank) l->rank = (int64_t)rank;
+    l->rank = (int64_t)rank;
     if (!conf_given(c, "lora.dropout")) l->dropout = dropout;
     return l->n_targets ? 0 : targets_take(file, json_object_get(o, "target_modules"), mem, l, e);
 }
 
 static int init_from_take(const struct conf *c, struct arena *mem, struct lora *l, struct err *e)
 {
-    struct text file = {0};
+    struct text file = {0}, network = {0};
     int bad = 0;
+    text_add(&network, "%s/config.json", c->lora.init_from);
     if (lora_config_find(c, &file)) {
         json_t *o = decoder_object(file.s, e);
         bad = !o || peft_take(c, file.s, o, mem, l, e) ? -1 : 0;
         json_decref(o);
+    } else if (conf_given(c, "lora.init_from") && !access(network.s, F_OK)) {
+        bad = conf_error(c, "lora.init_from", e, "%s holds no adapter (no " ADAPTER_CONFIG "); a network's folder is "
+                         "model.folder", c->lora.init_from);
     } else if ((!l->rank || !(l->alpha > 0)) && conf_given(c, "lora.init_from")) {
         const char *lacks = l->rank ? "lora.alpha" : "lora.rank";
         bad = access(c->lora.init_from, F_OK) ? err_set(e, E_NOINPUT, "%s: %m", c->lora.init_from)
               : conf_error(c, lacks, e, "missing, and %s has no " ADAPTER_CONFIG, c->lora.init_from);
     }
     text_free(&file);
+    text_free(&network);
     return bad;
 }
 

@@ -63,6 +63,8 @@ static int target_missing(const struct lora_pass *p, const char *target, struct 
 {
     char hint[SUGGEST_TEXT];
     struct suggest near = suggest_begin(target, strlen(target));
+    if (p->head_never && p->head >= 0 && names(target, p->b->node.v[p->head].name))
+        return conf_error(p->c, "lora.targets", e, "\"%.60s\": a decoder's head takes no adapter", target);
     for (int i = 0; i < p->n; i++) {
         const struct node *n = &p->b->node.v[i];
         if (!can_adapt(n) || (i == p->head && p->head_never)) continue;

@@ -34,8 +34,9 @@ void data_report_warnings(const struct job *j, struct text *t)
     }
     const uint64_t train = j->count[DS_TRAIN], test = j->count[DS_TEST];
     if (j->conf->data.validation > 0 && train && test)
-        text_add(t, "note: data.validation holds out %llu of %llu samples for tests\n", (unsigned long long)test,
-                 (unsigned long long)(train + test));
+        text_add(t, "note: data.validation holds out %llu of %llu %s for tests\n", (unsigned long long)test,
+                 (unsigned long long)(train + test), ds_epochs_of(j->data[DS_TRAIN]) ? "rows of records"
+                 : j->data[DS_TRAIN]->kind->divides ? "records" : "samples");
 }
 
 void data_report_hello(const struct job *j)

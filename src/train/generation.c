@@ -349,15 +349,14 @@ int generation_commit(struct generation *g, struct err *e)
     return out_commit(&g->out, false, e);
 }
 
-/* The tokens that end a text: of the folder; data.end_token if it names none; and the one that ends a template's
- * answers. */
+/* The tokens that end a text: of the folder, data.end_token, and the one that ends a template's answers. */
 static int model_read(struct generation *g, struct err *e)
 {
     const struct conf *c = g->conf;
     const char *folder = c->model.folder ? c->model.folder : c->model.config;
     if (folder && decoder_ends(folder, &g->end, &g->n_ends, e)) return -1;
     if ((tokenizer_known(c) || c->generate.stop.n) && tokenizer_of(c, &g->tokenizer, e)) return -1;
-    const bool own = !g->n_ends && c->data.end_token >= 0;
+    const bool own = c->data.end_token >= 0;
     int64_t of_chat = -1;
     if (c->data.chat && g->tokenizer && chat_end_of(c->data.chat, g->tokenizer, &of_chat, e)) return -1;
     int64_t *end = mem_alloc((size_t)(g->n_ends + 2) * sizeof *end);
