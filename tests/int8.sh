@@ -46,6 +46,10 @@ for m in llama gpt2 qwen3; do
     trains "$m-run" threads -c lm.conf --init-from "$aside/$m" -o model.save_dtype=int8 --steps 1 --learning-rate 0
     check "$m: tensors of bitsandbytes" sh -c '"$0" tensors "$1" | grep -q "SCB" &&
         grep -q "\"load_in_8bit\": true" "$2"' "$tool" "$m-run/model/model.safetensors" "$m-run/model/config.json"
+    trains "$m-shards" threads -c lm.conf --init-from "$aside/$m" -o model.save_dtype=int8 --steps 1 \
+        --learning-rate 0 -o model.max_shard_size=5000
+    evaluates "$m-pieces" --init-from "$m-shards/model" -o model.folder="$m-shards/model"
+    equal "$m: in shards, too" "$(loss "$m-pieces")" "$(loss "$m-codes")"
     evaluates "$m-back" --init-from "$m-run/model" -o model.folder="$m-run/model"
     equal "$m: a folder with codes: the same bits" "$(loss "$m-back")" "$(loss "$m-codes")"
     job threads -c lm.conf --generate - --init-from "$aside/$m" -o model.load_in_8bit=yes
@@ -76,6 +80,10 @@ bytes() {
     job threads -c lm.conf --plan --json --stages 1 "$@"
     grep -o '"peak_bytes": *[0-9]*' "$aside/out" | head -n 1 | grep -o '[0-9]*$'
 }
+for from in "$aside/llama" "$PWD/llama-run/model"; do
+    job threads -c lm.conf --plan -o model.folder="$from" -o model.load_in_8bit=yes
+    check "--plan beside codes says what is saved" sh -c '[ "$0" -eq 0 ] && grep -q "^frozen" "$1"' "$code" "$aside/out"
+done
 check "and they take less" [ "$(bytes -o model.load_in_8bit=yes)" -lt "$(bytes)" ]
 
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
@@ -93,6 +101,7 @@ wrong "nothing is frozen" 78 "model.load_in_8bit.*no linear layer is frozen" -c 
 wrong "a folder of codes, and nothing is frozen" 78 "no linear layer is frozen" -c lm.conf \
     -o model.folder="$PWD/llama-run/model"
 write_conf toy.conf
+trains wide-again threads -c lm.conf -o model.folder="$PWD/llama-run/model" -o model.load_in_8bit=no
 wrong "a network that trains all its layers" 78 "no linear layer is frozen" -c toy.conf -o model.load_in_8bit=yes
 cp -r llama-run/model four
 sed -i 's/"load_in_8bit": true/"load_in_8bit": false/' four/config.json

@@ -28,7 +28,7 @@ bool st_is_float(const struct st_tensor *t);              /* can st_read_float r
 int st_read_float(struct st *s, int i, float *out, struct err *e);
 void st_close(struct st *s);
 /* Joins bitsandbytes' codes, X.weight of type I8, with their factors, X.SCB, which no longer count as tensors; nor does
- * X.weight_format. Files that are closed together. 65: other codes, or none of either. */
+ * X.weight_format. Files that are closed together. 65: codes without factors, or in another order. */
 int st_codes_join(struct st *const *file, int n, struct err *e);
 /* Opens every file of one of these, tried in this order: a weight file; a Hugging Face folder (model.safetensors, or
  * model.safetensors.index.json with its shards); a run directory (weights.safetensors, or else its newest checkpoint).

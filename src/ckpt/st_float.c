@@ -42,7 +42,13 @@ static int read_at(const struct st *s, const struct st_tensor *t, void *out, str
     return file_read_at(s->fd, s->path, t->begin, out, (size_t)(t->end - t->begin), e);
 }
 
-/* Codes of rows, by their factors: what plan/format.h says of I8. -128 is no code. */
+static int codes_fail(const struct st *s, const struct st_tensor *t, int64_t row, const char *what, double value,
+                      struct err *e)
+{
+    return err_set(e, E_DATA, "%s: tensor %.60s: the %s %g in row %lld", s->path, t->name, what, value, (long long)row);
+}
+
+/* Codes of rows, by their factors: what plan/format.h says of I8. */
 static int codes_read(struct st *s, int i, float *out, struct err *e)
 {
     const struct st_tensor *t = &s->t[i];
@@ -50,10 +56,15 @@ static int codes_read(struct st *s, int i, float *out, struct err *e)
     int8_t *code = mem_alloc((size_t)n + 1);
     float *factor = mem_alloc((size_t)rows * sizeof *factor + 1);
     int bad = read_at(s, t, code, e) || read_at(t->factors_in, t->factors, factor, e);
-    for (int64_t k = 0; k < n && !bad; k++) {
-        out[k] = (float)code[k] * (factor[k / each] / 127);
-        if (code[k] == INT8_MIN)
-            bad = err_set(e, E_DATA, "%s: tensor %.60s: the code -128 at %lld", s->path, t->name, (long long)k);
+    for (int64_t r = 0, k = 0; r < rows && !bad; r++) {
+        const float unit = factor[r] / 127;
+        bool none = false;
+        if (!(factor[r] >= 0 && isfinite(factor[r]))) bad = codes_fail(s, t, r, "factor", (double)factor[r], e);
+        for (const int64_t end = k + each; k < end && !bad; k++) {
+            out[k] = (float)code[k] * unit;
+            none |= code[k] == INT8_MIN;
+        }
+        if (none) bad = codes_fail(s, t, r, "code", INT8_MIN, e);
     }
     free(code);
     free(factor);
@@ -86,8 +97,10 @@ static int join(struct st *const *file, int n, struct st *s, struct st_tensor *t
     t->factors_in = in;
     t->factors = factors;
     form = companion(file, n, t->name, "weight_format", &in);
-    if (form && form->end - form->begin == 1 && read_at(in, form, &order, e)) return -1;
-    if (!order) return 0;
+    const bool fits = !form || (!strcmp(form->dtype, "U8") && form->end - form->begin == 1);
+    if (fits && form && read_at(in, form, &order, e)) return -1;
+    if (fits && !order) return 0;
+    if (!fits) return err_set(e, E_DATA, "%s: tensor %.60s is not one U8", in->path, form->name);
     return err_set(e, E_DATA, "%s: tensor %.60s: codes in the order %d, not row by row", s->path, t->name, order);
 }
 
@@ -97,7 +110,7 @@ static bool ends(const char *name, const char *end)
     return n > m && !strcmp(name + n - m, end) && name[n - m - 1] == '.';
 }
 
-/* Factors stay where they are, behind the tensors that count. */
+/* Removes factors and orders from the list; pointers to them stay valid. */
 static void companions_hide(struct st *s)
 {
     struct st_tensor *all = arena_alloc(s->mem, (size_t)(s->n + 1) * sizeof *all);

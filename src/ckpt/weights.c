@@ -352,10 +352,14 @@ static bool ends_with(const char *s, const char *end)
 static int same_values(const struct weights_at *a, const struct weights_at *b, struct err *e)
 {
     const struct st_tensor *s = &a->file->t[a->tensor], *t = &b->file->t[b->tensor];
-    const size_t n = s->end - s->begin;
+    const bool codes = s->factors || t->factors;
+    const size_t n = codes ? (size_t)shape_count(&s->shape) * sizeof(float) : s->end - s->begin;
+    if (!s->factors != !t->factors) return 0;
     if (strcmp(s->dtype, t->dtype) || !shape_equal(&s->shape, &t->shape)) return 0;
     char *x = mem_alloc(n + 1), *y = mem_alloc(n + 1);
-    const int bad = st_read(a->file, a->tensor, x, e) || st_read(b->file, b->tensor, y, e),
+    const int bad = codes ? st_read_float(a->file, a->tensor, (float *)(void *)x, e) ||
+                                st_read_float(b->file, b->tensor, (float *)(void *)y, e)
+                          : st_read(a->file, a->tensor, x, e) || st_read(b->file, b->tensor, y, e),
               same = !bad && !memcmp(x, y, n);
     free(x);
     free(y);

@@ -47,7 +47,8 @@ struct conf {
         struct conf_ints hidden;                        /* mlp: widths of the hidden layers */
         int64_t classes;
         double dropout;                                 /* mlp */
-        bool zero_init_residual, small_stem, load_in_8bit;
+        bool zero_init_residual, small_stem;
+        enum when load_in_8bit;
         /* decoders (model/decoder.h): a folder or file of Hugging Face instead of a network; or sizes, 0: unset */
         const char *folder, *config;
         int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;

@@ -172,9 +172,9 @@ const struct opt opt_table[] = {
      .bits = true, .text = "decoders: the head has the embedding's weights; the default is yes of gpt2, no of others"},
     {"model.max_position_embeddings", OPT_INT, AT(model.max_position_embeddings), NULL, 1, 1 << 30, .bits = true,
      .text = "decoders: the longest sequence, and of gpt2 the number of positions; the default is model.input"},
-    {"model.load_in_8bit", OPT_BOOL, AT(model.load_in_8bit), "no", .bits = true,
-     .text = "store the frozen weights of linear layers in 8 bits, with a factor for each row, as bitsandbytes does; "
-             "not of the head. Layers compute with the rounded values. Only on CPUs"},
+    {"model.load_in_8bit", OPT_ENUM, AT(model.load_in_8bit), "auto", .words = WORDS_WHEN(WORD_TEXT), .bits = true,
+     .text = "store the frozen weights of linear layers but the head in 8 bits, with a factor for each row, as "
+             "bitsandbytes does; auto: if the folder does. Layers compute with the rounded values. Only on CPUs"},
     {"model.save_dtype", OPT_ENUM, AT(model.save_dtype), "auto", .words = WORDS_SAVE(WORD_TEXT),
      .text = "type of the weights in the folder model of the run directory; auto: that of model.folder, or fp32; int8: "
              "linear layers but the head as bitsandbytes' codes, the rest as auto"},

@@ -54,7 +54,7 @@ static bool stored_all(const char *folder, enum dtype type)
     if (st_open_all(folder, &file, &n, &none)) return true;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < file[i]->n; k++)
-            others += file[i]->t[k].shape.n > 1 && !file[i]->t[k].factors &&
+            others += file[i]->t[k].shape.n > 1 && strcmp(file[i]->t[k].dtype, "I8") &&
                       strcmp(file[i]->t[k].dtype, type == BF16 ? "BF16" : "F16");
         st_close(file[i]);
     }
@@ -79,8 +79,6 @@ static int frozen_find(struct job *j, struct err *e)
     static const enum dtype type[] = {[STORED_BF16] = BF16, [STORED_FP16] = F16, [STORED_INT8] = I8};
     enum stored_type want = j->conf->train.frozen_type;
     j->dev.frozen = frozen_as_stored(j);
-    if (j->conf->model.load_in_8bit && !(j->dev.rules->frozen >> I8 & 1))
-        return conf_error(j->conf, "model.load_in_8bit", e, "the %s backend stores weights in fp32", j->dev.backend);
     if (want <= STORED_FP32) return 0;
     j->dev.frozen = type[want];
     if (j->dev.rules->frozen >> j->dev.frozen & 1) return 0;
@@ -110,11 +108,21 @@ int job_unit(struct job *j, int unit, struct err *e)
     return precision_find(j, e) || winograd_find(j, e) || frozen_find(j, e) ? -1 : 0;
 }
 
+/* Codes come from model.load_in_8bit, or from the folder itself. */
+static int codes_check(const struct job *j, struct err *e)
+{
+    bool any = false;
+    for (int i = 0; i < j->graph->n_params; i++) any |= j->graph->param[i].coded;
+    if (!any || j->dev.rules->frozen >> I8 & 1) return 0;
+    return conf_error(j->conf, j->conf->model.load_in_8bit == WHEN_YES ? "model.load_in_8bit" : "model.folder", e,
+                      "the %s backend stores no weights in 8 bits; run.device = \"cpu\" does", j->dev.backend);
+}
+
 int job_model(struct job *j, struct err *e)
 {
     if (j->conf->run.generate && generation_find(j, e)) return -1;
     j->graph = model_build(j->conf, e);
-    if (!j->graph || (j->prompts && prompts_check(j->prompts, j->conf, j->graph, e))) return -1;
+    if (!j->graph || codes_check(j, e) || (j->prompts && prompts_check(j->prompts, j->conf, j->graph, e))) return -1;
     j->conf = job_conf(j, j->conf);
     return interim_model(j, e);
 }

@@ -313,6 +313,12 @@ static void quantization_key(struct keys *k, struct decoder *d)
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     d->coded = json_is_true(json_object_get(q, "load_in_8bit")) && (!method || !strcmp(method, "bitsandbytes"));
     if (q && !d->coded) unsupported(k, "quantization_config");
+    const json_t *skips = json_object_get(q, "llm_int8_skip_modules"), *v;
+    size_t i;
+    json_array_foreach(skips, i, v) {
+        const char *name = json_string_value(v);
+        if (!name || strcmp(name, "lm_head")) unsupported(k, "quantization_config");
+    }
 }
 
 static int root_read(struct keys *k, int64_t points, struct decoder *d)

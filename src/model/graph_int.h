@@ -41,7 +41,8 @@ struct graph_ends { const char *loss, *attrs; bool labels_class, labels_map; con
 /* Adds adapters (model/lora.h), and applies train.freeze and the lists of factors to the weights added so far. head,
  * *output: as of lora_apply. 78 if a pattern matches none. */
 int groups_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e);
-/* Marks weights for model.load_in_8bit (pass_codes.c); head: as of lora_apply. 78 if no linear layer is frozen. */
+/* Marks weights for model.load_in_8bit (pass_codes.c). head: the name of that node; NULL: none. 78 if no linear layer
+ * is frozen. */
 int codes_apply(struct graph_builder *b, const struct conf *c, const char *head, struct err *e);
 /* The node that is the head: a decoder's by this name, as training has a loss in its place; with NULL the last linear
  * layer, unless the loss is the head. -1: none. */

@@ -85,12 +85,14 @@ static int factors_apply(struct graph_builder *b, const struct conf *c, const ch
 int groups_apply(struct graph_builder *b, const struct conf *c, const char *head, int *output, struct err *e)
 {
     bool trained = false;
+    const int last = builder_head(b, head);
+    const char *name = last < 0 ? NULL : b->node.v[last].name;
     if (lora_apply(b, c, head, output, e)) return -1;
     if (b->e.code) return 0;                             /* graph_finish reports the error */
     for (int i = 0; i < c->train.freeze.n; i++)
         if (!builder_each(b, c->train.freeze.v[i], param_freeze, 0))
             return unmatched(b, c, "train.freeze", c->train.freeze.v[i], e);
-    if (codes_apply(b, c, head, e)) return -1;
+    if (codes_apply(b, c, name, e)) return -1;
     for (int i = 0; i < b->param.n; i++) trained |= b->param.v[i].kind == PARAM_WEIGHT && !b->param.v[i].frozen;
     if (c->train.freeze.n && !trained && !c->run.evaluate)
         return conf_error(c, "train.freeze", e, "nothing is left to train");

@@ -1,21 +1,43 @@
-/* model.load_in_8bit: which weights are stored as codes with a factor for each row (plan/format.h). As in bitsandbytes
- * those of linear layers but the head, among those that are frozen. */
+/* model.load_in_8bit: which weights are stored as codes with a factor for each row (plan/format.h). As in bitsandbytes:
+ * frozen linear layers, but not the head. */
+#include <string.h>
 #include "model/graph_int.h"
+
+static bool is_product(const struct node *n, const char *head)
+{
+    return n->op->category == OP_MATRIX && !(head && !strcmp(n->name, head));
+}
+
+/* Where nothing is trained and train.freeze names no layers, all weights count as frozen. */
+static void evaluation_freeze(struct graph_builder *b, const struct conf *c)
+{
+    if (!c->run.evaluate || conf_adapts(c) || c->train.freeze.n) return;
+    for (int i = 0; i < b->param.n; i++) if (b->param.v[i].kind == PARAM_WEIGHT) param_freeze(&b->param.v[i], 0);
+}
+
+/* A weight that something else than such a layer uses, too, stays as it is. */
+static void codes_mark(struct graph_builder *b, const char *head, bool others)
+{
+    for (int i = 0; i < b->node.n; i++) {
+        const struct node *n = &b->node.v[i];
+        if (is_product(n, head) == others) continue;
+        for (int k = 0; k < n->n_param && (others || !k); k++) {
+            struct param *p = &b->param.v[n->param[k]];
+            p->coded = !others && p->frozen;
+        }
+    }
+}
 
 int codes_apply(struct graph_builder *b, const struct conf *c, const char *head, struct err *e)
 {
-    const bool fixed = c->run.evaluate && !conf_adapts(c) && !c->train.freeze.n;
-    const int last = builder_head(b, head);
-    int n = 0;
-    if (b->e.code || (!c->model.load_in_8bit && !b->coded)) return 0;
-    for (int i = 0; i < b->param.n && fixed; i++)
-        if (b->param.v[i].kind == PARAM_WEIGHT) param_freeze(&b->param.v[i], 0);
-    for (int i = 0; i < b->node.n; i++) {
-        struct param *p = b->node.v[i].n_param ? &b->param.v[b->node.v[i].param[0]] : NULL;
-        if (i == last || b->node.v[i].op->category != OP_MATRIX || !p->frozen) continue;
-        p->coded = true;
-        n++;
-    }
-    if (n) return 0;
-    return conf_error(c, "model.load_in_8bit", e, "no linear layer is frozen: use lora, or train.freeze");
+    const enum when want = c->model.load_in_8bit;
+    bool any = false;
+    if (b->e.code || want == WHEN_NO || (want != WHEN_YES && !b->coded)) return 0;
+    evaluation_freeze(b, c);
+    codes_mark(b, head, false);
+    codes_mark(b, head, true);
+    for (int i = 0; i < b->param.n; i++) any |= b->param.v[i].coded;
+    if (any) return 0;
+    return conf_error(c, want == WHEN_YES ? "model.load_in_8bit" : "model.folder", e, "no linear layer is frozen, as 8 "
+                      "bits need: use lora, train.freeze%s", want == WHEN_YES ? "" : ", or model.load_in_8bit = no");
 }

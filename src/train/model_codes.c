@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/text.h"
 #include "model/op.h"
 #include "plan/format.h"
 #include "train/model_codes.h"
@@ -24,7 +25,10 @@ static bool is_coded(const struct param *p, const struct graph *g)
 static const struct param *coded_param(const struct graph *g, const struct st_entry *t)
 {
     for (int i = 0; i < g->n_params && t->type == F32; i++)
-        if (!strcmp(g->param[i].name, t->name)) return is_coded(&g->param[i], g) ? &g->param[i] : NULL;
+        if (!strcmp(g->param[i].name, t->name)) {
+            const struct param *p = &g->param[i];
+            return is_coded(p, g) && shape_count(&p->shape) == shape_count(&t->shape) ? p : NULL;
+        }
     return NULL;
 }
 
@@ -101,8 +105,9 @@ void model_codes_free(struct model_codes *m)
     if (m->mem) arena_free(m->mem);
 }
 
-bool model_codes_are_factors(const char *name)
+bool model_codes_are_factors(const char *name) { return text_ends(name, ".SCB"); }
+
+bool model_codes_follows(const char *name)
 {
-    const size_t n = strlen(name);
-    return n > 4 && !strcmp(name + n - 4, ".SCB");
+    return model_codes_are_factors(name) || text_ends(name, ".weight_format");
 }

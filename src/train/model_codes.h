@@ -12,4 +12,5 @@ struct model_codes { const struct st_body *from; const struct graph *g; int *of;
 struct st_body model_codes_body(struct model_codes *m, const struct st_body *from, const struct graph *g);
 void model_codes_free(struct model_codes *m);
 bool model_codes_are_factors(const char *name);           /* X.SCB */
+bool model_codes_follows(const char *name);               /* X.SCB or X.weight_format, which follow X.weight */
 #endif

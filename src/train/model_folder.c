@@ -82,14 +82,15 @@ static int64_t narrow_bytes(const struct narrowing *w, int i)
     return shape_count(&w->from->entry[i].shape) * (int64_t)dtype_bytes(narrow_type(w, i));
 }
 
-/* Tensors in the order of the network fill shards; a tensor is not divided. Returns their number. */
+/* Tensors in the order of the network fill shards; a tensor is not divided, nor are codes from their factors. Returns
+ * their number. */
 static int shards_fill(struct narrowing *w, int64_t most)
 {
     int64_t bytes = 0;
     int n = 1;
     for (int i = 0; i < w->n; i++) {
         const int64_t more = narrow_bytes(w, i);
-        if (bytes && bytes + more > most) n++, bytes = 0;
+        if (bytes && bytes + more > most && !model_codes_follows(w->from->entry[i].name)) n++, bytes = 0;
         bytes += more;
         w->shard[i] = n - 1;
     }
@@ -326,7 +327,7 @@ int model_folder_write(int dir, const char *shown, const struct model_files *m, 
     const bool codes = c->model.save_dtype == SAVE_INT8;
     struct run_weights own = {NULL, NULL};
     struct model_codes coded = {NULL};
-    struct st_body b;
+    struct st_body b = {0};
     int bad = folder_begin(&f, dir, shown, MODEL_FOLDER, e) || (!merged && run_weights_open(shown, &own, &b, e));
     const struct st_body *from = merged ? merged : &b;
     const struct st_body body = bad || !codes ? *from : model_codes_body(&coded, from, m->g);

@@ -103,6 +103,7 @@ struct be_kernel *cpu_convert_make(struct be *b, const struct be_kernel *like, i
     if (!made) return NULL;
     struct convert_kernel *k = kernel_new(like, sizeof *k);
     k->inner = made;
+    k->base.stored = made->stored;
     memcpy(k->base.name, made->name, sizeof made->name);
     k->base.run = convert_run;
     k->base.close = convert_close;
