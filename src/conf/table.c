@@ -376,6 +376,9 @@ const struct opt opt_table[] = {
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory limit of a rank: one size for all, or one per rank of a replica; by default the host's memory "
              "on CPUs, and none on GPUs"},
+    {"pipeline.disk", OPT_FILE, AT(pipeline.disk), NULL, .written = true,
+     .text = "folder for frozen weights beyond pipeline.max_memory, or beyond the host's memory: each rank keeps them "
+             "in a file there and reads them as it needs them; results do not change"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

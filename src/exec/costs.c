@@ -42,6 +42,8 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
     m->read_bytes += (double)r->read_bytes;
     m->sum_ns += (double)r->sum_ns;
     m->sum_bytes += (double)r->sum_bytes;
+    m->fetch_ns += (double)r->fetch_ns;
+    m->fetch_bytes += (double)r->fetch_bytes;
 }
 
 /* ---- numbers to be added over ranks ---------------------------------------------------------- */
@@ -50,6 +52,7 @@ void spent_add(struct spent *m, const struct exec *s, int plan, const struct rep
  * of all ranks. Then come each kernel's time, its share of a core, and its page faults. */
 enum {
     LOAD, OPTIMIZER, OPTIMIZER_BYTES, TRANSFER, TRANSFER_BYTES, ADDING, ADDED_BYTES, READING, READ_BYTES, CALLS,
+    FETCHING, FETCHED_BYTES,
     KERNELS, MEDIANS, BEST, SUMS
 };
 
@@ -64,7 +67,8 @@ int costs_count(const struct cost *k) { return SUMS + 3 * cells(k); }
 void costs_mine(const struct exec *s, int first, const struct spent *mine, const struct cost *k, double *x)
 {
     const double sum[SUMS] = {0, mine->optimizer_ns, mine->optimizer_bytes, mine->transfer_ns, mine->transfer_bytes,
-                             mine->sum_ns, mine->sum_bytes, mine->read_ns, mine->read_bytes, mine->calls};
+                             mine->sum_ns, mine->sum_bytes, mine->read_ns, mine->read_bytes, mine->calls,
+                             mine->fetch_ns, mine->fetch_bytes};
     int n = cells(k);
     memcpy(x, sum, sizeof sum);
     for (int i = 0; i < n; i++) {
@@ -105,6 +109,7 @@ void costs_take(struct cost *k, const double *x)
     k->optimizer_ns_per_byte = ratio(x[OPTIMIZER], x[OPTIMIZER_BYTES]);
     k->read_ns_per_byte = ratio(x[READING], x[READ_BYTES]);
     k->sum_ns_per_byte = ratio(x[ADDING], x[ADDED_BYTES]);
+    k->disk_ns_per_byte = ratio(x[FETCHING], x[FETCHED_BYTES]);
     if (!known) k->busy_ns_per_byte = ratio(x[TRANSFER], x[TRANSFER_BYTES]);
 }
 

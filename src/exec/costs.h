@@ -9,7 +9,8 @@
 #include "plan/cost.h"
 /* besides kernels, in profiled steps of this rank; calls: number of kernels that ran */
 struct spent {
-    double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, sum_ns, sum_bytes, read_ns, read_bytes, calls;
+    double optimizer_ns, optimizer_bytes, transfer_ns, transfer_bytes, sum_ns, sum_bytes, read_ns, read_bytes, calls,
+           fetch_ns, fetch_bytes;
 };
 /* Adds a step of that plan; local. */
 void spent_add(struct spent *m, const struct exec *s, int plan, const struct report *r);

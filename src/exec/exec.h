@@ -59,6 +59,8 @@ struct report {
     uint64_t sum_bytes, sum_ns;
     /* bytes copied out of other pipelines' memory, and the time */
     uint64_t read_bytes, read_ns;
+    /* weights read from their file since the previous step, and the time while any was being read */
+    uint64_t fetch_bytes, fetch_ns;
     /* since the previous step: waits for the next order, reports, evaluation */
     uint64_t idle_ns;
     /* allocated; and the process's growth since exec_open, as measured by the system */

@@ -3,12 +3,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "exec/fetch.h"
 #include "exec/meter.h"
 #include "optim/optim.h"
 
 static int prog_run(struct exec *s, struct bound *b, const struct act *a, struct err *e)
 {
     if (!act_prog(b->p, a)->n) return 0;
+    if (s->fetch && fetch_wait(s, b, a, e)) return -1;
     return meter_program(s, act_info[a->op].part, e) || calls_replay(s, b, act_index(s, b, a), e) ? -1 : 0;
 }
 
@@ -33,7 +35,8 @@ static int optimizer_run(struct exec *s, struct bound *b, const struct act *a, s
 static act_fn *const run_of[] = {
     [KIND_LOAD] = exec_load, [KIND_PROGRAM] = prog_run, [KIND_SUM] = sum_run,
     [KIND_SEND] = exec_post, [KIND_RECV] = exec_post, [KIND_ALL] = exec_post,
-    [KIND_REDUCE] = optimizer_run, [KIND_OPTIMIZER] = optimizer_run,
+    [KIND_REDUCE] = optimizer_run, [KIND_OPTIMIZER] = optimizer_run, [KIND_FETCH] = exec_fetch,
+    [KIND_EVICT] = exec_evict,
 };
 
 static int step_failed(const struct exec *s, const char *where, struct err *e)
@@ -184,6 +187,7 @@ int exec_step(struct exec *s, const struct order *o, const int64_t *id, struct r
         bad = step_run(s, o, id, r, e);
         exec_ahead_done(s);
     }
+    if (s->fetch) fetch_report(s, r);
     if (meter_step_end(s, bad, r, e)) bad = step_failed(s, "account", e);
     r->grad_norm = s->grad_norm;
     r->resident_bytes = resident_peak() - s->resident_before;

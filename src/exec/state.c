@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/rng.h"
+#include "exec/fetch.h"
 #include "exec/meter.h"
 #include "optim/optim.h"
 
@@ -42,7 +43,10 @@ static int file_get(struct exec *s, const struct state_row *r, void *plain, cons
 
 static int values_set(struct exec *s, const struct state_row *r, const void *values, struct err *e)
 {
-    return s->ops->param_import(s->be, r->param, state_at(s, r), values, e);
+    const bool file = r->home == HOME_FILE;
+    if (file && fetch_row_begin(s, r, e)) return -1;
+    if (s->ops->param_import(s->be, r->param, state_at(s, r), values, e)) return -1;
+    return file ? fetch_row_write(s, r, e) : 0;
 }
 
 int exec_state_begin(struct exec *s, int row, struct err *e)
@@ -84,12 +88,13 @@ bool exec_owns(const struct exec *s, int row)
 void *exec_state_values(struct exec *s, int row)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    return r->turned || !s->ops->param_values ? NULL : s->ops->param_values(s->be, r->param, state_at(s, r));
+    return r->turned || r->home == HOME_FILE || !s->ops->param_values ? NULL : s->ops->param_values(s->be, r->param, state_at(s, r));
 }
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)
 {
     const struct state_row *r = &s->q.pl->state[row];
+    if (r->home == HOME_FILE && fetch_row_read(s, r, e)) return -1;
     return file_get(s, r, plain, state_at(s, r), e);
 }
 

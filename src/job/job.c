@@ -8,6 +8,7 @@
 #include "job/interim.h"
 #include "job/partition.h"
 #include "job/memory_limit.h"
+#include "job/tiers.h"
 #include "model/decoder.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
@@ -252,17 +253,23 @@ static int plan_failed(const struct job *j, int kind, const struct err *why, str
 
 bool job_wants(const struct job *j) { return conf_predicts(j->conf) || j->conf->train.confusion; }
 
+const char *job_schedule(const struct job *j)
+{
+    const bool own = !j->n_tiers || conf_given(j->conf, "pipeline.schedule");
+    return own ? j->conf->pipeline.schedule : "breadth-first";
+}
+
 struct plan_request job_request(const struct job *j, int kind)
 {
     const struct conf *c = j->conf;
     bool train = kind == PLAN_FULL || kind == PLAN_SHORT;
     int full = j->batch[PLAN_FULL] > 0 ? j->batch[PLAN_FULL] : (int)c->train.batch_size;
     return (struct plan_request){
-        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? c->pipeline.schedule : "forward",
+        .mode = train ? PLAN_TRAIN : PLAN_EVAL, .schedule = train ? job_schedule(j) : "forward",
         .rows = train ? j->rows.s : NULL,
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
-        .in_flight = train ? (int)c->pipeline.in_flight : 0, .groups = (int)c->train.gradient_groups,
+        .in_flight = !train ? 0 : c->pipeline.in_flight ? (int)c->pipeline.in_flight : j->tier_flight, .groups = (int)c->train.gradient_groups,
         .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .recompute = j->recompute,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
@@ -322,7 +329,8 @@ struct placement *job_place(const struct job *j, const int *first_group, struct 
     struct placement_request r = {.sel = j->sel, .n_stages = j->n_stages, .mesh = j->mesh,
                                   .first_group = first_group, .rank_of = j->rank_of,
                                   .buffers = optim_buffers(j->conf), .sharing = job_sharing(j, j->conf),
-                                  .groups = (int)j->conf->train.gradient_groups};
+                                  .groups = (int)j->conf->train.gradient_groups, .in_file = j->in_file,
+                                  .slots = TIER_SLOTS};
     return placement_make(&r, e);
 }
 
@@ -415,7 +423,7 @@ static int limits_find(struct job *j, struct err *e)
 static void mesh_find(struct job *j, int n_ranks)
 {
     if (!n_ranks) n_ranks = (int)j->conf->pipeline.ranks;
-    j->n_stages = part_stage_count(j->conf, n_ranks);
+    j->n_stages = j->n_tiers ? j->n_tiers : part_stage_count(j->conf, n_ranks);
     j->mesh = (struct mesh){{n_ranks ? n_ranks : j->n_stages, (int)j->conf->pipeline.replicas}};
 }
 
@@ -452,26 +460,34 @@ static int output_find(struct job *j, struct err *e)
                       dtype_name(g->tensor[j->output].type));
 }
 
-/* Frees the plans and what they were made from, as if job_plan_only had not been called. */
-static void unplan(struct job *j)
+static void plans_free(struct job *j)
 {
     for (int i = 0; i < j->n_plans; i++) plan_free(j->plan[i]);
     for (int r = 0; j->more && r < j->mesh.size[AXIS_DP] - 1; r++)
         for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
     free(j->more);
     if (j->pl) placement_free(j->pl);
+    memset(j->plan, 0, sizeof j->plan);
+    j->n_plans = 0;
+    j->more = NULL;
+    j->pl = NULL;
+}
+
+/* Frees the plans and what they were made from, as if job_plan_only had not been called. */
+static void unplan(struct job *j)
+{
+    plans_free(j);
     free(j->first_group);
     free(j->rank_of);
+    free(j->in_file);
     free(j->limit);
     free(j->recompute);
     text_free(&j->rows);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
-    memset(j->plan, 0, sizeof j->plan);
-    j->n_plans = j->n_merged = 0;
-    j->more = NULL;
-    j->pl = NULL;
+    j->n_merged = 0;
     j->first_group = j->rank_of = NULL;
+    j->in_file = NULL;
     j->limit = NULL;
     j->recompute = NULL;
     j->cost = NULL;
@@ -479,16 +495,21 @@ static void unplan(struct job *j)
     j->found = (struct part_found){0};
 }
 
+static int plan_kinds(struct job *j, struct err *e)
+{
+    for (int k = 0; k < PLAN_KINDS; k++) if (plan_one(j, k, e)) return -1;
+    return 0;
+}
+
 static int plan_all(struct job *j, int n_ranks, struct err *e)
 {
     mesh_find(j, n_ranks);
     batches_find(j);
     if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, e)) return -1;
+    if (j->n_tiers) tiers_all(j);
     j->pl = job_place(j, j->first_group, e);
     if (!j->pl || partition_recompute(j, j->pl, j->recompute, e)) return -1;
-    for (int k = 0; k < PLAN_KINDS; k++)
-        if (plan_one(j, k, e)) return -1;
-    return 0;
+    return plan_kinds(j, e);
 }
 
 /* First reduces each rank in proportion to its need; if that fails, all ranks get the same share. */
@@ -507,12 +528,44 @@ static int plan_recompute(struct job *j, int n_ranks, struct err *e)
     return bad;
 }
 
+/* With all frozen weights in files. The more micro-batches are kept, the less often these are read; fewer are kept until
+ * the plan fits. */
+static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
+{
+    const int most = j->batch[PLAN_FULL] > 0 ? (j->batch[PLAN_FULL] - 1) / split_of(j, j->batch[PLAN_FULL]) + 1 : 1;
+    const int n = tiers_stages(j, limit);
+    for (int flight = most; flight; flight = flight > 1 ? (flight + 1) / 2 : 0) {
+        unplan(j);
+        j->n_tiers = n;
+        j->tier_flight = flight < most ? flight : 0;
+        if (plan_all(j, n_ranks, e)) return -1;
+        if (tiers_fit(j, limit) || j->conf->pipeline.in_flight) break;
+    }
+    return 0;
+}
+
+/* Then those weights stay in memory that it has space for. */
+static int plan_tiers(struct job *j, struct err *e)
+{
+    uint64_t *limit = tiers_limits(j, e);
+    int bad = !limit || plan_in_files(j, j->mesh.size[AXIS_PP], limit, e);
+    if (!bad && tiers_choose(j, limit)) {
+        plans_free(j);
+        j->pl = job_place(j, j->first_group, e);
+        bad = !j->pl || plan_kinds(j, e);
+    }
+    free(limit);
+    return bad ? -1 : 0;
+}
+
 int job_plan_only(struct job *j, int n_ranks, struct err *e)
 {
     uint64_t need;
     free(j->free_bytes);
     j->free_bytes = NULL;
+    j->n_tiers = j->tier_flight = 0;
     if (plan_all(j, n_ranks, e)) return -1;
+    if (tiers_needed(j)) return plan_tiers(j, e);
     if (j->conf->pipeline.max_memory.n || j->be->stream || !limit_pool_short(j, false, &need)) return 0;
     return plan_recompute(j, n_ranks, e);
 }

@@ -39,6 +39,9 @@ struct job {
     int *rank_of;                                          /* of each stage; NULL: one stage a rank */
     struct part_found found;                               /* result of partition auto; plans 0: another policy */
     bool rough;                                            /* auto may take its first cut that fits */
+    /* Weights of these stages lie in files (tiers.h); NULL: all lie in memory. n_tiers: stages that such a plan has;
+     * tier_flight: micro-batches that its ranks keep, if the configuration does not say; 0: all. */
+    bool *in_file; int n_tiers, tier_flight;
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];
@@ -79,6 +82,7 @@ const struct conf *job_conf(const struct job *j, const struct conf *c);
 int job_data(struct job *j, struct err *e);
 /* The request for the batch size of that kind, which must be needed. */
 struct plan_request job_request(const struct job *j, int kind);
+const char *job_schedule(const struct job *j);             /* of training */
 struct sharing job_sharing(const struct job *j, const struct conf *c);   /* of the job's network and device */
 /* of its stages, cut at first_group */
 struct placement *job_place(const struct job *j, const int *first_group, struct err *e);

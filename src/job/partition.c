@@ -4,6 +4,7 @@
 #include <string.h>
 #include "job/partition.h"
 #include "job/memory_limit.h"
+#include "job/tiers.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
@@ -177,7 +178,7 @@ static int rows_chunks(struct job *j, struct err *e)
  * different numbers of stages. */
 static int chunks_place(struct job *j, struct err *e)
 {
-    const struct sched_kind *k = sched_find(j->conf->pipeline.schedule);
+    const struct sched_kind *k = sched_find(job_schedule(j));
     int n = j->n_stages, p = j->mesh.size[AXIS_PP];
     if (j->rows.s) return rows_chunks(j, e);
     if (!k || !k->chunks || n <= p) return 0;
@@ -205,6 +206,7 @@ static int stages_cut(struct job *j, struct err *e)
 {
     const struct part_kind *part = part_list[j->conf->pipeline.partition - 1];
     if (chunks_place(j, e)) return -1;
+    const bool tiers = j->n_tiers && !conf_given(j->conf, "pipeline.partition");
     if (part->by_rank && j->mesh.size[AXIS_PP] < j->n_stages && !j->rank_of) {
         j->n_merged = j->n_stages;
         j->n_stages = j->mesh.size[AXIS_PP];
@@ -218,6 +220,7 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
+    if (tiers) return tiers_cut(j, e);
     bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
     if (kind == PLAN_FULL && both && j->mesh.size[AXIS_PP] <= j->n_stages) return recut(j, part, e);

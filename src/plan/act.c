@@ -4,7 +4,7 @@
 const char *const account_name[ACC_COUNT] = {
     "forward_seconds", "input_grad_seconds", "weight_grad_seconds", "recompute_seconds", "optimizer_seconds",
     "transfer_seconds", "wait_upstream_seconds", "wait_downstream_seconds", "checkpoint_seconds", "load_seconds",
-    "other_seconds",
+    "weights_wait_seconds", "other_seconds",
 };
 
 #define BIT(x) (1u << (x))
@@ -78,6 +78,8 @@ const struct act_info act_info[ACT_COUNT] = {
                 .after_come = BIT(CHAN_WEIGHT), .part = ACC_TRANSFER, .wait = ACC_WAIT_DOWN},
     [ACT_RU] = POST("RU", "post the receive of an updated tied weight", KIND_RECV, ACT_SU, CHAN_PARAM,
                     ACC_WAIT_UP, false),
+    [ACT_LW] = {"LW", "begin to load frozen weights from disk", KIND_FETCH, .part = ACC_FETCH},
+    [ACT_EW] = {"EW", "give up the memory of frozen weights", KIND_EVICT, .part = ACC_FETCH},
 };
 
 enum act_op act_post(enum chan_kind kind, enum act_kind end)

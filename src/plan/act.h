@@ -12,7 +12,7 @@ enum phase { PH_FWD, PH_BWD_DATA, PH_BWD_WEIGHTS, PH_COUNT };
 /* The parts of a rank's time. Exactly one of them runs at any time. */
 enum account {
     ACC_FORWARD, ACC_INPUT_GRAD, ACC_WEIGHT_GRAD, ACC_RECOMPUTE, ACC_OPTIMIZER, ACC_TRANSFER, ACC_WAIT_UP,
-    ACC_WAIT_DOWN, ACC_CHECKPOINT, ACC_LOAD, ACC_OTHER, ACC_COUNT,
+    ACC_WAIT_DOWN, ACC_CHECKPOINT, ACC_LOAD, ACC_FETCH, ACC_OTHER, ACC_COUNT,
     ACC_GRADS = ACC_COUNT                                /* both gradients, where they are measured together */
 };
 extern const char *const account_name[ACC_COUNT];        /* the keys of metrics.jsonl: "forward_seconds", ... */
@@ -52,9 +52,12 @@ enum act_op {
     ACT_O,      /* optimizer and statistics; counts as reader of every kept statistic and loss        0O    */
     ACT_SW, ACT_RW,   /* post the send / receive of weights that one pipeline updated for all         0SW.c9 */
     ACT_SU, ACT_RU,   /* post the send / receive of an updated tied weight (from the owner)           1SU.c9 */
+    ACT_LW,     /* begin to load the stage's frozen weights from disk into their slot                 1LW   */
+    ACT_EW,     /* their slot is free for another stage's weights                                     1EW   */
     ACT_COUNT
 };
-enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SUM, KIND_SEND, KIND_RECV, KIND_ALL, KIND_REDUCE, KIND_OPTIMIZER };
+enum act_kind { KIND_LOAD, KIND_PROGRAM, KIND_SUM, KIND_SEND, KIND_RECV, KIND_ALL, KIND_REDUCE, KIND_OPTIMIZER,
+                KIND_FETCH, KIND_EVICT };
 extern const struct act_info {
     const char *text, *help;
     enum act_kind kind;

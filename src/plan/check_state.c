@@ -86,14 +86,97 @@ static int places_check(const struct ties *c, int rank)
             const struct state_row *r = &pl->state[i];
             bool wants = row_wanted(c, r, rank), other = r->kind == STATE_OPTIMIZER && !wants;
             if ((int)r->region != k || other) continue;
-            if (r->off[rank] != STATE_NOWHERE)
+            const bool here = r->off[rank] != STATE_NOWHERE;
+            if (r->home == HOME_FILE)
+                bad = here == (rank == r->owner) ? 0 : state_fail(c, r, rank, "lies in a file of another rank");
+            else if (here)
                 x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
             else if (wants) bad = state_fail(c, r, rank, "is used, but nowhere");
         }
-        bad = bad || lies_check(c, rank, &x, region[k]);
+        bad = bad || lies_check(c, rank, &x, k == IN_PARAM && pl->slots[rank].n ? pl->slots[rank].at : region[k]);
         free(x.v);
     }
     return bad ? -1 : 0;
+}
+
+/* Weights of a stage that lie in a file: a weight of that stage alone, which nothing changes, within the stage's
+ * slot. */
+static int slot_check(const struct ties *c, int s)
+{
+    const struct placement *pl = c->p->pl;
+    const int rank = c->p->stage[s].rank, slot = pl->slot_of[s];
+    const struct weight_slots *of = &pl->slots[rank];
+    struct lies x = {mem_alloc((size_t)(pl->n_state + 1) * sizeof *x.v), 0};
+    int bad = 0;
+    for (int i = 0; i < pl->n_state && !bad; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->home != HOME_FILE) continue;
+        const struct param *p = &c->p->sel->g->param[r->param];
+        int here = 0;
+        for (int u = 0; u < p->n_uses; u++) here += c->stage_of[c->p->sel->group_of[p->use_node[u]]] == s;
+        if (!here) continue;
+        if (here < p->n_uses || r->trained || r->region != IN_PARAM || slot < 0 || slot >= of->n)
+            bad = state_fail(c, r, rank, "cannot lie in a file");
+        else if (r->off[rank] < of->at + (size_t)slot * of->bytes)
+            bad = state_fail(c, r, rank, "lies before its slot");
+        else x.v[x.n++] = (struct state_place){r->off[rank], r->off[rank] + r->bytes, r};
+    }
+    bad = bad || lies_check(c, rank, &x, of->at + (size_t)(slot + 1) * of->bytes);
+    free(x.v);
+    return bad ? -1 : 0;
+}
+
+static int slots_check(const struct ties *c)
+{
+    const struct placement *pl = c->p->pl;
+    for (int r = 0; r < c->p->n_ranks; r++)
+        if (pl->slots[r].n && pl->slots[r].at + (size_t)pl->slots[r].n * pl->slots[r].bytes > pl->param_bytes[r])
+            return err_set(c->e, E_INTERNAL, "illegal plan: rank %d: its slots of weights exceed its memory", r);
+    for (int s = 0; s < c->p->n_stages; s++) if (slot_check(c, s)) return -1;
+    return 0;
+}
+
+/* Does the program read a weight that lies in a file? */
+static bool reads_file(const struct plan *p, const struct prog *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct group *k = &p->sel->group[g->k[i].group];
+        for (int j = 0; j < k->n_param; j++)
+            if (g->k[i].param[j].space == SP_PARAM && p->pl->state[k->param[j]].home == HOME_FILE) return true;
+    }
+    return false;
+}
+
+static int fetch_fail(const struct ties *c, int rank, const struct act *a, const char *what)
+{
+    char s[32];
+    return err_set(c->e, E_INTERNAL, "illegal plan: rank %d, %s: %s", rank, act_text(c->p, a, s), what);
+}
+
+/* holds: the stage whose weights each slot has, or gets; -1: none that this row brought. */
+static int fetch_check(const struct ties *c, int rank, const struct act *a, int *holds)
+{
+    static const enum prog_kind prog[] = {[ACT_F] = PROG_F, [ACT_B] = PROG_B, [ACT_W] = PROG_W, [ACT_D] = PROG_D,
+                                          [ACT_R] = PROG_R};
+    const int slot = c->p->pl->slot_of[a->stage];
+    const bool moves = a->op == ACT_LW || a->op == ACT_EW;
+    const bool runs = a->op >= ACT_F && a->op <= ACT_R && reads_file(c->p, &c->p->stage[a->stage].prog[prog[a->op]]);
+    if (!moves && !runs) return 0;
+    if (slot < 0 || slot >= c->p->pl->slots[rank].n) return fetch_fail(c, rank, a, "its weights have no slot");
+    if (a->op == ACT_LW && holds[slot] >= 0) return fetch_fail(c, rank, a, "the slot has other weights");
+    if (a->op != ACT_LW && holds[slot] != a->stage) return fetch_fail(c, rank, a, "its weights are not in their slot");
+    holds[slot] = a->op == ACT_EW ? -1 : a->stage;
+    return 0;
+}
+
+static int fetches_check(const struct ties *c, int rank)
+{
+    const int n = c->p->pl->slots[rank].n;
+    int *holds = mem_alloc((size_t)(n + 1) * sizeof *holds), bad = 0;
+    for (int i = 0; i < n; i++) holds[i] = -1;
+    for (int i = 0; i < c->p->row_n[rank] && !bad; i++) bad = fetch_check(c, rank, &c->p->row[rank][i], holds);
+    free(holds);
+    return bad;
 }
 
 /* The shard and owner of a row exist, and all rows of a weight have the same ones. */
@@ -226,7 +309,8 @@ int check_state(const struct plan *p, const int *stage_of, struct err *e)
     c.got = c.sent + p->n_chan;
     bad = writers_check(&c);
     for (int rank = 0; rank < p->n_ranks && !bad; rank++)
-        bad = places_check(&c, rank) || grads_all_check(&c, rank);
+        bad = places_check(&c, rank) || grads_all_check(&c, rank) || fetches_check(&c, rank);
+    bad = bad || slots_check(&c);
     if (!bad && p->req.mode == PLAN_TRAIN) bad = ties_check(&c);
     free(c.sent);
     return bad ? -1 : 0;

@@ -78,6 +78,7 @@ static void measured_json(json_t *o, const struct cost *k, int threads, json_t *
                            "transfer_busy_ns_per_byte", k->busy_ns_per_byte, "optimizer_ns_per_byte",
                            k->optimizer_ns_per_byte, "load_ns_per_sample", k->load_ns, "groups", groups);
     if (k->sum_ns_per_byte > 0) json_object_set_new(of, "sum_ns_per_byte", json_real(k->sum_ns_per_byte));
+    if (k->disk_ns_per_byte > 0) json_object_set_new(of, "disk_ns_per_byte", json_real(k->disk_ns_per_byte));
     if (k->spread > 0) json_object_set_new(of, "spread", json_real(k->spread));
     json_object_update(o, of);
     json_decref(of);
@@ -218,6 +219,7 @@ static int measured_read(struct cost_reader *r, const json_t *o)
         if (number(r, json_object_get(o, field[i].key), field[i].key, field[i].least, field[i].to)) return -1;
     struct { const char *key; double least, *to; } may[] = {           /* older files lack these */
         {"sum_ns_per_byte", 0, &k->sum_ns_per_byte}, {"spread", 1, &k->spread},
+        {"disk_ns_per_byte", 0, &k->disk_ns_per_byte},
     };
     for (size_t i = 0; i < sizeof may / sizeof *may; i++) {
         const json_t *v = json_object_get(o, may[i].key);

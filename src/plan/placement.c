@@ -44,15 +44,84 @@ static bool row_lies(const struct placement *pl, const struct state_row *r, int 
     return here;
 }
 
+/* ---- weights in a file ------------------------------------------------------------------------------------------- */
+
+/* The stage whose slot holds the row; -1: it stays in memory. A weight that several stages use stays there, too. */
+static int stage_in_file(const struct placement *pl, const struct placement_request *q, const struct state_row *r)
+{
+    const int first = pl->use_first[r->param], stage = pl->use_stage[first];
+    if (!q->in_file || !q->in_file[stage] || r->kind != STATE_WEIGHT || r->trained) return -1;
+    for (int k = first; k < pl->use_first[r->param + 1]; k++) if (pl->use_stage[k] != stage) return -1;
+    return stage;
+}
+
+/* Slots in turn, in the order of stages: those that run one after the other have different slots. */
+static void slots_number(struct placement *pl, const struct placement_request *q)
+{
+    pl->slots = arena_alloc(pl->mem, (size_t)pl->map.n_ranks * sizeof *pl->slots);
+    pl->slot_of = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_of);
+    pl->slot_used = arena_alloc(pl->mem, (size_t)pl->n_stages * sizeof *pl->slot_used);
+    for (int s = 0; s < pl->n_stages; s++) pl->slot_of[s] = -1;
+    for (int rank = 0; rank < pl->map.n_ranks; rank++) {
+        int n = 0;
+        for (int i = 0; i < pl->map.n_stages_of[rank]; i++) {
+            const int s = pl->map.stages_of[rank][i];
+            if (q->in_file && q->in_file[s]) pl->slot_of[s] = n++ % q->slots;
+        }
+        pl->slots[rank].n = n < q->slots ? n : q->slots;
+    }
+}
+
+/* Slots begin at whole pages. A stage's weights lie in its slot as they lie in the file. */
+static void slots_place(struct placement *pl, const struct placement_request *q, int n_params)
+{
+    enum { PAGE = 4096 };
+    for (int i = 0; i < n_params; i++) {
+        const int s = stage_in_file(pl, q, &pl->state[i]);
+        if (s < 0) continue;
+        struct weight_slots *of = &pl->slots[pl->map.rank_of[s]];
+        pl->state[i].home = HOME_FILE;
+        pl->state[i].off[pl->map.rank_of[s]] = take(&pl->slot_used[s], pl->state[i].bytes);
+        const size_t whole = (pl->slot_used[s] + PAGE - 1) / PAGE * PAGE;
+        if (whole > of->bytes) of->bytes = whole;
+    }
+    for (int rank = 0; rank < pl->map.n_ranks; rank++) {
+        struct weight_slots *of = &pl->slots[rank];
+        if (!of->bytes) { of->n = 0; continue; }
+        of->at = (pl->param_bytes[rank] + PAGE - 1) / PAGE * PAGE;
+        pl->param_bytes[rank] = of->at + (size_t)of->n * of->bytes;
+    }
+    for (int i = 0; i < n_params; i++) {
+        struct state_row *r = &pl->state[i];
+        const int s = pl->use_stage[pl->use_first[i]], rank = pl->map.rank_of[s];
+        if (r->home == HOME_FILE) r->off[rank] += pl->slots[rank].at + (size_t)pl->slot_of[s] * pl->slots[rank].bytes;
+    }
+    for (int s = 0; s < pl->n_stages; s++) if (!pl->slot_used[s]) pl->slot_of[s] = -1;
+}
+
+static int packed_check(const struct placement *pl, const struct selection *s, struct err *e)
+{
+    for (int i = 0; i < s->g->n_params; i++) {
+        if (pl->state[i].home != HOME_FILE) continue;
+        for (int u = 0; u < s->g->param[i].n_uses; u++) {
+            const struct group *k = &s->group[s->group_of[s->g->param[i].use_node[u]]];
+            if (k->packed_bytes)
+                return err_set(e, E_CONF, "%s: its kernel keeps a packed copy of the weights in memory, so they "
+                               "cannot lie on disk", s->g->node[k->node[0]].name);
+        }
+    }
+    return 0;
+}
+
 /* First the trained weights that the rank owns, in the order of their gradients; then all others. Where weights
  * are shared out, weights and gradients then have the same shares. */
-static void params_place(struct placement *pl, int n_params)
+static void params_place(struct placement *pl, const struct placement_request *q, int n_params)
 {
     for (int own = 1; own >= 0; own--)
         for (int i = 0; i < n_params; i++) {
             struct state_row *r = &pl->state[i];
             for (int rank = 0; rank < pl->mesh.size[AXIS_PP]; rank++)
-                if ((r->trained && r->owner == rank) == own && row_lies(pl, r, rank))
+                if ((r->trained && r->owner == rank) == own && row_lies(pl, r, rank) && stage_in_file(pl, q, r) < 0)
                     r->off[rank] = take(&pl->param_bytes[rank], r->bytes);
         }
 }
@@ -135,7 +204,10 @@ struct placement *placement_make(const struct placement_request *r, struct err *
     uses_find(pl, s);
     pl->n_state = state_rows_make(mem, s, &r->buffers, &pl->state);
     for (int i = 0; i < pl->n_state; i++) row_own(pl, &pl->state[i]);
-    params_place(pl, s->g->n_params);
+    slots_number(pl, r);
+    params_place(pl, r, s->g->n_params);
+    slots_place(pl, r, s->g->n_params);
+    if (packed_check(pl, s, e)) { placement_free(pl); return NULL; }
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], true);
     for (int rank = 0; rank < n_ranks; rank++) pl->sum_bytes[rank] = pl->level_bytes[rank];
     for (int i = 0; i < s->g->n_params; i++) grads_place(pl, &pl->state[i], false);

@@ -24,6 +24,10 @@ struct buckets { struct bucket *v; int n; };
  * adds gradients, in its own order, instead of the plan. */
 struct sharing { size_t bucket; bool weights, by_transport; };
 
+/* Slots of weights on a rank: memory for the frozen weights of n stages at a time, at the end of its parameters. The
+ * weights of more stages lie in a file; a row of actions says when a stage's weights come into its slot. */
+struct weight_slots { int n; size_t at, bytes; };          /* at: of the first slot; bytes: of each */
+
 struct placement {
     struct arena *mem;
     struct mesh mesh;
@@ -45,6 +49,10 @@ struct placement {
     struct buckets *bucket;                              /* of each rank; none with one pipeline */
     size_t *update_bytes;                                /* of each rank: gradients from which it updates */
     size_t *packed_off;                                  /* of each group, in its rank's packed region */
+    /* slot_of: of each stage, the slot of its weights that lie in a file; -1: they lie in memory. slot_used: bytes of
+     * the slot that they fill. */
+    struct weight_slots *slots;                          /* of each rank */
+    int *slot_of; size_t *slot_used;
 };
 struct placement_request {
     const struct selection *sel;
@@ -55,7 +63,11 @@ struct placement_request {
     struct state_buffers buffers;                        /* of the optimizer (optim_buffers) */
     int groups;                                          /* of the plans (plan_request); 0: 1 */
     struct sharing sharing;
+    /* of each stage: its frozen weights lie in a file; NULL: none. Each rank has this many slots for them, or one for
+     * each such stage if these are fewer. */
+    const bool *in_file; int slots;
 };
+/* 78 where a kernel keeps a packed copy of weights that are to lie in a file. */
 struct placement *placement_make(const struct placement_request *r, struct err *e);
 void placement_free(struct placement *p);
 /* Among all ranks: the one that changes a row and writes it to checkpoints. */

@@ -227,7 +227,9 @@ static int lower(struct plan *p, const struct sched *s, bool sure, struct err *e
     lower_join(&w, s);
     int bad = lower_programs(&w, e);
     if (!bad) lower_dp(&w);
-    bad = bad || lower_rows(&w, s, e) || lower_slots(&w, e);
+    bad = bad || lower_rows(&w, s, e);
+    if (!bad) lower_fetch(&w);
+    bad = bad || lower_slots(&w, e);
     lower_close(&w);
     return bad ? -1 : 0;
 }

@@ -1,6 +1,6 @@
 /* Inside of the planner, shared by plan.c (driver), channels.c (what crosses borders), stage_program.c (places and
  * programs), lower.c (rows), happens_before.c and slots.c (liveness), outputs.c, reduction_tree.c, dp.c.
- * part_bound.c uses batch_split. No other file includes it. */
+ * part_bound.c uses batch_split, sim.c prog_fetches. No other file includes it. */
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 #include "plan/plan.h"
@@ -75,6 +75,9 @@ void dp_weights_emit(struct lower *w, int rank);   /* after the optimizer: weigh
 /* buckets.c */
 void buckets_make(struct placement *pl, const struct selection *s, int rank);
 void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, from the buckets of their ranks */
+/* fetch.c: which programs read weights that lie in a file; the actions that bring these; after lower_rows */
+bool prog_fetches(const struct placement *pl, int rank, const struct prog *g);
+void lower_fetch(struct lower *w);
 /* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 

@@ -121,6 +121,7 @@ int sched_ask(const struct sched_kind *k, const struct plan *p, const struct pla
               struct err *e)
 {
     struct sched_request q = {.map = &p->pl->map, .n_mb = p->n_mb, .in_flight = p->req.in_flight};
+    for (int i = 0; i < p->n_ranks; i++) q.in_file |= p->pl->slots[i].n > 0;
     struct weighing x = {p, r};
     struct sched_grade grade = {&x, r->limit != NULL, rows_weigh};
     struct sched_cost *cost = NULL;

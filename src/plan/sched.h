@@ -21,6 +21,7 @@ struct sched_grade {
 struct sched_request {
     const struct stage_map *map;
     int n_mb;
+    bool in_file;                                        /* weights of some stages are read from a file as they run */
     /* most micro-batches that a rank may keep, from F until neither B nor W needs them; 0: the schedule's own number. A
      * micro-batch on one of the rank's n stages counts 1/n. */
     int in_flight;

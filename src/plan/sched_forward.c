@@ -5,8 +5,9 @@
 static void forward_row_build(const struct sched_request *r, int rank, struct sched *out)
 {
     const int *own = r->map->stages_of[rank], n = r->map->n_stages_of[rank];
-    /* with several stages a rank, enough micro-batches at a time to keep all ranks busy */
-    const int most = n > 1 ? r->map->n_ranks : 1;
+    /* with several stages a rank, enough micro-batches at a time to keep all ranks busy; all, if a stage's weights are
+     * read each time */
+    const int most = r->in_file ? r->n_mb : n > 1 ? r->map->n_ranks : 1;
     for (int from = 0; from < r->n_mb; from += most)
         for (int i = 0; i < n; i++)
             for (int mb = from; mb < r->n_mb && mb < from + most; mb++) sched_push(out, rank, ACT_F, own[i], mb);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan/cost.h"
-#include "plan/plan.h"
+#include "plan/plan_int.h"
 #include "plan/sim.h"
 
 struct wire { int chan, mb; double sent, posted, began, done; bool has_send, has_recv; };
@@ -19,6 +19,9 @@ struct simulation {
      * directions */
     double *link_free;
     int *feed, *feed_at;                                 /* channels, sorted by their receiving rank here */
+    /* of each rank, when its disk is free; of each stage, when its weights are in their slot; of each rank's slots, was
+     * one given up? */
+    double *disk_free, *fetched; bool *evicted;
     /* of stage, part and size (full, last); negative: not yet computed */
     double *cost;
 };
@@ -169,6 +172,28 @@ static bool channel_feeds(const struct plan *p, const struct channel *c, const s
     return c->kind == i->chan && (i->across ? c->to.at[AXIS_PP] == p->stage[a->stage].rank : c->to_stage == a->stage);
 }
 
+/* Weights that the row brings before it gave up any are there already: the row before has brought them. */
+static void fetch(struct simulation *m, int rank, const struct act *a)
+{
+    if (act_info[a->op].kind == KIND_EVICT) m->evicted[rank] = true;
+    if (act_info[a->op].kind != KIND_FETCH || !m->evicted[rank]) return;
+    double *free = &m->disk_free[rank];
+    if (*free < m->now[rank]) *free = m->now[rank];
+    *free += m->k->disk_ns_per_byte * (double)m->p->pl->slot_used[a->stage];
+    m->fetched[a->stage] = *free;
+    m->s->rank[rank].fetched += m->p->pl->slot_used[a->stage];
+}
+
+/* Waits for the weights that the action reads. */
+static void fetch_wait(struct simulation *m, int rank, const struct act *a, double *t)
+{
+    const struct prog *g = act_prog(m->p, a);
+    double wait = g && m->p->pl->slot_of[a->stage] >= 0 ? m->fetched[a->stage] - *t : 0;
+    if (wait <= 0 || !prog_fetches(m->p->pl, rank, g)) return;
+    m->s->rank[rank].part[ACC_FETCH] += wait;
+    *t += wait;
+}
+
 /* When the action may start, or -1 while a message that it reads has no match. */
 static double ready_at(struct simulation *m, int rank, const struct act *a)
 {
@@ -200,8 +225,10 @@ static bool rank_advance(struct simulation *m, int rank)
         else {
             double t = ready_at(m, rank, a);
             if (t < 0) return moved;
+            fetch_wait(m, rank, a, &t);
             m->s->start[rank][m->at[rank]] = t;
             m->now[rank] = t + act_cost(m, a);
+            fetch(m, rank, a);
         }
         m->s->end[rank][m->at[rank]] = m->now[rank];
     }
@@ -225,15 +252,21 @@ double sim_busy(const struct sim_stage *s)
     return sum;
 }
 
-/* A step ends when all its messages have arrived. */
+/* A step ends when all its messages have arrived. The weights that the next step begins with are read until then, too;
+ * otherwise it would wait for them. */
 static void arrivals_wait(struct simulation *m)
 {
-    for (int r = 0; r < m->s->n_ranks; r++)
+    for (int r = 0; r < m->s->n_ranks; r++) {
+        if (m->disk_free[r] > m->now[r]) {
+            m->s->rank[r].part[ACC_FETCH] += m->disk_free[r] - m->now[r];
+            m->now[r] = m->disk_free[r];
+        }
         for (int i = m->feed_at[r]; i < m->feed_at[r + 1]; i++) {
             bool once = m->p->chan[m->feed[i]].kind == CHAN_PARAM || m->p->chan[m->feed[i]].kind == CHAN_WEIGHT;
             double done = once ? wire_of(m, m->feed[i], 0)->done : 0;
             if (done > m->now[r]) m->now[r] = done;
         }
+    }
 }
 
 static void finish(struct simulation *m)
@@ -273,6 +306,9 @@ static void tables_make(struct simulation *m)
     size_t n = (size_t)m->p->n_ranks, costs = (size_t)m->p->n_stages * COSTS * 2;
     m->at = mem_alloc(n * sizeof *m->at);
     m->now = mem_alloc(n * sizeof *m->now);
+    m->disk_free = mem_alloc((n + (size_t)m->p->n_stages) * sizeof *m->disk_free);
+    m->fetched = m->disk_free + n;
+    m->evicted = mem_alloc(n);
     m->link_free = mem_alloc(n * (n + 2 * (size_t)m->p->pl->mesh.size[AXIS_DP]) * sizeof *m->link_free);
     m->wire_at = mem_alloc((size_t)(m->p->n_chan + 1) * (size_t)(m->p->n_mb + 1) * sizeof *m->wire_at);
     m->cost = mem_alloc(costs * sizeof *m->cost);
@@ -282,7 +318,7 @@ static void tables_make(struct simulation *m)
 
 static void tables_free(struct simulation *m)
 {
-    free(m->at); free(m->now); free(m->link_free); free(m->wire_at); free(m->cost); free(m->feed); free(m->feed_at);
+    free(m->at); free(m->now); free(m->disk_free); free(m->evicted); free(m->link_free); free(m->wire_at); free(m->cost); free(m->feed); free(m->feed_at);
     vec_free(&m->wire);
 }
 

@@ -10,8 +10,8 @@
 enum state_kind { STATE_WEIGHT, STATE_STATISTIC, STATE_COUNTER, STATE_CACHE, STATE_OPTIMIZER, STATE_AVERAGE,
                   STATE_KINDS };
 enum state_region { IN_PARAM, IN_STATE, STATE_REGIONS };
-/* The memory that a row is stored in. Everything is on the device; other places are for plans to come. */
-enum home { HOME_DEVICE, HOME_HOST, HOME_FILE };
+/* Where a row lies. FILE: in a file; each rank's copy has a place in a slot of weights while it is used. */
+enum home { HOME_DEVICE, HOME_FILE };
 #define STATE_NOWHERE SIZE_MAX
 
 struct state_row {

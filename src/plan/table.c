@@ -151,11 +151,33 @@ static void time_table(const struct plan *p, const struct sim *s, struct text *o
         text_add(out, "%5d", i);
         for (int j = 0; j < COLUMNS; j++) {
             double ns = column[j].part < ACC_COUNT ? t->part[column[j].part] : s->wall_ns - sim_busy(t);
+            if (column[j].part == ACC_LOAD) ns += t->part[ACC_FETCH];
             text_add(out, " %8.3f", ns > 0 ? ns * 1e-9 / u.seconds : 0.0);
         }
         text_add(out, "\n");
     }
     text_add(out, "\n");
+}
+
+/* What of each rank's frozen weights lies in files, and what reading it costs. */
+static void files_table(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
+{
+    char b[5][32];
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct weight_slots *of = &p->pl->slots[r];
+        const struct stage_map *m = &p->pl->map;
+        size_t bytes = 0, n = 0;
+        for (int i = 0; i < m->n_stages_of[r]; i++) {
+            bytes += p->pl->slot_used[m->stages_of[r][i]];
+            n += p->pl->slot_of[m->stages_of[r][i]] >= 0;
+        }
+        if (!of->n) continue;
+        const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
+        text_add(out, "rank %d: frozen weights of %zu of %d stages, %s, lie on disk; %d slots of %s. A step reads %s in %s "
+                 "at %.2f GB/s, and waits %s of that\n", r, n, m->n_stages_of[r], text_bytes(bytes, b[0]), of->n,
+                 text_bytes(of->bytes, b[1]), text_bytes(s->rank[r].fetched, b[2]), text_seconds(ns * 1e-9, b[3]),
+                 1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
+    }
 }
 
 static void step_text(const struct plan *p, const struct cost *k, const struct sim *s, struct text *out)
@@ -281,6 +303,7 @@ void plan_table(const struct plan *p, const struct cost *k, int columns, struct 
     recompute_table(p, &t);
     fallbacks(p->sel, &t);
     if (s) time_table(p, s, &t);
+    if (s) files_table(p, k, s, &t);
     if (s) step_text(p, k, s, &t);
     head_text(p, k, &t);
     text_fold(t.s, columns, INDENT, out);
@@ -325,6 +348,12 @@ char *plan_json(const struct plan *p, const struct cost *k)
         for (int j = 0; j < run->n; j++) json_array_append_new(recompute, json_string(call_name(p, &run->k[j])));
         json_object_set_new(row, "recomputed", recompute);
         if (s && stands) stage_times(row, &s->rank[rank]);
+        if (p->pl->slots[rank].n)
+            json_object_set_new(row, "disk_bytes", json_integer((json_int_t)p->pl->slot_used[i]));
+        if (s && stands && p->pl->slots[rank].n) {
+            json_object_set_new(row, account_name[ACC_FETCH], json_real(s->rank[rank].part[ACC_FETCH] * 1e-9));
+            json_object_set_new(row, "read_bytes", json_integer((json_int_t)s->rank[rank].fetched));
+        }
         json_array_append_new(stages, row);
     }
     json_t *rows = json_array();

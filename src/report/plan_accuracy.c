@@ -249,7 +249,7 @@ static void part_text(const struct plan_accuracy *g, int i, enum account part, s
     bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
     char p[32] = "", m[32], e[32] = "";
     if (!waits) figure(g, predicted, p);
-    if (part <= ACC_OPTIMIZER && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
+    if ((part <= ACC_OPTIMIZER || part == ACC_FETCH) && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
     text_add(out, " %11s %10s %9s", p, figure(g, measured, m), e);
 }
 
@@ -277,7 +277,7 @@ static void ranks_text(const struct plan_accuracy *g, int from, int to, struct t
 {
     static const char *const head[ACC_COUNT] = {
         "forward", "input grad", "weight grad", "recompute", "optimizer", "transfer", "wait up", "wait down",
-        "checkpoint", "load", "other",
+        "checkpoint", "load", "weights", "other",
     };
     char name[32];
     text_add(out, "%-*s", LABEL, "");

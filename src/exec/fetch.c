@@ -1,0 +1,269 @@
+/* Weights from a file into their slots. A stage's weights are read in parts, by several threads, in the order in which
+ * the row asks for stages. There is no mmap: a page fault would stop the computing thread, and a file that is cut off
+ * would kill the process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/out.h"
+#include "exec/fetch.h"
+#include "exec/meter.h"
+#include "plan/plan_int.h"
+
+enum { READERS = 2, PART = 4 << 20 };                     /* PART: most bytes of one read */
+
+/* Of a stage: bytes [at, at + bytes) of the file belong in its slot. asked: bytes that readers took; left: bytes that
+ * have not come. */
+struct fetched { uint64_t at; size_t bytes, asked, left; char *to; };
+
+struct fetch {
+    struct out_place place;
+    struct out file;
+    uint64_t file_bytes;
+    struct fetched *stage;                                /* of each stage of the plan */
+    pthread_mutex_t lock;                                 /* for everything below */
+    pthread_cond_t changed;
+    int *holds;                                           /* of each slot: the stage that is there, or comes; -1 */
+    int *queue, n_queue;                                  /* stages with bytes that no reader took */
+    bool quits;
+    struct err e;                                         /* the first failure */
+    uint64_t began_ns, busy_ns, bytes;                    /* since the last report: reading, what was read */
+    int busy;                                             /* readers that read */
+    pthread_t reader[READERS]; int n_readers;
+};
+
+/* ---- readers ----------------------------------------------------------------------------------------------------- */
+
+static int part_read(const struct fetch *f, const struct fetched *x, size_t from, size_t n, struct err *e)
+{
+    for (size_t done = 0; done < n;) {
+        const uint64_t at = x->at + from + done;
+        const ssize_t got = pread(f->file.fd, x->to + from + done, n - done, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return err_set(e, E_IO, "%s: cannot read at byte %llu: %m", f->place.path, (unsigned long long)at);
+        if (!got) return err_set(e, E_DATA, "%s: the file ends at byte %llu", f->place.path, (unsigned long long)at);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* Takes the next part of the oldest stage in the queue; NULL: there is none. With the lock held. */
+static struct fetched *part_take(struct fetch *f, size_t *from, size_t *n)
+{
+    if (!f->n_queue) return NULL;
+    struct fetched *x = &f->stage[f->queue[0]];
+    *from = x->asked;
+    *n = x->bytes - x->asked < PART ? x->bytes - x->asked : PART;
+    x->asked += *n;
+    if (x->asked == x->bytes) memmove(f->queue, f->queue + 1, (size_t)--f->n_queue * sizeof *f->queue);
+    return x;
+}
+
+static void part_work(struct fetch *f, struct fetched *x, size_t from, size_t n)
+{
+    struct err e = {0};
+    if (!f->busy++) f->began_ns = clock_ns();
+    pthread_mutex_unlock(&f->lock);
+    const int bad = part_read(f, x, from, n, &e);
+    pthread_mutex_lock(&f->lock);
+    if (!--f->busy) f->busy_ns += clock_ns() - f->began_ns;
+    if (bad && !f->e.code) f->e = e;
+    f->bytes += n;
+    x->left -= n;
+    if (!x->left || bad) pthread_cond_broadcast(&f->changed);
+}
+
+static void *fetch_main(void *of)
+{
+    struct fetch *f = of;
+    size_t from, n;
+    pthread_mutex_lock(&f->lock);
+    while (!f->quits) {
+        struct fetched *x = part_take(f, &from, &n);
+        if (x) part_work(f, x, from, n);
+        else pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* With signals blocked, because the main thread handles signals. */
+static int fetchers_start(struct fetch *f, struct err *e)
+{
+    sigset_t all, old;
+    int bad = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (f->n_readers < READERS && !bad)
+        if (!(bad = pthread_create(&f->reader[f->n_readers], NULL, fetch_main, f))) f->n_readers++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return bad ? err_set(e, E_OS, "cannot create a thread that reads weights (ulimit -u, ulimit -v)") : 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void stages_list(struct exec *s, struct fetch *f)
+{
+    const struct placement *pl = s->q.pl;
+    const struct weight_slots *of = &pl->slots[s->rank];
+    f->stage = mem_alloc((size_t)pl->n_stages * sizeof *f->stage);
+    f->queue = mem_alloc((size_t)(pl->n_stages + 1) * sizeof *f->queue);
+    f->holds = mem_alloc((size_t)of->n * sizeof *f->holds);
+    for (int i = 0; i < of->n; i++) f->holds[i] = -1;
+    for (int i = 0; i < s->n_own; i++) {
+        struct fetched *x = &f->stage[s->own[i]];
+        const int slot = pl->slot_of[s->own[i]];
+        if (slot < 0) continue;
+        *x = (struct fetched){.at = f->file_bytes, .bytes = pl->slot_used[s->own[i]],
+                              .to = s->param.at + of->at + (size_t)slot * of->bytes};
+        f->file_bytes += (x->bytes + 4095) / 4096 * 4096;
+    }
+}
+
+static int file_begin(struct exec *s, struct fetch *f, struct err *e)
+{
+    struct text path = {0};
+    text_add(&path, "%s/weights-%d", s->q.conf->pipeline.disk, all_rank(s));
+    int bad = out_place(path.s, &f->place, e) || out_begin(&f->file, &f->place, s->q.abort, e);
+    bad = bad || out_reserve(&f->file, f->file_bytes, e);
+    text_free(&path);
+    return bad ? -1 : 0;
+}
+
+int fetch_open(struct exec *s, struct err *e)
+{
+    if (!s->q.pl->slots[s->rank].n) return 0;
+    struct fetch *f = s->fetch = mem_alloc(sizeof *f);
+    f->place = (struct out_place)OUT_NOWHERE;
+    f->file.fd = -1;
+    pthread_mutex_init(&f->lock, NULL);
+    clock_cond_init(&f->changed);
+    stages_list(s, f);
+    return file_begin(s, f, e) || fetchers_start(f, e) ? -1 : 0;
+}
+
+void fetch_close(struct exec *s)
+{
+    struct fetch *f = s->fetch;
+    if (!f) return;
+    pthread_mutex_lock(&f->lock);
+    f->quits = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    for (int i = 0; i < f->n_readers; i++) pthread_join(f->reader[i], NULL);
+    if (f->file.fd >= 0) out_drop(&f->file);
+    out_place_free(&f->place);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+    free(f->stage); free(f->holds); free(f->queue);
+    free(f);
+    s->fetch = NULL;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+/* Until the slot's weights are there; meanwhile the transport continues, because other ranks may need it. */
+static int slot_wait(struct exec *s, int slot, struct err *e)
+{
+    enum { LOOK_NS = 500000 };
+    struct fetch *f = s->fetch;
+    struct meter_wait w;
+    int bad = 0;
+    if (s->meter) meter_wait_begin(s, &w);
+    pthread_mutex_lock(&f->lock);
+    while (!bad && !f->e.code && f->holds[slot] >= 0 && f->stage[f->holds[slot]].left) {
+        pthread_mutex_unlock(&f->lock);
+        bad = (s->meter && meter_wait_for(s, &w, ACC_FETCH, e)) || exec_aborted(s, e) || exec_progress(s, e);
+        exec_beat_poll(s->beat);
+        pthread_mutex_lock(&f->lock);
+        if (!bad && !f->e.code && f->stage[f->holds[slot]].left) clock_cond_wait(&f->changed, &f->lock, LOOK_NS);
+    }
+    if (!bad && f->e.code) bad = err_set(e, f->e.code, "%s", f->e.text);
+    pthread_mutex_unlock(&f->lock);
+    if (s->meter && !bad) meter_wait_end(s, &w);
+    return bad ? -1 : 0;
+}
+
+/* Asks for a stage's weights, unless they are in the slot or on their way. What still comes for another stage comes
+ * first. */
+static int stage_ask(struct exec *s, int stage, struct err *e)
+{
+    struct fetch *f = s->fetch;
+    const int slot = s->q.pl->slot_of[stage];
+    if (f->holds[slot] == stage) return 0;
+    if (slot_wait(s, slot, e)) return -1;
+    pthread_mutex_lock(&f->lock);
+    f->holds[slot] = stage;
+    f->stage[stage].asked = 0;
+    f->stage[stage].left = f->stage[stage].bytes;
+    f->queue[f->n_queue++] = stage;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    return 0;
+}
+
+int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e) { return stage_ask(s, a->stage, e); }
+int exec_evict(struct exec *s, struct bound *b, const struct act *a, struct err *e) { return 0; }
+
+int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    const struct placement *pl = s->q.pl;
+    const int slot = pl->slot_of[a->stage];
+    if (slot < 0 || !prog_fetches(pl, s->rank, act_prog(b->p, a))) return 0;
+    if (s->fetch->holds[slot] != a->stage)
+        return err_set(e, E_INTERNAL, "stage %d runs without its weights", a->stage);
+    return slot_wait(s, slot, e);
+}
+
+void fetch_report(struct exec *s, struct report *r)
+{
+    struct fetch *f = s->fetch;
+    pthread_mutex_lock(&f->lock);
+    const uint64_t now = clock_ns();
+    r->fetch_bytes = f->bytes;
+    r->fetch_ns = f->busy_ns + (f->busy ? now - f->began_ns : 0);
+    f->began_ns = now;
+    f->bytes = f->busy_ns = 0;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- rows, between steps ----------------------------------------------------------------------------------------- */
+
+static int stage_of_row(const struct exec *s, const struct state_row *r)
+{
+    return s->q.pl->use_stage[s->q.pl->use_first[r->param]];
+}
+
+int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e)
+{
+    const int stage = stage_of_row(s, r);
+    return stage_ask(s, stage, e) || slot_wait(s, s->q.pl->slot_of[stage], e) ? -1 : 0;
+}
+
+int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
+{
+    const int slot = s->q.pl->slot_of[stage_of_row(s, r)];
+    if (slot_wait(s, slot, e)) return -1;
+    s->fetch->holds[slot] = -1;
+    return 0;
+}
+
+int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
+{
+    const struct fetch *f = s->fetch;
+    const struct fetched *x = &f->stage[stage_of_row(s, r)];
+    const char *from = state_at(s, r);
+    const uint64_t at = x->at + (uint64_t)(from - x->to);
+    for (size_t done = 0; done < r->bytes;) {
+        const ssize_t put = pwrite(f->file.fd, from + done, r->bytes - done, (off_t)(at + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return err_set(e, E_IO, "%s: cannot write at byte %llu: %m", f->place.path,
+                                     (unsigned long long)(at + done));
+        done += (size_t)put;
+    }
+    return 0;
+}

@@ -1,0 +1,152 @@
+/* Which frozen weights lie in files. A slot is as large as the largest stage in a file, so large stages stay in memory
+ * first; of the others, those in files are spread evenly over the rank's stages, because reading one then has the time
+ * that the stages before it compute. */
+#include <stdlib.h>
+#include <string.h>
+#include "job/memory_limit.h"
+#include "job/tiers.h"
+#include "plan/part.h"
+
+bool tiers_needed(const struct job *j)
+{
+    uint64_t need;
+    if (!j->conf->pipeline.disk || j->be->stream) return false;
+    if (!j->conf->pipeline.max_memory.n) return limit_pool_short(j, false, &need);
+    uint64_t *limit = tiers_limits(j, NULL);
+    const bool over = limit && !tiers_fit(j, limit);
+    free(limit);
+    return over;
+}
+
+bool tiers_fit(const struct job *j, const uint64_t *limit)
+{
+    bool fits = true;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) fits &= limit_bytes(j, r) <= limit[r];
+    return fits;
+}
+
+uint64_t *tiers_limits(const struct job *j, struct err *e)
+{
+    uint64_t *limit = mem_alloc((size_t)j->mesh.size[AXIS_PP] * sizeof *limit);
+    if (!j->conf->pipeline.max_memory.n) limit_share(j, true, limit);
+    else if (part_limits(j->conf, NULL, j->mesh.size[AXIS_PP], limit, e)) {
+        free(limit);
+        return NULL;
+    }
+    return limit;
+}
+
+/* May the weight lie in a file? Its bytes, otherwise 0. */
+static uint64_t row_bytes(const struct job *j, const struct state_row *r)
+{
+    const bool frozen = r->kind == STATE_WEIGHT && r->region == IN_PARAM && !r->trained;
+    return frozen && j->graph->param[r->param].n_uses == 1 ? r->bytes : 0;
+}
+
+int tiers_stages(const struct job *j, const uint64_t *limit)
+{
+    enum { PART_OF_MEMORY = 8 };                          /* a slot's part of it */
+    const int p = j->mesh.size[AXIS_PP];
+    uint64_t bytes = 0, least = PART_NO_LIMIT;
+    if (j->conf->pipeline.stages > p) return (int)j->conf->pipeline.stages;
+    for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
+    for (int r = 0; r < p; r++) least = limit[r] < least ? limit[r] : least;
+    uint64_t each = PART_OF_MEMORY * (bytes / (uint64_t)p) / (least + 1) + 4;
+    each += each % 2;                                     /* with two slots, an even number comes round without a wait */
+    while (each > 2 && each * (uint64_t)p > (uint64_t)j->sel->n_groups) each--;
+    return (int)each * p;
+}
+
+int tiers_cut(struct job *j, struct err *e)
+{
+    const int n = j->sel->n_groups;
+    struct arena *mem = arena_new();
+    struct state_row *row;
+    const struct state_buffers none = {.fixed = true};
+    uint64_t *sum = mem_alloc((size_t)(n + 1) * sizeof *sum);
+    state_rows_make(mem, j->sel, &none, &row);
+    for (int g = 0; g < n; g++) {
+        const struct group *k = &j->sel->group[g];
+        sum[g + 1] = sum[g] + 1;                          /* groups without weights count, too */
+        for (int i = 0; i < k->n_param; i++) sum[g + 1] += row_bytes(j, &row[k->param[i]]);
+    }
+    for (int s = 1, g = 0; s < j->n_stages; s++) {
+        const uint64_t want = sum[n] / (uint64_t)j->n_stages * (uint64_t)s;
+        while (g < n - (j->n_stages - s) && (g <= j->first_group[s - 1] || sum[g] + sum[g + 1] <= 2 * want)) g++;
+        j->first_group[s] = g;
+    }
+    j->first_group[j->n_stages] = n;
+    arena_free(mem);
+    free(sum);
+    return 0;
+}
+
+void tiers_all(struct job *j)
+{
+    j->in_file = mem_alloc((size_t)j->n_stages * sizeof *j->in_file);
+    for (int i = 0; i < j->n_stages; i++) j->in_file[i] = true;
+}
+
+/* ---- what stays in memory ---------------------------------------------------------------------------------------- */
+
+/* The stages of a rank with weights in a file, in their order; and what of them lies in files. */
+struct tier { const int *stage; int n; const size_t *bytes; bool *in_file; };
+
+/* Of those up to `largest`, n in files, evenly spread. Returns the bytes that stay in memory, slots included. */
+static uint64_t tier_spread(const struct tier *t, size_t largest, int n, size_t slot)
+{
+    int fit = 0, k = 0;
+    uint64_t bytes = 0;
+    for (int i = 0; i < t->n; i++) fit += t->bytes[t->stage[i]] && t->bytes[t->stage[i]] <= largest;
+    for (int i = 0; i < t->n; i++) {
+        const size_t own = t->bytes[t->stage[i]];
+        const bool small = own && own <= largest;
+        const bool takes = small && (int64_t)(k + 1) * n / fit > (int64_t)k * n / fit;
+        t->in_file[t->stage[i]] = takes;
+        k += small;
+        if (!takes) bytes += own;
+    }
+    return bytes + (uint64_t)slot * (n < TIER_SLOTS ? n : TIER_SLOTS);
+}
+
+static uint64_t file_bytes(const struct tier *t)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < t->n; i++) sum += t->in_file[t->stage[i]] ? t->bytes[t->stage[i]] : 0;
+    return sum;
+}
+
+/* For each size of slots: the fewest stages in files that fit into `space`. The best choice leaves the fewest bytes in
+ * files. */
+static bool tier_choose(const struct tier *t, uint64_t space)
+{
+    size_t best = 0;
+    int best_n = 0;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < t->n; i++) {
+        const size_t largest = t->bytes[t->stage[i]], slot = (largest + 4095) / 4096 * 4096;
+        int fit = 0, n = 1;
+        if (!largest) continue;
+        for (int k = 0; k < t->n; k++) fit += t->bytes[t->stage[k]] && t->bytes[t->stage[k]] <= largest;
+        while (n <= fit && tier_spread(t, largest, n, slot) > space) n++;
+        if (n > fit || file_bytes(t) >= least) continue;
+        least = file_bytes(t);
+        best = largest;
+        best_n = n;
+    }
+    if (best) tier_spread(t, best, best_n, 0);
+    for (int i = 0; i < t->n && !best; i++) t->in_file[t->stage[i]] = true;
+    return best;
+}
+
+bool tiers_choose(struct job *j, const uint64_t *limit)
+{
+    bool any = false;
+    for (int r = 0; r < j->mesh.size[AXIS_PP]; r++) {
+        const struct weight_slots *of = &j->pl->slots[r];
+        const uint64_t slots = (uint64_t)of->n * of->bytes, all = limit_bytes(j, r);
+        const struct tier t = {j->pl->map.stages_of[r], j->pl->map.n_stages_of[r], j->pl->slot_used, j->in_file};
+        if (of->n && all <= limit[r]) any |= tier_choose(&t, limit[r] - (all - slots));
+    }
+    return any;
+}

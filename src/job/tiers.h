@@ -1,0 +1,21 @@
+/* Frozen weights beyond a rank's memory lie in files of pipeline.disk (plan/placement.h). Which, and in how many stages.
+ * Pure, as job.h. */
+#ifndef JOB_TIERS_H
+#define JOB_TIERS_H
+#include "job/job.h"
+
+enum { TIER_SLOTS = 2 };                                  /* one is read while the other is used */
+/* Is pipeline.disk set, and does the plan exceed the memory of a rank or of its host? */
+bool tiers_needed(const struct job *j);
+/* Bytes of each rank of a pipeline. free(); NULL: 78. */
+uint64_t *tiers_limits(const struct job *j, struct err *e);
+bool tiers_fit(const struct job *j, const uint64_t *limit);   /* does each rank's largest plan? */
+/* Stages for a plan with files: pipeline.stages, or as many as make two slots a small part of memory. */
+int tiers_stages(const struct job *j, const uint64_t *limit);
+/* Cuts into stages whose frozen weights have about equal bytes. */
+int tiers_cut(struct job *j, struct err *e);
+void tiers_all(struct job *j);                            /* all stages' weights in files */
+/* After planning that: sets j->in_file so that memory is used. False: nothing changed. */
+bool tiers_choose(struct job *j, const uint64_t *limit);
+
+#endif
