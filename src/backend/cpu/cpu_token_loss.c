@@ -3,7 +3,7 @@
  * forward pass leaves all to it, so that the logits are made once (op_kind.outs_in_b). */
 #include <stdlib.h>
 #include <string.h>
-#include "backend/cpu/cpu_int.h"
+#include "backend/cpu/cpu_stored.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "model/ops/segment.h"
 #include "model/ops/token_loss.h"
@@ -14,7 +14,10 @@ enum { BLOCK = 256 };
 struct loss_products { int64_t rows; struct half_product logits, dx[2], dw[2]; };
 enum { SIZES = 2 };                                      /* of blocks: whole ones, and the last */
 /* late: the backward pass makes the loss. */
-struct loss_kernel { struct be_kernel base; struct token_loss t; bool late, half; struct loss_products of[SIZES]; };
+/* narrow: the weights are stored in fewer bits. */
+struct loss_kernel {
+    struct be_kernel base; struct token_loss t; bool late, half, narrow; struct loss_products of[SIZES];
+};
 
 static int64_t block_of(const struct token_loss *t, int64_t from)
 {
@@ -37,6 +40,12 @@ static struct loss_products *products_of(struct loss_kernel *k, int64_t rows)
     return &k->of[k->of[0].rows != rows];
 }
 
+/* Behind the logits: a panel of stored weights. */
+static float *panel_of(const struct loss_kernel *k, const struct be_call *c)
+{
+    return (float *)((char *)c->work + narrow_at(&k->t));
+}
+
 /* Some rows from `from` on: their logits. */
 static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
                   struct err *e)
@@ -50,6 +59,10 @@ static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, 
                                             (char *)c->work + scratch_at(&k->t)}, e);
     for (int64_t r = 0; bias && r < rows; r++)
         memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
+    if (k->narrow) {
+        const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
+        return stored_forward(b, &w, rows, (const float *)c->in[0] + from * width, bias, z, panel_of(k, c), e);
+    }
     return matmul_run((struct matmul){rows, classes, width, {'N', (const float *)c->in[0] + from * width, width},
                                       {'T', c->param[0], width}, bias}, z, classes, e);
 }
@@ -164,7 +177,11 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
         if (k->half) continue;
         const struct matmul dx = {rows, width, classes, {'N', z, classes}, {'N', c->param[0], width}, c->gin_acc & 1};
         const struct matmul dw = {classes, width, rows, {'T', z, classes}, {'N', x, width}, c->pgrad_acc || from > 0};
-        if ((c->gin[0] && matmul_run(dx, (float *)c->gin[0] + from * width, width, e)) ||
+        const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
+        if (k->narrow && c->gin[0] && stored_back(b, &w, rows, z, c->gin_acc & 1, (float *)c->gin[0] + from * width,
+                                                  panel_of(k, c), e))
+            return -1;
+        if ((c->gin[0] && !k->narrow && matmul_run(dx, (float *)c->gin[0] + from * width, width, e)) ||
             (c->pgrad[0] && matmul_run(dw, c->pgrad[0], width, e)))
             return -1;
     }
@@ -229,22 +246,34 @@ static size_t half_loss_workspace(const struct selection *s, const struct group 
     return CPU_WORK + scratch_at(&t) + scratch_bytes(&t, s->dev.threads);
 }
 
+static bool loss_stored(const struct selection *s, const struct group *k)
+{
+    const struct node *n = group_node(s, k);
+    return s->g->param[n->param[0]].shape.n == 2 && (n->n_param < 2 || !select_narrows(s, n->param[1]));
+}
+
+static size_t loss_space(const struct selection *s, const struct group *k, int samples)
+{
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), samples);
+    const bool narrow = loss_stored(s, k) && select_narrows(s, k->param[0]);
+    return narrow_at(&t) + (narrow ? stored_work(t.classes, t.width) : 0);
+}
+
 static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     struct loss_kernel *k = kernel_new(like, sizeof *k);
     k->t = token_loss_of(b->g, like->node, like->key.samples);
     k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
     k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
-    const size_t bytes = (size_t)block_of(&k->t, 0) * (size_t)k->t.classes * sizeof(float);
-    if (!kernel_workspace(b, like, bytes, e)) return &k->base;
+    k->narrow = like->stored && select_narrows(b->s, like->node->param[0]);
+    if (!kernel_workspace(b, like, loss_space(b->s, like->k, like->key.samples), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
 static size_t loss_workspace(const struct selection *s, const struct group *k)
 {
-    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
-    return CPU_WORK + (size_t)block_of(&t, 0) * (size_t)t.classes * sizeof(float);
+    return CPU_WORK + loss_space(s, k, s->max_samples);
 }
 
 /* One point a sample is a row in every layout. */
@@ -266,5 +295,5 @@ const struct kernel_row cpu_rows_token_loss[] = {
      .pack = cpu_half_pack},
     {.name = "rows", .pattern = PATTERN_OP("token_loss"),
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = loss_refuses,
-     .workspace = loss_workspace, .late = true, .make = loss_make},
+     .workspace = loss_workspace, .stored = loss_stored, .late = true, .make = loss_make},
     {0}};

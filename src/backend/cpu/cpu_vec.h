@@ -92,6 +92,7 @@ struct vec_ops {
     /* sums[columns] = or += the sum of bf16 rows, `line` apart, in float for 64 rows, then in double */
     void (*sum_rows)(const uint16_t *x, int64_t line, int64_t rows, int64_t columns, float *sums, bool acc);
     void (*widen)(float *y, const uint16_t *x, size_t n);                /* bf16, exactly */
+    void (*widen_codes)(float *y, const int8_t *q, size_t n, float unit);   /* y = q unit */
     void (*narrow)(uint16_t *y, const float *x, size_t n, bool acc);     /* y = or += x, rounded to nearest even */
     void (*mean)(const struct vec_shape *s, const float *x, float *y);   /* over the points of each channel */
     void (*mean_backward)(const struct vec_shape *s, const float *gy, float *gx, bool acc);
@@ -155,7 +156,7 @@ void half_add(uint16_t *y, const uint16_t *x, size_t n); /* y += x; for such pro
 #define VEC_SHARED \
     .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
-    .sumsq = sumsq, .sum_rows = sum_rows, .widen = bf16_to_floats, .narrow = floats_to_bf16, \
+    .sumsq = sumsq, .sum_rows = sum_rows, .widen = bf16_to_floats, .widen_codes = codes_to_floats, .narrow = floats_to_bf16, \
     .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
     .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \

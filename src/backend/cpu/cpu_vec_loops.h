@@ -428,6 +428,15 @@ INLINE vf few_load(enum vec_stored type, const void *w, int64_t at, float unit)
 }
 #endif
 
+static void codes_to_floats(float *y, const int8_t *q, size_t n, float unit)
+{
+    size_t i = 0;
+#if LANES > 1
+    for (; i + LANES <= n; i += LANES) st(y + i, few_load(VEC_I8, q, (int64_t)i, unit));
+#endif
+    for (; i < n; i++) y[i] = (float)q[i] * unit;
+}
+
 /* The sums of dot_rows, of stored weights, which are widened on the way. */
 INLINE void dot_stored(enum vec_stored type, int64_t n, const void *w, int64_t at, float unit, const float *x,
                        int64_t line, int rows, float y[DOT_ROWS])
