@@ -33,7 +33,7 @@ same() {
 if [ -n "${LONG:-}" ]; then
     for how in threads trains; do for ranks in 1 2 4; do for chunks in 1 2 4; do
         [ $((ranks * chunks)) -le 8 ] || continue
-        for schedule in naive gpipe 1f1b interleaved zb-h1 zb-v auto; do
+        for schedule in naive gpipe 1f1b interleaved breadth-first zb-h1 zb-v auto; do
             same $how $schedule $ranks $((ranks * chunks))
         done
     done; done; done
@@ -41,6 +41,7 @@ fi
 same trains interleaved 2 4
 same trains zb-v 2 4 -o pipeline.recompute=all
 same trains auto 2 8
+same trains breadth-first 2 8 -o pipeline.recompute=all
 same trains zb-h1 3 3 -o pipeline.in_flight=5
 same threads zb-v 4 8
 same threads zb-h1 2 4

@@ -45,9 +45,9 @@ EOF2
     }
     asks "all options of mpstaged" "$(cat options)" mpstaged --
     asks "an option's beginning" "--schedule" mpstaged --sched
-    asks "an option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged --schedule ''
+    asks "an option's words" "gpipe naive 1f1b interleaved breadth-first zb-h1 zb-v auto rows" mpstaged --schedule ''
     asks "behind =, too" "gpipe" mpstaged --schedule = g
-    asks "and right behind it" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" mpstaged --schedule =
+    asks "and right behind it" "gpipe naive 1f1b interleaved breadth-first zb-h1 zb-v auto rows" mpstaged --schedule =
     asks "files" "file" mpstaged -c fi
     asks "settings" "pipeline.schedule=" mpstaged -o pipeline.sch
     asks "a setting's words" "yes no" mpstaged -o data.shuffle =
@@ -65,7 +65,7 @@ EOF2
     for p in mpstage-run mpstage-experiment mpstage-tokens; do
         asks "all options of $p" "$(cat "$p.options")" "$p" --
     done
-    asks "its option's words" "gpipe naive 1f1b interleaved zb-h1 zb-v auto rows" \
+    asks "its option's words" "gpipe naive 1f1b interleaved breadth-first zb-h1 zb-v auto rows" \
         mpstage-experiment -c file --schedules ''
     asks "its file" "file" mpstage-experiment -c fi
     asks "its folder" "run" mpstage-experiment --out r

@@ -261,7 +261,7 @@ END_TEST
 
 /* ---- all of them ---- */
 
-static const char *const chunked[] = {"interleaved", "zb-v", "auto"};
+static const char *const chunked[] = {"interleaved", "breadth-first", "zb-v", "auto"};
 enum { CHUNKED = sizeof chunked / sizeof *chunked };
 
 /* Whatever the limit, which counts all stages of a rank: it is kept, and the rows run to their end. */

@@ -64,7 +64,8 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
         floats += size_align64(host_tensor_bytes(s->g, t, 1));
     }
     k->workspace_bytes[0] = beside;
-    bool copies = false;
+    bool copies = true;
+    for (int ph = 0; ph < PH_COUNT; ph++) if (k->row[ph]) copies = false;
     for (int ph = 0; ph < PH_COUNT; ph++) copies |= k->row[ph] && !(k->row[ph]->stored && k->row[ph]->stored(s, k));
     for (int j = 0; j < k->n_param && copies; j++)
         k->workspace_bytes[0] += (select_narrows(s, k->param[j]) ? 2 : 1) *

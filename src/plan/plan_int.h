@@ -78,6 +78,8 @@ void pieces_make(struct plan *p, const struct buckets *b);   /* of all stages, f
 /* fetch.c: which programs read weights that lie in a file; the actions that bring these; after lower_rows */
 bool prog_fetches(const struct placement *pl, int rank, const struct prog *g);
 void lower_fetch(struct lower *w);
+/* slot_places.c: of a rank with several stages; after the number of slots is known */
+void slot_places_shared(struct lower *w, int rank);
 /* slots.c */
 int lower_slots(struct lower *w, struct err *e);         /* operands, slot numbers, bytes */
 

@@ -232,7 +232,9 @@ static void copies_count(struct lower *w)
 static void bytes_count(struct lower *w)
 {
     struct plan *p = w->p;
-    for (int c = 0; c < w->cls.n; c++) {
+    const bool several = p->n_stages > p->n_ranks;        /* stages a rank: they share memory */
+    for (int r = 0; several && r < p->n_ranks; r++) slot_places_shared(w, r);
+    for (int c = 0; c < w->cls.n && !several; c++) {
         size_t *total = &p->slot_bytes[p->stage[w->cls.v[c].stage].rank];
         w->cls.v[c].base = *total;
         *total += w->cls.v[c].bytes * (size_t)w->cls.v[c].n_slots;
