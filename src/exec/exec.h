@@ -188,6 +188,11 @@ int exec_state_get(struct exec *s, int row, void *plain, struct err *e);
 /* Where a row lies in host memory as get gives it and set takes it; NULL: nowhere. */
 void *exec_state_values(struct exec *s, int row);
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e);
+/* `bytes` values of a tensor in a file, row-major, from offset `at` on. */
+struct exec_source { const char *path; uint64_t at; size_t bytes; enum dtype type; };
+/* Instead of exec_state_set: the row's values are read from this file whenever they are needed. 1: so be it; 0: only
+ * rows that lie in files (HOME_FILE) in the form of this file can do that. -1: 66. */
+int exec_state_from(struct exec *s, int row, const struct exec_source *from, struct err *e);
 int exec_state_changed(struct exec *s, struct err *e);  /* makes packed weights again */
 /* Sets a row to its initial value: a weight by its rule and the seed, counters and optimizer buffers to zeros, an
  * average to the current weight. */

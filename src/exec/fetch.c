@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/out.h"
@@ -16,14 +17,19 @@
 
 enum { READERS = 2, PART = 4 << 20 };                     /* PART: most bytes of one read */
 
-/* Of a stage: bytes [at, at + bytes) of the file belong in its slot. asked: bytes that readers took; left: bytes that
- * have not come. */
-struct fetched { uint64_t at; size_t bytes, asked, left; char *to; };
+/* A file with weights: as it was when the run began to read it. */
+struct source { int fd; char *path; struct stat st; };
+/* A row's bytes: from `at` on in a file, to its place in the slot. */
+struct piece { int source; uint64_t at; size_t bytes; char *to; };
+/* Of a stage. next, done: the piece that readers take parts of, and its bytes that they took; left: bytes of all pieces
+ * that have not come. */
+struct fetched { struct piece *piece; int n, next; size_t done, bytes, left; };
 
 struct fetch {
-    struct out_place place;
+    struct out_place place;                               /* of the rank's own file, source 0 */
     struct out file;
     uint64_t file_bytes;
+    VEC(struct source) source;
     struct fetched *stage;                                /* of each stage of the plan */
     pthread_mutex_t lock;                                 /* for everything below */
     pthread_cond_t changed;
@@ -38,37 +44,49 @@ struct fetch {
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
-static int part_read(const struct fetch *f, const struct fetched *x, size_t from, size_t n, struct err *e)
+/* Has somebody written to the file? The rank's own file changes only through the rank. */
+static int source_check(const struct source *x, struct err *e)
 {
+    struct stat now;
+    const bool same = !fstat(x->fd, &now) && now.st_size == x->st.st_size &&
+                      now.st_mtim.tv_sec == x->st.st_mtim.tv_sec && now.st_mtim.tv_nsec == x->st.st_mtim.tv_nsec;
+    return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
+}
+
+static int part_read(const struct fetch *f, const struct piece *p, size_t from, size_t n, struct err *e)
+{
+    const struct source *x = &f->source.v[p->source];
     for (size_t done = 0; done < n;) {
-        const uint64_t at = x->at + from + done;
-        const ssize_t got = pread(f->file.fd, x->to + from + done, n - done, (off_t)at);
+        const uint64_t at = p->at + from + done;
+        const ssize_t got = pread(x->fd, p->to + from + done, n - done, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_set(e, E_IO, "%s: cannot read at byte %llu: %m", f->place.path, (unsigned long long)at);
-        if (!got) return err_set(e, E_DATA, "%s: the file ends at byte %llu", f->place.path, (unsigned long long)at);
+        if (got < 0) return err_set(e, E_IO, "%s: offset %llu: cannot read: %m", x->path, (unsigned long long)at);
+        if (!got) return err_set(e, E_DATA, "%s: offset %llu: the file ends here", x->path, (unsigned long long)at);
         done += (size_t)got;
     }
-    return 0;
+    return p->source ? source_check(x, e) : 0;
 }
 
 /* Takes the next part of the oldest stage in the queue; NULL: there is none. With the lock held. */
-static struct fetched *part_take(struct fetch *f, size_t *from, size_t *n)
+static struct fetched *part_take(struct fetch *f, const struct piece **p, size_t *from, size_t *n)
 {
     if (!f->n_queue) return NULL;
     struct fetched *x = &f->stage[f->queue[0]];
-    *from = x->asked;
-    *n = x->bytes - x->asked < PART ? x->bytes - x->asked : PART;
-    x->asked += *n;
-    if (x->asked == x->bytes) memmove(f->queue, f->queue + 1, (size_t)--f->n_queue * sizeof *f->queue);
+    *p = &x->piece[x->next];
+    *from = x->done;
+    *n = (*p)->bytes - x->done < PART ? (*p)->bytes - x->done : PART;
+    x->done += *n;
+    if (x->done == (*p)->bytes) x->next++, x->done = 0;
+    if (x->next == x->n) memmove(f->queue, f->queue + 1, (size_t)--f->n_queue * sizeof *f->queue);
     return x;
 }
 
-static void part_work(struct fetch *f, struct fetched *x, size_t from, size_t n)
+static void part_work(struct fetch *f, struct fetched *x, const struct piece *p, size_t from, size_t n)
 {
     struct err e = {0};
     if (!f->busy++) f->began_ns = clock_ns();
     pthread_mutex_unlock(&f->lock);
-    const int bad = part_read(f, x, from, n, &e);
+    const int bad = part_read(f, p, from, n, &e);
     pthread_mutex_lock(&f->lock);
     if (!--f->busy) f->busy_ns += clock_ns() - f->began_ns;
     if (bad && !f->e.code) f->e = e;
@@ -80,11 +98,12 @@ static void part_work(struct fetch *f, struct fetched *x, size_t from, size_t n)
 static void *fetch_main(void *of)
 {
     struct fetch *f = of;
+    const struct piece *p;
     size_t from, n;
     pthread_mutex_lock(&f->lock);
     while (!f->quits) {
-        struct fetched *x = part_take(f, &from, &n);
-        if (x) part_work(f, x, from, n);
+        struct fetched *x = part_take(f, &p, &from, &n);
+        if (x) part_work(f, x, p, from, n);
         else pthread_cond_wait(&f->changed, &f->lock);
     }
     pthread_mutex_unlock(&f->lock);
@@ -106,31 +125,40 @@ static int fetchers_start(struct fetch *f, struct err *e)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+static int stage_of_row(const struct exec *s, const struct state_row *r)
+{
+    return s->q.pl->use_stage[s->q.pl->use_first[r->param]];
+}
+
+/* Every row has a place in the rank's own file, until it is known to lie in another one. */
 static void stages_list(struct exec *s, struct fetch *f)
 {
     const struct placement *pl = s->q.pl;
-    const struct weight_slots *of = &pl->slots[s->rank];
     f->stage = mem_alloc((size_t)pl->n_stages * sizeof *f->stage);
     f->queue = mem_alloc((size_t)(pl->n_stages + 1) * sizeof *f->queue);
-    f->holds = mem_alloc((size_t)of->n * sizeof *f->holds);
-    for (int i = 0; i < of->n; i++) f->holds[i] = -1;
-    for (int i = 0; i < s->n_own; i++) {
-        struct fetched *x = &f->stage[s->own[i]];
-        const int slot = pl->slot_of[s->own[i]];
-        if (slot < 0) continue;
-        *x = (struct fetched){.at = f->file_bytes, .bytes = pl->slot_used[s->own[i]],
-                              .to = s->param.at + of->at + (size_t)slot * of->bytes};
-        f->file_bytes += (x->bytes + 4095) / 4096 * 4096;
+    f->holds = mem_alloc((size_t)pl->slots[s->rank].n * sizeof *f->holds);
+    for (int i = 0; i < pl->slots[s->rank].n; i++) f->holds[i] = -1;
+    for (int i = 0; i < pl->n_state; i++) {
+        const struct state_row *r = &pl->state[i];
+        if (r->home != HOME_FILE || r->off[s->rank] == STATE_NOWHERE) continue;
+        struct fetched *x = &f->stage[stage_of_row(s, r)];
+        if (!x->piece) x->piece = mem_alloc((size_t)pl->n_state * sizeof *x->piece);
+        x->piece[x->n++] = (struct piece){.at = f->file_bytes, .bytes = r->bytes, .to = state_at(s, r)};
+        x->bytes += r->bytes;
+        f->file_bytes += r->bytes;
     }
 }
 
-static int file_begin(struct exec *s, struct fetch *f, struct err *e)
+/* The rank's own file, when the first row goes there. */
+static int file_begin(struct exec *s, struct err *e)
 {
+    struct fetch *f = s->fetch;
     struct text path = {0};
+    if (f->file.fd >= 0) return 0;
     text_add(&path, "%s/weights-%d", s->q.conf->pipeline.disk, all_rank(s));
-    int bad = out_place(path.s, &f->place, e) || out_begin(&f->file, &f->place, s->q.abort, e);
-    bad = bad || out_reserve(&f->file, f->file_bytes, e);
+    const int bad = out_place(path.s, &f->place, e) || out_begin(&f->file, &f->place, s->q.abort, e);
     text_free(&path);
+    f->source.v[0] = (struct source){.fd = f->file.fd, .path = f->place.path};
     return bad ? -1 : 0;
 }
 
@@ -142,8 +170,9 @@ int fetch_open(struct exec *s, struct err *e)
     f->file.fd = -1;
     pthread_mutex_init(&f->lock, NULL);
     clock_cond_init(&f->changed);
+    *vec_push(&f->source) = (struct source){.fd = -1};
     stages_list(s, f);
-    return file_begin(s, f, e) || fetchers_start(f, e) ? -1 : 0;
+    return fetchers_start(f, e);
 }
 
 void fetch_close(struct exec *s)
@@ -155,11 +184,14 @@ void fetch_close(struct exec *s)
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
     for (int i = 0; i < f->n_readers; i++) pthread_join(f->reader[i], NULL);
+    for (int i = 1; i < f->source.n; i++) { close(f->source.v[i].fd); free(f->source.v[i].path); }
     if (f->file.fd >= 0) out_drop(&f->file);
     out_place_free(&f->place);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
+    for (int i = 0; i < s->q.pl->n_stages; i++) free(f->stage[i].piece);
     free(f->stage); free(f->holds); free(f->queue);
+    vec_free(&f->source);
     free(f);
     s->fetch = NULL;
 }
@@ -198,7 +230,8 @@ static int stage_ask(struct exec *s, int stage, struct err *e)
     if (slot_wait(s, slot, e)) return -1;
     pthread_mutex_lock(&f->lock);
     f->holds[slot] = stage;
-    f->stage[stage].asked = 0;
+    f->stage[stage].next = 0;
+    f->stage[stage].done = 0;
     f->stage[stage].left = f->stage[stage].bytes;
     f->queue[f->n_queue++] = stage;
     pthread_cond_broadcast(&f->changed);
@@ -233,9 +266,11 @@ void fetch_report(struct exec *s, struct report *r)
 
 /* ---- rows, between steps ----------------------------------------------------------------------------------------- */
 
-static int stage_of_row(const struct exec *s, const struct state_row *r)
+static struct piece *piece_of(const struct exec *s, const struct state_row *r)
 {
-    return s->q.pl->use_stage[s->q.pl->use_first[r->param]];
+    struct piece *p = s->fetch->stage[stage_of_row(s, r)].piece;
+    while (p->to != (char *)state_at(s, r)) p++;
+    return p;
 }
 
 int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e)
@@ -254,16 +289,49 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
 
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
-    const struct fetch *f = s->fetch;
-    const struct fetched *x = &f->stage[stage_of_row(s, r)];
-    const char *from = state_at(s, r);
-    const uint64_t at = x->at + (uint64_t)(from - x->to);
+    struct fetch *f = s->fetch;
+    if (file_begin(s, e)) return -1;
+    struct piece *p = piece_of(s, r);
+    if (p->source) {                                      /* it gets a place in the rank's own file after all */
+        *p = (struct piece){.at = f->file_bytes, .bytes = r->bytes, .to = p->to};
+        f->file_bytes += r->bytes;
+    }
     for (size_t done = 0; done < r->bytes;) {
-        const ssize_t put = pwrite(f->file.fd, from + done, r->bytes - done, (off_t)(at + done));
+        const ssize_t put = pwrite(f->file.fd, p->to + done, r->bytes - done, (off_t)(p->at + done));
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return err_set(e, E_IO, "%s: cannot write at byte %llu: %m", f->place.path,
-                                     (unsigned long long)(at + done));
+        if (put <= 0) return err_set(e, E_IO, "%s: cannot write: %m", f->place.path);
         done += (size_t)put;
     }
     return 0;
+}
+
+/* The list may move when it grows, so no reader may use it meanwhile. */
+static int source_find(struct exec *s, const char *path, struct err *e)
+{
+    struct fetch *f = s->fetch;
+    for (int i = 1; i < f->source.n; i++) if (!strcmp(f->source.v[i].path, path)) return i;
+    for (int i = 0; i < s->q.pl->slots[s->rank].n; i++) if (slot_wait(s, i, e)) return -1;
+    struct source x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    if (x.fd < 0 || fstat(x.fd, &x.st)) {
+        if (x.fd >= 0) close(x.fd);
+        return err_set(e, E_NOINPUT, "%s: %m", path);
+    }
+    x.path = mem_strdup(path);
+    *vec_push(&f->source) = x;
+    return f->source.n - 1;
+}
+
+/* 1: taken; 0: the row's form in memory is not the file's. */
+int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e)
+{
+    const bool same = !r->turned && r->stored.type == from->type && r->stored.layout == LAYOUT_PLAIN &&
+                      r->stored.scale == SCALE_NONE && format_bytes(&r->stored, &r->shape) == from->bytes;
+    if (!same) return 0;
+    const int source = source_find(s, from->path, e);
+    if (source < 0 || fetch_row_begin(s, r, e)) return -1;
+    struct piece *p = piece_of(s, r);
+    struct fetched *x = &s->fetch->stage[stage_of_row(s, r)];
+    x->bytes -= p->bytes - from->bytes;
+    *p = (struct piece){.source = source, .at = from->at, .bytes = from->bytes, .to = p->to};
+    return 1;
 }

@@ -4,8 +4,8 @@
 #define EXEC_FETCH_H
 #include "exec/exec_int.h"
 
-/* After regions exist. Makes a nameless file in pipeline.disk, with space for all these weights of the rank; starts the
- * readers. Does nothing on a rank without such weights. 69, 73, 74. */
+/* After regions exist. Starts the readers; the rank's own file in pipeline.disk, which has no name, begins with the
+ * first row that is written. Does nothing on a rank without such weights. 71. */
 int fetch_open(struct exec *s, struct err *e);
 void fetch_close(struct exec *s);
 act_fn exec_fetch, exec_evict;                            /* LW, EW */
@@ -13,9 +13,10 @@ act_fn exec_fetch, exec_evict;                            /* LW, EW */
 int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 void fetch_report(struct exec *s, struct report *r);       /* fills fetch_bytes and fetch_ns */
 /* Between steps, for a row with home HOME_FILE. read: the row's values come into its place. begin: the caller may
- * overwrite its place; write: these values become the row's. */
+ * overwrite its place; write: these values become the row's, in the rank's own file (73, 74). from: exec_state_from. */
 int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e);
+int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e);
 
 #endif

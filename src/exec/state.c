@@ -109,6 +109,12 @@ int exec_state_set(struct exec *s, int row, const void *plain, struct err *e)
     return bad;
 }
 
+int exec_state_from(struct exec *s, int row, const struct exec_source *from, struct err *e)
+{
+    const struct state_row *r = &s->q.pl->state[row];
+    return r->home == HOME_FILE ? fetch_row_from(s, r, from, e) : 0;
+}
+
 int exec_state_changed(struct exec *s, struct err *e) { return exec_pack(s, false, e); }
 
 bool exec_derives(const struct exec *s, int group)

@@ -58,15 +58,29 @@ static void codes_turn(const struct state_row *r, float *x)
     free(own);
 }
 
+/* 1: the executor reads the tensor itself when it needs it. */
+static int row_stays(const struct row_taker *t, int row, struct weights_at at, struct err *e)
+{
+    const struct st_tensor *x = &at.file->t[at.tensor];
+    struct exec_source from = {at.file->path, x->begin, (size_t)(x->end - x->begin), F32};
+    if (!t->s || x->factors) return 0;
+    if (!strcmp(x->dtype, "BF16")) from.type = BF16;
+    else if (!strcmp(x->dtype, "F16")) from.type = F16;
+    else if (strcmp(x->dtype, "F32")) return 0;
+    return exec_state_from(t->s, row, &from, e);
+}
+
 static int row_read(const struct row_taker *t, int row, struct weights_at at, struct err *e)
 {
     const struct state_row *r = &t->pl->state[row];
+    const int stays = row_stays(t, row, at, e);
+    if (stays < 0 || (stays && !t->digest)) return stays < 0 ? -1 : 0;
     void *there = t->s ? exec_state_values(t->s, row) : NULL;
     void *plain = there ? there : mem_alloc(state_plain_bytes(r) + 1);
     int bad = r->file.type == F32 ? st_read_float(at.file, at.tensor, plain, e) : st_read(at.file, at.tensor, plain, e);
     if (!bad && r->turned && at.file->t[at.tensor].factors) codes_turn(r, plain);
     if (!bad && t->digest) text_hash(plain, state_plain_bytes(r), t->digest[row]);
-    if (!bad && t->s && !there) bad = exec_state_set(t->s, row, plain, e);
+    if (!bad && t->s && !there && !stays) bad = exec_state_set(t->s, row, plain, e);
     if (!there) free(plain);
     return bad ? -1 : 0;
 }
