@@ -74,7 +74,10 @@ const char *cpu_half_refuses(const struct selection *s, const struct group *k, e
 #define HALF_ROW .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST), .cost = 0.5, .refuses = cpu_half_refuses
 /* kernel_row.refuses of attention on rows. */
 const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph);
-/* kernel_row.packed and .pack: the first parameter in bf16, as it lies. */
+/* The first parameter in bf16, as it lies: where a call finds it, and bytes of the copy that it needs for that, which
+ * are 0 if the parameter is trained or stored so. kernel_row.packed and .pack: of one that is trained. */
+const void *cpu_half_weights(const struct be *b, const struct group *k, const struct be_call *c, void *copy);
+size_t cpu_half_copy(const struct selection *s, const struct group *k);
 size_t cpu_half_packed(const struct selection *s, const struct group *k);
 int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */

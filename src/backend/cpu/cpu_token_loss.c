@@ -14,7 +14,10 @@ enum { BLOCK = 256 };
 struct loss_products { int64_t rows; struct half_product logits, dx[2], dw[2]; };
 enum { SIZES = 2 };                                      /* of blocks: whole ones, and the last */
 /* late: the backward pass makes the loss. */
-struct loss_kernel { struct be_kernel base; struct token_loss t; bool late, half; struct loss_products of[SIZES]; };
+/* w: the weights in bf16. */
+struct loss_kernel {
+    struct be_kernel base; struct token_loss t; bool late, half; struct loss_products of[SIZES]; const void *w;
+};
 
 static int64_t block_of(const struct token_loss *t, int64_t from)
 {
@@ -22,14 +25,24 @@ static int64_t block_of(const struct token_loss *t, int64_t from)
     return all - from < BLOCK ? all - from : BLOCK;
 }
 
-/* Places in the workspace: behind the floats of a block their gradients in bf16, then the products' scratch. */
+/* Places in the workspace: behind the floats of a block their gradients in bf16, the weights if they need a copy, and
+ * the products' scratch. */
 static size_t narrow_at(const struct token_loss *t)
 {
     return size_align64((size_t)(block_of(t, 0) * t->classes) * sizeof(float));
 }
-static size_t scratch_at(const struct token_loss *t)
+static size_t copy_at(const struct token_loss *t)
 {
     return narrow_at(t) + size_align64((size_t)(block_of(t, 0) * t->classes) * 2);
+}
+static size_t scratch_at(const struct selection *s, const struct group *k, const struct token_loss *t)
+{
+    return copy_at(t) + cpu_half_copy(s, k);
+}
+
+static void weights_find(const struct be *b, struct loss_kernel *k, const struct be_call *c)
+{
+    if (k->half) k->w = cpu_half_weights(b, k->base.k, c, (char *)c->work + copy_at(&k->t));
 }
 
 static struct loss_products *products_of(struct loss_kernel *k, int64_t rows)
@@ -46,8 +59,8 @@ static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, 
     const bool bias = k->base.node->n_param > 1;
     if (k->half)
         return half_run(b, &products_of(k, rows)->logits,
-                        &(struct half_call){(const uint16_t *)c->in[0] + from * width, c->packed, c->param[1], z,
-                                            (char *)c->work + scratch_at(&k->t)}, e);
+                        &(struct half_call){(const uint16_t *)c->in[0] + from * width, k->w, c->param[1], z,
+                                            (char *)c->work + scratch_at(b->s, k->base.k, &k->t)}, e);
     for (int64_t r = 0; bias && r < rows; r++)
         memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
     return matmul_run((struct matmul){rows, classes, width, {'N', (const float *)c->in[0] + from * width, width},
@@ -128,6 +141,7 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     struct loss_kernel *k = (struct loss_kernel *)base;
     int bad = 0;
     if (k->late) return 0;
+    weights_find(b, k, c);
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
     for (int64_t from = 0; from < k->t.n * k->t.points && !bad; from += BLOCK)
         bad = block_score(b, k, c, from, block_of(&k->t, from), e);
@@ -140,8 +154,8 @@ static int half_block(struct be *b, struct loss_kernel *k, const struct be_call 
     const int64_t at = from * k->t.width;
     struct loss_products *p = products_of(k, rows);
     uint16_t *dz = (uint16_t *)((char *)c->work + narrow_at(&k->t));
-    void *scratch = (char *)c->work + scratch_at(&k->t);
-    if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, c->packed, NULL,
+    void *scratch = (char *)c->work + scratch_at(b->s, k->base.k, &k->t);
+    if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, k->w, NULL,
                               (uint16_t *)c->gin[0] + at, scratch}, e))
         return -1;
     if (!c->pgrad[0]) return 0;
@@ -154,6 +168,7 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
     struct loss_kernel *k = (struct loss_kernel *)base;
     const int64_t classes = k->t.classes, width = k->t.width;
     float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
+    weights_find(b, k, c);
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
     for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
         const int64_t rows = block_of(&k->t, from);
@@ -214,8 +229,10 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
     k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
     k->base.close = loss_close;
     const int64_t all = k->t.n * k->t.points, first = block_of(&k->t, 0), last = all % BLOCK ? all % BLOCK : first;
-    const size_t bytes = scratch_at(&k->t) + scratch_bytes(&k->t, b->s->dev.threads);
-    int bad = !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
+    const size_t bytes = scratch_at(b->s, like->k, &k->t) + scratch_bytes(&k->t, b->s->dev.threads);
+    const struct param *w = &b->g->param[like->k->param[0]];
+    k->base.stored = w->frozen && b->s->param[like->k->param[0]].type == BF16;
+    int bad = !w->frozen && !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
     bad = bad || products_make(b, k, &k->of[0], first, e) ||
               (last != first && products_make(b, k, &k->of[1], last, e)) || kernel_workspace(b, like, bytes, e);
     if (!bad) return &k->base;
@@ -226,7 +243,7 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
 static size_t half_loss_workspace(const struct selection *s, const struct group *k)
 {
     const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
-    return CPU_WORK + scratch_at(&t) + scratch_bytes(&t, s->dev.threads);
+    return CPU_WORK + scratch_at(s, k, &t) + scratch_bytes(&t, s->dev.threads);
 }
 
 static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)
