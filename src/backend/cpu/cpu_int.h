@@ -15,7 +15,7 @@
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
-struct half_entry; struct half_weights;
+struct half_entry; struct half_weights; struct amx_matrix;
 
 extern const struct be_ops be_onednn;
 
@@ -78,6 +78,8 @@ const char *cpu_attention_rows_refuse(const struct selection *s, const struct gr
  * are 0 if the parameter is trained or stored so. kernel_row.packed and .pack: of one that is trained. */
 const void *cpu_half_weights(const struct be *b, const struct group *k, const struct be_call *c, void *copy);
 size_t cpu_half_copy(const struct selection *s, const struct group *k);
+/* The first parameter, stored at w, as a right side (cpu_amx_product.h): of outputs, of input gradients (back). */
+struct amx_matrix cpu_amx_matrix(const struct be *b, const struct group *k, bool back, const void *w);
 size_t cpu_half_packed(const struct selection *s, const struct group *k);
 int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */

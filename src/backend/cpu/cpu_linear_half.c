@@ -156,8 +156,7 @@ static const char *linear_refuses(const struct selection *s, const struct group 
     return sizes_of(s, group_node(s, k), 1, size) ? NULL : "features of points that are not rows";
 }
 
-/* The weights as a right side: of outputs, of input gradients (back). */
-static struct amx_matrix matrix_of(const struct be *b, const struct group *k, bool back, const void *w)
+struct amx_matrix cpu_amx_matrix(const struct be *b, const struct group *k, bool back, const void *w)
 {
     const struct shape *s = &b->g->param[k->param[0]].shape;
     const struct format *f = &b->s->param[k->param[0]];
@@ -173,7 +172,7 @@ static int amx_product(struct be *b, struct be_kernel *base, const struct be_cal
     const struct linear_half *k = (const struct linear_half *)base;
     const bool back = base->key.phase == PH_BWD_DATA;
     const int64_t from = back ? k->out : k->in, to = back ? k->in : k->out;
-    const struct amx_matrix w = matrix_of(b, base->k, back, c->param[0]);
+    const struct amx_matrix w = cpu_amx_matrix(b, base->k, back, c->param[0]);
     const struct amx_product p = {
         .m = k->rows, .k = from, .n = to, .a_line = from, .c_line = to, .a = back ? c->gout : c->in[0],
         .packed = (const uint16_t *)((const char *)c->packed + (back ? form_bytes(b->s, base->k) : 0)),
@@ -188,7 +187,7 @@ static int amx_linear_pack(struct be *b, const struct group *k, enum phase ph, v
                            struct err *e)
 {
     const bool back = ph != PH_FWD;
-    const struct amx_matrix w = matrix_of(b, k, back, param[0]);
+    const struct amx_matrix w = cpu_amx_matrix(b, k, back, param[0]);
     amx_pack(&w, (uint16_t *)((char *)packed + (back ? form_bytes(b->s, k) : 0)));
     return 0;
 }
