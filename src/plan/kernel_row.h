@@ -67,6 +67,7 @@ struct kernel_row {
     const char *fallback, *why;
     bool slow;
     bool library;                                        /* calls a GPU library for products of its first parameter */
+    bool stored;                                         /* reads weights as they are stored, of any type */
     bool late;                                           /* in training its backward pass makes the output, too */
     /* Makes the kernel. NULL with E_CONF and a reason: it refuses after all, and the next row follows. asks: it may do
      * so because a library decides; selection then tries it where it can. */

@@ -215,7 +215,6 @@ static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *l
     }
     struct linear_half *k = kernel_new(like, sizeof *k);
     sizes_take(b, k);
-    k->base.stored = frozen;
     k->base.run = ph == PH_BWD_WEIGHTS ? amx_weights : amx_product;
     if (!kernel_workspace(b, like, amx_work(k, ph, frozen, b->s->dev.threads), e)) return &k->base;
     kernel_free(&k->base);
@@ -267,8 +266,8 @@ int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *cons
 
 const struct kernel_row cpu_rows_linear_half[] = {
     {.name = "amx", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.4,
-     .refuses = amx_refuses, .workspace = amx_workspace, .packed = amx_linear_packed, .asks = true,
-     .make = amx_linear_make, .pack = amx_linear_pack},
+     .refuses = amx_refuses, .workspace = amx_workspace, .packed = amx_linear_packed,
+     .stored = true, .asks = true, .make = amx_linear_make, .pack = amx_linear_pack},
     {.name = "bf16", .pattern = PATTERN_OP("linear"), .types = TAKES(BF16), .layouts = ROW_ANY_LAYOUT, .cost = 0.5,
      .refuses = linear_refuses, .workspace = linear_workspace, .packed = cpu_half_packed, .asks = true,
      .make = half_linear_make, .pack = cpu_half_pack},

@@ -328,7 +328,6 @@ static struct be_kernel *amx_loss_make(struct be *b, const struct be_kernel *lik
 {
     if (!amx_ready()) { err_set(e, E_CONF, "the system gives no AMX registers"); return NULL; }
     struct loss_kernel *k = loss_new(b, like, WAY_AMX);
-    k->base.stored = true;
     if (!kernel_workspace(b, like, amx_loss_work(&k->t, b->s->dev.threads), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
@@ -376,7 +375,7 @@ static const char *amx_loss_refuses(const struct selection *s, const struct grou
 const struct kernel_row cpu_rows_token_loss[] = {
     {.name = "amx", .pattern = PATTERN_OP("token_loss"), .types = TAKES(BF16), .cost = 0.4,
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = amx_loss_refuses,
-     .workspace = amx_loss_workspace, .late = true, .asks = true, .make = amx_loss_make},
+     .workspace = amx_loss_workspace, .stored = true, .late = true, .asks = true, .make = amx_loss_make},
     {.name = "bf16", .pattern = PATTERN_OP("token_loss"), .types = TAKES(BF16), .cost = 0.5,
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = half_loss_refuses,
      .workspace = half_loss_workspace, .packed = cpu_half_packed, .late = true, .asks = true, .make = half_loss_make,
