@@ -1,5 +1,6 @@
 /* Linear layers in bf16: tokens as rows, or samples. Weights that are trained have a copy in bf16, made once a step
- * (be_ops.pack); their gradients are added in float. Frozen ones have none: each call reads them as they are stored. */
+ * (be_ops.pack); their gradients are added in float. Frozen ones have none, and those of adapters, whose copies would be
+ * padded: each call reads them as they are stored. */
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_amx_product.h"
@@ -8,7 +9,12 @@
 
 struct linear_half { struct be_kernel base; int64_t rows, in, out; struct half_product set, add; };
 
-static bool is_frozen(const struct selection *s, const struct group *k) { return s->g->param[k->param[0]].frozen; }
+enum { THIN = 64 };
+bool cpu_half_each(const struct selection *s, const struct group *k)
+{
+    const struct param *w = &s->g->param[k->param[0]];
+    return w->frozen || w->shape.d[0] < THIN || w->shape.d[1] < THIN;
+}
 static bool is_bf16(const struct selection *s, const struct group *k) { return s->param[k->param[0]].type == BF16; }
 static size_t plain_bytes(const struct selection *s, const struct group *k)
 {
@@ -17,12 +23,12 @@ static size_t plain_bytes(const struct selection *s, const struct group *k)
 
 size_t cpu_half_copy(const struct selection *s, const struct group *k)
 {
-    return is_frozen(s, k) && !is_bf16(s, k) ? plain_bytes(s, k) : 0;
+    return cpu_half_each(s, k) && !is_bf16(s, k) ? plain_bytes(s, k) : 0;
 }
 
 const void *cpu_half_weights(const struct be *b, const struct group *k, const struct be_call *c, void *copy)
 {
-    if (!is_frozen(b->s, k)) return c->packed;
+    if (!cpu_half_each(b->s, k)) return c->packed;
     if (is_bf16(b->s, k)) return c->param[0];
     b->vec->narrow(copy, c->param[0], (size_t)shape_count(&b->g->param[k->param[0]].shape), false);
     return copy;
@@ -54,8 +60,8 @@ static size_t plain_at(const struct selection *s, const struct group *k, enum ph
 static int half_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     struct linear_half *k = (struct linear_half *)base;
-    const bool frozen = is_frozen(b->s, base->k);
-    const void *w = frozen ? cpu_half_weights(b, base->k, c, c->work)
+    const bool each = cpu_half_each(b->s, base->k);
+    const void *w = each ? cpu_half_weights(b, base->k, c, c->work)
                            : (const char *)c->packed + plain_at(b->s, base->k, PH_BWD_DATA);
     return half_run(b, c->gin_acc & 1 ? &k->add : &k->set,
                     &(struct half_call){c->gout, w, NULL, c->gin[0], (char *)c->work + cpu_half_copy(b->s, base->k)}, e);
@@ -130,13 +136,13 @@ static struct be_kernel *half_linear_make(struct be *b, const struct be_kernel *
 {
     struct linear_half *k = kernel_new(like, sizeof *k);
     const enum phase ph = like->key.phase;
-    const bool frozen = is_frozen(b->s, like->k),
-               none = ph != PH_BWD_WEIGHTS && !frozen && !like->k->packed_bytes;   /* the copy was not planned */
+    const bool each = cpu_half_each(b->s, like->k),
+               none = ph != PH_BWD_WEIGHTS && !each && !like->k->packed_bytes;   /* the copy was not planned */
     const size_t have = group_workspace(like->k, like->key.samples),
                  taken = like->taken + (ph == PH_BWD_WEIGHTS ? 0 : cpu_half_copy(b->s, like->k)),
                  space = have > taken ? have - taken : 0;
     sizes_take(b, k);
-    k->base.stored = frozen && is_bf16(b->s, like->k);
+    k->base.stored = is_bf16(b->s, like->k);
     k->base.run = ph == PH_FWD ? half_forward_run : ph == PH_BWD_DATA ? half_data_run : half_weights_run;
     k->base.close = half_linear_close;
     const struct half_shape set = shape_of(k, false), add = shape_of(k, true);
@@ -176,7 +182,7 @@ static int amx_product(struct be *b, struct be_kernel *base, const struct be_cal
     const struct amx_product p = {
         .m = k->rows, .k = from, .n = to, .a_line = from, .c_line = to, .a = back ? c->gout : c->in[0],
         .packed = (const uint16_t *)((const char *)c->packed + (back ? form_bytes(b->s, base->k) : 0)),
-        .from = is_frozen(b->s, base->k) ? &w : NULL,
+        .from = cpu_half_each(b->s, base->k) ? &w : NULL,
         .bias = back ? NULL : c->param[1], .c = back ? c->gin[0] : c->out, .acc = back && c->gin_acc & 1,
         .threads = b->s->dev.threads};
     amx_product_run(&p, c->work);
@@ -194,21 +200,21 @@ static int amx_linear_pack(struct be *b, const struct group *k, enum phase ph, v
 
 static size_t amx_linear_packed(const struct selection *s, const struct group *k)
 {
-    return is_frozen(s, k) ? 0 : (k->grad_in & 1 ? 2 : 1) * form_bytes(s, k);
+    return cpu_half_each(s, k) ? 0 : (k->grad_in & 1 ? 2 : 1) * form_bytes(s, k);
 }
 
-static size_t amx_work(const struct linear_half *k, enum phase ph, bool frozen, int threads)
+static size_t amx_work(const struct linear_half *k, enum phase ph, bool each, int threads)
 {
     const struct amx_sums sums = sums_of(k->rows, k->in, k->out, threads);
     if (ph == PH_BWD_WEIGHTS) return amx_sums_work(&sums);
-    return amx_product_work(ph == PH_FWD ? k->in : k->out, ph == PH_FWD ? k->out : k->in, frozen, threads);
+    return amx_product_work(ph == PH_FWD ? k->in : k->out, ph == PH_FWD ? k->out : k->in, each, threads);
 }
 
 static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
     const enum phase ph = like->key.phase;
-    const bool back = like->k->grad_in & 1, frozen = is_frozen(b->s, like->k),
-               none = ph != PH_BWD_WEIGHTS && !frozen && (!like->k->packed_bytes || (ph == PH_BWD_DATA && !back));
+    const bool back = like->k->grad_in & 1, each = cpu_half_each(b->s, like->k),
+               none = ph != PH_BWD_WEIGHTS && !each && (!like->k->packed_bytes || (ph == PH_BWD_DATA && !back));
     if (!amx_ready() || none) {
         err_set(e, E_CONF, none ? "no packed weights are planned" : "the system gives no AMX registers");
         return NULL;
@@ -216,7 +222,7 @@ static struct be_kernel *amx_linear_make(struct be *b, const struct be_kernel *l
     struct linear_half *k = kernel_new(like, sizeof *k);
     sizes_take(b, k);
     k->base.run = ph == PH_BWD_WEIGHTS ? amx_weights : amx_product;
-    if (!kernel_workspace(b, like, amx_work(k, ph, frozen, b->s->dev.threads), e)) return &k->base;
+    if (!kernel_workspace(b, like, amx_work(k, ph, each, b->s->dev.threads), e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
@@ -235,7 +241,7 @@ static size_t amx_workspace(const struct selection *s, const struct group *k)
     sizes_of(s, group_node(s, k), s->max_samples, size);
     const struct linear_half of = {.rows = size[0], .in = size[1], .out = size[2]};
     for (int ph = 0; ph < PH_COUNT; ph++) {
-        const size_t bytes = amx_work(&of, (enum phase)ph, is_frozen(s, k), s->dev.threads);
+        const size_t bytes = amx_work(&of, (enum phase)ph, cpu_half_each(s, k), s->dev.threads);
         most = bytes > most ? bytes : most;
     }
     return CPU_WORK + most;
@@ -252,7 +258,7 @@ static size_t linear_workspace(const struct selection *s, const struct group *k)
 
 size_t cpu_half_packed(const struct selection *s, const struct group *k)
 {
-    if (is_frozen(s, k)) return 0;
+    if (cpu_half_each(s, k)) return 0;
     return (shares(k) ? 0 : form_bytes(s, k)) + plain_bytes(s, k);
 }
 

@@ -308,9 +308,9 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
     k->base.close = loss_close;
     const int64_t all = k->t.n * k->t.points, first = block_of(&k->t, 0), last = all % BLOCK ? all % BLOCK : first;
     const size_t bytes = scratch_at(b->s, like->k, &k->t) + scratch_bytes(&k->t, b->s->dev.threads);
-    const struct param *w = &b->g->param[like->k->param[0]];
-    k->base.stored = w->frozen && b->s->param[like->k->param[0]].type == BF16;
-    int bad = !w->frozen && !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
+    const bool each = cpu_half_each(b->s, like->k);
+    k->base.stored = b->s->param[like->k->param[0]].type == BF16;
+    int bad = !each && !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
     bad = bad || products_make(b, k, &k->of[0], first, e) ||
               (last != first && products_make(b, k, &k->of[1], last, e)) || kernel_workspace(b, like, bytes, e);
     if (!bad) return &k->base;
