@@ -72,7 +72,8 @@ static void values_fill(struct net *t)
     }
 }
 
-static void net_open_as(struct net *t, struct graph *g, int n, enum precision precision, int threads)
+static void net_open_as(struct net *t, struct graph *g, int n, enum precision precision, int threads,
+                        enum dtype frozen)
 {
     struct err e = {0};
     memset(t, 0, sizeof *t);
@@ -84,6 +85,7 @@ static void net_open_as(struct net *t, struct graph *g, int n, enum precision pr
     ok(t->ops->describe(0, &t->dev, &e), &e);
     t->dev.precision = precision;
     t->dev.threads = threads;
+    t->dev.frozen = frozen == I8 ? F32 : frozen;
     /* every gradient is asked for: bf16 has packed weights only for those that are planned */
     for (int i = 0; i < g->n_tensors; i++)
         g->tensor[i].needs_grad |= precision == BFLOAT16 && g->tensor[i].producer < 0 && g->tensor[i].type == F32;
@@ -100,10 +102,19 @@ static void net_open_as(struct net *t, struct graph *g, int n, enum precision pr
     values_fill(t);
 }
 
-void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 1); }
-void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 1); }
-void net_open_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 3); }
-void net_open_half_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 3); }
+void net_open(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 1, F32); }
+void net_open_half(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 1, F32); }
+void net_open_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, FP32, 3, F32); }
+void net_open_half_threads(struct net *t, struct graph *g, int n) { net_open_as(t, g, n, BFLOAT16, 3, F32); }
+
+void net_open_frozen(struct net *t, struct graph *g, int n, enum dtype stored, int threads)
+{
+    for (int i = 0; i < g->n_params; i++) {
+        g->param[i].frozen = g->param[i].shape.n > 1;
+        g->param[i].coded = g->param[i].frozen && stored == I8;
+    }
+    net_open_as(t, g, n, BFLOAT16, threads, stored);
+}
 
 void net_close(struct net *t)
 {

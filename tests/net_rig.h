@@ -27,6 +27,8 @@ void net_open(struct net *t, struct graph *g, int n);    /* n samples; takes the
 void net_open_half(struct net *t, struct graph *g, int n);           /* in bf16, with values that it can hold */
 void net_open_threads(struct net *t, struct graph *g, int n);       /* three */
 void net_open_half_threads(struct net *t, struct graph *g, int n);
+/* In bf16, with frozen matrices of weights, stored as F32, BF16, F16 or I8. */
+void net_open_frozen(struct net *t, struct graph *g, int n, enum dtype stored, int threads);
 void net_close(struct net *t);                           /* also checks all canaries */
 void ok(int bad, const struct err *e);
 /* Backend memory followed by a canary of CANARY bytes. */

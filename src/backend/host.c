@@ -55,6 +55,15 @@ int host_stats(const struct selection *sel, const struct be_stats *s)
 
 /* ---- what is selected ------------------------------------------------------------------------ */
 
+/* Copies of a parameter in floats: its gradient, and its values if they are widened. Frozen ones have no gradient; only
+ * kernels that read what is stored have none of this room. */
+static size_t param_copies(const struct selection *s, const struct group *k, int param)
+{
+    bool stored = s->g->param[param].frozen;
+    for (int ph = 0; ph < PH_BWD_WEIGHTS; ph++) if (k->row[ph]) stored &= k->row[ph]->stored;
+    return stored && k->row[PH_FWD] ? 0 : select_narrows(s, param) ? 2 : 1;
+}
+
 void host_sizes(const struct selection *s, struct group *k, size_t beside)
 {
     size_t values = 0, floats = 0;
@@ -64,12 +73,8 @@ void host_sizes(const struct selection *s, struct group *k, size_t beside)
         floats += size_align64(host_tensor_bytes(s->g, t, 1));
     }
     k->workspace_bytes[0] = beside;
-    bool copies = true;
-    for (int ph = 0; ph < PH_COUNT; ph++) if (k->row[ph]) copies = false;
-    for (int ph = 0; ph < PH_COUNT; ph++) copies |= k->row[ph] && !(k->row[ph]->stored && k->row[ph]->stored(s, k));
-    for (int j = 0; j < k->n_param && copies; j++)
-        k->workspace_bytes[0] += (select_narrows(s, k->param[j]) ? 2 : 1) *
-                                 size_align64(graph_param_bytes(s->g, k->param[j]));
+    for (int j = 0; j < k->n_param; j++)
+        k->workspace_bytes[0] += param_copies(s, k, k->param[j]) * size_align64(graph_param_bytes(s->g, k->param[j]));
     k->workspace_bytes[1] = 2 * values;
     for (int ph = 0; ph < PH_COUNT; ph++)
         if (k->row[ph] && !k->row[ph]->pointwise && select_widens(s, k->row[ph], k))

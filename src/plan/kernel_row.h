@@ -61,15 +61,13 @@ struct kernel_row {
     /* bytes for its own use (select_rules.sizes adds copies); of packed weights. NULL: the device's least; none */
     size_t (*workspace)(const struct selection *s, const struct group *k);
     size_t (*packed)(const struct selection *s, const struct group *k);
-    /* Does it take the group's frozen weights as they are stored? Then its workspace is all that it takes, and there is
-     * no widened copy of them. NULL: no */
-    bool (*stored)(const struct selection *s, const struct group *k);
     int grad_over;                                       /* 1 + the input whose gradient may overwrite the output's */
     /* What it is, if it only replaces a kernel that there should be: "a plain loop". NULL: it is made for this. why:
      * the reason if no other row refused. slow: it takes far longer than its work explains. */
     const char *fallback, *why;
     bool slow;
     bool library;                                        /* calls a GPU library for products of its first parameter */
+    bool stored;                                         /* reads weights as they are stored, of any type */
     bool late;                                           /* in training its backward pass makes the output, too */
     /* Makes the kernel. NULL with E_CONF and a reason: it refuses after all, and the next row follows. asks: it may do
      * so because a library decides; selection then tries it where it can. */

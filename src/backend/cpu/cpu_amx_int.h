@@ -94,4 +94,11 @@ static inline void block_sum(const uint16_t *a, int64_t a_line, int64_t a_next, 
     _tile_stored(3, c2 + SIDE, step);
 }
 
+/* Rows [k, k_to) and columns [n, n_to) of a matrix; k and n are multiples of 32. */
+struct amx_part { int64_t k, k_to, n, n_to; };
+/* Packs a part on the calling thread: columns are `line` values apart. Rows that the matrix does not have are zeros, if
+ * its rows are stored as rows. */
+struct amx_matrix;
+void amx_pack_part(const struct amx_matrix *m, const struct amx_part *t, uint16_t *to, int64_t line);
+
 #endif

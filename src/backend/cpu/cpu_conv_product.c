@@ -124,7 +124,7 @@ static size_t results_bytes(const struct conv_products *g)
 }
 static size_t thread_bytes(const struct conv_products *g)
 {
-    return rows_bytes(g) + results_bytes(g) + size_align64(amx_product_work(most_taps(g) * g->channels, g->columns, 1));
+    return rows_bytes(g) + results_bytes(g) + size_align64(amx_product_work(most_taps(g) * g->channels, g->columns, false, 1));
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #include "backend/cpu/cpu_vec.h"
 #include "backend/cpu/cpu_wino.h"
 
-struct half_entry; struct half_weights;
+struct half_entry; struct half_weights; struct amx_matrix;
 
 extern const struct be_ops be_onednn;
 
@@ -74,7 +74,14 @@ const char *cpu_half_refuses(const struct selection *s, const struct group *k, e
 #define HALF_ROW .types = TAKES(BF16), .layouts = ROW_LAYOUT(LAYOUT_LAST), .cost = 0.5, .refuses = cpu_half_refuses
 /* kernel_row.refuses of attention on rows. */
 const char *cpu_attention_rows_refuse(const struct selection *s, const struct group *k, enum phase ph);
-/* kernel_row.packed and .pack: the first parameter in bf16, as it lies. */
+/* Does each call take the first parameter as it is stored, because it is frozen or thin? Then it has no packed copy. */
+bool cpu_half_each(const struct selection *s, const struct group *k);
+/* The first parameter in bf16, as it lies: where a call finds it, and bytes of the copy that each call makes for that.
+ * kernel_row.packed and .pack: of a copy for the whole step. */
+const void *cpu_half_weights(const struct be *b, const struct group *k, const struct be_call *c, void *copy);
+size_t cpu_half_copy(const struct selection *s, const struct group *k);
+/* The first parameter, stored at w, as a right side (cpu_amx_product.h): of outputs, of input gradients (back). */
+struct amx_matrix cpu_amx_matrix(const struct be *b, const struct group *k, bool back, const void *w);
 size_t cpu_half_packed(const struct selection *s, const struct group *k);
 int cpu_half_pack(struct be *b, const struct group *k, enum phase ph, void *const *param, void *packed, struct err *e);
 /* Convolutions of volumes without overlap, transposed or not (cpu_conv_patch.c): is this one of them? */

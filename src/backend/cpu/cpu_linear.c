@@ -5,8 +5,7 @@
 #include <string.h>
 #include "backend/cpu/cpu_stored.h"
 
-/* rows: samples. narrow: the weights are stored in fewer bits */
-struct linear_kernel { struct be_kernel base; int64_t rows, in, out, points; bool narrow; };
+struct linear_kernel { struct be_kernel base; int64_t rows, in, out, points; };   /* rows: samples */
 
 static int forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
@@ -14,10 +13,6 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     if (c->param[1])
         for (int64_t r = 0; r < k->rows; r++)
             memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
-    if (k->narrow) {
-        const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
-        return stored_forward(b, &w, k->rows, c->in[0], c->param[1] != NULL, c->out, c->work, e);
-    }
     return matmul_run((struct matmul){k->rows, k->out, k->in, {'N', c->in[0], k->in}, {'T', c->param[0], k->in},
                                   c->param[1] != NULL}, c->out, k->out, e);
 }
@@ -39,10 +34,6 @@ static int few_run(struct be *b, struct be_kernel *base, const struct be_call *c
 static int data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct linear_kernel *k = (const struct linear_kernel *)base;
-    if (k->narrow) {
-        const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
-        return stored_back(b, &w, k->rows, c->gout, c->gin_acc & 1, c->gin[0], c->work, e);
-    }
     return matmul_run((struct matmul){k->rows, k->in, k->out, {'N', c->gout, k->out}, {'N', c->param[0], k->in},
                                   c->gin_acc & 1}, c->gin[0], k->in, e);
 }
@@ -127,7 +118,6 @@ static struct be_kernel *linear_make(struct be *b, const struct be_kernel *like,
     const bool few = k->rows <= DECODE_ROWS && graph_generates(b->g);
     const enum dtype stored = b->s->param[n->param[0]].type;
     k->base.stored |= few && k->points == 1 && ph == PH_FWD && (stored == I8 || stored == BF16);
-    k->narrow = like->stored && select_narrows(b->s, n->param[0]);
     if (k->points == 1 && ph == PH_FWD && few) k->base.run = few_run;
     else if (k->points == 1) k->base.run = ph == PH_FWD ? forward_run : ph == PH_BWD_DATA ? data_run : weights_run;
     else k->base.run = ph == PH_FWD       ? points_forward_run
@@ -145,22 +135,52 @@ static struct be_kernel *linear_any_make(struct be *b, const struct be_kernel *l
     return blocked ? cpu_convert_make(b, like, 1, linear_make, e) : linear_make(b, like, e);
 }
 
-/* Where samples or tokens are rows. A bias in other types is widened, so its group is not taken; nor are weights in
- * fp16, which the loops for few rows do not know. */
-static bool linear_stored(const struct selection *s, const struct group *k)
+/* ---- weights in fewer bits --------------------------------------------------------------------------------------- */
+
+static int panels_forward_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
-    const struct node *n = group_node(s, k);
-    bool plain = cpu_rows(s, n->in[0]) && cpu_rows(s, n->out) && s->param[n->param[0]].type != F16;
-    for (int i = 1; i < n->n_param; i++) plain &= !select_narrows(s, n->param[i]);
-    return plain && s->g->param[n->param[0]].shape.n == 2;
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
+    for (int64_t r = 0; c->param[1] && r < k->rows; r++)
+        memcpy((float *)c->out + r * k->out, c->param[1], (size_t)k->out * sizeof(float));
+    return stored_forward(b, &w, k->rows, c->in[0], c->param[1] != NULL, c->out, c->work, e);
 }
 
-static size_t linear_space(const struct selection *s, const struct group *k)
+static int panels_data_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
+{
+    const struct linear_kernel *k = (const struct linear_kernel *)base;
+    const struct stored w = stored_param(b, base->node->param[0], c->param[0]);
+    return stored_back(b, &w, k->rows, c->gout, c->gin_acc & 1, c->gin[0], c->work, e);
+}
+
+static struct be_kernel *panels_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct be_kernel *k = linear_make(b, like, e);
+    if (k->run == forward_run) k->run = panels_forward_run;
+    if (k->run == data_run) k->run = panels_data_run;
+    return k;
+}
+
+/* Where samples or tokens are rows. A bias in fewer bits would be widened, so its group is not taken; nor are weights
+ * in fp16, which the loops for few rows do not know. */
+static const char *panels_refuse(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const struct node *n = group_node(s, k);
+    const int w = n->param[0];
+    bool takes = select_narrows(s, w) && s->param[w].type != F16 && s->g->param[w].shape.n == 2;
+    for (int i = 1; i < n->n_param; i++) takes &= !select_narrows(s, n->param[i]);
+    return takes && cpu_rows(s, n->in[0]) && cpu_rows(s, n->out) ? NULL : "";
+}
+
+static size_t panels_work(const struct selection *s, const struct group *k)
 {
     const struct shape *w = &s->g->param[k->param[0]].shape;
-    return CPU_WORK + (linear_stored(s, k) && select_narrows(s, k->param[0]) ? stored_work(w->d[0], w->d[1]) : 0);
+    return CPU_WORK + stored_work(w->d[0], w->d[1]);
 }
 
 const struct kernel_row cpu_rows_linear[] = {
+    {.name = "panels", .pattern = PATTERN_OP("linear"), .phases = ROW_PHASE(PH_FWD) | ROW_PHASE(PH_BWD_DATA),
+     .layouts = ROW_ANY_LAYOUT, .refuses = panels_refuse, .workspace = panels_work, .stored = true,
+     .make = panels_make},
     {.name = "sgemm", .pattern = PATTERN_OP("linear"), .layouts = ROW_ANY_LAYOUT, .layout = cpu_rows_follow,
-     .workspace = linear_space, .stored = linear_stored, .make = linear_any_make}, {0}};
+     .make = linear_any_make}, {0}};

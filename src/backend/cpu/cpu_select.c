@@ -77,8 +77,8 @@ struct be_kernel *cpu_kernel_make(struct be *b, const struct be_kernel *like, co
         as.run = r->run;
         const bool half = select_widens(b->s, r, like->k);
         as.half = !half;
-        as.stored = r->stored && r->stored(b->s, like->k);
-        as.taken += (as.stored ? 0 : cpu_widen_work(b, like->k)) + (half && !r->pointwise ? cpu_half_work(b, like) : 0);
+        as.stored = r->stored;
+        as.taken += (r->stored ? 0 : cpu_widen_work(b, like->k)) + (half && !r->pointwise ? cpu_half_work(b, like) : 0);
         struct be_kernel *k = select_relays(b->s, r, like->k) ? cpu_convert_make(b, &as, relay_lanes(b, like->k),
                                                                                 r->make, &refusal)
                               : r->make                       ? r->make(b, &as, &refusal)

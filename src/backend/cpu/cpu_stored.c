@@ -68,8 +68,3 @@ int stored_back(struct be *b, const struct stored *w, int64_t rows, const float 
     }
     return 0;
 }
-
-void stored_row(const struct be *b, const struct stored *w, int64_t row, float *to)
-{
-    part_widen(b->vec, w, row, 0, w->shape->d[1], to);
-}

@@ -14,6 +14,5 @@ int stored_forward(struct be *b, const struct stored *w, int64_t rows, const flo
 /* gx[rows][in] = or += (acc) gy[rows][out] w */
 int stored_back(struct be *b, const struct stored *w, int64_t rows, const float *gy, bool acc, float *gx,
                 float *panel, struct err *e);
-void stored_row(const struct be *b, const struct stored *w, int64_t row, float *to);   /* one row, widened */
 
 #endif

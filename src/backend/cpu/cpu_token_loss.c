@@ -1,22 +1,27 @@
-/* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product by oneDNN's sgemm, in the
- * workspace. In training the backward pass makes them, the loss, and the gradients of input, weight and bias: the
+/* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product in the workspace: by
+ * oneDNN's sgemm, and in bf16 by own loops on AMX, which read the weights as they are stored, or by oneDNN. In training the backward pass makes them, the loss, and the gradients of input, weight and bias: the
  * forward pass leaves all to it, so that the logits are made once (op_kind.outs_in_b). */
 #include <stdlib.h>
 #include <string.h>
+#include "backend/cpu/cpu_amx.h"
+#include "backend/cpu/cpu_amx_product.h"
 #include "backend/cpu/cpu_stored.h"
 #include "backend/cpu/onednn/dnnl_half.h"
 #include "model/ops/segment.h"
 #include "model/ops/token_loss.h"
 
-enum { BLOCK = 256 };
+enum { BLOCK = 256, SOME_CLASSES = 2048 };               /* rows; classes whose weights' gradients are added at once */
 /* In bf16: the products of a block of so many rows; [1] adds. The logits and their exponentials are floats, their
  * gradients are rounded to bf16 for the products. */
 struct loss_products { int64_t rows; struct half_product logits, dx[2], dw[2]; };
 enum { SIZES = 2 };                                      /* of blocks: whole ones, and the last */
 /* late: the backward pass makes the loss. */
-/* narrow: the weights are stored in fewer bits. */
+/* PANELS: floats, with weights in fewer bits. The last two in bf16. */
+enum loss_way { WAY_FLOATS, WAY_PANELS, WAY_HALF, WAY_AMX };
+/* w: the weights in bf16. */
 struct loss_kernel {
-    struct be_kernel base; struct token_loss t; bool late, half, narrow; struct loss_products of[SIZES];
+    struct be_kernel base; struct token_loss t; bool late; enum loss_way way; struct loss_products of[SIZES];
+    const void *w;
 };
 
 static int64_t block_of(const struct token_loss *t, int64_t from)
@@ -25,14 +30,30 @@ static int64_t block_of(const struct token_loss *t, int64_t from)
     return all - from < BLOCK ? all - from : BLOCK;
 }
 
-/* Places in the workspace: behind the floats of a block their gradients in bf16, then the products' scratch. */
+/* Places in the workspace: behind the floats of a block their gradients in bf16, the weights if they need a copy, and
+ * the products' scratch. */
 static size_t narrow_at(const struct token_loss *t)
 {
     return size_align64((size_t)(block_of(t, 0) * t->classes) * sizeof(float));
 }
-static size_t scratch_at(const struct token_loss *t)
+/* From one row of these gradients to the next: AMX takes a multiple. */
+static int64_t line_of(const struct token_loss *t, enum loss_way way)
 {
-    return narrow_at(t) + size_align64((size_t)(block_of(t, 0) * t->classes) * 2);
+    return way == WAY_AMX ? (t->classes + AMX_STEP - 1) / AMX_STEP * AMX_STEP : t->classes;
+}
+static size_t copy_at(const struct token_loss *t, enum loss_way way)
+{
+    return narrow_at(t) + size_align64((size_t)(block_of(t, 0) * line_of(t, way)) * 2);
+}
+static size_t scratch_at(const struct selection *s, const struct group *k, const struct token_loss *t)
+{
+    return copy_at(t, WAY_HALF) + cpu_half_copy(s, k);
+}
+
+static void weights_find(const struct be *b, struct loss_kernel *k, const struct be_call *c)
+{
+    if (k->way == WAY_HALF)
+        k->w = cpu_half_weights(b, k->base.k, c, (char *)c->work + copy_at(&k->t, WAY_HALF));
 }
 
 static struct loss_products *products_of(struct loss_kernel *k, int64_t rows)
@@ -40,10 +61,79 @@ static struct loss_products *products_of(struct loss_kernel *k, int64_t rows)
     return &k->of[k->of[0].rows != rows];
 }
 
+/* ---- on AMX ---------------------------------------------------------------------------------- */
+
+static void amx_logits(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows)
+{
+    const int64_t classes = k->t.classes, width = k->t.width;
+    const struct amx_matrix w = cpu_amx_matrix(b, k->base.k, false, c->param[0]);
+    amx_product_run(&(struct amx_product){.m = rows, .k = width, .n = classes, .a_line = width, .c_line = classes,
+                                          .a = (const uint16_t *)c->in[0] + from * width, .from = &w,
+                                          .bias = k->base.node->n_param > 1 ? c->param[1] : NULL, .c = c->work,
+                                          .wide = true, .threads = b->s->dev.threads},
+                    (char *)c->work + copy_at(&k->t, WAY_AMX));
+}
+
+/* Of some classes: all at once would not fit the cache. */
+static struct amx_sums amx_sums_of(const struct token_loss *t, int64_t rows, int64_t classes, int threads)
+{
+    static const struct amx_shift none;
+    return (struct amx_sums){.samples = 1, .slots = rows, .x = {classes, line_of(t, WAY_AMX), rows},
+                             .g = {t->width, t->width, rows}, .phases = 1, .shifts = 1, .shift = &none,
+                             .threads = threads};
+}
+
+static void amx_block(struct be *b, struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows)
+{
+    const int64_t width = k->t.width, line = line_of(&k->t, WAY_AMX);
+    const uint16_t *dz = (const uint16_t *)((const char *)c->work + narrow_at(&k->t)),
+                   *x = (const uint16_t *)c->in[0] + from * width;
+    void *work = (char *)c->work + copy_at(&k->t, WAY_AMX);
+    const struct amx_matrix w = cpu_amx_matrix(b, k->base.k, true, c->param[0]);
+    if (c->gin[0])
+        amx_product_run(&(struct amx_product){.m = rows, .k = line, .n = width, .a_line = line, .c_line = width,
+                                              .a = dz, .from = &w, .c = (uint16_t *)c->gin[0] + from * width,
+                                              .acc = c->gin_acc & 1, .threads = b->s->dev.threads}, work);
+    for (int64_t i = 0, n; c->pgrad[0] && i < k->t.classes; i += n) {
+        n = k->t.classes - i < SOME_CLASSES ? k->t.classes - i : SOME_CLASSES;
+        const struct amx_sums sums = amx_sums_of(&k->t, rows, n, b->s->dev.threads);
+        amx_sums_run(&sums, dz + i, x, (float *)c->pgrad[0] + i * width, c->pgrad_acc || from > 0, work);
+    }
+}
+
+static size_t amx_loss_work(const struct token_loss *t, int threads)
+{
+    const int64_t some = t->classes < SOME_CLASSES ? t->classes : SOME_CLASSES, line = line_of(t, WAY_AMX);
+    size_t most = 0;
+    for (int i = 0; i < SIZES; i++) {                    /* a short block may need more for its sums */
+        const int64_t rows = i ? t->n * t->points % BLOCK : block_of(t, 0);
+        const struct amx_sums sums = amx_sums_of(t, rows ? rows : 1, some, threads);
+        const size_t w = amx_sums_work(&sums);
+        most = w > most ? w : most;
+    }
+    const size_t z = amx_product_work(t->width, t->classes, true, threads),
+                 x = amx_product_work(line, t->width, true, threads), products = z > x ? z : x;
+    return copy_at(t, WAY_AMX) + (most > products ? most : products);
+}
+
+/* ---- logits, and what rows add --------------------------------------------------------------- */
+
 /* Behind the logits: a panel of stored weights. */
 static float *panel_of(const struct loss_kernel *k, const struct be_call *c)
 {
     return (float *)((char *)c->work + narrow_at(&k->t));
+}
+
+/* Gradients of the input of some rows. */
+static int loss_back(struct be *b, const struct loss_kernel *k, const struct be_call *c, int64_t from, int64_t rows,
+                     struct err *e)
+{
+    const int64_t classes = k->t.classes, width = k->t.width;
+    float *gx = (float *)c->gin[0] + from * width;
+    const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
+    if (k->way == WAY_PANELS) return stored_back(b, &w, rows, c->work, c->gin_acc & 1, gx, panel_of(k, c), e);
+    return matmul_run((struct matmul){rows, width, classes, {'N', c->work, classes}, {'N', c->param[0], width},
+                                      c->gin_acc & 1}, gx, width, e);
 }
 
 /* Some rows from `from` on: their logits. */
@@ -53,13 +143,14 @@ static int logits(struct be *b, struct loss_kernel *k, const struct be_call *c, 
     const int64_t classes = k->t.classes, width = k->t.width;
     float *z = c->work;
     const bool bias = k->base.node->n_param > 1;
-    if (k->half)
+    if (k->way == WAY_AMX) { amx_logits(b, k, c, from, rows); return 0; }
+    if (k->way == WAY_HALF)
         return half_run(b, &products_of(k, rows)->logits,
-                        &(struct half_call){(const uint16_t *)c->in[0] + from * width, c->packed, c->param[1], z,
-                                            (char *)c->work + scratch_at(&k->t)}, e);
+                        &(struct half_call){(const uint16_t *)c->in[0] + from * width, k->w, c->param[1], z,
+                                            (char *)c->work + scratch_at(b->s, k->base.k, &k->t)}, e);
     for (int64_t r = 0; bias && r < rows; r++)
         memcpy(z + r * classes, c->param[1], (size_t)classes * sizeof *z);
-    if (k->narrow) {
+    if (k->way == WAY_PANELS) {
         const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
         return stored_forward(b, &w, rows, (const float *)c->in[0] + from * width, bias, z, panel_of(k, c), e);
     }
@@ -117,8 +208,11 @@ static void some_rows_score(const void *data, int thread, int64_t from, int64_t 
         row_score(t->b, k, z, label, t->columns + r * TOKEN_COLUMNS, (float *)c->saved + 2 * at);
         if (k->base.key.phase == PH_FWD) continue;
         row_gradient(t->b, k, c, z, label, at);
-        uint16_t *narrow = (uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * classes;
-        if (k->half) t->b->vec->narrow(narrow, z, (size_t)classes, false);
+        if (k->way == WAY_FLOATS) continue;
+        const int64_t line = line_of(&k->t, k->way);
+        uint16_t *narrow = (uint16_t *)((char *)c->work + narrow_at(&k->t)) + r * line;
+        t->b->vec->narrow(narrow, z, (size_t)classes, false);
+        memset(narrow + classes, 0, (size_t)(line - classes) * sizeof *narrow);
     }
 }
 
@@ -141,6 +235,7 @@ static int forward_run(struct be *b, struct be_kernel *base, const struct be_cal
     struct loss_kernel *k = (struct loss_kernel *)base;
     int bad = 0;
     if (k->late) return 0;
+    weights_find(b, k, c);
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
     for (int64_t from = 0; from < k->t.n * k->t.points && !bad; from += BLOCK)
         bad = block_score(b, k, c, from, block_of(&k->t, from), e);
@@ -153,8 +248,8 @@ static int half_block(struct be *b, struct loss_kernel *k, const struct be_call 
     const int64_t at = from * k->t.width;
     struct loss_products *p = products_of(k, rows);
     uint16_t *dz = (uint16_t *)((char *)c->work + narrow_at(&k->t));
-    void *scratch = (char *)c->work + scratch_at(&k->t);
-    if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, c->packed, NULL,
+    void *scratch = (char *)c->work + scratch_at(b->s, k->base.k, &k->t);
+    if (c->gin[0] && half_run(b, &p->dx[c->gin_acc & 1], &(struct half_call){dz, k->w, NULL,
                               (uint16_t *)c->gin[0] + at, scratch}, e))
         return -1;
     if (!c->pgrad[0]) return 0;
@@ -167,21 +262,18 @@ static int backward_run(struct be *b, struct be_kernel *base, const struct be_ca
     struct loss_kernel *k = (struct loss_kernel *)base;
     const int64_t classes = k->t.classes, width = k->t.width;
     float *z = c->work, *bias = k->base.node->n_param > 1 ? c->pgrad[1] : NULL;
+    weights_find(b, k, c);
     memset(c->out, 0, (size_t)k->t.n * TOKEN_COLUMNS * sizeof(double));
     for (int64_t from = 0; from < k->t.n * k->t.points; from += BLOCK) {
         const int64_t rows = block_of(&k->t, from);
         const float *x = (const float *)c->in[0] + from * width;
         if (block_score(b, k, c, from, rows, e)) return -1;
         if (bias) cpu_add_rows(b, bias, z, rows, classes, c->pgrad_acc || from > 0);
-        if (k->half && half_block(b, k, c, from, rows, e)) return -1;
-        if (k->half) continue;
-        const struct matmul dx = {rows, width, classes, {'N', z, classes}, {'N', c->param[0], width}, c->gin_acc & 1};
+        if (k->way == WAY_HALF && half_block(b, k, c, from, rows, e)) return -1;
+        if (k->way == WAY_AMX) amx_block(b, k, c, from, rows);
+        if (k->way > WAY_PANELS) continue;
         const struct matmul dw = {classes, width, rows, {'T', z, classes}, {'N', x, width}, c->pgrad_acc || from > 0};
-        const struct stored w = stored_param(b, k->base.node->param[0], c->param[0]);
-        if (k->narrow && c->gin[0] && stored_back(b, &w, rows, z, c->gin_acc & 1, (float *)c->gin[0] + from * width,
-                                                  panel_of(k, c), e))
-            return -1;
-        if ((c->gin[0] && !k->narrow && matmul_run(dx, (float *)c->gin[0] + from * width, width, e)) ||
+        if ((c->gin[0] && loss_back(b, k, c, from, rows, e)) ||
             (c->pgrad[0] && matmul_run(dw, c->pgrad[0], width, e)))
             return -1;
     }
@@ -221,18 +313,26 @@ static int products_make(struct be *b, struct loss_kernel *k, struct loss_produc
     return bad ? -1 : 0;
 }
 
-/* In bf16, on a processor with instructions for it. */
-static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+static struct loss_kernel *loss_new(struct be *b, const struct be_kernel *like, enum loss_way way)
 {
     struct loss_kernel *k = kernel_new(like, sizeof *k);
     k->t = token_loss_of(b->g, like->node, like->key.samples);
     k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
-    k->half = true;
+    k->way = way;
     k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
+    return k;
+}
+
+/* In bf16, on a processor with instructions for it. */
+static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct loss_kernel *k = loss_new(b, like, WAY_HALF);
     k->base.close = loss_close;
     const int64_t all = k->t.n * k->t.points, first = block_of(&k->t, 0), last = all % BLOCK ? all % BLOCK : first;
-    const size_t bytes = scratch_at(&k->t) + scratch_bytes(&k->t, b->s->dev.threads);
-    int bad = !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
+    const size_t bytes = scratch_at(b->s, like->k, &k->t) + scratch_bytes(&k->t, b->s->dev.threads);
+    const bool each = cpu_half_each(b->s, like->k);
+    k->base.stored = b->s->param[like->k->param[0]].type == BF16;
+    int bad = !each && !like->k->packed_bytes ? err_set(e, E_CONF, "no copy of the weights in bf16 is planned") : 0;
     bad = bad || products_make(b, k, &k->of[0], first, e) ||
               (last != first && products_make(b, k, &k->of[1], last, e)) || kernel_workspace(b, like, bytes, e);
     if (!bad) return &k->base;
@@ -243,37 +343,56 @@ static struct be_kernel *half_loss_make(struct be *b, const struct be_kernel *li
 static size_t half_loss_workspace(const struct selection *s, const struct group *k)
 {
     const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
-    return CPU_WORK + scratch_at(&t) + scratch_bytes(&t, s->dev.threads);
+    return CPU_WORK + scratch_at(s, k, &t) + scratch_bytes(&t, s->dev.threads);
 }
 
-static bool loss_stored(const struct selection *s, const struct group *k)
+static struct be_kernel *amx_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    const struct node *n = group_node(s, k);
-    return s->g->param[n->param[0]].shape.n == 2 && (n->n_param < 2 || !select_narrows(s, n->param[1]));
+    if (!amx_ready()) { err_set(e, E_CONF, "the system gives no AMX registers"); return NULL; }
+    struct loss_kernel *k = loss_new(b, like, WAY_AMX);
+    if (!kernel_workspace(b, like, amx_loss_work(&k->t, b->s->dev.threads), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
 }
 
-static size_t loss_space(const struct selection *s, const struct group *k, int samples)
+static size_t amx_loss_workspace(const struct selection *s, const struct group *k)
 {
-    const struct token_loss t = token_loss_of(s->g, group_node(s, k), samples);
-    const bool narrow = loss_stored(s, k) && select_narrows(s, k->param[0]);
-    return narrow_at(&t) + (narrow ? stored_work(t.classes, t.width) : 0);
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
+    return CPU_WORK + amx_loss_work(&t, s->dev.threads);
 }
 
 static struct be_kernel *loss_make(struct be *b, const struct be_kernel *like, struct err *e)
 {
-    struct loss_kernel *k = kernel_new(like, sizeof *k);
-    k->t = token_loss_of(b->g, like->node, like->key.samples);
-    k->late = like->key.train && group_has_phase(like->k, PH_BWD_DATA);
-    k->base.run = like->key.phase == PH_FWD ? forward_run : backward_run;
-    k->narrow = like->stored && select_narrows(b->s, like->node->param[0]);
-    if (!kernel_workspace(b, like, loss_space(b->s, like->k, like->key.samples), e)) return &k->base;
+    struct loss_kernel *k = loss_new(b, like, WAY_FLOATS);
+    const size_t bytes = (size_t)block_of(&k->t, 0) * (size_t)k->t.classes * sizeof(float);
+    if (!kernel_workspace(b, like, bytes, e)) return &k->base;
     kernel_free(&k->base);
     return NULL;
 }
 
 static size_t loss_workspace(const struct selection *s, const struct group *k)
 {
-    return CPU_WORK + loss_space(s, k, s->max_samples);
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
+    return CPU_WORK + (size_t)block_of(&t, 0) * (size_t)t.classes * sizeof(float);
+}
+
+static size_t panels_bytes(const struct token_loss *t)
+{
+    return narrow_at(t) + stored_work(t->classes, t->width);
+}
+
+static struct be_kernel *panels_loss_make(struct be *b, const struct be_kernel *like, struct err *e)
+{
+    struct loss_kernel *k = loss_new(b, like, WAY_PANELS);
+    if (!kernel_workspace(b, like, panels_bytes(&k->t), e)) return &k->base;
+    kernel_free(&k->base);
+    return NULL;
+}
+
+static size_t panels_loss_workspace(const struct selection *s, const struct group *k)
+{
+    const struct token_loss t = token_loss_of(s->g, group_node(s, k), s->max_samples);
+    return CPU_WORK + panels_bytes(&t);
 }
 
 /* One point a sample is a row in every layout. */
@@ -283,17 +402,35 @@ static const char *loss_refuses(const struct selection *s, const struct group *k
     return cpu_rows(s, k->in[0]) || shape_count(&t->shape) == t->shape.d[0] ? NULL : "";
 }
 
+static const char *panels_loss_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const bool bias = k->n_param > 1 && select_narrows(s, k->param[1]);
+    return select_narrows(s, k->param[0]) && !bias ? loss_refuses(s, k, ph) : "";
+}
+
 static const char *half_loss_refuses(const struct selection *s, const struct group *k, enum phase ph)
 {
     return s->dev.bf16 && !graph_generates(s->g) ? loss_refuses(s, k, ph) : "";
 }
 
+static const char *amx_loss_refuses(const struct selection *s, const struct group *k, enum phase ph)
+{
+    const bool steps = s->g->param[k->param[0]].shape.d[1] % AMX_STEP == 0;
+    return steps && s->dev.bf16 && !strcmp(s->dev.bf16, "amx_bf16") ? half_loss_refuses(s, k, ph) : "";
+}
+
 const struct kernel_row cpu_rows_token_loss[] = {
+    {.name = "amx", .pattern = PATTERN_OP("token_loss"), .types = TAKES(BF16), .cost = 0.4,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = amx_loss_refuses,
+     .workspace = amx_loss_workspace, .stored = true, .late = true, .asks = true, .make = amx_loss_make},
     {.name = "bf16", .pattern = PATTERN_OP("token_loss"), .types = TAKES(BF16), .cost = 0.5,
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = half_loss_refuses,
      .workspace = half_loss_workspace, .packed = cpu_half_packed, .late = true, .asks = true, .make = half_loss_make,
      .pack = cpu_half_pack},
+    {.name = "panels", .pattern = PATTERN_OP("token_loss"),
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = panels_loss_refuses,
+     .workspace = panels_loss_workspace, .stored = true, .late = true, .make = panels_loss_make},
     {.name = "rows", .pattern = PATTERN_OP("token_loss"),
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .refuses = loss_refuses,
-     .workspace = loss_workspace, .stored = loss_stored, .late = true, .make = loss_make},
+     .workspace = loss_workspace, .late = true, .make = loss_make},
     {0}};

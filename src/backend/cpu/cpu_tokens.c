@@ -2,7 +2,7 @@
  * embedding, split. The layout begins at an embedding whose readers take it; operators that keep it pass it on. */
 #include <stdlib.h>
 #include <string.h>
-#include "backend/cpu/cpu_stored.h"
+#include "backend/cpu/cpu_int.h"
 #include "model/ops/embedding.h"
 #include "model/ops/layer_norm.h"
 #include "model/ops/rms_norm.h"
@@ -285,8 +285,17 @@ static struct be_kernel *embedding_make(struct be *b, const struct be_kernel *li
 }
 
 struct embedding_call {
-    const struct be *b; const struct be_call *c; struct embedding m; bool half, narrow; float *copy; struct stored table;
+    const struct be *b; const struct be_call *c; struct embedding m; bool half; float *copy; int param;
 };
+
+/* A row of the table, which may be stored in other types, but not as codes (pass_codes.c). */
+static void table_row(const struct embedding_call *k, int64_t row, float *y)
+{
+    const struct format *f = &k->b->s->param[k->param];
+    const struct shape one = {.n = 1, .d = {k->m.features}};
+    const size_t bytes = (size_t)(row * k->m.features) * dtype_bytes(f->type);
+    format_widen(f, &one, (const char *)k->c->param[0] + bytes, y);
+}
 
 static void embedding_forward_part(const void *data, int thread, int64_t from, int64_t to)
 {
@@ -295,9 +304,7 @@ static void embedding_forward_part(const void *data, int thread, int64_t from, i
     for (int64_t at = from; at < to; at++) {
         const int64_t row = embedding_row(m, at), first = at * m->features;
         float *y = row_place(k->half, k->c->out, first, k->copy + thread * m->features);
-        if (row >= 0 && k->narrow) stored_row(k->b, &k->table, row, y);
-        else if (row >= 0)
-            memcpy(y, (float *)k->c->param[0] + row * m->features, (size_t)m->features * sizeof *y);
+        if (row >= 0) table_row(k, row, y);
         for (int64_t i = 0; row < 0 && i < m->features; i++) y[i] = NAN;
         row_write(k->b, k->half, k->c->out, first, m->features, y, false);
     }
@@ -323,15 +330,12 @@ static void embedding_backward_part(const void *data, int thread, int64_t from, 
 static int embedding_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)
 {
     const struct embedding_call k = {b, c, embedding_of(b->g, base->node, base->key.samples, c->in[0]),
-                                     cpu_is_half(b, base->node->out), select_narrows(b->s, base->node->param[0]),
-                                     ((struct embedding_kernel *)base)->copy,
-                                     stored_param(b, base->node->param[0], c->param[0])};
+                                     cpu_is_half(b, base->node->out), ((struct embedding_kernel *)base)->copy,
+                                     base->node->param[0]};
     if (base->key.phase == PH_FWD) cpu_each(b->s->dev.threads, k.m.n * k.m.points, embedding_forward_part, &k);
     else cpu_each(b->s->dev.threads, (k.m.features + PART - 1) / PART, embedding_backward_part, &k);
     return 0;
 }
-
-static bool embedding_stored(const struct selection *s, const struct group *k) { return true; }
 
 /* ---- split ------------------------------------------------------------------------------------- */
 
@@ -384,9 +388,9 @@ const struct kernel_row cpu_rows_tokens[] = {
     {.name = "rows", .pattern = PATTERN_OP("rotary"), .types = ROWS_TYPES,
      .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .layout = cpu_rows_follow, .refuses = rows_refuse,
      .make = rotary_make, .run = rotary_run},
-    {.name = "rows", .pattern = PATTERN_OP("embedding"), .types = ROWS_TYPES, .stored = embedding_stored,
-     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .layout = embedding_layout, .refuses = rows_refuse,
-     .make = embedding_make, .run = embedding_run},
+    {.name = "rows", .pattern = PATTERN_OP("embedding"), .types = ROWS_TYPES,
+     .layouts = ROW_LAYOUT(LAYOUT_LAST) | ROW_LAYOUT(LAYOUT_PLAIN), .layout = embedding_layout,
+     .refuses = rows_refuse, .stored = true, .make = embedding_make, .run = embedding_run},
     {.name = "rows", .pattern = PATTERN_OP("split"), .layouts = ROW_LAYOUT(LAYOUT_LAST), .layout = cpu_rows_follow,
      .refuses = split_refuse, .run = split_run},
     {0}};
