@@ -107,6 +107,7 @@ int exec_state_get(struct exec *s, int param, void *plain, struct err *e)
 }
 void *exec_state_values(struct exec *s, int row) { return NULL; }
 int exec_grad_get(struct exec *s, int param, void *plain, struct err *e) { return exec_state_get(s, param, plain, e); }
+int exec_state_from(struct exec *s, int row, const struct exec_source *from, struct err *e) { return 0; }
 int exec_state_set(struct exec *s, int row, const void *plain, struct err *e) { return 0; }
 int exec_state_begin(struct exec *s, int row, struct err *e) { (void)s, (void)row, (void)e; return 0; }
 int exec_state_changed(struct exec *s, struct err *e) { return 0; }
