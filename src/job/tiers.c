@@ -124,11 +124,11 @@ static bool tier_choose(const struct tier *t, uint64_t space)
     int best_n = 0;
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < t->n; i++) {
-        const size_t largest = t->bytes[t->stage[i]], slot = (largest + 4095) / 4096 * 4096;
+        const size_t largest = t->bytes[t->stage[i]];
         int fit = 0, n = 1;
         if (!largest) continue;
         for (int k = 0; k < t->n; k++) fit += t->bytes[t->stage[k]] && t->bytes[t->stage[k]] <= largest;
-        while (n <= fit && tier_spread(t, largest, n, slot) > space) n++;
+        while (n <= fit && tier_spread(t, largest, n, largest) > space) n++;
         if (n > fit || file_bytes(t) >= least) continue;
         least = file_bytes(t);
         best = largest;

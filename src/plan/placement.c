@@ -72,23 +72,21 @@ static void slots_number(struct placement *pl, const struct placement_request *q
     }
 }
 
-/* Slots begin at whole pages. A stage's weights lie in its slot as they lie in the file. */
+/* Behind all other parameters of a rank. */
 static void slots_place(struct placement *pl, const struct placement_request *q, int n_params)
 {
-    enum { PAGE = 4096 };
     for (int i = 0; i < n_params; i++) {
         const int s = stage_in_file(pl, q, &pl->state[i]);
         if (s < 0) continue;
         struct weight_slots *of = &pl->slots[pl->map.rank_of[s]];
         pl->state[i].home = HOME_FILE;
         pl->state[i].off[pl->map.rank_of[s]] = take(&pl->slot_used[s], pl->state[i].bytes);
-        const size_t whole = (pl->slot_used[s] + PAGE - 1) / PAGE * PAGE;
-        if (whole > of->bytes) of->bytes = whole;
+        if (pl->slot_used[s] > of->bytes) of->bytes = pl->slot_used[s];
     }
     for (int rank = 0; rank < pl->map.n_ranks; rank++) {
         struct weight_slots *of = &pl->slots[rank];
         if (!of->bytes) { of->n = 0; continue; }
-        of->at = (pl->param_bytes[rank] + PAGE - 1) / PAGE * PAGE;
+        of->at = pl->param_bytes[rank];
         pl->param_bytes[rank] = of->at + (size_t)of->n * of->bytes;
     }
     for (int i = 0; i < n_params; i++) {

@@ -1,0 +1,175 @@
+#!/bin/sh
+# tiers.sh: frozen weights beyond memory lie on disk (pipeline.disk). Training of adapters, evaluation, texts and
+# predictions give the bits of a run with all weights in memory: from the model's own files, from files of the ranks
+# where these have another form, on any number of ranks, and resumed with other limits. Nothing stays in the folder. A
+# file that is cut off, changed or unreadable while it is read ends the run in a line; a slow disk is waited for, and
+# the account says so.
+set -eu
+. "$(dirname -- "$0")/mpi_lib.sh"
+
+mkdir disk
+awk 'BEGIN { srand(5); for (i = 0; i < 400; i++) printf "%c", 33 + int(60 * rand()) }' >"$aside/tokens.bin"
+# config MODEL: the file lm.conf
+config() {
+    cat >lm.conf <<END
+run      { name = "lm" }
+model    { folder = "$aside/$1"  input = {8} }
+data     { source = "tokens"  token_type = "u8"  train_tokens = {"$aside/tokens.bin"}
+           test_tokens = {"$aside/tokens.bin"}  shuffle = no }
+train    { batch_size = 4  split_size = 1  steps = 6  optimizer = "adamw"  learning_rate = 0.01  evaluate = no }
+lora     { rank = 2 }
+pipeline { profile_spread = 1e9 }
+generate { prompts = "$aside/prompts.jsonl"  max_tokens = 4 }
+END
+}
+echo '{"input_ids": [34, 45, 56]}' >"$aside/prompts.jsonl"
+# Folders: of Llama's form in bf16, and of GPT-2's, whose files have the matrices in the other order.
+sizes='hidden_size = 128  intermediate_size = 256  num_hidden_layers = 4  num_attention_heads = 2'
+for m in llama gpt2; do
+    config none
+    sed -i "s|folder = [^ ]*|network = \"$m\"  $sizes  vocab_size = 96  max_position_embeddings = 8|; /^lora/d" lm.conf
+    save=bf16
+    [ "$m" = llama ] || save=fp32
+    trains "made-$m" threads -c lm.conf --steps 1 --learning-rate 0 -o model.save_dtype=$save
+    cp -r "made-$m/model" "$aside/$m"
+done
+# peak OPTIONS...: bytes of the first rank by plan; on_disk: of weights on disk
+peak() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' | head -n 1; }
+on_disk() { "$mpstaged" -c lm.conf --plan --json "$@" | sed -n 's/.*"disk_bytes": \([0-9]*\).*/\1/p' |
+    awk '{ n += $1 } END { print n + 0 }'; }
+tiers() { echo "-o pipeline.disk=disk -o pipeline.max_memory=$1"; }
+losses() { sed -n 's/.*"event":"step".*"loss_bits":"\([^"]*\)".*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }
+ids() { sed -n 's/.*"ids":\[\([-0-9,]*\)\].*/\1/p' "$aside/out"; }
+
+# ---- the same bits ---------------------------------------------------------------------------------------------------
+# same TEXT RANKS OPTIONS...: adapters as those of $want
+same() {
+    same_text=$1 same_ranks=$2; shift 2
+    rm -rf same
+    job "$same_ranks" -c lm.conf --run-dir same "$@"
+    [ "$code" -eq 0 ] || why
+    equal "$same_text: the same adapters" "$(hash_of same 2>/dev/null || echo "status $code")" "$want"
+}
+for m in llama gpt2; do
+    config "$m"
+    trains "$m" threads -c lm.conf
+    want=$hash all=$(peak)
+    less=$((all * 3 / 4))
+    check "$m: a limit of $less bytes needs files" [ "$(on_disk $(tiers $less))" -gt 0 ]
+    check "$m: with them it fits" [ "$(peak $(tiers $less))" -le "$less" ]
+    equal "$m: within $all bytes nothing is on disk" "$(on_disk $(tiers "$all"))" 0
+    same "$m on disk" threads $(tiers $less)
+    check "$m: one slot of two is another stage's" grep -q '"weights_wait_seconds":' same/metrics.jsonl
+    same "$m, an own number of stages" threads $(tiers $less) --stages 5 -o pipeline.ranks=1
+    same "$m, recomputed" threads $(tiers $less) -o pipeline.recompute=all
+    same "$m, one micro-batch at a time" threads $(tiers $less) -o pipeline.in_flight=1
+    half=$(peak -o pipeline.ranks=2 --stages 2)
+    same "$m on two ranks" 2 $(tiers $((half * 7 / 8)))
+    rm -rf part
+    job threads -c lm.conf --run-dir part --steps 3 -o checkpoint.every_steps=3 $(tiers $less)
+    job threads -c lm.conf --run-dir part --resume -o checkpoint.every_steps=3
+    equal "$m: half of it on disk, resumed in memory" "$(hash_of part | tail -n 1)" "$want"
+    job threads -c lm.conf --run-dir part-8 --steps 2 -o model.load_in_8bit=yes
+    now=$(losses part-8)
+    eight=$(peak -o model.load_in_8bit=yes)
+    job threads -c lm.conf --run-dir part-9 --steps 2 -o model.load_in_8bit=yes $(tiers $((eight * 9 / 10)))
+    equal "$m: codes on disk" "$(losses part-9)" "$now"
+done
+config llama
+sed '/^lora/d' lm.conf >plain.conf
+mv plain.conf lm.conf
+limit=2000000                                              # its weights take 2.7 MB in fp32
+# of ARGUMENTS...: what came out, in file $out
+of() {
+    rm -rf run
+    job threads -c lm.conf --run-dir run --init-from "$aside/llama" "$@"
+    case $what in
+        evaluate) sed -n 's/.*"event":"evaluation".*"loss_bits":"\([^"]*\)".*/\1/p' run/metrics.jsonl >"$out" ;;
+        predict) cat "$aside/p.npy" >"$out" 2>/dev/null || true ;;
+        texts) ids >"$out" ;;
+    esac
+}
+for what in evaluate predict texts; do
+    case $what in
+        evaluate) set -- --evaluate ;;
+        predict) set -- --predict "$aside/p.npy" ;;
+        texts) set -- --generate - ;;
+    esac
+    job threads -c lm.conf --run-dir run --init-from "$aside/llama" "$@" -o pipeline.max_memory=$limit
+    equal "$what: without files $limit bytes are too few" "$code" 78
+    out=$aside/$what-all
+    of "$@"
+    out=$aside/$what-disk
+    of "$@" $(tiers $limit)
+    [ "$code" -eq 0 ] || why
+    check "$what: something came out" [ -s "$aside/$what-all" ]
+    check "$what: the same bits from disk" cmp -s "$aside/$what-all" "$aside/$what-disk"
+done
+equal "nothing stays in the folder" "$(find disk -type f | wc -l)" 0
+
+# ---- a disk with faults ----------------------------------------------------------------------------------------------
+# From the readers' N-th read of model.safetensors on (FAULT_AT): it is cut off, gets another byte, fails, or is slow.
+cat >"$aside/fault.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    static atomic_int reads;
+    char link[40], path[400] = "";
+    const char *fault = getenv("FAULT"), *from = getenv("FAULT_AT");
+    ssize_t (*next)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread");
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t k = readlink(link, path, sizeof path - 1);
+    if (k <= 0 || !fault || !strstr(path, "model.safetensors") || ++reads < atoi(from)) return next(fd, p, n, at);
+    if (!strcmp(fault, "slow")) usleep(20000);
+    if (!strcmp(fault, "fails")) { errno = EIO; return -1; }
+    if (!strcmp(fault, "cut") && truncate(path, 3000)) abort();
+    if (!strcmp(fault, "other")) {
+        const int own = open(path, O_WRONLY | O_APPEND);
+        if (own < 0 || write(own, "x", 1) != 1) abort();
+        close(own);
+    }
+    return next(fd, p, n, at);
+}
+END
+if ! cc -shared -fPIC -o "$aside/fault.so" "$aside/fault.c" 2>"$aside/cc" || [ -n "${SANITIZED:-}" ]; then
+    skip "a disk with faults" "no compiler, or sanitizers"
+else
+    config llama
+    limit=$(($(peak) * 3 / 4))
+    for case in "cut 65 offset.*the file ends here" "other 65 it has changed since" "fails 74 offset.*cannot read"; do
+        set -- $case
+        fault=$1 status=$2; shift 2
+        rm -rf "$aside/bad" bad
+        cp -r "$aside/llama" "$aside/bad"
+        export FAULT="$fault" FAULT_AT=60
+        LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir bad -o model.folder="$aside/bad" $(tiers "$limit")
+        check "a file that is $fault: $status, in a line" \
+            [ "$code/$(our_lines)/$(grep -c "^mpstaged: .*$*" "$aside/err")" = "$status/1/1" ]
+        [ "$code" -eq "$status" ] || why
+    done
+    export FAULT=slow FAULT_AT=1
+    rm -rf slow
+    LD_PRELOAD=$aside/fault.so job 1 -c lm.conf --run-dir slow --steps 3 $(tiers "$limit")
+    waits=$(sed -n 's/.*"weights_wait_seconds":\([0-9.]*\).*/\1/p' slow/metrics.jsonl | tail -n 1)
+    check "a slow disk is waited for: $waits s of a step" awk -v w="${waits:-0}" 'BEGIN { exit !(w > 0.02) }'
+    unset FAULT FAULT_AT
+fi
+
+# ---- what does not fit -----------------------------------------------------------------------------------------------
+config llama
+refused "a limit below what files can help" 78 "pipeline.max_memory.*needs" threads -c lm.conf --run-dir none \
+    $(tiers 1000)
+config gpt2
+limit=$(($(peak) * 3 / 4))
+refused "no such folder" 73 "nowhere" threads -c lm.conf --run-dir none -o pipeline.disk=nowhere/at/all \
+    -o pipeline.max_memory="$limit"
+tap_done
