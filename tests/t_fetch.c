@@ -1,0 +1,186 @@
+/* Weights that lie in a file: a plan with slots for them, each mistake in it, and its time. A rank has 6 stages and 2
+ * slots, all layers but the first are frozen. */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+#include "plan/cost.h"
+#include "plan/sim.h"
+#include "plan_rig.h"
+#include "sure.h"
+
+enum { STAGES = 6, LAYERS = 6 };
+
+static struct graph *frozen_chain(void)
+{
+    struct text t = {0};
+    text_add(&t, "graph chain\ninput input 4\nlabels labels class\n");
+    for (int i = 0; i < LAYERS; i++) {
+        text_add(&t, "l%d = linear(", i);
+        if (i) text_add(&t, "l%d) features=4 layer=Linear\n", i - 1);
+        else text_add(&t, "input) features=4 layer=Linear\n");
+        if (i) text_add(&t, "freeze l%d\n", i);
+    }
+    text_add(&t, "loss = mse(l%d, labels)\nloss loss\noutput l%d\n", LAYERS - 1, LAYERS - 1);
+    struct graph *g = rig_graph(t.s);
+    text_free(&t);
+    return g;
+}
+
+static struct made fetch_made(enum plan_mode mode)
+{
+    static const int on[STAGES];
+    static const bool in_file[STAGES] = {true, true, true, true, true, true};
+    struct plan_request r = rig_request(mode == PLAN_TRAIN ? "breadth-first" : "forward", 6, 2, BACKWARD_AUTO);
+    r.mode = mode;
+    struct made m = made_cut((struct placement_request){.n_stages = STAGES, .mesh = {{1}}, .rank_of = on,
+                                                        .in_file = in_file, .slots = 2},
+                             frozen_chain(), &rig_plain, r);
+    ck_assert_msg(m.p != NULL, "%s", m.e.text);
+    return m;
+}
+
+/* Its trained layer leaves stage 0 nothing in a file. */
+START_TEST(weights_lie_in_slots)
+{
+    struct made m = fetch_made(PLAN_TRAIN);
+    const struct placement *pl = m.pl;
+    size_t most = 0;
+    ck_assert_int_eq(pl->slot_of[0], -1);
+    for (int s = 1; s < STAGES; s++) {
+        ck_assert_int_eq(pl->slot_of[s], s % 2);
+        most = pl->slot_used[s] > most ? pl->slot_used[s] : most;
+    }
+    ck_assert_uint_eq(pl->slots[0].bytes, most);
+    ck_assert_uint_eq(pl->slots[0].at + 2 * most, pl->param_bytes[0]);
+    made_free(&m);
+}
+END_TEST
+
+/* Forward and backward, each stage is read once for all micro-batches; where the row turns, both slots have what is
+ * needed. An evaluation ends with the first stages of the next one. */
+START_TEST(each_stage_is_read_once_a_pass)
+{
+    for (int mode = PLAN_TRAIN; mode <= PLAN_EVAL; mode++) {
+        struct made m = fetch_made((enum plan_mode)mode);
+        int loads[STAGES] = {0}, gives = 0;
+        for (int i = 0; i < m.p->row_n[0]; i++) {
+            const struct act *a = &m.p->row[0][i];
+            loads[a->stage] += a->op == ACT_LW;
+            gives += a->op == ACT_EW;
+        }
+        for (int s = 1; s < STAGES; s++) {
+            const int want = mode == PLAN_EVAL ? 1 + (s <= 2) : s >= STAGES - 2 ? 1 : 2;
+            sure(loads[s] == want, "mode %d: stage %d is loaded %d times", mode, s, loads[s]);
+        }
+        ck_assert_int_gt(gives, 0);
+        made_free(&m);
+    }
+}
+END_TEST
+
+/* Any action of these left out, changed to another stage or moved before what it follows. */
+START_TEST(checker_follows_slots)
+{
+    struct made m = fetch_made(_i ? PLAN_EVAL : PLAN_TRAIN);
+    struct act *row = m.p->row[0];
+    int n = m.p->row_n[0], tried = 0;
+    for (int i = 0; i < n; i++) {
+        if (row[i].op != ACT_LW && row[i].op != ACT_EW) continue;
+        const struct act was = row[i];
+        row[i].stage = (uint16_t)(was.stage % (STAGES - 1) + 1);
+        sure(plan_check(m.p, NULL), "action %d of another stage passes", i);
+        row[i] = was;
+        if (i && row[i].op == ACT_EW) {                   /* before the last program that reads them */
+            row[i] = row[i - 1], row[i - 1] = was;
+            sure(plan_check(m.p, NULL), "action %d passes before its program", i);
+            row[i - 1] = row[i], row[i] = was;
+        }
+        bool used = false;
+        for (int k = i + 1; k < n; k++) used |= row[k].stage == was.stage && row[k].op <= ACT_R && row[k].op >= ACT_F;
+        if (used && row[i].op == ACT_LW) {
+            memmove(row + i, row + i + 1, (size_t)(n - i - 1) * sizeof *row);
+            m.p->row_n[0]--;
+            sure(plan_check(m.p, NULL), "without action %d it passes", i);
+            m.p->row_n[0]++;
+            memmove(row + i + 1, row + i, (size_t)(n - i - 1) * sizeof *row);
+            row[i] = was;
+        }
+        tried++;
+    }
+    ck_assert_int_gt(tried, 6);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+START_TEST(checker_wants_rows_in_their_slots)
+{
+    struct made m = fetch_made(PLAN_TRAIN);
+    for (int i = 0; i < m.pl->n_state; i++) {
+        struct state_row *r = &m.pl->state[i];
+        if (r->home != HOME_FILE) continue;
+        const size_t was = r->off[0], wrong[] = {0, m.pl->slots[0].at - 64, was + m.pl->slots[0].bytes, STATE_NOWHERE};
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            r->off[0] = wrong[k];
+            sure(plan_check(m.p, NULL), "%s at %zu passes", r->name, wrong[k]);
+        }
+        r->off[0] = was;
+    }
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* Slots of values that share memory: no two may be needed at once. */
+START_TEST(checker_follows_memory)
+{
+    struct made m = fetch_made(PLAN_TRAIN);
+    int shared = 0, wrong = 0;
+    for (int a = 0; a < m.p->n_cls; a++)
+        for (int b = 0; b < a; b++) {
+            const size_t was = m.p->cls[a].base;
+            shared += m.p->cls[b].base == was;
+            m.p->cls[a].base = m.p->cls[b].base;
+            wrong += plan_check(m.p, NULL) != 0;
+            m.p->cls[a].base = was;
+        }
+    ck_assert_int_gt(shared, 0);
+    ck_assert_int_gt(wrong, shared);
+    ck_assert(!plan_check(m.p, NULL));
+    made_free(&m);
+}
+END_TEST
+
+/* On a fast disk all reading hides behind the programs; on a slow one a step takes as long as reading. */
+START_TEST(time_is_that_of_programs_or_disk)
+{
+    struct made m = fetch_made(PLAN_TRAIN);
+    struct cost *k = cost_estimate(m.s);
+    k->disk_ns_per_byte = 0;
+    struct sim *none = plan_simulate(m.p, k, NULL);
+    ck_assert_uint_gt(none->rank[0].fetched, 0);
+    k->disk_ns_per_byte = 1e-6;
+    struct sim *fast = plan_simulate(m.p, k, NULL);
+    ck_assert(fast->wall_ns < none->wall_ns * 1.01);
+    k->disk_ns_per_byte = 1e6;
+    struct sim *slow = plan_simulate(m.p, k, NULL);
+    const double reads = 1e6 * (double)slow->rank[0].fetched;
+    ck_assert(slow->wall_ns >= reads && slow->wall_ns < 1.01 * reads + none->wall_ns);
+    ck_assert(fabs(slow->rank[0].part[ACC_FETCH] - (slow->wall_ns - none->wall_ns)) < 0.01 * reads);
+    sim_free(none); sim_free(fast); sim_free(slow);
+    cost_free(k);
+    made_free(&m);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *t = suite_case("fetch", 60);
+    tcase_add_test(t, weights_lie_in_slots);
+    tcase_add_test(t, each_stage_is_read_once_a_pass);
+    tcase_add_loop_test(t, checker_follows_slots, 0, 2);
+    tcase_add_test(t, checker_wants_rows_in_their_slots);
+    tcase_add_test(t, checker_follows_memory);
+    tcase_add_test(t, time_is_that_of_programs_or_disk);
+    return suite_run("fetch", CK_FORK, t);
+}
