@@ -133,7 +133,8 @@ const struct ctl_part ctl_parts[CTL_PARTS] = {
     {"forward", {"forward_seconds"}, 'F', 44}, {"in.grad", {"input_grad_seconds"}, 'B', 43},
     {"wt.grad", {"weight_grad_seconds"}, 'W', 42}, {"recomp.", {"recompute_seconds"}, 'R', 45},
     {"optim.", {"optimizer_seconds"}, 'O', 100}, {"transf.", {"transfer_seconds"}, 'T', 46},
-    {"waiting", {"wait_upstream_seconds", "wait_downstream_seconds"}, '.', 0}, {"load", {"load_seconds", "weights_wait_seconds"}, 'L', 47},
+    {"waiting", {"wait_upstream_seconds", "wait_downstream_seconds"}, '.', 0},
+    {"load", {"load_seconds", "weights_wait_seconds"}, 'L', 47},
     {"other", {"other_seconds"}, 'o', 47},
 };
 

@@ -239,7 +239,11 @@ static int stage_ask(struct exec *s, int stage, struct err *e)
     return 0;
 }
 
-int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e) { return stage_ask(s, a->stage, e); }
+int exec_fetch(struct exec *s, struct bound *b, const struct act *a, struct err *e)
+{
+    return stage_ask(s, a->stage, e);
+}
+
 int exec_evict(struct exec *s, struct bound *b, const struct act *a, struct err *e) { return 0; }
 
 int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e)

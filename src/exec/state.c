@@ -88,7 +88,8 @@ bool exec_owns(const struct exec *s, int row)
 void *exec_state_values(struct exec *s, int row)
 {
     const struct state_row *r = &s->q.pl->state[row];
-    return r->turned || r->home == HOME_FILE || !s->ops->param_values ? NULL : s->ops->param_values(s->be, r->param, state_at(s, r));
+    if (r->turned || r->home == HOME_FILE || !s->ops->param_values) return NULL;
+    return s->ops->param_values(s->be, r->param, state_at(s, r));
 }
 
 int exec_state_get(struct exec *s, int row, void *plain, struct err *e)

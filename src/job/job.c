@@ -269,7 +269,8 @@ struct plan_request job_request(const struct job *j, int kind)
         .rows = train ? j->rows.s : NULL,
         .rows_micro = (full - 1) / split_of(j, full) + 1,
         .batch = j->batch[kind], .split = split_of(j, j->batch[kind]),
-        .in_flight = !train ? 0 : c->pipeline.in_flight ? (int)c->pipeline.in_flight : j->tier_flight, .groups = (int)c->train.gradient_groups,
+        .in_flight = !train ? 0 : c->pipeline.in_flight ? (int)c->pipeline.in_flight : j->tier_flight,
+        .groups = (int)c->train.gradient_groups,
         .backward = c->pipeline.backward,
         .cost = j->cost, .limit = j->limit, .batch_norm = c->train.batch_norm, .recompute = j->recompute,
         .output = &j->output, .n_outputs = job_wants(j) && !train ? 1 : 0,
@@ -528,8 +529,8 @@ static int plan_recompute(struct job *j, int n_ranks, struct err *e)
     return bad;
 }
 
-/* With all frozen weights in files. The more micro-batches are kept, the less often these are read; fewer are kept until
- * the plan fits. */
+/* With all frozen weights in files. The more micro-batches are kept, the less often these are read; fewer are kept
+ * until the plan fits. */
 static int plan_in_files(struct job *j, int n_ranks, const uint64_t *limit, struct err *e)
 {
     const int most = j->batch[PLAN_FULL] > 0 ? (j->batch[PLAN_FULL] - 1) / split_of(j, j->batch[PLAN_FULL]) + 1 : 1;

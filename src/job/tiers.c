@@ -52,7 +52,7 @@ int tiers_stages(const struct job *j, const uint64_t *limit)
     for (int i = 0; i < j->pl->n_state; i++) bytes += row_bytes(j, &j->pl->state[i]);
     for (int r = 0; r < p; r++) least = limit[r] < least ? limit[r] : least;
     uint64_t each = PART_OF_MEMORY * (bytes / (uint64_t)p) / (least + 1) + 4;
-    each += each % 2;                                     /* with two slots, an even number comes round without a wait */
+    each += each % 2;                                     /* with two slots, such a number comes round without a wait */
     while (each > 2 && each * (uint64_t)p > (uint64_t)j->sel->n_groups) each--;
     return (int)each * p;
 }

@@ -1,5 +1,5 @@
-/* Frozen weights beyond a rank's memory lie in files of pipeline.disk (plan/placement.h). Which, and in how many stages.
- * Pure, as job.h. */
+/* Frozen weights beyond a rank's memory lie in files of pipeline.disk (plan/placement.h). Which, and in how many
+ * stages. Pure, as job.h. */
 #ifndef JOB_TIERS_H
 #define JOB_TIERS_H
 #include "job/job.h"

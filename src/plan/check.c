@@ -386,7 +386,8 @@ static bool classes_meet(const struct plan *p, const struct touched *t, int a, i
     for (int i = 0; i < p->n_mb; i++)
         for (int j = 0; j < p->n_mb; j++) {
             const int x = a * p->n_mb + i, y = b * p->n_mb + j;
-            if (t->first[x] && t->first[y] && t->first[x] - 1 <= t->last[y] && t->first[y] - 1 <= t->last[x]) return true;
+            const bool both = t->first[x] && t->first[y];
+            if (both && t->first[x] - 1 <= t->last[y] && t->first[y] - 1 <= t->last[x]) return true;
         }
     return false;
 }

@@ -318,7 +318,8 @@ static void tables_make(struct simulation *m)
 
 static void tables_free(struct simulation *m)
 {
-    free(m->at); free(m->now); free(m->disk_free); free(m->evicted); free(m->link_free); free(m->wire_at); free(m->cost); free(m->feed); free(m->feed_at);
+    free(m->at); free(m->now); free(m->disk_free); free(m->evicted); free(m->link_free);
+    free(m->wire_at); free(m->cost); free(m->feed); free(m->feed_at);
     vec_free(&m->wire);
 }
 

@@ -173,8 +173,8 @@ static void files_table(const struct plan *p, const struct cost *k, const struct
         }
         if (!of->n) continue;
         const double ns = k->disk_ns_per_byte * (double)s->rank[r].fetched, waits = s->rank[r].part[ACC_FETCH];
-        text_add(out, "rank %d: frozen weights of %zu of %d stages, %s, lie on disk; %d slots of %s. A step reads %s in %s "
-                 "at %.2f GB/s, and waits %s of that\n", r, n, m->n_stages_of[r], text_bytes(bytes, b[0]), of->n,
+        text_add(out, "rank %d: frozen weights of %zu of %d stages, %s, lie on disk; %d slots of %s. A step reads %s "
+                 "in %s at %.2f GB/s, and waits %s of that\n", r, n, m->n_stages_of[r], text_bytes(bytes, b[0]), of->n,
                  text_bytes(of->bytes, b[1]), text_bytes(s->rank[r].fetched, b[2]), text_seconds(ns * 1e-9, b[3]),
                  1 / k->disk_ns_per_byte, text_seconds(waits * 1e-9, b[4]));
     }

@@ -249,7 +249,8 @@ static void part_text(const struct plan_accuracy *g, int i, enum account part, s
     bool waits = part == ACC_WAIT_UP || part == ACC_WAIT_DOWN;
     char p[32] = "", m[32], e[32] = "";
     if (!waits) figure(g, predicted, p);
-    if ((part <= ACC_OPTIMIZER || part == ACC_FETCH) && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
+    const bool graded = part <= ACC_OPTIMIZER || part == ACC_FETCH;
+    if (graded && measured > 0) snprintf(e, sizeof e, "%+.1f %%", 100 * error_of(predicted, measured));
     text_add(out, " %11s %10s %9s", p, figure(g, measured, m), e);
 }
 
