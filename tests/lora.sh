@@ -331,10 +331,11 @@ job threads -c plain.conf --run-dir widened -o model.folder=rounded/model -o mod
 trains narrow threads -c lm.conf -o model.folder=rounded/model
 want=$hash
 same "the same weights in fp32" threads -o model.folder=widened/model
-# planned WHAT FOLDER: bytes on one rank
+# planned WHAT FOLDER OPTIONS...: bytes on one rank
 planned() {
-    "$mpstaged" -c lm.conf --stages 1 --plan --json -o model.folder="$2" 2>"$aside/err" |
-        grep -o "\"$1_bytes\": *[0-9]*" | grep -o '[0-9]*$'
+    planned_what=$1 planned_folder=$2; shift 2
+    "$mpstaged" -c lm.conf --stages 1 --plan --json -o model.folder="$planned_folder" "$@" 2>"$aside/err" |
+        grep -o "\"${planned_what}_bytes\": *[0-9]*" | grep -o '[0-9]*$'
 }
 # stored MATRIX FILE: bytes of its tensors, those of matrices MATRIX a number, in lines of 64
 stored() {
@@ -346,6 +347,10 @@ equal "bytes of weights by the plan: 2 a number of base weights" "$(planned weig
     $(($(stored 2 rounded/model/model.safetensors) + own))
 equal "4 where the folder has fp32" "$(planned weight widened/model)" \
     $(($(stored 4 widened/model/model.safetensors) + own))
+for folder in rounded/model widened/model; do
+    equal "$folder: in bf16 no more" \
+        "$(planned weight $folder --precision bf16 -o run.emulate_bf16=yes)" "$(planned weight $folder)"
+done
 equal "and 12 a trained number besides its value" \
     "$(planned gradient rounded/model) $(planned optimizer rounded/model)" "$own $((2 * own))"
 

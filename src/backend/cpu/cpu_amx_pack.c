@@ -37,6 +37,7 @@ static float unit_of(const struct amx_matrix *m, int64_t i) { return m->factor ?
 INLINE void pairs_pack(enum dtype type, const struct amx_matrix *m, int64_t k, int64_t n, __m512i tile[SIDE])
 {
     const __mmask16 mask = lanes_left(m->n - n);
+#pragma GCC unroll 16
     for (int p = 0; p < SIDE; p++) {
         const int64_t row = k + 2 * p, at = row * m->k_step + n;
         const __mmask16 one = row < m->k ? mask : 0, two = row + 1 < m->k ? mask : 0;
@@ -49,6 +50,7 @@ INLINE void pairs_pack(enum dtype type, const struct amx_matrix *m, int64_t k, i
 /* Columns of b: pairs follow each other. */
 INLINE void columns_pack(enum dtype type, const struct amx_matrix *m, int64_t k, int64_t n, __m512i tile[SIDE])
 {
+#pragma GCC unroll 16
     for (int i = 0; i < SIDE; i++) {
         const int64_t at = (n + i) * m->n_step + k;
         if (n + i >= m->n) { tile[i] = _mm512_setzero_si512(); continue; }
@@ -62,16 +64,34 @@ INLINE void columns_pack(enum dtype type, const struct amx_matrix *m, int64_t k,
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+/* The tile of rows from k on and 16 columns from n on; `line` and `to` are those of amx_pack_part. */
+INLINE uint16_t *tile_place(const struct amx_part *t, uint16_t *to, int64_t line, int64_t k, int64_t n)
+{
+    return to + (n - t->n) / WIDTH * WIDTH * line + (k - t->k) * WIDTH + n % WIDTH / SIDE * 2 * TILE_WORDS;
+}
+
+INLINE void tile_store(uint16_t *to, const __m512i tile[SIDE])
+{
+#pragma GCC unroll 16
+    for (int p = 0; p < SIDE; p++) _mm512_storeu_si512(to + 2 * SIDE * p, tile[p]);
+}
+
+/* Memory is read along its rows. */
 INLINE void part_pack(enum dtype type, const struct amx_matrix *m, const struct amx_part *t, uint16_t *to, int64_t line)
 {
-    for (int64_t n = t->n; n < t->n_to; n += WIDTH)
+    const int64_t n_to = amx_up(t->n_to, WIDTH);
+    __m512i tile[SIDE];
+    if (m->n_step == 1)
         for (int64_t k = t->k; k < t->k_to; k += STEP)
-            for (int h = 0; h < 2; h++) {
-                uint16_t *tile_at = to + (n - t->n) * line + (k - t->k) * WIDTH + h * 2 * TILE_WORDS;
-                __m512i tile[SIDE];
-                if (m->n_step == 1) pairs_pack(type, m, k, n + h * SIDE, tile);
-                else columns_pack(type, m, k, n + h * SIDE, tile);
-                for (int p = 0; p < SIDE; p++) _mm512_storeu_si512(tile_at + 2 * SIDE * p, tile[p]);
+            for (int64_t n = t->n; n < n_to; n += SIDE) {
+                pairs_pack(type, m, k, n, tile);
+                tile_store(tile_place(t, to, line, k, n), tile);
+            }
+    else
+        for (int64_t n = t->n; n < n_to; n += SIDE)
+            for (int64_t k = t->k; k < t->k_to; k += STEP) {
+                columns_pack(type, m, k, n, tile);
+                tile_store(tile_place(t, to, line, k, n), tile);
             }
 }
 

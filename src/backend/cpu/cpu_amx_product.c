@@ -1,7 +1,7 @@
 /* Products of rows and weights by AMX tiles (cpu_amx_product.h).
  *
  * Blocks of 32 rows and 32 columns: 2x2 tiles of the result share what they load. Rows are loaded where they lie. A
- * part of the weights, which the second cache holds, meets a piece of rows. It was packed before, or it is packed there.
+ * part of the weights, which the second cache holds, meets a piece of rows. It was packed before, or is packed there.
  * Long sums are taken in parts, and wait in float. */
 #include <string.h>
 #include "backend/cpu/cpu_amx_product.h"
@@ -26,7 +26,7 @@ static int64_t k_part_of(int64_t k)
 }
 static int64_t n_part_of(int64_t k) { return CACHED / k_part_of(k) / WIDTH * WIDTH; }
 
-/* Floats of the sums of a piece, from one row to the next; memory of a thread: sums, last rows, a part of the weights. */
+/* Floats of a piece's sums, from one row to the next; memory of a thread: sums, last rows, a part of the weights. */
 static int64_t sums_line(int64_t k, int64_t n, bool stored)
 {
     return amx_least(amx_up(n, WIDTH), stored ? n_part_of(k) : INT64_MAX);
@@ -67,8 +67,8 @@ INLINE void block_store(const struct amx_product *p, int64_t m, int64_t rows, in
         }
 }
 
-/* A part of the weights: `depth` rows from k on, columns [n, to). Its columns are `line` values apart at b; sums: of its
- * first column, in the piece's first row. */
+/* A part of the weights: `depth` rows from k on, columns [n, to). At b its columns are `line` values apart. sums: of
+ * its first column, in the piece's first row. */
 struct weights_part { int64_t k, depth, n, to; const uint16_t *b; int64_t line; float *sums; };
 
 /* The rows [m, m + rows) of 32, times a part of the weights. */

@@ -10,8 +10,8 @@
 #include "model/graph.h"
 
 enum { AMX_STEP = 32 };                                  /* k is a multiple of it */
-/* The right side as it is stored: b[k][n] is at b[k k_step + n n_step], and one of the steps is 1. Of F32, BF16, F16, or
- * I8 with a factor for each index of the other step. For amx_pack it is rows [at, at + k) of one with k_all rows. */
+/* The right side as it is stored: b[k][n] is at b[k k_step + n n_step], and one of the steps is 1. Of F32, BF16, F16,
+ * or I8 with a factor for each index of the other step. For amx_pack it is rows [at, at + k) of one with k_all rows. */
 struct amx_matrix {
     const void *b; int64_t k, n, k_step, n_step, at, k_all; int threads; enum dtype type; const float *factor;
 };

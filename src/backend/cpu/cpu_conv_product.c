@@ -124,7 +124,8 @@ static size_t results_bytes(const struct conv_products *g)
 }
 static size_t thread_bytes(const struct conv_products *g)
 {
-    return rows_bytes(g) + results_bytes(g) + size_align64(amx_product_work(most_taps(g) * g->channels, g->columns, false, 1));
+    const size_t product = amx_product_work(most_taps(g) * g->channels, g->columns, false, 1);
+    return rows_bytes(g) + results_bytes(g) + size_align64(product);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

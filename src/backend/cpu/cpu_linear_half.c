@@ -1,6 +1,6 @@
 /* Linear layers in bf16: tokens as rows, or samples. Weights that are trained have a copy in bf16, made once a step
- * (be_ops.pack); their gradients are added in float. Frozen ones have none, and those of adapters, whose copies would be
- * padded: each call reads them as they are stored. */
+ * (be_ops.pack); their gradients are added in float. Frozen ones have none, and neither have those of adapters, whose
+ * copies would be padded: each call reads them as they are stored. */
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"
 #include "backend/cpu/cpu_amx_product.h"
@@ -63,8 +63,9 @@ static int half_data_run(struct be *b, struct be_kernel *base, const struct be_c
     const bool each = cpu_half_each(b->s, base->k);
     const void *w = each ? cpu_half_weights(b, base->k, c, c->work)
                            : (const char *)c->packed + plain_at(b->s, base->k, PH_BWD_DATA);
+    void *scratch = (char *)c->work + cpu_half_copy(b->s, base->k);
     return half_run(b, c->gin_acc & 1 ? &k->add : &k->set,
-                    &(struct half_call){c->gout, w, NULL, c->gin[0], (char *)c->work + cpu_half_copy(b->s, base->k)}, e);
+                    &(struct half_call){c->gout, w, NULL, c->gin[0], scratch}, e);
 }
 
 static int half_weights_run(struct be *b, struct be_kernel *base, const struct be_call *c, struct err *e)

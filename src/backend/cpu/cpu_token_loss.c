@@ -1,6 +1,7 @@
-/* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product in the workspace: by
- * oneDNN's sgemm, and in bf16 by own loops on AMX, which read the weights as they are stored, or by oneDNN. In training the backward pass makes them, the loss, and the gradients of input, weight and bias: the
- * forward pass leaves all to it, so that the logits are made once (op_kind.outs_in_b). */
+/* Head, softmax and loss of tokens as rows: logits of BLOCK positions at a time are a product in the workspace. It is
+ * oneDNN's sgemm, and in bf16 own loops on AMX, which read the weights as they are stored, or oneDNN. In training the
+ * backward pass makes them, the loss, and the gradients of input, weight and bias. The forward pass leaves all to it,
+ * so that the logits are made once (op_kind.outs_in_b). */
 #include <stdlib.h>
 #include <string.h>
 #include "backend/cpu/cpu_amx.h"

@@ -156,8 +156,8 @@ void half_add(uint16_t *y, const uint16_t *x, size_t n); /* y += x; for such pro
 #define VEC_SHARED \
     .norm_stats = norm_stats, .norm_forward = norm_forward, .norm_reduce = norm_reduce, \
     .norm_backward = norm_backward, .add = add, .sum = sum, .relu = relu, .relu_backward = relu_backward, \
-    .sumsq = sumsq, .sum_rows = sum_rows, .widen = bf16_to_floats, .widen_codes = codes_to_floats, .narrow = floats_to_bf16, \
-    .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
+    .sumsq = sumsq, .sum_rows = sum_rows, .widen = bf16_to_floats, .widen_codes = codes_to_floats, \
+    .narrow = floats_to_bf16, .mean = mean, .mean_backward = mean_backward, .max_pool = max_pool, \
     .max_pool_backward = max_pool_backward, .avg_pool = avg_pool, .avg_pool_backward = avg_pool_backward, \
     .unary = unary_loops, .multiply = multiply, .scale = scale, .dot = dot, .keep = keep_some, \
     .prelu = prelu, .prelu_backward = prelu_backward, .prelu_slopes = prelu_slopes, \
