@@ -1,0 +1,135 @@
+/* Device maps against those of Hugging Face's accelerate (tests/lm/device_maps.expected, by tests/torch/device_maps.py),
+ * from the config.json alone; and trees of modules and ties that decoders do not have, against placements by hand. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include "model/decoder.h"
+#include "plan/device_map.h"
+#include "plan/part.h"
+#include "files.h"
+#include "sure.h"
+
+enum { MAX_DEVICES = 4, LINE = 8192 };
+struct map_case {
+    char family[16], policy[20];
+    struct conf_texts no_split;
+    int n; uint64_t limit[MAX_DEVICES], host;
+    bool has_host;
+};
+
+static void limits_read(struct map_case *k, char *list)
+{
+    for (char *save, *word = strtok_r(list, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        const uint64_t bytes = strtoull(strchr(word, ':') + 1, NULL, 10);
+        k->has_host |= *word == 'c';
+        if (*word == 'c') k->host = bytes;
+        else k->limit[k->n++] = bytes;
+    }
+}
+
+/* Takes a case apart; its keys become config.json. */
+static void case_read(char *line, struct map_case *k)
+{
+    char *save, *word = strtok_r(line, " ", &save);
+    json_t *o = json_pack("{s:s}", "model_type", word);
+    *k = (struct map_case){0};
+    while ((word = strtok_r(NULL, " ", &save))) {
+        char *value = strchr(word, '=');
+        *value++ = '\0';
+        if (!strcmp(word, "policy")) snprintf(k->policy, sizeof k->policy, "%s", value);
+        else if (!strcmp(word, "limits")) limits_read(k, value);
+        else if (!strcmp(word, "no_split"))
+            for (char *rest, *s = strtok_r(value, ",", &rest); s; s = strtok_r(NULL, ",", &rest))
+                k->no_split.v[k->no_split.n++] = s;
+        else {
+            json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
+            json_object_set_new(o, word, v ? v : json_string(value));
+        }
+    }
+    char *text = json_dumps(o, 0);
+    put_text("config.json", text);
+    free(text);
+    json_decref(o);
+}
+
+/* "model.layers.4": 4, and in *head the bytes before; -1: no number ends it. */
+static int numbered(const char *name, size_t *head)
+{
+    const char *dot = strrchr(name, '.');
+    *head = dot ? (size_t)(dot - name) : 0;
+    return dot && dot[1] >= '0' && dot[1] <= '9' ? atoi(dot + 1) : -1;
+}
+
+/* Each device before the modules that follow on it, neighbouring layers as one word. */
+static void map_print(const struct modules *m, const int *at, struct text *out)
+{
+    int before = AT_PARTS, first = -1, last = -1;
+    char head[100] = "", device[16];
+    for (int i = 0; i < m->n; i++) {
+        size_t n;
+        const char *name = m->module[i].name;
+        if (at[i] == AT_PARTS) continue;
+        const int number = numbered(name, &n);
+        const bool joins = at[i] == before && number >= 0 && number == last + 1 && strlen(head) == n &&
+                           !strncmp(head, name, n);
+        if (!joins && last > first) text_add(out, "-%d", last);
+        snprintf(device, sizeof device, "%d", at[i]);
+        if (at[i] != before)
+            text_add(out, "%s%s", out->n ? " " : "", at[i] == AT_CPU ? "cpu" : at[i] == AT_DISK ? "disk" : device);
+        if (!joins) text_add(out, " %s", *name ? name : "\"\"");
+        if (!joins) first = number;
+        last = number;
+        before = at[i];
+        snprintf(head, sizeof head, "%.*s", (int)n, name);
+    }
+    if (last > first) text_add(out, "-%d", last);
+}
+
+static void case_check(char *line)
+{
+    struct map_case k;
+    struct err e = {0};
+    char *want = strstr(line, " = ");
+    *want = '\0';
+    case_read(line, &k);
+    static const char text[] = "model { config = config.json  input = {8} }";
+    struct conf *c = conf_parse("c.conf", text, sizeof text - 1, &e);
+    ck_assert_msg(c != NULL, "%s", e.text);
+    struct modules *m = decoder_modules(c, &e);
+    sure(m != NULL, "%s", e.text);
+    const struct device_map_request q = {
+        .m = m, .no_split = &k.no_split, .n_devices = k.n, .limit = k.limit, .has_host = k.has_host, .host = k.host,
+        .balance = strcmp(k.policy, "sequential"), .low_zero = !strcmp(k.policy, "balanced_low_0")};
+    int *at = device_map_make(&q);
+    struct text got = {0};
+    map_print(m, at, &got);
+    sure(!strcmp(got.s, want + 3), "%s %s:\n%s, not\n%s", line, k.policy, got.s, want + 3);
+    text_free(&got);
+    free(at);
+    modules_free(m);
+    conf_free(c);
+}
+
+START_TEST(maps_are_those_of_accelerate)
+{
+    char path[300], line[LINE];
+    const char *top = getenv("srcdir");
+    snprintf(path, sizeof path, "%s/tests/lm/device_maps.expected", top);
+    FILE *f = fopen(path, "r");
+    int n = 0;
+    ck_assert_msg(f != NULL, "%s", path);
+    for (; fgets(line, sizeof line, f); n += *line != '#') {
+        line[strcspn(line, "\n")] = '\0';
+        if (*line != '#') case_check(line);
+    }
+    fclose(f);
+    ck_assert_int_eq(n, 207);
+}
+END_TEST
+
+static void suites_add(TCase *t)
+{
+    tcase_add_test(t, maps_are_those_of_accelerate);
+}
+
+int main(void) { return scratch_suite("device_map", suites_add); }
