@@ -1,5 +1,5 @@
-/* Device maps against those of Hugging Face's accelerate (tests/lm/device_maps.expected, by tests/torch/device_maps.py),
- * from the config.json alone; and trees of modules and ties that decoders do not have, against placements by hand. */
+/* Device maps against those of Hugging Face's accelerate, from the config.json alone (tests/lm/device_maps.expected, by
+ * tests/torch/device_maps.py); and trees of modules and ties that decoders do not have, against placements by hand. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -376,6 +376,12 @@ const struct opt opt_table[] = {
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory limit of a rank: one size for all, or one per rank of a replica; by default the host's memory "
              "on CPUs, and none on GPUs"},
+    {"pipeline.host_memory", OPT_SIZES, AT(pipeline.host_memory), NULL, 0, BIG,
+     .text = "host memory for frozen weights above pipeline.max_memory, of all ranks of a replica together; only "
+             "--plan takes it, see mpstaged(8)"},
+    {"pipeline.disk", OPT_BOOL, AT(pipeline.disk), "no",
+     .text = "frozen weights that fit neither pipeline.max_memory nor pipeline.host_memory stay on disk; only --plan "
+             "takes it"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,

@@ -1,5 +1,5 @@
-/* Decoders as trees of modules: those of transformers, in the order in which its classes make them. Some hold no weights
- * (activations, dropouts), and the rotary positions hold two buffers of frequencies. */
+/* Decoders as trees of modules: those of transformers, in the order in which its classes make them. Some hold no
+ * weights (activations, dropouts), and the rotary positions hold two buffers of frequencies. */
 #include <stdio.h>
 #include <string.h>
 #include "model/decoder.h"
