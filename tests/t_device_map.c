@@ -85,6 +85,16 @@ static void map_print(const struct modules *m, const int *at, struct text *out)
     if (last > first) text_add(out, "-%d", last);
 }
 
+static void map_expect(const struct device_map_request *q, const char *want)
+{
+    int *at = device_map_make(q);
+    struct text got = {0};
+    map_print(q->m, at, &got);
+    sure(!strcmp(got.s, want), "%s, not\n%s", got.s, want);
+    text_free(&got);
+    free(at);
+}
+
 static void case_check(char *line)
 {
     struct map_case k;
@@ -100,12 +110,7 @@ static void case_check(char *line)
     const struct device_map_request q = {
         .m = m, .no_split = &k.no_split, .n_devices = k.n, .limit = k.limit, .has_host = k.has_host, .host = k.host,
         .balance = strcmp(k.policy, "sequential"), .low_zero = !strcmp(k.policy, "balanced_low_0")};
-    int *at = device_map_make(&q);
-    struct text got = {0};
-    map_print(m, at, &got);
-    sure(!strcmp(got.s, want + 3), "%s %s:\n%s, not\n%s", line, k.policy, got.s, want + 3);
-    text_free(&got);
-    free(at);
+    map_expect(&q, want + 3);
     modules_free(m);
     conf_free(c);
 }
@@ -127,9 +132,67 @@ START_TEST(maps_are_those_of_accelerate)
 }
 END_TEST
 
+/* Module a.x has 10 bytes; b.y shares them, and has b.z beside it in b, of class B. accelerate 1.15 places them so. */
+static const struct { uint64_t limit[2], host; bool whole; const char *want; } tied[] = {
+    {{40, 0}, 0, false, "0 \"\""},
+    {{34, 100}, 0, false, "0 a b.y 1 b.z c"},              /* b does not fit beside a, and is taken apart */
+    {{34, 100}, 0, true, "1 \"\""},
+    {{29, 100}, 0, false, "1 \"\""},
+    {{34, 0}, 27, false, "0 a b.y cpu b.z c"},
+    {{34, 0}, 27, true, "disk \"\""},
+};
+
+START_TEST(tied_weights_stay_together)
+{
+    const struct conf_texts whole = {.n = tied[_i].whole, .v = {"B"}};
+    struct modules *m = modules_new(NULL);
+    modules_add(m, "a.x", NULL, 10);
+    modules_add(m, "b", "B", 0);
+    modules_add(m, "c", NULL, 20);
+    const int y = modules_add(m, "b.y", NULL, 0);
+    modules_add(m, "b.z", NULL, 5);                       /* before c, behind b.y */
+    m->module[y].shares = modules_find(m, "a.x");
+    m->module[y].shared = 10;
+    modules_finish(m);
+    ck_assert(m->module[0].bytes == 35 && modules_find(m, "c") == m->n - 1);
+    const struct device_map_request q = {
+        .m = m, .no_split = &whole, .n_devices = tied[_i].limit[1] ? 2 : 1, .limit = tied[_i].limit,
+        .has_host = tied[_i].host, .host = tied[_i].host};
+    map_expect(&q, tied[_i].want);
+    modules_free(m);
+}
+END_TEST
+
+/* Four modules of 10 bytes; accelerate 1.15 places them so. */
+static const struct { int n; uint64_t limit[3]; bool low_zero; const char *want; } by_hand[] = {
+    {2, {1000, 1000}, false, "0 a b 1 c d"},               /* 40 / 2 + 1.25 * 10 = 32, of which 10 stay free */
+    {3, {1000, 1000, 1000}, false, "0 a 1 b c 2 d"},
+    {3, {0, 25, 1000}, false, "1 a b 2 c d"},              /* a device without memory is none */
+    {3, {1000, 0, 25}, false, "0 a b 2 c d"},
+    {2, {1000, 1000}, true, "1 \"\""},
+    {3, {1000, 1000, 1000}, true, "1 a b c 2 d"},
+    {3, {0, 25, 1000}, true, "1 a b 2 c d"},
+    {3, {1000, 0, 25}, true, "0 \"\""},                    /* as many devices as have memory count from 1 on */
+};
+
+START_TEST(balanced_by_hand)
+{
+    static const char *const name[] = {"a", "b", "c", "d"};
+    struct modules *m = modules_new(NULL);
+    for (int i = 0; i < 4; i++) modules_add(m, name[i], NULL, 10);
+    modules_finish(m);
+    const struct device_map_request q = {.m = m, .n_devices = by_hand[_i].n, .limit = by_hand[_i].limit,
+                                         .balance = true, .low_zero = by_hand[_i].low_zero};
+    map_expect(&q, by_hand[_i].want);
+    modules_free(m);
+}
+END_TEST
+
 static void suites_add(TCase *t)
 {
     tcase_add_test(t, maps_are_those_of_accelerate);
+    tcase_add_loop_test(t, balanced_by_hand, 0, N_OF(by_hand));
+    tcase_add_loop_test(t, tied_weights_stay_together, 0, N_OF(tied));
 }
 
 int main(void) { return scratch_suite("device_map", suites_add); }

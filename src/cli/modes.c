@@ -225,8 +225,8 @@ static void tiers_text(const struct job *j, struct text *out)
     char b[2][32];
     const int rank = j->tiers && j->tiers->set ? limit_worst_rank(j, &need, &limit, NULL) : -1;
     if (rank >= 0)
-        text_add(out, "note: a device map counts weights only: with all else rank %d needs %s,\n  more than its %s\n", rank,
-                 text_bytes(need, b[0]), text_bytes(limit, b[1]));
+        text_add(out, "note: a device map counts weights only: with all else rank %d needs %s,\n  more than its %s\n",
+                 rank, text_bytes(need, b[0]), text_bytes(limit, b[1]));
 }
 
 /* Adds a note if --plan is for another machine. */

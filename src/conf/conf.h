@@ -116,7 +116,7 @@ struct conf {
         enum reduce_by reduce; enum when shard_optimizer;
         bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; empty: no limit */
-        struct conf_ints host_memory; bool disk;        /* for weights above max_memory: one size, of all ranks; files */
+        struct conf_ints host_memory; bool disk;        /* for weights above max_memory; one size, of all ranks */
         struct conf_reals speed;                        /* relative, one a rank; empty: all equal */
         struct conf_texts no_split;
         enum recompute_mode recompute;

@@ -86,8 +86,8 @@ static int map_wanted(const struct job *j, struct err *e)
         return conf_error(c, tiers_key(c), e, "takes one stage a rank, and schedule \"%s\" has %d on %d ranks",
                           c->pipeline.schedule, j->n_stages, j->mesh.size[AXIS_PP]);
     if (by_bytes || p == PART_auto || j->mesh.size[AXIS_PP] == 1) return 1;
-    return conf_error(c, tiers_key(c), e, "takes pipeline.partition = auto, balanced, balanced_low_0 or sequential, not "
-                      "%s", conf_word(c, "pipeline.partition"));
+    return conf_error(c, tiers_key(c), e, "takes pipeline.partition = auto, balanced, balanced_low_0 or sequential, "
+                      "not %s", conf_word(c, "pipeline.partition"));
 }
 
 static int map_make(const struct job *j, struct tiers *t, struct err *e)

@@ -5,12 +5,11 @@
 #include <string.h>
 #include "plan/device_map.h"
 
-/* todo: the next module; behind[i]: the one after module i, -1: none. largest: the largest blocks of those to come. */
+/* todo: the next module; behind[i]: the one after module i, -1: none. used: bytes of the device. */
 struct mapping {
     const struct device_map_request *q;
     const struct module *module;
-    int n, todo, *behind, n_largest, *at;
-    bool *largest;
+    int n, todo, *behind, *at;
     uint64_t reserve, *limit, used;
     int device;                                          /* n_devices: host memory; above: disk */
 };
@@ -28,42 +27,16 @@ static bool stays_whole(const struct mapping *w, int i)
 
 static bool is_within(const struct mapping *w, int i, int above) { return i >= above && i < w->module[above].end; }
 
-/* ---- room for the largest block -------------------------------------------------------------- */
-
-static void largest_take(struct mapping *w, int i)
+/* Room for the largest block to come. */
+static void reserve_set(struct mapping *w)
 {
-    const uint64_t bytes = w->module[i].bytes;
-    if (bytes < w->reserve) return;
-    if (bytes > w->reserve) {
-        memset(w->largest, 0, (size_t)w->n * sizeof *w->largest);
-        w->n_largest = 0;
-    }
-    w->reserve = bytes;
-    w->largest[i] = true;
-    w->n_largest++;
-}
-
-static void largest_search(struct mapping *w)
-{
-    memset(w->largest, 0, (size_t)w->n * sizeof *w->largest);
-    w->n_largest = 0;
     w->reserve = 0;
     for (int x = w->todo; x >= 0; x = w->behind[x])
         for (int i = x; i < w->module[x].end;) {
             const bool whole = stays_whole(w, i);
-            if (whole) largest_take(w, i);
+            if (whole && w->module[i].bytes > w->reserve) w->reserve = w->module[i].bytes;
             i = whole ? w->module[i].end : i + 1;
         }
-}
-
-/* x is being placed: the reserve is for others. */
-static void largest_without(struct mapping *w, int x)
-{
-    for (int i = x; i < w->module[x].end; i++) {
-        w->n_largest -= w->largest[i];
-        w->largest[i] = false;
-    }
-    if (!w->n_largest) largest_search(w);
 }
 
 /* ---- the list of modules to come ------------------------------------------------------------- */
@@ -175,16 +148,12 @@ static bool has_room(const struct mapping *w, uint64_t bytes)
 static void mapping_step(struct mapping *w)
 {
     const int x = take_first(w);
-    largest_without(w, x);
+    reserve_set(w);
     if (has_room(w, bytes_tied(w, x))) { place(w, x); return; }
     const bool alone = has_room(w, w->module[x].bytes);
-    if (alone && tied_split(w, x)) {
-        put_first(w, x);
-        largest_search(w);
-    } else if (!alone && !stays_whole(w, x)) {
-        put_parts(w, x, &w->todo);
-        largest_search(w);
-    } else {
+    if (alone && tied_split(w, x)) put_first(w, x);
+    else if (!alone && !stays_whole(w, x)) put_parts(w, x, &w->todo);
+    else {
         put_first(w, x);
         w->used = 0;
         w->device++;
@@ -253,16 +222,14 @@ int *device_map_make(const struct device_map_request *q)
     const size_t n = (size_t)q->m->n;
     struct mapping w = {.q = q, .module = q->m->module, .n = q->m->n, .todo = -1,
                         .behind = mem_alloc(n * sizeof *w.behind), .at = mem_alloc(n * sizeof *w.at),
-                        .largest = mem_alloc(n * sizeof *w.largest),
                         .limit = mem_alloc((size_t)q->n_devices * sizeof *w.limit)};
     memcpy(w.limit, q->limit, (size_t)q->n_devices * sizeof *w.limit);
     for (size_t i = 0; i < n; i++) w.at[i] = AT_PARTS;
     if (q->balance) limits_balance(&w);
     put_parts(&w, 0, &w.todo);
-    largest_search(&w);
     while (w.todo >= 0) mapping_step(&w);
     parts_join(q->m, w.at);
-    free(w.behind); free(w.largest); free(w.limit);
+    free(w.behind); free(w.limit);
     return w.at;
 }
 
