@@ -51,7 +51,7 @@ run      { name = "lm" }
 model    { folder = "$aside/model"  input = {8} }
 data     { source = "synthetic"  samples = 8 }
 train    { batch_size = 1  steps = 1 }
-pipeline { stages = $ranks  partition = "$policy"  max_memory = {$limits}  disk = yes
+pipeline { stages = $ranks  partition = "$policy"  max_memory = {$limits}  disk = "$aside"
            ${host:+host_memory = $host}  ${no_split:+no_split = {$no_split\}} }
 END
 }
@@ -60,13 +60,13 @@ planned() {
     else echo none; note <err; fi
 }
 
-# The seven of LLaMA-7B, with adapters; and random ones, which evaluate.
+# The seven of LLaMA-7B, with adapters; and random ones that have host memory, which evaluate.
 adapts='-o lora.rank=1 -o lora.targets=q_proj'
 n=0 bad=0 of=0
 every=$(cases 12 1); every=${every##* }
 while read -r line; do
     case $line in "#"*) continue ;; esac
-    n=$((n + 1))
+    case $line in *,cpu:*) n=$((n + 1)) ;; *) continue ;; esac
     [ "$n" -le 7 ] || [ $((n % every)) -eq 0 ] || continue
     case_of "$line"
     if [ "$n" -le 7 ]; then equal "LLaMA-7B, case $n" "$(planned $adapts)" "$want"; continue; fi
@@ -98,9 +98,17 @@ equal "and where" "$(first 1)" '"model.layers.17.self_attn.o_proj"'
 "$mpstaged" -c lm.conf --plan $adapts -o pipeline.max_memory=5GiB >plan.txt
 check "the table" grep -Eq '^    1 .* [0-9.]+ GiB +0 B +500.00 MiB' plan.txt
 check "a note of what else a rank needs" grep -q '^note: a device map counts weights only' plan.txt
-"$mpstaged" -c lm.conf --plan --json $adapts -o pipeline.host_memory=0 \
-    -o pipeline.count_bytes=weights -o pipeline.max_memory=20GiB >plan.json
-check "a map without tiers" sh -c '[ "$1" = "0 \"\"" ]' - "$(map plan.json)"
+# without host memory the map is shown where there is a folder for weights, or where weights are what is divided
+sed 's/host_memory = [0-9]*//' lm.conf >disk.conf
+sed 's/disk = "[^"]*"//' disk.conf >ranks.conf
+"$mpstaged" -c disk.conf --plan --json $adapts -o 'pipeline.max_memory={5GiB, 14GiB}' --partition auto >plan.json
+check "only shown" sh -c '! grep -q places plan.json'
+equal "with a folder" "$(map plan.json)" "0 model.embed_tokens model.layers.0-10 1 model.layers.11-31 model.norm \
+model.rotary_emb lm_head"
+"$mpstaged" -c ranks.conf --plan --json $adapts -o pipeline.count_bytes=weights --partition balanced >plan.json
+equal "with weights alone" "$(map plan.json)" "0 model.embed_tokens model.layers.0-15 1 model.layers.16-31 model.norm \
+model.rotary_emb lm_head"
+equal "whose stages follow it" "$(first 1)" '"model.layers.16.input_layernorm"'
 "$mpstaged" -c "$here/../conf/mlp.conf" --plan --json --stages 2 --partition balanced >plan.json
 check "no map without being asked for" sh -c '! grep -q device_map plan.json'
 
@@ -110,7 +118,8 @@ run      { name = "net" }
 model    { network = "resnet18"  input = {3, 32, 32} }
 data     { source = "synthetic"  samples = 8 }
 train    { batch_size = 4  steps = 1 }
-pipeline { stages = 2  partition = "sequential"  max_memory = 24MB  disk = yes  no_split = "BasicBlock" }
+pipeline { stages = 2  partition = "sequential"  max_memory = 24MB  host_memory = 0
+           disk = "$aside"  no_split = "BasicBlock" }
 END
 "$mpstaged" -c net.conf --plan --json --evaluate --init-from x >plan.json
 equal "layers of another network" "$(map plan.json)" \
@@ -130,8 +139,8 @@ refuses "a trained weight in host memory" 'host_memory: model.layers.8.*trained.
 refuses "on disk" 'disk: .*trained' --plan -o pipeline.host_memory=0
 refuses "a run" 'host_memory: 9.29 GiB of weights' $adapts
 refuses "--check-config" 'host_memory: 9.29 GiB of weights' $adapts --check-config
-refuses "what fits nowhere" 'host_memory: 4.01 GiB of weights, from model.layers.22 on' --plan $adapts \
-    -o pipeline.disk=no
+sed 's/disk = "[^"]*"//' lm.conf >x && mv x lm.conf
+refuses "what fits nowhere" 'host_memory: 4.01 GiB of weights, from model.layers.22 on' --plan $adapts
 refuses "two sizes" 'host_memory=.*: expected one size' --plan $adapts -o 'pipeline.host_memory={1GB, 2GB}'
 refuses "no size" '"much" is not a size' --plan $adapts -o pipeline.host_memory=much
 refuses "limits of other ranks" '3 sizes for 2 ranks' --plan $adapts --stages 2 -o 'pipeline.max_memory={1GB, 1GB, 1GB}'
@@ -141,6 +150,9 @@ refuses "several stages a rank" 'host_memory: takes one stage a rank' --plan $ad
     -o pipeline.ranks=2 --schedule interleaved
 refuses "a class that there is not" 'no module or class "LlamaMLPs" .did you mean LlamaMLP' --plan $adapts \
     -o pipeline.no_split=LlamaMLPs
-sed '/pipeline {/,$d' lm.conf >x && echo 'pipeline { disk = yes }' >>x && mv x lm.conf
-refuses "no limit of the ranks" 'disk: needs pipeline.max_memory' --plan $adapts
+sed '/pipeline {/,$d' lm.conf >x && echo 'pipeline { host_memory = 1GB }' >>x && mv x lm.conf
+refuses "no limit of the ranks" 'host_memory: needs pipeline.max_memory' --plan $adapts
+mv ranks.conf lm.conf
+refuses "weights that do not fit the ranks, and have no other place" 'max_memory=.*: rank . needs' --plan $adapts \
+    -o pipeline.count_bytes=weights -o pipeline.max_memory=4GiB
 tap_done

@@ -116,12 +116,13 @@ struct conf {
         enum reduce_by reduce; enum when shard_optimizer;
         bool read_in_place;
         struct conf_ints max_memory;                    /* bytes: one for all ranks, or one a rank; empty: no limit */
-        struct conf_ints host_memory; bool disk;        /* for weights above max_memory; one size, of all ranks */
+        const char *disk;                               /* folder for frozen weights that memory has no space for */
         struct conf_reals speed;                        /* relative, one a rank; empty: all equal */
         struct conf_texts no_split;
         enum recompute_mode recompute;
         struct conf_ints recompute_stages;
         struct conf_texts recompute_layers;
+        struct conf_ints host_memory;                   /* bytes for weights above max_memory: one size, of all ranks */
         enum count_bytes count_bytes;                   /* the bytes that partition policies by bytes count */
         struct conf_stage *stage; int n_stages;         /* manual: as written, in order */
     } pipeline;

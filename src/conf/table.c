@@ -376,12 +376,9 @@ const struct opt opt_table[] = {
     {"pipeline.max_memory", OPT_SIZES, AT(pipeline.max_memory), NULL, 0, BIG,
      .text = "memory limit of a rank: one size for all, or one per rank of a replica; by default the host's memory "
              "on CPUs, and none on GPUs"},
-    {"pipeline.host_memory", OPT_SIZES, AT(pipeline.host_memory), NULL, 0, BIG,
-     .text = "host memory for frozen weights above pipeline.max_memory, of all ranks of a replica together; only "
-             "--plan takes it, see mpstaged(8)"},
-    {"pipeline.disk", OPT_BOOL, AT(pipeline.disk), "no",
-     .text = "frozen weights that fit neither pipeline.max_memory nor pipeline.host_memory stay on disk; only --plan "
-             "takes it"},
+    {"pipeline.disk", OPT_FILE, AT(pipeline.disk), NULL, .written = true,
+     .text = "folder for frozen weights beyond pipeline.max_memory, or beyond the host's memory: each rank keeps them "
+             "in a file there and reads them as it needs them; results do not change"},
     {"pipeline.speed", OPT_REALS, AT(pipeline.speed), NULL, 1e-6, 1e6,
      .text = "speed of each rank's device, relative to that of the costs; the default is 1 for all"},
     {"pipeline.no_split", OPT_TEXTS, AT(pipeline.no_split), NULL,
@@ -390,6 +387,9 @@ const struct opt opt_table[] = {
     {"pipeline.count_bytes", OPT_ENUM, AT(pipeline.count_bytes), "training", .words = WORDS_COUNT_BYTES(WORD_TEXT),
      .text = "what balanced, balanced_low_0 and sequential divide: all memory of training, or only weights and "
              "statistics"},
+    {"pipeline.host_memory", OPT_SIZES, AT(pipeline.host_memory), NULL, 0, BIG,
+     .text = "for a device map: host memory for frozen weights above pipeline.max_memory, of all ranks of a replica "
+             "together; only --plan takes it"},
     {"checkpoint.every_steps", OPT_INT, AT(checkpoint.every_steps), "0", 0, BIG, .live = true,
      .text = "write a checkpoint every N steps and after the last; 0: not by steps"},
     {"checkpoint.every_seconds", OPT_REAL, AT(checkpoint.every_seconds), "0", 0, 1e9, .live = true,

@@ -40,7 +40,7 @@ struct job {
     int *rank_of;                                          /* of each stage; NULL: one stage a rank */
     struct part_found found;                               /* result of partition auto; plans 0: another policy */
     bool rough;                                            /* auto may take its first cut that fits */
-    struct tiers *tiers;                                   /* with the device map (tiers.h); NULL: none was asked for */
+    struct device_map *map;                                /* device_map.h; NULL: none was asked for */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];

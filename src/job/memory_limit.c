@@ -14,7 +14,7 @@ uint64_t limit_bytes(const struct job *j, int rank)
         uint64_t bytes = plan_rank_bytes(j->plan[i], rank);
         if (bytes > most) most = bytes;
     }
-    most -= tiers_spared(j->tiers, rank);
+    most -= device_map_spares(j->map, rank);
     const bool more = j->interim && rank < j->interim->mesh.size[AXIS_PP] && j->interim->n_plans;
     return most + (more ? limit_bytes(j->interim, rank) : 0);
 }
@@ -279,7 +279,7 @@ int limit_check(const struct job *j, struct err *e)
 {
     uint64_t need = 0, limit = 0;
     int rank = limit_worst_rank(j, &need, &limit, e);
-    if (rank >= 0 && j->supposes && j->tiers && j->tiers->set) rank = -1;   /* --plan adds a note */
+    if (rank >= 0 && j->supposes && j->map && j->map->bytes) rank = -1;   /* --plan adds a note */
     if (rank == -1) return pool_unfit(j, &need) ? limit_pool_error(j, E_DEVICE, e) : 0;
     if (rank < 0) return -1;
     struct text way = {0};

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "job/partition.h"
+#include "job/device_map.h"
 #include "job/memory_limit.h"
-#include "job/tiers.h"
 #include "optim/optim.h"
 #include "plan/cost.h"
 #include "plan/part.h"
@@ -219,8 +219,9 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
-    if (tiers_find(j, e)) return -1;
-    if (j->tiers) { tiers_cut(j, j->first_group); return 0; }
+    bool mapped;
+    if (job_map_find(j, &mapped, e)) return -1;
+    if (mapped) { job_map_cut(j, j->first_group); return 0; }
     bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
                 limit_limited(j);
     if (kind == PLAN_FULL && both && j->mesh.size[AXIS_PP] <= j->n_stages) return recut(j, part, e);

@@ -19,20 +19,19 @@ int *device_map_make(const struct device_map_request *q);
 /* The place of the module `name`, or of the one above it that is a key; AT_PARTS: it is divided. */
 int device_map_find(const struct modules *m, const int *at, const char *name);
 
-/* What a plan's report says. set: places besides devices are allowed. bytes: of each rank's weights as stored, by
- * place; slots: of each rank, memory through which its weights from other places pass. */
-enum tier { TIER_DEVICE, TIER_HOST, TIER_DISK, TIERS };
-struct tiers {
+/* The map of a plan. bytes: of each rank's weights as stored, by the place where they lie; NULL: the map is only shown.
+ * slots: of each rank, memory through which its weights from other places pass. */
+enum weight_place { ON_RANK, IN_HOST, ON_DISK, WEIGHT_PLACES };
+struct device_map {
     struct modules *m; int *at;
-    bool set;
-    int n_ranks; uint64_t (*bytes)[TIERS], *slots;
-    enum tier *of_param;                                 /* of each parameter of the graph */
+    int n_ranks; uint64_t (*bytes)[WEIGHT_PLACES], *slots;
+    enum weight_place *of_param;                         /* of each parameter of the graph */
 };
-/* Bytes that a rank's device does not have to hold. */
-static inline uint64_t tiers_spared(const struct tiers *t, int rank)
+/* Bytes that a rank's device does not have to hold. map may be NULL. */
+static inline uint64_t device_map_spares(const struct device_map *map, int rank)
 {
-    if (!t || !t->bytes) return 0;
-    const uint64_t away = t->bytes[rank][TIER_HOST] + t->bytes[rank][TIER_DISK];
-    return away > t->slots[rank] ? away - t->slots[rank] : 0;
+    if (!map || !map->bytes) return 0;
+    const uint64_t away = map->bytes[rank][IN_HOST] + map->bytes[rank][ON_DISK];
+    return away > map->slots[rank] ? away - map->slots[rank] : 0;
 }
 #endif

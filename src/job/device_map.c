@@ -1,17 +1,11 @@
-/* From a configuration to a device map, and from a device map to stages and bytes. */
+/* From a configuration to a device map, and from that to stages and bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/suggest.h"
-#include "job/tiers.h"
+#include "job/device_map.h"
 #include "model/decoder.h"
 #include "plan/part.h"
-
-static bool tiers_set(const struct conf *c) { return c->pipeline.host_memory.n || c->pipeline.disk; }
-static const char *tiers_key(const struct conf *c)
-{
-    return c->pipeline.host_memory.n ? "pipeline.host_memory" : "pipeline.disk";
-}
 
 /* ---- modules --------------------------------------------------------------------------------- */
 
@@ -74,23 +68,30 @@ static int no_split_find(const struct conf *c, const struct modules *m, struct e
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-/* Does the configuration ask for a map? -1: for one that there is not. */
-static int map_wanted(const struct job *j, struct err *e)
+enum map_use { MAP_NONE, MAP_SHOWN, MAP_CUTS };
+
+/* With host memory, stages are those of the map. With a folder for weights beyond memory the map is only shown, as such
+ * a plan has its own stages. -1: there is no such map. */
+static int map_use(const struct job *j, struct err *e)
 {
     const struct conf *c = j->conf;
     const enum partition_word p = c->pipeline.partition;
-    const bool by_bytes = p == PART_sequential || p == PART_balanced || p == PART_balanced_low_0;
-    if (!tiers_set(c))
-        return by_bytes && c->pipeline.count_bytes == COUNT_WEIGHTS && decoder_is(c) && !j->rank_of;
+    const bool by_bytes = p == PART_sequential || p == PART_balanced || p == PART_balanced_low_0,
+               known = by_bytes || p == PART_auto || j->mesh.size[AXIS_PP] == 1;
+    if (!c->pipeline.host_memory.n && c->pipeline.disk)
+        return known && c->pipeline.max_memory.n ? MAP_SHOWN : MAP_NONE;
+    if (!c->pipeline.host_memory.n)
+        return by_bytes && c->pipeline.count_bytes == COUNT_WEIGHTS && decoder_is(c) && !j->rank_of ? MAP_CUTS
+                                                                                                    : MAP_NONE;
     if (j->rank_of)
-        return conf_error(c, tiers_key(c), e, "takes one stage a rank, and schedule \"%s\" has %d on %d ranks",
-                          c->pipeline.schedule, j->n_stages, j->mesh.size[AXIS_PP]);
-    if (by_bytes || p == PART_auto || j->mesh.size[AXIS_PP] == 1) return 1;
-    return conf_error(c, tiers_key(c), e, "takes pipeline.partition = auto, balanced, balanced_low_0 or sequential, "
-                      "not %s", conf_word(c, "pipeline.partition"));
+        return conf_error(c, "pipeline.host_memory", e, "takes one stage a rank, and schedule \"%s\" has %d on %d "
+                          "ranks", c->pipeline.schedule, j->n_stages, j->mesh.size[AXIS_PP]);
+    if (known) return MAP_CUTS;
+    return conf_error(c, "pipeline.host_memory", e, "takes pipeline.partition = auto, balanced, balanced_low_0 or "
+                      "sequential, not %s", conf_word(c, "pipeline.partition"));
 }
 
-static int map_make(const struct job *j, struct tiers *t, struct err *e)
+static int map_make(const struct job *j, struct device_map *t, struct err *e)
 {
     const struct conf *c = j->conf;
     const struct conf_ints *host = &c->pipeline.host_memory;
@@ -106,7 +107,7 @@ static int map_make(const struct job *j, struct tiers *t, struct err *e)
 }
 
 /* The first module on disk, and the bytes of all; NULL: none. */
-static const char *first_on_disk(const struct tiers *t, uint64_t *bytes)
+static const char *first_on_disk(const struct device_map *t, uint64_t *bytes)
 {
     const char *first = NULL;
     *bytes = 0;
@@ -118,25 +119,25 @@ static const char *first_on_disk(const struct tiers *t, uint64_t *bytes)
     return first;
 }
 
-int tiers_find(struct job *j, struct err *e)
+int job_map_find(struct job *j, bool *cuts, struct err *e)
 {
-    const int wanted = map_wanted(j, e);
-    if (wanted <= 0) return wanted;
-    struct tiers *t = j->tiers = mem_alloc(sizeof *t);
+    const int use = map_use(j, e);
+    *cuts = use == MAP_CUTS;
+    if (use <= MAP_NONE) return use;
+    struct device_map *t = j->map = mem_alloc(sizeof *t);
     uint64_t bytes;
     char b[32];
     t->n_ranks = j->mesh.size[AXIS_PP];
-    t->set = tiers_set(j->conf);
     t->m = decoder_is(j->conf) ? decoder_modules(j->conf, e) : network_modules(j);
     if (!t->m || no_split_find(j->conf, t->m, e) || map_make(j, t, e)) return -1;
     const char *first = first_on_disk(t, &bytes);
     if (!first || j->conf->pipeline.disk) return 0;
-    if (t->set)
+    if (j->conf->pipeline.host_memory.n)
         return conf_error(j->conf, "pipeline.host_memory", e, "%s of weights, from %s on, fit neither there nor on the "
-                          "ranks; raise it or pipeline.max_memory, or set pipeline.disk = yes",
-                          text_bytes(bytes, b), first);
-    tiers_free(t);                                        /* the policy cuts, and limits are checked later */
-    j->tiers = NULL;
+                          "ranks; raise it or pipeline.max_memory, or set pipeline.disk", text_bytes(bytes, b), first);
+    job_map_free(t);                                      /* the policy cuts, and limits are checked later */
+    j->map = NULL;
+    *cuts = false;
     return 0;
 }
 
@@ -155,7 +156,7 @@ static int place_of_group(const struct job *j, const struct group *k, int last)
 {
     int earliest = AT_PARTS;
     for (int i = 0; i < k->n_nodes; i++) {
-        const int place = device_map_find(j->tiers->m, j->tiers->at, j->graph->node[k->node[i]].name);
+        const int place = device_map_find(j->map->m, j->map->at, j->graph->node[k->node[i]].name);
         if (place == AT_PARTS || shares_only(j->graph, k->node[i])) continue;
         const int rank = place < 0 ? last : place;
         if (earliest == AT_PARTS || rank < earliest) earliest = rank;
@@ -165,7 +166,7 @@ static int place_of_group(const struct job *j, const struct group *k, int last)
 
 /* Groups run in the order of the graph, which may differ from that of modules: a group is never on a later rank than
  * one behind it. Groups without a place go with the one before. */
-void tiers_cut(const struct job *j, int *first_group)
+void job_map_cut(const struct job *j, int *first_group)
 {
     const int n = j->sel->n_groups, last = j->n_stages - 1;
     int *stage = mem_alloc((size_t)n * sizeof *stage), now = last;
@@ -184,59 +185,60 @@ void tiers_cut(const struct job *j, int *first_group)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static enum tier tier_of(const struct job *j, int param)
+static enum weight_place place_of_param(const struct job *j, int param)
 {
     const struct param *p = &j->graph->param[param];
-    if (p->kind != PARAM_WEIGHT || !counts(j, p)) return TIER_DEVICE;
-    const int place = device_map_find(j->tiers->m, j->tiers->at, first_user(j->graph, param)->name);
-    return place == AT_CPU ? TIER_HOST : place == AT_DISK ? TIER_DISK : TIER_DEVICE;
+    if (p->kind != PARAM_WEIGHT || !counts(j, p)) return ON_RANK;
+    const int place = device_map_find(j->map->m, j->map->at, first_user(j->graph, param)->name);
+    return place == AT_CPU ? IN_HOST : place == AT_DISK ? ON_DISK : ON_RANK;
 }
 
 /* Two of the largest group's weights. */
-static void slots_count(const struct job *j, struct tiers *t)
+static void slots_count(const struct job *j, struct device_map *t)
 {
     for (int g = 0; g < j->sel->n_groups; g++) {
         const struct group *k = &j->sel->group[g];
         const int rank = j->pl->map.rank_of[j->pl->stage_of_group[g]];
         uint64_t bytes = 0;
         for (int i = 0; i < k->n_param; i++)
-            if (t->of_param[k->param[i]] != TIER_DEVICE) bytes += j->pl->state[k->param[i]].bytes;
+            if (t->of_param[k->param[i]] != ON_RANK) bytes += j->pl->state[k->param[i]].bytes;
         if (2 * bytes > t->slots[rank]) t->slots[rank] = 2 * bytes;
     }
 }
 
-int tiers_count(struct job *j, struct err *e)
+int job_map_count(struct job *j, struct err *e)
 {
-    struct tiers *t = j->tiers;
-    if (!t || !t->set) return 0;
+    struct device_map *t = j->map;
+    if (!t || !j->conf->pipeline.host_memory.n) return 0;
     t->of_param = mem_alloc((size_t)(j->graph->n_params + 1) * sizeof *t->of_param);
     t->bytes = mem_alloc((size_t)t->n_ranks * sizeof *t->bytes);
     t->slots = mem_alloc((size_t)t->n_ranks * sizeof *t->slots);
     for (int i = 0; i < j->graph->n_params; i++) {
         const struct state_row *row = &j->pl->state[i];
-        const enum tier tier = t->of_param[i] = tier_of(j, i);
-        if (row->trained && tier != TIER_DEVICE)
-            return conf_error(j->conf, tier == TIER_HOST ? "pipeline.host_memory" : "pipeline.disk", e, "%s does not "
+        const enum weight_place place = t->of_param[i] = place_of_param(j, i);
+        if (row->trained && place != ON_RANK)
+            return conf_error(j->conf, place == IN_HOST ? "pipeline.host_memory" : "pipeline.disk", e, "%s does not "
                               "fit pipeline.max_memory, but is trained, so it must; freeze it with train.freeze, train "
                               "adapters with lora, or raise the limit", row->name);
-        for (int r = 0; r < t->n_ranks; r++) if (row->off[r] != STATE_NOWHERE) t->bytes[r][tier] += row->bytes;
+        for (int r = 0; r < t->n_ranks; r++) if (row->off[r] != STATE_NOWHERE) t->bytes[r][place] += row->bytes;
     }
     slots_count(j, t);
     return 0;
 }
 
-int tiers_run_check(const struct job *j, struct err *e)
+int job_map_run_check(const struct job *j, struct err *e)
 {
     uint64_t away = 0;
     char b[32];
-    for (int r = 0; j->tiers && j->tiers->bytes && r < j->tiers->n_ranks; r++)
-        away += j->tiers->bytes[r][TIER_HOST] + j->tiers->bytes[r][TIER_DISK];
+    for (int r = 0; j->map && j->map->bytes && r < j->map->n_ranks; r++)
+        away += j->map->bytes[r][IN_HOST] + j->map->bytes[r][ON_DISK];
     if (!away || j->supposes) return 0;
-    return conf_error(j->conf, tiers_key(j->conf), e, "%s of weights do not fit pipeline.max_memory; where they would "
-                      "lie is only planned (--plan), a run needs a higher limit or more ranks", text_bytes(away, b));
+    return conf_error(j->conf, "pipeline.host_memory", e, "%s of weights do not fit pipeline.max_memory; where they "
+                      "would lie is only planned (--plan); a run needs a higher limit, more ranks, or pipeline.disk "
+                      "alone", text_bytes(away, b));
 }
 
-void tiers_free(struct tiers *t)
+void job_map_free(struct device_map *t)
 {
     if (!t) return;
     modules_free(t->m);
