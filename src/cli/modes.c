@@ -372,7 +372,7 @@ static int network_text(const struct opts *o, int n_ranks, const struct conf *gi
     struct conf *c = conf_copy(given);
     struct job j = {.conf = c, .supposes = !check};
     struct memory memory = {0};
-    c->run.evaluate = c->run.evaluate && (check || c->pipeline.host_memory.n);
+    c->run.evaluate = c->run.evaluate && (check || (o->mode == MODE_PLAN && c->pipeline.host_memory.n));
     if (!check && c->run.evaluate) j.count[DS_TEST] = (uint64_t)c->train.evaluate_batch_size;
     if (!check) c->run.predict = c->run.generate = NULL;
     setup_progress_now(r, "reading the network");
