@@ -461,25 +461,25 @@ static void unplan(struct job *j)
         for (int i = 0; i < PLAN_KINDS; i++) plan_free(j->more[r][i]);
     free(j->more);
     if (j->pl) placement_free(j->pl);
-    job_map_free(j->map);
     free(j->first_group);
     free(j->rank_of);
     free(j->limit);
     free(j->recompute);
     text_free(&j->rows);
+    job_map_free(j->map);
     if (j->cost) cost_free(j->cost);
     if (j->sel) select_free(j->sel);
     memset(j->plan, 0, sizeof j->plan);
     j->n_plans = j->n_merged = 0;
     j->more = NULL;
     j->pl = NULL;
-    j->map = NULL;
     j->first_group = j->rank_of = NULL;
     j->limit = NULL;
     j->recompute = NULL;
     j->cost = NULL;
     j->sel = NULL;
     j->found = (struct part_found){0};
+    j->map = NULL;
 }
 
 static int plan_all(struct job *j, int n_ranks, struct err *e)
@@ -488,7 +488,7 @@ static int plan_all(struct job *j, int n_ranks, struct err *e)
     batches_find(j);
     if (output_find(j, e) || rows_read(j, e) || select_and_cut(j, e)) return -1;
     j->pl = job_place(j, j->first_group, e);
-    if (!j->pl || job_map_count(j, e) || partition_recompute(j, j->pl, j->recompute, e)) return -1;
+    if (!j->pl || partition_recompute(j, j->pl, j->recompute, e)) return -1;
     for (int k = 0; k < PLAN_KINDS; k++)
         if (plan_one(j, k, e)) return -1;
     return 0;
@@ -548,7 +548,7 @@ static int reduce_check(const struct job *j, const struct conf *c, struct err *e
 int job_plan(struct job *j, int n_ranks, struct err *e)
 {
     bool bad = share_ranks(j, j->conf, &n_ranks, e) || reduce_check(j, j->conf, e) || job_plan_only(j, n_ranks, e);
-    return bad || job_map_run_check(j, e) || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
+    return bad || job_map_count(j, e) || job_map_run_check(j, e) || interim_plan(j, e) || limit_check(j, e) ? -1 : 0;
 }
 
 int job_trial(const struct job *j, const struct conf *c, int n_ranks, struct err *e)

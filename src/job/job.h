@@ -40,7 +40,6 @@ struct job {
     int *rank_of;                                          /* of each stage; NULL: one stage a rank */
     struct part_found found;                               /* result of partition auto; plans 0: another policy */
     bool rough;                                            /* auto may take its first cut that fits */
-    struct device_map *map;                                /* device_map.h; NULL: none was asked for */
     struct placement *pl;
     /* DS_TRAIN, DS_TEST; NULL if not opened or not configured */
     struct ds *data[2];
@@ -52,6 +51,7 @@ struct job {
     int plan_of[PLAN_KINDS], batch[PLAN_KINDS];            /* index in the set and samples; -1: not needed */
     int max_batch;
     int output;                                            /* if job_wants: the tensor that evaluations return */
+    struct device_map *map;                                /* device_map.h; NULL: none was asked for */
     struct job *interim;                                   /* interim.h; NULL: no texts are generated between steps */
     const struct job *cut_as;                              /* the job whose cut it takes; NULL: its own */
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "job/device_map.h"
 #include "job/interim.h"
 #include "job/memory_limit.h"
 #include "plan/part.h"
@@ -149,7 +150,7 @@ int limit_variant(const struct job *j, const struct conf *c, int n_ranks, struct
     out->first_only = true;
     out->rough = j->rough;
     out->host = j->host;
-    return job_plan_only(out, n_ranks, e) || interim_variant(j, out, e) ? -1 : 0;
+    return job_plan_only(out, n_ranks, e) || job_map_count(out, e) || interim_variant(j, out, e) ? -1 : 0;
 }
 
 void limit_variant_free(struct job *out)

@@ -219,11 +219,11 @@ static int stages_cut(struct job *j, struct err *e)
         return conf_error(j->conf, "data.test", e, "--evaluate needs test samples");
     if (j->batch[kind] < 0) return conf_error(j->conf, "data.source", e, "there are no samples to plan for");
     j->first_group = mem_alloc((size_t)(j->n_stages + 1) * sizeof *j->first_group);
+    bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
+                limit_limited(j);
     bool mapped;
     if (job_map_find(j, &mapped, e)) return -1;
     if (mapped) { job_map_cut(j, j->first_group); return 0; }
-    bool both = j->conf->pipeline.partition == PART_auto && j->conf->pipeline.recompute == RECOMPUTE_AUTO &&
-                limit_limited(j);
     if (kind == PLAN_FULL && both && j->mesh.size[AXIS_PP] <= j->n_stages) return recut(j, part, e);
     struct plan_request r = job_request(j, kind);
     struct part_request q = cut_request(j, j->conf, &r);
