@@ -208,6 +208,8 @@ static void slots_count(const struct job *j, struct device_map *t)
 
 int job_map_count(struct job *j, struct err *e)
 {
+    bool cuts;
+    if (!j->map && job_map_find(j, &cuts, e)) return -1;  /* stages that are cut otherwise */
     struct device_map *t = j->map;
     if (!t || !j->conf->pipeline.host_memory.n) return 0;
     t->of_param = mem_alloc((size_t)(j->graph->n_params + 1) * sizeof *t->of_param);

@@ -9,7 +9,8 @@
 int job_map_find(struct job *j, bool *cuts, struct err *e);
 /* Stages as the device map has them; the last rank computes what is on none. first_group: n_stages + 1 entries. */
 void job_map_cut(const struct job *j, int *first_group);
-/* Counts the bytes of j->map, after the placement. 78 if a trained weight is not on a rank. */
+/* After the placement: sets j->map if no cut asked for it, and counts its bytes. 78 if a trained weight is not on a
+ * rank. */
 int job_map_count(struct job *j, struct err *e);
 int job_map_run_check(const struct job *j, struct err *e);   /* 78 if a run would need other places */
 void job_map_free(struct device_map *t);
