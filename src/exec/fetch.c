@@ -18,18 +18,18 @@
 enum { READERS = 2, PART = 4 << 20 };                     /* PART: most bytes of one read */
 
 /* A file with weights: as it was when the run began to read it. */
-struct source { int fd; char *path; struct stat st; };
+struct weight_file { int fd; char *path; struct stat st; };
 /* A row's bytes: from `at` on in a file, to its place in the slot. */
-struct piece { int source; uint64_t at; size_t bytes; char *to; };
+struct file_piece { int source; uint64_t at; size_t bytes; char *to; };
 /* Of a stage. next, done: the piece that readers take parts of, and its bytes that they took; left: bytes of all pieces
  * that have not come. */
-struct fetched { struct piece *piece; int n, next; size_t done, bytes, left; };
+struct fetched { struct file_piece *piece; int n, next; size_t done, bytes, left; };
 
-struct fetch {
+struct fetcher {
     struct out_place place;                               /* of the rank's own file, source 0 */
     struct out file;
     uint64_t file_bytes;
-    VEC(struct source) source;
+    VEC(struct weight_file) source;
     struct fetched *stage;                                /* of each stage of the plan */
     pthread_mutex_t lock;                                 /* for everything below */
     pthread_cond_t changed;
@@ -45,7 +45,7 @@ struct fetch {
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
 /* Has somebody written to the file? The rank's own file changes only through the rank. */
-static int source_check(const struct source *x, struct err *e)
+static int source_check(const struct weight_file *x, struct err *e)
 {
     struct stat now;
     const bool same = !fstat(x->fd, &now) && now.st_size == x->st.st_size &&
@@ -53,9 +53,9 @@ static int source_check(const struct source *x, struct err *e)
     return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
 }
 
-static int part_read(const struct fetch *f, const struct piece *p, size_t from, size_t n, struct err *e)
+static int part_read(const struct fetcher *f, const struct file_piece *p, size_t from, size_t n, struct err *e)
 {
-    const struct source *x = &f->source.v[p->source];
+    const struct weight_file *x = &f->source.v[p->source];
     for (size_t done = 0; done < n;) {
         const uint64_t at = p->at + from + done;
         const ssize_t got = pread(x->fd, p->to + from + done, n - done, (off_t)at);
@@ -68,7 +68,7 @@ static int part_read(const struct fetch *f, const struct piece *p, size_t from, 
 }
 
 /* Takes the next part of the oldest stage in the queue; NULL: there is none. With the lock held. */
-static struct fetched *part_take(struct fetch *f, const struct piece **p, size_t *from, size_t *n)
+static struct fetched *part_take(struct fetcher *f, const struct file_piece **p, size_t *from, size_t *n)
 {
     if (!f->n_queue) return NULL;
     struct fetched *x = &f->stage[f->queue[0]];
@@ -81,7 +81,7 @@ static struct fetched *part_take(struct fetch *f, const struct piece **p, size_t
     return x;
 }
 
-static void part_work(struct fetch *f, struct fetched *x, const struct piece *p, size_t from, size_t n)
+static void part_work(struct fetcher *f, struct fetched *x, const struct file_piece *p, size_t from, size_t n)
 {
     struct err e = {0};
     if (!f->busy++) f->began_ns = clock_ns();
@@ -97,8 +97,8 @@ static void part_work(struct fetch *f, struct fetched *x, const struct piece *p,
 
 static void *fetch_main(void *of)
 {
-    struct fetch *f = of;
-    const struct piece *p;
+    struct fetcher *f = of;
+    const struct file_piece *p;
     size_t from, n;
     pthread_mutex_lock(&f->lock);
     while (!f->quits) {
@@ -111,7 +111,7 @@ static void *fetch_main(void *of)
 }
 
 /* With signals blocked, because the main thread handles signals. */
-static int fetchers_start(struct fetch *f, struct err *e)
+static int fetchers_start(struct fetcher *f, struct err *e)
 {
     sigset_t all, old;
     int bad = 0;
@@ -131,7 +131,7 @@ static int stage_of_row(const struct exec *s, const struct state_row *r)
 }
 
 /* Every row has a place in the rank's own file, until it is known to lie in another one. */
-static void stages_list(struct exec *s, struct fetch *f)
+static void stages_list(struct exec *s, struct fetcher *f)
 {
     const struct placement *pl = s->q.pl;
     f->stage = mem_alloc((size_t)pl->n_stages * sizeof *f->stage);
@@ -143,7 +143,7 @@ static void stages_list(struct exec *s, struct fetch *f)
         if (r->home != HOME_FILE || r->off[s->rank] == STATE_NOWHERE) continue;
         struct fetched *x = &f->stage[stage_of_row(s, r)];
         if (!x->piece) x->piece = mem_alloc((size_t)pl->n_state * sizeof *x->piece);
-        x->piece[x->n++] = (struct piece){.at = f->file_bytes, .bytes = r->bytes, .to = state_at(s, r)};
+        x->piece[x->n++] = (struct file_piece){.at = f->file_bytes, .bytes = r->bytes, .to = state_at(s, r)};
         x->bytes += r->bytes;
         f->file_bytes += r->bytes;
     }
@@ -152,32 +152,32 @@ static void stages_list(struct exec *s, struct fetch *f)
 /* The rank's own file, when the first row goes there. */
 static int file_begin(struct exec *s, struct err *e)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     struct text path = {0};
     if (f->file.fd >= 0) return 0;
     text_add(&path, "%s/weights-%d", s->q.conf->pipeline.disk, all_rank(s));
     const int bad = out_place(path.s, &f->place, e) || out_begin(&f->file, &f->place, s->q.abort, e);
     text_free(&path);
-    f->source.v[0] = (struct source){.fd = f->file.fd, .path = f->place.path};
+    f->source.v[0] = (struct weight_file){.fd = f->file.fd, .path = f->place.path};
     return bad ? -1 : 0;
 }
 
 int fetch_open(struct exec *s, struct err *e)
 {
     if (!s->q.pl->slots[s->rank].n) return 0;
-    struct fetch *f = s->fetch = mem_alloc(sizeof *f);
+    struct fetcher *f = s->fetch = mem_alloc(sizeof *f);
     f->place = (struct out_place)OUT_NOWHERE;
     f->file.fd = -1;
     pthread_mutex_init(&f->lock, NULL);
     clock_cond_init(&f->changed);
-    *vec_push(&f->source) = (struct source){.fd = -1};
+    *vec_push(&f->source) = (struct weight_file){.fd = -1};
     stages_list(s, f);
     return fetchers_start(f, e);
 }
 
 void fetch_close(struct exec *s)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     if (!f) return;
     pthread_mutex_lock(&f->lock);
     f->quits = true;
@@ -202,7 +202,7 @@ void fetch_close(struct exec *s)
 static int slot_wait(struct exec *s, int slot, struct err *e)
 {
     enum { LOOK_NS = 500000 };
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     struct meter_wait w;
     int bad = 0;
     if (s->meter) meter_wait_begin(s, &w);
@@ -224,7 +224,7 @@ static int slot_wait(struct exec *s, int slot, struct err *e)
  * first. */
 static int stage_ask(struct exec *s, int stage, struct err *e)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     const int slot = s->q.pl->slot_of[stage];
     if (f->holds[slot] == stage) return 0;
     if (slot_wait(s, slot, e)) return -1;
@@ -258,7 +258,7 @@ int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err 
 
 void fetch_report(struct exec *s, struct report *r)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     pthread_mutex_lock(&f->lock);
     const uint64_t now = clock_ns();
     r->fetch_bytes = f->bytes;
@@ -270,9 +270,9 @@ void fetch_report(struct exec *s, struct report *r)
 
 /* ---- rows, between steps ----------------------------------------------------------------------------------------- */
 
-static struct piece *piece_of(const struct exec *s, const struct state_row *r)
+static struct file_piece *piece_of(const struct exec *s, const struct state_row *r)
 {
-    struct piece *p = s->fetch->stage[stage_of_row(s, r)].piece;
+    struct file_piece *p = s->fetch->stage[stage_of_row(s, r)].piece;
     while (p->to != (char *)state_at(s, r)) p++;
     return p;
 }
@@ -293,11 +293,11 @@ int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
 
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     if (file_begin(s, e)) return -1;
-    struct piece *p = piece_of(s, r);
+    struct file_piece *p = piece_of(s, r);
     if (p->source) {                                      /* it gets a place in the rank's own file after all */
-        *p = (struct piece){.at = f->file_bytes, .bytes = r->bytes, .to = p->to};
+        *p = (struct file_piece){.at = f->file_bytes, .bytes = r->bytes, .to = p->to};
         f->file_bytes += r->bytes;
     }
     for (size_t done = 0; done < r->bytes;) {
@@ -312,10 +312,10 @@ int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
 /* The list may move when it grows, so no reader may use it meanwhile. */
 static int source_find(struct exec *s, const char *path, struct err *e)
 {
-    struct fetch *f = s->fetch;
+    struct fetcher *f = s->fetch;
     for (int i = 1; i < f->source.n; i++) if (!strcmp(f->source.v[i].path, path)) return i;
     for (int i = 0; i < s->q.pl->slots[s->rank].n; i++) if (slot_wait(s, i, e)) return -1;
-    struct source x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    struct weight_file x = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
     if (x.fd < 0 || fstat(x.fd, &x.st)) {
         if (x.fd >= 0) close(x.fd);
         return err_set(e, E_NOINPUT, "%s: %m", path);
@@ -333,9 +333,9 @@ int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_
     if (!same) return 0;
     const int source = source_find(s, from->path, e);
     if (source < 0 || fetch_row_begin(s, r, e)) return -1;
-    struct piece *p = piece_of(s, r);
+    struct file_piece *p = piece_of(s, r);
     struct fetched *x = &s->fetch->stage[stage_of_row(s, r)];
     x->bytes -= p->bytes - from->bytes;
-    *p = (struct piece){.source = source, .at = from->at, .bytes = from->bytes, .to = p->to};
+    *p = (struct file_piece){.source = source, .at = from->at, .bytes = from->bytes, .to = p->to};
     return 1;
 }
