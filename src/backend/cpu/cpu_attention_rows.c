@@ -197,6 +197,11 @@ static int head_run(struct be *b, struct head_part *t, struct err *e)
     return 0;
 }
 
+const struct product_ops *cpu_product_ops(const struct be *b)
+{
+    return b->lanes == 16 ? &product_avx512 : b->lanes == 8 ? &product_avx2 : NULL;
+}
+
 /* Heads that share keys and values are one thread's. The library's products stay on the thread that calls them. */
 struct rows_heads { struct be *b; const struct rows_kernel *k; const struct be_call *c; int *bad; struct err *e; };
 
@@ -228,7 +233,7 @@ static struct be_kernel *rows_make(struct be *b, const struct be_kernel *like, s
     k->span = mem_alloc((size_t)b->s->dev.threads * (size_t)k->rows * sizeof *k->span);
     k->base.run = rows_run;
     k->base.close = rows_close;
-    const struct product_ops *own = b->lanes == 16 ? &product_avx512 : b->lanes == 8 ? &product_avx2 : NULL;
+    const struct product_ops *own = cpu_product_ops(b);
     k->own = own && k->a.width % own->block == 0 ? own : NULL;
     if (!kernel_workspace(b, like, (size_t)b->s->dev.threads * thread_work(&k->a), e)) return &k->base;
     kernel_free(&k->base);

@@ -24,5 +24,7 @@ struct product_ops {
     void (*outer)(const struct product_rows *p, const float *b, int64_t b_line);
 };
 extern const struct product_ops product_avx512, product_avx2;
+struct be;
+const struct product_ops *cpu_product_ops(const struct be *b);           /* of this processor; NULL: none */
 
 #endif
