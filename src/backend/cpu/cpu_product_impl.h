@@ -1,5 +1,5 @@
-/* The loops of cpu_product.h. The includer has included cpu_panel_impl.h, and defines SQUARE_TURN(from, line, to): turns
- * BLOCK rows of BLOCK floats. */
+/* The loops of cpu_product.h. The includer has included cpu_panel_impl.h. It defines SQUARE_TURN(from, line, to), which
+ * turns BLOCK rows of BLOCK floats. */
 #include "backend/cpu/cpu_product.h"
 
 static void product_panels(const float *b, int64_t line, int64_t n, int64_t k, float *to, int64_t apart)
