@@ -107,6 +107,25 @@ for m in llama gpt2; do
         check "$m, $what: the same bits from disk" cmp -s "$aside/$m-$what-all" "$aside/$m-$what-disk"
     done
 done
+# Frozen weights of the run's own are in its checkpoints. A thread reads them from disk while steps use the slots, if
+# they are more than is copied first (4 MiB).
+config none
+sed "s|folder = [^ ]*|network = \"llama\"  $sizes  vocab_size = 96  max_position_embeddings = 8|; /^lora/d
+    s/hidden_size = 128  intermediate_size = 256/hidden_size = 256  intermediate_size = 512/" lm.conf >own.conf
+freezes='train.freeze={"model.layers.0*","model.layers.1*","model.layers.2*"}'
+whole() { job threads -c own.conf -o "$freezes" -o checkpoint.every_steps=1 -o checkpoint.keep=6 "$@"; }
+files() { (cd "$1/checkpoints" && cat step-*/*.safetensors | cksum); }
+whole --run-dir own
+want=$(hash_of own) all=$("$mpstaged" -c own.conf -o "$freezes" --plan --json |
+    sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p')
+whole --run-dir own-disk $(tiers $((all * 9 / 10)))
+[ "$code" -eq 0 ] || why
+equal "the weights of a run with frozen ones on disk" "$(hash_of own-disk)" "$want"
+check "its checkpoints are the same" [ "$(files own)" = "$(files own-disk 2>/dev/null)" ]
+rm -rf own-disk
+whole --run-dir own-disk --steps 3 $(tiers $((all * 9 / 10)))
+whole --run-dir own-disk --resume $(tiers $((all * 9 / 10)))
+equal "resumed from such checkpoints, on disk" "$(hash_of own-disk | tail -n 1)" "$want"
 equal "nothing stays in the folder" "$(find disk -type f | wc -l)" 0
 
 # ---- a disk with faults ----------------------------------------------------------------------------------------------
