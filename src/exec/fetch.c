@@ -53,12 +53,14 @@ static int source_check(const struct weight_file *x, struct err *e)
     return same ? 0 : err_set(e, E_DATA, "%s: it has changed since the run began to read it", x->path);
 }
 
-static int part_read(const struct fetcher *f, const struct file_piece *p, size_t from, size_t n, struct err *e)
+/* n bytes of a row, from `from` on. */
+static int part_read(const struct fetcher *f, const struct file_piece *p, size_t from, size_t n, char *to,
+                     struct err *e)
 {
     const struct weight_file *x = &f->source.v[p->source];
     for (size_t done = 0; done < n;) {
         const uint64_t at = p->at + from + done;
-        const ssize_t got = pread(x->fd, p->to + from + done, n - done, (off_t)at);
+        const ssize_t got = pread(x->fd, to + done, n - done, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return err_set(e, E_IO, "%s: offset %llu: cannot read: %m", x->path, (unsigned long long)at);
         if (!got) return err_set(e, E_DATA, "%s: offset %llu: the file ends here", x->path, (unsigned long long)at);
@@ -86,7 +88,7 @@ static void part_work(struct fetcher *f, struct fetched *x, const struct file_pi
     struct err e = {0};
     if (!f->busy++) f->began_ns = clock_ns();
     pthread_mutex_unlock(&f->lock);
-    const int bad = part_read(f, p, from, n, &e);
+    const int bad = part_read(f, p, from, n, p->to + from, &e);
     pthread_mutex_lock(&f->lock);
     if (!--f->busy) f->busy_ns += clock_ns() - f->began_ns;
     if (bad && !f->e.code) f->e = e;
@@ -277,10 +279,10 @@ static struct file_piece *piece_of(const struct exec *s, const struct state_row 
     return p;
 }
 
-int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e)
+int fetch_row_read(struct exec *s, const struct state_row *r, void *to, struct err *e)
 {
-    const int stage = stage_of_row(s, r);
-    return stage_ask(s, stage, e) || slot_wait(s, s->q.pl->slot_of[stage], e) ? -1 : 0;
+    const struct file_piece *p = piece_of(s, r);
+    return part_read(s->fetch, p, 0, p->bytes, to, e);
 }
 
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e)
@@ -297,6 +299,7 @@ int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e)
     if (file_begin(s, e)) return -1;
     struct file_piece *p = piece_of(s, r);
     if (p->source) {                                      /* it gets a place in the rank's own file after all */
+        f->stage[stage_of_row(s, r)].bytes += r->bytes - p->bytes;
         *p = (struct file_piece){.at = f->file_bytes, .bytes = r->bytes, .to = p->to};
         f->file_bytes += r->bytes;
     }

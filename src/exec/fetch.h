@@ -12,9 +12,10 @@ act_fn exec_fetch, exec_evict;                            /* LW, EW */
 /* Before a program: waits until the weights that it reads are in their slot. 65: the file ends early; 74. */
 int fetch_wait(struct exec *s, struct bound *b, const struct act *a, struct err *e);
 void fetch_report(struct exec *s, struct report *r);       /* fills fetch_bytes and fetch_ns */
-/* Between steps, for a row with home HOME_FILE. read: the row's values come into its place. begin: the caller may
- * overwrite its place; write: these values become the row's, in the rank's own file (73, 74). from: exec_state_from. */
-int fetch_row_read(struct exec *s, const struct state_row *r, struct err *e);
+/* For a row with home HOME_FILE. read, in any thread: its values as they are stored, to memory outside its slot, which
+ * a step may be using. The others between steps. begin: the caller may overwrite its place; write: these values become
+ * the row's, in the rank's own file (73, 74). from: exec_state_from. */
+int fetch_row_read(struct exec *s, const struct state_row *r, void *to, struct err *e);
 int fetch_row_begin(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_write(struct exec *s, const struct state_row *r, struct err *e);
 int fetch_row_from(struct exec *s, const struct state_row *r, const struct exec_source *from, struct err *e);

@@ -15,7 +15,7 @@ int tiers_stages(const struct job *j, const uint64_t *limit);
 /* Cuts into stages whose frozen weights have about equal bytes. */
 int tiers_cut(struct job *j, struct err *e);
 void tiers_all(struct job *j);                            /* all stages' weights in files */
-/* After planning that: sets j->in_file so that memory is used. False: nothing changed. */
+/* After planning that: sets j->in_file so that memory is used. False: a rank exceeds it even so. */
 bool tiers_choose(struct job *j, const uint64_t *limit);
 
 #endif
